@@ -1,0 +1,214 @@
+//! The seam between the rules and an engine: single-stream conditional commits.
+//!
+//! The rules read a stream's [`State`], decide, and commit against the version they read; a commit that
+//! finds another version changes nothing and the rule is asked again. Commits to one stream apply in the
+//! order of submission. A commit answers with a [`Receipt`] at once; the change is durable, and its
+//! answer may leave, when the store reports the receipt's ticket complete. Tickets grow per store.
+//!
+//! Two views of a stream exist: *staged* (every accepted commit, what the next commit is judged by) and
+//! *visible* (durable commits only, what readers see). They coincide where nothing waits for a disk.
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// How long a stream lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Lifetime {
+    /// Until it is deleted.
+    Unlimited,
+    /// Until it has not been read or written for so many seconds.
+    Sliding {
+        /// The window in seconds.
+        ttl_s: u64,
+    },
+    /// Until an instant, microseconds since the epoch.
+    Until {
+        /// The instant in microseconds since the epoch.
+        expires_us: u64,
+    },
+}
+
+/// What a stream is created with and never changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// The content type as the creator sent it.
+    pub content_type: Arc<str>,
+    /// How long it lives.
+    pub lifetime: Lifetime,
+}
+
+/// A stream as the rules see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct State {
+    /// Grows by one with each commit to the stream.
+    pub version: u64,
+    /// Offset after the last byte.
+    pub tail: u64,
+    /// No more appends.
+    pub closed: bool,
+    /// The producer request that closed it, if a producer did.
+    pub closed_by: Option<ProducerMark>,
+    /// The highest writer sequence (`Stream-Seq`) accepted.
+    pub writer_seq: Option<Arc<[u8]>>,
+}
+
+/// One producer's place in a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProducerState {
+    /// The highest epoch seen.
+    pub epoch: u64,
+    /// The highest sequence accepted in that epoch.
+    pub seq: u64,
+}
+
+/// A producer's name and place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProducerMark {
+    /// The producer's identifier.
+    pub id: Arc<[u8]>,
+    /// Epoch and sequence.
+    pub state: ProducerState,
+}
+
+/// One atomic change to one stream. Everything in it is durable together or not at all.
+#[derive(Clone, Debug, Default)]
+pub struct Commit<'a> {
+    /// Payload to append; empty appends nothing.
+    pub payload: &'a [u8],
+    /// A second piece placed right behind `payload` (a separator, say); counts as payload.
+    pub suffix: &'a [u8],
+    /// The producer's new place.
+    pub producer: Option<(&'a [u8], ProducerState)>,
+    /// The new writer sequence.
+    pub writer_seq: Option<&'a [u8]>,
+    /// Close the stream after the payload.
+    pub close: bool,
+    /// Microseconds since the epoch, recorded with the frames.
+    pub time_us: u64,
+}
+
+/// A commit the store took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Receipt {
+    /// The answer may leave when the store reports this ticket complete; 0 = at once.
+    pub ticket: u64,
+    /// Offset of the first byte appended.
+    pub first: u64,
+    /// Offset after the last byte.
+    pub next: u64,
+}
+
+/// Why a store did not take a change.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// Somebody else committed first: read the state and decide again. Nothing was applied.
+    #[error("the stream moved on since its state was read")]
+    Conflict,
+    /// A stream of that name exists. Nothing was applied.
+    #[error("a stream of that name exists")]
+    Exists,
+    /// The stream is deleted or expired. Nothing was applied.
+    #[error("the stream is gone")]
+    Gone,
+    /// The disk is full. Nothing was applied; reads go on; writes go on when space returns.
+    #[error("no space left for the store: {0}")]
+    Full(String),
+    /// One commit is larger than the store takes. Nothing was applied.
+    #[error("the commit has {size} bytes, the store takes {limit} at once")]
+    TooLarge {
+        /// Bytes asked for.
+        size: u64,
+        /// Bytes allowed.
+        limit: u64,
+    },
+    /// The store failed earlier (a failed fsync) and takes no more writes until it is reopened.
+    #[error("the store stopped taking writes: {0}")]
+    Poisoned(String),
+    /// The bytes asked for lie in a damaged span.
+    #[error("{0}")]
+    Damaged(String),
+    /// Reads: the offset lies past the visible end.
+    #[error("the offset lies past the end of the stream")]
+    PastEnd,
+}
+
+/// Part of a stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Read {
+    /// Payload bytes, in order, borrowed from the store's maps where that is cheaper than a copy.
+    pub pieces: SmallVec<[Bytes; 3]>,
+    /// Offset after them.
+    pub next: u64,
+    /// Nothing visible lies beyond `next`.
+    pub at_tail: bool,
+    /// The stream is visibly closed.
+    pub closed: bool,
+}
+
+/// An engine that keeps streams. Cheap to clone; every call returns without waiting for a disk.
+pub trait Store: Clone {
+    /// A handle on one stream, valid after deletion too (its calls then say [`StoreError::Gone`]).
+    type Stream: Clone;
+
+    /// The stream of that name, staged or visible.
+    fn find(&self, name: &[u8]) -> Option<Self::Stream>;
+
+    /// Creates a stream, with first content and possibly closed at once.
+    ///
+    /// # Errors
+    /// [`StoreError::Exists`] unless the name is free in the staged view.
+    fn create(&self, name: &[u8], config: &Config, first: &Commit<'_>) -> Result<(Self::Stream, Receipt), StoreError>;
+
+    /// Applies one commit if the stream's staged version is still `expected`.
+    ///
+    /// # Errors
+    /// [`StoreError::Conflict`] if it is not.
+    fn commit(&self, stream: &Self::Stream, expected: u64, commit: &Commit<'_>) -> Result<Receipt, StoreError>;
+
+    /// Deletes the stream if its staged version is still `expected`.
+    ///
+    /// # Errors
+    /// [`StoreError::Conflict`] if it is not.
+    fn delete(&self, stream: &Self::Stream, expected: u64, time_us: u64) -> Result<Receipt, StoreError>;
+
+    /// Identity of this incarnation of the name, never reused: the first half of every offset token.
+    fn incarnation(&self, stream: &Self::Stream) -> u64;
+
+    /// What the stream was created with.
+    fn config(&self, stream: &Self::Stream) -> Config;
+
+    /// The staged view; `None` once a delete is staged.
+    fn staged(&self, stream: &Self::Stream) -> Option<State>;
+
+    /// The visible view; `None` before the create or after the delete became durable.
+    fn visible(&self, stream: &Self::Stream) -> Option<State>;
+
+    /// A producer's staged place in the stream.
+    fn producer(&self, stream: &Self::Stream, id: &[u8]) -> Option<ProducerState>;
+
+    /// The ticket after which everything staged so far on this stream is durable; 0 if it is already.
+    fn ticket(&self, stream: &Self::Stream) -> u64;
+
+    /// Visible payload from `from`, at most about `limit` bytes but at least one record if there is one.
+    /// Ends on a record boundary unless a single record exceeds the limit in a byte stream.
+    ///
+    /// # Errors
+    /// [`StoreError::Gone`], [`StoreError::PastEnd`], [`StoreError::Damaged`].
+    fn read(&self, stream: &Self::Stream, from: u64, limit: usize) -> Result<Read, StoreError>;
+
+    /// Microseconds since the epoch of the last access, which a sliding lifetime counts from.
+    fn accessed(&self, stream: &Self::Stream) -> u64;
+
+    /// Counts as an access now: renews a sliding lifetime. Soft state, never a write.
+    fn touch(&self, stream: &Self::Stream, time_us: u64);
+
+    /// Announce movements of the stream (commit, close, delete becoming visible) to this caller's reactor.
+    fn watch(&self, stream: &Self::Stream);
+
+    /// Stop announcing.
+    fn unwatch(&self, stream: &Self::Stream);
+
+    /// An announcement was taken up; the next movement announces again.
+    fn acknowledge(&self, stream: &Self::Stream);
+}

@@ -1,0 +1,189 @@
+//! The vocabulary of an HTTP exchange: what a connection hands to a service and what it gets back.
+//!
+//! Pure data, no I/O: `http` executes these words, `streams` speaks them, and neither sees the other.
+//! A service is called on the reactor's thread with a whole request and must not block. It answers at
+//! once, or names a ticket after which its answer may leave, or turns the request into a live tail.
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+
+/// The time and a little entropy, handed in so that every rule is a plain function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Now {
+    /// Microseconds since the Unix epoch.
+    pub time_us: u64,
+    /// A fresh random word, for jitter only.
+    pub entropy: u64,
+}
+
+/// The methods the parser knows; anything else is [`Method::Other`] and answered 405 or 501.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Method {
+    /// `GET`
+    Get,
+    /// `HEAD`
+    Head,
+    /// `PUT`
+    Put,
+    /// `POST`
+    Post,
+    /// `DELETE`
+    Delete,
+    /// `OPTIONS`
+    Options,
+    /// Any other token.
+    Other,
+}
+
+/// One header field as it came: the name in the sender's case, the value trimmed of outer blanks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Field<'a> {
+    /// Field name, compared without regard to case.
+    pub name: &'a str,
+    /// Field value; any octet but NUL, CR and LF.
+    pub value: &'a [u8],
+}
+
+/// A whole request. Borrowed from the connection's buffer for the length of one call.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// Method.
+    pub method: Method,
+    /// Path of the target, still percent-encoded, beginning with `/`.
+    pub path: &'a str,
+    /// Query of the target without its `?`; `None` when there is no `?`.
+    pub query: Option<&'a str>,
+    /// Header fields in order of arrival.
+    pub fields: &'a [Field<'a>],
+    /// The whole body, transfer coding removed.
+    pub body: &'a [u8],
+}
+
+impl<'a> Request<'a> {
+    /// The first field of that name, in whatever case it was sent.
+    pub fn field(&self, name: &str) -> Option<&'a [u8]> {
+        self.fields.iter().find(|f| f.name.eq_ignore_ascii_case(name)).map(|f| f.value)
+    }
+}
+
+/// A response body: pieces sent one after the other, never joined by a copy.
+pub type Pieces = SmallVec<[Bytes; 3]>;
+
+/// A response, complete but for what only the connection knows (`Connection`, `Content-Length`, `Date`).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Response {
+    /// Status code.
+    pub status: u16,
+    /// Header lines, each `Name: value\r\n`, already encoded.
+    pub fields: Vec<u8>,
+    /// Body pieces. Ignored on the wire for HEAD, 204 and 304.
+    pub body: Pieces,
+}
+
+/// How a live subscriber wants to be served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// One answer as soon as there is something, or 204 at the deadline.
+    LongPoll,
+    /// A stream of events until the lifetime ends.
+    Sse,
+}
+
+/// A live subscriber's position, small enough to live in a connection's slab entry. Two subscribers of
+/// one topic whose `Live` values are equal are sent the same bytes, encoded once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Live {
+    /// Long-poll or SSE.
+    pub mode: Mode,
+    /// The service's own small encoding (JSON, text, base64 …); `http` carries it untouched.
+    pub flavour: u8,
+    /// SSE: at least one event has been sent, so nothing new means nothing to send.
+    pub opened: bool,
+    /// Offset in the topic that the subscriber is to be served from.
+    pub offset: u64,
+    /// The cursor the client sent, 0 when none.
+    pub cursor: u64,
+}
+
+/// What a service makes of a request.
+#[derive(Debug)]
+pub enum Answer<T> {
+    /// Send this.
+    Respond(Response),
+    /// Send this once the store reports every ticket up to the given one complete; should the store
+    /// fail first, [`Service::failed`] says what is sent instead.
+    After(u64, Response),
+    /// Subscribe the connection. `head` is the response head to send before the first event (SSE only:
+    /// `http` adds chunked framing); then [`Service::advance`] is asked at once.
+    Live {
+        /// Identity of the topic, equal for equal topics.
+        topic_id: u64,
+        /// The topic itself, kept once per reactor while anybody is subscribed.
+        topic: T,
+        /// Where the subscriber stands.
+        live: Live,
+        /// SSE: status and fields of the response that the events are the body of. Long-poll: unused.
+        head: Response,
+    },
+}
+
+/// What a live subscriber is to be sent now.
+#[derive(Clone, Debug)]
+pub enum Advance {
+    /// Nothing yet.
+    Wait,
+    /// SSE: these events; the subscriber then stands at `next`. With `end` the response ends cleanly.
+    Events {
+        /// Encoded events, data and control paired.
+        bytes: Bytes,
+        /// Offset after them.
+        next: u64,
+        /// No more events will ever follow on this response.
+        end: bool,
+    },
+    /// Long-poll: the response, which ends the subscription.
+    Respond(Response),
+}
+
+/// What an HTTP listener serves. One value per reactor, called on its thread only.
+pub trait Service {
+    /// What subscribers gather around.
+    type Topic: Clone;
+
+    /// A whole request arrived.
+    fn call(&mut self, request: &Request<'_>, now: Now) -> Answer<Self::Topic>;
+
+    /// The answer in place of an [`Answer::After`] whose ticket failed: the outcome is unknown.
+    fn failed(&mut self, now: Now) -> Response;
+
+    /// The topic got its first subscriber on this reactor: movements must be announced from now on.
+    fn watch(&mut self, topic: &Self::Topic);
+
+    /// The topic lost its last subscriber on this reactor.
+    fn unwatch(&mut self, topic: &Self::Topic);
+
+    /// The topic's announcement was taken up; the next movement must announce it anew.
+    fn acknowledge(&mut self, topic: &Self::Topic);
+
+    /// What a subscriber at `live` is to be sent now.
+    fn advance(&mut self, topic: &Self::Topic, live: &Live, now: Now) -> Advance;
+
+    /// A long-poll came to its deadline with nothing to send.
+    fn deadline(&mut self, topic: &Self::Topic, live: &Live, now: Now) -> Response;
+
+    /// A refusal by the connection itself (parse error, limit), in the service's error format.
+    fn refuse(&mut self, refusal: &Refusal, now: Now) -> Response;
+}
+
+/// Why a connection refuses a request before any service sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// HTTP status.
+    pub status: u16,
+    /// Stable machine-readable word, for example `header-block-too-large`.
+    pub code: &'static str,
+    /// The field, line or limit at fault, for example `Content-Length`.
+    pub field: &'static str,
+    /// One sentence: the rule that was broken and what to do.
+    pub detail: &'static str,
+}
