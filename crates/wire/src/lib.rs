@@ -1,4 +1,19 @@
 //! Bytes to messages and back, sans-io. Owns every wire format; never knows time, files or sockets.
+//!
+//! Everything here is a plain function of its input. Input is hostile until a parser has passed it: parsers
+//! are strict (one text per value), bounded, and never recurse; property tests feed each of them anything.
 #![forbid(unsafe_code)]
 
+pub mod decimal;
+pub mod etag;
 pub mod exchange;
+pub mod http1;
+pub mod json;
+pub mod media;
+pub mod path;
+mod percent;
+pub mod problem;
+pub mod query;
+pub mod rfc3339;
+pub mod sse;
+pub mod token;

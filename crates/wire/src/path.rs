@@ -1,0 +1,135 @@
+//! Stream names: the part of a path that names a stream, decoded and checked.
+//!
+//! A name is what the store keys streams by, so one stream must have one name: dot segments, empty segments
+//! and escaped slashes, which proxies fold differently, are refused instead of folded.
+
+use crate::percent;
+use std::borrow::Cow;
+
+/// The longest name, bytes after decoding.
+pub const NAME_BYTES_MAX: usize = 1024;
+
+/// Why a path does not name a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NameError {
+    /// A `%` without two hexadecimal digits.
+    #[error("the stream name holds a % that two hexadecimal digits do not follow")]
+    Escape,
+    /// A slash written as `%2F`.
+    #[error("the stream name holds an escaped slash; write it as a plain slash")]
+    Slash,
+    /// Longer than [`NAME_BYTES_MAX`].
+    #[error("the stream name is longer than 1024 bytes after decoding")]
+    Length,
+    /// Not UTF-8 after decoding.
+    #[error("the stream name is not UTF-8 after decoding")]
+    Utf8,
+    /// NUL or another control character.
+    #[error("the stream name holds a control character")]
+    Control,
+    /// An empty segment, `.` or `..`.
+    #[error("the stream name holds an empty, `.` or `..` segment")]
+    Segment,
+}
+
+impl NameError {
+    /// Stable machine-readable word for the rule.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Escape => "name-percent-encoding",
+            Self::Slash => "name-escaped-slash",
+            Self::Length => "name-too-long",
+            Self::Utf8 => "name-not-utf8",
+            Self::Control => "name-control-character",
+            Self::Segment => "name-segment",
+        }
+    }
+}
+
+/// The stream name in `encoded`, a percent-encoded path without its leading slash.
+///
+/// # Errors
+/// [`NameError`] says which rule the name breaks.
+pub fn stream_name(encoded: &str) -> Result<Cow<'_, str>, NameError> {
+    // An escape is three bytes for one: anything longer is too long however it decodes.
+    if encoded.len() > 3 * NAME_BYTES_MAX {
+        return Err(NameError::Length);
+    }
+    let name = match percent::decode(encoded, false).map_err(|_| NameError::Escape)? {
+        Cow::Borrowed(_) => Cow::Borrowed(encoded),
+        Cow::Owned(bytes) => Cow::Owned(String::from_utf8(bytes).map_err(|_| NameError::Utf8)?),
+    };
+    if name.len() > NAME_BYTES_MAX {
+        return Err(NameError::Length);
+    }
+    if name.chars().any(char::is_control) {
+        return Err(NameError::Control);
+    }
+    if slashes(&name) != slashes(encoded) {
+        return Err(NameError::Slash);
+    }
+    if name.split('/').any(|segment| matches!(segment, "" | "." | "..")) {
+        return Err(NameError::Segment);
+    }
+    Ok(name)
+}
+
+fn slashes(text: &str) -> usize {
+    memchr::memchr_iter(b'/', text.as_bytes()).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn good_names_decode() {
+        assert!(matches!(stream_name("a/b-c.d"), Ok(Cow::Borrowed("a/b-c.d"))));
+        assert_eq!(stream_name("gr%C3%BC%C3%9Fe/%41").unwrap(), "grüße/A");
+        assert_eq!(stream_name("a..b/...").unwrap(), "a..b/...");
+        assert_eq!(stream_name(&"x".repeat(1024)).unwrap().len(), 1024);
+        assert_eq!(stream_name(&"%78".repeat(1024)).unwrap().len(), 1024);
+    }
+
+    #[test]
+    fn bad_names_say_why() {
+        let long = "x".repeat(1025);
+        for (name, error) in [
+            ("", NameError::Segment),
+            ("a//b", NameError::Segment),
+            ("a/", NameError::Segment),
+            ("/a", NameError::Segment),
+            ("..", NameError::Segment),
+            ("a/../b", NameError::Segment),
+            ("%2e%2E/b", NameError::Segment),
+            ("a/.", NameError::Segment),
+            ("a%2Fb", NameError::Slash),
+            ("..%2f..", NameError::Slash),
+            ("a%00b", NameError::Control),
+            ("a%0d%0ab", NameError::Control),
+            ("%7f", NameError::Control),
+            ("%C2%85", NameError::Control),
+            ("%ff", NameError::Utf8),
+            ("%c0%ae", NameError::Utf8),
+            ("a%", NameError::Escape),
+            ("a%2", NameError::Escape),
+            ("a%g1", NameError::Escape),
+            (&long, NameError::Length),
+        ] {
+            assert_eq!(stream_name(name), Err(error), "{name}");
+        }
+        assert_eq!(stream_name(&"%".repeat(4000)), Err(NameError::Length));
+    }
+
+    proptest! {
+        #[test]
+        fn an_accepted_name_keeps_every_rule(encoded in "([a-z./]|%[0-9a-fA-F]{2}|.){0,40}") {
+            if let Ok(name) = stream_name(&encoded) {
+                prop_assert!(!name.is_empty() && name.len() <= NAME_BYTES_MAX);
+                prop_assert!(!name.chars().any(char::is_control));
+                prop_assert!(!name.split('/').any(|segment| ["", ".", ".."].contains(&segment)));
+            }
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Problem details (RFC 9457): the body of every refusal, naming the field at fault and the rule it broke.
+
+use crate::http1::reason;
+use serde::Serialize;
+
+/// The media type of the body.
+pub const PROBLEM_MEDIA: &str = "application/problem+json";
+
+/// One refusal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Problem<'a> {
+    /// HTTP status.
+    pub status: u16,
+    /// Stable word for the rule that was broken, for machines.
+    pub rule: &'a str,
+    /// The header, parameter or part of the request at fault.
+    pub field: &'a str,
+    /// One sentence for people: what is wrong and what to do.
+    pub detail: &'a str,
+}
+
+#[derive(Serialize)]
+struct Body<'a> {
+    r#type: Type<'a>,
+    title: &'a str,
+    status: u16,
+    detail: &'a str,
+    field: &'a str,
+    rule: &'a str,
+}
+
+/// The problem type's identifier, written without building a string.
+struct Type<'a>(&'a str);
+
+impl Serialize for Type<'_> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("urn:thalweg:problem:{}", self.0))
+    }
+}
+
+impl Problem<'_> {
+    /// The body as JSON.
+    pub fn encode(&self) -> Vec<u8> {
+        let body = Body {
+            r#type: Type(self.rule),
+            title: reason(self.status),
+            status: self.status,
+            detail: self.detail,
+            field: self.field,
+            rule: self.rule,
+        };
+        let mut out = Vec::with_capacity(192 + self.detail.len());
+        // Writing strings and an integer to memory cannot fail; an empty body would still be an answer.
+        if serde_json::to_writer(&mut out, &body).is_err() {
+            out.clear();
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_members_are_those_of_the_rfc_and_ours() {
+        let problem = Problem { status: 400, rule: "ttl", field: "Stream-TTL", detail: "say \"why\"" };
+        assert_eq!(
+            std::str::from_utf8(&problem.encode()).unwrap(),
+            r#"{"type":"urn:thalweg:problem:ttl","title":"Bad Request","status":400,"#.to_owned()
+                + r#""detail":"say \"why\"","field":"Stream-TTL","rule":"ttl"}"#
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_stays_inside_its_member(detail in ".*", field in ".*") {
+            let body = Problem { status: 404, rule: "r", field: &field, detail: &detail }.encode();
+            let value: serde_json::Value = serde_json::from_slice(&body).unwrap();
+            prop_assert_eq!(value["detail"].as_str(), Some(detail.as_str()));
+            prop_assert_eq!(value["field"].as_str(), Some(field.as_str()));
+            prop_assert_eq!(value.as_object().unwrap().len(), 6);
+        }
+    }
+}
