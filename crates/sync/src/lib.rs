@@ -1,1 +1,23 @@
-//! sync
+//! Every atomic of Thalweg: the mailbox, parking, published regions and words, and the loom switch.
+//!
+//! Owns: each word that two threads (or two processes) touch without a lock, and the reasoning about it.
+//! Clippy and `cargo xtask tidy` keep atomics out of every other crate.
+//!
+//! Never knows: what travels through it, who is woken, or how (see [`parking::Wake`]).
+//!
+//! Handshakes are written with explicit fences and are generic over where their words live and over a
+//! table of fences, so that loom checks the very code that runs, and shows each fence necessary by taking
+//! it away. The models run with
+//!
+//! ```text
+//! RUSTFLAGS="--cfg loom" cargo test -p thalweg-sync --release --target-dir target-loom
+//! ```
+
+pub mod mailbox;
+pub mod parking;
+pub mod primitives;
+pub mod region;
+pub mod words;
+
+#[cfg(all(test, loom))]
+mod models;

@@ -1,1 +1,24 @@
-//! sys
+//! Every system call Thalweg makes, behind safe functions, and a simulated twin of the disk.
+//!
+//! Owns: the only mention of `rustix` and `libc` in the workspace. Readiness ([`epoll`], [`event`]),
+//! sockets ([`socket`]), clocks ([`clock`]), signals ([`signal`]), limits and entropy ([`process`]),
+//! files and maps (`disk`).
+//!
+//! Never knows: what a byte means, who waits for it, any policy. A function here is one system call, or
+//! the fixed few that make one thing (a listener, a descriptor for signals); retrying, batching and
+//! buffering belong above.
+//!
+//! `unsafe` appears only where the kernel's interface has no safe wrapper, each time with its argument.
+//!
+//! Linux on x86-64 and aarch64.
+
+#[cfg(not(target_os = "linux"))]
+compile_error!("thalweg-sys speaks to Linux (epoll, eventfd, signalfd); no other kernel is supported yet");
+
+pub mod clock;
+pub mod disk;
+pub mod epoll;
+pub mod event;
+pub mod process;
+pub mod signal;
+pub mod socket;

@@ -1,0 +1,222 @@
+//! The mailbox: what other threads have to say to one consumer.
+//!
+//! # Shape
+//!
+//! A bounded queue under a lock, one word beside it, and a [`Parking`]. Any thread posts; one consumer
+//! drains by swapping the whole queue out under the lock and works on the snapshot without it. Room can
+//! be reserved ahead as a [`Permit`]: whoever starts work whose end must be reported reserves first, and
+//! the report then never fails.
+//!
+//! # The words
+//!
+//! | word | written by | with | read by |
+//! |---|---|---|---|
+//! | `pending` | producers 0 → 1, the consumer 1 → 0 in a drain; both only under the lock | `Relaxed` | the consumer, without the lock |
+//! | `parked` | see [`crate::parking`] | | |
+//!
+//! # Invariants
+//!
+//! 1. `pending` is 1 exactly when the queue holds a message or a stop was asked and not yet taken, as seen
+//!    by whoever holds the lock.
+//! 2. A message posted is drained exactly once, in the order of posting; no wake is lost.
+//! 3. The consumer is woken only on `pending` going 0 → 1 while it is parked: one wake per burst.
+//! 4. messages queued + permits outstanding <= capacity, always. A permit is spent by posting or given
+//!    back by dropping, never both, never lost.
+//!
+//! A consumer that reads `pending` as 0 too early misses nothing: it reads it again, behind the fence of
+//! [`Parking::prepare`], before it sleeps. 1 to 4 are checked by the loom models; 2 and 4 also under real
+//! threads below.
+
+use crate::parking::{LocalWord, Orderings, Parking, Strong, Wake};
+use crate::primitives::Mutex;
+use crate::primitives::atomic::{AtomicU32, Ordering};
+use std::sync::Arc;
+
+/// What the lock guards.
+#[derive(Debug)]
+struct Queue<T> {
+    messages: Vec<T>,
+    /// Permits outstanding.
+    reserved: usize,
+    stopped: bool,
+}
+
+/// The mailbox was full; the message comes back.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Full<T>(pub T);
+
+impl<T> std::fmt::Display for Full<T> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("the mailbox is full: its consumer does not keep up, try again later")
+    }
+}
+
+impl<T: std::fmt::Debug> std::error::Error for Full<T> {}
+
+/// What a drain found beside messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Drained {
+    /// Somebody asked the consumer to stop since the last drain.
+    pub stopped: bool,
+}
+
+/// A mailbox, shared between its consumer and its producers by [`Arc`].
+#[derive(Debug)]
+pub struct Mailbox<T, W, O = Strong> {
+    queue: Mutex<Queue<T>>,
+    pending: AtomicU32,
+    parking: Parking<LocalWord, W, O>,
+    capacity: usize,
+}
+
+impl<T, W: Wake, O: Orderings> Mailbox<T, W, O> {
+    /// An empty mailbox for at most `capacity` messages and permits together. Allocates nothing yet.
+    pub fn new(capacity: usize, wake: W) -> Self {
+        Self {
+            queue: Mutex::new(Queue { messages: Vec::new(), reserved: 0, stopped: false }),
+            pending: AtomicU32::new(0),
+            parking: Parking::new(LocalWord::new(), wake),
+            capacity,
+        }
+    }
+
+    /// Posts a message. Any thread.
+    ///
+    /// # Errors
+    /// [`Full`] with the message when queue and permits together are at capacity.
+    pub fn post(&self, message: T) -> Result<(), Full<T>> {
+        let mut queue = self.queue.lock();
+        if queue.messages.len() + queue.reserved >= self.capacity {
+            return Err(Full(message));
+        }
+        queue.messages.push(message);
+        let first = self.raise();
+        drop(queue);
+        if first {
+            self.parking.announce();
+        }
+        Ok(())
+    }
+
+    /// Reserves room for one message; `None` when at capacity. Any thread.
+    pub fn reserve(self: &Arc<Self>) -> Option<Permit<T, W, O>> {
+        let mut queue = self.queue.lock();
+        if queue.messages.len() + queue.reserved >= self.capacity {
+            return None;
+        }
+        queue.reserved += 1;
+        drop(queue);
+        Some(Permit { mailbox: Some(Arc::clone(self)) })
+    }
+
+    /// Asks the consumer to stop; its next drain says so. Any thread, any number of times.
+    pub fn stop(&self) {
+        let mut queue = self.queue.lock();
+        queue.stopped = true;
+        let first = self.raise();
+        drop(queue);
+        if first {
+            self.parking.announce();
+        }
+    }
+
+    /// Consumer: takes everything posted so far, in order. `into` should be empty: its allocation is
+    /// swapped with the queue's, so that two vectors serve for good. No lock when nothing is pending.
+    pub fn drain(&self, into: &mut Vec<T>) -> Drained {
+        if !self.pending() {
+            return Drained { stopped: false };
+        }
+        let mut queue = self.queue.lock();
+        if into.is_empty() {
+            std::mem::swap(&mut queue.messages, into);
+        } else {
+            into.append(&mut queue.messages);
+        }
+        let stopped = std::mem::take(&mut queue.stopped);
+        self.pending.store(0, Ordering::Relaxed);
+        Drained { stopped }
+    }
+
+    /// Consumer: whether something is there. One load; may be late, never wrong for good.
+    #[inline]
+    pub fn pending(&self) -> bool {
+        self.pending.load(Ordering::Relaxed) == 1
+    }
+
+    /// Consumer: about to sleep. `false` when there is something after all (see [`Parking::prepare`]).
+    #[inline]
+    pub fn prepare_to_park(&self) -> bool {
+        self.parking.prepare(|| self.pending())
+    }
+
+    /// Consumer: up again.
+    #[inline]
+    pub fn resume(&self) {
+        self.parking.resume();
+    }
+
+    /// Wakes the consumer unconditionally: one system call.
+    pub fn wake(&self) {
+        self.parking.wake();
+    }
+
+    /// Messages queued and permits outstanding.
+    pub fn occupied(&self) -> usize {
+        let queue = self.queue.lock();
+        queue.messages.len() + queue.reserved
+    }
+
+    /// Messages and permits together may be this many.
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// Under the lock: takes `pending` to 1; whether it was 0.
+    #[inline]
+    fn raise(&self) -> bool {
+        let first = self.pending.load(Ordering::Relaxed) == 0;
+        if first {
+            self.pending.store(1, Ordering::Relaxed);
+        }
+        first
+    }
+
+    fn post_reserved(&self, message: T) {
+        let mut queue = self.queue.lock();
+        queue.reserved -= 1;
+        queue.messages.push(message);
+        let first = self.raise();
+        drop(queue);
+        if first {
+            self.parking.announce();
+        }
+    }
+
+    fn give_back(&self) {
+        self.queue.lock().reserved -= 1;
+    }
+}
+
+/// Room for one message. Posting with it never fails; dropping it gives the room back.
+#[derive(Debug)]
+pub struct Permit<T, W: Wake, O: Orderings = Strong> {
+    /// `None` once spent.
+    mailbox: Option<Arc<Mailbox<T, W, O>>>,
+}
+
+impl<T, W: Wake, O: Orderings> Permit<T, W, O> {
+    /// Posts the message the room was reserved for.
+    pub fn post(mut self, message: T) {
+        if let Some(mailbox) = self.mailbox.take() {
+            mailbox.post_reserved(message);
+        }
+    }
+}
+
+impl<T, W: Wake, O: Orderings> Drop for Permit<T, W, O> {
+    fn drop(&mut self) {
+        if let Some(mailbox) = self.mailbox.take() {
+            mailbox.give_back();
+        }
+    }
+}

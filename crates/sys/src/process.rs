@@ -1,0 +1,84 @@
+//! What the process may have and where it runs: descriptors, processors, entropy.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::rand::{GetRandomFlags, getrandom};
+use std::io;
+
+/// How many descriptors the process may have open now, and the most it may raise that to.
+pub fn descriptors_max() -> (u64, u64) {
+    let limit = getrlimit(Resource::Nofile);
+    (limit.current.unwrap_or(u64::MAX), limit.maximum.unwrap_or(u64::MAX))
+}
+
+/// Raises the limit of open descriptors to `wanted`, or as far as the hard limit lets it; what it is
+/// afterwards. Never lowers it.
+///
+/// # Errors
+/// None in practice: raising up to the hard limit is always allowed.
+pub fn raise_descriptors_max(wanted: u64) -> io::Result<u64> {
+    let (current, maximum) = descriptors_max();
+    let target = wanted.min(maximum);
+    if target <= current {
+        return Ok(current);
+    }
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: Some(target), maximum: limit.maximum })?;
+    Ok(target)
+}
+
+/// How many threads can run at once; honours affinity and cgroup quotas. At least one.
+pub fn parallelism() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+/// The processor this thread runs on at the moment of the call.
+pub fn current_cpu() -> usize {
+    rustix::thread::sched_getcpu()
+}
+
+/// Lets another thread that is ready to run have this processor.
+pub fn yield_now() {
+    rustix::thread::sched_yield();
+}
+
+/// A random word from the kernel: for seeds and jitter.
+///
+/// # Errors
+/// Only where the kernel has no entropy source.
+pub fn random_u64() -> io::Result<u64> {
+    let mut bytes = [0_u8; 8];
+    let mut filled = 0;
+    while filled < bytes.len() {
+        match getrandom(&mut bytes[filled..], GetRandomFlags::empty()) {
+            Ok(count) => filled += count,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(u64::from_ne_bytes(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_descriptor_limit_only_rises() {
+        let (before, maximum) = descriptors_max();
+        assert_eq!(raise_descriptors_max(1).unwrap(), before);
+        assert_eq!(raise_descriptors_max(u64::MAX).unwrap(), maximum);
+        assert_eq!(descriptors_max(), (maximum, maximum));
+    }
+
+    #[test]
+    fn random_words_differ() {
+        let words: std::collections::HashSet<u64> = (0..16).map(|_| random_u64().unwrap()).collect();
+        assert_eq!(words.len(), 16);
+    }
+
+    #[test]
+    fn there_is_a_processor() {
+        assert!(parallelism() >= 1);
+        assert!(current_cpu() < 65_536);
+    }
+}

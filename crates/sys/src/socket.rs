@@ -1,0 +1,276 @@
+//! Stream sockets, TCP and Unix: listen, accept, read, write, and what may be set on them.
+//!
+//! Every socket made here is non-blocking and closed on exec. A call that would block says `None`.
+
+use rustix::net::{self, AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, SocketFlags, SocketType, sockopt};
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+/// Pieces one gathered write may have; more are refused by the kernel (`UIO_MAXIOV`).
+pub const PIECES_MAX: usize = 1_024;
+
+/// A listening TCP socket. With `shared_port`, several may listen on one address and the kernel spreads
+/// connections over them (`SO_REUSEPORT`): one per reactor.
+///
+/// # Errors
+/// `AddrInUse`, `PermissionDenied` (a port below 1,024), `AddrNotAvailable`, out of descriptors.
+pub fn listen_tcp(address: SocketAddr, shared_port: bool, backlog: u32) -> io::Result<OwnedFd> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let socket = stream_socket(family)?;
+    // A restarted server takes its port over from connections that linger in TIME_WAIT.
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    if shared_port {
+        sockopt::set_socket_reuseport(&socket, true)?;
+    }
+    if address.is_ipv6() {
+        sockopt::set_ipv6_v6only(&socket, true)?;
+    }
+    net::bind(&socket, &address)?;
+    net::listen(&socket, i32::try_from(backlog).unwrap_or(i32::MAX))?;
+    Ok(socket)
+}
+
+/// A listening Unix socket whose path only this user may connect to (mode 0600 from its first moment).
+///
+/// # Errors
+/// `AddrInUse` if the path exists, `InvalidInput` for a path over 107 bytes, what the file system says.
+pub fn listen_unix(path: &Path, backlog: u32) -> io::Result<OwnedFd> {
+    let address = net::SocketAddrUnix::new(path)?;
+    let socket = stream_socket(AddressFamily::UNIX)?;
+    // The path takes its mode from the socket's inode at bind, so that it is never wider, not even
+    // between bind and a later chmod; the chmod after it settles what a lax or strict umask made of it.
+    rustix::fs::fchmod(&socket, rustix::fs::Mode::from_raw_mode(0o600))?;
+    net::bind(&socket, &address)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+    net::listen(&socket, i32::try_from(backlog).unwrap_or(i32::MAX))?;
+    Ok(socket)
+}
+
+/// Connects to a Unix socket at once or not at all: for asking whether a server lives behind a path.
+///
+/// # Errors
+/// `ConnectionRefused` when nobody listens, `NotFound`, `WouldBlock` when the listener's queue is full.
+pub fn connect_unix(path: &Path) -> io::Result<OwnedFd> {
+    let address = net::SocketAddrUnix::new(path)?;
+    let socket = stream_socket(AddressFamily::UNIX)?;
+    net::connect(&socket, &address)?;
+    Ok(socket)
+}
+
+/// Starts to connect to a TCP address; the socket is writable once the attempt ended, and
+/// [`take_error`] then tells how.
+///
+/// # Errors
+/// What the kernel says at once.
+pub fn connect_tcp(address: SocketAddr) -> io::Result<OwnedFd> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let socket = stream_socket(family)?;
+    match net::connect(&socket, &address) {
+        Ok(()) | Err(rustix::io::Errno::INPROGRESS) => Ok(socket),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn stream_socket(family: AddressFamily) -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    Ok(net::socket_with(family, SocketType::STREAM, flags, None)?)
+}
+
+/// The next connection waiting on a listener; `None` when none waits. A connection that died in the queue
+/// is passed over.
+///
+/// # Errors
+/// Out of descriptors (see [`out_of_descriptors`]), or a broken listener.
+pub fn accept(listener: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
+    loop {
+        match net::accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
+            Ok(connection) => return Ok(Some(connection)),
+            Err(rustix::io::Errno::AGAIN) => return Ok(None),
+            Err(rustix::io::Errno::INTR | rustix::io::Errno::CONNABORTED | rustix::io::Errno::PROTO) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Whether an error says that the process or the machine has no descriptor or no memory for one more.
+pub fn out_of_descriptors(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM)
+    )
+}
+
+/// Reads what is there into the vector's spare room, at most `limit` bytes, and lengthens the vector by
+/// it. `None` when nothing is there yet, `Some(0)` at the end of the stream.
+///
+/// # Errors
+/// `ConnectionReset` and the like; `InvalidInput` if there is no spare room, which would look like the
+/// end of the stream.
+pub fn receive(socket: BorrowedFd<'_>, into: &mut Vec<u8>, limit: usize) -> io::Result<Option<usize>> {
+    let length = into.len();
+    let spare = into.spare_capacity_mut();
+    let room = spare.len().min(limit);
+    if room == 0 {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "no room to receive into"));
+    }
+    loop {
+        match net::recv(socket, &mut spare[..room], RecvFlags::empty()) {
+            Ok(((filled, _), _)) => {
+                let count = filled.len();
+                // SAFETY: the kernel wrote `count` bytes behind `length`, inside the capacity.
+                unsafe { into.set_len(length + count) };
+                return Ok(Some(count));
+            }
+            Err(rustix::io::Errno::AGAIN) => return Ok(None),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Writes bytes; how many were taken, `None` when none can be now.
+///
+/// # Errors
+/// `BrokenPipe`, `ConnectionReset`; never a signal.
+pub fn send(socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<Option<usize>> {
+    loop {
+        match net::send(socket, bytes, SendFlags::NOSIGNAL) {
+            Ok(count) => return Ok(Some(count)),
+            Err(rustix::io::Errno::AGAIN) => return Ok(None),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Writes pieces one after the other in one system call; how many bytes were taken, `None` when none can
+/// be now. Pieces past [`PIECES_MAX`] wait for the next call.
+///
+/// # Errors
+/// `BrokenPipe`, `ConnectionReset`; never a signal.
+pub fn send_gathered(socket: BorrowedFd<'_>, pieces: &[IoSlice<'_>]) -> io::Result<Option<usize>> {
+    let pieces = &pieces[..pieces.len().min(PIECES_MAX)];
+    loop {
+        let mut control = SendAncillaryBuffer::default();
+        match net::sendmsg(socket, pieces, &mut control, SendFlags::NOSIGNAL) {
+            Ok(count) => return Ok(Some(count)),
+            Err(rustix::io::Errno::AGAIN) => return Ok(None),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Sends part of a file without copying it through the process; how many bytes were taken, `None` when
+/// none can be now. May block on a disk when the range is not in memory.
+///
+/// # Errors
+/// `BrokenPipe`, `ConnectionReset`, what the file system says.
+pub fn send_file(
+    socket: BorrowedFd<'_>,
+    file: BorrowedFd<'_>,
+    offset: u64,
+    count: usize,
+) -> io::Result<Option<usize>> {
+    loop {
+        let mut position = offset;
+        match rustix::fs::sendfile(socket, file, Some(&mut position), count) {
+            Ok(count) => return Ok(Some(count)),
+            Err(rustix::io::Errno::AGAIN) => return Ok(None),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Says that nothing more will be written; the peer reads the end of the stream, and may still send.
+///
+/// # Errors
+/// `NotConnected` when the peer is gone already.
+pub fn shutdown_write(socket: BorrowedFd<'_>) -> io::Result<()> {
+    Ok(net::shutdown(socket, net::Shutdown::Write)?)
+}
+
+/// Sends small writes at once instead of gathering them (`TCP_NODELAY`).
+///
+/// # Errors
+/// For a socket that is not TCP.
+pub fn set_no_delay(socket: BorrowedFd<'_>) -> io::Result<()> {
+    Ok(sockopt::set_tcp_nodelay(socket, true)?)
+}
+
+/// Bounds what the kernel holds of unsent bytes; it doubles the number for its own bookkeeping.
+///
+/// # Errors
+/// None in practice.
+pub fn set_send_buffer(socket: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
+    Ok(sockopt::set_socket_send_buffer_size(socket, bytes)?)
+}
+
+/// Takes the error that is pending on a socket: how a connection attempt ended.
+///
+/// # Errors
+/// The pending error itself.
+pub fn take_error(socket: BorrowedFd<'_>) -> io::Result<()> {
+    Ok(sockopt::socket_error(socket)??)
+}
+
+/// Who is at the other end of a Unix socket, as the kernel saw it when it connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Process.
+    pub process: u32,
+    /// User.
+    pub user: u32,
+    /// Group.
+    pub group: u32,
+}
+
+/// The credentials of a Unix socket's peer.
+///
+/// # Errors
+/// For a socket that is not a connected Unix socket.
+pub fn peer(socket: BorrowedFd<'_>) -> io::Result<Peer> {
+    let credentials = sockopt::socket_peercred(socket)?;
+    Ok(Peer {
+        process: credentials.pid.as_raw_nonzero().get().unsigned_abs(),
+        user: credentials.uid.as_raw(),
+        group: credentials.gid.as_raw(),
+    })
+}
+
+/// The address a TCP socket is bound to: tells which port `0` became.
+///
+/// # Errors
+/// For a socket that is not TCP.
+pub fn local_address(socket: BorrowedFd<'_>) -> io::Result<SocketAddr> {
+    Ok(SocketAddr::try_from(net::getsockname(socket)?)?)
+}
+
+/// The address of a TCP socket's peer; `None` when it is gone already.
+///
+/// # Errors
+/// For a socket that is not TCP.
+pub fn peer_address(socket: BorrowedFd<'_>) -> io::Result<Option<SocketAddr>> {
+    Ok(net::getpeername(socket)?.map(SocketAddr::try_from).transpose()?)
+}
+
+/// Two connected Unix sockets.
+///
+/// # Errors
+/// Out of descriptors.
+pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    Ok(net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)?)
+}
+
+/// A second descriptor for the same open thing.
+///
+/// # Errors
+/// Out of descriptors.
+pub fn duplicate(descriptor: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    Ok(rustix::io::fcntl_dupfd_cloexec(descriptor.as_fd(), 0)?)
+}
