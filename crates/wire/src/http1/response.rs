@@ -1,0 +1,169 @@
+//! Response heads as a client reads them.
+
+use super::head::{BodyLength, Fields};
+use crate::exchange::Field;
+use std::mem::MaybeUninit;
+
+/// Most header fields of a response.
+const FIELDS_CAP: usize = 96;
+/// Bytes of a response head.
+const HEAD_BYTES_MAX: usize = 64 * 1024;
+
+/// A response head, borrowed from the bytes it was parsed from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResponseHead<'a> {
+    /// Status code.
+    pub status: u16,
+    /// Header fields in order of arrival.
+    pub fields: Fields<'a>,
+    /// Where the body begins.
+    pub bytes: usize,
+    /// How the body is delimited; `None`: by the end of the connection.
+    pub body: Option<BodyLength>,
+    /// The connection can be used again after the body.
+    pub keep_alive: bool,
+}
+
+impl<'a> ResponseHead<'a> {
+    /// The first field of that name, in whatever case it was sent.
+    pub fn field(&self, name: &str) -> Option<&'a [u8]> {
+        self.fields.iter().find(|f| f.name.eq_ignore_ascii_case(name)).map(|f| f.value)
+    }
+}
+
+/// Why a response cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ResponseError {
+    /// It is not HTTP/1.x, or its fields are broken.
+    #[error("the server's answer is not HTTP/1.1")]
+    Malformed,
+    /// The head is larger than a client takes.
+    #[error("the server's response head is larger than {HEAD_BYTES_MAX} bytes")]
+    TooLarge,
+    /// `Content-Length` and `Transfer-Encoding` contradict each other or are unknown.
+    #[error("the server's response does not say how its body ends")]
+    Framing,
+}
+
+/// Parses the response head at the beginning of `bytes`; `Ok(None)` asks for more of them. `to_head` says
+/// that the request was HEAD, whose response has no body whatever its fields say.
+///
+/// # Errors
+/// The server's answer breaks HTTP; see [`ResponseError`].
+pub fn parse_response(bytes: &[u8], to_head: bool) -> Result<Option<ResponseHead<'_>>, ResponseError> {
+    let mut space = [const { MaybeUninit::<httparse::Header<'_>>::uninit() }; FIELDS_CAP];
+    let mut parsed = httparse::Response::new(&mut []);
+    let config = httparse::ParserConfig::default();
+    let length = match config.parse_response_with_uninit_headers(&mut parsed, bytes, &mut space) {
+        Ok(httparse::Status::Complete(length)) => length,
+        Ok(httparse::Status::Partial) if bytes.len() > HEAD_BYTES_MAX => return Err(ResponseError::TooLarge),
+        Ok(httparse::Status::Partial) => return Ok(None),
+        Err(_) => return Err(ResponseError::Malformed),
+    };
+    let fields: Fields<'_> =
+        parsed.headers.iter().map(|h| Field { name: h.name, value: h.value.trim_ascii_end() }).collect();
+    let status = parsed.code.ok_or(ResponseError::Malformed)?;
+    let legacy = parsed.version == Some(0);
+    let (body, keep_alive) = framing(&fields, status, legacy, to_head)?;
+    Ok(Some(ResponseHead { status, fields, bytes: length, body, keep_alive }))
+}
+
+fn framing(
+    fields: &[Field<'_>],
+    status: u16,
+    legacy: bool,
+    to_head: bool,
+) -> Result<(Option<BodyLength>, bool), ResponseError> {
+    let mut length = None;
+    let mut chunked = false;
+    let mut keep_alive = !legacy;
+    for field in fields {
+        if field.name.eq_ignore_ascii_case("content-length") {
+            let value = super::head::parse_length(field.value).map_err(|_| ResponseError::Framing)?;
+            if length.replace(value).is_some_and(|before| before != value) {
+                return Err(ResponseError::Framing);
+            }
+        } else if field.name.eq_ignore_ascii_case("transfer-encoding") {
+            if !field.value.eq_ignore_ascii_case(b"chunked") {
+                return Err(ResponseError::Framing);
+            }
+            chunked = true;
+        } else if field.name.eq_ignore_ascii_case("connection") {
+            for token in field.value.split(|b| *b == b',').map(<[u8]>::trim_ascii) {
+                if token.eq_ignore_ascii_case(b"close") {
+                    keep_alive = false;
+                } else if token.eq_ignore_ascii_case(b"keep-alive") && legacy {
+                    keep_alive = true;
+                }
+            }
+        }
+    }
+    if to_head || !super::encode::status_has_body(status) {
+        return Ok((Some(BodyLength::Known(0)), keep_alive));
+    }
+    match (chunked, length) {
+        (true, Some(_)) => Err(ResponseError::Framing),
+        (true, None) => Ok((Some(BodyLength::Chunked), keep_alive)),
+        (false, Some(length)) => Ok((Some(BodyLength::Known(length)), keep_alive)),
+        (false, None) => Ok((None, false)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn bodies_are_delimited_as_the_head_says() {
+        let cases: [(&str, bool, Option<BodyLength>, bool); 7] = [
+            ("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc", false, Some(BodyLength::Known(3)), true),
+            ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", false, Some(BodyLength::Chunked), true),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n", true, Some(BodyLength::Known(0)), true),
+            ("HTTP/1.1 204 No Content\r\n\r\n", false, Some(BodyLength::Known(0)), true),
+            ("HTTP/1.1 200 OK\r\n\r\n", false, None, false),
+            ("HTTP/1.0 200 OK\r\nContent-Length: 1\r\n\r\n", false, Some(BodyLength::Known(1)), false),
+            (
+                "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n",
+                false,
+                Some(BodyLength::Known(0)),
+                false,
+            ),
+        ];
+        for (text, to_head, body, keep_alive) in cases {
+            let head = parse_response(text.as_bytes(), to_head).unwrap().unwrap();
+            assert_eq!((head.body, head.keep_alive), (body, keep_alive), "{text}");
+        }
+    }
+
+    #[test]
+    fn contradictions_are_errors() {
+        for (text, error) in [
+            ("HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\n", ResponseError::Framing),
+            (
+                "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n",
+                ResponseError::Framing,
+            ),
+            ("HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n", ResponseError::Framing),
+            ("SSH-2.0-OpenSSH_9\r\n", ResponseError::Malformed),
+        ] {
+            assert_eq!(parse_response(text.as_bytes(), false), Err(error), "{text}");
+        }
+        let endless = [b"HTTP/1.1 200 OK\r\nA: ".to_vec(), vec![b'a'; HEAD_BYTES_MAX]].concat();
+        assert_eq!(parse_response(&endless, false), Err(ResponseError::TooLarge));
+    }
+
+    proptest! {
+        #[test]
+        fn hostile_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            let text = [b"HTTP/1.1 200 OK\r\n".to_vec(), bytes.clone()].concat();
+            for cut in 0..text.len() {
+                // A prefix is never whole with another meaning than the whole has.
+                if let Ok(Some(head)) = parse_response(&text[..cut], false) {
+                    prop_assert_eq!(parse_response(&text, false), Ok(Some(head)));
+                }
+            }
+            let _ = parse_response(&bytes, false);
+        }
+    }
+}
