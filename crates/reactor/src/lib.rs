@@ -1,1 +1,82 @@
-//! reactor
+//! One thread, one epoll, one mailbox, one timer wheel, one slab, one buffer pool.
+//!
+//! Owns: the descriptors of its connections and everything that wakes a thread: readiness, messages from
+//! other threads, timers. Turns them into calls of one [`Handler`], one at a time, on one thread. Also
+//! the two pieces every ordered protocol needs: [`Ordered`], which lets answers leave in the order of
+//! their questions, and [`Responder`], which answers from any thread and is never silent.
+//!
+//! Never knows: a protocol, what a byte means, what a topic is, a file.
+//!
+//! # A turn
+//!
+//! Wait (spin a little if work came fast, then sleep in `epoll_wait`), then: ready descriptors, the
+//! mailbox, the ready queue, timers that came due, [`Handler::turn_ended`]. Each is a snapshot: what a
+//! handler makes for its own reactor meanwhile comes in the next turn, so no source starves another.
+//!
+//! # Invariants
+//!
+//! Numbered as in the design, each with a test of the same name in `tests.rs`:
+//!
+//! 1. Nobody else touches a reactor's descriptors or slab. A connection is named by a [`Key`] (slot and
+//!    generation), which is also its epoll token; what comes for a dead generation is dropped.
+//! 2. One wake per burst (`thalweg-sync` has the handshake and its models).
+//! 3. Responses leave in request order ([`Ordered`]).
+//! 4. A [`Responder`] dropped unanswered says so, and posting its answer never fails.
+//! 5. [`Core::alone`] tells whether the inline fast path may be taken: nothing else of this turn waits.
+//! 6. An idle connection owns no buffer and no task: a slot (at most 48 bytes beside its entry) and the
+//!    kernel's socket.
+//! 7. A short adaptive spin before sleeping, never with one processor, and it can be switched off.
+//! 8. A reactor never blocks but in `epoll_wait`.
+//! 9. A reactor can be embedded in a foreign loop: [`Reactor::descriptor`] is readable whenever
+//!    [`Reactor::turn`] has something to do.
+#![forbid(unsafe_code)]
+
+mod buffers;
+mod chunks;
+mod core;
+mod handle;
+mod key;
+mod ordered;
+mod responder;
+mod spin;
+mod topics;
+mod turn;
+mod wheel;
+
+pub use crate::buffers::{Buffer, BufferConfig};
+pub use crate::core::{Core, Reason, Rejected, Removed, Unsubscribed, slot_bytes};
+pub use crate::handle::{Full, Handle, Permit};
+pub use crate::key::{Interest, Key, Readiness};
+pub use crate::ordered::{Ordered, Sequence};
+pub use crate::responder::{Outcome, Responder};
+pub use crate::turn::{Config, Reactor, Wait};
+
+/// What a reactor calls: one value per reactor, on its thread only.
+///
+/// A handler must not block. It may do anything to its [`Core`] at any time, removing the very
+/// connection it is called for included.
+pub trait Handler: Sized {
+    /// What belongs to one connection. Lives inside the slab slot: keep it small.
+    type Entry;
+    /// What connections subscribe to. Kept once per subscribed topic on this reactor.
+    type Topic;
+    /// What other threads, and the reactor itself, may send.
+    type Message: Send + 'static;
+
+    /// A descriptor is ready. Level-triggered: it comes again next turn while it stays ready.
+    fn ready(&mut self, core: &mut Core<Self>, key: Key, readiness: Readiness);
+
+    /// A message, from the mailbox or from the ready queue.
+    fn message(&mut self, core: &mut Core<Self>, message: Self::Message);
+
+    /// The connection's one timer came due, never early. It is disarmed.
+    fn timer(&mut self, core: &mut Core<Self>, key: Key);
+
+    /// After each turn's batch.
+    fn turn_ended(&mut self, core: &mut Core<Self>) {
+        let _ = core;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -30,12 +30,13 @@
 use crate::parking::{LocalWord, Orderings, Parking, Strong, Wake};
 use crate::primitives::Mutex;
 use crate::primitives::atomic::{AtomicU32, Ordering};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// What the lock guards.
 #[derive(Debug)]
 struct Queue<T> {
-    messages: Vec<T>,
+    messages: VecDeque<T>,
     /// Permits outstanding.
     reserved: usize,
     stopped: bool,
@@ -73,7 +74,7 @@ impl<T, W: Wake, O: Orderings> Mailbox<T, W, O> {
     /// An empty mailbox for at most `capacity` messages and permits together. Allocates nothing yet.
     pub fn new(capacity: usize, wake: W) -> Self {
         Self {
-            queue: Mutex::new(Queue { messages: Vec::new(), reserved: 0, stopped: false }),
+            queue: Mutex::new(Queue { messages: VecDeque::new(), reserved: 0, stopped: false }),
             pending: AtomicU32::new(0),
             parking: Parking::new(LocalWord::new(), wake),
             capacity,
@@ -89,7 +90,7 @@ impl<T, W: Wake, O: Orderings> Mailbox<T, W, O> {
         if queue.messages.len() + queue.reserved >= self.capacity {
             return Err(Full(message));
         }
-        queue.messages.push(message);
+        queue.messages.push_back(message);
         let first = self.raise();
         drop(queue);
         if first {
@@ -120,9 +121,9 @@ impl<T, W: Wake, O: Orderings> Mailbox<T, W, O> {
         }
     }
 
-    /// Consumer: takes everything posted so far, in order. `into` should be empty: its allocation is
-    /// swapped with the queue's, so that two vectors serve for good. No lock when nothing is pending.
-    pub fn drain(&self, into: &mut Vec<T>) -> Drained {
+    /// Consumer: takes everything posted so far, in order, behind what `into` holds. An empty `into` is
+    /// swapped with the queue, so that two allocations serve for good. No lock when nothing is pending.
+    pub fn drain(&self, into: &mut VecDeque<T>) -> Drained {
         if !self.pending() {
             return Drained { stopped: false };
         }
@@ -184,7 +185,7 @@ impl<T, W: Wake, O: Orderings> Mailbox<T, W, O> {
     fn post_reserved(&self, message: T) {
         let mut queue = self.queue.lock();
         queue.reserved -= 1;
-        queue.messages.push(message);
+        queue.messages.push_back(message);
         let first = self.raise();
         drop(queue);
         if first {

@@ -1,0 +1,525 @@
+//! What a handler may do: its connections, timers, subscriptions, buffers, and the time.
+
+use crate::Handler;
+use crate::buffers::{Buffer, Buffers};
+use crate::chunks::{CHUNK, Chunks};
+use crate::handle::{Handle, Shared};
+use crate::key::{Interest, Key};
+use crate::topics::{Subscription, Subscriptions, Topics};
+use crate::wheel::{Link, Links, Wheel};
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use thalweg_sys::clock;
+use thalweg_sys::epoll::Epoll;
+
+const NONE: u32 = u32::MAX;
+/// Slots stay below this, so that a wheel's link can tell a slot from a list.
+pub(crate) const SLOTS_MAX: u32 = 1 << 30;
+/// The farthest a timer is set ahead, about twelve days: a longer one comes due then, and the handler
+/// sets it anew.
+const TIMER_MAX_MS: u32 = 1 << 30;
+
+/// One slab slot. The descriptor's own invalid value marks a vacant one, so the mark costs nothing.
+#[derive(Debug)]
+enum Slot<E> {
+    Vacant {
+        generation: u32,
+        next_free: u32,
+    },
+    Occupied {
+        generation: u32,
+        descriptor: OwnedFd,
+        timer: Link,
+        subscription: Subscription,
+        interest: Interest,
+        offset: u64,
+        entry: E,
+    },
+}
+
+/// The slab: slots in chunks, and a list of vacant ones, last vacated first used.
+#[derive(Debug)]
+struct Slab<E> {
+    slots: Chunks<Slot<E>>,
+    first_free: u32,
+    len: u32,
+}
+
+impl<E> Links for Slab<E> {
+    fn link(&mut self, slot: u32) -> &mut Link {
+        match self.slots.at_mut(slot) {
+            Some(Slot::Occupied { timer, .. }) => timer,
+            _ => unreachable!("the wheel links occupied slots only: removing an entry unlinks it first"),
+        }
+    }
+}
+
+impl<E> Subscriptions for Slab<E> {
+    fn subscription(&mut self, slot: u32) -> &mut Subscription {
+        match self.slots.at_mut(slot) {
+            Some(Slot::Occupied { subscription, .. }) => subscription,
+            _ => unreachable!("topics link occupied slots only: removing an entry unlinks it first"),
+        }
+    }
+}
+
+impl<E> Slab<E> {
+    const fn new() -> Self {
+        Self { slots: Chunks::new(), first_free: NONE, len: 0 }
+    }
+
+    /// The slot and generation the next entry will live in. Grows by a chunk if it must.
+    fn next_key(&mut self) -> Key {
+        if self.first_free == NONE {
+            let (start, end) = (self.slots.len(), self.slots.len() + CHUNK);
+            let next_free = |index: usize| if index + 1 < end { index as u32 + 1 } else { NONE };
+            self.slots.grow(|index| Slot::Vacant { generation: 0, next_free: next_free(index) });
+            self.first_free = start as u32;
+        }
+        let slot = self.first_free;
+        match self.slots.at(slot) {
+            Some(Slot::Vacant { generation, .. }) => Key { slot, generation: *generation },
+            _ => unreachable!("the list of vacant slots holds vacant slots"),
+        }
+    }
+
+    fn key_of(&self, slot: u32) -> Option<Key> {
+        match self.slots.at(slot)? {
+            Slot::Occupied { generation, .. } => Some(Key { slot, generation: *generation }),
+            Slot::Vacant { .. } => None,
+        }
+    }
+
+    #[inline]
+    fn is_alive(&self, key: Key) -> bool {
+        self.key_of(key.slot) == Some(key)
+    }
+}
+
+/// An insertion that did not happen; descriptor and entry come back.
+#[derive(Debug)]
+pub struct Rejected<E> {
+    /// The descriptor, still open.
+    pub descriptor: OwnedFd,
+    /// The entry.
+    pub entry: E,
+    /// Why.
+    pub reason: Reason,
+}
+
+/// Why an insertion did not happen.
+#[derive(Debug)]
+pub enum Reason {
+    /// The reactor holds as many entries as it may.
+    Full,
+    /// The kernel would not watch the descriptor.
+    Kernel(io::Error),
+}
+
+/// An entry that was removed.
+#[derive(Debug)]
+pub struct Removed<E, T> {
+    /// The entry.
+    pub entry: E,
+    /// The topic it was subscribed to, if nobody is subscribed to it on this reactor any more.
+    pub last_topic: Option<T>,
+}
+
+/// A subscription that ended.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Unsubscribed<T> {
+    /// The topic's identity.
+    pub topic_id: u64,
+    /// The topic, if nobody is subscribed to it on this reactor any more.
+    pub last: Option<T>,
+}
+
+/// Everything of a reactor but its handler.
+pub struct Core<H: Handler> {
+    pub(crate) epoll: Epoll,
+    pub(crate) mailbox: Shared<H::Message>,
+    pub(crate) ready_queue: VecDeque<H::Message>,
+    pub(crate) wheel: Wheel,
+    /// Milliseconds on the monotonic clock when the turn began.
+    pub(crate) now_ms: u64,
+    pub(crate) wall_us: u64,
+    /// Ready descriptors of this turn not handed to the handler yet.
+    pub(crate) ready_left: usize,
+    pub(crate) messages_left: usize,
+    pub(crate) stopping: bool,
+    slab: Slab<H::Entry>,
+    topics: Topics<H::Topic>,
+    buffers: Buffers,
+    entries_max: u32,
+    random: u64,
+}
+
+impl<H: Handler> Core<H> {
+    pub(crate) fn new(
+        epoll: Epoll,
+        mailbox: Shared<H::Message>,
+        buffers: Buffers,
+        entries_max: u32,
+        seed: u64,
+    ) -> Self {
+        let now_ms = clock::monotonic_ns() / 1_000_000;
+        Self {
+            epoll,
+            mailbox,
+            ready_queue: VecDeque::new(),
+            wheel: Wheel::new(now_ms),
+            now_ms,
+            wall_us: clock::wall_us(),
+            ready_left: 0,
+            messages_left: 0,
+            stopping: false,
+            slab: Slab::new(),
+            topics: Topics::new(),
+            buffers,
+            entries_max: entries_max.min(SLOTS_MAX),
+            // The generator below never leaves zero.
+            random: seed | 1,
+        }
+    }
+
+    /// Takes a connection in: watches its descriptor, names it. The descriptor is closed when the entry
+    /// is removed.
+    ///
+    /// # Errors
+    /// [`Rejected`] gives both back.
+    pub fn insert(
+        &mut self,
+        descriptor: OwnedFd,
+        entry: H::Entry,
+        interest: Interest,
+    ) -> Result<Key, Rejected<H::Entry>> {
+        if self.slab.len >= self.entries_max {
+            return Err(Rejected { descriptor, entry, reason: Reason::Full });
+        }
+        let key = self.slab.next_key();
+        if let Err(error) = self.epoll.add(descriptor.as_fd(), key.token(), interest.watch()) {
+            return Err(Rejected { descriptor, entry, reason: Reason::Kernel(error) });
+        }
+        if let Some(slot) = self.slab.slots.at_mut(key.slot) {
+            if let Slot::Vacant { next_free, .. } = slot {
+                self.slab.first_free = *next_free;
+            }
+            *slot = Slot::Occupied {
+                generation: key.generation,
+                descriptor,
+                timer: Link::UNSET,
+                subscription: Subscription::ABSENT,
+                interest,
+                offset: 0,
+                entry,
+            };
+        }
+        self.slab.len += 1;
+        Ok(key)
+    }
+
+    /// Lets a connection go: ends its timer and its subscription, stops watching and closes its
+    /// descriptor. Its key is dead from here on. `None` when it was dead already.
+    pub fn remove(&mut self, key: Key) -> Option<Removed<H::Entry, H::Topic>> {
+        if !self.slab.is_alive(key) {
+            return None;
+        }
+        self.wheel.clear(&mut self.slab, key.slot);
+        let last_topic = self.unsubscribe(key).and_then(|left| left.last);
+        let slot = self.slab.slots.at_mut(key.slot)?;
+        // Generations wrap after four billion lives of one slot; the all-ones one is the reactor's own.
+        let generation = if key.generation >= u32::MAX - 1 { 0 } else { key.generation + 1 };
+        let vacant = Slot::Vacant { generation, next_free: self.slab.first_free };
+        let Slot::Occupied { descriptor, entry, .. } = std::mem::replace(slot, vacant) else {
+            return None;
+        };
+        self.slab.first_free = key.slot;
+        self.slab.len -= 1;
+        // Closing alone would leave the watch behind while a duplicate of the descriptor lives, in a
+        // child process say; then events would come for nobody, without end.
+        let _ = self.epoll.delete(descriptor.as_fd());
+        Some(Removed { entry, last_topic })
+    }
+
+    /// The connection's entry; `None` when the key is dead.
+    #[inline]
+    pub fn entry(&mut self, key: Key) -> Option<&mut H::Entry> {
+        match self.slab.slots.at_mut(key.slot)? {
+            Slot::Occupied { generation, entry, .. } if *generation == key.generation => Some(entry),
+            _ => None,
+        }
+    }
+
+    /// The connection's descriptor; `None` when the key is dead.
+    #[inline]
+    pub fn descriptor(&self, key: Key) -> Option<BorrowedFd<'_>> {
+        match self.slab.slots.at(key.slot)? {
+            Slot::Occupied { generation, descriptor, .. } if *generation == key.generation => {
+                Some(descriptor.as_fd())
+            }
+            _ => None,
+        }
+    }
+
+    /// Entry and descriptor at once.
+    #[inline]
+    pub fn entry_and_descriptor(&mut self, key: Key) -> Option<(&mut H::Entry, BorrowedFd<'_>)> {
+        match self.slab.slots.at_mut(key.slot)? {
+            Slot::Occupied { generation, descriptor, entry, .. } if *generation == key.generation => {
+                let descriptor: &OwnedFd = descriptor;
+                Some((entry, descriptor.as_fd()))
+            }
+            _ => None,
+        }
+    }
+
+    /// Changes what the connection is told of. No system call when nothing changes.
+    ///
+    /// # Errors
+    /// What the kernel says; never for a dead key, which is ignored.
+    pub fn set_interest(&mut self, key: Key, wanted: Interest) -> io::Result<()> {
+        let Some(Slot::Occupied { generation, descriptor, interest, .. }) = self.slab.slots.at_mut(key.slot)
+        else {
+            return Ok(());
+        };
+        if *generation != key.generation || *interest == wanted {
+            return Ok(());
+        }
+        self.epoll.modify(descriptor.as_fd(), key.token(), wanted.watch())?;
+        *interest = wanted;
+        Ok(())
+    }
+
+    /// What the connection is told of.
+    pub fn interest(&self, key: Key) -> Option<Interest> {
+        match self.slab.slots.at(key.slot)? {
+            Slot::Occupied { generation, interest, .. } if *generation == key.generation => Some(*interest),
+            _ => None,
+        }
+    }
+
+    /// Sets the connection's one timer, anew if it was set: due `after_ms` milliseconds from this very
+    /// call (not from the beginning of the turn) at the earliest. At most about twelve days.
+    pub fn set_timer(&mut self, key: Key, after_ms: u32) {
+        if !self.slab.is_alive(key) {
+            return;
+        }
+        self.wheel.clear(&mut self.slab, key.slot);
+        // One tick more than asked: this one has partly passed already.
+        let now_ms = clock::monotonic_ns() / 1_000_000;
+        let due = now_ms + u64::from(after_ms.min(TIMER_MAX_MS)) + 1;
+        self.wheel.set(&mut self.slab, key.slot, due);
+    }
+
+    /// Clears the connection's timer.
+    pub fn clear_timer(&mut self, key: Key) {
+        if self.slab.is_alive(key) {
+            self.wheel.clear(&mut self.slab, key.slot);
+        }
+    }
+
+    /// The next connection whose timer came due.
+    pub(crate) fn take_due(&mut self) -> Option<Key> {
+        let slot = self.wheel.take(&mut self.slab, self.now_ms)?;
+        self.slab.key_of(slot)
+    }
+
+    /// Subscribes the connection to a topic at an offset, ending any other subscription it has (its topic
+    /// is dropped if it was the last; use [`Core::unsubscribe`] first to learn of that). `true` when it
+    /// is the topic's first subscriber on this reactor. A dead key subscribes nothing.
+    pub fn subscribe(
+        &mut self,
+        key: Key,
+        topic_id: u64,
+        offset: u64,
+        topic: impl FnOnce() -> H::Topic,
+    ) -> bool {
+        if !self.slab.is_alive(key) {
+            return false;
+        }
+        self.unsubscribe(key);
+        self.set_offset(key, offset);
+        self.topics.subscribe(&mut self.slab, key.slot, topic_id, topic)
+    }
+
+    /// Ends the connection's subscription; `None` when it has none.
+    pub fn unsubscribe(&mut self, key: Key) -> Option<Unsubscribed<H::Topic>> {
+        self.subscription(key)?;
+        let (topic_id, last) = self.topics.unsubscribe(&mut self.slab, key.slot)?;
+        Some(Unsubscribed { topic_id, last })
+    }
+
+    /// A topic, while anybody on this reactor is subscribed to it.
+    pub fn topic(&self, topic_id: u64) -> Option<&H::Topic> {
+        self.topics.topic(topic_id)
+    }
+
+    /// How many topics somebody on this reactor is subscribed to.
+    pub fn topics_len(&self) -> usize {
+        self.topics.len()
+    }
+
+    /// How many connections of this reactor are subscribed to the topic.
+    pub fn subscribers_len(&self, topic_id: u64) -> usize {
+        self.topics.first(topic_id).map_or(0, |(count, _)| count as usize)
+    }
+
+    /// Appends the topic's subscribers to `into`, the latest first. The keys are a snapshot: whoever
+    /// walks them may remove and unsubscribe at will, and asks [`Core::topic_of`] for each whether it
+    /// still belongs.
+    pub fn subscribers(&self, topic_id: u64, into: &mut Vec<Key>) {
+        let Some((count, first)) = self.topics.first(topic_id) else {
+            return;
+        };
+        into.reserve_exact(count as usize);
+        let mut slot = Some(first);
+        while let Some(Slot::Occupied { generation, subscription, .. }) =
+            slot.and_then(|slot| self.slab.slots.at(slot))
+        {
+            into.extend(slot.map(|slot| Key { slot, generation: *generation }));
+            slot = Topics::<H::Topic>::next(*subscription);
+        }
+    }
+
+    /// The subscription's offset; `None` without one.
+    pub fn offset(&self, key: Key) -> Option<u64> {
+        self.subscription(key)?;
+        match self.slab.slots.at(key.slot)? {
+            Slot::Occupied { offset, .. } => Some(*offset),
+            Slot::Vacant { .. } => None,
+        }
+    }
+
+    /// Moves the subscription's offset.
+    pub fn set_offset(&mut self, key: Key, to: u64) {
+        if let Some(Slot::Occupied { generation, offset, .. }) = self.slab.slots.at_mut(key.slot)
+            && *generation == key.generation
+        {
+            *offset = to;
+        }
+    }
+
+    /// The identity of the topic the connection is subscribed to.
+    pub fn topic_of(&self, key: Key) -> Option<u64> {
+        self.topics.id_of(self.subscription(key)?)
+    }
+
+    fn subscription(&self, key: Key) -> Option<Subscription> {
+        match self.slab.slots.at(key.slot)? {
+            Slot::Occupied { generation, subscription, .. }
+                if *generation == key.generation && subscription.is_present() =>
+            {
+                Some(*subscription)
+            }
+            _ => None,
+        }
+    }
+
+    /// Sends the handler a message in a moment: in this turn if its messages are still to come, in the
+    /// next otherwise. The ready queue: no lock, no wake, no bound but the handler's own sense.
+    pub fn ready_later(&mut self, message: H::Message) {
+        self.ready_queue.push_back(message);
+    }
+
+    pub(crate) fn is_alive(&self, key: Key) -> bool {
+        self.slab.is_alive(key)
+    }
+
+    /// Reads both clocks for the turn.
+    pub(crate) fn read_clocks(&mut self) {
+        self.now_ms = clock::monotonic_ns() / 1_000_000;
+        self.wall_us = clock::wall_us();
+    }
+
+    /// Whether nothing else of this turn waits: no other ready descriptor, no message. A handler that
+    /// serves something slow may then do it inline; otherwise it would hold others up.
+    pub fn alone(&self) -> bool {
+        self.ready_left == 0
+            && self.messages_left == 0
+            && self.ready_queue.is_empty()
+            && !self.mailbox.pending()
+    }
+
+    /// Milliseconds on the monotonic clock, as of the beginning of the turn.
+    pub fn now_ms(&self) -> u64 {
+        self.now_ms
+    }
+
+    /// Microseconds since the Unix epoch, as of the beginning of the turn.
+    pub fn wall_us(&self) -> u64 {
+        self.wall_us
+    }
+
+    /// A fresh random word, for jitter: xorshift64*, seeded by the kernel. Not for secrets.
+    pub fn entropy(&mut self) -> u64 {
+        self.random ^= self.random >> 12;
+        self.random ^= self.random << 25;
+        self.random ^= self.random >> 27;
+        self.random.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    /// Borrows an empty buffer from the pool.
+    pub fn take_buffer(&mut self) -> Buffer {
+        self.buffers.take()
+    }
+
+    /// Gives a buffer back.
+    pub fn give_buffer(&mut self, buffer: Buffer) {
+        self.buffers.give(buffer);
+    }
+
+    /// Connections on this reactor, listeners included.
+    pub fn len(&self) -> usize {
+        self.slab.len as usize
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.slab.len == 0
+    }
+
+    /// How many there may be.
+    pub fn entries_max(&self) -> u32 {
+        self.entries_max
+    }
+
+    /// The keys of all connections, in no particular order.
+    pub fn keys(&self) -> impl Iterator<Item = Key> + '_ {
+        self.slab.slots.iter().enumerate().filter_map(|(slot, place)| match place {
+            Slot::Occupied { generation, .. } => Some(Key { slot: slot as u32, generation: *generation }),
+            Slot::Vacant { .. } => None,
+        })
+    }
+
+    /// Ends [`crate::Reactor::run`] after this turn.
+    pub fn stop(&mut self) {
+        self.stopping = true;
+    }
+
+    /// Whether a stop was asked for.
+    pub fn is_stopping(&self) -> bool {
+        self.stopping
+    }
+
+    /// This reactor, for other threads.
+    pub fn handle(&self) -> Handle<H::Message> {
+        Handle { mailbox: self.mailbox.clone() }
+    }
+
+    /// Bytes of slab made so far.
+    #[cfg(test)]
+    pub(crate) fn slab_bytes(&self) -> usize {
+        self.slab.slots.len() * size_of::<Slot<H::Entry>>()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn buffers_idle(&self) -> usize {
+        self.buffers.idle()
+    }
+}
+
+/// Bytes of one slab slot around an entry of type `E`.
+pub const fn slot_bytes<E>() -> usize {
+    size_of::<Slot<E>>()
+}

@@ -1,0 +1,327 @@
+//! The loop: wait, then hand each thing that happened to the handler.
+//!
+//! Parked or not: between two turns made by [`Reactor::run`] the reactor counts as up and producers make
+//! no system call; it counts as parked inside `epoll_wait`, and, for a foreign loop, from the end of a
+//! [`Wait::Poll`] turn to the beginning of the next.
+
+use crate::Handler;
+use crate::buffers::{BufferConfig, Buffers};
+use crate::core::Core;
+use crate::handle::{Handle, Waker};
+use crate::key::{Key, Readiness};
+use crate::spin::Spin;
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::time::Instant;
+use thalweg_sync::mailbox::Mailbox;
+use thalweg_sys::epoll::{Epoll, Events, Timeout, Watch};
+use thalweg_sys::event::TimerFd;
+use thalweg_sys::{clock, process};
+
+/// The generation of the reactor's own descriptors: no connection's.
+const OWN: u32 = u32::MAX;
+const WAKE: Key = Key { slot: 0, generation: OWN };
+const TIMER: Key = Key { slot: 1, generation: OWN };
+/// Reported once per signal or expiry, so that neither descriptor ever needs to be read.
+const EDGE: Watch = Watch { readable: true, writable: false, edge: true, exclusive: false };
+/// The most ready descriptors one wait brings.
+const EVENTS_MAX: usize = 256;
+/// A queue that a burst made longer than this is freed once it is empty.
+const QUEUE_KEEP: usize = 1_024;
+
+/// The bounds of a reactor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Entries at most, listeners included.
+    pub entries_max: u32,
+    /// Messages and permits in the mailbox at most.
+    pub mailbox_max: usize,
+    /// Look again for a moment before sleeping while work comes fast. Never with one processor.
+    pub spin: bool,
+    /// The buffer pool.
+    pub buffers: BufferConfig,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { entries_max: 65_536, mailbox_max: 65_536, spin: true, buffers: BufferConfig::default() }
+    }
+}
+
+/// How long a turn may wait for something to happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// Not at all. Afterwards [`Reactor::descriptor`] is readable when the next turn has something to do,
+    /// a timer that came due and a message included: for foreign loops.
+    Poll,
+    /// Until an instant.
+    Until(Instant),
+    /// As long as it takes.
+    Block,
+}
+
+/// A reactor: a core and the handler it calls, on the thread that runs it.
+pub struct Reactor<H: Handler> {
+    core: Core<H>,
+    handler: H,
+    events: Events,
+    /// Messages drained and not handled yet.
+    inbox: VecDeque<H::Message>,
+    spin: Spin,
+    /// Only for foreign loops: says when the next timer is due, and what it was last set to.
+    timer: Option<(TimerFd, Option<u64>)>,
+}
+
+impl<H: Handler> Reactor<H> {
+    /// A reactor whose handler is built with its core at hand: to take listeners in, and to give its
+    /// handle away.
+    ///
+    /// # Errors
+    /// Out of descriptors, or what `build` says.
+    pub fn new<E: From<io::Error>>(
+        config: Config,
+        build: impl FnOnce(&mut Core<H>) -> Result<H, E>,
+    ) -> Result<Self, E> {
+        let epoll = Epoll::new()?;
+        let waker = Waker::new()?;
+        epoll.add(waker.as_fd(), WAKE.token(), EDGE)?;
+        let mailbox = Arc::new(Mailbox::new(config.mailbox_max, waker));
+        let buffers = Buffers::new(config.buffers);
+        let seed = process::random_u64()?;
+        let mut core = Core::new(epoll, mailbox, buffers, config.entries_max, seed);
+        let handler = build(&mut core)?;
+        let reactor = Self {
+            core,
+            handler,
+            events: Events::with_capacity(EVENTS_MAX),
+            inbox: VecDeque::new(),
+            spin: Spin::new(config.spin, process::parallelism()),
+            timer: None,
+        };
+        // A foreign loop may look at the descriptor before the first turn.
+        reactor.park();
+        Ok(reactor)
+    }
+
+    /// This reactor, for other threads.
+    pub fn handle(&self) -> Handle<H::Message> {
+        self.core.handle()
+    }
+
+    /// The handler.
+    pub fn handler(&mut self) -> &mut H {
+        &mut self.handler
+    }
+
+    /// The core, between turns.
+    pub fn core(&mut self) -> &mut Core<H> {
+        &mut self.core
+    }
+
+    /// The epoll descriptor, to be watched for reading by a foreign loop that calls [`Reactor::turn`]
+    /// with [`Wait::Poll`] once to begin with and whenever it is readable.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.core.epoll.as_fd()
+    }
+
+    /// Turns until [`Core::stop`] or [`Handle::stop`]. May be called again afterwards.
+    ///
+    /// # Errors
+    /// Only for a broken epoll instance.
+    pub fn run(&mut self) -> io::Result<()> {
+        while !self.core.stopping {
+            self.turn(EVENTS_MAX, Wait::Block)?;
+        }
+        self.core.stopping = false;
+        Ok(())
+    }
+
+    /// One turn: waits, then hands over at most `budget` ready descriptors, as many messages from
+    /// elsewhere, as many of its own and as many timers. What is left comes next turn. Returns how many
+    /// calls the handler got, [`Handler::turn_ended`] aside.
+    ///
+    /// # Errors
+    /// Only for a broken epoll instance.
+    pub fn turn(&mut self, budget: usize, wait: Wait) -> io::Result<usize> {
+        let budget = budget.max(1);
+        self.core.mailbox.resume();
+        self.wait(budget, wait)?;
+        self.core.read_clocks();
+        let calls = self.hand_over_ready()
+            + self.hand_over_messages(budget)
+            + self.hand_over_ready_queue(budget)
+            + self.hand_over_timers(budget);
+        self.handler.turn_ended(&mut self.core);
+        if wait == Wait::Poll {
+            self.park();
+            self.arm_timer()?;
+        }
+        Ok(calls)
+    }
+
+    fn wait(&mut self, limit: usize, wait: Wait) -> io::Result<()> {
+        if self.has_messages() || self.core.stopping || wait == Wait::Poll {
+            return self.core.epoll.wait(&mut self.events, limit, Timeout::Now);
+        }
+        if !self.spin.is_enabled() {
+            return self.sleep(limit, wait);
+        }
+        let began_ns = clock::monotonic_ns();
+        let outcome = match self.spin.limit_ns() {
+            Some(limit_ns) => self.look_again(limit, began_ns, limit_ns, wait),
+            None => self.sleep(limit, wait),
+        };
+        self.spin.record(clock::monotonic_ns().saturating_sub(began_ns));
+        outcome
+    }
+
+    /// Looks at mailbox, descriptors and timers again and again for a moment, then sleeps.
+    fn look_again(&mut self, limit: usize, began_ns: u64, limit_ns: u64, wait: Wait) -> io::Result<()> {
+        let timer_ns = self.core.wheel.next_tick().map_or(u64::MAX, |tick| tick.saturating_mul(1_000_000));
+        loop {
+            self.core.epoll.wait(&mut self.events, limit, Timeout::Now)?;
+            let now_ns = clock::monotonic_ns();
+            if !self.events.is_empty() || self.core.mailbox.pending() || now_ns >= timer_ns {
+                return Ok(());
+            }
+            if now_ns.saturating_sub(began_ns) >= limit_ns {
+                return self.sleep(limit, wait);
+            }
+            std::hint::spin_loop();
+        }
+    }
+
+    fn sleep(&mut self, limit: usize, wait: Wait) -> io::Result<()> {
+        let timeout = self.timeout(wait);
+        if !self.core.mailbox.prepare_to_park() {
+            return self.core.epoll.wait(&mut self.events, limit, Timeout::Now);
+        }
+        let outcome = self.core.epoll.wait(&mut self.events, limit, timeout);
+        self.core.mailbox.resume();
+        outcome
+    }
+
+    /// How long to sleep: to the next timer, or to what the caller allows. Rounded up, so that a turn
+    /// woken by it finds the timer due.
+    fn timeout(&self, wait: Wait) -> Timeout {
+        let until_timer_ns = self
+            .core
+            .wheel
+            .next_tick()
+            .map(|tick| tick.saturating_mul(1_000_000).saturating_sub(clock::monotonic_ns()));
+        let until_caller_ns = match wait {
+            Wait::Poll => Some(0),
+            Wait::Until(instant) => {
+                let left = instant.saturating_duration_since(Instant::now());
+                Some(u64::try_from(left.as_nanos()).unwrap_or(u64::MAX))
+            }
+            Wait::Block => None,
+        };
+        match until_timer_ns.into_iter().chain(until_caller_ns).min() {
+            None => Timeout::Never,
+            Some(0) => Timeout::Now,
+            Some(ns) => {
+                let ms = ns.div_ceil(1_000_000).min(i32::MAX as u64);
+                Timeout::Milliseconds(u32::try_from(ms).unwrap_or(u32::MAX))
+            }
+        }
+    }
+
+    fn has_messages(&self) -> bool {
+        !self.inbox.is_empty() || !self.core.ready_queue.is_empty() || self.core.mailbox.pending()
+    }
+
+    fn hand_over_ready(&mut self) -> usize {
+        let mut calls = 0;
+        let count = self.events.len();
+        for index in 0..count {
+            let Some(event) = self.events.at(index) else { break };
+            let key = Key::from_token(event.token);
+            // The dead, whom an earlier call of this very batch may have removed, and our own.
+            if key.generation == OWN || !self.core.is_alive(key) {
+                continue;
+            }
+            self.core.ready_left = count - index - 1;
+            self.handler.ready(&mut self.core, key, Readiness::of(event));
+            calls += 1;
+        }
+        self.core.ready_left = 0;
+        calls
+    }
+
+    fn hand_over_messages(&mut self, budget: usize) -> usize {
+        if self.core.mailbox.drain(&mut self.inbox).stopped {
+            self.core.stopping = true;
+        }
+        let count = self.inbox.len().min(budget);
+        for _ in 0..count {
+            let Some(message) = self.inbox.pop_front() else { break };
+            self.core.messages_left = self.inbox.len();
+            self.handler.message(&mut self.core, message);
+        }
+        self.core.messages_left = 0;
+        trim(&mut self.inbox);
+        count
+    }
+
+    fn hand_over_ready_queue(&mut self, budget: usize) -> usize {
+        let count = self.core.ready_queue.len().min(budget);
+        for _ in 0..count {
+            let Some(message) = self.core.ready_queue.pop_front() else { break };
+            self.core.messages_left = self.inbox.len();
+            self.handler.message(&mut self.core, message);
+        }
+        self.core.messages_left = 0;
+        trim(&mut self.core.ready_queue);
+        count
+    }
+
+    fn hand_over_timers(&mut self, budget: usize) -> usize {
+        let mut calls = 0;
+        while calls < budget
+            && let Some(key) = self.core.take_due()
+        {
+            self.handler.timer(&mut self.core, key);
+            calls += 1;
+        }
+        calls
+    }
+
+    /// Leaves the reactor parked for a foreign loop, its descriptor readable if messages wait already.
+    fn park(&self) {
+        let parked = self.core.mailbox.prepare_to_park();
+        if !parked || !self.inbox.is_empty() || !self.core.ready_queue.is_empty() || self.core.stopping {
+            self.core.mailbox.wake();
+        }
+    }
+
+    /// Makes the descriptor readable when the next timer is due.
+    fn arm_timer(&mut self) -> io::Result<()> {
+        let due_ns = self.core.wheel.next_tick().map(|tick| tick.saturating_mul(1_000_000));
+        if self.timer.is_none() && due_ns.is_some() {
+            let timer = TimerFd::new()?;
+            self.core.epoll.add(timer.as_fd(), TIMER.token(), EDGE)?;
+            self.timer = Some((timer, None));
+        }
+        if let Some((timer, set_ns)) = &mut self.timer
+            && (*set_ns != due_ns || due_ns.is_some_and(|due_ns| due_ns <= clock::monotonic_ns()))
+        {
+            timer.set(due_ns)?;
+            *set_ns = due_ns;
+        }
+        Ok(())
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_spinning(&self) -> bool {
+        self.spin.limit_ns().is_some()
+    }
+}
+
+fn trim<M>(queue: &mut VecDeque<M>) {
+    if queue.is_empty() && queue.capacity() > QUEUE_KEEP {
+        *queue = VecDeque::new();
+    }
+}
