@@ -1,1 +1,100 @@
-fn main(){}
+//! The developers' entry point: `cargo xtask <task>`. Owns the checks that no compiler makes and the judges
+//! that treat the server as a black box; never knows the server's insides (it is started as a program, spoken
+//! to over HTTP, measured through /proc, and killed).
+#![forbid(unsafe_code)]
+
+mod bench;
+mod ci;
+mod client;
+mod conformance;
+mod crash;
+mod debian;
+mod drain;
+mod empty;
+mod hold;
+mod memory;
+mod options;
+mod server;
+mod slopes;
+mod tidy;
+
+use options::Options;
+use std::process::ExitCode;
+
+/// What a task ends with: how many checks passed and failed, or why it could not run.
+pub(crate) type Outcome = Result<Tally, String>;
+
+/// Checks that passed and failed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    /// Checks that held.
+    pub(crate) passed: u64,
+    /// Checks that did not.
+    pub(crate) failed: u64,
+}
+
+impl Tally {
+    /// Counts one check and says so when it failed.
+    pub(crate) fn check(&mut self, holds: bool, says: impl FnOnce() -> String) {
+        if holds {
+            self.passed += 1;
+        } else {
+            self.failed += 1;
+            eprintln!("  FAILED: {}", says());
+        }
+    }
+}
+
+const USAGE: &str = "\
+cargo xtask <task> [options]
+
+  tidy                     the rules of the house: arrows, ratchets, SAFETY comments, licences
+  ci                       everything `make test` runs, once its tools are there
+                             --only NAME,NAME  just these steps   --list  name them
+  conformance              the official suite against a server it starts
+                             --durability sync|memory   --restart  twice, with a restart in between
+  debian                   Debian's package index through a stream and back
+  crash                    kill -9 under load     --rounds 20  --seed N
+  slopes                   memory per idle connection
+                             --sizes 0,1000,5000,10000  --durability memory
+  drain                    TERM with subscribers attached   --subscribers 10000
+  empty                    memory of an empty server
+  bench streams            ours beside the Rust peer, in turn
+                             --pairs 5  --seconds 5  --connections 256  --streams 100  --bytes 256
+                             --without-peer  --check
+
+Judges that start a server take --peer to start the Rust peer in its place, which checks the judge.";
+
+fn main() -> ExitCode {
+    let mut words = std::env::args().skip(1);
+    let Some(task) = words.next() else {
+        eprintln!("{USAGE}");
+        return ExitCode::from(2);
+    };
+    let outcome = Options::parse(words).and_then(|options| run(&task, &options));
+    match outcome {
+        Ok(tally) => {
+            println!("{task}: {} passed, {} failed", tally.passed, tally.failed);
+            if tally.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        }
+        Err(problem) => {
+            eprintln!("{task}: {problem}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(task: &str, options: &Options) -> Outcome {
+    match task {
+        "tidy" => tidy::run(),
+        "ci" => ci::run(options),
+        "conformance" => conformance::run(options),
+        "debian" => debian::run(options),
+        "crash" => crash::run(options),
+        "slopes" => slopes::run(options),
+        "drain" => drain::run(options),
+        "empty" => empty::run(options),
+        "bench" => bench::run(options),
+        _ => Err(format!("no such task\n\n{USAGE}")),
+    }
+}

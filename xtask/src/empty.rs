@@ -1,0 +1,40 @@
+//! What an empty server weighs: resident memory, the peak of its start included.
+
+use crate::memory;
+use crate::options::Options;
+use crate::server::{Launch, Program, Scratch};
+use crate::{Outcome, Tally};
+use std::time::Duration;
+
+/// Bytes that an empty server may have resident.
+const BAR_BYTES: u64 = 6_000_000;
+
+/// `cargo xtask empty`.
+///
+/// # Errors
+/// The server cannot be started.
+pub(crate) fn run(options: &Options) -> Outcome {
+    let launch = Launch::new(Program::of(options), options.text("durability", "sync"))?;
+    let scratch = Scratch::new("empty")?;
+    let server = launch.start(&scratch.path().join("data"))?;
+    std::thread::sleep(Duration::from_millis(500));
+    let now = memory::now(server.process())?;
+    let peak = memory::resident_peak(server.process())?;
+    println!(
+        "{}, empty: {:.2} MB resident, peak {:.2} MB, private dirty {:.2} MB, bar {:.2} MB",
+        launch.name(),
+        megabytes(now.resident),
+        megabytes(peak),
+        megabytes(now.private_dirty),
+        megabytes(BAR_BYTES)
+    );
+    let mut tally = Tally::default();
+    tally.check(peak <= BAR_BYTES, || format!("{peak} bytes at the peak, {BAR_BYTES} are allowed"));
+    tally.check(now.resident <= BAR_BYTES, || format!("{} bytes, {BAR_BYTES} are allowed", now.resident));
+    Ok(tally)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "for people to read")]
+fn megabytes(bytes: u64) -> f64 {
+    bytes as f64 / 1e6
+}

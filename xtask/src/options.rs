@@ -1,0 +1,102 @@
+//! Command-line options of the tasks: `--name value`, `--flag`, and plain words. Every task reads what it
+//! knows; a name that no task knows is refused here, so a misspelt option never passes silently.
+
+use std::collections::BTreeMap;
+use std::str::FromStr;
+
+const FLAGS: [&str; 5] = ["check", "list", "peer", "restart", "without-peer"];
+const VALUES: [&str; 13] = [
+    "bytes",
+    "connections",
+    "durability",
+    "only",
+    "pairs",
+    "port",
+    "rounds",
+    "seconds",
+    "seed",
+    "sizes",
+    "streams",
+    "subscribers",
+    "records",
+];
+
+/// Parsed options.
+#[derive(Debug, Default)]
+pub(crate) struct Options {
+    values: BTreeMap<String, String>,
+    /// Words that are no options.
+    pub(crate) words: Vec<String>,
+}
+
+impl Options {
+    /// Reads the words after the task's name.
+    ///
+    /// # Errors
+    /// An unknown option, or one without its value.
+    pub(crate) fn parse(words: impl Iterator<Item = String>) -> Result<Self, String> {
+        let mut options = Self::default();
+        let mut words = words;
+        while let Some(word) = words.next() {
+            let Some(name) = word.strip_prefix("--") else {
+                options.words.push(word);
+                continue;
+            };
+            if FLAGS.contains(&name) {
+                options.values.insert(name.to_owned(), String::new());
+            } else if VALUES.contains(&name) {
+                let value = words.next().ok_or_else(|| format!("--{name} needs a value"))?;
+                options.values.insert(name.to_owned(), value);
+            } else {
+                return Err(format!("--{name} is no option of any task"));
+            }
+        }
+        Ok(options)
+    }
+
+    /// Whether a flag was given.
+    pub(crate) fn flag(&self, name: &str) -> bool {
+        self.values.contains_key(name)
+    }
+
+    /// An option's text.
+    pub(crate) fn text<'a>(&'a self, name: &str, default: &'a str) -> &'a str {
+        self.values.get(name).map_or(default, String::as_str)
+    }
+
+    /// An option's value.
+    ///
+    /// # Errors
+    /// The text is no such value.
+    pub(crate) fn value<T: FromStr>(&self, name: &str, default: T) -> Result<T, String> {
+        match self.values.get(name) {
+            None => Ok(default),
+            Some(text) => text.parse().map_err(|_| format!("--{name} {text}: not a value it takes")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Options, String> {
+        Options::parse(line.split_whitespace().map(str::to_owned))
+    }
+
+    #[test]
+    fn values_flags_and_words_are_told_apart() {
+        let options = parse("streams --pairs 7 --peer").unwrap();
+        assert_eq!(options.words, ["streams"]);
+        assert_eq!(options.value("pairs", 5), Ok(7));
+        assert_eq!(options.value("rounds", 20), Ok(20));
+        assert!(options.flag("peer") && !options.flag("check"));
+    }
+
+    #[test]
+    fn misspelt_or_unfinished_options_are_refused() {
+        assert!(parse("--paris 7").is_err());
+        assert!(parse("--pairs").is_err());
+        assert!(parse("--pairs many").unwrap().value("pairs", 5_u32).is_err());
+    }
+}
