@@ -1,1 +1,92 @@
-//! streams
+//! The rules of Durable Streams over a [`store::Store`]: one file per verb, every rule cited beside the
+//! line that keeps it. Never knows sockets, files or threads; time and entropy are handed in.
+//!
+//! Writers are judged by the staged view and readers by the visible one, so what a reader sees is durable;
+//! an answer decided on staged state that is not durable yet leaves only when it is ([`exchange::Answer::After`]).
+//! A refusal is problem+json that names field and rule, and writes nothing. Expiry is judged on every access and
+//! turned into a delete by whoever finds it. Checked by the tests here over a plain model store, and by the
+//! official conformance suite over the real one.
+//!
+//! Scopes the protocol leaves open: `Stream-Seq` is kept per stream, whoever writes (PROTOCOL 5.2); supplying both
+//! `Stream-TTL` and `Stream-Expires-At` is refused (PROTOCOL 5.1); producer state lives as long as its stream and is
+//! committed with the data it vouches for (PROTOCOL 5.2.1).
+#![forbid(unsafe_code)]
+
+mod access;
+mod append;
+mod cache;
+mod create;
+mod cursor;
+mod delete;
+mod expiry;
+mod head;
+mod headers;
+mod live;
+mod options;
+mod problem;
+mod producer;
+mod read;
+mod service;
+pub mod store;
+
+#[cfg(test)]
+mod model;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use store::Store;
+use thalweg_wire::exchange::{Answer, Response};
+
+/// How often a decision is taken anew because others kept committing first.
+const ATTEMPTS_MAX: usize = 1_000;
+
+/// Who may keep copies of what is read (PROTOCOL 10.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sharing {
+    /// Shared caches may: streams hold nothing about one user.
+    Public,
+    /// Only the reader's own cache may.
+    Private,
+}
+
+/// What an operator may choose.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// About how many bytes one catch-up or long-poll response carries at most.
+    pub catch_up_bytes_max: usize,
+    /// About how many payload bytes one data event carries at most.
+    pub event_bytes_max: usize,
+    /// Who may cache reads.
+    pub sharing: Sharing,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { catch_up_bytes_max: 1 << 20, event_bytes_max: 256 << 10, sharing: Sharing::Public }
+    }
+}
+
+/// The Durable Streams service over one store. One value per reactor; clones share the store.
+#[derive(Clone)]
+pub struct Streams<S> {
+    store: S,
+    options: Arc<Options>,
+}
+
+impl<S: Store> Streams<S> {
+    /// The service over `store`.
+    pub fn new(store: S, options: Options) -> Self {
+        Self { store, options: Arc::new(options) }
+    }
+
+    /// The answer decided on what `ticket` stands for: at once if that is durable, else when it is.
+    fn answer_after(ticket: u64, response: Response) -> Answer<S::Stream> {
+        if ticket == 0 { Answer::Respond(response) } else { Answer::After(ticket, response) }
+    }
+
+    /// The answer decided on everything staged on `stream` so far.
+    fn answer_settled(&self, stream: &S::Stream, response: Response) -> Answer<S::Stream> {
+        Self::answer_after(self.store.ticket(stream), response)
+    }
+}

@@ -158,13 +158,23 @@ pub trait Store: Clone {
     ///
     /// # Errors
     /// [`StoreError::Exists`] unless the name is free in the staged view.
-    fn create(&self, name: &[u8], config: &Config, first: &Commit<'_>) -> Result<(Self::Stream, Receipt), StoreError>;
+    fn create(
+        &self,
+        name: &[u8],
+        config: &Config,
+        first: &Commit<'_>,
+    ) -> Result<(Self::Stream, Receipt), StoreError>;
 
     /// Applies one commit if the stream's staged version is still `expected`.
     ///
     /// # Errors
     /// [`StoreError::Conflict`] if it is not.
-    fn commit(&self, stream: &Self::Stream, expected: u64, commit: &Commit<'_>) -> Result<Receipt, StoreError>;
+    fn commit(
+        &self,
+        stream: &Self::Stream,
+        expected: u64,
+        commit: &Commit<'_>,
+    ) -> Result<Receipt, StoreError>;
 
     /// Deletes the stream if its staged version is still `expected`.
     ///

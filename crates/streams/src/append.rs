@@ -1,0 +1,220 @@
+//! `POST`: append, close, or both at once (PROTOCOL 5.2, 5.2.1, 5.3).
+//!
+//! The decision is a pure function of the staged state, the producer's place and the request; it is taken
+//! again whenever somebody else commits first.
+
+use crate::access::{Found, Missing};
+use crate::create::{malformed_media, suffix};
+use crate::headers::{Headers, asks_to_close, single};
+use crate::problem::Problem;
+use crate::producer::{self, Claim, Judgement, KEY_BYTES_MAX};
+use crate::store::{Commit, Config, ProducerState, State, Store, StoreError};
+use crate::{ATTEMPTS_MAX, Streams};
+use std::borrow::Cow;
+use thalweg_wire::exchange::{Answer, Now, Request, Response};
+use thalweg_wire::token::Token;
+use thalweg_wire::{json, media};
+
+/// A request whose form is right.
+struct Input<'a> {
+    body: &'a [u8],
+    close: bool,
+    /// `None` without a body: then the content type does not matter.
+    media: Option<&'a str>,
+    writer_seq: Option<&'a [u8]>,
+    claim: Option<Claim<'a>>,
+}
+
+impl<S: Store> Streams<S> {
+    /// 204, or 200 for a producer's new data, once the commit is durable.
+    pub(crate) fn append(&self, name: &str, request: &Request<'_>, now: Now) -> Answer<S::Stream> {
+        let input = match Input::parse(request) {
+            Ok(input) => input,
+            Err(problem) => return Answer::Respond(problem.respond()),
+        };
+        for _ in 0..ATTEMPTS_MAX {
+            let found = match self.find_staged(name, now) {
+                Ok(found) => found,
+                Err(Missing { ticket }) => return Self::answer_after(ticket, Problem::missing().respond()),
+            };
+            if let Some(answer) = self.append_to(&found, &input, now) {
+                return answer;
+            }
+        }
+        Answer::Respond(Problem::contended().respond())
+    }
+
+    /// Decides and commits; `None` if the stream moved on meanwhile.
+    fn append_to(&self, found: &Found<S>, input: &Input<'_>, now: Now) -> Option<Answer<S::Stream>> {
+        let Found { stream, state, config, .. } = found;
+        let known = input.claim.and_then(|claim| self.store.producer(stream, claim.id));
+        let place = match decide(state, config, known, input, found.tail()) {
+            Decision::Commit(place) => place,
+            Decision::Answer(response) => {
+                if response.status < 400 {
+                    self.renew(stream, config.lifetime, now);
+                }
+                return Some(self.answer_settled(stream, response));
+            }
+        };
+        let content = match input.content(config) {
+            Ok(content) => content,
+            Err(problem) => return Some(self.answer_settled(stream, problem.respond())),
+        };
+        let commit = Commit {
+            payload: &content,
+            suffix: if content.is_empty() { b"" } else { suffix(config) },
+            // PROTOCOL 5.2.1: producer state is committed atomically with the data.
+            producer: input.claim.zip(place).map(|(claim, place)| (claim.id, place)),
+            writer_seq: input.writer_seq,
+            close: input.close,
+            time_us: now.time_us,
+        };
+        match self.store.commit(stream, state.version, &commit) {
+            Ok(receipt) => {
+                self.renew(stream, config.lifetime, now);
+                let ticket = receipt.ticket.max(self.store.ticket(stream));
+                // PROTOCOL 5.2.1: 200 for a producer's new data; 204 for everything else that succeeds.
+                let status = if place.is_some() && !input.body.is_empty() { 200 } else { 204 };
+                let response = success(status, found.token(receipt.next), input.close, place);
+                Some(Self::answer_after(ticket, response))
+            }
+            Err(StoreError::Conflict | StoreError::Gone) => None,
+            Err(error) => Some(self.answer_settled(stream, Problem::from(&error).respond())),
+        }
+    }
+}
+
+impl<'a> Input<'a> {
+    fn parse(request: &Request<'a>) -> Result<Self, Problem> {
+        let close = asks_to_close(request);
+        let body = request.body;
+        // PROTOCOL 5.2: an empty body is valid only to close.
+        if body.is_empty() && !close {
+            let detail = "a POST carries the bytes to append, or Stream-Closed: true and none";
+            return Err(Problem::new(400, "body-empty", "body", detail));
+        }
+        // PROTOCOL 5.2: with an empty body the content type is ignored, with any other it is needed.
+        let media = match single(request, "Content-Type")? {
+            _ if body.is_empty() => None,
+            None | Some(b"") => {
+                let detail = "name the content type of the body; it must be the stream's";
+                return Err(Problem::new(400, "content-type-missing", "Content-Type", detail));
+            }
+            Some(value) => Some(media::parse(value).ok_or_else(malformed_media)?),
+        };
+        let writer_seq = single(request, "Stream-Seq")?;
+        if writer_seq.is_some_and(|seq| seq.is_empty() || seq.len() > KEY_BYTES_MAX) {
+            return Err(Problem::new(400, "writer-seq", "Stream-Seq", "a sequence has 1 to 1024 bytes"));
+        }
+        Ok(Self { body, close, media, writer_seq, claim: producer::claim(request)? })
+    }
+
+    /// The bytes to append.
+    fn content(&self, config: &Config) -> Result<Cow<'a, [u8]>, Problem> {
+        if self.body.is_empty() {
+            return Ok(Cow::Borrowed(self.body));
+        }
+        match payload(config, self.body)? {
+            // PROTOCOL 9.1.3: appending an empty array is refused.
+            (0, _) => Err(Problem::new(400, "json-empty-array", "body", "an empty array appends nothing")),
+            (_, content) => Ok(content),
+        }
+    }
+}
+
+/// How many messages a non-empty body holds, and the bytes that store them (all but the last separator).
+pub(crate) fn payload<'a>(config: &Config, body: &'a [u8]) -> Result<(u64, Cow<'a, [u8]>), Problem> {
+    if media::kind(&config.content_type) != media::Kind::Json {
+        return Ok((1, Cow::Borrowed(body)));
+    }
+    // PROTOCOL 9.1.4: what is appended is valid JSON. PROTOCOL 9.1.2: one level of array is flattened.
+    let messages = json::messages(body)
+        .map_err(|error| Problem::new(400, "json-malformed", "body", error.to_string()))?;
+    Ok((messages.count, messages.joined))
+}
+
+/// What a request comes to, given the staged state.
+enum Decision {
+    /// Commit, with this place of the producer (`Some` exactly if the request claims one).
+    Commit(Option<ProducerState>),
+    /// Commit nothing; this is the answer.
+    Answer(Response),
+}
+
+fn decide(
+    state: &State,
+    config: &Config,
+    known: Option<ProducerState>,
+    input: &Input<'_>,
+    tail: Token,
+) -> Decision {
+    // PROTOCOL 5.2, error precedence: closed, then content type, then sequence.
+    if state.closed {
+        return Decision::Answer(on_closed(state, known, input, tail));
+    }
+    if let Some(media) = input.media
+        && !media::same(media, &config.content_type)
+    {
+        // PROTOCOL 5.2, 12.4: valid but not the stream's.
+        let detail = format!("the stream's content type is {}", config.content_type);
+        let problem = Problem::new(409, "content-type-mismatch", "Content-Type", detail);
+        return Decision::Answer(problem.respond());
+    }
+    let mut place = None;
+    if let Some(claim) = input.claim {
+        match producer::judge(known, claim.place) {
+            Judgement::Accept(accepted) => place = Some(accepted),
+            // PROTOCOL 5.2.1: a duplicate succeeds without a write and tells the highest sequence accepted.
+            Judgement::Duplicate(known) => return Decision::Answer(success(204, tail, false, Some(known))),
+            Judgement::Stale { epoch } => return Decision::Answer(producer::stale(epoch)),
+            Judgement::NewEpochNotAtZero => return Decision::Answer(producer::new_epoch_not_at_zero()),
+            Judgement::Gap { expected } => return Decision::Answer(producer::gap(expected, claim.place.seq)),
+        }
+    }
+    // PROTOCOL 5.2, 12.6: strictly increasing, compared byte by byte.
+    if let (Some(seq), Some(last)) = (input.writer_seq, state.writer_seq.as_deref())
+        && seq <= last
+    {
+        let detail = "a Stream-Seq at or past this one was accepted; sequences strictly increase";
+        return Decision::Answer(Problem::new(409, "writer-seq-regression", "Stream-Seq", detail).respond());
+    }
+    Decision::Commit(place)
+}
+
+/// The answer to any POST once the stream is closed.
+fn on_closed(state: &State, known: Option<ProducerState>, input: &Input<'_>, tail: Token) -> Response {
+    match input.claim {
+        // PROTOCOL 5.2.1: the very request that closed the stream is a duplicate and succeeds.
+        Some(claim)
+            if state.closed_by.as_ref().is_some_and(|by| *by.id == *claim.id && by.state == claim.place) =>
+        {
+            return success(204, tail, true, Some(claim.place));
+        }
+        // PROTOCOL 5.2.1: closing does not lift the fence on a superseded epoch.
+        Some(claim) => {
+            if let Some(known) = known
+                && claim.place.epoch < known.epoch
+            {
+                return producer::stale(known.epoch);
+            }
+        }
+        // PROTOCOL 5.2, 5.3: closing a closed stream without data succeeds.
+        None if input.close && input.body.is_empty() => return success(204, tail, true, None),
+        None => {}
+    }
+    // PROTOCOL 5.2: 409 says that the stream is closed, and where it ends.
+    Problem::new(409, "stream-closed", "Stream-Closed", "the stream is closed and takes no more data")
+        .respond_with(|headers| {
+            headers.next_offset(tail).closed(true);
+        })
+}
+
+fn success(status: u16, next: Token, closed: bool, place: Option<ProducerState>) -> Response {
+    let mut headers = Headers::new();
+    headers.next_offset(next).closed(closed);
+    if let Some(place) = place {
+        producer::place_lines(&mut headers, place);
+    }
+    headers.respond_empty(status)
+}

@@ -1,0 +1,83 @@
+//! What caches are told (PROTOCOL 10.1): entity tags, freshness, and 304.
+
+use crate::Sharing;
+use crate::headers::{Headers, is_named};
+use smallvec::SmallVec;
+use thalweg_wire::etag;
+use thalweg_wire::exchange::Request;
+use thalweg_wire::token::Token;
+
+/// An entity tag with its quotes.
+pub(crate) type Etag = SmallVec<[u8; 96]>;
+
+const FRESH_S: u64 = 60;
+const STALE_S: u64 = 300;
+
+/// The tag of the bytes from `start` to `end` of one incarnation.
+/// PROTOCOL 10.1: the tag varies with closure, or a 304 would hide it.
+pub(crate) fn entity_tag(start: Token, end: u64, closed: bool) -> Etag {
+    let mut number = itoa::Buffer::new();
+    let mut tag = Etag::new();
+    tag.push(b'"');
+    tag.extend_from_slice(number.format(start.incarnation).as_bytes());
+    tag.push(b':');
+    tag.extend_from_slice(number.format(start.offset).as_bytes());
+    tag.push(b':');
+    tag.extend_from_slice(number.format(end).as_bytes());
+    tag.extend_from_slice(if closed { b":c\"" } else { b"\"" });
+    tag
+}
+
+/// Whether the client has those bytes already. PROTOCOL 10.1: then 304 instead of them.
+pub(crate) fn client_has(request: &Request<'_>, tag: &[u8]) -> bool {
+    let mut fields = request.fields.iter().filter(|field| is_named(field, "If-None-Match"));
+    fields.any(|field| etag::matches(field.value, tag))
+}
+
+/// Appends how long a response may be kept: as PROTOCOL 10.1 has it, but never past the stream's own end.
+pub(crate) fn freshness(headers: &mut Headers, sharing: Sharing, remaining_s: Option<u64>) {
+    let fresh_s = remaining_s.map_or(FRESH_S, |left_s| left_s.min(FRESH_S));
+    let stale_s = remaining_s.map_or(STALE_S, |left_s| (left_s - fresh_s).min(STALE_S));
+    let mut number = itoa::Buffer::new();
+    let mut value = SmallVec::<[u8; 64]>::new();
+    value.extend_from_slice(match sharing {
+        Sharing::Public => b"public, max-age=",
+        Sharing::Private => b"private, max-age=",
+    });
+    value.extend_from_slice(number.format(fresh_s).as_bytes());
+    value.extend_from_slice(b", stale-while-revalidate=");
+    value.extend_from_slice(number.format(stale_s).as_bytes());
+    headers.line("Cache-Control", &value);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cache_control(sharing: Sharing, remaining_s: Option<u64>) -> String {
+        let mut headers = Headers::new();
+        freshness(&mut headers, sharing, remaining_s);
+        let lines = String::from_utf8(headers.respond_empty(200).fields).unwrap();
+        lines.lines().find_map(|line| line.strip_prefix("Cache-Control: ")).unwrap().to_owned()
+    }
+
+    #[test]
+    fn nothing_is_kept_past_the_end_of_the_stream() {
+        let whole = "public, max-age=60, stale-while-revalidate=300";
+        assert_eq!(cache_control(Sharing::Public, None), whole);
+        assert_eq!(cache_control(Sharing::Public, Some(360)), whole);
+        assert_eq!(
+            cache_control(Sharing::Private, Some(100)),
+            "private, max-age=60, stale-while-revalidate=40"
+        );
+        assert_eq!(cache_control(Sharing::Public, Some(7)), "public, max-age=7, stale-while-revalidate=0");
+    }
+
+    #[test]
+    fn tags_tell_incarnation_range_and_closure_apart() {
+        let start = |incarnation, offset| Token { incarnation, offset };
+        assert_eq!(entity_tag(start(3, 0), 9, false).as_slice(), b"\"3:0:9\"");
+        assert_eq!(entity_tag(start(3, 0), 9, true).as_slice(), b"\"3:0:9:c\"");
+        assert_eq!(entity_tag(start(u64::MAX, u64::MAX), u64::MAX, true).len(), 66);
+    }
+}

@@ -1,0 +1,29 @@
+//! `DELETE`: the stream and its data go (PROTOCOL 5.4).
+
+use crate::access::Missing;
+use crate::headers::Headers;
+use crate::problem::Problem;
+use crate::store::{Store, StoreError};
+use crate::{ATTEMPTS_MAX, Streams};
+use thalweg_wire::exchange::{Answer, Now};
+
+impl<S: Store> Streams<S> {
+    /// 204 once the delete is durable, 404 when there is nothing to delete.
+    pub(crate) fn delete(&self, name: &str, now: Now) -> Answer<S::Stream> {
+        for _ in 0..ATTEMPTS_MAX {
+            let found = match self.find_staged(name, now) {
+                Ok(found) => found,
+                Err(Missing { ticket }) => return Self::answer_after(ticket, Problem::missing().respond()),
+            };
+            match self.store.delete(&found.stream, found.state.version, now.time_us) {
+                Ok(receipt) => {
+                    let ticket = receipt.ticket.max(self.store.ticket(&found.stream));
+                    return Self::answer_after(ticket, Headers::new().respond_empty(204));
+                }
+                Err(StoreError::Conflict | StoreError::Gone) => {}
+                Err(error) => return Answer::Respond(Problem::from(&error).respond()),
+            }
+        }
+        Answer::Respond(Problem::contended().respond())
+    }
+}

@@ -1,0 +1,37 @@
+//! `HEAD`: a stream's metadata (PROTOCOL 5.5). Not a read: it renews nothing (PROTOCOL 5.1).
+
+use crate::Streams;
+use crate::access::Missing;
+use crate::headers::Headers;
+use crate::problem::Problem;
+use crate::store::{Lifetime, Store};
+use thalweg_wire::exchange::{Answer, Now};
+use thalweg_wire::rfc3339;
+
+impl<S: Store> Streams<S> {
+    /// 200 with the visible tail, closure and lifetime.
+    pub(crate) fn head(&self, name: &str, now: Now) -> Answer<S::Stream> {
+        let found = match self.find_visible(name, now) {
+            Ok(found) => found,
+            Err(Missing { ticket }) => return Self::answer_after(ticket, Problem::missing().respond()),
+        };
+        let mut headers = Headers::new();
+        headers.line("Content-Type", found.config.content_type.as_bytes());
+        headers.next_offset(found.tail()).closed(found.state.closed);
+        match found.config.lifetime {
+            Lifetime::Unlimited => {}
+            // PROTOCOL 5.5: the window, not what is left of it.
+            Lifetime::Sliding { ttl_s } => {
+                headers.integer("Stream-TTL", ttl_s);
+            }
+            Lifetime::Until { expires_us } => {
+                if let Some(expires_at) = rfc3339::format(expires_us) {
+                    headers.line("Stream-Expires-At", expires_at.as_bytes());
+                }
+            }
+        }
+        // PROTOCOL 5.5, 12.7: tail and closure are never served from a cache.
+        headers.constant(b"Cache-Control: no-store\r\n");
+        Answer::Respond(headers.respond_empty(200))
+    }
+}

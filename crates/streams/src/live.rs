@@ -1,0 +1,199 @@
+//! Live reads (PROTOCOL 5.7, 5.8): long-polls and events, as steps that a subscription is asked for.
+//!
+//! A step depends on the stream and on the subscriber's few words only, so that a reactor can encode it
+//! once for everybody who stands at the same place. What is sent is visible, hence durable.
+
+use crate::access::Found;
+use crate::expiry::is_expired;
+use crate::headers::Headers;
+use crate::problem::Problem;
+use crate::read::body;
+use crate::store::{Read, Store};
+use crate::{Streams, cursor};
+use bytes::Bytes;
+use thalweg_wire::exchange::{Advance, Answer, Live, Mode, Now, Pieces, Response};
+use thalweg_wire::media::{self, Kind};
+use thalweg_wire::sse;
+use thalweg_wire::token::Token;
+
+const JSON: u8 = 0;
+const TEXT: u8 = 1;
+const BINARY: u8 = 2;
+/// A long-poll that began at `offset=now`: its answer depends on when it was asked.
+const FROM_NOW: u8 = 1 << 7;
+
+/// Bytes that frame a data and a control event, roughly.
+const FRAME_BYTES: usize = 192;
+
+impl<S: Store> Streams<S> {
+    /// The answer to a live request: at once if there is something to say, else a subscription.
+    pub(crate) fn go_live(
+        &self,
+        found: Found<S>,
+        mode: Mode,
+        offset: u64,
+        from_now: bool,
+        cursor: u64,
+        now: Now,
+    ) -> Answer<S::Stream> {
+        let kind = media::kind(&found.config.content_type);
+        let mut flavour = match kind {
+            Kind::Json => JSON,
+            Kind::Text => TEXT,
+            Kind::Binary => BINARY,
+        };
+        let topic_id = found.incarnation;
+        if mode == Mode::Sse {
+            let live = Live { mode, flavour, opened: false, offset, cursor };
+            return Answer::Live { topic_id, topic: found.stream, live, head: event_stream(kind) };
+        }
+        if from_now {
+            flavour |= FROM_NOW;
+        }
+        let live = Live { mode, flavour, opened: false, offset, cursor };
+        match self.poll(&found, &live, now) {
+            Some(response) => Answer::Respond(response),
+            None => Answer::Live { topic_id, topic: found.stream, live, head: Response::default() },
+        }
+    }
+
+    /// What a subscriber is to be sent now.
+    pub(crate) fn step(&self, stream: &S::Stream, live: &Live, now: Now) -> Advance {
+        match live.mode {
+            Mode::Sse => self.events(stream, live, now),
+            Mode::LongPoll => match self.poll_stream(stream, live, now) {
+                Some(response) => Advance::Respond(response),
+                None => Advance::Wait,
+            },
+        }
+    }
+
+    /// The answer of a long-poll whose time is up.
+    pub(crate) fn poll_ended(&self, stream: &S::Stream, live: &Live, now: Now) -> Response {
+        let lifetime = self.store.config(stream).lifetime;
+        if is_expired(lifetime, self.store.accessed(stream), now.time_us) {
+            // The delete that this stages is not waited for: nobody is told more than that the time is over.
+            let _ = self.expire(stream, now);
+            return Problem::missing().respond();
+        }
+        self.poll_stream(stream, live, now).unwrap_or_else(|| {
+            let incarnation = self.store.incarnation(stream);
+            let next = Token { incarnation, offset: live.offset };
+            nothing_new(next, Some(cursor::current(live.cursor, now)))
+        })
+    }
+
+    fn poll_stream(&self, stream: &S::Stream, live: &Live, now: Now) -> Option<Response> {
+        // PROTOCOL 5.4: a read in flight ends with 404 after deletion.
+        let Some(state) = self.store.visible(stream) else { return Some(Problem::missing().respond()) };
+        let config = self.store.config(stream);
+        let incarnation = self.store.incarnation(stream);
+        self.poll(&Found { stream: stream.clone(), state, config, incarnation }, live, now)
+    }
+
+    /// The answer of a long-poll, if there is something to say.
+    fn poll(&self, found: &Found<S>, live: &Live, now: Now) -> Option<Response> {
+        let read = match self.store.read(&found.stream, live.offset, self.options.catch_up_bytes_max) {
+            Ok(read) => read,
+            Err(error) => return Some(Problem::from(&error).respond()),
+        };
+        if read.next > live.offset {
+            let from_now = live.flavour & FROM_NOW != 0;
+            return Some(self.caught_up_live(found, live.offset, read, live.cursor, from_now, now));
+        }
+        // PROTOCOL 5.7: at the tail of a closed stream nobody waits.
+        read.closed.then(|| nothing_new(found.token(read.next), None))
+    }
+
+    fn events(&self, stream: &S::Stream, live: &Live, now: Now) -> Advance {
+        let read = match self.store.read(stream, live.offset, self.options.event_bytes_max) {
+            Ok(read) => read,
+            // The response is under way, so its end is all that can be told (PROTOCOL 5.4).
+            Err(_) => {
+                return Advance::Events { bytes: Bytes::new(), next: live.offset, end: true };
+            }
+        };
+        let empty = read.next == live.offset;
+        // PROTOCOL 5.8: closed, everything sent: a last control event, then the end.
+        let end = read.at_tail && read.closed;
+        if empty && live.opened && !end {
+            return Advance::Wait;
+        }
+        let incarnation = self.store.incarnation(stream);
+        let mut out = Vec::with_capacity(events_bytes(live.flavour, &read));
+        let next = if empty { read.next } else { data_event(&mut out, live.flavour, &read) };
+        // PROTOCOL 5.8: a control event after every data event; alone when there is no data yet.
+        let control = sse::Control {
+            next: Token { incarnation, offset: next },
+            cursor: (!end).then(|| cursor::current(live.cursor, now)),
+            up_to_date: read.at_tail,
+            closed: end,
+        };
+        sse::control_event(&mut out, &control);
+        Advance::Events { bytes: out.into(), next, end }
+    }
+}
+
+/// The head of an event stream.
+fn event_stream(kind: Kind) -> Response {
+    let mut headers = Headers::new();
+    headers.constant(b"Content-Type: text/event-stream\r\n");
+    headers.constant(b"Cache-Control: no-cache\r\n");
+    // PROTOCOL 5.8: neither text nor JSON travels as base64, and says so.
+    if kind == Kind::Binary {
+        headers.constant(b"Stream-SSE-Data-Encoding: base64\r\n");
+    }
+    headers.respond_empty(200)
+}
+
+/// PROTOCOL 5.7: 204 with the tail; a cursor while the stream is open, the closure once it is not.
+fn nothing_new(next: Token, cursor: Option<u64>) -> Response {
+    let mut headers = Headers::new();
+    headers.next_offset(next).up_to_date(true).closed(cursor.is_none());
+    if let Some(cursor) = cursor {
+        headers.integer("Stream-Cursor", cursor);
+    }
+    headers.constant(b"Cache-Control: no-store\r\n");
+    headers.respond_empty(204)
+}
+
+/// Appends the data event of a read; the offset after what it carries.
+fn data_event(out: &mut Vec<u8>, flavour: u8, read: &Read) -> u64 {
+    match flavour {
+        JSON => {
+            let pieces = body(Kind::Json, read.pieces.clone());
+            sse::text_event(out, pieces.iter().map(Bytes::as_ref));
+            read.next
+        }
+        TEXT => {
+            let (pieces, held) = whole_text(read);
+            sse::text_event(out, pieces.iter().map(Bytes::as_ref));
+            read.next - held
+        }
+        _ => {
+            sse::base64_event(out, read.pieces.iter().map(Bytes::as_ref));
+            read.next
+        }
+    }
+}
+
+/// The text of a read that another follows, cut where a character and a line end are whole.
+fn whole_text(read: &Read) -> (Pieces, u64) {
+    let mut pieces = read.pieces.clone();
+    if let Some(last) = pieces.last_mut()
+        && !read.at_tail
+    {
+        let held = sse::unfinished_bytes(last);
+        if held < last.len() {
+            last.truncate(last.len() - held);
+            return (pieces, held as u64);
+        }
+    }
+    (pieces, 0)
+}
+
+/// Room for the events, so that encoding allocates once unless the payload has many lines.
+fn events_bytes(flavour: u8, read: &Read) -> usize {
+    let payload: usize = read.pieces.iter().map(Bytes::len).sum();
+    FRAME_BYTES + if flavour == BINARY { payload.div_ceil(3) * 4 } else { payload + payload / 16 }
+}

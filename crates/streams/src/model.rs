@@ -1,0 +1,261 @@
+//! A plain model of a store for tests: vectors and maps on one thread, durability moved by hand.
+
+use crate::store::{Commit, Config, ProducerMark, ProducerState, Read, Receipt, State, Store, StoreError};
+use bytes::Bytes;
+use smallvec::SmallVec;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+use thalweg_wire::media;
+
+#[derive(Clone, Default)]
+pub(crate) struct Model(Rc<RefCell<Inner>>);
+
+#[derive(Default)]
+struct Inner {
+    streams: Vec<Entry>,
+    names: HashMap<Vec<u8>, usize>,
+    ticket: u64,
+    durable: u64,
+    lagging: bool,
+    rivals: u32,
+    fault: Option<StoreError>,
+    writes: u64,
+    announced: Vec<(usize, &'static str)>,
+}
+
+struct Entry {
+    config: Config,
+    data: Vec<u8>,
+    record_ends: Vec<usize>,
+    /// Each view with the ticket that makes it visible.
+    views: Vec<(u64, Option<State>)>,
+    producers: HashMap<Vec<u8>, ProducerState>,
+    accessed_us: u64,
+}
+
+impl Model {
+    /// From now on commits wait for [`Model::settle`].
+    pub(crate) fn lag(&self) {
+        self.0.borrow_mut().lagging = true;
+    }
+
+    /// Makes everything staged durable; the ticket that is complete now.
+    pub(crate) fn settle(&self) -> u64 {
+        let mut inner = self.0.borrow_mut();
+        inner.durable = inner.ticket;
+        inner.durable
+    }
+
+    /// The next `count` commits find that somebody else appended `R` first.
+    pub(crate) fn rivals(&self, count: u32) {
+        self.0.borrow_mut().rivals = count;
+    }
+
+    /// Every write fails from now on.
+    pub(crate) fn fail(&self, fault: Option<StoreError>) {
+        self.0.borrow_mut().fault = fault;
+    }
+
+    /// Creates, commits and deletes so far.
+    pub(crate) fn writes(&self) -> u64 {
+        self.0.borrow().writes
+    }
+
+    pub(crate) fn announced(&self) -> Vec<(usize, &'static str)> {
+        self.0.borrow().announced.clone()
+    }
+
+    /// The bytes a stream holds, as stored.
+    pub(crate) fn stored(&self, name: &str) -> Vec<u8> {
+        let inner = self.0.borrow();
+        inner.streams[inner.names[name.as_bytes()]].data.clone()
+    }
+}
+
+impl Inner {
+    fn view(&self, stream: usize, upto: u64) -> Option<&State> {
+        let views = &self.streams[stream].views;
+        views.iter().rev().find(|(ticket, _)| *ticket <= upto).and_then(|(_, state)| state.as_ref())
+    }
+
+    fn staged(&self, stream: usize) -> Option<&State> {
+        self.view(stream, u64::MAX)
+    }
+
+    fn admit(&mut self) -> Result<(), StoreError> {
+        self.fault.clone().map_or(Ok(()), Err)
+    }
+
+    fn stage(&mut self, stream: usize, state: Option<State>) -> u64 {
+        self.ticket += 1;
+        self.writes += 1;
+        self.streams[stream].views.push((self.ticket, state));
+        if self.lagging {
+            return self.ticket;
+        }
+        self.durable = self.ticket;
+        0
+    }
+
+    fn apply(&mut self, stream: usize, mut state: State, commit: &Commit<'_>) -> Receipt {
+        let entry = &mut self.streams[stream];
+        let first = state.tail;
+        entry.data.extend_from_slice(commit.payload);
+        entry.data.extend_from_slice(commit.suffix);
+        state.tail = entry.data.len() as u64;
+        if state.tail > first {
+            entry.record_ends.push(entry.data.len());
+        }
+        state.version += 1;
+        if let Some((id, place)) = commit.producer {
+            entry.producers.insert(id.to_vec(), place);
+        }
+        if let Some(seq) = commit.writer_seq {
+            state.writer_seq = Some(seq.into());
+        }
+        if commit.close {
+            state.closed = true;
+            state.closed_by = commit.producer.map(|(id, state)| ProducerMark { id: id.into(), state });
+        }
+        entry.accessed_us = commit.time_us;
+        let next = state.tail;
+        Receipt { ticket: self.stage(stream, Some(state)), first, next }
+    }
+}
+
+impl Store for Model {
+    type Stream = usize;
+
+    fn find(&self, name: &[u8]) -> Option<usize> {
+        self.0.borrow().names.get(name).copied()
+    }
+
+    fn create(
+        &self,
+        name: &[u8],
+        config: &Config,
+        first: &Commit<'_>,
+    ) -> Result<(usize, Receipt), StoreError> {
+        let mut inner = self.0.borrow_mut();
+        inner.admit()?;
+        if let Some(stream) = inner.names.get(name)
+            && inner.staged(*stream).is_some()
+        {
+            return Err(StoreError::Exists);
+        }
+        let stream = inner.streams.len();
+        inner.streams.push(Entry {
+            config: config.clone(),
+            data: Vec::new(),
+            record_ends: Vec::new(),
+            views: Vec::new(),
+            producers: HashMap::new(),
+            accessed_us: first.time_us,
+        });
+        inner.names.insert(name.to_vec(), stream);
+        let empty = State { version: 0, tail: 0, closed: false, closed_by: None, writer_seq: None };
+        let receipt = inner.apply(stream, empty, first);
+        Ok((stream, receipt))
+    }
+
+    fn commit(&self, stream: &usize, expected: u64, commit: &Commit<'_>) -> Result<Receipt, StoreError> {
+        let mut inner = self.0.borrow_mut();
+        inner.admit()?;
+        let Some(mut state) = inner.staged(*stream).cloned() else { return Err(StoreError::Gone) };
+        if inner.rivals > 0 {
+            inner.rivals -= 1;
+            let time_us = commit.time_us;
+            inner.apply(*stream, state, &Commit { payload: b"R", time_us, ..Commit::default() });
+            inner.writes -= 1;
+            state = inner.staged(*stream).cloned().unwrap();
+        }
+        if state.version != expected {
+            return Err(StoreError::Conflict);
+        }
+        Ok(inner.apply(*stream, state, commit))
+    }
+
+    fn delete(&self, stream: &usize, expected: u64, _time_us: u64) -> Result<Receipt, StoreError> {
+        let mut inner = self.0.borrow_mut();
+        inner.admit()?;
+        match inner.staged(*stream) {
+            None => Err(StoreError::Gone),
+            Some(state) if state.version != expected => Err(StoreError::Conflict),
+            Some(state) => {
+                let tail = state.tail;
+                Ok(Receipt { ticket: inner.stage(*stream, None), first: tail, next: tail })
+            }
+        }
+    }
+
+    fn incarnation(&self, stream: &usize) -> u64 {
+        *stream as u64 + 1
+    }
+
+    fn config(&self, stream: &usize) -> Config {
+        self.0.borrow().streams[*stream].config.clone()
+    }
+
+    fn staged(&self, stream: &usize) -> Option<State> {
+        self.0.borrow().staged(*stream).cloned()
+    }
+
+    fn visible(&self, stream: &usize) -> Option<State> {
+        let inner = self.0.borrow();
+        inner.view(*stream, inner.durable).cloned()
+    }
+
+    fn producer(&self, stream: &usize, id: &[u8]) -> Option<ProducerState> {
+        self.0.borrow().streams[*stream].producers.get(id).copied()
+    }
+
+    fn ticket(&self, stream: &usize) -> u64 {
+        let inner = self.0.borrow();
+        let last = inner.streams[*stream].views.last().map_or(0, |(ticket, _)| *ticket);
+        if last > inner.durable { last } else { 0 }
+    }
+
+    fn read(&self, stream: &usize, from: u64, limit: usize) -> Result<Read, StoreError> {
+        let inner = self.0.borrow();
+        let state = inner.view(*stream, inner.durable).ok_or(StoreError::Gone)?;
+        if from > state.tail {
+            return Err(StoreError::PastEnd);
+        }
+        let entry = &inner.streams[*stream];
+        let whole_records = media::kind(&entry.config.content_type) == media::Kind::Json;
+        let mut pieces = SmallVec::new();
+        let start = from as usize;
+        let mut at = start;
+        for end in entry.record_ends.iter().copied().filter(|end| *end > start && *end <= state.tail as usize)
+        {
+            if at > start && end - start > limit {
+                break;
+            }
+            let end = if whole_records { end } else { end.min(start + limit) };
+            pieces.push(Bytes::copy_from_slice(&entry.data[at..end]));
+            at = end;
+        }
+        Ok(Read { pieces, next: at as u64, at_tail: at as u64 == state.tail, closed: state.closed })
+    }
+
+    fn accessed(&self, stream: &usize) -> u64 {
+        self.0.borrow().streams[*stream].accessed_us
+    }
+
+    fn touch(&self, stream: &usize, time_us: u64) {
+        self.0.borrow_mut().streams[*stream].accessed_us = time_us;
+    }
+
+    fn watch(&self, stream: &usize) {
+        self.0.borrow_mut().announced.push((*stream, "watch"));
+    }
+
+    fn unwatch(&self, stream: &usize) {
+        self.0.borrow_mut().announced.push((*stream, "unwatch"));
+    }
+
+    fn acknowledge(&self, stream: &usize) {
+        self.0.borrow_mut().announced.push((*stream, "acknowledge"));
+    }
+}

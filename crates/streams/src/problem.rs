@@ -1,0 +1,76 @@
+//! Refusals: a status, the field at fault and the rule it broke, as problem+json.
+
+use crate::headers::Headers;
+use crate::store::StoreError;
+use smallvec::smallvec;
+use std::borrow::Cow;
+use thalweg_wire::exchange::Response;
+use thalweg_wire::problem::PROBLEM_MEDIA;
+
+/// A refusal that has not become a response yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Problem {
+    status: u16,
+    rule: &'static str,
+    field: &'static str,
+    detail: Cow<'static, str>,
+}
+
+impl Problem {
+    pub(crate) fn new(
+        status: u16,
+        rule: &'static str,
+        field: &'static str,
+        detail: impl Into<Cow<'static, str>>,
+    ) -> Self {
+        Self { status, rule, field, detail: detail.into() }
+    }
+
+    /// The stream does not exist, any more or yet.
+    pub(crate) fn missing() -> Self {
+        Self::new(404, "stream-missing", "path", "no stream of that name exists; create it with PUT")
+    }
+
+    /// Others kept committing first.
+    pub(crate) fn contended() -> Self {
+        Self::new(503, "stream-contended", "path", "others kept writing to the stream first; try again")
+    }
+
+    /// The refusal as a response.
+    pub(crate) fn respond(&self) -> Response {
+        self.respond_with(|_| {})
+    }
+
+    /// The refusal as a response with more header lines.
+    pub(crate) fn respond_with(&self, add: impl FnOnce(&mut Headers)) -> Response {
+        let mut headers = Headers::new();
+        headers.line("Content-Type", PROBLEM_MEDIA.as_bytes());
+        headers.constant(b"Cache-Control: no-store\r\n");
+        if self.status == 503 {
+            headers.constant(b"Retry-After: 1\r\n");
+        }
+        add(&mut headers);
+        let problem = thalweg_wire::problem::Problem {
+            status: self.status,
+            rule: self.rule,
+            field: self.field,
+            detail: &self.detail,
+        };
+        headers.respond(self.status, smallvec![problem.encode().into()])
+    }
+}
+
+impl From<&StoreError> for Problem {
+    fn from(error: &StoreError) -> Self {
+        let (status, rule, field) = match error {
+            StoreError::Gone => return Self::missing(),
+            StoreError::Conflict | StoreError::Exists => return Self::contended(),
+            StoreError::Full(_) => (507, "store-full", "body"),
+            StoreError::TooLarge { .. } => (413, "commit-too-large", "body"),
+            StoreError::Poisoned(_) => (503, "store-poisoned", "store"),
+            StoreError::Damaged(_) => (500, "store-damaged", "store"),
+            StoreError::PastEnd => (400, "offset-past-end", "offset"),
+        };
+        Self::new(status, rule, field, error.to_string())
+    }
+}

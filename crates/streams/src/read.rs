@@ -1,0 +1,188 @@
+//! `GET`: where to read from, and catch-up (PROTOCOL 5.6, 8).
+
+use crate::access::{Found, Missing};
+use crate::cache::{client_has, entity_tag, freshness};
+use crate::expiry::remaining_s;
+use crate::headers::Headers;
+use crate::problem::Problem;
+use crate::store::{Read, Store};
+use crate::{Streams, cursor};
+use bytes::Bytes;
+use std::borrow::Cow;
+use thalweg_wire::exchange::{Answer, Mode, Now, Pieces, Request, Response};
+use thalweg_wire::media::Kind;
+use thalweg_wire::token::Token;
+use thalweg_wire::{media, query};
+
+/// Where a reader wants to begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Start {
+    Beginning,
+    Now,
+    At(Token),
+}
+
+/// What a query asks for.
+struct Wish {
+    start: Start,
+    live: Option<Mode>,
+    cursor_floor: u64,
+}
+
+impl<S: Store> Streams<S> {
+    /// Catch-up, long-poll or events, as the query says.
+    pub(crate) fn read(&self, name: &str, request: &Request<'_>, now: Now) -> Answer<S::Stream> {
+        let wish = match Wish::parse(request.query.unwrap_or(""), now) {
+            Ok(wish) => wish,
+            Err(problem) => return Answer::Respond(problem.respond()),
+        };
+        let found = match self.find_visible(name, now) {
+            Ok(found) => found,
+            Err(Missing { ticket }) => return Self::answer_after(ticket, Problem::missing().respond()),
+        };
+        let offset = match offset(&found, wish.start) {
+            Ok(offset) => offset,
+            Err(problem) => return Answer::Respond(problem.respond()),
+        };
+        // PROTOCOL 5.1: a read renews, `offset=now` included, when the server begins with it.
+        self.renew(&found.stream, found.config.lifetime, now);
+        match wish.live {
+            Some(mode) => self.go_live(found, mode, offset, wish.start == Start::Now, wish.cursor_floor, now),
+            None if wish.start == Start::Now => Answer::Respond(self.nothing_yet(&found)),
+            None => Answer::Respond(self.catch_up(&found, offset, request, now)),
+        }
+    }
+
+    fn catch_up(&self, found: &Found<S>, offset: u64, request: &Request<'_>, now: Now) -> Response {
+        let read = match self.store.read(&found.stream, offset, self.options.catch_up_bytes_max) {
+            Ok(read) => read,
+            Err(error) => return Problem::from(&error).respond(),
+        };
+        let tag = entity_tag(found.token(offset), read.next, read.closed && read.at_tail);
+        let mut headers = Headers::new();
+        self.read_lines(&mut headers, found, &read, &tag, offset == read.next && !read.closed, now);
+        if client_has(request, &tag) {
+            return headers.respond_empty(304);
+        }
+        headers.respond(200, body(media::kind(&found.config.content_type), read.pieces))
+    }
+
+    /// The answer of a long-poll that has something: a catch-up with a cursor.
+    pub(crate) fn caught_up_live(
+        &self,
+        found: &Found<S>,
+        offset: u64,
+        read: Read,
+        cursor_floor: u64,
+        from_now: bool,
+        now: Now,
+    ) -> Response {
+        let tag = entity_tag(found.token(offset), read.next, read.closed && read.at_tail);
+        let mut headers = Headers::new();
+        // PROTOCOL 8: what `now` was is no business of a cache.
+        self.read_lines(&mut headers, found, &read, &tag, from_now, now);
+        // PROTOCOL 5.7: required in live modes, and left out once nobody is to come back.
+        if !(read.closed && read.at_tail) {
+            headers.integer("Stream-Cursor", cursor::current(cursor_floor, now));
+        }
+        headers.respond(200, body(media::kind(&found.config.content_type), read.pieces))
+    }
+
+    /// The lines of PROTOCOL 5.6. A `moving` response describes a tail that will not stay: no cache keeps it.
+    fn read_lines(
+        &self,
+        headers: &mut Headers,
+        found: &Found<S>,
+        read: &Read,
+        tag: &[u8],
+        moving: bool,
+        now: Now,
+    ) {
+        headers.line("Content-Type", found.config.content_type.as_bytes());
+        headers.next_offset(found.token(read.next));
+        // PROTOCOL 5.6: both only when everything there is has been read.
+        headers.up_to_date(read.at_tail).closed(read.at_tail && read.closed);
+        headers.line("ETag", tag);
+        if moving {
+            headers.constant(b"Cache-Control: no-cache\r\n");
+        } else {
+            let accessed_us = self.store.accessed(&found.stream);
+            let remaining_s = remaining_s(found.config.lifetime, accessed_us, now.time_us);
+            freshness(headers, self.options.sharing, remaining_s);
+        }
+    }
+
+    /// PROTOCOL 8, `offset=now` without live mode: an empty body at the tail, no tag, kept by nobody.
+    fn nothing_yet(&self, found: &Found<S>) -> Response {
+        let mut headers = Headers::new();
+        headers.line("Content-Type", found.config.content_type.as_bytes());
+        headers.next_offset(found.tail()).up_to_date(true).closed(found.state.closed);
+        headers.constant(b"Cache-Control: no-store\r\n");
+        headers.respond(200, body(media::kind(&found.config.content_type), Pieces::new()))
+    }
+}
+
+impl Wish {
+    fn parse(text: &str, now: Now) -> Result<Self, Problem> {
+        let [offset, live, client_cursor] = query::values(text, ["offset", "live", "cursor"])
+            .map_err(|error| Problem::new(400, error.code(), error.key(), error.to_string()))?;
+        let live = match live.as_deref() {
+            None => None,
+            Some("long-poll") => Some(Mode::LongPoll),
+            Some("sse") => Some(Mode::Sse),
+            Some(_) => return Err(Problem::new(400, "live-mode", "live", "live is `long-poll` or `sse`")),
+        };
+        // PROTOCOL 5.7, 5.8: a live read says where it begins.
+        if live.is_some() && offset.is_none() {
+            let detail = "a live read names its offset: -1, now, or a Stream-Next-Offset";
+            return Err(Problem::new(400, "offset-required", "offset", detail));
+        }
+        Ok(Self { start: start(offset)?, live, cursor_floor: cursor::floor(client_cursor.as_deref(), now) })
+    }
+}
+
+/// PROTOCOL 8: the sentinels, or a token as the server wrote it.
+fn start(offset: Option<Cow<'_, str>>) -> Result<Start, Problem> {
+    match offset.as_deref() {
+        None | Some("-1") => Ok(Start::Beginning),
+        Some("now") => Ok(Start::Now),
+        Some(text) => Token::parse(text.as_bytes()).map(Start::At).ok_or_else(|| {
+            let detail = "an offset is -1, now, or a Stream-Next-Offset exactly as the server sent it";
+            Problem::new(400, "offset-malformed", "offset", detail)
+        }),
+    }
+}
+
+/// The start as an offset in the stream as it is visible.
+fn offset<S: Store>(found: &Found<S>, start: Start) -> Result<u64, Problem> {
+    match start {
+        Start::Beginning => Ok(0),
+        Start::Now => Ok(found.state.tail),
+        // PROTOCOL 5.6: what an offset of a stream that was deleted stood for is gone.
+        Start::At(token) if token.incarnation != found.incarnation => {
+            let detail = "the offset belongs to a stream of this name that was deleted; read from -1";
+            Err(Problem::new(410, "offset-gone", "offset", detail))
+        }
+        Start::At(token) if token.offset > found.state.tail => {
+            let detail = "the offset lies past the end of the stream; use a Stream-Next-Offset it returned";
+            Err(Problem::new(400, "offset-past-end", "offset", detail))
+        }
+        Start::At(token) => Ok(token.offset),
+    }
+}
+
+/// The body of a read. PROTOCOL 9.1.5: JSON messages come as one array; they are stored with a comma
+/// behind each, so the last one goes and brackets come around, without a copy.
+pub(crate) fn body(kind: Kind, mut pieces: Pieces) -> Pieces {
+    if kind != Kind::Json {
+        return pieces;
+    }
+    if let Some(last) = pieces.last_mut()
+        && last.last() == Some(&b',')
+    {
+        last.truncate(last.len() - 1);
+    }
+    pieces.insert(0, Bytes::from_static(b"["));
+    pieces.push(Bytes::from_static(b"]"));
+    pieces
+}

@@ -1,0 +1,99 @@
+//! The service: paths and methods to verbs, and subscriptions to live reads.
+
+use crate::Streams;
+use crate::headers::Headers;
+use crate::options::{ALLOW, preflight};
+use crate::problem::Problem;
+use crate::store::Store;
+use bytes::Bytes;
+use smallvec::smallvec;
+use thalweg_wire::exchange::{Advance, Answer, Live, Method, Now, Refusal, Request, Response, Service};
+use thalweg_wire::path;
+
+const STREAMS: &str = "/v1/stream/";
+const HEALTH: &str = "/healthz";
+/// PROTOCOL 6: the first segment under which subscriptions live, no stream's name.
+const RESERVED: &str = "__ds";
+
+impl<S: Store> Service for Streams<S> {
+    type Topic = S::Stream;
+
+    fn call(&mut self, request: &Request<'_>, now: Now) -> Answer<S::Stream> {
+        if request.method == Method::Options {
+            return Answer::Respond(preflight());
+        }
+        let Some(encoded) = request.path.strip_prefix(STREAMS) else {
+            return Answer::Respond(elsewhere(request));
+        };
+        let name = match path::stream_name(encoded) {
+            Ok(name) => name,
+            Err(error) => {
+                return Answer::Respond(Problem::new(400, error.code(), "path", error.to_string()).respond());
+            }
+        };
+        if name.split('/').next() == Some(RESERVED) {
+            let detail =
+                "names under __ds are reserved for subscriptions, which this server does not offer yet";
+            return Answer::Respond(Problem::new(501, "subscriptions-unsupported", "path", detail).respond());
+        }
+        match request.method {
+            Method::Get => self.read(&name, request, now),
+            Method::Head => self.head(&name, now),
+            Method::Put => self.create(&name, request, now),
+            Method::Post => self.append(&name, request, now),
+            Method::Delete => self.delete(&name, now),
+            Method::Options | Method::Other => Answer::Respond(method_not_allowed(ALLOW)),
+        }
+    }
+
+    fn failed(&mut self, _now: Now) -> Response {
+        let detail =
+            "the store failed before the request was known to be durable; read before sending it again";
+        Problem::new(500, "outcome-unknown", "store", detail).respond()
+    }
+
+    fn watch(&mut self, topic: &S::Stream) {
+        self.store.watch(topic);
+    }
+
+    fn unwatch(&mut self, topic: &S::Stream) {
+        self.store.unwatch(topic);
+    }
+
+    fn acknowledge(&mut self, topic: &S::Stream) {
+        self.store.acknowledge(topic);
+    }
+
+    fn advance(&mut self, topic: &S::Stream, live: &Live, now: Now) -> Advance {
+        self.step(topic, live, now)
+    }
+
+    fn deadline(&mut self, topic: &S::Stream, live: &Live, now: Now) -> Response {
+        self.poll_ended(topic, live, now)
+    }
+
+    fn refuse(&mut self, refusal: &Refusal, _now: Now) -> Response {
+        Problem::new(refusal.status, refusal.code, refusal.field, refusal.detail).respond()
+    }
+}
+
+/// Paths that name no stream.
+fn elsewhere(request: &Request<'_>) -> Response {
+    if request.path != HEALTH {
+        let detail = "streams live at /v1/stream/<name>";
+        return Problem::new(404, "path-unknown", "path", detail).respond();
+    }
+    if !matches!(request.method, Method::Get | Method::Head) {
+        return method_not_allowed(b"Allow: GET, HEAD, OPTIONS\r\n");
+    }
+    let mut headers = Headers::new();
+    headers.constant(b"Content-Type: application/json\r\nCache-Control: no-store\r\n");
+    headers.respond(200, smallvec![Bytes::from_static(b"{\"status\":\"ok\"}")])
+}
+
+fn method_not_allowed(allow: &'static [u8]) -> Response {
+    let detail = "the resource does not know this method; Allow lists those it knows";
+    Problem::new(405, "method-not-allowed", "method", detail).respond_with(|headers| {
+        headers.constant(allow);
+    })
+}

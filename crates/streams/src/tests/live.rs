@@ -1,0 +1,234 @@
+use super::*;
+
+fn control(next: &str, rest: &str) -> String {
+    format!("event: control\ndata:{{\"streamNextOffset\":\"{next}\"{rest}}}\n\n")
+}
+
+/// Intervals of 20 s from the protocol's epoch to the tests' start.
+const CURSOR: u64 = (START_US - 1_728_432_000_000_000) / (20 * SECOND_US);
+
+fn at(incarnation: u64, offset: u64) -> String {
+    format!("{incarnation:016x}_{offset:016x}")
+}
+
+#[test]
+fn a_long_poll_with_something_to_say_answers_at_once() {
+    let mut world = World::new();
+    world.put("s", "text/plain", "existing");
+    let reply = world.get("s", "?offset=-1&live=long-poll");
+    assert_eq!((reply.status, reply.body.as_str(), reply.is_up_to_date()), (200, "existing", true));
+    assert_eq!(reply.field("stream-cursor"), CURSOR.to_string());
+    assert!(!reply.field("etag").is_empty());
+    assert_eq!(reply.field("cache-control"), "public, max-age=60, stale-while-revalidate=300");
+}
+
+#[test]
+fn a_cursor_is_answered_with_a_greater_one() {
+    let mut world = World::new();
+    world.put("s", "text/plain", "x");
+    let mut cursor = CURSOR;
+    for _ in 0..5 {
+        let reply = world.get("s", &format!("?offset=-1&live=long-poll&cursor={cursor}"));
+        let next: u64 = reply.field("stream-cursor").parse().unwrap();
+        assert!(next > cursor && next <= cursor + 180);
+        cursor = next;
+    }
+    let old = world.get("s", &format!("?offset=-1&live=long-poll&cursor={}", CURSOR - 9));
+    assert_eq!(old.field("stream-cursor"), CURSOR.to_string());
+}
+
+#[test]
+fn a_long_poll_waits_for_data_and_only_for_durable_data() {
+    let mut world = World::new();
+    world.put("s", "application/json", "[1]");
+    let poll = world.tail("s", "?offset=now&live=long-poll");
+    assert!(world.polled(&poll).is_none());
+    world.model.lag();
+    world.post("s", "application/json", "[2,3]");
+    assert!(world.polled(&poll).is_none());
+    world.model.settle();
+    let reply = world.polled(&poll).unwrap();
+    assert_eq!((reply.status, reply.body.as_str(), reply.is_up_to_date()), (200, "[2,3]", true));
+    assert_eq!(reply.next(), at(1, 6));
+    assert_eq!(reply.field("cache-control"), "no-cache", "what `now` was is no business of a cache");
+    assert!(!reply.field("stream-cursor").is_empty());
+}
+
+#[test]
+fn a_long_poll_times_out_with_204_at_the_tail() {
+    let mut world = World::new();
+    world.put("s", "text/plain", "data");
+    let poll = world.tail("s", &format!("?offset={}&live=long-poll", at(1, 4)));
+    let ended = world.streams.deadline(&poll.topic, &poll.live, world.now);
+    let reply = Reply::new(ended, 0);
+    assert_eq!((reply.status, reply.next(), reply.is_up_to_date()), (204, at(1, 4).as_str(), true));
+    assert_eq!((reply.field("stream-cursor"), reply.is_closed()), (CURSOR.to_string().as_str(), false));
+    assert_eq!(reply.field("cache-control"), "no-store");
+    world.post("s", "text/plain", "late");
+    let ended = world.streams.deadline(&poll.topic, &poll.live, world.now);
+    assert_eq!(Reply::new(ended, 0).body, "late", "data at the deadline is not skipped");
+}
+
+#[test]
+fn nobody_waits_at_the_tail_of_a_closed_stream() {
+    let mut world = World::new();
+    world.put("s", "text/plain", "data");
+    let poll = world.tail("s", "?offset=now&live=long-poll");
+    world.close("s");
+    for reply in [
+        world.polled(&poll).unwrap(),
+        world.get("s", "?offset=now&live=long-poll"),
+        world.get("s", &format!("?offset={}&live=long-poll", at(1, 4))),
+    ] {
+        assert_eq!((reply.status, reply.next(), reply.field("stream-cursor")), (204, at(1, 4).as_str(), ""));
+        assert!(reply.is_closed() && reply.is_up_to_date());
+    }
+    let data = world.get("s", "?offset=-1&live=long-poll");
+    assert_eq!((data.status, data.body.as_str(), data.is_closed()), (200, "data", true));
+}
+
+#[test]
+fn a_deleted_stream_ends_its_live_readers() {
+    let mut world = World::new();
+    world.put("s", "text/plain", "data");
+    let poll = world.tail("s", "?offset=now&live=long-poll");
+    let mut events = world.tail("s", "?offset=now&live=sse");
+    world.events(&mut events);
+    world.call(Method::Delete, &path("s"), &[], "");
+    world.put("s", "text/plain", "new stream, same name");
+    assert_eq!(world.polled(&poll).unwrap().status, 404);
+    assert_eq!(world.events(&mut events), Some((String::new(), true)));
+    let ended = world.streams.deadline(&poll.topic, &poll.live, world.now);
+    assert_eq!(Reply::new(ended, 0).status, 404);
+}
+
+#[test]
+fn the_head_of_an_event_stream() {
+    let mut world = World::new();
+    for (name, media, encoding) in [
+        ("t", "text/plain", ""),
+        ("j", "application/json", ""),
+        ("b", "application/x-protobuf", "base64"),
+        ("i", "image/png", "base64"),
+    ] {
+        world.put(name, media, "");
+        let head = Reply::new(world.tail(name, "?offset=-1&live=sse").head, 0);
+        assert_eq!((head.status, head.field("content-type")), (200, "text/event-stream"));
+        assert_eq!(
+            (head.field("cache-control"), head.field("stream-sse-data-encoding")),
+            ("no-cache", encoding)
+        );
+    }
+}
+
+#[test]
+fn events_come_in_pairs_and_an_empty_stream_begins_with_a_control() {
+    let mut world = World::new();
+    world.put("s", "text/plain", "");
+    let mut tail = world.tail("s", "?offset=-1&live=sse");
+    let open = format!(",\"streamCursor\":\"{CURSOR}\",\"upToDate\":true");
+    assert_eq!(world.events(&mut tail), Some((control(&at(1, 0), &open), false)));
+    assert_eq!(world.events(&mut tail), None);
+    world.post("s", "text/plain", "one");
+    world.post("s", "text/plain", "two\nlines");
+    let data = "event: data\ndata:onetwo\ndata:lines\n\n".to_owned();
+    assert_eq!(world.events(&mut tail), Some((data + &control(&at(1, 12), &open), false)));
+    assert_eq!(world.events(&mut tail), None);
+    let fields = [("Content-Type", "text/plain"), ("Stream-Closed", "true")];
+    world.call(Method::Post, &path("s"), &fields, "end");
+    let data = "event: data\ndata:end\n\n".to_owned();
+    let closed = ",\"upToDate\":true,\"streamClosed\":true";
+    assert_eq!(world.events(&mut tail), Some((data + &control(&at(1, 15), closed), true)));
+}
+
+#[test]
+fn a_close_alone_is_one_last_control() {
+    let mut world = World::new();
+    world.put("s", "text/plain", "data");
+    let mut tail = world.tail("s", "?offset=now&live=sse");
+    world.events(&mut tail);
+    world.close("s");
+    let closed = control(&at(1, 4), ",\"upToDate\":true,\"streamClosed\":true");
+    assert_eq!(world.events(&mut tail), Some((closed.clone(), true)));
+    let mut late = world.tail("s", "?offset=now&live=sse");
+    assert_eq!(world.events(&mut late), Some((closed, true)));
+}
+
+#[test]
+fn json_and_binary_events_stand_alone() {
+    let mut world = World::new();
+    world.put("j", "application/json", "[{\"n\":1}]");
+    world.post("j", "application/json", "{\"n\":\n2}");
+    let mut tail = world.tail("j", "?offset=-1&live=sse");
+    let (events, _) = world.events(&mut tail).unwrap();
+    assert!(
+        events.starts_with("event: data\ndata:[{\"n\":1},{\"n\":\ndata:2}]\n\nevent: control\n"),
+        "{events}"
+    );
+    world.put("b", "application/octet-stream", "Hel");
+    world.post("b", "application/octet-stream", "lo");
+    let mut tail = world.tail("b", "?offset=-1&live=sse");
+    let (events, _) = world.events(&mut tail).unwrap();
+    assert!(events.starts_with("event: data\ndata:SGVsbG8=\n\nevent: control\n"), "{events}");
+}
+
+#[test]
+fn long_histories_come_in_several_pairs() {
+    let mut world = World::with(Options { event_bytes_max: 4, ..Options::default() });
+    world.put("s", "text/plain", "");
+    // The limit falls into the euro sign and between CR and LF: neither may be torn.
+    for body in ["ab€", "cde\r", "\nf"] {
+        world.post("s", "text/plain", body);
+    }
+    let mut tail = world.tail("s", "?offset=-1&live=sse");
+    let mut all = Vec::new();
+    while let Some((events, end)) = world.events(&mut tail) {
+        assert!(!end);
+        let (data, control) = events.split_once("\n\nevent: control\n").unwrap();
+        assert_eq!(control.contains("upToDate"), tail.live.offset == 11, "{control}");
+        all.push(data.strip_prefix("event: data\n").unwrap().to_owned());
+    }
+    assert_eq!(all, ["data:ab", "data:€", "data:cde", "data:\ndata:f"]);
+}
+
+#[test]
+fn subscribers_at_one_place_are_sent_the_same() {
+    let mut world = World::new();
+    world.put("s", "text/plain", "data");
+    let left = world.tail("s", "?offset=now&live=sse");
+    world.now.entropy = 99;
+    let right = world.tail("s", &format!("?offset=now&live=sse&cursor={}", CURSOR - 1));
+    assert_eq!(left.live, right.live, "an old cursor does not split the fan-out");
+    let ahead = world.tail("s", &format!("?offset=now&live=sse&cursor={CURSOR}"));
+    assert!(ahead.live.cursor > CURSOR);
+}
+
+#[test]
+fn cursors_of_one_event_stream_never_go_back() {
+    let mut world = World::new();
+    world.put("s", "text/plain", "");
+    let mut tail = world.tail("s", &format!("?offset=now&live=sse&cursor={CURSOR}"));
+    let mut last = CURSOR;
+    for step in 0..40 {
+        world.now.entropy = step * 7_919;
+        world.sleep_ms(9_000);
+        world.post("s", "text/plain", "x");
+        let (events, _) = world.events(&mut tail).unwrap();
+        let cursor =
+            events.split("\"streamCursor\":\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap();
+        let cursor: u64 = cursor.parse().unwrap();
+        assert!(cursor >= last);
+        last = cursor;
+    }
+}
+
+#[test]
+fn subscriptions_reach_the_store() {
+    let mut world = World::new();
+    world.put("s", "text/plain", "");
+    let tail = world.tail("s", "?offset=now&live=sse");
+    world.streams.watch(&tail.topic);
+    world.streams.acknowledge(&tail.topic);
+    world.streams.unwatch(&tail.topic);
+    assert_eq!(world.model.announced(), [(0, "watch"), (0, "acknowledge"), (0, "unwatch")]);
+}

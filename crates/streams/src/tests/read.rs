@@ -1,0 +1,164 @@
+use super::*;
+use crate::Sharing;
+
+fn chunked(catch_up_bytes_max: usize) -> World {
+    World::with(Options { catch_up_bytes_max, ..Options::default() })
+}
+
+#[test]
+fn the_beginning_and_a_returned_offset() {
+    let mut world = World::new();
+    let first = world.put("s", "text/plain", "first");
+    let offset = format!("?offset={}", first.next());
+    world.post("s", "text/plain", "second");
+    for query in ["", "?offset=-1", "?foo=bar&offset=-1&baz", "?"] {
+        let reply = world.get("s", query);
+        assert_eq!((reply.status, reply.body.as_str(), reply.is_up_to_date()), (200, "firstsecond", true));
+        assert_eq!(reply.field("content-type"), "text/plain");
+    }
+    assert_eq!(world.get("s", &offset).body, "second");
+    let tail = world.head("s").next().to_owned();
+    let nothing = world.get("s", &format!("?offset={tail}"));
+    assert_eq!((nothing.status, nothing.body.as_str(), nothing.next()), (200, "", tail.as_str()));
+    assert!(nothing.is_up_to_date());
+    assert_eq!(nothing.field("cache-control"), "no-cache", "an open tail moves");
+}
+
+#[test]
+fn chunks_follow_each_other_to_the_end() {
+    let mut world = chunked(4);
+    world.put("s", "application/octet-stream", "");
+    let mut expected = String::new();
+    for body in ["ab", "c", "defghijklm", "n"] {
+        world.post("s", "application/octet-stream", body);
+        expected += body;
+    }
+    world.close("s");
+    let (mut offset, mut read) = ("-1".to_owned(), String::new());
+    loop {
+        let reply = world.get("s", &format!("?offset={offset}"));
+        assert!(reply.body.len() <= 4);
+        read += &reply.body;
+        // PROTOCOL 5.6: up-to-date and closed come with the last chunk and not before.
+        assert_eq!((reply.is_up_to_date(), reply.is_closed()), (read == expected, read == expected));
+        assert!(offset == "-1" || reply.next() >= offset.as_str());
+        offset = reply.next().to_owned();
+        if reply.is_up_to_date() {
+            break;
+        }
+    }
+    assert_eq!(read, expected);
+    let eof = world.get("s", &format!("?offset={offset}"));
+    assert!(eof.status == 200 && eof.body.is_empty() && eof.is_closed() && eof.is_up_to_date());
+}
+
+#[test]
+fn json_chunks_are_arrays_of_whole_messages() {
+    let mut world = chunked(8);
+    world.put("j", "application/json", "");
+    for body in ["[1,2]", "{\"long\":\"message\"}", "[\",\"]", "3"] {
+        world.post("j", "application/json", body);
+    }
+    let (mut offset, mut bodies) = ("-1".to_owned(), Vec::new());
+    loop {
+        let reply = world.get("j", &format!("?offset={offset}"));
+        offset = reply.next().to_owned();
+        bodies.push(reply.body.clone());
+        if reply.is_up_to_date() {
+            break;
+        }
+    }
+    assert_eq!(bodies, ["[1,2]", "[{\"long\":\"message\"}]", "[\",\",3]"]);
+    assert_eq!(world.get("j", &format!("?offset={offset}")).body, "[]");
+}
+
+#[test]
+fn now_is_the_tail_and_is_not_cached() {
+    let mut world = World::new();
+    for (name, media, data, empty) in [("t", "text/plain", "old", ""), ("j", "application/json", "[1]", "[]")]
+    {
+        world.put(name, media, data);
+        let tail = world.head(name).next().to_owned();
+        let now = world.get(name, "?offset=now");
+        assert_eq!((now.status, now.body.as_str(), now.next()), (200, empty, tail.as_str()));
+        assert_eq!((now.field("cache-control"), now.field("etag")), ("no-store", ""));
+        assert!(now.is_up_to_date() && !now.is_closed());
+        world.close(name);
+        assert!(world.get(name, "?offset=now").is_closed());
+    }
+    assert_eq!(world.get("none", "?offset=now").status, 404);
+}
+
+#[test]
+fn a_tag_saves_the_body_until_something_changes() {
+    let mut world = World::new();
+    world.put("s", "text/plain", "test data");
+    let tag = world.get("s", "").field("etag").to_owned();
+    let conditional = |world: &mut World, tag: &str| {
+        world.call(Method::Get, &path("s"), &[("If-None-Match", "\"other\""), ("if-none-match", tag)], "")
+    };
+    for list in [tag.clone(), format!("W/{tag}"), format!("\"x\", {tag}"), "*".into()] {
+        let reply = conditional(&mut world, &list);
+        assert_eq!((reply.status, reply.body.as_str(), reply.field("etag")), (304, "", tag.as_str()));
+        assert_eq!(reply.next(), "0000000000000001_0000000000000009");
+    }
+    assert_eq!(conditional(&mut world, "\"wrong-etag\"").body, "test data");
+    world.post("s", "text/plain", "!");
+    let longer = conditional(&mut world, &tag);
+    assert_eq!((longer.status, longer.body.as_str()), (200, "test data!"));
+    world.close("s");
+    let closed = conditional(&mut world, longer.field("etag"));
+    assert!(closed.status == 200 && closed.is_closed(), "a 304 would hide the closure");
+}
+
+#[test]
+fn caches_keep_data_as_long_as_the_stream_allows() {
+    let cache_control = |world: &mut World, fields: &[(&str, &str)]| {
+        world.call(Method::Put, &path("s"), fields, "data");
+        world.get("s", "").field("cache-control").to_owned()
+    };
+    let whole = "public, max-age=60, stale-while-revalidate=300";
+    assert_eq!(cache_control(&mut World::new(), &[]), whole);
+    assert_eq!(
+        cache_control(&mut World::new(), &[("Stream-TTL", "10")]),
+        "public, max-age=10, stale-while-revalidate=0"
+    );
+    let mut private = World::with(Options { sharing: Sharing::Private, ..Options::default() });
+    assert_eq!(cache_control(&mut private, &[]), whole.replace("public", "private"));
+}
+
+#[test]
+fn head_tells_the_metadata_and_is_never_cached() {
+    let mut world = World::new();
+    world.call(Method::Put, &path("s"), &[("Content-Type", "text/x; a=b"), ("Stream-TTL", "60")], "data");
+    let head = world.head("s");
+    assert_eq!((head.status, head.field("content-type"), head.body.as_str()), (200, "text/x; a=b", ""));
+    assert_eq!((head.field("stream-ttl"), head.field("cache-control")), ("60", "no-store"));
+    assert!(head.next().ends_with("4") && !head.is_closed());
+    world.close("s");
+    assert!(world.head("s").is_closed());
+    assert_eq!(world.head("none").status, 404);
+}
+
+#[test]
+fn the_preflight_allows_the_protocol() {
+    let mut world = World::new();
+    let reply = world.call(Method::Options, &path("s"), &[("Origin", "https://example.com")], "");
+    assert_eq!(reply.status, 204);
+    let allowed = reply.field("access-control-allow-headers").to_lowercase();
+    for name in
+        ["if-none-match", "content-type", "stream-seq", "stream-closed", "producer-id", "authorization"]
+    {
+        assert!(allowed.split(", ").any(|allowed| allowed == name), "{name} in {allowed}");
+    }
+    assert!(reply.field("access-control-allow-methods").contains("DELETE"));
+}
+
+#[test]
+fn health_is_small_json() {
+    let mut world = World::new();
+    let reply = world.call(Method::Get, "/healthz", &[], "");
+    assert_eq!((reply.status, reply.body.as_str()), (200, "{\"status\":\"ok\"}"));
+    let refused = world.call(Method::Post, "/healthz", &[], "");
+    assert_eq!((refused.status, refused.field("allow")), (405, "GET, HEAD, OPTIONS"));
+}
