@@ -37,16 +37,23 @@ pub(crate) fn run() -> Outcome {
     let mut tally = Tally::default();
     let mut findings = arrows::check(&root)?;
     findings.extend(licences::check(&root)?);
+    let mut sources = Vec::new();
     for directory in ["crates", "xtask", "bench"] {
         for path in rust_files(&root.join(directory))? {
             let text = fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
-            let relative = path.strip_prefix(&root).unwrap_or(&path);
-            let found = rules::check(&Source::new(relative, &text));
-            if found.is_empty() {
-                tally.passed += 1;
-            }
-            findings.extend(found);
+            sources.push(Source::new(path.strip_prefix(&root).unwrap_or(&path), &text));
         }
+    }
+    let test_modules: Vec<PathBuf> = sources.iter().flat_map(Source::test_modules).collect();
+    for source in &mut sources {
+        if test_modules.iter().any(|module| source.path.starts_with(module)) {
+            source.mark_as_test();
+        }
+        let found = rules::check(source);
+        if found.is_empty() {
+            tally.passed += 1;
+        }
+        findings.extend(found);
     }
     for finding in &findings {
         eprintln!("  {}: {}", finding.place, finding.rule);

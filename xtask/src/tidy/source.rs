@@ -43,6 +43,27 @@ impl Source {
         if first == "crates" { format!("{first}/{}", parts.next().unwrap_or_default()) } else { first }
     }
 
+    /// Files and folders that this file declares as test modules (`#[cfg(test)] mod name;`).
+    pub(crate) fn test_modules(&self) -> Vec<PathBuf> {
+        let parent = self.path.parent().unwrap_or(Path::new(""));
+        let stem = self.path.file_stem().unwrap_or_default();
+        // A root's children lie beside it, another module's in the folder of its name.
+        let home = if ["lib", "main", "mod"].iter().any(|s| stem == *s) {
+            parent.to_owned()
+        } else {
+            parent.join(stem)
+        };
+        let declared = self.code.iter().zip(&self.tests).filter(|(_, test)| **test).map(|(line, _)| line);
+        let names = declared.filter_map(|l| l.trim_start().trim_start_matches("pub ").strip_prefix("mod "));
+        let names = names.filter_map(|rest| rest.trim_end().strip_suffix(';'));
+        names.flat_map(|name| [home.join(name), home.join(name).with_extension("rs")]).collect()
+    }
+
+    /// Takes the whole file for a test.
+    pub(crate) fn mark_as_test(&mut self) {
+        self.tests.fill(true);
+    }
+
     /// Lines that are not tests, numbered from zero.
     pub(crate) fn shipped(&self) -> impl Iterator<Item = (usize, &str)> {
         self.code.iter().enumerate().filter(|(n, _)| !self.tests[*n]).map(|(n, line)| (n, line.as_str()))
@@ -242,6 +263,10 @@ mod tests {
     fn a_test_module_elsewhere_ends_at_its_semicolon() {
         let s = source("#[cfg(all(test, not(loom)))]\n#[path = \"t.rs\"]\nmod tests;\nfn a() {}\n");
         assert_eq!(s.tests, [true, true, true, false]);
+        let folder =
+            |path: &str| Source::new(Path::new(path), "#[cfg(test)]\nmod model;\nmod read;\n").test_modules();
+        assert_eq!(folder("src/lib.rs"), [Path::new("src/model"), Path::new("src/model.rs")]);
+        assert_eq!(folder("src/a.rs"), [Path::new("src/a/model"), Path::new("src/a/model.rs")]);
         assert!(Source::new(Path::new("crates/log/tests/x.rs"), "fn a() {}\n").tests[0]);
     }
 
