@@ -286,7 +286,13 @@ impl<H: Handler> Core<H> {
         if *generation != key.generation || *interest == wanted {
             return Ok(());
         }
-        self.epoll.modify(descriptor.as_fd(), key.token(), wanted.watch())?;
+        if interest.watch().exclusive || wanted.watch().exclusive {
+            // The kernel does not modify exclusive watches.
+            self.epoll.delete(descriptor.as_fd())?;
+            self.epoll.add(descriptor.as_fd(), key.token(), wanted.watch())?;
+        } else {
+            self.epoll.modify(descriptor.as_fd(), key.token(), wanted.watch())?;
+        }
         *interest = wanted;
         Ok(())
     }

@@ -82,7 +82,6 @@ impl Interest {
     /// Both.
     pub const BOTH: Self = Self { bits: 3 };
     /// Accepting from a listener that several reactors share: each connection wakes about one of them.
-    /// Cannot be changed later.
     pub const SHARED_LISTENER: Self = Self { bits: 5 };
 
     /// Whether reading is among it.

@@ -1,7 +1,7 @@
 //! Every system call Thalweg makes, behind safe functions, and a simulated twin of the disk.
 //!
 //! Owns: the only mention of `rustix` and `libc` in the workspace. Readiness ([`epoll`], [`event`]),
-//! sockets ([`socket`]), clocks ([`clock`]), signals ([`signal`]), limits and entropy ([`process`]),
+//! sockets ([`socket`]) and their names ([`name`]), clocks ([`clock`]), signals ([`signal`]), limits and entropy ([`process`]),
 //! files and maps (`disk`).
 //!
 //! Never knows: what a byte means, who waits for it, any policy. A function here is one system call, or
@@ -19,6 +19,7 @@ pub mod clock;
 pub mod disk;
 pub mod epoll;
 pub mod event;
+pub mod name;
 pub mod process;
 pub mod signal;
 pub mod socket;

@@ -2,7 +2,9 @@
 //!
 //! Every socket made here is non-blocking and closed on exec. A call that would block says `None`.
 
-use rustix::net::{self, AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, SocketFlags, SocketType, sockopt};
+use rustix::net::{
+    self, AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, SocketFlags, SocketType, sockopt,
+};
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -36,7 +38,7 @@ pub fn listen_tcp(address: SocketAddr, shared_port: bool, backlog: u32) -> io::R
 /// A listening Unix socket whose path only this user may connect to (mode 0600 from its first moment).
 ///
 /// # Errors
-/// `AddrInUse` if the path exists, `InvalidInput` for a path over 107 bytes, what the file system says.
+/// `AddrInUse` if the path exists, `InvalidFilename` for a path over 107 bytes, what the file system says.
 pub fn listen_unix(path: &Path, backlog: u32) -> io::Result<OwnedFd> {
     let address = net::SocketAddrUnix::new(path)?;
     let socket = stream_socket(AddressFamily::UNIX)?;
@@ -97,10 +99,7 @@ pub fn accept(listener: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
 
 /// Whether an error says that the process or the machine has no descriptor or no memory for one more.
 pub fn out_of_descriptors(error: &io::Error) -> bool {
-    matches!(
-        error.raw_os_error(),
-        Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM)
-    )
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))
 }
 
 /// Reads what is there into the vector's spare room, at most `limit` bytes, and lengthens the vector by
@@ -194,12 +193,21 @@ pub fn shutdown_write(socket: BorrowedFd<'_>) -> io::Result<()> {
     Ok(net::shutdown(socket, net::Shutdown::Write)?)
 }
 
-/// Sends small writes at once instead of gathering them (`TCP_NODELAY`).
+/// Sends small writes at once instead of gathering them (`TCP_NODELAY`). Set on a listener it holds for
+/// every connection accepted from it.
 ///
 /// # Errors
 /// For a socket that is not TCP.
 pub fn set_no_delay(socket: BorrowedFd<'_>) -> io::Result<()> {
     Ok(sockopt::set_tcp_nodelay(socket, true)?)
+}
+
+/// Whether small writes are sent at once.
+///
+/// # Errors
+/// For a socket that is not TCP.
+pub fn no_delay(socket: BorrowedFd<'_>) -> io::Result<bool> {
+    Ok(sockopt::tcp_nodelay(socket)?)
 }
 
 /// Bounds what the kernel holds of unsent bytes; it doubles the number for its own bookkeeping.

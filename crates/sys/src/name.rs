@@ -1,0 +1,114 @@
+//! Names in the file system as far as sockets need them: what lies at a path, taking it away, and one
+//! process at a time doing so.
+
+use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+/// What lies at a path. Two different things never have the same at one time; a later one may have that
+/// of one that is gone (see [`pin`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    device: u64,
+    inode: u64,
+    /// It is a Unix socket.
+    pub is_socket: bool,
+}
+
+/// What lies at the path, links not followed; `None` when nothing does.
+///
+/// # Errors
+/// What the file system says.
+pub fn identity(path: &Path) -> io::Result<Option<Identity>> {
+    match rustix::fs::statat(rustix::fs::CWD, path, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(found) => Ok(Some(Identity {
+            device: found.st_dev,
+            inode: found.st_ino,
+            is_socket: FileType::from_raw_mode(found.st_mode) == FileType::Socket,
+        })),
+        Err(rustix::io::Errno::NOENT) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// A descriptor that keeps what lies at the path from being forgotten, so that its inode number is not
+/// given to anything else and its [`Identity`] stays its own. It cannot be read or written.
+///
+/// # Errors
+/// What the file system says.
+pub fn pin(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(path, flags, Mode::empty())?)
+}
+
+/// Takes the name away. What it named lives on for whoever has it open.
+///
+/// # Errors
+/// What the file system says.
+pub fn unlink(path: &Path) -> io::Result<()> {
+    Ok(rustix::fs::unlink(path)?)
+}
+
+/// Keeps other holders of the same lock out until dropped.
+#[derive(Debug)]
+pub struct DirectoryLock {
+    _directory: OwnedFd,
+}
+
+/// Waits for the lock on the directory a path lies in. Advisory: it binds those who take it too.
+///
+/// # Errors
+/// `NotFound` when there is no such directory, what the file system says.
+pub fn lock_directory_of(path: &Path) -> io::Result<DirectoryLock> {
+    let parent = match path.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    };
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let directory = rustix::fs::open(parent, flags, Mode::empty())?;
+    rustix::io::retry_on_intr(|| rustix::fs::flock(&directory, FlockOperation::LockExclusive))?;
+    Ok(DirectoryLock { _directory: directory })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn identity_tells_a_replaced_file_from_the_one_before() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("name");
+        assert_eq!(identity(&path).unwrap(), None);
+        drop(std::fs::File::create(&path).unwrap());
+        let before = identity(&path).unwrap().unwrap();
+        let pinned = pin(&path).unwrap();
+        assert!(!before.is_socket);
+        assert_eq!(identity(&path).unwrap(), Some(before));
+        unlink(&path).unwrap();
+        let _second = std::fs::File::create(&path).unwrap();
+        assert_ne!(identity(&path).unwrap(), Some(before));
+        drop(pinned);
+    }
+
+    #[test]
+    fn a_directory_is_locked_by_one_at_a_time() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("name");
+        let lock = lock_directory_of(&path).unwrap();
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let waiting = {
+            let path = path.clone();
+            std::thread::spawn(move || {
+                let _lock = lock_directory_of(&path).unwrap();
+                sender.send(()).unwrap();
+            })
+        };
+        assert!(receiver.recv_timeout(std::time::Duration::from_millis(50)).is_err());
+        drop(lock);
+        receiver.recv_timeout(std::time::Duration::from_secs(10)).unwrap();
+        waiting.join().unwrap();
+        let missing = directory.path().join("missing/name");
+        assert_eq!(lock_directory_of(&missing).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+}

@@ -1,0 +1,244 @@
+//! Where connections come from.
+//!
+//! TCP: one listener per reactor on one port; the kernel spreads connections over them, so that no thread
+//! hands a connection to another. Unix: one listener, of which every reactor watches a duplicate.
+//!
+//! # A Unix path is never stolen
+//!
+//! A socket file outlives a killed server, so a path that exists means nothing by itself. A new listener
+//! asks whether somebody answers behind it: if so it refuses, if not it takes the leftover's place. It
+//! removes its own path when dropped, unless another has taken the place meanwhile. Looking and taking
+//! happen under a lock on the directory, so two servers that start together cannot both win.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use thalweg_sys::event::EventFd;
+use thalweg_sys::{name, socket};
+
+/// Connections the kernel keeps waiting for us to accept; it caps this by `net.core.somaxconn`.
+const BACKLOG: u32 = 4_096;
+
+/// A listening socket. A Unix listener's path is removed with it; see [`Listener::into_parts`].
+#[derive(Debug)]
+pub struct Listener {
+    descriptor: OwnedFd,
+    path: Option<BoundPath>,
+}
+
+impl Listener {
+    /// `reactors` listeners (at least one) on one TCP address. Port 0 picks a free port, the same for
+    /// all. Connections have `TCP_NODELAY` set.
+    ///
+    /// # Errors
+    /// `AddrInUse` when anybody listens there, another process of ours included; `PermissionDenied`,
+    /// `AddrNotAvailable`, out of descriptors.
+    pub fn tcp(address: SocketAddr, reactors: usize) -> io::Result<Vec<Self>> {
+        if reactors <= 1 {
+            return Ok(vec![Self::tcp_one(address, false)?]);
+        }
+        // A shared port would also be shared with a second server that the user started by mistake, and
+        // each would get half of the connections. A listener that shares nothing finds that out.
+        let address = socket::local_address(Self::tcp_one(address, false)?.as_fd())?;
+        (0..reactors).map(|_| Self::tcp_one(address, true)).collect()
+    }
+
+    fn tcp_one(address: SocketAddr, shared_port: bool) -> io::Result<Self> {
+        let descriptor = socket::listen_tcp(address, shared_port, BACKLOG)?;
+        // Inherited by what is accepted: one system call here instead of one per connection.
+        socket::set_no_delay(descriptor.as_fd())?;
+        Ok(Self { descriptor, path: None })
+    }
+
+    /// A listener on a Unix path, which only this user may connect to (mode 0600).
+    ///
+    /// # Errors
+    /// `AddrInUse` when a server answers behind the path; `AlreadyExists` when something other than a
+    /// socket lies there, which is left alone; `InvalidFilename` for a path over 107 bytes; `NotFound` when
+    /// its directory does not exist.
+    pub fn unix(path: &Path) -> io::Result<Self> {
+        let _lock = name::lock_directory_of(path)?;
+        if let Some(found) = name::identity(path)? {
+            clear_leftover(path, found)?;
+        }
+        let descriptor = socket::listen_unix(path, BACKLOG)?;
+        let (pinned, identity) = (name::pin(path)?, name::identity(path)?);
+        Ok(Self { descriptor, path: Some(BoundPath { path: path.to_owned(), identity, _pinned: pinned }) })
+    }
+
+    /// The address a TCP listener is bound to.
+    ///
+    /// # Errors
+    /// For a Unix listener.
+    pub fn local_address(&self) -> io::Result<SocketAddr> {
+        socket::local_address(self.as_fd())
+    }
+
+    /// Another descriptor for the same listener, for another reactor to watch as
+    /// `Interest::SHARED_LISTENER`.
+    ///
+    /// # Errors
+    /// Out of descriptors.
+    pub fn duplicate(&self) -> io::Result<OwnedFd> {
+        socket::duplicate(self.as_fd())
+    }
+
+    /// The descriptor, for a reactor to own, and a Unix listener's path, to be kept for as long as the
+    /// listener should be found there.
+    pub fn into_parts(self) -> (OwnedFd, Option<BoundPath>) {
+        (self.descriptor, self.path)
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}
+
+/// Removes what a dead server left behind.
+fn clear_leftover(path: &Path, found: name::Identity) -> io::Result<()> {
+    if !found.is_socket {
+        let message = format!("{} exists and is not a socket: choose another path", path.display());
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, message));
+    }
+    match socket::connect_unix(path) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => name::unlink(path),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        // A full queue means a busy server, not a dead one.
+        Ok(_) => Err(answered(path)),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(answered(path)),
+        Err(error) => Err(error),
+    }
+}
+
+fn answered(path: &Path) -> io::Error {
+    let message = format!("a server answers at {}: stop it first, or choose another path", path.display());
+    io::Error::new(io::ErrorKind::AddrInUse, message)
+}
+
+/// A path that leads to our listener; removed when dropped, if it still does.
+#[derive(Debug)]
+pub struct BoundPath {
+    path: PathBuf,
+    identity: Option<name::Identity>,
+    /// Keeps a successor's socket from getting the identity of ours.
+    _pinned: OwnedFd,
+}
+
+impl BoundPath {
+    /// The path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for BoundPath {
+    fn drop(&mut self) {
+        let Ok(_lock) = name::lock_directory_of(&self.path) else { return };
+        let found = name::identity(&self.path).ok().flatten();
+        if found.is_some() && found == self.identity {
+            // Gone meanwhile, or not ours to remove any more: either way nothing is left to do.
+            let _ = name::unlink(&self.path);
+        }
+    }
+}
+
+/// What one batch of accepting did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Accepted {
+    /// Connections handed over.
+    pub count: usize,
+    /// Connections closed at once because no descriptor was left for them.
+    pub shed: usize,
+    /// No descriptor is left and nothing could be shed either: stop watching the listener for a moment
+    /// (a timer), since it stays readable and every look at it would fail the same way.
+    pub exhausted: bool,
+}
+
+/// Accepts connections in bounded batches. One per listener and reactor.
+///
+/// Holds one descriptor in reserve. When the process runs out of descriptors a waiting connection cannot
+/// be accepted, and a level-triggered listener would report it again at once, for ever. The reserve is
+/// then closed to accept the connection into its place and close it: the peer learns at once instead of
+/// waiting, and the queue gets shorter instead of spinning.
+#[derive(Debug)]
+pub struct Acceptor {
+    reserve: Option<EventFd>,
+}
+
+impl Acceptor {
+    /// An acceptor with its reserve.
+    ///
+    /// # Errors
+    /// Out of descriptors.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self { reserve: Some(EventFd::new()?) })
+    }
+
+    /// Accepts at most `limit` connections and hands each over, non-blocking and closed on exec. What
+    /// waits beyond is reported by the reactor again.
+    ///
+    /// # Errors
+    /// A broken listener.
+    pub fn accept(
+        &mut self,
+        listener: BorrowedFd<'_>,
+        limit: usize,
+        mut admit: impl FnMut(OwnedFd),
+    ) -> io::Result<Accepted> {
+        let mut accepted = Accepted { count: 0, shed: 0, exhausted: false };
+        while accepted.count + accepted.shed < limit {
+            match socket::accept(listener) {
+                Ok(Some(connection)) => {
+                    admit(connection);
+                    accepted.count += 1;
+                }
+                Ok(None) => break,
+                Err(error) if socket::out_of_descriptors(&error) => match self.shed(listener)? {
+                    Shed::One => accepted.shed += 1,
+                    Shed::NobodyWaits => break,
+                    Shed::Impossible => {
+                        accepted.exhausted = true;
+                        break;
+                    }
+                },
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(accepted)
+    }
+
+    /// Closes one waiting connection by means of the reserve. Without it the kernel does not even say
+    /// whether one waits.
+    fn shed(&mut self, listener: BorrowedFd<'_>) -> io::Result<Shed> {
+        // An earlier shedding may have lost the reserve to another thread.
+        if self.reserve.is_none() {
+            self.reserve = EventFd::new().ok();
+        }
+        if self.reserve.take().is_none() {
+            return Ok(Shed::Impossible);
+        }
+        let shed = match socket::accept(listener) {
+            Ok(Some(connection)) => {
+                drop(connection);
+                Shed::One
+            }
+            Ok(None) => Shed::NobodyWaits,
+            Err(error) if socket::out_of_descriptors(&error) => Shed::Impossible,
+            Err(error) => return Err(error),
+        };
+        self.reserve = EventFd::new().ok();
+        Ok(shed)
+    }
+}
+
+enum Shed {
+    One,
+    NobodyWaits,
+    Impossible,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,170 @@
+//! Bytes in and out of a connected socket.
+
+use std::io::{self, IoSlice};
+use std::os::fd::BorrowedFd;
+use thalweg_sys::socket;
+
+/// What a read found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Read {
+    /// So many bytes were appended. Fewer than there was room for means that no more is there now, and a
+    /// second read would only find [`Read::WouldBlock`].
+    Bytes(usize),
+    /// The peer sends nothing more.
+    End,
+    /// Nothing is there yet.
+    WouldBlock,
+}
+
+/// What a write did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// So many bytes were taken. Fewer than offered means that the socket is full now.
+    Bytes(usize),
+    /// The socket is full.
+    WouldBlock,
+}
+
+impl From<Option<usize>> for Written {
+    fn from(count: Option<usize>) -> Self {
+        count.map_or(Self::WouldBlock, Self::Bytes)
+    }
+}
+
+/// Reads into a vector's spare room, which it never grows: the caller decides what a connection may hold.
+///
+/// # Errors
+/// `ConnectionReset` and the like; `InvalidInput` when there is no spare room.
+pub fn read(socket: BorrowedFd<'_>, into: &mut Vec<u8>) -> io::Result<Read> {
+    Ok(match socket::receive(socket, into, usize::MAX)? {
+        None => Read::WouldBlock,
+        Some(0) => Read::End,
+        Some(count) => Read::Bytes(count),
+    })
+}
+
+/// Writes one piece. Nothing to write is nothing written, without a system call.
+///
+/// # Errors
+/// `BrokenPipe`, `ConnectionReset`.
+pub fn write(socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<Written> {
+    if bytes.is_empty() {
+        return Ok(Written::Bytes(0));
+    }
+    socket::send(socket, bytes).map(Written::from)
+}
+
+/// Writes pieces one after the other with one system call, without joining them by a copy. Pieces past
+/// the kernel's bound ([`socket::PIECES_MAX`]) are left, as if the socket were full after the others.
+///
+/// # Errors
+/// `BrokenPipe`, `ConnectionReset`.
+pub fn write_gathered(socket: BorrowedFd<'_>, pieces: &[IoSlice<'_>]) -> io::Result<Written> {
+    match pieces {
+        [] => Ok(Written::Bytes(0)),
+        [only] => write(socket, only),
+        _ => socket::send_gathered(socket, pieces).map(Written::from),
+    }
+}
+
+/// Sends part of a file without copying it through the process. The range should be in memory: a cold one
+/// makes the thread wait for the disk.
+///
+/// # Errors
+/// `BrokenPipe`, `ConnectionReset`, what the file system says.
+pub fn write_file(
+    socket: BorrowedFd<'_>,
+    file: BorrowedFd<'_>,
+    offset: u64,
+    count: usize,
+) -> io::Result<Written> {
+    socket::send_file(socket, file, offset, count).map(Written::from)
+}
+
+/// Says that nothing more will be written, once everything written before has been sent. The peer may
+/// still send.
+///
+/// # Errors
+/// `NotConnected` when the peer is gone already.
+pub fn shutdown_write(socket: BorrowedFd<'_>) -> io::Result<()> {
+    socket::shutdown_write(socket)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Seek, Write};
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn bytes_arrive_in_order_and_the_end_is_told_from_nothing_yet() {
+        let (ours, theirs) = socket::pair().unwrap();
+        let mut buffer = Vec::with_capacity(8);
+        assert_eq!(read(theirs.as_fd(), &mut buffer).unwrap(), Read::WouldBlock);
+        let pieces = [IoSlice::new(b"one "), IoSlice::new(b""), IoSlice::new(b"two three")];
+        assert_eq!(write_gathered(ours.as_fd(), &pieces).unwrap(), Written::Bytes(13));
+        assert_eq!(read(theirs.as_fd(), &mut buffer).unwrap(), Read::Bytes(8));
+        assert_eq!(buffer, b"one two ");
+        assert_eq!(buffer.capacity(), 8, "the buffer is never grown");
+        assert_eq!(read(theirs.as_fd(), &mut buffer).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        buffer.clear();
+        assert_eq!(read(theirs.as_fd(), &mut buffer).unwrap(), Read::Bytes(5));
+        assert_eq!(write(ours.as_fd(), b"").unwrap(), Written::Bytes(0));
+        shutdown_write(ours.as_fd()).unwrap();
+        buffer.clear();
+        assert_eq!(read(theirs.as_fd(), &mut buffer).unwrap(), Read::End);
+        assert_eq!(write(theirs.as_fd(), b"still open").unwrap(), Written::Bytes(10));
+        assert_eq!(read(ours.as_fd(), &mut buffer).unwrap(), Read::Bytes(8));
+    }
+
+    #[test]
+    fn a_full_socket_says_so_and_takes_the_rest_later() {
+        let (ours, theirs) = socket::pair().unwrap();
+        let piece = vec![7_u8; 64 * 1024];
+        let mut sent = 0;
+        loop {
+            match write_gathered(ours.as_fd(), &[IoSlice::new(&piece), IoSlice::new(&piece)]).unwrap() {
+                Written::Bytes(count) => sent += count,
+                Written::WouldBlock => break,
+            }
+        }
+        assert!(sent > 0);
+        let mut buffer = Vec::with_capacity(sent);
+        while buffer.len() < sent {
+            assert!(matches!(read(theirs.as_fd(), &mut buffer).unwrap(), Read::Bytes(_)));
+        }
+        assert!(buffer.iter().all(|byte| *byte == 7));
+        assert!(matches!(write(ours.as_fd(), &piece).unwrap(), Written::Bytes(_)));
+    }
+
+    #[test]
+    fn pieces_past_the_bound_of_one_call_are_left_for_the_next() {
+        let (ours, theirs) = socket::pair().unwrap();
+        let pieces = vec![IoSlice::new(b"x"); socket::PIECES_MAX + 10];
+        assert_eq!(write_gathered(ours.as_fd(), &pieces).unwrap(), Written::Bytes(socket::PIECES_MAX));
+        let mut buffer = Vec::with_capacity(2 * socket::PIECES_MAX);
+        assert_eq!(read(theirs.as_fd(), &mut buffer).unwrap(), Read::Bytes(socket::PIECES_MAX));
+    }
+
+    #[test]
+    fn a_range_of_a_file_is_sent_and_its_own_position_stays() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(b"0123456789").unwrap();
+        let (ours, theirs) = socket::pair().unwrap();
+        assert_eq!(write_file(ours.as_fd(), file.as_fd(), 3, 4).unwrap(), Written::Bytes(4));
+        assert_eq!(write_file(ours.as_fd(), file.as_fd(), 9, 4).unwrap(), Written::Bytes(1));
+        let mut buffer = Vec::with_capacity(16);
+        assert_eq!(read(theirs.as_fd(), &mut buffer).unwrap(), Read::Bytes(5));
+        assert_eq!(buffer, b"34569");
+        assert_eq!(file.stream_position().unwrap(), 10);
+    }
+
+    #[test]
+    fn a_gone_peer_is_an_error_not_a_signal() {
+        let (ours, theirs) = socket::pair().unwrap();
+        drop(theirs);
+        assert_eq!(write(ours.as_fd(), b"x").unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+        let pieces = [IoSlice::new(b"x"), IoSlice::new(b"y")];
+        assert_eq!(write_gathered(ours.as_fd(), &pieces).unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+    }
+}
