@@ -1,0 +1,32 @@
+# Two commands: `make serve` needs Rust alone; `make test` installs what the tests need and runs everything.
+
+# In continuous integration build caches live outside the checkout; they are reused where they exist and
+# never required.
+CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/thalweg
+ifeq ($(CI),true)
+export CARGO_TARGET_DIR ?= $(CACHE)/target
+endif
+# The pinned Node.js, when the machine's own is too old (see .ci/tools).
+export PATH := $(CACHE)/node/bin:$(PATH)
+
+.PHONY: serve test tools format bench clean
+
+serve:
+	cargo run --release --bin thalweg -- serve --data ./data
+
+test: tools
+	cargo xtask ci
+
+# What the tests need beyond Rust, or exactly what is missing.
+tools:
+	@CACHE="$(CACHE)" .ci/tools
+
+format:
+	cargo fmt --all
+
+bench:
+	cargo xtask bench streams
+
+clean:
+	cargo clean
+	rm -rf conformance/node_modules examples/*/node_modules
