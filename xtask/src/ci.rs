@@ -47,7 +47,12 @@ const STEPS: [Step; 16] = [
     step("empty", "xtask empty"),
     step("slopes", "xtask slopes --sizes 0,1000,2000,4000"),
     step("bench", "xtask bench streams --pairs 1 --seconds 1 --without-peer"),
-    step("documents", "doc --quiet --workspace --no-deps --document-private-items"),
+    Step {
+        name: "documents",
+        command: "doc --quiet --workspace --no-deps --document-private-items",
+        environment: &[("RUSTDOCFLAGS", "-D warnings")],
+        apart: None,
+    },
     step("serve", "build --quiet --release --bin thalweg"),
 ];
 
