@@ -1,1 +1,29 @@
-//! http
+//! HTTP/1.1 on the reactor: connections, keep-alive, pipelining, bodies, long-poll and SSE fan-out, limits.
+//!
+//! Owns what a connection is and when it reads, writes, waits and ends. Executes the words of
+//! [`thalweg_wire::exchange`] for whatever [`Service`](thalweg_wire::exchange::Service) it is given.
+//! Never knows the rules of streams, nor where bytes are kept.
+//!
+//! Invariants, each with a test of its name in `tests/`:
+//! - responses leave in the order of their requests, whatever order their tickets complete in;
+//! - an idle connection (kept alive, parked long-poll or SSE) owns no buffer: its 24-byte slab entry is all;
+//! - a request that arrives in one piece costs one `recv` and one `send`, and nothing is registered anew;
+//! - subscribers that stand alike are sent the same bytes, encoded once;
+//! - whoever does not read is not written for, and is closed after a while;
+//! - draining ends within its grace, and ends what can be ended in good order.
+#![forbid(unsafe_code)]
+
+mod accept;
+mod config;
+mod connection;
+mod drain;
+mod drive;
+mod live;
+mod reactor;
+mod receive;
+mod request;
+mod send;
+
+pub use config::Config;
+pub use connection::Connection;
+pub use reactor::{Census, Http, Listening, Message};

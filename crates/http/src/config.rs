@@ -1,0 +1,77 @@
+//! Bounds and patience of an HTTP listener.
+
+use thalweg_wire::http1::Limits;
+
+/// Bounds and patience, per reactor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Bounds of a request head.
+    pub head_limits: Limits,
+    /// Bytes of a request body; more is refused with 413 before it is read.
+    pub body_bytes_max: u64,
+    /// Requests of one connection that may await their answers; then its reading pauses.
+    pub pipeline_max: usize,
+    /// Response bytes of one connection that are collected into one write before it happens.
+    pub burst_bytes_max: usize,
+    /// Connections at once; one more is answered 503.
+    pub connections_max: usize,
+    /// From the first byte of a request to the end of its head, else 408.
+    pub head_timeout_ms: u32,
+    /// Between two arrivals of body bytes, else 408.
+    pub body_timeout_ms: u32,
+    /// Between two requests.
+    pub idle_timeout_ms: u32,
+    /// Without the peer taking any of the bytes it was sent; then the connection is cut.
+    pub stall_timeout_ms: u32,
+    /// For which a refused peer's bytes are still read, so that the refusal reaches it.
+    pub linger_ms: u32,
+    /// After which a long-poll with nothing to say is answered.
+    pub long_poll_timeout_ms: u32,
+    /// Around which an SSE response ends, give or take an eighth so that reconnects come spread out.
+    pub sse_lifetime_ms: u32,
+    /// Between two SSE comments that keep proxies from giving up.
+    pub sse_keep_alive_ms: u32,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            head_limits: Limits::default(),
+            body_bytes_max: 16 * 1024 * 1024,
+            pipeline_max: 64,
+            burst_bytes_max: 256 * 1024,
+            connections_max: 65_536,
+            head_timeout_ms: 30_000,
+            body_timeout_ms: 30_000,
+            idle_timeout_ms: 75_000,
+            stall_timeout_ms: 30_000,
+            linger_ms: 2_000,
+            long_poll_timeout_ms: 30_000,
+            sse_lifetime_ms: 60_000,
+            sse_keep_alive_ms: 15_000,
+        }
+    }
+}
+
+impl Config {
+    /// An SSE lifetime, spread by `entropy` over the quarter around the configured one.
+    pub(crate) fn sse_lifetime_ms(&self, entropy: u64) -> u32 {
+        let spread = u64::from(self.sse_lifetime_ms / 4) + 1;
+        // Below `spread`, which came from a u32: the cast loses nothing.
+        self.sse_lifetime_ms - self.sse_lifetime_ms / 8 + (entropy % spread) as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lifetimes_spread_around_the_configured_one() {
+        let config = Config::default();
+        assert_eq!(config.sse_lifetime_ms(0), 52_500);
+        assert_eq!(config.sse_lifetime_ms(15_000), 67_500);
+        assert!((0..1000).all(|e| (52_500..=67_500).contains(&config.sse_lifetime_ms(e << 50 | e))));
+        assert_eq!(Config { sse_lifetime_ms: 3, ..config }.sse_lifetime_ms(u64::MAX), 3);
+    }
+}

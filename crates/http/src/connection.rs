@@ -1,0 +1,273 @@
+//! What a connection is: a small entry in the reactor's slab, and, while bytes are in flight, an
+//! [`Active`] beside it.
+//!
+//! Invariant: `active` is `None` exactly while nothing is partly read, awaited from the store, or unsent.
+//! `drive::settle` restores it at the end of every turn; the tests look at [`Connection::is_quiet`].
+
+use bytes::Bytes;
+use std::collections::VecDeque;
+use thalweg_reactor::{Buffer, Ordered, Sequence};
+use thalweg_wire::exchange::{Live, Mode, Response};
+use thalweg_wire::http1::{ChunkedDecoder, HeadParser};
+
+/// What a slab entry stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// No socket: the timer that ends a drain.
+    Control,
+    /// A listener; `flavour` is its index.
+    Listener,
+    /// A connection between requests, or with requests being read or answered.
+    Request,
+    /// A subscribed connection that gets one answer.
+    LongPoll,
+    /// A subscribed connection that gets events.
+    Sse,
+    /// A connection that was answered its last; what still comes is thrown away.
+    Lingering,
+}
+
+/// The facts about a live request that outlast its `Active`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Flags(u8);
+
+impl Flags {
+    /// SSE: an event was sent.
+    pub(crate) const OPENED: u8 = 1;
+    /// SSE: the body is chunked; else it ends with the connection.
+    pub(crate) const CHUNKED: u8 = 2;
+    /// The connection closes after this response.
+    pub(crate) const CLOSE: u8 = 4;
+    /// The peer speaks HTTP/1.0.
+    pub(crate) const LEGACY: u8 = 8;
+
+    pub(crate) fn has(self, flag: u8) -> bool {
+        self.0 & flag != 0
+    }
+
+    pub(crate) fn set(&mut self, flag: u8, on: bool) {
+        self.0 = if on { self.0 | flag } else { self.0 & !flag };
+    }
+}
+
+/// A slab entry. 24 bytes: the whole cost of an idle connection here.
+#[derive(Debug)]
+pub struct Connection<T> {
+    pub(crate) active: Option<Box<Active<T>>>,
+    /// Live: the cursor the client sent.
+    pub(crate) cursor: u64,
+    /// When patience ends (idle, head, body, long-poll, SSE lifetime), in the reactor's milliseconds.
+    /// The timer is armed for this moment or an earlier one, and armed again when it was earlier.
+    pub(crate) deadline_ms: u32,
+    pub(crate) role: Role,
+    /// Live: the service's flavour.
+    pub(crate) flavour: u8,
+    pub(crate) flags: Flags,
+}
+
+impl<T> Connection<T> {
+    pub(crate) fn new(role: Role) -> Self {
+        Self { active: None, cursor: 0, deadline_ms: 0, role, flavour: 0, flags: Flags::default() }
+    }
+
+    /// Owns nothing but this entry and its socket.
+    pub fn is_quiet(&self) -> bool {
+        self.active.is_none()
+    }
+
+    pub(crate) fn live(&self, offset: u64) -> Live {
+        let mode = if self.role == Role::Sse { Mode::Sse } else { Mode::LongPoll };
+        let opened = self.flags.has(Flags::OPENED);
+        Live { mode, flavour: self.flavour, opened, offset, cursor: self.cursor }
+    }
+}
+
+/// How far the present request's body is.
+#[derive(Debug)]
+pub(crate) enum Body {
+    /// The head is not whole yet.
+    Unknown,
+    /// Head and body together have so many bytes.
+    Fixed { total_bytes: usize },
+    /// Chunks are being taken out of the input behind the head.
+    Chunked { head_bytes: usize, decoder: ChunkedDecoder, decoded: Vec<u8> },
+}
+
+/// Which patience is running.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// None but that for idle connections.
+    Idle,
+    /// A head dribbles in.
+    Head,
+    /// A body comes in.
+    Body,
+}
+
+/// A response waiting for its turn, with what its request said about the connection.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) response: Response,
+    pub(crate) manner: Manner,
+}
+
+/// What a request says about the shape of its response.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Manner {
+    /// The connection closes after the response.
+    pub(crate) close: bool,
+    /// The request was HEAD.
+    pub(crate) head_only: bool,
+    /// The peer speaks HTTP/1.0.
+    pub(crate) legacy: bool,
+}
+
+/// A live request that waits for the responses before it.
+#[derive(Debug)]
+pub(crate) struct Starting<T> {
+    pub(crate) topic_id: u64,
+    pub(crate) topic: T,
+    pub(crate) live: Live,
+    pub(crate) head: Response,
+    pub(crate) manner: Manner,
+}
+
+/// What a connection owns while bytes are in flight.
+#[derive(Debug)]
+pub(crate) struct Active<T> {
+    /// Bytes received; those before `start` are done with. Without capacity when none are kept.
+    pub(crate) input: Buffer,
+    pub(crate) start: usize,
+    pub(crate) parser: HeadParser,
+    pub(crate) body: Body,
+    pub(crate) phase: Phase,
+    /// Responses that have not left, in request order.
+    pub(crate) replies: Ordered<Reply>,
+    /// Body bytes among the replies that could leave now.
+    pub(crate) ready_bytes: usize,
+    pub(crate) starting: Option<Box<Starting<T>>>,
+    /// Bytes the kernel did not take.
+    pub(crate) output: Output,
+    /// When the peer last took any of them, in the reactor's milliseconds.
+    pub(crate) progressed_ms: u32,
+    /// The peer waits for `100 Continue`.
+    pub(crate) continue_owed: bool,
+    /// No further request is read.
+    pub(crate) closing: bool,
+    /// What still arrives is thrown away before the socket closes.
+    pub(crate) linger: bool,
+    /// The peer will send nothing more.
+    pub(crate) ended: bool,
+}
+
+impl<T> Default for Active<T> {
+    fn default() -> Self {
+        Self {
+            input: Buffer::new(),
+            start: 0,
+            parser: HeadParser::default(),
+            body: Body::Unknown,
+            phase: Phase::Idle,
+            replies: Ordered::new(),
+            ready_bytes: 0,
+            starting: None,
+            output: Output::default(),
+            progressed_ms: 0,
+            continue_owed: false,
+            closing: false,
+            linger: false,
+            ended: false,
+        }
+    }
+}
+
+impl<T> Active<T> {
+    /// Nothing is partly read, awaited or unsent.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.unread().is_empty() && matches!(self.body, Body::Unknown) && self.is_answered()
+    }
+
+    /// Nothing is awaited or unsent.
+    pub(crate) fn is_answered(&self) -> bool {
+        self.replies.pending() == 0 && self.starting.is_none() && self.output.is_empty()
+    }
+
+    pub(crate) fn unread(&self) -> &[u8] {
+        &self.input[self.start..]
+    }
+
+    /// Takes a reply whose time has come.
+    pub(crate) fn ready(&mut self, sequence: Sequence, reply: Reply) {
+        self.ready_bytes += reply.response.body.iter().map(Bytes::len).sum::<usize>();
+        let awaited = self.replies.complete(sequence, reply);
+        debug_assert!(awaited, "each request is answered once");
+    }
+
+    /// Makes it as new; the input's buffer is for the caller to keep.
+    pub(crate) fn reset(&mut self) -> Buffer {
+        std::mem::take(self).input
+    }
+}
+
+/// Bytes the kernel did not take, in order.
+#[derive(Debug, Default)]
+pub(crate) struct Output {
+    pieces: VecDeque<Bytes>,
+    bytes: usize,
+}
+
+impl Output {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    pub(crate) fn push(&mut self, piece: Bytes) {
+        if !piece.is_empty() {
+            self.bytes += piece.len();
+            self.pieces.push_back(piece);
+        }
+    }
+
+    pub(crate) fn pieces(&self) -> impl Iterator<Item = &Bytes> {
+        self.pieces.iter()
+    }
+
+    /// Drops the first `sent` bytes.
+    pub(crate) fn advance(&mut self, mut sent: usize) {
+        self.bytes -= sent;
+        while let Some(front) = self.pieces.front_mut() {
+            if sent < front.len() {
+                bytes::Buf::advance(front, sent);
+                return;
+            }
+            sent -= front.len();
+            self.pieces.pop_front();
+        }
+        // All sent: gives the queue's memory back.
+        self.pieces = VecDeque::new();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_has_24_bytes() {
+        assert_eq!(std::mem::size_of::<Connection<Vec<u8>>>(), 24);
+    }
+
+    #[test]
+    fn output_advances_through_its_pieces() {
+        let mut output = Output::default();
+        for piece in ["abc", "", "de", "f"] {
+            output.push(Bytes::from_static(piece.as_bytes()));
+        }
+        output.advance(4);
+        assert_eq!(output.pieces().map(|p| p.as_ref()).collect::<Vec<_>>(), [&b"e"[..], b"f"]);
+        output.advance(1);
+        assert!(!output.is_empty());
+        output.advance(1);
+        assert!(output.is_empty() && output.pieces().count() == 0);
+    }
+}

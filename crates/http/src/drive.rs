@@ -1,0 +1,240 @@
+//! What moves a connection forward, in one order, whatever event came: take requests, send what is ready,
+//! serve the live request, close; then put the entry back in shape.
+
+use crate::connection::{Active, Body, Phase, Role};
+use crate::live::Pumped;
+use crate::reactor::{Gone, Http, HttpCore};
+use thalweg_reactor::{Interest, Key};
+use thalweg_transport::{Read, read, shutdown_write};
+use thalweg_wire::exchange::Service;
+
+/// Pipelined bytes that are kept while a live request is being served; then its peer has to wait.
+const INPUT_KEPT_WHILE_LIVE: usize = 16 * 1024;
+
+impl<S: Service> Http<S> {
+    /// Does `work` on the connection's active part, borrowed or made for it, and settles or ends the
+    /// connection afterwards.
+    pub(crate) fn with_active<W>(&mut self, core: &mut HttpCore<S>, key: Key, work: W)
+    where
+        W: FnOnce(&mut Self, &mut HttpCore<S>, Key, &mut Active<S::Topic>) -> Result<(), Gone>,
+    {
+        let Some(entry) = core.entry(key) else { return };
+        let mut active = entry.active.take().or_else(|| self.spare.pop()).unwrap_or_default();
+        let outcome = work(self, core, key, &mut active).and_then(|()| self.settle(core, key, &mut active));
+        match outcome {
+            Ok(true) => self.keep_spare(core, active),
+            Ok(false) => {
+                if let Some(entry) = core.entry(key) {
+                    entry.active = Some(active);
+                }
+            }
+            Err(gone) => {
+                self.keep_spare(core, active);
+                match gone {
+                    Gone::Close => self.remove(core, key),
+                    Gone::Linger => self.begin_lingering(core, key),
+                }
+            }
+        }
+    }
+
+    /// Goes on until there is nothing to do but wait.
+    pub(crate) fn drive(
+        &mut self,
+        core: &mut HttpCore<S>,
+        key: Key,
+        active: &mut Active<S::Topic>,
+    ) -> Result<(), Gone> {
+        loop {
+            let mut starved = false;
+            while !starved && self.may_take(core, key, active) {
+                starved = !self.take_request(core, key, active);
+            }
+            self.send_replies(core, key, active)?;
+            if !active.output.is_empty() {
+                return Ok(());
+            }
+            if active.replies.pending() > 0 {
+                // Awaited from the store; but a burst that was cut short may go on being read.
+                if starved || !self.may_take(core, key, active) {
+                    return Ok(());
+                }
+                continue;
+            }
+            let pumped = if role(core, key)? != Role::Request {
+                self.pump(core, key, active)?
+            } else if let Some(starting) = active.starting.take() {
+                self.begin_live(core, key, active, *starting)?
+            } else if active.closing {
+                return Err(if active.linger { Gone::Linger } else { Gone::Close });
+            } else if starved {
+                return Ok(());
+            } else {
+                continue;
+            };
+            if pumped == Pumped::Parked {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Whether another request may be read now. One connection has a bounded number of requests, and of
+    /// response bytes, in flight.
+    fn may_take(&self, core: &mut HttpCore<S>, key: Key, active: &Active<S::Topic>) -> bool {
+        !active.closing
+            && active.starting.is_none()
+            && active.output.is_empty()
+            && active.replies.pending() < self.config.pipeline_max
+            && active.ready_bytes < self.config.burst_bytes_max
+            && role(core, key) == Ok(Role::Request)
+    }
+
+    /// Puts interest, patience and buffers in order after whatever was done. `true`: nothing is in
+    /// flight, and the connection is better off without its active part.
+    fn settle(
+        &mut self,
+        core: &mut HttpCore<S>,
+        key: Key,
+        active: &mut Active<S::Topic>,
+    ) -> Result<bool, Gone> {
+        let role = role(core, key)?;
+        let live = role != Role::Request;
+        // A peer that sends nothing more gets what it asked for; a subscriber that hung up gets nothing.
+        if active.ended && if live { active.output.is_empty() } else { active.is_answered() } {
+            return Err(Gone::Close);
+        }
+        if self.draining && !live && active.is_quiet() {
+            return Err(Gone::Close);
+        }
+        let reads = !active.ended
+            && if live {
+                active.unread().len() < INPUT_KEPT_WHILE_LIVE
+            } else {
+                self.may_take(core, key, active)
+            };
+        let interest = match (reads, !active.output.is_empty()) {
+            (true, true) => Interest::BOTH,
+            (true, false) => Interest::READ,
+            (false, true) => Interest::WRITE,
+            (false, false) => Interest::NONE,
+        };
+        core.set_interest(key, interest).map_err(|_| Gone::Close)?;
+        if !live {
+            self.set_patience(core, key, active, reads);
+        }
+        if active.unread().is_empty() && active.input.capacity() > 0 {
+            active.start = 0;
+            core.give_buffer(std::mem::take(&mut active.input));
+        }
+        Ok(active.is_quiet())
+    }
+
+    /// Lets the right patience run. A later deadline is only noted: the timer that comes too early is set
+    /// anew when it comes, so a whole request costs no timer at all.
+    fn set_patience(&self, core: &mut HttpCore<S>, key: Key, active: &mut Active<S::Topic>, reads: bool) {
+        let before = active.phase;
+        active.phase = match active.body {
+            Body::Unknown if !reads || active.unread().is_empty() => Phase::Idle,
+            Body::Unknown => Phase::Head,
+            Body::Fixed { .. } | Body::Chunked { .. } => Phase::Body,
+        };
+        let patience_ms = match active.phase {
+            Phase::Idle => self.config.idle_timeout_ms,
+            // For the head as a whole, however its bytes trickle.
+            Phase::Head if before == Phase::Head => return,
+            Phase::Head => self.config.head_timeout_ms,
+            Phase::Body => self.config.body_timeout_ms,
+        };
+        note_deadline(core, key, patience_ms);
+        if active.phase != Phase::Idle && before != active.phase {
+            core.set_timer(key, patience_ms);
+        }
+    }
+
+    /// A connection's patience ended, or its timer came before the deadline that was noted since.
+    pub(crate) fn request_timer(&mut self, core: &mut HttpCore<S>, key: Key) {
+        if self.stalled(core, key) {
+            return;
+        }
+        let left_ms = deadline_left_ms(core, key);
+        if left_ms > 0 {
+            return core.set_timer(key, left_ms);
+        }
+        match core.entry(key).map(|entry| entry.active.as_ref().map(|active| active.phase)) {
+            None => {}
+            Some(None) => self.remove(core, key),
+            // Its answers are awaited from the store, which has its own patience.
+            Some(Some(Phase::Idle)) => {
+                note_deadline(core, key, self.config.idle_timeout_ms);
+                core.set_timer(key, self.config.idle_timeout_ms);
+            }
+            Some(Some(Phase::Head | Phase::Body)) => {
+                self.with_active(core, key, |http, core, key, active| {
+                    http.refuse(core, active, &crate::request::TOO_SLOW);
+                    http.drive(core, key, active)
+                })
+            }
+        }
+    }
+
+    /// Whether a connection has bytes its peer does not take. One that took none for too long is cut.
+    pub(crate) fn stalled(&mut self, core: &mut HttpCore<S>, key: Key) -> bool {
+        let now_ms = now_ms(core);
+        let Some(active) = core.entry(key).and_then(|entry| entry.active.as_ref()) else { return false };
+        if active.output.is_empty() {
+            return false;
+        }
+        let waited_ms = now_ms.wrapping_sub(active.progressed_ms);
+        if waited_ms >= self.config.stall_timeout_ms {
+            self.remove(core, key);
+        } else {
+            core.set_timer(key, self.config.stall_timeout_ms - waited_ms);
+        }
+        true
+    }
+
+    fn begin_lingering(&mut self, core: &mut HttpCore<S>, key: Key) {
+        let Some((entry, descriptor)) = core.entry_and_descriptor(key) else { return };
+        entry.role = Role::Lingering;
+        let told = shutdown_write(descriptor).and_then(|()| core.set_interest(key, Interest::READ));
+        match told {
+            Ok(()) => core.set_timer(key, self.config.linger_ms),
+            Err(_) => self.remove(core, key),
+        }
+    }
+
+    /// Throws away what a refused peer still sends: closing with it unread would reset the connection and
+    /// could take the refusal with it.
+    pub(crate) fn linger(&mut self, core: &mut HttpCore<S>, key: Key) {
+        let mut waste = core.take_buffer();
+        let got = core.descriptor(key).map(|descriptor| read(descriptor, &mut waste));
+        core.give_buffer(waste);
+        if !matches!(got, Some(Ok(Read::Bytes(_) | Read::WouldBlock))) {
+            self.remove(core, key);
+        }
+    }
+}
+
+/// The role of a connection; one that is gone says so.
+pub(crate) fn role<S: Service>(core: &mut HttpCore<S>, key: Key) -> Result<Role, Gone> {
+    core.entry(key).map(|entry| entry.role).ok_or(Gone::Close)
+}
+
+/// The reactor's milliseconds as deadlines keep them: modulo 2^32, compared by their distance.
+pub(crate) fn now_ms<S: Service>(core: &HttpCore<S>) -> u32 {
+    core.now_ms() as u32
+}
+
+pub(crate) fn note_deadline<S: Service>(core: &mut HttpCore<S>, key: Key, after_ms: u32) {
+    let deadline_ms = now_ms(core).wrapping_add(after_ms);
+    if let Some(entry) = core.entry(key) {
+        entry.deadline_ms = deadline_ms;
+    }
+}
+
+/// Milliseconds to the noted deadline; 0 when it has passed.
+pub(crate) fn deadline_left_ms<S: Service>(core: &mut HttpCore<S>, key: Key) -> u32 {
+    let now_ms = now_ms(core);
+    let left_ms = core.entry(key).map_or(0, |entry| entry.deadline_ms.wrapping_sub(now_ms));
+    if left_ms > i32::MAX as u32 { 0 } else { left_ms }
+}

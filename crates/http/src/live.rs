@@ -1,0 +1,337 @@
+//! Live requests: subscribed, parked, fanned out to, ended.
+//!
+//! A subscriber's position lives in the reactor's slab, its few other facts in its entry. Whoever stands
+//! alike in one walk over a topic's subscribers is sent the same bytes, made once ([`Memo`]).
+
+use crate::connection::{Active, Flags, Manner, Role, Starting};
+use crate::drive::{deadline_left_ms, note_deadline};
+use crate::reactor::{Gone, Http, HttpCore, Message};
+use bytes::Bytes;
+use std::sync::Arc;
+use thalweg_reactor::Key;
+use thalweg_wire::exchange::{Advance, Live, Mode, Response, Service};
+use thalweg_wire::http1::{CHUNK_END, Framing, LAST_CHUNK, chunk_head};
+
+/// Keeps a proxy from taking a silent stream for a dead one. Clients ignore comments.
+const COMMENT: &[u8] = b": keep-alive\n\n";
+/// Events of one subscriber per turn; a long history is sent over several, so that others come between.
+const ROUNDS_MAX: usize = 8;
+/// Distinct positions remembered in one walk.
+const MEMO_MAX: usize = 16;
+
+/// What became of a live request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pumped {
+    /// It waits: for a movement, for the socket, for the next turn.
+    Parked,
+    /// Its response is complete; the connection is between requests again.
+    Ended,
+}
+
+/// What a position is sent, ready for the wire.
+#[derive(Clone, Debug)]
+pub(crate) enum Step {
+    Wait,
+    Events {
+        /// The events, plain.
+        plain: Bytes,
+        /// The same as one chunk; empty when there are no bytes.
+        chunk: Bytes,
+        next: u64,
+        end: bool,
+    },
+    Respond(Arc<Response>),
+}
+
+/// The steps of one walk, by position.
+#[derive(Debug, Default)]
+pub(crate) struct Memo {
+    topic_id: Option<u64>,
+    steps: Vec<(Live, Step)>,
+}
+
+impl<S: Service> Http<S> {
+    /// Subscribes the connection and serves it for the first time. The watch comes before the look, so
+    /// that no movement falls between them.
+    pub(crate) fn begin_live(
+        &mut self,
+        core: &mut HttpCore<S>,
+        key: Key,
+        active: &mut Active<S::Topic>,
+        starting: Starting<S::Topic>,
+    ) -> Result<Pumped, Gone> {
+        let Starting { topic_id, topic, live, head, mut manner } = starting;
+        let sse = live.mode == Mode::Sse;
+        manner.close |= self.draining || (sse && manner.legacy);
+        let lifetime_ms = match live.mode {
+            Mode::Sse => self.config.sse_lifetime_ms(core.entropy()),
+            Mode::LongPoll => self.config.long_poll_timeout_ms,
+        };
+        let entry = core.entry(key).ok_or(Gone::Close)?;
+        entry.role = if sse { Role::Sse } else { Role::LongPoll };
+        entry.flavour = live.flavour;
+        entry.cursor = live.cursor;
+        entry.flags = Flags::default();
+        entry.flags.set(Flags::OPENED, live.opened);
+        entry.flags.set(Flags::CHUNKED, sse && !manner.legacy);
+        entry.flags.set(Flags::LEGACY, manner.legacy);
+        entry.flags.set(Flags::CLOSE, manner.close);
+        note_deadline(core, key, lifetime_ms);
+        if core.subscribe(key, topic_id, live.offset, || topic.clone()) {
+            self.service.watch(&topic);
+        }
+        if sse {
+            let framing = if manner.legacy { Framing::UntilClose } else { Framing::Chunked };
+            self.date.refresh(core.wall_us());
+            self.stage_head(&head, framing, manner);
+            core.set_timer(key, lifetime_ms.min(self.config.sse_keep_alive_ms));
+        } else {
+            core.set_timer(key, lifetime_ms);
+        }
+        self.pump(core, key, active)
+    }
+
+    /// Sends the subscriber what there is, until it has all, its socket is full, or others want a turn.
+    pub(crate) fn pump(
+        &mut self,
+        core: &mut HttpCore<S>,
+        key: Key,
+        active: &mut Active<S::Topic>,
+    ) -> Result<Pumped, Gone> {
+        for _ in 0..ROUNDS_MAX {
+            let (topic_id, live) = position(core, key).ok_or(Gone::Close)?;
+            if live.mode == Mode::Sse && deadline_left_ms(core, key) == 0 {
+                return self.end_sse(core, key, active);
+            }
+            match self.step(core, topic_id, &live) {
+                Step::Wait => return self.park(core, key, active, topic_id, &live),
+                Step::Respond(response) => return self.respond_live(core, key, active, &response),
+                Step::Events { plain, chunk, next, end } => {
+                    let chunked = self.move_on(core, key, next)?;
+                    let bytes = if chunked { chunk } else { plain };
+                    if !bytes.is_empty() {
+                        self.stage_piece(&bytes);
+                    }
+                    if end {
+                        return self.end_sse(core, key, active);
+                    }
+                    self.send_staged(core, key, active)?;
+                }
+            }
+            if !active.output.is_empty() {
+                return Ok(Pumped::Parked);
+            }
+        }
+        core.ready_later(Message::Resume { key });
+        Ok(Pumped::Parked)
+    }
+
+    /// Nothing to send: the head at most. Draining, that is the end of it.
+    fn park(
+        &mut self,
+        core: &mut HttpCore<S>,
+        key: Key,
+        active: &mut Active<S::Topic>,
+        topic_id: u64,
+        live: &Live,
+    ) -> Result<Pumped, Gone> {
+        if !self.draining {
+            self.send_staged(core, key, active)?;
+            return Ok(Pumped::Parked);
+        }
+        match live.mode {
+            Mode::Sse => self.end_sse(core, key, active),
+            Mode::LongPoll => self.answer_deadline(core, key, active, topic_id, live),
+        }
+    }
+
+    /// Notes that the subscriber stands at `next` now; whether its body is chunked.
+    fn move_on(&mut self, core: &mut HttpCore<S>, key: Key, next: u64) -> Result<bool, Gone> {
+        core.set_offset(key, next);
+        let entry = core.entry(key).ok_or(Gone::Close)?;
+        entry.flags.set(Flags::OPENED, true);
+        Ok(entry.flags.has(Flags::CHUNKED))
+    }
+
+    /// Ends the response with its last chunk, or with the connection.
+    fn end_sse(
+        &mut self,
+        core: &mut HttpCore<S>,
+        key: Key,
+        active: &mut Active<S::Topic>,
+    ) -> Result<Pumped, Gone> {
+        let manner = self.end_live(core, key, active)?;
+        if !manner.legacy {
+            self.stage_bytes(LAST_CHUNK);
+        }
+        self.send_staged(core, key, active)?;
+        Ok(Pumped::Ended)
+    }
+
+    /// Ends the subscription with a whole response.
+    fn respond_live(
+        &mut self,
+        core: &mut HttpCore<S>,
+        key: Key,
+        active: &mut Active<S::Topic>,
+        response: &Response,
+    ) -> Result<Pumped, Gone> {
+        let events_begun = crate::drive::role(core, key)? == Role::Sse && self.segments.is_empty();
+        let manner = self.end_live(core, key, active)?;
+        if events_begun {
+            // The head of another response has left: the only word left to say is the connection's end.
+            active.closing = true;
+            return Ok(Pumped::Ended);
+        }
+        // An SSE head that was staged but not sent gives way.
+        self.unstage();
+        self.date.refresh(core.wall_us());
+        self.stage_response(response, manner);
+        self.send_staged(core, key, active)?;
+        Ok(Pumped::Ended)
+    }
+
+    fn answer_deadline(
+        &mut self,
+        core: &mut HttpCore<S>,
+        key: Key,
+        active: &mut Active<S::Topic>,
+        topic_id: u64,
+        live: &Live,
+    ) -> Result<Pumped, Gone> {
+        let now = Self::now(core);
+        let topic = core.topic(topic_id).ok_or(Gone::Close)?;
+        let response = self.service.deadline(topic, live, now);
+        self.respond_live(core, key, active, &response)
+    }
+
+    /// Unsubscribes; the connection is between requests again, or closing. How its response is to end.
+    fn end_live(
+        &mut self,
+        core: &mut HttpCore<S>,
+        key: Key,
+        active: &mut Active<S::Topic>,
+    ) -> Result<Manner, Gone> {
+        if let Some(topic) = core.unsubscribe(key).and_then(|left| left.last) {
+            self.service.unwatch(&topic);
+        }
+        let draining = self.draining;
+        let entry = core.entry(key).ok_or(Gone::Close)?;
+        entry.role = Role::Request;
+        let close = entry.flags.has(Flags::CLOSE) || draining;
+        let legacy = entry.flags.has(Flags::LEGACY);
+        active.closing |= close;
+        note_deadline(core, key, self.config.idle_timeout_ms);
+        core.set_timer(key, self.config.idle_timeout_ms);
+        Ok(Manner { close, head_only: false, legacy })
+    }
+
+    /// What a position is sent, from the memo during a walk.
+    fn step(&mut self, core: &mut HttpCore<S>, topic_id: u64, live: &Live) -> Step {
+        let remembers = self.memo.topic_id == Some(topic_id);
+        if remembers && let Some((_, step)) = self.memo.steps.iter().rev().find(|(known, _)| known == live) {
+            return step.clone();
+        }
+        let now = Self::now(core);
+        let Some(topic) = core.topic(topic_id) else { return Step::Wait };
+        let step = ready_for_the_wire(self.service.advance(topic, live, now));
+        if remembers {
+            if self.memo.steps.len() == MEMO_MAX {
+                self.memo.steps.remove(0);
+            }
+            self.memo.steps.push((*live, step.clone()));
+        }
+        step
+    }
+
+    /// A topic moved: takes the announcement up first, so that the next movement is announced anew, then
+    /// serves whoever is not still busy with what it was sent before.
+    pub(crate) fn fan_out(&mut self, core: &mut HttpCore<S>, topic_id: u64) {
+        let Some(topic) = core.topic(topic_id) else { return };
+        self.service.acknowledge(topic);
+        let mut keys = std::mem::take(&mut self.keys);
+        core.subscribers(topic_id, &mut keys);
+        self.memo.topic_id = Some(topic_id);
+        for key in keys.drain(..) {
+            let busy =
+                core.entry(key).and_then(|entry| entry.active.as_ref()).is_some_and(|a| !a.output.is_empty());
+            if !busy && core.topic_of(key) == Some(topic_id) {
+                self.with_active(core, key, Self::drive);
+            }
+        }
+        self.memo.topic_id = None;
+        self.memo.steps.clear();
+        self.keys = keys;
+    }
+
+    /// A subscriber took what was kept for it: the time is told in comments again, not in patience.
+    pub(crate) fn reader_caught_up(&self, core: &mut HttpCore<S>, key: Key) {
+        if crate::drive::role(core, key) == Ok(Role::Sse) {
+            let left_ms = deadline_left_ms(core, key);
+            core.set_timer(key, left_ms.min(self.config.sse_keep_alive_ms).max(1));
+        }
+    }
+
+    /// The moment of a long-poll's deadline, an SSE comment, or an SSE response's end.
+    pub(crate) fn live_timer(&mut self, core: &mut HttpCore<S>, key: Key) {
+        if self.stalled(core, key) {
+            return;
+        }
+        let left_ms = deadline_left_ms(core, key);
+        let Some((topic_id, live)) = position(core, key) else { return };
+        match live.mode {
+            Mode::LongPoll if left_ms > 0 => core.set_timer(key, left_ms),
+            Mode::LongPoll => self.with_active(core, key, |http, core, key, active| {
+                http.answer_deadline(core, key, active, topic_id, &live)?;
+                http.drive(core, key, active)
+            }),
+            Mode::Sse => {
+                core.set_timer(key, left_ms.min(self.config.sse_keep_alive_ms).max(1));
+                self.with_active(core, key, |http, core, key, active| {
+                    if left_ms > 0 {
+                        http.stage_comment(core, key);
+                        http.send_staged(core, key, active)?;
+                    }
+                    http.drive(core, key, active)
+                });
+            }
+        }
+    }
+
+    fn stage_comment(&mut self, core: &mut HttpCore<S>, key: Key) {
+        if core.entry(key).is_some_and(|entry| entry.flags.has(Flags::CHUNKED)) {
+            self.stage_bytes(&chunk(COMMENT));
+        } else {
+            self.stage_bytes(COMMENT);
+        }
+    }
+}
+
+/// Where a subscriber stands.
+fn position<S: Service>(core: &mut HttpCore<S>, key: Key) -> Option<(u64, Live)> {
+    let topic_id = core.topic_of(key)?;
+    let offset = core.offset(key)?;
+    Some((topic_id, core.entry(key)?.live(offset)))
+}
+
+fn ready_for_the_wire(advance: Advance) -> Step {
+    match advance {
+        Advance::Wait => Step::Wait,
+        Advance::Respond(response) => Step::Respond(Arc::new(response)),
+        Advance::Events { bytes, next, end } => Step::Events {
+            chunk: if bytes.is_empty() { Bytes::new() } else { chunk(&bytes) },
+            plain: bytes,
+            next,
+            end,
+        },
+    }
+}
+
+fn chunk(bytes: &[u8]) -> Bytes {
+    let head = chunk_head(bytes.len());
+    let mut chunk = Vec::with_capacity(head.as_bytes().len() + bytes.len() + CHUNK_END.len());
+    chunk.extend_from_slice(head.as_bytes());
+    chunk.extend_from_slice(bytes);
+    chunk.extend_from_slice(CHUNK_END);
+    Bytes::from(chunk)
+}

@@ -1,0 +1,323 @@
+//! The handler itself: what it keeps per reactor, and which part answers which event.
+
+use crate::config::Config;
+use crate::connection::{Active, Connection, Reply, Role};
+use crate::live::Memo;
+use crate::request::REFUSALS;
+use crate::send::Segment;
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::mpsc::Sender;
+use thalweg_reactor::{Core, Handler, Interest, Key, Readiness, Sequence};
+use thalweg_sys::{event::EventFd, socket};
+use thalweg_transport::Acceptor;
+use thalweg_wire::exchange::{Now, Service};
+use thalweg_wire::http1::Date;
+
+/// Active parts kept for the next connection that needs one.
+const SPARE_MAX: usize = 32;
+
+/// What other threads, and the handler itself, tell a reactor.
+#[derive(Clone, Debug)]
+pub enum Message {
+    /// Every ticket up to this one is complete: the answers that waited for them may leave.
+    Complete {
+        /// The highest complete ticket.
+        up_to: u64,
+    },
+    /// The store failed: what waits will never complete.
+    Failed,
+    /// A topic that is watched here moved.
+    Advanced {
+        /// The topic.
+        topic_id: u64,
+    },
+    /// Stop accepting, end what can be ended in good order, and stop the reactor within the grace.
+    Drain {
+        /// Milliseconds until whatever is left is cut.
+        grace_ms: u32,
+    },
+    /// Count the connections, and send the count there.
+    Count(Sender<Census>),
+    /// What the handler reminds itself of: a connection that had more to send than one turn's share.
+    Resume {
+        /// The connection.
+        key: Key,
+    },
+}
+
+/// How many connections there are, and in which state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Census {
+    /// Connections in all.
+    pub connections: usize,
+    /// Those that own nothing but their entry.
+    pub quiet: usize,
+    /// Those that follow a topic.
+    pub subscribed: usize,
+    /// Answers that wait for the store.
+    pub waiting: usize,
+}
+
+/// An answer that waits for its ticket.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    pub(crate) ticket: u64,
+    pub(crate) key: Key,
+    pub(crate) sequence: Sequence,
+    pub(crate) reply: Reply,
+}
+
+/// A connection's end, on its way up to whoever holds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Gone {
+    /// Close the socket now.
+    Close,
+    /// Say that nothing more comes, and read until the peer has understood.
+    Linger,
+}
+
+/// A listening socket, for one reactor to accept from.
+#[derive(Debug)]
+pub struct Listening {
+    /// The socket.
+    pub descriptor: OwnedFd,
+    /// Other reactors watch the very same socket.
+    pub shared: bool,
+}
+
+/// HTTP/1.1 for one service on one reactor.
+#[derive(Debug)]
+pub struct Http<S: Service> {
+    pub(crate) service: S,
+    pub(crate) config: Config,
+    /// One per listener, by the index in its entry.
+    pub(crate) acceptors: Vec<Acceptor>,
+    pub(crate) accepted: Vec<OwnedFd>,
+    /// Carries the timer that ends a drain.
+    pub(crate) control: Key,
+    pub(crate) connections: usize,
+    pub(crate) draining: bool,
+    /// Sorted by ticket; of equal tickets, the older first.
+    pub(crate) waiting: VecDeque<Waiting>,
+    /// The highest ticket known complete.
+    pub(crate) completed: u64,
+    pub(crate) date: Date,
+    /// Response heads and small bodies of the write being put together.
+    pub(crate) scratch: Vec<u8>,
+    pub(crate) segments: Vec<Segment>,
+    pub(crate) keys: Vec<Key>,
+    pub(crate) memo: Memo,
+    #[expect(clippy::vec_box, reason = "the boxes themselves are what is kept: entries hold them")]
+    pub(crate) spare: Vec<Box<Active<S::Topic>>>,
+}
+
+pub(crate) type HttpCore<S> = Core<Http<S>>;
+
+impl<S: Service> Http<S> {
+    /// Registers the listeners with the reactor. To be called while the reactor is built.
+    ///
+    /// # Errors
+    /// Out of descriptors, or more than 256 listeners.
+    pub fn new(
+        core: &mut Core<Self>,
+        service: S,
+        config: Config,
+        listeners: Vec<Listening>,
+    ) -> io::Result<Self> {
+        let control = socket::duplicate(EventFd::new()?.as_fd())?;
+        let control = insert(core, control, Connection::new(Role::Control), Interest::NONE)?;
+        let mut acceptors = Vec::with_capacity(listeners.len());
+        for (index, Listening { descriptor, shared }) in listeners.into_iter().enumerate() {
+            let mut entry = Connection::new(Role::Listener);
+            entry.flavour = u8::try_from(index).map_err(|_| io::Error::other("more than 256 listeners"))?;
+            let interest = if shared { Interest::SHARED_LISTENER } else { Interest::READ };
+            insert(core, descriptor, entry, interest)?;
+            acceptors.push(Acceptor::new()?);
+        }
+        Ok(Self {
+            service,
+            config,
+            acceptors,
+            accepted: Vec::new(),
+            control,
+            connections: 0,
+            draining: false,
+            waiting: VecDeque::new(),
+            completed: 0,
+            date: Date::at(core.wall_us()),
+            scratch: Vec::new(),
+            segments: Vec::new(),
+            keys: Vec::new(),
+            memo: Memo::default(),
+            spare: Vec::new(),
+        })
+    }
+
+    /// Slab entries that are not connections: what the reactor's `entries_max` has to leave room for,
+    /// beside [`Config::connections_max`], with some for peers that are being refused.
+    pub fn entries_beside(listeners: usize) -> usize {
+        1 + listeners + REFUSALS
+    }
+}
+
+fn insert<S: Service>(
+    core: &mut HttpCore<S>,
+    descriptor: OwnedFd,
+    entry: Connection<S::Topic>,
+    interest: Interest,
+) -> io::Result<Key> {
+    core.insert(descriptor, entry, interest)
+        .map_err(|_| io::Error::other("the reactor takes no more descriptors"))
+}
+
+impl<S: Service> Http<S> {
+    pub(crate) fn now(core: &mut HttpCore<S>) -> Now {
+        Now { time_us: core.wall_us(), entropy: core.entropy() }
+    }
+
+    /// Removes a connection, whatever state it is in.
+    pub(crate) fn remove(&mut self, core: &mut HttpCore<S>, key: Key) {
+        let Some(removed) = core.remove(key) else { return };
+        if let Some(topic) = removed.last_topic {
+            self.service.unwatch(&topic);
+        }
+        if let Some(active) = removed.entry.active {
+            self.keep_spare(core, active);
+        }
+        if !matches!(removed.entry.role, Role::Control | Role::Listener) {
+            self.connections -= 1;
+            if self.draining && self.connections == 0 {
+                core.stop();
+            }
+        }
+    }
+
+    /// Keeps what a connection owned for the next one.
+    pub(crate) fn keep_spare(&mut self, core: &mut HttpCore<S>, mut active: Box<Active<S::Topic>>) {
+        let input = active.reset();
+        if input.capacity() > 0 {
+            core.give_buffer(input);
+        }
+        if self.spare.len() < SPARE_MAX {
+            self.spare.push(active);
+        }
+    }
+
+    /// Hands out the answers whose tickets are complete, then sends: one write per connection.
+    fn complete(&mut self, core: &mut HttpCore<S>, up_to: u64) {
+        self.completed = self.completed.max(up_to);
+        let done = self.waiting.partition_point(|waiting| waiting.ticket <= self.completed);
+        let released =
+            self.waiting.drain(..done).map(|waiting| (waiting.key, waiting.sequence, waiting.reply));
+        let keys = hand_out(core, released, std::mem::take(&mut self.keys));
+        self.drive_each(core, keys);
+    }
+
+    /// The store failed: every answer that waits is replaced.
+    fn fail(&mut self, core: &mut HttpCore<S>) {
+        let now = Self::now(core);
+        let waiting = std::mem::take(&mut self.waiting);
+        let service = &mut self.service;
+        let failed = waiting.into_iter().map(|waiting| {
+            let reply = Reply { response: service.failed(now), manner: waiting.reply.manner };
+            (waiting.key, waiting.sequence, reply)
+        });
+        let keys = hand_out(core, failed, std::mem::take(&mut self.keys));
+        self.drive_each(core, keys);
+    }
+
+    /// Lets each of the connections go on, and keeps the list's memory.
+    pub(crate) fn drive_each(&mut self, core: &mut HttpCore<S>, mut keys: Vec<Key>) {
+        for key in keys.drain(..) {
+            self.with_active(core, key, Self::drive);
+        }
+        self.keys = keys;
+    }
+
+    fn count(&self, core: &mut HttpCore<S>) -> Census {
+        let keys: Vec<Key> = core.keys().collect();
+        let mut census = Census { waiting: self.waiting.len(), ..Census::default() };
+        for key in keys {
+            census.subscribed += usize::from(core.topic_of(key).is_some());
+            let Some(entry) = core.entry(key) else { continue };
+            if !matches!(entry.role, Role::Control | Role::Listener) {
+                census.connections += 1;
+                census.quiet += usize::from(entry.is_quiet());
+            }
+        }
+        census
+    }
+}
+
+/// Gives replies to the connections they belong to; the keys of those, each once per run of its replies.
+fn hand_out<S: Service>(
+    core: &mut HttpCore<S>,
+    replies: impl Iterator<Item = (Key, Sequence, Reply)>,
+    mut keys: Vec<Key>,
+) -> Vec<Key> {
+    for (key, sequence, reply) in replies {
+        let Some(active) = core.entry(key).and_then(|entry| entry.active.as_mut()) else { continue };
+        active.ready(sequence, reply);
+        if keys.last() != Some(&key) {
+            keys.push(key);
+        }
+    }
+    keys
+}
+
+impl<S: Service> Handler for Http<S> {
+    type Entry = Connection<S::Topic>;
+    type Topic = S::Topic;
+    type Message = Message;
+
+    fn ready(&mut self, core: &mut Core<Self>, key: Key, readiness: Readiness) {
+        let Some(role) = core.entry(key).map(|entry| entry.role) else { return };
+        match role {
+            Role::Control => {}
+            Role::Listener => {
+                self.accept(core, key);
+            }
+            Role::Lingering => self.linger(core, key),
+            Role::Request | Role::LongPoll | Role::Sse => {
+                if (readiness.hangup() || readiness.error()) && !readiness.readable() {
+                    return self.remove(core, key);
+                }
+                if readiness.writable() {
+                    self.with_active(core, key, Self::resume_output);
+                }
+                if readiness.readable() {
+                    self.with_active(core, key, Self::receive);
+                }
+            }
+        }
+    }
+
+    fn message(&mut self, core: &mut Core<Self>, message: Message) {
+        match message {
+            Message::Complete { up_to } => self.complete(core, up_to),
+            Message::Failed => self.fail(core),
+            Message::Advanced { topic_id } => self.fan_out(core, topic_id),
+            Message::Drain { grace_ms } => self.drain(core, grace_ms),
+            // Whoever asked may have gone.
+            Message::Count(sender) => drop(sender.send(self.count(core))),
+            Message::Resume { key } => {
+                if core.topic_of(key).is_some() {
+                    self.with_active(core, key, Self::drive);
+                }
+            }
+        }
+    }
+
+    fn timer(&mut self, core: &mut Core<Self>, key: Key) {
+        let Some(role) = core.entry(key).map(|entry| entry.role) else { return };
+        match role {
+            Role::Control => self.cut(core),
+            Role::Listener => self.accept_again(core, key),
+            Role::Lingering => self.remove(core, key),
+            Role::Request => self.request_timer(core, key),
+            Role::LongPoll | Role::Sse => self.live_timer(core, key),
+        }
+    }
+}

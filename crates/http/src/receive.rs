@@ -1,0 +1,71 @@
+//! Bytes in: from the socket into the connection's buffer.
+
+use crate::connection::{Active, Body};
+use crate::reactor::{Gone, Http, HttpCore};
+use thalweg_reactor::Key;
+use thalweg_transport::{Read, read};
+use thalweg_wire::exchange::Service;
+
+/// Reads of one connection per turn: one that sends without end does not keep the others waiting.
+const ROUNDS_MAX: usize = 16;
+/// Room made at once for a body that is still to come. A peer that only announces one costs no more.
+const ROOM_BYTES: usize = 256 * 1024;
+
+impl<S: Service> Http<S> {
+    /// Reads what is there and goes on. A read that leaves room in the buffer has emptied the socket, so
+    /// it is not asked again: a request in one piece costs one call.
+    pub(crate) fn receive(
+        &mut self,
+        core: &mut HttpCore<S>,
+        key: Key,
+        active: &mut Active<S::Topic>,
+    ) -> Result<(), Gone> {
+        for _ in 0..ROUNDS_MAX {
+            make_room(core, active);
+            let room = active.input.capacity() - active.input.len();
+            let descriptor = core.descriptor(key).ok_or(Gone::Close)?;
+            let drained = match read(descriptor, &mut active.input) {
+                Ok(Read::WouldBlock) => return Ok(()),
+                Ok(Read::End) => {
+                    active.ended = true;
+                    return self.drive(core, key, active);
+                }
+                Ok(Read::Bytes(bytes)) => bytes < room,
+                Err(_) => return Err(Gone::Close),
+            };
+            self.drive(core, key, active)?;
+            if drained || active.closing || active.starting.is_some() || !active.output.is_empty() {
+                return Ok(());
+            }
+            if active.replies.pending() > 0
+                || crate::drive::role(core, key)? != crate::connection::Role::Request
+            {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Makes room for at least one more byte: in a pooled buffer, by moving the unread bytes to the front, or,
+/// for a message larger than the buffer, by growing towards its size.
+fn make_room<S: Service>(core: &mut HttpCore<S>, active: &mut Active<S::Topic>) {
+    if active.input.capacity() == 0 {
+        active.input = core.take_buffer();
+        return;
+    }
+    let wanted = match active.body {
+        Body::Fixed { total_bytes } => total_bytes.saturating_sub(active.unread().len()).clamp(1, ROOM_BYTES),
+        Body::Unknown | Body::Chunked { .. } => 1,
+    };
+    if active.input.capacity() - active.input.len() >= wanted {
+        return;
+    }
+    if active.start > 0 {
+        active.input.drain(..active.start);
+        active.start = 0;
+    }
+    if active.input.capacity() - active.input.len() < wanted {
+        active.input.reserve(wanted);
+    }
+}

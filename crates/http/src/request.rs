@@ -1,0 +1,210 @@
+//! From bytes to a whole request, and from the service's answer to a place in the connection's order.
+
+use crate::connection::{Active, Body, Manner, Phase, Reply, Starting};
+use crate::reactor::{Http, HttpCore, Waiting};
+use thalweg_reactor::{Key, Sequence};
+use thalweg_wire::exchange::{Answer, Refusal, Request, Response, Service};
+use thalweg_wire::http1::{BodyLength, ChunkedDecoder, Head, HeadParser};
+
+/// Peers that are being refused for want of room, at once.
+pub(crate) const REFUSALS: usize = 64;
+
+/// What one attempt at a request came to.
+enum Taken<T> {
+    /// More bytes are needed.
+    Nothing,
+    /// The head is there; its body is still to come.
+    Head(Body, bool),
+    /// A whole request was answered; it ends before `end`.
+    Whole { answer: Answer<T>, manner: Manner, end: usize },
+    /// Not a request.
+    Refused(Refusal),
+}
+
+impl<S: Service> Http<S> {
+    /// Takes one request from the input, if one is whole, or refuses what can never be one. `false`: more
+    /// bytes are needed.
+    pub(crate) fn take_request(
+        &mut self,
+        core: &mut HttpCore<S>,
+        key: Key,
+        active: &mut Active<S::Topic>,
+    ) -> bool {
+        let taken = if matches!(active.body, Body::Chunked { .. }) {
+            self.take_chunked(core, active)
+        } else {
+            self.take_plain(core, active)
+        };
+        match taken {
+            Taken::Nothing => return false,
+            Taken::Head(body, expects_continue) => {
+                active.body = body;
+                active.continue_owed = expects_continue;
+                // Chunks may be there already; of a counted body something is missing.
+                return matches!(active.body, Body::Chunked { .. });
+            }
+            Taken::Refused(refusal) => self.refuse(core, active, &refusal),
+            Taken::Whole { answer, manner, end } => {
+                active.start = end;
+                active.body = Body::Unknown;
+                active.phase = Phase::Idle;
+                active.continue_owed = false;
+                active.closing |= manner.close;
+                self.place(key, active, answer, manner);
+            }
+        }
+        true
+    }
+
+    /// A request without a body or with a counted one: served where it lies, without a copy.
+    fn take_plain(&mut self, core: &mut HttpCore<S>, active: &mut Active<S::Topic>) -> Taken<S::Topic> {
+        let unread = &active.input[active.start..];
+        if unread.is_empty()
+            || matches!(active.body, Body::Fixed { total_bytes } if unread.len() < total_bytes)
+        {
+            return Taken::Nothing;
+        }
+        let head = match active.parser.parse(unread, &self.config.head_limits) {
+            Ok(Some(head)) => head,
+            Ok(None) => return Taken::Nothing,
+            Err(refusal) => return Taken::Refused(refusal),
+        };
+        let length = match head.body {
+            BodyLength::Known(length) if length > self.config.body_bytes_max => {
+                return Taken::Refused(BODY_TOO_LARGE);
+            }
+            BodyLength::Known(length) => length as usize,
+            BodyLength::Chunked => {
+                let body = Body::Chunked {
+                    head_bytes: head.bytes,
+                    decoder: ChunkedDecoder::default(),
+                    decoded: Vec::new(),
+                };
+                return Taken::Head(body, head.expects_continue);
+            }
+        };
+        let total_bytes = head.bytes + length;
+        if unread.len() < total_bytes {
+            return Taken::Head(Body::Fixed { total_bytes }, head.expects_continue);
+        }
+        let body = &unread[head.bytes..total_bytes];
+        let answer = self.service.call(&request(&head, body), Self::now(core));
+        Taken::Whole { answer, manner: manner(&head), end: active.start + total_bytes }
+    }
+
+    /// A chunked body: taken out of the input behind the head, which stays where it is until the end.
+    fn take_chunked(&mut self, core: &mut HttpCore<S>, active: &mut Active<S::Topic>) -> Taken<S::Topic> {
+        let Body::Chunked { head_bytes, decoder, decoded } = &mut active.body else { return Taken::Nothing };
+        let body_start = active.start + *head_bytes;
+        let mut at = body_start;
+        loop {
+            let chunk = match decoder.decode(&active.input[at..]) {
+                Ok(chunk) => chunk,
+                Err(refusal) => return Taken::Refused(refusal),
+            };
+            if decoded.len() as u64 + chunk.data.len() as u64 > self.config.body_bytes_max {
+                return Taken::Refused(BODY_TOO_LARGE);
+            }
+            decoded.extend_from_slice(chunk.data);
+            at += chunk.consumed;
+            if chunk.done {
+                break;
+            }
+            if chunk.consumed == 0 || at == active.input.len() {
+                active.input.truncate(body_start);
+                return Taken::Nothing;
+            }
+        }
+        // The head was whole and sound when the body began; the parser has nothing new to say about it.
+        match HeadParser::default().parse(&active.input[active.start..], &self.config.head_limits) {
+            Ok(Some(head)) => {
+                let answer = self.service.call(&request(&head, decoded), Self::now(core));
+                Taken::Whole { answer, manner: manner(&head), end: at }
+            }
+            Ok(None) => Taken::Nothing,
+            Err(refusal) => Taken::Refused(refusal),
+        }
+    }
+
+    /// Gives an answer its place.
+    fn place(&mut self, key: Key, active: &mut Active<S::Topic>, answer: Answer<S::Topic>, manner: Manner) {
+        match answer {
+            Answer::Respond(response) => {
+                let sequence = active.replies.expect();
+                active.ready(sequence, Reply { response, manner });
+            }
+            Answer::After(ticket, response) => {
+                let sequence = active.replies.expect();
+                let reply = Reply { response, manner };
+                if ticket <= self.completed {
+                    active.ready(sequence, reply);
+                } else {
+                    self.wait_for(ticket, key, sequence, reply);
+                }
+            }
+            Answer::Live { topic_id, topic, live, head } => {
+                active.starting = Some(Box::new(Starting { topic_id, topic, live, head, manner }));
+            }
+        }
+    }
+
+    /// Keeps the queue sorted. Tickets grow nearly always, so this is nearly always a push.
+    fn wait_for(&mut self, ticket: u64, key: Key, sequence: Sequence, reply: Reply) {
+        let later = self.waiting.iter().rev().take_while(|waiting| waiting.ticket > ticket).count();
+        let waiting = Waiting { ticket, key, sequence, reply };
+        self.waiting.insert(self.waiting.len() - later, waiting);
+    }
+
+    /// Answers with a refusal as the connection's last response, behind those that are owed.
+    pub(crate) fn refuse(
+        &mut self,
+        core: &mut HttpCore<S>,
+        active: &mut Active<S::Topic>,
+        refusal: &Refusal,
+    ) {
+        tracing::debug!(status = refusal.status, code = refusal.code, "request refused");
+        let response: Response = self.service.refuse(refusal, Self::now(core));
+        let sequence = active.replies.expect();
+        let manner = Manner { close: true, ..Manner::default() };
+        active.ready(sequence, Reply { response, manner });
+        active.start = active.input.len();
+        active.body = Body::Unknown;
+        active.phase = Phase::Idle;
+        active.continue_owed = false;
+        active.closing = true;
+        active.linger = true;
+    }
+}
+
+fn request<'a>(head: &'a Head<'_>, body: &'a [u8]) -> Request<'a> {
+    Request { method: head.method, path: head.path, query: head.query, fields: &head.fields, body }
+}
+
+fn manner(head: &Head<'_>) -> Manner {
+    Manner {
+        close: !head.keep_alive,
+        head_only: head.method == thalweg_wire::exchange::Method::Head,
+        legacy: head.minor_version == 0,
+    }
+}
+
+const BODY_TOO_LARGE: Refusal = Refusal {
+    status: 413,
+    code: "body-too-large",
+    field: "body",
+    detail: "The request body is larger than this server takes; send it in several requests.",
+};
+
+pub(crate) const TOO_SLOW: Refusal = Refusal {
+    status: 408,
+    code: "request-too-slow",
+    field: "request",
+    detail: "The request did not arrive in time; send it again.",
+};
+
+pub(crate) const OVERLOADED: Refusal = Refusal {
+    status: 503,
+    code: "too-many-connections",
+    field: "connection",
+    detail: "The server has as many connections as it takes; try again in a moment.",
+};

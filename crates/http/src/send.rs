@@ -1,0 +1,196 @@
+//! Bytes out: responses put together in a scratch buffer and sent with one gathered write.
+//!
+//! Nothing is allocated for what the kernel takes at once. What it does not take is kept: large pieces by
+//! reference, the rest copied out of the scratch.
+
+use crate::connection::{Active, Manner};
+use crate::drive::now_ms;
+use crate::reactor::{Gone, Http, HttpCore};
+use bytes::Bytes;
+use smallvec::SmallVec;
+use std::io::IoSlice;
+use std::ops::Range;
+use thalweg_reactor::Key;
+use thalweg_transport::{Written, write_gathered};
+use thalweg_wire::exchange::{Response, Service};
+use thalweg_wire::http1::{CONTINUE, Framing, HeadPlan, encode_head, status_has_body};
+
+/// Body pieces up to this size are copied beside their heads: cheaper than one more piece in the write.
+const COPIED_BYTES_MAX: usize = 2 * 1024;
+
+/// Pieces of one write of kept output.
+const PIECES_MAX: usize = 64;
+
+/// Part of the write being put together.
+#[derive(Clone, Debug)]
+pub(crate) enum Segment {
+    /// A range of the scratch buffer.
+    Scratch(Range<usize>),
+    /// Bytes that lie elsewhere.
+    Piece(Bytes),
+}
+
+impl<S: Service> Http<S> {
+    /// Sends every response whose turn has come, in one write.
+    pub(crate) fn send_replies(
+        &mut self,
+        core: &mut HttpCore<S>,
+        key: Key,
+        active: &mut Active<S::Topic>,
+    ) -> Result<(), Gone> {
+        if !active.output.is_empty() {
+            return Ok(());
+        }
+        self.date.refresh(core.wall_us());
+        while let Some(mut reply) = active.replies.pop() {
+            if self.draining && active.replies.pending() == 0 && active.starting.is_none() {
+                // Said with the last response only: whatever followed it would be ignored.
+                reply.manner.close = true;
+                active.closing = true;
+            }
+            self.stage_response(&reply.response, reply.manner);
+        }
+        active.ready_bytes = 0;
+        if active.continue_owed && active.replies.pending() == 0 {
+            active.continue_owed = false;
+            self.stage_bytes(CONTINUE);
+        }
+        self.send_staged(core, key, active)
+    }
+
+    /// Adds a whole response to the write.
+    pub(crate) fn stage_response(&mut self, response: &Response, manner: Manner) {
+        let length: usize = response.body.iter().map(Bytes::len).sum();
+        let has_body = status_has_body(response.status);
+        let framing = match (has_body, manner.head_only && length == 0) {
+            (true, false) => Framing::Length(length as u64),
+            _ => Framing::Absent,
+        };
+        self.stage_head(response, framing, manner);
+        if has_body && !manner.head_only {
+            for piece in &response.body {
+                self.stage_piece(piece);
+            }
+        }
+    }
+
+    /// Adds a response head to the write.
+    pub(crate) fn stage_head(&mut self, response: &Response, framing: Framing, manner: Manner) {
+        let start = self.scratch.len();
+        let plan = HeadPlan { framing, close: manner.close, legacy: manner.legacy };
+        encode_head(&mut self.scratch, response.status, &response.fields, plan, &self.date);
+        self.scratch_staged(start);
+    }
+
+    pub(crate) fn stage_bytes(&mut self, bytes: &[u8]) {
+        let start = self.scratch.len();
+        self.scratch.extend_from_slice(bytes);
+        self.scratch_staged(start);
+    }
+
+    pub(crate) fn stage_piece(&mut self, piece: &Bytes) {
+        if piece.len() <= COPIED_BYTES_MAX {
+            self.stage_bytes(piece);
+        } else {
+            self.segments.push(Segment::Piece(piece.clone()));
+        }
+    }
+
+    fn scratch_staged(&mut self, start: usize) {
+        let end = self.scratch.len();
+        match self.segments.last_mut() {
+            Some(Segment::Scratch(range)) if range.end == start => range.end = end,
+            _ => self.segments.push(Segment::Scratch(start..end)),
+        }
+    }
+
+    /// Sends what was staged; what the kernel does not take becomes the connection's output.
+    pub(crate) fn send_staged(
+        &mut self,
+        core: &mut HttpCore<S>,
+        key: Key,
+        active: &mut Active<S::Topic>,
+    ) -> Result<(), Gone> {
+        if self.segments.is_empty() {
+            return Ok(());
+        }
+        let sent = {
+            let mut slices: SmallVec<[IoSlice<'_>; 16]> = SmallVec::new();
+            slices.extend(self.segments.iter().map(|segment| match segment {
+                Segment::Scratch(range) => IoSlice::new(&self.scratch[range.clone()]),
+                Segment::Piece(piece) => IoSlice::new(piece),
+            }));
+            send(core, key, &slices)
+        };
+        if let Ok(sent) = sent {
+            self.keep_unsent(sent, active);
+            if !active.output.is_empty() {
+                active.progressed_ms = now_ms(core);
+                core.set_timer(key, self.config.stall_timeout_ms);
+            }
+        }
+        self.unstage();
+        sent.map(|_| ())
+    }
+
+    /// Forgets what was staged.
+    pub(crate) fn unstage(&mut self) {
+        self.segments.clear();
+        self.scratch.clear();
+    }
+
+    fn keep_unsent(&self, mut sent: usize, active: &mut Active<S::Topic>) {
+        for segment in &self.segments {
+            let length = match segment {
+                Segment::Scratch(range) => range.len(),
+                Segment::Piece(piece) => piece.len(),
+            };
+            if sent >= length {
+                sent -= length;
+                continue;
+            }
+            active.output.push(match segment {
+                Segment::Scratch(range) => {
+                    Bytes::copy_from_slice(&self.scratch[range.start + sent..range.end])
+                }
+                Segment::Piece(piece) => piece.slice(sent..),
+            });
+            sent = 0;
+        }
+    }
+
+    /// The socket takes bytes again: sends those that were kept, then goes on.
+    pub(crate) fn resume_output(
+        &mut self,
+        core: &mut HttpCore<S>,
+        key: Key,
+        active: &mut Active<S::Topic>,
+    ) -> Result<(), Gone> {
+        if !active.output.is_empty() {
+            let sent = {
+                let slices: SmallVec<[IoSlice<'_>; 16]> =
+                    active.output.pieces().take(PIECES_MAX).map(|piece| IoSlice::new(piece)).collect();
+                send(core, key, &slices)?
+            };
+            active.output.advance(sent);
+            if sent > 0 {
+                active.progressed_ms = now_ms(core);
+            }
+            if !active.output.is_empty() {
+                return Ok(());
+            }
+            self.reader_caught_up(core, key);
+        }
+        self.drive(core, key, active)
+    }
+}
+
+/// How many bytes the kernel took; a peer that is gone is gone.
+fn send<S: Service>(core: &HttpCore<S>, key: Key, slices: &[IoSlice<'_>]) -> Result<usize, Gone> {
+    let descriptor = core.descriptor(key).ok_or(Gone::Close)?;
+    match write_gathered(descriptor, slices) {
+        Ok(Written::Bytes(bytes)) => Ok(bytes),
+        Ok(Written::WouldBlock) => Ok(0),
+        Err(_) => Err(Gone::Close),
+    }
+}

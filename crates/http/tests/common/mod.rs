@@ -1,0 +1,324 @@
+//! A small service with known rules, a server around it on a thread, and a plain client.
+#![allow(dead_code, unreachable_pub, reason = "each test program uses a part")]
+
+use bytes::Bytes;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use thalweg_http::{Census, Config, Http, Listening, Message};
+use thalweg_reactor::{Handle, Reactor};
+use thalweg_transport::Listener;
+use thalweg_wire::exchange::{Advance, Answer, Live, Mode, Now, Refusal, Request, Response, Service};
+use thalweg_wire::http1::{BodyLength, ChunkedDecoder, parse_response};
+
+/// What the service and the test both see.
+#[derive(Debug, Default)]
+pub struct Shared {
+    /// The one topic's bytes.
+    pub log: Vec<u8>,
+    /// The topic takes no more.
+    pub closed: bool,
+    pub calls: usize,
+    /// How often a position was encoded.
+    pub advances: usize,
+    pub watched: usize,
+    pub unwatched: usize,
+    pub acknowledged: usize,
+    /// Bytes of the largest event.
+    pub event_bytes_max: usize,
+}
+
+/// `/echo` answers with what it was sent; `/after/N` when ticket N is complete; `/big/N` with N bytes;
+/// `/poll/OFFSET` and `/sse/OFFSET` follow the topic.
+pub struct TestService {
+    pub shared: Arc<Mutex<Shared>>,
+}
+
+fn respond(status: u16, body: impl Into<Bytes>) -> Response {
+    let mut response = Response { status, ..Response::default() };
+    response.body.push(body.into());
+    response
+}
+
+impl Service for TestService {
+    type Topic = u64;
+
+    fn call(&mut self, request: &Request<'_>, _now: Now) -> Answer<u64> {
+        let mut shared = self.shared.lock().unwrap();
+        shared.calls += 1;
+        let mut parts = request.path.trim_start_matches('/').split('/');
+        let verb = parts.next().unwrap_or_default();
+        let number = parts.next().and_then(|n| n.parse::<u64>().ok()).unwrap_or(0);
+        match verb {
+            "echo" => {
+                let name = format!("{:?} {} {}", request.method, request.path, request.query.unwrap_or("-"));
+                let mut response = respond(200, name);
+                response.body.push(Bytes::copy_from_slice(request.body));
+                Answer::Respond(response)
+            }
+            "after" => Answer::After(number, respond(200, format!("after {number}"))),
+            "big" => Answer::Respond(respond(200, vec![b'x'; number as usize])),
+            "empty" => Answer::Respond(Response { status: number as u16, ..Response::default() }),
+            "poll" | "sse" => {
+                let mode = if verb == "sse" { Mode::Sse } else { Mode::LongPoll };
+                let live = Live { mode, flavour: 7, opened: false, offset: number, cursor: 0 };
+                let head = Response {
+                    status: 200,
+                    fields: b"Content-Type: text/event-stream\r\n".to_vec(),
+                    ..Response::default()
+                };
+                Answer::Live { topic_id: 1, topic: 1, live, head }
+            }
+            _ => Answer::Respond(respond(404, "no such path")),
+        }
+    }
+
+    fn failed(&mut self, _now: Now) -> Response {
+        respond(500, "failed")
+    }
+
+    fn watch(&mut self, _topic: &u64) {
+        self.shared.lock().unwrap().watched += 1;
+    }
+
+    fn unwatch(&mut self, _topic: &u64) {
+        self.shared.lock().unwrap().unwatched += 1;
+    }
+
+    fn acknowledge(&mut self, _topic: &u64) {
+        self.shared.lock().unwrap().acknowledged += 1;
+    }
+
+    fn advance(&mut self, _topic: &u64, live: &Live, _now: Now) -> Advance {
+        assert_eq!(live.flavour, 7);
+        let mut shared = self.shared.lock().unwrap();
+        shared.advances += 1;
+        let from = (live.offset as usize).min(shared.log.len());
+        let to = shared.log.len().min(from + shared.event_bytes_max.max(1));
+        let end = shared.closed && to == shared.log.len();
+        match live.mode {
+            Mode::LongPoll if from == to && !end => Advance::Wait,
+            Mode::LongPoll => Advance::Respond(respond(200, shared.log[from..to].to_vec())),
+            Mode::Sse if from == to && live.opened && !end => Advance::Wait,
+            Mode::Sse => {
+                let text = String::from_utf8_lossy(&shared.log[from..to]);
+                let bytes = Bytes::from(format!("data: {text}\n\nevent: control\ndata: {to}\n\n"));
+                Advance::Events { bytes, next: to as u64, end }
+            }
+        }
+    }
+
+    fn deadline(&mut self, _topic: &u64, _live: &Live, _now: Now) -> Response {
+        Response { status: 204, ..Response::default() }
+    }
+
+    fn refuse(&mut self, refusal: &Refusal, _now: Now) -> Response {
+        respond(refusal.status, format!("{} {}", refusal.code, refusal.field))
+    }
+}
+
+pub struct Server {
+    pub address: SocketAddr,
+    pub shared: Arc<Mutex<Shared>>,
+    pub handle: Handle<Message>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    pub fn start(config: Config) -> Self {
+        let _ = thalweg_sys::process::raise_descriptors_max(20_000);
+        let shared = Arc::new(Mutex::new(Shared { event_bytes_max: 1 << 20, ..Shared::default() }));
+        let listener = Listener::tcp("127.0.0.1:0".parse().unwrap(), 1).unwrap().remove(0);
+        let address = listener.local_address().unwrap();
+        let service = TestService { shared: Arc::clone(&shared) };
+        let (sender, receiver) = channel();
+        let thread = std::thread::spawn(move || {
+            let entries = config.connections_max + Http::<TestService>::entries_beside(1);
+            let reactor_config =
+                thalweg_reactor::Config { entries_max: entries as u32, spin: false, ..Default::default() };
+            let listening = Listening { descriptor: listener.into_parts().0, shared: false };
+            let mut reactor =
+                Reactor::new(reactor_config, |core| Http::new(core, service, config, vec![listening]))
+                    .unwrap();
+            sender.send(reactor.handle()).unwrap();
+            reactor.run().unwrap();
+        });
+        Self { address, shared, handle: receiver.recv().unwrap(), thread: Some(thread) }
+    }
+
+    pub fn connect(&self) -> Client {
+        let stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Client { stream, buffer: Vec::new() }
+    }
+
+    pub fn post(&self, message: Message) {
+        self.handle.post(message).unwrap();
+    }
+
+    /// Appends to the topic, which nobody watches yet.
+    pub fn write(&self, text: &str) {
+        self.shared.lock().unwrap().log.extend_from_slice(text.as_bytes());
+    }
+
+    /// Appends to the topic and announces it.
+    pub fn append(&self, text: &str) {
+        self.write(text);
+        self.post(Message::Advanced { topic_id: 1 });
+    }
+
+    pub fn census(&self) -> Census {
+        let (sender, receiver) = channel();
+        self.post(Message::Count(sender));
+        receiver.recv().unwrap()
+    }
+
+    /// Waits until the census is as wanted.
+    pub fn until(&self, what: &str, wanted: impl Fn(&Census) -> bool) -> Census {
+        let start = Instant::now();
+        loop {
+            let census = self.census();
+            if wanted(&census) {
+                return census;
+            }
+            assert!(start.elapsed() < Duration::from_secs(10), "never {what}: {census:?}");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Waits for the reactor to end by itself.
+    pub fn join(&mut self) {
+        self.thread.take().unwrap().join().unwrap();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.handle.stop();
+        if let Some(thread) = self.thread.take() {
+            let outcome = thread.join();
+            assert!(outcome.is_ok() || std::thread::panicking(), "the reactor panicked");
+        }
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub struct Answered {
+    pub status: u16,
+    pub fields: Vec<(String, String)>,
+    pub body: Vec<u8>,
+    pub keep_alive: bool,
+}
+
+impl Answered {
+    pub fn field(&self, name: &str) -> Option<&str> {
+        self.fields.iter().find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, v)| v.as_str())
+    }
+
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+}
+
+pub struct Client {
+    pub stream: TcpStream,
+    pub buffer: Vec<u8>,
+}
+
+impl Client {
+    pub fn send(&mut self, text: &str) {
+        self.stream.write_all(text.as_bytes()).unwrap();
+    }
+
+    pub fn get(&mut self, path: &str) {
+        self.send(&format!("GET {path} HTTP/1.1\r\nHost: test\r\n\r\n"));
+    }
+
+    /// Reads more; `false` at the end of the stream.
+    pub fn fill(&mut self) -> bool {
+        let mut chunk = [0; 65_536];
+        match self.stream.read(&mut chunk) {
+            Ok(0) => false,
+            Ok(count) => {
+                self.buffer.extend_from_slice(&chunk[..count]);
+                true
+            }
+            Err(error) => panic!("reading: {error}; so far {:?}", String::from_utf8_lossy(&self.buffer)),
+        }
+    }
+
+    pub fn answer(&mut self) -> Answered {
+        self.answer_to(false)
+    }
+
+    /// Reads a response head; what follows stays in the buffer.
+    pub fn head(&mut self, to_head: bool) -> (Answered, Option<BodyLength>) {
+        loop {
+            let received = std::mem::take(&mut self.buffer);
+            if let Some(head) = parse_response(&received, to_head).unwrap() {
+                let fields = head.fields.iter();
+                let fields =
+                    fields.map(|f| (f.name.to_owned(), String::from_utf8_lossy(f.value).into_owned()));
+                let answered = Answered {
+                    status: head.status,
+                    fields: fields.collect(),
+                    body: Vec::new(),
+                    keep_alive: head.keep_alive,
+                };
+                self.buffer = received[head.bytes..].to_vec();
+                return (answered, head.body);
+            }
+            self.buffer = received;
+            assert!(self.fill(), "the connection ended in a response head");
+        }
+    }
+
+    pub fn answer_to(&mut self, to_head: bool) -> Answered {
+        let (mut answered, body) = self.head(to_head);
+        match body {
+            Some(BodyLength::Known(length)) => {
+                while self.buffer.len() < length as usize {
+                    assert!(self.fill(), "the connection ended in a body");
+                }
+                answered.body = self.buffer.drain(..length as usize).collect();
+            }
+            Some(BodyLength::Chunked) => answered.body = self.chunks(|_| false),
+            None => {
+                while self.fill() {}
+                answered.body = std::mem::take(&mut self.buffer);
+            }
+        }
+        answered
+    }
+
+    /// Reads a chunked body until its end or until `enough`.
+    pub fn chunks(&mut self, enough: impl Fn(&[u8]) -> bool) -> Vec<u8> {
+        let mut decoder = ChunkedDecoder::default();
+        let mut body = Vec::new();
+        loop {
+            let chunk = decoder.decode(&self.buffer).unwrap();
+            body.extend_from_slice(chunk.data);
+            let (consumed, done) = (chunk.consumed, chunk.done);
+            self.buffer.drain(..consumed);
+            if done || (enough(&body) && self.buffer.is_empty()) {
+                return body;
+            }
+            if consumed == 0 || self.buffer.is_empty() {
+                assert!(
+                    self.fill(),
+                    "the connection ended in a chunked body: {:?}",
+                    String::from_utf8_lossy(&body)
+                );
+            }
+        }
+    }
+
+    /// The peer closed, in good order.
+    pub fn at_end(&mut self) -> bool {
+        !self.fill() && self.buffer.is_empty()
+    }
+}

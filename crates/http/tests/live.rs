@@ -1,0 +1,309 @@
+//! Live requests: long-poll, SSE, fan-out, slow readers, draining.
+
+mod common;
+
+use common::{Client, Server};
+use std::net::Shutdown;
+use std::time::{Duration, Instant};
+use thalweg_http::{Config, Message};
+
+fn patient() -> Config {
+    Config { connections_max: 4_000, ..Config::default() }
+}
+
+fn event(text: &str, to: usize) -> String {
+    format!("data: {text}\n\nevent: control\ndata: {to}\n\n")
+}
+
+#[test]
+fn a_long_poll_is_answered_by_data_or_by_its_deadline() {
+    let server = Server::start(Config { long_poll_timeout_ms: 200, ..patient() });
+    let mut client = server.connect();
+    let start = Instant::now();
+    client.get("/poll/0");
+    assert_eq!(client.answer().status, 204);
+    assert!(start.elapsed() >= Duration::from_millis(200), "never early");
+    client.get("/poll/0");
+    server.until("parked", |census| census.subscribed == 1 && census.quiet == 1);
+    server.append("news");
+    assert_eq!(client.answer().text(), "news");
+    // At once when there is something already; and pipelined ones one after the other.
+    client.send("GET /poll/0 HTTP/1.1\r\nHost: t\r\n\r\nGET /poll/2 HTTP/1.1\r\nHost: t\r\n\r\nGET /poll/4 HTTP/1.1\r\nHost: t\r\n\r\nGET /echo HTTP/1.1\r\nHost: t\r\n\r\n");
+    assert_eq!((client.answer().text(), client.answer().text()), ("news".into(), "ws".into()));
+    assert_eq!(client.answer().status, 204);
+    assert_eq!(client.answer().text(), "Get /echo -");
+    let shared = server.shared.lock().unwrap();
+    assert_eq!(shared.watched, shared.unwatched, "nobody is left watching");
+}
+
+#[test]
+fn a_live_request_waits_for_the_answers_before_it() {
+    let server = Server::start(patient());
+    server.write("abc");
+    let mut client = server.connect();
+    client.send("GET /after/5 HTTP/1.1\r\nHost: t\r\n\r\nGET /poll/1 HTTP/1.1\r\nHost: t\r\n\r\nGET /echo HTTP/1.1\r\nHost: t\r\n\r\n");
+    server.until("waiting", |census| census.waiting == 1);
+    assert_eq!(server.shared.lock().unwrap().watched, 0);
+    server.post(Message::Complete { up_to: 5 });
+    let answers: Vec<String> = (0..3).map(|_| client.answer().text()).collect();
+    assert_eq!(answers, ["after 5", "bc", "Get /echo -"]);
+}
+
+#[test]
+fn events_follow_the_topic_and_end_when_it_closes() {
+    let server = Server::start(patient());
+    server.write("one");
+    let mut client = server.connect();
+    client.get("/sse/0");
+    let (head, _) = client.head(false);
+    assert_eq!((head.status, head.field("transfer-encoding")), (200, Some("chunked")));
+    let first = event("one", 3);
+    assert_eq!(client.chunks(|body| body.len() >= first.len()), first.as_bytes());
+    server.until("parked", |census| census.subscribed == 1 && census.quiet >= 1);
+    server.append("two");
+    let second = event("two", 6);
+    assert_eq!(client.chunks(|body| body.len() >= second.len()), second.as_bytes());
+    server.shared.lock().unwrap().closed = true;
+    server.append("end");
+    assert_eq!(client.chunks(|_| false), event("end", 9).as_bytes());
+    // The response ended, the connection did not.
+    client.get("/echo");
+    assert_eq!(client.answer().status, 200);
+    let shared = server.shared.lock().unwrap();
+    assert_eq!((shared.watched, shared.unwatched, shared.acknowledged), (1, 1, 2));
+}
+
+#[test]
+fn events_for_an_old_peer_end_with_the_connection() {
+    let server = Server::start(patient());
+    server.write("one");
+    let mut client = server.connect();
+    client.send("GET /sse/0 HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+    server.until("parked", |census| census.subscribed == 1 && census.quiet >= 1);
+    server.shared.lock().unwrap().closed = true;
+    server.append("two");
+    let answer = client.answer();
+    assert_eq!((answer.field("connection"), answer.field("transfer-encoding")), (Some("close"), None));
+    assert_eq!(answer.text(), event("one", 3) + &event("two", 6));
+}
+
+#[test]
+fn a_long_history_is_sent_over_several_turns() {
+    let server = Server::start(patient());
+    server.shared.lock().unwrap().event_bytes_max = 10;
+    server.shared.lock().unwrap().closed = true;
+    server.write(&"0123456789".repeat(500));
+    let mut client = server.connect();
+    client.get("/sse/0");
+    let text = client.answer().text();
+    let wanted: String = (1..=500).map(|index| event("0123456789", index * 10)).collect();
+    assert_eq!(text, wanted);
+}
+
+#[test]
+fn silence_is_broken_by_comments_and_ended_by_the_lifetime() {
+    let config = Config { sse_keep_alive_ms: 100, sse_lifetime_ms: 800, ..patient() };
+    let server = Server::start(config);
+    let mut client = server.connect();
+    let start = Instant::now();
+    client.get("/sse/0");
+    let text = client.answer().text();
+    let took = start.elapsed();
+    assert!(took >= Duration::from_millis(700) && took < Duration::from_millis(1_500), "{took:?}");
+    let comments = text.strip_prefix(&event("", 0)).unwrap();
+    assert_eq!(comments, ": keep-alive\n\n".repeat(comments.len() / 14));
+    assert!((5..=9).contains(&(comments.len() / 14)), "{comments:?}");
+    client.get("/echo");
+    assert_eq!(client.answer().status, 200);
+}
+
+#[test]
+fn a_thousand_subscribers_get_the_same_bytes_encoded_once() {
+    let server = Server::start(patient());
+    let mut clients: Vec<Client> = (0..1_000).map(|_| server.connect()).collect();
+    for client in &mut clients {
+        client.get("/sse/0");
+    }
+    let census = server.until("parked", |census| census.subscribed == 1_000 && census.quiet >= 1_000);
+    assert_eq!(census.connections, 1_000, "a parked subscriber owns nothing but its entry");
+    let before = server.shared.lock().unwrap().advances;
+    let rounds = 5;
+    for round in 0..rounds {
+        server.append(&format!("r{round}"));
+        let want = event(&format!("r{round}"), 2 * (round + 1));
+        for client in &mut clients {
+            if round == 0 {
+                client.head(false);
+            }
+            let want = if round == 0 { event("", 0) + &want } else { want.clone() };
+            let got = client.chunks(|body| body.len() >= want.len());
+            assert_eq!(String::from_utf8_lossy(&got), want);
+        }
+    }
+    let shared = server.shared.lock().unwrap();
+    assert_eq!((shared.watched, shared.acknowledged), (1, rounds));
+    // Per round: the event, and that nothing follows it. Not a thousand times each.
+    assert_eq!(shared.advances - before, 2 * rounds);
+    drop(shared);
+    drop(clients);
+    server.until("gone", |census| census.connections == 0);
+    assert_eq!(server.shared.lock().unwrap().unwatched, 1);
+}
+
+#[test]
+fn a_slow_reader_holds_only_itself_back_and_is_cut() {
+    let server = Server::start(Config { stall_timeout_ms: 400, ..patient() });
+    let mut slow = server.connect();
+    slow.get("/sse/0");
+    let mut quick = server.connect();
+    quick.get("/sse/0");
+    server.until("parked", |census| census.subscribed == 2 && census.quiet >= 2);
+    let piece = "z".repeat(400_000);
+    quick.head(false);
+    let first = event("", 0).len();
+    quick.chunks(|body| body.len() >= first);
+    for round in 1..=40 {
+        server.append(&piece);
+        let want = event(&piece, round * piece.len());
+        assert_eq!(quick.chunks(|body| body.len() >= want.len()).len(), want.len());
+    }
+    // For the slow one nothing was encoded while its socket was full: far fewer than 40 events.
+    assert!(server.shared.lock().unwrap().advances < 40 * 2 + 40);
+    server.until("cut", |census| census.connections == 1);
+    server.append("x");
+    assert!(!quick.chunks(|body| !body.is_empty()).is_empty());
+}
+
+#[test]
+fn a_slow_reader_that_catches_up_has_missed_nothing() {
+    let server = Server::start(patient());
+    let mut slow = server.connect();
+    slow.get("/sse/0");
+    server.until("parked", |census| census.subscribed == 1 && census.quiet >= 1);
+    let piece = "z".repeat(500_000);
+    for _ in 0..30 {
+        server.append(&piece);
+    }
+    server.shared.lock().unwrap().closed = true;
+    server.append("end");
+    slow.head(false);
+    let text = String::from_utf8(slow.chunks(|_| false)).unwrap();
+    let data: usize =
+        text.lines().filter_map(|line| line.strip_prefix("data: ")).map(|d| d.matches('z').count()).sum();
+    assert_eq!(data, 30 * piece.len());
+    assert!(text.ends_with(&format!("event: control\ndata: {}\n\n", 30 * piece.len() + 3)));
+}
+
+#[test]
+fn a_subscriber_that_hangs_up_is_gone_at_once() {
+    let server = Server::start(patient());
+    let mut sse = server.connect();
+    sse.get("/sse/0");
+    let mut poll = server.connect();
+    poll.get("/poll/0");
+    server.until("parked", |census| census.subscribed == 2 && census.quiet >= 2);
+    drop(sse);
+    poll.stream.shutdown(Shutdown::Write).unwrap();
+    server.until("gone", |census| census.connections == 0);
+    assert_eq!(server.shared.lock().unwrap().unwatched, 1);
+}
+
+#[test]
+fn bytes_that_come_while_a_request_is_live_wait_and_are_bounded() {
+    let server = Server::start(patient());
+    let mut client = server.connect();
+    client.get("/poll/0");
+    server.until("parked", |census| census.subscribed == 1 && census.quiet >= 1);
+    let count = 2_000;
+    let requests = "GET /echo HTTP/1.1\r\nHost: t\r\n\r\n".repeat(count);
+    let mut writer = client.stream.try_clone().unwrap();
+    let sender =
+        std::thread::spawn(move || std::io::Write::write_all(&mut writer, requests.as_bytes()).unwrap());
+    std::thread::sleep(Duration::from_millis(50));
+    assert_eq!(server.shared.lock().unwrap().calls, 1);
+    server.append("go");
+    assert_eq!(client.answer().text(), "go");
+    for _ in 0..count {
+        assert_eq!(client.answer().text(), "Get /echo -");
+    }
+    sender.join().unwrap();
+}
+
+#[test]
+fn draining_ends_in_good_order() {
+    let mut server = Server::start(patient());
+    let mut idle = server.connect();
+    idle.get("/echo");
+    idle.answer();
+    let mut sse = server.connect();
+    sse.get("/sse/0");
+    let mut poll = server.connect();
+    poll.get("/poll/0");
+    server.until("parked", |census| census.subscribed == 2 && census.quiet == 3);
+    let mut waiting = server.connect();
+    waiting.get("/after/1");
+    let mut uploading = server.connect();
+    uploading.send("POST /echo HTTP/1.1\r\nHost: t\r\nContent-Length: 4\r\n\r\nbo");
+    server.until("busy", |census| census.connections == 5 && census.waiting == 1);
+    // Sent, and perhaps not even accepted yet.
+    let mut late = server.connect();
+    late.get("/poll/0");
+    let start = Instant::now();
+    server.post(Message::Drain { grace_ms: 10_000 });
+    assert!(idle.at_end());
+    assert_eq!(sse.answer().text(), event("", 0));
+    assert!(sse.at_end());
+    for poll in [&mut poll, &mut late] {
+        let answer = poll.answer();
+        assert_eq!((answer.status, answer.field("connection")), (204, Some("close")));
+        assert!(poll.at_end());
+    }
+    server.post(Message::Complete { up_to: 1 });
+    let answer = waiting.answer();
+    assert_eq!((answer.text().as_str(), answer.keep_alive), ("after 1", false));
+    uploading.send("dy");
+    let answer = uploading.answer();
+    assert_eq!((answer.text().as_str(), answer.keep_alive), ("Post /echo -body", false));
+    server.join();
+    assert!(start.elapsed() < Duration::from_secs(5));
+    assert!(std::net::TcpStream::connect(server.address).is_err());
+}
+
+#[test]
+fn draining_ends_within_its_grace_whoever_holds_out() {
+    let mut server = Server::start(patient());
+    let mut half = server.connect();
+    half.send("POST /echo HTTP/1.1\r\nHost: t\r\nContent-Length: 4\r\n\r\n");
+    let mut stalled = server.connect();
+    stalled.send("GET /big/50000000 HTTP/1.1\r\nHost: t\r\n\r\n");
+    server.until("busy", |census| census.connections == 2 && census.quiet == 0);
+    let start = Instant::now();
+    server.post(Message::Drain { grace_ms: 300 });
+    server.join();
+    let took = start.elapsed();
+    assert!(took >= Duration::from_millis(300) && took < Duration::from_millis(2_000), "{took:?}");
+}
+
+#[test]
+fn draining_takes_a_thousand_subscribers_and_those_who_are_just_coming() {
+    let mut server = Server::start(patient());
+    let mut clients: Vec<Client> = (0..1_000).map(|_| server.connect()).collect();
+    for (index, client) in clients.iter_mut().enumerate() {
+        client.get(if index % 2 == 0 { "/sse/0" } else { "/poll/0" });
+        if index == 700 {
+            server.post(Message::Drain { grace_ms: 10_000 });
+        }
+    }
+    let start = Instant::now();
+    server.join();
+    assert!(start.elapsed() < Duration::from_secs(5));
+    let mut ended = 0;
+    for (index, client) in clients.iter_mut().enumerate().take(500) {
+        let answer = client.answer();
+        let wanted = if index % 2 == 0 { (200, event("", 0)) } else { (204, String::new()) };
+        assert_eq!((answer.status, answer.text()), wanted);
+        assert!(client.at_end());
+        ended += 1;
+    }
+    assert_eq!(ended, 500);
+}

@@ -1,0 +1,359 @@
+//! Requests and responses: order, framing, limits, patience.
+
+mod common;
+
+use common::{Client, Server};
+use std::io::Write;
+use std::net::Shutdown;
+use std::time::{Duration, Instant};
+use thalweg_http::{Config, Message};
+
+fn patient() -> Config {
+    Config { connections_max: 1_000, ..Config::default() }
+}
+
+#[test]
+fn responses_leave_in_request_order_whatever_order_tickets_complete_in() {
+    let server = Server::start(patient());
+    let mut client = server.connect();
+    let mut text = String::new();
+    for path in ["/after/9", "/echo/a", "/after/3", "/after/7", "/echo/b"] {
+        text += &format!("GET {path} HTTP/1.1\r\nHost: t\r\n\r\n");
+    }
+    client.send(&text);
+    let mut other = server.connect();
+    other.get("/after/3");
+    server.until("waiting", |census| census.waiting == 4);
+    server.post(Message::Complete { up_to: 3 });
+    // A later ticket does not hold an earlier one of another connection back.
+    assert_eq!(other.answer().text(), "after 3");
+    server.post(Message::Complete { up_to: 7 });
+    client.stream.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+    assert!(std::io::Read::read(&mut client.stream, &mut [0; 1]).is_err(), "the first is not complete yet");
+    client.stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    server.post(Message::Complete { up_to: 9 });
+    let answers: Vec<String> = (0..5).map(|_| client.answer().text()).collect();
+    assert_eq!(answers, ["after 9", "Get /echo/a -", "after 3", "after 7", "Get /echo/b -"]);
+    // What is complete already does not wait.
+    client.get("/after/5");
+    assert_eq!(client.answer().text(), "after 5");
+    server.until("quiet", |census| census.quiet == 2 && census.waiting == 0);
+}
+
+#[test]
+fn a_failed_store_answers_whoever_waits() {
+    let server = Server::start(patient());
+    let mut client = server.connect();
+    client.send("GET /after/1 HTTP/1.1\r\nHost: t\r\n\r\nGET /echo HTTP/1.1\r\nHost: t\r\n\r\n");
+    server.until("waiting", |census| census.waiting == 1);
+    server.post(Message::Failed);
+    assert_eq!((client.answer().status, client.answer().status), (500, 200));
+}
+
+#[test]
+fn a_connection_that_goes_while_it_waits_is_forgotten() {
+    let server = Server::start(patient());
+    let mut client = server.connect();
+    client.send("GET /echo HTTP/1.1\r\nHost: t\r\n\r\nGET /after/1 HTTP/1.1\r\nHost: t\r\n\r\n");
+    server.until("waiting", |census| census.waiting == 1);
+    // With an answer unread, closing resets the connection.
+    client.stream.peek(&mut [0; 1]).unwrap();
+    drop(client);
+    server.until("gone", |census| census.connections == 0);
+    let mut next = server.connect();
+    next.get("/echo");
+    assert_eq!(next.answer().status, 200);
+    // The slot may be another's by now: the late answer must not reach it.
+    server.post(Message::Complete { up_to: 1 });
+    next.get("/echo/2");
+    assert_eq!(next.answer().text(), "Get /echo/2 -");
+}
+
+#[test]
+fn requests_may_come_in_any_pieces() {
+    let server = Server::start(patient());
+    let text = "POST /echo/x?y=1 HTTP/1.1\r\nHost: t\r\nContent-Length: 11\r\n\r\nhello world\
+                POST /echo/z HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n6\r\nhello \r\n5\r\nworld\r\n0\r\n\r\n\
+                GET /echo HTTP/1.1\r\nHost: t\r\n\r\n";
+    let wanted = ["Post /echo/x y=1hello world", "Post /echo/z -hello world", "Get /echo -"];
+    for piece in [1, 2, 3, 7, 50, 1000] {
+        let mut client = server.connect();
+        for part in text.as_bytes().chunks(piece) {
+            client.stream.write_all(part).unwrap();
+            if piece < 10 {
+                std::thread::sleep(Duration::from_micros(200));
+            }
+        }
+        let answers: Vec<String> = (0..3).map(|_| client.answer().text()).collect();
+        assert_eq!(answers, wanted, "in pieces of {piece}");
+    }
+}
+
+#[test]
+fn a_deep_pipeline_pauses_reading_and_loses_nothing() {
+    let server = Server::start(patient());
+    let mut client = server.connect();
+    let count = 500;
+    let mut text = String::new();
+    for index in 0..count {
+        text += &format!(
+            "POST /after/{} HTTP/1.1\r\nHost: t\r\nContent-Length: 300\r\n\r\n{:300}",
+            index + 1,
+            ""
+        );
+    }
+    client.send(&text);
+    server.until("waiting", |census| census.waiting == 64);
+    std::thread::sleep(Duration::from_millis(20));
+    assert_eq!(server.census().waiting, 64, "no more than the bound await their answers");
+    server.post(Message::Complete { up_to: 1_000 });
+    for index in 0..count {
+        assert_eq!(client.answer().text(), format!("after {}", index + 1));
+    }
+}
+
+#[test]
+fn bodies_up_to_the_limit_are_taken_and_beyond_it_refused_unread() {
+    let server = Server::start(Config { body_bytes_max: 3_000_000, ..patient() });
+    let mut client = server.connect();
+    let body = "0123456789".repeat(300_000);
+    client.send(&format!("POST /echo HTTP/1.1\r\nHost: t\r\nContent-Length: {}\r\n\r\n{body}", body.len()));
+    assert_eq!(client.answer().text(), format!("Post /echo -{body}"));
+    let chunked = |size: usize| {
+        let piece = format!("{:x}\r\n{}\r\n", 1000, "y".repeat(1000));
+        format!(
+            "POST /echo HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n{}0\r\n\r\n",
+            piece.repeat(size / 1000)
+        )
+    };
+    client.send(&chunked(3_000_000));
+    assert_eq!(client.answer().body.len(), 12 + 3_000_000);
+    // Refused by its announcement: not a byte of the body has to be sent.
+    client.send("POST /echo HTTP/1.1\r\nHost: t\r\nContent-Length: 3000001\r\n\r\n");
+    let refused = client.answer();
+    assert_eq!(
+        (refused.status, refused.text().as_str(), refused.keep_alive),
+        (413, "body-too-large body", false)
+    );
+    assert!(client.at_end());
+    // And the refusal reaches a peer that goes on sending.
+    let mut client = server.connect();
+    client.send(&chunked(3_001_000));
+    assert_eq!(client.answer().status, 413);
+    assert!(client.at_end());
+}
+
+#[test]
+fn a_peer_that_asks_before_it_sends_is_told_to_go_on() {
+    let server = Server::start(patient());
+    let mut client = server.connect();
+    client.send("POST /echo HTTP/1.1\r\nHost: t\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n");
+    assert_eq!(client.answer().status, 100);
+    client.send("body");
+    assert_eq!(client.answer().text(), "Post /echo -body");
+    // Behind an answer that is still owed, the word waits its turn.
+    client.send("GET /after/1 HTTP/1.1\r\nHost: t\r\n\r\n");
+    client
+        .send("POST /echo HTTP/1.1\r\nHost: t\r\nExpect: 100-continue\r\nTransfer-Encoding: chunked\r\n\r\n");
+    server.until("waiting", |census| census.waiting == 1);
+    server.post(Message::Complete { up_to: 1 });
+    assert_eq!(client.answer().text(), "after 1");
+    assert_eq!(client.answer().status, 100);
+    client.send("4\r\nbody\r\n0\r\n\r\n");
+    assert_eq!(client.answer().text(), "Post /echo -body");
+    // With the body right behind, nobody waits.
+    client.send("POST /echo HTTP/1.1\r\nHost: t\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\nbody");
+    assert_eq!(client.answer().status, 200);
+}
+
+#[test]
+fn bad_input_is_refused_by_name() {
+    let server = Server::start(patient());
+    let long = "x".repeat(17_000);
+    let many = "A: b\r\n".repeat(70);
+    let table = [
+        ("GARBAGE\r\n\r\n".to_owned(), 400, "request-line-malformed request line"),
+        (
+            format!("GET / HTTP/1.1\r\nHost: t\r\nA: {long}\r\n\r\n"),
+            431,
+            "header-block-too-large header block",
+        ),
+        (format!("GET / HTTP/1.1\r\nHost: t\r\n{many}\r\n"), 431, "too-many-header-fields header block"),
+        (format!("GET /{long} HTTP/1.1\r\nHost: t\r\n\r\n"), 414, "request-line-too-long request line"),
+        ("GET / HTTP/1.1\r\n\r\n".to_owned(), 400, "host-count Host"),
+        ("GET / HTTP/3.0\r\nHost: t\r\n\r\n".to_owned(), 505, "http-version-unsupported request line"),
+        (
+            "POST / HTTP/1.1\r\nHost: t\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n"
+                .to_owned(),
+            400,
+            "body-framed-twice Transfer-Encoding",
+        ),
+        (
+            "POST / HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: gzip\r\n\r\n".to_owned(),
+            501,
+            "transfer-coding-unsupported Transfer-Encoding",
+        ),
+        (
+            "POST / HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n".to_owned(),
+            400,
+            "chunk-malformed body",
+        ),
+    ];
+    for (text, status, said) in table {
+        let mut client = server.connect();
+        // What came before is answered before.
+        client.send(&format!(
+            "GET /echo HTTP/1.1\r\nHost: t\r\n\r\n{text}GET /echo HTTP/1.1\r\nHost: t\r\n\r\n"
+        ));
+        assert_eq!(client.answer().status, 200);
+        let refused = client.answer();
+        assert_eq!((refused.status, refused.text().as_str()), (status, said));
+        assert_eq!(refused.field("connection"), Some("close"));
+        assert!(client.at_end(), "{said}: nothing is read behind a refusal");
+    }
+    assert_eq!(server.shared.lock().unwrap().calls, 9);
+}
+
+#[test]
+fn a_request_that_dribbles_in_is_refused_when_its_time_is_over() {
+    let config = Config { head_timeout_ms: 120, body_timeout_ms: 120, ..patient() };
+    let server = Server::start(config);
+    let mut client = server.connect();
+    client.get("/echo");
+    assert_eq!(client.answer().status, 200);
+    let start = Instant::now();
+    client.send("GET /echo HTTP/1.1\r\nHo");
+    let refused = client.answer();
+    assert_eq!((refused.status, refused.text().as_str()), (408, "request-too-slow request"));
+    assert!(start.elapsed() >= Duration::from_millis(120), "never early");
+    assert!(client.at_end());
+    // Bytes that trickle do not buy a head more time.
+    let mut client = server.connect();
+    let start = Instant::now();
+    client.stream.set_nonblocking(true).unwrap();
+    let mut answered = false;
+    for byte in "GET /echo HTTP/1.1\r\nHost: t\r\nAccept: everything under the sun\r\n".bytes().cycle() {
+        if client.stream.write_all(&[byte]).is_err() || start.elapsed() > Duration::from_secs(5) {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+        answered = client.stream.peek(&mut [0; 1]).is_ok();
+        if answered {
+            break;
+        }
+    }
+    assert!(answered && start.elapsed() < Duration::from_secs(2));
+    // But a body is given time as long as it comes.
+    let mut client = server.connect();
+    client.send("POST /echo HTTP/1.1\r\nHost: t\r\nContent-Length: 8\r\n\r\n");
+    for _ in 0..8 {
+        std::thread::sleep(Duration::from_millis(60));
+        client.send("b");
+    }
+    assert_eq!(client.answer().text(), "Post /echo -bbbbbbbb");
+    client.send("POST /echo HTTP/1.1\r\nHost: t\r\nContent-Length: 8\r\n\r\nbbb");
+    assert_eq!(client.answer().status, 408);
+}
+
+#[test]
+fn an_idle_connection_owns_nothing_and_is_closed_after_a_while() {
+    let server = Server::start(Config { idle_timeout_ms: 300, ..patient() });
+    let mut clients: Vec<Client> = (0..20).map(|_| server.connect()).collect();
+    for client in &mut clients {
+        client.send("POST /echo HTTP/1.1\r\nHost: t\r\nContent-Length: 2\r\n\r\nok");
+        assert_eq!(client.answer().status, 200);
+    }
+    let census = server.census();
+    assert_eq!((census.connections, census.quiet), (20, 20));
+    // One that is used stays.
+    let mut used = clients.remove(0);
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_millis(700) {
+        used.get("/echo");
+        assert_eq!(used.answer().status, 200);
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert!(clients.iter_mut().all(Client::at_end));
+    assert_eq!(server.census().connections, 1);
+}
+
+#[test]
+fn one_connection_too_many_is_told_so() {
+    let server = Server::start(Config { connections_max: 3, ..Config::default() });
+    let mut within: Vec<Client> = (0..3).map(|_| server.connect()).collect();
+    server.until("three", |census| census.connections == 3);
+    let mut beyond = server.connect();
+    beyond.get("/echo");
+    let refused = beyond.answer();
+    assert_eq!((refused.status, refused.text().as_str()), (503, "too-many-connections connection"));
+    assert!(beyond.at_end());
+    for client in &mut within {
+        client.get("/echo");
+        assert_eq!(client.answer().status, 200);
+    }
+    drop(within);
+    drop(beyond);
+    server.until("none", |census| census.connections == 0);
+    let mut client = server.connect();
+    client.get("/echo");
+    assert_eq!(client.answer().status, 200);
+}
+
+#[test]
+fn responses_without_bodies_and_old_peers() {
+    let server = Server::start(patient());
+    let mut client = server.connect();
+    client.send("HEAD /big/5000 HTTP/1.1\r\nHost: t\r\n\r\n");
+    let head = client.answer_to(true);
+    assert_eq!((head.status, head.field("content-length")), (200, Some("5000")));
+    for status in [204, 304] {
+        client.get(&format!("/empty/{status}"));
+        let answer = client.answer();
+        assert_eq!((answer.status, answer.field("content-length")), (status, None));
+    }
+    client.get("/empty/200");
+    assert_eq!(client.answer().field("content-length"), Some("0"));
+    client.send("GET /echo HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+    assert_eq!(client.answer().field("connection"), Some("keep-alive"));
+    client.send("GET /echo HTTP/1.0\r\n\r\n");
+    let last = client.answer();
+    assert_eq!((last.text().as_str(), last.field("connection")), ("Get /echo -", Some("close")));
+    assert!(client.at_end());
+    assert!(last.field("date").is_some_and(|date| date.ends_with(" GMT") && date.len() == 29));
+}
+
+#[test]
+fn a_peer_that_stops_sending_still_gets_its_answers() {
+    let server = Server::start(patient());
+    let mut client = server.connect();
+    client
+        .send("GET /after/1 HTTP/1.1\r\nHost: t\r\n\r\nGET /big/3000000 HTTP/1.1\r\nHost: t\r\n\r\nGET /par");
+    client.stream.shutdown(Shutdown::Write).unwrap();
+    server.until("waiting", |census| census.waiting == 1);
+    server.post(Message::Complete { up_to: 1 });
+    assert_eq!(client.answer().text(), "after 1");
+    assert_eq!(client.answer().body.len(), 3_000_000);
+    assert!(client.at_end());
+    server.until("gone", |census| census.connections == 0);
+}
+
+#[test]
+fn whoever_does_not_read_is_not_read_from_and_is_cut_in_the_end() {
+    let server = Server::start(Config { stall_timeout_ms: 300, ..patient() });
+    let mut slow = server.connect();
+    slow.send(&"GET /big/1000000 HTTP/1.1\r\nHost: t\r\n\r\n".repeat(60));
+    let start = Instant::now();
+    server.until("stalled", |census| census.connections == 1 && census.quiet == 0);
+    std::thread::sleep(Duration::from_millis(100));
+    let calls = server.shared.lock().unwrap().calls;
+    assert!(calls < 30, "{calls} of 60 responses were made for a peer that takes none");
+    server.until("cut", |census| census.connections == 0);
+    assert!(start.elapsed() >= Duration::from_millis(300));
+    // One that reads slowly but reads is served to the end.
+    let mut reader = server.connect();
+    reader.send(&"GET /big/1000000 HTTP/1.1\r\nHost: t\r\n\r\n".repeat(12));
+    for _ in 0..12 {
+        std::thread::sleep(Duration::from_millis(50));
+        assert_eq!(reader.answer().body.len(), 1_000_000);
+    }
+}
