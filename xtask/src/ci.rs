@@ -22,7 +22,7 @@ const fn step(name: &'static str, command: &'static str) -> Step {
     Step { name, command, environment: &[], apart: None }
 }
 
-const STEPS: [Step; 16] = [
+const STEPS: [Step; 17] = [
     step("format", "fmt --all --check"),
     step("clippy", "clippy --quiet --workspace --all-targets -- -D warnings"),
     step("tidy", "xtask tidy"),
@@ -42,6 +42,7 @@ const STEPS: [Step; 16] = [
     step("conformance-sync", "xtask conformance --durability sync --restart"),
     step("conformance-memory", "xtask conformance --durability memory"),
     step("debian", "xtask debian"),
+    step("refusals", "xtask refusals"),
     step("crash", "xtask crash --rounds 20"),
     step("drain", "xtask drain --subscribers 10000"),
     step("empty", "xtask empty"),

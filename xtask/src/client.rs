@@ -68,7 +68,15 @@ impl Connection {
         head.push_str("\r\n");
         let mut bytes = head.into_bytes();
         bytes.extend_from_slice(body);
-        self.stream.get_mut().write_all(&bytes).map_err(|e| format!("send: {e}"))
+        self.send_raw(&bytes)
+    }
+
+    /// Sends bytes as they are, whatever they mean.
+    ///
+    /// # Errors
+    /// The connection broke.
+    pub(crate) fn send_raw(&mut self, bytes: &[u8]) -> Result<(), String> {
+        self.stream.get_mut().write_all(bytes).map_err(|e| format!("send: {e}"))
     }
 
     /// Sends a request and reads its reply.

@@ -14,6 +14,7 @@ mod empty;
 mod hold;
 mod memory;
 mod options;
+mod refusals;
 mod server;
 mod slopes;
 mod tidy;
@@ -54,6 +55,7 @@ cargo xtask <task> [options]
   conformance              the official suite against a server it starts
                              --durability sync|memory   --restart  twice, with a restart in between
   debian                   Debian's package index through a stream and back
+  refusals                 bad input: the right status, the rule named, nothing written
   crash                    kill -9 under load     --rounds 20  --seed N
   slopes                   memory per idle connection
                              --sizes 0,1000,5000,10000  --durability memory
@@ -91,6 +93,7 @@ fn run(task: &str, options: &Options) -> Outcome {
         "conformance" => conformance::run(options),
         "debian" => debian::run(options),
         "crash" => crash::run(options),
+        "refusals" => refusals::run(options),
         "slopes" => slopes::run(options),
         "drain" => drain::run(options),
         "empty" => empty::run(options),
