@@ -1,5 +1,6 @@
 //! A small service with known rules, a server around it on a thread, and a plain client.
 #![allow(dead_code, unreachable_pub, reason = "each test program uses a part")]
+#![allow(clippy::unwrap_used, reason = "this is a test's code, though not in a test function")]
 
 use bytes::Bytes;
 use std::io::{Read, Write};
