@@ -1,1 +1,74 @@
-//! log
+//! Records that last: one commit order for any number of logs.
+//!
+//! Owns stores, segments, group commit, the catalogue, extents, checkpoints, recovery and verification.
+//! Never knows networks or what a payload means.
+//!
+//! A *store* is a directory of *segments* in one commit order; a segment is a run of *batches*, each one
+//! commit, chained by checksum; a batch holds *frames*, and everything that changes is a frame. A commit
+//! is copied into the mapped segment under one short lock ([`writer`](self)), becomes durable with its
+//! group ([`committer`](self)), and is then visible. The byte layout is in `format.rs`, the proof of where
+//! a log ends in `scan.rs`.
+//!
+//! ```
+//! use thalweg_log::{Commit, Config, Lifetime, Options, Store};
+//! let store = Store::memory(Options::default())?;
+//! let config = Config { content_type: "text/plain".into(), lifetime: Lifetime::Unlimited };
+//! let (log, _) = store.create(b"greetings", &config, &Commit { payload: b"hello", ..Commit::default() }, None)?;
+//! let read = store.read(&log, 0, 1024)?;
+//! assert_eq!(read.pieces.concat(), b"hello");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod catalogue;
+mod checkpoint;
+mod commit;
+mod committer;
+mod control;
+mod error;
+mod extents;
+mod format;
+mod log;
+mod open;
+mod read;
+mod recover;
+mod scan;
+mod segment;
+mod store;
+mod verify;
+mod watch;
+mod writer;
+
+#[cfg(test)]
+mod tests;
+
+pub use commit::{Commit, Receipt};
+pub use error::{CommitError, Damage, OpenError, ReadError};
+pub use format::{Config, Lifetime, Producer};
+pub use log::{ClosedBy, Log, State};
+pub use open::{Durability, Options, Recovered};
+pub use read::Read;
+pub use store::Store;
+pub use verify::{Report, verify};
+pub use watch::{Watch, WatcherId};
+
+/// Identity of a log within its store. Never reused.
+pub type LogId = u64;
+/// Logical payload bytes within a log.
+pub type Offset = u64;
+/// A place in a store's commit order: segment number in the high half, byte in the segment in the low.
+pub type Position = u64;
+/// Microseconds since the Unix epoch.
+pub type Time = u64;
+
+pub(crate) const fn position(segment: u32, byte: u32) -> Position {
+    (segment as u64) << 32 | byte as u64
+}
+
+pub(crate) const fn segment_of(position: Position) -> u32 {
+    (position >> 32) as u32
+}
+
+pub(crate) const fn byte_of(position: Position) -> u32 {
+    position as u32
+}

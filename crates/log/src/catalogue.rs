@@ -1,0 +1,99 @@
+//! Which logs there are, by name. Sharded, so that lookups from many threads seldom meet.
+
+use crate::log::Log;
+use hashbrown::HashTable;
+use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
+use std::collections::HashSet;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+
+const SHARDS: usize = 16;
+
+#[derive(Debug)]
+pub(crate) struct Catalogue {
+    hasher: RandomState,
+    shards: [RwLock<Shard>; SHARDS],
+    content_types: Mutex<HashSet<Arc<str>>>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Shard {
+    table: HashTable<Arc<Log>>,
+}
+
+/// A name's place, held exclusively: nobody creates or removes that name meanwhile.
+pub(crate) struct Place<'a> {
+    shard: RwLockWriteGuard<'a, Shard>,
+    hasher: &'a RandomState,
+    hash: u64,
+}
+
+impl Catalogue {
+    pub(crate) fn new() -> Catalogue {
+        Catalogue { hasher: RandomState::new(), shards: Default::default(), content_types: Mutex::default() }
+    }
+
+    fn shard(&self, hash: u64) -> &RwLock<Shard> {
+        &self.shards[usize::try_from(hash >> 59).unwrap_or(0) % SHARDS]
+    }
+
+    pub(crate) fn find(&self, name: &[u8]) -> Option<Arc<Log>> {
+        let hash = self.hasher.hash_one(name);
+        self.shard(hash).read().table.find(hash, |log| log.name() == name).cloned()
+    }
+
+    pub(crate) fn place(&self, name: &[u8]) -> Place<'_> {
+        let hash = self.hasher.hash_one(name);
+        Place { shard: self.shard(hash).write(), hasher: &self.hasher, hash }
+    }
+
+    /// Forgets a deleted log, unless its name belongs to another by now.
+    pub(crate) fn remove(&self, log: &Arc<Log>) {
+        let mut place = self.place(log.name());
+        let hash = place.hash;
+        if let Ok(entry) = place.shard.table.find_entry(hash, |other| Arc::ptr_eq(other, log)) {
+            entry.remove();
+        }
+    }
+
+    /// One shared copy of each content type.
+    pub(crate) fn intern(&self, content_type: &Arc<str>) -> Arc<str> {
+        let mut known = self.content_types.lock();
+        if let Some(same) = known.get(content_type) {
+            return same.clone();
+        }
+        known.insert(content_type.clone());
+        content_type.clone()
+    }
+
+    /// Visits every log, holding one shard's lock at a time.
+    pub(crate) fn visit(&self, mut visitor: impl FnMut(&Arc<Log>)) {
+        for shard in &self.shards {
+            for log in &shard.read().table {
+                visitor(log);
+            }
+        }
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.shards.iter().map(|shard| shard.read().table.len()).sum()
+    }
+}
+
+impl Place<'_> {
+    /// The log of that name that still takes commits.
+    pub(crate) fn occupied(&self, name: &[u8]) -> bool {
+        let found = self.shard.table.find(self.hash, |log| log.name() == name);
+        found.is_some_and(|log| !log.lock().deleting)
+    }
+
+    /// Puts a log in place of whatever had the name.
+    pub(crate) fn put(&mut self, log: Arc<Log>) {
+        let hash = self.hash;
+        if let Ok(entry) = self.shard.table.find_entry(hash, |other| other.name() == log.name()) {
+            entry.remove();
+        }
+        let hasher = self.hasher;
+        self.shard.table.insert_unique(hash, log, |other| hasher.hash_one(other.name()));
+    }
+}

@@ -1,0 +1,351 @@
+//! Checkpoints: the catalogue and the extents as of a position, so that opening replays only what follows.
+//!
+//! ```text
+//! header   magic 8 | version 4 | 0 4 | store id 8 | start 8 | link 8 | next log 8
+//! record   bytes 4 | id 8 | last 8 | tail 8 | accessed 8 | version 4 | closed 1 | 0 3 | create payload |
+//!          writer seq | closed by | producers | extents           (see `encode_log`)
+//! end      0 4 | records 8 | checksum 4
+//! ```
+//!
+//! A checkpoint is taken while commits go on: it notes where the log ends, walks the catalogue, and
+//! becomes valid only when everything it may contain is durable. Each record says up to which batch it
+//! speaks (`last`), and replay skips what a log already has. Two checkpoints are kept, so a damaged one
+//! costs replay time and nothing else; segments are removed only behind the older of them.
+
+use crate::error::Damage;
+use crate::extents::{Extent, Extents};
+use crate::format::{self, Config, Link, Producer, word32, word64};
+use crate::log::{ClosedBy, Log, Producers};
+use crate::open::Durability;
+use crate::store::{Shared, Store};
+use crate::{Position, segment_of};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use thalweg_sys::disk::{Disk, File};
+
+const MAGIC: u64 = u64::from_le_bytes(*b"THALWEGk");
+const PREFIX: &str = "checkpoint-";
+const HEADER_BYTES: usize = 48;
+const KEPT: usize = 2;
+const FLUSH_BYTES: usize = 1 << 18;
+
+fn file_name(start: Position) -> String {
+    format!("{PREFIX}{start:016x}")
+}
+
+pub(crate) fn start_of(name: &str) -> Option<Position> {
+    name.strip_prefix(PREFIX)
+        .filter(|digits| digits.len() == 16)
+        .and_then(|d| u64::from_str_radix(d, 16).ok())
+}
+
+/// A checkpoint read back.
+pub(crate) struct Checkpoint {
+    pub(crate) start: Position,
+    pub(crate) link: Link,
+    pub(crate) next_log: u64,
+    pub(crate) logs: Vec<Arc<Log>>,
+}
+
+/// Writes a file front to back with a running checksum.
+struct Sink {
+    file: File,
+    buffer: Vec<u8>,
+    position: u64,
+    checksum: u32,
+}
+
+impl Sink {
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.write_at(&self.buffer, self.position)?;
+        self.checksum = crc32c::crc32c_append(self.checksum, &self.buffer);
+        self.position += self.buffer.len() as u64;
+        self.buffer.clear();
+        Ok(())
+    }
+
+    fn finish(mut self) -> io::Result<()> {
+        self.flush()?;
+        self.file.write_at(&self.checksum.to_le_bytes(), self.position)?;
+        self.file.sync_data()
+    }
+}
+
+fn put(into: &mut Vec<u8>, bytes: &[u8]) {
+    into.extend_from_slice(&u32::try_from(bytes.len()).unwrap_or(u32::MAX).to_le_bytes());
+    into.extend_from_slice(bytes);
+}
+
+/// One log's record, unless it is on its way out.
+fn encode_log(log: &Log, into: &mut Vec<u8>) {
+    let inner = log.lock();
+    if inner.deleting {
+        return;
+    }
+    let start = into.len();
+    into.extend_from_slice(&[0; 4]);
+    for word in [log.id(), inner.last, inner.tail, inner.accessed] {
+        into.extend_from_slice(&word.to_le_bytes());
+    }
+    into.extend_from_slice(&inner.version.to_le_bytes());
+    into.extend_from_slice(&[u8::from(inner.closed), 0, 0, 0]);
+    let mut scratch = Vec::new();
+    format::encode_create(log.name(), log.config(), &mut scratch);
+    put(into, &scratch);
+    put(into, inner.damage.as_ref().map_or(&b""[..], |_| b"damaged"));
+    put(into, inner.writer_seq.as_deref().unwrap_or_default());
+    scratch.clear();
+    if let Some(closed_by) = &inner.closed_by {
+        format::encode_producer(&closed_by.id, closed_by.producer, &mut scratch);
+    }
+    put(into, &scratch);
+    let producers = inner.producers.as_deref();
+    let count = producers.map_or(0, Producers::len);
+    into.extend_from_slice(&u32::try_from(count).unwrap_or(u32::MAX).to_le_bytes());
+    for (id, producer) in producers.into_iter().flatten() {
+        scratch.clear();
+        format::encode_producer(id, *producer, &mut scratch);
+        put(into, &scratch);
+    }
+    for extent in inner.extents.all() {
+        into.extend_from_slice(&extent.position.to_le_bytes());
+        into.extend_from_slice(&extent.offset.to_le_bytes());
+        into.extend_from_slice(&extent.length.to_le_bytes());
+        into.extend_from_slice(&extent.span.to_le_bytes());
+    }
+    let length = u32::try_from(into.len() - start).unwrap_or(u32::MAX);
+    into[start..start + 4].copy_from_slice(&length.to_le_bytes());
+}
+
+/// Cuts pieces off the front of a record.
+struct Cutter<'a>(&'a [u8]);
+
+impl<'a> Cutter<'a> {
+    fn cut(&mut self, length: usize) -> Option<&'a [u8]> {
+        let (front, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(front)
+    }
+
+    fn word32(&mut self) -> Option<u32> {
+        self.cut(4).map(|bytes| word32(bytes, 0))
+    }
+
+    fn word64(&mut self) -> Option<u64> {
+        self.cut(8).map(|bytes| word64(bytes, 0))
+    }
+
+    fn piece(&mut self) -> Option<&'a [u8]> {
+        let length = self.word32()?;
+        self.cut(length as usize)
+    }
+}
+
+fn decode_log(record: &[u8], intern: &mut dyn FnMut(Config) -> Config) -> Option<Log> {
+    let mut cutter = Cutter(record);
+    let (id, last, tail) = (cutter.word64()?, cutter.word64()?, cutter.word64()?);
+    let (accessed, version) = (cutter.word64()?, cutter.word32()?);
+    let closed = cutter.cut(4)?[0] != 0;
+    let (name, config) = format::decode_create(cutter.piece()?)?;
+    let log = Log::new(id, name, intern(config), accessed);
+    {
+        let mut inner = log.lock();
+        (inner.last, inner.tail, inner.version, inner.closed) = (last, tail, version, closed);
+        if !cutter.piece()?.is_empty() {
+            inner.damage = Some(Box::new(Damage {
+                file: "an earlier segment".into(),
+                from: last,
+                to: last,
+                logs: Some(vec![id]),
+            }));
+        }
+        inner.writer_seq = Some(cutter.piece()?).filter(|seq| !seq.is_empty()).map(Into::into);
+        let closed_by = cutter.piece()?;
+        if !closed_by.is_empty() {
+            let (id, producer) = format::decode_producer(closed_by)?;
+            inner.closed_by = Some(Box::new(ClosedBy { id: id.into(), producer }));
+        }
+        let mut producers = Producers::new();
+        for _ in 0..cutter.word32()? {
+            let (id, producer): (_, Producer) = format::decode_producer(cutter.piece()?)?;
+            producers.insert(id.into(), producer);
+        }
+        inner.producers = (!producers.is_empty()).then(|| Box::new(producers));
+        let mut extents = Extents::default();
+        while !cutter.0.is_empty() {
+            let (position, offset) = (cutter.word64()?, cutter.word64()?);
+            extents.push(Extent { position, offset, length: cutter.word32()?, span: cutter.word32()? });
+        }
+        inner.extents = extents;
+    }
+    Some(log)
+}
+
+/// Reads a checkpoint; `None` when it is not whole.
+pub(crate) fn read(
+    disk: &Disk,
+    directory: &Path,
+    start: Position,
+    store_id: u64,
+    intern: &mut dyn FnMut(Config) -> Config,
+) -> io::Result<Option<Checkpoint>> {
+    let file = disk.open_read_only(&directory.join(file_name(start)))?;
+    let length = usize::try_from(file.length()?).map_err(io::Error::other)?;
+    if length < HEADER_BYTES + 16 {
+        return Ok(None);
+    }
+    // Mapped, not read: a large checkpoint must not double the memory at start.
+    let region = thalweg_sync::region::Region::sealed(
+        file.map(length, false)?,
+        u32::try_from(length).map_err(io::Error::other)?,
+    );
+    let bytes = region.bytes(0..region.published());
+    Ok(decode(bytes, start, store_id, intern))
+}
+
+fn decode(
+    bytes: &[u8],
+    start: Position,
+    store_id: u64,
+    intern: &mut dyn FnMut(Config) -> Config,
+) -> Option<Checkpoint> {
+    let (whole, checksum) = bytes.split_at(bytes.len() - 4);
+    let named = word64(whole, 0) == MAGIC && word64(whole, 16) == store_id && word64(whole, 24) == start;
+    if !named || word32(whole, 8) != format::FORMAT_VERSION || crc32c::crc32c(whole) != word32(checksum, 0) {
+        return None;
+    }
+    let link = Link { length: word32(whole, 32), checksum: word32(whole, 36) };
+    let mut cutter = Cutter(&whole[HEADER_BYTES..]);
+    let mut logs = Vec::new();
+    loop {
+        match cutter.word32()? {
+            0 => break,
+            length => {
+                let record = cutter.cut((length as usize).checked_sub(4)?)?;
+                logs.push(Arc::new(decode_log(record, intern)?));
+            }
+        }
+    }
+    (cutter.word64()? == logs.len() as u64).then_some(Checkpoint {
+        start,
+        link,
+        next_log: word64(whole, 40),
+        logs,
+    })
+}
+
+impl Shared {
+    pub(crate) fn checkpoint_due(&self) -> bool {
+        if self.directory.is_none() {
+            return false;
+        }
+        let last = self.checkpoints.lock().last().copied().unwrap_or(crate::position(1, 0));
+        let written = self.writer.lock().written();
+        let segments = u64::from(segment_of(written) - segment_of(last).min(segment_of(written)));
+        segments * u64::from(self.options.segment_bytes_max) >= self.options.checkpoint_bytes && segments > 0
+    }
+
+    fn write_checkpoint(&self, directory: &Path) -> io::Result<Position> {
+        let (start, link) = {
+            let writer = self.writer.lock();
+            (writer.written(), writer.link)
+        };
+        let name = file_name(start);
+        let working = directory.join(format!("{name}.new"));
+        let _ = self.disk.unlink(&working);
+        let mut sink =
+            Sink { file: self.disk.create(&working)?, buffer: Vec::new(), position: 0, checksum: 0 };
+        let header = [MAGIC, u64::from(format::FORMAT_VERSION), self.control.store_id, start];
+        header.iter().for_each(|word| sink.buffer.extend_from_slice(&word.to_le_bytes()));
+        sink.buffer.extend_from_slice(&link.length.to_le_bytes());
+        sink.buffer.extend_from_slice(&link.checksum.to_le_bytes());
+        sink.buffer.extend_from_slice(&self.next_log.lock().to_le_bytes());
+        let (mut records, mut failed) = (0u64, None);
+        self.catalogue.visit(|log| {
+            let before = sink.buffer.len();
+            encode_log(log, &mut sink.buffer);
+            records += u64::from(sink.buffer.len() > before);
+            if sink.buffer.len() > FLUSH_BYTES && failed.is_none() {
+                failed = sink.flush().err();
+            }
+        });
+        sink.buffer.extend_from_slice(&[0; 4]);
+        sink.buffer.extend_from_slice(&records.to_le_bytes());
+        let finished = failed.map_or(Ok(()), Err).and_then(|()| sink.finish());
+        // Everything a record may speak of must be durable before the checkpoint can be found.
+        finished
+            .and_then(|()| self.settle_before_checkpoint())
+            .and_then(|()| {
+                self.disk.rename(&working, &directory.join(&name))?;
+                self.disk.sync_directory(directory)
+            })
+            .inspect_err(|_| {
+                let _ = self.disk.unlink(&working);
+            })?;
+        Ok(start)
+    }
+
+    fn settle_before_checkpoint(&self) -> io::Result<()> {
+        #[cfg(test)]
+        if self.options.fault == crate::store::Fault::CheckpointBeforeSync {
+            return Ok(());
+        }
+        self.commit_group()
+    }
+
+    /// Removes segments whose payload nobody needs and that no replay starts before.
+    pub(crate) fn drop_dead_segments(&self) {
+        let oldest = match self.options.durability {
+            Durability::Memory => u32::MAX,
+            Durability::Sync | Durability::Os => {
+                self.checkpoints.lock().first().map_or(0, |start| segment_of(*start))
+            }
+        };
+        let dead: Vec<u32> = {
+            let mut writer = self.writer.lock();
+            let active = writer.active.header.number;
+            let dead = writer
+                .live_bytes
+                .iter()
+                .filter(|(number, live)| **live == 0 && **number < oldest.min(active));
+            let dead: Vec<u32> = dead.map(|(number, _)| *number).collect();
+            writer.live_bytes.retain(|number, _| !dead.contains(number));
+            dead
+        };
+        for number in &dead {
+            self.segments.remove(*number);
+            if let Some(directory) = &self.directory {
+                let _ = self.disk.unlink(&directory.join(crate::segment::file_name(*number)));
+            }
+        }
+        if !dead.is_empty() {
+            self.control.bump_segments();
+        }
+    }
+}
+
+impl Store {
+    /// Writes a checkpoint now and removes what it makes superfluous. Complexity: one record per log.
+    ///
+    /// # Errors
+    /// What the disk said; the previous checkpoints stay valid.
+    pub fn checkpoint(&self) -> io::Result<()> {
+        let shared = &self.shared;
+        let Some(directory) = &shared.directory else { return Ok(()) };
+        let start = shared.write_checkpoint(directory)?;
+        let superfluous: Vec<Position> = {
+            let mut kept = shared.checkpoints.lock();
+            if kept.last() != Some(&start) {
+                kept.push(start);
+            }
+            let excess = kept.len().saturating_sub(KEPT);
+            kept.drain(..excess).collect()
+        };
+        for start in superfluous {
+            let _ = shared.disk.unlink(&directory.join(file_name(start)));
+        }
+        shared.drop_dead_segments();
+        Ok(())
+    }
+}

@@ -1,0 +1,260 @@
+//! Commits: create, append, close and delete, each one batch.
+
+use crate::error::CommitError;
+use crate::extents::Extent;
+use crate::format::{self, Config, Kind, Producer};
+use crate::log::{Change, Inner, Log};
+use crate::open::Durability;
+use crate::store::{Shared, Store};
+use crate::writer::{Pending, Placed, PlannedBatch, PlannedFrame};
+use crate::{LogId, Offset, Position, Time, WatcherId};
+use smallvec::{SmallVec, smallvec};
+use std::sync::Arc;
+
+/// One atomic change to one log.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Commit<'a> {
+    /// Payload to append; may be empty.
+    pub payload: &'a [u8],
+    /// More payload, placed right behind.
+    pub suffix: &'a [u8],
+    /// A producer's new place.
+    pub producer: Option<(&'a [u8], Producer)>,
+    /// The new writer sequence.
+    pub writer_seq: Option<&'a [u8]>,
+    /// Take no payload after this one.
+    pub close: bool,
+    /// When, microseconds since the Unix epoch.
+    pub time: Time,
+}
+
+/// A commit that was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Receipt {
+    /// Durable once the store's durable mark reaches this position; 0 when nothing has to be waited for.
+    pub ticket: Position,
+    /// Offset of the first byte of payload.
+    pub first: Offset,
+    /// Offset after the last.
+    pub next: Offset,
+}
+
+/// Small payloads of a batch, encoded before its frames borrow them.
+#[derive(Default)]
+struct Notes {
+    bytes: Vec<u8>,
+    create: usize,
+    producer: usize,
+}
+
+impl Notes {
+    fn of(create: Option<(&[u8], &Config)>, commit: &Commit<'_>) -> Notes {
+        let mut notes = Notes::default();
+        if let Some((name, config)) = create {
+            format::encode_create(name, config, &mut notes.bytes);
+        }
+        notes.create = notes.bytes.len();
+        if let Some((id, producer)) = commit.producer {
+            format::encode_producer(id, producer, &mut notes.bytes);
+        }
+        notes.producer = notes.bytes.len();
+        notes
+    }
+}
+
+fn frame<'a>(
+    kind: Kind,
+    log: LogId,
+    offset: Offset,
+    time: Time,
+    pieces: [&'a [u8]; 2],
+) -> Result<PlannedFrame<'a>, CommitError> {
+    let size = pieces[0].len() as u64 + pieces[1].len() as u64;
+    let limit = u64::from(u32::MAX >> 1);
+    let length =
+        u32::try_from(size).ok().filter(|_| size <= limit).ok_or(CommitError::TooLarge { size, limit })?;
+    let padding =
+        usize::try_from(format::frame_bytes(size) - size).unwrap_or(0) - format::FRAME_HEADER_BYTES as usize;
+    Ok(PlannedFrame { header: format::frame_header(kind, log, offset, time, length), pieces, padding })
+}
+
+fn plan<'a>(
+    log: LogId,
+    tail: Offset,
+    commit: &Commit<'a>,
+    notes: &'a Notes,
+    delete: bool,
+) -> Result<PlannedBatch<'a>, CommitError> {
+    let end = tail + commit.payload.len() as u64 + commit.suffix.len() as u64;
+    let mut frames: SmallVec<[PlannedFrame<'a>; 4]> = SmallVec::new();
+    let mut add =
+        |kind, offset, pieces| frame(kind, log, offset, commit.time, pieces).map(|f| frames.push(f));
+    if notes.create > 0 {
+        add(Kind::Create, tail, [&notes.bytes[..notes.create], &[]])?;
+    }
+    if end > tail {
+        add(Kind::Data, tail, [commit.payload, commit.suffix])?;
+    }
+    if notes.producer > notes.create {
+        add(Kind::Producer, end, [&notes.bytes[notes.create..], &[]])?;
+    }
+    if let Some(writer_seq) = commit.writer_seq {
+        add(Kind::WriterSeq, end, [writer_seq, &[]])?;
+    }
+    if commit.close {
+        add(Kind::Close, end, [&[], &[]])?;
+    }
+    if delete {
+        add(Kind::Delete, end, [&[], &[]])?;
+    }
+    let (mut body_bytes, mut body_checksum) = (0, 0);
+    for frame in &frames {
+        let padding = &[0; 8][..frame.padding];
+        for piece in [&frame.header[..], frame.pieces[0], frame.pieces[1], padding] {
+            body_bytes += piece.len() as u64;
+            body_checksum = crc32c::crc32c_append(body_checksum, piece);
+        }
+    }
+    Ok(PlannedBatch { frames, touched: smallvec![(log, end)], time: commit.time, body_bytes, body_checksum })
+}
+
+impl Store {
+    /// Creates a log, with first payload and closed at once if the commit says so. Complexity: one batch.
+    ///
+    /// # Errors
+    /// [`CommitError::Exists`] when the name is taken; otherwise as [`Store::commit`].
+    pub fn create(
+        &self,
+        name: &[u8],
+        config: &Config,
+        commit: &Commit<'_>,
+        watcher: Option<WatcherId>,
+    ) -> Result<(Arc<Log>, Receipt), CommitError> {
+        let shared = &*self.shared;
+        let config = Config { content_type: shared.catalogue.intern(&config.content_type), ..config.clone() };
+        let mut place = shared.catalogue.place(name);
+        if place.occupied(name) {
+            return Err(CommitError::Exists);
+        }
+        let notes = Notes::of(Some((name, &config)), commit);
+        let log = Arc::new(Log::new(shared.next_log_id(), name, config.clone(), commit.time));
+        let receipt = {
+            let mut inner = log.lock();
+            shared.submit(&log, &mut inner, commit, &notes, false, watcher)?
+        };
+        place.put(log.clone());
+        Ok((log, receipt))
+    }
+
+    /// Applies one commit if the log's staged version is `expected`. Complexity: a copy of the payload and
+    /// a checksum over it; no system call but in `sync` mode's committer.
+    ///
+    /// # Errors
+    /// [`CommitError`]; nothing was applied in any case.
+    pub fn commit(
+        &self,
+        log: &Arc<Log>,
+        expected: u32,
+        commit: &Commit<'_>,
+        watcher: Option<WatcherId>,
+    ) -> Result<Receipt, CommitError> {
+        let mut inner = log.lock();
+        check(&inner, expected)?;
+        let notes = Notes::of(None, commit);
+        self.shared.submit(log, &mut inner, commit, &notes, false, watcher)
+    }
+
+    /// Deletes the log if its staged version is `expected`.
+    ///
+    /// # Errors
+    /// [`CommitError`]; nothing was applied in any case.
+    pub fn delete(
+        &self,
+        log: &Arc<Log>,
+        expected: u32,
+        time: Time,
+        watcher: Option<WatcherId>,
+    ) -> Result<Receipt, CommitError> {
+        let receipt = {
+            let mut inner = log.lock();
+            check(&inner, expected)?;
+            let commit = Commit { time, ..Commit::default() };
+            self.shared.submit(log, &mut inner, &commit, &Notes::default(), true, watcher)?
+        };
+        if receipt.ticket == 0 {
+            self.shared.forget(log);
+        }
+        Ok(receipt)
+    }
+}
+
+fn check(inner: &Inner, expected: u32) -> Result<(), CommitError> {
+    if inner.deleting {
+        return Err(CommitError::Deleted);
+    }
+    if let Some(damage) = &inner.damage {
+        return Err(CommitError::Damaged(damage.clone()));
+    }
+    if inner.version != expected {
+        return Err(CommitError::Conflict { expected, found: inner.version });
+    }
+    Ok(())
+}
+
+impl Shared {
+    /// The one way in: plans the batch, writes it, stages it, and either reveals it or leaves that to the
+    /// committer.
+    fn submit(
+        &self,
+        log: &Arc<Log>,
+        inner: &mut Inner,
+        commit: &Commit<'_>,
+        notes: &Notes,
+        delete: bool,
+        watcher: Option<WatcherId>,
+    ) -> Result<Receipt, CommitError> {
+        let batch = plan(log.id(), inner.tail, commit, notes, delete)?;
+        let (first, next) = (inner.tail, batch.touched[0].1);
+        let placed = {
+            let mut writer = self.writer.lock();
+            let placed = writer.append(&batch, &self.control, &self.segments)?;
+            let segment = crate::segment_of(placed.start);
+            *writer.live_bytes.entry(segment).or_default() += next - first;
+            if writer.options.durability == Durability::Sync {
+                writer.pending.push(Pending {
+                    log: log.clone(),
+                    tail: next,
+                    closed: commit.close,
+                    deleted: delete,
+                });
+                writer.waiting |= watcher.map_or(0, WatcherId::bit);
+                if std::mem::take(&mut writer.committer_idle) {
+                    self.work.notify_one();
+                }
+            }
+            placed
+        };
+        stage(inner, commit, placed, first, next);
+        if delete {
+            inner.deleting = true;
+        }
+        if self.options.durability == Durability::Sync {
+            return Ok(Receipt { ticket: placed.end, first, next });
+        }
+        let tell = inner.reveal(next, commit.close, delete);
+        self.watchers.tell(tell, |watch| watch.advanced(log.id()));
+        Ok(Receipt { ticket: 0, first, next })
+    }
+}
+
+fn stage(inner: &mut Inner, commit: &Commit<'_>, placed: Placed, first: Offset, next: Offset) {
+    let length = u32::try_from(next - first).unwrap_or(u32::MAX);
+    inner.stage(&Change {
+        extent: Extent { position: placed.start, offset: first, length, span: placed.bytes },
+        producer: commit.producer,
+        writer_seq: commit.writer_seq,
+        close: commit.close,
+        end: placed.end,
+        time: commit.time,
+    });
+}

@@ -1,0 +1,131 @@
+//! Group commit: one sync for everything that was written since the last one.
+//!
+//! While a group is being synced the next one fills. A group's order is: sync the segments it lies in,
+//! sync the directory if a segment is new, move `durable`, make its commits visible, tell each watcher
+//! once. A sync that fails poisons the store: nothing is acknowledged any more, because asking the kernel
+//! again would report a success that means nothing.
+
+use crate::segment::Segment;
+use crate::store::Shared;
+use crate::writer::{Pending, Writer};
+use crate::{Position, segment_of};
+use parking_lot::MutexGuard;
+use std::io;
+use std::sync::Arc;
+
+/// What one sync is going to cover.
+struct Group {
+    segments: Vec<Arc<Segment>>,
+    directory: Option<std::path::PathBuf>,
+    pending: Vec<Pending>,
+    waiting: u32,
+    end: Position,
+}
+
+fn take(writer: &mut Writer) -> Group {
+    let mut segments = std::mem::take(&mut writer.unsynced);
+    segments.push(writer.active.clone());
+    Group {
+        segments,
+        directory: writer.directory.clone().filter(|_| std::mem::take(&mut writer.directory_changed)),
+        pending: std::mem::take(&mut writer.pending),
+        waiting: std::mem::take(&mut writer.waiting),
+        end: writer.written(),
+    }
+}
+
+impl Shared {
+    /// Makes everything written so far durable and visible. Does nothing when it is already.
+    ///
+    /// # Errors
+    /// What the sync said; the store is poisoned then.
+    pub(crate) fn commit_group(&self) -> io::Result<()> {
+        let _one_at_a_time = self.group.lock();
+        let group = {
+            let mut writer = self.writer.lock();
+            if let Some(why) = &writer.failure {
+                return Err(io::Error::other(why.clone()));
+            }
+            if writer.written() == self.control.durable() {
+                return Ok(());
+            }
+            take(&mut writer)
+        };
+        match self.sync(&group) {
+            Ok(()) => {
+                self.settle(group);
+                Ok(())
+            }
+            Err(error) => {
+                self.poison(&error);
+                Err(error)
+            }
+        }
+    }
+
+    fn sync(&self, group: &Group) -> io::Result<()> {
+        #[cfg(test)]
+        if self.options.fault == crate::store::Fault::AcknowledgeBeforeSync {
+            return Ok(());
+        }
+        for segment in &group.segments {
+            segment.sync()?;
+        }
+        group.directory.as_ref().map_or(Ok(()), |directory| self.disk.sync_directory(directory))
+    }
+
+    fn settle(&self, group: Group) {
+        self.control.set_durable(group.end);
+        for pending in group.pending {
+            let tell = pending.log.lock().reveal(pending.tail, pending.closed, pending.deleted);
+            self.watchers.tell(tell, |watch| watch.advanced(pending.log.id()));
+            if pending.deleted {
+                self.forget(&pending.log);
+            }
+        }
+        self.watchers.tell(group.waiting, |watch| watch.complete(group.end));
+    }
+
+    fn poison(&self, error: &io::Error) {
+        tracing::error!(%error, "a sync failed: the store takes no more writes until it is reopened");
+        self.writer.lock().failure = Some(error.to_string());
+        self.watchers.tell(u32::MAX, |watch| watch.failed());
+    }
+
+    /// Drops what a deleted log kept.
+    pub(crate) fn forget(&self, log: &Arc<crate::Log>) {
+        self.catalogue.remove(log);
+        let extents = log.lock().extents.take();
+        let mut writer = self.writer.lock();
+        for extent in extents {
+            if let Some(live) = writer.live_bytes.get_mut(&segment_of(extent.position)) {
+                *live = live.saturating_sub(u64::from(extent.length));
+            }
+        }
+    }
+
+    /// The committer's thread: one group after the other until the store closes or fails.
+    pub(crate) fn run_committer(&self) {
+        loop {
+            let mut writer = self.writer.lock();
+            while writer.pending.is_empty() && !writer.closed {
+                writer.committer_idle = true;
+                self.work.wait(&mut writer);
+            }
+            if writer.pending.is_empty() && writer.closed {
+                return;
+            }
+            let order = writer.spare_due();
+            MutexGuard::unlock_fair(writer);
+            if self.commit_group().is_err() {
+                return;
+            }
+            if let Some(order) = order {
+                match order.fulfil() {
+                    Ok(spare) => self.writer.lock().offer(spare),
+                    Err(error) => tracing::warn!(%error, "cannot prepare the next segment"),
+                }
+            }
+        }
+    }
+}

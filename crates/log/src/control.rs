@@ -1,0 +1,105 @@
+//! The control file: the store's words, mapped, for this process and for others.
+//!
+//! | word | meaning | written by |
+//! |---|---|---|
+//! | 0 | magic | creation |
+//! | 1 | format version | creation |
+//! | 2 | store id | creation |
+//! | 3 | `written`: end of the last published batch | the writer, under its lock |
+//! | 4 | `durable`: end of what is known to last | the committer, after a sync succeeded |
+//! | 5 | version of the segment list | whoever adds or removes a segment |
+//! | 6 | clean end: position of a clean close, 0 while open | open and close |
+//!
+//! `durable` on disk may lag behind the truth, never run ahead of it: it is stored only after the sync it
+//! speaks of. That makes it evidence in recovery.
+
+use crate::Position;
+use crate::error::OpenError;
+use crate::format::FORMAT_VERSION;
+use std::io;
+use std::path::Path;
+use thalweg_sync::words::Words;
+use thalweg_sys::disk::{Disk, File, Map};
+
+pub(crate) const FILE_NAME: &str = "control";
+const BYTES: usize = 4096;
+const MAGIC: u64 = u64::from_le_bytes(*b"THALWEGc");
+const WRITTEN: usize = 3;
+const DURABLE: usize = 4;
+const SEGMENTS: usize = 5;
+const CLEAN_END: usize = 6;
+
+#[derive(Debug)]
+pub(crate) struct Control {
+    words: Words,
+    file: Option<File>,
+    pub(crate) store_id: u64,
+}
+
+impl Control {
+    /// Words that live as long as the process.
+    pub(crate) fn in_memory(store_id: u64) -> io::Result<Control> {
+        Ok(Control { words: Words::new(Map::anonymous(BYTES)?), file: None, store_id })
+    }
+
+    /// Creates the file of a new store and makes it durable.
+    pub(crate) fn create(disk: &Disk, directory: &Path, store_id: u64) -> io::Result<Control> {
+        let mut bytes = vec![0; BYTES];
+        for (index, word) in [MAGIC, u64::from(FORMAT_VERSION), store_id].into_iter().enumerate() {
+            bytes[index * 8..index * 8 + 8].copy_from_slice(&word.to_le_bytes());
+        }
+        thalweg_sys::disk::replace_file(disk, directory, FILE_NAME, &bytes)?;
+        let file = disk.open(&directory.join(FILE_NAME))?;
+        Ok(Control { words: Words::new(file.map(BYTES, true)?), file: Some(file), store_id })
+    }
+
+    /// Opens the file of an existing store; `None` when there is none.
+    pub(crate) fn open(disk: &Disk, directory: &Path) -> Result<Option<Control>, OpenError> {
+        let path = directory.join(FILE_NAME);
+        let failed = |source| OpenError::Io { action: "open", file: path.clone(), source };
+        let file = match disk.open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(failed(error)),
+        };
+        if file.length().map_err(failed)? < BYTES as u64 {
+            return Err(OpenError::NotAStore { file: path, why: "the control file is too short" });
+        }
+        let words = Words::new(file.map(BYTES, true).map_err(failed)?);
+        if words.load(0) != MAGIC {
+            return Err(OpenError::NotAStore { file: path, why: "the control file has another magic" });
+        }
+        let found = words.load(1);
+        if found > u64::from(FORMAT_VERSION) {
+            return Err(OpenError::Newer { file: path, found, known: u64::from(FORMAT_VERSION) });
+        }
+        let store_id = words.load(2);
+        Ok(Some(Control { words, file: Some(file), store_id }))
+    }
+
+    pub(crate) fn set_written(&self, position: Position) {
+        self.words.store(WRITTEN, position);
+    }
+
+    pub(crate) fn durable(&self) -> Position {
+        self.words.load(DURABLE)
+    }
+
+    pub(crate) fn set_durable(&self, position: Position) {
+        self.words.store(DURABLE, position);
+    }
+
+    pub(crate) fn bump_segments(&self) {
+        self.words.store(SEGMENTS, self.words.load(SEGMENTS) + 1);
+    }
+
+    pub(crate) fn clean_end(&self) -> Position {
+        self.words.load(CLEAN_END)
+    }
+
+    /// Records a clean close, or with 0 that the store is in use, durably.
+    pub(crate) fn set_clean_end(&self, position: Position) -> io::Result<()> {
+        self.words.store(CLEAN_END, position);
+        self.file.as_ref().map_or(Ok(()), File::sync_data)
+    }
+}

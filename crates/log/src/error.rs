@@ -1,0 +1,141 @@
+//! What can go wrong, said so that the caller knows what was and was not applied.
+
+use crate::{LogId, Position, byte_of, segment_of};
+use std::fmt;
+use std::path::PathBuf;
+
+/// A span of a store that does not read back as it was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// File name within the store's directory.
+    pub file: String,
+    /// First damaged byte, as a position.
+    pub from: Position,
+    /// Where the chain resumes; equal to `from` when it does not.
+    pub to: Position,
+    /// Logs the span is known to touch; `None` when the span's headers are lost too.
+    pub logs: Option<Vec<LogId>>,
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} is damaged from byte {}", self.file, byte_of(self.from))?;
+        if self.to > self.from {
+            write!(out, " to byte {} of segment {}", byte_of(self.to), segment_of(self.to))?;
+        } else {
+            write!(out, " to its end")?;
+        }
+        match &self.logs {
+            Some(logs) => write!(out, ", touching {} log(s)", logs.len())?,
+            None => write!(out, ", touching logs that can no longer be named")?,
+        }
+        write!(out, "; inspect it with `thalweg verify`")
+    }
+}
+
+/// Why a store does not open. Nothing was changed unless the variant says so.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Another process has it open.
+    #[error("{directory} is held by {holder}; stop that process or choose another directory")]
+    Held {
+        /// The store's directory.
+        directory: PathBuf,
+        /// What the holder wrote about itself.
+        holder: String,
+    },
+    /// A newer program wrote it.
+    #[error("{file} has format version {found}, this program reads up to {known}; use a newer program")]
+    Newer {
+        /// The file that says so.
+        file: PathBuf,
+        /// Its version.
+        found: u64,
+        /// The newest version known here.
+        known: u64,
+    },
+    /// The directory holds something else, or a control file that is beyond reading.
+    #[error("{file} is not part of a store: {why}")]
+    NotAStore {
+        /// The file at fault.
+        file: PathBuf,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// The operating system refused.
+    #[error("cannot {action} {file}: {source}")]
+    Io {
+        /// What was attempted.
+        action: &'static str,
+        /// On which file.
+        file: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+/// Why a commit was not taken. In every case nothing of it was applied.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CommitError {
+    /// The log's version is not the expected one: read its state and decide again.
+    #[error("the log is at version {found}, not {expected}")]
+    Conflict {
+        /// The version the caller had read.
+        expected: u32,
+        /// The version now.
+        found: u32,
+    },
+    /// The name is taken.
+    #[error("a log of that name exists")]
+    Exists,
+    /// The log is deleted.
+    #[error("the log is deleted")]
+    Deleted,
+    /// The log lies in a damaged span and takes nothing more.
+    #[error("{0}")]
+    Damaged(Box<Damage>),
+    /// More than one commit may hold.
+    #[error("the commit needs {size} bytes, one commit holds at most {limit}")]
+    TooLarge {
+        /// Bytes it needs with headers.
+        size: u64,
+        /// Bytes one commit may have.
+        limit: u64,
+    },
+    /// No room for another segment. Reads go on, and so do commits once there is room.
+    #[error("the disk is full: {0}")]
+    Full(String),
+    /// An earlier sync failed: what it covered may or may not last, so nothing more is acknowledged.
+    #[error("the store stopped after a failed sync: {0}; reopen it to go on")]
+    Failed(String),
+    /// The store was closed.
+    #[error("the store is closed")]
+    Closed,
+}
+
+/// Why bytes cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReadError {
+    /// The log is deleted, or its creation is not durable yet.
+    #[error("the log is deleted")]
+    Deleted,
+    /// The offset lies past the visible end.
+    #[error("offset {from} lies past the end at {tail}")]
+    PastEnd {
+        /// Offset asked for.
+        from: u64,
+        /// Visible end.
+        tail: u64,
+    },
+    /// The bytes do not match their checksum.
+    #[error("{0}")]
+    Damaged(Box<Damage>),
+    /// The operating system refused.
+    #[error("cannot read {file}: {why}")]
+    Io {
+        /// The file.
+        file: String,
+        /// What the system said.
+        why: String,
+    },
+}

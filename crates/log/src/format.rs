@@ -1,0 +1,429 @@
+//! The bytes of a segment. All integers little-endian, everything aligned to 8.
+//!
+//! ```text
+//! segment  header (64)  batch  batch  …  zeros
+//!   header   magic 8 | format version 4 | segment number 4 | store id 8 | previous length 4 |
+//!            previous checksum 4 | capacity 4 | 24 reserved | checksum 4
+//! batch    header (48)  touched table  frames
+//!   header   magic 4 | length 4 | header checksum 4 | body checksum 4 | previous length 4 |
+//!            previous checksum 4 | durable position 8 | time 8 | frames 4 | touched 2 | reserved 2
+//!   touched  log 8 | end 8                              once per log the batch touches
+//! frame    header (32)  payload  zeros to a multiple of 8
+//!   header   payload length 4 | kind 1 | flags 1 | reserved 2 | log 8 | offset 8 | time 8
+//! ```
+//!
+//! The header checksum covers the header behind it and the touched table, the body checksum the frames;
+//! each batch repeats the length and header checksum of the one before, across segments too. A header
+//! that stands proves which logs a damaged body touched and where they ended. Checksums are CRC-32C
+//! (Castagnoli; RFC 3720 appendix B.4). Versioned by the segment header: a reader refuses a newer one.
+
+use crate::{LogId, Offset, Position, Time};
+use std::sync::Arc;
+
+pub(crate) const FORMAT_VERSION: u32 = 1;
+pub(crate) const SEGMENT_HEADER_BYTES: u32 = 64;
+pub(crate) const BATCH_HEADER_BYTES: u32 = 48;
+pub(crate) const TOUCHED_BYTES: u32 = 16;
+pub(crate) const FRAME_HEADER_BYTES: u32 = 32;
+const SEGMENT_MAGIC: [u8; 8] = *b"THALWEG\x01";
+const BATCH_MAGIC: u32 = u32::from_le_bytes(*b"TwBt");
+
+/// What a frame says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    Data = 1,
+    Create = 2,
+    Close = 3,
+    Delete = 4,
+    Producer = 5,
+    WriterSeq = 6,
+}
+
+impl Kind {
+    fn of(byte: u8) -> Option<Kind> {
+        Some(match byte {
+            1 => Kind::Data,
+            2 => Kind::Create,
+            3 => Kind::Close,
+            4 => Kind::Delete,
+            5 => Kind::Producer,
+            6 => Kind::WriterSeq,
+            _ => return None,
+        })
+    }
+}
+
+/// How long a log lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Lifetime {
+    /// Until it is deleted.
+    Unlimited,
+    /// Until it has not been accessed for so many seconds.
+    Sliding {
+        /// Window in seconds.
+        ttl_s: u64,
+    },
+    /// Until an instant.
+    Until {
+        /// Microseconds since the Unix epoch.
+        expires_us: Time,
+    },
+}
+
+/// What a log is created with and never changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Media type of the payload, opaque to the log. At most 65,535 bytes.
+    pub content_type: Arc<str>,
+    /// How long the log lives.
+    pub lifetime: Lifetime,
+}
+
+/// A producer's place in a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Producer {
+    /// Highest epoch seen.
+    pub epoch: u64,
+    /// Highest sequence accepted in that epoch.
+    pub seq: u64,
+}
+
+/// The link that each batch carries to the one before it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Link {
+    pub(crate) length: u32,
+    pub(crate) checksum: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SegmentHeader {
+    pub(crate) number: u32,
+    pub(crate) store_id: u64,
+    pub(crate) previous: Link,
+    pub(crate) capacity: u32,
+}
+
+/// Why a segment header is not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BadHeader {
+    Damaged,
+    Newer(u32),
+}
+
+impl SegmentHeader {
+    pub(crate) fn encode(&self) -> [u8; SEGMENT_HEADER_BYTES as usize] {
+        let mut bytes = [0; SEGMENT_HEADER_BYTES as usize];
+        bytes[0..8].copy_from_slice(&SEGMENT_MAGIC);
+        bytes[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+        bytes[12..16].copy_from_slice(&self.number.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.store_id.to_le_bytes());
+        bytes[24..28].copy_from_slice(&self.previous.length.to_le_bytes());
+        bytes[28..32].copy_from_slice(&self.previous.checksum.to_le_bytes());
+        bytes[32..36].copy_from_slice(&self.capacity.to_le_bytes());
+        let checksum = crc32c::crc32c(&bytes[..60]);
+        bytes[60..64].copy_from_slice(&checksum.to_le_bytes());
+        bytes
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Result<SegmentHeader, BadHeader> {
+        let bytes = bytes.get(..SEGMENT_HEADER_BYTES as usize).ok_or(BadHeader::Damaged)?;
+        if bytes[..8] != SEGMENT_MAGIC || crc32c::crc32c(&bytes[..60]) != word32(bytes, 60) {
+            return Err(BadHeader::Damaged);
+        }
+        let version = word32(bytes, 8);
+        if version > FORMAT_VERSION {
+            return Err(BadHeader::Newer(version));
+        }
+        Ok(SegmentHeader {
+            number: word32(bytes, 12),
+            store_id: word64(bytes, 16),
+            previous: Link { length: word32(bytes, 24), checksum: word32(bytes, 28) },
+            capacity: word32(bytes, 32),
+        })
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BatchHeader {
+    pub(crate) length: u32,
+    pub(crate) header_checksum: u32,
+    pub(crate) body_checksum: u32,
+    pub(crate) previous: Link,
+    pub(crate) durable: Position,
+    pub(crate) time: Time,
+    pub(crate) frames: u32,
+    pub(crate) touched: u16,
+}
+
+impl BatchHeader {
+    /// Header and touched table, with the header checksum filled in; answers that checksum.
+    pub(crate) fn encode(&self, touched: &[(LogId, Offset)], into: &mut Vec<u8>) -> u32 {
+        into.clear();
+        into.extend_from_slice(&BATCH_MAGIC.to_le_bytes());
+        into.extend_from_slice(&self.length.to_le_bytes());
+        into.extend_from_slice(&[0; 4]);
+        into.extend_from_slice(&self.body_checksum.to_le_bytes());
+        into.extend_from_slice(&self.previous.length.to_le_bytes());
+        into.extend_from_slice(&self.previous.checksum.to_le_bytes());
+        into.extend_from_slice(&self.durable.to_le_bytes());
+        into.extend_from_slice(&self.time.to_le_bytes());
+        into.extend_from_slice(&self.frames.to_le_bytes());
+        into.extend_from_slice(&self.touched.to_le_bytes());
+        into.extend_from_slice(&[0; 2]);
+        for (log, end) in touched {
+            into.extend_from_slice(&log.to_le_bytes());
+            into.extend_from_slice(&end.to_le_bytes());
+        }
+        let checksum = crc32c::crc32c_append(crc32c::crc32c(&into[..8]), &into[12..]);
+        into[8..12].copy_from_slice(&checksum.to_le_bytes());
+        checksum
+    }
+
+    /// The header at the start of `bytes`, if its checksum holds; the body is not looked at.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<BatchHeader> {
+        let fixed = bytes.get(..BATCH_HEADER_BYTES as usize)?;
+        if word32(fixed, 0) != BATCH_MAGIC {
+            return None;
+        }
+        let header = BatchHeader {
+            length: word32(fixed, 4),
+            header_checksum: word32(fixed, 8),
+            body_checksum: word32(fixed, 12),
+            previous: Link { length: word32(fixed, 16), checksum: word32(fixed, 20) },
+            durable: word64(fixed, 24),
+            time: word64(fixed, 32),
+            frames: word32(fixed, 40),
+            touched: word16(fixed, 44),
+        };
+        let whole = bytes.get(..header.body_start() as usize)?;
+        let checksum = crc32c::crc32c_append(crc32c::crc32c(&whole[..8]), &whole[12..]);
+        let sane = header.length.is_multiple_of(8) && header.length >= header.body_start();
+        (checksum == header.header_checksum && sane).then_some(header)
+    }
+
+    pub(crate) fn body_start(&self) -> u32 {
+        BATCH_HEADER_BYTES + u32::from(self.touched) * TOUCHED_BYTES
+    }
+
+    pub(crate) fn link(&self) -> Link {
+        Link { length: self.length, checksum: self.header_checksum }
+    }
+
+    /// The whole batch at the start of `bytes`, if its body's checksum holds too.
+    pub(crate) fn verified_body<'a>(&self, bytes: &'a [u8]) -> Option<&'a [u8]> {
+        let body = bytes.get(self.body_start() as usize..self.length as usize)?;
+        (crc32c::crc32c(body) == self.body_checksum).then_some(body)
+    }
+}
+
+/// The touched table of a batch whose header stands.
+pub(crate) fn touched<'a>(
+    header: &BatchHeader,
+    bytes: &'a [u8],
+) -> impl Iterator<Item = (LogId, Offset)> + 'a {
+    let table = &bytes[BATCH_HEADER_BYTES as usize..header.body_start() as usize];
+    table.chunks_exact(TOUCHED_BYTES as usize).map(|row| (word64(row, 0), word64(row, 8)))
+}
+
+/// A frame in a verified body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Frame<'a> {
+    pub(crate) kind: Kind,
+    pub(crate) log: LogId,
+    pub(crate) offset: Offset,
+    pub(crate) payload: &'a [u8],
+    /// Where the payload begins, counted from the start of the body.
+    pub(crate) payload_at: u32,
+}
+
+/// A frame's header.
+pub(crate) fn frame_header(
+    kind: Kind,
+    log: LogId,
+    offset: Offset,
+    time: Time,
+    length: u32,
+) -> [u8; FRAME_HEADER_BYTES as usize] {
+    let mut bytes = [0; FRAME_HEADER_BYTES as usize];
+    bytes[0..4].copy_from_slice(&length.to_le_bytes());
+    bytes[4] = kind as u8;
+    bytes[8..16].copy_from_slice(&log.to_le_bytes());
+    bytes[16..24].copy_from_slice(&offset.to_le_bytes());
+    bytes[24..32].copy_from_slice(&time.to_le_bytes());
+    bytes
+}
+
+/// Bytes of a frame whose payload has so many.
+pub(crate) const fn frame_bytes(payload: u64) -> u64 {
+    (FRAME_HEADER_BYTES as u64 + payload).next_multiple_of(8)
+}
+
+/// The frames of a body, in order. Ends early, and says so, at a frame that does not fit.
+pub(crate) struct Frames<'a> {
+    body: &'a [u8],
+    at: usize,
+    pub(crate) malformed: bool,
+}
+
+pub(crate) fn frames(body: &[u8]) -> Frames<'_> {
+    Frames { body, at: 0, malformed: false }
+}
+
+impl<'a> Iterator for Frames<'a> {
+    type Item = Frame<'a>;
+
+    fn next(&mut self) -> Option<Frame<'a>> {
+        if self.at == self.body.len() {
+            return None;
+        }
+        let rest = &self.body[self.at..];
+        let frame = (|| {
+            let header = rest.get(..FRAME_HEADER_BYTES as usize)?;
+            let length = word32(header, 0) as usize;
+            let start = FRAME_HEADER_BYTES as usize;
+            let payload = rest.get(start..start.checked_add(length)?)?;
+            rest.get(..usize::try_from(frame_bytes(length as u64)).ok()?)?;
+            Some(Frame {
+                kind: Kind::of(header[4])?,
+                log: word64(header, 8),
+                offset: word64(header, 16),
+                payload,
+                payload_at: u32::try_from(self.at + start).ok()?,
+            })
+        })();
+        match frame {
+            Some(frame) => {
+                let whole = frame_bytes(frame.payload.len() as u64);
+                self.at += usize::try_from(whole).unwrap_or(usize::MAX);
+            }
+            None => {
+                self.malformed = true;
+                self.at = self.body.len();
+            }
+        }
+        frame
+    }
+}
+
+/// Payload of a create frame: the log's name and configuration.
+pub(crate) fn encode_create(name: &[u8], config: &Config, into: &mut Vec<u8>) {
+    let (kind, value) = match config.lifetime {
+        Lifetime::Unlimited => (0u16, 0),
+        Lifetime::Sliding { ttl_s } => (1, ttl_s),
+        Lifetime::Until { expires_us } => (2, expires_us),
+    };
+    into.extend_from_slice(&value.to_le_bytes());
+    into.extend_from_slice(&kind.to_le_bytes());
+    into.extend_from_slice(&u16::try_from(name.len()).unwrap_or(u16::MAX).to_le_bytes());
+    into.extend_from_slice(&u16::try_from(config.content_type.len()).unwrap_or(u16::MAX).to_le_bytes());
+    into.extend_from_slice(name);
+    into.extend_from_slice(config.content_type.as_bytes());
+}
+
+/// Name and configuration out of a create frame's payload.
+pub(crate) fn decode_create(payload: &[u8]) -> Option<(&[u8], Config)> {
+    let fixed = payload.get(..14)?;
+    let value = word64(fixed, 0);
+    let lifetime = match word16(fixed, 8) {
+        0 => Lifetime::Unlimited,
+        1 => Lifetime::Sliding { ttl_s: value },
+        2 => Lifetime::Until { expires_us: value },
+        _ => return None,
+    };
+    let name_end = 14 + usize::from(word16(fixed, 10));
+    let name = payload.get(14..name_end)?;
+    let content_type = payload.get(name_end..name_end + usize::from(word16(fixed, 12)))?;
+    Some((name, Config { content_type: std::str::from_utf8(content_type).ok()?.into(), lifetime }))
+}
+
+/// Payload of a producer frame: its place and identifier.
+pub(crate) fn encode_producer(id: &[u8], producer: Producer, into: &mut Vec<u8>) {
+    into.extend_from_slice(&producer.epoch.to_le_bytes());
+    into.extend_from_slice(&producer.seq.to_le_bytes());
+    into.extend_from_slice(id);
+}
+
+/// Identifier and place out of a producer frame's payload.
+pub(crate) fn decode_producer(payload: &[u8]) -> Option<(&[u8], Producer)> {
+    let fixed = payload.get(..16)?;
+    Some((&payload[16..], Producer { epoch: word64(fixed, 0), seq: word64(fixed, 8) }))
+}
+
+pub(crate) fn word16(bytes: &[u8], at: usize) -> u16 {
+    let mut word = [0; 2];
+    word.copy_from_slice(&bytes[at..at + 2]);
+    u16::from_le_bytes(word)
+}
+
+pub(crate) fn word32(bytes: &[u8], at: usize) -> u32 {
+    let mut word = [0; 4];
+    word.copy_from_slice(&bytes[at..at + 4]);
+    u32::from_le_bytes(word)
+}
+
+pub(crate) fn word64(bytes: &[u8], at: usize) -> u64 {
+    let mut word = [0; 8];
+    word.copy_from_slice(&bytes[at..at + 8]);
+    u64::from_le_bytes(word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_batch_header_reads_back_and_any_flipped_bit_is_seen(
+            length in 0u32..1000, body in any::<u32>(), durable in any::<u64>(),
+            logs in proptest::collection::vec(any::<(u64, u64)>(), 0..5), flip in any::<prop::sample::Index>(),
+        ) {
+            let touched_count = u16::try_from(logs.len()).unwrap();
+            let header = BatchHeader {
+                length: (length + 160) * 8, header_checksum: 0, body_checksum: body,
+                previous: Link { length: 8, checksum: 9 }, durable, time: 1, frames: 2, touched: touched_count,
+            };
+            let mut bytes = Vec::new();
+            let header_checksum = header.encode(&logs, &mut bytes);
+            let read = BatchHeader::decode(&bytes).unwrap();
+            prop_assert_eq!(read, BatchHeader { header_checksum, ..header });
+            prop_assert_eq!(touched(&read, &bytes).collect::<Vec<_>>(), logs);
+            let bit = flip.index(bytes.len() * 8);
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            prop_assert_eq!(BatchHeader::decode(&bytes), None);
+        }
+
+        #[test]
+        fn frames_never_panic_on_garbage(body in proptest::collection::vec(any::<u8>(), 0..300)) {
+            let mut frames = frames(&body);
+            let count = frames.by_ref().count();
+            prop_assert!(frames.malformed || body.is_empty() || count > 0);
+        }
+
+        #[test]
+        fn create_and_producer_payloads_read_back(
+            name in proptest::collection::vec(any::<u8>(), 0..40), kind in ".{0,20}", epoch: u64, seq: u64, ttl_s: u64,
+        ) {
+            let config = Config { content_type: kind.as_str().into(), lifetime: Lifetime::Sliding { ttl_s } };
+            let mut bytes = Vec::new();
+            encode_create(&name, &config, &mut bytes);
+            prop_assert_eq!(decode_create(&bytes), Some((name.as_slice(), config)));
+            bytes.clear();
+            encode_producer(&name, Producer { epoch, seq }, &mut bytes);
+            prop_assert_eq!(decode_producer(&bytes), Some((name.as_slice(), Producer { epoch, seq })));
+        }
+    }
+
+    #[test]
+    fn a_newer_segment_is_told_from_a_damaged_one() {
+        let header = SegmentHeader { number: 1, store_id: 2, previous: Link::default(), capacity: 4096 };
+        let mut bytes = header.encode();
+        assert_eq!(SegmentHeader::decode(&bytes), Ok(header));
+        bytes[8] = 9;
+        assert_eq!(SegmentHeader::decode(&bytes), Err(BadHeader::Damaged));
+        let checksum = crc32c::crc32c(&bytes[..60]);
+        bytes[60..].copy_from_slice(&checksum.to_le_bytes());
+        assert_eq!(SegmentHeader::decode(&bytes), Err(BadHeader::Newer(9)));
+    }
+}

@@ -1,0 +1,251 @@
+//! One log: who it is, where it stands, where its payload lies.
+//!
+//! Two views: *staged* is every accepted commit, what the next one is judged by; *visible* is what is
+//! durable (in `os` and `memory` mode: written), what readers see. The staged view runs ahead only while a
+//! group waits for the disk. Everything behind one small lock; the lock order is catalogue shard, log,
+//! writer.
+
+use crate::error::Damage;
+use crate::extents::{Extent, Extents};
+use crate::format::{Config, Producer};
+use crate::{LogId, Offset, Position, Time};
+use parking_lot::{Mutex, MutexGuard};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A log of a store. Handles stay valid after deletion; calls with them then say so.
+#[derive(Debug)]
+pub struct Log {
+    id: LogId,
+    name: Box<[u8]>,
+    config: Config,
+    inner: Mutex<Inner>,
+}
+
+/// The producer that closed a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClosedBy {
+    /// The producer's identifier.
+    pub id: Arc<[u8]>,
+    /// Its place when it did.
+    pub producer: Producer,
+}
+
+/// A view of a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct State {
+    /// Grows by one with every commit.
+    pub version: u32,
+    /// Offset after the last payload byte.
+    pub tail: Offset,
+    /// Takes no more payload.
+    pub closed: bool,
+    /// The producer that closed it, if one did.
+    pub closed_by: Option<ClosedBy>,
+    /// The highest writer sequence accepted.
+    pub writer_seq: Option<Arc<[u8]>>,
+}
+
+/// A log's life as readers see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Created, not visible yet.
+    Creating,
+    Live,
+    Deleted,
+}
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) phase: Phase,
+    /// A delete is staged.
+    pub(crate) deleting: bool,
+    pub(crate) closed: bool,
+    pub(crate) closed_visible: bool,
+    pub(crate) version: u32,
+    pub(crate) tail: Offset,
+    pub(crate) tail_visible: Offset,
+    /// End of the last batch that touched this log.
+    pub(crate) last: Position,
+    pub(crate) accessed: Time,
+    pub(crate) extents: Extents,
+    pub(crate) producers: Option<Box<Producers>>,
+    pub(crate) closed_by: Option<Box<ClosedBy>>,
+    pub(crate) writer_seq: Option<Arc<[u8]>>,
+    pub(crate) damage: Option<Box<Damage>>,
+    /// Watchers that want to hear of movements, and those that heard and have not acknowledged.
+    pub(crate) interest: u32,
+    pub(crate) announced: u32,
+}
+
+pub(crate) type Producers = BTreeMap<Box<[u8]>, Producer>;
+
+/// What one commit does to a log, in the log's own words.
+#[derive(Clone, Debug)]
+pub(crate) struct Change<'a> {
+    pub(crate) extent: Extent,
+    pub(crate) producer: Option<(&'a [u8], Producer)>,
+    pub(crate) writer_seq: Option<&'a [u8]>,
+    pub(crate) close: bool,
+    /// End of the batch.
+    pub(crate) end: Position,
+    pub(crate) time: Time,
+}
+
+impl Log {
+    pub(crate) fn new(id: LogId, name: &[u8], config: Config, time: Time) -> Log {
+        let inner = Inner {
+            phase: Phase::Creating,
+            deleting: false,
+            closed: false,
+            closed_visible: false,
+            version: 0,
+            tail: 0,
+            tail_visible: 0,
+            last: 0,
+            accessed: time,
+            extents: Extents::default(),
+            producers: None,
+            closed_by: None,
+            writer_seq: None,
+            damage: None,
+            interest: 0,
+            announced: 0,
+        };
+        Log { id, name: name.into(), config, inner: Mutex::new(inner) }
+    }
+
+    /// Identity within the store.
+    pub fn id(&self) -> LogId {
+        self.id
+    }
+
+    /// The name it was created under.
+    pub fn name(&self) -> &[u8] {
+        &self.name
+    }
+
+    /// What it was created with.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The staged view; `None` once a delete is staged.
+    pub fn staged(&self) -> Option<State> {
+        let inner = self.inner.lock();
+        (!inner.deleting).then(|| inner.state(inner.tail, inner.closed))
+    }
+
+    /// The visible view; `None` before the creation and after the deletion became visible. Version,
+    /// closing producer and writer sequence are those staged.
+    pub fn visible(&self) -> Option<State> {
+        let inner = self.inner.lock();
+        (inner.phase == Phase::Live).then(|| inner.state(inner.tail_visible, inner.closed_visible))
+    }
+
+    /// A producer's staged place.
+    pub fn producer(&self, id: &[u8]) -> Option<Producer> {
+        self.inner.lock().producers.as_ref()?.get(id).copied()
+    }
+
+    /// End of the last batch that touched this log: durable once the store's durable mark reaches it.
+    pub fn last(&self) -> Position {
+        self.inner.lock().last
+    }
+
+    /// When it was last accessed.
+    pub fn accessed(&self) -> Time {
+        self.inner.lock().accessed
+    }
+
+    /// Renews a sliding lifetime. Kept in memory and by checkpoints, never a write of its own.
+    pub fn touch(&self, time: Time) {
+        let mut inner = self.inner.lock();
+        inner.accessed = inner.accessed.max(time);
+    }
+
+    /// Announce movements to this watcher from now on.
+    pub fn watch(&self, watcher: crate::WatcherId) {
+        let mut inner = self.inner.lock();
+        inner.interest |= watcher.bit();
+        inner.announced &= !watcher.bit();
+    }
+
+    /// Announce no more to this watcher.
+    pub fn unwatch(&self, watcher: crate::WatcherId) {
+        let mut inner = self.inner.lock();
+        inner.interest &= !watcher.bit();
+        inner.announced &= !watcher.bit();
+    }
+
+    /// The watcher took the announcement up; the next movement announces again.
+    pub fn acknowledge(&self, watcher: crate::WatcherId) {
+        self.inner.lock().announced &= !watcher.bit();
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock()
+    }
+}
+
+impl Inner {
+    fn state(&self, tail: Offset, closed: bool) -> State {
+        State {
+            version: self.version,
+            tail,
+            closed,
+            closed_by: self.closed_by.as_deref().cloned(),
+            writer_seq: self.writer_seq.clone(),
+        }
+    }
+
+    /// Applies a commit to the staged view: the one place where a log changes, live and in recovery.
+    pub(crate) fn stage(&mut self, change: &Change<'_>) {
+        self.extents.push(change.extent);
+        self.tail = change.extent.end();
+        if let Some((id, producer)) = change.producer {
+            let producers = self.producers.get_or_insert_default();
+            match producers.get_mut(id) {
+                Some(place) => *place = producer,
+                None => {
+                    producers.insert(id.into(), producer);
+                }
+            }
+        }
+        if let Some(writer_seq) = change.writer_seq {
+            self.writer_seq = Some(writer_seq.into());
+        }
+        if change.close {
+            self.closed = true;
+            self.closed_by =
+                change.producer.map(|(id, producer)| Box::new(ClosedBy { id: id.into(), producer }));
+        }
+        self.version = self.version.wrapping_add(1);
+        self.last = change.end;
+        self.accessed = self.accessed.max(change.time);
+    }
+
+    /// Moves the visible view up to what a commit had staged. Answers the watchers to tell.
+    pub(crate) fn reveal(&mut self, tail: Offset, closed: bool, deleted: bool) -> u32 {
+        self.tail_visible = tail;
+        self.closed_visible |= closed;
+        match self.phase {
+            _ if deleted => self.phase = Phase::Deleted,
+            Phase::Creating => self.phase = Phase::Live,
+            Phase::Live | Phase::Deleted => {}
+        }
+        let tell = self.interest & !self.announced;
+        self.announced |= tell;
+        tell
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_is_small() {
+        assert!(size_of::<Log>() <= 208, "{}", size_of::<Log>());
+    }
+}

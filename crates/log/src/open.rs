@@ -1,0 +1,280 @@
+//! Opening a store: options, the lock, and what recovery found.
+
+use crate::catalogue::Catalogue;
+use crate::control::Control;
+use crate::error::{Damage, OpenError};
+use crate::format::{Link, SEGMENT_HEADER_BYTES, SegmentHeader};
+use crate::recover::{self, Recovery};
+use crate::segment::{self, Segment, Segments};
+use crate::store::{Guard, Shared, Store};
+use crate::writer::Writer;
+use crate::{Position, Time};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use thalweg_sync::region::RegionWriter;
+use thalweg_sys::disk::{Allocation, Disk, Lock};
+
+/// What an acknowledged commit survives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// A power cut: acknowledged after a sync that covers it.
+    #[default]
+    Sync,
+    /// The death of the process: acknowledged when it is in the operating system's memory.
+    Os,
+    /// Nothing: the store lives as long as the process and has no files.
+    Memory,
+}
+
+/// How a store is opened.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// What an acknowledged commit survives.
+    pub durability: Durability,
+    /// Size of the first segment in bytes; each next one is twice as large. A multiple of 4,096.
+    pub segment_bytes_min: u32,
+    /// Largest segment in bytes, at most 2 GiB. One commit holds a little less.
+    pub segment_bytes_max: u32,
+    /// Start a committer thread in `sync` mode. Without one, [`Store::flush`] commits.
+    pub committer_thread: bool,
+    /// A checkpoint is due after so many bytes of log.
+    pub checkpoint_bytes: u64,
+    /// The time of opening, which counts as an access of every log; 0 for none.
+    pub opened_at: Time,
+    /// A mistake for the simulation to catch.
+    #[cfg(test)]
+    pub(crate) fault: crate::store::Fault,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            durability: Durability::Sync,
+            segment_bytes_min: 4 << 20,
+            segment_bytes_max: 64 << 20,
+            committer_thread: true,
+            checkpoint_bytes: 256 << 20,
+            opened_at: 0,
+            #[cfg(test)]
+            fault: crate::store::Fault::None,
+        }
+    }
+}
+
+/// What recovery found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recovered {
+    /// Logs that exist.
+    pub logs: u64,
+    /// Where the checkpoint began that replay started from, if there was one.
+    pub checkpoint: Option<Position>,
+    /// Batches replayed.
+    pub batches: u64,
+    /// The last close was clean.
+    pub clean: bool,
+    /// Bytes of unacknowledged batches at the end that were not whole and were discarded.
+    pub discarded_bytes: u64,
+    /// Spans that should be whole and are not.
+    pub damage: Vec<Damage>,
+}
+
+impl Options {
+    fn checked(mut self) -> Options {
+        self.segment_bytes_max = self.segment_bytes_max.clamp(8192, 1 << 31);
+        self.segment_bytes_min =
+            self.segment_bytes_min.clamp(4096, self.segment_bytes_max).next_multiple_of(4096);
+        self
+    }
+}
+
+impl Store {
+    /// A store without files. `options.durability` is taken as [`Durability::Memory`].
+    ///
+    /// # Errors
+    /// [`OpenError::Io`] when there is no memory for the first segment.
+    pub fn memory(options: Options) -> Result<Store, OpenError> {
+        let options = Options { durability: Durability::Memory, ..options }.checked();
+        let failed = |source| OpenError::Io { action: "map", file: "memory".into(), source };
+        let control = Control::in_memory(1).map_err(failed)?;
+        let capacity = options.segment_bytes_min;
+        let header = SegmentHeader { number: 1, store_id: 1, previous: Link::default(), capacity };
+        let (segment, region) = Segment::in_memory(header).map_err(failed)?;
+        let found = Found {
+            catalogue: Catalogue::new(),
+            segments: Segments::default(),
+            active: Arc::new(segment),
+            region,
+            link: Link::default(),
+            next_log: 1,
+        };
+        Ok(Store::assemble(Disk::Real, None, options, control, found, None, Vec::new()))
+    }
+
+    /// Opens the store in `directory`, or creates one there.
+    ///
+    /// # Errors
+    /// [`OpenError`]; a store that is refused is left untouched.
+    pub fn open(disk: &Disk, directory: &Path, options: Options) -> Result<(Store, Recovered), OpenError> {
+        let options = options.checked();
+        let failed = |action: &'static str| {
+            let file = directory.to_owned();
+            move |source| OpenError::Io { action, file, source }
+        };
+        disk.create_directory(directory).map_err(failed("create"))?;
+        let lock = hold(disk, directory)?;
+        let control = match Control::open(disk, directory)? {
+            Some(control) => control,
+            None => begin(disk, directory).map_err(failed("create a store in"))?,
+        };
+        let mut recovery = Recovery::new(disk, directory, &control);
+        let (checkpoints, end) = recovery.run()?;
+        let report = recovery.report(options.opened_at);
+        let found = match end {
+            Some(end) => recover::resume(disk, directory, recovery, end).map_err(failed("recover"))?,
+            None => {
+                let (segment, region, link) = first(disk, directory, &options, &control, &recovery)
+                    .map_err(failed("begin a segment in"))?;
+                recovery.into_found(segment, region, link)
+            }
+        };
+        control.set_clean_end(0).map_err(failed("mark as open"))?;
+        let store = Store::assemble(
+            disk.clone(),
+            Some((directory, lock)),
+            options,
+            control,
+            found,
+            Some(checkpoints),
+            report.damage.clone(),
+        );
+        Ok((store, report))
+    }
+
+    fn assemble(
+        disk: Disk,
+        place: Option<(&Path, Lock)>,
+        options: Options,
+        control: Control,
+        found: Found,
+        checkpoints: Option<Vec<Position>>,
+        damage: Vec<Damage>,
+    ) -> Store {
+        found.segments.add(found.active.clone());
+        let live_bytes = found.live_bytes();
+        let (directory, lock) =
+            place.map_or((None, None), |(path, lock)| (Some(path.to_owned()), Some(lock)));
+        let writer = Writer {
+            disk: disk.clone(),
+            directory: directory.clone(),
+            options: options.clone(),
+            active: found.active,
+            region: found.region,
+            link: found.link,
+            spare: None,
+            unsynced: Vec::new(),
+            directory_changed: false,
+            pending: Vec::new(),
+            waiting: 0,
+            committer_idle: false,
+            failure: None,
+            closed: false,
+            live_bytes,
+            scratch: Vec::with_capacity(128),
+        };
+        let written = writer.written();
+        control.set_written(written);
+        control.set_durable(written);
+        let shared = Arc::new(Shared {
+            disk,
+            directory,
+            options,
+            control,
+            segments: found.segments,
+            catalogue: found.catalogue,
+            watchers: Default::default(),
+            writer: parking_lot::Mutex::new(writer),
+            work: Default::default(),
+            group: Default::default(),
+            next_log: parking_lot::Mutex::new(found.next_log),
+            checkpoints: parking_lot::Mutex::new(checkpoints.unwrap_or_default()),
+            damage,
+            _lock: lock,
+        });
+        let guard = Arc::new(Guard::start(&shared));
+        Store { shared, guard }
+    }
+}
+
+/// A store's contents, ready to be served.
+pub(crate) struct Found {
+    pub(crate) catalogue: Catalogue,
+    pub(crate) segments: Segments,
+    pub(crate) active: Arc<Segment>,
+    pub(crate) region: RegionWriter,
+    pub(crate) link: Link,
+    pub(crate) next_log: u64,
+}
+
+impl Found {
+    fn live_bytes(&self) -> std::collections::BTreeMap<u32, u64> {
+        let mut live: std::collections::BTreeMap<u32, u64> =
+            self.segments.numbers().into_iter().map(|number| (number, 0)).collect();
+        self.catalogue.visit(|log| {
+            for extent in log.lock().extents.all() {
+                *live.entry(crate::segment_of(extent.position)).or_default() += u64::from(extent.length);
+            }
+        });
+        live
+    }
+}
+
+fn hold(disk: &Disk, directory: &Path) -> Result<Lock, OpenError> {
+    let path = directory.join("lock");
+    let holder = format!("process {}", std::process::id());
+    disk.lock(&path, &holder).map_err(|source| match source.kind() {
+        io::ErrorKind::WouldBlock => {
+            let holder = source.to_string();
+            let holder = if holder.is_empty() { "another process".to_owned() } else { holder };
+            OpenError::Held { directory: directory.to_owned(), holder }
+        }
+        _ => OpenError::Io { action: "lock", file: path, source },
+    })
+}
+
+/// The first file of a new store. Its id need only differ from those of stores it might be mixed with.
+fn begin(disk: &Disk, directory: &Path) -> io::Result<Control> {
+    if disk.names(directory)?.iter().any(|name| segment::number_of(name).is_some()) {
+        return Err(io::Error::new(io::ErrorKind::NotFound, "there are segments but no control file"));
+    }
+    Control::create(disk, directory, thalweg_sys::process::random_u64()? | 1)
+}
+
+/// A fresh segment behind whatever recovery found, durable before it is used.
+fn first(
+    disk: &Disk,
+    directory: &Path,
+    options: &Options,
+    control: &Control,
+    recovery: &Recovery<'_>,
+) -> io::Result<(Segment, RegionWriter, Link)> {
+    let (number, link) = recovery.next_segment();
+    let capacity = options.segment_bytes_min;
+    let path = directory.join(segment::file_name(number));
+    let _ = disk.unlink(&path);
+    let file = disk.create(&path)?;
+    let how = match options.durability {
+        Durability::Sync => Allocation::ZeroFilled,
+        Durability::Os | Durability::Memory => Allocation::Reserved,
+    };
+    if let Err(error) = file.allocate(u64::from(capacity), how) {
+        let _ = disk.unlink(&path);
+        return Err(error);
+    }
+    let header = SegmentHeader { number, store_id: control.store_id, previous: link, capacity };
+    let (segment, region) = Segment::activate(header, file)?;
+    segment.sync()?;
+    disk.sync_directory(directory)?;
+    debug_assert_eq!(region.filled(), SEGMENT_HEADER_BYTES);
+    Ok((segment, region, link))
+}

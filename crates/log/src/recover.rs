@@ -1,0 +1,438 @@
+//! Recovery: from whatever a crash left to a store that holds everything acknowledged and nothing torn.
+//!
+//! The newest whole checkpoint gives the catalogue; the batches behind it are replayed along the chain.
+//! Where the chain breaks at a place that is known to have been durable, that is *damage*: it is named,
+//! the logs it touches are refused from then on, and replay goes on where the chain resumes. Where it
+//! breaks behind everything known durable, that is the *torn end* of unacknowledged commits: discarded,
+//! reported, blanked. Evidence of durability: the control file's word, a clean close, and the `durable`
+//! position that any later header attests.
+//!
+//! Before the store is used, what lies between the evidence and the end is written anew and synced: a
+//! sync that failed before the crash may have left pages that the kernel calls clean and never wrote.
+
+use crate::catalogue::Catalogue;
+use crate::checkpoint;
+use crate::control::Control;
+use crate::error::{Damage, OpenError};
+use crate::extents::Extent;
+use crate::format::{
+    self, BadHeader, Config, FORMAT_VERSION, Kind, Link, Producer, SEGMENT_HEADER_BYTES, SegmentHeader,
+};
+use crate::log::{Change, Log, Phase};
+use crate::open::{Found, Recovered};
+use crate::scan::{self, Batch, Scan, Step, Stop};
+use crate::segment::{self, Segment, Segments};
+use crate::{LogId, Offset, Position, Time, byte_of, position, segment_of};
+use smallvec::SmallVec;
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use thalweg_sync::region::{Region, RegionWriter};
+use thalweg_sys::disk::Disk;
+
+/// Where the log ends and what the next batch has to link to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct End {
+    pub(crate) at: Position,
+    pub(crate) link: Link,
+}
+
+pub(crate) struct Recovery<'a> {
+    disk: &'a Disk,
+    directory: &'a Path,
+    control: &'a Control,
+    headers: BTreeMap<u32, SegmentHeader>,
+    /// The segments that were replayed: from where, and their ends.
+    replayed: BTreeMap<u32, (u32, u32)>,
+    catalogue: Catalogue,
+    logs: HashMap<LogId, Arc<Log>>,
+    next_log: u64,
+    last_link: Link,
+    evidence: Option<Position>,
+    report: Recovered,
+}
+
+/// What a batch does to one log, gathered from its frames.
+#[derive(Default)]
+struct Gathered<'a> {
+    log: LogId,
+    create: Option<(&'a [u8], Config)>,
+    first: Option<Offset>,
+    bytes: u64,
+    producer: Option<(&'a [u8], Producer)>,
+    writer_seq: Option<&'a [u8]>,
+    close: bool,
+    delete: bool,
+}
+
+impl<'a> Recovery<'a> {
+    pub(crate) fn new(disk: &'a Disk, directory: &'a Path, control: &'a Control) -> Recovery<'a> {
+        Recovery {
+            disk,
+            directory,
+            control,
+            headers: BTreeMap::new(),
+            replayed: BTreeMap::new(),
+            catalogue: Catalogue::new(),
+            logs: HashMap::new(),
+            next_log: 1,
+            last_link: Link::default(),
+            evidence: None,
+            report: Recovered { clean: control.clean_end() != 0, ..Recovered::default() },
+        }
+    }
+
+    /// Reads everything. Answers the starts of whole checkpoints and the end of the log, if the last
+    /// segment can be written on.
+    pub(crate) fn run(&mut self) -> Result<(Vec<Position>, Option<End>), OpenError> {
+        let names = self.disk.names(self.directory).map_err(|source| self.failed("list", source))?;
+        self.read_headers(&names)?;
+        let mut starts: Vec<Position> = names.iter().filter_map(|name| checkpoint::start_of(name)).collect();
+        let mut begin = None;
+        while let (None, Some(start)) = (begin, starts.last().copied()) {
+            begin = self.load(start).map_err(|source| self.failed("read a checkpoint of", source))?;
+            if begin.is_none() {
+                starts.pop();
+                self.lost(checkpoint_name(start), start);
+            }
+        }
+        let end = self.replay(begin)?;
+        Ok((starts, end))
+    }
+
+    fn failed(&self, action: &'static str, source: io::Error) -> OpenError {
+        OpenError::Io { action, file: self.directory.to_owned(), source }
+    }
+
+    fn lost(&mut self, file: String, at: Position) {
+        self.report.damage.push(Damage { file, from: at, to: at, logs: Some(Vec::new()) });
+    }
+
+    fn read_headers(&mut self, names: &[String]) -> Result<(), OpenError> {
+        for name in names {
+            let path = self.directory.join(name);
+            if name.starts_with("spare-") || name.ends_with(".new") {
+                let _ = self.disk.unlink(&path);
+            }
+            let Some(number) = segment::number_of(name) else { continue };
+            let header =
+                segment::read_header(self.disk, &path).map_err(|source| self.failed("read", source))?;
+            match header {
+                None => {
+                    let _ = self.disk.unlink(&path);
+                }
+                Some(Err(BadHeader::Newer(found))) => {
+                    return Err(OpenError::Newer {
+                        file: path,
+                        found: found.into(),
+                        known: FORMAT_VERSION.into(),
+                    });
+                }
+                Some(Err(BadHeader::Damaged)) => self.lost(name.clone(), position(number, 0)),
+                Some(Ok(header)) if header.store_id != self.control.store_id => {
+                    return Err(OpenError::NotAStore { file: path, why: "it belongs to another store" });
+                }
+                Some(Ok(header)) => {
+                    self.headers.insert(number, header);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a checkpoint's contents; `None` when it is not whole or its segment is missing.
+    fn load(&mut self, start: Position) -> io::Result<Option<(Position, Link)>> {
+        let catalogue = &self.catalogue;
+        let mut intern =
+            |config: Config| Config { content_type: catalogue.intern(&config.content_type), ..config };
+        let read = checkpoint::read(self.disk, self.directory, start, self.control.store_id, &mut intern)?;
+        let Some(found) = read.filter(|_| self.headers.contains_key(&segment_of(start))) else {
+            return Ok(None);
+        };
+        self.next_log = found.next_log;
+        for log in found.logs {
+            self.logs.insert(log.id(), log);
+        }
+        self.report.checkpoint = Some(found.start);
+        Ok(Some((found.start, found.link)))
+    }
+
+    fn open_region(&self, number: u32) -> Result<Region, OpenError> {
+        let path = self.directory.join(segment::file_name(number));
+        let failed = |source| OpenError::Io { action: "map", file: path.clone(), source };
+        let file = self.disk.open_read_only(&path).map_err(failed)?;
+        let length = file.length().map_err(failed)?;
+        let length = u32::try_from(length).map_err(|_| failed(io::ErrorKind::FileTooLarge.into()))?;
+        let map = file.map(length as usize, false).map_err(failed)?;
+        Ok(Region::sealed(map, length))
+    }
+
+    /// The highest position known to have been durable. Costs a look at everything behind `stop`, so it
+    /// is gathered only when the chain breaks.
+    fn durable_evidence(&mut self, stop: Position) -> Result<Position, OpenError> {
+        if let Some(evidence) = self.evidence {
+            return Ok(evidence);
+        }
+        let mut evidence = self.control.durable().max(self.control.clean_end());
+        let later: Vec<u32> = self.headers.range(segment_of(stop)..).map(|(number, _)| *number).collect();
+        for number in later {
+            let region = self.open_region(number)?;
+            let after = if number == segment_of(stop) { byte_of(stop) } else { 0 };
+            evidence = evidence.max(scan::attested_durable(region.bytes(0..region.published()), after));
+        }
+        self.evidence = Some(evidence);
+        Ok(evidence)
+    }
+
+    fn replay(&mut self, begin: Option<(Position, Link)>) -> Result<Option<End>, OpenError> {
+        let first = match begin {
+            Some((start, _)) => segment_of(start),
+            None => self.headers.keys().next().copied().unwrap_or(0),
+        };
+        if begin.is_none() && first > 1 {
+            self.lost(segment::file_name(1), position(1, 0));
+        }
+        let numbers: Vec<u32> = self.headers.range(first..).map(|(number, _)| *number).collect();
+        let mut end = None;
+        for (index, number) in numbers.iter().copied().enumerate() {
+            let header = self.headers[&number];
+            let (at, link) = match begin {
+                Some((start, link)) if index == 0 => (byte_of(start), link),
+                _ => (SEGMENT_HEADER_BYTES, header.previous),
+            };
+            let next = numbers.get(index + 1).map(|next| self.headers[next]);
+            end = self.replay_segment(number, at, link, next)?;
+            if end.is_some() {
+                break;
+            }
+        }
+        Ok(end)
+    }
+
+    /// Replays one segment. Answers the end of the log if it lies here; `None` to go on with the next.
+    fn replay_segment(
+        &mut self,
+        number: u32,
+        at: u32,
+        link: Link,
+        next: Option<SegmentHeader>,
+    ) -> Result<Option<End>, OpenError> {
+        let region = self.open_region(number)?;
+        let bytes = region.bytes(0..region.published());
+        let mut scan = Scan::new(bytes, at, Some(link));
+        loop {
+            match scan.step() {
+                Step::Batch(batch) => {
+                    self.last_link = batch.header.link();
+                    self.apply(number, &batch);
+                }
+                Step::Stop(stop) => {
+                    let here = position(number, stop.at);
+                    let link = stop.link.unwrap_or_default();
+                    self.replayed.insert(number, (at, stop.at));
+                    if next.is_some_and(|next| next.number == number + 1 && next.previous == link) {
+                        self.last_link = link;
+                        return Ok(None);
+                    }
+                    if here >= self.durable_evidence(here)? {
+                        self.report.discarded_bytes += if stop.blank { 0 } else { used(bytes, stop.at) };
+                        return Ok(Some(End { at: here, link }));
+                    }
+                    let resumes = stop.resumes_at.zip(stop.resumes_link);
+                    self.damaged(number, stop);
+                    match resumes {
+                        Some((at, link)) => scan = Scan::new(bytes, at, Some(link)),
+                        None => {
+                            self.replayed.insert(number, (at, region.published()));
+                            return Ok(None);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn damaged(&mut self, number: u32, stop: Stop) {
+        let from = position(number, stop.at);
+        let damage = Damage {
+            file: segment::file_name(number),
+            from,
+            to: stop.resumes_at.map_or(from, |at| position(number, at)),
+            logs: stop.logs,
+        };
+        for (id, tail) in stop.touched.into_iter().flatten() {
+            if let Some(log) = self.logs.get(&id) {
+                let mut inner = log.lock();
+                inner.tail = inner.tail.max(tail);
+                inner.damage = Some(Box::new(damage.clone()));
+            }
+        }
+        self.report.damage.push(damage);
+    }
+
+    fn apply(&mut self, segment: u32, batch: &Batch<'_>) {
+        self.report.batches += 1;
+        let mut gathered: SmallVec<[Gathered<'_>; 1]> = SmallVec::new();
+        for frame in format::frames(batch.body) {
+            let index = gathered.iter().position(|one| one.log == frame.log).unwrap_or_else(|| {
+                gathered.push(Gathered { log: frame.log, ..Gathered::default() });
+                gathered.len() - 1
+            });
+            let one = &mut gathered[index];
+            match frame.kind {
+                Kind::Data => {
+                    one.first.get_or_insert(frame.offset);
+                    one.bytes += frame.payload.len() as u64;
+                }
+                Kind::Create => one.create = format::decode_create(frame.payload),
+                Kind::Producer => one.producer = format::decode_producer(frame.payload),
+                Kind::WriterSeq => one.writer_seq = Some(frame.payload),
+                Kind::Close => one.close = true,
+                Kind::Delete => one.delete = true,
+            }
+        }
+        for one in gathered {
+            self.apply_to(segment, batch, one);
+        }
+    }
+
+    fn apply_to(&mut self, segment: u32, batch: &Batch<'_>, one: Gathered<'_>) {
+        self.next_log = self.next_log.max(one.log + 1);
+        if let Some((name, config)) = one.create
+            && !self.logs.contains_key(&one.log)
+        {
+            let config = Config { content_type: self.catalogue.intern(&config.content_type), ..config };
+            self.logs.insert(one.log, Arc::new(Log::new(one.log, name, config, batch.header.time)));
+        }
+        // A log the checkpoint no longer had: its deletion follows.
+        let Some(log) = self.logs.get(&one.log) else { return };
+        let mut inner = log.lock();
+        let end = position(segment, batch.end());
+        if end <= inner.last {
+            return;
+        }
+        let offset = one.first.unwrap_or(inner.tail);
+        if offset != inner.tail && inner.damage.is_none() {
+            let gap = self.report.damage.last().cloned();
+            inner.damage = gap.map(Box::new);
+        }
+        inner.stage(&Change {
+            extent: Extent {
+                position: position(segment, batch.at),
+                offset,
+                length: u32::try_from(one.bytes).unwrap_or(u32::MAX),
+                span: batch.header.length,
+            },
+            producer: one.producer,
+            writer_seq: one.writer_seq,
+            close: one.close,
+            end,
+            time: batch.header.time,
+        });
+        drop(inner);
+        if one.delete {
+            self.logs.remove(&one.log);
+        }
+    }
+
+    /// Finishes the catalogue and answers what was found.
+    pub(crate) fn report(&mut self, opened_at: Time) -> Recovered {
+        for log in self.logs.values() {
+            let mut inner = log.lock();
+            inner.phase = Phase::Live;
+            inner.tail_visible = inner.tail;
+            inner.closed_visible = inner.closed;
+            inner.accessed = inner.accessed.max(opened_at);
+            drop(inner);
+            self.catalogue.place(log.name()).put(log.clone());
+        }
+        self.report.logs = self.logs.len() as u64;
+        self.report.clone()
+    }
+
+    /// Number and link of the segment to begin when none can be written on.
+    pub(crate) fn next_segment(&self) -> (u32, Link) {
+        (self.headers.keys().next_back().map_or(1, |last| last + 1), self.last_link)
+    }
+
+    /// Opens every segment but the active one.
+    fn sealed_segments(&self, active: u32) -> io::Result<Segments> {
+        let segments = Segments::default();
+        for (number, header) in self.headers.range(..active) {
+            let file = self.disk.open(&self.directory.join(segment::file_name(*number)))?;
+            let untouched = (header.capacity, header.capacity);
+            let (from, end) = self.replayed.get(number).copied().unwrap_or(untouched);
+            segments.add(Arc::new(Segment::resume(*header, file, end, from)?.0));
+        }
+        Ok(segments)
+    }
+
+    pub(crate) fn into_found(self, segment: Segment, region: RegionWriter, link: Link) -> Found {
+        let active = segment.header.number;
+        let segments = self.sealed_segments(active).unwrap_or_default();
+        Found {
+            segments,
+            catalogue: self.catalogue,
+            active: Arc::new(segment),
+            region,
+            link,
+            next_log: self.next_log,
+        }
+    }
+}
+
+fn checkpoint_name(start: Position) -> String {
+    format!("checkpoint-{start:016x}")
+}
+
+/// Bytes up to the last one that is not zero.
+fn used(bytes: &[u8], from: u32) -> u64 {
+    let rest = &bytes[from as usize..];
+    rest.iter().rposition(|byte| *byte != 0).map_or(0, |last| last as u64 + 1)
+}
+
+/// Makes the segment that holds the end the active one: later segments go, the torn end is blanked, and
+/// what might not be on the disk is written again.
+pub(crate) fn resume(disk: &Disk, directory: &Path, recovery: Recovery<'_>, end: End) -> io::Result<Found> {
+    let number = segment_of(end.at);
+    for later in recovery.headers.range(number + 1..).map(|(number, _)| *number) {
+        disk.unlink(&directory.join(segment::file_name(later)))?;
+    }
+    let header = recovery.headers[&number];
+    let file = disk.open(&directory.join(segment::file_name(number)))?;
+    rewrite(&file, header.capacity, byte_of(end.at))?;
+    file.sync_data()?;
+    for (earlier, _) in recovery.headers.range(..number) {
+        if position(*earlier, u32::MAX) >= recovery.control.durable() {
+            let file = disk.open(&directory.join(segment::file_name(*earlier)))?;
+            rewrite(&file, recovery.headers[earlier].capacity, recovery.headers[earlier].capacity)?;
+            file.sync_data()?;
+        }
+    }
+    disk.sync_directory(directory)?;
+    let trusted_from = recovery.replayed.get(&number).map_or(SEGMENT_HEADER_BYTES, |(from, _)| *from);
+    let (active, region) = Segment::resume(header, file, byte_of(end.at), trusted_from)?;
+    let segments = recovery.sealed_segments(number)?;
+    let (catalogue, next_log) = (recovery.catalogue, recovery.next_log);
+    Ok(Found { catalogue, segments, active: Arc::new(active), region, link: end.link, next_log })
+}
+
+/// Writes the bytes below `end` over themselves and blanks what is not blank behind.
+fn rewrite(file: &thalweg_sys::disk::File, capacity: u32, end: u32) -> io::Result<()> {
+    let mut buffer = vec![0; 64 << 10];
+    let mut at = 0;
+    while at < capacity {
+        let step = (buffer.len() as u32).min(capacity - at);
+        let chunk = &mut buffer[..step as usize];
+        file.read_at(chunk, at.into())?;
+        let keep = (end.saturating_sub(at) as usize).min(chunk.len());
+        let blank_already = chunk[keep..].iter().all(|byte| *byte == 0);
+        chunk[keep..].fill(0);
+        if keep > 0 || !blank_already {
+            file.write_at(chunk, at.into())?;
+        }
+        at += step;
+    }
+    Ok(())
+}

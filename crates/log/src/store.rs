@@ -1,0 +1,194 @@
+//! A store: everything its clones share, and its life.
+
+use crate::catalogue::Catalogue;
+use crate::control::Control;
+use crate::error::Damage;
+use crate::log::Log;
+use crate::open::{Durability, Options};
+use crate::segment::Segments;
+use crate::watch::{Watch, Watchers};
+use crate::writer::Writer;
+use crate::{Position, WatcherId};
+use parking_lot::{Condvar, Mutex};
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use thalweg_sys::disk::{Disk, Lock};
+
+/// A store. Clones share it; it lives until the last one is dropped or one is closed.
+#[derive(Clone)]
+pub struct Store {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) guard: Arc<Guard>,
+}
+
+pub(crate) struct Shared {
+    pub(crate) disk: Disk,
+    pub(crate) directory: Option<PathBuf>,
+    pub(crate) options: Options,
+    pub(crate) control: Control,
+    pub(crate) segments: Segments,
+    pub(crate) catalogue: Catalogue,
+    pub(crate) watchers: Watchers,
+    pub(crate) writer: Mutex<Writer>,
+    /// Wakes the committer.
+    pub(crate) work: Condvar,
+    /// One group is synced at a time.
+    pub(crate) group: Mutex<()>,
+    pub(crate) next_log: Mutex<u64>,
+    /// Starting positions of the checkpoints on disk, oldest first.
+    pub(crate) checkpoints: Mutex<Vec<Position>>,
+    pub(crate) damage: Vec<Damage>,
+    pub(crate) _lock: Option<Lock>,
+}
+
+/// Ends the committer with the store.
+pub(crate) struct Guard {
+    shared: Arc<Shared>,
+    committer: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Guard {
+    pub(crate) fn start(shared: &Arc<Shared>) -> Guard {
+        let wanted = shared.options.durability == Durability::Sync && shared.options.committer_thread;
+        let runner = shared.clone();
+        let run = move || runner.run_committer();
+        let builder = std::thread::Builder::new().name("committer".into()).stack_size(256 << 10);
+        let committer = if wanted { builder.spawn(run).ok() } else { None };
+        Guard { shared: shared.clone(), committer: Mutex::new(committer) }
+    }
+
+    fn stop(&self) {
+        self.shared.writer.lock().closed = true;
+        self.shared.work.notify_all();
+        if let Some(thread) = self.committer.lock().take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Mistakes that the crash simulation must catch.
+#[cfg(test)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Fault {
+    #[default]
+    None,
+    AcknowledgeBeforeSync,
+    PublishBeforeCopy,
+    CheckpointBeforeSync,
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl Shared {
+    pub(crate) fn next_log_id(&self) -> u64 {
+        let mut next = self.next_log.lock();
+        *next += 1;
+        *next - 1
+    }
+}
+
+/// A count of what a store holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Logs in the catalogue.
+    pub logs: u64,
+    /// Segments.
+    pub segments: u64,
+    /// Bytes allocated for segments.
+    pub segment_bytes: u64,
+    /// End of the last published batch.
+    pub written: Position,
+    /// End of what is known to last.
+    pub durable: Position,
+}
+
+impl Store {
+    /// The log of that name. Complexity: one lookup.
+    pub fn find(&self, name: &[u8]) -> Option<Arc<Log>> {
+        self.shared.catalogue.find(name)
+    }
+
+    /// Visits every log, in no order. The visitor must not call the store.
+    pub fn visit(&self, visitor: impl FnMut(&Arc<Log>)) {
+        self.shared.catalogue.visit(visitor);
+    }
+
+    /// Registers somebody who is told what becomes durable; `None` when 32 are registered.
+    pub fn watcher(&self, watch: Arc<dyn Watch>) -> Option<WatcherId> {
+        self.shared.watchers.add(watch)
+    }
+
+    /// What an acknowledged commit survives.
+    pub fn durability(&self) -> Durability {
+        self.shared.options.durability
+    }
+
+    /// End of what is durable.
+    pub fn durable(&self) -> Position {
+        self.shared.control.durable()
+    }
+
+    /// What the store holds.
+    pub fn stats(&self) -> Stats {
+        let shared = &self.shared;
+        Stats {
+            logs: shared.catalogue.count() as u64,
+            segments: shared.segments.numbers().len() as u64,
+            segment_bytes: shared.segments.allocated_bytes(),
+            written: shared.writer.lock().written(),
+            durable: shared.control.durable(),
+        }
+    }
+
+    /// Spans found damaged when the store was opened.
+    pub fn damage(&self) -> &[Damage] {
+        &self.shared.damage
+    }
+
+    /// Makes everything committed so far durable and visible, in any mode with files.
+    ///
+    /// # Errors
+    /// What the sync said; the store takes no more writes then.
+    pub fn flush(&self) -> io::Result<()> {
+        match self.durability() {
+            Durability::Memory => Ok(()),
+            Durability::Sync | Durability::Os => self.shared.commit_group(),
+        }
+    }
+
+    /// Housekeeping for whoever has a quiet thread: writes a checkpoint when one is due and removes
+    /// segments that no log needs. May wait for the disk.
+    ///
+    /// # Errors
+    /// What the disk said; nothing is lost by it.
+    pub fn maintain(&self) -> io::Result<()> {
+        if self.shared.checkpoint_due() {
+            self.checkpoint()?;
+        } else if self.durability() == Durability::Memory {
+            self.shared.drop_dead_segments();
+        }
+        Ok(())
+    }
+
+    /// Closes the store: commits what is pending, writes a checkpoint, seals the tail. Calls on other
+    /// clones then say that it is closed; reads go on.
+    ///
+    /// # Errors
+    /// What the disk said; everything acknowledged before is safe regardless.
+    pub fn close(&self) -> io::Result<()> {
+        self.guard.stop();
+        if self.durability() == Durability::Memory {
+            return Ok(());
+        }
+        self.flush()?;
+        self.checkpoint()?;
+        let end = self.shared.writer.lock().written();
+        self.shared.control.set_clean_end(end)
+    }
+}

@@ -1,0 +1,372 @@
+//! The crash simulation: the real store on the simulated disk, seeded, against an oracle.
+//!
+//! The oracle is a plain map and the list of commits in order with their tickets. After every reopening
+//! the store must hold exactly a prefix of that list, no shorter than what was acknowledged; while it runs
+//! its visible state is exactly the acknowledged prefix. `THALWEG_SEEDS=2000` runs more seeds, and
+//! `THALWEG_SEED=n` one.
+
+use crate::open::{Durability, Options};
+use crate::{Commit, CommitError, Config, Lifetime, Position, Producer, Store};
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use thalweg_sys::disk::Disk;
+use thalweg_sys::disk::sim::{Random, SimDisk};
+
+const DIRECTORY: &str = "/store";
+const SPACE: u64 = 8 << 20;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Model {
+    bytes: Vec<u8>,
+    closed: bool,
+    closed_by: Option<(Vec<u8>, u64)>,
+    producers: BTreeMap<Vec<u8>, u64>,
+    writer_seq: Option<Vec<u8>>,
+}
+
+type World = BTreeMap<Vec<u8>, Model>;
+
+#[derive(Clone, Debug)]
+enum Op {
+    Create {
+        name: Vec<u8>,
+        payload: Vec<u8>,
+        close: bool,
+    },
+    Append {
+        name: Vec<u8>,
+        payload: Vec<u8>,
+        producer: Option<(Vec<u8>, u64)>,
+        writer_seq: Option<Vec<u8>>,
+        close: bool,
+    },
+    Delete {
+        name: Vec<u8>,
+    },
+}
+
+fn apply(world: &mut World, op: &Op) {
+    match op {
+        Op::Create { name, payload, close } => {
+            world.insert(name.clone(), Model { bytes: payload.clone(), closed: *close, ..Model::default() });
+        }
+        Op::Append { name, payload, producer, writer_seq, close } => {
+            let model = world.get_mut(name).unwrap();
+            model.bytes.extend_from_slice(payload);
+            if let Some((id, seq)) = producer {
+                model.producers.insert(id.clone(), *seq);
+            }
+            if writer_seq.is_some() {
+                model.writer_seq.clone_from(writer_seq);
+            }
+            if *close {
+                model.closed = true;
+                model.closed_by.clone_from(producer);
+            }
+        }
+        Op::Delete { name } => {
+            world.remove(name);
+        }
+    }
+}
+
+struct Simulation {
+    random: Random,
+    sim: SimDisk,
+    options: Options,
+    acknowledged: World,
+    staged: World,
+    /// Commits not acknowledged yet, with their tickets.
+    waiting: Vec<(Position, Op)>,
+    crashes: u32,
+    commits: u32,
+}
+
+impl Simulation {
+    fn new(seed: u64, options: Options) -> Simulation {
+        Simulation {
+            random: Random::new(seed ^ 0x5eed),
+            sim: SimDisk::new(seed, SPACE),
+            options,
+            acknowledged: World::new(),
+            staged: World::new(),
+            waiting: Vec::new(),
+            crashes: 0,
+            commits: 0,
+        }
+    }
+
+    fn open(&mut self) -> Store {
+        let disk = Disk::Sim(self.sim.clone());
+        let (store, report) = Store::open(&disk, Path::new(DIRECTORY), self.options.clone()).unwrap();
+        assert_eq!(report.damage, [], "nothing was damaged");
+        // What was recovered must be a prefix no shorter than what was acknowledged.
+        let written = store.stats().written;
+        let kept = self.waiting.iter().take_while(|(ticket, _)| *ticket <= written).count();
+        for (_, op) in self.waiting.drain(..).take(kept) {
+            apply(&mut self.acknowledged, &op);
+        }
+        self.staged = self.acknowledged.clone();
+        self.check(&store);
+        store
+    }
+
+    /// The visible state is the acknowledged one.
+    fn check(&self, store: &Store) {
+        let mut seen = World::new();
+        let mut logs = Vec::new();
+        store.visit(|log| logs.push(log.clone()));
+        for log in logs {
+            let Some(state) = log.visible() else { continue };
+            let read = store.read(&log, 0, usize::MAX).unwrap();
+            assert_eq!((read.next, read.at_tail, read.closed), (state.tail, true, state.closed));
+            let mut model = Model { bytes: read.pieces.concat(), closed: state.closed, ..Model::default() };
+            // Producer state is staged, so it is compared only where nothing waits.
+            if self.waiting.is_empty() {
+                let inner = log.lock();
+                model.producers = inner
+                    .producers
+                    .iter()
+                    .flat_map(|p| p.iter())
+                    .map(|(id, p)| (id.to_vec(), p.seq))
+                    .collect();
+                model.writer_seq = inner.writer_seq.as_deref().map(<[u8]>::to_vec);
+                model.closed_by = inner.closed_by.as_ref().map(|by| (by.id.to_vec(), by.producer.seq));
+            } else if let Some(known) = self.acknowledged.get(log.name()) {
+                model.producers.clone_from(&known.producers);
+                model.writer_seq.clone_from(&known.writer_seq);
+                model.closed_by.clone_from(&known.closed_by);
+            }
+            assert!(seen.insert(log.name().to_vec(), model).is_none(), "a name twice");
+        }
+        // A name that was deleted and created anew within one group has nothing visible until then.
+        let mut expected = self.acknowledged.clone();
+        for (_, op) in &self.waiting {
+            if let Op::Create { name, .. } = op {
+                expected.remove(name);
+            }
+        }
+        let names = |world: &World| {
+            world.keys().map(|name| String::from_utf8_lossy(name).into_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(names(&seen), names(&expected));
+        for (name, model) in &seen {
+            assert!(
+                *model == expected[name],
+                "{} differs:\n{model:?}\n{:?}",
+                String::from_utf8_lossy(name),
+                expected[name]
+            );
+        }
+    }
+
+    /// Takes note of what the store says is durable by now.
+    fn acknowledge(&mut self, store: &Store) {
+        let durable = store.durable();
+        let count = self.waiting.iter().take_while(|(ticket, _)| *ticket <= durable).count();
+        for (_, op) in self.waiting.drain(..count) {
+            apply(&mut self.acknowledged, &op);
+        }
+    }
+
+    fn name(&mut self) -> Vec<u8> {
+        format!("log-{}", self.random.below(6)).into_bytes()
+    }
+
+    fn payload(&mut self) -> Vec<u8> {
+        let length = if self.random.once_in(12) { self.random.below(6000) } else { self.random.below(200) };
+        let first = self.random.word();
+        (0..length).map(|index| (first.wrapping_add(index * 7) % 251) as u8 + 1).collect()
+    }
+
+    fn op(&mut self) -> Op {
+        let name = self.name();
+        match self.staged.get(&name) {
+            None => Op::Create { name, payload: self.payload(), close: self.random.once_in(20) },
+            Some(_) if self.random.once_in(15) => Op::Delete { name },
+            Some(model) if model.closed => Op::Delete { name },
+            Some(model) => {
+                let id = vec![b'p', (self.random.below(3) as u8) + b'0'];
+                let seq = model.producers.get(&id).map_or(0, |seq| seq + 1);
+                let producer = self.random.once_in(2).then_some((id, seq));
+                let writer_seq = self.random.once_in(5).then(|| self.commits.to_be_bytes().to_vec());
+                let (payload, close) = (self.payload(), self.random.once_in(25));
+                Op::Append { name, payload, producer, writer_seq, close }
+            }
+        }
+    }
+
+    fn commit(&mut self, store: &Store) {
+        let op = self.op();
+        self.commits += 1;
+        let time = u64::from(self.commits);
+        let result = match &op {
+            Op::Create { name, payload, close } => {
+                let config =
+                    Config { content_type: "text/plain".into(), lifetime: Lifetime::Sliding { ttl_s: 60 } };
+                let commit = Commit { payload, close: *close, time, ..Commit::default() };
+                store.create(name, &config, &commit, None).map(|(_, receipt)| receipt)
+            }
+            Op::Append { name, payload, producer, writer_seq, close } => {
+                let log = store.find(name).unwrap();
+                let version = log.staged().unwrap().version;
+                let (front, back) = payload.split_at(payload.len() / 2);
+                let producer =
+                    producer.as_ref().map(|(id, seq)| (id.as_slice(), Producer { epoch: 1, seq: *seq }));
+                let commit = Commit {
+                    payload: front,
+                    suffix: back,
+                    producer,
+                    writer_seq: writer_seq.as_deref(),
+                    close: *close,
+                    time,
+                };
+                store.commit(&log, version, &commit, None)
+            }
+            Op::Delete { name } => {
+                let log = store.find(name).unwrap();
+                store.delete(&log, log.staged().unwrap().version, time, None)
+            }
+        };
+        match result {
+            Ok(receipt) => {
+                apply(&mut self.staged, &op);
+                if receipt.ticket == 0 {
+                    apply(&mut self.acknowledged, &op);
+                } else {
+                    self.waiting.push((receipt.ticket, op));
+                }
+            }
+            Err(CommitError::Full(_) | CommitError::TooLarge { .. } | CommitError::Failed(_)) => {}
+            Err(other) => panic!("{op:?}: {other}"),
+        }
+    }
+
+    /// One life of the store, from opening to some end.
+    fn live(&mut self) {
+        let store = self.open();
+        for _ in 0..self.random.below(120) {
+            match self.random.below(40) {
+                0..=25 => self.commit(&store),
+                26..=33 => {
+                    let flushed = store.flush();
+                    self.acknowledge(&store);
+                    assert!(flushed.is_err() || self.waiting.is_empty());
+                }
+                34..=36 => self.sim.write_back(),
+                37 => {
+                    let _ = store.checkpoint();
+                    self.acknowledge(&store);
+                }
+                38 if self.random.once_in(4) => {
+                    self.sim.fail_sync_after(u32::try_from(self.random.below(6)).unwrap())
+                }
+                38 => self.sim.set_space(self.sim.used_bytes() + self.random.below(20_000)),
+                _ => {
+                    self.sim.set_space(SPACE);
+                    self.check(&store);
+                }
+            }
+        }
+        self.sim.set_space(SPACE);
+        match self.random.below(4) {
+            0 => {
+                let _ = store.close();
+                self.acknowledge(&store);
+            }
+            1 => {}
+            _ => {
+                self.sim = self.sim.crash();
+                self.crashes += 1;
+            }
+        }
+        self.sim.mend();
+    }
+}
+
+fn options() -> Options {
+    Options {
+        durability: Durability::Sync,
+        segment_bytes_min: 8192,
+        segment_bytes_max: 32_768,
+        committer_thread: false,
+        ..Options::default()
+    }
+}
+
+fn run(seed: u64, options: Options) -> Simulation {
+    let mut simulation = Simulation::new(seed, options);
+    for _ in 0..6 {
+        simulation.live();
+    }
+    drop(simulation.open());
+    simulation
+}
+
+fn environment(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+#[test]
+fn acknowledged_commits_survive_and_others_are_whole_or_absent() {
+    if let Some(seed) = environment("THALWEG_SEED") {
+        run(seed, options());
+        return;
+    }
+    let (mut crashes, mut commits) = (0, 0);
+    let seeds = environment("THALWEG_SEEDS").unwrap_or(100);
+    for seed in 0..seeds {
+        let simulation = catch_unwind(AssertUnwindSafe(|| run(seed, options())));
+        let simulation =
+            simulation.unwrap_or_else(|_| panic!("seed {seed} failed: THALWEG_SEED={seed} repeats it"));
+        crashes += simulation.crashes;
+        commits += simulation.commits;
+    }
+    println!("crash simulation: {seeds} seeds clean, {crashes} crashes, {commits} commits");
+    assert!(u64::from(crashes) > seeds && u64::from(commits) > seeds * 50, "the simulation did too little");
+}
+
+/// Seeds out of 60 that a store with a fault passes.
+fn passing(fault: crate::store::Fault) -> usize {
+    let quiet = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let passed = (0..60).filter(|seed| {
+        let options = Options { fault, ..options() };
+        catch_unwind(AssertUnwindSafe(|| run(*seed, options))).is_ok()
+    });
+    let passed = passed.count();
+    std::panic::set_hook(quiet);
+    passed
+}
+
+#[test]
+fn acknowledging_before_the_sync_is_caught() {
+    assert!(passing(crate::store::Fault::AcknowledgeBeforeSync) < 10);
+}
+
+#[test]
+fn publishing_before_the_copy_is_caught() {
+    assert_eq!(passing(crate::store::Fault::PublishBeforeCopy), 0);
+}
+
+#[test]
+fn a_checkpoint_found_before_its_log_is_durable_is_caught() {
+    assert!(passing(crate::store::Fault::CheckpointBeforeSync) < 55);
+}
+
+#[test]
+fn a_process_that_dies_loses_nothing_it_wrote() {
+    for seed in 0..40 {
+        let options = Options { durability: Durability::Os, ..options() };
+        let mut simulation = Simulation::new(seed, options);
+        for _ in 0..3 {
+            let store = simulation.open();
+            for _ in 0..60 {
+                simulation.commit(&store);
+            }
+            simulation.check(&store);
+        }
+        drop(simulation.open());
+    }
+}

@@ -1,0 +1,320 @@
+//! The store on the real disk, through its public interface.
+
+use crate::{
+    Commit, CommitError, Config, Durability, Lifetime, OpenError, Options, Producer, ReadError, Store, Watch,
+};
+use parking_lot::Mutex;
+use std::path::Path;
+use std::sync::Arc;
+use thalweg_sys::disk::Disk;
+
+fn config() -> Config {
+    Config { content_type: "text/plain".into(), lifetime: Lifetime::Unlimited }
+}
+
+fn payload(bytes: &[u8]) -> Commit<'_> {
+    Commit { payload: bytes, ..Commit::default() }
+}
+
+fn open(path: &Path, options: Options) -> Store {
+    Store::open(&Disk::Real, path, options).unwrap().0
+}
+
+fn small() -> Options {
+    Options { segment_bytes_min: 4096, segment_bytes_max: 65_536, ..Options::default() }
+}
+
+fn os() -> Options {
+    Options { durability: Durability::Os, ..small() }
+}
+
+fn append(store: &Store, name: &[u8], bytes: &[u8]) {
+    let log = store.find(name).unwrap();
+    let version = log.staged().unwrap().version;
+    store.commit(&log, version, &payload(bytes), None).unwrap();
+}
+
+fn content(store: &Store, name: &[u8]) -> Vec<u8> {
+    store.read(&store.find(name).unwrap(), 0, usize::MAX).unwrap().pieces.concat()
+}
+
+#[test]
+fn what_was_committed_reads_back_in_every_mode_and_across_segments() {
+    let directory = tempfile::tempdir().unwrap();
+    let sync = open(&directory.path().join("sync"), small());
+    let written = open(&directory.path().join("os"), os());
+    for store in [sync, written, Store::memory(small()).unwrap()] {
+        for name in [b"a", b"b"] {
+            store.create(name, &config(), &payload(b""), None).unwrap();
+        }
+        let mut expected = Vec::new();
+        for index in 0..500u32 {
+            let record = format!("record {index};").into_bytes();
+            append(&store, b"a", &record);
+            append(&store, if index % 3 == 0 { b"b" } else { b"a" }, b"x");
+            expected.extend(record);
+            expected.extend(if index % 3 == 0 { &b""[..] } else { b"x" });
+        }
+        store.flush().unwrap();
+        assert_eq!(content(&store, b"a"), expected);
+        assert_eq!(content(&store, b"b"), vec![b'x'; 167]);
+        assert!(store.stats().segments > 1);
+    }
+}
+
+#[test]
+fn reads_end_on_record_boundaries_and_resume_anywhere() {
+    let store = Store::memory(small()).unwrap();
+    let (log, _) = store.create(b"a", &config(), &payload(b"first"), None).unwrap();
+    append(&store, b"a", b"second");
+    append(&store, b"a", &[b'l'; 9000]);
+    let read = store.read(&log, 0, 8).unwrap();
+    assert_eq!((read.pieces.concat(), read.next, read.at_tail), (b"first".to_vec(), 5, false));
+    let read = store.read(&log, 7, 4).unwrap();
+    assert_eq!((read.pieces.concat(), read.next), (b"cond".to_vec(), 11));
+    let read = store.read(&log, 11, 1).unwrap();
+    assert_eq!((read.pieces.concat().len(), read.next, read.at_tail), (9000, 9011, true));
+    let read = store.read(&log, 9011, 1).unwrap();
+    assert!(read.pieces.is_empty() && read.at_tail);
+    assert_eq!(store.read(&log, 9012, 1), Err(ReadError::PastEnd { from: 9012, tail: 9011 }));
+}
+
+#[test]
+fn a_commit_against_an_old_version_changes_nothing() {
+    let store = Store::memory(small()).unwrap();
+    let (log, _) = store.create(b"a", &config(), &payload(b"x"), None).unwrap();
+    store.commit(&log, 1, &payload(b"y"), None).unwrap();
+    assert_eq!(
+        store.commit(&log, 1, &payload(b"z"), None),
+        Err(CommitError::Conflict { expected: 1, found: 2 })
+    );
+    assert_eq!(content(&store, b"a"), b"xy");
+    assert!(matches!(store.create(b"a", &config(), &payload(b""), None), Err(CommitError::Exists)));
+}
+
+#[test]
+fn a_deleted_name_comes_back_as_another_log() {
+    let store = Store::memory(small()).unwrap();
+    let (old, _) = store.create(b"a", &config(), &payload(b"old"), None).unwrap();
+    store.delete(&old, 1, 0, None).unwrap();
+    assert!(store.find(b"a").is_none());
+    assert_eq!(store.read(&old, 0, 10), Err(ReadError::Deleted));
+    assert_eq!(store.commit(&old, 2, &payload(b"z"), None), Err(CommitError::Deleted));
+    let (new, _) = store.create(b"a", &config(), &payload(b"new"), None).unwrap();
+    assert_ne!(old.id(), new.id());
+    assert_eq!(content(&store, b"a"), b"new");
+}
+
+#[derive(Default)]
+struct Heard {
+    events: Mutex<Vec<String>>,
+}
+
+impl Watch for Heard {
+    fn complete(&self, up_to: u64) {
+        self.events.lock().push(format!("complete {up_to}"));
+    }
+    fn failed(&self) {
+        self.events.lock().push("failed".into());
+    }
+    fn advanced(&self, log: u64) {
+        self.events.lock().push(format!("advanced {log}"));
+    }
+}
+
+#[test]
+fn visible_implies_durable_and_watchers_hear_once_per_group() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path(), Options { committer_thread: false, ..small() });
+    let heard = Arc::new(Heard::default());
+    let watcher = store.watcher(heard.clone());
+    let (log, _) = store.create(b"a", &config(), &payload(b"1"), watcher).unwrap();
+    assert_eq!((log.visible(), log.staged().unwrap().tail), (None, 1));
+    assert_eq!(store.read(&log, 0, 10), Err(ReadError::Deleted));
+    store.flush().unwrap();
+    log.watch(watcher.unwrap());
+    append(&store, b"a", b"2");
+    let receipt = store.commit(&log, 2, &payload(b"3"), watcher).unwrap();
+    assert_eq!(content(&store, b"a"), b"1");
+    heard.events.lock().clear();
+    store.flush().unwrap();
+    assert_eq!(content(&store, b"a"), b"123");
+    assert_eq!(
+        *heard.events.lock(),
+        [format!("advanced {}", log.id()), format!("complete {}", receipt.ticket)]
+    );
+    append(&store, b"a", b"4");
+    heard.events.lock().clear();
+    store.flush().unwrap();
+    assert!(heard.events.lock().is_empty(), "not acknowledged, so not announced again");
+}
+
+#[test]
+fn the_committer_thread_makes_commits_durable_by_itself() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path(), small());
+    let heard = Arc::new(Heard::default());
+    let watcher = store.watcher(heard.clone());
+    store.create(b"a", &config(), &payload(b"1"), watcher).unwrap();
+    let started = std::time::Instant::now();
+    while heard.events.lock().is_empty() {
+        assert!(started.elapsed().as_secs() < 10, "no group was committed");
+        std::thread::yield_now();
+    }
+    assert_eq!(content(&store, b"a"), b"1");
+}
+
+#[test]
+fn many_writers_interleave_without_loss() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path(), small());
+    for name in [b"a", b"b", b"c", b"d"] {
+        store.create(name, &config(), &payload(b""), None).unwrap();
+    }
+    std::thread::scope(|scope| {
+        for name in [b"a", b"b", b"c", b"d"] {
+            let store = store.clone();
+            scope.spawn(move || (0..300u32).for_each(|index| append(&store, name, &index.to_le_bytes())));
+        }
+    });
+    store.flush().unwrap();
+    let expected: Vec<u8> = (0..300u32).flat_map(u32::to_le_bytes).collect();
+    for name in [b"a", b"b", b"c", b"d"] {
+        assert_eq!(content(&store, name), expected);
+    }
+}
+
+#[test]
+fn a_clean_close_reopens_without_replay_and_with_everything() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path(), small());
+    let (log, _) = store.create(b"a", &config(), &payload(b"kept"), None).unwrap();
+    let producer = Producer { epoch: 3, seq: 4 };
+    let commit = Commit {
+        producer: Some((b"p", producer)),
+        writer_seq: Some(b"w1"),
+        close: true,
+        ..Commit::default()
+    };
+    store.commit(&log, 1, &commit, None).unwrap();
+    store.close().unwrap();
+    assert_eq!(store.commit(&log, 2, &payload(b"late"), None), Err(CommitError::Closed));
+    drop((log, store));
+    let (store, report) = Store::open(&Disk::Real, directory.path(), small()).unwrap();
+    assert_eq!((report.logs, report.batches, report.clean, report.discarded_bytes), (1, 0, true, 0));
+    let log = store.find(b"a").unwrap();
+    let state = log.staged().unwrap();
+    assert_eq!(
+        (state.tail, state.closed, state.version, state.writer_seq.as_deref()),
+        (4, true, 2, Some(&b"w1"[..]))
+    );
+    assert_eq!((log.producer(b"p"), state.closed_by.unwrap().producer), (Some(producer), producer));
+    assert_eq!(content(&store, b"a"), b"kept");
+}
+
+#[test]
+fn a_second_opener_is_refused_by_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let _store = open(directory.path(), os());
+    let error = Store::open(&Disk::Real, directory.path(), os()).err().unwrap();
+    assert!(matches!(error, OpenError::Held { .. }));
+    assert!(error.to_string().contains(&format!("process {}", std::process::id())), "{error}");
+}
+
+#[test]
+fn a_newer_store_is_refused_and_left_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    drop(open(directory.path(), os()));
+    let control = directory.path().join("control");
+    let mut bytes = std::fs::read(&control).unwrap();
+    bytes[8] = 99;
+    std::fs::write(&control, &bytes).unwrap();
+    let error = Store::open(&Disk::Real, directory.path(), os()).err().unwrap();
+    assert!(matches!(error, OpenError::Newer { found: 99, .. }), "{error}");
+    assert_eq!(std::fs::read(&control).unwrap(), bytes);
+}
+
+/// A store of two logs, closed uncleanly, and the place of the second's payload in its segment.
+fn damaged(directory: &Path, needle: &[u8]) {
+    let store = open(directory, os());
+    for name in [b"a", b"b", b"c"] {
+        store.create(name, &config(), &payload(b""), None).unwrap();
+    }
+    append(&store, b"a", b"alpha");
+    append(&store, b"b", b"beta!");
+    append(&store, b"c", b"gamma");
+    store.flush().unwrap();
+    drop(store);
+    let segment = directory.join("segment-0000000001");
+    let mut bytes = std::fs::read(&segment).unwrap();
+    let at = bytes.windows(needle.len()).position(|window| window == needle).unwrap();
+    bytes[at] ^= 1;
+    std::fs::write(&segment, bytes).unwrap();
+}
+
+#[test]
+fn damage_is_named_and_only_the_logs_it_touches_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    damaged(directory.path(), b"beta!");
+    let report = crate::verify(&Disk::Real, directory.path()).unwrap();
+    assert_eq!(report.damage.len(), 1, "{report:?}");
+    let (store, report) = Store::open(&Disk::Real, directory.path(), os()).unwrap();
+    let log = store.find(b"b").unwrap();
+    assert_eq!(report.damage.len(), 1);
+    assert_eq!(report.damage[0].logs, Some(vec![log.id()]));
+    assert!(report.damage[0].to > report.damage[0].from && report.damage[0].file == "segment-0000000001");
+    assert!(matches!(store.read(&log, 0, 10), Err(ReadError::Damaged(_))));
+    assert!(matches!(
+        store.commit(&log, log.staged().unwrap().version, &payload(b"x"), None),
+        Err(CommitError::Damaged(_))
+    ));
+    assert_eq!((content(&store, b"a"), content(&store, b"c")), (b"alpha".to_vec(), b"gamma".to_vec()));
+    append(&store, b"a", b"+");
+    assert_eq!(content(&store, b"a"), b"alpha+");
+}
+
+#[test]
+fn damage_behind_a_checkpoint_is_found_by_the_first_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path(), os());
+    store.create(b"a", &config(), &payload(b"alpha"), None).unwrap();
+    store.close().unwrap();
+    drop(store);
+    let segment = directory.path().join("segment-0000000001");
+    let mut bytes = std::fs::read(&segment).unwrap();
+    let at = bytes.windows(5).position(|window| window == b"alpha").unwrap();
+    bytes[at] ^= 1;
+    std::fs::write(&segment, bytes).unwrap();
+    let store = open(directory.path(), os());
+    let log = store.find(b"a").unwrap();
+    assert!(matches!(store.read(&log, 0, 10), Err(ReadError::Damaged(_))));
+}
+
+#[test]
+fn segments_nobody_needs_are_removed_behind_the_checkpoints() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path(), os());
+    store.create(b"keep", &config(), &payload(b"kept"), None).unwrap();
+    for round in 0..40u32 {
+        let name = round.to_le_bytes();
+        let (log, _) = store.create(&name, &config(), &payload(&[7; 8000]), None).unwrap();
+        store.delete(&log, 1, 0, None).unwrap();
+    }
+    let before = store.stats().segments;
+    store.checkpoint().unwrap();
+    store.checkpoint().unwrap();
+    assert!(store.stats().segments < before, "{before}");
+    let files = std::fs::read_dir(directory.path()).unwrap().count() as u64;
+    assert!(files <= store.stats().segments + 4, "{files}");
+    drop(store);
+    assert_eq!(content(&open(directory.path(), os()), b"keep"), b"kept");
+}
+
+#[test]
+fn a_commit_that_no_segment_holds_is_refused_whole() {
+    let store = Store::memory(small()).unwrap();
+    let (log, _) = store.create(b"a", &config(), &payload(b""), None).unwrap();
+    let error = store.commit(&log, 1, &payload(&vec![1; 70_000]), None).unwrap_err();
+    assert!(matches!(error, CommitError::TooLarge { limit: 65_472, .. }), "{error}");
+    assert_eq!(log.staged().unwrap().version, 1);
+}

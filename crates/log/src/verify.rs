@@ -1,0 +1,123 @@
+//! Offline verification: every batch of every segment, without opening the store for writing.
+
+use crate::checkpoint;
+use crate::control::Control;
+use crate::error::{Damage, OpenError};
+use crate::format::{BadHeader, Config, FORMAT_VERSION, Link, SEGMENT_HEADER_BYTES, SegmentHeader};
+use crate::read::walk;
+use crate::segment;
+use crate::{Position, position};
+use std::collections::HashSet;
+use std::io;
+use std::path::Path;
+use thalweg_sync::region::Region;
+use thalweg_sys::disk::Disk;
+
+/// What verification found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Segments looked at.
+    pub segments: u64,
+    /// Batches whose checksums hold.
+    pub batches: u64,
+    /// Distinct logs that some batch touches.
+    pub logs: u64,
+    /// Bytes of batches.
+    pub bytes: u64,
+    /// Checkpoints that are whole.
+    pub checkpoints: u64,
+    /// End of the log.
+    pub end: Position,
+    /// Unacknowledged bytes at the end that the next open discards.
+    pub torn_bytes: u64,
+    /// Spans that should be whole and are not.
+    pub damage: Vec<Damage>,
+}
+
+/// Verifies the store in a directory. Changes nothing; a store in use may show its last batches as torn.
+///
+/// # Errors
+/// [`OpenError`] when the directory cannot be read as a store at all.
+pub fn verify(disk: &Disk, directory: &Path) -> Result<Report, OpenError> {
+    let failed = |action| move |source| OpenError::Io { action, file: directory.to_owned(), source };
+    let control = Control::open(disk, directory)?.ok_or_else(|| OpenError::NotAStore {
+        file: directory.to_owned(),
+        why: "there is no control file",
+    })?;
+    let names = disk.names(directory).map_err(failed("list"))?;
+    let mut report = Report::default();
+    let mut headers: Vec<SegmentHeader> = Vec::new();
+    for name in &names {
+        if let Some(start) = checkpoint::start_of(name) {
+            let read =
+                checkpoint::read(disk, directory, start, control.store_id, &mut |config: Config| config);
+            match read.map_err(failed("read a checkpoint of"))? {
+                Some(_) => report.checkpoints += 1,
+                None => report.damage.push(whole(name, start)),
+            }
+        }
+        let Some(number) = segment::number_of(name) else { continue };
+        match segment::read_header(disk, &directory.join(name)).map_err(failed("read"))? {
+            None => {}
+            Some(Ok(header)) => headers.push(header),
+            Some(Err(BadHeader::Damaged)) => report.damage.push(whole(name, position(number, 0))),
+            Some(Err(BadHeader::Newer(found))) => {
+                let (file, found) = (directory.join(name), found.into());
+                return Err(OpenError::Newer { file, found, known: FORMAT_VERSION.into() });
+            }
+        }
+    }
+    let mut logs = HashSet::new();
+    for (index, header) in headers.iter().enumerate() {
+        let next = headers.get(index + 1);
+        let known = control.durable().max(control.clean_end());
+        verify_segment(disk, directory, header, next, known, &mut report, &mut logs)
+            .map_err(failed("read"))?;
+    }
+    report.logs = logs.len() as u64;
+    Ok(report)
+}
+
+fn whole(name: &str, at: Position) -> Damage {
+    Damage { file: name.to_owned(), from: at, to: at, logs: None }
+}
+
+fn verify_segment(
+    disk: &Disk,
+    directory: &Path,
+    header: &SegmentHeader,
+    next: Option<&SegmentHeader>,
+    known_durable: Position,
+    report: &mut Report,
+    logs: &mut HashSet<u64>,
+) -> io::Result<()> {
+    report.segments += 1;
+    let name = segment::file_name(header.number);
+    let map = disk.open_read_only(&directory.join(&name))?.map(header.capacity as usize, false)?;
+    let region = Region::sealed(map, header.capacity);
+    let bytes = region.bytes(0..header.capacity);
+    let (mut at, mut link): (u32, Link) = (SEGMENT_HEADER_BYTES, header.previous);
+    loop {
+        let stop = walk(bytes, at, Some(link), |batch| {
+            report.batches += 1;
+            report.bytes += u64::from(batch.header.length);
+            logs.extend(crate::format::frames(batch.body).map(|frame| frame.log));
+        });
+        report.end = position(header.number, stop.at);
+        let linked = next.is_some_and(|next| stop.link == Some(next.previous));
+        if stop.blank && (linked || next.is_none() && report.end >= known_durable) {
+            return Ok(());
+        }
+        if next.is_none() && report.end >= known_durable {
+            report.torn_bytes =
+                bytes[stop.at as usize..].iter().rposition(|byte| *byte != 0).map_or(0, |b| b as u64 + 1);
+            return Ok(());
+        }
+        let to = stop.resumes_at.map_or(report.end, |byte| position(header.number, byte));
+        report.damage.push(Damage { file: name.clone(), from: report.end, to, logs: stop.logs });
+        match stop.resumes_at.zip(stop.resumes_link) {
+            Some(resumes) => (at, link) = resumes,
+            None => return Ok(()),
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! The one writer: copies batches into the active segment, chained, and publishes them.
+//!
+//! Behind one lock, held for a header checksum and a copy. What is checksummed beforehand is the body,
+//! which does not depend on the place. Where the active segment is full the next one takes over: the spare
+//! that the committer prepared, or one made on the spot with reserved blocks.
+//!
+//! Invariants: a batch never spans segments; `written` moves only over whole batches; what a group took
+//! with it is synced before anything in it is acknowledged.
+
+use crate::control::Control;
+use crate::error::CommitError;
+use crate::format::{self, BATCH_HEADER_BYTES, BatchHeader, Link, SEGMENT_HEADER_BYTES, SegmentHeader};
+use crate::log::Log;
+use crate::open::{Durability, Options};
+use crate::segment::{self, Segment, Segments};
+use crate::{LogId, Offset, Position, Time, position};
+use smallvec::SmallVec;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use thalweg_sync::region::RegionWriter;
+use thalweg_sys::disk::{Allocation, Disk, File};
+
+/// A frame to be written: its header and up to two pieces of payload, padded to 8 bytes.
+pub(crate) struct PlannedFrame<'a> {
+    pub(crate) header: [u8; format::FRAME_HEADER_BYTES as usize],
+    pub(crate) pieces: [&'a [u8]; 2],
+    pub(crate) padding: usize,
+}
+
+/// A batch to be written, its body already checksummed.
+pub(crate) struct PlannedBatch<'a> {
+    pub(crate) frames: SmallVec<[PlannedFrame<'a>; 4]>,
+    pub(crate) touched: SmallVec<[(LogId, Offset); 1]>,
+    pub(crate) time: Time,
+    pub(crate) body_bytes: u64,
+    pub(crate) body_checksum: u32,
+}
+
+/// Where a batch went.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Placed {
+    pub(crate) start: Position,
+    pub(crate) end: Position,
+    pub(crate) bytes: u32,
+}
+
+/// A commit that waits for its group: what becomes visible then, and who is told.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    pub(crate) log: Arc<Log>,
+    pub(crate) tail: Offset,
+    pub(crate) closed: bool,
+    pub(crate) deleted: bool,
+}
+
+/// The next segment's file, filled with zeros step by step.
+#[derive(Debug)]
+pub(crate) struct Spare {
+    file: File,
+    name: String,
+    number: u32,
+    capacity: u32,
+}
+
+pub(crate) struct Writer {
+    pub(crate) disk: Disk,
+    pub(crate) directory: Option<PathBuf>,
+    pub(crate) options: Options,
+    pub(crate) active: Arc<Segment>,
+    pub(crate) region: RegionWriter,
+    pub(crate) link: Link,
+    pub(crate) spare: Option<Spare>,
+    /// Segments with bytes that no sync has covered, the active one excepted.
+    pub(crate) unsynced: Vec<Arc<Segment>>,
+    /// A segment was created since the directory was last synced.
+    pub(crate) directory_changed: bool,
+    pub(crate) pending: Vec<Pending>,
+    /// Watchers with a commit in `pending`.
+    pub(crate) waiting: u32,
+    /// The committer sleeps and wants a nudge.
+    pub(crate) committer_idle: bool,
+    pub(crate) failure: Option<String>,
+    pub(crate) closed: bool,
+    /// Payload bytes per segment that some log still needs.
+    pub(crate) live_bytes: std::collections::BTreeMap<u32, u64>,
+    pub(crate) scratch: Vec<u8>,
+}
+
+impl PlannedBatch<'_> {
+    pub(crate) fn bytes(&self) -> u64 {
+        u64::from(BATCH_HEADER_BYTES)
+            + self.touched.len() as u64 * u64::from(format::TOUCHED_BYTES)
+            + self.body_bytes
+    }
+}
+
+impl Writer {
+    /// End of the last published batch.
+    pub(crate) fn written(&self) -> Position {
+        position(self.active.header.number, self.region.filled())
+    }
+
+    /// Writes and publishes one batch.
+    pub(crate) fn append(
+        &mut self,
+        batch: &PlannedBatch<'_>,
+        control: &Control,
+        segments: &Segments,
+    ) -> Result<Placed, CommitError> {
+        if self.closed {
+            return Err(CommitError::Closed);
+        }
+        if let Some(why) = &self.failure {
+            return Err(CommitError::Failed(why.clone()));
+        }
+        let limit = u64::from(self.options.segment_bytes_max - SEGMENT_HEADER_BYTES);
+        let (size, too_large) = (batch.bytes(), |size| CommitError::TooLarge { size, limit });
+        let length = u32::try_from(size).ok().filter(|_| size <= limit).ok_or_else(|| too_large(size))?;
+        if length > self.region.remaining() {
+            self.rotate(length, control, segments)?;
+        }
+        let start = self.written();
+        self.place(batch, length, control.durable());
+        let end = self.written();
+        control.set_written(end);
+        Ok(Placed { start, end, bytes: length })
+    }
+
+    fn place(&mut self, batch: &PlannedBatch<'_>, length: u32, durable: Position) {
+        let header = BatchHeader {
+            length,
+            header_checksum: 0,
+            body_checksum: batch.body_checksum,
+            previous: self.link,
+            durable,
+            time: batch.time,
+            frames: u32::try_from(batch.frames.len()).unwrap_or(u32::MAX),
+            touched: u16::try_from(batch.touched.len()).unwrap_or(u16::MAX),
+        };
+        let checksum = header.encode(&batch.touched, &mut self.scratch);
+        self.region.write(&self.scratch);
+        #[cfg(test)]
+        self.probe(self.region.filled() - self.scratch.len() as u32);
+        for frame in &batch.frames {
+            self.region.write(&frame.header);
+            self.region.write(frame.pieces[0]);
+            self.region.write(frame.pieces[1]);
+            self.region.write(&[0; 8][..frame.padding]);
+        }
+        self.region.publish();
+        self.link = Link { length, checksum };
+    }
+
+    /// Whatever is published reads as whole batches, at every moment.
+    #[cfg(test)]
+    fn probe(&mut self, start: u32) {
+        if self.options.fault == crate::store::Fault::PublishBeforeCopy {
+            self.region.publish();
+        }
+        let region = self.region.region();
+        let bytes = region.bytes(0..region.published());
+        let stop = crate::read::walk(bytes, start, None, |_| {});
+        assert_eq!(stop.at, region.published(), "a torn batch is published");
+    }
+
+    /// Capacity of the segment after the active one: doubles up to the configured size.
+    fn next_capacity(&self, needed: u32) -> u32 {
+        let doubled = self.active.header.capacity.saturating_mul(2);
+        let floor = needed.saturating_add(SEGMENT_HEADER_BYTES).next_multiple_of(4096);
+        doubled.clamp(self.options.segment_bytes_min, self.options.segment_bytes_max).max(floor)
+    }
+
+    fn rotate(&mut self, needed: u32, control: &Control, segments: &Segments) -> Result<(), CommitError> {
+        let number = self.active.header.number + 1;
+        let full = |error: io::Error| CommitError::Full(error.to_string());
+        let header =
+            |capacity| SegmentHeader { number, store_id: control.store_id, previous: self.link, capacity };
+        let (segment, region) = match &self.directory {
+            None => Segment::in_memory(header(self.next_capacity(needed))).map_err(full)?,
+            Some(_) => {
+                let fits = |spare: &Spare| spare.capacity - SEGMENT_HEADER_BYTES >= needed;
+                let spare = match self.spare.take() {
+                    Some(spare) if spare.number == number && fits(&spare) => spare,
+                    unfit => {
+                        self.discard(unfit);
+                        self.prepare(number, self.next_capacity(needed), Allocation::Reserved)
+                            .map_err(full)?
+                    }
+                };
+                self.directory_changed = true;
+                Segment::activate(header(spare.capacity), spare.file).map_err(full)?
+            }
+        };
+        let segment = Arc::new(segment);
+        segments.add(segment.clone());
+        control.bump_segments();
+        let sealed = std::mem::replace(&mut self.active, segment);
+        self.region = region;
+        self.unsynced.push(sealed);
+        Ok(())
+    }
+
+    fn discard(&self, spare: Option<Spare>) {
+        if let (Some(spare), Some(directory)) = (spare, &self.directory) {
+            let _ = self.disk.unlink(&directory.join(spare.name));
+        }
+    }
+
+    fn prepare(&self, number: u32, capacity: u32, how: Allocation) -> io::Result<Spare> {
+        let Some(directory) = &self.directory else {
+            return Err(io::ErrorKind::Unsupported.into());
+        };
+        let name = segment::file_name(number);
+        let path = directory.join(&name);
+        let _ = self.disk.unlink(&path);
+        let file = self.disk.create(&path)?;
+        if let Err(error) = file.allocate(u64::from(capacity), how) {
+            let _ = self.disk.unlink(&path);
+            return Err(error);
+        }
+        Ok(Spare { file, name, number, capacity })
+    }
+
+    /// The spare that is due: past half of the active segment, in `sync` mode, when there is none yet.
+    pub(crate) fn spare_due(&self) -> Option<SpareOrder> {
+        let half = self.region.filled() > self.active.header.capacity / 2;
+        let due = half && self.spare.is_none() && self.options.durability == Durability::Sync;
+        Some(SpareOrder {
+            disk: self.disk.clone(),
+            directory: self.directory.clone().filter(|_| due)?,
+            number: self.active.header.number + 1,
+            capacity: self.next_capacity(0),
+        })
+    }
+}
+
+/// What it takes to prepare a spare without holding the writer's lock.
+pub(crate) struct SpareOrder {
+    disk: Disk,
+    directory: PathBuf,
+    number: u32,
+    capacity: u32,
+}
+
+impl SpareOrder {
+    /// Creates and fills the file. It has a working name until [`Writer::offer`] takes it.
+    pub(crate) fn fulfil(&self) -> io::Result<Spare> {
+        let name = format!("spare-{:010}", self.number);
+        let path = self.directory.join(&name);
+        let _ = self.disk.unlink(&path);
+        let file = self.disk.create(&path)?;
+        let filled =
+            file.allocate(u64::from(self.capacity), Allocation::ZeroFilled).and_then(|()| file.sync_data());
+        if let Err(error) = filled {
+            let _ = self.disk.unlink(&path);
+            return Err(error);
+        }
+        Ok(Spare { file, name, number: self.number, capacity: self.capacity })
+    }
+}
+
+impl Writer {
+    /// Takes a prepared spare, unless the log moved past its number meanwhile.
+    pub(crate) fn offer(&mut self, mut spare: Spare) {
+        let Some(directory) = self.directory.clone() else { return };
+        let name = segment::file_name(spare.number);
+        let wanted = spare.number == self.active.header.number + 1 && self.spare.is_none();
+        if wanted && self.disk.rename(&directory.join(&spare.name), &directory.join(&name)).is_ok() {
+            spare.name = name;
+            self.spare = Some(spare);
+        } else {
+            self.discard(Some(spare));
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! A mapped stretch of memory that one writer fills and any number of readers read.
+//!
+//! Purpose: the log's segments. The bytes below the *published* mark are immutable for as long as the
+//! region lives; the bytes at and above it belong to the one [`RegionWriter`]. Publishing moves the mark.
+//!
+//! | word | written by | with | read by | with |
+//! |---|---|---|---|---|
+//! | `published` | the writer, after its stores | `Release` | readers, before their loads | `Acquire` |
+//!
+//! Invariants: the mark only grows and never passes the end of the map; a writer stores only at or above
+//! the mark; there is one writer per region. From these, a slice below the mark can be borrowed safely.
+//! Another process that maps the same file read-only sees the same bytes and reads a mark of its own
+//! (`Words`). Checked by the tests below and by a loom model of the mark.
+
+use crate::primitives::atomic::{AtomicU32, Ordering};
+use std::ops::Range;
+use std::sync::Arc;
+use thalweg_sys::disk::Map;
+
+/// How many leading bytes of something are immutable and may be read.
+#[derive(Debug)]
+pub struct Published(AtomicU32);
+
+impl Published {
+    /// A mark at `bytes`.
+    pub fn new(bytes: u32) -> Published {
+        Published(AtomicU32::new(bytes))
+    }
+
+    /// Moves the mark up. Release: pairs with the Acquire in [`Published::bytes`], so whoever sees the
+    /// mark sees every store made before it.
+    pub fn publish(&self, bytes: u32) {
+        self.0.store(bytes, Ordering::Release);
+    }
+
+    /// The mark. Acquire: pairs with the Release in [`Published::publish`].
+    pub fn bytes(&self) -> u32 {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+/// The readers' side of a region. At most 4 GiB - 1 bytes.
+#[derive(Debug)]
+pub struct Region {
+    map: Map,
+    published: Published,
+}
+
+/// The one writer of a region.
+#[derive(Debug)]
+pub struct RegionWriter {
+    region: Arc<Region>,
+    filled: u32,
+}
+
+impl Region {
+    /// A region whose first `published` bytes are final, and the writer of the rest. The map must be
+    /// writable and written by nobody else.
+    pub fn writable(map: Map, published: u32) -> RegionWriter {
+        let region = Arc::new(Region::sealed(map, published));
+        RegionWriter { region, filled: published }
+    }
+
+    /// A region that nobody writes any more.
+    pub fn sealed(map: Map, published: u32) -> Region {
+        assert!(published as usize <= map.length(), "published past the end of the map");
+        Region { map, published: Published::new(published) }
+    }
+
+    /// Bytes that may be read.
+    pub fn published(&self) -> u32 {
+        self.published.bytes()
+    }
+
+    /// Borrows published bytes.
+    ///
+    /// # Panics
+    /// When the range is not wholly published.
+    pub fn bytes(&self, range: Range<u32>) -> &[u8] {
+        assert!(range.start <= range.end && range.end <= self.published(), "read of unpublished bytes");
+        // SAFETY: bytes below the mark are never stored to again, and the Acquire in `published` ordered
+        // this read after the stores that filled them.
+        unsafe { self.map.bytes(range.start as usize, (range.end - range.start) as usize) }
+    }
+}
+
+impl RegionWriter {
+    /// The readers' side.
+    pub fn region(&self) -> &Arc<Region> {
+        &self.region
+    }
+
+    /// Where the next write goes: bytes filled so far, published or not.
+    pub fn filled(&self) -> u32 {
+        self.filled
+    }
+
+    /// Room that is left, in bytes.
+    pub fn remaining(&self) -> u32 {
+        u32::try_from(self.region.map.length()).unwrap_or(u32::MAX) - self.filled
+    }
+
+    /// Appends bytes, unseen by readers until [`RegionWriter::publish`].
+    ///
+    /// # Panics
+    /// When there is not that much room.
+    pub fn write(&mut self, bytes: &[u8]) {
+        assert!(bytes.len() <= self.remaining() as usize, "write past the end of the region");
+        // SAFETY: the range lies above the published mark, where only this writer stores and nobody
+        // reads; the writer is not `Clone` and `&mut self` excludes a second store.
+        unsafe { self.region.map.write(self.filled as usize, bytes) };
+        self.filled += u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+    }
+
+    /// Makes everything written so far visible and immutable.
+    pub fn publish(&mut self) {
+        self.region.published.publish(self.filled);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn readers_see_what_was_published_and_no_more() {
+        let mut writer = Region::writable(Map::anonymous(4096).unwrap(), 0);
+        writer.write(b"abc");
+        assert_eq!(writer.region().published(), 0);
+        writer.publish();
+        writer.write(b"def");
+        assert_eq!(writer.region().bytes(0..3), b"abc");
+        let region = writer.region().clone();
+        assert!(std::panic::catch_unwind(move || region.bytes(0..4).len()).is_err());
+    }
+
+    #[test]
+    fn a_full_region_refuses_more() {
+        let mut writer = Region::writable(Map::anonymous(8).unwrap(), 0);
+        writer.write(b"12345678");
+        assert_eq!(writer.remaining(), 0);
+        assert!(std::panic::catch_unwind(move || writer.write(b"9")).is_err());
+    }
+}
+
+#[cfg(all(test, loom))]
+mod models {
+    use super::*;
+    use loom::cell::UnsafeCell;
+
+    struct Shared {
+        byte: UnsafeCell<u8>,
+        published: Published,
+    }
+    // SAFETY: the cell is read only after the mark was seen, which is what the model checks.
+    unsafe impl Sync for Shared {}
+
+    #[test]
+    fn a_reader_that_sees_the_mark_sees_the_bytes() {
+        loom::model(|| {
+            let shared =
+                loom::sync::Arc::new(Shared { byte: UnsafeCell::new(0), published: Published::new(0) });
+            let writer = shared.clone();
+            let thread = loom::thread::spawn(move || {
+                // SAFETY: the only store, made before the mark moves.
+                writer.byte.with_mut(|byte| unsafe { *byte = 7 });
+                writer.published.publish(1);
+            });
+            if shared.published.bytes() == 1 {
+                // SAFETY: published bytes are no longer stored to.
+                assert_eq!(shared.byte.with(|byte| unsafe { *byte }), 7);
+            }
+            thread.join().unwrap();
+        });
+    }
+}

@@ -1,0 +1,54 @@
+//! Words that live in a mapped file, where other processes read them.
+//!
+//! Purpose: the store's control words (how far the log is written, how far it is durable, the version of
+//! its segment list). One process writes them; it and others read them. Each word is an aligned u64 at a
+//! fixed offset. Stores are `Release` and loads `Acquire`, the same pairing as `Published`: whoever reads
+//! a position also sees the bytes below it. Readers treat a value from a file as a hint to be checked.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use thalweg_sys::disk::Map;
+
+/// A map read and written as u64 words.
+#[derive(Debug)]
+pub struct Words {
+    map: Map,
+}
+
+impl Words {
+    /// Takes a map whose length is a multiple of 8.
+    pub fn new(map: Map) -> Words {
+        assert!(map.length().is_multiple_of(8), "a map of whole words");
+        Words { map }
+    }
+
+    fn word(&self, index: usize) -> &AtomicU64 {
+        assert!(index < self.map.length() / 8, "a word outside its map");
+        // SAFETY: in bounds by the check, aligned because maps are page-aligned (and simulated ones
+        // 8-aligned), and only ever accessed as an atomic.
+        unsafe { AtomicU64::from_ptr(self.map.start().as_ptr().cast::<u64>().add(index)) }
+    }
+
+    /// Reads a word.
+    pub fn load(&self, index: usize) -> u64 {
+        self.word(index).load(Ordering::Acquire)
+    }
+
+    /// Writes a word.
+    pub fn store(&self, index: usize, value: u64) {
+        self.word(index).store(value, Ordering::Release);
+        self.map.mark(index * 8, 8);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_keep_what_was_stored() {
+        let words = Words::new(Map::anonymous(4096).unwrap());
+        words.store(3, u64::MAX);
+        assert_eq!((words.load(3), words.load(4)), (u64::MAX, 0));
+        assert!(std::panic::catch_unwind(|| words.load(512)).is_err());
+    }
+}

@@ -1,0 +1,132 @@
+//! A mapped stretch of memory: a file's, shared with every process that maps it, or nobody's.
+//!
+//! Ownership: the map owns its pages until drop; it hands out raw access only, and `sync` builds the safe
+//! views (one writer, readers below a published mark). Writes go through [`Map::write`], which is where
+//! the simulated twin learns which sectors are dirty.
+
+use rustix::mm;
+use std::io;
+use std::ptr::NonNull;
+
+/// Mapped memory. Its bytes may be shared with other processes.
+#[derive(Debug)]
+pub struct Map {
+    start: NonNull<u8>,
+    length: usize,
+    owner: Owner,
+}
+
+#[derive(Debug)]
+enum Owner {
+    Kernel,
+    #[cfg(feature = "sim")]
+    Sim(super::sim::SimFile),
+}
+
+// SAFETY: a map is an address range that stays valid until drop; all access to its bytes is by unsafe
+// methods whose callers promise the absence of data races.
+unsafe impl Send for Map {}
+// SAFETY: as above.
+unsafe impl Sync for Map {}
+
+impl Map {
+    /// Private zeroed memory, not backed by any file; pages cost nothing until touched.
+    ///
+    /// # Errors
+    /// `OutOfMemory`.
+    pub fn anonymous(length: usize) -> io::Result<Map> {
+        // SAFETY: a fresh anonymous mapping at an address of the kernel's choosing aliases nothing.
+        let start = unsafe {
+            mm::mmap_anonymous(
+                std::ptr::null_mut(),
+                length,
+                mm::ProtFlags::READ | mm::ProtFlags::WRITE,
+                mm::MapFlags::PRIVATE | mm::MapFlags::NORESERVE,
+            )?
+        };
+        Map::of_kernel(start, length)
+    }
+
+    /// Maps `length` bytes of a file from its beginning.
+    pub(super) fn of_file(file: impl std::os::fd::AsFd, length: usize, writable: bool) -> io::Result<Map> {
+        let access = if writable { mm::ProtFlags::READ | mm::ProtFlags::WRITE } else { mm::ProtFlags::READ };
+        // SAFETY: a fresh shared mapping at an address of the kernel's choosing; the caller has checked
+        // that the file has that many bytes, and no file of ours is ever truncated.
+        let start = unsafe { mm::mmap(std::ptr::null_mut(), length, access, mm::MapFlags::SHARED, file, 0)? };
+        Map::of_kernel(start, length)
+    }
+
+    fn of_kernel(start: *mut std::ffi::c_void, length: usize) -> io::Result<Map> {
+        let start = NonNull::new(start.cast()).ok_or_else(|| io::Error::other("mapped at address zero"))?;
+        Ok(Map { start, length, owner: Owner::Kernel })
+    }
+
+    /// A view of a simulated file's visible bytes.
+    #[cfg(feature = "sim")]
+    pub(super) fn of_sim(start: NonNull<u8>, length: usize, file: super::sim::SimFile) -> Map {
+        Map { start, length, owner: Owner::Sim(file) }
+    }
+
+    /// Length in bytes.
+    pub fn length(&self) -> usize {
+        self.length
+    }
+
+    /// Address of the first byte.
+    pub fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    /// Tells the twin that bytes in this range were stored by other means than [`Map::write`].
+    pub fn mark(&self, position: usize, length: usize) {
+        match &self.owner {
+            Owner::Kernel => {}
+            #[cfg(feature = "sim")]
+            Owner::Sim(file) => file.mark(position, length),
+        }
+        let _ = (position, length);
+    }
+
+    /// Stores `bytes` at `position`.
+    ///
+    /// # Safety
+    /// The map is writable, nobody else writes this range, and nobody reads it until the caller has
+    /// published it.
+    ///
+    /// # Panics
+    /// When the range lies outside the map.
+    pub unsafe fn write(&self, position: usize, bytes: &[u8]) {
+        assert!(position <= self.length && bytes.len() <= self.length - position, "a store outside its map");
+        // SAFETY: the range was just checked, and the caller promises exclusive access to it.
+        unsafe {
+            self.start.as_ptr().add(position).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+        }
+        self.mark(position, bytes.len());
+    }
+
+    /// Borrows a range.
+    ///
+    /// # Safety
+    /// Nobody writes the range while the slice lives.
+    ///
+    /// # Panics
+    /// When the range lies outside the map.
+    pub unsafe fn bytes(&self, position: usize, length: usize) -> &[u8] {
+        assert!(position <= self.length && length <= self.length - position, "a read outside its map");
+        // SAFETY: the range was just checked, and the caller promises that it does not change.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr().add(position), length) }
+    }
+}
+
+impl Drop for Map {
+    fn drop(&mut self) {
+        match &self.owner {
+            // SAFETY: this range was mapped by us and every borrow of it has ended with the map.
+            Owner::Kernel => unsafe {
+                let _ = mm::munmap(self.start.as_ptr().cast(), self.length);
+            },
+            #[cfg(feature = "sim")]
+            Owner::Sim(_) => {}
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! Files and maps: the real disk, and a simulated twin that crashes on demand.
+//!
+//! Purpose: the log reaches storage only through [`Disk`], [`File`] and [`Map`], so the very code that
+//! serves users runs against the twin in the crash simulation. The twin (feature `sim`) keeps, beside what
+//! a running process sees, what would survive a power cut, and loses, tears and reorders the rest.
+//!
+//! Invariants: a [`Map`] never outgrows its file, whose blocks are allocated before it is mapped, so a
+//! store through a map cannot fault; no file is truncated while mapped. Checked by the tests below and by
+//! the log's crash simulation.
+
+mod map;
+mod real;
+#[cfg(feature = "sim")]
+pub mod sim;
+
+pub use map::Map;
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Where files live.
+#[derive(Clone, Debug, Default)]
+pub enum Disk {
+    /// The kernel's file systems.
+    #[default]
+    Real,
+    /// The simulated twin.
+    #[cfg(feature = "sim")]
+    Sim(sim::SimDisk),
+}
+
+/// An open file.
+#[derive(Debug)]
+pub struct File(Backing);
+
+#[derive(Debug)]
+enum Backing {
+    Real(real::RealFile),
+    #[cfg(feature = "sim")]
+    Sim(sim::SimFile),
+}
+
+/// Exclusive hold on a path, released on drop or when the process dies.
+#[derive(Debug)]
+pub struct Lock {
+    _file: File,
+}
+
+/// How a new file gets its blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Allocation {
+    /// Zeros are written: later overwrites change no metadata, so `sync_data` stays cheap.
+    ZeroFilled,
+    /// Blocks are only reserved: quick, for stores that do not wait for the disk.
+    Reserved,
+}
+
+/// Runs the body for whichever disk it is.
+macro_rules! on {
+    ($value:expr, $real:ident => $do_real:expr, $sim:ident => $do_sim:expr) => {
+        match $value {
+            Backing::Real($real) => $do_real,
+            #[cfg(feature = "sim")]
+            Backing::Sim($sim) => $do_sim,
+        }
+    };
+}
+
+impl Disk {
+    /// Creates a directory and its parents; an existing one is fine.
+    ///
+    /// # Errors
+    /// Whatever the file system says.
+    pub fn create_directory(&self, path: &Path) -> io::Result<()> {
+        match self {
+            Disk::Real => std::fs::create_dir_all(path),
+            #[cfg(feature = "sim")]
+            Disk::Sim(_) => Ok(()),
+        }
+    }
+
+    /// Creates a file that must not exist yet, readable and writable by its owner alone.
+    ///
+    /// # Errors
+    /// `AlreadyExists`, and whatever the file system says.
+    pub fn create(&self, path: &Path) -> io::Result<File> {
+        match self {
+            Disk::Real => real::RealFile::create(path).map(|f| File(Backing::Real(f))),
+            #[cfg(feature = "sim")]
+            Disk::Sim(disk) => disk.create(path).map(|f| File(Backing::Sim(f))),
+        }
+    }
+
+    /// Opens an existing file for reading and writing.
+    ///
+    /// # Errors
+    /// `NotFound`, and whatever the file system says.
+    pub fn open(&self, path: &Path) -> io::Result<File> {
+        match self {
+            Disk::Real => real::RealFile::open(path, true).map(|f| File(Backing::Real(f))),
+            #[cfg(feature = "sim")]
+            Disk::Sim(disk) => disk.open(path).map(|f| File(Backing::Sim(f))),
+        }
+    }
+
+    /// Opens an existing file for reading only.
+    ///
+    /// # Errors
+    /// `NotFound`, and whatever the file system says.
+    pub fn open_read_only(&self, path: &Path) -> io::Result<File> {
+        match self {
+            Disk::Real => real::RealFile::open(path, false).map(|f| File(Backing::Real(f))),
+            #[cfg(feature = "sim")]
+            Disk::Sim(disk) => disk.open(path).map(|f| File(Backing::Sim(f))),
+        }
+    }
+
+    /// Names of the files in a directory, sorted.
+    ///
+    /// # Errors
+    /// `NotFound`, and whatever the file system says.
+    pub fn names(&self, directory: &Path) -> io::Result<Vec<String>> {
+        match self {
+            Disk::Real => real::names(directory),
+            #[cfg(feature = "sim")]
+            Disk::Sim(disk) => Ok(disk.names(directory)),
+        }
+    }
+
+    /// Renames a file, replacing what stood at the target.
+    ///
+    /// # Errors
+    /// Whatever the file system says.
+    pub fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        match self {
+            Disk::Real => std::fs::rename(from, to),
+            #[cfg(feature = "sim")]
+            Disk::Sim(disk) => disk.rename(from, to),
+        }
+    }
+
+    /// Removes a name. Maps and open files of it stay valid.
+    ///
+    /// # Errors
+    /// `NotFound`, and whatever the file system says.
+    pub fn unlink(&self, path: &Path) -> io::Result<()> {
+        match self {
+            Disk::Real => std::fs::remove_file(path),
+            #[cfg(feature = "sim")]
+            Disk::Sim(disk) => disk.unlink(path),
+        }
+    }
+
+    /// Makes creations, renames and removals in a directory durable.
+    ///
+    /// # Errors
+    /// Whatever the file system says.
+    pub fn sync_directory(&self, directory: &Path) -> io::Result<()> {
+        match self {
+            Disk::Real => real::sync_directory(directory),
+            #[cfg(feature = "sim")]
+            Disk::Sim(disk) => disk.sync_directory(),
+        }
+    }
+
+    /// Takes an exclusive lock on a file, created if needed, and writes `holder` into it.
+    ///
+    /// # Errors
+    /// `WouldBlock` with the holder's text as message when somebody else holds it.
+    pub fn lock(&self, path: &Path, holder: &str) -> io::Result<Lock> {
+        match self {
+            Disk::Real => real::lock(path, holder).map(|f| Lock { _file: File(Backing::Real(f)) }),
+            #[cfg(feature = "sim")]
+            Disk::Sim(disk) => {
+                let file = disk.open(path).or_else(|_| disk.create(path))?;
+                Ok(Lock { _file: File(Backing::Sim(file)) })
+            }
+        }
+    }
+}
+
+impl File {
+    /// Length in bytes.
+    ///
+    /// # Errors
+    /// Whatever the file system says.
+    pub fn length(&self) -> io::Result<u64> {
+        on!(&self.0, file => file.length(), file => Ok(file.length()))
+    }
+
+    /// Gives a new, empty file `length` bytes of zeros with their blocks.
+    ///
+    /// # Errors
+    /// `StorageFull` when the disk is; the file is then of no use and to be removed.
+    pub fn allocate(&self, length: u64, how: Allocation) -> io::Result<()> {
+        on!(&self.0, file => file.allocate(length, how), file => file.allocate(length))
+    }
+
+    /// Fills `bytes` from `position`.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` past the end, and whatever the file system says.
+    pub fn read_at(&self, bytes: &mut [u8], position: u64) -> io::Result<()> {
+        on!(&self.0, file => file.read_at(bytes, position), file => file.read_at(bytes, position))
+    }
+
+    /// Writes all of `bytes` at `position`, extending the file if needed.
+    ///
+    /// # Errors
+    /// `StorageFull`, and whatever the file system says.
+    pub fn write_at(&self, bytes: &[u8], position: u64) -> io::Result<()> {
+        on!(&self.0, file => file.write_at(bytes, position), file => file.write_at(bytes, position))
+    }
+
+    /// Makes the file's bytes durable, those stored through maps included.
+    ///
+    /// # Errors
+    /// After an error nothing is known about what reached the disk, and asking again proves nothing.
+    pub fn sync_data(&self) -> io::Result<()> {
+        on!(&self.0, file => file.sync_data(), file => file.sync_data())
+    }
+
+    /// Maps the first `length` bytes, shared, readable and, if asked, writable.
+    ///
+    /// # Errors
+    /// `InvalidInput` when the file is shorter; whatever the kernel says.
+    pub fn map(&self, length: usize, writable: bool) -> io::Result<Map> {
+        if self.length()? < length as u64 {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the file is shorter than its map"));
+        }
+        on!(&self.0, file => file.map(length, writable), file => Ok(file.map(length)))
+    }
+}
+
+/// Writes a small file whole: to a neighbour, synced, renamed into place, directory synced.
+///
+/// # Errors
+/// Whatever the file system says; the old file, if any, is then still in place.
+pub fn replace_file(disk: &Disk, directory: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
+    let neighbour: PathBuf = directory.join(format!("{name}.new"));
+    let _ = disk.unlink(&neighbour);
+    let written = (|| {
+        let file = disk.create(&neighbour)?;
+        file.write_at(bytes, 0)?;
+        file.sync_data()?;
+        disk.rename(&neighbour, &directory.join(name))?;
+        disk.sync_directory(directory)
+    })();
+    if written.is_err() {
+        let _ = disk.unlink(&neighbour);
+    }
+    written
+}
