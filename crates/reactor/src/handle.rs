@@ -18,6 +18,12 @@ impl Waker {
     pub(crate) fn new() -> io::Result<Self> {
         Ok(Self { event: EventFd::new()? })
     }
+
+    /// How many wakes there were since the last look.
+    #[cfg(test)]
+    pub(crate) fn wakes(&self) -> u64 {
+        self.event.clear().unwrap()
+    }
 }
 
 impl AsFd for Waker {

@@ -43,8 +43,14 @@ struct Queue<T> {
 }
 
 /// The mailbox was full; the message comes back.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(PartialEq, Eq)]
 pub struct Full<T>(pub T);
+
+impl<T> std::fmt::Debug for Full<T> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Full").finish_non_exhaustive()
+    }
+}
 
 impl<T> std::fmt::Display for Full<T> {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -52,7 +58,7 @@ impl<T> std::fmt::Display for Full<T> {
     }
 }
 
-impl<T: std::fmt::Debug> std::error::Error for Full<T> {}
+impl<T> std::error::Error for Full<T> {}
 
 /// What a drain found beside messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,6 +167,11 @@ impl<T, W: Wake, O: Orderings> Mailbox<T, W, O> {
         self.parking.wake();
     }
 
+    /// How the consumer is woken.
+    pub fn waker(&self) -> &W {
+        self.parking.waker()
+    }
+
     /// Messages queued and permits outstanding.
     pub fn occupied(&self) -> usize {
         let queue = self.queue.lock();
@@ -219,5 +230,152 @@ impl<T, W: Wake, O: Orderings> Drop for Permit<T, W, O> {
         if let Some(mailbox) = self.mailbox.take() {
             mailbox.give_back();
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::sync::Condvar;
+    use std::sync::Mutex as StdMutex;
+
+    /// Counts wakes, and lets a consumer sleep until one.
+    #[derive(Default)]
+    struct Bell {
+        rung: StdMutex<u64>,
+        ring: Condvar,
+    }
+
+    impl Wake for Bell {
+        fn wake(&self) {
+            *self.rung.lock().unwrap() += 1;
+            self.ring.notify_one();
+        }
+    }
+
+    impl Bell {
+        fn rung(&self) -> u64 {
+            *self.rung.lock().unwrap()
+        }
+
+        fn sleep_until_rung_more_than(&self, seen: u64) {
+            let rung = self.rung.lock().unwrap();
+            drop(self.ring.wait_while(rung, |rung| *rung <= seen).unwrap());
+        }
+    }
+
+    fn mailbox(capacity: usize) -> (Arc<Mailbox<u32, Arc<Bell>>>, Arc<Bell>) {
+        let bell = Arc::new(Bell::default());
+        (Arc::new(Mailbox::new(capacity, bell.clone())), bell)
+    }
+
+    #[test]
+    fn a_burst_wakes_once_and_an_awake_consumer_never() {
+        let (mailbox, bell) = mailbox(100);
+        let mut inbox = VecDeque::new();
+        (0..5).for_each(|message| mailbox.post(message).unwrap());
+        assert_eq!(bell.rung(), 0, "the consumer is up");
+        assert!(!mailbox.prepare_to_park(), "there is work");
+        assert!(!mailbox.drain(&mut inbox).stopped);
+        inbox.clear();
+        assert!(mailbox.prepare_to_park());
+        (0..5).for_each(|message| mailbox.post(message).unwrap());
+        mailbox.stop();
+        assert_eq!(bell.rung(), 1, "one wake for the whole burst, the stop included");
+        mailbox.resume();
+        assert!(mailbox.drain(&mut inbox).stopped);
+        assert_eq!(inbox, [0, 1, 2, 3, 4]);
+        assert!(!mailbox.drain(&mut inbox).stopped, "a stop is told once");
+        assert!(mailbox.prepare_to_park());
+        mailbox.stop();
+        assert_eq!(bell.rung(), 2, "a stop alone wakes too");
+    }
+
+    proptest! {
+        /// Whatever is posted, reserved, given back and drained: order, bound and permits hold.
+        #[test]
+        fn agrees_with_a_plain_queue(steps in proptest::collection::vec(0_u8..6, 1..200)) {
+            const CAPACITY: usize = 5;
+            let (mailbox, _) = mailbox(CAPACITY);
+            let (mut queued, mut permits) = (VecDeque::new(), Vec::new());
+            for (message, step) in (0_u32..).zip(steps) {
+                let room = queued.len() + permits.len() < CAPACITY;
+                match step {
+                    0 => {
+                        prop_assert_eq!(mailbox.post(message), if room { Ok(()) } else { Err(Full(message)) });
+                        if room {
+                            queued.push_back(message);
+                        }
+                    }
+                    1 | 2 => {
+                        let permit = mailbox.reserve();
+                        prop_assert_eq!(permit.is_some(), room);
+                        permits.extend(permit);
+                    }
+                    3 => {
+                        if let Some(permit) = permits.pop() {
+                            permit.post(message);
+                            queued.push_back(message);
+                        }
+                    }
+                    4 => drop(permits.pop()),
+                    _ => {
+                        let mut drained = VecDeque::new();
+                        mailbox.drain(&mut drained);
+                        prop_assert_eq!(&drained, &queued);
+                        queued.clear();
+                    }
+                }
+                prop_assert_eq!(mailbox.occupied(), queued.len() + permits.len());
+                prop_assert_eq!(mailbox.pending(), !queued.is_empty());
+            }
+        }
+    }
+
+    #[test]
+    fn threads_lose_nothing_and_keep_each_senders_order() {
+        const SENDERS: u32 = 3;
+        const EACH: u32 = 5_000;
+        let (mailbox, bell) = mailbox(64);
+        std::thread::scope(|scope| {
+            for sender in 0..SENDERS {
+                let mailbox = mailbox.clone();
+                scope.spawn(move || {
+                    for count in 0..EACH {
+                        let message = sender << 16 | count;
+                        if count % 2 == 0 {
+                            while mailbox.post(message).is_err() {
+                                std::thread::yield_now();
+                            }
+                        } else {
+                            let permit = loop {
+                                match mailbox.reserve() {
+                                    Some(permit) => break permit,
+                                    None => std::thread::yield_now(),
+                                }
+                            };
+                            permit.post(message);
+                        }
+                    }
+                });
+            }
+            let mut next = [0; SENDERS as usize];
+            let mut inbox = VecDeque::new();
+            while next.iter().sum::<u32>() < SENDERS * EACH {
+                let seen = bell.rung();
+                if mailbox.prepare_to_park() {
+                    bell.sleep_until_rung_more_than(seen);
+                    mailbox.resume();
+                }
+                mailbox.drain(&mut inbox);
+                for message in inbox.drain(..) {
+                    let (sender, count) = (message >> 16, message & 0xffff);
+                    assert_eq!(count, next[sender as usize]);
+                    next[sender as usize] += 1;
+                }
+            }
+        });
+        assert_eq!(mailbox.occupied(), 0);
     }
 }

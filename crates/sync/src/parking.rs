@@ -26,14 +26,14 @@
 //! # Invariants
 //!
 //! 1. *No lost wake*: if work was announced, the consumer sees it before it sleeps, or is woken.
-//! 2. *One wake per sleep*: of several producers that find the consumer parked, the one whose swap takes
-//!    `parked` from 1 to 0 wakes it, the others have nothing to do.
+//! 2. *One wake per sleep*: of several producers that find the consumer parked, the one whose exchange
+//!    takes `parked` from 1 to 0 wakes it, the others have nothing to do.
 //! 3. While the consumer is up, producers make no system call.
 //!
 //! A wake may be superfluous (the consumer got up for another reason at the same moment): the consumer
 //! then finds nothing and sleeps again.
 //!
-//! The words themselves are only ever loaded, stored and swapped `Relaxed`: what the work *is* travels
+//! The words themselves are only ever loaded, stored and exchanged `Relaxed`: what the work *is* travels
 //! under the mailbox's lock or the ring's own release and acquire; the fences order the words alone.
 //! The models in `models.rs` check 1 and 2 over every interleaving, and that without either fence, or with
 //! either one weakened to acquire-release, 1 breaks.
@@ -146,9 +146,11 @@ impl<S: ParkedWord, W: Wake, O: Orderings> Parking<S, W, O> {
     #[inline]
     pub fn announce(&self) -> bool {
         O::PRODUCER.apply();
-        // The plain load keeps the line shared while the consumer is up; the swap settles who wakes.
+        // The plain load keeps the line shared while the consumer is up; the exchange settles who wakes,
+        // and writes nothing when it was another.
         let parked = self.word.parked();
-        let ours = parked.load(Ordering::Relaxed) == 1 && parked.swap(0, Ordering::Relaxed) == 1;
+        let ours = parked.load(Ordering::Relaxed) == 1
+            && parked.compare_exchange(1, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok();
         if ours {
             self.wake.wake();
         }
@@ -172,6 +174,11 @@ impl<S: ParkedWord, W: Wake, O: Orderings> Parking<S, W, O> {
     #[inline]
     pub fn resume(&self) {
         self.word.parked().store(0, Ordering::Relaxed);
+    }
+
+    /// How the consumer is woken.
+    pub fn waker(&self) -> &W {
+        &self.wake
     }
 
     /// Wakes the consumer whether it is parked or not: for what must not be missed and happens once.
