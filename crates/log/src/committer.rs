@@ -83,7 +83,9 @@ impl Shared {
                 self.forget(&pending.log);
             }
         }
-        self.watchers.tell(group.waiting, |watch| watch.complete(group.end));
+        // Whoever began to wait while this group was under way may be waiting for it.
+        let late = self.writer.lock().waiting;
+        self.watchers.tell(group.waiting | late, |watch| watch.complete(group.end));
     }
 
     fn poison(&self, error: &io::Error) {

@@ -134,6 +134,21 @@ impl Store {
         self.shared.control.durable()
     }
 
+    /// Has the watcher told when a ticket of somebody else's commit is complete. Answers what is left to
+    /// wait for: the ticket, or 0 when it is complete already.
+    pub fn wait_for(&self, ticket: Position, watcher: Option<WatcherId>) -> Position {
+        if self.durability() != Durability::Sync || ticket <= self.shared.control.durable() {
+            return 0;
+        }
+        let mut writer = self.shared.writer.lock();
+        // Under the lock: the committer moves the mark before it looks for late waiters.
+        if ticket <= self.shared.control.durable() {
+            return 0;
+        }
+        writer.waiting |= watcher.map_or(0, WatcherId::bit);
+        ticket
+    }
+
     /// What the store holds.
     pub fn stats(&self) -> Stats {
         let shared = &self.shared;

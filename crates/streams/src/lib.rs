@@ -18,6 +18,7 @@ mod cache;
 mod create;
 mod cursor;
 mod delete;
+pub mod embedded;
 mod expiry;
 mod head;
 mod headers;

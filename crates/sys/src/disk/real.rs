@@ -12,7 +12,7 @@ pub(super) struct RealFile {
     descriptor: OwnedFd,
 }
 
-const ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
+static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
 
 impl RealFile {
     pub(super) fn create(path: &Path) -> io::Result<RealFile> {

@@ -1,0 +1,185 @@
+//! The embedded log as an engine: the seam's words translated into the log's, nothing more.
+
+use crate::store::{
+    Commit, Config, Lifetime, ProducerMark, ProducerState, Read, Receipt, State, Store, StoreError,
+};
+use std::sync::Arc;
+use thalweg_log as log;
+
+/// One reactor's view of a store: its commits complete, and its subscriptions are announced, to the
+/// watcher it was made with.
+#[derive(Clone)]
+pub struct Embedded {
+    store: log::Store,
+    watcher: Option<log::WatcherId>,
+}
+
+impl Embedded {
+    /// The view of whoever watches as `watcher`; without one nothing is announced.
+    pub fn new(store: log::Store, watcher: Option<log::WatcherId>) -> Embedded {
+        Embedded { store, watcher }
+    }
+}
+
+fn version(version: u64) -> u32 {
+    // The log counts in 32 bits and wraps; a version is only ever compared for equality.
+    version as u32
+}
+
+fn producer(state: ProducerState) -> log::Producer {
+    log::Producer { epoch: state.epoch, seq: state.seq }
+}
+
+fn producer_state(producer: log::Producer) -> ProducerState {
+    ProducerState { epoch: producer.epoch, seq: producer.seq }
+}
+
+fn commit<'a>(commit: &Commit<'a>) -> log::Commit<'a> {
+    log::Commit {
+        payload: commit.payload,
+        suffix: commit.suffix,
+        producer: commit.producer.map(|(id, state)| (id, producer(state))),
+        writer_seq: commit.writer_seq,
+        close: commit.close,
+        time: commit.time_us,
+    }
+}
+
+fn receipt(receipt: log::Receipt) -> Receipt {
+    Receipt { ticket: receipt.ticket, first: receipt.first, next: receipt.next }
+}
+
+fn state(state: log::State) -> State {
+    State {
+        version: state.version.into(),
+        tail: state.tail,
+        closed: state.closed,
+        closed_by: state.closed_by.map(|by| ProducerMark { id: by.id, state: producer_state(by.producer) }),
+        writer_seq: state.writer_seq,
+    }
+}
+
+fn not_applied(error: log::CommitError) -> StoreError {
+    match error {
+        log::CommitError::Conflict { .. } => StoreError::Conflict,
+        log::CommitError::Exists => StoreError::Exists,
+        log::CommitError::Deleted => StoreError::Gone,
+        log::CommitError::Damaged(damage) => StoreError::Damaged(damage.to_string()),
+        log::CommitError::TooLarge { size, limit } => StoreError::TooLarge { size, limit },
+        log::CommitError::Full(why) => StoreError::Full(why),
+        error @ (log::CommitError::Failed(_) | log::CommitError::Closed) => {
+            StoreError::Poisoned(error.to_string())
+        }
+    }
+}
+
+fn not_read(error: log::ReadError) -> StoreError {
+    match error {
+        log::ReadError::Deleted => StoreError::Gone,
+        log::ReadError::PastEnd { .. } => StoreError::PastEnd,
+        error @ (log::ReadError::Damaged(_) | log::ReadError::Io { .. }) => {
+            StoreError::Damaged(error.to_string())
+        }
+    }
+}
+
+impl Store for Embedded {
+    type Stream = Arc<log::Log>;
+
+    fn find(&self, name: &[u8]) -> Option<Self::Stream> {
+        self.store.find(name)
+    }
+
+    fn create(
+        &self,
+        name: &[u8],
+        config: &Config,
+        first: &Commit<'_>,
+    ) -> Result<(Self::Stream, Receipt), StoreError> {
+        let lifetime = match config.lifetime {
+            Lifetime::Unlimited => log::Lifetime::Unlimited,
+            Lifetime::Sliding { ttl_s } => log::Lifetime::Sliding { ttl_s },
+            Lifetime::Until { expires_us } => log::Lifetime::Until { expires_us },
+        };
+        let config = log::Config { content_type: config.content_type.clone(), lifetime };
+        let created = self.store.create(name, &config, &commit(first), self.watcher);
+        created.map(|(stream, taken)| (stream, receipt(taken))).map_err(not_applied)
+    }
+
+    fn commit(
+        &self,
+        stream: &Self::Stream,
+        expected: u64,
+        change: &Commit<'_>,
+    ) -> Result<Receipt, StoreError> {
+        self.store
+            .commit(stream, version(expected), &commit(change), self.watcher)
+            .map(receipt)
+            .map_err(not_applied)
+    }
+
+    fn delete(&self, stream: &Self::Stream, expected: u64, time_us: u64) -> Result<Receipt, StoreError> {
+        self.store.delete(stream, version(expected), time_us, self.watcher).map(receipt).map_err(not_applied)
+    }
+
+    fn incarnation(&self, stream: &Self::Stream) -> u64 {
+        stream.id()
+    }
+
+    fn config(&self, stream: &Self::Stream) -> Config {
+        let config = stream.config();
+        let lifetime = match config.lifetime {
+            log::Lifetime::Unlimited => Lifetime::Unlimited,
+            log::Lifetime::Sliding { ttl_s } => Lifetime::Sliding { ttl_s },
+            log::Lifetime::Until { expires_us } => Lifetime::Until { expires_us },
+        };
+        Config { content_type: config.content_type.clone(), lifetime }
+    }
+
+    fn staged(&self, stream: &Self::Stream) -> Option<State> {
+        stream.staged().map(state)
+    }
+
+    fn visible(&self, stream: &Self::Stream) -> Option<State> {
+        stream.visible().map(state)
+    }
+
+    fn producer(&self, stream: &Self::Stream, id: &[u8]) -> Option<ProducerState> {
+        stream.producer(id).map(producer_state)
+    }
+
+    fn ticket(&self, stream: &Self::Stream) -> u64 {
+        self.store.wait_for(stream.last(), self.watcher)
+    }
+
+    fn read(&self, stream: &Self::Stream, from: u64, limit: usize) -> Result<Read, StoreError> {
+        let read = self.store.read(stream, from, limit).map_err(not_read)?;
+        Ok(Read { pieces: read.pieces, next: read.next, at_tail: read.at_tail, closed: read.closed })
+    }
+
+    fn accessed(&self, stream: &Self::Stream) -> u64 {
+        stream.accessed()
+    }
+
+    fn touch(&self, stream: &Self::Stream, time_us: u64) {
+        stream.touch(time_us);
+    }
+
+    fn watch(&self, stream: &Self::Stream) {
+        if let Some(watcher) = self.watcher {
+            stream.watch(watcher);
+        }
+    }
+
+    fn unwatch(&self, stream: &Self::Stream) {
+        if let Some(watcher) = self.watcher {
+            stream.unwatch(watcher);
+        }
+    }
+
+    fn acknowledge(&self, stream: &Self::Stream) {
+        if let Some(watcher) = self.watcher {
+            stream.acknowledge(watcher);
+        }
+    }
+}
