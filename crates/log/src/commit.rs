@@ -29,7 +29,7 @@ pub struct Commit<'a> {
 }
 
 /// A commit that was taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Receipt {
     /// Durable once the store's durable mark reaches this position; 0 when nothing has to be waited for.
     pub ticket: Position,
@@ -143,6 +143,7 @@ impl Store {
             shared.submit(&log, &mut inner, commit, &notes, false, watcher)?
         };
         place.put(log.clone());
+        shared.expiry.enter(&log);
         Ok((log, receipt))
     }
 

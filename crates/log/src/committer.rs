@@ -97,6 +97,7 @@ impl Shared {
     /// Drops what a deleted log kept.
     pub(crate) fn forget(&self, log: &Arc<crate::Log>) {
         self.catalogue.remove(log);
+        self.expiry.leave(log);
         let extents = log.lock().extents.take();
         let mut writer = self.writer.lock();
         for extent in extents {

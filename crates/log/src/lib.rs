@@ -26,6 +26,7 @@ mod commit;
 mod committer;
 mod control;
 mod error;
+mod expiry;
 mod extents;
 mod format;
 mod log;

@@ -68,6 +68,8 @@ pub(crate) struct Inner {
     /// End of the last batch that touched this log.
     pub(crate) last: Position,
     pub(crate) accessed: Time,
+    /// Its place in the expiry index, 0 when it has none.
+    pub(crate) due: Time,
     pub(crate) extents: Extents,
     pub(crate) producers: Option<Box<Producers>>,
     pub(crate) closed_by: Option<Box<ClosedBy>>,
@@ -104,6 +106,7 @@ impl Log {
             tail_visible: 0,
             last: 0,
             accessed: time,
+            due: 0,
             extents: Extents::default(),
             producers: None,
             closed_by: None,
@@ -246,6 +249,6 @@ mod tests {
 
     #[test]
     fn a_log_is_small() {
-        assert!(size_of::<Log>() <= 208, "{}", size_of::<Log>());
+        assert!(size_of::<Log>() <= 216, "{}", size_of::<Log>());
     }
 }

@@ -193,6 +193,7 @@ impl Store {
             segments: found.segments,
             catalogue: found.catalogue,
             watchers: Default::default(),
+            expiry: Default::default(),
             writer: parking_lot::Mutex::new(writer),
             work: Default::default(),
             group: Default::default(),
@@ -201,6 +202,7 @@ impl Store {
             damage,
             _lock: lock,
         });
+        shared.catalogue.visit(|log| shared.expiry.enter(log));
         let guard = Arc::new(Guard::start(&shared));
         Store { shared, guard }
     }

@@ -3,12 +3,13 @@
 use crate::catalogue::Catalogue;
 use crate::control::Control;
 use crate::error::Damage;
+use crate::expiry::Expiry;
 use crate::log::Log;
 use crate::open::{Durability, Options};
 use crate::segment::Segments;
 use crate::watch::{Watch, Watchers};
 use crate::writer::Writer;
-use crate::{Position, WatcherId};
+use crate::{Position, Time, WatcherId};
 use parking_lot::{Condvar, Mutex};
 use std::io;
 use std::path::PathBuf;
@@ -31,6 +32,7 @@ pub(crate) struct Shared {
     pub(crate) segments: Segments,
     pub(crate) catalogue: Catalogue,
     pub(crate) watchers: Watchers,
+    pub(crate) expiry: Expiry,
     pub(crate) writer: Mutex<Writer>,
     /// Wakes the committer.
     pub(crate) work: Condvar,
@@ -177,12 +179,13 @@ impl Store {
         }
     }
 
-    /// Housekeeping for whoever has a quiet thread: writes a checkpoint when one is due and removes
-    /// segments that no log needs. May wait for the disk.
+    /// Housekeeping for whoever has a quiet thread: deletes logs whose time is over, writes a checkpoint
+    /// when one is due and removes segments that no log needs. May wait for the disk.
     ///
     /// # Errors
     /// What the disk said; nothing is lost by it.
-    pub fn maintain(&self) -> io::Result<()> {
+    pub fn maintain(&self, now: Time) -> io::Result<()> {
+        self.expire(now);
         if self.shared.checkpoint_due() {
             self.checkpoint()?;
         } else if self.durability() == Durability::Memory {

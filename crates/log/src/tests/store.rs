@@ -318,3 +318,23 @@ fn a_commit_that_no_segment_holds_is_refused_whole() {
     assert!(matches!(error, CommitError::TooLarge { limit: 65_472, .. }), "{error}");
     assert_eq!(log.staged().unwrap().version, 1);
 }
+
+#[test]
+fn what_nobody_accesses_is_deleted_when_its_time_is_over_and_not_before() {
+    let store = Store::memory(small()).unwrap();
+    let lifetime = |lifetime| Config { content_type: "text/plain".into(), lifetime };
+    let at = |time| Commit { time, ..Commit::default() };
+    store.create(b"sliding", &lifetime(Lifetime::Sliding { ttl_s: 2 }), &at(1_000_000), None).unwrap();
+    store.create(b"renewed", &lifetime(Lifetime::Sliding { ttl_s: 2 }), &at(1_000_000), None).unwrap();
+    store
+        .create(b"until", &lifetime(Lifetime::Until { expires_us: 5_000_000 }), &at(1_000_000), None)
+        .unwrap();
+    store.create(b"forever", &lifetime(Lifetime::Unlimited), &at(1_000_000), None).unwrap();
+    store.find(b"renewed").unwrap().touch(2_500_000);
+    assert_eq!(store.expire(2_999_999), 0);
+    assert_eq!(store.expire(3_000_000), 1);
+    assert!(store.find(b"sliding").is_none() && store.find(b"renewed").is_some());
+    assert_eq!(store.expire(4_499_999), 0);
+    assert_eq!(store.expire(5_000_000), 2);
+    assert_eq!(store.stats().logs, 1);
+}

@@ -1,0 +1,81 @@
+//! Which logs may be due: an index by time, visited lazily, so that a log with a lifetime costs a step
+//! per lifetime and not a step per interval.
+//!
+//! A log enters with the earliest moment it can expire. When that moment comes it is either expired, and
+//! deleted by an ordinary commit, or has been accessed since, and enters again with its new moment.
+
+use crate::error::CommitError;
+use crate::log::Log;
+use crate::store::Store;
+use crate::{Lifetime, LogId, Time};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+
+/// Logs deleted in one sweep at the most, so that a sweep stays short.
+const SWEEP_MAX: usize = 4096;
+
+#[derive(Debug, Default)]
+pub(crate) struct Expiry {
+    due: Mutex<BTreeMap<(Time, LogId), Weak<Log>>>,
+}
+
+impl Lifetime {
+    /// When a log accessed at `accessed` expires; `None` = never.
+    pub fn due(self, accessed: Time) -> Option<Time> {
+        match self {
+            Lifetime::Unlimited => None,
+            Lifetime::Sliding { ttl_s } => Some(accessed.saturating_add(ttl_s.saturating_mul(1_000_000))),
+            Lifetime::Until { expires_us } => Some(expires_us),
+        }
+    }
+}
+
+impl Expiry {
+    pub(crate) fn enter(&self, log: &Arc<Log>) {
+        if let Some(due) = log.config().lifetime.due(log.accessed()) {
+            log.lock().due = due;
+            self.due.lock().insert((due, log.id()), Arc::downgrade(log));
+        }
+    }
+
+    /// Forgets a deleted log.
+    pub(crate) fn leave(&self, log: &Log) {
+        let due = log.lock().due;
+        self.due.lock().remove(&(due, log.id()));
+    }
+
+    fn take(&self, now: Time) -> Vec<Arc<Log>> {
+        let mut due = self.due.lock();
+        let mut taken = Vec::new();
+        while let Some(entry) = due.first_entry()
+            && entry.key().0 <= now
+            && taken.len() < SWEEP_MAX
+        {
+            taken.extend(entry.remove().upgrade());
+        }
+        taken
+    }
+}
+
+impl Store {
+    /// Deletes logs whose time is over, at most a few thousand; answers how many. The rules above judge
+    /// expiry on every access; this reclaims what nobody accesses.
+    pub fn expire(&self, now: Time) -> usize {
+        let mut expired = 0;
+        for log in self.shared.expiry.take(now) {
+            let over = log.config().lifetime.due(log.accessed()).is_some_and(|due| due <= now);
+            let Some(state) = log.staged() else { continue };
+            match if over {
+                self.delete(&log, state.version, now, None)
+            } else {
+                Ok(crate::Receipt::default())
+            } {
+                Ok(_) if over => expired += 1,
+                Err(CommitError::Deleted | CommitError::Closed | CommitError::Failed(_)) => {}
+                _ => self.shared.expiry.enter(&log),
+            }
+        }
+        expired
+    }
+}
