@@ -81,6 +81,10 @@ impl Control {
         self.words.store(WRITTEN, position);
     }
 
+    pub(crate) fn written(&self) -> Position {
+        self.words.load(WRITTEN)
+    }
+
     pub(crate) fn durable(&self) -> Position {
         self.words.load(DURABLE)
     }

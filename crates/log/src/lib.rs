@@ -48,7 +48,7 @@ pub use error::{CommitError, Damage, OpenError, ReadError};
 pub use format::{Config, Lifetime, Producer};
 pub use log::{ClosedBy, Log, State};
 pub use open::{Durability, Options, Recovered};
-pub use read::Read;
+pub use read::{Read, Warming};
 pub use store::{Stats, Store};
 pub use verify::{Report, verify};
 pub use watch::{Watch, WatcherId};

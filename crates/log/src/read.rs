@@ -70,7 +70,43 @@ impl Gather {
     }
 }
 
+/// What has to be brought into memory before a read that does not wait. To be run where waiting is fine.
+pub struct Warming {
+    spans: SmallVec<[(Arc<Segment>, Range<u32>); 4]>,
+}
+
+impl Warming {
+    /// Reads and verifies, waiting for the disk.
+    pub fn run(self) {
+        for (segment, range) in self.spans {
+            segment.warm(range);
+        }
+    }
+}
+
 impl Store {
+    /// What a read of the same bytes would have to wait for; `None` when it would not. The segment being
+    /// written is always warm.
+    pub fn cold(&self, log: &Log, from: Offset, limit: usize) -> Option<Warming> {
+        let newest = segment_of(self.shared.control.written());
+        let extents: SmallVec<[Extent; 8]> = {
+            let inner = log.lock();
+            let to = from.saturating_add(limit.max(1) as u64).min(inner.tail_visible);
+            let covering = inner.extents.covering(from, to);
+            covering.iter().filter(|extent| segment_of(extent.position) != newest).copied().collect()
+        };
+        let mut spans = SmallVec::new();
+        for extent in extents {
+            let start = byte_of(extent.position);
+            let range = start..start + extent.span;
+            match self.shared.segments.find(segment_of(extent.position)) {
+                Some(segment) if !segment.is_warm(range.clone()) => spans.push((segment, range)),
+                _ => {}
+            }
+        }
+        (!spans.is_empty()).then_some(Warming { spans })
+    }
+
     /// Visible payload from an offset: at most about `limit` bytes, whole records, at least one if there is
     /// one. An offset inside a record begins inside it. Complexity: a search of the log's extents, then
     /// the frames read.

@@ -84,6 +84,13 @@ impl Region {
     }
 }
 
+impl Region {
+    /// Whether reading published bytes would not wait for a disk. A hint.
+    pub fn is_resident(&self, range: Range<u32>) -> bool {
+        self.map.is_resident(range.start as usize, (range.end - range.start) as usize)
+    }
+}
+
 impl RegionWriter {
     /// The readers' side.
     pub fn region(&self) -> &Arc<Region> {

@@ -77,6 +77,29 @@ impl Map {
         self.start
     }
 
+    /// Whether every page of a range is in memory, so that reading it does not wait for a disk. A hint: the
+    /// kernel may change its mind. A simulated map always is.
+    ///
+    /// # Panics
+    /// When the range lies outside the map.
+    pub fn is_resident(&self, position: usize, length: usize) -> bool {
+        assert!(position <= self.length && length <= self.length - position, "a probe outside its map");
+        match &self.owner {
+            Owner::Kernel => {}
+            #[cfg(feature = "sim")]
+            Owner::Sim(_) => return true,
+        }
+        let page_bytes = rustix::param::page_size();
+        let first = position / page_bytes * page_bytes;
+        let mut pages = vec![0u8; (position + length - first).div_ceil(page_bytes)];
+        // SAFETY: the range is inside this map, its start is page-aligned, and there is a byte per page.
+        let answer = unsafe {
+            let start = self.start.as_ptr().add(first).cast();
+            libc::mincore(start, position + length - first, pages.as_mut_ptr())
+        };
+        answer == 0 && pages.iter().all(|page| page & 1 == 1)
+    }
+
     /// Tells the twin that bytes in this range were stored by other means than [`Map::write`].
     pub fn mark(&self, position: usize, length: usize) {
         match &self.owner {
@@ -128,5 +151,20 @@ impl Drop for Map {
             #[cfg(feature = "sim")]
             Owner::Sim(_) => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_written_is_resident_and_what_was_never_touched_is_not() {
+        let map = Map::anonymous(1 << 20).unwrap();
+        // SAFETY: nobody else knows the map.
+        unsafe { map.write(4096, &[1; 8192]) };
+        assert!(map.is_resident(5000, 7000));
+        assert!(!map.is_resident(0, 1 << 20));
+        assert!(std::panic::catch_unwind(|| map.is_resident(1 << 20, 1)).is_err());
     }
 }
