@@ -428,6 +428,13 @@ mod invariant_5_inline_only_when_nothing_else_waits {
         reactor.core().ready_later(Message::Number(2));
         reactor.core().ready_later(Message::Number(3));
         assert_eq!(turn(&mut reactor), [false, false, false, true], "so does the ready queue");
+        let readers: Vec<Key> = reactor.core().keys().collect();
+        for key in readers {
+            reactor.core().set_interest(key, Interest::NONE).unwrap();
+        }
+        reactor.handle().post(Message::Number(4)).unwrap();
+        reactor.handle().post(Message::Number(5)).unwrap();
+        assert_eq!(turn(&mut reactor), [false, true], "of two messages the last is alone");
     }
 }
 
@@ -667,6 +674,24 @@ mod invariant_9_it_can_be_embedded {
         drive(&mut reactor, |handler| handler.messages.len() == 7);
         poll(&mut reactor);
         assert_quiet(&reactor);
+    }
+
+    #[test]
+    fn what_the_reactor_made_for_itself_and_a_stop_make_it_readable() {
+        let mut reactor = reactor();
+        reactor.handler().on_message = Box::new(|core, message| {
+            if matches!(message, Message::Number(0)) {
+                (1..10).for_each(|number| core.ready_later(Message::Number(number)));
+            }
+        });
+        reactor.handle().post(Message::Number(0)).unwrap();
+        drive(&mut reactor, |handler| handler.messages.len() == 10);
+        poll(&mut reactor);
+        assert_quiet(&reactor);
+        reactor.handle().stop();
+        assert!(wait_readable(reactor.descriptor(), 0).unwrap());
+        poll(&mut reactor);
+        assert!(reactor.core().is_stopping(), "the foreign loop learns of it");
     }
 
     #[test]

@@ -115,7 +115,7 @@ impl<H: Handler> Reactor<H> {
         &mut self.handler
     }
 
-    /// The core, between turns.
+    /// The core, between turns. A foreign loop that changes something through it takes a turn next.
     pub fn core(&mut self) -> &mut Core<H> {
         &mut self.core
     }

@@ -282,3 +282,87 @@ pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
 pub fn duplicate(descriptor: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     Ok(rustix::io::fcntl_dupfd_cloexec(descriptor.as_fd(), 0)?)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::epoll::{Epoll, Events, Timeout, Watch, wait_readable};
+
+    fn loopback() -> SocketAddr {
+        "127.0.0.1:0".parse().unwrap()
+    }
+
+    /// Waits until a connection attempt ended.
+    fn settle(socket: BorrowedFd<'_>) -> io::Result<()> {
+        let epoll = Epoll::new().unwrap();
+        epoll.add(socket, 0, Watch { writable: true, ..Watch::default() }).unwrap();
+        epoll.wait(&mut Events::with_capacity(1), 1, Timeout::Milliseconds(10_000)).unwrap();
+        take_error(socket)
+    }
+
+    #[test]
+    fn a_connection_is_made_accepted_and_named_at_both_ends() {
+        for address in [loopback(), "[::1]:0".parse().unwrap()] {
+            let listener = match listen_tcp(address, false, 16) {
+                // A machine without IPv6.
+                Err(error) if address.is_ipv6() && error.kind() == io::ErrorKind::AddrNotAvailable => {
+                    continue;
+                }
+                listener => listener.unwrap(),
+            };
+            assert_eq!(accept(listener.as_fd()).unwrap().map(drop), None);
+            let client = connect_tcp(local_address(listener.as_fd()).unwrap()).unwrap();
+            settle(client.as_fd()).unwrap();
+            assert!(wait_readable(listener.as_fd(), 10_000).unwrap());
+            let server = accept(listener.as_fd()).unwrap().unwrap();
+            assert_eq!(peer_address(server.as_fd()).unwrap(), Some(local_address(client.as_fd()).unwrap()));
+            assert_eq!(peer_address(client.as_fd()).unwrap(), Some(local_address(server.as_fd()).unwrap()));
+        }
+    }
+
+    #[test]
+    fn a_refused_connection_says_so() {
+        let listener = listen_tcp(loopback(), false, 16).unwrap();
+        let address = local_address(listener.as_fd()).unwrap();
+        drop(listener);
+        let outcome = connect_tcp(address).and_then(|client| settle(client.as_fd()));
+        assert_eq!(outcome.unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
+    }
+
+    #[test]
+    fn what_is_received_never_passes_room_or_limit() {
+        let (ours, theirs) = pair().unwrap();
+        assert_eq!(send(ours.as_fd(), b"0123456789").unwrap(), Some(10));
+        let mut buffer = Vec::with_capacity(8);
+        assert_eq!(receive(theirs.as_fd(), &mut buffer, 3).unwrap(), Some(3));
+        assert_eq!(receive(theirs.as_fd(), &mut buffer, usize::MAX).unwrap(), Some(5));
+        assert_eq!(buffer, b"01234567");
+        assert!(receive(theirs.as_fd(), &mut buffer, usize::MAX).is_err(), "no room is not the end");
+        buffer.clear();
+        assert_eq!(receive(theirs.as_fd(), &mut buffer, usize::MAX).unwrap(), Some(2));
+        assert_eq!(receive(theirs.as_fd(), &mut buffer, usize::MAX).unwrap(), None);
+    }
+
+    #[test]
+    fn a_small_send_buffer_fills_sooner() {
+        let fill = |bytes: Option<usize>| {
+            let (ours, _theirs) = pair().unwrap();
+            bytes.into_iter().for_each(|bytes| set_send_buffer(ours.as_fd(), bytes).unwrap());
+            let mut sent = 0;
+            while let Some(count) = send(ours.as_fd(), &[0; 512]).unwrap() {
+                sent += count;
+            }
+            sent
+        };
+        let (small, usual) = (fill(Some(4_096)), fill(None));
+        assert!(small < usual, "{small} bytes with a small buffer, {usual} without");
+    }
+
+    #[test]
+    fn only_a_lack_of_descriptors_or_memory_counts_as_one() {
+        assert!(out_of_descriptors(&io::Error::from_raw_os_error(libc::EMFILE)));
+        assert!(out_of_descriptors(&io::Error::from_raw_os_error(libc::ENFILE)));
+        assert!(!out_of_descriptors(&io::Error::from_raw_os_error(libc::EINVAL)));
+        assert!(!out_of_descriptors(&io::Error::other("something else")));
+    }
+}

@@ -122,11 +122,9 @@ mod tests {
         let (ours, theirs) = socket::pair().unwrap();
         let piece = vec![7_u8; 64 * 1024];
         let mut sent = 0;
-        loop {
-            match write_gathered(ours.as_fd(), &[IoSlice::new(&piece), IoSlice::new(&piece)]).unwrap() {
-                Written::Bytes(count) => sent += count,
-                Written::WouldBlock => break,
-            }
+        let pieces = [IoSlice::new(&piece), IoSlice::new(&piece)];
+        while let Written::Bytes(count) = write_gathered(ours.as_fd(), &pieces).unwrap() {
+            sent += count;
         }
         assert!(sent > 0);
         let mut buffer = Vec::with_capacity(sent);
