@@ -19,5 +19,6 @@ pub mod primitives;
 pub mod region;
 pub mod words;
 
-#[cfg(all(test, loom))]
+#[cfg(loom)]
+#[cfg(test)]
 mod models;

@@ -233,7 +233,8 @@ impl<T, W: Wake, O: Orderings> Drop for Permit<T, W, O> {
     }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(not(loom))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
