@@ -1,0 +1,397 @@
+//! One connection to a server, one request at a time.
+
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::Duration;
+use thalweg_wire::http1::{BodyLength, ChunkedDecoder, ResponseError, parse_response};
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Above the pauses a live response makes between two comments, and above a long-poll's patience.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+/// Bytes of a refusal's body that are shown.
+const REFUSAL_BYTES_MAX: usize = 4_096;
+
+/// Why a verb did not do what it should.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The URL is none.
+    Url(String),
+    /// Nobody answers there.
+    Unreachable {
+        /// Where.
+        url: String,
+        /// Why.
+        error: io::Error,
+    },
+    /// The connection broke in the middle of an exchange.
+    Broken(io::Error),
+    /// The server does not speak HTTP/1.1.
+    Protocol(ResponseError),
+    /// The server said no.
+    Refused {
+        /// Its status.
+        status: u16,
+        /// What it said.
+        why: String,
+    },
+    /// Standard input cannot be read.
+    Input(io::Error),
+    /// Standard output cannot be written.
+    Output(io::Error),
+    /// An event that makes no sense.
+    Event(String),
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Url(url) => write!(out, "{url} is no server: expected http://host:port or unix:/path"),
+            Self::Unreachable { url, error } => {
+                write!(out, "cannot reach {url}: {error}")?;
+                if matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound) {
+                    write!(out, "; is the server running? start it with `thalweg serve`")?;
+                }
+                Ok(())
+            }
+            Self::Broken(error) => {
+                write!(out, "the connection broke: {error}; what was sent may have been applied")
+            }
+            Self::Protocol(error) => write!(out, "{error}"),
+            Self::Refused { status, why } => write!(out, "the server refused ({status}): {why}"),
+            Self::Input(error) => write!(out, "cannot read standard input: {error}"),
+            Self::Output(error) => write!(out, "cannot write standard output: {error}"),
+            Self::Event(why) => write!(out, "the server sent an event that makes no sense: {why}"),
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Endpoint {
+    Tcp(String),
+    Unix(PathBuf),
+}
+
+/// A server's address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Url {
+    text: String,
+    endpoint: Endpoint,
+    /// What the Host field says.
+    host: String,
+    /// Path in front of every target.
+    prefix: String,
+}
+
+impl Url {
+    /// # Errors
+    /// [`Failure::Url`].
+    pub(crate) fn parse(text: &str) -> Result<Self, Failure> {
+        let bad = || Failure::Url(text.to_owned());
+        if let Some(path) = text.strip_prefix("unix:").filter(|path| !path.is_empty()) {
+            let endpoint = Endpoint::Unix(path.into());
+            return Ok(Self {
+                text: text.to_owned(),
+                endpoint,
+                host: "localhost".into(),
+                prefix: String::new(),
+            });
+        }
+        let rest = text.strip_prefix("http://").ok_or_else(bad)?;
+        let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        let sound = !authority.is_empty() && authority.bytes().all(|b| b.is_ascii_graphic() && b != b'@');
+        if !sound || path.contains(['?', '#']) {
+            return Err(bad());
+        }
+        let port_given = authority.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+        let address = if port_given { authority.to_owned() } else { format!("{authority}:80") };
+        Ok(Self {
+            text: text.to_owned(),
+            endpoint: Endpoint::Tcp(address),
+            host: authority.to_owned(),
+            prefix: path.trim_end_matches('/').to_owned(),
+        })
+    }
+}
+
+#[derive(Debug)]
+enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Stream {
+    fn open(endpoint: &Endpoint) -> io::Result<Self> {
+        match endpoint {
+            Endpoint::Unix(path) => {
+                let stream = UnixStream::connect(path)?;
+                stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+                Ok(Self::Unix(stream))
+            }
+            Endpoint::Tcp(address) => {
+                let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+                for address in address.to_socket_addrs()? {
+                    match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
+                        Ok(stream) => {
+                            stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+                            stream.set_nodelay(true)?;
+                            return Ok(Self::Tcp(stream));
+                        }
+                        Err(error) => last = error,
+                    }
+                }
+                Err(last)
+            }
+        }
+    }
+
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.read(into),
+            Self::Unix(stream) => stream.read(into),
+        }
+    }
+
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Tcp(stream) => stream.write_all(bytes),
+            Self::Unix(stream) => stream.write_all(bytes),
+        }
+    }
+}
+
+/// A response head.
+#[derive(Clone, Debug)]
+pub(crate) struct Head {
+    pub(crate) status: u16,
+    pub(crate) fields: Vec<(String, String)>,
+    /// The connection can be used again once the body was read.
+    pub(crate) keep_alive: bool,
+}
+
+impl Head {
+    pub(crate) fn field(&self, name: &str) -> Option<&str> {
+        self.fields
+            .iter()
+            .find(|(known, _)| known.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value.as_str())
+    }
+
+    /// Whether a field that is true or absent is true.
+    pub(crate) fn says(&self, name: &str) -> bool {
+        self.field(name).is_some_and(|value| value.eq_ignore_ascii_case("true"))
+    }
+}
+
+/// How the body being read ends.
+#[derive(Debug)]
+enum Rest {
+    Bytes(u64),
+    Chunks(ChunkedDecoder),
+    UntilClose,
+    Nothing,
+}
+
+/// One connection.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    stream: Stream,
+    host: String,
+    prefix: String,
+    received: Vec<u8>,
+    rest: Rest,
+}
+
+impl Connection {
+    /// # Errors
+    /// [`Failure::Unreachable`].
+    pub(crate) fn open(url: &Url) -> Result<Self, Failure> {
+        let stream = Stream::open(&url.endpoint)
+            .map_err(|error| Failure::Unreachable { url: url.text.clone(), error })?;
+        let (host, prefix) = (url.host.clone(), url.prefix.clone());
+        Ok(Self { stream, host, prefix, received: Vec::new(), rest: Rest::Nothing })
+    }
+
+    /// Sends a request and reads the head of its response; the body is then read by
+    /// [`Connection::read_some`].
+    ///
+    /// # Errors
+    /// [`Failure::Refused`] for a status of 400 and above, with what the server said.
+    pub(crate) fn ask(
+        &mut self,
+        method: &str,
+        target: &str,
+        fields: &[(&str, &str)],
+        body: &[u8],
+    ) -> Result<Head, Failure> {
+        let mut request = format!("{method} {}{target} HTTP/1.1\r\nHost: {}\r\n", self.prefix, self.host);
+        for (name, value) in fields {
+            if value.bytes().any(|byte| byte.is_ascii_control()) {
+                let why = format!("{name} holds a control character");
+                return Err(Failure::Refused { status: 400, why });
+            }
+            request += &format!("{name}: {value}\r\n");
+        }
+        if !body.is_empty() || matches!(method, "POST" | "PUT") {
+            request += &format!("Content-Length: {}\r\n", body.len());
+        }
+        request += "\r\n";
+        let mut bytes = request.into_bytes();
+        bytes.extend_from_slice(body);
+        // A server may refuse early and close: what it said is worth more than the broken pipe.
+        let sent = self.stream.write_all(&bytes);
+        let head = match (self.head(method == "HEAD"), sent) {
+            (Err(Failure::Broken(_)), Err(error)) => return Err(Failure::Broken(error)),
+            (outcome, _) => outcome?,
+        };
+        if head.status >= 400 {
+            let mut said = Vec::new();
+            while said.len() < REFUSAL_BYTES_MAX && self.read_some(&mut said)? {}
+            return Err(Failure::Refused { status: head.status, why: refusal(&said) });
+        }
+        Ok(head)
+    }
+
+    fn head(&mut self, to_head: bool) -> Result<Head, Failure> {
+        loop {
+            let received = std::mem::take(&mut self.received);
+            if let Some(head) = parse_response(&received, to_head).map_err(Failure::Protocol)? {
+                let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
+                let fields = head.fields.iter().map(|f| (f.name.to_owned(), text(f.value))).collect();
+                let owned = Head { status: head.status, fields, keep_alive: head.keep_alive };
+                self.rest = match head.body {
+                    Some(BodyLength::Known(0)) => Rest::Nothing,
+                    Some(BodyLength::Known(length)) => Rest::Bytes(length),
+                    Some(BodyLength::Chunked) => Rest::Chunks(ChunkedDecoder::default()),
+                    None => Rest::UntilClose,
+                };
+                self.received = received[head.bytes..].to_vec();
+                if owned.status >= 200 {
+                    return Ok(owned);
+                }
+                continue;
+            }
+            self.received = received;
+            self.fill()?;
+        }
+    }
+
+    /// Appends some of the body; `false` at its end.
+    ///
+    /// # Errors
+    /// [`Failure::Broken`] when the connection ends in the middle of it.
+    pub(crate) fn read_some(&mut self, into: &mut Vec<u8>) -> Result<bool, Failure> {
+        loop {
+            match &mut self.rest {
+                Rest::Nothing => return Ok(false),
+                Rest::Bytes(left) if !self.received.is_empty() => {
+                    let count = self.received.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
+                    into.extend(self.received.drain(..count));
+                    *left -= count as u64;
+                    if *left == 0 {
+                        self.rest = Rest::Nothing;
+                    }
+                    return Ok(true);
+                }
+                Rest::Chunks(decoder) => {
+                    let broken = |_| Failure::Protocol(ResponseError::Framing);
+                    let chunk = decoder.decode(&self.received).map_err(broken)?;
+                    into.extend_from_slice(chunk.data);
+                    let (some, consumed, done) = (!chunk.data.is_empty(), chunk.consumed, chunk.done);
+                    self.received.drain(..consumed);
+                    if done {
+                        self.rest = Rest::Nothing;
+                    }
+                    if some {
+                        return Ok(true);
+                    }
+                    if done {
+                        return Ok(false);
+                    }
+                }
+                Rest::UntilClose if !self.received.is_empty() => {
+                    into.append(&mut self.received);
+                    return Ok(true);
+                }
+                Rest::Bytes(_) | Rest::UntilClose => {}
+            }
+            match self.fill() {
+                Err(Failure::Broken(error))
+                    if error.kind() == io::ErrorKind::UnexpectedEof
+                        && matches!(self.rest, Rest::UntilClose) =>
+                {
+                    self.rest = Rest::Nothing;
+                }
+                outcome => outcome?,
+            }
+        }
+    }
+
+    fn fill(&mut self) -> Result<(), Failure> {
+        let mut piece = [0_u8; 16 * 1024];
+        match self.stream.read(&mut piece) {
+            Ok(0) => Err(Failure::Broken(io::Error::new(
+                io::ErrorKind::UnexpectedEof,
+                "the server closed it before its answer was whole",
+            ))),
+            Ok(count) => {
+                self.received.extend_from_slice(&piece[..count]);
+                Ok(())
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(Failure::Broken(io::Error::new(
+                io::ErrorKind::TimedOut,
+                format!("the server said nothing for {} s", ANSWER_TIMEOUT.as_secs()),
+            ))),
+            Err(error) => Err(Failure::Broken(error)),
+        }
+    }
+}
+
+/// What a refusal says: the detail of a problem document (RFC 9457), or its text.
+fn refusal(said: &[u8]) -> String {
+    if let Ok(problem) = serde_json::from_slice::<serde_json::Value>(said)
+        && let Some(detail) = problem.get("detail").or_else(|| problem.get("title")).and_then(|v| v.as_str())
+    {
+        return detail.to_owned();
+    }
+    let text = String::from_utf8_lossy(said).trim().to_owned();
+    if text.is_empty() { "it did not say why".to_owned() } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls() {
+        let url = Url::parse("http://localhost:4437/base/").unwrap();
+        assert_eq!((url.host.as_str(), url.prefix.as_str()), ("localhost:4437", "/base"));
+        assert_eq!(url.endpoint, Endpoint::Tcp("localhost:4437".into()));
+        assert_eq!(Url::parse("http://h").unwrap().endpoint, Endpoint::Tcp("h:80".into()));
+        assert_eq!(Url::parse("unix:/run/t.sock").unwrap().endpoint, Endpoint::Unix("/run/t.sock".into()));
+        for bad in ["", "https://h", "h:80", "http://", "http://u@h", "http://h/?q", "unix:", "http://h /"] {
+            assert!(matches!(Url::parse(bad), Err(Failure::Url(_))), "{bad}");
+        }
+    }
+
+    #[test]
+    fn nobody_there_says_what_to_do() {
+        let Err(failure) = Connection::open(&Url::parse("unix:/nowhere/at/all.sock").unwrap()) else {
+            panic!("somebody there")
+        };
+        assert!(failure.to_string().contains("start it with `thalweg serve`"), "{failure}");
+    }
+
+    #[test]
+    fn refusals_are_told_in_their_own_words() {
+        assert_eq!(
+            refusal(br#"{"title":"Bad","detail":"The offset is malformed."}"#),
+            "The offset is malformed."
+        );
+        assert_eq!(refusal(br#"{"title":"Bad"}"#), "Bad");
+        assert_eq!(refusal(b" plain words\n"), "plain words");
+        assert_eq!(refusal(b""), "it did not say why");
+    }
+}

@@ -1,0 +1,122 @@
+//! `thalweg tail`: follows a stream by server-sent events, reconnects, resumes where it was.
+
+use super::connection::{Connection, Failure, Url};
+use super::events::{Control, Events};
+use super::{encoded, stream_path, written};
+use crate::arguments::Target;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use std::io::{self, Write};
+use std::time::Duration;
+
+const PAUSE_MIN: Duration = Duration::from_millis(100);
+const PAUSE_MAX: Duration = Duration::from_secs(5);
+
+/// Where the follower is.
+struct Place {
+    offset: String,
+    cursor: Option<String>,
+    /// A server answered once: from then on its absence is waited out.
+    met: bool,
+}
+
+/// What one response came to.
+enum Followed {
+    /// The response ended; more may come on the next.
+    Ended,
+    /// The stream is closed, or nobody reads our output any more.
+    Over,
+}
+
+/// Prints what the stream holds from `from` and what is appended, until it is closed.
+pub(super) fn tail(target: &Target, from: &str) -> Result<(), Failure> {
+    let url = Url::parse(&target.url)?;
+    let mut place = Place { offset: from.to_owned(), cursor: None, met: false };
+    let mut pause = PAUSE_MIN;
+    loop {
+        let before = place.offset.clone();
+        match follow(&url, target, &mut place) {
+            Ok(Followed::Over) => return Ok(()),
+            Ok(Followed::Ended) => {
+                pause = PAUSE_MIN;
+                continue;
+            }
+            Err(failure) if place.met && passes(&failure) => {
+                if place.offset != before {
+                    pause = PAUSE_MIN;
+                }
+                eprintln!("thalweg: {failure}; trying again");
+                std::thread::sleep(pause);
+                pause = (pause * 2).min(PAUSE_MAX);
+            }
+            Err(failure) => return Err(failure),
+        }
+    }
+}
+
+/// Whether waiting may help.
+fn passes(failure: &Failure) -> bool {
+    match failure {
+        Failure::Unreachable { .. } | Failure::Broken(_) => true,
+        Failure::Refused { status, .. } => *status == 429 || *status == 503,
+        _ => false,
+    }
+}
+
+fn follow(url: &Url, target: &Target, place: &mut Place) -> Result<Followed, Failure> {
+    let mut connection = Connection::open(url)?;
+    let mut query = format!("?offset={}&live=sse", encoded(&place.offset));
+    if let Some(cursor) = &place.cursor {
+        query += &format!("&cursor={}", encoded(cursor));
+    }
+    let fields = [("Accept", "text/event-stream")];
+    let head = connection.ask("GET", &stream_path(&target.name, &query), &fields, b"")?;
+    place.met = true;
+    let base64 = head.field("stream-sse-data-encoding").is_some_and(|v| v.eq_ignore_ascii_case("base64"));
+    let mut events = Events::default();
+    let mut bytes = Vec::new();
+    let mut data = Vec::new();
+    let mut out = io::stdout().lock();
+    while connection.read_some(&mut bytes)? {
+        events.push(&bytes);
+        bytes.clear();
+        while let Some(event) = events.next() {
+            match event.kind.as_str() {
+                "data" => data.push(payload(event.data, base64)?),
+                "control" => {
+                    let control = Control::parse(&event.data)?;
+                    // Printed only with the control event that says where it ends: an event whose place
+                    // is lost with the connection will come again.
+                    let printed = data.drain(..).try_for_each(|piece| out.write_all(&piece));
+                    if written(printed.and_then(|()| out.flush()))?.is_none() || control.closed {
+                        return Ok(Followed::Over);
+                    }
+                    place.offset = control.next_offset;
+                    place.cursor = control.cursor.or(place.cursor.take());
+                }
+                _ => {}
+            }
+        }
+    }
+    Ok(Followed::Ended)
+}
+
+fn payload(data: Vec<u8>, base64: bool) -> Result<Vec<u8>, Failure> {
+    if !base64 {
+        return Ok(data);
+    }
+    let text: Vec<u8> = data.into_iter().filter(|byte| !byte.is_ascii_whitespace()).collect();
+    STANDARD.decode(text).map_err(|error| Failure::Event(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn payloads_are_decoded_as_the_head_says() {
+        assert_eq!(payload(b"AQID\nBA==".to_vec(), true).unwrap(), [1, 2, 3, 4]);
+        assert_eq!(payload(b"AQID".to_vec(), false).unwrap(), b"AQID");
+        assert!(matches!(payload(b"!".to_vec(), true), Err(Failure::Event(_))));
+    }
+}

@@ -1,0 +1,152 @@
+//! The engine behind the server: the only file that names the store and how the rules reach it.
+
+use crate::arguments::Durability;
+use crate::serve::Failure;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use thalweg_http::Message;
+use thalweg_log as log;
+use thalweg_reactor::{Full, Handle};
+use thalweg_streams::embedded::Embedded;
+use thalweg_streams::{Options, Streams};
+use thalweg_sys::clock;
+use thalweg_sys::disk::Disk;
+
+/// What each reactor serves.
+pub(crate) type Service = Streams<Embedded>;
+
+/// An open store. Clones share it.
+#[derive(Clone)]
+pub(crate) struct Engine {
+    store: log::Store,
+}
+
+impl Engine {
+    /// Opens the store in `directory`, or one in memory.
+    ///
+    /// # Errors
+    /// Why it cannot be served, and what to do.
+    pub(crate) fn open(directory: &Path, durability: Durability) -> Result<Self, String> {
+        let options = log::Options {
+            durability: match durability {
+                Durability::Sync => log::Durability::Sync,
+                Durability::Os => log::Durability::Os,
+                Durability::Memory => log::Durability::Memory,
+            },
+            opened_at: clock::wall_us(),
+            ..log::Options::default()
+        };
+        if durability == Durability::Memory {
+            let store = log::Store::memory(options).map_err(|error| error.to_string())?;
+            return Ok(Self { store });
+        }
+        let (store, found) =
+            log::Store::open(&Disk::Real, directory, options).map_err(|error| error.to_string())?;
+        for damage in &found.damage {
+            tracing::error!(%damage, "the streams it touches are not served, the others are");
+        }
+        if found.discarded_bytes > 0 {
+            tracing::warn!(
+                bytes = found.discarded_bytes,
+                "the last run ended in the middle of a write; what was never acknowledged is discarded"
+            );
+        }
+        tracing::info!(
+            directory = %directory.display(),
+            streams = found.logs,
+            batches_replayed = found.batches,
+            clean = found.clean,
+            "store opened"
+        );
+        Ok(Self { store })
+    }
+
+    /// The rules over this store for one reactor, which is told there what becomes durable.
+    ///
+    /// # Errors
+    /// More reactors than a store announces to.
+    pub(crate) fn service(&self, handle: Handle<Message>) -> io::Result<Service> {
+        let watcher = self.store.watcher(Arc::new(Announcer { handle }));
+        let watcher =
+            watcher.ok_or_else(|| io::Error::other("the store announces to 32 reactors at most"))?;
+        Ok(Streams::new(Embedded::new(self.store.clone(), Some(watcher)), Options::default()))
+    }
+
+    /// Writes a checkpoint when one is due, and frees what nobody needs. May wait for the disk.
+    pub(crate) fn keep_house(&self) {
+        if let Err(error) = self.store.maintain(clock::wall_us()) {
+            tracing::warn!(%error, "the store's housekeeping failed; nothing is lost by it");
+        }
+    }
+
+    /// Closes the store, so that the next start replays nothing.
+    ///
+    /// # Errors
+    /// What the disk said. Everything acknowledged is safe regardless.
+    pub(crate) fn close(&self) -> Result<(), String> {
+        self.store.close().map_err(|error| {
+            format!("the store did not close cleanly: {error}; nothing acknowledged is lost")
+        })
+    }
+}
+
+/// Tells one reactor what became durable.
+struct Announcer {
+    handle: Handle<Message>,
+}
+
+impl Announcer {
+    /// The mailbox has room for one announcement of every topic that can be followed and for thousands of
+    /// completions, so it is full only if the reactor is far behind the committer; then that one waits.
+    fn tell(&self, message: Message) {
+        let mut message = message;
+        while let Err(Full(returned)) = self.handle.post(message) {
+            message = returned;
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+impl log::Watch for Announcer {
+    fn complete(&self, up_to: log::Position) {
+        self.tell(Message::Complete { up_to });
+    }
+
+    fn failed(&self) {
+        self.tell(Message::Failed);
+    }
+
+    fn advanced(&self, log: log::LogId) {
+        self.tell(Message::Advanced { topic_id: log });
+    }
+}
+
+/// Checks a store that nobody has open, and prints what is found. Whether it is whole.
+///
+/// # Errors
+/// It cannot be read as a store at all.
+pub(crate) fn verify(directory: &Path) -> Result<bool, Failure> {
+    let report = log::verify(&Disk::Real, directory).map_err(|error| Failure::Store(error.to_string()))?;
+    println!(
+        "{}: {} segments, {} batches, {} streams, {} bytes, {} checkpoints",
+        directory.display(),
+        report.segments,
+        report.batches,
+        report.logs,
+        report.bytes,
+        report.checkpoints
+    );
+    if report.torn_bytes > 0 {
+        println!(
+            "{} bytes at the end were never acknowledged; the next start discards them",
+            report.torn_bytes
+        );
+    }
+    for damage in &report.damage {
+        println!("{damage}");
+    }
+    println!("{}", if report.damage.is_empty() { "no damage" } else { "DAMAGED" });
+    Ok(report.damage.is_empty())
+}

@@ -1,0 +1,139 @@
+//! Where the server listens.
+
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::str::FromStr;
+use thalweg_http::Listening;
+use thalweg_transport::{BoundPath, Listener};
+
+/// A place to listen at, as the command line names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Listen {
+    /// A TCP address.
+    Tcp(SocketAddr),
+    /// A Unix socket.
+    Unix(PathBuf),
+}
+
+impl FromStr for Listen {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(path) = text.strip_prefix("unix:") {
+            return if path.is_empty() {
+                Err("unix: needs a path".into())
+            } else {
+                Ok(Self::Unix(path.into()))
+            };
+        }
+        let mut addresses = text.to_socket_addrs().map_err(|error| {
+            format!("expected an address with a port, such as 127.0.0.1:4437, or unix:/path ({error})")
+        })?;
+        addresses.next().map(Self::Tcp).ok_or_else(|| format!("{text} has no address"))
+    }
+}
+
+impl fmt::Display for Listen {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => write!(formatter, "http://{address}"),
+            Self::Unix(path) => write!(formatter, "unix:{}", path.display()),
+        }
+    }
+}
+
+impl Listen {
+    /// Whether only this machine can reach it.
+    pub(crate) fn is_local(&self) -> bool {
+        match self {
+            Self::Tcp(address) => address.ip().is_loopback(),
+            Self::Unix(_) => true,
+        }
+    }
+}
+
+/// Open listeners.
+pub(crate) struct Doors {
+    /// For each reactor, its listeners.
+    pub(crate) per_reactor: Vec<Vec<Listening>>,
+    /// Where they are, ports filled in.
+    pub(crate) places: Vec<Listen>,
+    /// Unix paths that lead to them, removed when dropped.
+    pub(crate) paths: Vec<BoundPath>,
+}
+
+/// Opens every listener for every reactor.
+///
+/// # Errors
+/// The place that cannot be listened at, and why.
+pub(crate) fn open(listens: &[Listen], reactors: usize) -> Result<Doors, (Listen, io::Error)> {
+    let mut doors = Doors {
+        per_reactor: (0..reactors).map(|_| Vec::new()).collect(),
+        places: Vec::new(),
+        paths: Vec::new(),
+    };
+    for listen in listens {
+        open_one(&mut doors, listen).map_err(|error| (listen.clone(), error))?;
+    }
+    Ok(doors)
+}
+
+fn open_one(doors: &mut Doors, listen: &Listen) -> io::Result<()> {
+    match listen {
+        Listen::Tcp(address) => {
+            let listeners = Listener::tcp(*address, doors.per_reactor.len())?;
+            let address = listeners.first().map_or(Ok(*address), Listener::local_address)?;
+            for (own, listener) in doors.per_reactor.iter_mut().zip(listeners) {
+                own.push(Listening { descriptor: listener.into_parts().0, shared: false });
+            }
+            doors.places.push(Listen::Tcp(address));
+        }
+        Listen::Unix(path) => {
+            let listener = Listener::unix(path)?;
+            let shared = doors.per_reactor.len() > 1;
+            let (last, others) = doors.per_reactor.split_last_mut().ok_or(io::ErrorKind::InvalidInput)?;
+            for own in others {
+                own.push(Listening { descriptor: listener.duplicate()?, shared });
+            }
+            let (descriptor, bound) = listener.into_parts();
+            last.push(Listening { descriptor, shared });
+            doors.paths.extend(bound);
+            doors.places.push(listen.clone());
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_read_and_judged() {
+        let local = |text: &str| Listen::from_str(text).map(|listen| listen.is_local());
+        assert_eq!(local("127.0.0.1:80"), Ok(true));
+        assert_eq!(local("[::1]:80"), Ok(true));
+        assert_eq!(local("unix:/tmp/x"), Ok(true));
+        assert_eq!(local("0.0.0.0:80"), Ok(false));
+        assert_eq!(local("[::]:80"), Ok(false));
+        assert!(local("127.0.0.1").is_err() && local("unix:").is_err() && local("").is_err());
+        assert_eq!(Listen::from_str("[::1]:80").unwrap().to_string(), "http://[::1]:80");
+    }
+
+    #[test]
+    fn every_reactor_gets_every_listener_and_paths_go_with_the_doors() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("s.sock");
+        let listens = [Listen::Tcp("127.0.0.1:0".parse().unwrap()), Listen::Unix(path.clone())];
+        let doors = open(&listens, 3).map_err(|(_, error)| error).unwrap();
+        assert!(doors.per_reactor.iter().all(|own| own.len() == 2 && own[1].shared && !own[0].shared));
+        assert!(matches!(doors.places[0], Listen::Tcp(address) if address.port() != 0));
+        assert!(path.exists());
+        let Err((at, error)) = open(&listens[1..], 1) else { panic!("a live server's path was taken") };
+        assert_eq!((at, error.kind()), (Listen::Unix(path.clone()), io::ErrorKind::AddrInUse));
+        drop(doors);
+        assert!(!path.exists());
+    }
+}
