@@ -45,7 +45,7 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_enum, default_value_t = Durability::Sync)]
     pub(crate) durability: Durability,
     /// After which a long-poll with nothing new is answered.
-    #[arg(long, value_name = "MS", default_value_t = 30_000, value_parser = clap::value_parser!(u32).range(1..=3_600_000))]
+    #[arg(long, value_name = "MS", default_value_t = 30_000, value_parser = clap::value_parser!(u32).range(1..=86_400_000))]
     pub(crate) long_poll_timeout_ms: u32,
     /// Around which an SSE response ends and its client reconnects; spread by an eighth either way.
     #[arg(long, value_name = "MS", default_value_t = 60_000, value_parser = clap::value_parser!(u32).range(1..=86_400_000))]
@@ -53,9 +53,10 @@ pub(crate) struct ServeOptions {
     /// Largest request body; a larger one is refused with 413.
     #[arg(long, value_name = "BYTES", default_value_t = 16 << 20, value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
     pub(crate) body_max_bytes: u64,
-    /// Connections at once; one more is answered 503.
-    #[arg(long, value_name = "N", default_value_t = 65_536, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
-    pub(crate) connections_max: u32,
+    /// Connections at once; one more is answered 503. By default as many as the descriptor limit allows, at
+    /// most 65536.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    pub(crate) connections_max: Option<u32>,
     /// Reactors, each a thread; by default one per processor this process may use.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=32))]
     pub(crate) reactors: Option<u32>,

@@ -19,6 +19,8 @@ use thalweg_sys::signal::{Signal, Signals, ignore_broken_pipes};
 
 /// Descriptors beside connections: listeners, epolls, wakers, segments.
 const DESCRIPTORS_BESIDE: u64 = 512;
+/// Connections at once, unless something else is asked for.
+const CONNECTIONS_DEFAULT: u32 = 65_536;
 /// Between two looks at the store's housekeeping.
 const HOUSEKEEPING_MS: u32 = 5_000;
 /// Between two looks at reactors that are ending.
@@ -113,10 +115,10 @@ pub(crate) fn serve(options: &ServeOptions) -> Result<(), Failure> {
 
 /// As many connections as were asked for, or as descriptors allow.
 fn connections_max(options: &ServeOptions) -> usize {
-    let wanted = u64::from(options.connections_max);
+    let wanted = u64::from(options.connections_max.unwrap_or(CONNECTIONS_DEFAULT));
     let descriptors = raise_descriptors_max(wanted + DESCRIPTORS_BESIDE).unwrap_or(1_024);
     let possible = descriptors.saturating_sub(DESCRIPTORS_BESIDE).max(64);
-    if possible < wanted {
+    if possible < wanted && options.connections_max.is_some() {
         tracing::warn!(
             wanted,
             possible,

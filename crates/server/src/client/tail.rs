@@ -2,7 +2,7 @@
 
 use super::connection::{Connection, Failure, Url};
 use super::events::{Control, Events};
-use super::{encoded, stream_path, written};
+use super::{encoded, is_json, stream_path, written};
 use crate::arguments::Target;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -18,6 +18,8 @@ struct Place {
     cursor: Option<String>,
     /// A server answered once: from then on its absence is waited out.
     met: bool,
+    /// What is printed behind each event: messages come as arrays, a line each.
+    line_end: &'static [u8],
 }
 
 /// What one response came to.
@@ -31,7 +33,7 @@ enum Followed {
 /// Prints what the stream holds from `from` and what is appended, until it is closed.
 pub(super) fn tail(target: &Target, from: &str) -> Result<(), Failure> {
     let url = Url::parse(&target.url)?;
-    let mut place = Place { offset: from.to_owned(), cursor: None, met: false };
+    let mut place = Place { offset: from.to_owned(), cursor: None, met: false, line_end: b"" };
     let mut pause = PAUSE_MIN;
     loop {
         let before = place.offset.clone();
@@ -65,13 +67,20 @@ fn passes(failure: &Failure) -> bool {
 
 fn follow(url: &Url, target: &Target, place: &mut Place) -> Result<Followed, Failure> {
     let mut connection = Connection::open(url)?;
+    if !place.met {
+        let head = connection.ask("HEAD", &stream_path(&target.name, ""), &[], b"")?;
+        place.line_end = if is_json(&head) { b"\n" } else { b"" };
+        place.met = true;
+        if !head.keep_alive {
+            connection = Connection::open(url)?;
+        }
+    }
     let mut query = format!("?offset={}&live=sse", encoded(&place.offset));
     if let Some(cursor) = &place.cursor {
         query += &format!("&cursor={}", encoded(cursor));
     }
     let fields = [("Accept", "text/event-stream")];
     let head = connection.ask("GET", &stream_path(&target.name, &query), &fields, b"")?;
-    place.met = true;
     let base64 = head.field("stream-sse-data-encoding").is_some_and(|v| v.eq_ignore_ascii_case("base64"));
     let mut events = Events::default();
     let mut bytes = Vec::new();
@@ -87,7 +96,9 @@ fn follow(url: &Url, target: &Target, place: &mut Place) -> Result<Followed, Fai
                     let control = Control::parse(&event.data)?;
                     // Printed only with the control event that says where it ends: an event whose place
                     // is lost with the connection will come again.
-                    let printed = data.drain(..).try_for_each(|piece| out.write_all(&piece));
+                    let printed = data.drain(..).try_for_each(|piece: Vec<u8>| {
+                        out.write_all(&piece).and_then(|()| out.write_all(place.line_end))
+                    });
                     if written(printed.and_then(|()| out.flush()))?.is_none() || control.closed {
                         return Ok(Followed::Over);
                     }
