@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 const GRACE_MS: u64 = 5_000;
 /// What noticing the end of a process may add.
 const SLACK: Duration = Duration::from_millis(500);
-const DAY_MS: u64 = 86_400_000;
+const HOUR_MS: u64 = 3_600_000;
 const STREAM: &str = "drained";
 
 /// `cargo xtask drain`.
@@ -24,8 +24,8 @@ const STREAM: &str = "drained";
 pub(crate) fn run(options: &Options) -> Outcome {
     let subscribers: usize = options.value("subscribers", 10_000)?;
     let launch = Launch::new(Program::of(options), options.text("durability", "memory"))?
-        .long_poll_ms(DAY_MS)
-        .sse_lifetime_ms(DAY_MS)
+        .long_poll_ms(HOUR_MS)
+        .sse_lifetime_ms(HOUR_MS)
         .with("--drain-grace-ms", GRACE_MS)
         .with("--connections-max", subscribers + 1_000);
     let scratch = Scratch::new("drain")?;

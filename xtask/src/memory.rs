@@ -9,6 +9,8 @@ pub(crate) struct Memory {
     pub(crate) private_dirty: u64,
     /// All resident pages.
     pub(crate) resident: u64,
+    /// Pages that belong to no file: what the program allocated.
+    pub(crate) anonymous: u64,
 }
 
 /// Memory right now, from `smaps_rollup`.
@@ -18,7 +20,11 @@ pub(crate) struct Memory {
 pub(crate) fn now(process: u32) -> Result<Memory, String> {
     let path = format!("/proc/{process}/smaps_rollup");
     let text = fs::read_to_string(&path).map_err(|e| format!("{path}: {e}"))?;
-    Ok(Memory { private_dirty: kilobytes(&text, "Private_Dirty:")?, resident: kilobytes(&text, "Rss:")? })
+    Ok(Memory {
+        private_dirty: kilobytes(&text, "Private_Dirty:")?,
+        resident: kilobytes(&text, "Rss:")?,
+        anonymous: kilobytes(&text, "Anonymous:")?,
+    })
 }
 
 /// The most that was ever resident, from `status`.
