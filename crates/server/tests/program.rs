@@ -1,0 +1,228 @@
+//! The program as its users meet it: started, spoken to with its own verbs, signalled, restarted.
+
+#![allow(clippy::unwrap_used, reason = "this is a test's code, though not all of it in test functions")]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_thalweg");
+
+/// A running server; killed when dropped.
+struct Server {
+    child: Child,
+    url: String,
+    greeting: String,
+}
+
+impl Server {
+    fn start(data: &Path, listen: &str, more: &[&str]) -> Self {
+        let mut command = Command::new(PROGRAM);
+        command.args(["serve", "--listen", listen, "--log-level", "error", "--data"]).arg(data).args(more);
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        let mut greeting = String::new();
+        while !greeting.contains("live=sse") {
+            assert!(out.read_line(&mut greeting).unwrap() > 0, "the server ended: {greeting}");
+        }
+        let url = greeting.split_whitespace().find(|word| word.starts_with("http://")).unwrap().to_owned();
+        Self { child, url, greeting }
+    }
+
+    fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status().unwrap();
+        assert!(sent.success());
+    }
+
+    /// Asks it to end and waits until it did.
+    fn end(mut self) -> Duration {
+        let start = Instant::now();
+        self.signal("TERM");
+        assert!(self.child.wait().unwrap().success());
+        start.elapsed()
+    }
+
+    fn address(&self) -> &str {
+        self.url.trim_start_matches("http://")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn run(url: &str, arguments: &[&str], input: &str) -> Output {
+    let mut command = Command::new(PROGRAM);
+    command.args(arguments).env("THALWEG_URL", url);
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    child.wait_with_output().unwrap()
+}
+
+/// What a verb prints; it must succeed.
+fn says(url: &str, arguments: &[&str]) -> String {
+    let output = run(url, arguments, "");
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The exit code and the complaint of a verb that must fail.
+fn fails(url: &str, arguments: &[&str]) -> (i32, String) {
+    let output = run(url, arguments, "");
+    (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
+}
+
+#[test]
+fn the_verbs_use_a_stream_from_its_creation_to_its_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let socket = format!("unix:{}", directory.path().join("s.sock").display());
+    let server = Server::start(
+        &directory.path().join("data"),
+        "127.0.0.1:0",
+        &["--listen", &socket, "--reactors", "3"],
+    );
+    assert!(server.greeting.contains(&socket) && server.greeting.matches("curl").count() == 3);
+    for url in [server.url.as_str(), &socket] {
+        assert_eq!(says(url, &["create", "a/b c"]), "created a/b c\n");
+        assert!(says(url, &["create", "a/b c"]).starts_with("exists already"));
+        let first = says(url, &["append", "a/b c", "hello "]);
+        assert!(run(url, &["append", "a/b c"], "world\n").status.success());
+        assert_eq!(says(url, &["read", "a/b c"]), "hello world\n");
+        assert_eq!(says(url, &["read", "a/b c", "--from", first.trim()]), "world\n");
+        let head = says(url, &["head", "a/b c"]);
+        assert!(
+            head.contains("content-type: text/plain\n") && head.contains("stream-next-offset: "),
+            "{head}"
+        );
+        assert_eq!(says(url, &["rm", "a/b c"]), "deleted a/b c\n");
+    }
+    assert!(server.end() < Duration::from_secs(5));
+    assert!(!directory.path().join("s.sock").exists());
+}
+
+#[test]
+fn exit_codes_and_complaints_tell_failures_apart() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path(), "127.0.0.1:0", &["--durability", "memory"]);
+    assert_eq!(fails(&server.url, &["read", "nothing"]).0, 4);
+    assert_eq!(fails(&server.url, &["tail", "nothing"]).0, 4);
+    says(&server.url, &["create", "j", "--content-type", "application/json"]);
+    let (code, complaint) = fails(&server.url, &["append", "j", "not json"]);
+    assert!(code == 1 && complaint.contains("refused (400)"), "{complaint}");
+    assert_eq!(fails(&server.url, &["append", "j", "1", "--content-type", "text/plain"]).0, 1);
+    assert_eq!(fails(&server.url, &["read", "j", "--from", "rubbish"]).0, 1);
+    assert_eq!(fails(&server.url, &["no-such-verb"]).0, 2);
+    assert_eq!(fails("ftp://x", &["read", "j"]).0, 1);
+    let url = server.url.clone();
+    server.end();
+    let (code, complaint) = fails(&url, &["read", "j"]);
+    assert!(code == 3 && complaint.contains("thalweg serve"), "{complaint}");
+}
+
+#[test]
+fn a_tail_follows_through_a_restart_of_the_server_and_loses_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path(), "127.0.0.1:0", &["--sse-lifetime-ms", "300"]);
+    let (url, address) = (server.url.clone(), server.address().to_owned());
+    says(&url, &["create", "t", "--content-type", "application/json"]);
+    says(&url, &["append", "t", "[1,2]"]);
+    let mut tail = Command::new(PROGRAM)
+        .args(["tail", "t"])
+        .env("THALWEG_URL", &url)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut out = BufReader::new(tail.stdout.take().unwrap());
+    let mut line = String::new();
+    out.read_line(&mut line).unwrap();
+    assert_eq!(line, "[1,2]\n");
+    // Past a lifetime or two, on a new response each.
+    std::thread::sleep(Duration::from_millis(800));
+    says(&url, &["append", "t", "3"]);
+    out.read_line(&mut line).unwrap();
+    server.end();
+    let server = Server::start(directory.path(), &address, &[]);
+    says(&url, &["append", "t", "4"]);
+    out.read_line(&mut line).unwrap();
+    says(&url, &["append", "t", "5", "--close"]);
+    out.read_to_string(&mut line).unwrap();
+    assert_eq!(line, "[1,2]\n[3]\n[4]\n[5]\n");
+    assert!(tail.wait().unwrap().success(), "a closed stream ends its tail");
+    server.end();
+}
+
+#[test]
+fn serving_where_it_should_not_is_refused_with_a_way_out() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    let data = data.to_str().unwrap();
+    let server = Server::start(Path::new(data), "127.0.0.1:0", &[]);
+    let other = directory.path().join("other");
+    let other = other.to_str().unwrap();
+    for (arguments, hint) in [
+        (["--listen", "0.0.0.0:0", "--data", other], "--insecure-listen-anywhere"),
+        (["--listen", server.address(), "--data", other], "--listen"),
+        (["--listen", "127.0.0.1:0", "--data", data], "is held by"),
+    ] {
+        let (code, complaint) = fails("", &[&["serve", "--log-level", "error"][..], &arguments].concat());
+        assert!(code == 1 && complaint.contains(hint), "{arguments:?}: {complaint}");
+    }
+    server.end();
+}
+
+#[test]
+fn a_second_signal_does_not_wait_for_whoever_holds_out() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut server = Server::start(
+        directory.path(),
+        "127.0.0.1:0",
+        &["--drain-grace-ms", "60000", "--durability", "memory"],
+    );
+    let mut holdout = TcpStream::connect(server.address()).unwrap();
+    holdout.write_all(b"PUT /v1/stream/x HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nhalf").unwrap();
+    std::thread::sleep(Duration::from_millis(200));
+    server.signal("INT");
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(server.child.try_wait().unwrap().is_none(), "a request in flight is waited for");
+    let start = Instant::now();
+    server.signal("TERM");
+    server.child.wait().unwrap();
+    assert!(start.elapsed() < Duration::from_secs(5));
+}
+
+#[test]
+fn verify_finds_damage_and_says_where() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().to_str().unwrap();
+    let server = Server::start(directory.path(), "127.0.0.1:0", &[]);
+    says(&server.url, &["create", "v"]);
+    for index in 0..20 {
+        says(&server.url, &["append", "v", &format!("a record to be damaged, number {index}")]);
+    }
+    server.end();
+    assert!(says("", &["verify", "--data", data]).ends_with("no damage\n"));
+    let needle = b"number 7";
+    let damaged = std::fs::read_dir(directory.path()).unwrap().filter(|entry| {
+        let path = entry.as_ref().unwrap().path();
+        let mut bytes = std::fs::read(&path).unwrap();
+        let at = bytes.windows(needle.len()).position(|window| window == needle);
+        if let Some(at) = at {
+            bytes[at] ^= 1;
+            std::fs::write(&path, bytes).unwrap();
+        }
+        at.is_some()
+    });
+    assert_eq!(damaged.count(), 1);
+    let output = run("", &["verify", "--data", data], "");
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(5), "{said}");
+    assert!(said.contains("is damaged from byte") && said.ends_with("DAMAGED\n"), "{said}");
+    assert_eq!(fails("", &["verify", "--data", "/nowhere/at/all"]).0, 1);
+}
