@@ -118,7 +118,10 @@ impl<S: Service> Http<S> {
             (false, true) => Interest::WRITE,
             (false, false) => Interest::NONE,
         };
-        core.set_interest(key, interest).map_err(|_| Gone::Close)?;
+        if core.interest(key) != Some(interest) {
+            self.calls.interests += 1;
+            core.set_interest(key, interest).map_err(|_| Gone::Close)?;
+        }
         if !live {
             self.set_patience(core, key, active, reads);
         }

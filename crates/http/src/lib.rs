@@ -26,4 +26,4 @@ mod send;
 
 pub use config::Config;
 pub use connection::Connection;
-pub use reactor::{Census, Http, Listening, Message};
+pub use reactor::{Calls, Census, Http, Listening, Message};

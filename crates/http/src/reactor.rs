@@ -58,6 +58,19 @@ pub struct Census {
     pub subscribed: usize,
     /// Answers that wait for the store.
     pub waiting: usize,
+    /// System calls made so far for connections that were accepted.
+    pub calls: Calls,
+}
+
+/// System calls made for connections since the beginning.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Calls {
+    /// Reads.
+    pub reads: u64,
+    /// Writes, gathered or not.
+    pub writes: u64,
+    /// Changes of what the kernel is to report.
+    pub interests: u64,
 }
 
 /// An answer that waits for its ticket.
@@ -98,6 +111,7 @@ pub struct Http<S: Service> {
     /// Carries the timer that ends a drain.
     pub(crate) control: Key,
     pub(crate) connections: usize,
+    pub(crate) calls: Calls,
     pub(crate) draining: bool,
     /// Sorted by ticket; of equal tickets, the older first.
     pub(crate) waiting: VecDeque<Waiting>,
@@ -143,6 +157,7 @@ impl<S: Service> Http<S> {
             accepted: Vec::new(),
             control,
             connections: 0,
+            calls: Calls::default(),
             draining: false,
             waiting: VecDeque::new(),
             completed: 0,
@@ -238,7 +253,7 @@ impl<S: Service> Http<S> {
 
     fn count(&self, core: &mut HttpCore<S>) -> Census {
         let keys: Vec<Key> = core.keys().collect();
-        let mut census = Census { waiting: self.waiting.len(), ..Census::default() };
+        let mut census = Census { waiting: self.waiting.len(), calls: self.calls, ..Census::default() };
         for key in keys {
             census.subscribed += usize::from(core.topic_of(key).is_some());
             let Some(entry) = core.entry(key) else { continue };

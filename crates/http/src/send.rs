@@ -120,6 +120,7 @@ impl<S: Service> Http<S> {
                 Segment::Scratch(range) => IoSlice::new(&self.scratch[range.clone()]),
                 Segment::Piece(piece) => IoSlice::new(piece),
             }));
+            self.calls.writes += 1;
             send(core, key, &slices)
         };
         if let Ok(sent) = sent {
@@ -170,6 +171,7 @@ impl<S: Service> Http<S> {
             let sent = {
                 let slices: SmallVec<[IoSlice<'_>; 16]> =
                     active.output.pieces().take(PIECES_MAX).map(|piece| IoSlice::new(piece)).collect();
+                self.calls.writes += 1;
                 send(core, key, &slices)?
             };
             active.output.advance(sent);

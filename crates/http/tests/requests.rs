@@ -70,6 +70,33 @@ fn a_connection_that_goes_while_it_waits_is_forgotten() {
 }
 
 #[test]
+fn a_request_in_one_piece_costs_one_read_and_one_write() {
+    let server = Server::start(patient());
+    let mut client = server.connect();
+    client.get("/echo");
+    client.answer();
+    let before = server.census().calls;
+    for _ in 0..10 {
+        client.send("POST /echo HTTP/1.1\r\nHost: t\r\nContent-Length: 5\r\n\r\nhello");
+        client.answer();
+    }
+    let calls = server.census().calls;
+    assert_eq!((calls.reads - before.reads, calls.writes - before.writes), (10, 10));
+    // Nor does an answer that waited, nor a burst of them.
+    let mut text = String::new();
+    for ticket in 1..=20 {
+        text += &format!("POST /after/{ticket} HTTP/1.1\r\nHost: t\r\nContent-Length: 5\r\n\r\nhello");
+    }
+    client.send(&text);
+    server.until("waiting", |census| census.waiting == 20);
+    server.post(Message::Complete { up_to: 20 });
+    (0..20).for_each(|_| assert_eq!(client.answer().status, 200));
+    let burst = server.census().calls;
+    assert_eq!((burst.reads - calls.reads, burst.writes - calls.writes), (1, 1));
+    assert_eq!(burst.interests, 0, "nothing is registered anew");
+}
+
+#[test]
 fn requests_may_come_in_any_pieces() {
     let server = Server::start(patient());
     let text = "POST /echo/x?y=1 HTTP/1.1\r\nHost: t\r\nContent-Length: 11\r\n\r\nhello world\

@@ -1,7 +1,7 @@
 //! The `thalweg` program: a server for durable streams, and the verbs to use one from a shell.
 //!
 //! Owns the command line, the wiring of reactors, listeners, engine and signals, and a small blocking
-//! client. Knows the rules of no protocol: those live in `streams`; only `engine` names the store.
+//! client. Never knows the rules of a protocol: those live in `streams`; only `engine` names the store.
 #![forbid(unsafe_code)]
 
 mod arguments;
