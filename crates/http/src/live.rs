@@ -16,6 +16,8 @@ use thalweg_wire::http1::{CHUNK_END, Framing, LAST_CHUNK, chunk_head};
 const COMMENT: &[u8] = b": keep-alive\n\n";
 /// Events of one subscriber per turn; a long history is sent over several, so that others come between.
 const ROUNDS_MAX: usize = 8;
+/// Subscribers of one topic that are served in one turn.
+const SLICE: usize = 512;
 /// Distinct positions remembered in one walk.
 const MEMO_MAX: usize = 16;
 
@@ -43,7 +45,18 @@ pub(crate) enum Step {
     Respond(Arc<Response>),
 }
 
-/// The steps of one walk, by position.
+/// Subscribers of a topic that moved, those already served taken out.
+#[derive(Debug)]
+pub(crate) struct Walk {
+    topic_id: u64,
+    keys: Vec<Key>,
+    memo: Memo,
+    /// The topic moved since.
+    again: bool,
+}
+
+/// The steps of one walk, by position. It may outlive a movement of the topic: whoever is then told to
+/// wait too early is served by the walk that the movement starts.
 #[derive(Debug, Default)]
 pub(crate) struct Memo {
     topic_id: Option<u64>,
@@ -245,23 +258,59 @@ impl<S: Service> Http<S> {
     }
 
     /// A topic moved: takes the announcement up first, so that the next movement is announced anew, then
-    /// serves whoever is not still busy with what it was sent before.
+    /// walks its subscribers. A movement during a long walk starts another one when that is over.
     pub(crate) fn fan_out(&mut self, core: &mut HttpCore<S>, topic_id: u64) {
+        if let Some(walk) = self.walks.iter_mut().find(|walk| walk.topic_id == topic_id) {
+            walk.again = true;
+            return;
+        }
         let Some(topic) = core.topic(topic_id) else { return };
         self.service.acknowledge(topic);
         let mut keys = std::mem::take(&mut self.keys);
         core.subscribers(topic_id, &mut keys);
-        self.memo.topic_id = Some(topic_id);
-        for key in keys.drain(..) {
-            let busy =
-                core.entry(key).and_then(|entry| entry.active.as_ref()).is_some_and(|a| !a.output.is_empty());
+        let mut memo = Memo { topic_id: Some(topic_id), steps: std::mem::take(&mut self.memo.steps) };
+        let rest = keys.len().saturating_sub(SLICE);
+        self.serve_each(core, topic_id, keys.drain(rest..), &mut memo);
+        if rest == 0 {
+            memo.steps.clear();
+            (self.keys, self.memo.steps) = (keys, memo.steps);
+        } else {
+            self.walks.push(Walk { topic_id, keys, memo, again: false });
+            core.ready_later(Message::Walk { topic_id });
+        }
+    }
+
+    /// Goes on with a walk that is longer than one turn's share.
+    pub(crate) fn walk_on(&mut self, core: &mut HttpCore<S>, topic_id: u64) {
+        let Some(place) = self.walks.iter().position(|walk| walk.topic_id == topic_id) else { return };
+        let mut walk = self.walks.swap_remove(place);
+        let rest = walk.keys.len().saturating_sub(SLICE);
+        self.serve_each(core, topic_id, walk.keys.drain(rest..), &mut walk.memo);
+        if rest > 0 {
+            self.walks.push(walk);
+            core.ready_later(Message::Walk { topic_id });
+        } else if walk.again {
+            self.fan_out(core, topic_id);
+        }
+    }
+
+    /// Serves those of the subscribers that are still there and not busy with what they were sent before.
+    fn serve_each(
+        &mut self,
+        core: &mut HttpCore<S>,
+        topic_id: u64,
+        keys: impl Iterator<Item = Key>,
+        memo: &mut Memo,
+    ) {
+        std::mem::swap(&mut self.memo, memo);
+        for key in keys {
+            let active = core.entry(key).and_then(|entry| entry.active.as_ref());
+            let busy = active.is_some_and(|active| !active.output.is_empty());
             if !busy && core.topic_of(key) == Some(topic_id) {
                 self.with_active(core, key, Self::drive);
             }
         }
-        self.memo.topic_id = None;
-        self.memo.steps.clear();
-        self.keys = keys;
+        std::mem::swap(&mut self.memo, memo);
     }
 
     /// A subscriber took what was kept for it: the time is told in comments again, not in patience.

@@ -2,7 +2,7 @@
 
 use crate::config::Config;
 use crate::connection::{Active, Connection, Reply, Role};
-use crate::live::Memo;
+use crate::live::{Memo, Walk};
 use crate::request::REFUSALS;
 use crate::send::Segment;
 use std::collections::VecDeque;
@@ -40,6 +40,11 @@ pub enum Message {
     },
     /// Count the connections, and send the count there.
     Count(Sender<Census>),
+    /// What the handler reminds itself of: a topic with more subscribers than one turn's share.
+    Walk {
+        /// The topic.
+        topic_id: u64,
+    },
     /// What the handler reminds itself of: a connection that had more to send than one turn's share.
     Resume {
         /// The connection.
@@ -123,6 +128,7 @@ pub struct Http<S: Service> {
     pub(crate) segments: Vec<Segment>,
     pub(crate) keys: Vec<Key>,
     pub(crate) memo: Memo,
+    pub(crate) walks: Vec<Walk>,
     #[expect(clippy::vec_box, reason = "the boxes themselves are what is kept: entries hold them")]
     pub(crate) spare: Vec<Box<Active<S::Topic>>>,
 }
@@ -166,6 +172,7 @@ impl<S: Service> Http<S> {
             segments: Vec::new(),
             keys: Vec::new(),
             memo: Memo::default(),
+            walks: Vec::new(),
             spare: Vec::new(),
         })
     }
@@ -314,6 +321,7 @@ impl<S: Service> Handler for Http<S> {
             Message::Complete { up_to } => self.complete(core, up_to),
             Message::Failed => self.fail(core),
             Message::Advanced { topic_id } => self.fan_out(core, topic_id),
+            Message::Walk { topic_id } => self.walk_on(core, topic_id),
             Message::Drain { grace_ms } => self.drain(core, grace_ms),
             // Whoever asked may have gone.
             Message::Count(sender) => drop(sender.send(self.count(core))),

@@ -11,6 +11,13 @@ fn patient() -> Config {
     Config { connections_max: 4_000, ..Config::default() }
 }
 
+/// The data of all events in a body, joined.
+fn data_of(body: &[u8]) -> String {
+    let text = String::from_utf8_lossy(body);
+    let events = text.split("\n\n").filter_map(|event| event.strip_prefix("data: "));
+    events.collect()
+}
+
 fn event(text: &str, to: usize) -> String {
     format!("data: {text}\n\nevent: control\ndata: {to}\n\n")
 }
@@ -146,6 +153,16 @@ fn a_thousand_subscribers_get_the_same_bytes_encoded_once() {
     // Per round: the event, and that nothing follows it. Not a thousand times each.
     assert_eq!(shared.advances - before, 2 * rounds);
     drop(shared);
+    // Movements that come while a walk is under way are not lost to those it has passed.
+    let mut text = String::new();
+    for index in 0..50 {
+        server.append(&format!("<{index}>"));
+        text += &format!("<{index}>");
+    }
+    for client in &mut clients {
+        let body = client.chunks(|body| data_of(body).ends_with("<49>"));
+        assert_eq!(data_of(&body), text);
+    }
     drop(clients);
     server.until("gone", |census| census.connections == 0);
     assert_eq!(server.shared.lock().unwrap().unwatched, 1);
