@@ -158,6 +158,10 @@ pub(crate) struct Active<T> {
     pub(crate) linger: bool,
     /// The peer will send nothing more.
     pub(crate) ended: bool,
+    /// What it needs next is being brought into memory elsewhere.
+    pub(crate) warming: bool,
+    /// How often that happened for one thing.
+    pub(crate) warmings: u8,
 }
 
 impl<T> Default for Active<T> {
@@ -177,6 +181,8 @@ impl<T> Default for Active<T> {
             closing: false,
             linger: false,
             ended: false,
+            warming: false,
+            warmings: 0,
         }
     }
 }
@@ -189,7 +195,7 @@ impl<T> Active<T> {
 
     /// Nothing is awaited or unsent.
     pub(crate) fn is_answered(&self) -> bool {
-        self.replies.pending() == 0 && self.starting.is_none() && self.output.is_empty()
+        !self.warming && self.replies.pending() == 0 && self.starting.is_none() && self.output.is_empty()
     }
 
     pub(crate) fn unread(&self) -> &[u8] {

@@ -67,7 +67,7 @@ impl<S: Service> Http<S> {
                 self.begin_live(core, key, active, *starting)?
             } else if active.closing {
                 return Err(if active.linger { Gone::Linger } else { Gone::Close });
-            } else if starved {
+            } else if starved || active.warming {
                 return Ok(());
             } else {
                 continue;
@@ -82,6 +82,7 @@ impl<S: Service> Http<S> {
     /// response bytes, in flight.
     fn may_take(&self, core: &mut HttpCore<S>, key: Key, active: &Active<S::Topic>) -> bool {
         !active.closing
+            && !active.warming
             && active.starting.is_none()
             && active.output.is_empty()
             && active.replies.pending() < self.config.pipeline_max

@@ -10,10 +10,12 @@
 //! - a request that arrives in one piece costs one `recv` and one `send`, and nothing is registered anew;
 //! - subscribers that stand alike are sent the same bytes, encoded once;
 //! - whoever does not read is not written for, and is closed after a while;
+//! - bytes that are not in memory are brought there by the pool, and hold back whoever asked for them alone;
 //! - draining ends within its grace, and ends what can be ended in good order.
 #![forbid(unsafe_code)]
 
 mod accept;
+mod cold;
 mod config;
 mod connection;
 mod drain;

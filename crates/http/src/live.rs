@@ -9,7 +9,7 @@ use crate::reactor::{Gone, Http, HttpCore, Message};
 use bytes::Bytes;
 use std::sync::Arc;
 use thalweg_reactor::Key;
-use thalweg_wire::exchange::{Advance, Live, Mode, Response, Service};
+use thalweg_wire::exchange::{Advance, Live, Mode, Response, Service, Work};
 use thalweg_wire::http1::{CHUNK_END, Framing, LAST_CHUNK, chunk_head};
 
 /// Keeps a proxy from taking a silent stream for a dead one. Clients ignore comments.
@@ -112,11 +112,23 @@ impl<S: Service> Http<S> {
         active: &mut Active<S::Topic>,
     ) -> Result<Pumped, Gone> {
         for _ in 0..ROUNDS_MAX {
+            if active.warming {
+                return Ok(Pumped::Parked);
+            }
             let (topic_id, live) = position(core, key).ok_or(Gone::Close)?;
             if live.mode == Mode::Sse && deadline_left_ms(core, key) == 0 {
                 return self.end_sse(core, key, active);
             }
-            match self.step(core, topic_id, &live) {
+            let step = match self.step(core, topic_id, &live) {
+                Ok(step) => step,
+                Err(work) => {
+                    self.send_staged(core, key, active)?;
+                    self.warm_live(core, key, active, work)?;
+                    continue;
+                }
+            };
+            active.warmings = 0;
+            match step {
                 Step::Wait => return self.park(core, key, active, topic_id, &live),
                 Step::Respond(response) => return self.respond_live(core, key, active, &response),
                 Step::Events { plain, chunk, next, end } => {
@@ -239,22 +251,22 @@ impl<S: Service> Http<S> {
         Ok(Manner { close, head_only: false, legacy })
     }
 
-    /// What a position is sent, from the memo during a walk.
-    fn step(&mut self, core: &mut HttpCore<S>, topic_id: u64, live: &Live) -> Step {
+    /// What a position is sent, from the memo during a walk; or what has to be brought into memory first.
+    fn step(&mut self, core: &mut HttpCore<S>, topic_id: u64, live: &Live) -> Result<Step, Work> {
         let remembers = self.memo.topic_id == Some(topic_id);
         if remembers && let Some((_, step)) = self.memo.steps.iter().rev().find(|(known, _)| known == live) {
-            return step.clone();
+            return Ok(step.clone());
         }
         let now = Self::now(core);
-        let Some(topic) = core.topic(topic_id) else { return Step::Wait };
-        let step = ready_for_the_wire(self.service.advance(topic, live, now));
+        let Some(topic) = core.topic(topic_id) else { return Ok(Step::Wait) };
+        let step = ready_for_the_wire(self.service.advance(topic, live, now))?;
         if remembers {
             if self.memo.steps.len() == MEMO_MAX {
                 self.memo.steps.remove(0);
             }
             self.memo.steps.push((*live, step.clone()));
         }
-        step
+        Ok(step)
     }
 
     /// A topic moved: takes the announcement up first, so that the next movement is announced anew, then
@@ -305,7 +317,7 @@ impl<S: Service> Http<S> {
         std::mem::swap(&mut self.memo, memo);
         for key in keys {
             let active = core.entry(key).and_then(|entry| entry.active.as_ref());
-            let busy = active.is_some_and(|active| !active.output.is_empty());
+            let busy = active.is_some_and(|active| active.warming || !active.output.is_empty());
             if !busy && core.topic_of(key) == Some(topic_id) {
                 self.with_active(core, key, Self::drive);
             }
@@ -363,8 +375,9 @@ fn position<S: Service>(core: &mut HttpCore<S>, key: Key) -> Option<(u64, Live)>
     Some((topic_id, core.entry(key)?.live(offset)))
 }
 
-fn ready_for_the_wire(advance: Advance) -> Step {
-    match advance {
+fn ready_for_the_wire(advance: Advance) -> Result<Step, Work> {
+    Ok(match advance {
+        Advance::Cold(work) => return Err(work),
         Advance::Wait => Step::Wait,
         Advance::Respond(response) => Step::Respond(Arc::new(response)),
         Advance::Events { bytes, next, end } => Step::Events {
@@ -373,7 +386,7 @@ fn ready_for_the_wire(advance: Advance) -> Step {
             next,
             end,
         },
-    }
+    })
 }
 
 fn chunk(bytes: &[u8]) -> Bytes {

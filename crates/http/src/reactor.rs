@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::mpsc::Sender;
-use thalweg_reactor::{Core, Handler, Interest, Key, Readiness, Sequence};
+use thalweg_reactor::{Core, Handler, Interest, Key, Pool, Readiness, Sequence};
 use thalweg_sys::{event::EventFd, socket};
 use thalweg_transport::Acceptor;
 use thalweg_wire::exchange::{Now, Service};
@@ -40,6 +40,11 @@ pub enum Message {
     },
     /// Count the connections, and send the count there.
     Count(Sender<Census>),
+    /// What a connection needs next is in memory now.
+    Warmed {
+        /// The connection.
+        key: Key,
+    },
     /// What the handler reminds itself of: a topic with more subscribers than one turn's share.
     Walk {
         /// The topic.
@@ -128,6 +133,7 @@ pub struct Http<S: Service> {
     pub(crate) segments: Vec<Segment>,
     pub(crate) keys: Vec<Key>,
     pub(crate) memo: Memo,
+    pub(crate) pool: Option<Pool>,
     pub(crate) walks: Vec<Walk>,
     #[expect(clippy::vec_box, reason = "the boxes themselves are what is kept: entries hold them")]
     pub(crate) spare: Vec<Box<Active<S::Topic>>>,
@@ -172,9 +178,16 @@ impl<S: Service> Http<S> {
             segments: Vec::new(),
             keys: Vec::new(),
             memo: Memo::default(),
+            pool: None,
             walks: Vec::new(),
             spare: Vec::new(),
         })
+    }
+
+    /// Has cold reads done by `pool`; without one they are done in place.
+    #[must_use]
+    pub fn with_pool(self, pool: Pool) -> Self {
+        Self { pool: Some(pool), ..self }
     }
 
     /// Slab entries that are not connections: what the reactor's `entries_max` has to leave room for,
@@ -325,6 +338,7 @@ impl<S: Service> Handler for Http<S> {
             Message::Drain { grace_ms } => self.drain(core, grace_ms),
             // Whoever asked may have gone.
             Message::Count(sender) => drop(sender.send(self.count(core))),
+            Message::Warmed { key } => self.warmed(core, key),
             Message::Resume { key } => {
                 if core.topic_of(key).is_some() {
                     self.with_active(core, key, Self::drive);

@@ -44,7 +44,9 @@ impl<S: Service> Http<S> {
                 return matches!(active.body, Body::Chunked { .. });
             }
             Taken::Refused(refusal) => self.refuse(core, active, &refusal),
+            Taken::Whole { answer: Answer::Cold(work), .. } => self.warm_request(core, key, active, work),
             Taken::Whole { answer, manner, end } => {
+                active.warmings = 0;
                 active.start = end;
                 active.body = Body::Unknown;
                 active.phase = Phase::Idle;
@@ -142,6 +144,8 @@ impl<S: Service> Http<S> {
                     self.wait_for(ticket, key, sequence, reply);
                 }
             }
+            // Handled before: a cold request has no place yet.
+            Answer::Cold(_) => {}
             Answer::Live { topic_id, topic, live, head } => {
                 active.starting = Some(Box::new(Starting { topic_id, topic, live, head, manner }));
             }

@@ -26,7 +26,7 @@
 //! 6. An idle connection owns no buffer and no task: a slot (at most 48 bytes beside its entry) and the
 //!    kernel's socket.
 //! 7. A short adaptive spin before sleeping, never with one processor, and it can be switched off.
-//! 8. A reactor never blocks but in `epoll_wait`.
+//! 8. A reactor never blocks but in `epoll_wait`; what may wait for a disk is done by a [`Pool`].
 //! 9. A reactor can be embedded in a foreign loop: [`Reactor::descriptor`] is readable whenever
 //!    [`Reactor::turn`] has something to do.
 #![forbid(unsafe_code)]
@@ -37,6 +37,7 @@ mod core;
 mod handle;
 mod key;
 mod ordered;
+mod pool;
 mod responder;
 mod spin;
 mod topics;
@@ -48,6 +49,7 @@ pub use crate::core::{Core, Reason, Rejected, Removed, Unsubscribed, slot_bytes}
 pub use crate::handle::{Full, Handle, Permit};
 pub use crate::key::{Interest, Key, Readiness};
 pub use crate::ordered::{Ordered, Sequence};
+pub use crate::pool::{Job, Pool};
 pub use crate::responder::{Outcome, Responder};
 pub use crate::turn::{Config, Reactor, Wait};
 

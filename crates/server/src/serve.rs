@@ -12,7 +12,7 @@ use std::os::fd::AsFd;
 use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 use thalweg_http::{Config, Http, Listening, Message};
-use thalweg_reactor::{Handle, Reactor};
+use thalweg_reactor::{Handle, Pool, Reactor};
 use thalweg_sys::epoll::wait_readable;
 use thalweg_sys::process::{parallelism, raise_descriptors_max};
 use thalweg_sys::signal::{Signal, Signals, ignore_broken_pipes};
@@ -25,6 +25,8 @@ const CONNECTIONS_DEFAULT: u32 = 65_536;
 const HOUSEKEEPING_MS: u32 = 5_000;
 /// Between two looks at reactors that are ending.
 const ENDING_MS: u32 = 10;
+/// Threads that wait for the disk in place of the reactors.
+const COLD_THREADS: usize = 2;
 /// A reactor's thread. Only the part that is used takes memory.
 const STACK_BYTES: usize = 512 * 1024;
 
@@ -90,9 +92,10 @@ pub(crate) fn serve(options: &ServeOptions) -> Result<(), Failure> {
     let mut doors =
         listen::open(&options.listen, reactors).map_err(|(place, error)| Failure::Listen(place, error))?;
     let config = http_config(options, connections_max.div_ceil(reactors));
+    let pool = Pool::start(COLD_THREADS).map_err(|error| Failure::System("start a thread", error))?;
     let mut running = Vec::with_capacity(reactors);
     for (index, listening) in std::mem::take(&mut doors.per_reactor).into_iter().enumerate() {
-        running.push(start(index, &engine, config, options.spin == Switch::On, listening)?);
+        running.push(start(index, &engine, &pool, config, options.spin == Switch::On, listening)?);
     }
     tracing::info!(
         reactors,
@@ -141,6 +144,7 @@ fn http_config(options: &ServeOptions, connections_max: usize) -> Config {
 fn start(
     index: usize,
     engine: &Engine,
+    pool: &Pool,
     config: Config,
     spin: bool,
     listening: Vec<Listening>,
@@ -155,11 +159,11 @@ fn start(
     };
     // A reactor lives and dies on its thread; only its handle comes back.
     let (sender, receiver) = channel();
-    let engine = engine.clone();
+    let (engine, pool) = (engine.clone(), pool.clone());
     let run = move || {
         let built = Reactor::new(reactor_config, |core| {
             let service = engine.service(core.handle())?;
-            Http::new(core, service, config, listening)
+            Http::new(core, service, config, listening).map(|http| http.with_pool(pool))
         });
         let outcome = built.and_then(|mut reactor: Reactor<Http<Service>>| {
             // Whoever started this thread waits for the handle.

@@ -73,11 +73,10 @@ impl<S: Store> Streams<S> {
         match self.store.commit(stream, state.version, &commit) {
             Ok(receipt) => {
                 self.renew(stream, config.lifetime, now);
-                let ticket = receipt.ticket.max(self.store.ticket(stream));
                 // PROTOCOL 5.2.1: 200 for a producer's new data; 204 for everything else that succeeds.
                 let status = if place.is_some() && !input.body.is_empty() { 200 } else { 204 };
                 let response = success(status, found.token(receipt.next), input.close, place);
-                Some(Self::answer_after(ticket, response))
+                Some(Self::answer_after(receipt.ticket, response))
             }
             Err(StoreError::Conflict | StoreError::Gone) => None,
             Err(error) => Some(self.answer_settled(stream, Problem::from(&error).respond())),

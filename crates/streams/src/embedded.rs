@@ -5,6 +5,7 @@ use crate::store::{
 };
 use std::sync::Arc;
 use thalweg_log as log;
+use thalweg_wire::exchange::Work;
 
 /// One reactor's view of a store: its commits complete, and its subscriptions are announced, to the
 /// watcher it was made with.
@@ -155,6 +156,11 @@ impl Store for Embedded {
     fn read(&self, stream: &Self::Stream, from: u64, limit: usize) -> Result<Read, StoreError> {
         let read = self.store.read(stream, from, limit).map_err(not_read)?;
         Ok(Read { pieces: read.pieces, next: read.next, at_tail: read.at_tail, closed: read.closed })
+    }
+
+    fn cold(&self, stream: &Self::Stream, from: u64, limit: usize) -> Option<Work> {
+        let warming = self.store.cold(stream, from, limit)?;
+        Some(Work(Box::new(move || warming.run())))
     }
 
     fn accessed(&self, stream: &Self::Stream) -> u64 {

@@ -59,6 +59,9 @@ impl<S: Store> Streams<S> {
 
     /// What a subscriber is to be sent now.
     pub(crate) fn step(&self, stream: &S::Stream, live: &Live, now: Now) -> Advance {
+        if let Some(work) = self.store.cold(stream, live.offset, self.options.event_bytes_max) {
+            return Advance::Cold(work);
+        }
         match live.mode {
             Mode::Sse => self.events(stream, live, now),
             Mode::LongPoll => match self.poll_stream(stream, live, now) {

@@ -6,6 +6,8 @@ use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
+use std::sync::{Arc, Mutex};
+use thalweg_wire::exchange::Work;
 use thalweg_wire::media;
 
 #[derive(Clone, Default)]
@@ -22,6 +24,7 @@ struct Inner {
     fault: Option<StoreError>,
     writes: u64,
     announced: Vec<(usize, &'static str)>,
+    cold: Arc<Mutex<bool>>,
 }
 
 struct Entry {
@@ -55,6 +58,11 @@ impl Model {
     /// Every write fails from now on.
     pub(crate) fn fail(&self, fault: Option<StoreError>) {
         self.0.borrow_mut().fault = fault;
+    }
+
+    /// Nothing is in memory until the work that a cold read names is done.
+    pub(crate) fn cool(&self) {
+        *self.0.borrow().cold.lock().unwrap() = true;
     }
 
     /// Creates, commits and deletes so far.
@@ -237,6 +245,12 @@ impl Store for Model {
             at = end;
         }
         Ok(Read { pieces, next: at as u64, at_tail: at as u64 == state.tail, closed: state.closed })
+    }
+
+    fn cold(&self, _: &usize, _: u64, _: usize) -> Option<Work> {
+        let cold = self.0.borrow().cold.clone();
+        let is_cold = *cold.lock().unwrap();
+        is_cold.then(|| Work(Box::new(move || *cold.lock().unwrap() = false)))
     }
 
     fn accessed(&self, stream: &usize) -> u64 {

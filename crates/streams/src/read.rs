@@ -46,6 +46,10 @@ impl<S: Store> Streams<S> {
         };
         // PROTOCOL 5.1: a read renews, `offset=now` included, when the server begins with it.
         self.renew(&found.stream, found.config.lifetime, now);
+        // Bytes that would have to be waited for are brought in elsewhere; then this request comes again.
+        if let Some(work) = self.store.cold(&found.stream, offset, self.options.catch_up_bytes_max) {
+            return Answer::Cold(work);
+        }
         match wish.live {
             Some(mode) => self.go_live(found, mode, offset, wish.start == Start::Now, wish.cursor_floor, now),
             None if wish.start == Start::Now => Answer::Respond(self.nothing_yet(&found)),

@@ -11,6 +11,7 @@
 use bytes::Bytes;
 use smallvec::SmallVec;
 use std::sync::Arc;
+use thalweg_wire::exchange::Work;
 
 /// How long a stream lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -206,6 +207,10 @@ pub trait Store: Clone {
     /// # Errors
     /// [`StoreError::Gone`], [`StoreError::PastEnd`], [`StoreError::Damaged`].
     fn read(&self, stream: &Self::Stream, from: u64, limit: usize) -> Result<Read, StoreError>;
+
+    /// What a read of these bytes would have to wait for, as work for another thread; `None` when it would not
+    /// wait.
+    fn cold(&self, stream: &Self::Stream, from: u64, limit: usize) -> Option<Work>;
 
     /// Microseconds since the epoch of the last access, which a sliding lifetime counts from.
     fn accessed(&self, stream: &Self::Stream) -> u64;

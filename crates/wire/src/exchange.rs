@@ -105,6 +105,15 @@ pub struct Live {
     pub cursor: u64,
 }
 
+/// Work that may wait for a disk, for a thread that may.
+pub struct Work(pub Box<dyn FnOnce() + Send>);
+
+impl std::fmt::Debug for Work {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("Work")
+    }
+}
+
 /// What a service makes of a request.
 #[derive(Debug)]
 pub enum Answer<T> {
@@ -113,6 +122,8 @@ pub enum Answer<T> {
     /// Send this once the store reports every ticket up to the given one complete; should the store
     /// fail first, [`Service::failed`] says what is sent instead.
     After(u64, Response),
+    /// What the answer needs is not in memory: once this is done elsewhere, call again with the same request.
+    Cold(Work),
     /// Subscribe the connection. `head` is the response head to send before the first event (SSE only:
     /// `http` adds chunked framing); then [`Service::advance`] is asked at once.
     Live {
@@ -128,10 +139,12 @@ pub enum Answer<T> {
 }
 
 /// What a live subscriber is to be sent now.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub enum Advance {
     /// Nothing yet.
     Wait,
+    /// What comes next is not in memory: once this is done elsewhere, ask again.
+    Cold(Work),
     /// SSE: these events; the subscriber then stands at `next`. With `end` the response ends cleanly.
     Events {
         /// Encoded events, data and control paired.

@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use thalweg_http::{Census, Config, Http, Listening, Message};
-use thalweg_reactor::{Handle, Reactor};
+use thalweg_reactor::{Handle, Pool, Reactor};
 use thalweg_transport::Listener;
-use thalweg_wire::exchange::{Advance, Answer, Live, Mode, Now, Refusal, Request, Response, Service};
+use thalweg_wire::exchange::{Advance, Answer, Live, Mode, Now, Refusal, Request, Response, Service, Work};
 use thalweg_wire::http1::{BodyLength, ChunkedDecoder, parse_response};
 
 /// What the service and the test both see.
@@ -28,6 +28,8 @@ pub struct Shared {
     pub watched: usize,
     pub unwatched: usize,
     pub acknowledged: usize,
+    /// The bytes are not in memory; whoever brings them there waits for this.
+    pub cold: Option<Arc<Mutex<()>>>,
     /// Bytes of the largest event.
     pub event_bytes_max: usize,
 }
@@ -44,10 +46,25 @@ fn respond(status: u16, body: impl Into<Bytes>) -> Response {
     response
 }
 
+impl TestService {
+    /// What has to be done before the bytes can be sent, if they are cold.
+    fn cold(&self) -> Option<Work> {
+        let gate = self.shared.lock().unwrap().cold.clone()?;
+        let shared = Arc::clone(&self.shared);
+        Some(Work(Box::new(move || {
+            let _opened = gate.lock().unwrap();
+            shared.lock().unwrap().cold = None;
+        })))
+    }
+}
+
 impl Service for TestService {
     type Topic = u64;
 
     fn call(&mut self, request: &Request<'_>, _now: Now) -> Answer<u64> {
+        if let Some(work) = self.cold().filter(|_| request.path.starts_with("/big")) {
+            return Answer::Cold(work);
+        }
         let mut shared = self.shared.lock().unwrap();
         shared.calls += 1;
         let mut parts = request.path.trim_start_matches('/').split('/');
@@ -95,6 +112,9 @@ impl Service for TestService {
 
     fn advance(&mut self, _topic: &u64, live: &Live, _now: Now) -> Advance {
         assert_eq!(live.flavour, 7);
+        if let Some(work) = self.cold() {
+            return Advance::Cold(work);
+        }
         let mut shared = self.shared.lock().unwrap();
         shared.advances += 1;
         let from = (live.offset as usize).min(shared.log.len());
@@ -141,9 +161,11 @@ impl Server {
             let reactor_config =
                 thalweg_reactor::Config { entries_max: entries as u32, spin: false, ..Default::default() };
             let listening = Listening { descriptor: listener.into_parts().0, shared: false };
-            let mut reactor =
-                Reactor::new(reactor_config, |core| Http::new(core, service, config, vec![listening]))
-                    .unwrap();
+            let mut reactor = Reactor::new(reactor_config, |core| {
+                let http = Http::new(core, service, config, vec![listening])?;
+                Ok::<_, std::io::Error>(http.with_pool(Pool::start(1)?))
+            })
+            .unwrap();
             sender.send(reactor.handle()).unwrap();
             reactor.run().unwrap();
         });

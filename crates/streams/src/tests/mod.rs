@@ -85,6 +85,7 @@ impl World {
                 Reply::new(response, ticket)
             }
             Answer::Live { .. } => panic!("{target} went live"),
+            Answer::Cold(_) => panic!("{target} found its bytes cold"),
         };
         // Every refusal writes nothing; the delete of an expired stream is not the request's doing.
         if reply.status >= 400 && reply.rule() != "stream-missing" {
@@ -130,7 +131,7 @@ impl World {
     /// The events due now, or `None`; the subscriber moves on as the connection would move it.
     fn events(&mut self, tail: &mut Tail) -> Option<(String, bool)> {
         match self.advance(tail) {
-            Advance::Wait => None,
+            Advance::Wait | Advance::Cold(_) => None,
             Advance::Events { bytes, next, end } => {
                 tail.live.offset = next;
                 tail.live.opened = true;
@@ -143,7 +144,7 @@ impl World {
     /// The answer due now to a long-poll, or `None`.
     fn polled(&mut self, tail: &Tail) -> Option<Reply> {
         match self.advance(tail) {
-            Advance::Wait => None,
+            Advance::Wait | Advance::Cold(_) => None,
             Advance::Respond(response) => Some(Reply::new(response, 0)),
             Advance::Events { .. } => panic!("a long-poll got events"),
         }

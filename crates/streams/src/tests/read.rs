@@ -162,3 +162,22 @@ fn health_is_small_json() {
     let refused = world.call(Method::Post, "/healthz", &[], "");
     assert_eq!((refused.status, refused.field("allow")), (405, "GET, HEAD, OPTIONS"));
 }
+
+#[test]
+fn a_read_of_cold_bytes_names_the_work_and_succeeds_after_it() {
+    let mut world = World::new();
+    world.put("s", "text/plain", "bytes");
+    world.model.cool();
+    let Answer::Cold(work) = world.answer(Method::Get, &path("s"), &[], b"") else {
+        panic!("cold bytes were read")
+    };
+    assert!(matches!(world.answer(Method::Get, &path("s"), &[], b""), Answer::Cold(_)));
+    assert_eq!(world.call(Method::Head, &path("s"), &[], b"").status, 200, "needs no bytes");
+    (work.0)();
+    assert_eq!(world.get("s", "").body, "bytes");
+    let mut tail = world.tail("s", "?offset=-1&live=sse");
+    world.model.cool();
+    let Advance::Cold(work) = world.advance(&tail) else { panic!("cold bytes were read") };
+    (work.0)();
+    assert!(world.events(&mut tail).unwrap().0.contains("bytes"));
+}

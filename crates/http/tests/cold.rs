@@ -1,0 +1,67 @@
+//! Bytes that are not in memory hold back whoever asked for them, and nobody else.
+
+mod common;
+
+use common::Server;
+use std::sync::{Arc, Mutex};
+use thalweg_http::Config;
+
+fn config() -> Config {
+    Config { connections_max: 100, ..Config::default() }
+}
+
+/// A server whose bytes are cold until the gate's lock is let go.
+fn cold() -> (Server, Arc<Mutex<()>>) {
+    let server = Server::start(config());
+    let gate = Arc::new(Mutex::new(()));
+    server.shared.lock().unwrap().cold = Some(Arc::clone(&gate));
+    (server, gate)
+}
+
+#[test]
+fn a_reactor_goes_on_while_a_read_waits_for_the_disk() {
+    let (server, gate) = cold();
+    let closed = gate.lock().unwrap();
+    let (mut waits, mut passes) = (server.connect(), server.connect());
+    waits.send("GET /big/9000 HTTP/1.1\r\nHost: t\r\n\r\nGET /echo/behind HTTP/1.1\r\nHost: t\r\n\r\n");
+    for _ in 0..10 {
+        passes.get("/echo");
+        assert_eq!(passes.answer().text(), "Get /echo -");
+    }
+    assert_eq!(server.census().quiet, 1, "the one that waits keeps its request");
+    drop(closed);
+    assert_eq!(waits.answer().body.len(), 9000);
+    assert_eq!(waits.answer().text(), "Get /echo/behind -", "in the order of the requests");
+    server.until("quiet", |census| census.quiet == 2);
+}
+
+#[test]
+fn a_subscriber_whose_history_is_cold_gets_all_of_it() {
+    let (server, gate) = cold();
+    let closed = gate.lock().unwrap();
+    server.write("history ");
+    let mut client = server.connect();
+    client.get("/poll/0");
+    server.until("subscribed", |census| census.subscribed == 1 && census.quiet == 0);
+    server.append("and news");
+    let mut passes = server.connect();
+    passes.get("/echo");
+    assert_eq!(passes.answer().text(), "Get /echo -");
+    drop(closed);
+    assert_eq!(client.answer().text(), "history and news");
+}
+
+#[test]
+fn a_peer_that_leaves_while_its_bytes_are_brought_in_is_forgotten() {
+    let (server, gate) = cold();
+    let closed = gate.lock().unwrap();
+    let mut client = server.connect();
+    client.get("/big/10");
+    server.until("waiting", |census| census.connections == 1 && census.quiet == 0);
+    drop(client);
+    drop(closed);
+    server.until("gone", |census| census.connections == 0);
+    let mut next = server.connect();
+    next.get("/big/10");
+    assert_eq!(next.answer().body.len(), 10);
+}
