@@ -1,5 +1,7 @@
 //! Bytes that are not in memory hold back whoever asked for them, and nobody else.
 
+#![allow(clippy::unwrap_used, reason = "this is a test's code, though not in a test function")]
+
 mod common;
 
 use common::Server;

@@ -1,5 +1,5 @@
-//! The rules of Durable Streams over a [`store::Store`]: one file per verb, every rule cited beside the
-//! line that keeps it. Never knows sockets, files or threads; time and entropy are handed in.
+//! The rules of Durable Streams. Owns what each verb means over a [`store::Store`]: one file per verb, every rule
+//! cited beside the line that keeps it. Never knows sockets, files or threads; time and entropy are handed in.
 //!
 //! Writers are judged by the staged view and readers by the visible one, so what a reader sees is durable;
 //! an answer decided on staged state that is not durable yet leaves only when it is ([`exchange::Answer::After`]).
