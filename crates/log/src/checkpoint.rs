@@ -3,7 +3,7 @@
 //! ```text
 //! header   magic 8 | version 4 | 0 4 | store id 8 | start 8 | link 8 | next log 8
 //! record   bytes 4 | id 8 | last 8 | tail 8 | accessed 8 | version 4 | closed 1 | 0 3 | create payload |
-//!          writer seq | closed by | producers | extents           (see `encode_log`)
+//!          writer seq | closed by | producers | notes | extents           (see `encode_log`)
 //! end      0 4 | records 8 | checksum 4
 //! ```
 //!
@@ -108,6 +108,11 @@ fn encode_log(log: &Log, into: &mut Vec<u8>) {
         format::encode_producer(id, *producer, &mut scratch);
         put(into, &scratch);
     }
+    scratch.clear();
+    for (key, value) in inner.notes.iter().flat_map(|notes| notes.iter()) {
+        format::encode_note(key, value, &mut scratch);
+    }
+    put(into, &scratch);
     for extent in inner.extents.all() {
         into.extend_from_slice(&extent.position.to_le_bytes());
         into.extend_from_slice(&extent.offset.to_le_bytes());
@@ -172,6 +177,9 @@ fn decode_log(record: &[u8], intern: &mut dyn FnMut(Config) -> Config) -> Option
             producers.insert(id.into(), producer);
         }
         inner.producers = (!producers.is_empty()).then(|| Box::new(producers));
+        for (key, value) in format::decode_notes(cutter.piece()?)? {
+            inner.note(key, value);
+        }
         let mut extents = Extents::default();
         while !cutter.0.is_empty() {
             let (position, offset) = (cutter.word64()?, cutter.word64()?);

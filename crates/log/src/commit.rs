@@ -11,6 +11,9 @@ use crate::{LogId, Offset, Position, Time, WatcherId};
 use smallvec::{SmallVec, smallvec};
 use std::sync::Arc;
 
+/// Bytes of keys and values that one commit notes at most.
+pub const NOTES_BYTES_MAX: usize = 1 << 20;
+
 /// One atomic change to one log.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Commit<'a> {
@@ -22,6 +25,9 @@ pub struct Commit<'a> {
     pub producer: Option<(&'a [u8], Producer)>,
     /// The new writer sequence.
     pub writer_seq: Option<&'a [u8]>,
+    /// Notes to keep: key and value; an empty value removes the note. Of one commit at most
+    /// [`NOTES_BYTES_MAX`].
+    pub notes: &'a [(&'a [u8], &'a [u8])],
     /// Take no payload after this one.
     pub close: bool,
     /// When, microseconds since the Unix epoch.
@@ -45,10 +51,15 @@ struct Notes {
     bytes: Vec<u8>,
     create: usize,
     producer: usize,
+    note: usize,
 }
 
 impl Notes {
-    fn of(create: Option<(&[u8], &Config)>, commit: &Commit<'_>) -> Notes {
+    fn of(create: Option<(&[u8], &Config)>, commit: &Commit<'_>) -> Result<Notes, CommitError> {
+        let size: usize = commit.notes.iter().map(|(key, value)| key.len() + value.len()).sum();
+        if size > NOTES_BYTES_MAX || commit.notes.iter().any(|(key, _)| key.len() > usize::from(u16::MAX)) {
+            return Err(CommitError::TooLarge { size: size as u64, limit: NOTES_BYTES_MAX as u64 });
+        }
         let mut notes = Notes::default();
         if let Some((name, config)) = create {
             format::encode_create(name, config, &mut notes.bytes);
@@ -58,7 +69,11 @@ impl Notes {
             format::encode_producer(id, producer, &mut notes.bytes);
         }
         notes.producer = notes.bytes.len();
-        notes
+        for (key, value) in commit.notes {
+            format::encode_note(key, value, &mut notes.bytes);
+        }
+        notes.note = notes.bytes.len();
+        Ok(notes)
     }
 }
 
@@ -96,10 +111,13 @@ fn plan<'a>(
         add(Kind::Data, tail, [commit.payload, commit.suffix])?;
     }
     if notes.producer > notes.create {
-        add(Kind::Producer, end, [&notes.bytes[notes.create..], &[]])?;
+        add(Kind::Producer, end, [&notes.bytes[notes.create..notes.producer], &[]])?;
     }
     if let Some(writer_seq) = commit.writer_seq {
         add(Kind::WriterSeq, end, [writer_seq, &[]])?;
+    }
+    if notes.note > notes.producer {
+        add(Kind::Note, end, [&notes.bytes[notes.producer..], &[]])?;
     }
     if commit.close {
         add(Kind::Close, end, [&[], &[]])?;
@@ -136,7 +154,7 @@ impl Store {
         if place.occupied(name) {
             return Err(CommitError::Exists);
         }
-        let notes = Notes::of(Some((name, &config)), commit);
+        let notes = Notes::of(Some((name, &config)), commit)?;
         let log = Arc::new(Log::new(shared.next_log_id(), name, config.clone(), commit.time));
         let receipt = {
             let mut inner = log.lock();
@@ -161,7 +179,7 @@ impl Store {
     ) -> Result<Receipt, CommitError> {
         let mut inner = log.lock();
         check(&inner, expected)?;
-        let notes = Notes::of(None, commit);
+        let notes = Notes::of(None, commit)?;
         self.shared.submit(log, &mut inner, commit, &notes, false, watcher)
     }
 
@@ -254,6 +272,7 @@ fn stage(inner: &mut Inner, commit: &Commit<'_>, placed: Placed, first: Offset, 
         extent: Extent { position: placed.start, offset: first, length, span: placed.bytes },
         producer: commit.producer,
         writer_seq: commit.writer_seq,
+        notes: commit.notes,
         close: commit.close,
         end: placed.end,
         time: commit.time,

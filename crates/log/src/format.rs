@@ -18,6 +18,7 @@
 //! (Castagnoli; RFC 3720 appendix B.4). Versioned by the segment header: a reader refuses a newer one.
 
 use crate::{LogId, Offset, Position, Time};
+use smallvec::SmallVec;
 use std::sync::Arc;
 
 pub(crate) const FORMAT_VERSION: u32 = 1;
@@ -38,6 +39,7 @@ pub(crate) enum Kind {
     Delete = 4,
     Producer = 5,
     WriterSeq = 6,
+    Note = 7,
 }
 
 impl Kind {
@@ -49,6 +51,7 @@ impl Kind {
             4 => Kind::Delete,
             5 => Kind::Producer,
             6 => Kind::WriterSeq,
+            7 => Kind::Note,
             _ => return None,
         })
     }
@@ -337,6 +340,27 @@ pub(crate) fn decode_create(payload: &[u8]) -> Option<(&[u8], Config)> {
     Some((name, Config { content_type: std::str::from_utf8(content_type).ok()?.into(), lifetime }))
 }
 
+/// Payload of a note frame, and how checkpoints keep notes: `key length 2 | value length 4 | key | value` each.
+pub(crate) fn encode_note(key: &[u8], value: &[u8], into: &mut Vec<u8>) {
+    into.extend_from_slice(&u16::try_from(key.len()).unwrap_or(u16::MAX).to_le_bytes());
+    into.extend_from_slice(&u32::try_from(value.len()).unwrap_or(u32::MAX).to_le_bytes());
+    into.extend_from_slice(key);
+    into.extend_from_slice(value);
+}
+
+/// Keys and values out of a note frame's payload; `None` if it is not made of whole notes.
+pub(crate) fn decode_notes(mut payload: &[u8]) -> Option<SmallVec<[(&[u8], &[u8]); 2]>> {
+    let mut notes = SmallVec::new();
+    while !payload.is_empty() {
+        let (fixed, rest) = payload.split_at_checked(6)?;
+        let (key, rest) = rest.split_at_checked(word16(fixed, 0).into())?;
+        let (value, rest) = rest.split_at_checked(word32(fixed, 2) as usize)?;
+        notes.push((key, value));
+        payload = rest;
+    }
+    Some(notes)
+}
+
 /// Payload of a producer frame: its place and identifier.
 pub(crate) fn encode_producer(id: &[u8], producer: Producer, into: &mut Vec<u8>) {
     into.extend_from_slice(&producer.epoch.to_le_bytes());
@@ -412,6 +436,16 @@ mod tests {
             bytes.clear();
             encode_producer(&name, Producer { epoch, seq }, &mut bytes);
             prop_assert_eq!(decode_producer(&bytes), Some((name.as_slice(), Producer { epoch, seq })));
+            bytes.clear();
+            encode_note(&name, kind.as_bytes(), &mut bytes);
+            encode_note(b"", &name, &mut bytes);
+            let notes: [(&[u8], &[u8]); 2] = [(&name, kind.as_bytes()), (b"", &name)];
+            let decoded = decode_notes(&bytes).map(|notes| notes.to_vec());
+            prop_assert_eq!(decoded, Some(notes.to_vec()));
+            let whole = [0, 6 + name.len() + kind.len(), bytes.len()];
+            for cut in 0..=bytes.len() {
+                prop_assert_eq!(decode_notes(&bytes[..cut]).is_some(), whole.contains(&cut), "cut at {}", cut);
+            }
         }
     }
 

@@ -43,7 +43,7 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
-pub use commit::{Commit, Receipt};
+pub use commit::{Commit, NOTES_BYTES_MAX, Receipt};
 pub use error::{CommitError, Damage, OpenError, ReadError};
 pub use format::{Config, Lifetime, Producer};
 pub use log::{ClosedBy, Log, State};

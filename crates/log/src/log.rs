@@ -74,6 +74,7 @@ pub(crate) struct Inner {
     pub(crate) producers: Option<Box<Producers>>,
     pub(crate) closed_by: Option<Box<ClosedBy>>,
     pub(crate) writer_seq: Option<Arc<[u8]>>,
+    pub(crate) notes: Option<Box<Notes>>,
     pub(crate) damage: Option<Box<Damage>>,
     /// Watchers that want to hear of movements, and those that heard and have not acknowledged.
     pub(crate) interest: u32,
@@ -81,6 +82,8 @@ pub(crate) struct Inner {
 }
 
 pub(crate) type Producers = BTreeMap<Box<[u8]>, Producer>;
+/// Small facts kept beside a log's payload, by key; of one key the last one wins.
+pub(crate) type Notes = BTreeMap<Box<[u8]>, Arc<[u8]>>;
 
 /// What one commit does to a log, in the log's own words.
 #[derive(Clone, Debug)]
@@ -88,6 +91,7 @@ pub(crate) struct Change<'a> {
     pub(crate) extent: Extent,
     pub(crate) producer: Option<(&'a [u8], Producer)>,
     pub(crate) writer_seq: Option<&'a [u8]>,
+    pub(crate) notes: &'a [(&'a [u8], &'a [u8])],
     pub(crate) close: bool,
     /// End of the batch.
     pub(crate) end: Position,
@@ -111,6 +115,7 @@ impl Log {
             producers: None,
             closed_by: None,
             writer_seq: None,
+            notes: None,
             damage: None,
             interest: 0,
             announced: 0,
@@ -149,6 +154,12 @@ impl Log {
     /// A producer's staged place.
     pub fn producer(&self, id: &[u8]) -> Option<Producer> {
         self.inner.lock().producers.as_ref()?.get(id).copied()
+    }
+
+    /// The staged notes, ordered by key.
+    pub fn notes(&self) -> Vec<(Box<[u8]>, Arc<[u8]>)> {
+        let inner = self.inner.lock();
+        inner.notes.iter().flat_map(|notes| notes.iter()).map(|(k, v)| (k.clone(), v.clone())).collect()
     }
 
     /// End of the last batch that touched this log: durable once the store's durable mark reaches it.
@@ -218,6 +229,9 @@ impl Inner {
         if let Some(writer_seq) = change.writer_seq {
             self.writer_seq = Some(writer_seq.into());
         }
+        for (key, value) in change.notes {
+            self.note(key, value);
+        }
         if change.close {
             self.closed = true;
             self.closed_by =
@@ -226,6 +240,15 @@ impl Inner {
         self.version = self.version.wrapping_add(1);
         self.last = change.end;
         self.accessed = self.accessed.max(change.time);
+    }
+
+    pub(crate) fn note(&mut self, key: &[u8], value: &[u8]) {
+        let notes = self.notes.get_or_insert_default();
+        if value.is_empty() {
+            notes.remove(key);
+        } else {
+            notes.insert(key.into(), value.into());
+        }
     }
 
     /// Moves the visible view up to what a commit had staged. Answers the watchers to tell.

@@ -62,6 +62,7 @@ struct Gathered<'a> {
     bytes: u64,
     producer: Option<(&'a [u8], Producer)>,
     writer_seq: Option<&'a [u8]>,
+    notes: SmallVec<[(&'a [u8], &'a [u8]); 2]>,
     close: bool,
     delete: bool,
 }
@@ -288,6 +289,7 @@ impl<'a> Recovery<'a> {
                 Kind::Create => one.create = format::decode_create(frame.payload),
                 Kind::Producer => one.producer = format::decode_producer(frame.payload),
                 Kind::WriterSeq => one.writer_seq = Some(frame.payload),
+                Kind::Note => one.notes = format::decode_notes(frame.payload).unwrap_or_default(),
                 Kind::Close => one.close = true,
                 Kind::Delete => one.delete = true,
             }
@@ -326,6 +328,7 @@ impl<'a> Recovery<'a> {
             },
             producer: one.producer,
             writer_seq: one.writer_seq,
+            notes: &one.notes,
             close: one.close,
             end,
             time: batch.header.time,

@@ -23,6 +23,7 @@ struct Model {
     closed_by: Option<(Vec<u8>, u64)>,
     producers: BTreeMap<Vec<u8>, u64>,
     writer_seq: Option<Vec<u8>>,
+    notes: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
 type World = BTreeMap<Vec<u8>, Model>;
@@ -39,6 +40,7 @@ enum Op {
         payload: Vec<u8>,
         producer: Option<(Vec<u8>, u64)>,
         writer_seq: Option<Vec<u8>>,
+        notes: Vec<(Vec<u8>, Vec<u8>)>,
         close: bool,
     },
     Delete {
@@ -51,7 +53,7 @@ fn apply(world: &mut World, op: &Op) {
         Op::Create { name, payload, close } => {
             world.insert(name.clone(), Model { bytes: payload.clone(), closed: *close, ..Model::default() });
         }
-        Op::Append { name, payload, producer, writer_seq, close } => {
+        Op::Append { name, payload, producer, writer_seq, notes, close } => {
             let model = world.get_mut(name).unwrap();
             model.bytes.extend_from_slice(payload);
             if let Some((id, seq)) = producer {
@@ -59,6 +61,13 @@ fn apply(world: &mut World, op: &Op) {
             }
             if writer_seq.is_some() {
                 model.writer_seq.clone_from(writer_seq);
+            }
+            for (key, value) in notes {
+                if value.is_empty() {
+                    model.notes.remove(key);
+                } else {
+                    model.notes.insert(key.clone(), value.clone());
+                }
             }
             if *close {
                 model.closed = true;
@@ -122,7 +131,7 @@ impl Simulation {
             let read = store.read(&log, 0, usize::MAX).unwrap();
             assert_eq!((read.next, read.at_tail, read.closed), (state.tail, true, state.closed));
             let mut model = Model { bytes: read.pieces.concat(), closed: state.closed, ..Model::default() };
-            // Producer state is staged, so it is compared only where nothing waits.
+            // Producer state and notes are staged, so they are compared only where nothing waits.
             if self.waiting.is_empty() {
                 let inner = log.lock();
                 model.producers = inner
@@ -132,10 +141,13 @@ impl Simulation {
                     .map(|(id, p)| (id.to_vec(), p.seq))
                     .collect();
                 model.writer_seq = inner.writer_seq.as_deref().map(<[u8]>::to_vec);
+                let notes = inner.notes.iter().flat_map(|notes| notes.iter());
+                model.notes = notes.map(|(key, value)| (key.to_vec(), value.to_vec())).collect();
                 model.closed_by = inner.closed_by.as_ref().map(|by| (by.id.to_vec(), by.producer.seq));
             } else if let Some(known) = self.acknowledged.get(log.name()) {
                 model.producers.clone_from(&known.producers);
                 model.writer_seq.clone_from(&known.writer_seq);
+                model.notes.clone_from(&known.notes);
                 model.closed_by.clone_from(&known.closed_by);
             }
             assert!(seen.insert(log.name().to_vec(), model).is_none(), "a name twice");
@@ -192,7 +204,12 @@ impl Simulation {
                 let producer = self.random.once_in(2).then_some((id, seq));
                 let writer_seq = self.random.once_in(5).then(|| self.commits.to_be_bytes().to_vec());
                 let (payload, close) = (self.payload(), self.random.once_in(25));
-                Op::Append { name, payload, producer, writer_seq, close }
+                let mut notes = Vec::new();
+                for _ in 0..self.random.below(4) {
+                    let value = if self.random.once_in(4) { Vec::new() } else { self.payload() };
+                    notes.push((vec![b'k', (self.random.below(4) as u8) + b'0'], value));
+                }
+                Op::Append { name, payload, producer, writer_seq, notes, close }
             }
         }
     }
@@ -208,17 +225,19 @@ impl Simulation {
                 let commit = Commit { payload, close: *close, time, ..Commit::default() };
                 store.create(name, &config, &commit, None).map(|(_, receipt)| receipt)
             }
-            Op::Append { name, payload, producer, writer_seq, close } => {
+            Op::Append { name, payload, producer, writer_seq, notes, close } => {
                 let log = store.find(name).unwrap();
                 let version = log.staged().unwrap().version;
                 let (front, back) = payload.split_at(payload.len() / 2);
                 let producer =
                     producer.as_ref().map(|(id, seq)| (id.as_slice(), Producer { epoch: 1, seq: *seq }));
+                let notes: Vec<(&[u8], &[u8])> = notes.iter().map(|(k, v)| (&k[..], &v[..])).collect();
                 let commit = Commit {
                     payload: front,
                     suffix: back,
                     producer,
                     writer_seq: writer_seq.as_deref(),
+                    notes: &notes,
                     close: *close,
                     time,
                 };
