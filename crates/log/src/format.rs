@@ -340,6 +340,9 @@ pub(crate) fn decode_create(payload: &[u8]) -> Option<(&[u8], Config)> {
     Some((name, Config { content_type: std::str::from_utf8(content_type).ok()?.into(), lifetime }))
 }
 
+/// Keys and values of notes.
+pub(crate) type NoteList<'a> = SmallVec<[(&'a [u8], &'a [u8]); 2]>;
+
 /// Payload of a note frame, and how checkpoints keep notes: `key length 2 | value length 4 | key | value` each.
 pub(crate) fn encode_note(key: &[u8], value: &[u8], into: &mut Vec<u8>) {
     into.extend_from_slice(&u16::try_from(key.len()).unwrap_or(u16::MAX).to_le_bytes());
@@ -349,7 +352,7 @@ pub(crate) fn encode_note(key: &[u8], value: &[u8], into: &mut Vec<u8>) {
 }
 
 /// Keys and values out of a note frame's payload; `None` if it is not made of whole notes.
-pub(crate) fn decode_notes(mut payload: &[u8]) -> Option<SmallVec<[(&[u8], &[u8]); 2]>> {
+pub(crate) fn decode_notes(mut payload: &[u8]) -> Option<NoteList<'_>> {
     let mut notes = SmallVec::new();
     while !payload.is_empty() {
         let (fixed, rest) = payload.split_at_checked(6)?;

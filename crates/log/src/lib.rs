@@ -46,7 +46,7 @@ mod tests;
 pub use commit::{Commit, NOTES_BYTES_MAX, Receipt};
 pub use error::{CommitError, Damage, OpenError, ReadError};
 pub use format::{Config, Lifetime, Producer};
-pub use log::{ClosedBy, Log, State};
+pub use log::{ClosedBy, Log, Note, State};
 pub use open::{Durability, Options, Recovered};
 pub use read::{Read, Warming};
 pub use store::{Stats, Store};

@@ -81,6 +81,9 @@ pub(crate) struct Inner {
     pub(crate) announced: u32,
 }
 
+/// A note: its key and its value.
+pub type Note = (Box<[u8]>, Arc<[u8]>);
+
 pub(crate) type Producers = BTreeMap<Box<[u8]>, Producer>;
 /// Small facts kept beside a log's payload, by key; of one key the last one wins.
 pub(crate) type Notes = BTreeMap<Box<[u8]>, Arc<[u8]>>;
@@ -157,7 +160,7 @@ impl Log {
     }
 
     /// The staged notes, ordered by key.
-    pub fn notes(&self) -> Vec<(Box<[u8]>, Arc<[u8]>)> {
+    pub fn notes(&self) -> Vec<Note> {
         let inner = self.inner.lock();
         inner.notes.iter().flat_map(|notes| notes.iter()).map(|(k, v)| (k.clone(), v.clone())).collect()
     }

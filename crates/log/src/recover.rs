@@ -62,7 +62,7 @@ struct Gathered<'a> {
     bytes: u64,
     producer: Option<(&'a [u8], Producer)>,
     writer_seq: Option<&'a [u8]>,
-    notes: SmallVec<[(&'a [u8], &'a [u8]); 2]>,
+    notes: format::NoteList<'a>,
     close: bool,
     delete: bool,
 }

@@ -67,6 +67,7 @@ impl<S: Store> Streams<S> {
             // PROTOCOL 5.2.1: producer state is committed atomically with the data.
             producer: input.claim.zip(place).map(|(claim, place)| (claim.id, place)),
             writer_seq: input.writer_seq,
+            notes: &[],
             close: input.close,
             time_us: now.time_us,
         };

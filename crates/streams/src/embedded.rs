@@ -1,7 +1,7 @@
 //! The embedded log as an engine: the seam's words translated into the log's, nothing more.
 
 use crate::store::{
-    Commit, Config, Lifetime, ProducerMark, ProducerState, Read, Receipt, State, Store, StoreError,
+    Commit, Config, Lifetime, Note, ProducerMark, ProducerState, Read, Receipt, State, Store, StoreError,
 };
 use std::sync::Arc;
 use thalweg_log as log;
@@ -41,6 +41,7 @@ fn commit<'a>(commit: &Commit<'a>) -> log::Commit<'a> {
         suffix: commit.suffix,
         producer: commit.producer.map(|(id, state)| (id, producer(state))),
         writer_seq: commit.writer_seq,
+        notes: commit.notes,
         close: commit.close,
         time: commit.time_us,
     }
@@ -147,6 +148,14 @@ impl Store for Embedded {
 
     fn producer(&self, stream: &Self::Stream, id: &[u8]) -> Option<ProducerState> {
         stream.producer(id).map(producer_state)
+    }
+
+    fn notes(&self, stream: &Self::Stream) -> Vec<Note> {
+        stream.notes()
+    }
+
+    fn visit(&self, visitor: &mut dyn FnMut(&[u8], &Self::Stream)) {
+        self.store.visit(|log| visitor(log.name(), log));
     }
 
     fn ticket(&self, stream: &Self::Stream) -> u64 {

@@ -1,10 +1,12 @@
 //! A plain model of a store for tests: vectors and maps on one thread, durability moved by hand.
 
-use crate::store::{Commit, Config, ProducerMark, ProducerState, Read, Receipt, State, Store, StoreError};
+use crate::store::{
+    Commit, Config, Note, ProducerMark, ProducerState, Read, Receipt, State, Store, StoreError,
+};
 use bytes::Bytes;
 use smallvec::SmallVec;
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use thalweg_wire::exchange::Work;
@@ -34,6 +36,7 @@ struct Entry {
     /// Each view with the ticket that makes it visible.
     views: Vec<(u64, Option<State>)>,
     producers: HashMap<Vec<u8>, ProducerState>,
+    notes: BTreeMap<Box<[u8]>, Arc<[u8]>>,
     accessed_us: u64,
 }
 
@@ -119,6 +122,12 @@ impl Inner {
         if let Some((id, place)) = commit.producer {
             entry.producers.insert(id.to_vec(), place);
         }
+        for (key, value) in commit.notes {
+            match value {
+                [] => entry.notes.remove(*key),
+                value => entry.notes.insert((*key).into(), (*value).into()),
+            };
+        }
         if let Some(seq) = commit.writer_seq {
             state.writer_seq = Some(seq.into());
         }
@@ -159,6 +168,7 @@ impl Store for Model {
             record_ends: Vec::new(),
             views: Vec::new(),
             producers: HashMap::new(),
+            notes: BTreeMap::new(),
             accessed_us: first.time_us,
         });
         inner.names.insert(name.to_vec(), stream);
@@ -216,6 +226,17 @@ impl Store for Model {
 
     fn producer(&self, stream: &usize, id: &[u8]) -> Option<ProducerState> {
         self.0.borrow().streams[*stream].producers.get(id).copied()
+    }
+
+    fn notes(&self, stream: &usize) -> Vec<Note> {
+        let inner = self.0.borrow();
+        inner.streams[*stream].notes.iter().map(|(key, value)| (key.clone(), value.clone())).collect()
+    }
+
+    fn visit(&self, visitor: &mut dyn FnMut(&[u8], &usize)) {
+        let mut names: Vec<_> = self.0.borrow().names.iter().map(|(k, v)| (k.clone(), *v)).collect();
+        names.sort_unstable();
+        names.iter().for_each(|(name, stream)| visitor(name, stream));
     }
 
     fn ticket(&self, stream: &usize) -> u64 {

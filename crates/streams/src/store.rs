@@ -83,6 +83,8 @@ pub struct Commit<'a> {
     pub producer: Option<(&'a [u8], ProducerState)>,
     /// The new writer sequence.
     pub writer_seq: Option<&'a [u8]>,
+    /// Small facts to keep beside the payload, by key: of one key the last one wins, an empty value removes it.
+    pub notes: &'a [(&'a [u8], &'a [u8])],
     /// Close the stream after the payload.
     pub close: bool,
     /// Microseconds since the epoch, recorded with the frames.
@@ -147,6 +149,9 @@ pub struct Read {
     pub closed: bool,
 }
 
+/// A note beside a stream's payload: its key and its value.
+pub type Note = (Box<[u8]>, Arc<[u8]>);
+
 /// An engine that keeps streams. Cheap to clone; every call returns without waiting for a disk.
 pub trait Store: Clone {
     /// A handle on one stream, valid after deletion too (its calls then say [`StoreError::Gone`]).
@@ -197,6 +202,12 @@ pub trait Store: Clone {
 
     /// A producer's staged place in the stream.
     fn producer(&self, stream: &Self::Stream, id: &[u8]) -> Option<ProducerState>;
+
+    /// The staged notes, ordered by key.
+    fn notes(&self, stream: &Self::Stream) -> Vec<Note>;
+
+    /// Visits every stream with its name, in no order. The visitor must not call the store.
+    fn visit(&self, visitor: &mut dyn FnMut(&[u8], &Self::Stream));
 
     /// The ticket after which everything staged so far on this stream is durable; 0 if it is already.
     fn ticket(&self, stream: &Self::Stream) -> u64;
