@@ -22,7 +22,7 @@ const fn step(name: &'static str, command: &'static str) -> Step {
     Step { name, command, environment: &[], apart: None }
 }
 
-const STEPS: [Step; 17] = [
+const STEPS: &[Step] = &[
     step("format", "fmt --all --check"),
     step("clippy", "clippy --quiet --workspace --all-targets -- -D warnings"),
     step("tidy", "xtask tidy"),
@@ -43,6 +43,7 @@ const STEPS: [Step; 17] = [
     step("conformance-memory", "xtask conformance --durability memory"),
     step("debian", "xtask debian"),
     step("refusals", "xtask refusals"),
+    step("full", "xtask full"),
     step("crash", "xtask crash --rounds 20"),
     step("drain", "xtask drain --subscribers 10000"),
     step("empty", "xtask empty"),

@@ -11,6 +11,7 @@ mod crash;
 mod debian;
 mod drain;
 mod empty;
+mod full;
 mod hold;
 mod memory;
 mod options;
@@ -61,6 +62,7 @@ cargo xtask <task> [options]
                              --sizes 0,1000,5000,10000  --durability memory
   drain                    TERM with subscribers attached   --subscribers 10000
   empty                    memory of an empty server
+  full                     a disk that fills and empties again (root)
   bench streams            ours beside the Rust peer, in turn
                              --pairs 5  --seconds 5  --connections 256  --streams 100  --bytes 256
                              --without-peer  --check
@@ -97,6 +99,7 @@ fn run(task: &str, options: &Options) -> Outcome {
         "slopes" => slopes::run(options),
         "drain" => drain::run(options),
         "empty" => empty::run(options),
+        "full" => full::run(options),
         "bench" => bench::run(options),
         _ => Err(format!("no such task\n\n{USAGE}")),
     }

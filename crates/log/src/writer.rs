@@ -184,8 +184,7 @@ impl Writer {
                     Some(spare) if spare.number == number && fits(&spare) => spare,
                     unfit => {
                         self.discard(unfit);
-                        self.prepare(number, self.next_capacity(needed), Allocation::Reserved)
-                            .map_err(full)?
+                        self.prepare_largest(number, needed).map_err(full)?
                     }
                 };
                 self.directory_changed = true;
@@ -204,6 +203,20 @@ impl Writer {
     fn discard(&self, spare: Option<Spare>) {
         if let (Some(spare), Some(directory)) = (spare, &self.directory) {
             let _ = self.disk.unlink(&directory.join(spare.name));
+        }
+    }
+
+    /// The next segment on the spot: of the size that is due, or on a nearly full disk the largest that fits.
+    fn prepare_largest(&self, number: u32, needed: u32) -> io::Result<Spare> {
+        let floor = needed.saturating_add(SEGMENT_HEADER_BYTES).next_multiple_of(4096);
+        let mut capacity = self.next_capacity(needed);
+        loop {
+            match self.prepare(number, capacity, Allocation::Reserved) {
+                Err(error) if error.kind() == io::ErrorKind::StorageFull && capacity > floor => {
+                    capacity = (capacity / 2).next_multiple_of(4096).max(floor);
+                }
+                other => return other,
+            }
         }
     }
 
