@@ -1,6 +1,7 @@
 //! Which logs there are, by name. Sharded, so that lookups from many threads seldom meet.
 
 use crate::log::Log;
+use crate::names::Names;
 use hashbrown::HashTable;
 use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
 use std::collections::HashSet;
@@ -18,7 +19,9 @@ pub(crate) struct Catalogue {
 
 #[derive(Debug, Default)]
 pub(crate) struct Shard {
-    table: HashTable<Arc<Log>>,
+    pub(crate) table: HashTable<Arc<Log>>,
+    /// The same in order, once somebody listed them.
+    pub(crate) names: Option<Names>,
 }
 
 /// A name's place, held exclusively: nobody creates or removes that name meanwhile.
@@ -53,7 +56,20 @@ impl Catalogue {
         let hash = place.hash;
         if let Ok(entry) = place.shard.table.find_entry(hash, |other| Arc::ptr_eq(other, log)) {
             entry.remove();
+            if let Some(names) = &mut place.shard.names {
+                names.remove(log);
+            }
         }
+    }
+
+    /// Whether the log is the one its shard knows under its name.
+    pub(crate) fn holds(&self, shard: &Shard, log: &Arc<Log>) -> bool {
+        let hash = self.hasher.hash_one(log.name());
+        shard.table.find(hash, |other| Arc::ptr_eq(other, log)).is_some()
+    }
+
+    pub(crate) fn shards(&self) -> &[RwLock<Shard>] {
+        &self.shards
     }
 
     /// One shared copy of each content type.
@@ -92,6 +108,9 @@ impl Place<'_> {
         let hash = self.hash;
         if let Ok(entry) = self.shard.table.find_entry(hash, |other| other.name() == log.name()) {
             entry.remove();
+        }
+        if let Some(names) = &mut self.shard.names {
+            names.put(&log);
         }
         let hasher = self.hasher;
         self.shard.table.insert_unique(hash, log, |other| hasher.hash_one(other.name()));

@@ -30,6 +30,7 @@ mod expiry;
 mod extents;
 mod format;
 mod log;
+mod names;
 mod open;
 mod read;
 mod recover;
