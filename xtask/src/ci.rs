@@ -44,6 +44,7 @@ const STEPS: &[Step] = &[
     step("debian", "xtask debian"),
     step("refusals", "xtask refusals"),
     step("full", "xtask full"),
+    step("damage", "xtask damage"),
     step("crash", "xtask crash --rounds 20"),
     step("drain", "xtask drain --subscribers 10000"),
     step("empty", "xtask empty"),

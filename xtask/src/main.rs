@@ -8,6 +8,7 @@ mod ci;
 mod client;
 mod conformance;
 mod crash;
+mod damage;
 mod debian;
 mod drain;
 mod empty;
@@ -63,6 +64,7 @@ cargo xtask <task> [options]
   drain                    TERM with subscribers attached   --subscribers 10000
   empty                    memory of an empty server
   full                     a disk that fills and empties again (root)
+  damage                   flipped bits, held and newer stores
   bench streams            ours beside the Rust peer, in turn
                              --pairs 5  --seconds 5  --connections 256  --streams 100  --bytes 256
                              --without-peer  --check
@@ -100,6 +102,7 @@ fn run(task: &str, options: &Options) -> Outcome {
         "drain" => drain::run(options),
         "empty" => empty::run(options),
         "full" => full::run(options),
+        "damage" => damage::run(options),
         "bench" => bench::run(options),
         _ => Err(format!("no such task\n\n{USAGE}")),
     }
