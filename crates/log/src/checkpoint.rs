@@ -2,18 +2,20 @@
 //!
 //! ```text
 //! header   magic 8 | version 4 | 0 4 | store id 8 | start 8 | link 8 | next log 8
-//! record   bytes 4 | id 8 | last 8 | tail 8 | accessed 8 | version 4 | closed 1 | 0 3 | create payload |
+//! record   bytes 4 | id 8 | last 8 | tail 8 | accessed 8 | version 4 | closed 1 | deleted 1 | 0 2 | create payload |
 //!          writer seq | closed by | producers | notes | extents           (see `encode_log`)
 //! end      0 4 | records 8 | checksum 4
 //! ```
 //!
 //! A checkpoint is taken while commits go on: it notes where the log ends, walks the catalogue, and
 //! becomes valid only when everything it may contain is durable. Each record says up to which batch it
-//! speaks (`last`), and replay skips what a log already has. Two checkpoints are kept, so a damaged one
+//! speaks (`last`), and replay skips what a log already has. A fork and its parent may have been visited at
+//! different moments: who is whose parent, and who is retained, is settled by recovery. Two checkpoints are kept, so a damaged one
 //! costs replay time and nothing else; segments are removed only behind the older of them.
 
 use crate::error::Damage;
 use crate::extents::{Extent, Extents};
+use crate::fork::Lineage;
 use crate::format::{self, Config, Link, Producer, word32, word64};
 use crate::log::{ClosedBy, Log, Producers};
 use crate::open::Durability;
@@ -77,10 +79,10 @@ fn put(into: &mut Vec<u8>, bytes: &[u8]) {
     into.extend_from_slice(bytes);
 }
 
-/// One log's record, unless it is on its way out.
+/// One log's record, unless it is on its way out. One that is deleted and retained is not.
 fn encode_log(log: &Log, into: &mut Vec<u8>) {
     let inner = log.lock();
-    if inner.deleting {
+    if inner.deleting && inner.children == 0 {
         return;
     }
     let start = into.len();
@@ -89,9 +91,10 @@ fn encode_log(log: &Log, into: &mut Vec<u8>) {
         into.extend_from_slice(&word.to_le_bytes());
     }
     into.extend_from_slice(&inner.version.to_le_bytes());
-    into.extend_from_slice(&[u8::from(inner.closed), 0, 0, 0]);
+    into.extend_from_slice(&[u8::from(inner.closed), u8::from(inner.deleting), 0, 0]);
     let mut scratch = Vec::new();
-    format::encode_create(log.name(), log.config(), &mut scratch);
+    let branch = inner.lineage.as_ref().map(|lineage| &lineage.branch);
+    format::encode_create(log.name(), log.config(), branch, &mut scratch);
     put(into, &scratch);
     put(into, inner.damage.as_ref().map_or(&b""[..], |_| b"damaged"));
     put(into, inner.writer_seq.as_deref().unwrap_or_default());
@@ -151,12 +154,16 @@ fn decode_log(record: &[u8], intern: &mut dyn FnMut(Config) -> Config) -> Option
     let mut cutter = Cutter(record);
     let (id, last, tail) = (cutter.word64()?, cutter.word64()?, cutter.word64()?);
     let (accessed, version) = (cutter.word64()?, cutter.word32()?);
-    let closed = cutter.cut(4)?[0] != 0;
-    let (name, config) = format::decode_create(cutter.piece()?)?;
-    let log = Log::new(id, name, intern(config), accessed);
+    let flags = cutter.cut(4)?;
+    let (closed, deleting) = (flags[0] != 0, flags[1] != 0);
+    let (name, config, branch) = format::decode_create(cutter.piece()?)?;
+    // Who its parent is to whoever reads all records.
+    let lineage = branch.map(|branch| Box::new(Lineage { branch, parent: None }));
+    let log = Log::new(id, name, intern(config), accessed, lineage);
     {
         let mut inner = log.lock();
-        (inner.last, inner.tail, inner.version, inner.closed) = (last, tail, version, closed);
+        (inner.last, inner.tail, inner.version) = (last, tail, version);
+        (inner.closed, inner.deleting) = (closed, deleting);
         if !cutter.piece()?.is_empty() {
             inner.damage = Some(Box::new(Damage {
                 file: "an earlier segment".into(),

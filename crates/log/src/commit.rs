@@ -2,6 +2,7 @@
 
 use crate::error::CommitError;
 use crate::extents::Extent;
+use crate::fork::{Branch, Fork, Lineage};
 use crate::format::{self, Config, Kind, Producer};
 use crate::log::{Change, Inner, Log};
 use crate::open::Durability;
@@ -55,14 +56,17 @@ struct Notes {
 }
 
 impl Notes {
-    fn of(create: Option<(&[u8], &Config)>, commit: &Commit<'_>) -> Result<Notes, CommitError> {
+    fn of(
+        create: Option<(&[u8], &Config, Option<&Branch>)>,
+        commit: &Commit<'_>,
+    ) -> Result<Notes, CommitError> {
         let size: usize = commit.notes.iter().map(|(key, value)| key.len() + value.len()).sum();
         if size > NOTES_BYTES_MAX || commit.notes.iter().any(|(key, _)| key.len() > usize::from(u16::MAX)) {
             return Err(CommitError::TooLarge { size: size as u64, limit: NOTES_BYTES_MAX as u64 });
         }
         let mut notes = Notes::default();
-        if let Some((name, config)) = create {
-            format::encode_create(name, config, &mut notes.bytes);
+        if let Some((name, config, branch)) = create {
+            format::encode_create(name, config, branch, &mut notes.bytes);
         }
         notes.create = notes.bytes.len();
         if let Some((id, producer)) = commit.producer {
@@ -137,14 +141,17 @@ fn plan<'a>(
 }
 
 impl Store {
-    /// Creates a log, with first payload and closed at once if the commit says so. Complexity: one batch.
+    /// Creates a log, with first payload and closed at once if the commit says so; as a fork of another, the
+    /// payload comes behind what is inherited. Complexity: one batch, whatever is inherited.
     ///
     /// # Errors
-    /// [`CommitError::Exists`] when the name is taken; otherwise as [`Store::commit`].
+    /// [`CommitError::Exists`] when the name is taken, [`CommitError::ParentDeleted`] and
+    /// [`CommitError::PastEnd`] when the parent cannot be forked there; otherwise as [`Store::commit`].
     pub fn create(
         &self,
         name: &[u8],
         config: &Config,
+        fork: Option<&Fork>,
         commit: &Commit<'_>,
         watcher: Option<WatcherId>,
     ) -> Result<(Arc<Log>, Receipt), CommitError> {
@@ -154,11 +161,21 @@ impl Store {
         if place.occupied(name) {
             return Err(CommitError::Exists);
         }
-        let notes = Notes::of(Some((name, &config)), commit)?;
-        let log = Arc::new(Log::new(shared.next_log_id(), name, config.clone(), commit.time));
+        let branch = fork.map(Fork::branch);
+        let notes = Notes::of(Some((name, &config, branch.as_ref())), commit)?;
+        let (id, lineage) = (shared.next_log_id(), fork.map(Lineage::of));
+        let log = Arc::new(Log::new(id, name, config, commit.time, lineage));
         let receipt = {
             let mut inner = log.lock();
-            shared.submit(&log, &mut inner, commit, &notes, false, watcher)?
+            let mut parent = fork.map(|fork| fork.parent.lock());
+            if let (Some(fork), Some(parent)) = (fork, &parent) {
+                fork.check(parent)?;
+            }
+            let receipt = shared.submit(&log, &mut inner, commit, &notes, false, watcher)?;
+            if let Some(parent) = &mut parent {
+                parent.children += 1;
+            }
+            receipt
         };
         place.put(log.clone());
         shared.expiry.enter(&log);
@@ -183,7 +200,8 @@ impl Store {
         self.shared.submit(log, &mut inner, commit, &notes, false, watcher)
     }
 
-    /// Deletes the log if its staged version is `expected`.
+    /// Deletes the log if its staged version is `expected`. While other logs inherit from it, it is
+    /// [retained](Log::retained).
     ///
     /// # Errors
     /// [`CommitError`]; nothing was applied in any case.
@@ -194,13 +212,14 @@ impl Store {
         time: Time,
         watcher: Option<WatcherId>,
     ) -> Result<Receipt, CommitError> {
-        let receipt = {
+        let (receipt, gone) = {
             let mut inner = log.lock();
             check(&inner, expected)?;
             let commit = Commit { time, ..Commit::default() };
-            self.shared.submit(log, &mut inner, &commit, &Notes::default(), true, watcher)?
+            let notes = Notes::default();
+            (self.shared.submit(log, &mut inner, &commit, &notes, true, watcher)?, inner.is_gone())
         };
-        if receipt.ticket == 0 {
+        if gone {
             self.shared.forget(log);
         }
         Ok(receipt)

@@ -5,10 +5,10 @@
 //! once. A sync that fails poisons the store: nothing is acknowledged any more, because asking the kernel
 //! again would report a success that means nothing.
 
+use crate::Position;
 use crate::segment::Segment;
 use crate::store::Shared;
 use crate::writer::{Pending, Writer};
-use crate::{Position, segment_of};
 use parking_lot::MutexGuard;
 use std::io;
 use std::sync::Arc;
@@ -77,9 +77,13 @@ impl Shared {
     fn settle(&self, group: Group) {
         self.control.set_durable(group.end);
         for pending in group.pending {
-            let tell = pending.log.lock().reveal(pending.tail, pending.closed, pending.deleted);
+            let (tell, gone) = {
+                let mut inner = pending.log.lock();
+                let tell = inner.reveal(pending.tail, pending.closed, pending.deleted);
+                (tell, pending.deleted && inner.is_gone())
+            };
             self.watchers.tell(tell, |watch| watch.advanced(pending.log.id()));
-            if pending.deleted {
+            if gone {
                 self.forget(&pending.log);
             }
         }
@@ -92,19 +96,6 @@ impl Shared {
         tracing::error!(%error, "a sync failed: the store takes no more writes until it is reopened");
         self.writer.lock().failure = Some(error.to_string());
         self.watchers.tell(u32::MAX, |watch| watch.failed());
-    }
-
-    /// Drops what a deleted log kept.
-    pub(crate) fn forget(&self, log: &Arc<crate::Log>) {
-        self.catalogue.remove(log);
-        self.expiry.leave(log);
-        let extents = log.lock().extents.take();
-        let mut writer = self.writer.lock();
-        for extent in extents {
-            if let Some(live) = writer.live_bytes.get_mut(&segment_of(extent.position)) {
-                *live = live.saturating_sub(u64::from(extent.length));
-            }
-        }
     }
 
     /// The committer's thread: one group after the other until the store closes or fails.

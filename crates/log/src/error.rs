@@ -94,6 +94,17 @@ pub enum CommitError {
     /// The log lies in a damaged span and takes nothing more.
     #[error("{0}")]
     Damaged(Box<Damage>),
+    /// The log to be forked is deleted.
+    #[error("the log to be forked is deleted")]
+    ParentDeleted,
+    /// The log to be forked ends before the place to fork it at.
+    #[error("offset {at} lies past the end at {tail} of the log to be forked")]
+    PastEnd {
+        /// Offset asked for.
+        at: u64,
+        /// Staged end.
+        tail: u64,
+    },
     /// More than one commit may hold.
     #[error("the commit needs {size} bytes, one commit holds at most {limit}")]
     TooLarge {

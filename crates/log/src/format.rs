@@ -17,6 +17,7 @@
 //! that stands proves which logs a damaged body touched and where they ended. Checksums are CRC-32C
 //! (Castagnoli; RFC 3720 appendix B.4). Versioned by the segment header: a reader refuses a newer one.
 
+use crate::fork::Branch;
 use crate::{LogId, Offset, Position, Time};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -309,8 +310,8 @@ impl<'a> Iterator for Frames<'a> {
     }
 }
 
-/// Payload of a create frame: the log's name and configuration.
-pub(crate) fn encode_create(name: &[u8], config: &Config, into: &mut Vec<u8>) {
+/// Payload of a create frame: the log's name and configuration, and where a fork branches off.
+pub(crate) fn encode_create(name: &[u8], config: &Config, branch: Option<&Branch>, into: &mut Vec<u8>) {
     let (kind, value) = match config.lifetime {
         Lifetime::Unlimited => (0u16, 0),
         Lifetime::Sliding { ttl_s } => (1, ttl_s),
@@ -322,10 +323,18 @@ pub(crate) fn encode_create(name: &[u8], config: &Config, into: &mut Vec<u8>) {
     into.extend_from_slice(&u16::try_from(config.content_type.len()).unwrap_or(u16::MAX).to_le_bytes());
     into.extend_from_slice(name);
     into.extend_from_slice(config.content_type.as_bytes());
+    if let Some(Branch { parent, base, asked }) = branch {
+        for word in [*parent, *base, asked[0], asked[1]] {
+            into.extend_from_slice(&word.to_le_bytes());
+        }
+    }
 }
 
-/// Name and configuration out of a create frame's payload.
-pub(crate) fn decode_create(payload: &[u8]) -> Option<(&[u8], Config)> {
+/// What a create frame says.
+pub(crate) type Created<'a> = (&'a [u8], Config, Option<Branch>);
+
+/// Name, configuration and branch out of a create frame's payload.
+pub(crate) fn decode_create(payload: &[u8]) -> Option<Created<'_>> {
     let fixed = payload.get(..14)?;
     let value = word64(fixed, 0);
     let lifetime = match word16(fixed, 8) {
@@ -336,8 +345,17 @@ pub(crate) fn decode_create(payload: &[u8]) -> Option<(&[u8], Config)> {
     };
     let name_end = 14 + usize::from(word16(fixed, 10));
     let name = payload.get(14..name_end)?;
-    let content_type = payload.get(name_end..name_end + usize::from(word16(fixed, 12)))?;
-    Some((name, Config { content_type: std::str::from_utf8(content_type).ok()?.into(), lifetime }))
+    let type_end = name_end + usize::from(word16(fixed, 12));
+    let content_type = std::str::from_utf8(payload.get(name_end..type_end)?).ok()?.into();
+    let branch = match &payload[type_end..] {
+        [] => None,
+        rest => {
+            let rest = rest.get(..32)?;
+            let asked = [word64(rest, 16), word64(rest, 24)];
+            Some(Branch { parent: word64(rest, 0), base: word64(rest, 8), asked })
+        }
+    };
+    Some((name, Config { content_type, lifetime }, branch))
 }
 
 /// Keys and values of notes.
@@ -434,8 +452,12 @@ mod tests {
         ) {
             let config = Config { content_type: kind.as_str().into(), lifetime: Lifetime::Sliding { ttl_s } };
             let mut bytes = Vec::new();
-            encode_create(&name, &config, &mut bytes);
-            prop_assert_eq!(decode_create(&bytes), Some((name.as_slice(), config)));
+            let branch = Branch { parent: epoch, base: seq, asked: [ttl_s, epoch] };
+            for branch in [None, Some(branch)] {
+                bytes.clear();
+                encode_create(&name, &config, branch.as_ref(), &mut bytes);
+                prop_assert_eq!(decode_create(&bytes), Some((name.as_slice(), config.clone(), branch)));
+            }
             bytes.clear();
             encode_producer(&name, Producer { epoch, seq }, &mut bytes);
             prop_assert_eq!(decode_producer(&bytes), Some((name.as_slice(), Producer { epoch, seq })));

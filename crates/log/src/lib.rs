@@ -13,7 +13,7 @@
 //! use thalweg_log::{Commit, Config, Lifetime, Options, Store};
 //! let store = Store::memory(Options::default())?;
 //! let config = Config { content_type: "text/plain".into(), lifetime: Lifetime::Unlimited };
-//! let (log, _) = store.create(b"greetings", &config, &Commit { payload: b"hello", ..Commit::default() }, None)?;
+//! let (log, _) = store.create(b"greetings", &config, None, &Commit { payload: b"hello", ..Commit::default() }, None)?;
 //! let read = store.read(&log, 0, 1024)?;
 //! assert_eq!(read.pieces.concat(), b"hello");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -28,6 +28,7 @@ mod control;
 mod error;
 mod expiry;
 mod extents;
+mod fork;
 mod format;
 mod log;
 mod names;
@@ -46,6 +47,7 @@ mod tests;
 
 pub use commit::{Commit, NOTES_BYTES_MAX, Receipt};
 pub use error::{CommitError, Damage, OpenError, ReadError};
+pub use fork::Fork;
 pub use format::{Config, Lifetime, Producer};
 pub use log::{ClosedBy, Log, Note, State};
 pub use open::{Durability, Options, Recovered};

@@ -7,6 +7,7 @@
 
 use crate::error::Damage;
 use crate::extents::{Extent, Extents};
+use crate::fork::Lineage;
 use crate::format::{Config, Producer};
 use crate::{LogId, Offset, Position, Time};
 use parking_lot::{Mutex, MutexGuard};
@@ -36,6 +37,8 @@ pub struct ClosedBy {
 pub struct State {
     /// Grows by one with every commit.
     pub version: u32,
+    /// Offset at which its own payload begins; 0 unless it is a fork.
+    pub base: Offset,
     /// Offset after the last payload byte.
     pub tail: Offset,
     /// Takes no more payload.
@@ -60,6 +63,8 @@ pub(crate) struct Inner {
     pub(crate) phase: Phase,
     /// A delete is staged.
     pub(crate) deleting: bool,
+    /// Forks of it that are not visibly gone.
+    pub(crate) children: u32,
     pub(crate) closed: bool,
     pub(crate) closed_visible: bool,
     pub(crate) version: u32,
@@ -70,6 +75,7 @@ pub(crate) struct Inner {
     pub(crate) accessed: Time,
     /// Its place in the expiry index, 0 when it has none.
     pub(crate) due: Time,
+    pub(crate) lineage: Option<Box<Lineage>>,
     pub(crate) extents: Extents,
     pub(crate) producers: Option<Box<Producers>>,
     pub(crate) closed_by: Option<Box<ClosedBy>>,
@@ -102,18 +108,27 @@ pub(crate) struct Change<'a> {
 }
 
 impl Log {
-    pub(crate) fn new(id: LogId, name: &[u8], config: Config, time: Time) -> Log {
+    pub(crate) fn new(
+        id: LogId,
+        name: &[u8],
+        config: Config,
+        time: Time,
+        lineage: Option<Box<Lineage>>,
+    ) -> Log {
+        let base = lineage.as_ref().map_or(0, |lineage| lineage.branch.base);
         let inner = Inner {
             phase: Phase::Creating,
             deleting: false,
+            children: 0,
             closed: false,
             closed_visible: false,
             version: 0,
-            tail: 0,
-            tail_visible: 0,
+            tail: base,
+            tail_visible: base,
             last: 0,
             accessed: time,
             due: 0,
+            lineage,
             extents: Extents::default(),
             producers: None,
             closed_by: None,
@@ -203,12 +218,17 @@ impl Log {
     pub(crate) fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock()
     }
+
+    pub(crate) fn inner_mut(&mut self) -> &mut Inner {
+        self.inner.get_mut()
+    }
 }
 
 impl Inner {
     fn state(&self, tail: Offset, closed: bool) -> State {
         State {
             version: self.version,
+            base: self.base(),
             tail,
             closed,
             closed_by: self.closed_by.as_deref().cloned(),
@@ -275,6 +295,6 @@ mod tests {
 
     #[test]
     fn a_log_is_small() {
-        assert!(size_of::<Log>() <= 216, "{}", size_of::<Log>());
+        assert!(size_of::<Log>() <= 224, "{}", size_of::<Log>());
     }
 }

@@ -143,7 +143,7 @@ mod tests {
 
     fn create(store: &Store, name: &str) -> Option<Arc<Log>> {
         let config = Config { content_type: "text/plain".into(), lifetime: Lifetime::Unlimited };
-        store.create(name.as_bytes(), &config, &Commit::default(), None).ok().map(|(log, _)| log)
+        store.create(name.as_bytes(), &config, None, &Commit::default(), None).ok().map(|(log, _)| log)
     }
 
     /// Every page, one after the other.

@@ -5,12 +5,13 @@
 
 use crate::error::ReadError;
 use crate::extents::Extent;
+use crate::fork::{Span, Spans, spans};
 use crate::format::{self, BatchHeader, Kind};
-use crate::log::{Log, Phase};
+use crate::log::{Inner, Log, Phase};
 use crate::scan::{Scan, Step};
 use crate::segment::{Segment, file_name};
 use crate::store::{Shared, Store};
-use crate::{LogId, Offset, byte_of, segment_of};
+use crate::{Offset, byte_of, segment_of};
 use bytes::Bytes;
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -89,18 +90,19 @@ impl Store {
     /// written is always warm.
     pub fn cold(&self, log: &Log, from: Offset, limit: usize) -> Option<Warming> {
         let newest = segment_of(self.shared.control.written());
-        let extents: SmallVec<[Extent; 8]> = {
+        let found = {
             let inner = log.lock();
             let to = from.saturating_add(limit.max(1) as u64).min(inner.tail_visible);
-            let covering = inner.extents.covering(from, to);
-            covering.iter().filter(|extent| segment_of(extent.position) != newest).copied().collect()
+            self::spans(log, &inner, from, to, inner.tail_visible).unwrap_or_default()
         };
         let mut spans = SmallVec::new();
-        for extent in extents {
-            let start = byte_of(extent.position);
-            let range = start..start + extent.span;
-            match self.shared.segments.find(segment_of(extent.position)) {
-                Some(segment) if !segment.is_warm(range.clone()) => spans.push((segment, range)),
+        for extent in found.iter().flat_map(|span| &span.extents) {
+            let number = segment_of(extent.position);
+            let range = byte_of(extent.position)..byte_of(extent.position) + extent.span;
+            match self.shared.segments.find(number) {
+                Some(segment) if number != newest && !segment.is_warm(range.clone()) => {
+                    spans.push((segment, range));
+                }
                 _ => {}
             }
         }
@@ -108,33 +110,53 @@ impl Store {
     }
 
     /// Visible payload from an offset: at most about `limit` bytes, whole records, at least one if there is
-    /// one. An offset inside a record begins inside it. Complexity: a search of the log's extents, then
-    /// the frames read.
+    /// one. An offset inside a record begins inside it; a record inside which a fork branches off ends
+    /// there. Complexity: a search of the log's extents, and of those of the ancestors that hold some of
+    /// it, then the frames read.
     ///
     /// # Errors
     /// [`ReadError`].
     pub fn read(&self, log: &Log, from: Offset, limit: usize) -> Result<Read, ReadError> {
-        let (extents, tail, closed) = {
+        let view = |inner: &Inner| {
+            (inner.phase == Phase::Live).then_some((inner.tail_visible, inner.closed_visible))
+        };
+        self.read_view(log, from, limit, view)
+    }
+
+    /// What is left of one record from an offset on, in the staged view: for whoever has to decide on
+    /// what the next commit will be judged by. Nothing at the staged end.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub fn record(&self, log: &Log, from: Offset) -> Result<Read, ReadError> {
+        self.read_view(log, from, 1, |inner| (!inner.deleting).then_some((inner.tail, inner.closed)))
+    }
+
+    fn read_view(
+        &self,
+        log: &Log,
+        from: Offset,
+        limit: usize,
+        view: impl FnOnce(&Inner) -> Option<(Offset, bool)>,
+    ) -> Result<Read, ReadError> {
+        let (spans, tail, closed) = {
             let inner = log.lock();
-            if inner.phase != Phase::Live {
-                return Err(ReadError::Deleted);
-            }
+            let (tail, closed) = view(&inner).ok_or(ReadError::Deleted)?;
             if let Some(damage) = &inner.damage {
                 return Err(ReadError::Damaged(damage.clone()));
             }
-            let tail = inner.tail_visible;
             if from > tail {
                 return Err(ReadError::PastEnd { from, tail });
             }
             let to = from.saturating_add(limit.max(1) as u64).min(tail);
-            let extents: SmallVec<[Extent; 8]> = inner.extents.covering(from, to).into();
-            (extents, tail, inner.closed_visible)
+            (spans(log, &inner, from, to, tail)?, tail, closed)
         };
         let mut gather =
-            Gather { small: Vec::with_capacity(limit.min(small_bytes(&extents))), ..Gather::default() };
+            Gather { small: Vec::with_capacity(limit.min(small_bytes(&spans))), ..Gather::default() };
         let mut next = from;
-        for extent in &extents {
-            if !self.shared.read_extent(log.id(), extent, tail, limit, &mut next, &mut gather)? {
+        for (span, extent) in spans.iter().rev().flat_map(|span| span.extents.iter().map(move |e| (span, e)))
+        {
+            if !self.shared.read_extent(span, extent, limit, &mut next, &mut gather)? {
                 break;
             }
         }
@@ -144,17 +166,17 @@ impl Store {
 }
 
 /// What the copy buffer may come to need.
-fn small_bytes(extents: &[Extent]) -> usize {
-    extents.iter().map(|extent| extent.length as usize).sum::<usize>().min(64 << 10)
+fn small_bytes(spans: &Spans) -> usize {
+    let extents = spans.iter().flat_map(|span| &span.extents);
+    extents.map(|extent| extent.length as usize).sum::<usize>().min(64 << 10)
 }
 
 impl Shared {
-    /// Gathers from one extent. `false` when the limit or the tail is reached.
+    /// Gathers from one extent what lies below the cut. `false` when the limit is reached.
     fn read_extent(
         &self,
-        log: LogId,
+        span: &Span,
         extent: &Extent,
-        tail: Offset,
         limit: usize,
         next: &mut Offset,
         gather: &mut Gather,
@@ -173,17 +195,17 @@ impl Shared {
             let body_at = at + header.body_start();
             let body = &bytes[body_at as usize..(at + header.length) as usize];
             for frame in format::frames(body) {
-                let end = frame.offset + frame.payload.len() as u64;
-                if frame.log != log || frame.kind != Kind::Data || end <= *next {
+                let end = (frame.offset + frame.payload.len() as u64).min(span.cut);
+                if frame.log != span.log || frame.kind != Kind::Data || end <= *next {
                     continue;
                 }
-                if *next >= tail || (gather.bytes > 0 && gather.bytes + frame.payload.len() > limit) {
+                let length = usize::try_from(end - *next).unwrap_or(usize::MAX);
+                if gather.bytes > 0 && gather.bytes + length > limit {
                     return Ok(false);
                 }
-                let skip = u32::try_from(*next - frame.offset).unwrap_or(0);
+                let byte = |offset: Offset| u32::try_from(offset - frame.offset).unwrap_or(0);
                 let payload_at = body_at + frame.payload_at;
-                let payload_end = payload_at + u32::try_from(frame.payload.len()).unwrap_or(0);
-                gather.add(segment.region(), payload_at + skip..payload_end);
+                gather.add(segment.region(), payload_at + byte(*next)..payload_at + byte(end));
                 *next = end;
             }
             at += header.length;

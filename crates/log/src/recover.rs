@@ -7,6 +7,9 @@
 //! reported, blanked. Evidence of durability: the control file's word, a clean close, and the `durable`
 //! position that any later header attests.
 //!
+//! Forks find their parents as soon as both are known, and a deleted log is dropped as soon as replay has
+//! passed its deletion and nobody inherits from it: until then a fork of it may still turn up.
+//!
 //! Before the store is used, what lies between the evidence and the end is written anew and synced: a
 //! sync that failed before the crash may have left pages that the kernel calls clean and never wrote.
 
@@ -15,10 +18,12 @@ use crate::checkpoint;
 use crate::control::Control;
 use crate::error::{Damage, OpenError};
 use crate::extents::Extent;
+use crate::fork::{Lineage, orphaned};
 use crate::format::{
-    self, BadHeader, Config, FORMAT_VERSION, Kind, Link, Producer, SEGMENT_HEADER_BYTES, SegmentHeader,
+    self, BadHeader, Config, Created, FORMAT_VERSION, Kind, Link, Producer, SEGMENT_HEADER_BYTES,
+    SegmentHeader,
 };
-use crate::log::{Change, Log, Phase};
+use crate::log::{Change, Inner, Log, Phase};
 use crate::open::{Found, Recovered};
 use crate::scan::{self, Batch, Scan, Step, Stop};
 use crate::segment::{self, Segment, Segments};
@@ -57,7 +62,7 @@ pub(crate) struct Recovery<'a> {
 #[derive(Default)]
 struct Gathered<'a> {
     log: LogId,
-    create: Option<(&'a [u8], Config)>,
+    create: Option<Created<'a>>,
     first: Option<Offset>,
     bytes: u64,
     producer: Option<(&'a [u8], Producer)>,
@@ -155,6 +160,7 @@ impl<'a> Recovery<'a> {
         for log in found.logs {
             self.logs.insert(log.id(), log);
         }
+        self.logs.values().for_each(|log| self.link(log));
         self.report.checkpoint = Some(found.start);
         Ok(Some((found.start, found.link)))
     }
@@ -299,17 +305,76 @@ impl<'a> Recovery<'a> {
         }
     }
 
-    fn apply_to(&mut self, segment: u32, batch: &Batch<'_>, one: Gathered<'_>) {
+    fn apply_to(&mut self, segment: u32, batch: &Batch<'_>, mut one: Gathered<'_>) {
         self.next_log = self.next_log.max(one.log + 1);
-        if let Some((name, config)) = one.create
-            && !self.logs.contains_key(&one.log)
-        {
-            let config = Config { content_type: self.catalogue.intern(&config.content_type), ..config };
-            self.logs.insert(one.log, Arc::new(Log::new(one.log, name, config, batch.header.time)));
+        if let Some(created) = one.create.take() {
+            self.create(one.log, created, batch.header.time);
         }
         // A log the checkpoint no longer had: its deletion follows.
-        let Some(log) = self.logs.get(&one.log) else { return };
+        let Some(log) = self.logs.get(&one.log).cloned() else { return };
+        let delete = one.delete;
+        self.stage(&mut log.lock(), segment, batch, one);
+        if delete {
+            self.collect(&log, position(segment, batch.end()));
+        }
+    }
+
+    fn create(&mut self, id: LogId, (name, config, branch): Created<'_>, time: Time) {
+        if !self.logs.contains_key(&id) {
+            let config = Config { content_type: self.catalogue.intern(&config.content_type), ..config };
+            let lineage = branch.map(|branch| Box::new(Lineage { branch, parent: None }));
+            self.logs.insert(id, Arc::new(Log::new(id, name, config, time, lineage)));
+        }
+        if let Some(log) = self.logs.get(&id) {
+            self.link(log);
+        }
+    }
+
+    /// Makes a fork known to its parent, if that is known and has not heard of it.
+    fn link(&self, log: &Arc<Log>) {
         let mut inner = log.lock();
+        let Some(lineage) = inner.lineage.as_mut().filter(|lineage| lineage.parent.is_none()) else { return };
+        if let Some(parent) = self.logs.get(&lineage.branch.parent) {
+            parent.lock().children += 1;
+            lineage.parent = Some(parent.clone());
+        }
+    }
+
+    /// Drops a log that is deleted, as of a place that replay has come to, and childless, and whichever of
+    /// its ancestors were retained for it alone.
+    fn collect(&mut self, log: &Arc<Log>, passed: Position) {
+        let mut gone = Some(log.clone());
+        while let Some(log) = gone {
+            let parent = {
+                let mut inner = log.lock();
+                if !inner.deleting || inner.children > 0 || inner.last > passed {
+                    return;
+                }
+                inner.disown()
+            };
+            self.logs.remove(&log.id());
+            gone = parent.inspect(|parent| parent.lock().children -= 1);
+        }
+    }
+
+    /// What replay could not tell: logs retained for forks that a checkpoint no longer had, and forks
+    /// whose parent is lost.
+    fn settle_forks(&mut self) {
+        let deleted: Vec<Arc<Log>> = self.logs.values().filter(|log| log.lock().deleting).cloned().collect();
+        deleted.iter().for_each(|log| self.collect(log, Position::MAX));
+        let mut orphans = Vec::new();
+        for log in self.logs.values() {
+            let mut inner = log.lock();
+            let lost = inner.lineage.as_ref().filter(|lineage| lineage.parent.is_none());
+            if let Some(damage) = lost.map(|lineage| orphaned(lineage.branch.parent)) {
+                inner.damage.get_or_insert_with(|| Box::new(damage.clone()));
+                orphans.push(damage);
+            }
+        }
+        self.report.damage.extend(orphans);
+    }
+
+    fn stage(&self, inner: &mut Inner, segment: u32, batch: &Batch<'_>, one: Gathered<'_>) {
         let end = position(segment, batch.end());
         if end <= inner.last {
             return;
@@ -333,17 +398,15 @@ impl<'a> Recovery<'a> {
             end,
             time: batch.header.time,
         });
-        drop(inner);
-        if one.delete {
-            self.logs.remove(&one.log);
-        }
+        inner.deleting |= one.delete;
     }
 
     /// Finishes the catalogue and answers what was found.
     pub(crate) fn report(&mut self, opened_at: Time) -> Recovered {
+        self.settle_forks();
         for log in self.logs.values() {
             let mut inner = log.lock();
-            inner.phase = Phase::Live;
+            inner.phase = if inner.deleting { Phase::Deleted } else { Phase::Live };
             inner.tail_visible = inner.tail;
             inner.closed_visible = inner.closed;
             inner.accessed = inner.accessed.max(opened_at);

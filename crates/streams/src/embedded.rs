@@ -66,6 +66,8 @@ fn not_applied(error: log::CommitError) -> StoreError {
         log::CommitError::Conflict { .. } => StoreError::Conflict,
         log::CommitError::Exists => StoreError::Exists,
         log::CommitError::Deleted => StoreError::Gone,
+        log::CommitError::ParentDeleted => StoreError::SourceGone,
+        log::CommitError::PastEnd { .. } => StoreError::PastEnd,
         log::CommitError::Damaged(damage) => StoreError::Damaged(damage.to_string()),
         log::CommitError::TooLarge { size, limit } => StoreError::TooLarge { size, limit },
         log::CommitError::Full(why) => StoreError::Full(why),
@@ -104,7 +106,7 @@ impl Store for Embedded {
             Lifetime::Until { expires_us } => log::Lifetime::Until { expires_us },
         };
         let config = log::Config { content_type: config.content_type.clone(), lifetime };
-        let created = self.store.create(name, &config, &commit(first), self.watcher);
+        let created = self.store.create(name, &config, None, &commit(first), self.watcher);
         created.map(|(stream, taken)| (stream, receipt(taken))).map_err(not_applied)
     }
 

@@ -64,7 +64,7 @@ impl From<&StoreError> for Problem {
     fn from(error: &StoreError) -> Self {
         let (status, rule, field) = match error {
             StoreError::Gone => return Self::missing(),
-            StoreError::Conflict | StoreError::Exists => return Self::contended(),
+            StoreError::Conflict | StoreError::Exists | StoreError::SourceGone => return Self::contended(),
             StoreError::Full(_) => (507, "store-full", "body"),
             StoreError::TooLarge { .. } => (413, "commit-too-large", "body"),
             StoreError::Poisoned(_) => (503, "store-poisoned", "store"),

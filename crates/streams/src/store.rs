@@ -114,6 +114,9 @@ pub enum StoreError {
     /// The stream is deleted or expired. Nothing was applied.
     #[error("the stream is gone")]
     Gone,
+    /// The stream to be forked is deleted. Nothing was applied.
+    #[error("the stream to be forked is gone")]
+    SourceGone,
     /// The disk is full. Nothing was applied; reads go on; writes go on when space returns.
     #[error("no space left for the store: {0}")]
     Full(String),
@@ -131,7 +134,7 @@ pub enum StoreError {
     /// The bytes asked for lie in a damaged span.
     #[error("{0}")]
     Damaged(String),
-    /// Reads: the offset lies past the visible end.
+    /// The offset lies past the end: the visible one of a read, the staged one of a fork.
     #[error("the offset lies past the end of the stream")]
     PastEnd,
 }

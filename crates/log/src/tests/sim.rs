@@ -223,7 +223,7 @@ impl Simulation {
                 let config =
                     Config { content_type: "text/plain".into(), lifetime: Lifetime::Sliding { ttl_s: 60 } };
                 let commit = Commit { payload, close: *close, time, ..Commit::default() };
-                store.create(name, &config, &commit, None).map(|(_, receipt)| receipt)
+                store.create(name, &config, None, &commit, None).map(|(_, receipt)| receipt)
             }
             Op::Append { name, payload, producer, writer_seq, notes, close } => {
                 let log = store.find(name).unwrap();

@@ -45,7 +45,7 @@ fn what_was_committed_reads_back_in_every_mode_and_across_segments() {
     let written = open(&directory.path().join("os"), os());
     for store in [sync, written, Store::memory(small()).unwrap()] {
         for name in [b"a", b"b"] {
-            store.create(name, &config(), &payload(b""), None).unwrap();
+            store.create(name, &config(), None, &payload(b""), None).unwrap();
         }
         let mut expected = Vec::new();
         for index in 0..500u32 {
@@ -65,7 +65,7 @@ fn what_was_committed_reads_back_in_every_mode_and_across_segments() {
 #[test]
 fn reads_end_on_record_boundaries_and_resume_anywhere() {
     let store = Store::memory(small()).unwrap();
-    let (log, _) = store.create(b"a", &config(), &payload(b"first"), None).unwrap();
+    let (log, _) = store.create(b"a", &config(), None, &payload(b"first"), None).unwrap();
     append(&store, b"a", b"second");
     append(&store, b"a", &[b'l'; 9000]);
     let read = store.read(&log, 0, 8).unwrap();
@@ -82,25 +82,25 @@ fn reads_end_on_record_boundaries_and_resume_anywhere() {
 #[test]
 fn a_commit_against_an_old_version_changes_nothing() {
     let store = Store::memory(small()).unwrap();
-    let (log, _) = store.create(b"a", &config(), &payload(b"x"), None).unwrap();
+    let (log, _) = store.create(b"a", &config(), None, &payload(b"x"), None).unwrap();
     store.commit(&log, 1, &payload(b"y"), None).unwrap();
     assert_eq!(
         store.commit(&log, 1, &payload(b"z"), None),
         Err(CommitError::Conflict { expected: 1, found: 2 })
     );
     assert_eq!(content(&store, b"a"), b"xy");
-    assert!(matches!(store.create(b"a", &config(), &payload(b""), None), Err(CommitError::Exists)));
+    assert!(matches!(store.create(b"a", &config(), None, &payload(b""), None), Err(CommitError::Exists)));
 }
 
 #[test]
 fn a_deleted_name_comes_back_as_another_log() {
     let store = Store::memory(small()).unwrap();
-    let (old, _) = store.create(b"a", &config(), &payload(b"old"), None).unwrap();
+    let (old, _) = store.create(b"a", &config(), None, &payload(b"old"), None).unwrap();
     store.delete(&old, 1, 0, None).unwrap();
     assert!(store.find(b"a").is_none());
     assert_eq!(store.read(&old, 0, 10), Err(ReadError::Deleted));
     assert_eq!(store.commit(&old, 2, &payload(b"z"), None), Err(CommitError::Deleted));
-    let (new, _) = store.create(b"a", &config(), &payload(b"new"), None).unwrap();
+    let (new, _) = store.create(b"a", &config(), None, &payload(b"new"), None).unwrap();
     assert_ne!(old.id(), new.id());
     assert_eq!(content(&store, b"a"), b"new");
 }
@@ -128,7 +128,7 @@ fn visible_implies_durable_and_watchers_hear_once_per_group() {
     let store = open(directory.path(), Options { committer_thread: false, ..small() });
     let heard = Arc::new(Heard::default());
     let watcher = store.watcher(heard.clone());
-    let (log, _) = store.create(b"a", &config(), &payload(b"1"), watcher).unwrap();
+    let (log, _) = store.create(b"a", &config(), None, &payload(b"1"), watcher).unwrap();
     assert_eq!((log.visible(), log.staged().unwrap().tail), (None, 1));
     assert_eq!(store.read(&log, 0, 10), Err(ReadError::Deleted));
     store.flush().unwrap();
@@ -155,7 +155,7 @@ fn the_committer_thread_makes_commits_durable_by_itself() {
     let store = open(directory.path(), small());
     let heard = Arc::new(Heard::default());
     let watcher = store.watcher(heard.clone());
-    store.create(b"a", &config(), &payload(b"1"), watcher).unwrap();
+    store.create(b"a", &config(), None, &payload(b"1"), watcher).unwrap();
     let started = std::time::Instant::now();
     while heard.events.lock().is_empty() {
         assert!(started.elapsed().as_secs() < 10, "no group was committed");
@@ -169,7 +169,7 @@ fn many_writers_interleave_without_loss() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path(), small());
     for name in [b"a", b"b", b"c", b"d"] {
-        store.create(name, &config(), &payload(b""), None).unwrap();
+        store.create(name, &config(), None, &payload(b""), None).unwrap();
     }
     std::thread::scope(|scope| {
         for name in [b"a", b"b", b"c", b"d"] {
@@ -188,7 +188,7 @@ fn many_writers_interleave_without_loss() {
 fn a_clean_close_reopens_without_replay_and_with_everything() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path(), small());
-    let (log, _) = store.create(b"a", &config(), &payload(b"kept"), None).unwrap();
+    let (log, _) = store.create(b"a", &config(), None, &payload(b"kept"), None).unwrap();
     let producer = Producer { epoch: 3, seq: 4 };
     let commit = Commit {
         producer: Some((b"p", producer)),
@@ -238,7 +238,7 @@ fn a_newer_store_is_refused_and_left_alone() {
 fn damaged(directory: &Path, needle: &[u8]) {
     let store = open(directory, os());
     for name in [b"a", b"b", b"c"] {
-        store.create(name, &config(), &payload(b""), None).unwrap();
+        store.create(name, &config(), None, &payload(b""), None).unwrap();
     }
     append(&store, b"a", b"alpha");
     append(&store, b"b", b"beta!");
@@ -277,7 +277,7 @@ fn damage_is_named_and_only_the_logs_it_touches_are_refused() {
 fn damage_behind_a_checkpoint_is_found_by_the_first_read() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path(), os());
-    store.create(b"a", &config(), &payload(b"alpha"), None).unwrap();
+    store.create(b"a", &config(), None, &payload(b"alpha"), None).unwrap();
     store.close().unwrap();
     drop(store);
     let segment = directory.path().join("segment-0000000001");
@@ -294,10 +294,10 @@ fn damage_behind_a_checkpoint_is_found_by_the_first_read() {
 fn segments_nobody_needs_are_removed_behind_the_checkpoints() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path(), os());
-    store.create(b"keep", &config(), &payload(b"kept"), None).unwrap();
+    store.create(b"keep", &config(), None, &payload(b"kept"), None).unwrap();
     for round in 0..40u32 {
         let name = round.to_le_bytes();
-        let (log, _) = store.create(&name, &config(), &payload(&[7; 8000]), None).unwrap();
+        let (log, _) = store.create(&name, &config(), None, &payload(&[7; 8000]), None).unwrap();
         store.delete(&log, 1, 0, None).unwrap();
     }
     let before = store.stats().segments;
@@ -313,7 +313,7 @@ fn segments_nobody_needs_are_removed_behind_the_checkpoints() {
 #[test]
 fn a_commit_that_no_segment_holds_is_refused_whole() {
     let store = Store::memory(small()).unwrap();
-    let (log, _) = store.create(b"a", &config(), &payload(b""), None).unwrap();
+    let (log, _) = store.create(b"a", &config(), None, &payload(b""), None).unwrap();
     let error = store.commit(&log, 1, &payload(&vec![1; 70_000]), None).unwrap_err();
     assert!(matches!(error, CommitError::TooLarge { limit: 65_472, .. }), "{error}");
     assert_eq!(log.staged().unwrap().version, 1);
@@ -324,12 +324,12 @@ fn what_nobody_accesses_is_deleted_when_its_time_is_over_and_not_before() {
     let store = Store::memory(small()).unwrap();
     let lifetime = |lifetime| Config { content_type: "text/plain".into(), lifetime };
     let at = |time| Commit { time, ..Commit::default() };
-    store.create(b"sliding", &lifetime(Lifetime::Sliding { ttl_s: 2 }), &at(1_000_000), None).unwrap();
-    store.create(b"renewed", &lifetime(Lifetime::Sliding { ttl_s: 2 }), &at(1_000_000), None).unwrap();
+    store.create(b"sliding", &lifetime(Lifetime::Sliding { ttl_s: 2 }), None, &at(1_000_000), None).unwrap();
+    store.create(b"renewed", &lifetime(Lifetime::Sliding { ttl_s: 2 }), None, &at(1_000_000), None).unwrap();
     store
-        .create(b"until", &lifetime(Lifetime::Until { expires_us: 5_000_000 }), &at(1_000_000), None)
+        .create(b"until", &lifetime(Lifetime::Until { expires_us: 5_000_000 }), None, &at(1_000_000), None)
         .unwrap();
-    store.create(b"forever", &lifetime(Lifetime::Unlimited), &at(1_000_000), None).unwrap();
+    store.create(b"forever", &lifetime(Lifetime::Unlimited), None, &at(1_000_000), None).unwrap();
     store.find(b"renewed").unwrap().touch(2_500_000);
     assert_eq!(store.expire(2_999_999), 0);
     assert_eq!(store.expire(3_000_000), 1);
@@ -343,7 +343,7 @@ fn what_nobody_accesses_is_deleted_when_its_time_is_over_and_not_before() {
 fn cold_bytes_are_known_before_they_are_read() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path(), os());
-    let (log, _) = store.create(b"a", &config(), &payload(&[7; 9000]), None).unwrap();
+    let (log, _) = store.create(b"a", &config(), None, &payload(&[7; 9000]), None).unwrap();
     assert!(store.cold(&log, 0, 10).is_none(), "just written");
     (0..20).for_each(|_| append(&store, b"a", &[8; 9000]));
     store.close().unwrap();

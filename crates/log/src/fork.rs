@@ -1,0 +1,217 @@
+//! Forks: logs whose first bytes are another log's.
+//!
+//! A fork begins at its *base*, an offset of its *parent*: what lies below is read from the parent, cut
+//! exactly there, through as many ancestors as it takes; what lies above is its own. Nothing is copied,
+//! and a fork costs what a create costs.
+//!
+//! A parent counts its *children*: up when a child's create is staged, down when the child is visibly
+//! gone. A deleted log with children is *retained*: it takes no commits and shows nothing, but keeps its
+//! name and its payload until the last child goes, and then goes too, up the chain. All of that follows
+//! from the create and delete frames alone, so recovery comes to the same end. Because the count goes down
+//! only at what is durable, nobody is told that a name is free, or a log gone, that a crash could bring
+//! back. Locks are taken child before parent; checked by the crash simulation and the random trees below.
+
+use crate::error::{CommitError, Damage, ReadError};
+use crate::extents::Extent;
+use crate::log::{Inner, Log, Phase};
+use crate::store::Shared;
+use crate::{LogId, Offset, segment_of};
+use smallvec::SmallVec;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Where a log branches off from another of the same store.
+#[derive(Clone, Debug)]
+pub struct Fork {
+    /// The log whose payload below `at` is inherited.
+    pub parent: Arc<Log>,
+    /// The parent's offset at which the fork's own payload begins; anywhere up to its end.
+    pub at: Offset,
+    /// What the creator asked for: kept with the log, opaque to it.
+    pub asked: [u64; 2],
+}
+
+/// A fork as it is written down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Branch {
+    pub(crate) parent: LogId,
+    pub(crate) base: Offset,
+    pub(crate) asked: [u64; 2],
+}
+
+/// A log's descent.
+#[derive(Debug)]
+pub(crate) struct Lineage {
+    pub(crate) branch: Branch,
+    /// Unknown only during recovery, and after damage took it.
+    pub(crate) parent: Option<Arc<Log>>,
+}
+
+/// The part of a read that one log of a chain holds.
+#[derive(Debug)]
+pub(crate) struct Span {
+    pub(crate) log: LogId,
+    /// What lies behind is not inherited, or not to be seen yet.
+    pub(crate) cut: Offset,
+    pub(crate) extents: SmallVec<[Extent; 6]>,
+}
+
+/// Parts of a read, the last of them first.
+pub(crate) type Spans = SmallVec<[Span; 2]>;
+
+impl Fork {
+    pub(crate) fn branch(&self) -> Branch {
+        Branch { parent: self.parent.id(), base: self.at, asked: self.asked }
+    }
+
+    /// Whether the parent, locked, can be forked there.
+    pub(crate) fn check(&self, parent: &Inner) -> Result<(), CommitError> {
+        if parent.deleting {
+            return Err(CommitError::ParentDeleted);
+        }
+        if let Some(damage) = &parent.damage {
+            return Err(CommitError::Damaged(damage.clone()));
+        }
+        if self.at > parent.tail {
+            return Err(CommitError::PastEnd { at: self.at, tail: parent.tail });
+        }
+        Ok(())
+    }
+}
+
+impl Lineage {
+    pub(crate) fn of(fork: &Fork) -> Box<Lineage> {
+        Box::new(Lineage { branch: fork.branch(), parent: Some(fork.parent.clone()) })
+    }
+}
+
+impl Log {
+    /// Where it branches off; `None` for a log that is no fork.
+    pub fn fork(&self) -> Option<Fork> {
+        let inner = self.lock();
+        let Lineage { branch, parent } = &**inner.lineage.as_ref()?;
+        Some(Fork { parent: parent.clone()?, at: branch.base, asked: branch.asked })
+    }
+
+    /// Deleted, and kept because other logs inherit from it.
+    pub fn retained(&self) -> bool {
+        let inner = self.lock();
+        inner.deleting && inner.children > 0
+    }
+
+    /// The log of the chain that an offset was first given out by: this one above its base, else whoever
+    /// it is for its parent. Grows with the offset, because ids only grow. Complexity: a step per ancestor.
+    pub fn owner(&self, offset: Offset) -> LogId {
+        let (mut id, mut parent) = (self.id(), self.inherits(offset));
+        while let Some(log) = parent {
+            (id, parent) = (log.id(), log.inherits(offset));
+        }
+        id
+    }
+
+    /// The parent, if an offset is its.
+    fn inherits(&self, offset: Offset) -> Option<Arc<Log>> {
+        let inner = self.lock();
+        inner.lineage.as_ref().filter(|lineage| offset <= lineage.branch.base)?.parent.clone()
+    }
+}
+
+impl Inner {
+    /// The offset at which its own payload begins.
+    pub(crate) fn base(&self) -> Offset {
+        self.lineage.as_ref().map_or(0, |lineage| lineage.branch.base)
+    }
+
+    /// Deleted, and nobody inherits from it.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.phase == Phase::Deleted && self.children == 0
+    }
+
+    /// Lets go of the parent.
+    pub(crate) fn disown(&mut self) -> Option<Arc<Log>> {
+        self.lineage.as_mut()?.parent.take()
+    }
+}
+
+/// A chain is let go one log after the other, however long it is.
+impl Drop for Log {
+    fn drop(&mut self) {
+        let mut parent = self.inner_mut().disown();
+        while let Some(log) = parent {
+            parent = Arc::into_inner(log).and_then(|mut log| log.inner_mut().disown());
+        }
+    }
+}
+
+/// Where the records lie that hold bytes of `from..to`, in a view that ends at `tail`. The log itself stays
+/// locked by the caller meanwhile: as long as it is not gone, none of its ancestors lets go of anything.
+pub(crate) fn spans(
+    log: &Log,
+    inner: &Inner,
+    from: Offset,
+    to: Offset,
+    tail: Offset,
+) -> Result<Spans, ReadError> {
+    let mut spans = Spans::new();
+    let mut above = part(log.id(), inner, from..to, tail, &mut spans)?;
+    while let Some((log, cut)) = above {
+        above = part(log.id(), &log.lock(), from..to, cut, &mut spans)?;
+    }
+    Ok(spans)
+}
+
+/// Adds one log's part, of which what lies behind `cut` is not to be seen. Answers the parent, if it holds
+/// some too, and the parent's cut.
+fn part(
+    id: LogId,
+    inner: &Inner,
+    wanted: Range<Offset>,
+    cut: Offset,
+    spans: &mut Spans,
+) -> Result<Option<(Arc<Log>, Offset)>, ReadError> {
+    if let Some(damage) = &inner.damage {
+        return Err(ReadError::Damaged(damage.clone()));
+    }
+    let (base, end) = (inner.base(), wanted.end.min(cut));
+    if end > base {
+        let extents = inner.extents.covering(wanted.start.max(base), end).into();
+        spans.push(Span { log: id, cut, extents });
+    }
+    let Some(lineage) = inner.lineage.as_ref().filter(|_| wanted.start < base) else { return Ok(None) };
+    match &lineage.parent {
+        Some(parent) => Ok(Some((parent.clone(), cut.min(base)))),
+        None => Err(ReadError::Damaged(Box::new(orphaned(lineage.branch.parent)))),
+    }
+}
+
+/// The damage of a fork whose parent is lost.
+pub(crate) fn orphaned(parent: LogId) -> Damage {
+    Damage { file: "an earlier segment".into(), from: 0, to: 0, logs: Some(vec![parent]) }
+}
+
+impl Shared {
+    /// Drops what a log kept that is gone, and every ancestor that was retained for it alone.
+    pub(crate) fn forget(&self, log: &Arc<Log>) {
+        let mut gone = Some(log.clone());
+        while let Some(log) = gone {
+            self.catalogue.remove(&log);
+            self.expiry.leave(&log);
+            let (extents, parent) = {
+                let mut inner = log.lock();
+                (inner.extents.take(), inner.disown())
+            };
+            let mut writer = self.writer.lock();
+            for extent in extents {
+                if let Some(live) = writer.live_bytes.get_mut(&segment_of(extent.position)) {
+                    *live = live.saturating_sub(u64::from(extent.length));
+                }
+            }
+            drop(writer);
+            gone = parent.filter(|parent| {
+                let mut inner = parent.lock();
+                inner.children = inner.children.saturating_sub(1);
+                inner.is_gone()
+            });
+        }
+    }
+}
