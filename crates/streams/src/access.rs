@@ -89,7 +89,7 @@ impl<S: Store> Streams<S> {
         }
     }
 
-    fn found(&self, stream: S::Stream, state: State, config: Config) -> Found<S> {
+    pub(crate) fn found(&self, stream: S::Stream, state: State, config: Config) -> Found<S> {
         let incarnation = self.store.incarnation(&stream);
         Found { stream, state, config, incarnation }
     }

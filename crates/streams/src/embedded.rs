@@ -1,7 +1,8 @@
 //! The embedded log as an engine: the seam's words translated into the log's, nothing more.
 
 use crate::store::{
-    Commit, Config, Lifetime, Note, ProducerMark, ProducerState, Read, Receipt, State, Store, StoreError,
+    Commit, Config, Lifetime, Note, Page, ProducerMark, ProducerState, Read, Receipt, State, Stats, Store,
+    StoreError,
 };
 use std::sync::Arc;
 use thalweg_log as log;
@@ -158,6 +159,32 @@ impl Store for Embedded {
 
     fn visit(&self, visitor: &mut dyn FnMut(&[u8], &Self::Stream)) {
         self.store.visit(|log| visitor(log.name(), log));
+    }
+
+    fn page(&self, prefix: &[u8], after: &[u8], limit: usize) -> Page<Self::Stream> {
+        match self.store.page(prefix, after, limit) {
+            Some(logs) => Page::Streams(logs.into_iter().map(|log| (log.name().into(), log)).collect()),
+            None => {
+                let store = self.store.clone();
+                Page::Cold(Work(Box::new(move || store.order())))
+            }
+        }
+    }
+
+    fn stats(&self) -> Stats {
+        let stats = self.store.stats();
+        let durability = match self.store.durability() {
+            log::Durability::Sync => "sync",
+            log::Durability::Os => "os",
+            log::Durability::Memory => "memory",
+        };
+        Stats {
+            durability,
+            streams: stats.logs,
+            stored_bytes: stats.segment_bytes,
+            segments: stats.segments,
+            damaged_spans: self.store.damage().len() as u64,
+        }
     }
 
     fn ticket(&self, stream: &Self::Stream) -> u64 {

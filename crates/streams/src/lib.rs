@@ -22,12 +22,14 @@ pub mod embedded;
 mod expiry;
 mod head;
 mod headers;
+mod list;
 mod live;
 mod options;
 mod problem;
 mod producer;
 mod read;
 mod service;
+mod stats;
 pub mod store;
 
 #[cfg(test)]

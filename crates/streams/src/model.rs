@@ -1,7 +1,7 @@
 //! A plain model of a store for tests: vectors and maps on one thread, durability moved by hand.
 
 use crate::store::{
-    Commit, Config, Note, ProducerMark, ProducerState, Read, Receipt, State, Store, StoreError,
+    Commit, Config, Note, Page, ProducerMark, ProducerState, Read, Receipt, State, Stats, Store, StoreError,
 };
 use bytes::Bytes;
 use smallvec::SmallVec;
@@ -66,6 +66,12 @@ impl Model {
     /// Nothing is in memory until the work that a cold read names is done.
     pub(crate) fn cool(&self) {
         *self.0.borrow().cold.lock().unwrap() = true;
+    }
+
+    /// Creates a stream of the server's own, whose name no request can say.
+    pub(crate) fn own(&self, name: &str) {
+        let config = Config { content_type: "x/y".into(), lifetime: crate::store::Lifetime::Unlimited };
+        self.create(name.as_bytes(), &config, &Commit::default()).unwrap();
     }
 
     /// Creates, commits and deletes so far.
@@ -237,6 +243,26 @@ impl Store for Model {
         let mut names: Vec<_> = self.0.borrow().names.iter().map(|(k, v)| (k.clone(), *v)).collect();
         names.sort_unstable();
         names.iter().for_each(|(name, stream)| visitor(name, stream));
+    }
+
+    fn page(&self, prefix: &[u8], after: &[u8], limit: usize) -> Page<usize> {
+        if let Some(work) = self.cold(&0, 0, 0) {
+            return Page::Cold(work);
+        }
+        let inner = self.0.borrow();
+        let mut names: Vec<(Box<[u8]>, usize)> =
+            inner.names.iter().map(|(k, v)| (k[..].into(), *v)).collect();
+        names.retain(|(name, _)| name.starts_with(prefix) && **name > *after);
+        names.sort_unstable();
+        names.truncate(limit);
+        Page::Streams(names)
+    }
+
+    fn stats(&self) -> Stats {
+        let inner = self.0.borrow();
+        let stored_bytes = inner.streams.iter().map(|entry| entry.data.len() as u64).sum();
+        let streams = inner.names.len() as u64;
+        Stats { durability: "memory", streams, stored_bytes, segments: 1, damaged_spans: 0 }
     }
 
     fn ticket(&self, stream: &usize) -> u64 {

@@ -12,6 +12,9 @@ use thalweg_wire::path;
 
 const STREAMS: &str = "/v1/stream/";
 const HEALTH: &str = "/healthz";
+/// Ours: which streams there are, and what the store holds.
+const LIST: &str = "/v1/streams";
+const STATS: &str = "/v1/stats";
 /// PROTOCOL 6: the first segment under which subscriptions live, no stream's name.
 const RESERVED: &str = "__ds";
 
@@ -23,7 +26,12 @@ impl<S: Store> Service for Streams<S> {
             return Answer::Respond(preflight());
         }
         let Some(encoded) = request.path.strip_prefix(STREAMS) else {
-            return Answer::Respond(elsewhere(request));
+            let reads = matches!(request.method, Method::Get | Method::Head);
+            return match request.path {
+                LIST if reads => self.list(request, now),
+                STATS if reads => Answer::Respond(self.stats()),
+                _ => Answer::Respond(elsewhere(request)),
+            };
         };
         let name = match path::stream_name(encoded) {
             Ok(name) => name,
@@ -79,7 +87,7 @@ impl<S: Store> Service for Streams<S> {
 
 /// Paths that name no stream.
 fn elsewhere(request: &Request<'_>) -> Response {
-    if request.path != HEALTH {
+    if ![HEALTH, LIST, STATS].contains(&request.path) {
         let detail = "streams live at /v1/stream/<name>";
         return Problem::new(404, "path-unknown", "path", detail).respond();
     }

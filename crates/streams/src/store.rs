@@ -155,6 +155,31 @@ pub struct Read {
 /// A note beside a stream's payload: its key and its value.
 pub type Note = (Box<[u8]>, Arc<[u8]>);
 
+/// Part of a listing.
+#[derive(Debug)]
+pub enum Page<T> {
+    /// Streams with their names, in the order of the names as bytes.
+    Streams(Vec<(Box<[u8]>, T)>),
+    /// The order is not made yet: once this is done elsewhere, ask again.
+    Cold(Work),
+}
+
+/// What a store holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Stats {
+    /// What an acknowledged commit survives: `sync`, `os` or `memory`.
+    pub durability: &'static str,
+    /// Streams in the catalogue, the server's own and those retained for forks included.
+    pub streams: u64,
+    /// Bytes taken for segments, preallocated ones included.
+    pub stored_bytes: u64,
+    /// Segments.
+    pub segments: u64,
+    /// Spans found damaged when the store was opened.
+    pub damaged_spans: u64,
+}
+
 /// An engine that keeps streams. Cheap to clone; every call returns without waiting for a disk.
 pub trait Store: Clone {
     /// A handle on one stream, valid after deletion too (its calls then say [`StoreError::Gone`]).
@@ -211,6 +236,13 @@ pub trait Store: Clone {
 
     /// Visits every stream with its name, in no order. The visitor must not call the store.
     fn visit(&self, visitor: &mut dyn FnMut(&[u8], &Self::Stream));
+
+    /// At most `limit` streams whose names begin with `prefix` and sort behind `after`, those that are not
+    /// visible included.
+    fn page(&self, prefix: &[u8], after: &[u8], limit: usize) -> Page<Self::Stream>;
+
+    /// What the store holds, without visiting a stream.
+    fn stats(&self) -> Stats;
 
     /// The ticket after which everything staged so far on this stream is durable; 0 if it is already.
     fn ticket(&self, stream: &Self::Stream) -> u64;

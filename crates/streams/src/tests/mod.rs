@@ -3,6 +3,7 @@
 mod append;
 mod create;
 mod lifetime;
+mod list;
 mod live;
 mod random;
 mod read;
