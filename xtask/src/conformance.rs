@@ -8,8 +8,8 @@ use std::fs;
 use std::process::Command;
 use std::time::Duration;
 
-/// Tests of suite 0.3.6 outside the groups of forks and subscriptions.
-const EXPECTED_MIN: u64 = 250;
+/// Tests of suite 0.3.6 outside the group of subscriptions.
+const EXPECTED_MIN: u64 = 332;
 const LONG_POLL_MS: u64 = 500;
 const ENDS_WITHIN: Duration = Duration::from_secs(15);
 

@@ -3,6 +3,7 @@
 use crate::ATTEMPTS_MAX;
 use crate::Streams;
 use crate::expiry::is_expired;
+use crate::problem::Problem;
 use crate::store::{Config, Lifetime, State, Store, StoreError};
 use thalweg_wire::exchange::Now;
 use thalweg_wire::token::Token;
@@ -16,30 +17,35 @@ pub(crate) struct Found<S: Store> {
 }
 
 impl<S: Store> Found<S> {
-    /// The token of an offset in this stream.
-    pub(crate) fn token(&self, offset: u64) -> Token {
+    /// An offset as entity tags name it: by this stream, whoever it is inherited from.
+    pub(crate) fn mark(&self, offset: u64) -> Token {
         Token { incarnation: self.incarnation, offset }
-    }
-
-    /// The token of the stream's end in this view.
-    pub(crate) fn tail(&self) -> Token {
-        self.token(self.state.tail)
     }
 }
 
 /// There is no such stream; true once `ticket` is complete (0 = now).
 pub(crate) struct Missing {
     pub(crate) ticket: u64,
+    /// It was deleted and is kept for its forks.
+    pub(crate) retained: bool,
+}
+
+impl Missing {
+    const NEVER_WAS: Self = Self { ticket: 0, retained: false };
+
+    /// What every verb but PUT answers.
+    pub(crate) fn problem(&self) -> Problem {
+        // PROTOCOL 4.2: a soft-deleted stream is 410.
+        if self.retained { Problem::retained() } else { Problem::missing() }
+    }
 }
 
 impl<S: Store> Streams<S> {
     /// The stream as the next writer has to judge it.
     pub(crate) fn find_staged(&self, name: &str, now: Now) -> Result<Found<S>, Missing> {
         for _ in 0..ATTEMPTS_MAX {
-            let Some(stream) = self.store.find(name.as_bytes()) else { return Err(Missing { ticket: 0 }) };
-            let Some(state) = self.store.staged(&stream) else {
-                return Err(Missing { ticket: self.store.ticket(&stream) });
-            };
+            let Some(stream) = self.store.find(name.as_bytes()) else { return Err(Missing::NEVER_WAS) };
+            let Some(state) = self.store.staged(&stream) else { return Err(self.missing(&stream)) };
             let config = self.store.config(&stream);
             if !is_expired(config.lifetime, self.store.accessed(&stream), now.time_us) {
                 return Ok(self.found(stream, state, config));
@@ -48,16 +54,14 @@ impl<S: Store> Streams<S> {
                 return Err(missing);
             }
         }
-        Err(Missing { ticket: 0 })
+        Err(Missing::NEVER_WAS)
     }
 
     /// The stream as readers see it.
     pub(crate) fn find_visible(&self, name: &str, now: Now) -> Result<Found<S>, Missing> {
         for _ in 0..ATTEMPTS_MAX {
-            let Some(stream) = self.store.find(name.as_bytes()) else { return Err(Missing { ticket: 0 }) };
-            let Some(state) = self.store.visible(&stream) else {
-                return Err(Missing { ticket: self.store.ticket(&stream) });
-            };
+            let Some(stream) = self.store.find(name.as_bytes()) else { return Err(Missing::NEVER_WAS) };
+            let Some(state) = self.store.visible(&stream) else { return Err(self.missing(&stream)) };
             let config = self.store.config(&stream);
             if !is_expired(config.lifetime, self.store.accessed(&stream), now.time_us) {
                 return Ok(self.found(stream, state, config));
@@ -66,19 +70,37 @@ impl<S: Store> Streams<S> {
                 return Err(missing);
             }
         }
-        Err(Missing { ticket: 0 })
+        Err(Missing::NEVER_WAS)
+    }
+
+    /// What a stream is called that shows nothing.
+    pub(crate) fn missing(&self, stream: &S::Stream) -> Missing {
+        Missing { retained: self.store.retained(stream), ticket: self.store.ticket(stream) }
+    }
+
+    /// The token of an offset in a stream. PROTOCOL 8: below its base a fork's are its source's.
+    pub(crate) fn token(&self, found: &Found<S>, offset: u64) -> Token {
+        let own = offset > found.state.base;
+        let incarnation = if own { found.incarnation } else { self.store.owner(&found.stream, offset) };
+        Token { incarnation, offset }
+    }
+
+    /// The token of the stream's end in the view that was found.
+    pub(crate) fn tail(&self, found: &Found<S>) -> Token {
+        self.token(found, found.state.tail)
     }
 
     /// Deletes a stream whose time is over; `None` if it moved meanwhile and has to be looked at again.
     pub(crate) fn expire(&self, stream: &S::Stream, now: Now) -> Option<Missing> {
-        let Some(state) = self.store.staged(stream) else {
-            return Some(Missing { ticket: self.store.ticket(stream) });
-        };
+        let Some(state) = self.store.staged(stream) else { return Some(self.missing(stream)) };
         match self.store.delete(stream, state.version, now.time_us) {
-            Ok(receipt) => Some(Missing { ticket: receipt.ticket.max(self.store.ticket(stream)) }),
+            Ok(receipt) => {
+                let missing = self.missing(stream);
+                Some(Missing { ticket: receipt.ticket.max(missing.ticket), ..missing })
+            }
             Err(StoreError::Conflict | StoreError::Gone) => None,
             // A store that takes no writes still keeps the rule; the delete comes with a later access.
-            Err(_) => Some(Missing { ticket: 0 }),
+            Err(_) => Some(Missing::NEVER_WAS),
         }
     }
 

@@ -3,7 +3,7 @@
 //! The decision is a pure function of the staged state, the producer's place and the request; it is taken
 //! again whenever somebody else commits first.
 
-use crate::access::{Found, Missing};
+use crate::access::Found;
 use crate::create::{malformed_media, suffix};
 use crate::headers::{Headers, asks_to_close, single};
 use crate::problem::Problem;
@@ -35,7 +35,7 @@ impl<S: Store> Streams<S> {
         for _ in 0..ATTEMPTS_MAX {
             let found = match self.find_staged(name, now) {
                 Ok(found) => found,
-                Err(Missing { ticket }) => return Self::answer_after(ticket, Problem::missing().respond()),
+                Err(missing) => return Self::answer_missing(&missing),
             };
             if let Some(answer) = self.append_to(&found, &input, now) {
                 return answer;
@@ -48,7 +48,7 @@ impl<S: Store> Streams<S> {
     fn append_to(&self, found: &Found<S>, input: &Input<'_>, now: Now) -> Option<Answer<S::Stream>> {
         let Found { stream, state, config, .. } = found;
         let known = input.claim.and_then(|claim| self.store.producer(stream, claim.id));
-        let place = match decide(state, config, known, input, found.tail()) {
+        let place = match decide(state, config, known, input, self.tail(found)) {
             Decision::Commit(place) => place,
             Decision::Answer(response) => {
                 if response.status < 400 {
@@ -76,7 +76,7 @@ impl<S: Store> Streams<S> {
                 self.renew(stream, config.lifetime, now);
                 // PROTOCOL 5.2.1: 200 for a producer's new data; 204 for everything else that succeeds.
                 let status = if place.is_some() && !input.body.is_empty() { 200 } else { 204 };
-                let response = success(status, found.token(receipt.next), input.close, place);
+                let response = success(status, self.token(found, receipt.next), input.close, place);
                 Some(Self::answer_after(receipt.ticket, response))
             }
             Err(StoreError::Conflict | StoreError::Gone) => None,

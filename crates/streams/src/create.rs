@@ -1,10 +1,11 @@
-//! `PUT`: create a stream, or make sure that it exists as asked (PROTOCOL 5.1).
+//! `PUT`: create a stream or a fork of one, or make sure that it exists as asked (PROTOCOL 5.1, 4.2).
 
-use crate::access::{Found, Missing};
+use crate::access::Found;
 use crate::append::payload;
-use crate::headers::{Headers, asks_to_close, is_named, single};
+use crate::fork::{self, Halt};
+use crate::headers::{Headers, asks_to_close, single};
 use crate::problem::Problem;
-use crate::store::{Commit, Config, Lifetime, Store, StoreError};
+use crate::store::{Commit, Config, Fork, Lifetime, Store, StoreError};
 use crate::{ATTEMPTS_MAX, Streams};
 use std::borrow::Cow;
 use thalweg_wire::decimal::{self, SAFE_INTEGER_MAX};
@@ -14,12 +15,18 @@ use thalweg_wire::{media, rfc3339};
 /// PROTOCOL 5.1: the content type of a stream whose creator names none.
 const CONTENT_TYPE_DEFAULT: &str = "application/octet-stream";
 
-const FORK_FIELDS: [&str; 3] = ["Stream-Forked-From", "Stream-Fork-Offset", "Stream-Fork-Sub-Offset"];
-
-/// What a creator asks for.
-struct Wish {
-    config: Config,
+/// What a creator asks for. What is left out is the default of a new stream, and the source's of a fork.
+struct Wish<'a> {
+    content_type: Option<&'a str>,
+    lifetime: Option<Lifetime>,
     closed: bool,
+    fork: Option<fork::Wish>,
+}
+
+/// What is to be created.
+struct Plan<T> {
+    config: Config,
+    fork: Option<Fork<T>>,
 }
 
 impl<S: Store> Streams<S> {
@@ -32,8 +39,21 @@ impl<S: Store> Streams<S> {
         for _ in 0..ATTEMPTS_MAX {
             match self.find_staged(name, now) {
                 Ok(found) => return self.confirm(&found, &wish, now),
-                Err(Missing { .. }) => {
-                    if let Some(answer) = self.create_new(name, &wish, request, now) {
+                // PROTOCOL 4.2: the name of a soft-deleted stream cannot be taken.
+                Err(missing) if missing.retained => {
+                    let detail = "the stream was deleted and keeps its name until its forks are gone";
+                    let problem = Problem::new(409, "stream-deleted", "path", detail);
+                    return Self::answer_after(missing.ticket, problem.respond());
+                }
+                Err(_) => {
+                    let plan = match self.plan(&wish, now) {
+                        Ok(plan) => plan,
+                        Err(Halt::Cold(work)) => return Answer::Cold(work),
+                        Err(Halt::Refused(ticket, problem)) => {
+                            return Self::answer_after(ticket, problem.respond());
+                        }
+                    };
+                    if let Some(answer) = self.create_new(name, &plan, wish.closed, request, now) {
                         return answer;
                     }
                 }
@@ -42,42 +62,62 @@ impl<S: Store> Streams<S> {
         Answer::Respond(Problem::contended().respond())
     }
 
+    /// What a wish comes to if nothing of that name exists.
+    fn plan(&self, wish: &Wish<'_>, now: Now) -> Result<Plan<S::Stream>, Halt> {
+        let Some(fork) = &wish.fork else {
+            let content_type = wish.content_type.unwrap_or(CONTENT_TYPE_DEFAULT).into();
+            let lifetime = wish.lifetime.unwrap_or(Lifetime::Unlimited);
+            return Ok(Plan { config: Config { content_type, lifetime }, fork: None });
+        };
+        let (source, fork) = self.branch(fork, now)?;
+        // PROTOCOL 4.2: the source's content type, whether it is named or not; any other is 409.
+        if wish.content_type.is_some_and(|named| !media::same(named, &source.config.content_type)) {
+            let detail = format!("the source's content type is {}", source.config.content_type);
+            let problem = Problem::new(409, "content-type-mismatch", "Content-Type", detail);
+            return Err(Halt::Refused(self.store.ticket(&source.stream), problem));
+        }
+        // PROTOCOL 4.2, table: what the fork asks for, else what the source has.
+        let lifetime = wish.lifetime.unwrap_or(source.config.lifetime);
+        Ok(Plan { config: Config { lifetime, ..source.config }, fork: Some(fork) })
+    }
+
     /// Creates the stream; `None` if somebody else was faster.
     fn create_new(
         &self,
         name: &str,
-        wish: &Wish,
+        plan: &Plan<S::Stream>,
+        closed: bool,
         request: &Request<'_>,
         now: Now,
     ) -> Option<Answer<S::Stream>> {
-        let content = match content(&wish.config, request.body) {
+        let content = match content(&plan.config, request.body) {
             Ok(content) => content,
             Err(problem) => return Some(Answer::Respond(problem.respond())),
         };
-        let suffix = if content.is_empty() { b"" } else { suffix(&wish.config) };
+        let suffix = if content.is_empty() { b"" } else { suffix(&plan.config) };
         // PROTOCOL 5.1: created closed, the body is the complete and final content; one commit does both.
         let time_us = now.time_us;
-        let first = Commit { payload: &content, suffix, close: wish.closed, time_us, ..Commit::default() };
-        match self.store.create(name.as_bytes(), &wish.config, &first) {
+        let first = Commit { payload: &content, suffix, close: closed, time_us, ..Commit::default() };
+        match self.store.create(name.as_bytes(), &plan.config, plan.fork.as_ref(), &first) {
             Ok((stream, receipt)) => {
                 let ticket = receipt.ticket.max(self.store.ticket(&stream));
-                self.renew(&stream, wish.config.lifetime, now);
-                let incarnation = self.store.incarnation(&stream);
+                self.renew(&stream, plan.config.lifetime, now);
+                let next = self.token_of(&stream, receipt.next);
                 let mut headers = Headers::new();
                 location(&mut headers, request);
-                headers.line("Content-Type", wish.config.content_type.as_bytes());
-                headers.next_offset(thalweg_wire::token::Token { incarnation, offset: receipt.next });
-                headers.closed(wish.closed);
+                // PROTOCOL 4.2: a fork looks like any other stream.
+                headers.line("Content-Type", plan.config.content_type.as_bytes());
+                headers.next_offset(next).closed(closed);
                 Some(Self::answer_after(ticket, headers.respond_empty(201)))
             }
-            Err(StoreError::Exists) => None,
+            Err(StoreError::Exists | StoreError::SourceGone) => None,
             Err(error) => Some(Answer::Respond(Problem::from(&error).respond())),
         }
     }
 
     /// The answer when the stream exists. Its data is left alone, whatever body came.
-    fn confirm(&self, found: &Found<S>, wish: &Wish, now: Now) -> Answer<S::Stream> {
-        let response = match wish.mismatch(&found.config, found.state.closed) {
+    fn confirm(&self, found: &Found<S>, wish: &Wish<'_>, now: Now) -> Answer<S::Stream> {
+        let response = match self.mismatch(found, wish) {
             Some(problem) => problem.respond(),
             None => {
                 self.renew(&found.stream, found.config.lifetime, now);
@@ -87,50 +127,52 @@ impl<S: Store> Streams<S> {
         self.answer_settled(&found.stream, response)
     }
 
+    /// PROTOCOL 5.1, 4.2: an existing stream matches in origin, content type, lifetime and closure, or it is a
+    /// conflict.
+    fn mismatch(&self, found: &Found<S>, wish: &Wish<'_>) -> Option<Problem> {
+        let conflict = |field, detail| Some(Problem::new(409, "config-mismatch", field, detail));
+        let fork = self.store.fork(&found.stream);
+        if let Some(field) = self.branch_mismatch(fork.as_ref(), wish.fork.as_ref()) {
+            return conflict(field, "the stream exists and does not branch off there");
+        }
+        let source = fork.map(|fork| self.store.config(&fork.source));
+        let (content_type, lifetime) = match &source {
+            Some(source) => (&*source.content_type, source.lifetime),
+            None => (CONTENT_TYPE_DEFAULT, Lifetime::Unlimited),
+        };
+        if !media::same(wish.content_type.unwrap_or(content_type), &found.config.content_type) {
+            return conflict("Content-Type", "the stream exists with another content type");
+        }
+        let wished = wish.lifetime.unwrap_or(lifetime);
+        if wished != found.config.lifetime {
+            let until = |lifetime| matches!(lifetime, Lifetime::Until { .. });
+            let sliding = matches!(wished, Lifetime::Sliding { .. });
+            let absolute = until(wished) || !sliding && until(found.config.lifetime);
+            let field = if absolute { "Stream-Expires-At" } else { "Stream-TTL" };
+            return conflict(field, "the stream exists with another lifetime");
+        }
+        if wish.closed != found.state.closed {
+            return conflict("Stream-Closed", "the stream exists and differs in being closed");
+        }
+        None
+    }
+
     fn exists(&self, found: &Found<S>) -> Response {
         let mut headers = Headers::new();
         headers.line("Content-Type", found.config.content_type.as_bytes());
-        headers.next_offset(found.tail()).closed(found.state.closed);
+        headers.next_offset(self.tail(found)).closed(found.state.closed);
         headers.respond_empty(200)
     }
 }
 
-impl Wish {
-    fn parse(request: &Request<'_>) -> Result<Self, Problem> {
-        if let Some(name) =
-            FORK_FIELDS.into_iter().find(|name| request.fields.iter().any(|field| is_named(field, name)))
-        {
-            let detail = "this server does not fork streams yet; create one without the header";
-            return Err(Problem::new(501, "fork-unsupported", name, detail));
-        }
+impl<'a> Wish<'a> {
+    fn parse(request: &Request<'a>) -> Result<Self, Problem> {
         let content_type = match single(request, "Content-Type")? {
-            None | Some(b"") => CONTENT_TYPE_DEFAULT,
-            Some(value) => media::parse(value).ok_or_else(malformed_media)?,
+            None | Some(b"") => None,
+            Some(value) => Some(media::parse(value).ok_or_else(malformed_media)?),
         };
-        let config = Config { content_type: content_type.into(), lifetime: lifetime(request)? };
-        Ok(Self { config, closed: asks_to_close(request) })
-    }
-
-    /// PROTOCOL 5.1: an existing stream matches in content type, lifetime and closure, or it is a conflict.
-    fn mismatch(&self, config: &Config, closed: bool) -> Option<Problem> {
-        let (field, detail) = if !media::same(&self.config.content_type, &config.content_type) {
-            ("Content-Type", "the stream exists with another content type")
-        } else if self.config.lifetime != config.lifetime {
-            let field = match self.config.lifetime {
-                Lifetime::Until { .. } => "Stream-Expires-At",
-                Lifetime::Sliding { .. } => "Stream-TTL",
-                Lifetime::Unlimited if matches!(config.lifetime, Lifetime::Until { .. }) => {
-                    "Stream-Expires-At"
-                }
-                Lifetime::Unlimited => "Stream-TTL",
-            };
-            (field, "the stream exists with another lifetime")
-        } else if self.closed != closed {
-            ("Stream-Closed", "the stream exists and differs in being closed")
-        } else {
-            return None;
-        };
-        Some(Problem::new(409, "config-mismatch", field, detail))
+        let (lifetime, closed) = (lifetime(request)?, asks_to_close(request));
+        Ok(Self { content_type, lifetime, closed, fork: fork::Wish::parse(request)? })
     }
 }
 
@@ -155,9 +197,9 @@ fn content<'a>(config: &Config, body: &'a [u8]) -> Result<Cow<'a, [u8]>, Problem
     payload(config, body).map(|(_, content)| content)
 }
 
-fn lifetime(request: &Request<'_>) -> Result<Lifetime, Problem> {
+fn lifetime(request: &Request<'_>) -> Result<Option<Lifetime>, Problem> {
     match (single(request, "Stream-TTL")?, single(request, "Stream-Expires-At")?) {
-        (None, None) => Ok(Lifetime::Unlimited),
+        (None, None) => Ok(None),
         // PROTOCOL 5.1: supplying both is refused.
         (Some(_), Some(_)) => Err(Problem::new(
             400,
@@ -167,7 +209,7 @@ fn lifetime(request: &Request<'_>) -> Result<Lifetime, Problem> {
         )),
         // PROTOCOL 5.1: a non-negative integer without leading zeros, sign, point or exponent.
         (Some(ttl), None) => match decimal::parse(ttl, SAFE_INTEGER_MAX) {
-            Some(ttl_s) => Ok(Lifetime::Sliding { ttl_s }),
+            Some(ttl_s) => Ok(Some(Lifetime::Sliding { ttl_s })),
             None => Err(Problem::new(
                 400,
                 "ttl-malformed",
@@ -176,7 +218,7 @@ fn lifetime(request: &Request<'_>) -> Result<Lifetime, Problem> {
             )),
         },
         (None, Some(expires_at)) => match std::str::from_utf8(expires_at).ok().and_then(rfc3339::parse) {
-            Some(expires_us) => Ok(Lifetime::Until { expires_us }),
+            Some(expires_us) => Ok(Some(Lifetime::Until { expires_us })),
             None => Err(Problem::new(
                 400,
                 "expires-at-malformed",

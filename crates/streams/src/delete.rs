@@ -1,6 +1,5 @@
-//! `DELETE`: the stream and its data go (PROTOCOL 5.4).
+//! `DELETE`: the stream goes (PROTOCOL 5.4), and its data with it unless forks inherit it (PROTOCOL 4.2).
 
-use crate::access::Missing;
 use crate::headers::Headers;
 use crate::problem::Problem;
 use crate::store::{Store, StoreError};
@@ -8,12 +7,12 @@ use crate::{ATTEMPTS_MAX, Streams};
 use thalweg_wire::exchange::{Answer, Now};
 
 impl<S: Store> Streams<S> {
-    /// 204 once the delete is durable, 404 when there is nothing to delete.
+    /// 204 once the delete is durable, 404 when there is nothing to delete, 410 when it was deleted and has forks.
     pub(crate) fn delete(&self, name: &str, now: Now) -> Answer<S::Stream> {
         for _ in 0..ATTEMPTS_MAX {
             let found = match self.find_staged(name, now) {
                 Ok(found) => found,
-                Err(Missing { ticket }) => return Self::answer_after(ticket, Problem::missing().respond()),
+                Err(missing) => return Self::answer_missing(&missing),
             };
             match self.store.delete(&found.stream, found.state.version, now.time_us) {
                 Ok(receipt) => {

@@ -1,12 +1,15 @@
 //! The embedded log as an engine: the seam's words translated into the log's, nothing more.
 
 use crate::store::{
-    Commit, Config, Lifetime, Note, Page, ProducerMark, ProducerState, Read, Receipt, State, Stats, Store,
-    StoreError,
+    Commit, Config, Fork, Lifetime, Note, Page, ProducerMark, ProducerState, Read, Receipt, State, Stats,
+    Store, StoreError,
 };
 use std::sync::Arc;
 use thalweg_log as log;
 use thalweg_wire::exchange::Work;
+
+/// What the log keeps in place of an anchor that was not asked for; no offset is that large.
+const ANCHOR_OMITTED: u64 = u64::MAX;
 
 /// One reactor's view of a store: its commits complete, and its subscriptions are announced, to the
 /// watcher it was made with.
@@ -55,6 +58,7 @@ fn receipt(receipt: log::Receipt) -> Receipt {
 fn state(state: log::State) -> State {
     State {
         version: state.version.into(),
+        base: state.base,
         tail: state.tail,
         closed: state.closed,
         closed_by: state.closed_by.map(|by| ProducerMark { id: by.id, state: producer_state(by.producer) }),
@@ -78,6 +82,10 @@ fn not_applied(error: log::CommitError) -> StoreError {
     }
 }
 
+fn read(read: log::Read) -> Read {
+    Read { pieces: read.pieces, next: read.next, at_tail: read.at_tail, closed: read.closed }
+}
+
 fn not_read(error: log::ReadError) -> StoreError {
     match error {
         log::ReadError::Deleted => StoreError::Gone,
@@ -99,6 +107,7 @@ impl Store for Embedded {
         &self,
         name: &[u8],
         config: &Config,
+        fork: Option<&Fork<Self::Stream>>,
         first: &Commit<'_>,
     ) -> Result<(Self::Stream, Receipt), StoreError> {
         let lifetime = match config.lifetime {
@@ -107,7 +116,12 @@ impl Store for Embedded {
             Lifetime::Until { expires_us } => log::Lifetime::Until { expires_us },
         };
         let config = log::Config { content_type: config.content_type.clone(), lifetime };
-        let created = self.store.create(name, &config, None, &commit(first), self.watcher);
+        let fork = fork.map(|fork| log::Fork {
+            parent: fork.source.clone(),
+            at: fork.base,
+            asked: [fork.anchor.unwrap_or(ANCHOR_OMITTED), fork.sub_offset],
+        });
+        let created = self.store.create(name, &config, fork.as_ref(), &commit(first), self.watcher);
         created.map(|(stream, taken)| (stream, receipt(taken))).map_err(not_applied)
     }
 
@@ -129,6 +143,24 @@ impl Store for Embedded {
 
     fn incarnation(&self, stream: &Self::Stream) -> u64 {
         stream.id()
+    }
+
+    fn owner(&self, stream: &Self::Stream, offset: u64) -> u64 {
+        stream.owner(offset)
+    }
+
+    fn fork(&self, stream: &Self::Stream) -> Option<Fork<Self::Stream>> {
+        let log::Fork { parent, at, asked: [anchor, sub_offset] } = stream.fork()?;
+        let anchor = (anchor != ANCHOR_OMITTED).then_some(anchor);
+        Some(Fork { source: parent, base: at, anchor, sub_offset })
+    }
+
+    fn retained(&self, stream: &Self::Stream) -> bool {
+        stream.retained()
+    }
+
+    fn record(&self, stream: &Self::Stream, from: u64) -> Result<Read, StoreError> {
+        self.store.record(stream, from).map(read).map_err(not_read)
     }
 
     fn config(&self, stream: &Self::Stream) -> Config {
@@ -192,8 +224,7 @@ impl Store for Embedded {
     }
 
     fn read(&self, stream: &Self::Stream, from: u64, limit: usize) -> Result<Read, StoreError> {
-        let read = self.store.read(stream, from, limit).map_err(not_read)?;
-        Ok(Read { pieces: read.pieces, next: read.next, at_tail: read.at_tail, closed: read.closed })
+        self.store.read(stream, from, limit).map(read).map_err(not_read)
     }
 
     fn cold(&self, stream: &Self::Stream, from: u64, limit: usize) -> Option<Work> {

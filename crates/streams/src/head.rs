@@ -1,9 +1,7 @@
 //! `HEAD`: a stream's metadata (PROTOCOL 5.5). Not a read: it renews nothing (PROTOCOL 5.1).
 
 use crate::Streams;
-use crate::access::Missing;
 use crate::headers::Headers;
-use crate::problem::Problem;
 use crate::store::{Lifetime, Store};
 use thalweg_wire::exchange::{Answer, Now};
 use thalweg_wire::rfc3339;
@@ -13,11 +11,11 @@ impl<S: Store> Streams<S> {
     pub(crate) fn head(&self, name: &str, now: Now) -> Answer<S::Stream> {
         let found = match self.find_visible(name, now) {
             Ok(found) => found,
-            Err(Missing { ticket }) => return Self::answer_after(ticket, Problem::missing().respond()),
+            Err(missing) => return Self::answer_missing(&missing),
         };
         let mut headers = Headers::new();
         headers.line("Content-Type", found.config.content_type.as_bytes());
-        headers.next_offset(found.tail()).closed(found.state.closed);
+        headers.next_offset(self.tail(&found)).closed(found.state.closed);
         match found.config.lifetime {
             Lifetime::Unlimited => {}
             // PROTOCOL 5.5: the window, not what is left of it.

@@ -20,6 +20,7 @@ mod cursor;
 mod delete;
 pub mod embedded;
 mod expiry;
+mod fork;
 mod head;
 mod headers;
 mod list;
@@ -86,6 +87,11 @@ impl<S: Store> Streams<S> {
     /// The answer decided on what `ticket` stands for: at once if that is durable, else when it is.
     fn answer_after(ticket: u64, response: Response) -> Answer<S::Stream> {
         if ticket == 0 { Answer::Respond(response) } else { Answer::After(ticket, response) }
+    }
+
+    /// The answer of every verb but PUT where there is no stream.
+    fn answer_missing(missing: &access::Missing) -> Answer<S::Stream> {
+        Self::answer_after(missing.ticket, missing.problem().respond())
     }
 
     /// The answer decided on everything staged on `stream` so far.

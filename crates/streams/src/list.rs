@@ -103,7 +103,7 @@ impl<S: Store> Streams<S> {
         };
         let (bytes, closed, content_type) = (state.tail, state.closed, config.content_type.to_string());
         let found = self.found(stream, state, config);
-        let next_offset = text(&found.tail().encode());
+        let next_offset = text(&self.tail(&found).encode());
         Some(Entry { name: text(name), content_type, next_offset, bytes, closed, ttl_s, expires_at })
     }
 }

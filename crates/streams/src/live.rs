@@ -76,19 +76,25 @@ impl<S: Store> Streams<S> {
         let lifetime = self.store.config(stream).lifetime;
         if is_expired(lifetime, self.store.accessed(stream), now.time_us) {
             // The delete that this stages is not waited for: nobody is told more than that the time is over.
-            let _ = self.expire(stream, now);
-            return Problem::missing().respond();
+            let expired = self.expire(stream, now);
+            return expired.map_or_else(Problem::missing, |missing| missing.problem()).respond();
         }
         self.poll_stream(stream, live, now).unwrap_or_else(|| {
-            let incarnation = self.store.incarnation(stream);
-            let next = Token { incarnation, offset: live.offset };
+            let next = self.token_of(stream, live.offset);
             nothing_new(next, Some(cursor::current(live.cursor, now)))
         })
     }
 
+    /// The token of an offset in a stream of which no more is known.
+    pub(crate) fn token_of(&self, stream: &S::Stream, offset: u64) -> Token {
+        Token { incarnation: self.store.owner(stream, offset), offset }
+    }
+
     fn poll_stream(&self, stream: &S::Stream, live: &Live, now: Now) -> Option<Response> {
         // PROTOCOL 5.4: a read in flight ends with 404 after deletion.
-        let Some(state) = self.store.visible(stream) else { return Some(Problem::missing().respond()) };
+        let Some(state) = self.store.visible(stream) else {
+            return Some(self.missing(stream).problem().respond());
+        };
         let config = self.store.config(stream);
         let incarnation = self.store.incarnation(stream);
         self.poll(&Found { stream: stream.clone(), state, config, incarnation }, live, now)
@@ -105,7 +111,7 @@ impl<S: Store> Streams<S> {
             return Some(self.caught_up_live(found, live.offset, read, live.cursor, from_now, now));
         }
         // PROTOCOL 5.7: at the tail of a closed stream nobody waits.
-        read.closed.then(|| nothing_new(found.token(read.next), None))
+        read.closed.then(|| nothing_new(self.token(found, read.next), None))
     }
 
     fn events(&self, stream: &S::Stream, live: &Live, now: Now) -> Advance {
@@ -122,12 +128,11 @@ impl<S: Store> Streams<S> {
         if empty && live.opened && !end {
             return Advance::Wait;
         }
-        let incarnation = self.store.incarnation(stream);
         let mut out = Vec::with_capacity(events_bytes(live.flavour, &read));
         let next = if empty { read.next } else { data_event(&mut out, live.flavour, &read) };
         // PROTOCOL 5.8: a control event after every data event; alone when there is no data yet.
         let control = sse::Control {
-            next: Token { incarnation, offset: next },
+            next: self.token_of(stream, next),
             cursor: (!end).then(|| cursor::current(live.cursor, now)),
             up_to_date: read.at_tail,
             closed: end,

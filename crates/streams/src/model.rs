@@ -1,7 +1,8 @@
 //! A plain model of a store for tests: vectors and maps on one thread, durability moved by hand.
 
 use crate::store::{
-    Commit, Config, Note, Page, ProducerMark, ProducerState, Read, Receipt, State, Stats, Store, StoreError,
+    Commit, Config, Fork, Note, Page, ProducerMark, ProducerState, Read, Receipt, State, Stats, Store,
+    StoreError,
 };
 use bytes::Bytes;
 use smallvec::SmallVec;
@@ -31,6 +32,7 @@ struct Inner {
 
 struct Entry {
     config: Config,
+    fork: Option<Fork<usize>>,
     data: Vec<u8>,
     record_ends: Vec<usize>,
     /// Each view with the ticket that makes it visible.
@@ -71,7 +73,7 @@ impl Model {
     /// Creates a stream of the server's own, whose name no request can say.
     pub(crate) fn own(&self, name: &str) {
         let config = Config { content_type: "x/y".into(), lifetime: crate::store::Lifetime::Unlimited };
-        self.create(name.as_bytes(), &config, &Commit::default()).unwrap();
+        self.create(name.as_bytes(), &config, None, &Commit::default()).unwrap();
     }
 
     /// Creates, commits and deletes so far.
@@ -98,6 +100,17 @@ impl Inner {
 
     fn staged(&self, stream: usize) -> Option<&State> {
         self.view(stream, u64::MAX)
+    }
+
+    /// Nothing of it is left: deleted as readers see it, and so is whatever inherits from it.
+    fn is_gone(&self, stream: usize) -> bool {
+        self.view(stream, self.durable).is_none() && self.staged(stream).is_none() && !self.retained(stream)
+    }
+
+    fn retained(&self, stream: usize) -> bool {
+        let inherits = |entry: &Entry| entry.fork.as_ref().is_some_and(|fork| fork.source == stream);
+        let mut forks = (0..self.streams.len()).filter(|other| inherits(&self.streams[*other]));
+        self.staged(stream).is_none() && forks.any(|fork| !self.is_gone(fork))
     }
 
     fn admit(&mut self) -> Result<(), StoreError> {
@@ -158,27 +171,41 @@ impl Store for Model {
         &self,
         name: &[u8],
         config: &Config,
+        fork: Option<&Fork<usize>>,
         first: &Commit<'_>,
     ) -> Result<(usize, Receipt), StoreError> {
         let mut inner = self.0.borrow_mut();
         inner.admit()?;
         if let Some(stream) = inner.names.get(name)
-            && inner.staged(*stream).is_some()
+            && (inner.staged(*stream).is_some() || inner.retained(*stream))
         {
             return Err(StoreError::Exists);
+        }
+        let (mut data, mut record_ends, base) = (Vec::new(), Vec::new(), fork.map_or(0, |fork| fork.base));
+        if let Some(fork) = fork {
+            // A plain copy: what the real store must look like.
+            let source = inner.staged(fork.source).ok_or(StoreError::SourceGone)?;
+            if base > source.tail {
+                return Err(StoreError::PastEnd);
+            }
+            let (source, base) = (&inner.streams[fork.source], base as usize);
+            data.extend_from_slice(&source.data[..base]);
+            record_ends.extend(source.record_ends.iter().copied().filter(|end| *end < base));
+            record_ends.extend((base > 0).then_some(base));
         }
         let stream = inner.streams.len();
         inner.streams.push(Entry {
             config: config.clone(),
-            data: Vec::new(),
-            record_ends: Vec::new(),
+            fork: fork.cloned(),
+            data,
+            record_ends,
             views: Vec::new(),
             producers: HashMap::new(),
             notes: BTreeMap::new(),
             accessed_us: first.time_us,
         });
         inner.names.insert(name.to_vec(), stream);
-        let empty = State { version: 0, tail: 0, closed: false, closed_by: None, writer_seq: None };
+        let empty = State { version: 0, base, tail: base, closed: false, closed_by: None, writer_seq: None };
         let receipt = inner.apply(stream, empty, first);
         Ok((stream, receipt))
     }
@@ -215,6 +242,34 @@ impl Store for Model {
 
     fn incarnation(&self, stream: &usize) -> u64 {
         *stream as u64 + 1
+    }
+
+    fn owner(&self, stream: &usize, offset: u64) -> u64 {
+        let inner = self.0.borrow();
+        let mut owner = *stream;
+        while let Some(fork) = inner.streams[owner].fork.as_ref().filter(|fork| offset <= fork.base) {
+            owner = fork.source;
+        }
+        self.incarnation(&owner)
+    }
+
+    fn fork(&self, stream: &usize) -> Option<Fork<usize>> {
+        self.0.borrow().streams[*stream].fork.clone()
+    }
+
+    fn retained(&self, stream: &usize) -> bool {
+        self.0.borrow().retained(*stream)
+    }
+
+    fn record(&self, stream: &usize, from: u64) -> Result<Read, StoreError> {
+        let inner = self.0.borrow();
+        let state = inner.staged(*stream).ok_or(StoreError::Gone)?;
+        let entry = &inner.streams[*stream];
+        let next = entry.record_ends.iter().copied().find(|end| *end > from as usize);
+        let next = next.unwrap_or(from as usize);
+        let piece = Bytes::copy_from_slice(&entry.data[from as usize..next]);
+        let at_tail = next as u64 == state.tail;
+        Ok(Read { pieces: SmallVec::from_iter([piece]), next: next as u64, at_tail, closed: state.closed })
     }
 
     fn config(&self, stream: &usize) -> Config {

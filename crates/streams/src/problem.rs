@@ -31,6 +31,13 @@ impl Problem {
         Self::new(404, "stream-missing", "path", "no stream of that name exists; create it with PUT")
     }
 
+    /// The stream was deleted and is kept for its forks.
+    pub(crate) fn retained() -> Self {
+        let detail =
+            "the stream was deleted and is kept for its forks only; its name is free once they are gone";
+        Self::new(410, "stream-deleted", "path", detail)
+    }
+
     /// Others kept committing first.
     pub(crate) fn contended() -> Self {
         Self::new(503, "stream-contended", "path", "others kept writing to the stream first; try again")

@@ -1,6 +1,6 @@
 //! `GET`: where to read from, and catch-up (PROTOCOL 5.6, 8).
 
-use crate::access::{Found, Missing};
+use crate::access::Found;
 use crate::cache::{client_has, entity_tag, freshness};
 use crate::expiry::remaining_s;
 use crate::headers::Headers;
@@ -38,9 +38,9 @@ impl<S: Store> Streams<S> {
         };
         let found = match self.find_visible(name, now) {
             Ok(found) => found,
-            Err(Missing { ticket }) => return Self::answer_after(ticket, Problem::missing().respond()),
+            Err(missing) => return Self::answer_missing(&missing),
         };
-        let offset = match offset(&found, wish.start) {
+        let offset = match self.start_offset(&found, wish.start) {
             Ok(offset) => offset,
             Err(problem) => return Answer::Respond(problem.respond()),
         };
@@ -62,7 +62,7 @@ impl<S: Store> Streams<S> {
             Ok(read) => read,
             Err(error) => return Problem::from(&error).respond(),
         };
-        let tag = entity_tag(found.token(offset), read.next, read.closed && read.at_tail);
+        let tag = entity_tag(found.mark(offset), read.next, read.closed && read.at_tail);
         let mut headers = Headers::new();
         self.read_lines(&mut headers, found, &read, &tag, offset == read.next && !read.closed, now);
         if client_has(request, &tag) {
@@ -81,7 +81,7 @@ impl<S: Store> Streams<S> {
         from_now: bool,
         now: Now,
     ) -> Response {
-        let tag = entity_tag(found.token(offset), read.next, read.closed && read.at_tail);
+        let tag = entity_tag(found.mark(offset), read.next, read.closed && read.at_tail);
         let mut headers = Headers::new();
         // PROTOCOL 8: what `now` was is no business of a cache.
         self.read_lines(&mut headers, found, &read, &tag, from_now, now);
@@ -103,7 +103,7 @@ impl<S: Store> Streams<S> {
         now: Now,
     ) {
         headers.line("Content-Type", found.config.content_type.as_bytes());
-        headers.next_offset(found.token(read.next));
+        headers.next_offset(self.token(found, read.next));
         // PROTOCOL 5.6: both only when everything there is has been read.
         headers.up_to_date(read.at_tail).closed(read.at_tail && read.closed);
         headers.line("ETag", tag);
@@ -116,11 +116,31 @@ impl<S: Store> Streams<S> {
         }
     }
 
+    /// The start as an offset in the stream as it is visible.
+    fn start_offset(&self, found: &Found<S>, start: Start) -> Result<u64, Problem> {
+        match start {
+            Start::Beginning => Ok(0),
+            Start::Now => Ok(found.state.tail),
+            // PROTOCOL 5.6: what an offset of a stream that was deleted stood for is gone.
+            Start::At(token) if token != self.token(found, token.offset) => {
+                let detail = "the offset belongs to another stream, or to one of this name that was deleted; \
+                              read from -1";
+                Err(Problem::new(410, "offset-gone", "offset", detail))
+            }
+            Start::At(token) if token.offset > found.state.tail => {
+                let detail =
+                    "the offset lies past the end of the stream; use a Stream-Next-Offset it returned";
+                Err(Problem::new(400, "offset-past-end", "offset", detail))
+            }
+            Start::At(token) => Ok(token.offset),
+        }
+    }
+
     /// PROTOCOL 8, `offset=now` without live mode: an empty body at the tail, no tag, kept by nobody.
     fn nothing_yet(&self, found: &Found<S>) -> Response {
         let mut headers = Headers::new();
         headers.line("Content-Type", found.config.content_type.as_bytes());
-        headers.next_offset(found.tail()).up_to_date(true).closed(found.state.closed);
+        headers.next_offset(self.tail(found)).up_to_date(true).closed(found.state.closed);
         headers.constant(b"Cache-Control: no-store\r\n");
         headers.respond(200, body(media::kind(&found.config.content_type), Pieces::new()))
     }
@@ -154,24 +174,6 @@ fn start(offset: Option<Cow<'_, str>>) -> Result<Start, Problem> {
             let detail = "an offset is -1, now, or a Stream-Next-Offset exactly as the server sent it";
             Problem::new(400, "offset-malformed", "offset", detail)
         }),
-    }
-}
-
-/// The start as an offset in the stream as it is visible.
-fn offset<S: Store>(found: &Found<S>, start: Start) -> Result<u64, Problem> {
-    match start {
-        Start::Beginning => Ok(0),
-        Start::Now => Ok(found.state.tail),
-        // PROTOCOL 5.6: what an offset of a stream that was deleted stood for is gone.
-        Start::At(token) if token.incarnation != found.incarnation => {
-            let detail = "the offset belongs to a stream of this name that was deleted; read from -1";
-            Err(Problem::new(410, "offset-gone", "offset", detail))
-        }
-        Start::At(token) if token.offset > found.state.tail => {
-            let detail = "the offset lies past the end of the stream; use a Stream-Next-Offset it returned";
-            Err(Problem::new(400, "offset-past-end", "offset", detail))
-        }
-        Start::At(token) => Ok(token.offset),
     }
 }
 

@@ -10,7 +10,7 @@ use smallvec::smallvec;
 use thalweg_wire::exchange::{Advance, Answer, Live, Method, Now, Refusal, Request, Response, Service};
 use thalweg_wire::path;
 
-const STREAMS: &str = "/v1/stream/";
+pub(crate) const STREAMS: &str = "/v1/stream/";
 const HEALTH: &str = "/healthz";
 /// Ours: which streams there are, and what the store holds.
 const LIST: &str = "/v1/streams";

@@ -39,11 +39,26 @@ pub struct Config {
     pub lifetime: Lifetime,
 }
 
+/// Where a stream branches off from another, and what its creator asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fork<T> {
+    /// The stream whose bytes below `base` are inherited.
+    pub source: T,
+    /// Where the fork's own bytes begin.
+    pub base: u64,
+    /// The offset asked for; `None` when it was left to the source's tail.
+    pub anchor: Option<u64>,
+    /// How far behind the anchor, in bytes or messages, as it was asked for.
+    pub sub_offset: u64,
+}
+
 /// A stream as the rules see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct State {
     /// Grows by one with each commit to the stream.
     pub version: u64,
+    /// Where its own bytes begin; 0 unless it is a fork.
+    pub base: u64,
     /// Offset after the last byte.
     pub tail: u64,
     /// No more appends.
@@ -188,14 +203,17 @@ pub trait Store: Clone {
     /// The stream of that name, staged or visible.
     fn find(&self, name: &[u8]) -> Option<Self::Stream>;
 
-    /// Creates a stream, with first content and possibly closed at once.
+    /// Creates a stream, with first content and possibly closed at once; as a fork, the content comes behind
+    /// what is inherited, and nothing is copied.
     ///
     /// # Errors
-    /// [`StoreError::Exists`] unless the name is free in the staged view.
+    /// [`StoreError::Exists`] unless the name is free in the staged view; [`StoreError::SourceGone`] and
+    /// [`StoreError::PastEnd`] when the source cannot be forked there.
     fn create(
         &self,
         name: &[u8],
         config: &Config,
+        fork: Option<&Fork<Self::Stream>>,
         first: &Commit<'_>,
     ) -> Result<(Self::Stream, Receipt), StoreError>;
 
@@ -210,14 +228,31 @@ pub trait Store: Clone {
         commit: &Commit<'_>,
     ) -> Result<Receipt, StoreError>;
 
-    /// Deletes the stream if its staged version is still `expected`.
+    /// Deletes the stream if its staged version is still `expected`. While others inherit from it, it is
+    /// [retained](Store::retained).
     ///
     /// # Errors
     /// [`StoreError::Conflict`] if it is not.
     fn delete(&self, stream: &Self::Stream, expected: u64, time_us: u64) -> Result<Receipt, StoreError>;
 
-    /// Identity of this incarnation of the name, never reused: the first half of every offset token.
+    /// Identity of this incarnation of the name, never reused. Grows.
     fn incarnation(&self, stream: &Self::Stream) -> u64;
+
+    /// The incarnation that an offset's token names: the stream's own above its base, and below that whoever's
+    /// it is in the source. Grows with the offset.
+    fn owner(&self, stream: &Self::Stream, offset: u64) -> u64;
+
+    /// Where the stream branches off; `None` unless it is a fork.
+    fn fork(&self, stream: &Self::Stream) -> Option<Fork<Self::Stream>>;
+
+    /// Deleted, and kept under its name because others inherit from it.
+    fn retained(&self, stream: &Self::Stream) -> bool;
+
+    /// What is left of one record from `from` on, in the staged view; nothing at the staged end.
+    ///
+    /// # Errors
+    /// As [`Store::read`].
+    fn record(&self, stream: &Self::Stream, from: u64) -> Result<Read, StoreError>;
 
     /// What the stream was created with.
     fn config(&self, stream: &Self::Stream) -> Config;

@@ -105,9 +105,6 @@ fn creates() {
     refused(&[(ttl, "1"), (ttl, "1")], "", (400, ttl, "header-duplicate"));
     refused(&[("Content-Type", "nonsense")], "", (400, "Content-Type", "content-type-malformed"));
     refused(&[("Content-Type", "application/json")], "[1,]", (400, "body", "json-malformed"));
-    for name in ["Stream-Forked-From", "Stream-Fork-Offset", "Stream-Fork-Sub-Offset"] {
-        refused(&[(&name.to_lowercase(), "/v1/stream/s")], "", (501, name, "fork-unsupported"));
-    }
     assert_eq!(world.head("n").status, 404);
 }
 

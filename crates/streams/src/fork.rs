@@ -1,0 +1,249 @@
+//! Forks (PROTOCOL 4.2): what a creator may ask for, where that branches off, and whether an existing fork is
+//! what is asked for again.
+//!
+//! The source is judged by its staged view, like everything a commit depends on: the fork's own commit comes
+//! behind, so it is never durable before what it inherits.
+
+use crate::Streams;
+use crate::access::Found;
+use crate::headers::{is_named, single};
+use crate::problem::Problem;
+use crate::service::STREAMS;
+use crate::store::{Fork, Store};
+use thalweg_wire::decimal::{self, SAFE_INTEGER_MAX};
+use thalweg_wire::exchange::{Now, Request, Work};
+use thalweg_wire::token::Token;
+use thalweg_wire::{json, media, path};
+
+const FORKED_FROM: &str = "Stream-Forked-From";
+const OFFSET: &str = "Stream-Fork-Offset";
+const SUB_OFFSET: &str = "Stream-Fork-Sub-Offset";
+
+/// The least token of all. No stream has incarnation 0, so it stands for the beginning of any.
+const BEGINNING: Token = Token { incarnation: 0, offset: 0 };
+
+/// Where a creator wants to branch off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Anchor {
+    /// PROTOCOL 4.2: the source's tail, when no offset is named.
+    Tail,
+    At(Token),
+}
+
+/// The fork that a creator asks for.
+#[derive(Debug)]
+pub(crate) struct Wish {
+    source: String,
+    anchor: Anchor,
+    sub_offset: u64,
+}
+
+/// Why there is no fork, or not yet.
+pub(crate) enum Halt {
+    /// Refused, on grounds that are durable once the ticket is complete.
+    Refused(u64, Problem),
+    /// What decides it has to be brought into memory first.
+    Cold(Work),
+}
+
+impl Wish {
+    /// What the request's headers ask for; `None` without any of the three.
+    pub(crate) fn parse(request: &Request<'_>) -> Result<Option<Self>, Problem> {
+        let anchor = single(request, OFFSET)?.map(anchor).transpose()?;
+        let sub_offset = single(request, SUB_OFFSET)?.map(sub_offset).transpose()?;
+        let Some(source) = single(request, FORKED_FROM)? else {
+            // PROTOCOL 5.1: both require Stream-Forked-From.
+            let sent = |name: &&'static str| request.fields.iter().any(|field| is_named(field, name));
+            let lone = [OFFSET, SUB_OFFSET].into_iter().find(sent);
+            return lone.map_or(Ok(None), |name| {
+                let detail = "the header refines Stream-Forked-From, which the request does not have";
+                Err(Problem::new(400, "fork-source-required", name, detail))
+            });
+        };
+        let (source, sub_offset) = (source_name(source)?, sub_offset.unwrap_or(0));
+        // PROTOCOL 4.2: a sub-offset counts from an offset; behind the tail there is nothing to count.
+        if sub_offset > 0 && anchor.is_none() {
+            let detail = "a sub-offset counts from Stream-Fork-Offset, which the request does not have";
+            return Err(Problem::new(400, "fork-offset-required", SUB_OFFSET, detail));
+        }
+        Ok(Some(Self { source, anchor: anchor.unwrap_or(Anchor::Tail), sub_offset }))
+    }
+}
+
+/// PROTOCOL 4.2: the path component of the source's URL, on this server.
+fn source_name(value: &[u8]) -> Result<String, Problem> {
+    let malformed = |detail: String| Problem::new(400, "fork-source-malformed", FORKED_FROM, detail);
+    let path = std::str::from_utf8(value).ok().filter(|path| path.starts_with('/')).ok_or_else(|| {
+        malformed("name the source by its path on this server, for example /v1/stream/source".to_owned())
+    })?;
+    // A path that no stream has names one that does not exist.
+    let encoded = path.strip_prefix(STREAMS).ok_or_else(source_missing)?;
+    path::stream_name(encoded).map(|name| name.into_owned()).map_err(|error| malformed(error.to_string()))
+}
+
+/// PROTOCOL 4.2: a malformed offset is 400. PROTOCOL 8: the sentinels are offsets too.
+fn anchor(value: &[u8]) -> Result<Anchor, Problem> {
+    match value {
+        b"-1" => Ok(Anchor::At(BEGINNING)),
+        b"now" => Ok(Anchor::Tail),
+        token => Token::parse(token).map(Anchor::At).ok_or_else(|| {
+            let detail = "a fork offset is -1, now, or a Stream-Next-Offset exactly as the server sent it";
+            Problem::new(400, "fork-offset-malformed", OFFSET, detail)
+        }),
+    }
+}
+
+/// PROTOCOL 4.2: a non-negative integer.
+fn sub_offset(value: &[u8]) -> Result<u64, Problem> {
+    decimal::parse(value, SAFE_INTEGER_MAX).ok_or_else(|| {
+        let detail = "a plain decimal integer of at most 2^53-1: bytes, or messages of a JSON stream";
+        Problem::new(400, "fork-sub-offset-malformed", SUB_OFFSET, detail)
+    })
+}
+
+fn source_missing() -> Problem {
+    let detail = "no stream exists at that path; a fork needs a source on this server";
+    Problem::new(404, "fork-source-missing", FORKED_FROM, detail)
+}
+
+impl<S: Store> Streams<S> {
+    /// The source and the place in it that a wish comes to.
+    pub(crate) fn branch(&self, wish: &Wish, now: Now) -> Result<(Found<S>, Fork<S::Stream>), Halt> {
+        let source = self.find_staged(&wish.source, now).map_err(|missing| {
+            let problem = if missing.retained {
+                // PROTOCOL 4.2: a soft-deleted source is 409.
+                let detail = "the source is deleted and kept for its forks only; fork one of those";
+                Problem::new(409, "fork-source-deleted", FORKED_FROM, detail)
+            } else {
+                // PROTOCOL 4.2: a source that does not exist is 404.
+                source_missing()
+            };
+            Halt::Refused(missing.ticket, problem)
+        })?;
+        let refused = |problem| Halt::Refused(self.store.ticket(&source.stream), problem);
+        let from = match wish.anchor {
+            Anchor::Tail => source.state.tail,
+            Anchor::At(BEGINNING) => 0,
+            Anchor::At(token) => self.known_offset(&source, token).map_err(refused)?,
+        };
+        let base = match wish.sub_offset {
+            // PROTOCOL 4.2: 0 is as absent.
+            0 => from,
+            count => self.refine(&source, from, count)?,
+        };
+        let anchor = (wish.anchor != Anchor::Tail).then_some(from);
+        let fork = Fork { source: source.stream.clone(), base, anchor, sub_offset: wish.sub_offset };
+        Ok((source, fork))
+    }
+
+    /// The offset that a token stands for in the source.
+    fn known_offset(&self, source: &Found<S>, token: Token) -> Result<u64, Problem> {
+        if token.offset > source.state.tail {
+            // PROTOCOL 4.2: an offset past the source's tail is 400.
+            let detail = "the offset lies past the source's end; use a Stream-Next-Offset it returned";
+            return Err(Problem::new(400, "fork-offset-past-end", OFFSET, detail));
+        }
+        // PROTOCOL 8: an offset is one that the server returned for this stream.
+        if token != self.token(source, token.offset) {
+            let detail = "the offset is none of the source's; use a Stream-Next-Offset it returned";
+            return Err(Problem::new(400, "fork-offset-foreign", OFFSET, detail));
+        }
+        Ok(token.offset)
+    }
+
+    /// The place `count` bytes or messages behind `from`, within the record there.
+    fn refine(&self, source: &Found<S>, from: u64, count: u64) -> Result<u64, Halt> {
+        let stream = &source.stream;
+        if let Some(work) = self.store.cold(stream, from, 1) {
+            return Err(Halt::Cold(work));
+        }
+        let record = self.store.record(stream, from);
+        let record = record.map_err(|error| Halt::Refused(0, Problem::from(&error)))?;
+        let place = match media::kind(&source.config.content_type) {
+            // PROTOCOL 4.2: of a JSON stream, flattened messages.
+            media::Kind::Json => after_message(&record.pieces.concat(), count),
+            // PROTOCOL 4.2: of any other, bytes of the body.
+            media::Kind::Text | media::Kind::Binary => Some(count),
+        };
+        let end = place.and_then(|bytes| from.checked_add(bytes)).filter(|end| *end <= record.next);
+        end.ok_or_else(|| {
+            // PROTOCOL 4.2: past the next data boundary is 400.
+            let detail = "the sub-offset lies past what one append put behind Stream-Fork-Offset";
+            let problem = Problem::new(400, "fork-sub-offset-past-end", SUB_OFFSET, detail);
+            Halt::Refused(self.store.ticket(stream), problem)
+        })
+    }
+
+    /// The header in which an existing stream differs from the fork asked for, if it does.
+    /// PROTOCOL 4.2: a match includes Stream-Forked-From and Stream-Fork-Offset.
+    pub(crate) fn branch_mismatch(
+        &self,
+        have: Option<&Fork<S::Stream>>,
+        wish: Option<&Wish>,
+    ) -> Option<&'static str> {
+        let (have, wish) = match (have, wish) {
+            (None, None) => return None,
+            (Some(have), Some(wish)) => (have, wish),
+            _ => return Some(FORKED_FROM),
+        };
+        // A source keeps its name as long as it has forks, so the name decides.
+        let source = self.store.find(wish.source.as_bytes());
+        let identity = |stream: &S::Stream| self.store.incarnation(stream);
+        if source.is_none_or(|source| identity(&source) != identity(&have.source)) {
+            return Some(FORKED_FROM);
+        }
+        let anchor = have.anchor.unwrap_or(have.base);
+        let same = match wish.anchor {
+            // Whoever asks for the tail again is not told off because it has moved.
+            Anchor::Tail => {
+                let tail = self.store.staged(&have.source).map(|source| source.tail);
+                have.anchor.is_none() || tail == Some(anchor)
+            }
+            Anchor::At(BEGINNING) => anchor == 0,
+            Anchor::At(token) => {
+                token.offset == anchor && token.incarnation == self.store.owner(&have.source, anchor)
+            }
+        };
+        if !same {
+            return Some(OFFSET);
+        }
+        (wish.sub_offset != have.sub_offset).then_some(SUB_OFFSET)
+    }
+}
+
+/// Bytes up to behind the separator of the `count`-th of a record's messages; `None` if it has fewer.
+fn after_message(record: &[u8], count: u64) -> Option<u64> {
+    let joined = record.strip_suffix(b",")?;
+    let mut text = String::with_capacity(joined.len() + 2);
+    text.push('[');
+    text.push_str(std::str::from_utf8(joined).ok()?);
+    text.push(']');
+    let (mut seen, mut end) = (0, None);
+    let each = |message: std::ops::Range<usize>| {
+        seen += 1;
+        if seen == count {
+            // One for the bracket before, one less for the separator behind.
+            end = Some(message.end as u64);
+        }
+    };
+    json::split(&text, each).ok()?;
+    end
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_end_behind_their_separators() {
+        let record = br#"{"a":",]"},[1,2],"x\",",4,"#;
+        let ends = [11, 17, 24, 26];
+        for (count, end) in (1..).zip(ends) {
+            assert_eq!(after_message(record, count), Some(end), "{count}");
+            assert_eq!(record[end as usize - 1], b',');
+        }
+        assert_eq!(after_message(record, 5), None);
+        assert_eq!(after_message(b"", 1), None);
+        assert_eq!(after_message(b"2],3,", 1), None, "not where a message begins");
+    }
+}
