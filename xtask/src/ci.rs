@@ -43,6 +43,7 @@ const STEPS: &[Step] = &[
     step("conformance-memory", "xtask conformance --durability memory"),
     step("debian", "xtask debian"),
     step("refusals", "xtask refusals"),
+    step("judges", "xtask judges"),
     step("full", "xtask full"),
     step("damage", "xtask damage"),
     step("crash", "xtask crash --rounds 20"),

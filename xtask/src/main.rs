@@ -14,6 +14,7 @@ mod drain;
 mod empty;
 mod full;
 mod hold;
+mod judges;
 mod memory;
 mod options;
 mod refusals;
@@ -58,6 +59,8 @@ cargo xtask <task> [options]
                              --durability sync|memory   --restart  twice, with a restart in between
   debian                   Debian's package index through a stream and back
   refusals                 bad input: the right status, the rule named, nothing written
+  judges                   other people's clients: curl, Python, a browser, npm
+                             --only curl,python,browser,client
   crash                    kill -9 under load     --rounds 20  --seed N
   slopes                   memory per idle connection
                              --sizes 0,1000,5000,10000  --durability memory
@@ -98,6 +101,7 @@ fn run(task: &str, options: &Options) -> Outcome {
         "debian" => debian::run(options),
         "crash" => crash::run(options),
         "refusals" => refusals::run(options),
+        "judges" => judges::run(options),
         "slopes" => slopes::run(options),
         "drain" => drain::run(options),
         "empty" => empty::run(options),
