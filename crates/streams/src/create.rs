@@ -100,6 +100,9 @@ impl<S: Store> Streams<S> {
         let first = Commit { payload: &content, suffix, close: closed, time_us, ..Commit::default() };
         match self.store.create(name.as_bytes(), &plan.config, plan.fork.as_ref(), &first) {
             Ok((stream, receipt)) => {
+                if let Some(subscriptions) = &self.subscriptions {
+                    subscriptions.created(name);
+                }
                 let ticket = receipt.ticket.max(self.store.ticket(&stream));
                 self.renew(&stream, plan.config.lifetime, now);
                 let next = self.token_of(&stream, receipt.next);

@@ -2,7 +2,7 @@
 //! cited beside the line that keeps it. Never knows sockets, files or threads; time and entropy are handed in.
 //!
 //! Writers are judged by the staged view and readers by the visible one, so what a reader sees is durable;
-//! an answer decided on staged state that is not durable yet leaves only when it is ([`exchange::Answer::After`]).
+//! an answer decided on staged state that is not durable yet leaves only when it is ([`Answer::After`]).
 //! A refusal is problem+json that names field and rule, and writes nothing. Expiry is judged on every access and
 //! turned into a delete by whoever finds it. Checked by the tests here over a plain model store, and by the
 //! official conformance suite over the real one.
@@ -32,6 +32,7 @@ mod read;
 mod service;
 mod stats;
 pub mod store;
+pub mod subscriptions;
 
 #[cfg(test)]
 mod model;
@@ -40,6 +41,7 @@ mod tests;
 
 use std::sync::Arc;
 use store::Store;
+use subscriptions::Subscriptions;
 use thalweg_wire::exchange::{Answer, Response};
 
 /// How often a decision is taken anew because others kept committing first.
@@ -73,15 +75,23 @@ impl Default for Options {
 
 /// The Durable Streams service over one store. One value per reactor; clones share the store.
 #[derive(Clone)]
-pub struct Streams<S> {
+pub struct Streams<S: Store> {
     store: S,
+    /// What `__ds` serves; without it nothing is there.
+    subscriptions: Option<Arc<Subscriptions<S>>>,
     options: Arc<Options>,
 }
 
 impl<S: Store> Streams<S> {
     /// The service over `store`.
     pub fn new(store: S, options: Options) -> Self {
-        Self { store, options: Arc::new(options) }
+        Self { store, subscriptions: None, options: Arc::new(options) }
+    }
+
+    /// Serves these subscriptions under `__ds` (PROTOCOL 6), and tells them of new streams.
+    #[must_use]
+    pub fn with_subscriptions(self, subscriptions: Arc<Subscriptions<S>>) -> Self {
+        Self { subscriptions: Some(subscriptions), ..self }
     }
 
     /// The answer decided on what `ticket` stands for: at once if that is durable, else when it is.

@@ -5,6 +5,7 @@ use crate::headers::Headers;
 use crate::options::{ALLOW, preflight};
 use crate::problem::Problem;
 use crate::store::Store;
+use crate::subscriptions::RESERVED;
 use bytes::Bytes;
 use smallvec::smallvec;
 use thalweg_wire::exchange::{Advance, Answer, Live, Method, Now, Refusal, Request, Response, Service};
@@ -15,8 +16,7 @@ const HEALTH: &str = "/healthz";
 /// Ours: which streams there are, and what the store holds.
 const LIST: &str = "/v1/streams";
 const STATS: &str = "/v1/stats";
-/// PROTOCOL 6: the first segment under which subscriptions live, no stream's name.
-const RESERVED: &str = "__ds";
+const CONTROL: &str = "__ds/";
 
 impl<S: Store> Service for Streams<S> {
     type Topic = S::Stream;
@@ -33,6 +33,10 @@ impl<S: Store> Service for Streams<S> {
                 _ => Answer::Respond(elsewhere(request)),
             };
         };
+        // PROTOCOL 6: the reserved prefix is routed before anything is taken for a stream.
+        if let Some(rest) = encoded.strip_prefix(CONTROL) {
+            return self.control(rest, request, now);
+        }
         let name = match path::stream_name(encoded) {
             Ok(name) => name,
             Err(error) => {
@@ -40,9 +44,8 @@ impl<S: Store> Service for Streams<S> {
             }
         };
         if name.split('/').next() == Some(RESERVED) {
-            let detail =
-                "names under __ds are reserved for subscriptions, which this server does not offer yet";
-            return Answer::Respond(Problem::new(501, "subscriptions-unsupported", "path", detail).respond());
+            let detail = "no stream's name begins with __ds; subscriptions live at __ds/subscriptions/<id>";
+            return Answer::Respond(Problem::new(404, "name-reserved", "path", detail).respond());
         }
         match request.method {
             Method::Get => self.read(&name, request, now),

@@ -74,6 +74,20 @@ pub fn stream_name(encoded: &str) -> Result<Cow<'_, str>, NameError> {
     Ok(name)
 }
 
+/// The text as one path segment: everything but unreserved characters (RFC 3986 2.3) is escaped.
+pub fn encode(segment: &str) -> String {
+    let mut encoded = String::with_capacity(segment.len());
+    for byte in segment.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            encoded.push(byte.into());
+        } else {
+            let hex = |digit: u8| char::from(b"0123456789ABCDEF"[usize::from(digit)]);
+            encoded.extend(['%', hex(byte >> 4), hex(byte & 15)]);
+        }
+    }
+    encoded
+}
+
 fn slashes(text: &str) -> usize {
     memchr::memchr_iter(b'/', text.as_bytes()).count()
 }
@@ -123,6 +137,14 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn an_encoded_segment_names_what_it_was_made_of(segment in "[^/\\p{Cc}]{1,40}") {
+            prop_assume!(!matches!(segment.as_str(), "." | ".."));
+            let encoded = encode(&segment);
+            prop_assert!(encoded.bytes().all(|byte| byte.is_ascii_graphic()));
+            prop_assert_eq!(stream_name(&encoded).unwrap(), segment);
+        }
+
         #[test]
         fn an_accepted_name_keeps_every_rule(encoded in "([a-z./]|%[0-9a-fA-F]{2}|.){0,40}") {
             if let Ok(name) = stream_name(&encoded) {

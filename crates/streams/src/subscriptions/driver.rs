@@ -1,0 +1,459 @@
+//! What notices pending work and due times, and hands wakes over: one value per store, on one thread.
+//!
+//! Sans-io: it is told what moved ([`Subscriptions`]' inbox), asked once per turn, and answers with the
+//! requests to send; whoever sends them reports back with [`Driver::finished`]. It watches linked streams
+//! through the store as a reactor watches followed ones, so it hears of them only once they are durable, and
+//! once per burst. Pull-wake events it appends itself.
+//!
+//! What the store does not take (a full disk) is tried again a few seconds later.
+
+use super::keys::Use;
+use super::routes::told;
+use super::subscription::{Change, Delivery, Link, Outcome, Phase, Seen};
+use super::target::Target;
+use super::{Held, Slot, Subscriptions, see};
+use crate::ATTEMPTS_MAX;
+use crate::expiry::is_expired;
+use crate::store::{Commit, Lifetime, Store, StoreError};
+use serde_json::json;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use thalweg_wire::exchange::Now;
+use thalweg_wire::media;
+
+/// Until something the store refused is tried again.
+const AGAIN_US: u64 = 5_000_000;
+/// Longest time that a webhook's answer is waited for.
+const ANSWER_MS_MAX: u64 = 30_000;
+
+/// A webhook to be called.
+#[derive(Debug)]
+pub struct Attempt {
+    /// Where.
+    pub target: Target,
+    /// The body.
+    pub body: Vec<u8>,
+    /// The value of `Webhook-Signature`.
+    pub signature: String,
+    /// How long to wait for the answer, milliseconds.
+    pub timeout_ms: u64,
+    id: Arc<str>,
+    incarnation: u64,
+    generation: u64,
+    begun_us: u64,
+    snapshot: Vec<(Arc<str>, Link)>,
+}
+
+impl Attempt {
+    /// The subscription's identifier.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+}
+
+/// Drives all subscriptions of a store.
+pub struct Driver<S: Store> {
+    store: S,
+    shared: Arc<Subscriptions<S>>,
+    /// Streams whose movements are announced here, by incarnation.
+    watched: HashMap<u64, (Arc<str>, S::Stream)>,
+    /// The subscriptions that link a stream, by its name.
+    followers: HashMap<Arc<str>, BTreeSet<Arc<str>>>,
+    /// The incarnation and membership of each subscription that `followers` reflects.
+    synced: HashMap<Arc<str>, (u64, u64)>,
+    /// When to look at a subscription again, and the same the other way round.
+    timers: BTreeSet<(u64, Arc<str>)>,
+    due: HashMap<Arc<str>, u64>,
+    /// Subscriptions whose wake is not durable yet.
+    parked: BTreeSet<Arc<str>>,
+    /// Webhooks under way: incarnation and generation of each subscription's latest.
+    in_flight: HashMap<Arc<str>, (u64, u64)>,
+    /// Streams whose links the store refused to keep, and when to look again.
+    again: BTreeMap<Arc<str>, u64>,
+}
+
+impl<S: Store> Driver<S> {
+    /// Drives `shared` over the same store, seen by a watcher of the driver's own.
+    pub fn new(store: S, shared: Arc<Subscriptions<S>>) -> Self {
+        // PROTOCOL 6.2: what appeared since a subscription was last at work is linked at its beginning.
+        let mut names: Vec<Arc<str>> = Vec::new();
+        let slots = shared.slots();
+        if !slots.is_empty() {
+            store.visit(&mut |name, _| {
+                if let Ok(name) = std::str::from_utf8(name)
+                    && !name.starts_with('\0')
+                    && slots.iter().any(|slot| slot.pattern.as_ref().is_some_and(|p| p.matches(name)))
+                {
+                    names.push(name.into());
+                }
+            });
+        }
+        shared.tell(|inbox| inbox.created.append(&mut names));
+        Self {
+            store,
+            shared,
+            watched: HashMap::new(),
+            followers: HashMap::new(),
+            synced: HashMap::new(),
+            timers: BTreeSet::new(),
+            due: HashMap::new(),
+            parked: BTreeSet::new(),
+            in_flight: HashMap::new(),
+            again: BTreeMap::new(),
+        }
+    }
+
+    /// When there is something to do though nothing happens, microseconds since the epoch.
+    pub fn next_due_us(&self) -> Option<u64> {
+        let timer = self.timers.first().map(|(due_us, _)| *due_us);
+        timer.into_iter().chain(self.again.values().min().copied()).min()
+    }
+
+    /// Takes up what happened and what is due. Answers the webhooks to call now.
+    pub fn turn(&mut self, now: Now) -> Vec<Attempt> {
+        let inbox = std::mem::take(&mut *self.shared.inbox.lock());
+        let mut look: BTreeSet<Arc<str>> = inbox.touched;
+        for id in &look.clone() {
+            self.sync(id, now);
+        }
+        let refused = self.again.iter().filter(|(_, due)| **due <= now.time_us);
+        let refused: Vec<Arc<str>> = refused.map(|(path, _)| path.clone()).collect();
+        for path in inbox.created.into_iter().chain(refused) {
+            self.again.remove(&path);
+            look.append(&mut self.appeared(&path, now));
+        }
+        for incarnation in inbox.moved {
+            look.append(&mut self.moved(incarnation, now));
+        }
+        if inbox.settled {
+            look.append(&mut self.parked);
+        }
+        while let Some((due_us, id)) = self.timers.first().cloned()
+            && due_us <= now.time_us
+        {
+            self.clear_timer(&id);
+            look.insert(id);
+        }
+        look.iter().filter_map(|id| self.advance(id, now)).collect()
+    }
+
+    /// An attempt ended. Answers the next one, if there is one to make at once.
+    pub fn finished(&mut self, attempt: &Attempt, outcome: Outcome, now: Now) -> Option<Attempt> {
+        let mark = (attempt.incarnation, attempt.generation);
+        if self.in_flight.get(&attempt.id) == Some(&mark) {
+            self.in_flight.remove(&attempt.id);
+        }
+        let slot = self.shared.slot(&attempt.id)?;
+        {
+            let mut held = slot.held.lock();
+            // PROTOCOL 6.3: deleted meanwhile, or even created anew: nothing advances.
+            let held = held.as_mut().filter(|held| held.incarnation == attempt.incarnation)?;
+            let change = held.subscription.delivered(
+                attempt.generation,
+                outcome,
+                &attempt.snapshot,
+                attempt.begun_us,
+                now.time_us,
+                now.entropy,
+            );
+            if let Some(change) = change
+                && self.shared.keep(&self.store, held, change, now.time_us).is_err()
+            {
+                self.set_timer(&attempt.id, now.time_us + AGAIN_US);
+                return None;
+            }
+        }
+        self.advance(&attempt.id, now)
+    }
+
+    /// Follows the streams that a subscription links by now.
+    fn sync(&mut self, id: &Arc<str>, now: Now) {
+        let Some(slot) = self.shared.slot(id) else { return self.forget(id) };
+        let links: Vec<Arc<str>> = {
+            let held = slot.held.lock();
+            let Some(held) = held.as_ref() else { return self.forget(id) };
+            let present = (held.incarnation, held.membership);
+            if self.synced.insert(id.clone(), present) == Some(present) {
+                return;
+            }
+            held.subscription.links.keys().cloned().collect()
+        };
+        for path in links {
+            if self.followers.entry(path.clone()).or_default().insert(id.clone()) {
+                self.look(&path, std::slice::from_ref(&slot), now);
+            }
+        }
+    }
+
+    /// A subscription is gone.
+    fn forget(&mut self, id: &Arc<str>) {
+        self.clear_timer(id);
+        self.parked.remove(id);
+        self.synced.remove(id);
+        self.followers.values_mut().for_each(|ids| {
+            ids.remove(id);
+        });
+        let followers = &mut self.followers;
+        followers.retain(|_, ids| !ids.is_empty());
+        let store = &self.store;
+        self.watched.retain(|_, (path, stream)| {
+            let wanted = followers.contains_key(path);
+            if !wanted {
+                store.unwatch(stream);
+            }
+            wanted
+        });
+    }
+
+    /// A stream of that name was created: whoever matches it links it.
+    fn appeared(&mut self, path: &Arc<str>, now: Now) -> BTreeSet<Arc<str>> {
+        let slots = self.shared.slots();
+        self.look(path, &slots, now)
+    }
+
+    fn moved(&mut self, incarnation: u64, now: Now) -> BTreeSet<Arc<str>> {
+        let Some((path, stream)) = self.watched.get(&incarnation).cloned() else { return BTreeSet::new() };
+        // Before looking: what moves afterwards is announced again.
+        self.store.acknowledge(&stream);
+        if self.store.staged(&stream).is_none() && self.store.visible(&stream).is_none() {
+            self.store.unwatch(&stream);
+            self.watched.remove(&incarnation);
+        }
+        let ids = self.followers.get(&path).cloned().unwrap_or_default();
+        let slots: Vec<_> = ids.iter().filter_map(|id| self.shared.slot(id)).collect();
+        self.look(&path, &slots, now)
+    }
+
+    /// Sees where a stream stands, and lets each of `slots` know. Answers those that link it.
+    fn look(&mut self, path: &Arc<str>, slots: &[Arc<Slot<S>>], now: Now) -> BTreeSet<Arc<str>> {
+        let found = self.store.find(path.as_bytes());
+        let mut seen = None;
+        if let Some(stream) = &found {
+            let incarnation = self.store.incarnation(stream);
+            let fresh = !self.watched.contains_key(&incarnation);
+            if fresh && self.store.staged(stream).is_some() {
+                // Before looking at it, for the same reason as above.
+                self.store.watch(stream);
+                self.watched.insert(incarnation, (path.clone(), stream.clone()));
+            }
+            seen = see(&self.store, stream);
+            if seen.is_none() && self.store.staged(stream).is_some() {
+                // Created and not durable yet: that will be announced, to whoever is linked then.
+                self.announce_later(path, slots);
+                return BTreeSet::new();
+            }
+        }
+        let mut linking = BTreeSet::new();
+        for slot in slots {
+            let mut held = slot.held.lock();
+            let Some(held) = held.as_mut() else { continue };
+            let before = (held.incarnation, held.membership);
+            let links = self.observe(held, path, seen, now);
+            // What came or went here is followed already; only what a request changed has to be synced.
+            if let Some(synced) = self.synced.get_mut(&slot.id).filter(|synced| **synced == before) {
+                synced.1 = held.membership;
+            }
+            match links {
+                Ok(true) => {
+                    self.followers.entry(path.clone()).or_default().insert(slot.id.clone());
+                    linking.insert(slot.id.clone());
+                }
+                Ok(false) => {
+                    if let Some(ids) = self.followers.get_mut(path) {
+                        ids.remove(&slot.id);
+                    }
+                }
+                Err(_) => {
+                    self.again.insert(path.clone(), now.time_us + AGAIN_US);
+                }
+            }
+        }
+        if self.followers.get(path).is_none_or(BTreeSet::is_empty) {
+            self.followers.remove(path);
+            if let Some(stream) = &found
+                && self.watched.remove(&self.store.incarnation(stream)).is_some()
+            {
+                self.store.unwatch(stream);
+            }
+        }
+        linking
+    }
+
+    /// Has those who match a stream that is not visible yet hear of it when it is.
+    fn announce_later(&mut self, path: &Arc<str>, slots: &[Arc<Slot<S>>]) {
+        let followers = self.followers.entry(path.clone()).or_default();
+        followers.extend(slots.iter().map(|slot| slot.id.clone()));
+    }
+
+    /// Whether the subscription links the stream, which was seen as given, from now on.
+    fn observe(
+        &self,
+        held: &mut Held<S>,
+        path: &Arc<str>,
+        seen: Option<Seen>,
+        now: Now,
+    ) -> Result<bool, StoreError> {
+        let after = held.subscription.observe(path, seen);
+        let before = held.subscription.links.get(path).copied();
+        // Where a stream stands is soft: no commit for it alone.
+        let hard = |link: Option<Link>| link.map(|link| Link { base: 0, tail: 0, tail_owner: 0, ..link });
+        if hard(before) == hard(after) {
+            if let (Some(link), Some(after)) = (held.subscription.links.get_mut(path), after) {
+                *link = after;
+            }
+            return Ok(after.is_some());
+        }
+        let change = Change { links: BTreeMap::from([(path.clone(), after)]), ..Change::default() };
+        self.shared.keep(&self.store, held, change, now.time_us)?;
+        Ok(after.is_some())
+    }
+
+    /// Brings one subscription as far as it can go now.
+    fn advance(&mut self, id: &Arc<str>, now: Now) -> Option<Attempt> {
+        self.clear_timer(id);
+        self.parked.remove(id);
+        let slot = self.shared.slot(id)?;
+        let mut held = slot.held.lock();
+        let held = held.as_mut()?;
+        // PROTOCOL 7.3: a lease that is over, then PROTOCOL 7: a wake for what is pending.
+        for _ in 0..2 {
+            let subscription = &held.subscription;
+            let Some(change) = subscription.expire(now.time_us).or_else(|| subscription.wake(now.time_us))
+            else {
+                break;
+            };
+            if self.shared.keep(&self.store, held, change, now.time_us).is_err() {
+                self.set_timer(id, now.time_us + AGAIN_US);
+                return None;
+            }
+        }
+        match held.subscription.phase {
+            Phase::Idle | Phase::Woken => None,
+            Phase::Held { until_us, .. } => {
+                self.set_timer(id, until_us);
+                None
+            }
+            Phase::Waking { next_attempt_us, .. } => {
+                let mark = (held.incarnation, held.subscription.generation);
+                if self.in_flight.get(id) == Some(&mark) {
+                    return None;
+                }
+                if next_attempt_us > now.time_us {
+                    self.set_timer(id, next_attempt_us);
+                    return None;
+                }
+                // Nobody hears of a wake that a crash could take back.
+                if self.store.ticket(&held.log) != 0 {
+                    self.parked.insert(id.clone());
+                    return None;
+                }
+                self.hand_over(held, now)
+            }
+        }
+    }
+
+    fn hand_over(&mut self, held: &mut Held<S>, now: Now) -> Option<Attempt> {
+        let outcome = match held.subscription.config.delivery.clone() {
+            Delivery::Webhook { url } => match self.attempt(held, &url, now) {
+                Some(attempt) => {
+                    let mark = (attempt.incarnation, attempt.generation);
+                    self.in_flight.insert(attempt.id.clone(), mark);
+                    return Some(attempt);
+                }
+                None => Outcome::Failed,
+            },
+            Delivery::PullWake { wake_stream } => match self.append_event(held, &wake_stream, now) {
+                true => Outcome::Accepted,
+                false => Outcome::Failed,
+            },
+        };
+        let id = held.subscription.id.clone();
+        let generation = held.subscription.generation;
+        let change =
+            held.subscription.delivered(generation, outcome, &[], now.time_us, now.time_us, now.entropy)?;
+        let kept = self.shared.keep(&self.store, held, change, now.time_us).is_ok();
+        match held.subscription.phase {
+            Phase::Waking { next_attempt_us, .. } if kept => self.set_timer(&id, next_attempt_us),
+            _ if !kept => self.set_timer(&id, now.time_us + AGAIN_US),
+            _ => {}
+        }
+        None
+    }
+
+    /// PROTOCOL 7.1: the request that tells a webhook.
+    fn attempt(&self, held: &Held<S>, url: &str, now: Now) -> Option<Attempt> {
+        let subscription = &held.subscription;
+        let (keys, _) = self.shared.keys(&self.store, now.time_us).ok()?;
+        let (id, incarnation, generation) = (&subscription.id, held.incarnation, subscription.generation);
+        let snapshot = subscription.snapshot();
+        let path = thalweg_wire::path::encode(id);
+        let body = json!({
+            "subscription_id": id,
+            "wake_id": keys.wake_id(incarnation, generation),
+            "generation": generation,
+            "streams": told(&snapshot),
+            "callback_url": format!("{}/v1/stream/__ds/subscriptions/{path}/callback", subscription.origin),
+            "callback_token": keys.token(id, incarnation, generation, Use::Callback, now.time_us),
+        });
+        let body = body.to_string().into_bytes();
+        Some(Attempt {
+            target: Target::parse(url).ok()?,
+            signature: keys.sign(now.time_us / 1_000_000, &body),
+            body,
+            timeout_ms: subscription.config.lease_ttl_ms.min(ANSWER_MS_MAX),
+            id: id.clone(),
+            incarnation,
+            generation,
+            begun_us: now.time_us,
+            snapshot,
+        })
+    }
+
+    /// PROTOCOL 7.2: the event, an ordinary append. Whether the wake stream took it.
+    fn append_event(&self, held: &Held<S>, wake_stream: &str, now: Now) -> bool {
+        let subscription = &held.subscription;
+        let pending = subscription.links.iter().find(|(_, link)| link.is_pending());
+        let event = json!({
+            "type": "wake",
+            "subscription_id": subscription.id,
+            "stream": pending.map(|(path, _)| path),
+            "generation": subscription.generation,
+            "ts": now.time_us / 1_000,
+        });
+        let event = event.to_string();
+        for _ in 0..ATTEMPTS_MAX {
+            let Some(stream) = self.store.find(wake_stream.as_bytes()) else { return false };
+            let Some(state) = self.store.staged(&stream) else { return false };
+            let config = self.store.config(&stream);
+            let usable = !state.closed && media::kind(&config.content_type) == media::Kind::Json;
+            if !usable || is_expired(config.lifetime, self.store.accessed(&stream), now.time_us) {
+                return false;
+            }
+            let (payload, suffix) = (event.as_bytes(), b",");
+            let commit = Commit { payload, suffix, time_us: now.time_us, ..Commit::default() };
+            match self.store.commit(&stream, state.version, &commit) {
+                Ok(_) => {
+                    if matches!(config.lifetime, Lifetime::Sliding { .. }) {
+                        self.store.touch(&stream, now.time_us);
+                    }
+                    return true;
+                }
+                Err(StoreError::Conflict) => {}
+                Err(_) => return false,
+            }
+        }
+        false
+    }
+
+    fn set_timer(&mut self, id: &Arc<str>, due_us: u64) {
+        self.clear_timer(id);
+        self.due.insert(id.clone(), due_us);
+        self.timers.insert((due_us, id.clone()));
+    }
+
+    fn clear_timer(&mut self, id: &Arc<str>) {
+        if let Some(due_us) = self.due.remove(id) {
+            self.timers.remove(&(due_us, id.clone()));
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! Subscriptions under `__ds` (PROTOCOL 6, 7): durable cursors that wake workers, by webhook or pull-wake.
+//!
+//! `subscription.rs` has the rules as functions of a value; `request.rs`, `refusal.rs` and `routes.rs` speak
+//! HTTP; `encoding.rs` keeps the value as notes of a log of its own; `keys.rs` signs; `target.rs` says where a
+//! webhook may go; `driver.rs` notices what is pending and due. [`Subscriptions`] is what all reactors and the
+//! one driver share: each subscription behind a lock of its own.
+//!
+//! Invariants:
+//! - A subscription changes in memory exactly when its notes were committed, under its lock; so the log's order
+//!   of commits is the order of changes, and a refused or failed change leaves nothing behind.
+//! - Appends pay nothing for it: the driver watches linked streams as a reactor watches followed ones. A create
+//!   costs one look at an index, which is empty where nobody subscribes.
+//! - A wake is handed over only when both what is pending and the wake itself are durable.
+//! - Locks: a subscription's, then the index or the inbox; never another way round, and never two subscriptions'.
+//!
+//! Checked by `tests.rs` (rules against a plain model, the service and the driver over the model store), and by
+//! the official conformance suite.
+
+mod driver;
+mod encoding;
+mod keys;
+mod pattern;
+mod refusal;
+mod request;
+mod routes;
+mod subscription;
+pub mod target;
+#[cfg(test)]
+mod tests;
+
+pub use driver::{Attempt, Driver};
+pub use subscription::Outcome;
+
+use crate::store::{Commit, Config, Lifetime, Store, StoreError};
+use keys::Keys;
+use parking_lot::{Mutex, RwLock};
+use pattern::Pattern;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, OnceLock};
+use subscription::{Change, Seen, Subscription};
+
+/// The first segment under which subscriptions live, no stream's name.
+pub(crate) const RESERVED: &str = "__ds";
+/// Bytes of notes in one commit.
+const COMMIT_BYTES_MAX: usize = 64 << 10;
+
+/// Wakes the driver. Called on any thread, under any lock of the store: it must not block or call back.
+pub type Bell = Box<dyn Fn() + Send + Sync>;
+/// Thirty-two unpredictable bytes; `None` if the system has none to give.
+pub type Secret = fn() -> Option<[u8; 32]>;
+
+/// All subscriptions of a store, shared by its reactors and its driver.
+pub struct Subscriptions<S: Store> {
+    index: RwLock<Index<S>>,
+    inbox: Mutex<Inbox>,
+    bell: OnceLock<Bell>,
+    keys: Mutex<Option<(Arc<Keys>, S::Stream)>>,
+    secret: Secret,
+}
+
+/// Which subscriptions there are, and which of them a new stream may concern.
+struct Index<S: Store> {
+    slots: HashMap<Arc<str>, Arc<Slot<S>>>,
+    /// Streams linked by name, with how many subscriptions do.
+    named: HashMap<Arc<str>, usize>,
+}
+
+/// A subscription's place. Empty while it is being created, and once it is deleted.
+struct Slot<S: Store> {
+    id: Arc<str>,
+    pattern: Option<Pattern>,
+    held: Mutex<Option<Held<S>>>,
+}
+
+/// A subscription and the log that keeps it.
+struct Held<S: Store> {
+    subscription: Subscription,
+    log: S::Stream,
+    incarnation: u64,
+    /// Grows whenever links come or go.
+    membership: u64,
+}
+
+/// What the driver has not looked at yet.
+#[derive(Default)]
+struct Inbox {
+    /// Streams that were created and may match.
+    created: Vec<Arc<str>>,
+    /// Incarnations of watched streams that moved.
+    moved: Vec<u64>,
+    /// Subscriptions that a request changed.
+    touched: BTreeSet<Arc<str>>,
+    /// Something became durable.
+    settled: bool,
+    rung: bool,
+}
+
+impl<S: Store> Subscriptions<S> {
+    /// The subscriptions that `store` keeps. What was never finished is deleted.
+    pub fn open(store: &S, secret: Secret) -> Arc<Self> {
+        let mut found = Vec::new();
+        store.visit(&mut |name, stream| {
+            if let Some(id) = encoding::id_of(name) {
+                found.push((id.to_owned(), stream.clone()));
+            }
+        });
+        let this = Self {
+            index: RwLock::new(Index { slots: HashMap::new(), named: HashMap::new() }),
+            inbox: Mutex::default(),
+            bell: OnceLock::new(),
+            keys: Mutex::new(None),
+            secret,
+        };
+        for (id, log) in found {
+            match encoding::decode(&id, &store.notes(&log)) {
+                Some(subscription) => this.adopt(store, subscription, log),
+                None => discard(store, &log),
+            }
+        }
+        Arc::new(this)
+    }
+
+    fn adopt(&self, store: &S, subscription: Subscription, log: S::Stream) {
+        let (id, pattern) = (subscription.id.clone(), subscription.config.pattern.clone());
+        let named: Vec<Arc<str>> = explicit(&subscription).cloned().collect();
+        let incarnation = store.incarnation(&log);
+        let held = Held { subscription, log, incarnation, membership: 1 };
+        let slot = Slot { id: id.clone(), pattern, held: Mutex::new(Some(held)) };
+        self.index.write().slots.insert(id.clone(), Arc::new(slot));
+        self.count_named(&named, &[]);
+        self.inbox.lock().touched.insert(id);
+    }
+
+    /// Has the driver woken from now on.
+    pub fn hang(&self, bell: Bell) {
+        // Hung once, by whoever runs the one driver.
+        let _ = self.bell.set(bell);
+    }
+
+    /// A stream was created.
+    pub(crate) fn created(&self, name: &str) {
+        let index = self.index.read();
+        let concerns = !index.slots.is_empty()
+            && (index.named.contains_key(name)
+                || index.slots.values().any(|slot| slot.pattern.as_ref().is_some_and(|p| p.matches(name))));
+        drop(index);
+        if concerns {
+            self.tell(|inbox| inbox.created.push(name.into()));
+        }
+    }
+
+    /// A stream that the driver watches moved: more bytes, closed or deleted.
+    pub fn moved(&self, incarnation: u64) {
+        self.tell(|inbox| inbox.moved.push(incarnation));
+    }
+
+    /// Commits that the driver waits for became durable.
+    pub fn settled(&self) {
+        self.tell(|inbox| inbox.settled = true);
+    }
+
+    /// A request changed a subscription.
+    fn touched(&self, id: &Arc<str>) {
+        self.tell(|inbox| {
+            inbox.touched.insert(id.clone());
+        });
+    }
+
+    fn tell(&self, put: impl FnOnce(&mut Inbox)) {
+        let mut inbox = self.inbox.lock();
+        put(&mut inbox);
+        if !std::mem::replace(&mut inbox.rung, true) {
+            drop(inbox);
+            if let Some(bell) = self.bell.get() {
+                bell();
+            }
+        }
+    }
+
+    fn slot(&self, id: &str) -> Option<Arc<Slot<S>>> {
+        self.index.read().slots.get(id).cloned()
+    }
+
+    fn slots(&self) -> Vec<Arc<Slot<S>>> {
+        self.index.read().slots.values().cloned().collect()
+    }
+
+    /// Takes a slot out, if it is still the one of its id.
+    fn remove(&self, slot: &Arc<Slot<S>>) {
+        let mut index = self.index.write();
+        if index.slots.get(&slot.id).is_some_and(|present| Arc::ptr_eq(present, slot)) {
+            index.slots.remove(&slot.id);
+        }
+    }
+
+    fn count_named(&self, more: &[Arc<str>], fewer: &[Arc<str>]) {
+        if more.is_empty() && fewer.is_empty() {
+            return;
+        }
+        let mut index = self.index.write();
+        for path in more {
+            *index.named.entry(path.clone()).or_default() += 1;
+        }
+        for path in fewer {
+            if let Some(count) = index.named.get_mut(path) {
+                *count -= 1;
+                if *count == 0 {
+                    index.named.remove(path);
+                }
+            }
+        }
+    }
+
+    /// Commits a change, then makes it. Answers the ticket after which it is durable.
+    ///
+    /// # Errors
+    /// The store did not take it; nothing changed.
+    fn keep(&self, store: &S, held: &mut Held<S>, change: Change, time_us: u64) -> Result<u64, StoreError> {
+        let notes = encoding::notes(&held.subscription, &change);
+        let ticket = commit(store, &held.log, &notes, time_us)?;
+        let is_named = |path: &Arc<str>| held.subscription.links.get(path).is_some_and(|link| link.explicit);
+        let becomes = |path: &Arc<str>| change.links[path].is_some_and(|link| link.explicit);
+        let more: Vec<_> = change.links.keys().filter(|p| !is_named(p) && becomes(p)).cloned().collect();
+        let fewer: Vec<_> = change.links.keys().filter(|p| is_named(p) && !becomes(p)).cloned().collect();
+        let membership = change
+            .links
+            .iter()
+            .any(|(path, link)| link.is_some() != held.subscription.links.contains_key(path));
+        held.membership += u64::from(membership);
+        held.subscription.apply(change);
+        self.count_named(&more, &fewer);
+        Ok(ticket)
+    }
+
+    /// The server's keys, made and kept if there are none yet, and the log that keeps them.
+    ///
+    /// # Errors
+    /// The store did not take them, or there is no randomness to be had.
+    fn keys(&self, store: &S, time_us: u64) -> Result<(Arc<Keys>, S::Stream), StoreError> {
+        let mut known = self.keys.lock();
+        if let Some(known) = &*known {
+            return Ok(known.clone());
+        }
+        let unusable = || StoreError::Poisoned("the server's secret cannot be made or read".to_owned());
+        let log = match store.find(encoding::SECRET_LOG) {
+            Some(log) => log,
+            None => {
+                let secret = (self.secret)().ok_or_else(unusable)?;
+                let notes: [(&[u8], &[u8]); 1] = [(encoding::SECRET_KEY, &secret)];
+                let first = Commit { notes: &notes, time_us, ..Commit::default() };
+                store.create(encoding::SECRET_LOG, &log_config(), None, &first)?.0
+            }
+        };
+        let notes = store.notes(&log);
+        let secret = notes.iter().find(|(key, _)| **key == *encoding::SECRET_KEY);
+        let secret: Option<&[u8; 32]> = secret.and_then(|(_, value)| (&**value).try_into().ok());
+        let keys = Arc::new(secret.and_then(Keys::of).ok_or_else(unusable)?);
+        *known = Some((keys.clone(), log.clone()));
+        Ok((keys, log))
+    }
+}
+
+/// Where a stream visibly stands; `None` if nothing of it is visible.
+fn see<S: Store>(store: &S, stream: &S::Stream) -> Option<Seen> {
+    let state = store.visible(stream)?;
+    let (base_owner, tail_owner) = (store.owner(stream, state.base), store.owner(stream, state.tail));
+    let incarnation = store.incarnation(stream);
+    Some(Seen { incarnation, base: state.base, base_owner, tail: state.tail, tail_owner })
+}
+
+/// What logs of subscriptions are created with.
+fn log_config() -> Config {
+    Config { content_type: "application/octet-stream".into(), lifetime: Lifetime::Unlimited }
+}
+
+fn explicit(subscription: &Subscription) -> impl Iterator<Item = &Arc<str>> {
+    subscription.links.iter().filter(|(_, link)| link.explicit).map(|(path, _)| path)
+}
+
+/// Commits notes to a log that only the caller writes to. Answers the ticket, 0 when there is nothing to note.
+fn commit<S: Store>(
+    store: &S,
+    log: &S::Stream,
+    notes: &encoding::Notes,
+    time_us: u64,
+) -> Result<u64, StoreError> {
+    if notes.is_empty() {
+        return Ok(store.ticket(log));
+    }
+    let notes: Vec<(&[u8], &[u8])> = notes.iter().map(|(key, value)| (&key[..], &value[..])).collect();
+    let version = store.staged(log).ok_or(StoreError::Gone)?.version;
+    let commit = Commit { notes: &notes, time_us, ..Commit::default() };
+    store.commit(log, version, &commit).map(|receipt| receipt.ticket)
+}
+
+/// Deletes the log of a subscription that never became whole. Should that fail, the next start tries again.
+fn discard<S: Store>(store: &S, log: &S::Stream) {
+    if let Some(state) = store.staged(log) {
+        let _ = store.delete(log, state.version, 0);
+    }
+}

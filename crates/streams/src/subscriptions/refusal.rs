@@ -1,0 +1,115 @@
+//! Refusals under `__ds`: problem+json with the protocol's own `error` member beside it, or exactly the body
+//! that the protocol pins (PROTOCOL 7.1, 7.2).
+
+use super::subscription::Refused;
+use crate::headers::Headers;
+use crate::store::StoreError;
+use bytes::Bytes;
+use serde_json::{Value, json};
+use smallvec::smallvec;
+use thalweg_wire::exchange::Response;
+
+/// A refusal that has not become a response yet.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Refusal {
+    status: u16,
+    code: &'static str,
+    body: Body,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Body {
+    Problem { field: &'static str, detail: String },
+    Pinned(Value),
+}
+
+impl Refusal {
+    pub(crate) fn new(
+        status: u16,
+        code: &'static str,
+        field: &'static str,
+        detail: impl Into<String>,
+    ) -> Refusal {
+        Refusal { status, code, body: Body::Problem { field, detail: detail.into() } }
+    }
+
+    /// There is no such subscription.
+    pub(crate) fn missing() -> Refusal {
+        Refusal::new(
+            404,
+            "SUBSCRIPTION_NOT_FOUND",
+            "path",
+            "no subscription of that id exists; create it with PUT",
+        )
+    }
+
+    /// What a rule refused, in `generation`.
+    pub(crate) fn of(refused: Refused, generation: u64) -> Refusal {
+        match refused {
+            Refused::Fenced => Refusal {
+                status: 409,
+                code: "FENCED",
+                body: Body::Pinned(json!({ "error": { "code": "FENCED" } })),
+            },
+            Refused::AlreadyClaimed { holder } => Refusal {
+                status: 409,
+                code: "ALREADY_CLAIMED",
+                body: Body::Pinned(json!({ "error": {
+                    "code": "ALREADY_CLAIMED", "current_holder": holder, "generation": generation,
+                } })),
+            },
+            Refused::NothingPending => {
+                let detail = "nothing is pending; wait for the next event in the wake stream";
+                Refusal::new(409, "NO_PENDING_WORK", "path", detail)
+            }
+            Refused::PastEnd { stream } => {
+                let detail = format!("the ack lies past the end of {stream}");
+                Refusal::new(400, "INVALID_OFFSET", "acks.offset", detail)
+            }
+        }
+    }
+
+    pub(crate) fn respond(&self) -> Response {
+        let mut headers = Headers::new();
+        headers.constant(b"Cache-Control: no-store\r\n");
+        if self.status == 503 {
+            headers.constant(b"Retry-After: 1\r\n");
+        }
+        if self.status == 401 {
+            // RFC 9110 15.5.2 asks for a challenge.
+            headers.constant(b"WWW-Authenticate: Bearer\r\n");
+        }
+        let body = match &self.body {
+            Body::Pinned(body) => {
+                headers.constant(b"Content-Type: application/json\r\n");
+                body.clone()
+            }
+            Body::Problem { field, detail } => {
+                headers.constant(b"Content-Type: application/problem+json\r\n");
+                let rule = self.code.to_ascii_lowercase().replace('_', "-");
+                json!({
+                    "type": format!("urn:thalweg:problem:{rule}"),
+                    "title": thalweg_wire::http1::reason(self.status),
+                    "status": self.status,
+                    "detail": detail,
+                    "field": field,
+                    "rule": rule,
+                    "error": { "code": self.code },
+                })
+            }
+        };
+        headers.respond(self.status, smallvec![Bytes::from(body.to_string())])
+    }
+}
+
+impl From<&StoreError> for Refusal {
+    fn from(error: &StoreError) -> Refusal {
+        let (status, code) = match error {
+            StoreError::Full(_) => (507, "STORE_FULL"),
+            StoreError::TooLarge { .. } => (413, "TOO_LARGE"),
+            StoreError::Damaged(_) => (500, "STORE_DAMAGED"),
+            _ => (503, "STORE_UNAVAILABLE"),
+        };
+        Refusal::new(status, code, "store", error.to_string())
+    }
+}

@@ -1,0 +1,210 @@
+//! What requests under `__ds` carry: JSON bodies, checked before anything is looked at.
+
+use super::pattern::{Pattern, is_name};
+use super::refusal::Refusal;
+use super::subscription::{Config, Delivery};
+use super::target::Target;
+use serde::Deserialize;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use thalweg_wire::exchange::Request;
+use thalweg_wire::media;
+use thalweg_wire::token::Token;
+
+/// PROTOCOL 6.2: from 1 second to 10 minutes.
+const LEASE_MS: std::ops::RangeInclusive<u64> = 1_000..=600_000;
+const LEASE_MS_DEFAULT: u64 = 30_000;
+/// Streams that one request may name.
+const NAMED_MAX: usize = 1_000;
+const TEXT_BYTES_MAX: usize = 4_096;
+
+#[derive(Deserialize)]
+struct Wish {
+    r#type: Option<String>,
+    pattern: Option<String>,
+    streams: Option<Vec<String>>,
+    webhook: Option<Webhook>,
+    wake_stream: Option<String>,
+    lease_ttl_ms: Option<u64>,
+    description: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Webhook {
+    url: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Members {
+    streams: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct ClaimBody {
+    worker: String,
+}
+
+#[derive(Deserialize)]
+struct WorkBody {
+    wake_id: String,
+    generation: u64,
+    #[serde(default)]
+    acks: Vec<AckBody>,
+    #[serde(default)]
+    done: bool,
+}
+
+#[derive(Deserialize)]
+struct AckBody {
+    stream: String,
+    offset: String,
+}
+
+/// An ack as it was written: the stream, and the offset's token if it is not the beginning.
+pub(crate) type Said = (Arc<str>, Option<Token>);
+
+/// A callback, an ack or a release.
+#[derive(Debug)]
+pub(crate) struct Work {
+    pub(crate) wake_id: String,
+    pub(crate) generation: u64,
+    pub(crate) acks: Vec<Said>,
+    pub(crate) done: bool,
+}
+
+fn body<'a, T: Deserialize<'a>>(request: &Request<'a>) -> Result<T, Refusal> {
+    if let Some(value) = request.field("Content-Type")
+        && media::parse(value).map(media::kind) != Some(media::Kind::Json)
+    {
+        return Err(Refusal::new(
+            415,
+            "UNSUPPORTED_MEDIA_TYPE",
+            "Content-Type",
+            "the body is application/json",
+        ));
+    }
+    serde_json::from_slice(request.body)
+        .map_err(|error| Refusal::new(400, "INVALID_REQUEST", "body", format!("not as expected: {error}")))
+}
+
+/// PROTOCOL 6: stream-root-relative. A slash in front changes nothing.
+fn stream(text: &str, field: &'static str) -> Result<Arc<str>, Refusal> {
+    let name = text.strip_prefix('/').unwrap_or(text);
+    if is_name(name) {
+        return Ok(name.into());
+    }
+    Err(Refusal::new(400, "INVALID_REQUEST", field, format!("{text:?} is no name that a stream can have")))
+}
+
+fn streams(texts: &[String]) -> Result<BTreeSet<Arc<str>>, Refusal> {
+    if texts.len() > NAMED_MAX {
+        let detail = format!("at most {NAMED_MAX} streams in one request; add the others with further ones");
+        return Err(Refusal::new(400, "INVALID_REQUEST", "streams", detail));
+    }
+    texts.iter().map(|text| stream(text, "streams")).collect()
+}
+
+/// PROTOCOL 6.2: the configuration a PUT asks for.
+pub(crate) fn config(request: &Request<'_>) -> Result<Config, Refusal> {
+    let bad = |field, detail: &str| Refusal::new(400, "INVALID_REQUEST", field, detail.to_owned());
+    let wish: Wish = body(request)?;
+    let delivery = delivery(&wish)?;
+    let pattern = match &wish.pattern {
+        None => None,
+        Some(text) => {
+            let text = text.strip_prefix('/').unwrap_or(text);
+            let detail = "a pattern is made of non-empty segments; * stands for one, ** for any number";
+            Some(Pattern::parse(text).ok_or_else(|| bad("pattern", detail))?)
+        }
+    };
+    if wish.pattern.is_none() && wish.streams.is_none() {
+        return Err(bad("pattern", "name the streams to follow: pattern, streams, or both"));
+    }
+    let streams = streams(wish.streams.as_deref().unwrap_or_default())?;
+    if let Delivery::PullWake { wake_stream } = &delivery
+        && streams.contains(wake_stream.as_str())
+    {
+        return Err(bad("wake_stream", "a subscription that follows its own wake stream would wake itself"));
+    }
+    let lease_ttl_ms = wish.lease_ttl_ms.unwrap_or(LEASE_MS_DEFAULT);
+    if !LEASE_MS.contains(&lease_ttl_ms) {
+        return Err(bad("lease_ttl_ms", "a lease lasts from 1000 to 600000 milliseconds"));
+    }
+    if wish.description.as_ref().is_some_and(|text| text.len() > TEXT_BYTES_MAX) {
+        return Err(bad("description", "at most 4096 bytes"));
+    }
+    Ok(Config { delivery, pattern, streams, lease_ttl_ms, description: wish.description })
+}
+
+fn delivery(wish: &Wish) -> Result<Delivery, Refusal> {
+    let bad = |field, detail: &str| Refusal::new(400, "INVALID_REQUEST", field, detail.to_owned());
+    match wish.r#type.as_deref() {
+        Some("webhook") if wish.wake_stream.is_none() => {
+            let url = wish.webhook.as_ref().and_then(|webhook| webhook.url.as_deref());
+            let url = url.ok_or_else(|| bad("webhook.url", "a webhook subscription needs webhook.url"))?;
+            // PROTOCOL 6.2, 12.8: what could lead into a network of ours is refused.
+            Target::parse(url)
+                .map_err(|why| Refusal::new(400, "WEBHOOK_URL_REJECTED", "webhook.url", why.to_owned()))?;
+            Ok(Delivery::Webhook { url: url.to_owned() })
+        }
+        Some("webhook") => Err(bad("wake_stream", "only a pull-wake subscription has a wake stream")),
+        Some("pull-wake") if wish.webhook.is_none() => {
+            let name = wish.wake_stream.as_deref();
+            let name =
+                name.ok_or_else(|| bad("wake_stream", "a pull-wake subscription needs wake_stream"))?;
+            Ok(Delivery::PullWake { wake_stream: stream(name, "wake_stream")?.as_ref().to_owned() })
+        }
+        Some("pull-wake") => Err(bad("webhook", "only a webhook subscription has a webhook")),
+        _ => Err(bad("type", "the type is webhook or pull-wake")),
+    }
+}
+
+/// PROTOCOL 6.4: the streams to add.
+pub(crate) fn members(request: &Request<'_>) -> Result<BTreeSet<Arc<str>>, Refusal> {
+    streams(&body::<Members>(request)?.streams)
+}
+
+/// PROTOCOL 7.2: who claims.
+pub(crate) fn worker(request: &Request<'_>) -> Result<String, Refusal> {
+    let ClaimBody { worker } = body(request)?;
+    if worker.is_empty() || worker.len() > TEXT_BYTES_MAX {
+        return Err(Refusal::new(400, "INVALID_REQUEST", "worker", "a worker's name has 1 to 4096 bytes"));
+    }
+    Ok(worker)
+}
+
+/// PROTOCOL 7.1, 7.2: what a worker did.
+pub(crate) fn work(request: &Request<'_>) -> Result<Work, Refusal> {
+    let WorkBody { wake_id, generation, acks, done } = body(request)?;
+    let acks = acks.iter().map(ack).collect::<Result<_, _>>()?;
+    Ok(Work { wake_id, generation, acks, done })
+}
+
+fn ack(ack: &AckBody) -> Result<Said, Refusal> {
+    let stream = stream(&ack.stream, "acks.stream")?;
+    match Token::parse(ack.offset.as_bytes()) {
+        Some(token) => Ok((stream, Some(token))),
+        None if ack.offset == "-1" => Ok((stream, None)),
+        None => {
+            let detail = format!("{:?} is no offset this server gave out", ack.offset);
+            Err(Refusal::new(400, "INVALID_OFFSET", "acks.offset", detail))
+        }
+    }
+}
+
+/// The token in `Authorization: Bearer <token>`. PROTOCOL 12.9: nowhere else.
+pub(crate) fn bearer<'a>(request: &Request<'a>) -> Option<&'a str> {
+    let value = std::str::from_utf8(request.field("Authorization")?).ok()?;
+    let (scheme, token) = value.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
+
+/// Scheme and authority the caller reached us by, as far as they can be known and written into a URL.
+pub(crate) fn origin(request: &Request<'_>) -> String {
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b".-_~:[]".contains(byte);
+    let host = request.field("Host").filter(|host| !host.is_empty() && host.iter().all(plain));
+    let host = host.and_then(|host| std::str::from_utf8(host).ok()).unwrap_or("localhost");
+    let secure =
+        request.field("X-Forwarded-Proto").is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"https"));
+    format!("{}://{host}", if secure { "https" } else { "http" })
+}

@@ -1,0 +1,501 @@
+//! `/v1/stream/__ds/…`: which request is which, and its answer.
+
+use super::keys::{BadToken, Keys, Use};
+use super::refusal::Refusal;
+use super::request::{self, Said, Work};
+use super::subscription::{Ack, Change, Config, Delivery, Fence, Link, Phase, Position, Subscription};
+use super::{
+    COMMIT_BYTES_MAX, Held, Slot, Subscriptions, commit, discard, encoding, explicit, log_config, see,
+};
+use crate::Streams;
+use crate::headers::Headers;
+use crate::store::{Commit, Store};
+use bytes::Bytes;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use smallvec::smallvec;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use thalweg_wire::exchange::{Answer, Method, Now, Request, Response};
+use thalweg_wire::{path, rfc3339};
+
+const ID_BYTES_MAX: usize = 256;
+
+/// A resource under `__ds`.
+enum Resource<'a> {
+    Jwks,
+    Subscription,
+    Streams,
+    Stream(String),
+    Work(&'a str),
+}
+
+/// What a subscription's request found: the ticket after which the answer may leave, and the answer.
+type Outcome = Result<(u64, Response), Refusal>;
+
+impl<S: Store> Streams<S> {
+    /// PROTOCOL 6: control paths are routed before streams are. `rest` is what follows `__ds/`, encoded.
+    pub(crate) fn control(&self, rest: &str, request: &Request<'_>, now: Now) -> Answer<S::Stream> {
+        let Some(shared) = &self.subscriptions else {
+            return Answer::Respond(
+                Refusal::new(501, "UNSUPPORTED", "path", "no subscriptions here").respond(),
+            );
+        };
+        let outcome = match resource(rest) {
+            Ok((_, Resource::Jwks)) => self.jwks(shared, request, now),
+            Ok((id, resource)) => self.subscription(shared, &id, &resource, request, now),
+            Err(refusal) => Err(refusal),
+        };
+        match outcome {
+            Ok((ticket, response)) => Self::answer_after(ticket, response),
+            Err(refusal) => Answer::Respond(refusal.respond()),
+        }
+    }
+
+    fn jwks(&self, shared: &Subscriptions<S>, request: &Request<'_>, now: Now) -> Outcome {
+        if !matches!(request.method, Method::Get | Method::Head) {
+            return Err(method_unknown("GET"));
+        }
+        let (keys, log) = shared.keys(&self.store, now.time_us).map_err(|error| Refusal::from(&error))?;
+        let mut headers = Headers::new();
+        // PROTOCOL 6.5, to the letter.
+        headers.constant(b"Content-Type: application/jwk-set+json\r\nCache-Control: public, max-age=300\r\n");
+        let response = headers.respond(200, smallvec![Bytes::from(keys.jwks().to_string())]);
+        Ok((self.store.ticket(&log), response))
+    }
+
+    fn subscription(
+        &self,
+        shared: &Subscriptions<S>,
+        id: &str,
+        resource: &Resource<'_>,
+        request: &Request<'_>,
+        now: Now,
+    ) -> Outcome {
+        match (resource, request.method) {
+            (Resource::Subscription, Method::Put) => self.subscribe(shared, id, request, now),
+            (Resource::Subscription, Method::Get | Method::Head) => self.describe(shared, id, now),
+            (Resource::Subscription, Method::Delete) => self.unsubscribe(shared, id, now),
+            (Resource::Subscription, _) => Err(method_unknown("PUT, GET or DELETE")),
+            (Resource::Streams, Method::Post) => {
+                let paths = request::members(request)?;
+                self.with(shared, id, |held| {
+                    if let Some(path) = paths.iter().find(|path| held.subscription.wakes_by(path)) {
+                        let detail = format!("{path} is the subscription's own wake stream");
+                        return Err(Refusal::new(400, "INVALID_REQUEST", "streams", detail));
+                    }
+                    let fresh: Vec<_> =
+                        paths.into_iter().map(|path| (path.clone(), self.fresh(&path))).collect();
+                    let change = held.subscription.link(&fresh);
+                    Ok((self.keep(shared, held, change, now)?, Headers::new().respond_empty(204)))
+                })
+            }
+            (Resource::Stream(path), Method::Delete) => self.with(shared, id, |held| {
+                let change = held.subscription.unlink(path);
+                Ok((self.keep(shared, held, change, now)?, Headers::new().respond_empty(204)))
+            }),
+            (Resource::Streams, _) => Err(method_unknown("POST")),
+            (Resource::Stream(_), _) => Err(method_unknown("DELETE")),
+            (Resource::Work("claim"), Method::Post) => self.claim(shared, id, request, now),
+            (Resource::Work(verb), Method::Post) => self.work(shared, id, verb, request, now),
+            (Resource::Work(_), _) => Err(method_unknown("POST")),
+            (Resource::Jwks, _) => Err(Refusal::missing()),
+        }
+    }
+
+    /// Runs a change of one subscription under its lock, then has the driver look at it.
+    fn with(
+        &self,
+        shared: &Subscriptions<S>,
+        id: &str,
+        change: impl FnOnce(&mut Held<S>) -> Outcome,
+    ) -> Outcome {
+        let slot = shared.slot(id).ok_or_else(Refusal::missing)?;
+        let outcome = {
+            let mut held = slot.held.lock();
+            change(held.as_mut().ok_or_else(Refusal::missing)?)
+        };
+        if outcome.is_ok() {
+            shared.touched(&slot.id);
+        }
+        outcome
+    }
+
+    fn keep(
+        &self,
+        shared: &Subscriptions<S>,
+        held: &mut Held<S>,
+        change: Change,
+        now: Now,
+    ) -> Result<u64, Refusal> {
+        shared.keep(&self.store, held, change, now.time_us).map_err(|error| Refusal::from(&error))
+    }
+
+    fn keys(&self, shared: &Subscriptions<S>, now: Now) -> Result<Arc<Keys>, Refusal> {
+        let keys = shared.keys(&self.store, now.time_us).map_err(|error| Refusal::from(&error))?;
+        Ok(keys.0)
+    }
+
+    /// PROTOCOL 6.2: 201 for a new subscription, 200 for one that is as asked, 409 for one that is not.
+    fn subscribe(&self, shared: &Subscriptions<S>, id: &str, request: &Request<'_>, now: Now) -> Outcome {
+        let config = request::config(request)?;
+        let origin = request::origin(request);
+        let keys = self.keys(shared, now)?;
+        let slot = Arc::new(Slot { id: id.into(), pattern: config.pattern.clone(), held: Mutex::new(None) });
+        // Held before it can be found: whoever finds it waits until it is there or is not.
+        let mut held = slot.held.lock();
+        let known = {
+            let mut index = shared.index.write();
+            let known = index.slots.get(id).cloned();
+            if known.is_none() {
+                index.slots.insert(slot.id.clone(), slot.clone());
+            }
+            known
+        };
+        if let Some(known) = known {
+            drop(held);
+            return self.reconfirm(shared, &known, &config, origin, &keys, now);
+        }
+        match self.establish(id, config, origin, now) {
+            Ok((fresh, ticket)) => {
+                let response = described(201, &fresh.subscription, &keys);
+                let named: Vec<Arc<str>> = explicit(&fresh.subscription).cloned().collect();
+                *held = Some(fresh);
+                drop(held);
+                shared.count_named(&named, &[]);
+                shared.touched(&slot.id);
+                Ok((ticket, response))
+            }
+            Err(refusal) => {
+                shared.remove(&slot);
+                Err(refusal)
+            }
+        }
+    }
+
+    fn reconfirm(
+        &self,
+        shared: &Subscriptions<S>,
+        slot: &Arc<Slot<S>>,
+        config: &Config,
+        origin: String,
+        keys: &Keys,
+        now: Now,
+    ) -> Outcome {
+        let mut held = slot.held.lock();
+        // Deleted, or refused by the store, a moment ago: the next attempt finds the name free.
+        let Some(held) = held.as_mut() else {
+            return Err(Refusal::new(503, "BUSY", "path", "the subscription is being deleted; try again"));
+        };
+        if encoding::config_hash(config) != encoding::config_hash(&held.subscription.config) {
+            let detail = "the subscription exists with another configuration; delete it first";
+            return Err(Refusal::new(409, "SUBSCRIPTION_EXISTS", "body", detail));
+        }
+        let mut change = Change::default();
+        if origin != held.subscription.origin {
+            change.origin = Some(origin);
+        }
+        let ticket = self.keep(shared, held, change, now)?;
+        Ok((ticket, described(200, &held.subscription, keys)))
+    }
+
+    /// Links what exists at its present end, and keeps it all.
+    fn establish(
+        &self,
+        id: &str,
+        config: Config,
+        origin: String,
+        now: Now,
+    ) -> Result<(Held<S>, u64), Refusal> {
+        let mut subscription = Subscription {
+            id: id.into(),
+            config,
+            origin,
+            created_us: now.time_us,
+            generation: 0,
+            phase: Phase::Idle,
+            links: BTreeMap::new(),
+        };
+        // PROTOCOL 6.2: existing streams that match are linked at their current tail.
+        let mut matching = Vec::new();
+        if subscription.config.pattern.is_some() {
+            self.store.visit(&mut |name, stream| {
+                if let Ok(name) = std::str::from_utf8(name)
+                    && !name.starts_with('\0')
+                    && subscription.matches(name)
+                {
+                    matching.push((Arc::<str>::from(name), stream.clone()));
+                }
+            });
+        }
+        for (path, stream) in matching {
+            if let Some(seen) = see(&self.store, &stream) {
+                subscription.links.insert(path, Link { glob: true, ..seen.linked_at_end() });
+            }
+        }
+        let named: Vec<_> =
+            subscription.config.streams.iter().map(|path| (path.clone(), self.fresh(path))).collect();
+        let change = subscription.link(&named);
+        subscription.apply(change);
+        let (log, ticket) = self.write_whole(&subscription, now)?;
+        let incarnation = self.store.incarnation(&log);
+        Ok((Held { subscription, log, incarnation, membership: 1 }, ticket))
+    }
+
+    fn write_whole(&self, subscription: &Subscription, now: Now) -> Result<(S::Stream, u64), Refusal> {
+        let commits = encoding::whole(subscription, COMMIT_BYTES_MAX);
+        let mut written: Option<(S::Stream, u64)> = None;
+        for notes in &commits {
+            let result = match &written {
+                Some((log, _)) => {
+                    commit(&self.store, log, notes, now.time_us).map(|ticket| (log.clone(), ticket))
+                }
+                None => {
+                    let notes: Vec<(&[u8], &[u8])> = notes.iter().map(|(k, v)| (&k[..], &v[..])).collect();
+                    let first = Commit { notes: &notes, time_us: now.time_us, ..Commit::default() };
+                    let name = encoding::log_name(&subscription.id);
+                    let created = self.store.create(&name, &log_config(), None, &first);
+                    created.map(|(log, receipt)| (log, receipt.ticket))
+                }
+            };
+            match (result, &written) {
+                (Ok(step), _) => written = Some(step),
+                (Err(error), begun) => {
+                    if let Some((log, _)) = begun {
+                        discard(&self.store, log);
+                    }
+                    return Err(Refusal::from(&error));
+                }
+            }
+        }
+        let (log, ticket) = written.ok_or_else(Refusal::missing)?;
+        let ticket = if ticket == 0 { 0 } else { ticket.max(self.store.ticket(&log)) };
+        Ok((log, ticket))
+    }
+
+    /// PROTOCOL 6.4: a stream that is linked now is linked at its current end; one that does not exist yet, at
+    /// its beginning.
+    fn fresh(&self, path: &str) -> Link {
+        let seen = self.store.find(path.as_bytes()).and_then(|stream| see(&self.store, &stream));
+        Link { explicit: true, ..seen.unwrap_or_default().linked_at_end() }
+    }
+
+    /// PROTOCOL 6.3.
+    fn describe(&self, shared: &Subscriptions<S>, id: &str, now: Now) -> Outcome {
+        let keys = self.keys(shared, now)?;
+        let slot = shared.slot(id).ok_or_else(Refusal::missing)?;
+        let held = slot.held.lock();
+        let held = held.as_ref().ok_or_else(Refusal::missing)?;
+        Ok((self.store.ticket(&held.log), described(200, &held.subscription, &keys)))
+    }
+
+    /// PROTOCOL 6.3: 204, and whatever is in flight for it changes nothing any more.
+    fn unsubscribe(&self, shared: &Subscriptions<S>, id: &str, now: Now) -> Outcome {
+        let slot = shared.slot(id).ok_or_else(Refusal::missing)?;
+        let mut place = slot.held.lock();
+        let held = place.as_ref().ok_or_else(Refusal::missing)?;
+        let version = self.store.staged(&held.log).map_or(0, |state| state.version);
+        let receipt = self.store.delete(&held.log, version, now.time_us);
+        let ticket = receipt.map_err(|error| Refusal::from(&error))?.ticket;
+        let named: Vec<Arc<str>> = explicit(&held.subscription).cloned().collect();
+        *place = None;
+        drop(place);
+        shared.remove(&slot);
+        shared.count_named(&[], &named);
+        shared.touched(&slot.id);
+        Ok((ticket, Headers::new().respond_empty(204)))
+    }
+
+    /// PROTOCOL 7.2.
+    fn claim(&self, shared: &Subscriptions<S>, id: &str, request: &Request<'_>, now: Now) -> Outcome {
+        let worker = request::worker(request)?;
+        let keys = self.keys(shared, now)?;
+        self.with(shared, id, |held| {
+            if held.subscription.is_webhook() {
+                let detail = "a webhook subscription is not claimed; its webhook is called";
+                return Err(Refusal::new(400, "NOT_PULL_WAKE", "path", detail));
+            }
+            if !held.subscription.is_pending() {
+                self.look_again(&mut held.subscription);
+            }
+            let generation = held.subscription.generation;
+            let change =
+                held.subscription.claim(&worker, now.time_us).map_err(|why| Refusal::of(why, generation))?;
+            let ticket = self.keep(shared, held, change, now)?;
+            let subscription = &held.subscription;
+            let body = json!({
+                "wake_id": keys.wake_id(held.incarnation, subscription.generation),
+                "generation": subscription.generation,
+                "token": keys.token(id, held.incarnation, subscription.generation, Use::Claim, now.time_us),
+                "streams": told(&subscription.snapshot()),
+                "lease_ttl_ms": subscription.config.lease_ttl_ms,
+            });
+            Ok((ticket, respond(200, &body)))
+        })
+    }
+
+    /// Sees what the driver has not told of yet, so that a worker who is faster finds its work.
+    fn look_again(&self, subscription: &mut Subscription) {
+        for (path, link) in &mut subscription.links {
+            let seen = self.store.find(path.as_bytes()).and_then(|stream| see(&self.store, &stream));
+            if let Some(seen) = seen.filter(|seen| seen.incarnation == link.incarnation) {
+                (link.tail, link.tail_owner) = (seen.tail, seen.tail_owner);
+            }
+        }
+    }
+
+    /// What an ack means: in a fork, the tokens of inherited offsets name whoever they are inherited from.
+    fn understood(&self, said: &Said) -> Ack {
+        let (path, token) = said;
+        let Some(token) = token else { return Ack { stream: path.clone(), position: Position::Beginning } };
+        let (owner, offset) = (token.incarnation, token.offset);
+        let stream = self.store.find(path.as_bytes());
+        let inherits = |stream: &S::Stream| {
+            let within = self.store.visible(stream).is_some_and(|state| offset <= state.tail);
+            within && self.store.owner(stream, offset) == owner
+        };
+        let incarnation = stream.filter(inherits).map_or(owner, |stream| self.store.incarnation(&stream));
+        Ack { stream: path.clone(), position: Position::At { incarnation, offset, owner } }
+    }
+
+    /// PROTOCOL 7.1 callback, 7.2 ack and release.
+    fn work(
+        &self,
+        shared: &Subscriptions<S>,
+        id: &str,
+        verb: &str,
+        request: &Request<'_>,
+        now: Now,
+    ) -> Outcome {
+        let keys = self.keys(shared, now)?;
+        let aud = if verb == "callback" { Use::Callback } else { Use::Claim };
+        // A subscription that is gone says so before anybody is asked to prove anything about it.
+        shared.slot(id).ok_or_else(Refusal::missing)?;
+        let claims = request::bearer(request).ok_or(BadToken::Invalid);
+        let claims = claims.and_then(|token| keys.verify(token, now.time_us)).map_err(unauthorized)?;
+        let Work { wake_id, generation, acks, done } = request::work(request)?;
+        let acks: Vec<Ack> = acks.iter().map(|said| self.understood(said)).collect();
+        self.with(shared, id, |held| {
+            // PROTOCOL 7.3: a token is valid for its subscription alone.
+            if claims.sub != id || claims.inc != held.incarnation || claims.aud != aud {
+                return Err(unauthorized(BadToken::Invalid));
+            }
+            let present = held.subscription.generation;
+            let same_wake = wake_id == keys.wake_id(held.incarnation, present);
+            let fence = Fence { token: claims.generation, generation, same_wake };
+            let decided = match verb {
+                "release" => held.subscription.release(fence, now.time_us),
+                _ => held.subscription.ack(fence, &acks, done, now.time_us),
+            };
+            let change = decided.map_err(|why| Refusal::of(why, present))?;
+            let next_wake = (done || verb == "release") && held.subscription.is_pending_after(&change);
+            let ticket = self.keep(shared, held, change, now)?;
+            let response = match verb {
+                "release" => Headers::new().respond_empty(204),
+                _ => respond(200, &json!({ "ok": true, "next_wake": next_wake })),
+            };
+            Ok((ticket, response))
+        })
+    }
+}
+
+fn unauthorized(why: BadToken) -> Refusal {
+    let (code, detail) = match why {
+        BadToken::Invalid => ("TOKEN_INVALID", "the bearer token is missing or not this subscription's"),
+        BadToken::Expired => ("TOKEN_EXPIRED", "the bearer token is too old; wait for the next wake"),
+    };
+    Refusal::new(401, code, "Authorization", detail)
+}
+
+fn method_unknown(allowed: &str) -> Refusal {
+    Refusal::new(405, "METHOD_NOT_ALLOWED", "method", format!("this resource knows {allowed}"))
+}
+
+/// The subscription's id (empty for the keys) and which of its resources a path names.
+fn resource(rest: &str) -> Result<(String, Resource<'_>), Refusal> {
+    let unknown = || Refusal::new(404, "PATH_UNKNOWN", "path", "no such resource under __ds");
+    if rest == "jwks.json" {
+        return Ok((String::new(), Resource::Jwks));
+    }
+    let rest = rest.strip_prefix("subscriptions/").ok_or_else(unknown)?;
+    let (id, rest) = rest.split_once('/').map_or((rest, None), |(id, rest)| (id, Some(rest)));
+    let id = path::stream_name(id).map_err(|error| {
+        Refusal::new(400, "INVALID_REQUEST", "path", format!("the subscription's id: {error}"))
+    })?;
+    if id.len() > ID_BYTES_MAX {
+        return Err(Refusal::new(
+            400,
+            "INVALID_REQUEST",
+            "path",
+            "a subscription's id has at most 256 bytes",
+        ));
+    }
+    let resource = match rest {
+        None => Resource::Subscription,
+        Some("streams") => Resource::Streams,
+        Some(verb @ ("claim" | "ack" | "release" | "callback")) => Resource::Work(verb),
+        Some(rest) => {
+            // PROTOCOL 6.4: the path is encoded and may contain slashes, encoded or not.
+            let encoded = rest.strip_prefix("streams/").ok_or_else(unknown)?;
+            let encoded = encoded.replace("%2F", "/").replace("%2f", "/");
+            let name = path::stream_name(encoded.strip_prefix('/').unwrap_or(&encoded));
+            let name =
+                name.map_err(|error| Refusal::new(400, "INVALID_REQUEST", "path", error.to_string()))?;
+            Resource::Stream(name.into_owned())
+        }
+    };
+    Ok((id.into_owned(), resource))
+}
+
+fn respond(status: u16, body: &Value) -> Response {
+    let mut headers = Headers::new();
+    headers.constant(b"Content-Type: application/json\r\nCache-Control: no-store\r\n");
+    headers.respond(status, smallvec![Bytes::from(body.to_string())])
+}
+
+/// PROTOCOL 6.3: a subscription as callers see it.
+fn described(status: u16, subscription: &Subscription, keys: &Keys) -> Response {
+    let config = &subscription.config;
+    let links = subscription
+        .links
+        .iter()
+        .map(|(path, link)| json!({ "path": path, "link_type": link.kind(), "acked_offset": link.cursor() }));
+    let (webhook, wake_stream, kind) = match &config.delivery {
+        Delivery::Webhook { url } => {
+            let jwks_url = format!("{}/v1/stream/__ds/jwks.json", subscription.origin);
+            let signing = json!({ "alg": "ed25519", "kid": keys.kid(), "jwks_url": jwks_url });
+            (json!({ "url": url, "signing": signing }), Value::Null, "webhook")
+        }
+        Delivery::PullWake { wake_stream } => (Value::Null, json!(wake_stream), "pull-wake"),
+    };
+    // PROTOCOL 6.3: failed while a retry is scheduled.
+    let failed = matches!(subscription.phase, Phase::Waking { attempts: 1.., .. });
+    let body = json!({
+        "id": subscription.id,
+        "subscription_id": subscription.id,
+        "type": kind,
+        "pattern": config.pattern.as_ref().map(|pattern| pattern.text()),
+        "streams": links.collect::<Vec<_>>(),
+        "webhook": webhook,
+        "wake_stream": wake_stream,
+        "lease_ttl_ms": config.lease_ttl_ms,
+        "created_at": rfc3339::format(subscription.created_us / 1_000 * 1_000),
+        "status": if failed { "failed" } else { "active" },
+        "description": config.description,
+    });
+    respond(status, &body)
+}
+
+/// PROTOCOL 7.1, 7.2: the streams of a wake.
+pub(super) fn told(snapshot: &[(Arc<str>, Link)]) -> Value {
+    let streams = snapshot.iter().map(|(path, link)| {
+        json!({
+            "path": path,
+            "link_type": link.kind(),
+            "acked_offset": link.cursor(),
+            "tail_offset": link.end(),
+            "has_pending": link.is_pending(),
+        })
+    });
+    Value::Array(streams.collect())
+}

@@ -1,0 +1,853 @@
+//! The rules against a plain model; the service and the driver over the model store, with a clock moved by
+//! hand and webhooks that answer when the test says so.
+
+use super::subscription::{
+    Ack, Change, Config as Wanted, Delivery, Fence, Link, Outcome, Phase, Position, Refused, Seen,
+    Subscription, backoff_ms,
+};
+use super::{Attempt, Driver, Subscriptions, encoding};
+use crate::model::Model;
+use crate::store::{Commit, Store, StoreError};
+use crate::{Options, Streams};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use thalweg_wire::exchange::{Answer, Field, Method, Now, Request, Service};
+
+const START_US: u64 = 1_767_225_600_000_000;
+const SECOND_US: u64 = 1_000_000;
+
+/// A service, its store, its driver and a clock.
+struct World {
+    model: Model,
+    streams: Streams<Model>,
+    driver: Driver<Model>,
+    shared: Arc<Subscriptions<Model>>,
+    now: Now,
+}
+
+struct Reply {
+    status: u16,
+    head: String,
+    body: Value,
+    ticket: u64,
+}
+
+impl Reply {
+    fn code(&self) -> (u16, &str) {
+        (self.status, self.body["error"]["code"].as_str().unwrap_or_default())
+    }
+}
+
+impl World {
+    fn new() -> World {
+        World::over(Model::default(), START_US)
+    }
+
+    fn over(model: Model, time_us: u64) -> World {
+        let shared = Subscriptions::open(&model, || Some([5; 32]));
+        let streams = Streams::new(model.clone(), Options::default()).with_subscriptions(shared.clone());
+        let driver = Driver::new(model.clone(), shared.clone());
+        World { model, streams, driver, shared, now: Now { time_us, entropy: 0 } }
+    }
+
+    /// Everything in memory is lost, what the store has is found again.
+    fn restart(self) -> World {
+        World::over(self.model, self.now.time_us)
+    }
+
+    fn call(&mut self, method: Method, target: &str, fields: &[(&str, &str)], body: &Value) -> Reply {
+        let writes = self.model.writes();
+        let text = if body.is_null() { String::new() } else { body.to_string() };
+        let mut all = vec![("Host", "h:1"), ("Content-Type", "application/json")];
+        all.extend_from_slice(fields);
+        let fields: Vec<Field<'_>> =
+            all.iter().map(|(name, value)| Field { name, value: value.as_bytes() }).collect();
+        let path = format!("/v1/stream/{target}");
+        let request = Request { method, path: &path, query: None, fields: &fields, body: text.as_bytes() };
+        let (ticket, response) = match self.streams.call(&request, self.now) {
+            Answer::Respond(response) => (0, response),
+            Answer::After(ticket, response) => (ticket, response),
+            other => panic!("{target}: {other:?}"),
+        };
+        let status = response.status;
+        // The server's secret is made when first needed; beside that a refusal writes nothing.
+        if status >= 400 && writes > 0 {
+            assert_eq!(self.model.writes(), writes, "a refused {method:?} {target} wrote");
+        }
+        let head = String::from_utf8(response.fields).unwrap();
+        if status >= 400 && !matches!(status, 409) {
+            assert!(head.contains("application/problem+json"), "{head}");
+        }
+        let body = serde_json::from_slice(&response.body.concat()).unwrap_or(Value::Null);
+        Reply { status, head, body, ticket }
+    }
+
+    fn put(&mut self, id: &str, body: &Value) -> Reply {
+        self.call(Method::Put, &format!("__ds/subscriptions/{id}"), &[], body)
+    }
+
+    fn get(&mut self, id: &str) -> Value {
+        let reply = self.call(Method::Get, &format!("__ds/subscriptions/{id}"), &[], &Value::Null);
+        assert_eq!(reply.status, 200);
+        reply.body
+    }
+
+    fn verb(&mut self, id: &str, verb: &str, token: &str, body: &Value) -> Reply {
+        let authorization = format!("Bearer {token}");
+        let fields = [("Authorization", authorization.as_str())];
+        self.call(Method::Post, &format!("__ds/subscriptions/{id}/{verb}"), &fields, body)
+    }
+
+    fn claim(&mut self, id: &str, worker: &str) -> Reply {
+        self.verb(id, "claim", "", &json!({ "worker": worker }))
+    }
+
+    fn create(&mut self, name: &str) {
+        assert_eq!(self.call(Method::Put, name, &[], &Value::Null).status, 201);
+    }
+
+    fn append(&mut self, name: &str, event: u64) {
+        assert_eq!(self.call(Method::Post, name, &[], &json!({ "event": event })).status, 204);
+        // What the store announces once that is durable.
+        let stream = self.model.find(name.as_bytes()).unwrap();
+        if self.model.ticket(&stream) == 0 {
+            self.shared.moved(self.model.incarnation(&stream));
+        }
+    }
+
+    fn turn(&mut self) -> Vec<Attempt> {
+        self.driver.turn(self.now)
+    }
+
+    /// The one webhook to call now.
+    fn attempt(&mut self) -> Attempt {
+        let mut attempts = self.turn();
+        assert_eq!(attempts.len(), 1, "{attempts:?}");
+        attempts.remove(0)
+    }
+
+    fn sleep_ms(&mut self, ms: u64) {
+        self.now.time_us += ms * 1_000;
+    }
+
+    /// The wake events in a stream.
+    fn events(&self, name: &str) -> Vec<Value> {
+        let text = String::from_utf8(self.model.stored(name)).unwrap();
+        serde_json::from_str(&format!("[{}]", text.trim_end_matches(','))).unwrap()
+    }
+}
+
+fn webhook(url: &str) -> Value {
+    json!({ "type": "webhook", "pattern": "events/*", "webhook": { "url": url }, "lease_ttl_ms": 1000 })
+}
+
+fn pull() -> Value {
+    json!({ "type": "pull-wake", "pattern": "events/*", "wake_stream": "wake/pool", "lease_ttl_ms": 1000 })
+}
+
+const HOOK: &str = "https://worker.example/hooks";
+
+fn told(attempt: &Attempt) -> Value {
+    serde_json::from_slice(&attempt.body).unwrap()
+}
+
+/// A callback's body that acks all a wake told of.
+fn acks(wake: &Value, done: bool) -> Value {
+    let acks = wake["streams"].as_array().unwrap().iter();
+    let acks: Vec<_> = acks.map(|s| json!({ "stream": s["path"], "offset": s["tail_offset"] })).collect();
+    json!({ "wake_id": wake["wake_id"], "generation": wake["generation"], "acks": acks, "done": done })
+}
+
+#[test]
+fn a_subscription_is_created_confirmed_read_and_deleted() {
+    let mut world = World::new();
+    world.create("events/old");
+    world.append("events/old", 1);
+    let created = world.put("s", &webhook(HOOK));
+    assert_eq!(created.status, 201);
+    assert_eq!(created.body["webhook"]["signing"]["jwks_url"], "http://h:1/v1/stream/__ds/jwks.json");
+    assert_eq!(created.body["created_at"], "2026-01-01T00:00:00Z");
+    // PROTOCOL 6.2: linked at its end, so nothing is replayed.
+    assert_eq!(created.body["streams"][0]["path"], "events/old");
+    assert_ne!(created.body["streams"][0]["acked_offset"], "-1");
+    assert!(world.turn().is_empty());
+    assert_eq!(world.put("s", &webhook(HOOK)).status, 200);
+    let mut other = webhook(HOOK);
+    other["description"] = json!("another");
+    assert_eq!(world.put("s", &other).code(), (409, "SUBSCRIPTION_EXISTS"));
+    assert_eq!(world.get("s")["status"], "active");
+    assert_eq!(world.call(Method::Delete, "__ds/subscriptions/s", &[], &Value::Null).status, 204);
+    assert_eq!(world.call(Method::Get, "__ds/subscriptions/s", &[], &Value::Null).status, 404);
+    assert_eq!(world.put("s", &other).status, 201);
+}
+
+#[test]
+fn bad_configurations_are_refused_by_name() {
+    let mut world = World::new();
+    let with = |key: &str, value: Value| {
+        let mut body = webhook(HOOK);
+        body[key] = value;
+        body
+    };
+    for (body, code, field) in [
+        (with("type", json!("push")), "INVALID_REQUEST", "type"),
+        (with("pattern", json!("a//b")), "INVALID_REQUEST", "pattern"),
+        (with("pattern", Value::Null), "INVALID_REQUEST", "pattern"),
+        (with("pattern", json!("__ds/*")), "INVALID_REQUEST", "pattern"),
+        (with("streams", json!(["a/../b"])), "INVALID_REQUEST", "streams"),
+        (with("streams", json!(["__ds/x"])), "INVALID_REQUEST", "streams"),
+        (with("lease_ttl_ms", json!(999)), "INVALID_REQUEST", "lease_ttl_ms"),
+        (with("lease_ttl_ms", json!(600_001)), "INVALID_REQUEST", "lease_ttl_ms"),
+        (with("lease_ttl_ms", json!("soon")), "INVALID_REQUEST", "body"),
+        (with("webhook", Value::Null), "INVALID_REQUEST", "webhook.url"),
+        (with("wake_stream", json!("w")), "INVALID_REQUEST", "wake_stream"),
+        (webhook("http://10.0.0.1/hook"), "WEBHOOK_URL_REJECTED", "webhook.url"),
+        (webhook("https://169.254.169.254/"), "WEBHOOK_URL_REJECTED", "webhook.url"),
+        (webhook("https://[fe80::1]/"), "WEBHOOK_URL_REJECTED", "webhook.url"),
+        (json!({ "type": "pull-wake", "pattern": "**" }), "INVALID_REQUEST", "wake_stream"),
+        (
+            json!({ "type": "pull-wake", "streams": ["w"], "wake_stream": "w" }),
+            "INVALID_REQUEST",
+            "wake_stream",
+        ),
+        (json!([]), "INVALID_REQUEST", "body"),
+    ] {
+        let reply = world.put("s", &body);
+        assert_eq!((reply.code(), &reply.body["field"]), ((400, code), &json!(field)), "{body}");
+    }
+    assert_eq!(world.model.writes(), 0, "nothing was kept");
+    assert_eq!(world.put("a%00b", &webhook(HOOK)).status, 400);
+    assert_eq!(world.call(Method::Get, "__ds/nothing", &[], &Value::Null).status, 404);
+    assert_eq!(world.call(Method::Post, "__ds/subscriptions/s", &[], &Value::Null).status, 405);
+    assert_eq!(world.call(Method::Put, "%5F%5Fds/x", &[], &Value::Null).status, 404);
+}
+
+#[test]
+fn a_store_that_takes_nothing_leaves_no_subscription() {
+    let mut world = World::new();
+    world.call(Method::Get, "__ds/jwks.json", &[], &Value::Null);
+    world.model.fail(Some(StoreError::Full("test".into())));
+    assert_eq!(world.put("s", &webhook(HOOK)).code(), (507, "STORE_FULL"));
+    world.model.fail(None);
+    assert_eq!(world.call(Method::Get, "__ds/subscriptions/s", &[], &Value::Null).status, 404);
+    assert_eq!(world.put("s", &webhook(HOOK)).status, 201);
+}
+
+#[test]
+fn the_signing_key_is_published_and_outlives_a_restart() {
+    let mut world = World::new();
+    let first = world.call(Method::Get, "__ds/jwks.json", &[], &Value::Null);
+    assert!(first.head.contains("Content-Type: application/jwk-set+json\r\n"));
+    assert!(first.head.contains("Cache-Control: public, max-age=300\r\n"));
+    let mut world = world.restart();
+    let second = world.call(Method::Get, "__ds/jwks.json", &[], &Value::Null);
+    assert_eq!(first.body, second.body);
+}
+
+#[test]
+fn a_synchronous_done_acks_the_snapshot_and_what_came_later_wakes_again() {
+    let mut world = World::new();
+    world.put("s", &webhook(HOOK));
+    world.create("events/a");
+    world.append("events/a", 1);
+    let attempt = world.attempt();
+    let wake = told(&attempt);
+    assert_eq!((&wake["generation"], &wake["subscription_id"]), (&json!(1), &json!("s")));
+    assert_eq!(wake["callback_url"], "http://h:1/v1/stream/__ds/subscriptions/s/callback");
+    assert_eq!(wake["streams"][0]["has_pending"], true);
+    world.append("events/a", 2);
+    assert!(world.turn().is_empty(), "one wake at a time");
+    let next = world.driver.finished(&attempt, Outcome::Done, world.now).unwrap();
+    assert_eq!(told(&next)["generation"], 2);
+    assert_ne!(told(&next)["wake_id"], wake["wake_id"]);
+    // The cursor stands where the first snapshot ended, not where the stream ends.
+    assert_eq!(told(&next)["streams"][0]["acked_offset"], wake["streams"][0]["tail_offset"]);
+    assert!(world.driver.finished(&next, Outcome::Done, world.now).is_none());
+    assert_eq!(world.get("s")["streams"][0]["acked_offset"], told(&next)["streams"][0]["tail_offset"]);
+}
+
+#[test]
+fn failures_back_off_and_the_schedule_outlives_a_restart() {
+    let mut world = World::new();
+    world.put("s", &webhook(HOOK));
+    world.create("events/a");
+    world.append("events/a", 1);
+    let mut attempt = world.attempt();
+    let wake = told(&attempt);
+    for failures in 0..9 {
+        assert!(world.driver.finished(&attempt, Outcome::Failed, world.now).is_none());
+        assert_eq!(world.get("s")["status"], "failed");
+        world = world.restart();
+        assert!(world.turn().is_empty(), "not before its time");
+        let due_us = world.driver.next_due_us().unwrap();
+        let plain_ms = (1_000 << failures).min(60_000);
+        assert_eq!(due_us - world.now.time_us, (plain_ms - plain_ms / 5) * 1_000, "after {failures}");
+        world.now.time_us = due_us - 1;
+        assert!(world.turn().is_empty());
+        world.now.time_us = due_us;
+        attempt = world.attempt();
+        // The same wake, tried again.
+        assert_eq!(
+            (&told(&attempt)["wake_id"], &told(&attempt)["generation"]),
+            (&wake["wake_id"], &json!(1))
+        );
+    }
+    assert!(world.driver.finished(&attempt, Outcome::Accepted, world.now).is_none());
+    assert_eq!(world.get("s")["status"], "active");
+}
+
+#[test]
+fn a_callback_acks_extends_and_is_fenced_once_the_wake_is_over() {
+    let mut world = World::new();
+    world.put("s", &webhook(HOOK));
+    world.create("events/a");
+    world.append("events/a", 1);
+    let attempt = world.attempt();
+    let wake = told(&attempt);
+    let token = wake["callback_token"].as_str().unwrap().to_owned();
+    world.driver.finished(&attempt, Outcome::Accepted, world.now);
+    world.sleep_ms(900);
+    // A heartbeat: the lease goes on from here.
+    let beat = json!({ "wake_id": wake["wake_id"], "generation": 1 });
+    assert_eq!(world.verb("s", "callback", &token, &beat).body, json!({ "ok": true, "next_wake": false }));
+    world.sleep_ms(900);
+    assert!(world.turn().is_empty());
+    for (changed, value) in [("wake_id", json!("w_other")), ("generation", json!(2))] {
+        let mut stale = acks(&wake, true);
+        stale[changed] = value;
+        assert_eq!(world.verb("s", "callback", &token, &stale).code(), (409, "FENCED"));
+    }
+    let done = acks(&wake, true);
+    assert_eq!(world.verb("s", "callback", "forged", &done).code(), (401, "TOKEN_INVALID"));
+    assert_eq!(world.verb("s", "ack", &token, &done).code(), (401, "TOKEN_INVALID"), "for callbacks only");
+    assert_eq!(world.verb("s", "callback", &token, &done).body, json!({ "ok": true, "next_wake": false }));
+    let stale = world.verb("s", "callback", &token, &done);
+    assert_eq!((stale.status, &stale.body), (409, &json!({ "error": { "code": "FENCED" } })));
+    assert!(stale.head.contains("Content-Type: application/json\r\n"));
+}
+
+#[test]
+fn a_lease_that_is_over_fences_its_holder_and_wakes_again() {
+    let mut world = World::new();
+    world.put("s", &webhook(HOOK));
+    world.create("events/a");
+    world.append("events/a", 1);
+    let attempt = world.attempt();
+    let wake = told(&attempt);
+    let token = wake["callback_token"].as_str().unwrap().to_owned();
+    world.driver.finished(&attempt, Outcome::Accepted, world.now);
+    world.sleep_ms(1_000);
+    assert_eq!(world.verb("s", "callback", &token, &acks(&wake, true)).code(), (409, "FENCED"));
+    assert_eq!(told(&world.attempt())["generation"], 2);
+    assert_eq!(world.verb("s", "callback", &token, &acks(&wake, true)).code(), (409, "FENCED"));
+}
+
+#[test]
+fn acks_are_checked_whole_before_any_is_taken() {
+    let mut world = World::new();
+    world.put("s", &webhook(HOOK));
+    for name in ["events/a", "events/b"] {
+        world.create(name);
+        world.append(name, 1);
+    }
+    let attempt = world.attempt();
+    let wake = told(&attempt);
+    let token = wake["callback_token"].as_str().unwrap().to_owned();
+    let tail = wake["streams"][0]["tail_offset"].as_str().unwrap();
+    let past = format!("{}ffff", &tail[..tail.len() - 4]);
+    for offset in [past.as_str(), "now", "", "7"] {
+        let mut bad = acks(&wake, true);
+        bad["acks"][1]["offset"] =
+            json!(offset.replace(&tail[..16], &wake["streams"][1]["tail_offset"].as_str().unwrap()[..16]));
+        assert_eq!(world.verb("s", "callback", &token, &bad).code(), (400, "INVALID_OFFSET"), "{offset}");
+    }
+    let links = world.get("s")["streams"].clone();
+    assert!(
+        links
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|link| link["acked_offset"].as_str().unwrap().ends_with("_0000000000000000"))
+    );
+    // An old cursor moves nothing back.
+    assert_eq!(world.verb("s", "callback", &token, &acks(&wake, false)).status, 200);
+    let acked = world.get("s")["streams"][0]["acked_offset"].clone();
+    let mut back = acks(&wake, false);
+    back["acks"][0]["offset"] = json!("-1");
+    assert_eq!(world.verb("s", "callback", &token, &back).status, 200);
+    assert_eq!(world.get("s")["streams"][0]["acked_offset"], acked);
+}
+
+#[test]
+fn pull_wake_events_claims_acks_and_releases() {
+    let mut world = World::new();
+    world.create("wake/pool");
+    assert_eq!(world.put("s", &pull()).status, 201);
+    assert_eq!(world.claim("s", "w1").code(), (409, "NO_PENDING_WORK"));
+    world.create("events/a");
+    world.append("events/a", 1);
+    assert!(world.turn().is_empty());
+    let events = world.events("wake/pool");
+    assert_eq!(events.len(), 1);
+    assert_eq!(
+        events[0],
+        json!({ "type": "wake", "subscription_id": "s", "stream": "events/a", "generation": 1,
+        "ts": START_US / 1_000 })
+    );
+    let claimed = world.claim("s", "w1");
+    assert_eq!(
+        (claimed.status, &claimed.body["generation"], &claimed.body["lease_ttl_ms"]),
+        (200, &json!(1), &json!(1000))
+    );
+    let busy = world.claim("s", "w2");
+    assert_eq!(
+        busy.body,
+        json!({ "error": { "code": "ALREADY_CLAIMED", "current_holder": "w1", "generation": 1 } })
+    );
+    let token = claimed.body["token"].as_str().unwrap().to_owned();
+    assert_eq!(
+        world.verb("s", "callback", &token, &acks(&claimed.body, true)).code(),
+        (401, "TOKEN_INVALID")
+    );
+    // Released with work left: another event, another generation.
+    let release = json!({ "wake_id": claimed.body["wake_id"], "generation": 1 });
+    assert_eq!(world.verb("s", "release", &token, &release).status, 204);
+    assert_eq!(world.verb("s", "release", &token, &release).code(), (409, "FENCED"));
+    world.turn();
+    assert_eq!(world.events("wake/pool").len(), 2);
+    let claimed = world.claim("s", "w2");
+    assert_eq!(claimed.body["generation"], 2);
+    let token = claimed.body["token"].as_str().unwrap().to_owned();
+    world.append("events/a", 2);
+    world.turn();
+    // Work came meanwhile, and the answer says so.
+    let done = acks(&claimed.body, true);
+    assert_eq!(world.verb("s", "ack", &token, &done).body, json!({ "ok": true, "next_wake": true }));
+    world.turn();
+    assert_eq!(world.events("wake/pool")[2]["generation"], 3);
+}
+
+#[test]
+fn a_worker_that_dies_loses_its_claim_to_the_next() {
+    let mut world = World::new();
+    world.create("wake/pool");
+    world.put("s", &pull());
+    world.create("events/a");
+    world.append("events/a", 1);
+    world.turn();
+    let first = world.claim("s", "w1").body;
+    let mut world = world.restart();
+    world.turn();
+    assert_eq!(world.claim("s", "w2").code(), (409, "ALREADY_CLAIMED"), "a lease outlives a restart");
+    assert_eq!(world.driver.next_due_us(), Some(START_US + SECOND_US));
+    world.sleep_ms(1_000);
+    world.turn();
+    assert_eq!(world.events("wake/pool").len(), 2);
+    assert_eq!(world.claim("s", "w2").body["generation"], 2);
+    let token = first["token"].as_str().unwrap();
+    assert_eq!(world.verb("s", "ack", token, &acks(&first, true)).code(), (409, "FENCED"));
+}
+
+#[test]
+fn a_wake_stream_that_is_missing_is_tried_again() {
+    let mut world = World::new();
+    world.put("s", &pull());
+    world.create("events/a");
+    world.append("events/a", 1);
+    world.turn();
+    assert_eq!(world.get("s")["status"], "failed");
+    world.create("wake/pool");
+    world.now.time_us = world.driver.next_due_us().unwrap();
+    world.turn();
+    assert_eq!(world.events("wake/pool").len(), 1);
+    assert_eq!(world.get("s")["status"], "active");
+}
+
+#[test]
+fn a_subscription_never_wakes_itself() {
+    let mut world = World::new();
+    world.create("wake/pool");
+    world.put("s", &json!({ "type": "pull-wake", "pattern": "**", "wake_stream": "wake/pool" }));
+    world.create("events/a");
+    world.append("events/a", 1);
+    world.turn();
+    let claimed = world.claim("s", "w").body;
+    assert_eq!(
+        claimed["streams"].as_array().unwrap().len(),
+        1,
+        "neither the wake stream nor the server's logs"
+    );
+    let token = claimed["token"].as_str().unwrap().to_owned();
+    let own =
+        world.call(Method::Post, "__ds/subscriptions/s/streams", &[], &json!({ "streams": ["wake/pool"] }));
+    assert_eq!(own.status, 400);
+    assert_eq!(world.verb("s", "ack", &token, &acks(&claimed, true)).body["next_wake"], false);
+}
+
+#[test]
+fn explicit_links_come_go_and_take_precedence() {
+    let mut world = World::new();
+    world.create("manual/b");
+    world.append("manual/b", 1);
+    let body = json!({ "type": "webhook", "streams": ["manual/a"], "webhook": { "url": HOOK } });
+    world.put("s", &body);
+    let streams = |world: &mut World| world.get("s")["streams"].clone();
+    assert_eq!(
+        streams(&mut world),
+        json!([{ "path": "manual/a", "link_type": "explicit", "acked_offset": "-1" }])
+    );
+    let add = json!({ "streams": ["manual/b", "/manual/a"] });
+    for _ in 0..2 {
+        assert_eq!(world.call(Method::Post, "__ds/subscriptions/s/streams", &[], &add).status, 204);
+    }
+    assert_eq!(streams(&mut world).as_array().unwrap().len(), 2);
+    assert!(world.turn().is_empty(), "linked at its end");
+    for _ in 0..2 {
+        let path = "__ds/subscriptions/s/streams/manual%2Fb";
+        assert_eq!(world.call(Method::Delete, path, &[], &Value::Null).status, 204);
+    }
+    assert_eq!(streams(&mut world).as_array().unwrap().len(), 1);
+    // Membership is no part of what a PUT is compared with.
+    assert_eq!(world.put("s", &body).status, 200);
+    // A stream that appears under a linked name is linked before its first byte.
+    world.create("manual/a");
+    world.append("manual/a", 1);
+    let wake = told(&world.attempt());
+    assert_eq!(wake["streams"][0]["path"], "manual/a");
+    assert!(wake["streams"][0]["acked_offset"].as_str().unwrap().ends_with("_0000000000000000"));
+}
+
+#[test]
+fn removing_an_explicit_link_leaves_the_glob_link() {
+    let mut world = World::new();
+    world.create("events/a");
+    let mut body = webhook(HOOK);
+    body["streams"] = json!(["events/a"]);
+    world.put("s", &body);
+    assert_eq!(world.get("s")["streams"][0]["link_type"], "explicit");
+    world.call(Method::Delete, "__ds/subscriptions/s/streams/events/a", &[], &Value::Null);
+    assert_eq!(world.get("s")["streams"][0]["link_type"], "glob");
+}
+
+#[test]
+fn a_stream_that_comes_back_begins_anew_and_old_acks_move_nothing() {
+    let mut world = World::new();
+    world.put("s", &webhook(HOOK));
+    world.create("events/a");
+    world.append("events/a", 1);
+    let attempt = world.attempt();
+    let old = told(&attempt);
+    let stream = world.model.find(b"events/a").unwrap();
+    world.call(Method::Delete, "events/a", &[], &Value::Null);
+    world.shared.moved(world.model.incarnation(&stream));
+    world.turn();
+    assert_eq!(world.get("s")["streams"], json!([]));
+    world.create("events/a");
+    world.append("events/a", 2);
+    world.turn();
+    assert!(world.driver.finished(&attempt, Outcome::Done, world.now).is_some(), "the new bytes are pending");
+    let link = world.get("s")["streams"][0].clone();
+    assert!(link["acked_offset"].as_str().unwrap().ends_with("_0000000000000000"));
+    assert_ne!(
+        link["acked_offset"].as_str().unwrap()[..16],
+        old["streams"][0]["tail_offset"].as_str().unwrap()[..16]
+    );
+}
+
+#[test]
+fn nothing_runs_ahead_of_durability() {
+    let mut world = World::new();
+    world.put("s", &webhook(HOOK));
+    world.model.lag();
+    world.create("events/a");
+    world.append("events/a", 1);
+    assert!(world.turn().is_empty(), "the append is not durable");
+    world.model.settle();
+    let stream = world.model.find(b"events/a").unwrap();
+    world.shared.moved(world.model.incarnation(&stream));
+    assert!(world.turn().is_empty(), "the wake is not durable");
+    assert_eq!(world.get("s")["streams"][0]["path"], "events/a");
+    world.model.settle();
+    world.shared.settled();
+    let attempt = world.attempt();
+    let wake = told(&attempt);
+    let token = wake["callback_token"].as_str().unwrap().to_owned();
+    let answer = world.verb("s", "callback", &token, &acks(&wake, true));
+    assert!(answer.status == 200 && answer.ticket > 0, "the answer waits for its commit");
+}
+
+#[test]
+fn a_deleted_subscription_takes_nothing_of_what_was_in_flight() {
+    let mut world = World::new();
+    world.put("s", &webhook(HOOK));
+    world.create("events/a");
+    world.append("events/a", 1);
+    let attempt = world.attempt();
+    let wake = told(&attempt);
+    let token = wake["callback_token"].as_str().unwrap().to_owned();
+    world.call(Method::Delete, "__ds/subscriptions/s", &[], &Value::Null);
+    assert_eq!(world.verb("s", "callback", &token, &acks(&wake, true)).status, 404);
+    // Created anew under its name: neither the token nor the answer is for this one.
+    world.put("s", &webhook(HOOK));
+    world.append("events/a", 2);
+    let fresh = world.attempt();
+    assert_eq!(told(&fresh)["generation"], 1);
+    assert_eq!(world.verb("s", "callback", &token, &acks(&wake, true)).code(), (401, "TOKEN_INVALID"));
+    let acked = world.get("s")["streams"][0]["acked_offset"].clone();
+    assert!(world.driver.finished(&attempt, Outcome::Done, world.now).is_none());
+    assert_eq!(world.get("s")["streams"][0]["acked_offset"], acked);
+}
+
+#[test]
+fn what_was_created_while_nobody_looked_is_found_at_start() {
+    let mut world = World::new();
+    world.put("s", &webhook(HOOK));
+    world.create("events/a");
+    world.append("events/a", 1);
+    let mut world = world.restart();
+    assert_eq!(told(&world.attempt())["streams"][0]["path"], "events/a");
+}
+
+#[test]
+fn a_large_subscription_is_whole_or_absent_after_a_crash_in_its_creation() {
+    let mut links = BTreeMap::new();
+    for n in 0..3_000_u64 {
+        let link = Link {
+            glob: true,
+            incarnation: n + 1,
+            acked: 5,
+            acked_owner: n + 1,
+            tail: 5,
+            tail_owner: n + 1,
+            ..Link::default()
+        };
+        links.insert(format!("events/{n:040}").into(), link);
+    }
+    let subscription = Subscription { links, ..subscription() };
+    let commits = encoding::whole(&subscription, super::COMMIT_BYTES_MAX);
+    assert!(commits.len() > 2);
+    for upto in 1..=commits.len() {
+        let mut notes: BTreeMap<Box<[u8]>, Arc<[u8]>> = BTreeMap::new();
+        for commit in &commits[..upto] {
+            let size: usize = commit.iter().map(|(key, value)| key.len() + value.len()).sum();
+            assert!(size <= super::COMMIT_BYTES_MAX);
+            notes.extend(commit.iter().map(|(key, value)| (key.as_slice().into(), value.as_slice().into())));
+        }
+        let notes: Vec<_> = notes.into_iter().collect();
+        let expected = (upto == commits.len()).then_some(&subscription);
+        assert_eq!(encoding::decode("s", &notes).as_ref(), expected);
+    }
+    // A store that holds such a beginning forgets it.
+    let model = Model::default();
+    let first: Vec<(&[u8], &[u8])> = commits[0].iter().map(|(k, v)| (&k[..], &v[..])).collect();
+    let commit = Commit { notes: &first, ..Commit::default() };
+    model.create(&encoding::log_name("s"), &super::log_config(), None, &commit).unwrap();
+    let mut world = World::over(model, START_US);
+    assert_eq!(world.put("s", &webhook(HOOK)).status, 201);
+}
+
+#[test]
+fn retries_wait_from_a_second_to_a_minute_with_a_fifth_of_jitter() {
+    for attempts in 0..100 {
+        let plain = (1_000_u64 << attempts.min(6)).min(60_000);
+        let (low, high) = (plain - plain / 5, plain + plain / 5);
+        assert_eq!(backoff_ms(attempts, 0), low);
+        assert_eq!(backoff_ms(attempts, plain / 5 * 2), high);
+        assert!((low..=high).contains(&backoff_ms(attempts, u64::MAX)));
+    }
+}
+
+fn subscription() -> Subscription {
+    Subscription {
+        id: "s".into(),
+        config: Wanted {
+            delivery: Delivery::PullWake { wake_stream: "w".into() },
+            pattern: super::Pattern::parse("events/*"),
+            streams: BTreeSet::from(["named".into()]),
+            lease_ttl_ms: 1_000,
+            description: Some("test".into()),
+        },
+        origin: "https://h".into(),
+        created_us: 7,
+        generation: 0,
+        phase: Phase::Idle,
+        links: BTreeMap::new(),
+    }
+}
+
+/// What a worker may do, and what happens around it.
+#[derive(Clone, Debug)]
+enum Step {
+    Append { stream: u64, bytes: u64 },
+    Drive,
+    Claim { worker: u8 },
+    Ack { age: u64, stream: u64, offset: u64, done: bool },
+    Release { age: u64 },
+    Sleep { ms: u64 },
+    Restart,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        (0..3_u64, 1..4_u64).prop_map(|(stream, bytes)| Step::Append { stream, bytes }),
+        Just(Step::Drive),
+        (0..3_u8).prop_map(|worker| Step::Claim { worker }),
+        (0..3_u64, 0..3_u64, 0..12_u64, any::<bool>()).prop_map(|(age, stream, offset, done)| Step::Ack {
+            age,
+            stream,
+            offset,
+            done
+        }),
+        (0..2_u64).prop_map(|age| Step::Release { age }),
+        (0..1_500_u64).prop_map(|ms| Step::Sleep { ms }),
+        Just(Step::Restart),
+    ]
+}
+
+/// The plain model: tails and cursors in arrays, the present wake and who holds it until when.
+#[derive(Debug, Default)]
+struct Plain {
+    tails: [u64; 3],
+    acked: [u64; 3],
+    generation: u64,
+    /// A wake is under way: not yet told, told, or held by somebody until an instant.
+    wake: Option<Option<(u8, u64)>>,
+}
+
+impl Plain {
+    fn pending(&self) -> bool {
+        (0..3).any(|n| self.tails[n] > self.acked[n])
+    }
+
+    fn holds(&self, generation: u64, now: u64) -> bool {
+        generation == self.generation && matches!(self.wake, Some(Some((_, until))) if until > now)
+    }
+}
+
+fn name(stream: u64) -> Arc<str> {
+    format!("events/{stream}").into()
+}
+
+fn keep(subscription: &mut Subscription, notes: &mut BTreeMap<Box<[u8]>, Arc<[u8]>>, change: Change) {
+    for (key, value) in encoding::notes(subscription, &change) {
+        match value.as_slice() {
+            [] => notes.remove(key.as_slice()),
+            value => notes.insert(key.into(), value.into()),
+        };
+    }
+    subscription.apply(change);
+}
+
+fn observe(
+    subscription: &mut Subscription,
+    notes: &mut BTreeMap<Box<[u8]>, Arc<[u8]>>,
+    stream: u64,
+    tail: u64,
+) {
+    let incarnation = stream + 10;
+    let seen = Seen { incarnation, base: 0, base_owner: incarnation, tail, tail_owner: incarnation };
+    let link = subscription.observe(&name(stream), Some(seen));
+    keep(subscription, notes, Change { links: BTreeMap::from([(name(stream), link)]), ..Change::default() });
+}
+
+proptest! {
+    #[test]
+    fn the_rules_are_those_of_a_plain_model(steps in proptest::collection::vec(step(), 1..80)) {
+        let mut rules = subscription();
+        let mut notes: BTreeMap<Box<[u8]>, Arc<[u8]>> = BTreeMap::new();
+        let start = Change { generation: Some(0), ..Change::default() };
+        keep(&mut rules, &mut notes, start);
+        let (mut plain, mut now) = (Plain::default(), START_US);
+        for step in steps {
+            let before = (rules.clone(), plain.acked);
+            match step {
+                Step::Append { stream, bytes } => {
+                    plain.tails[stream as usize] += bytes;
+                    observe(&mut rules, &mut notes, stream, plain.tails[stream as usize]);
+                }
+                Step::Drive => {
+                    if matches!(plain.wake, Some(Some((_, until))) if until <= now) {
+                        plain.wake = None;
+                    }
+                    if plain.wake.is_none() && plain.pending() {
+                        plain.generation += 1;
+                        plain.wake = Some(None);
+                    }
+                    while let Some(change) = rules.expire(now).or_else(|| rules.wake(now)) {
+                        keep(&mut rules, &mut notes, change);
+                    }
+                    let told = rules.delivered(rules.generation, Outcome::Accepted, &[], now, now, 0);
+                    if let Some(change) = told {
+                        keep(&mut rules, &mut notes, change);
+                    }
+                }
+                Step::Claim { worker } => {
+                    let held = matches!(plain.wake, Some(Some((_, until))) if until > now);
+                    let result = rules.claim(&worker.to_string(), now);
+                    if held {
+                        let busy = matches!(result, Err(Refused::AlreadyClaimed { .. }));
+                        prop_assert!(busy);
+                    } else if plain.wake != Some(None) && !plain.pending() {
+                        prop_assert_eq!(result, Err(Refused::NothingPending));
+                    } else {
+                        plain.generation += u64::from(plain.wake != Some(None));
+                        plain.wake = Some(Some((worker, now + SECOND_US)));
+                        keep(&mut rules, &mut notes, result.unwrap());
+                    }
+                }
+                Step::Ack { age, stream, offset, done } => {
+                    let generation = plain.generation.saturating_sub(age);
+                    let fence = Fence { token: generation, generation, same_wake: age == 0 };
+                    let incarnation = stream + 10;
+                    let position = Position::At { incarnation, offset, owner: incarnation };
+                    let result = rules.ack(fence, &[Ack { stream: name(stream), position }], done, now);
+                    let at = stream as usize;
+                    let linked = rules.links.contains_key(&name(stream));
+                    if !(age == 0 && plain.holds(generation, now)) {
+                        prop_assert_eq!(result, Err(Refused::Fenced));
+                    } else if linked && offset > plain.tails[at] {
+                        prop_assert_eq!(result, Err(Refused::PastEnd { stream: name(stream) }));
+                    } else {
+                        plain.acked[at] = if linked { plain.acked[at].max(offset) } else { plain.acked[at] };
+                        let holder = plain.wake.flatten().unwrap().0;
+                        plain.wake = (!done).then_some(Some((holder, now + SECOND_US)));
+                        let change = result.unwrap();
+                        prop_assert_eq!(rules.is_pending_after(&change), plain.pending());
+                        keep(&mut rules, &mut notes, change);
+                    }
+                }
+                Step::Release { age } => {
+                    let generation = plain.generation.saturating_sub(age);
+                    let fence = Fence { token: generation, generation, same_wake: age == 0 };
+                    let result = rules.release(fence, now);
+                    if age == 0 && plain.holds(generation, now) {
+                        plain.wake = None;
+                        keep(&mut rules, &mut notes, result.unwrap());
+                    } else {
+                        prop_assert_eq!(result, Err(Refused::Fenced));
+                    }
+                }
+                Step::Sleep { ms } => now += ms * 1_000,
+                Step::Restart => {
+                    let kept: Vec<_> = notes.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
+                    rules = encoding::decode("s", &kept).unwrap();
+                    for stream in 0..3 {
+                        if plain.tails[stream as usize] > 0 {
+                            observe(&mut rules, &mut notes, stream, plain.tails[stream as usize]);
+                        }
+                    }
+                    prop_assert_eq!(&rules, &before.0, "what is kept is what there was");
+                }
+            }
+            prop_assert_eq!(rules.generation, plain.generation);
+            prop_assert_eq!(rules.is_pending(), plain.pending());
+            for stream in 0..3 {
+                let acked = rules.links.get(&name(stream)).map_or(0, |link| link.acked);
+                prop_assert_eq!(acked, plain.acked[stream as usize]);
+                prop_assert!(acked >= before.1[stream as usize], "a cursor never moves back");
+            }
+        }
+    }
+}
