@@ -58,7 +58,7 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     pub(crate) connections_max: Option<u32>,
     /// Reactors, each a thread; by default one per processor this process may use.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=32))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=31))]
     pub(crate) reactors: Option<u32>,
     /// How long a server that was asked to end waits for requests in flight.
     #[arg(long, value_name = "MS", default_value_t = 10_000)]

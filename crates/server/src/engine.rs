@@ -10,9 +10,11 @@ use thalweg_http::Message;
 use thalweg_log as log;
 use thalweg_reactor::{Full, Handle};
 use thalweg_streams::embedded::Embedded;
+use thalweg_streams::subscriptions::{Driver, Subscriptions};
 use thalweg_streams::{Options, Streams};
 use thalweg_sys::clock;
 use thalweg_sys::disk::Disk;
+use thalweg_sys::process::random_u64;
 
 /// What each reactor serves.
 pub(crate) type Service = Streams<Embedded>;
@@ -21,6 +23,7 @@ pub(crate) type Service = Streams<Embedded>;
 #[derive(Clone)]
 pub(crate) struct Engine {
     store: log::Store,
+    subscriptions: Arc<Subscriptions<Embedded>>,
 }
 
 impl Engine {
@@ -40,7 +43,7 @@ impl Engine {
         };
         if durability == Durability::Memory {
             let store = log::Store::memory(options).map_err(|error| error.to_string())?;
-            return Ok(Self { store });
+            return Ok(Self::over(store));
         }
         let (store, found) =
             log::Store::open(&Disk::Real, directory, options).map_err(|error| error.to_string())?;
@@ -60,7 +63,27 @@ impl Engine {
             clean = found.clean,
             "store opened"
         );
-        Ok(Self { store })
+        Ok(Self::over(store))
+    }
+
+    fn over(store: log::Store) -> Self {
+        let subscriptions = Subscriptions::open(&Embedded::new(store.clone(), None), secret);
+        Self { store, subscriptions }
+    }
+
+    /// The subscriptions of the store.
+    pub(crate) fn subscriptions(&self) -> &Arc<Subscriptions<Embedded>> {
+        &self.subscriptions
+    }
+
+    /// What drives the subscriptions, which is told there what becomes durable.
+    ///
+    /// # Errors
+    /// More watchers than a store announces to.
+    pub(crate) fn driver(&self) -> io::Result<Driver<Embedded>> {
+        let watcher = self.store.watcher(Arc::new(Ringer { subscriptions: self.subscriptions.clone() }));
+        let watcher = watcher.ok_or_else(|| io::Error::other("the store announces to 32 at most"))?;
+        Ok(Driver::new(Embedded::new(self.store.clone(), Some(watcher)), self.subscriptions.clone()))
     }
 
     /// The rules over this store for one reactor, which is told there what becomes durable.
@@ -71,7 +94,8 @@ impl Engine {
         let watcher = self.store.watcher(Arc::new(Announcer { handle }));
         let watcher =
             watcher.ok_or_else(|| io::Error::other("the store announces to 32 reactors at most"))?;
-        Ok(Streams::new(Embedded::new(self.store.clone(), Some(watcher)), Options::default()))
+        let streams = Streams::new(Embedded::new(self.store.clone(), Some(watcher)), Options::default());
+        Ok(streams.with_subscriptions(self.subscriptions.clone()))
     }
 
     /// Writes a checkpoint when one is due, and frees what nobody needs. May wait for the disk.
@@ -121,6 +145,32 @@ impl log::Watch for Announcer {
     fn advanced(&self, log: log::LogId) {
         self.tell(Message::Advanced { topic_id: log });
     }
+}
+
+/// Tells the subscriptions what became durable.
+struct Ringer {
+    subscriptions: Arc<Subscriptions<Embedded>>,
+}
+
+impl log::Watch for Ringer {
+    fn complete(&self, _up_to: log::Position) {
+        self.subscriptions.settled();
+    }
+
+    fn failed(&self) {}
+
+    fn advanced(&self, log: log::LogId) {
+        self.subscriptions.moved(log);
+    }
+}
+
+/// Unpredictable bytes from the system.
+fn secret() -> Option<[u8; 32]> {
+    let mut bytes = [0; 32];
+    for word in bytes.chunks_exact_mut(8) {
+        word.copy_from_slice(&random_u64().ok()?.to_le_bytes());
+    }
+    Some(bytes)
 }
 
 /// Checks a store that nobody has open, and prints what is found. Whether it is whole.

@@ -10,6 +10,7 @@ mod engine;
 mod listen;
 mod logging;
 mod serve;
+mod webhooks;
 
 use arguments::{Arguments, Verb};
 use clap::Parser;

@@ -7,6 +7,7 @@ use crate::arguments::{ServeOptions, Switch};
 use crate::engine::{Engine, Service};
 use crate::listen::{self, Listen};
 use crate::logging;
+use crate::webhooks;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::sync::mpsc::channel;
@@ -21,6 +22,8 @@ use thalweg_sys::signal::{Signal, Signals, ignore_broken_pipes};
 const DESCRIPTORS_BESIDE: u64 = 512;
 /// Connections at once, unless something else is asked for.
 const CONNECTIONS_DEFAULT: u32 = 65_536;
+/// The store announces to 32 watchers, and what drives subscriptions is one of them.
+const REACTORS_MAX: usize = 31;
 /// Between two looks at the store's housekeeping.
 const HOUSEKEEPING_MS: u32 = 5_000;
 /// Between two looks at reactors that are ending.
@@ -86,7 +89,7 @@ pub(crate) fn serve(options: &ServeOptions) -> Result<(), Failure> {
     }
     let signals = Signals::take().map_err(|error| Failure::System("wait for signals", error))?;
     ignore_broken_pipes();
-    let reactors = options.reactors.map_or_else(|| parallelism().min(32), |count| count as usize);
+    let reactors = options.reactors.map_or_else(|| parallelism().min(REACTORS_MAX), |count| count as usize);
     let connections_max = connections_max(options);
     let engine = Engine::open(&options.data, options.durability).map_err(Failure::Store)?;
     let mut doors =
@@ -97,6 +100,7 @@ pub(crate) fn serve(options: &ServeOptions) -> Result<(), Failure> {
     for (index, listening) in std::mem::take(&mut doors.per_reactor).into_iter().enumerate() {
         running.push(start(index, &engine, &pool, config, options.spin == Switch::On, listening)?);
     }
+    let webhooks = webhooks::Running::start(&engine)?;
     tracing::info!(
         reactors,
         connections_max,
@@ -110,6 +114,7 @@ pub(crate) fn serve(options: &ServeOptions) -> Result<(), Failure> {
     tracing::info!(grace_ms = options.drain_grace_ms, "ending: a second signal ends at once");
     drop(doors.paths);
     let in_order = drain(&signals, running, options.drain_grace_ms);
+    webhooks.end();
     if in_order {
         engine.close().map_err(Failure::Store)?;
     }
