@@ -43,10 +43,14 @@ pub(crate) fn run(options: &Options) -> Outcome {
     if let Some(unknown) = only.iter().find(|name| !NAMES.contains(name)) {
         return Err(format!("no judge {unknown}: there are {}", NAMES.join(", ")));
     }
+    let launch = Launch::new(Program::of(options), options.text("durability", "sync"))?
+        .long_poll_ms(LONG_POLL_MS)
+        .sse_lifetime_ms(SSE_LIFETIME_MS);
+    let ours = !options.flag("peer");
     let mut total = Tally::default();
     for name in NAMES.into_iter().filter(|name| only.is_empty() || only.contains(name)) {
         let started = Instant::now();
-        let tally = judge(name, options)?;
+        let tally = judge(name, launch.clone(), ours)?;
         let seconds = started.elapsed().as_secs_f64();
         println!("judge {name}: {} passed, {} failed ({seconds:.1} s)", tally.passed, tally.failed);
         total.passed += tally.passed;
@@ -55,12 +59,8 @@ pub(crate) fn run(options: &Options) -> Outcome {
     Ok(total)
 }
 
-fn judge(name: &'static str, options: &Options) -> Outcome {
-    let launch = Launch::new(Program::of(options), options.text("durability", "sync"))?
-        .long_poll_ms(LONG_POLL_MS)
-        .sse_lifetime_ms(SSE_LIFETIME_MS);
+fn judge(name: &'static str, launch: Launch, ours: bool) -> Outcome {
     let scratch = Scratch::new(name)?;
-    let ours = !options.flag("peer");
     if name == "curl" {
         return curl::run(launch, &scratch, ours);
     }
