@@ -60,6 +60,8 @@ fn against_the_rules(past: &str) -> Vec<Case> {
     let get = |query: &str| request(&format!("GET /v1/stream/text?{query}"), "", "");
     let put = |fields: &str| request("PUT /v1/stream/new", &format!("{TEXT}{fields}"), "");
     let append = |fields: &str| request("POST /v1/stream/text", &format!("{TEXT}{fields}"), "more");
+    let subscription = |body: &str| request("PUT /v1/stream/__ds/subscriptions/s", JSON, body);
+    let webhook = |url: &str| format!(r#"{{"type":"webhook","pattern":"a","webhook":{{"url":"{url}"}}}}"#);
     let name = |name: &str| request(&format!("PUT /v1/stream/{name}"), TEXT, "");
     vec![
         case("no such stream", 404, request("POST /v1/stream/none", TEXT, "more")),
@@ -96,7 +98,17 @@ fn against_the_rules(past: &str) -> Vec<Case> {
             append("Producer-Id: \r\nProducer-Epoch: 0\r\nProducer-Seq: 0\r\n"),
         ),
         case("fork", 501, put("Stream-Forked-From: /v1/stream/text\r\n")),
-        case("reserved name", 501, name("__ds/subscriptions/a")),
+        case("reserved name", 404, name("__ds/a")),
+        case("no such subscription", 404, request("GET /v1/stream/__ds/subscriptions/none", "", "")),
+        case("subscription that is not JSON", 400, subscription("{")),
+        case("webhook into a private network", 400, subscription(&webhook("https://10.0.0.1/"))),
+        case("webhook to a link-local address", 400, subscription(&webhook("https://169.254.169.254/"))),
+        case("webhook in plain text", 400, subscription(&webhook("http://example.com/"))),
+        case(
+            "lease that is too long",
+            400,
+            subscription(r#"{"type":"pull-wake","pattern":"a","wake_stream":"w","lease_ttl_ms":600001}"#),
+        ),
     ]
 }
 

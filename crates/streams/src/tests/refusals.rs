@@ -33,8 +33,8 @@ fn paths() {
         (Method::Get, "/v1/stream", &[], "", (404, "path", "path-unknown")),
         (Method::Other, "/v1/stream/s", &[], "", (405, "method", "method-not-allowed")),
         (Method::Get, "/v1/stream/none", &[], "", (404, "path", "stream-missing")),
-        (Method::Put, "/v1/stream/__ds", &[], "", (501, "path", "subscriptions-unsupported")),
-        (Method::Put, "/v1/stream/%5F_ds/x", &[], "", (501, "path", "subscriptions-unsupported")),
+        (Method::Put, "/v1/stream/__ds", &[], "", (404, "path", "name-reserved")),
+        (Method::Put, "/v1/stream/%5F_ds/x", &[], "", (404, "path", "name-reserved")),
     ];
     for (target, rule) in [
         ("/v1/stream/", "name-segment"),
