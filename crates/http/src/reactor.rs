@@ -8,6 +8,7 @@ use crate::send::Segment;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use thalweg_reactor::{Core, Handler, Interest, Key, Pool, Readiness, Sequence};
 use thalweg_sys::{event::EventFd, socket};
@@ -38,6 +39,8 @@ pub enum Message {
         /// Milliseconds until whatever is left is cut.
         grace_ms: u32,
     },
+    /// Go by these bounds and patience from now on; how many connections there may be stays as it was.
+    Configure(Arc<Config>),
     /// Count the connections, and send the count there.
     Count(Sender<Census>),
     /// What a connection needs next is in memory now.
@@ -336,6 +339,9 @@ impl<S: Service> Handler for Http<S> {
             Message::Advanced { topic_id } => self.fan_out(core, topic_id),
             Message::Walk { topic_id } => self.walk_on(core, topic_id),
             Message::Drain { grace_ms } => self.drain(core, grace_ms),
+            Message::Configure(config) => {
+                self.config = Config { connections_max: self.config.connections_max, ..*config };
+            }
             // Whoever asked may have gone.
             Message::Count(sender) => drop(sender.send(self.count(core))),
             Message::Warmed { key } => self.warmed(core, key),

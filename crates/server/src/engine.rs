@@ -1,6 +1,7 @@
 //! The engine behind the server: the only file that names the store and how the rules reach it.
 
 use crate::arguments::Durability;
+use crate::client::Output;
 use crate::serve::Failure;
 use std::io;
 use std::path::Path;
@@ -177,10 +178,12 @@ fn secret() -> Option<[u8; 32]> {
 ///
 /// # Errors
 /// It cannot be read as a store at all.
-pub(crate) fn verify(directory: &Path) -> Result<bool, Failure> {
+pub(crate) fn verify(directory: &Path, output: Output) -> Result<bool, Failure> {
     let report = log::verify(&Disk::Real, directory).map_err(|error| Failure::Store(error.to_string()))?;
-    println!(
-        "{}: {} segments, {} batches, {} streams, {} bytes, {} checkpoints",
+    let damage: Vec<String> = report.damage.iter().map(ToString::to_string).collect();
+    let whole = damage.is_empty();
+    let mut text = format!(
+        "{}: {} segments, {} batches, {} streams, {} bytes, {} checkpoints\n",
         directory.display(),
         report.segments,
         report.batches,
@@ -189,14 +192,23 @@ pub(crate) fn verify(directory: &Path) -> Result<bool, Failure> {
         report.checkpoints
     );
     if report.torn_bytes > 0 {
-        println!(
-            "{} bytes at the end were never acknowledged; the next start discards them",
+        text += &format!(
+            "{} bytes at the end were never acknowledged; the next start discards them\n",
             report.torn_bytes
         );
     }
-    for damage in &report.damage {
-        println!("{damage}");
-    }
-    println!("{}", if report.damage.is_empty() { "no damage" } else { "DAMAGED" });
-    Ok(report.damage.is_empty())
+    damage.iter().for_each(|damage| text += &format!("{damage}\n"));
+    text += if whole { "no damage\n" } else { "DAMAGED\n" };
+    let json = serde_json::json!({
+        "directory": directory.display().to_string(),
+        "segments": report.segments,
+        "batches": report.batches,
+        "streams": report.logs,
+        "bytes": report.bytes,
+        "checkpoints": report.checkpoints,
+        "tornBytes": report.torn_bytes,
+        "damage": damage,
+    });
+    output.say(text, json).map_err(|error| Failure::Store(error.to_string()))?;
+    Ok(whole)
 }

@@ -3,9 +3,12 @@
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::str::FromStr;
 use thalweg_http::Listening;
+use thalweg_sys::socket;
+use thalweg_sys::supervisor::{Bound, bound};
 use thalweg_transport::{BoundPath, Listener};
 
 /// A place to listen at, as the command line names it.
@@ -104,6 +107,39 @@ fn open_one(doors: &mut Doors, listen: &Listen) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Listening sockets that were handed over, and where they are.
+///
+/// # Errors
+/// One is neither TCP nor Unix.
+pub(crate) fn inherited(descriptors: Vec<OwnedFd>) -> io::Result<Vec<(Listen, OwnedFd)>> {
+    let place = |descriptor: OwnedFd| {
+        let listen = match bound(descriptor.as_fd())? {
+            Bound::Tcp(address) => {
+                socket::set_no_delay(descriptor.as_fd())?;
+                Listen::Tcp(address)
+            }
+            Bound::Unix(path) => Listen::Unix(path.unwrap_or_default()),
+        };
+        Ok((listen, descriptor))
+    };
+    descriptors.into_iter().map(place).collect()
+}
+
+impl Doors {
+    /// Adds a listener that was handed over. Its path, if it has one, stays when the doors go: it is not ours.
+    ///
+    /// # Errors
+    /// Out of descriptors.
+    pub(crate) fn add_inherited(&mut self, place: Listen, descriptor: OwnedFd) -> io::Result<()> {
+        let shared = self.per_reactor.len() > 1;
+        for own in &mut self.per_reactor {
+            own.push(Listening { descriptor: socket::duplicate(descriptor.as_fd())?, shared });
+        }
+        self.places.push(place);
+        Ok(())
+    }
 }
 
 #[cfg(test)]

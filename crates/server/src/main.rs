@@ -1,59 +1,90 @@
 //! The `thalweg` program: a server for durable streams, and the verbs to use one from a shell.
 //!
-//! Owns the command line, the wiring of reactors, listeners, engine and signals, and a small blocking
-//! client. Never knows the rules of a protocol: those live in `streams`; only `engine` names the store.
+//! Owns the command line, the configuration, the wiring of reactors, listeners, engine and signals, and a small
+//! blocking client. Never knows the rules of a protocol: those live in `streams`; only `engine` names the store.
 #![forbid(unsafe_code)]
 
 mod arguments;
 mod client;
+mod config;
 mod engine;
+mod limits;
 mod listen;
 mod logging;
+mod pages;
 mod serve;
+mod supervisor;
 mod webhooks;
 
 use arguments::{Arguments, Verb};
 use clap::Parser;
+use client::Output;
+use serde_json::json;
+use std::ffi::OsString;
+use std::fmt::Display;
 use std::process::ExitCode;
 
 /// The server refused, or the program failed.
 const EXIT_FAILED: u8 = 1;
-/// No server could be reached. (2 is clap's: the command line is wrong.)
+/// The configuration is wrong; clap says the same of a command line.
+const EXIT_CONFIGURATION: u8 = 2;
+/// No server could be reached.
 const EXIT_UNREACHABLE: u8 = 3;
 /// The stream does not exist, or does not any more.
 const EXIT_NO_STREAM: u8 = 4;
 /// `verify` found damage.
 const EXIT_DAMAGED: u8 = 5;
+/// What was asked for is in conflict with what is there.
+const EXIT_CONFLICT: u8 = 6;
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let line: Vec<OsString> = std::env::args_os().collect();
+    let arguments = Arguments::parse_from(&line);
+    let output = arguments.output;
     match arguments.verb {
-        Verb::Serve(options) => report(serve::serve(&options)),
-        Verb::Verify { data } => match engine::verify(&data) {
+        Verb::Serve(_) => serve(&line, output),
+        Verb::Verify { data } => match engine::verify(&data, output) {
             Ok(true) => ExitCode::SUCCESS,
             Ok(false) => ExitCode::from(EXIT_DAMAGED),
-            Err(error) => report(Err(error)),
+            Err(error) => complain(&error, EXIT_FAILED, output),
         },
-        Verb::Client(verb) => match client::run(&verb) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(failure) => {
-                eprintln!("thalweg: {failure}");
-                ExitCode::from(match failure {
-                    client::Failure::Unreachable { .. } => EXIT_UNREACHABLE,
-                    client::Failure::Refused { status: 404 | 410, .. } => EXIT_NO_STREAM,
-                    _ => EXIT_FAILED,
-                })
-            }
-        },
+        Verb::Completions { shell } => report(pages::completions(shell), output),
+        Verb::Man { verb } => report(pages::manual(verb.as_deref()), output),
+        Verb::Client(verb) => report(client::run(&verb, output), output),
     }
 }
 
-fn report(outcome: Result<(), serve::Failure>) -> ExitCode {
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("thalweg: {error}");
-            ExitCode::from(EXIT_FAILED)
-        }
+fn serve(line: &[OsString], output: Output) -> ExitCode {
+    let configuration = match config::Configuration::load(line) {
+        Ok(configuration) => configuration,
+        Err(config::Failure::CommandLine(error)) => error.exit(),
+        Err(failure) => return complain(&failure, EXIT_CONFIGURATION, output),
+    };
+    if configuration.options.print_config {
+        return report(Output::Text.say(configuration.print(), ()), output);
     }
+    match serve::serve(configuration, line) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => complain(&error, EXIT_FAILED, output),
+    }
+}
+
+fn report(outcome: Result<(), client::Failure>, output: Output) -> ExitCode {
+    let Err(failure) = outcome else { return ExitCode::SUCCESS };
+    let code = match failure {
+        client::Failure::Unreachable { .. } => EXIT_UNREACHABLE,
+        client::Failure::Refused { status: 404 | 410, .. } => EXIT_NO_STREAM,
+        client::Failure::Refused { status: 403 | 409, .. } | client::Failure::Copy(_) => EXIT_CONFLICT,
+        _ => EXIT_FAILED,
+    };
+    complain(&failure, code, output)
+}
+
+/// Says what went wrong on standard error, so that standard output stays for what was asked.
+fn complain(failure: &impl Display, code: u8, output: Output) -> ExitCode {
+    match output {
+        Output::Text => eprintln!("thalweg: {failure}"),
+        Output::Json => eprintln!("{}", json!({ "error": failure.to_string(), "exitCode": code })),
+    }
+    ExitCode::from(code)
 }

@@ -4,12 +4,17 @@
 //! nothing that may wait for a disk runs on a reactor.
 
 use crate::arguments::{ServeOptions, Switch};
+use crate::config::Configuration;
 use crate::engine::{Engine, Service};
-use crate::listen::{self, Listen};
-use crate::logging;
+use crate::limits::Limits;
+use crate::listen::{self, Doors, Listen};
+use crate::logging::Logging;
+use crate::supervisor::{self, Supervisor};
 use crate::webhooks;
+use std::ffi::OsString;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 use thalweg_http::{Config, Http, Listening, Message};
@@ -76,49 +81,104 @@ struct Running {
     thread: JoinHandle<()>,
 }
 
+/// What can change while the server runs.
+struct Control<'a> {
+    configuration: Configuration,
+    /// The command line, to read the configuration again.
+    line: &'a [OsString],
+    logging: Logging,
+    /// Connections of each reactor.
+    connections_max: usize,
+}
+
 /// Runs the server until it is asked to end.
 ///
 /// # Errors
 /// What kept it from starting, or ended it.
-pub(crate) fn serve(options: &ServeOptions) -> Result<(), Failure> {
-    logging::start(options.log_format, options.log_level);
-    if let Some(place) = options.listen.iter().find(|place| !place.is_local())
-        && !options.insecure_listen_anywhere
-    {
-        return Err(Failure::Reachable(place.clone()));
-    }
+pub(crate) fn serve(configuration: Configuration, line: &[OsString]) -> Result<(), Failure> {
+    // First of all: what was handed over has the descriptors that would be opened next.
+    let inherited = supervisor::listeners().and_then(listen::inherited);
+    let inherited = inherited.map_err(|error| Failure::System("use the sockets handed over", error))?;
+    let options = &configuration.options;
+    let logging = Logging::start(options.log_format, options.log_level);
     let signals = Signals::take().map_err(|error| Failure::System("wait for signals", error))?;
     ignore_broken_pipes();
     let reactors = options.reactors.map_or_else(|| parallelism().min(REACTORS_MAX), |count| count as usize);
-    let connections_max = connections_max(options);
-    let engine = Engine::open(&options.data, options.durability).map_err(Failure::Store)?;
-    let mut doors =
-        listen::open(&options.listen, reactors).map_err(|(place, error)| Failure::Listen(place, error))?;
-    let config = http_config(options, connections_max.div_ceil(reactors));
-    let pool = Pool::start(COLD_THREADS).map_err(|error| Failure::System("start a thread", error))?;
-    let mut running = Vec::with_capacity(reactors);
-    for (index, listening) in std::mem::take(&mut doors.per_reactor).into_iter().enumerate() {
-        running.push(start(index, &engine, &pool, config, options.spin == Switch::On, listening)?);
+    let connections_max = connections_max(options).div_ceil(reactors);
+    let wanted =
+        if inherited.is_empty() || configuration.listens_as_asked() { &options.listen[..] } else { &[] };
+    let mut places = inherited.iter().map(|(place, _)| place).chain(wanted);
+    if let Some(place) = places.find(|place| !place.is_local() && !options.insecure_listen_anywhere) {
+        return Err(Failure::Reachable(place.clone()));
     }
+    let engine = Engine::open(&options.data, options.durability).map_err(Failure::Store)?;
+    let mut doors = listen::open(wanted, reactors).map_err(|(place, error)| Failure::Listen(place, error))?;
+    for (place, descriptor) in inherited {
+        let added = doors.add_inherited(place.clone(), descriptor);
+        added.map_err(|error| Failure::Listen(place, error))?;
+    }
+    let config = http_config(options, connections_max);
+    let running = start_all(&engine, config, options.spin == Switch::On, &mut doors)?;
     let webhooks = webhooks::Running::start(&engine)?;
-    tracing::info!(
-        reactors,
-        connections_max,
-        body_bytes_max = config.body_bytes_max,
-        pipeline_max = config.pipeline_max,
-        durability = ?options.durability,
-        "serving"
-    );
-    greet(&doors.places);
-    watch(&signals, &engine, &running)?;
-    tracing::info!(grace_ms = options.drain_grace_ms, "ending: a second signal ends at once");
+    let limits = Limits::of(&config, reactors);
+    tracing::info!(reactors, durability = ?options.durability, %limits, "serving");
+    greet(&doors.places, &limits);
+    let supervisor = Supervisor::from_environment();
+    supervisor.ready();
+    let mut control = Control { configuration, line, logging, connections_max };
+    watch(&signals, &engine, &running, &mut control)?;
+    let grace_ms = control.configuration.options.drain_grace_ms;
+    tracing::info!(grace_ms, "ending: a second signal ends at once");
+    supervisor.stopping();
     drop(doors.paths);
-    let in_order = drain(&signals, running, options.drain_grace_ms);
+    let in_order = drain(&signals, running, grace_ms);
     webhooks.end();
     if in_order {
         engine.close().map_err(Failure::Store)?;
     }
     Ok(())
+}
+
+fn start_all(
+    engine: &Engine,
+    config: Config,
+    spin: bool,
+    doors: &mut Doors,
+) -> Result<Vec<Running>, Failure> {
+    let pool = Pool::start(COLD_THREADS).map_err(|error| Failure::System("start a thread", error))?;
+    let listening = std::mem::take(&mut doors.per_reactor).into_iter().enumerate();
+    listening.map(|(index, listening)| start(index, engine, &pool, config, spin, listening)).collect()
+}
+
+impl Control<'_> {
+    /// Reads the configuration again, and brings into force what can be. One that is wrong changes nothing.
+    fn reload(&mut self, running: &[Running]) {
+        let read = match Configuration::load(self.line) {
+            Ok(read) => read,
+            Err(error) => {
+                tracing::error!(%error, "the configuration is not reloaded; the one in force stays");
+                return;
+            }
+        };
+        let changed = read.changed_from(&self.configuration);
+        for key in &changed {
+            if key.reloads {
+                tracing::info!(key = key.name, "reloaded");
+            } else {
+                tracing::warn!(key = key.name, "changed in the configuration, and waits for a restart");
+            }
+        }
+        self.configuration.take_over(read);
+        let options = &self.configuration.options;
+        self.logging.set_level(options.log_level);
+        let config = Arc::new(http_config(options, self.connections_max));
+        for reactor in running {
+            if reactor.handle.post(Message::Configure(config.clone())).is_err() {
+                tracing::error!("a reactor is too far behind to be told its new limits: send SIGHUP again");
+            }
+        }
+        tracing::info!(changed = changed.len(), "configuration read again");
+    }
 }
 
 /// As many connections as were asked for, or as descriptors allow.
@@ -142,6 +202,10 @@ fn http_config(options: &ServeOptions, connections_max: usize) -> Config {
         connections_max,
         long_poll_timeout_ms: options.long_poll_timeout_ms,
         sse_lifetime_ms: options.sse_lifetime_ms,
+        idle_timeout_ms: options.idle_timeout_ms,
+        head_timeout_ms: options.request_timeout_ms,
+        body_timeout_ms: options.request_timeout_ms,
+        stall_timeout_ms: options.stall_timeout_ms,
         ..Config::default()
     }
 }
@@ -188,11 +252,12 @@ fn start(
 }
 
 /// Says where the server is and what to try. Standard output may be closed: then nobody wanted to know.
-fn greet(places: &[Listen]) {
+fn greet(places: &[Listen], limits: &Limits) {
     let mut text = String::new();
     for place in places {
         text += &format!("thalweg is listening on {place}\n");
     }
+    text += &format!("limits: {limits}\n");
     let url = places.iter().find(|place| matches!(place, Listen::Tcp(_))).map(Listen::to_string);
     if let Some(url) = url {
         text += &format!(
@@ -206,10 +271,17 @@ fn greet(places: &[Listen]) {
 }
 
 /// Waits for the signal to end, and keeps the store's house meanwhile.
-fn watch(signals: &Signals, engine: &Engine, running: &[Running]) -> Result<(), Failure> {
+fn watch(
+    signals: &Signals,
+    engine: &Engine,
+    running: &[Running],
+    control: &mut Control<'_>,
+) -> Result<(), Failure> {
     loop {
-        if wait(signals, HOUSEKEEPING_MS)? {
-            return Ok(());
+        match wait(signals, HOUSEKEEPING_MS)? {
+            Some(Signal::Terminate | Signal::Interrupt) => return Ok(()),
+            Some(Signal::HangUp) => control.reload(running),
+            None => {}
         }
         if running.iter().any(|reactor| reactor.thread.is_finished()) {
             return Err(Failure::Reactor);
@@ -218,20 +290,13 @@ fn watch(signals: &Signals, engine: &Engine, running: &[Running]) -> Result<(), 
     }
 }
 
-/// Waits at most so long; whether a signal to end arrived.
-fn wait(signals: &Signals, timeout_ms: u32) -> Result<bool, Failure> {
+/// Waits at most so long for a signal.
+fn wait(signals: &Signals, timeout_ms: u32) -> Result<Option<Signal>, Failure> {
     let failed = |error| Failure::System("wait for signals", error);
     if !wait_readable(signals.as_fd(), timeout_ms).map_err(failed)? {
-        return Ok(false);
+        return Ok(None);
     }
-    match signals.next().map_err(failed)? {
-        Some(Signal::Terminate | Signal::Interrupt) => Ok(true),
-        Some(Signal::HangUp) => {
-            tracing::info!("SIGHUP: there is nothing to reload");
-            Ok(false)
-        }
-        None => Ok(false),
-    }
+    signals.next().map_err(failed)
 }
 
 /// Lets every reactor end in good order, or at once on another signal. Whether it was in good order.
@@ -243,7 +308,9 @@ fn drain(signals: &Signals, running: Vec<Running>, grace_ms: u32) -> bool {
     }
     let mut in_order = true;
     while running.iter().any(|reactor| !reactor.thread.is_finished()) {
-        if in_order && matches!(wait(signals, ENDING_MS), Ok(true) | Err(_)) {
+        if in_order
+            && matches!(wait(signals, ENDING_MS), Ok(Some(Signal::Terminate | Signal::Interrupt)) | Err(_))
+        {
             tracing::warn!("ending at once");
             in_order = false;
             running.iter().for_each(|reactor| reactor.handle.stop());

@@ -34,9 +34,54 @@ pub(crate) enum Failure {
     Refused {
         /// Its status.
         status: u16,
+        /// Its response head.
+        head: Box<Head>,
         /// What it said.
         why: String,
     },
+    /// A name that no stream can have.
+    Name {
+        /// The name.
+        name: String,
+        /// The rule it breaks.
+        why: String,
+    },
+    /// A message that is not JSON.
+    Message {
+        /// Where it stands: `line` or `argument`.
+        what: &'static str,
+        /// Which one, counted from 1.
+        number: usize,
+        /// Why.
+        why: String,
+    },
+    /// A header value that would break the request.
+    Header(String),
+    /// A file cannot be read.
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// The stream ends before the offset asked for.
+    PastEnd {
+        /// The offset asked for.
+        until: String,
+        /// Where it ends.
+        end: String,
+    },
+    /// An offset at which nothing that was appended ends.
+    Until(String),
+    /// There is no manual page of that verb.
+    Verb {
+        /// What was asked for.
+        verb: String,
+        /// What there is.
+        known: String,
+    },
+    /// A copy cannot be made or gone on with.
+    Copy(String),
     /// Standard input cannot be read.
     Input(io::Error),
     /// Standard output cannot be written.
@@ -60,7 +105,23 @@ impl fmt::Display for Failure {
                 write!(out, "the connection broke: {error}; what was sent may have been applied")
             }
             Self::Protocol(error) => write!(out, "{error}"),
-            Self::Refused { status, why } => write!(out, "the server refused ({status}): {why}"),
+            Self::Refused { status, why, .. } => write!(out, "the server refused ({status}): {why}"),
+            Self::Name { name, why } => write!(out, "{name:?} cannot be a stream: {why}"),
+            Self::Message { what, number, why } => write!(
+                out,
+                "{what} {number} is not a JSON message ({why}); everything before it is appended, nothing after it"
+            ),
+            Self::Header(name) => write!(out, "{name} holds a control character"),
+            Self::File { path, error } => write!(out, "cannot read {}: {error}", path.display()),
+            Self::PastEnd { until, end } => {
+                write!(out, "the stream ends at {end}, before {until}; use --until tail for what there is")
+            }
+            Self::Until(until) => write!(
+                out,
+                "{until} is no offset at which this stream can be cut; give one that append, read or head printed"
+            ),
+            Self::Verb { verb, known } => write!(out, "there is no verb {verb}: there are {known}"),
+            Self::Copy(why) => write!(out, "{why}"),
             Self::Input(error) => write!(out, "cannot read standard input: {error}"),
             Self::Output(error) => write!(out, "cannot write standard output: {error}"),
             Self::Event(why) => write!(out, "the server sent an event that makes no sense: {why}"),
@@ -113,6 +174,13 @@ impl Url {
             host: authority.to_owned(),
             prefix: path.trim_end_matches('/').to_owned(),
         })
+    }
+}
+
+impl Url {
+    /// As it was given.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
     }
 }
 
@@ -229,8 +297,7 @@ impl Connection {
         let mut request = format!("{method} {}{target} HTTP/1.1\r\nHost: {}\r\n", self.prefix, self.host);
         for (name, value) in fields {
             if value.bytes().any(|byte| byte.is_ascii_control()) {
-                let why = format!("{name} holds a control character");
-                return Err(Failure::Refused { status: 400, why });
+                return Err(Failure::Header((*name).to_owned()));
             }
             request += &format!("{name}: {value}\r\n");
         }
@@ -249,9 +316,14 @@ impl Connection {
         if head.status >= 400 {
             let mut said = Vec::new();
             while said.len() < REFUSAL_BYTES_MAX && self.read_some(&mut said)? {}
-            return Err(Failure::Refused { status: head.status, why: refusal(&said) });
+            return Err(Failure::Refused { status: head.status, why: refusal(&said), head: Box::new(head) });
         }
         Ok(head)
+    }
+
+    /// The body of the last response was read to its end.
+    pub(crate) fn is_done(&self) -> bool {
+        matches!(self.rest, Rest::Nothing) && self.received.is_empty()
     }
 
     fn head(&mut self, to_head: bool) -> Result<Head, Failure> {

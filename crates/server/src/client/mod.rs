@@ -1,141 +1,176 @@
-//! The verbs that use a server: a small blocking HTTP/1.1 client.
+//! The verbs that use a server: a small blocking HTTP/1.1 client, a file per verb that is more than a request.
 
+mod address;
+mod append;
 mod connection;
+mod copy;
 mod events;
+mod glob;
+mod list;
+mod output;
+mod producer;
+mod progress;
+mod read;
+mod session;
 mod tail;
+mod verbs;
 
-use crate::arguments::{ClientVerb, Target};
-use connection::{Connection, Head, Url};
-use std::io::{self, Read, Write};
+use address::Address;
+use connection::{Connection, Head};
+use serde_json::{Map, Value, json};
+use std::time::Duration;
+use verbs::{Lifetime, Target};
 
 pub(crate) use connection::Failure;
+pub(crate) use output::Output;
+pub(crate) use verbs::ClientVerb;
 
 /// Does what the verb says.
 ///
 /// # Errors
 /// [`Failure`]: no server, a refusal, or a broken connection.
-pub(crate) fn run(verb: &ClientVerb) -> Result<(), Failure> {
+pub(crate) fn run(verb: &ClientVerb, output: Output) -> Result<(), Failure> {
     match verb {
-        ClientVerb::Create { target, content_type, ttl_s, expires_at } => {
-            create(target, content_type, *ttl_s, expires_at.as_deref())
+        ClientVerb::Create { target, content_type, lifetime, closed } => {
+            create(&target.address()?, content_type, lifetime, *closed, output)
         }
-        ClientVerb::Append { target, data, content_type, close } => {
-            append(target, data.as_deref(), content_type.as_deref(), *close)
+        ClientVerb::Append(options) => append::append(options, output),
+        ClientVerb::Read { target, from, until } => read::read(&target.address()?, from, until, output),
+        ClientVerb::Tail { target, from, follow: _ } => {
+            tail::tail(&target.address()?, read::begin(from), output)
         }
-        ClientVerb::Read { target, from } => read(target, from),
-        ClientVerb::Tail { target, from } => tail::tail(target, from),
-        ClientVerb::Head { target } => head(target),
-        ClientVerb::Rm { target } => remove(target),
+        ClientVerb::Head { target } => head(&target.address()?, output),
+        ClientVerb::Ls { glob, server, long } => list::list(glob.as_deref(), server, *long, output),
+        ClientVerb::Fork { source, name, server, at, sub, lifetime } => {
+            let source = Address::parse(source, &server.url)?;
+            let fork = Address::parse(name, &server.url)?;
+            create_fork(&source, &fork, at.as_deref(), *sub, lifetime, output)
+        }
+        ClientVerb::Close { target } => close(&target.address()?, output),
+        ClientVerb::Rm { names, server } => {
+            names.iter().try_for_each(|name| remove(&Address::parse(name, &server.url)?, output))
+        }
+        ClientVerb::Cp(options) => copy::copy(options, output),
+        ClientVerb::Stats { server } => list::stats(server, output),
+        ClientVerb::Watch { glob, server, totals, interval_ms, rounds } => {
+            let interval = Duration::from_millis(*interval_ms);
+            list::watch(glob.as_deref(), server, *totals, interval, *rounds, output)
+        }
     }
+}
+
+impl Target {
+    fn address(&self) -> Result<Address, Failure> {
+        Address::parse(&self.name, &self.server.url)
+    }
+}
+
+/// One request on a connection of its own.
+fn ask_once(address: &Address, method: &str, fields: &[(&str, &str)], body: &[u8]) -> Result<Head, Failure> {
+    Connection::open(&address.url)?.ask(method, &address.target(""), fields, body)
 }
 
 fn create(
-    target: &Target,
+    address: &Address,
     content_type: &str,
-    ttl_s: Option<u64>,
-    expires_at: Option<&str>,
+    lifetime: &Lifetime,
+    closed: bool,
+    output: Output,
 ) -> Result<(), Failure> {
-    let ttl = ttl_s.map(|seconds| seconds.to_string());
+    let ttl = lifetime.ttl_s.map(|seconds| seconds.to_string());
     let mut fields = vec![("Content-Type", content_type)];
     fields.extend(ttl.as_deref().map(|ttl| ("Stream-TTL", ttl)));
-    fields.extend(expires_at.map(|time| ("Stream-Expires-At", time)));
-    let url = Url::parse(&target.url)?;
-    let mut connection = Connection::open(&url)?;
-    let head = connection.ask("PUT", &stream_path(&target.name, ""), &fields, b"")?;
-    let word = if head.status == 201 { "created" } else { "exists already, as asked for:" };
-    print(format_args!("{word} {}\n", target.name))
-}
-
-fn append(
-    target: &Target,
-    data: Option<&str>,
-    content_type: Option<&str>,
-    close: bool,
-) -> Result<(), Failure> {
-    let body = match data {
-        Some(text) if text != "-" => text.as_bytes().to_vec(),
-        _ => {
-            let mut body = Vec::new();
-            io::stdin().read_to_end(&mut body).map_err(Failure::Input)?;
-            body
-        }
-    };
-    let url = Url::parse(&target.url)?;
-    let mut connection = Connection::open(&url)?;
-    let path = stream_path(&target.name, "");
-    let content_type = match content_type {
-        Some(known) => known.to_owned(),
-        None => {
-            let head = connection.ask("HEAD", &path, &[], b"")?;
-            if !head.keep_alive {
-                connection = Connection::open(&url)?;
-            }
-            head.field("content-type").unwrap_or("application/octet-stream").to_owned()
-        }
-    };
-    let mut fields = vec![("Content-Type", content_type.as_str())];
-    if close {
+    fields.extend(lifetime.expires_at.as_deref().map(|time| ("Stream-Expires-At", time)));
+    if closed {
         fields.push(("Stream-Closed", "true"));
     }
-    let head = connection.ask("POST", &path, &fields, &body)?;
-    print(format_args!("{}\n", head.field("stream-next-offset").unwrap_or("-")))
+    created(address, &ask_once(address, "PUT", &fields, b"")?, None, output)
 }
 
-/// Reads chunk after chunk until the server says that this is all there is.
-fn read(target: &Target, from: &str) -> Result<(), Failure> {
-    let url = Url::parse(&target.url)?;
-    let mut connection = Connection::open(&url)?;
-    let mut offset = from.to_owned();
-    let mut out = io::stdout().lock();
-    loop {
-        let query = format!("?offset={}", encoded(&offset));
-        let head = connection.ask("GET", &stream_path(&target.name, &query), &[], b"")?;
-        let mut piece = Vec::new();
-        let mut last_byte = b'\n';
-        while connection.read_some(&mut piece)? {
-            last_byte = piece.last().copied().unwrap_or(last_byte);
-            if written(out.write_all(&piece))?.is_none() {
-                return Ok(());
-            }
-            piece.clear();
-        }
-        // Messages come as an array per chunk: a line each.
-        if is_json(&head) && last_byte != b'\n' && written(out.write_all(b"\n"))?.is_none() {
-            return Ok(());
-        }
-        let next = head.field("stream-next-offset").map(str::to_owned);
-        match next {
-            Some(next)
-                if !head.says("stream-up-to-date") && !head.says("stream-closed") && next != offset =>
-            {
-                offset = next;
-            }
-            _ => return written(out.flush()).map(|_| ()),
-        }
-        if !head.keep_alive {
-            connection = Connection::open(&url)?;
-        }
+fn create_fork(
+    source: &Address,
+    fork: &Address,
+    at: Option<&str>,
+    sub: Option<u64>,
+    lifetime: &Lifetime,
+    output: Output,
+) -> Result<(), Failure> {
+    let (from, ttl, sub) = (
+        source.target(""),
+        lifetime.ttl_s.map(|seconds| seconds.to_string()),
+        sub.map(|count| count.to_string()),
+    );
+    // A fork is made where its source is, whatever server its own URL would name.
+    if source.url != fork.url {
+        let why = format!("{} is on another server: a fork lives beside its source; use cp", fork.name);
+        return Err(Failure::Copy(why));
     }
+    let mut fields = vec![("Stream-Forked-From", from.as_str())];
+    fields.extend(at.map(|offset| ("Stream-Fork-Offset", offset)));
+    fields.extend(sub.as_deref().map(|count| ("Stream-Fork-Sub-Offset", count)));
+    fields.extend(ttl.as_deref().map(|ttl| ("Stream-TTL", ttl)));
+    fields.extend(lifetime.expires_at.as_deref().map(|time| ("Stream-Expires-At", time)));
+    created(fork, &ask_once(fork, "PUT", &fields, b"")?, Some(&source.name), output)
 }
 
-fn head(target: &Target) -> Result<(), Failure> {
-    let url = Url::parse(&target.url)?;
-    let head = Connection::open(&url)?.ask("HEAD", &stream_path(&target.name, ""), &[], b"")?;
-    let shown = |name: &str| name.starts_with("stream-") || name == "content-type";
+fn created(address: &Address, head: &Head, source: Option<&str>, output: Output) -> Result<(), Failure> {
+    let new = head.status == 201;
+    let word = if new { "created" } else { "exists already, as asked for:" };
+    let mut json = json!({
+        "name": address.name,
+        "created": new,
+        "nextOffset": head.field("stream-next-offset"),
+        "closed": head.says("stream-closed"),
+    });
+    if let (Some(object), Some(source)) = (json.as_object_mut(), source) {
+        object.insert("forkedFrom".to_owned(), source.into());
+    }
+    output.say(format_args!("{word} {}", address.name), json)
+}
+
+fn head(address: &Address, output: Output) -> Result<(), Failure> {
+    let head = ask_once(address, "HEAD", &[], b"")?;
     let mut text = String::new();
+    let mut json = Map::new();
+    json.insert("name".to_owned(), address.name.clone().into());
+    json.insert("closed".to_owned(), head.says("stream-closed").into());
     for (name, value) in &head.fields {
         let name = name.to_ascii_lowercase();
-        if shown(&name) {
-            text += &format!("{name}: {value}\n");
+        if !name.starts_with("stream-") && name != "content-type" {
+            continue;
         }
+        text += &format!("{name}: {value}\n");
+        let (key, value) = match name.as_str() {
+            "stream-closed" => continue,
+            "stream-ttl" => ("ttlS".to_owned(), value.parse::<u64>().map_or(Value::Null, Value::from)),
+            name => (camel_case(name.strip_prefix("stream-").unwrap_or(name)), value.clone().into()),
+        };
+        json.insert(key, value);
     }
-    print(format_args!("{text}"))
+    output.say(text, json)
 }
 
-fn remove(target: &Target) -> Result<(), Failure> {
-    let url = Url::parse(&target.url)?;
-    Connection::open(&url)?.ask("DELETE", &stream_path(&target.name, ""), &[], b"")?;
-    print(format_args!("deleted {}\n", target.name))
+/// `next-offset` as `nextOffset`.
+fn camel_case(name: &str) -> String {
+    let mut words = name.split('-');
+    let first = words.next().unwrap_or_default().to_owned();
+    words.fold(first, |all, word| {
+        let mut letters = word.chars();
+        let initial = letters.next().map(|letter| letter.to_ascii_uppercase());
+        all + &initial.into_iter().chain(letters).collect::<String>()
+    })
+}
+
+fn close(address: &Address, output: Output) -> Result<(), Failure> {
+    let head = ask_once(address, "POST", &[("Stream-Closed", "true")], b"")?;
+    let next_offset = head.field("stream-next-offset");
+    let json = json!({ "name": address.name, "nextOffset": next_offset, "closed": true });
+    output.say(format_args!("closed {}", address.name), json)
+}
+
+fn remove(address: &Address, output: Output) -> Result<(), Failure> {
+    ask_once(address, "DELETE", &[], b"")?;
+    output.say(format_args!("deleted {}", address.name), json!({ "name": address.name, "deleted": true }))
 }
 
 fn is_json(head: &Head) -> bool {
@@ -143,46 +178,14 @@ fn is_json(head: &Head) -> bool {
     content_type.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
 }
 
-/// The target of a stream, its name percent-encoded but for the slashes.
-fn stream_path(name: &str, query: &str) -> String {
-    let segments: Vec<String> = name.trim_start_matches('/').split('/').map(encoded).collect();
-    format!("/v1/stream/{}{query}", segments.join("/"))
-}
-
-fn encoded(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            out.push(char::from(byte));
-        } else {
-            out += &format!("%{byte:02X}");
-        }
-    }
-    out
-}
-
-fn print(text: std::fmt::Arguments<'_>) -> Result<(), Failure> {
-    let mut out = io::stdout().lock();
-    written(out.write_fmt(text).and_then(|()| out.flush())).map(|_| ())
-}
-
-/// What a write to standard output came to; `None` when the reader at its other end has had enough.
-fn written(outcome: io::Result<()>) -> Result<Option<()>, Failure> {
-    match outcome {
-        Ok(()) => Ok(Some(())),
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(None),
-        Err(error) => Err(Failure::Output(error)),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn names_are_encoded_but_for_their_slashes() {
-        assert_eq!(stream_path("orders/2024 Q1?#%", ""), "/v1/stream/orders/2024%20Q1%3F%23%25");
-        assert_eq!(stream_path("/a", "?offset=-1"), "/v1/stream/a?offset=-1");
-        assert_eq!(stream_path("ä", ""), "/v1/stream/%C3%A4");
+    fn keys_of_json_are_in_camel_case() {
+        assert_eq!(camel_case("next-offset"), "nextOffset");
+        assert_eq!(camel_case("expires-at-x"), "expiresAtX");
+        assert_eq!(camel_case("a"), "a");
     }
 }

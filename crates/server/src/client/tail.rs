@@ -1,12 +1,13 @@
 //! `thalweg tail`: follows a stream by server-sent events, reconnects, resumes where it was.
 
-use super::connection::{Connection, Failure, Url};
+use super::address::{Address, encoded};
+use super::connection::{Connection, Failure};
 use super::events::{Control, Events};
-use super::{encoded, is_json, stream_path, written};
-use crate::arguments::Target;
+use super::is_json;
+use super::output::{Output, Printer};
+use super::session::passes;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use std::io::{self, Write};
 use std::time::Duration;
 
 const PAUSE_MIN: Duration = Duration::from_millis(100);
@@ -18,8 +19,7 @@ struct Place {
     cursor: Option<String>,
     /// A server answered once: from then on its absence is waited out.
     met: bool,
-    /// What is printed behind each event: messages come as arrays, a line each.
-    line_end: &'static [u8],
+    printer: Printer,
 }
 
 /// What one response came to.
@@ -31,13 +31,13 @@ enum Followed {
 }
 
 /// Prints what the stream holds from `from` and what is appended, until it is closed.
-pub(super) fn tail(target: &Target, from: &str) -> Result<(), Failure> {
-    let url = Url::parse(&target.url)?;
-    let mut place = Place { offset: from.to_owned(), cursor: None, met: false, line_end: b"" };
+pub(super) fn tail(address: &Address, from: &str, output: Output) -> Result<(), Failure> {
+    let printer = Printer { output, messages: false };
+    let mut place = Place { offset: from.to_owned(), cursor: None, met: false, printer };
     let mut pause = PAUSE_MIN;
     loop {
         let before = place.offset.clone();
-        match follow(&url, target, &mut place) {
+        match follow(address, &mut place) {
             Ok(Followed::Over) => return Ok(()),
             Ok(Followed::Ended) => {
                 pause = PAUSE_MIN;
@@ -56,23 +56,14 @@ pub(super) fn tail(target: &Target, from: &str) -> Result<(), Failure> {
     }
 }
 
-/// Whether waiting may help.
-fn passes(failure: &Failure) -> bool {
-    match failure {
-        Failure::Unreachable { .. } | Failure::Broken(_) => true,
-        Failure::Refused { status, .. } => *status == 429 || *status == 503,
-        _ => false,
-    }
-}
-
-fn follow(url: &Url, target: &Target, place: &mut Place) -> Result<Followed, Failure> {
-    let mut connection = Connection::open(url)?;
+fn follow(address: &Address, place: &mut Place) -> Result<Followed, Failure> {
+    let mut connection = Connection::open(&address.url)?;
     if !place.met {
-        let head = connection.ask("HEAD", &stream_path(&target.name, ""), &[], b"")?;
-        place.line_end = if is_json(&head) { b"\n" } else { b"" };
+        let head = connection.ask("HEAD", &address.target(""), &[], b"")?;
+        place.printer.messages = is_json(&head);
         place.met = true;
         if !head.keep_alive {
-            connection = Connection::open(url)?;
+            connection = Connection::open(&address.url)?;
         }
     }
     let mut query = format!("?offset={}&live=sse", encoded(&place.offset));
@@ -80,26 +71,24 @@ fn follow(url: &Url, target: &Target, place: &mut Place) -> Result<Followed, Fai
         query += &format!("&cursor={}", encoded(cursor));
     }
     let fields = [("Accept", "text/event-stream")];
-    let head = connection.ask("GET", &stream_path(&target.name, &query), &fields, b"")?;
+    let head = connection.ask("GET", &address.target(&query), &fields, b"")?;
     let base64 = head.field("stream-sse-data-encoding").is_some_and(|v| v.eq_ignore_ascii_case("base64"));
     let mut events = Events::default();
     let mut bytes = Vec::new();
     let mut data = Vec::new();
-    let mut out = io::stdout().lock();
     while connection.read_some(&mut bytes)? {
         events.push(&bytes);
         bytes.clear();
         while let Some(event) = events.next() {
             match event.kind.as_str() {
-                "data" => data.push(payload(event.data, base64)?),
+                "data" => data.extend(payload(event.data, base64)?),
                 "control" => {
                     let control = Control::parse(&event.data)?;
                     // Printed only with the control event that says where it ends: an event whose place
                     // is lost with the connection will come again.
-                    let printed = data.drain(..).try_for_each(|piece: Vec<u8>| {
-                        out.write_all(&piece).and_then(|()| out.write_all(place.line_end))
-                    });
-                    if written(printed.and_then(|()| out.flush()))?.is_none() || control.closed {
+                    let content: Vec<u8> = std::mem::take(&mut data);
+                    let printed = place.printer.print(&content, &control.next_offset, control.closed)?;
+                    if printed.is_none() || control.closed {
                         return Ok(Followed::Over);
                     }
                     place.offset = control.next_offset;

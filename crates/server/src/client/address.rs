@@ -1,0 +1,90 @@
+//! Which stream on which server: a name beside `--url`, or a whole URL.
+
+use super::connection::{Failure, Url};
+use thalweg_wire::path::stream_name;
+
+const STREAMS: &str = "/v1/stream/";
+
+/// A stream on a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Address {
+    pub(super) url: Url,
+    /// The stream's name, decoded.
+    pub(super) name: String,
+}
+
+impl Address {
+    /// # Errors
+    /// [`Failure::Url`], or [`Failure::Name`] with the rule that the name breaks.
+    pub(super) fn parse(name: &str, server: &str) -> Result<Self, Failure> {
+        if name.starts_with("http://") {
+            let (server, encoded) = name.split_once(STREAMS).ok_or_else(|| {
+                let why = "a stream's URL looks like http://host:port/v1/stream/name".to_owned();
+                Failure::Name { name: name.to_owned(), why }
+            })?;
+            let decoded = stream_name(encoded).map_err(|error| bad_name(name, &error))?.into_owned();
+            return Ok(Self { url: Url::parse(server)?, name: decoded });
+        }
+        let plain = name.strip_prefix('/').unwrap_or(name);
+        stream_name(&path(plain)[STREAMS.len()..]).map_err(|error| bad_name(name, &error))?;
+        Ok(Self { url: Url::parse(server)?, name: plain.to_owned() })
+    }
+
+    /// The target of the stream, with a query.
+    pub(super) fn target(&self, query: &str) -> String {
+        path(&self.name) + query
+    }
+}
+
+fn bad_name(name: &str, error: &thalweg_wire::path::NameError) -> Failure {
+    Failure::Name { name: name.to_owned(), why: error.to_string() }
+}
+
+/// The path of a stream, its name percent-encoded but for the slashes.
+fn path(name: &str) -> String {
+    let segments: Vec<String> = name.split('/').map(encoded).collect();
+    format!("{STREAMS}{}", segments.join("/"))
+}
+
+/// Percent-encoded, for a path or a query.
+pub(super) fn encoded(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            out += &format!("%{byte:02X}");
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SERVER: &str = "http://h:1/base";
+
+    #[test]
+    fn names_are_encoded_but_for_their_slashes() {
+        let target = |name: &str| Address::parse(name, SERVER).unwrap().target("?offset=-1");
+        assert_eq!(target("orders/2024 Q1?#%"), "/v1/stream/orders/2024%20Q1%3F%23%25?offset=-1");
+        assert_eq!(target("/a"), "/v1/stream/a?offset=-1");
+        assert_eq!(target("ä"), "/v1/stream/%C3%A4?offset=-1");
+    }
+
+    #[test]
+    fn a_whole_url_brings_its_own_server() {
+        let address = Address::parse("http://other:2/x/v1/stream/a/b%20c", SERVER).unwrap();
+        assert_eq!(address, Address { url: Url::parse("http://other:2/x").unwrap(), name: "a/b c".into() });
+    }
+
+    #[test]
+    fn names_that_cannot_be_are_refused_before_anything_is_sent() {
+        for name in ["", "/", "a//b", "..", "a/../b", "a\nb", "http://h/elsewhere", "http://h/v1/stream/%2f"]
+        {
+            assert!(matches!(Address::parse(name, SERVER), Err(Failure::Name { .. })), "{name:?}");
+        }
+        assert!(matches!(Address::parse("a", "ftp://x"), Err(Failure::Url(_))));
+    }
+}

@@ -1,0 +1,283 @@
+//! `thalweg cp`: a stream, byte for byte, to another name or another server, and again where it was left.
+//!
+//! The producer's identity is made from the source, so a second run is the same producer: the destination says
+//! which sequence it expects, and how many bytes it has, and those are as many of the source's. Whoever else has
+//! written to the destination is noticed, and it is left alone.
+
+use super::address::Address;
+use super::connection::{Failure, Head};
+use super::is_json;
+use super::output::{Output, messages};
+use super::producer::Producer;
+use super::progress::Progress;
+use super::read::{Chunk, chunk};
+use super::session::{Session, passes};
+use super::verbs::CopyOptions;
+use serde::Serialize;
+use std::time::{Duration, Instant};
+use thalweg_wire::decimal::SAFE_INTEGER_MAX;
+use thalweg_wire::token::Token;
+
+/// Between two attempts at the source.
+const PAUSE: Duration = Duration::from_millis(500);
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Report<'a> {
+    source: &'a str,
+    destination: &'a str,
+    /// Bytes copied by this run.
+    bytes: u64,
+    /// Bytes that earlier runs had copied.
+    resumed_at: u64,
+    next_offset: &'a str,
+    closed: bool,
+}
+
+/// One end of a copy.
+struct End {
+    address: Address,
+    session: Session,
+    /// The last `HEAD`.
+    head: Head,
+    place: Token,
+}
+
+impl End {
+    fn new(address: Address) -> Result<Self, Failure> {
+        let mut session = Session::new(&address.url);
+        let head = session.ask("HEAD", &address.target(""), &[], b"")?;
+        let place = place(&address, &head)?;
+        Ok(Self { address, session, head, place })
+    }
+
+    fn content_type(&self) -> &str {
+        self.head.field("content-type").unwrap_or("application/octet-stream")
+    }
+}
+
+fn place(address: &Address, head: &Head) -> Result<Token, Failure> {
+    let offset = head.field("stream-next-offset").unwrap_or_default();
+    let foreign = || {
+        Failure::Copy(format!("the server of {} does not count offsets as this program does", address.name))
+    };
+    Token::parse(offset.as_bytes()).ok_or_else(foreign)
+}
+
+/// Copies what the source holds now.
+pub(super) fn copy(options: &CopyOptions, output: Output) -> Result<(), Failure> {
+    let from = Address::parse(&options.source, &options.server.url)?;
+    let to = Address::parse(&options.destination, options.to_url.as_deref().unwrap_or(&options.server.url))?;
+    if from == to {
+        return Err(Failure::Copy("source and destination are the same stream".to_owned()));
+    }
+    let mut source = End::new(from)?;
+    let mut creator = Session::new(&to.url);
+    let content_type = source.content_type().to_owned();
+    match End::new(to.clone()) {
+        Ok(_) => {}
+        Err(Failure::Refused { status: 404, .. }) => {
+            creator.ask("PUT", &to.target(""), &[("Content-Type", &content_type)], b"")?;
+        }
+        Err(failure) => return Err(failure),
+    }
+    let mut destination = End::new(to)?;
+    if destination.content_type() != content_type {
+        let why = format!("{} holds {}, not {content_type}", options.destination, destination.content_type());
+        return Err(Failure::Copy(why));
+    }
+    let id = identity(&source);
+    let sequence = expected(&mut destination, &id)?;
+    let resumed_at = destination.place.offset;
+    if resumed_at > 0 && sequence == 0 || resumed_at > source.place.offset {
+        let why = format!("{} holds something else: copy to a new stream", options.destination);
+        return Err(Failure::Copy(why));
+    }
+    let close = source.head.says("stream-closed") && !options.keep_open;
+    let closed_before = destination.head.says("stream-closed");
+    let patience = Duration::from_secs(options.retry_s);
+    let producer =
+        Producer::new(destination.session, &destination.address, content_type, Some(id), sequence, patience);
+    if closed_before && resumed_at < source.place.offset {
+        return Err(Failure::Copy(format!(
+            "{} is closed already: copy to a new stream",
+            options.destination
+        )));
+    }
+    let copied = if closed_before {
+        Copied { bytes: 0, next_offset: text(destination.place) }
+    } else {
+        run(&mut source, producer, destination.place, close, patience)?
+    };
+    let report = Report {
+        source: &options.source,
+        destination: &options.destination,
+        bytes: copied.bytes,
+        resumed_at,
+        next_offset: &copied.next_offset,
+        closed: close || closed_before,
+    };
+    output.say(&copied.next_offset, &report)
+}
+
+struct Copied {
+    bytes: u64,
+    next_offset: String,
+}
+
+fn run(
+    source: &mut End,
+    mut producer: Producer,
+    start: Token,
+    close: bool,
+    patience: Duration,
+) -> Result<Copied, Failure> {
+    let mut progress = Progress::new(Some(source.place.offset - start.offset));
+    let mut copied = Copied { bytes: 0, next_offset: text(start) };
+    let mut offset = text(Token { offset: start.offset, ..source.place });
+    if start.offset == 0 {
+        offset = "-1".to_owned();
+    }
+    let mut end = start.offset;
+    let mut closed = false;
+    while end < source.place.offset {
+        let piece = match patient_chunk(source, &offset, patience) {
+            // A fork counts what it inherited in its source's name: such a place is found by walking there.
+            Err(Failure::Refused { status: 400, .. }) if copied.bytes == 0 && end > 0 => {
+                walk(source, end, patience)?
+            }
+            outcome => outcome?,
+        };
+        let grown = Token::parse(piece.next.as_bytes()).map_or(end, |token| token.offset) - end;
+        if grown == 0 {
+            break;
+        }
+        // What came after the look at the source's end may close it too, but that is for another run.
+        closed = close && piece.closed;
+        let appended = producer.append(&piece.content, closed)?;
+        end += grown;
+        let there = Token::parse(appended.next_offset.as_bytes()).map(|token| token.offset);
+        if there != Some(end) {
+            let why = "somebody else writes to the destination: copy to a new stream".to_owned();
+            return Err(Failure::Copy(why));
+        }
+        copied.bytes += grown;
+        copied.next_offset = appended.next_offset;
+        offset = piece.next;
+        progress.at(copied.bytes);
+    }
+    if close && !closed {
+        producer.append(b"", true)?;
+    }
+    Ok(copied)
+}
+
+/// The chunk of the source that begins `end` bytes behind its beginning.
+fn walk(source: &mut End, end: u64, patience: Duration) -> Result<Chunk, Failure> {
+    let mut offset = "-1".to_owned();
+    loop {
+        let mut piece = patient_chunk(source, &offset, patience)?;
+        let reached = Token::parse(piece.next.as_bytes()).map_or(0, |token| token.offset);
+        if reached > end {
+            piece.content = behind(&piece, reached - end)?;
+            return Ok(piece);
+        }
+        if piece.last {
+            return Ok(piece);
+        }
+        offset = piece.next;
+    }
+}
+
+/// The last `kept` bytes of a chunk as the stream counts them: JSON messages with a comma each.
+fn behind(piece: &Chunk, kept: u64) -> Result<Vec<u8>, Failure> {
+    let uneven = || Failure::Copy("the destination ends in the middle of a message".to_owned());
+    if !is_json(&piece.head) {
+        let length = piece.content.len();
+        let kept = usize::try_from(kept).ok().filter(|kept| *kept <= length).ok_or_else(uneven)?;
+        return Ok(piece.content[length - kept..].to_vec());
+    }
+    let all = messages(&piece.content)?;
+    let (mut from, mut left) = (all.len(), kept);
+    while left > 0 {
+        from = from.checked_sub(1).ok_or_else(uneven)?;
+        left = left.checked_sub(all[from].get().len() as u64 + 1).ok_or_else(uneven)?;
+    }
+    let kept: Vec<&str> = all[from..].iter().map(|message| message.get()).collect();
+    Ok(format!("[{}]", kept.join(",")).into_bytes())
+}
+
+/// A chunk of the source, waited for while its server is away.
+fn patient_chunk(source: &mut End, offset: &str, patience: Duration) -> Result<Chunk, Failure> {
+    let start = Instant::now();
+    loop {
+        match chunk(&mut source.session, &source.address, offset) {
+            Err(failure) if passes(&failure) && start.elapsed() + PAUSE < patience => {
+                eprintln!("thalweg: {failure}; trying again");
+                std::thread::sleep(PAUSE);
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
+fn text(token: Token) -> String {
+    String::from_utf8_lossy(&token.encode()).into_owned()
+}
+
+/// The same for every run that copies this incarnation of the source.
+fn identity(source: &End) -> String {
+    // FNV-1a: the same in every version of this program.
+    let text = format!("{} {}", source.address.url.text(), source.address.name);
+    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    format!("thalweg-cp-{hash:016x}-{:x}", source.place.incarnation)
+}
+
+/// The sequence that the destination expects of this producer: asked by claiming one that cannot be, which
+/// changes nothing.
+fn expected(destination: &mut End, id: &str) -> Result<u64, Failure> {
+    let far = SAFE_INTEGER_MAX.to_string();
+    let content_type = destination.content_type().to_owned();
+    let fields = [
+        ("Content-Type", content_type.as_str()),
+        ("Producer-Id", id),
+        ("Producer-Epoch", "0"),
+        ("Producer-Seq", &far),
+    ];
+    match destination.session.ask("POST", &destination.address.target(""), &fields, b"0") {
+        Err(Failure::Refused { status: 409, head, why }) => {
+            if head.says("stream-closed") {
+                return Ok(1);
+            }
+            let expected = head.field("producer-expected-seq").and_then(|text| text.parse().ok());
+            expected.ok_or(Failure::Refused { status: 409, head, why })
+        }
+        Err(failure) => Err(failure),
+        Ok(_) => Err(Failure::Copy("the destination does not check producers".to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept(kind: &str, content: &str, kept: u64) -> Result<String, Failure> {
+        let fields = vec![("content-type".to_owned(), kind.to_owned())];
+        let head = Head { status: 200, fields, keep_alive: true };
+        let content = content.as_bytes().to_vec();
+        let piece = Chunk { head, content, next: String::new(), last: true, closed: false };
+        behind(&piece, kept).map(|bytes| String::from_utf8(bytes).unwrap())
+    }
+
+    #[test]
+    fn what_was_copied_is_left_out() {
+        assert_eq!(kept("text/plain", "hello", 2).unwrap(), "lo");
+        assert!(kept("text/plain", "hello", 6).is_err());
+        // As stored: `1,"x",[2],` are 2, 4 and 4 bytes.
+        assert_eq!(kept("application/json", "[1,\"x\",[2]]", 8).unwrap(), "[\"x\",[2]]");
+        assert!(kept("application/json", "[1,\"x\",[2]]", 7).is_err());
+        assert!(kept("application/json", "[1]", 3).is_err());
+    }
+}

@@ -1,0 +1,141 @@
+//! What verbs print: text for people, or JSON, one object or a line per object, for programs.
+
+use super::connection::Failure;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use clap::ValueEnum;
+use serde::Serialize;
+use serde_json::value::RawValue;
+use std::fmt::Display;
+use std::io::{self, Write};
+
+/// How results are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Output {
+    /// For people and pipes.
+    Text,
+    /// For programs: an object, or an object a line.
+    Json,
+}
+
+impl Output {
+    /// Prints a result in the form that was asked for.
+    ///
+    /// # Errors
+    /// Standard output cannot be written. That nobody reads it any more is none.
+    pub(crate) fn say(self, text: impl Display, json: impl Serialize) -> Result<(), Failure> {
+        self.line(text, json).map(|_| ())
+    }
+
+    /// As [`Output::say`]; `None` when nobody reads any more.
+    pub(super) fn line(self, text: impl Display, json: impl Serialize) -> Result<Option<()>, Failure> {
+        let mut out = io::stdout().lock();
+        let mut bytes = match self {
+            Self::Text => text.to_string().into_bytes(),
+            Self::Json => one_line(&json)?,
+        };
+        if !bytes.ends_with(b"\n") && !bytes.is_empty() {
+            bytes.push(b'\n');
+        }
+        written(out.write_all(&bytes).and_then(|()| out.flush()))
+    }
+}
+
+fn one_line(value: &impl Serialize) -> Result<Vec<u8>, Failure> {
+    let mut line = serde_json::to_vec(value).map_err(|error| Failure::Output(error.into()))?;
+    // Only raw messages bring line ends along, and in JSON those stand between tokens only.
+    line.iter_mut().filter(|byte| matches!(byte, b'\n' | b'\r')).for_each(|byte| *byte = b' ');
+    line.push(b'\n');
+    Ok(line)
+}
+
+/// What a write to standard output came to; `None` when the reader at its other end has had enough.
+pub(super) fn written(outcome: io::Result<()>) -> Result<Option<()>, Failure> {
+    match outcome {
+        Ok(()) => Ok(Some(())),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(None),
+        Err(error) => Err(Failure::Output(error)),
+    }
+}
+
+/// Part of a stream, as a line of JSON.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Part<'a> {
+    next_offset: &'a str,
+    closed: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    messages: Option<Vec<&'a RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    base64: Option<String>,
+}
+
+/// Prints a stream's content as it comes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Printer {
+    pub(super) output: Output,
+    /// The stream holds JSON messages, which come as arrays.
+    pub(super) messages: bool,
+}
+
+impl Printer {
+    /// Prints what came up to `next`. `None` when nobody reads any more.
+    ///
+    /// # Errors
+    /// [`Failure::Event`] for messages that are no JSON array; standard output cannot be written.
+    pub(super) fn print(self, content: &[u8], next: &str, closed: bool) -> Result<Option<()>, Failure> {
+        let messages = if self.messages { Some(messages(content)?) } else { None };
+        let mut out = Vec::with_capacity(content.len() + 2);
+        match (self.output, messages) {
+            (Output::Json, messages) => {
+                let nothing = content.is_empty() || messages.as_ref().is_some_and(Vec::is_empty);
+                if nothing && !closed {
+                    return Ok(Some(()));
+                }
+                let text = if messages.is_none() { std::str::from_utf8(content).ok() } else { None };
+                let base64 = (messages.is_none() && text.is_none()).then(|| STANDARD.encode(content));
+                out = one_line(&Part { next_offset: next, closed, messages, text, base64 })?;
+            }
+            (Output::Text, Some(messages)) => {
+                for message in messages {
+                    out.extend(one_line(&message)?);
+                }
+            }
+            (Output::Text, None) => out.extend_from_slice(content),
+        }
+        let mut stdout = io::stdout().lock();
+        written(stdout.write_all(&out).and_then(|()| stdout.flush()))
+    }
+}
+
+/// The messages of a JSON array, as they are written in it. Nothing at all is no message.
+///
+/// # Errors
+/// [`Failure::Event`].
+pub(super) fn messages(content: &[u8]) -> Result<Vec<&RawValue>, Failure> {
+    if content.is_empty() {
+        return Ok(Vec::new());
+    }
+    serde_json::from_slice(content).map_err(|error| Failure::Event(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_keep_their_digits_and_lose_their_line_ends() {
+        let found = messages(b"[1.00, {\"a\":\n 12345678901234567890},\"x\"]").unwrap();
+        assert_eq!(found.iter().map(|m| m.get()).collect::<Vec<_>>()[0], "1.00");
+        assert_eq!(one_line(&found[1]).unwrap(), b"{\"a\":  12345678901234567890}\n");
+        assert!(messages(b"").unwrap().is_empty() && messages(b"{}").is_err());
+    }
+
+    #[test]
+    fn a_part_is_text_where_it_can_be() {
+        let part = Part { next_offset: "5", closed: false, messages: None, text: Some("a\nb"), base64: None };
+        assert_eq!(one_line(&part).unwrap(), b"{\"nextOffset\":\"5\",\"closed\":false,\"text\":\"a\\nb\"}\n");
+    }
+}

@@ -1,0 +1,190 @@
+//! The verbs that use a server, as the command line names them.
+
+use clap::{Args, Subcommand};
+use std::path::PathBuf;
+
+/// Which server a verb speaks to.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Server {
+    /// The server: http://host:port or unix:/path.
+    #[arg(long, env = "THALWEG_URL", default_value = "http://127.0.0.1:4437")]
+    pub(crate) url: String,
+}
+
+/// Which stream a verb is about.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Target {
+    /// The stream's name, which may hold slashes (`orders/2024`), or its whole URL.
+    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) server: Server,
+}
+
+/// How long a stream lives.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct Lifetime {
+    /// Delete it after so many seconds without a read or a write.
+    #[arg(long = "ttl", alias = "ttl-s", value_name = "SECONDS", conflicts_with = "expires_at")]
+    pub(crate) ttl_s: Option<u64>,
+    /// Delete it at that moment (RFC 3339: 2030-01-01T00:00:00Z).
+    #[arg(long, value_name = "TIME")]
+    pub(crate) expires_at: Option<String>,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct AppendOptions {
+    #[command(flatten)]
+    pub(crate) target: Target,
+    /// What to append, each argument by itself; `-` or nothing takes standard input.
+    pub(crate) data: Vec<String>,
+    /// Take it from a file.
+    #[arg(long, value_name = "PATH", conflicts_with = "data")]
+    pub(crate) file: Option<PathBuf>,
+    /// Each line (or argument) is one JSON message. Lines are sent in batches, in order.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// What the bytes are; by default what the stream says it holds.
+    #[arg(long, value_name = "TYPE")]
+    pub(crate) content_type: Option<String>,
+    /// Close the stream behind them: nothing can be appended any more.
+    #[arg(long)]
+    pub(crate) close: bool,
+    /// Bytes sent at once: a larger input is sent in pieces, each of which is there whole or not at all.
+    #[arg(long, value_name = "BYTES", default_value_t = 1 << 20, value_parser = clap::value_parser!(u32).range(1..=1 << 30))]
+    pub(crate) batch_bytes: u32,
+    /// Send without a producer's identity. A lost connection then ends it, because what was sent may have
+    /// been applied; with one, which is the default, it is sent again and applied once.
+    #[arg(long)]
+    pub(crate) no_producer: bool,
+    /// For how long an append is sent again while the server cannot be reached or says to come back.
+    #[arg(long = "retry", value_name = "SECONDS", default_value_t = 60)]
+    pub(crate) retry_s: u64,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct CopyOptions {
+    /// The stream to copy: a name, or a whole URL.
+    pub(crate) source: String,
+    /// The stream to copy to: a name, or a whole URL. Created when missing.
+    pub(crate) destination: String,
+    #[command(flatten)]
+    pub(crate) server: Server,
+    /// The server of the destination, where it is another one.
+    #[arg(long, value_name = "URL")]
+    pub(crate) to_url: Option<String>,
+    /// Leave the destination open even if the source is closed.
+    #[arg(long)]
+    pub(crate) keep_open: bool,
+    /// For how long a piece is sent again while a server cannot be reached or says to come back.
+    #[arg(long = "retry", value_name = "SECONDS", default_value_t = 60)]
+    pub(crate) retry_s: u64,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ClientVerb {
+    /// Create a stream.
+    Create {
+        #[command(flatten)]
+        target: Target,
+        /// What its bytes are. `application/json` makes it a stream of messages.
+        #[arg(long, value_name = "TYPE", default_value = "text/plain")]
+        content_type: String,
+        #[command(flatten)]
+        lifetime: Lifetime,
+        /// Create it closed: it stays empty.
+        #[arg(long)]
+        closed: bool,
+    },
+    /// Append arguments, a file or standard input, and print the offset behind them.
+    Append(AppendOptions),
+    /// Print what a stream holds now: bytes as they are, JSON messages a line each.
+    Read {
+        #[command(flatten)]
+        target: Target,
+        /// Where to begin: an offset, `beginning` or `now`.
+        #[arg(long, value_name = "OFFSET", default_value = "beginning", allow_hyphen_values = true)]
+        from: String,
+        /// Where to end: an offset, or `tail` for what there is.
+        #[arg(long, value_name = "OFFSET", default_value = "tail")]
+        until: String,
+    },
+    /// Print what a stream holds and what is appended, until it is closed. Reconnects by itself.
+    Tail {
+        #[command(flatten)]
+        target: Target,
+        /// Where to begin: an offset, `beginning`, or `now` for what comes.
+        #[arg(long, value_name = "OFFSET", default_value = "beginning", allow_hyphen_values = true)]
+        from: String,
+        /// Follow what is appended. It does anyway; for hands that are used to it.
+        #[arg(long, short)]
+        follow: bool,
+    },
+    /// Print what is known about a stream.
+    Head {
+        #[command(flatten)]
+        target: Target,
+    },
+    /// List streams, in the order of their names.
+    Ls {
+        /// Only names like this: `*` stands for anything but a slash, `**` for anything, `?` for one character.
+        glob: Option<String>,
+        #[command(flatten)]
+        server: Server,
+        /// With content type, size and lifetime.
+        #[arg(long, short)]
+        long: bool,
+    },
+    /// Create a stream that begins as another did, without copying it.
+    Fork {
+        /// The stream to begin as.
+        source: String,
+        /// The stream to create.
+        name: String,
+        #[command(flatten)]
+        server: Server,
+        /// Up to where to begin as the source; by default its end.
+        #[arg(long, value_name = "OFFSET")]
+        at: Option<String>,
+        /// So many bytes, or JSON messages, more than that.
+        #[arg(long, value_name = "N")]
+        sub: Option<u64>,
+        #[command(flatten)]
+        lifetime: Lifetime,
+    },
+    /// Close a stream: nothing can be appended any more, and whoever follows it is told.
+    Close {
+        #[command(flatten)]
+        target: Target,
+    },
+    /// Delete streams.
+    Rm {
+        /// Their names or URLs.
+        #[arg(required = true)]
+        names: Vec<String>,
+        #[command(flatten)]
+        server: Server,
+    },
+    /// Copy a stream, from one server to another if asked to. Interrupted, it goes on where it was.
+    Cp(CopyOptions),
+    /// Print what a server holds.
+    Stats {
+        #[command(flatten)]
+        server: Server,
+    },
+    /// Print a line whenever a stream changes.
+    Watch {
+        /// Only names like this, as for `ls`.
+        glob: Option<String>,
+        #[command(flatten)]
+        server: Server,
+        /// What the server holds in all instead of each stream.
+        #[arg(long, conflicts_with = "glob")]
+        totals: bool,
+        /// Between two looks.
+        #[arg(long, value_name = "MS", default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(10..=3_600_000))]
+        interval_ms: u64,
+        /// Look so often, then end.
+        #[arg(long, value_name = "N")]
+        rounds: Option<u64>,
+    },
+}

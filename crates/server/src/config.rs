@@ -1,0 +1,336 @@
+//! The server's configuration: flags, environment, file, defaults, in that order.
+//!
+//! A key of the file is a flag of `serve` with underscores, and its value goes through the flag's own parser:
+//! the file's values become the command line's defaults. So there is one definition of what a value may be,
+//! and one that is wrong is refused with the file's name and line.
+
+use crate::arguments::{Arguments, ServeOptions, Verb};
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Command, CommandFactory, FromArgMatches};
+use std::ffi::OsString;
+use std::fmt::{self, Write};
+use std::path::{Path, PathBuf};
+use toml::de::{DeTable, DeValue};
+
+/// What a value looks like in the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Text,
+    Integer,
+    Boolean,
+    /// An array of strings, or one string.
+    Texts,
+}
+
+/// A key of the configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Key {
+    pub(crate) name: &'static str,
+    pub(crate) kind: Kind,
+    /// `SIGHUP` brings a change into force; else a restart does.
+    pub(crate) reloads: bool,
+}
+
+const fn key(name: &'static str, kind: Kind, reloads: bool) -> Key {
+    Key { name, kind, reloads }
+}
+
+/// Every key, in the order they are printed.
+pub(crate) const KEYS: [Key; 17] = [
+    key("listen", Kind::Texts, false),
+    key("insecure_listen_anywhere", Kind::Boolean, false),
+    key("data", Kind::Text, false),
+    key("durability", Kind::Text, false),
+    key("long_poll_timeout_ms", Kind::Integer, true),
+    key("sse_lifetime_ms", Kind::Integer, true),
+    key("idle_timeout_ms", Kind::Integer, true),
+    key("request_timeout_ms", Kind::Integer, true),
+    key("stall_timeout_ms", Kind::Integer, true),
+    key("body_max_bytes", Kind::Integer, true),
+    key("connections_max", Kind::Integer, false),
+    key("reactors", Kind::Integer, false),
+    key("drain_grace_ms", Kind::Integer, true),
+    key("spin", Kind::Text, false),
+    key("log_format", Kind::Text, false),
+    key("log_level", Kind::Text, true),
+    key("config", Kind::Text, false),
+];
+
+/// The key that only a flag or the environment can give.
+const NOT_IN_FILE: &str = "config";
+
+/// Why there is no configuration.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The command line or the environment is wrong: clap says how.
+    CommandLine(clap::Error),
+    /// The file cannot be read.
+    Unreadable(PathBuf, std::io::Error),
+    /// The file says something wrong.
+    File { path: PathBuf, line: usize, why: String },
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::CommandLine(error) => write!(out, "{error}"),
+            Self::Unreadable(path, error) => write!(out, "cannot read {}: {error}", path.display()),
+            Self::File { path, line, why } => write!(out, "{}:{line}: {why}", path.display()),
+        }
+    }
+}
+
+/// Where a value comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Source {
+    Flag,
+    Environment,
+    File(usize),
+    Default,
+}
+
+/// A key with its values, as text, and where they come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Setting {
+    key: Key,
+    /// Empty: not set, and decided at the start.
+    values: Vec<String>,
+    source: Source,
+}
+
+/// A configuration in force.
+#[derive(Clone, Debug)]
+pub(crate) struct Configuration {
+    pub(crate) options: ServeOptions,
+    settings: Vec<Setting>,
+    path: Option<PathBuf>,
+}
+
+/// A value of the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Given {
+    key: Key,
+    values: Vec<String>,
+    line: usize,
+}
+
+impl Configuration {
+    /// Puts the configuration together from a command line that says `serve`.
+    ///
+    /// # Errors
+    /// [`Failure`] says what is wrong and where.
+    pub(crate) fn load(line: &[OsString]) -> Result<Self, Failure> {
+        let matches = Arguments::command().try_get_matches_from(line).map_err(Failure::CommandLine)?;
+        let path = serve_matches(&matches).and_then(|serve| serve.get_one::<PathBuf>(NOT_IN_FILE)).cloned();
+        let given = match &path {
+            None => Vec::new(),
+            Some(path) => {
+                let text = std::fs::read_to_string(path);
+                parse(path, &text.map_err(|error| Failure::Unreadable(path.clone(), error))?)?
+            }
+        };
+        Self::with(line, &given, path)
+    }
+
+    fn with(line: &[OsString], given: &[Given], path: Option<PathBuf>) -> Result<Self, Failure> {
+        let command = Arguments::command().mut_subcommand("serve", |serve| {
+            given.iter().fold(serve, |serve, given| {
+                serve.mut_arg(given.key.name, |arg| arg.default_values(given.values.clone()))
+            })
+        });
+        let matches = command.try_get_matches_from(line).map_err(Failure::CommandLine)?;
+        let arguments = Arguments::from_arg_matches(&matches).map_err(Failure::CommandLine)?;
+        let (Verb::Serve(options), Some(serve)) = (arguments.verb, serve_matches(&matches)) else {
+            let error = Arguments::command().error(clap::error::ErrorKind::InvalidSubcommand, "not `serve`");
+            return Err(Failure::CommandLine(error));
+        };
+        let settings = KEYS.iter().map(|key| setting(*key, serve, given)).collect();
+        Ok(Self { options: *options, settings, path })
+    }
+
+    /// Whether the places to listen at were asked for.
+    pub(crate) fn listens_as_asked(&self) -> bool {
+        self.settings.iter().any(|setting| setting.key.name == "listen" && setting.source != Source::Default)
+    }
+
+    /// The keys whose values differ from those of another configuration.
+    pub(crate) fn changed_from(&self, other: &Self) -> Vec<Key> {
+        let pairs = self.settings.iter().zip(&other.settings);
+        pairs.filter(|(ours, theirs)| ours.values != theirs.values).map(|(ours, _)| ours.key).collect()
+    }
+
+    /// Takes over from another configuration what needs no restart.
+    pub(crate) fn take_over(&mut self, other: Self) {
+        let ServeOptions {
+            long_poll_timeout_ms,
+            sse_lifetime_ms,
+            idle_timeout_ms,
+            request_timeout_ms,
+            stall_timeout_ms,
+            body_max_bytes,
+            drain_grace_ms,
+            log_level,
+            ..
+        } = other.options;
+        self.options = ServeOptions {
+            long_poll_timeout_ms,
+            sse_lifetime_ms,
+            idle_timeout_ms,
+            request_timeout_ms,
+            stall_timeout_ms,
+            body_max_bytes,
+            drain_grace_ms,
+            log_level,
+            ..self.options.clone()
+        };
+        for (ours, theirs) in self.settings.iter_mut().zip(other.settings) {
+            if ours.key.reloads {
+                *ours = theirs;
+            }
+        }
+    }
+
+    /// The configuration as a file, each value with where it comes from.
+    pub(crate) fn print(&self) -> String {
+        let mut text = String::new();
+        for setting in &self.settings {
+            let source = match &setting.source {
+                Source::Flag => "flag".to_owned(),
+                Source::Environment => format!("environment {}", variable(setting.key)),
+                Source::File(line) => {
+                    let path = self.path.as_deref().unwrap_or(Path::new("file"));
+                    format!("{}:{line}", path.display())
+                }
+                Source::Default => "default".to_owned(),
+            };
+            // Writing to a string cannot fail.
+            let _ = match &setting.values[..] {
+                [] if setting.key.kind != Kind::Texts => {
+                    writeln!(text, "# {} is not set", setting.key.name)
+                }
+                // A file does not name itself.
+                values if setting.key.name == NOT_IN_FILE => {
+                    writeln!(
+                        text,
+                        "# {} = {} # {source}",
+                        setting.key.name,
+                        written(setting.key.kind, values)
+                    )
+                }
+                values => {
+                    writeln!(text, "{} = {} # {source}", setting.key.name, written(setting.key.kind, values))
+                }
+            };
+        }
+        text
+    }
+}
+
+fn serve_matches(matches: &ArgMatches) -> Option<&ArgMatches> {
+    matches.subcommand().filter(|(name, _)| *name == "serve").map(|(_, serve)| serve)
+}
+
+/// The environment variable of a key.
+fn variable(key: Key) -> String {
+    format!("THALWEG_{}", key.name.to_ascii_uppercase())
+}
+
+fn setting(key: Key, serve: &ArgMatches, given: &[Given]) -> Setting {
+    let raw = serve.get_raw(key.name).into_iter().flatten();
+    let values = raw.map(|value| value.to_string_lossy().into_owned()).collect();
+    let in_file = given.iter().find(|given| given.key == key);
+    let source = match (serve.value_source(key.name), in_file) {
+        (Some(ValueSource::CommandLine), _) => Source::Flag,
+        (Some(ValueSource::EnvVariable), _) => Source::Environment,
+        (_, Some(given)) => Source::File(given.line),
+        (_, None) => Source::Default,
+    };
+    Setting { key, values, source }
+}
+
+/// Values as TOML.
+fn written(kind: Kind, values: &[String]) -> String {
+    let text = |value: &String| toml::Value::String(value.clone()).to_string();
+    match kind {
+        Kind::Texts => format!("[{}]", values.iter().map(text).collect::<Vec<_>>().join(", ")),
+        Kind::Text => values.first().map(text).unwrap_or_default(),
+        Kind::Integer | Kind::Boolean => values.first().cloned().unwrap_or_default(),
+    }
+}
+
+/// The values of a file, each checked by its flag's parser.
+fn parse(path: &Path, text: &str) -> Result<Vec<Given>, Failure> {
+    let fail = |at: usize, why: String| {
+        let line = text[..at.min(text.len())].matches('\n').count() + 1;
+        Failure::File { path: path.to_owned(), line, why }
+    };
+    let table = DeTable::parse(text)
+        .map_err(|error| fail(error.span().map_or(0, |span| span.start), error.message().to_owned()))?;
+    let mut all = Vec::new();
+    for (name, value) in table.get_ref() {
+        let at = name.span().start;
+        let name: &str = name.get_ref();
+        let key = KEYS.iter().find(|key| key.name == name && name != NOT_IN_FILE);
+        let key = *key.ok_or_else(|| fail(at, unknown(name)))?;
+        let values = texts(key, value.get_ref()).map_err(|why| fail(value.span().start, why))?;
+        let line = text[..at].matches('\n').count() + 1;
+        check(key, &values).map_err(|why| fail(value.span().start, why))?;
+        all.push(Given { key, values, line });
+    }
+    Ok(all)
+}
+
+fn unknown(name: &str) -> String {
+    let known = KEYS.iter().map(|key| key.name).filter(|known| *known != NOT_IN_FILE);
+    let nearest = known.min_by_key(|known| strsim::damerau_levenshtein(known, name)).unwrap_or_default();
+    format!("there is no key `{name}`; the nearest one is `{nearest}`")
+}
+
+/// A value as the texts that its flag would be given.
+fn texts(key: Key, value: &DeValue<'_>) -> Result<Vec<String>, String> {
+    let one = match (key.kind, value) {
+        (Kind::Text | Kind::Texts, DeValue::String(text)) => text.to_string(),
+        (Kind::Integer, DeValue::Integer(integer)) if integer.radix() == 10 => integer.as_str().to_owned(),
+        (Kind::Boolean, DeValue::Boolean(boolean)) => boolean.to_string(),
+        (Kind::Texts, DeValue::Array(array)) => {
+            let text = |value: &toml::Spanned<DeValue<'_>>| value.get_ref().as_str().map(str::to_owned);
+            let all: Option<Vec<String>> = array.iter().map(text).collect();
+            return all.ok_or_else(|| format!("`{}` is an array of something else than strings", key.name));
+        }
+        (kind, value) => {
+            let wanted = match kind {
+                Kind::Text => "a string",
+                Kind::Integer => "a decimal integer",
+                Kind::Boolean => "true or false",
+                Kind::Texts => "an array of strings",
+            };
+            let found = value.type_str();
+            return Err(format!("`{}` is of type {found}; it takes {wanted}", key.name));
+        }
+    };
+    Ok(vec![one])
+}
+
+/// Has the flag's own parser look at values.
+fn check(key: Key, values: &[String]) -> Result<(), String> {
+    let command = Arguments::command();
+    let serve = command.find_subcommand("serve");
+    let Some(arg) = serve.and_then(|serve| serve.get_arguments().find(|arg| arg.get_id() == key.name)) else {
+        return Err(format!("`{}` is no flag", key.name));
+    };
+    let flag = format!("--{}", key.name.replace('_', "-"));
+    let line = values.iter().map(|value| format!("{flag}={value}"));
+    let probe = Command::new("probe").no_binary_name(true).arg(arg.clone().env(None));
+    let Err(error) = probe.try_get_matches_from(line) else { return Ok(()) };
+    let text = error.to_string();
+    let text = text.split("\n\n").next().unwrap_or_default().trim_start_matches("error: ");
+    let words: Vec<&str> = text.split_whitespace().collect();
+    // `for '--flag <VALUE>'` speaks of a flag that nobody gave.
+    let text = words.join(" ");
+    let Some((before, rest)) = text.split_once(&format!(" for '{flag}")) else { return Err(text) };
+    let after = rest.split_once('\'').map_or("", |(_, after)| after);
+    Err(format!("{before} for `{}`{after}", key.name))
+}
+
+#[cfg(test)]
+mod tests;

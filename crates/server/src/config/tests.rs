@@ -1,0 +1,108 @@
+use super::*;
+use crate::arguments::{Durability, LogLevel};
+
+fn line(flags: &[&str]) -> Vec<OsString> {
+    ["thalweg", "serve"].iter().chain(flags).map(OsString::from).collect()
+}
+
+fn load(text: &str, flags: &[&str]) -> Result<Configuration, Failure> {
+    let given = parse(Path::new("t.toml"), text)?;
+    Configuration::with(&line(flags), &given, Some("t.toml".into()))
+}
+
+fn complaint(text: &str) -> String {
+    load(text, &[]).map(|loaded| loaded.print()).unwrap_err().to_string()
+}
+
+#[test]
+fn every_flag_is_a_key_and_every_key_a_flag_with_its_variable() {
+    let command = Arguments::command();
+    let serve = command.find_subcommand("serve").unwrap();
+    let flags: Vec<&clap::Arg> = serve
+        .get_arguments()
+        .filter(|arg| !["help", "version", "output", "print_config"].contains(&arg.get_id().as_str()))
+        .collect();
+    for arg in &flags {
+        let key = KEYS.iter().find(|key| key.name == arg.get_id().as_str()).unwrap();
+        assert_eq!(arg.get_env().and_then(|env| env.to_str()), Some(variable(*key).as_str()));
+    }
+    assert_eq!(flags.len(), KEYS.len());
+    let reference = include_str!("../../../../docs/configuration.md");
+    for key in KEYS {
+        assert!(reference.contains(&format!("| `{}` |", key.name)), "{} is not documented", key.name);
+        let row = reference.lines().find(|line| line.starts_with(&format!("| `{}` |", key.name))).unwrap();
+        assert_eq!(row.contains("| SIGHUP |"), key.reloads, "{row}");
+    }
+}
+
+#[test]
+fn a_flag_comes_before_the_file_and_the_file_before_the_default() {
+    let text =
+        "durability = \"os\"\nlog_level = 'warn'\nreactors = 3\nlisten = [\"127.0.0.1:1\", \"unix:/s\"]\n";
+    let loaded = load(text, &["--log-level", "debug"]).unwrap();
+    let options = &loaded.options;
+    assert_eq!((options.durability, options.log_level), (Durability::Os, LogLevel::Debug));
+    assert_eq!((options.reactors, options.listen.len(), options.sse_lifetime_ms), (Some(3), 2, 60_000));
+    assert!(loaded.listens_as_asked());
+    let printed = loaded.print();
+    for wanted in [
+        "durability = \"os\" # t.toml:1\n",
+        "log_level = \"debug\" # flag\n",
+        "reactors = 3 # t.toml:3\n",
+        "listen = [\"127.0.0.1:1\", \"unix:/s\"] # t.toml:4\n",
+        "sse_lifetime_ms = 60000 # default\n",
+        "# connections_max is not set\n",
+        "insecure_listen_anywhere = false # default\n",
+    ] {
+        assert!(printed.contains(wanted), "{wanted} {printed}");
+    }
+}
+
+#[test]
+fn what_is_printed_is_read_back_the_same() {
+    let text = "data = 'a \"b\" \\c'\ninsecure_listen_anywhere = true\nconnections_max = 5";
+    let loaded = load(text, &["--spin", "off"]).unwrap();
+    assert!(loaded.options.insecure_listen_anywhere && !loaded.listens_as_asked());
+    let again = load(&loaded.print(), &[]).unwrap();
+    assert_eq!(again.changed_from(&loaded), []);
+    assert_eq!(again.options.data, PathBuf::from("a \"b\" \\c"));
+    let other = load("spin = \"on\"\nlog_level = \"error\"", &[]).unwrap();
+    let changed: Vec<&str> = other.changed_from(&loaded).iter().map(|key| key.name).collect();
+    assert_eq!(changed, ["insecure_listen_anywhere", "data", "connections_max", "spin", "log_level"]);
+}
+
+#[test]
+fn what_is_wrong_is_named_with_its_line() {
+    for (text, wanted) in [
+        ("\nlistne = 'x'", "t.toml:2: there is no key `listne`; the nearest one is `listen`"),
+        ("log-level = 'info'", "t.toml:1: there is no key `log-level`; the nearest one is `log_level`"),
+        ("config = 'x'", "t.toml:1: there is no key `config`"),
+        ("[http]\nx = 1", "t.toml:1: there is no key `http`"),
+        ("#\n\nreactors = \"two\"", "t.toml:3: `reactors` is of type string; it takes a decimal integer"),
+        ("reactors = 0x2", "t.toml:1: `reactors` is of type integer; it takes a decimal integer"),
+        ("durability = 1", "t.toml:1: `durability` is of type integer; it takes a string"),
+        ("listen = [1]", "t.toml:1: `listen` is an array of something else than strings"),
+        ("insecure_listen_anywhere = 'yes'", "it takes true or false"),
+        ("x", "t.toml:1: "),
+        ("data = 'a'\ndata = 'b'", "t.toml:2: "),
+    ] {
+        let said = complaint(text);
+        assert!(said.contains(wanted), "{said}");
+    }
+    let said = complaint("\ndurability = 'fast'");
+    assert!(
+        said.starts_with("t.toml:2: invalid value 'fast' for `durability` [possible values: sync"),
+        "{said}"
+    );
+    let said = complaint("reactors = 99");
+    assert!(said.starts_with("t.toml:1: invalid value '99' for `reactors`: 99 is not in 1..=31"), "{said}");
+    let said = complaint("listen = ['nowhere']");
+    assert!(said.contains("for `listen`: expected an address with a port"), "{said}");
+}
+
+#[test]
+fn the_packaged_file_can_be_read() {
+    let loaded = load(include_str!("../../../../packaging/thalweg.toml"), &[]).unwrap();
+    assert_eq!(loaded.options.durability, Durability::Sync);
+    assert!(!loaded.listens_as_asked(), "or the socket unit would not be used");
+}

@@ -1,0 +1,105 @@
+//! What can be generated from the command line's definition: shell completions and manual pages.
+
+use crate::arguments::{Arguments, EXIT_CODES};
+use crate::client::{Failure, Output};
+use clap::{Command, CommandFactory};
+use clap_complete::Shell;
+use clap_mangen::Man;
+use clap_mangen::roff::{Roff, roman};
+
+/// Prints what makes a shell complete this command line.
+///
+/// # Errors
+/// Standard output cannot be written.
+pub(crate) fn completions(shell: Shell) -> Result<(), Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Arguments::command(), "thalweg", &mut script);
+    Output::Text.say(String::from_utf8_lossy(&script), ())
+}
+
+/// Prints the manual page of the program, or of one verb.
+///
+/// # Errors
+/// There is no such verb; standard output cannot be written.
+pub(crate) fn manual(verb: Option<&str>) -> Result<(), Failure> {
+    let page = page(verb)?;
+    Output::Text.say(String::from_utf8_lossy(&page), ())
+}
+
+fn page(verb: Option<&str>) -> Result<Vec<u8>, Failure> {
+    let mut command = Arguments::command();
+    command.build();
+    let command = match verb {
+        None => command,
+        Some(verb) => {
+            let found = command.find_subcommand(verb).cloned();
+            let found =
+                found.ok_or_else(|| Failure::Verb { verb: verb.to_owned(), known: verbs(&command) })?;
+            // A page is found as thalweg-append(1), and speaks of `thalweg append`.
+            found.name(format!("thalweg-{verb}")).bin_name(format!("thalweg {verb}"))
+        }
+    };
+    let mut page = Vec::new();
+    let (own, manual) = (verb.is_none(), Man::new(command).manual("Thalweg").source("thalweg"));
+    manual.render(&mut page).map_err(Failure::Output)?;
+    if own {
+        sections().to_writer(&mut page).map_err(Failure::Output)?;
+    }
+    Ok(page)
+}
+
+fn verbs(command: &Command) -> String {
+    let names = command.get_subcommands().map(Command::get_name).filter(|name| *name != "help");
+    names.collect::<Vec<_>>().join(", ")
+}
+
+/// What the command line's definition does not say.
+fn sections() -> Roff {
+    let mut page = Roff::new();
+    let mut section = |title: &str, text: &[&str]| {
+        page.control("SH", [title]);
+        for paragraph in text {
+            page.control("PP", []);
+            page.text([roman(*paragraph)]);
+        }
+    };
+    section("EXIT STATUS", &[EXIT_CODES.trim_start_matches("Exit codes: ")]);
+    section(
+        "ENVIRONMENT",
+        &[
+            "THALWEG_URL: the server that client verbs speak to, unless --url is given.",
+            "THALWEG_CONFIG and a variable for each flag of serve (THALWEG_LISTEN, THALWEG_DATA, ...): see \
+             thalweg-serve(1). A flag comes before its variable, that before the configuration file.",
+            "NOTIFY_SOCKET, LISTEN_PID, LISTEN_FDS: as systemd sets them for a service of type notify and for \
+             socket activation.",
+        ],
+    );
+    section(
+        "SIGNALS",
+        &[
+            "SIGTERM, SIGINT: finish what is in flight, then end; a second one ends at once.",
+            "SIGHUP: read the configuration again and bring into force what can be without a restart.",
+        ],
+    );
+    page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_verb_has_a_page_and_the_programs_own_has_everything() {
+        let own = String::from_utf8(page(None).unwrap()).unwrap();
+        for wanted in [".TH thalweg 1", "EXIT STATUS", "THALWEG_URL", "SIGHUP", "thalweg\\-append(1)"] {
+            assert!(own.contains(wanted), "{wanted}: {own}");
+        }
+        let command = Arguments::command();
+        for verb in command.get_subcommands() {
+            let page = String::from_utf8(page(Some(verb.get_name())).unwrap()).unwrap();
+            assert!(page.contains(&format!("thalweg\\-{}", verb.get_name())), "{page}");
+        }
+        let failure = page(Some("fly")).unwrap_err().to_string();
+        assert!(failure.contains("append, read") && failure.contains("fly"), "{failure}");
+    }
+}

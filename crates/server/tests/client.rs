@@ -1,0 +1,299 @@
+//! The client's verbs against a running server: pipes, files, JSON, copies, interruptions.
+
+#![allow(clippy::unwrap_used, reason = "this is a test's code, though not all of it in test functions")]
+
+mod common;
+
+use common::{PROGRAM, Server, fails, run, says};
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+fn memory() -> (tempfile::TempDir, Server) {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path(), "127.0.0.1:0", &["--durability", "memory"]);
+    (directory, server)
+}
+
+/// What a verb prints as JSON: an object a line.
+fn json_of(url: &str, arguments: &[&str]) -> Vec<Value> {
+    let text = says(url, &[&["--output", "json"], arguments].concat());
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn lines_of_json_are_messages_in_and_out() {
+    let (_directory, server) = memory();
+    let url = &server.url;
+    says(url, &["create", "j", "--content-type", "application/json"]);
+    let lines = "{\"a\": 1}\n\n[2, 3]\n\"four\"\n1.50\n";
+    let sent = run(url, &["append", "j", "--json", "--output", "json"], lines);
+    let report: Value = serde_json::from_slice(&sent.stdout).unwrap();
+    assert_eq!((&report["messages"], &report["duplicates"]), (&json!(4), &json!(0)), "{report}");
+    // An array on a line is one message: a batch is flattened by one level only.
+    assert_eq!(says(url, &["read", "j"]), "{\"a\": 1}\n[2, 3]\n\"four\"\n1.50\n");
+    says(url, &["append", "j", "--json", "5", "{\"b\":6}"]);
+    let parts = json_of(url, &["read", "j"]);
+    assert_eq!(parts.len(), 1);
+    assert_eq!(parts[0]["messages"], json!([{"a": 1}, [2, 3], "four", 1.5, 5, {"b": 6}]));
+    let end = parts[0]["nextOffset"].as_str().unwrap();
+    assert_eq!(says(url, &["read", "j", "--from", report["nextOffset"].as_str().unwrap()]), "5\n{\"b\":6}\n");
+    let first = says(url, &["read", "j", "--until", report["nextOffset"].as_str().unwrap()]);
+    assert_eq!(first.lines().count(), 4, "{first}");
+    assert_eq!(says(url, &["read", "j", "--from", end]), "");
+
+    let bad = run(url, &["append", "j", "--json"], "7\nnot json\n8\n");
+    let complaint = String::from_utf8(bad.stderr).unwrap();
+    assert!(bad.status.code() == Some(1) && complaint.contains("line 2"), "{complaint}");
+    // One document for a stream of messages needs no flag.
+    assert!(run(url, &["append", "j"], "[\n 9,\n 10\n]").status.success());
+    assert!(says(url, &["read", "j", "--from", end]).ends_with("9\n10\n"));
+}
+
+#[test]
+fn a_file_goes_in_whole_pieces_and_comes_out_the_same() {
+    let (directory, server) = memory();
+    let url = &server.url;
+    let path = directory.path().join("input");
+    let content: Vec<u8> = (0..300_000_u32).flat_map(u32::to_le_bytes).collect();
+    std::fs::write(&path, &content).unwrap();
+    says(url, &["create", "f", "--content-type", "application/octet-stream"]);
+    let file = path.to_str().unwrap();
+    let report = &json_of(url, &["append", "f", "--file", file, "--batch-bytes", "500000", "--close"])[0];
+    assert_eq!(
+        (&report["appends"], &report["bytes"], &report["closed"]),
+        (&json!(3), &json!(1_200_000), &json!(true))
+    );
+    let output = run(url, &["read", "f"], "");
+    assert!(output.stdout == content, "{} bytes", output.stdout.len());
+    let middle = json_of(url, &["read", "f"]);
+    assert!(middle.iter().all(|part| part["base64"].is_string()) && middle.last().unwrap()["closed"] == true);
+    let (code, complaint) = fails(url, &["append", "f", "more"]);
+    assert!(code == 6 && complaint.contains("closed"), "{complaint}");
+    let (code, complaint) = fails(url, &["append", "f", "--file", "/nowhere"]);
+    assert!(code == 1 && complaint.contains("/nowhere"), "{complaint}");
+}
+
+#[test]
+fn what_trickles_through_a_pipe_is_appended_as_it_comes() {
+    let (_directory, server) = memory();
+    let url = &server.url;
+    says(url, &["create", "p"]);
+    let mut append = Command::new(PROGRAM)
+        .args(["append", "p", "--url", url])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut input = append.stdin.take().unwrap();
+    for (piece, there) in [("one ", "one "), ("two", "one two")] {
+        input.write_all(piece.as_bytes()).unwrap();
+        let found = (0..200).find(|_| {
+            std::thread::sleep(Duration::from_millis(20));
+            says(url, &["read", "p"]) == there
+        });
+        assert!(found.is_some(), "{piece} did not arrive before the pipe's end");
+    }
+    drop(input);
+    assert!(append.wait().unwrap().success());
+    assert_eq!(says(url, &["read", "p"]), "one two");
+    let nothing = run(url, &["append", "p"], "");
+    assert!(nothing.status.success(), "nothing to append is no failure");
+}
+
+#[test]
+fn an_append_outlives_the_server_it_started_with_and_appends_nothing_twice() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path(), "127.0.0.1:0", &[]);
+    let (url, address) = (server.url.clone(), server.address().to_owned());
+    says(&url, &["create", "r", "--content-type", "application/json"]);
+    let mut append = Command::new(PROGRAM)
+        .args(["append", "r", "--json", "--url", &url])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut input = append.stdin.take().unwrap();
+    let feeder = std::thread::spawn(move || {
+        for number in 0..600 {
+            writeln!(input, "{number}").unwrap();
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    });
+    std::thread::sleep(Duration::from_millis(500));
+    // Killed in the middle of whatever it does, and started again.
+    drop(server);
+    let server = Server::start(directory.path(), &address, &[]);
+    feeder.join().unwrap();
+    assert!(append.wait().unwrap().success());
+    let wanted: String = (0..600).map(|number| format!("{number}\n")).collect();
+    assert_eq!(says(&url, &["read", "r"]), wanted);
+    server.end();
+}
+
+#[test]
+fn offsets_cut_a_read_at_both_ends() {
+    let (_directory, server) = memory();
+    let url = &server.url;
+    says(url, &["create", "c"]);
+    let ends: Vec<String> = ["one ", "two ", "three"]
+        .iter()
+        .map(|text| says(url, &["append", "c", text]).trim().to_owned())
+        .collect();
+    assert_eq!(says(url, &["read", "c", "--from", &ends[0], "--until", &ends[1]]), "two ");
+    assert_eq!(says(url, &["read", "c", "--from", "beginning", "--until", &ends[1]]), "one two ");
+    assert_eq!(says(url, &["read", "c", "--from", "now"]), "");
+    assert_eq!(says(url, &["read", "c", "--until", "tail"]), "one two three");
+    says(url, &["append", "c", "!"]);
+    let behind = says(url, &["append", "c", "?"]);
+    says(url, &["rm", "c"]);
+    says(url, &["create", "c"]);
+    let (code, complaint) = fails(url, &["read", "c", "--until", behind.trim()]);
+    assert_eq!(code, 1, "{complaint}");
+}
+
+#[test]
+fn streams_are_listed_watched_and_counted() {
+    let (_directory, server) = memory();
+    let url = &server.url;
+    for name in ["b", "a/2", "a/1", "a/b/3"] {
+        says(url, &["create", name, "--ttl", "3600"]);
+    }
+    assert_eq!(says(url, &["ls"]), "a/1\na/2\na/b/3\nb\n");
+    assert_eq!(says(url, &["ls", "a/*"]), "a/1\na/2\n");
+    assert_eq!(says(url, &["ls", "a/**"]), "a/1\na/2\na/b/3\n");
+    assert!(says(url, &["ls", "-l", "b"]).contains("open    text/plain"));
+    let listed = json_of(url, &["ls", "b"]);
+    assert_eq!((&listed[0]["name"], &listed[0]["ttlS"]), (&json!("b"), &json!(3600)));
+    let stats = &json_of(url, &["stats"])[0];
+    assert_eq!((&stats["streams"], &stats["durability"]), (&json!(4), &json!("memory")), "{stats}");
+    assert!(says(url, &["stats"]).contains("streams: 4\n"));
+
+    let mut watch = Command::new(PROGRAM)
+        .args(["watch", "a/**", "--interval-ms", "50", "--url", url, "--output", "json"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut out = BufReader::new(watch.stdout.take().unwrap());
+    // Until the first look was taken nothing counts as a change.
+    std::thread::sleep(Duration::from_millis(400));
+    let mut change = |act: &[&str]| -> (Value, Value) {
+        says(url, act);
+        let mut line = String::new();
+        out.read_line(&mut line).unwrap();
+        let change: Value = serde_json::from_str(&line).unwrap();
+        (change["event"].clone(), change["name"].clone())
+    };
+    assert_eq!(change(&["append", "a/1", "x"]), (json!("appended"), json!("a/1")));
+    assert_eq!(change(&["create", "a/9"]), (json!("created"), json!("a/9")));
+    assert_eq!(change(&["close", "a/1"]), (json!("closed"), json!("a/1")));
+    assert_eq!(change(&["rm", "a/9"]), (json!("deleted"), json!("a/9")));
+    watch.kill().unwrap();
+    watch.wait().unwrap();
+    let totals = json_of(url, &["watch", "--totals", "--rounds", "1"]);
+    assert_eq!(totals[0]["streams"], 4);
+}
+
+#[test]
+fn a_listing_goes_on_past_one_page() {
+    let (_directory, server) = memory();
+    let mut connection = std::net::TcpStream::connect(server.address()).unwrap();
+    let requests: String = (0..1_300)
+        .map(|i| format!("PUT /v1/stream/many/{i:04} HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n"))
+        .collect();
+    let mut answers = BufReader::new(connection.try_clone().unwrap());
+    let writer = std::thread::spawn(move || connection.write_all(requests.as_bytes()).unwrap());
+    let (mut line, mut created) = (String::new(), 0);
+    while created < 1_300 {
+        line.clear();
+        assert!(answers.read_line(&mut line).unwrap() > 0);
+        created += usize::from(line.starts_with("HTTP/1.1 201"));
+    }
+    writer.join().unwrap();
+    let wanted: String = (0..1_300).map(|i| format!("many/{i:04}\n")).collect();
+    assert_eq!(says(&server.url, &["ls", "many/*"]), wanted);
+}
+
+#[test]
+fn a_copy_goes_on_where_it_was_and_leaves_others_alone() {
+    let (_directory, from) = memory();
+    let (_other_directory, to) = memory();
+    let target = format!("{}/v1/stream/copy/b", to.url);
+    for (name, kind, more) in [("t", "text/plain", "tail"), ("j", "application/json", "[{\"x\": 3}]")] {
+        let there = format!("{target}{name}");
+        says(&from.url, &["create", name, "--content-type", kind]);
+        let first = if name == "j" { "[1,\"two\"]" } else { "hello " };
+        says(&from.url, &["append", name, first]);
+        let report = &json_of(&from.url, &["cp", name, &there])[0];
+        assert_eq!((&report["resumedAt"], &report["closed"]), (&json!(0), &json!(false)), "{report}");
+        let copied = report["bytes"].as_u64().unwrap();
+        says(&from.url, &["append", name, more]);
+        says(&from.url, &["close", name]);
+        let report = &json_of(&from.url, &["cp", name, &there])[0];
+        assert_eq!((&report["resumedAt"], &report["closed"]), (&json!(copied), &json!(true)), "{report}");
+        assert_eq!(says(&from.url, &["read", name]), says(&to.url, &["read", &format!("copy/b{name}")]));
+        let again = &json_of(&from.url, &["cp", name, &there])[0];
+        assert_eq!(again["bytes"], 0, "{again}");
+    }
+    says(&to.url, &["create", "mine"]);
+    says(&to.url, &["append", "mine", "something else"]);
+    let (code, complaint) = fails(&from.url, &["cp", "t", "mine", "--to-url", &to.url]);
+    assert!(code == 6 && complaint.contains("something else"), "{complaint}");
+    assert_eq!(says(&to.url, &["read", "mine"]), "something else");
+    let (code, complaint) = fails(&from.url, &["cp", "j", "mine", "--to-url", &to.url]);
+    assert!(code == 6 && complaint.contains("text/plain"), "{complaint}");
+    assert_eq!(fails(&from.url, &["cp", "nothing", "x"]).0, 4);
+    assert_eq!(fails(&from.url, &["cp", "t", "t"]).0, 6);
+}
+
+#[test]
+fn complaints_are_objects_for_programs_and_names_are_judged_before_anything_is_sent() {
+    let (_directory, server) = memory();
+    for (arguments, code) in [
+        (&["head", "nothing"][..], 4),
+        (&["append", "nothing", "x"], 4),
+        (&["close", "nothing"], 4),
+        (&["rm", "nothing"], 4),
+        (&["head", "a//b"], 1),
+        (&["head", "../x"], 1),
+        (&["man", "nothing"], 1),
+    ] {
+        let output = run(&server.url, &[&["--output", "json"], arguments].concat(), "");
+        let complaint: Value = serde_json::from_slice(&output.stderr).unwrap();
+        assert_eq!((output.status.code(), &complaint["exitCode"]), (Some(code), &json!(code)), "{complaint}");
+        assert!(complaint["error"].as_str().unwrap().len() > 10 && output.stdout.is_empty());
+    }
+    says(&server.url, &["create", "h", "--ttl", "60", "--closed"]);
+    let head = json_of(&server.url, &["head", "h"]);
+    assert_eq!(
+        (&head[0]["ttlS"], &head[0]["closed"], &head[0]["contentType"]),
+        (&json!(60), &json!(true), &json!("text/plain"))
+    );
+    assert_eq!(fails(&server.url, &["create", "h", "--ttl", "61"]).0, 6);
+    assert_eq!(says(&server.url, &["rm", "h"]), "deleted h\n");
+}
+
+#[test]
+fn a_reader_that_has_had_enough_ends_the_verb_in_peace() {
+    let (_directory, server) = memory();
+    says(&server.url, &["create", "big"]);
+    let megabytes = "x".repeat(3 << 20);
+    assert!(run(&server.url, &["append", "big"], &megabytes).status.success());
+    let script = format!("set -o pipefail; {PROGRAM} read big --url {} | head -c 10", server.url);
+    let output = Command::new("bash").args(["-c", &script]).output().unwrap();
+    assert_eq!(output.stdout, b"xxxxxxxxxx");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn completions_and_pages_are_generated() {
+    for (shell, wanted) in
+        [("bash", "_thalweg"), ("zsh", "#compdef thalweg"), ("fish", "complete -c thalweg")]
+    {
+        assert!(says("", &["completions", shell]).contains(wanted), "{shell}");
+    }
+    assert!(says("", &["man"]).contains(".TH thalweg 1"));
+    assert!(says("", &["man", "append"]).contains("batch\\-bytes"));
+}

@@ -1,0 +1,91 @@
+//! A server as a process, and the verbs to use it.
+
+#![allow(dead_code, reason = "not every test program uses all of it")]
+#![allow(
+    clippy::unwrap_used,
+    unreachable_pub,
+    reason = "this is a test's code, though not in test functions"
+)]
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+pub const PROGRAM: &str = env!("CARGO_BIN_EXE_thalweg");
+
+/// A running server; killed when dropped.
+pub struct Server {
+    pub child: Child,
+    pub url: String,
+    pub greeting: String,
+}
+
+impl Server {
+    pub fn start(data: &Path, listen: &str, more: &[&str]) -> Self {
+        let mut command = Command::new(PROGRAM);
+        command.args(["serve", "--listen", listen, "--log-level", "error", "--data"]).arg(data).args(more);
+        Self::started(command)
+    }
+
+    /// A server from a command line of the test's own.
+    pub fn started(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        let mut greeting = String::new();
+        while !greeting.contains("limits: ") {
+            assert!(out.read_line(&mut greeting).unwrap() > 0, "the server ended: {greeting}");
+        }
+        let url = greeting.split_whitespace().find(|word| word.starts_with("http://")).unwrap_or_default();
+        let url = url.to_owned();
+        // The rest of what it says is read for it, or it could not say it.
+        std::thread::spawn(move || std::io::copy(&mut out, &mut std::io::sink()));
+        Self { child, url, greeting }
+    }
+
+    pub fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status().unwrap();
+        assert!(sent.success());
+    }
+
+    /// Asks it to end and waits until it did.
+    pub fn end(mut self) -> Duration {
+        let start = Instant::now();
+        self.signal("TERM");
+        assert!(self.child.wait().unwrap().success());
+        start.elapsed()
+    }
+
+    pub fn address(&self) -> &str {
+        self.url.trim_start_matches("http://")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+pub fn run(url: &str, arguments: &[&str], input: &str) -> Output {
+    let mut command = Command::new(PROGRAM);
+    command.args(arguments).env("THALWEG_URL", url);
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    child.wait_with_output().unwrap()
+}
+
+/// What a verb prints; it must succeed.
+pub fn says(url: &str, arguments: &[&str]) -> String {
+    let output = run(url, arguments, "");
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The exit code and the complaint of a verb that must fail.
+pub fn fails(url: &str, arguments: &[&str]) -> (i32, String) {
+    let output = run(url, arguments, "");
+    (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
+}

@@ -1,0 +1,193 @@
+//! The server's configuration as operators meet it: file, environment, reload, supervisor.
+
+#![allow(clippy::unwrap_used, reason = "this is a test's code, though not all of it in test functions")]
+
+mod common;
+
+use common::{PROGRAM, Server, fails, says};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+fn file(directory: &Path, text: &str) -> PathBuf {
+    let path = directory.join("thalweg.toml");
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+#[test]
+fn a_flag_the_environment_and_the_file_are_told_apart() {
+    let directory = tempfile::tempdir().unwrap();
+    let text = "durability = \"os\"\nlog_level = \"warn\"\nlog_format = \"json\"\nreactors = 2\n";
+    let path = file(directory.path(), text);
+    let output = Command::new(PROGRAM)
+        .args(["serve", "--print-config", "--log-level", "debug"])
+        .env("THALWEG_CONFIG", &path)
+        .env("THALWEG_LOG_FORMAT", "text")
+        .env("THALWEG_LISTEN", "127.0.0.1:1,unix:/s")
+        .output()
+        .unwrap();
+    let printed = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    for wanted in [
+        "log_level = \"debug\" # flag\n",
+        "log_format = \"text\" # environment THALWEG_LOG_FORMAT\n",
+        "listen = [\"127.0.0.1:1\", \"unix:/s\"] # environment THALWEG_LISTEN\n",
+        &format!("durability = \"os\" # {}:1\n", path.display()),
+        &format!("reactors = 2 # {}:4\n", path.display()),
+        "drain_grace_ms = 10000 # default\n",
+    ] {
+        assert!(printed.contains(wanted), "{wanted}: {printed}");
+    }
+}
+
+#[test]
+fn a_wrong_configuration_ends_it_before_anything_is_opened() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    for (text, wanted) in [
+        (
+            "reactors = 1\nlog_levle = \"info\"\n",
+            ":2: there is no key `log_levle`; the nearest one is `log_level`",
+        ),
+        ("reactors = \"1\"\n", ":1: `reactors` is of type string; it takes a decimal integer"),
+        ("durability = \"fast\"\n", ":1: invalid value 'fast' for `durability`"),
+        ("a = = 1\n", ":1: "),
+    ] {
+        let path = file(directory.path(), text);
+        let flags = ["serve", "--config", path.to_str().unwrap(), "--data", data.to_str().unwrap()];
+        let (code, complaint) = fails("", &flags);
+        assert!(code == 2 && complaint.contains(wanted), "{complaint}");
+    }
+    let (code, complaint) = fails("", &["serve", "--config", "/nowhere.toml"]);
+    assert!(code == 2 && complaint.contains("/nowhere.toml"), "{complaint}");
+    assert!(!data.exists());
+}
+
+/// The status of a request that says how large its body is going to be.
+fn announced(address: &str, bytes: u32) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    let head = format!("POST /v1/stream/none HTTP/1.1\r\nHost: a\r\nContent-Length: {bytes}\r\n\r\n");
+    stream.write_all(head.as_bytes()).unwrap();
+    stream.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+    let mut answer = [0; 12];
+    match stream.read(&mut answer) {
+        Ok(count) => String::from_utf8_lossy(&answer[..count]).into_owned(),
+        // It waits for the body.
+        Err(_) => "waits".to_owned(),
+    }
+}
+
+#[test]
+fn a_hang_up_reloads_what_can_be_and_keeps_what_a_bad_file_would_change() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = file(directory.path(), "body_max_bytes = 100\nlog_level = \"info\"\n");
+    let log = directory.path().join("log");
+    let mut command = Command::new(PROGRAM);
+    command.args([
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        "--durability",
+        "memory",
+        "--reactors",
+        "2",
+        "--config",
+    ]);
+    command.arg(&path).stderr(std::fs::File::create(&log).unwrap());
+    let server = Server::started(command);
+    assert_eq!(announced(server.address(), 101), "HTTP/1.1 413");
+    assert_eq!(announced(server.address(), 100), "waits");
+    let said = |wanted: &str| {
+        let start = Instant::now();
+        while !std::fs::read_to_string(&log).unwrap().contains(wanted) {
+            assert!(start.elapsed() < Duration::from_secs(10), "{}", std::fs::read_to_string(&log).unwrap());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    file(directory.path(), "body_max_bytes = 1000\nlog_level = \"info\"\nspin = \"off\"\n");
+    server.signal("HUP");
+    said("waits for a restart");
+    said("configuration read again");
+    let start = Instant::now();
+    // Both reactors hear of it in their own time.
+    while announced(server.address(), 101) != "waits" || announced(server.address(), 1_000) != "waits" {
+        assert!(start.elapsed() < Duration::from_secs(10));
+    }
+    assert_eq!(announced(server.address(), 1_001), "HTTP/1.1 413");
+    file(directory.path(), "body_max_bytes = \"many\"\n");
+    server.signal("HUP");
+    said("the configuration is not reloaded");
+    assert_eq!(announced(server.address(), 1_001), "HTTP/1.1 413");
+    file(directory.path(), "body_max_bytes = 1000\nlog_level = \"debug\"\n");
+    server.signal("HUP");
+    let start = Instant::now();
+    while !std::fs::read_to_string(&log).unwrap().contains("log_level") {
+        assert!(start.elapsed() < Duration::from_secs(10));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    server.end();
+    let log = std::fs::read_to_string(&log).unwrap();
+    assert!(log.contains("DEBUG"), "the level was raised: {log}");
+}
+
+/// The program, started as systemd starts it: descriptor 3 listens, and the environment says whose it is.
+fn activated(listener: OwnedFd) -> Command {
+    let mut command = Command::new("sh");
+    let script = "exec 3<&0 0</dev/null; LISTEN_PID=$$ LISTEN_FDS=1 exec \"$0\" \"$@\"";
+    command.args(["-c", script, PROGRAM, "serve", "--durability", "memory", "--log-level", "error"]);
+    command.stdin(Stdio::from(listener));
+    command
+}
+
+#[test]
+fn a_listener_handed_over_is_used_and_the_supervisor_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let notify = directory.path().join("notify");
+    let supervisor = UnixDatagram::bind(&notify).unwrap();
+    supervisor.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut command = activated(listener.try_clone().unwrap().into());
+    command.args(["--reactors", "2"]).env("NOTIFY_SOCKET", &notify);
+    let server = Server::started(command);
+    assert_eq!(server.url, format!("http://{address}"), "{}", server.greeting);
+    assert!(!server.greeting.contains(":4437"), "the default is not used beside it");
+    let heard = || {
+        let mut news = [0; 256];
+        let count = supervisor.recv(&mut news).unwrap();
+        String::from_utf8_lossy(&news[..count]).into_owned()
+    };
+    assert!(heard().starts_with("READY=1\n"));
+    for index in 0..20 {
+        says(&server.url, &["create", &format!("s{index}")]);
+    }
+    assert_eq!(says(&server.url, &["ls"]).lines().count(), 20);
+    server.signal("TERM");
+    assert!(heard().starts_with("STOPPING=1\n"));
+    server.end();
+    // The listener is the supervisor's: it still takes connections for the next server.
+    assert!(TcpStream::connect(address).is_ok());
+}
+
+#[test]
+fn what_is_handed_over_is_judged() {
+    let listener = TcpListener::bind("0.0.0.0:0").unwrap();
+    let output = activated(listener.into()).output().unwrap();
+    let complaint = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        output.status.code() == Some(1) && complaint.contains("--insecure-listen-anywhere"),
+        "{complaint}"
+    );
+    let (ours, _theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+    let output = activated(ours.into()).output().unwrap();
+    let complaint = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        output.status.code() == Some(1) && complaint.contains("descriptor 3 is not a listening"),
+        "{complaint}"
+    );
+}
