@@ -83,11 +83,17 @@ impl Catalogue {
     }
 
     /// Visits every log, holding one shard's lock at a time.
-    pub(crate) fn visit(&self, mut visitor: impl FnMut(&Arc<Log>)) {
+    pub(crate) fn visit(&self, visitor: impl FnMut(&Arc<Log>)) {
+        self.visit_pausing(visitor, || {});
+    }
+
+    /// Visits every log, and pauses between two shards, with nothing locked.
+    pub(crate) fn visit_pausing(&self, mut visitor: impl FnMut(&Arc<Log>), pause: impl Fn()) {
         for shard in &self.shards {
             for log in &shard.read().table {
                 visitor(log);
             }
+            pause();
         }
     }
 

@@ -45,6 +45,9 @@ pub struct Options {
     /// A mistake for the simulation to catch.
     #[cfg(test)]
     pub(crate) fault: crate::store::Fault,
+    /// What happens between two shards that a checkpoint visits.
+    #[cfg(test)]
+    pub(crate) interleave: crate::store::Interleave,
 }
 
 impl Default for Options {
@@ -58,6 +61,8 @@ impl Default for Options {
             opened_at: 0,
             #[cfg(test)]
             fault: crate::store::Fault::None,
+            #[cfg(test)]
+            interleave: Default::default(),
         }
     }
 }

@@ -81,6 +81,27 @@ pub(crate) enum Fault {
     CheckpointBeforeSync,
 }
 
+/// Lets a test go on with its own between two steps of a walk, in lockstep: it is asked, and answers.
+#[cfg(test)]
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Interleave(Arc<Mutex<Option<Lockstep>>>);
+
+#[cfg(test)]
+pub(crate) type Lockstep = (std::sync::mpsc::Sender<()>, std::sync::mpsc::Receiver<()>);
+
+#[cfg(test)]
+impl Interleave {
+    pub(crate) fn set(&self, lockstep: Option<Lockstep>) {
+        *self.0.lock() = lockstep;
+    }
+
+    pub(crate) fn step(&self) {
+        if let Some((ask, answered)) = &*self.0.lock() {
+            let _ = ask.send(()).and_then(|()| answered.recv().map_err(|_| std::sync::mpsc::SendError(())));
+        }
+    }
+}
+
 impl Drop for Guard {
     fn drop(&mut self) {
         self.stop();

@@ -2,12 +2,15 @@
 //!
 //! The oracle is a plain map and the list of commits in order with their tickets. After every reopening
 //! the store must hold exactly a prefix of that list, no shorter than what was acknowledged; while it runs
-//! its visible state is exactly the acknowledged prefix. `THALWEG_SEEDS=2000` runs more seeds, and
+//! its visible state is exactly the acknowledged prefix. In the oracle a fork is a copy of its source's bytes, and
+//! a deleted source stays, marked, as long as it has forks. Checkpoints are taken while commits go on, in
+//! lockstep: between two shards of the walk the simulation goes on with its own. `THALWEG_SEEDS=2000` runs more seeds, and
 //! `THALWEG_SEED=n` one.
 
+use crate::log::Phase;
 use crate::open::{Durability, Options};
-use crate::{Commit, CommitError, Config, Lifetime, Position, Producer, Store};
-use std::collections::BTreeMap;
+use crate::{Commit, CommitError, Config, Fork, Lifetime, Log, Position, Producer, Store, segment_of};
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use thalweg_sys::disk::Disk;
@@ -24,6 +27,10 @@ struct Model {
     producers: BTreeMap<Vec<u8>, u64>,
     writer_seq: Option<Vec<u8>>,
     notes: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// The source's name and where it branches off.
+    source: Option<(Vec<u8>, u64)>,
+    /// Kept for its forks only.
+    deleted: bool,
 }
 
 type World = BTreeMap<Vec<u8>, Model>;
@@ -32,6 +39,13 @@ type World = BTreeMap<Vec<u8>, Model>;
 enum Op {
     Create {
         name: Vec<u8>,
+        payload: Vec<u8>,
+        close: bool,
+    },
+    Fork {
+        name: Vec<u8>,
+        source: Vec<u8>,
+        at: u64,
         payload: Vec<u8>,
         close: bool,
     },
@@ -52,6 +66,12 @@ fn apply(world: &mut World, op: &Op) {
     match op {
         Op::Create { name, payload, close } => {
             world.insert(name.clone(), Model { bytes: payload.clone(), closed: *close, ..Model::default() });
+        }
+        Op::Fork { name, source, at, payload, close } => {
+            let mut bytes = world[source].bytes[..usize::try_from(*at).unwrap()].to_vec();
+            bytes.extend_from_slice(payload);
+            let source = Some((source.clone(), *at));
+            world.insert(name.clone(), Model { bytes, source, closed: *close, ..Model::default() });
         }
         Op::Append { name, payload, producer, writer_seq, notes, close } => {
             let model = world.get_mut(name).unwrap();
@@ -75,9 +95,18 @@ fn apply(world: &mut World, op: &Op) {
             }
         }
         Op::Delete { name } => {
-            world.remove(name);
+            world.get_mut(name).unwrap().deleted = true;
+            let mut next = Some(name.clone());
+            while let Some(name) = next.filter(|name| world[name].deleted && forks(world, name) == 0) {
+                next = world.remove(&name).unwrap().source.map(|(source, _)| source);
+            }
         }
     }
+}
+
+fn forks(world: &World, name: &[u8]) -> u32 {
+    let inherits = |model: &&Model| model.source.as_ref().is_some_and(|(source, _)| source == name);
+    u32::try_from(world.values().filter(inherits).count()).unwrap()
 }
 
 struct Simulation {
@@ -124,13 +153,23 @@ impl Simulation {
     /// The visible state is the acknowledged one.
     fn check(&self, store: &Store) {
         let mut seen = World::new();
-        let mut logs = Vec::new();
+        let (mut logs, mut kept) = (Vec::new(), BTreeSet::new());
         store.visit(|log| logs.push(log.clone()));
         for log in logs {
-            let Some(state) = log.visible() else { continue };
+            let Some(state) = log.visible() else {
+                if log.lock().phase == Phase::Deleted {
+                    assert!(log.retained() && log.staged().is_none());
+                    kept.insert(log.name().to_vec());
+                }
+                continue;
+            };
             let read = store.read(&log, 0, usize::MAX).unwrap();
             assert_eq!((read.next, read.at_tail, read.closed), (state.tail, true, state.closed));
-            let mut model = Model { bytes: read.pieces.concat(), closed: state.closed, ..Model::default() };
+            let source = log.fork().map(|fork| (fork.parent.name().to_vec(), fork.at));
+            assert_eq!(state.base, source.as_ref().map_or(0, |(_, at)| *at));
+            let bytes = read.pieces.concat();
+            self.read_parts(store, &log, &bytes);
+            let mut model = Model { bytes, source, closed: state.closed, ..Model::default() };
             // Producer state and notes are staged, so they are compared only where nothing waits.
             if self.waiting.is_empty() {
                 let inner = log.lock();
@@ -154,8 +193,10 @@ impl Simulation {
         }
         // A name that was deleted and created anew within one group has nothing visible until then.
         let mut expected = self.acknowledged.clone();
+        let deleted = expected.extract_if(.., |_, model| model.deleted).map(|(name, _)| name);
+        assert_eq!(kept, deleted.collect(), "kept for their forks");
         for (_, op) in &self.waiting {
-            if let Op::Create { name, .. } = op {
+            if let Op::Create { name, .. } | Op::Fork { name, .. } = op {
                 expected.remove(name);
             }
         }
@@ -163,6 +204,9 @@ impl Simulation {
             world.keys().map(|name| String::from_utf8_lossy(name).into_owned()).collect::<Vec<_>>()
         };
         assert_eq!(names(&seen), names(&expected));
+        if self.waiting.is_empty() {
+            self.check_counts(store);
+        }
         for (name, model) in &seen {
             assert!(
                 *model == expected[name],
@@ -171,6 +215,64 @@ impl Simulation {
                 expected[name]
             );
         }
+    }
+
+    /// A log reads the same in parts, from anywhere.
+    fn read_parts(&self, store: &Store, log: &Log, bytes: &[u8]) {
+        let mut at = self.commits as usize % (bytes.len() + 1);
+        let limit = 1 + self.commits as usize % 300;
+        loop {
+            let read = store.read(log, at as u64, limit).unwrap();
+            let next = usize::try_from(read.next).unwrap();
+            assert_eq!(read.pieces.concat(), bytes[at..next]);
+            assert_eq!(read.at_tail, next == bytes.len());
+            if read.at_tail {
+                return;
+            }
+            assert!(next > at);
+            at = next;
+        }
+    }
+
+    /// What the store counts about its logs is what there is to count.
+    fn check_counts(&self, store: &Store) {
+        let mut live = BTreeMap::new();
+        store.visit(|log| {
+            let inner = log.lock();
+            assert_eq!(inner.children, forks(&self.acknowledged, log.name()));
+            for extent in inner.extents.all() {
+                *live.entry(segment_of(extent.position)).or_default() += u64::from(extent.length);
+            }
+        });
+        let mut counted = store.shared.writer.lock().live_bytes.clone();
+        counted.retain(|_, bytes| *bytes > 0);
+        assert_eq!(counted, live);
+    }
+
+    /// A checkpoint, with commits and flushes between the shards it visits.
+    fn checkpoint(&mut self, store: &Store) {
+        let (ask, asked) = std::sync::mpsc::channel();
+        let (answer, answered) = std::sync::mpsc::channel();
+        self.options.interleave.set(Some((ask, answered)));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let _ = store.checkpoint();
+                store.shared.options.interleave.set(None);
+            });
+            // Owned here, so that a failure below ends the other side too.
+            let (asked, answer) = (asked, answer);
+            while asked.recv().is_ok() {
+                for _ in 0..self.random.below(3) {
+                    self.commit(store);
+                }
+                if self.random.once_in(3) {
+                    let _ = store.flush();
+                    self.acknowledge(store);
+                }
+                answer.send(()).unwrap();
+            }
+        });
+        self.acknowledge(store);
     }
 
     /// Takes note of what the store says is durable by now.
@@ -183,7 +285,7 @@ impl Simulation {
     }
 
     fn name(&mut self) -> Vec<u8> {
-        format!("log-{}", self.random.below(6)).into_bytes()
+        format!("log-{}", self.random.below(9)).into_bytes()
     }
 
     fn payload(&mut self) -> Vec<u8> {
@@ -195,8 +297,20 @@ impl Simulation {
     fn op(&mut self) -> Op {
         let name = self.name();
         match self.staged.get(&name) {
-            None => Op::Create { name, payload: self.payload(), close: self.random.once_in(20) },
-            Some(_) if self.random.once_in(15) => Op::Delete { name },
+            None => {
+                let (payload, close) = (self.payload(), self.random.once_in(20));
+                let source = self.name();
+                match self.staged.get(&source).filter(|source| !source.deleted) {
+                    Some(model) if self.random.once_in(2) => {
+                        let at = self.random.below(model.bytes.len() as u64 + 1);
+                        Op::Fork { name, source, at, payload, close }
+                    }
+                    _ => Op::Create { name, payload, close },
+                }
+            }
+            // Refused, and nothing is lost by trying.
+            Some(model) if model.deleted => Op::Create { name, payload: self.payload(), close: false },
+            Some(_) if self.random.once_in(12) => Op::Delete { name },
             Some(model) if model.closed => Op::Delete { name },
             Some(model) => {
                 let id = vec![b'p', (self.random.below(3) as u8) + b'0'];
@@ -218,12 +332,16 @@ impl Simulation {
         let op = self.op();
         self.commits += 1;
         let time = u64::from(self.commits);
+        let config = Config { content_type: "text/plain".into(), lifetime: Lifetime::Sliding { ttl_s: 60 } };
         let result = match &op {
             Op::Create { name, payload, close } => {
-                let config =
-                    Config { content_type: "text/plain".into(), lifetime: Lifetime::Sliding { ttl_s: 60 } };
                 let commit = Commit { payload, close: *close, time, ..Commit::default() };
                 store.create(name, &config, None, &commit, None).map(|(_, receipt)| receipt)
+            }
+            Op::Fork { name, source, at, payload, close } => {
+                let commit = Commit { payload, close: *close, time, ..Commit::default() };
+                let fork = Fork { parent: store.find(source).unwrap(), at: *at, asked: [*at, time] };
+                store.create(name, &config, Some(&fork), &commit, None).map(|(_, receipt)| receipt)
             }
             Op::Append { name, payload, producer, writer_seq, notes, close } => {
                 let log = store.find(name).unwrap();
@@ -257,6 +375,11 @@ impl Simulation {
                     self.waiting.push((receipt.ticket, op));
                 }
             }
+            // Its last fork's deletion may be staged and not durable.
+            Err(CommitError::Exists) => {
+                let (Op::Create { name, .. } | Op::Fork { name, .. }) = &op else { panic!("{op:?} exists") };
+                assert!(store.find(name).unwrap().retained());
+            }
             Err(CommitError::Full(_) | CommitError::TooLarge { .. } | CommitError::Failed(_)) => {}
             Err(other) => panic!("{op:?}: {other}"),
         }
@@ -274,10 +397,7 @@ impl Simulation {
                     assert!(flushed.is_err() || self.waiting.is_empty());
                 }
                 34..=36 => self.sim.write_back(),
-                37 => {
-                    let _ = store.checkpoint();
-                    self.acknowledge(&store);
-                }
+                37 => self.checkpoint(&store),
                 38 if self.random.once_in(4) => {
                     self.sim.fail_sync_after(u32::try_from(self.random.below(6)).unwrap())
                 }
