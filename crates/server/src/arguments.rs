@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 /// Durable streams: append over HTTP, read from any offset, follow live.
 #[derive(Debug, Parser)]
-#[command(name = "thalweg", version, about, after_help = EXIT_CODES)]
+#[command(name = "thalweg", version, after_help = EXIT_CODES)]
 pub(crate) struct Arguments {
     /// How results, and complaints, are printed.
     #[arg(long, value_enum, default_value_t = Output::Text, global = true)]

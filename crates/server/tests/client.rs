@@ -297,3 +297,83 @@ fn completions_and_pages_are_generated() {
     assert!(says("", &["man"]).contains(".TH thalweg 1"));
     assert!(says("", &["man", "append"]).contains("batch\\-bytes"));
 }
+
+#[test]
+fn a_fork_begins_as_its_source_and_goes_its_own_way() {
+    let (_directory, server) = memory();
+    let url = &server.url;
+    says(url, &["create", "s"]);
+    let hello = says(url, &["append", "s", "hello "]);
+    says(url, &["append", "s", "world"]);
+    assert_eq!(says(url, &["fork", "s", "dir/all of it"]), "created dir/all of it\n");
+    let made = &json_of(url, &["fork", "s", "part", "--at", hello.trim(), "--sub", "3", "--ttl", "60"])[0];
+    assert_eq!((&made["forkedFrom"], &made["created"]), (&json!("s"), &json!(true)), "{made}");
+    says(url, &["append", "part", "!"]);
+    assert_eq!(says(url, &["read", "part"]), "hello wor!");
+    assert_eq!(says(url, &["read", "dir/all of it"]), "hello world");
+    assert_eq!(says(url, &["read", "s"]), "hello world");
+    assert_eq!(json_of(url, &["head", "part"])[0]["ttlS"], 60);
+    let listed = json_of(url, &["ls", "part"]);
+    assert_eq!(
+        (&listed[0]["bytes"], &listed[0]["nextOffset"]),
+        (&json!(10), &json_of(url, &["head", "part"])[0]["nextOffset"])
+    );
+    // A fork is copied like any other stream, and a copy goes on behind what the fork inherited.
+    let report = |of: &str| json_of(url, &["cp", of, &format!("{of}-copy")]).remove(0);
+    assert_eq!(report("part")["bytes"], 10);
+    says(url, &["append", "part", "?"]);
+    assert_eq!(
+        (&report("part")["resumedAt"], says(url, &["read", "part-copy"])),
+        (&json!(10), "hello wor!?".to_owned())
+    );
+    says(url, &["rm", "s"]);
+    assert_eq!(
+        says(url, &["ls"]),
+        "dir/all of it\npart\npart-copy\n",
+        "what is retained for forks is not listed"
+    );
+    assert_eq!(fails(url, &["fork", "nothing", "x"]).0, 4);
+    assert_eq!(fails(url, &["fork", "s", "x"]).0, 6);
+    let (code, complaint) = fails(url, &["fork", "http://elsewhere/v1/stream/s", "x"]);
+    assert!(code == 6 && complaint.contains("use cp"), "{complaint}");
+}
+
+/// The producer's identity that `cp` uses for a source: the same in every version, or no copy could be gone on
+/// with after an upgrade.
+fn copier(url: &str, name: &str, incarnation: &str) -> String {
+    let hash = format!("{url} {name}").bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    format!("thalweg-cp-{hash:016x}-{}", incarnation.trim_start_matches('0'))
+}
+
+#[test]
+fn a_copy_interrupted_within_what_a_fork_inherited_is_gone_on_with_there() {
+    let (_directory, server) = memory();
+    let url = &server.url;
+    for (kind, first, own, begun) in [
+        ("text/plain", "hello", " world", "hel"),
+        ("application/json", "[1,\"two\",3]", "[4]", "[1,\"two\"]"),
+    ] {
+        let (source, fork, copy) = (format!("{kind}-s"), format!("{kind}-f"), format!("{kind}-c"));
+        says(url, &["create", &source, "--content-type", kind]);
+        says(url, &["append", &source, first]);
+        says(url, &["fork", &source, &fork]);
+        let end = says(url, &["append", &fork, own]);
+        says(url, &["create", &copy, "--content-type", kind]);
+        let id = copier(url, &fork, end.split('_').next().unwrap());
+        let mut connection = std::net::TcpStream::connect(server.address()).unwrap();
+        let request = format!(
+            "POST /v1/stream/{copy} HTTP/1.1\r\nHost: a\r\nContent-Type: {kind}\r\nProducer-Id: {id}\r\n\
+             Producer-Epoch: 0\r\nProducer-Seq: 0\r\nContent-Length: {}\r\n\r\n{begun}",
+            begun.len()
+        );
+        connection.write_all(request.as_bytes()).unwrap();
+        let mut line = String::new();
+        BufReader::new(connection).read_line(&mut line).unwrap();
+        assert!(line.starts_with("HTTP/1.1 200"), "{line}");
+        let report = &json_of(url, &["cp", &fork, &copy])[0];
+        assert!(report["resumedAt"].as_u64().unwrap() > 0, "{report}");
+        assert_eq!(says(url, &["read", &copy]), says(url, &["read", &fork]));
+    }
+}

@@ -2,7 +2,8 @@
 //!
 //! The producer's identity is made from the source, so a second run is the same producer: the destination says
 //! which sequence it expects, and how many bytes it has, and those are as many of the source's. Whoever else has
-//! written to the destination is noticed, and it is left alone.
+//! written to the destination is noticed, and it is left alone. So is a copy of a fork that had nothing of its own
+//! yet: until then it goes by its source's identity.
 
 use super::address::Address;
 use super::connection::{Failure, Head};
@@ -143,7 +144,7 @@ fn run(
     while end < source.place.offset {
         let piece = match patient_chunk(source, &offset, patience) {
             // A fork counts what it inherited in its source's name: such a place is found by walking there.
-            Err(Failure::Refused { status: 400, .. }) if copied.bytes == 0 && end > 0 => {
+            Err(Failure::Refused { status: 410, .. }) if copied.bytes == 0 && end > 0 => {
                 walk(source, end, patience)?
             }
             outcome => outcome?,
