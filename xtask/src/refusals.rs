@@ -97,7 +97,7 @@ fn against_the_rules(past: &str) -> Vec<Case> {
             400,
             append("Producer-Id: \r\nProducer-Epoch: 0\r\nProducer-Seq: 0\r\n"),
         ),
-        case("fork", 501, put("Stream-Forked-From: /v1/stream/text\r\n")),
+        case("fork of what is not there", 404, put("Stream-Forked-From: /v1/stream/none\r\n")),
         case("reserved name", 404, name("__ds/a")),
         case("no such subscription", 404, request("GET /v1/stream/__ds/subscriptions/none", "", "")),
         case("subscription that is not JSON", 400, subscription("{")),
