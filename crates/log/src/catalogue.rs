@@ -5,14 +5,21 @@ use crate::names::Names;
 use hashbrown::HashTable;
 use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
 use std::collections::HashSet;
-use std::hash::{BuildHasher, RandomState};
+use std::hash::BuildHasher;
 use std::sync::Arc;
 
 const SHARDS: usize = 16;
 
+/// Names that a stranger chooses must not collide on purpose.
+#[cfg(not(test))]
+type State = std::hash::RandomState;
+/// A seed of the simulation has to take the same way again.
+#[cfg(test)]
+type State = std::hash::BuildHasherDefault<std::hash::DefaultHasher>;
+
 #[derive(Debug)]
 pub(crate) struct Catalogue {
-    hasher: RandomState,
+    hasher: State,
     shards: [RwLock<Shard>; SHARDS],
     content_types: Mutex<HashSet<Arc<str>>>,
 }
@@ -27,17 +34,23 @@ pub(crate) struct Shard {
 /// A name's place, held exclusively: nobody creates or removes that name meanwhile.
 pub(crate) struct Place<'a> {
     shard: RwLockWriteGuard<'a, Shard>,
-    hasher: &'a RandomState,
+    hasher: &'a State,
     hash: u64,
 }
 
 impl Catalogue {
     pub(crate) fn new() -> Catalogue {
-        Catalogue { hasher: RandomState::new(), shards: Default::default(), content_types: Mutex::default() }
+        Catalogue { hasher: State::default(), shards: Default::default(), content_types: Mutex::default() }
     }
 
     fn shard(&self, hash: u64) -> &RwLock<Shard> {
         &self.shards[usize::try_from(hash >> 59).unwrap_or(0) % SHARDS]
+    }
+
+    /// Which shard a name is in: where a walk comes to it.
+    #[cfg(test)]
+    pub(crate) fn shard_of(&self, name: &[u8]) -> usize {
+        usize::try_from(self.hasher.hash_one(name) >> 59).unwrap_or(0) % SHARDS
     }
 
     pub(crate) fn find(&self, name: &[u8]) -> Option<Arc<Log>> {

@@ -215,3 +215,13 @@ impl Shared {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descent_costs_little() {
+        assert!(size_of::<Lineage>() <= 40, "{}", size_of::<Lineage>());
+    }
+}

@@ -1,3 +1,4 @@
 //! Tests of the whole store.
+mod fork;
 mod sim;
 mod store;

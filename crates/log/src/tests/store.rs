@@ -8,33 +8,33 @@ use std::path::Path;
 use std::sync::Arc;
 use thalweg_sys::disk::Disk;
 
-fn config() -> Config {
+pub(super) fn config() -> Config {
     Config { content_type: "text/plain".into(), lifetime: Lifetime::Unlimited }
 }
 
-fn payload(bytes: &[u8]) -> Commit<'_> {
+pub(super) fn payload(bytes: &[u8]) -> Commit<'_> {
     Commit { payload: bytes, ..Commit::default() }
 }
 
-fn open(path: &Path, options: Options) -> Store {
+pub(super) fn open(path: &Path, options: Options) -> Store {
     Store::open(&Disk::Real, path, options).unwrap().0
 }
 
-fn small() -> Options {
+pub(super) fn small() -> Options {
     Options { segment_bytes_min: 4096, segment_bytes_max: 65_536, ..Options::default() }
 }
 
-fn os() -> Options {
+pub(super) fn os() -> Options {
     Options { durability: Durability::Os, ..small() }
 }
 
-fn append(store: &Store, name: &[u8], bytes: &[u8]) {
+pub(super) fn append(store: &Store, name: &[u8], bytes: &[u8]) {
     let log = store.find(name).unwrap();
     let version = log.staged().unwrap().version;
     store.commit(&log, version, &payload(bytes), None).unwrap();
 }
 
-fn content(store: &Store, name: &[u8]) -> Vec<u8> {
+pub(super) fn content(store: &Store, name: &[u8]) -> Vec<u8> {
     store.read(&store.find(name).unwrap(), 0, usize::MAX).unwrap().pieces.concat()
 }
 

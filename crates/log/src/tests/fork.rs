@@ -1,0 +1,348 @@
+//! Forks on real stores: what they read, how long their sources last, and what a crash or damage makes of
+//! them.
+
+use super::store::{append, config, content, open, os, payload, small};
+use crate::{Commit, CommitError, Fork, Log, ReadError, Store, segment_of};
+use proptest::prelude::*;
+use std::sync::Arc;
+
+fn fork(store: &Store, name: &[u8], parent: &[u8], at: u64, own: &[u8]) -> Arc<Log> {
+    let fork = Fork { parent: store.find(parent).unwrap(), at, asked: [at, 7] };
+    store.create(name, &config(), Some(&fork), &payload(own), None).unwrap().0
+}
+
+fn delete(store: &Store, name: &[u8]) {
+    let log = store.find(name).unwrap();
+    store.delete(&log, log.staged().unwrap().version, 0, None).unwrap();
+}
+
+#[test]
+fn a_fork_reads_its_source_up_to_its_base_even_inside_a_record() {
+    let store = Store::memory(small()).unwrap();
+    store.create(b"a", &config(), None, &payload(b"first"), None).unwrap();
+    append(&store, b"a", b"second");
+    let log = fork(&store, b"b", b"a", 8, b"+own");
+    append(&store, b"a", b"third");
+    assert_eq!(content(&store, b"b"), b"firstsec+own");
+    assert_eq!(content(&store, b"a"), b"firstsecondthird");
+    // Records end where they end, or at the base.
+    let read = store.read(&log, 0, 1).unwrap();
+    assert_eq!((read.pieces.concat(), read.next, read.at_tail), (b"first".to_vec(), 5, false));
+    assert_eq!(store.record(&log, 6).unwrap().pieces.concat(), b"ec");
+    assert_eq!(store.record(&log, 8).unwrap().pieces.concat(), b"+own");
+    assert!(store.record(&log, 12).unwrap().pieces.is_empty());
+    let state = log.visible().unwrap();
+    assert_eq!((state.base, state.tail, state.version), (8, 12, 1));
+    let origin = log.fork().unwrap();
+    assert_eq!((origin.parent.name(), origin.at, origin.asked), (&b"a"[..], 8, [8, 7]));
+    let a = store.find(b"a").unwrap();
+    assert_eq!((log.owner(0), log.owner(8), log.owner(9)), (a.id(), a.id(), log.id()));
+}
+
+#[test]
+fn what_cannot_be_forked_is_refused_and_leaves_no_trace() {
+    let store = Store::memory(small()).unwrap();
+    let (a, _) = store.create(b"a", &config(), None, &payload(b"data"), None).unwrap();
+    let at = |at| Fork { parent: a.clone(), at, asked: [0; 2] };
+    let create = |fork: &Fork| store.create(b"b", &config(), Some(fork), &payload(b""), None).map(drop);
+    assert_eq!(create(&at(5)), Err(CommitError::PastEnd { at: 5, tail: 4 }));
+    assert_eq!(a.lock().children, 0);
+    delete(&store, b"a");
+    assert_eq!(create(&at(4)), Err(CommitError::ParentDeleted));
+    assert!(store.find(b"a").is_none() && store.find(b"b").is_none());
+}
+
+#[test]
+fn a_deleted_source_keeps_name_and_payload_until_its_last_fork_goes() {
+    for durable in [false, true] {
+        let directory = tempfile::tempdir().unwrap();
+        let store = if durable { open(directory.path(), small()) } else { Store::memory(small()).unwrap() };
+        store.create(b"a", &config(), None, &payload(&[1; 30_000]), None).unwrap();
+        fork(&store, b"b", b"a", 30_000, &[2; 30_000]);
+        fork(&store, b"c", b"b", 60_000, b"c");
+        fork(&store, b"d", b"a", 10, b"d");
+        for name in [b"a", b"b"] {
+            delete(&store, name);
+            store.flush().unwrap();
+            let log = store.find(name).unwrap();
+            assert!(log.retained() && log.staged().is_none() && log.visible().is_none());
+            assert_eq!(store.read(&log, 0, 1), Err(ReadError::Deleted));
+            let again = store.create(name, &config(), None, &payload(b""), None);
+            assert_eq!(again.map(drop), Err(CommitError::Exists));
+        }
+        store.checkpoint().unwrap();
+        store.checkpoint().unwrap();
+        assert_eq!(content(&store, b"c"), [vec![1; 30_000], vec![2; 30_000], b"c".to_vec()].concat());
+        delete(&store, b"c");
+        store.flush().unwrap();
+        assert!(store.find(b"b").is_none(), "the chain went as far as nobody else needs it");
+        assert!(store.find(b"a").unwrap().retained());
+        delete(&store, b"d");
+        store.flush().unwrap();
+        assert!(store.find(b"a").is_none());
+        assert_eq!(store.shared.writer.lock().live_bytes.values().sum::<u64>(), 0);
+        store.create(b"a", &config(), None, &payload(b"new"), None).unwrap();
+        store.flush().unwrap();
+        assert_eq!(content(&store, b"a"), b"new");
+    }
+}
+
+#[test]
+fn nobody_hears_that_a_name_is_free_before_that_is_durable() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path(), crate::Options { committer_thread: false, ..small() });
+    store.create(b"a", &config(), None, &payload(b"data"), None).unwrap();
+    fork(&store, b"b", b"a", 4, b"");
+    delete(&store, b"a");
+    store.flush().unwrap();
+    delete(&store, b"b");
+    assert!(store.find(b"a").unwrap().retained());
+    let again = store.create(b"a", &config(), None, &payload(b""), None);
+    assert_eq!(again.map(drop), Err(CommitError::Exists));
+    store.flush().unwrap();
+    assert!(store.create(b"a", &config(), None, &payload(b""), None).is_ok());
+}
+
+#[test]
+fn damage_of_a_source_is_named_by_what_reads_it_and_by_nothing_else() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path(), os());
+    store.create(b"a", &config(), None, &payload(b"alpha"), None).unwrap();
+    append(&store, b"a", b"beta!");
+    fork(&store, b"b", b"a", 5, b"own-b");
+    fork(&store, b"c", b"b", 10, b"own-c");
+    store.flush().unwrap();
+    drop(store);
+    let segment = directory.path().join("segment-0000000001");
+    let mut bytes = std::fs::read(&segment).unwrap();
+    let at = bytes.windows(5).position(|window| window == b"beta!").unwrap();
+    bytes[at] ^= 1;
+    std::fs::write(&segment, bytes).unwrap();
+    let store = open(directory.path(), os());
+    for name in [b"b", b"c"] {
+        let log = store.find(name).unwrap();
+        let Err(ReadError::Damaged(damage)) = store.read(&log, 0, 100) else { panic!("read damaged bytes") };
+        assert_eq!(damage.logs, Some(vec![store.find(b"a").unwrap().id()]));
+        assert_eq!(store.read(&log, 5, 5).unwrap().pieces.concat(), b"own-b");
+        append(&store, name, b"!");
+    }
+}
+
+#[test]
+fn a_fork_whose_source_is_lost_says_so() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path(), os());
+    store.create(b"a", &config(), None, &payload(b"alpha"), None).unwrap();
+    fork(&store, b"b", b"a", 5, b"own");
+    store.flush().unwrap();
+    drop(store);
+    let segment = directory.path().join("segment-0000000001");
+    let mut bytes = std::fs::read(&segment).unwrap();
+    let at = bytes.windows(5).position(|window| window == b"alpha").unwrap();
+    bytes[at] ^= 1;
+    std::fs::write(&segment, bytes).unwrap();
+    let store = open(directory.path(), os());
+    assert!(store.find(b"a").is_none());
+    assert_eq!(store.damage().len(), 2, "the span, and what it took from the fork");
+    let log = store.find(b"b").unwrap();
+    assert!(matches!(store.read(&log, 0, 100), Err(ReadError::Damaged(_))));
+}
+
+/// The one history in which a source is recorded as deleted, its only recorded fork goes in what is replayed,
+/// and another fork of it comes in between: the source must not be dropped on the way.
+#[test]
+fn a_source_recorded_as_deleted_waits_for_forks_that_replay_brings() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path(), os());
+    let shard = |name: &[u8]| store.shared.catalogue.shard_of(name);
+    let names = || (0..1_000u32).map(|index| format!("n{index}").into_bytes());
+    let source = names().find(|name| shard(name) > 8).unwrap();
+    let early: Vec<_> = names().filter(|name| shard(name) < 8).take(2).collect();
+    store.create(&source, &config(), None, &payload(b"data"), None).unwrap();
+    fork(&store, &early[0], &source, 4, b"");
+    let (ask, asked) = std::sync::mpsc::channel();
+    let (answer, answered) = std::sync::mpsc::channel();
+    store.shared.options.interleave.set(Some((ask, answered)));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            store.checkpoint().unwrap();
+            store.shared.options.interleave.set(None);
+        });
+        let (asked, answer) = (asked, answer);
+        for visited in 0.. {
+            let Ok(()) = asked.recv() else { break };
+            if visited == 8 {
+                fork(&store, b"x", &source, 4, b"");
+                delete(&store, b"x");
+                delete(&store, &early[0]);
+                fork(&store, &early[1], &source, 2, b"new");
+                delete(&store, &source);
+            }
+            answer.send(()).unwrap();
+        }
+    });
+    drop(store);
+    let (store, report) = Store::open(&thalweg_sys::disk::Disk::Real, directory.path(), os()).unwrap();
+    assert!(report.checkpoint.is_some() && report.batches >= 5 && report.damage.is_empty());
+    assert_eq!(content(&store, &early[1]), b"danew");
+    assert!(store.find(&source).unwrap().retained());
+    delete(&store, &early[1]);
+    assert_eq!(store.stats().logs, 0);
+}
+
+#[test]
+fn a_chain_of_any_length_is_read_deleted_and_let_go_on_a_small_stack() {
+    const DEPTH: u32 = 20_000;
+    let work = || {
+        let store = Store::memory(crate::Options { segment_bytes_max: 1 << 20, ..small() }).unwrap();
+        store.create(b"0", &config(), None, &payload(b"x"), None).unwrap();
+        for depth in 1..DEPTH {
+            let (name, parent) = (depth.to_string(), (depth - 1).to_string());
+            fork(&store, name.as_bytes(), parent.as_bytes(), depth.into(), b"x");
+        }
+        let leaf = (DEPTH - 1).to_string();
+        assert_eq!(content(&store, leaf.as_bytes()), vec![b'x'; DEPTH as usize]);
+        let kept = store.clone();
+        (0..DEPTH - 1).for_each(|depth| delete(&store, depth.to_string().as_bytes()));
+        assert_eq!(store.stats().logs, u64::from(DEPTH));
+        let log = store.find(leaf.as_bytes()).unwrap();
+        delete(&store, leaf.as_bytes());
+        assert_eq!(store.stats().logs, 0);
+        drop(log);
+        // And without being deleted.
+        store.create(b"0", &config(), None, &payload(b"x"), None).unwrap();
+        for depth in 1..DEPTH {
+            let (name, parent) = (depth.to_string(), (depth - 1).to_string());
+            fork(&store, name.as_bytes(), parent.as_bytes(), depth.into(), b"x");
+        }
+        drop((store, kept));
+    };
+    std::thread::Builder::new().stack_size(256 << 10).spawn(work).unwrap().join().unwrap();
+}
+
+#[test]
+fn forks_that_come_and_go_on_many_threads_leave_nothing_behind() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path(), os());
+    store.create(b"a", &config(), None, &payload(b"data"), None).unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..4u32 {
+            let store = store.clone();
+            scope.spawn(move || {
+                for round in 0..200u32 {
+                    let (one, two) = (format!("{thread}-{round}"), format!("{thread}-{round}-fork"));
+                    fork(&store, one.as_bytes(), b"a", 4, b"1");
+                    fork(&store, two.as_bytes(), one.as_bytes(), 5, b"2");
+                    delete(&store, one.as_bytes());
+                    assert_eq!(content(&store, two.as_bytes()), b"data12");
+                    delete(&store, two.as_bytes());
+                }
+            });
+        }
+        scope.spawn(|| (0..20).for_each(|_| store.checkpoint().unwrap()));
+    });
+    assert_eq!((store.stats().logs, store.find(b"a").unwrap().lock().children), (1, 0));
+    drop(store);
+    let store = open(directory.path(), os());
+    assert_eq!((store.stats().logs, store.find(b"a").unwrap().lock().children), (1, 0));
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Fork { parent: prop::sample::Index, at: prop::sample::Index, own: u16 },
+    Append { log: prop::sample::Index, length: u16 },
+    Read { log: prop::sample::Index, from: prop::sample::Index, limit: u16 },
+    Delete { log: prop::sample::Index },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let index = any::<prop::sample::Index>;
+    prop_oneof![
+        4 => (index(), index(), 0..300u16).prop_map(|(parent, at, own)| Step::Fork { parent, at, own }),
+        5 => (index(), 1..6_000u16).prop_map(|(log, length)| Step::Append { log, length }),
+        4 => (index(), index(), 1..9_000u16).prop_map(|(log, from, limit)| Step::Read { log, from, limit }),
+        1 => index().prop_map(|log| Step::Delete { log }),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn a_tree_of_forks_reads_as_so_many_copies(steps in proptest::collection::vec(step(), 1..60)) {
+        let store = Store::memory(small()).unwrap();
+        let (mut copies, mut serial) = (Vec::<(Arc<Log>, Vec<u8>, Option<usize>)>::new(), 0u8);
+        let mut fresh = |length: u16| {
+            serial = serial.wrapping_add(1);
+            (0..length).map(|index| serial.wrapping_add(index as u8)).collect::<Vec<u8>>()
+        };
+        let (root, _) = store.create(b"root", &config(), None, &payload(b""), None).unwrap();
+        copies.push((root, Vec::new(), None));
+        for step in steps {
+            let live: Vec<usize> = (0..copies.len()).filter(|at| copies[*at].0.staged().is_some()).collect();
+            if live.is_empty() {
+                break;
+            }
+            let pick = |index: prop::sample::Index| live[index.index(live.len())];
+            match step {
+                Step::Fork { parent, at, own } => {
+                    let (parent, own) = (pick(parent), fresh(own));
+                    let at = at.index(copies[parent].1.len() + 1);
+                    let name = copies.len().to_string();
+                    let log = fork(&store, name.as_bytes(), copies[parent].0.name(), at as u64, &own);
+                    let bytes = [&copies[parent].1[..at], &own].concat();
+                    copies.push((log, bytes, Some(parent)));
+                }
+                Step::Append { log, length } => {
+                    let (log, bytes) = (pick(log), fresh(length));
+                    append(&store, copies[log].0.name(), &bytes);
+                    copies[log].1.extend(bytes);
+                }
+                Step::Read { log, from, limit } => {
+                    let (log, bytes, _) = &copies[pick(log)];
+                    let from = from.index(bytes.len() + 1);
+                    let read = store.read(log, from as u64, limit.into()).unwrap();
+                    let next = read.next as usize;
+                    prop_assert_eq!(read.pieces.concat(), &bytes[from..next]);
+                    prop_assert!(next > from || from == bytes.len());
+                    let small = next - from <= usize::from(limit);
+                    prop_assert!(small || store.record(log, from as u64).unwrap().next == read.next);
+                    let owners: Vec<u64> = (0..=bytes.len() as u64).step_by(97).map(|at| log.owner(at)).collect();
+                    prop_assert!(owners.is_sorted());
+                }
+                Step::Delete { log } => delete(&store, copies[pick(log)].0.name()),
+            }
+        }
+        for (log, bytes, _) in &copies {
+            match log.visible() {
+                Some(_) => prop_assert_eq!(&store.read(log, 0, usize::MAX).unwrap().pieces.concat(), bytes),
+                None => prop_assert_eq!(store.read(log, 0, 1), Err(ReadError::Deleted)),
+            }
+        }
+        // Whoever is still somebody's source is kept, and nobody else.
+        let is_kept = |at: usize| store.find(copies[at].0.name()).is_some_and(|log| Arc::ptr_eq(&log, &copies[at].0));
+        for at in 0..copies.len() {
+            let has_forks = (0..copies.len()).any(|fork| copies[fork].2 == Some(at) && is_kept(fork));
+            prop_assert_eq!(is_kept(at), copies[at].0.visible().is_some() || has_forks);
+            let extents = copies[at].0.lock().extents.all().to_vec();
+            prop_assert!(is_kept(at) || extents.is_empty());
+            prop_assert!(extents.iter().all(|extent| store.shared.segments.find(segment_of(extent.position)).is_some()));
+        }
+        store.maintain(0).unwrap();
+        prop_assert!(copies.iter().filter(|copy| copy.0.visible().is_some()).all(|(log, bytes, _)| {
+            store.read(log, 0, usize::MAX).unwrap().pieces.concat() == *bytes
+        }), "reclaiming segments takes nothing from anybody");
+    }
+}
+
+#[test]
+fn an_expired_source_is_kept_like_a_deleted_one() {
+    let store = Store::memory(small()).unwrap();
+    let short = crate::Config { lifetime: crate::Lifetime::Until { expires_us: 5 }, ..config() };
+    let first = Commit { payload: b"data", time: 1, ..Commit::default() };
+    store.create(b"a", &short, None, &first, None).unwrap();
+    fork(&store, b"b", b"a", 4, b"");
+    assert_eq!(store.expire(5), 1);
+    assert!(store.find(b"a").unwrap().retained());
+    assert_eq!((store.expire(6), content(&store, b"b")), (0, b"data".to_vec()));
+    delete(&store, b"b");
+    assert_eq!(store.stats().logs, 0);
+}
