@@ -71,6 +71,10 @@ impl Shared {
         for segment in &group.segments {
             segment.sync()?;
         }
+        // The last one is active; the others are sealed, and what is mapped of them need not count as ours.
+        if let Some((_, sealed)) = group.segments.split_last() {
+            sealed.iter().for_each(|segment| segment.release());
+        }
         group.directory.as_ref().map_or(Ok(()), |directory| self.disk.sync_directory(directory))
     }
 

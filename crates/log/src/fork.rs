@@ -207,6 +207,9 @@ impl Shared {
                 }
             }
             drop(writer);
+            if self.options.durability == crate::open::Durability::Memory {
+                self.drop_dead_segments();
+            }
             gone = parent.filter(|parent| {
                 let mut inner = parent.lock();
                 inner.children = inner.children.saturating_sub(1);

@@ -82,6 +82,11 @@ impl Segment {
         &self.region
     }
 
+    /// Lets go of the pages of a segment that is seldom read from now on.
+    pub(crate) fn release(&self) {
+        self.region.release();
+    }
+
     pub(crate) fn sync(&self) -> io::Result<()> {
         self.file.as_ref().map_or(Ok(()), File::sync_data)
     }

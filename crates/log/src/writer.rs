@@ -196,7 +196,15 @@ impl Writer {
         control.bump_segments();
         let sealed = std::mem::replace(&mut self.active, segment);
         self.region = region;
-        self.unsynced.push(sealed);
+        match self.options.durability {
+            Durability::Sync => self.unsynced.push(sealed),
+            Durability::Os => {
+                sealed.release();
+                self.unsynced.push(sealed);
+            }
+            // Nothing to sync, and nothing must keep a segment that no log needs.
+            Durability::Memory => {}
+        }
         Ok(())
     }
 

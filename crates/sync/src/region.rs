@@ -85,6 +85,11 @@ impl Region {
 }
 
 impl Region {
+    /// Lets go of the pages, if a file backs them: they are read again when somebody asks.
+    pub fn release(&self) {
+        self.map.release();
+    }
+
     /// Whether reading published bytes would not wait for a disk. A hint.
     pub fn is_resident(&self, range: Range<u32>) -> bool {
         self.map.is_resident(range.start as usize, (range.end - range.start) as usize)

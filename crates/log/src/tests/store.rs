@@ -355,3 +355,15 @@ fn cold_bytes_are_known_before_they_are_read() {
     assert!(store.cold(&log, 0, 10).is_none());
     assert_eq!(store.read(&log, 0, 10).unwrap().pieces.concat(), vec![7; 9000]);
 }
+
+#[test]
+fn memory_that_no_log_needs_is_given_back() {
+    let store = Store::memory(small()).unwrap();
+    for round in 0..200u32 {
+        let (log, _) =
+            store.create(&round.to_le_bytes(), &config(), None, &payload(&[7; 30_000]), None).unwrap();
+        store.delete(&log, 1, 0, None).unwrap();
+    }
+    assert!(store.stats().segments <= 2, "{:?}", store.stats());
+    assert!(store.shared.writer.lock().unsynced.is_empty(), "segments are kept for a sync that never comes");
+}

@@ -18,7 +18,10 @@ pub struct Map {
 
 #[derive(Debug)]
 enum Owner {
-    Kernel,
+    /// A file's pages: what is let go is still there to be read again.
+    File,
+    /// Nobody else's: what is let go is gone.
+    Memory,
     #[cfg(feature = "sim")]
     Sim(super::sim::SimFile),
 }
@@ -44,7 +47,7 @@ impl Map {
                 mm::MapFlags::PRIVATE | mm::MapFlags::NORESERVE,
             )?
         };
-        Map::of_kernel(start, length)
+        Map::of_kernel(start, length, Owner::Memory)
     }
 
     /// Maps `length` bytes of a file from its beginning.
@@ -53,12 +56,12 @@ impl Map {
         // SAFETY: a fresh shared mapping at an address of the kernel's choosing; the caller has checked
         // that the file has that many bytes, and no file of ours is ever truncated.
         let start = unsafe { mm::mmap(std::ptr::null_mut(), length, access, mm::MapFlags::SHARED, file, 0)? };
-        Map::of_kernel(start, length)
+        Map::of_kernel(start, length, Owner::File)
     }
 
-    fn of_kernel(start: *mut std::ffi::c_void, length: usize) -> io::Result<Map> {
+    fn of_kernel(start: *mut std::ffi::c_void, length: usize, owner: Owner) -> io::Result<Map> {
         let start = NonNull::new(start.cast()).ok_or_else(|| io::Error::other("mapped at address zero"))?;
-        Ok(Map { start, length, owner: Owner::Kernel })
+        Ok(Map { start, length, owner })
     }
 
     /// A view of a simulated file's visible bytes.
@@ -85,7 +88,7 @@ impl Map {
     pub fn is_resident(&self, position: usize, length: usize) -> bool {
         assert!(position <= self.length && length <= self.length - position, "a probe outside its map");
         match &self.owner {
-            Owner::Kernel => {}
+            Owner::File | Owner::Memory => {}
             #[cfg(feature = "sim")]
             Owner::Sim(_) => return true,
         }
@@ -100,10 +103,22 @@ impl Map {
         answer == 0 && pages.iter().all(|page| page & 1 == 1)
     }
 
+    /// Lets go of a file's pages, which stay in the kernel's cache and come back when they are read: this
+    /// process's memory no longer counts them. Does nothing for memory that no file backs.
+    pub fn release(&self) {
+        if matches!(self.owner, Owner::File) {
+            // SAFETY: the range is this map's, and pages of a shared file mapping keep their content.
+            let outcome =
+                unsafe { mm::madvise(self.start.as_ptr().cast(), self.length, mm::Advice::LinuxDontNeed) };
+            // Advice: refused, everything stays as it was.
+            let _ = outcome;
+        }
+    }
+
     /// Tells the twin that bytes in this range were stored by other means than [`Map::write`].
     pub fn mark(&self, position: usize, length: usize) {
         match &self.owner {
-            Owner::Kernel => {}
+            Owner::File | Owner::Memory => {}
             #[cfg(feature = "sim")]
             Owner::Sim(file) => file.mark(position, length),
         }
@@ -145,7 +160,7 @@ impl Drop for Map {
     fn drop(&mut self) {
         match &self.owner {
             // SAFETY: this range was mapped by us and every borrow of it has ended with the map.
-            Owner::Kernel => unsafe {
+            Owner::File | Owner::Memory => unsafe {
                 let _ = mm::munmap(self.start.as_ptr().cast(), self.length);
             },
             #[cfg(feature = "sim")]
@@ -157,6 +172,20 @@ impl Drop for Map {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_file_backs_survives_being_let_go_and_so_does_what_nobody_backs() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = crate::disk::Disk::Real.create(&directory.path().join("f")).unwrap();
+        file.allocate(1 << 20, crate::disk::Allocation::Reserved).unwrap();
+        for map in [file.map(1 << 20, true).unwrap(), Map::anonymous(1 << 20).unwrap()] {
+            // SAFETY: nobody else knows the map.
+            unsafe { map.write(5000, b"kept") };
+            map.release();
+            // SAFETY: nobody writes any more.
+            assert_eq!(unsafe { map.bytes(5000, 4) }, b"kept");
+        }
+    }
 
     #[test]
     fn what_was_written_is_resident_and_what_was_never_touched_is_not() {
