@@ -360,6 +360,88 @@ mod tests {
         assert!(matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset));
     }
 
+    /// What a server with a certificate of its own making makes of the bytes a client sends, step by step.
+    struct Peer {
+        connection: rustls::ServerConnection,
+        heard: Vec<u8>,
+    }
+
+    impl Peer {
+        /// A peer called `name`, and the trust that takes it for that.
+        fn new(name: &str) -> (Peer, Trust) {
+            let made = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
+            let mut roots = RootCertStore::empty();
+            roots.add(made.cert.der().clone()).unwrap();
+            let key = rustls::pki_types::PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
+            let provider = Arc::new(rustls::crypto::ring::default_provider());
+            let config = rustls::ServerConfig::builder_with_provider(provider)
+                .with_safe_default_protocol_versions()
+                .unwrap()
+                .with_no_client_auth()
+                .with_single_cert(vec![made.cert.der().clone()], key)
+                .unwrap();
+            let connection = rustls::ServerConnection::new(Arc::new(config)).unwrap();
+            (Peer { connection, heard: Vec::new() }, Trust::in_roots(roots).unwrap())
+        }
+
+        fn turn(&mut self, socket: BorrowedFd<'_>) {
+            let mut socket = Socket(socket);
+            while self.connection.read_tls(&mut socket).is_ok_and(|count| count > 0) {
+                if self.connection.process_new_packets().is_err() {
+                    break;
+                }
+            }
+            let _ = self.connection.reader().read_to_end(&mut self.heard);
+            while self.connection.wants_write() && self.connection.write_tls(&mut socket).is_ok() {}
+        }
+    }
+
+    /// Lets both sides go on until the client has its answer, or gives up.
+    fn talk(mut exchange: Exchange, mut peer: Peer, answer: &[u8], say_goodbye: bool) -> io::Result<Reply> {
+        let (ours, theirs) = socket::pair().unwrap();
+        let mut answered = false;
+        for _ in 0..1_000 {
+            if let Progress::Done(reply) = exchange.drive(ours.as_fd())? {
+                return Ok(reply);
+            }
+            peer.turn(theirs.as_fd());
+            if !answered && peer.heard.ends_with(b"secret") {
+                answered = true;
+                peer.connection.writer().write_all(answer).unwrap();
+                if say_goodbye {
+                    peer.connection.send_close_notify();
+                }
+                peer.turn(theirs.as_fd());
+                socket::shutdown_write(theirs.as_fd()).unwrap();
+            }
+        }
+        panic!("they never came to an end");
+    }
+
+    #[test]
+    fn an_encrypted_exchange_ends_with_the_answer_of_whoever_proved_its_name() {
+        let request = || post("/hook", "worker.example", &[], b"secret");
+        let known_length = b"HTTP/1.1 200 OK\r\nContent-Length: 13\r\n\r\n{\"done\":true}";
+        for say_goodbye in [true, false] {
+            let (peer, trust) = Peer::new("worker.example");
+            let exchange = Exchange::tls(request(), "worker.example", &trust).unwrap();
+            let reply = talk(exchange, peer, known_length, say_goodbye).unwrap();
+            assert_eq!((reply.status, reply.body.as_slice()), (200, &b"{\"done\":true}"[..]));
+        }
+        // Where only the end says that all is there, the end has to be the peer's word.
+        let until_the_end = b"HTTP/1.1 200 OK\r\n\r\n{\"done\":true}";
+        let (peer, trust) = Peer::new("worker.example");
+        let exchange = Exchange::tls(request(), "worker.example", &trust).unwrap();
+        assert_eq!(talk(exchange, peer, until_the_end, true).unwrap().body, b"{\"done\":true}");
+        let (peer, trust) = Peer::new("worker.example");
+        let exchange = Exchange::tls(request(), "worker.example", &trust).unwrap();
+        assert!(talk(exchange, peer, until_the_end, false).is_err());
+        // The right root, and another name.
+        let (peer, trust) = Peer::new("other.example");
+        let exchange = Exchange::tls(request(), "worker.example", &trust).unwrap();
+        assert!(talk(exchange, peer, known_length, true).is_err());
+    }
+
     #[test]
     fn a_peer_that_proves_nothing_is_refused() {
         let (ours, theirs) = socket::pair().unwrap();

@@ -282,8 +282,8 @@ impl<S: Store> Streams<S> {
 
     /// PROTOCOL 6.3.
     fn describe(&self, shared: &Subscriptions<S>, id: &str, now: Now) -> Outcome {
-        let keys = self.keys(shared, now)?;
         let slot = shared.slot(id).ok_or_else(Refusal::missing)?;
+        let keys = self.keys(shared, now)?;
         let held = slot.held.lock();
         let held = held.as_ref().ok_or_else(Refusal::missing)?;
         Ok((self.store.ticket(&held.log), described(200, &held.subscription, &keys)))
@@ -309,6 +309,7 @@ impl<S: Store> Streams<S> {
     /// PROTOCOL 7.2.
     fn claim(&self, shared: &Subscriptions<S>, id: &str, request: &Request<'_>, now: Now) -> Outcome {
         let worker = request::worker(request)?;
+        shared.slot(id).ok_or_else(Refusal::missing)?;
         let keys = self.keys(shared, now)?;
         self.with(shared, id, |held| {
             if held.subscription.is_webhook() {
@@ -367,10 +368,10 @@ impl<S: Store> Streams<S> {
         request: &Request<'_>,
         now: Now,
     ) -> Outcome {
-        let keys = self.keys(shared, now)?;
-        let aud = if verb == "callback" { Use::Callback } else { Use::Claim };
         // A subscription that is gone says so before anybody is asked to prove anything about it.
         shared.slot(id).ok_or_else(Refusal::missing)?;
+        let keys = self.keys(shared, now)?;
+        let aud = if verb == "callback" { Use::Callback } else { Use::Claim };
         let claims = request::bearer(request).ok_or(BadToken::Invalid);
         let claims = claims.and_then(|token| keys.verify(token, now.time_us)).map_err(unauthorized)?;
         let Work { wake_id, generation, acks, done } = request::work(request)?;

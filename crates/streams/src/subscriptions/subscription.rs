@@ -24,7 +24,7 @@ use thalweg_wire::token::Token;
 const BACKOFF_MIN_MS: u64 = 1_000;
 const BACKOFF_MAX_MS: u64 = 60_000;
 /// Links that a wake's snapshot carries at most, those with pending work first.
-const SNAPSHOT_MAX: usize = 1_000;
+const SNAPSHOT_MAX: usize = 512;
 
 /// How a subscription wakes its workers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

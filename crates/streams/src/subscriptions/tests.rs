@@ -72,8 +72,8 @@ impl World {
             other => panic!("{target}: {other:?}"),
         };
         let status = response.status;
-        // The server's secret is made when first needed; beside that a refusal writes nothing.
-        if status >= 400 && writes > 0 {
+        // The server's secret is made when a subscription is; beside that a refusal writes nothing.
+        if status >= 400 {
             assert_eq!(self.model.writes(), writes, "a refused {method:?} {target} wrote");
         }
         let head = String::from_utf8(response.fields).unwrap();
