@@ -49,6 +49,7 @@ const STEPS: &[Step] = &[
     step("crash", "xtask crash --rounds 20"),
     step("drain", "xtask drain --subscribers 10000"),
     step("empty", "xtask empty"),
+    step("forks", "xtask forks --streams 4000 --bytes 33554432 --seconds 1"),
     step("slopes", "xtask slopes --sizes 0,1000,2000,4000"),
     step("bench", "xtask bench streams --pairs 1 --seconds 1 --without-peer"),
     Step {

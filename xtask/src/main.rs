@@ -12,6 +12,7 @@ mod damage;
 mod debian;
 mod drain;
 mod empty;
+mod forks;
 mod full;
 mod hold;
 mod judges;
@@ -66,6 +67,8 @@ cargo xtask <task> [options]
                              --sizes 0,1000,5000,10000  --durability memory
   drain                    TERM with subscribers attached   --subscribers 10000
   empty                    memory of an empty server
+  forks                    forks of one large stream: bytes on disk, memory, rate beside appends
+                             --streams 100000  --bytes 1073741824  --durability sync  --check  judges the rate
   full                     a disk that fills and empties again (root)
   damage                   flipped bits, held and newer stores
   bench streams            ours beside the Rust peer, in turn
@@ -105,6 +108,7 @@ fn run(task: &str, options: &Options) -> Outcome {
         "slopes" => slopes::run(options),
         "drain" => drain::run(options),
         "empty" => empty::run(options),
+        "forks" => forks::run(options),
         "full" => full::run(options),
         "damage" => damage::run(options),
         "bench" => bench::run(options),

@@ -78,7 +78,10 @@ fn measure(launch: &Launch, kind: Kind, many: bool, sizes: &[usize]) -> Result<V
 }
 
 /// Memory once it has stopped moving.
-fn settled(server: &Server) -> Result<Memory, String> {
+///
+/// # Errors
+/// The server is gone.
+pub(crate) fn settled(server: &Server) -> Result<Memory, String> {
     let deadline = Instant::now() + Duration::from_secs(4);
     let mut last = memory::now(server.process())?;
     loop {
@@ -97,8 +100,8 @@ fn hung_up(socket: &std::net::TcpStream) -> bool {
     socket.set_nonblocking(true).is_err() || matches!(socket.peek(&mut byte), Ok(0))
 }
 
-/// Least squares: bytes per connection.
-fn slope(points: impl Iterator<Item = (usize, u64)>) -> f64 {
+/// Least squares: bytes per connection, or whatever is counted.
+pub(crate) fn slope(points: impl Iterator<Item = (usize, u64)>) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "sizes and memory are far below 2^52")]
     let points: Vec<(f64, f64)> = points.map(|(n, bytes)| (n as f64, bytes as f64)).collect();
     #[expect(clippy::cast_precision_loss, reason = "a handful of points")]

@@ -2,6 +2,9 @@
 //! came. Owns the clock of the measurement; never knows the server. Prints one line of JSON.
 //!
 //! `thalweg-load --port N [--connections N] [--streams N] [--bytes N] [--seconds N] [--warm-up-ms N]`
+//!
+//! With `--forks-of NAME` every request forks that stream, under names counted from `--first N` on, and the run
+//! ends after `--operations N`.
 #![forbid(unsafe_code)]
 
 use std::io::{Read, Write};
@@ -24,6 +27,10 @@ struct Plan {
     bytes: usize,
     seconds: u64,
     warm_up_ms: u64,
+    /// Fork this stream instead of appending.
+    source: Option<String>,
+    first: u64,
+    operations: u64,
 }
 
 /// One connection and its request under way.
@@ -64,6 +71,9 @@ fn plan() -> Result<Plan, String> {
         bytes: option("--bytes", 256)?,
         seconds: option("--seconds", 5)?,
         warm_up_ms: option("--warm-up-ms", 1000)?,
+        source: Some(option("--forks-of", String::new())?).filter(|name| !name.is_empty()),
+        first: option("--first", 0)?,
+        operations: option("--operations", u64::MAX)?,
     };
     let empty = plan.connections == 0 || plan.streams == 0 || plan.seconds == 0;
     if empty {
@@ -74,7 +84,9 @@ fn plan() -> Result<Plan, String> {
 }
 
 fn measure(plan: &Plan) -> Result<serde_json::Value, String> {
-    create_streams(plan)?;
+    if plan.source.is_none() {
+        create_streams(plan)?;
+    }
     let io = |e: std::io::Error| e.to_string();
     let epoll = Epoll::new().map_err(io)?;
     let mut loops = Vec::with_capacity(plan.connections);
@@ -90,16 +102,18 @@ fn measure(plan: &Plan) -> Result<serde_json::Value, String> {
     let started = monotonic_ns();
     let measured_from = started + plan.warm_up_ms * 1_000_000;
     let until = measured_from + plan.seconds * 1_000_000_000;
-    let mut counted = Counted::default();
+    let (mut counted, mut sent) = (Counted::default(), 0);
     for connection in &mut loops {
-        send(connection)?;
+        next(plan, connection, &mut sent)?;
     }
     let mut events = Events::with_capacity(plan.connections);
-    while monotonic_ns() < until {
+    while monotonic_ns() < until && counted.all < plan.operations {
         epoll.wait(&mut events, plan.connections, Timeout::Milliseconds(100)).map_err(io)?;
         for event in (0..events.len()).filter_map(|n| events.at(n)) {
             let at = usize::try_from(event.token).map_err(|e| e.to_string())?;
-            serve(&mut loops[at], measured_from, &mut counted)?;
+            if serve(&mut loops[at], measured_from, &mut counted)? {
+                next(plan, &mut loops[at], &mut sent)?;
+            }
         }
     }
     let measured_ns = monotonic_ns() - measured_from;
@@ -118,17 +132,17 @@ fn report(counted: &Counted, measured_ns: u64) -> serde_json::Value {
     })
 }
 
-/// Takes in an answer and sends the next request.
-fn serve(connection: &mut Loop, measured_from: u64, counted: &mut Counted) -> Result<(), String> {
+/// Takes in an answer; whether it is whole.
+fn serve(connection: &mut Loop, measured_from: u64, counted: &mut Counted) -> Result<bool, String> {
     let received = socket::receive(connection.socket.as_fd(), &mut connection.received, RECEIVE_BYTES);
     match received.map_err(|e| e.to_string())? {
-        None => return Ok(()),
+        None => return Ok(false),
         Some(0) => return Err("the server hung up".to_owned()),
         Some(_) => {}
     }
     if message::length(&connection.received).is_none() {
         connection.received.reserve(RECEIVE_BYTES);
-        return Ok(());
+        return Ok(false);
     }
     counted.all += 1;
     if !(200..300).contains(&message::status(&connection.received)) {
@@ -137,6 +151,18 @@ fn serve(connection: &mut Loop, measured_from: u64, counted: &mut Counted) -> Re
         counted.latencies.record((monotonic_ns() - connection.sent_ns) / 1000);
     }
     connection.received.clear();
+    Ok(true)
+}
+
+/// Sends the connection's next request, if there is one left.
+fn next(plan: &Plan, connection: &mut Loop, sent: &mut u64) -> Result<(), String> {
+    if *sent == plan.operations {
+        return Ok(());
+    }
+    if let Some(source) = &plan.source {
+        connection.request = fork(source, plan.first + *sent);
+    }
+    *sent += 1;
     send(connection)
 }
 
@@ -159,6 +185,14 @@ fn request(stream: usize, bytes: usize) -> Vec<u8> {
     .into_bytes();
     request.resize(request.len() + bytes, b'x');
     request
+}
+
+fn fork(source: &str, serial: u64) -> Vec<u8> {
+    format!(
+        "PUT /v1/stream/fork-{serial} HTTP/1.1\r\nHost: localhost\r\n\
+         Stream-Forked-From: /v1/stream/{source}\r\nContent-Length: 0\r\n\r\n"
+    )
+    .into_bytes()
 }
 
 fn create_streams(plan: &Plan) -> Result<(), String> {

@@ -40,6 +40,16 @@ fn a_fork_reads_its_source_up_to_its_base_even_inside_a_record() {
 }
 
 #[test]
+fn a_fork_costs_one_small_batch_whatever_it_inherits() {
+    let store = Store::memory(crate::Options { segment_bytes_max: 1 << 20, ..small() }).unwrap();
+    store.create(b"source", &config(), None, &payload(&[7; 500_000]), None).unwrap();
+    let before = store.stats();
+    fork(&store, &[b'n'; 64], b"source", 500_000, b"");
+    let after = store.stats();
+    assert!(after.segments == before.segments && after.written - before.written <= 256);
+}
+
+#[test]
 fn what_cannot_be_forked_is_refused_and_leaves_no_trace() {
     let store = Store::memory(small()).unwrap();
     let (a, _) = store.create(b"a", &config(), None, &payload(b"data"), None).unwrap();
