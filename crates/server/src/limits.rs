@@ -58,7 +58,7 @@ impl fmt::Display for Limits {
 }
 
 /// A number of bytes, for people.
-struct Bytes(u64);
+pub(crate) struct Bytes(pub(crate) u64);
 
 impl fmt::Display for Bytes {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,11 +1,19 @@
 //! A bar where something takes longer than a second and somebody is looking.
+//!
+//! Our own forty lines: a library for this brings floating-point powers, and with them the C mathematics library
+//! into the memory of every idle server.
 
-use indicatif::{ProgressBar, ProgressStyle};
-use std::io::{IsTerminal, stderr};
+use crate::limits::Bytes;
+use std::fmt::Write as _;
+use std::io::{IsTerminal, Write, stderr};
 use std::time::{Duration, Instant};
 
 /// Before which nothing is shown.
 const QUIET: Duration = Duration::from_secs(1);
+/// Between two drawings.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Characters of the bar.
+const WIDTH: u64 = 30;
 
 /// How far something is.
 #[derive(Debug)]
@@ -14,74 +22,81 @@ pub(super) struct Progress {
     visible: bool,
     /// Bytes in all, where that is known.
     total: Option<u64>,
-    bar: Option<ProgressBar>,
+    drawn: Option<Instant>,
 }
 
 impl Progress {
     /// Of `total` bytes, if it is known how many there will be.
     pub(super) fn new(total: Option<u64>) -> Self {
-        Self { start: Instant::now(), visible: stderr().is_terminal(), total, bar: None }
+        Self { start: Instant::now(), visible: stderr().is_terminal(), total, drawn: None }
     }
 
     /// So many bytes are done.
     pub(super) fn at(&mut self, bytes: u64) {
-        if !self.visible || self.start.elapsed() < QUIET {
-            return;
+        let now = Instant::now();
+        if self.is_due(now) {
+            self.drawn = Some(now);
+            let line = line(bytes, self.total, now - self.start);
+            // A bar that cannot be drawn is none.
+            let _ = write!(stderr(), "\r\x1b[K{line}");
         }
-        let total = self.total;
-        let bar = self.bar.get_or_insert_with(|| {
-            let (bar, template) = match total {
-                Some(total) => {
-                    let template = "{wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta}";
-                    (ProgressBar::new(total), template)
-                }
-                None => (ProgressBar::no_length(), "{spinner} {bytes} {bytes_per_sec}"),
-            };
-            // The templates are constants: one that could not be read would leave the usual style.
-            bar.with_style(
-                ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()),
-            )
-        });
-        if total.is_some_and(|total| bytes > total) {
-            bar.set_length(bytes);
-        }
-        bar.set_position(bytes);
+    }
+
+    fn is_due(&self, now: Instant) -> bool {
+        let waited = self.drawn.is_none_or(|drawn| now - drawn >= PAUSE);
+        self.visible && now - self.start >= QUIET && waited
     }
 }
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
+        if self.drawn.is_some() {
+            let _ = write!(stderr(), "\r\x1b[K");
         }
     }
+}
+
+fn line(bytes: u64, total: Option<u64>, elapsed: Duration) -> String {
+    let mut line = String::new();
+    if let Some(total) = total {
+        let total = total.max(bytes).max(1);
+        let share =
+            |of: u64| u64::try_from(u128::from(bytes) * u128::from(of) / u128::from(total)).unwrap_or(of);
+        let filled = share(WIDTH);
+        (0..WIDTH).for_each(|place| line.push(if place < filled { '#' } else { '.' }));
+        // Writing to a string cannot fail.
+        let _ = write!(line, " {:>3} %  {} of {}", share(100), Bytes(bytes), Bytes(total));
+    } else {
+        let _ = write!(line, "{}", Bytes(bytes));
+    }
+    let per_second = u128::from(bytes) * 1_000 / elapsed.as_millis().max(1);
+    let _ = write!(line, ", {}/s", Bytes(u64::try_from(per_second).unwrap_or(u64::MAX)));
+    line
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn progress(visible: bool, started_ago: Duration, total: Option<u64>) -> Progress {
-        let start = Instant::now().checked_sub(started_ago).unwrap();
-        Progress { start, visible, total, bar: None }
+    #[test]
+    fn nothing_is_shown_at_once_or_to_nobody_or_all_the_time() {
+        let start = Instant::now();
+        let progress = |visible, drawn| Progress { start, visible, total: None, drawn };
+        let later = start + 2 * QUIET;
+        assert!(!progress(true, None).is_due(start));
+        assert!(!progress(false, None).is_due(later));
+        assert!(progress(true, None).is_due(later));
+        let mut drawn = progress(true, Some(later));
+        assert!(!drawn.is_due(later + PAUSE / 2) && drawn.is_due(later + PAUSE));
+        drawn.drawn = None;
     }
 
     #[test]
-    fn nothing_is_shown_at_once_or_to_nobody() {
-        let mut early = progress(true, Duration::ZERO, Some(10));
-        early.at(5);
-        assert!(early.bar.is_none());
-        let mut nobody = progress(false, 2 * QUIET, Some(10));
-        nobody.at(5);
-        assert!(nobody.bar.is_none());
-        let mut shown = progress(true, 2 * QUIET, Some(10));
-        shown.at(5);
-        shown.at(15);
-        let bar = shown.bar.as_ref().unwrap();
-        assert_eq!((bar.position(), bar.length()), (15, Some(15)));
-        let mut endless = progress(true, 2 * QUIET, None);
-        endless.at(7);
-        let bar = endless.bar.as_ref().unwrap();
-        assert_eq!((bar.position(), bar.length()), (7, None));
+    fn a_bar_says_how_far_it_is() {
+        let half = line(5 << 20, Some(10 << 20), Duration::from_secs(2));
+        assert_eq!(half, "###############...............  50 %  5 MiB of 10 MiB, 2.5 MiB/s");
+        assert!(line(20, Some(10), Duration::ZERO).starts_with(&"#".repeat(30)), "it grew meanwhile");
+        assert!(line(0, Some(0), Duration::ZERO).contains("  0 %"));
+        assert_eq!(line(2048, None, Duration::from_secs(1)), "2 KiB, 2 KiB/s");
     }
 }
