@@ -156,7 +156,10 @@ impl Store {
         let mut next = from;
         for (span, extent) in spans.iter().rev().flat_map(|span| span.extents.iter().map(move |e| (span, e)))
         {
-            if !self.shared.read_extent(span, extent, limit, &mut next, &mut gather)? {
+            let read = self.shared.read_extent(span, extent, limit, &mut next, &mut gather);
+            // Deleted meanwhile, and its segments gone with it.
+            let gone = |error| if log.lock().is_gone() { ReadError::Deleted } else { error };
+            if !read.map_err(gone)? {
                 break;
             }
         }

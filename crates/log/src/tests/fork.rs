@@ -356,3 +356,30 @@ fn an_expired_source_is_kept_like_a_deleted_one() {
     delete(&store, b"b");
     assert_eq!(store.stats().logs, 0);
 }
+
+#[test]
+fn a_read_that_races_with_the_deletion_succeeds_or_says_so() {
+    let store = Store::memory(small()).unwrap();
+    let done = std::sync::Barrier::new(2);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            done.wait();
+            for _ in 0..500 {
+                store.create(b"a", &config(), None, &payload(b""), None).unwrap();
+                (0..40).for_each(|_| append(&store, b"a", &[7; 3_000]));
+                fork(&store, b"b", b"a", 120_000, b"");
+                delete(&store, b"a");
+                delete(&store, b"b");
+            }
+            store.create(b"end", &config(), None, &payload(b""), None).unwrap();
+        });
+        done.wait();
+        while store.find(b"end").is_none() {
+            let Some(log) = store.find(b"b") else { continue };
+            match store.read(&log, 0, usize::MAX) {
+                Ok(read) => assert_eq!(read.pieces.concat(), vec![7; 120_000]),
+                Err(error) => assert_eq!(error, ReadError::Deleted),
+            }
+        }
+    });
+}
