@@ -85,6 +85,11 @@ impl Catalogue {
         &self.shards
     }
 
+    /// Drops content types that no log has any more.
+    pub(crate) fn forget_content_types(&self) {
+        self.content_types.lock().retain(|content_type| Arc::strong_count(content_type) > 1);
+    }
+
     /// One shared copy of each content type.
     pub(crate) fn intern(&self, content_type: &Arc<str>) -> Arc<str> {
         let mut known = self.content_types.lock();

@@ -252,7 +252,7 @@ fn decode(
 
 impl Shared {
     pub(crate) fn checkpoint_due(&self) -> bool {
-        if self.directory.is_none() {
+        if self.directory.is_none() || self.is_damaged() {
             return false;
         }
         let last = self.checkpoints.lock().last().copied().unwrap_or(crate::position(1, 0));
@@ -320,6 +320,10 @@ impl Shared {
 
     /// Removes segments whose payload nobody needs and that no replay starts before.
     pub(crate) fn drop_dead_segments(&self) {
+        let kept = self.checkpoints.lock().len();
+        if self.is_damaged() || self.directory.is_some() && kept < KEPT {
+            return;
+        }
         let oldest = match self.options.durability {
             Durability::Memory => u32::MAX,
             Durability::Sync | Durability::Os => {
@@ -356,7 +360,9 @@ impl Store {
     /// What the disk said; the previous checkpoints stay valid.
     pub fn checkpoint(&self) -> io::Result<()> {
         let shared = &self.shared;
-        let Some(directory) = &shared.directory else { return Ok(()) };
+        let Some(directory) = shared.directory.as_ref().filter(|_| !shared.is_damaged()) else {
+            return Ok(());
+        };
         let start = shared.write_checkpoint(directory)?;
         let superfluous: Vec<Position> = {
             let mut kept = shared.checkpoints.lock();

@@ -156,6 +156,9 @@ impl Store {
         watcher: Option<WatcherId>,
     ) -> Result<(Arc<Log>, Receipt), CommitError> {
         let shared = &*self.shared;
+        if let Some(damage) = &shared.unnamed {
+            return Err(CommitError::Damaged(Box::new(damage.clone())));
+        }
         let config = Config { content_type: shared.catalogue.intern(&config.content_type), ..config.clone() };
         let mut place = shared.catalogue.place(name);
         if place.occupied(name) {

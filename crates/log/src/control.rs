@@ -9,6 +9,7 @@
 //! | 4 | `durable`: end of what is known to last | the committer, after a sync succeeded |
 //! | 5 | version of the segment list | whoever adds or removes a segment |
 //! | 6 | clean end: position of a clean close, 0 while open | open and close |
+//! | 7 | next log id: no id at or above it was ever given out | whoever creates a log |
 //!
 //! `durable` on disk may lag behind the truth, never run ahead of it: it is stored only after the sync it
 //! speaks of. That makes it evidence in recovery.
@@ -28,6 +29,7 @@ const WRITTEN: usize = 3;
 const DURABLE: usize = 4;
 const SEGMENTS: usize = 5;
 const CLEAN_END: usize = 6;
+const NEXT_LOG: usize = 7;
 
 #[derive(Debug)]
 pub(crate) struct Control {
@@ -95,6 +97,14 @@ impl Control {
 
     pub(crate) fn bump_segments(&self) {
         self.words.store(SEGMENTS, self.words.load(SEGMENTS) + 1);
+    }
+
+    pub(crate) fn next_log(&self) -> u64 {
+        self.words.load(NEXT_LOG)
+    }
+
+    pub(crate) fn set_next_log(&self, next: u64) {
+        self.words.store(NEXT_LOG, next);
     }
 
     pub(crate) fn clean_end(&self) -> Position {

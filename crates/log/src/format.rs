@@ -3,7 +3,7 @@
 //! ```text
 //! segment  header (64)  batch  batch  …  zeros
 //!   header   magic 8 | format version 4 | segment number 4 | store id 8 | previous length 4 |
-//!            previous checksum 4 | capacity 4 | 24 reserved | checksum 4
+//!            previous checksum 4 | capacity 4 | after damage 1 | 23 reserved | checksum 4
 //! batch    header (48)  touched table  frames
 //!   header   magic 4 | length 4 | header checksum 4 | body checksum 4 | previous length 4 |
 //!            previous checksum 4 | durable position 8 | time 8 | frames 4 | touched 2 | reserved 2
@@ -106,6 +106,8 @@ pub(crate) struct SegmentHeader {
     pub(crate) store_id: u64,
     pub(crate) previous: Link,
     pub(crate) capacity: u32,
+    /// Begun by a recovery that found damage: what `previous` names is the last batch it could read.
+    pub(crate) after_damage: bool,
 }
 
 /// Why a segment header is not taken.
@@ -125,6 +127,7 @@ impl SegmentHeader {
         bytes[24..28].copy_from_slice(&self.previous.length.to_le_bytes());
         bytes[28..32].copy_from_slice(&self.previous.checksum.to_le_bytes());
         bytes[32..36].copy_from_slice(&self.capacity.to_le_bytes());
+        bytes[36] = u8::from(self.after_damage);
         let checksum = crc32c::crc32c(&bytes[..60]);
         bytes[60..64].copy_from_slice(&checksum.to_le_bytes());
         bytes
@@ -144,6 +147,7 @@ impl SegmentHeader {
             store_id: word64(bytes, 16),
             previous: Link { length: word32(bytes, 24), checksum: word32(bytes, 28) },
             capacity: word32(bytes, 32),
+            after_damage: bytes[36] != 0,
         })
     }
 }
@@ -476,7 +480,13 @@ mod tests {
 
     #[test]
     fn a_newer_segment_is_told_from_a_damaged_one() {
-        let header = SegmentHeader { number: 1, store_id: 2, previous: Link::default(), capacity: 4096 };
+        let header = SegmentHeader {
+            number: 1,
+            store_id: 2,
+            previous: Link::default(),
+            capacity: 4096,
+            after_damage: false,
+        };
         let mut bytes = header.encode();
         assert_eq!(SegmentHeader::decode(&bytes), Ok(header));
         bytes[8] = 9;

@@ -82,6 +82,9 @@ pub struct Recovered {
     pub discarded_bytes: u64,
     /// Spans that should be whole and are not.
     pub damage: Vec<Damage>,
+    /// The first of them that may have held the creation of logs nobody can name: while it is there no log
+    /// is created, since its name might be taken.
+    pub unnamed: Option<Damage>,
 }
 
 impl Options {
@@ -103,7 +106,13 @@ impl Store {
         let failed = |source| OpenError::Io { action: "map", file: "memory".into(), source };
         let control = Control::in_memory(1).map_err(failed)?;
         let capacity = options.segment_bytes_min;
-        let header = SegmentHeader { number: 1, store_id: 1, previous: Link::default(), capacity };
+        let header = SegmentHeader {
+            number: 1,
+            store_id: 1,
+            previous: Link::default(),
+            capacity,
+            after_damage: false,
+        };
         let (segment, region) = Segment::in_memory(header).map_err(failed)?;
         let found = Found {
             catalogue: Catalogue::new(),
@@ -111,9 +120,9 @@ impl Store {
             active: Arc::new(segment),
             region,
             link: Link::default(),
-            next_log: 1,
+            next_log: options.opened_at.max(1),
         };
-        Ok(Store::assemble(Disk::Real, None, options, control, found, None, Vec::new()))
+        Ok(Store::assemble(Disk::Real, None, options, control, found, None, &Recovered::default()))
     }
 
     /// Opens the store in `directory`, or creates one there.
@@ -130,7 +139,12 @@ impl Store {
         let lock = hold(disk, directory)?;
         let control = match Control::open(disk, directory)? {
             Some(control) => control,
-            None => begin(disk, directory).map_err(failed("create a store in"))?,
+            None => {
+                let control = begin(disk, directory).map_err(failed("create a store in"))?;
+                // Ids of an earlier store in the same place are not given out again.
+                control.set_next_log(options.opened_at);
+                control
+            }
         };
         let mut recovery = Recovery::new(disk, directory, &control);
         let (checkpoints, end) = recovery.run()?;
@@ -140,7 +154,7 @@ impl Store {
             None => {
                 let (segment, region, link) = first(disk, directory, &options, &control, &recovery)
                     .map_err(failed("begin a segment in"))?;
-                recovery.into_found(segment, region, link)
+                recovery.into_found(segment, region, link).map_err(failed("recover"))?
             }
         };
         control.set_clean_end(0).map_err(failed("mark as open"))?;
@@ -151,7 +165,7 @@ impl Store {
             control,
             found,
             Some(checkpoints),
-            report.damage.clone(),
+            &report,
         );
         Ok((store, report))
     }
@@ -163,7 +177,7 @@ impl Store {
         control: Control,
         found: Found,
         checkpoints: Option<Vec<Position>>,
-        damage: Vec<Damage>,
+        report: &Recovered,
     ) -> Store {
         found.segments.add(found.active.clone());
         let live_bytes = found.live_bytes();
@@ -204,7 +218,8 @@ impl Store {
             group: Default::default(),
             next_log: parking_lot::Mutex::new(found.next_log),
             checkpoints: parking_lot::Mutex::new(checkpoints.unwrap_or_default()),
-            damage,
+            damage: report.damage.clone(),
+            unnamed: report.unnamed.clone(),
             _lock: lock,
         });
         shared.catalogue.visit(|log| shared.expiry.enter(log));
@@ -278,7 +293,8 @@ fn first(
         let _ = disk.unlink(&path);
         return Err(error);
     }
-    let header = SegmentHeader { number, store_id: control.store_id, previous: link, capacity };
+    let after_damage = recovery.found_damage();
+    let header = SegmentHeader { number, store_id: control.store_id, previous: link, capacity, after_damage };
     let (segment, region) = Segment::activate(header, file)?;
     segment.sync()?;
     disk.sync_directory(directory)?;

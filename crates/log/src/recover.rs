@@ -55,6 +55,8 @@ pub(crate) struct Recovery<'a> {
     next_log: u64,
     last_link: Link,
     evidence: Option<Position>,
+    /// Logs that a gap nobody can name may have touched, until a later commit shows that it did not.
+    suspects: HashMap<LogId, Damage>,
     report: Recovered,
 }
 
@@ -82,9 +84,10 @@ impl<'a> Recovery<'a> {
             replayed: BTreeMap::new(),
             catalogue: Catalogue::new(),
             logs: HashMap::new(),
-            next_log: 1,
+            next_log: control.next_log().max(1),
             last_link: Link::default(),
             evidence: None,
+            suspects: HashMap::new(),
             report: Recovered { clean: control.clean_end() != 0, ..Recovered::default() },
         }
     }
@@ -115,19 +118,34 @@ impl<'a> Recovery<'a> {
         self.report.damage.push(Damage { file, from: at, to: at, logs: Some(Vec::new()) });
     }
 
+    /// A span whose logs cannot be told any more: whatever log there was by then is suspect, and what was
+    /// created in it is unknown.
+    fn gap(&mut self, file: String, from: Position, to: Position) {
+        let damage = Damage { file, from, to, logs: None };
+        for id in self.logs.keys() {
+            self.suspects.entry(*id).or_insert_with(|| damage.clone());
+        }
+        self.report.unnamed.get_or_insert_with(|| damage.clone());
+        self.report.damage.push(damage);
+    }
+
+    /// The last segment that is known to have existed.
+    fn last_expected(&self) -> u32 {
+        let known = segment_of(self.control.durable().max(self.control.clean_end()));
+        self.headers.keys().next_back().copied().unwrap_or(0).max(known)
+    }
+
     fn read_headers(&mut self, names: &[String]) -> Result<(), OpenError> {
+        let mut blank = Vec::new();
         for name in names {
             let path = self.directory.join(name);
             if name.starts_with("spare-") || name.ends_with(".new") {
                 let _ = self.disk.unlink(&path);
             }
             let Some(number) = segment::number_of(name) else { continue };
-            let header =
-                segment::read_header(self.disk, &path).map_err(|source| self.failed("read", source))?;
-            match header {
-                None => {
-                    let _ = self.disk.unlink(&path);
-                }
+            let header = segment::read_header(self.disk, &path);
+            match header.map_err(|source| OpenError::Io { action: "read", file: path.clone(), source })? {
+                None => blank.push(number),
                 Some(Err(BadHeader::Newer(found))) => {
                     return Err(OpenError::Newer {
                         file: path,
@@ -135,7 +153,8 @@ impl<'a> Recovery<'a> {
                         known: FORMAT_VERSION.into(),
                     });
                 }
-                Some(Err(BadHeader::Damaged)) => self.lost(name.clone(), position(number, 0)),
+                // Missing as far as replay is concerned, which says so when it comes there.
+                Some(Err(BadHeader::Damaged)) => {}
                 Some(Ok(header)) if header.store_id != self.control.store_id => {
                     return Err(OpenError::NotAStore { file: path, why: "it belongs to another store" });
                 }
@@ -143,6 +162,10 @@ impl<'a> Recovery<'a> {
                     self.headers.insert(number, header);
                 }
             }
+        }
+        // A spare that was not taken into use; one that should be full is left for inspection.
+        for number in blank.into_iter().filter(|number| *number > self.last_expected()) {
+            let _ = self.disk.unlink(&self.directory.join(segment::file_name(number)));
         }
         Ok(())
     }
@@ -156,7 +179,7 @@ impl<'a> Recovery<'a> {
         let Some(found) = read.filter(|_| self.headers.contains_key(&segment_of(start))) else {
             return Ok(None);
         };
-        self.next_log = found.next_log;
+        self.next_log = self.next_log.max(found.next_log);
         for log in found.logs {
             self.logs.insert(log.id(), log);
         }
@@ -198,23 +221,46 @@ impl<'a> Recovery<'a> {
             None => self.headers.keys().next().copied().unwrap_or(0),
         };
         if begin.is_none() && first > 1 {
-            self.lost(segment::file_name(1), position(1, 0));
+            self.gap(segment::file_name(1), position(1, 0), position(first, 0));
         }
-        let numbers: Vec<u32> = self.headers.range(first..).map(|(number, _)| *number).collect();
         let mut end = None;
-        for (index, number) in numbers.iter().copied().enumerate() {
-            let header = self.headers[&number];
+        for number in first.max(1)..=self.last_expected() {
+            let Some(header) = self.headers.get(&number).copied() else {
+                self.gap(segment::file_name(number), position(number, 0), position(number + 1, 0));
+                continue;
+            };
             let (at, link) = match begin {
-                Some((start, link)) if index == 0 => (byte_of(start), link),
+                Some((start, link)) if number == first => (byte_of(start), link),
                 _ => (SEGMENT_HEADER_BYTES, header.previous),
             };
-            let next = numbers.get(index + 1).map(|next| self.headers[next]);
+            let next = self.headers.get(&(number + 1)).copied();
             end = self.replay_segment(number, at, link, next)?;
             if end.is_some() {
                 break;
             }
         }
-        Ok(end)
+        Ok(end.filter(|end| self.is_whole(segment_of(end.at))))
+    }
+
+    /// Whether a segment's file still has all its bytes, so that it can be written on.
+    fn is_whole(&mut self, number: u32) -> bool {
+        let region = self.open_region(number).ok();
+        region.is_some_and(|region| region.published() >= self.headers[&number].capacity)
+    }
+
+    /// Refuses logs with payload in segments that are gone.
+    fn miss_extents(&mut self) {
+        let mut missing: BTreeMap<u32, Vec<LogId>> = BTreeMap::new();
+        for log in self.logs.values() {
+            let mut inner = log.lock();
+            let gone = |extent: &&Extent| !self.headers.contains_key(&segment_of(extent.position));
+            let Some(extent) = inner.extents.all().iter().find(gone).copied() else { continue };
+            let number = segment_of(extent.position);
+            missing.entry(number).or_default().push(log.id());
+            inner.damage.get_or_insert_with(|| Box::new(missing_segment(number, vec![log.id()])));
+        }
+        let damage = missing.into_iter().map(|(number, logs)| missing_segment(number, logs));
+        self.report.damage.extend(damage);
     }
 
     /// Replays one segment. Answers the end of the log if it lies here; `None` to go on with the next.
@@ -238,8 +284,14 @@ impl<'a> Recovery<'a> {
                     let here = position(number, stop.at);
                     let link = stop.link.unwrap_or_default();
                     self.replayed.insert(number, (at, stop.at));
-                    if next.is_some_and(|next| next.number == number + 1 && next.previous == link) {
-                        self.last_link = link;
+                    self.last_link = link;
+                    let gone_on =
+                        |next: SegmentHeader| next.previous == link || next.after_damage && stop.blank;
+                    if next.is_some_and(gone_on) {
+                        return Ok(None);
+                    }
+                    if stop.blank && next.is_none() && number < self.last_expected() {
+                        // It ends as it should; what is missing is the segment behind it.
                         return Ok(None);
                     }
                     if here >= self.durable_evidence(here)? {
@@ -262,17 +314,18 @@ impl<'a> Recovery<'a> {
 
     fn damaged(&mut self, number: u32, stop: Stop) {
         let from = position(number, stop.at);
-        let damage = Damage {
-            file: segment::file_name(number),
-            from,
-            to: stop.resumes_at.map_or(from, |at| position(number, at)),
-            logs: stop.logs,
-        };
-        for (id, tail) in stop.touched.into_iter().flatten() {
+        let to = stop.resumes_at.map_or(from, |at| position(number, at));
+        let file = segment::file_name(number);
+        let Some(touched) = stop.touched else { return self.gap(file, from, to) };
+        let damage = Damage { file, from, to, logs: stop.logs };
+        for (id, tail) in touched {
             if let Some(log) = self.logs.get(&id) {
                 let mut inner = log.lock();
                 inner.tail = inner.tail.max(tail);
                 inner.damage = Some(Box::new(damage.clone()));
+            } else {
+                // Perhaps created there: its name is lost.
+                self.report.unnamed.get_or_insert_with(|| damage.clone());
             }
         }
         self.report.damage.push(damage);
@@ -374,12 +427,16 @@ impl<'a> Recovery<'a> {
         self.report.damage.extend(orphans);
     }
 
-    fn stage(&self, inner: &mut Inner, segment: u32, batch: &Batch<'_>, one: Gathered<'_>) {
+    fn stage(&mut self, inner: &mut Inner, segment: u32, batch: &Batch<'_>, one: Gathered<'_>) {
         let end = position(segment, batch.end());
         if end <= inner.last {
             return;
         }
         let offset = one.first.unwrap_or(inner.tail);
+        if one.first == Some(inner.tail) {
+            // Nothing of it is missing, and what takes payload was neither closed nor deleted.
+            self.suspects.remove(&one.log);
+        }
         if offset != inner.tail && inner.damage.is_none() {
             let gap = self.report.damage.last().cloned();
             inner.damage = gap.map(Box::new);
@@ -404,8 +461,13 @@ impl<'a> Recovery<'a> {
     /// Finishes the catalogue and answers what was found.
     pub(crate) fn report(&mut self, opened_at: Time) -> Recovered {
         self.settle_forks();
+        self.miss_extents();
+        let suspects = std::mem::take(&mut self.suspects);
         for log in self.logs.values() {
             let mut inner = log.lock();
+            if let Some(damage) = suspects.get(&log.id()) {
+                inner.damage.get_or_insert_with(|| Box::new(damage.clone()));
+            }
             inner.phase = if inner.deleting { Phase::Deleted } else { Phase::Live };
             inner.tail_visible = inner.tail;
             inner.closed_visible = inner.closed;
@@ -417,9 +479,13 @@ impl<'a> Recovery<'a> {
         self.report.clone()
     }
 
+    pub(crate) fn found_damage(&self) -> bool {
+        !self.report.damage.is_empty()
+    }
+
     /// Number and link of the segment to begin when none can be written on.
     pub(crate) fn next_segment(&self) -> (u32, Link) {
-        (self.headers.keys().next_back().map_or(1, |last| last + 1), self.last_link)
+        (self.last_expected() + 1, self.last_link)
     }
 
     /// Opens every segment but the active one.
@@ -427,25 +493,32 @@ impl<'a> Recovery<'a> {
         let segments = Segments::default();
         for (number, header) in self.headers.range(..active) {
             let file = self.disk.open(&self.directory.join(segment::file_name(*number)))?;
-            let untouched = (header.capacity, header.capacity);
+            // What a shortened file has lost is found missing by whoever reads it.
+            let length = header.capacity.min(u32::try_from(file.length()?).unwrap_or(u32::MAX));
+            let untouched = (length, length);
             let (from, end) = self.replayed.get(number).copied().unwrap_or(untouched);
             segments.add(Arc::new(Segment::resume(*header, file, end, from)?.0));
         }
         Ok(segments)
     }
 
-    pub(crate) fn into_found(self, segment: Segment, region: RegionWriter, link: Link) -> Found {
+    pub(crate) fn into_found(self, segment: Segment, region: RegionWriter, link: Link) -> io::Result<Found> {
         let active = segment.header.number;
-        let segments = self.sealed_segments(active).unwrap_or_default();
-        Found {
+        let segments = self.sealed_segments(active)?;
+        Ok(Found {
             segments,
             catalogue: self.catalogue,
             active: Arc::new(segment),
             region,
             link,
             next_log: self.next_log,
-        }
+        })
     }
+}
+
+fn missing_segment(number: u32, logs: Vec<LogId>) -> Damage {
+    let (from, to) = (position(number, 0), position(number + 1, 0));
+    Damage { file: segment::file_name(number), from, to, logs: Some(logs) }
 }
 
 fn checkpoint_name(start: Position) -> String {
@@ -472,7 +545,8 @@ pub(crate) fn resume(disk: &Disk, directory: &Path, recovery: Recovery<'_>, end:
     for (earlier, _) in recovery.headers.range(..number) {
         if position(*earlier, u32::MAX) >= recovery.control.durable() {
             let file = disk.open(&directory.join(segment::file_name(*earlier)))?;
-            rewrite(&file, recovery.headers[earlier].capacity, recovery.headers[earlier].capacity)?;
+            let length = u32::try_from(file.length()?).unwrap_or(u32::MAX);
+            rewrite(&file, length.min(recovery.headers[earlier].capacity), u32::MAX)?;
             file.sync_data()?;
         }
     }

@@ -68,8 +68,9 @@ impl Segment {
         end: u32,
         trusted_from: u32,
     ) -> io::Result<(Segment, RegionWriter)> {
-        let map = file.map(header.capacity as usize, true)?;
-        let writer = Region::writable(map, end);
+        let length = header.capacity.min(u32::try_from(file.length()?).unwrap_or(u32::MAX));
+        let map = file.map(length as usize, true)?;
+        let writer = Region::writable(map, end.min(length));
         Ok((Segment::of(header, Some(file), writer.region().clone(), trusted_from), writer))
     }
 
@@ -93,6 +94,12 @@ impl Segment {
 
     /// Makes sure that the batches in a range match their checksums, looking at each once per process.
     pub(crate) fn verify(&self, range: Range<u32>) -> Result<(), ReadError> {
+        if range.end > self.region.published() {
+            let (from, to) =
+                (position(self.header.number, range.start), position(self.header.number, range.end));
+            let damage = Damage { file: file_name(self.header.number), from, to, logs: None };
+            return Err(ReadError::Damaged(Box::new(damage)));
+        }
         if range.start >= self.trusted_from {
             return Ok(());
         }
@@ -107,6 +114,10 @@ impl Segment {
 
     /// Whether reading a range would neither verify anything nor wait for the disk.
     pub(crate) fn is_warm(&self, range: Range<u32>) -> bool {
+        if range.end > self.region.published() {
+            // Not there at all: the read says so without waiting.
+            return true;
+        }
         let verified =
             range.start >= self.trusted_from || self.verified.bytes() >= range.end.min(self.trusted_from);
         verified && self.region.is_resident(range)
@@ -115,7 +126,9 @@ impl Segment {
     /// Brings a range into memory and verifies it, waiting for the disk.
     pub(crate) fn warm(&self, range: Range<u32>) {
         // Whatever is damaged is reported by the read that follows.
-        let _ = self.verify(range.clone());
+        if self.verify(range.clone()).is_err() {
+            return;
+        }
         let bytes = self.region.bytes(range);
         std::hint::black_box(bytes.iter().step_by(4096).fold(0u8, |sum, byte| sum.wrapping_add(*byte)));
     }

@@ -42,6 +42,8 @@ pub(crate) struct Shared {
     /// Starting positions of the checkpoints on disk, oldest first.
     pub(crate) checkpoints: Mutex<Vec<Position>>,
     pub(crate) damage: Vec<Damage>,
+    /// Damage that may have taken logs nobody can name: no log is created beside it.
+    pub(crate) unnamed: Option<Damage>,
     pub(crate) _lock: Option<Lock>,
 }
 
@@ -109,9 +111,16 @@ impl Drop for Guard {
 }
 
 impl Shared {
+    /// Some log may have lost something. Then nothing is removed and no checkpoint forgets: what is repaired
+    /// by hand, a file put back say, must find everything else as it was.
+    pub(crate) fn is_damaged(&self) -> bool {
+        self.damage.iter().any(|damage| damage.logs.as_ref().is_none_or(|logs| !logs.is_empty()))
+    }
+
     pub(crate) fn next_log_id(&self) -> u64 {
         let mut next = self.next_log.lock();
         *next += 1;
+        self.control.set_next_log(*next);
         *next - 1
     }
 }
@@ -207,6 +216,7 @@ impl Store {
     /// What the disk said; nothing is lost by it.
     pub fn maintain(&self, now: Time) -> io::Result<()> {
         self.expire(now);
+        self.shared.catalogue.forget_content_types();
         if self.shared.checkpoint_due() {
             self.checkpoint()?;
         } else if self.durability() == Durability::Memory {
@@ -226,6 +236,9 @@ impl Store {
             return Ok(());
         }
         self.flush()?;
+        if self.shared.is_damaged() {
+            return Ok(());
+        }
         self.checkpoint()?;
         let end = self.shared.writer.lock().written();
         self.shared.control.set_clean_end(end)

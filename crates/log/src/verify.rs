@@ -1,15 +1,17 @@
 //! Offline verification: every batch of every segment, without opening the store for writing.
 
-use crate::checkpoint;
+use crate::checkpoint::{self, Checkpoint};
 use crate::control::Control;
 use crate::error::{Damage, OpenError};
 use crate::format::{BadHeader, Config, FORMAT_VERSION, Link, SEGMENT_HEADER_BYTES, SegmentHeader};
+use crate::log::Log;
 use crate::read::walk;
 use crate::segment;
-use crate::{Position, position};
-use std::collections::HashSet;
+use crate::{Position, position, segment_of};
+use std::collections::{BTreeSet, HashSet};
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use thalweg_sync::region::Region;
 use thalweg_sys::disk::Disk;
 
@@ -47,17 +49,23 @@ pub fn verify(disk: &Disk, directory: &Path) -> Result<Report, OpenError> {
     let names = disk.names(directory).map_err(failed("list"))?;
     let mut report = Report::default();
     let mut headers: Vec<SegmentHeader> = Vec::new();
+    let (mut needed, mut replays_from) = (BTreeSet::new(), 1);
     for name in &names {
         if let Some(start) = checkpoint::start_of(name) {
             let read =
                 checkpoint::read(disk, directory, start, control.store_id, &mut |config: Config| config);
             match read.map_err(failed("read a checkpoint of"))? {
-                Some(_) => report.checkpoints += 1,
+                Some(whole) => {
+                    report.checkpoints += 1;
+                    needed = needed_segments(&whole);
+                    replays_from = segment_of(start);
+                }
                 None => report.damage.push(whole(name, start)),
             }
         }
         let Some(number) = segment::number_of(name) else { continue };
         match segment::read_header(disk, &directory.join(name)).map_err(failed("read"))? {
+            // A spare, or what should be full: then it is missed below.
             None => {}
             Some(Ok(header)) => headers.push(header),
             Some(Err(BadHeader::Damaged)) => report.damage.push(whole(name, position(number, 0))),
@@ -67,15 +75,29 @@ pub fn verify(disk: &Disk, directory: &Path) -> Result<Report, OpenError> {
             }
         }
     }
+    let known = control.durable().max(control.clean_end());
+    let last = headers.last().map_or(0, |header| header.number).max(segment_of(known));
+    needed.extend(replays_from..=last);
+    for number in needed.into_iter().filter(|number| headers.iter().all(|header| header.number != *number)) {
+        report.damage.push(whole(&segment::file_name(number), position(number, 0)));
+    }
     let mut logs = HashSet::new();
     for (index, header) in headers.iter().enumerate() {
         let next = headers.get(index + 1);
-        let known = control.durable().max(control.clean_end());
         verify_segment(disk, directory, header, next, known, &mut report, &mut logs)
             .map_err(failed("read"))?;
     }
     report.logs = logs.len() as u64;
     Ok(report)
+}
+
+/// Segments that hold payload of some log in a checkpoint.
+fn needed_segments(checkpoint: &Checkpoint) -> BTreeSet<u32> {
+    let positions = |log: &Arc<Log>| {
+        let inner = log.lock();
+        inner.extents.all().iter().map(|extent| segment_of(extent.position)).collect::<Vec<_>>()
+    };
+    checkpoint.logs.iter().flat_map(positions).collect()
 }
 
 fn whole(name: &str, at: Position) -> Damage {
@@ -93,9 +115,13 @@ fn verify_segment(
 ) -> io::Result<()> {
     report.segments += 1;
     let name = segment::file_name(header.number);
-    let map = disk.open_read_only(&directory.join(&name))?.map(header.capacity as usize, false)?;
-    let region = Region::sealed(map, header.capacity);
-    let bytes = region.bytes(0..header.capacity);
+    let file = disk.open_read_only(&directory.join(&name))?;
+    let length = header.capacity.min(u32::try_from(file.length()?).unwrap_or(u32::MAX));
+    let region = Region::sealed(file.map(length as usize, false)?, length);
+    let bytes = region.bytes(0..length);
+    if length < header.capacity {
+        report.damage.push(whole(&name, position(header.number, length)));
+    }
     let (mut at, mut link): (u32, Link) = (SEGMENT_HEADER_BYTES, header.previous);
     loop {
         let stop = walk(bytes, at, Some(link), |batch| {
@@ -104,7 +130,8 @@ fn verify_segment(
             logs.extend(crate::format::frames(batch.body).map(|frame| frame.log));
         });
         report.end = position(header.number, stop.at);
-        let linked = next.is_some_and(|next| stop.link == Some(next.previous));
+        let linked =
+            next.is_some_and(|next| stop.link == Some(next.previous) || next.after_damage && stop.blank);
         if stop.blank && (linked || next.is_none() && report.end >= known_durable) {
             return Ok(());
         }

@@ -174,8 +174,13 @@ impl Writer {
     fn rotate(&mut self, needed: u32, control: &Control, segments: &Segments) -> Result<(), CommitError> {
         let number = self.active.header.number + 1;
         let full = |error: io::Error| CommitError::Full(error.to_string());
-        let header =
-            |capacity| SegmentHeader { number, store_id: control.store_id, previous: self.link, capacity };
+        let header = |capacity| SegmentHeader {
+            number,
+            store_id: control.store_id,
+            previous: self.link,
+            capacity,
+            after_damage: false,
+        };
         let (segment, region) = match &self.directory {
             None => Segment::in_memory(header(self.next_capacity(needed))).map_err(full)?,
             Some(_) => {

@@ -1,4 +1,5 @@
 //! Tests of the whole store.
+mod damage;
 mod fork;
 mod sim;
 mod store;

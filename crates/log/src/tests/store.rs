@@ -302,6 +302,8 @@ fn segments_nobody_needs_are_removed_behind_the_checkpoints() {
     }
     let before = store.stats().segments;
     store.checkpoint().unwrap();
+    assert_eq!(store.stats().segments, before, "one checkpoint alone might turn out damaged");
+    store.create(b"more", &config(), None, &payload(b""), None).unwrap();
     store.checkpoint().unwrap();
     assert!(store.stats().segments < before, "{before}");
     let files = std::fs::read_dir(directory.path()).unwrap().count() as u64;
@@ -366,4 +368,77 @@ fn memory_that_no_log_needs_is_given_back() {
     }
     assert!(store.stats().segments <= 2, "{:?}", store.stats());
     assert!(store.shared.writer.lock().unsynced.is_empty(), "segments are kept for a sync that never comes");
+}
+
+#[test]
+fn opening_counts_as_an_access() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path(), os());
+    let config = Config { lifetime: Lifetime::Sliding { ttl_s: 2 }, ..config() };
+    store.create(b"a", &config, None, &Commit { time: 1_000_000, ..Commit::default() }, None).unwrap();
+    drop(store);
+    let store = open(directory.path(), Options { opened_at: 9_000_000, ..os() });
+    assert_eq!(store.find(b"a").unwrap().accessed(), 9_000_000);
+    assert_eq!((store.expire(10_999_999), store.expire(11_000_000)), (0, 1));
+}
+
+#[test]
+fn a_damaged_checkpoint_costs_replay_time_and_nothing_else() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path(), os());
+    store.create(b"keep", &config(), None, &payload(b"kept"), None).unwrap();
+    store.checkpoint().unwrap();
+    for round in 0..20u32 {
+        let (log, _) =
+            store.create(&round.to_le_bytes(), &config(), None, &payload(&[7; 8000]), None).unwrap();
+        store.delete(&log, 1, 0, None).unwrap();
+    }
+    append(&store, b"keep", b" well");
+    store.close().unwrap();
+    drop(store);
+    let names = std::fs::read_dir(directory.path()).unwrap().flatten().map(|entry| entry.path());
+    let newest = names.filter(|path| path.to_string_lossy().contains("checkpoint-")).max().unwrap();
+    let mut bytes = std::fs::read(&newest).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&newest, bytes).unwrap();
+    let (store, report) = Store::open(&Disk::Real, directory.path(), os()).unwrap();
+    assert!(report.batches > 20 && report.unnamed.is_none(), "{report:?}");
+    assert_eq!(content(&store, b"keep"), b"kept well");
+}
+
+#[test]
+fn whoever_begins_to_wait_while_a_group_is_under_way_is_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path(), small());
+    let writer = store.watcher(Arc::new(Heard::default()));
+    let (log, _) = store.create(b"a", &config(), None, &payload(b""), writer).unwrap();
+    for round in 0..300 {
+        let heard = Arc::new(Heard::default());
+        let version = log.staged().unwrap().version;
+        let waits = if round % 20 == 0 { store.watcher(heard.clone()) } else { None };
+        let receipt = store.commit(&log, version, &payload(b"x"), writer).unwrap();
+        // Long enough for the committer to have taken the group, too short for the disk.
+        (0..round % 7 * 40).for_each(|_| std::hint::spin_loop());
+        let Some(waits) = waits else { continue };
+        if store.wait_for(receipt.ticket, Some(waits)) > 0 {
+            let started = std::time::Instant::now();
+            while heard.events.lock().is_empty() {
+                assert!(started.elapsed().as_secs() < 10, "round {round}: never told");
+                std::thread::yield_now();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_new_store_does_not_give_out_the_ids_of_an_earlier_one() {
+    for opened_at in [1_700_000_000_000_000, 1_800_000_000_000_000] {
+        let directory = tempfile::tempdir().unwrap();
+        let options = Options { opened_at, ..os() };
+        for store in [Store::memory(options.clone()).unwrap(), open(directory.path(), options)] {
+            let (log, _) = store.create(b"a", &config(), None, &payload(b""), None).unwrap();
+            assert!(log.id() >= opened_at);
+        }
+    }
 }

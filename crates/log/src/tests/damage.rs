@@ -1,0 +1,175 @@
+//! Stores that lost a file or part of one: nothing wrong is served as right, nothing good is removed, and
+//! what is put back is found again.
+
+use super::store::{append, config, content, payload};
+use crate::{CommitError, Durability, Options, ReadError, Recovered, Store};
+use std::fs;
+use std::path::Path;
+use thalweg_sys::disk::Disk;
+
+fn options() -> Options {
+    Options {
+        durability: Durability::Os,
+        segment_bytes_min: 65_536,
+        segment_bytes_max: 65_536,
+        ..Options::default()
+    }
+}
+
+fn open(directory: &Path) -> (Store, Recovered) {
+    Store::open(&Disk::Real, directory, options()).unwrap()
+}
+
+/// Some segments' worth of a busy log, and others that something happened to in the second of them.
+fn sample(directory: &Path) -> Store {
+    let store = open(directory).0;
+    for name in [b"busy".as_slice(), b"quiet", b"later", b"gone", b"shut"] {
+        store.create(name, &config(), None, &payload(b"early"), None).unwrap();
+    }
+    for round in 0..30 {
+        append(&store, b"busy", &[round; 9_000]);
+        if round == 10 {
+            assert_eq!(store.stats().segments, 2);
+            append(&store, b"later", b" and late");
+            store.create(b"born", &config(), None, &payload(b"x"), None).unwrap();
+            let gone = store.find(b"gone").unwrap();
+            store.delete(&gone, 1, 0, None).unwrap();
+            let shut = store.find(b"shut").unwrap();
+            store.commit(&shut, 1, &crate::Commit { close: true, ..payload(b"") }, None).unwrap();
+        }
+    }
+    store.flush().unwrap();
+    store
+}
+
+fn segment(directory: &Path, number: u32) -> std::path::PathBuf {
+    directory.join(crate::segment::file_name(number))
+}
+
+fn refused(store: &Store, name: &[u8]) -> bool {
+    let log = store.find(name).unwrap();
+    matches!(store.read(&log, 0, 10), Err(ReadError::Damaged(_)))
+}
+
+/// Takes a file away, lets the store live without it, and puts it back.
+fn without(number: u32, clean: bool, judge: impl Fn(&Store, &Recovered)) {
+    let directory = tempfile::tempdir().unwrap();
+    let store = sample(directory.path());
+    if clean {
+        store.close().unwrap();
+    }
+    drop(store);
+    let away = directory.path().join("away");
+    fs::rename(segment(directory.path(), number), &away).unwrap();
+    assert!(!crate::verify(&Disk::Real, directory.path()).unwrap().damage.is_empty(), "verify misses it");
+    let (store, report) = open(directory.path());
+    assert!(!report.damage.is_empty());
+    judge(&store, &report);
+    store.maintain(0).unwrap();
+    store.checkpoint().unwrap();
+    store.close().unwrap();
+    drop(store);
+    fs::rename(&away, segment(directory.path(), number)).unwrap();
+    let (store, report) = open(directory.path());
+    assert_eq!(report.damage, [], "put back, everything is whole");
+    assert_eq!(content(&store, b"later"), b"early and late");
+    assert_eq!(content(&store, b"busy").len(), 5 + 30 * 9_000);
+    assert!(store.find(b"gone").is_none() && store.find(b"shut").unwrap().visible().unwrap().closed);
+    store.create(b"new", &config(), None, &payload(b""), None).unwrap();
+}
+
+#[test]
+fn without_its_first_segment_a_store_creates_and_removes_nothing() {
+    without(1, false, |store, report| {
+        assert!(report.unnamed.is_some());
+        let error = store.create(b"busy", &config(), None, &payload(b""), None).unwrap_err();
+        assert!(matches!(error, CommitError::Damaged(_)), "{error}");
+    });
+}
+
+#[test]
+fn a_hole_in_the_middle_brings_nothing_back_and_reopens_nothing() {
+    without(2, false, |store, report| {
+        assert!(report.damage.iter().any(|damage| damage.file.ends_with("2") && damage.logs.is_none()));
+        for name in [b"busy".as_slice(), b"quiet", b"later", b"gone", b"shut"] {
+            assert!(refused(store, name), "{}", String::from_utf8_lossy(name));
+        }
+        assert!(store.create(b"born", &config(), None, &payload(b""), None).is_err());
+    });
+}
+
+#[test]
+fn an_end_that_was_acknowledged_and_is_gone_is_no_end() {
+    without(5, false, |store, _| assert!(refused(store, b"busy")));
+    without(5, true, |store, _| assert!(refused(store, b"busy")));
+}
+
+#[test]
+fn a_segment_that_only_a_checkpoint_knows_is_missed() {
+    without(2, true, |store, report| {
+        assert!(refused(store, b"busy") && refused(store, b"later"));
+        assert_eq!(content(store, b"quiet"), b"early", "lies elsewhere");
+        assert!(report.unnamed.is_none(), "the checkpoint names everything");
+    });
+}
+
+#[test]
+fn a_shortened_segment_costs_what_lay_in_it() {
+    for (number, clean) in [(2, false), (5, false), (2, true), (5, true)] {
+        for length in [0, 20, 10_000] {
+            let directory = tempfile::tempdir().unwrap();
+            let store = sample(directory.path());
+            if clean {
+                store.close().unwrap();
+            }
+            drop(store);
+            let file = fs::File::options().write(true).open(segment(directory.path(), number)).unwrap();
+            file.set_len(length).unwrap();
+            assert!(!crate::verify(&Disk::Real, directory.path()).unwrap().damage.is_empty());
+            let (store, report) = open(directory.path());
+            let what = format!("segment {number} of {length} bytes, clean {clean}: {report:?}");
+            let busy = store.find(b"busy").unwrap();
+            let whole = store.read(&busy, 0, usize::MAX);
+            assert!(matches!(whole, Err(ReadError::Damaged(_))), "{what}");
+            assert!(segment(directory.path(), number).exists(), "left for inspection: {what}");
+        }
+    }
+}
+
+#[test]
+fn a_lost_creation_keeps_its_name_from_being_taken() {
+    let directory = tempfile::tempdir().unwrap();
+    drop(sample(directory.path()));
+    let path = segment(directory.path(), 1);
+    let mut bytes = fs::read(&path).unwrap();
+    let at = bytes.windows(5).position(|window| window == b"quiet").unwrap();
+    bytes[at] ^= 1;
+    fs::write(&path, bytes).unwrap();
+    let (store, report) = open(directory.path());
+    assert!(report.unnamed.is_some() && store.find(b"quiet").is_none());
+    assert!(matches!(
+        store.create(b"quiet", &config(), None, &payload(b""), None),
+        Err(CommitError::Damaged(_))
+    ));
+    assert_eq!(content(&store, b"later"), b"early and late", "the others are served");
+}
+
+#[test]
+fn ids_are_not_given_out_twice_even_when_every_checkpoint_is_lost() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = sample(directory.path());
+    let last = store.create(b"last", &config(), None, &payload(b""), None).unwrap().0.id();
+    store.close().unwrap();
+    drop(store);
+    for entry in fs::read_dir(directory.path()).unwrap().flatten() {
+        if entry.file_name().to_string_lossy().starts_with("checkpoint-") {
+            let mut bytes = fs::read(entry.path()).unwrap();
+            bytes[60] ^= 1;
+            fs::write(entry.path(), bytes).unwrap();
+        }
+    }
+    let (store, report) = open(directory.path());
+    assert!(report.unnamed.is_none(), "the segments are all there");
+    assert_eq!(content(&store, b"later"), b"early and late");
+    assert!(store.create(b"next", &config(), None, &payload(b""), None).unwrap().0.id() > last);
+}
