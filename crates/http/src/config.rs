@@ -17,7 +17,7 @@ pub struct Config {
     pub connections_max: usize,
     /// From the first byte of a request to the end of its head, else 408.
     pub head_timeout_ms: u32,
-    /// Between two arrivals of body bytes, else 408.
+    /// For each further 16 KiB of a body, or what is left of it, else 408.
     pub body_timeout_ms: u32,
     /// Between two requests.
     pub idle_timeout_ms: u32,

@@ -120,6 +120,8 @@ pub(crate) struct Manner {
     pub(crate) head_only: bool,
     /// The peer speaks HTTP/1.0.
     pub(crate) legacy: bool,
+    /// The request may change something.
+    pub(crate) writes: bool,
 }
 
 /// A live request that waits for the responses before it.
@@ -158,6 +160,12 @@ pub(crate) struct Active<T> {
     pub(crate) linger: bool,
     /// The peer will send nothing more.
     pub(crate) ended: bool,
+    /// Answers to writes that wait for the store.
+    pub(crate) awaited: u32,
+    /// The next request reads, and has to see what those before it wrote.
+    pub(crate) held: bool,
+    /// Body bytes there were when its patience began anew.
+    pub(crate) body_mark: usize,
     /// What it needs next is being brought into memory elsewhere.
     pub(crate) warming: bool,
     /// How often that happened for one thing.
@@ -181,6 +189,9 @@ impl<T> Default for Active<T> {
             closing: false,
             linger: false,
             ended: false,
+            awaited: 0,
+            held: false,
+            body_mark: 0,
             warming: false,
             warmings: 0,
         }
@@ -196,6 +207,15 @@ impl<T> Active<T> {
     /// Nothing is awaited or unsent.
     pub(crate) fn is_answered(&self) -> bool {
         !self.warming && self.replies.pending() == 0 && self.starting.is_none() && self.output.is_empty()
+    }
+
+    /// Bytes of the present body that have come.
+    pub(crate) fn body_bytes(&self) -> usize {
+        match &self.body {
+            Body::Unknown => 0,
+            Body::Fixed { .. } => self.unread().len(),
+            Body::Chunked { decoded, .. } => decoded.len(),
+        }
     }
 
     pub(crate) fn unread(&self) -> &[u8] {

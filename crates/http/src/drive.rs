@@ -8,6 +8,8 @@ use thalweg_reactor::{Interest, Key};
 use thalweg_transport::{Read, read, shutdown_write};
 use thalweg_wire::exchange::Service;
 
+/// A body's patience begins anew with so many more of its bytes: a trickle does not keep it.
+const BODY_STRIDE_BYTES: usize = 16 * 1024;
 /// Pipelined bytes that are kept while a live request is being served; then its peer has to wait.
 const INPUT_KEPT_WHILE_LIVE: usize = 16 * 1024;
 
@@ -83,6 +85,7 @@ impl<S: Service> Http<S> {
     fn may_take(&self, core: &mut HttpCore<S>, key: Key, active: &Active<S::Topic>) -> bool {
         !active.closing
             && !active.warming
+            && !(active.held && active.awaited > 0)
             && active.starting.is_none()
             && active.output.is_empty()
             && active.replies.pending() < self.config.pipeline_max
@@ -147,7 +150,14 @@ impl<S: Service> Http<S> {
             // For the head as a whole, however its bytes trickle.
             Phase::Head if before == Phase::Head => return,
             Phase::Head => self.config.head_timeout_ms,
-            Phase::Body => self.config.body_timeout_ms,
+            Phase::Body => {
+                let bytes = active.body_bytes();
+                if before == Phase::Body && bytes < active.body_mark + BODY_STRIDE_BYTES {
+                    return;
+                }
+                active.body_mark = bytes;
+                self.config.body_timeout_ms
+            }
         };
         note_deadline(core, key, patience_ms);
         if active.phase != Phase::Idle && before != active.phase {

@@ -248,7 +248,7 @@ impl<S: Service> Http<S> {
         active.closing |= close;
         note_deadline(core, key, self.config.idle_timeout_ms);
         core.set_timer(key, self.config.idle_timeout_ms);
-        Ok(Manner { close, head_only: false, legacy })
+        Ok(Manner { close, legacy, ..Manner::default() })
     }
 
     /// What a position is sent, from the memo during a walk; or what has to be brought into memory first.

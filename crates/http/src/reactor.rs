@@ -297,6 +297,7 @@ fn hand_out<S: Service>(
 ) -> Vec<Key> {
     for (key, sequence, reply) in replies {
         let Some(active) = core.entry(key).and_then(|entry| entry.active.as_mut()) else { continue };
+        active.awaited -= u32::from(reply.manner.writes);
         active.ready(sequence, reply);
         if keys.last() != Some(&key) {
             keys.push(key);

@@ -3,7 +3,7 @@
 use crate::connection::{Active, Body, Manner, Phase, Reply, Starting};
 use crate::reactor::{Http, HttpCore, Waiting};
 use thalweg_reactor::{Key, Sequence};
-use thalweg_wire::exchange::{Answer, Refusal, Request, Response, Service};
+use thalweg_wire::exchange::{Answer, Method, Refusal, Request, Response, Service};
 use thalweg_wire::http1::{BodyLength, ChunkedDecoder, Head, HeadParser};
 
 /// Peers that are being refused for want of room, at once.
@@ -89,6 +89,12 @@ impl<S: Service> Http<S> {
         if unread.len() < total_bytes {
             return Taken::Head(Body::Fixed { total_bytes }, head.expects_continue);
         }
+        if active.awaited > 0 && matches!(head.method, Method::Get | Method::Head) {
+            // RFC 9112 9.3.2: what follows a write in the same connection sees it, so it waits for it.
+            active.held = true;
+            return Taken::Nothing;
+        }
+        active.held = false;
         let body = &unread[head.bytes..total_bytes];
         let answer = self.service.call(&request(&head, body), Self::now(core));
         Taken::Whole { answer, manner: manner(&head), end: active.start + total_bytes }
@@ -141,6 +147,7 @@ impl<S: Service> Http<S> {
                 if ticket <= self.completed {
                     active.ready(sequence, reply);
                 } else {
+                    active.awaited += u32::from(manner.writes);
                     self.wait_for(ticket, key, sequence, reply);
                 }
             }
@@ -187,8 +194,9 @@ fn request<'a>(head: &'a Head<'_>, body: &'a [u8]) -> Request<'a> {
 fn manner(head: &Head<'_>) -> Manner {
     Manner {
         close: !head.keep_alive,
-        head_only: head.method == thalweg_wire::exchange::Method::Head,
+        head_only: head.method == Method::Head,
         legacy: head.minor_version == 0,
+        writes: !matches!(head.method, Method::Get | Method::Head | Method::Options),
     }
 }
 

@@ -41,6 +41,22 @@ fn responses_leave_in_request_order_whatever_order_tickets_complete_in() {
 }
 
 #[test]
+fn what_reads_behind_a_write_waits_for_it() {
+    let server = Server::start(patient());
+    let mut client = server.connect();
+    let post = "POST /after/4 HTTP/1.1\r\nHost: t\r\nContent-Length: 0\r\n\r\n";
+    let get = "GET /echo HTTP/1.1\r\nHost: t\r\n\r\n";
+    client.send(&format!("{post}{post}{get}{post}{get}"));
+    server.until("waiting", |census| census.waiting == 2);
+    std::thread::sleep(Duration::from_millis(20));
+    assert_eq!(server.shared.lock().unwrap().calls, 2, "writes follow writes, a read does not");
+    server.post(Message::Complete { up_to: 4 });
+    let answers: Vec<String> = (0..5).map(|_| client.answer().text()).collect();
+    assert_eq!(answers, ["after 4", "after 4", "Get /echo -", "after 4", "Get /echo -"]);
+    assert_eq!(server.shared.lock().unwrap().calls, 5);
+}
+
+#[test]
 fn a_failed_store_answers_whoever_waits() {
     let server = Server::start(patient());
     let mut client = server.connect();
@@ -270,14 +286,29 @@ fn a_request_that_dribbles_in_is_refused_when_its_time_is_over() {
         }
     }
     assert!(answered && start.elapsed() < Duration::from_secs(2));
-    // But a body is given time as long as it comes.
+    // A body is given time as long as it comes, and none for a trickle.
     let mut client = server.connect();
-    client.send("POST /echo HTTP/1.1\r\nHost: t\r\nContent-Length: 8\r\n\r\n");
+    client.send("POST /echo HTTP/1.1\r\nHost: t\r\nContent-Length: 160000\r\n\r\n");
     for _ in 0..8 {
         std::thread::sleep(Duration::from_millis(60));
-        client.send("b");
+        client.send(&"b".repeat(20_000));
     }
-    assert_eq!(client.answer().text(), "Post /echo -bbbbbbbb");
+    assert_eq!(client.answer().body.len(), 160_012);
+    let mut client = server.connect();
+    let start = Instant::now();
+    client.send("POST /echo HTTP/1.1\r\nHost: t\r\nContent-Length: 100\r\n\r\n");
+    while client.stream.write_all(b"b").is_ok() && start.elapsed() < Duration::from_secs(5) {
+        std::thread::sleep(Duration::from_millis(40));
+        client.stream.set_nonblocking(true).unwrap();
+        let answered = client.stream.peek(&mut [0; 1]).is_ok();
+        client.stream.set_nonblocking(false).unwrap();
+        if answered {
+            break;
+        }
+    }
+    assert_eq!(client.answer().status, 408);
+    assert!(start.elapsed() < Duration::from_secs(2));
+    let mut client = server.connect();
     client.send("POST /echo HTTP/1.1\r\nHost: t\r\nContent-Length: 8\r\n\r\nbbb");
     assert_eq!(client.answer().status, 408);
 }
