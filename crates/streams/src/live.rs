@@ -11,7 +11,7 @@ use crate::read::body;
 use crate::store::{Read, Store};
 use crate::{Streams, cursor};
 use bytes::Bytes;
-use thalweg_wire::exchange::{Advance, Answer, Live, Mode, Now, Pieces, Response};
+use thalweg_wire::exchange::{Advance, Answer, Live, Mode, Now, Response};
 use thalweg_wire::media::{self, Kind};
 use thalweg_wire::sse;
 use thalweg_wire::token::Token;
@@ -122,14 +122,18 @@ impl<S: Store> Streams<S> {
                 return Advance::Events { bytes: Bytes::new(), next: live.offset, end: true };
             }
         };
-        let empty = read.next == live.offset;
         // PROTOCOL 5.8: closed, everything sent: a last control event, then the end.
         let end = read.at_tail && read.closed;
+        let held = if live.flavour == TEXT && !end { unfinished(&read) } else { 0 };
+        let empty = read.next - held == live.offset;
         if empty && live.opened && !end {
             return Advance::Wait;
         }
         let mut out = Vec::with_capacity(events_bytes(live.flavour, &read));
-        let next = if empty { read.next } else { data_event(&mut out, live.flavour, &read) };
+        let next = read.next - held;
+        if !empty {
+            data_event(&mut out, live.flavour, &read, held);
+        }
         // PROTOCOL 5.8: a control event after every data event; alone when there is no data yet.
         let control = sse::Control {
             next: self.token_of(stream, next),
@@ -165,39 +169,34 @@ fn nothing_new(next: Token, cursor: Option<u64>) -> Response {
     headers.respond_empty(204)
 }
 
-/// Appends the data event of a read; the offset after what it carries.
-fn data_event(out: &mut Vec<u8>, flavour: u8, read: &Read) -> u64 {
+/// Appends the data event of a read, without its last `held` bytes.
+fn data_event(out: &mut Vec<u8>, flavour: u8, read: &Read, held: u64) {
     match flavour {
         JSON => {
             let pieces = body(Kind::Json, read.pieces.clone());
             sse::text_event(out, pieces.iter().map(Bytes::as_ref));
-            read.next
         }
         TEXT => {
-            let (pieces, held) = whole_text(read);
+            let mut pieces = read.pieces.clone();
+            if let Some(last) = pieces.last_mut() {
+                last.truncate(last.len() - usize::try_from(held).unwrap_or(0));
+            }
             sse::text_event(out, pieces.iter().map(Bytes::as_ref));
-            read.next - held
         }
-        _ => {
-            sse::base64_event(out, read.pieces.iter().map(Bytes::as_ref));
-            read.next
-        }
+        _ => sse::base64_event(out, read.pieces.iter().map(Bytes::as_ref)),
     }
 }
 
-/// The text of a read that another follows, cut where a character and a line end are whole.
-fn whole_text(read: &Read) -> (Pieces, u64) {
-    let mut pieces = read.pieces.clone();
-    if let Some(last) = pieces.last_mut()
-        && !read.at_tail
-    {
-        let held = sse::unfinished_bytes(last);
-        if held < last.len() {
-            last.truncate(last.len() - held);
-            return (pieces, held as u64);
-        }
-    }
-    (pieces, 0)
+/// Bytes at the end of a text read that go with what follows: part of a character (PROTOCOL 5.8: text events
+/// are UTF-8), or, where something does follow, a CR that its LF may follow. At the tail a CR is not held
+/// back: it may be all there ever is.
+fn unfinished(read: &Read) -> u64 {
+    let Some(last) = read.pieces.last() else { return 0 };
+    let held = sse::unfinished_bytes(last);
+    let waits = !(read.at_tail && last.last() == Some(&b'\r'));
+    // A piece that is nothing but part of a character waits only where waiting ends with the next commit.
+    let moves = held < last.len() || read.at_tail && read.pieces.len() == 1;
+    if waits && moves { held as u64 } else { 0 }
 }
 
 /// Room for the events, so that encoding allocates once unless the payload has many lines.

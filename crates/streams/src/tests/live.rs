@@ -232,3 +232,24 @@ fn subscriptions_reach_the_store() {
     world.streams.unwatch(&tail.topic);
     assert_eq!(world.model.announced(), [(0, "watch"), (0, "acknowledge"), (0, "unwatch")]);
 }
+
+#[test]
+fn a_character_that_comes_in_two_appends_leaves_in_one_event() {
+    let mut world = World::new();
+    world.put("s", "text/plain", "x");
+    let mut tail = world.tail("s", "?offset=-1&live=sse");
+    assert!(world.events(&mut tail).unwrap().0.contains("data:x\n"));
+    world.call(Method::Post, &path("s"), &[("Content-Type", "text/plain")], b"a\xc3");
+    assert!(world.events(&mut tail).unwrap().0.contains("data:a\n"));
+    assert!(world.events(&mut tail).is_none(), "half a character waits");
+    world.call(Method::Post, &path("s"), &[("Content-Type", "text/plain")], b"\xa9b");
+    assert!(world.events(&mut tail).unwrap().0.contains("data:\u{e9}b\n"));
+    world.call(Method::Post, &path("s"), &[("Content-Type", "text/plain")], b"50%\r");
+    assert!(world.events(&mut tail).unwrap().0.contains("data:50%\n"), "a line end at the tail does not");
+    let close = [("Content-Type", "text/plain"), ("Stream-Closed", "true")];
+    world.call(Method::Post, &path("s"), &close, b"\xe2\x82");
+    let late = world.tail("s", "?offset=-1&live=sse");
+    let reply = world.advance(&late);
+    let Advance::Events { bytes, end, .. } = reply else { panic!("nothing to say") };
+    assert!(end && bytes.windows(2).any(|pair| pair == b"\xe2\x82"), "at the end everything is said");
+}
