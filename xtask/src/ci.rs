@@ -40,6 +40,7 @@ const STEPS: &[Step] = &[
         apart: None,
     },
     step("conformance-sync", "xtask conformance --durability sync --restart"),
+    step("conformance-os", "xtask conformance --durability os --restart"),
     step("conformance-memory", "xtask conformance --durability memory"),
     step("debian", "xtask debian"),
     step("refusals", "xtask refusals"),
