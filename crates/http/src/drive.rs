@@ -83,9 +83,8 @@ impl<S: Service> Http<S> {
     /// Whether another request may be read now. One connection has a bounded number of requests, and of
     /// response bytes, in flight.
     fn may_take(&self, core: &mut HttpCore<S>, key: Key, active: &Active<S::Topic>) -> bool {
-        !active.closing
-            && !active.warming
-            && !(active.held && active.awaited > 0)
+        let waits = active.warming || active.held && active.awaited > 0;
+        !(active.closing || waits)
             && active.starting.is_none()
             && active.output.is_empty()
             && active.replies.pending() < self.config.pipeline_max
