@@ -1,7 +1,7 @@
 //! Readiness to bytes: TCP and Unix sockets.
 //!
 //! Owns: listeners ([`Listener`]), accepting in bounded batches without a spin when descriptors run out
-//! ([`Acceptor`]), and reading and writing on a connection's descriptor ([`read`], [`write`],
+//! ([`Acceptor`]), and reading and writing on a connection's descriptor ([`read`], [`write()`],
 //! [`write_gathered`], [`write_file`]).
 //!
 //! Never knows: what a byte means, which connection a descriptor belongs to, when to read again.
