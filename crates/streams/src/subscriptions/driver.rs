@@ -231,8 +231,9 @@ impl<S: Store> Driver<S> {
         if let Some(stream) = &found {
             let incarnation = self.store.incarnation(stream);
             let fresh = !self.watched.contains_key(&incarnation);
-            if fresh && self.store.staged(stream).is_some() {
-                // Before looking at it, for the same reason as above.
+            let there = self.store.staged(stream).is_some() || self.store.visible(stream).is_some();
+            if fresh && there {
+                // Before looking at it, for the same reason as above; a delete under way is to be heard of too.
                 self.store.watch(stream);
                 self.watched.insert(incarnation, (path.clone(), stream.clone()));
             }

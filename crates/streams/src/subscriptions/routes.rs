@@ -3,7 +3,9 @@
 use super::keys::{BadToken, Keys, Use};
 use super::refusal::Refusal;
 use super::request::{self, Said, Work};
-use super::subscription::{Ack, Change, Config, Delivery, Fence, Link, Phase, Position, Subscription};
+use super::subscription::{
+    Ack, Change, Config, Delivery, Fence, Link, Phase, Position, Refused, Subscription,
+};
 use super::{
     COMMIT_BYTES_MAX, Held, Slot, Subscriptions, commit, discard, encoding, explicit, log_config, see,
 };
@@ -91,7 +93,12 @@ impl<S: Store> Streams<S> {
                 })
             }
             (Resource::Stream(path), Method::Delete) => self.with(shared, id, |held| {
-                let change = held.subscription.unlink(path);
+                let mut change = held.subscription.unlink(path);
+                // A pattern links only what is there.
+                let stream = self.store.find(path.as_bytes());
+                if stream.is_none_or(|stream| self.is_gone(&stream)) {
+                    change.links.values_mut().for_each(|link| *link = None);
+                }
                 Ok((self.keep(shared, held, change, now)?, Headers::new().respond_empty(204)))
             }),
             (Resource::Streams, _) => Err(method_unknown("POST")),
@@ -156,7 +163,7 @@ impl<S: Store> Streams<S> {
             drop(held);
             return self.reconfirm(shared, &known, &config, origin, &keys, now);
         }
-        match self.establish(id, config, origin, now) {
+        match self.establish(shared, id, config, origin, now) {
             Ok((fresh, ticket)) => {
                 let response = described(201, &fresh.subscription, &keys);
                 let named: Vec<Arc<str>> = explicit(&fresh.subscription).cloned().collect();
@@ -202,6 +209,7 @@ impl<S: Store> Streams<S> {
     /// Links what exists at its present end, and keeps it all.
     fn establish(
         &self,
+        shared: &Subscriptions<S>,
         id: &str,
         config: Config,
         origin: String,
@@ -229,8 +237,15 @@ impl<S: Store> Streams<S> {
             });
         }
         for (path, stream) in matching {
-            if let Some(seen) = see(&self.store, &stream) {
-                subscription.links.insert(path, Link { glob: true, ..seen.linked_at_end() });
+            match see(&self.store, &stream) {
+                Some(seen) => {
+                    subscription.links.insert(path, Link { glob: true, ..seen.linked_at_end() });
+                }
+                // Created before anybody here was to be told of it, and not durable yet: linked when it is.
+                None if self.store.staged(&stream).is_some() => {
+                    shared.tell(|inbox| inbox.created.push(path));
+                }
+                None => {}
             }
         }
         let named: Vec<_> =
@@ -345,17 +360,26 @@ impl<S: Store> Streams<S> {
         }
     }
 
+    /// Nothing of the stream is there for anybody any more.
+    fn is_gone(&self, stream: &S::Stream) -> bool {
+        self.store.visible(stream).is_none() && self.store.staged(stream).is_none()
+    }
+
     /// What an ack means: in a fork, the tokens of inherited offsets name whoever they are inherited from.
     fn understood(&self, said: &Said) -> Ack {
         let (path, token) = said;
         let Some(token) = token else { return Ack { stream: path.clone(), position: Position::Beginning } };
         let (owner, offset) = (token.incarnation, token.offset);
-        let stream = self.store.find(path.as_bytes());
-        let inherits = |stream: &S::Stream| {
-            let within = self.store.visible(stream).is_some_and(|state| offset <= state.tail);
-            within && self.store.owner(stream, offset) == owner
-        };
-        let incarnation = stream.filter(inherits).map_or(owner, |stream| self.store.incarnation(&stream));
+        // What is gone has no end to lie past, and no cursor worth moving: that refuses nobody's other acks.
+        let nothing = Ack { stream: path.clone(), position: Position::Beginning };
+        let Some(stream) = self.store.find(path.as_bytes()) else { return nothing };
+        let incarnation = self.store.incarnation(&stream);
+        let visible = self.store.visible(&stream);
+        let within = visible.as_ref().is_some_and(|state| offset <= state.tail);
+        let inherits = within && self.store.owner(&stream, offset) == owner;
+        if self.is_gone(&stream) || !(inherits || owner == incarnation) {
+            return nothing;
+        }
         Ack { stream: path.clone(), position: Position::At { incarnation, offset, owner } }
     }
 
@@ -384,10 +408,16 @@ impl<S: Store> Streams<S> {
             let present = held.subscription.generation;
             let same_wake = wake_id == keys.wake_id(held.incarnation, present);
             let fence = Fence { token: claims.generation, generation, same_wake };
-            let decided = match verb {
-                "release" => held.subscription.release(fence, now.time_us),
-                _ => held.subscription.ack(fence, &acks, done, now.time_us),
+            let decide = |subscription: &Subscription| match verb {
+                "release" => subscription.release(fence, now.time_us),
+                _ => subscription.ack(fence, &acks, done, now.time_us),
             };
+            let mut decided = decide(&held.subscription);
+            if matches!(decided, Err(Refused::PastEnd { .. })) {
+                // Past the end as last seen, which after a start is the cursor until the driver looked.
+                self.look_again(&mut held.subscription);
+                decided = decide(&held.subscription);
+            }
             let change = decided.map_err(|why| Refusal::of(why, present))?;
             let next_wake = (done || verb == "release") && held.subscription.is_pending_after(&change);
             let ticket = self.keep(shared, held, change, now)?;
