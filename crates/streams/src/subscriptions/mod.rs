@@ -13,9 +13,12 @@
 //! - A wake is handed over only when both what is pending and the wake itself are durable.
 //! - Locks: a subscription's, then the index or the inbox; never another way round, and never two subscriptions'.
 //!
-//! Checked by `tests.rs` (rules against a plain model, the service and the driver over the model store), and by
+//! Checked by `tests.rs` (rules against a plain model, the service and the driver over the model store), by
+//! `crash.rs` (crashes over the real log on a simulated disk), and by
 //! the official conformance suite.
 
+#[cfg(test)]
+mod crash;
 mod driver;
 mod encoding;
 mod keys;
