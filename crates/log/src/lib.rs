@@ -53,6 +53,10 @@ pub use log::{ClosedBy, Log, Note, State};
 pub use open::{Durability, Options, Recovered};
 pub use read::{Read, Warming};
 pub use store::{Stats, Store};
+/// Where a store's files live.
+pub use thalweg_sys::disk::Disk;
+#[cfg(feature = "sim")]
+pub use thalweg_sys::disk::sim;
 pub use verify::{Report, verify};
 pub use watch::{Watch, WatcherId};
 

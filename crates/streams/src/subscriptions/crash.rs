@@ -20,8 +20,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::{Arc, OnceLock, Weak};
 use thalweg_log as log;
-use thalweg_sys::disk::Disk;
-use thalweg_sys::disk::sim::{Random, SimDisk};
+use thalweg_log::Disk;
+use thalweg_log::sim::{Random, SimDisk};
 use thalweg_wire::exchange::{Answer, Field, Method, Now, Request, Service, Work};
 use thalweg_wire::token::Token;
 
