@@ -325,3 +325,24 @@ fn draining_takes_a_thousand_subscribers_and_those_who_are_just_coming() {
     }
     assert_eq!(ended, 500);
 }
+
+#[test]
+fn draining_takes_in_those_who_already_knocked() {
+    let mut server = Server::start(patient());
+    let mut busy = server.connect();
+    busy.get("/echo");
+    assert_eq!(busy.answer().status, 200);
+    // The reactor waits inside a call, so whoever connects now stays in the listener's queue.
+    let shared = std::sync::Arc::clone(&server.shared);
+    let held = shared.lock().unwrap();
+    busy.get("/echo");
+    std::thread::sleep(Duration::from_millis(50));
+    let mut knocking: Vec<Client> = (0..100).map(|_| server.connect()).collect();
+    knocking.iter_mut().for_each(|client| client.get("/echo"));
+    server.post(Message::Drain { grace_ms: 5_000 });
+    drop(held);
+    for client in std::iter::once(&mut busy).chain(&mut knocking) {
+        assert_eq!(client.answer().status, 200);
+    }
+    server.join();
+}

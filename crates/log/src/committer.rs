@@ -65,6 +65,10 @@ impl Shared {
 
     fn sync(&self, group: &Group) -> io::Result<()> {
         #[cfg(test)]
+        if let Some(step) = self.before_sync.lock().take() {
+            step();
+        }
+        #[cfg(test)]
         if self.options.fault == crate::store::Fault::AcknowledgeBeforeSync {
             return Ok(());
         }

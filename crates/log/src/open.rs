@@ -221,6 +221,8 @@ impl Store {
             damage: report.damage.clone(),
             unnamed: report.unnamed.clone(),
             _lock: lock,
+            #[cfg(test)]
+            before_sync: Default::default(),
         });
         shared.catalogue.visit(|log| shared.expiry.enter(log));
         let guard = Arc::new(Guard::start(&shared));

@@ -45,6 +45,9 @@ pub(crate) struct Shared {
     /// Damage that may have taken logs nobody can name: no log is created beside it.
     pub(crate) unnamed: Option<Damage>,
     pub(crate) _lock: Option<Lock>,
+    /// Done once between taking a group and syncing it.
+    #[cfg(test)]
+    pub(crate) before_sync: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
 
 /// Ends the committer with the store.

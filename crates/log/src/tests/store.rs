@@ -410,25 +410,17 @@ fn a_damaged_checkpoint_costs_replay_time_and_nothing_else() {
 #[test]
 fn whoever_begins_to_wait_while_a_group_is_under_way_is_told() {
     let directory = tempfile::tempdir().unwrap();
-    let store = open(directory.path(), small());
-    let writer = store.watcher(Arc::new(Heard::default()));
-    let (log, _) = store.create(b"a", &config(), None, &payload(b""), writer).unwrap();
-    for round in 0..300 {
-        let heard = Arc::new(Heard::default());
-        let version = log.staged().unwrap().version;
-        let waits = if round % 20 == 0 { store.watcher(heard.clone()) } else { None };
-        let receipt = store.commit(&log, version, &payload(b"x"), writer).unwrap();
-        // Long enough for the committer to have taken the group, too short for the disk.
-        (0..round % 7 * 40).for_each(|_| std::hint::spin_loop());
-        let Some(waits) = waits else { continue };
-        if store.wait_for(receipt.ticket, Some(waits)) > 0 {
-            let started = std::time::Instant::now();
-            while heard.events.lock().is_empty() {
-                assert!(started.elapsed().as_secs() < 10, "round {round}: never told");
-                std::thread::yield_now();
-            }
-        }
-    }
+    let store = open(directory.path(), Options { committer_thread: false, ..small() });
+    let (writes, waits) = (store.watcher(Arc::new(Heard::default())), Arc::new(Heard::default()));
+    let waiter = store.watcher(waits.clone());
+    let (_, receipt) = store.create(b"a", &config(), None, &payload(b""), writes).unwrap();
+    let late = store.clone();
+    let begins = move || assert_eq!(late.wait_for(receipt.ticket, waiter), receipt.ticket, "not durable yet");
+    *store.shared.before_sync.lock() = Some(Box::new(begins));
+    store.flush().unwrap();
+    assert!(store.shared.before_sync.lock().is_none(), "it began while the group was under way");
+    assert_eq!(*waits.events.lock(), [format!("complete {}", receipt.ticket)]);
+    assert_eq!(store.wait_for(receipt.ticket, waiter), 0, "nothing is left to wait for");
 }
 
 #[test]
