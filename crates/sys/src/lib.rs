@@ -2,7 +2,7 @@
 //!
 //! Owns: the only mention of `rustix` and `libc` in the workspace. Readiness ([`epoll`], [`event`]),
 //! sockets ([`socket`]) and their names ([`name`]), clocks ([`clock`]), signals ([`signal`]), limits and entropy ([`process`]),
-//! files and maps (`disk`), and what a supervisor hands over ([`supervisor`]).
+//! files and maps (`disk`), sleeping on a word of a map ([`futex`]), and what a supervisor hands over ([`supervisor`]).
 //!
 //! Never knows: what a byte means, who waits for it, any policy. A function here is one system call, or
 //! the fixed few that make one thing (a listener, a descriptor for signals); retrying, batching and
@@ -19,6 +19,7 @@ pub mod clock;
 pub mod disk;
 pub mod epoll;
 pub mod event;
+pub mod futex;
 pub mod name;
 pub mod process;
 pub mod signal;

@@ -80,6 +80,11 @@ impl Map {
         self.start
     }
 
+    /// Whether another process may map the same bytes.
+    pub(crate) fn is_shared(&self) -> bool {
+        matches!(self.owner, Owner::File)
+    }
+
     /// Whether every page of a range is in memory, so that reading it does not wait for a disk. A hint: the
     /// kernel may change its mind. A simulated map always is.
     ///
