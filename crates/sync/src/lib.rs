@@ -1,4 +1,5 @@
-//! Every atomic of Thalweg: the mailbox, parking, published regions and words, and the loom switch.
+//! Every atomic of Thalweg: the mailbox, parking and the gate, snapshots, published regions and words, and
+//! the loom switch.
 //!
 //! Owns: each word that two threads (or two processes) touch without a lock, and the reasoning about it.
 //! Clippy and `cargo xtask tidy` keep atomics out of every other crate.
@@ -13,10 +14,13 @@
 //! RUSTFLAGS="--cfg loom" cargo test -p thalweg-sync --release --target-dir target-loom
 //! ```
 
+pub mod gate;
+pub mod handshake;
 pub mod mailbox;
 pub mod parking;
 pub mod primitives;
 pub mod region;
+pub mod snapshot;
 pub mod words;
 
 #[cfg(loom)]

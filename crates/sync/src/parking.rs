@@ -17,11 +17,8 @@
 //!                                    otherwise sleep until woken
 //! ```
 //!
-//! Each side writes its own word and then reads the other's. Were either read allowed to overtake the
-//! write before it, both could read the old values: the producer would not wake, the consumer would sleep,
-//! and the work would lie there (a *lost wake*). Release and acquire do not forbid that; only a
-//! sequentially consistent fence between the write and the read does, and it takes one on both sides: the
-//! two fences have an order, and whoever comes second sees the first one's write.
+//! Why both fences are needed, and full ones, is said in [`crate::handshake`], which holds the code of both
+//! sides up to the sleep.
 //!
 //! # Invariants
 //!
@@ -33,12 +30,13 @@
 //! A wake may be superfluous (the consumer got up for another reason at the same moment): the consumer
 //! then finds nothing and sleeps again.
 //!
-//! The words themselves are only ever loaded, stored and exchanged `Relaxed`: what the work *is* travels
-//! under the mailbox's lock or the ring's own release and acquire; the fences order the words alone.
-//! The models in `models.rs` check 1 and 2 over every interleaving, and that without either fence, or with
+//! What the work *is* travels under the mailbox's lock or the ring's own release and acquire; the fences
+//! order the words alone. The models in `models.rs` check 1 and 2 over every interleaving, and that without either fence, or with
 //! either one weakened to acquire-release, 1 breaks.
 
-use crate::primitives::atomic::{AtomicU32, Ordering, fence};
+use crate::handshake;
+pub use crate::handshake::{Fence, Orderings, Strong};
+use crate::primitives::atomic::{AtomicU32, Ordering};
 use std::marker::PhantomData;
 
 /// Wakes the consumer out of its sleep. Called by a producer's thread, at most once per sleep.
@@ -52,46 +50,6 @@ impl<W: Wake + ?Sized> Wake for std::sync::Arc<W> {
     fn wake(&self) {
         (**self).wake();
     }
-}
-
-/// How strong a fence is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fence {
-    /// Sequentially consistent.
-    Full,
-    /// Acquire and release: orders nothing between a write and a later read. For models only.
-    AcquireRelease,
-    /// None at all. For models only.
-    Absent,
-}
-
-impl Fence {
-    #[inline]
-    fn apply(self) {
-        match self {
-            Fence::Full => fence(Ordering::SeqCst),
-            Fence::AcquireRelease => fence(Ordering::AcqRel),
-            Fence::Absent => {}
-        }
-    }
-}
-
-/// The fences of a handshake. Production code uses [`Strong`]; the models use weaker tables to show that
-/// each is needed.
-pub trait Orderings {
-    /// Between the producer's write of its work word and its read of `parked`.
-    const PRODUCER: Fence;
-    /// Between the consumer's write of `parked` and its read of the work words.
-    const CONSUMER: Fence;
-}
-
-/// The table that is correct.
-#[derive(Clone, Copy, Debug)]
-pub struct Strong;
-
-impl Orderings for Strong {
-    const PRODUCER: Fence = Fence::Full;
-    const CONSUMER: Fence = Fence::Full;
 }
 
 /// Where the `parked` word lives: in this process, or in a map shared with another.
@@ -145,12 +103,7 @@ impl<S: ParkedWord, W: Wake, O: Orderings> Parking<S, W, O> {
     /// took the wake on; whether it did.
     #[inline]
     pub fn announce(&self) -> bool {
-        O::PRODUCER.apply();
-        // The plain load keeps the line shared while the consumer is up; the exchange settles who wakes,
-        // and writes nothing when it was another.
-        let parked = self.word.parked();
-        let ours = parked.load(Ordering::Relaxed) == 1
-            && parked.compare_exchange(1, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        let ours = handshake::take_on::<O>(self.word.parked());
         if ours {
             self.wake.wake();
         }
@@ -161,8 +114,7 @@ impl<S: ParkedWord, W: Wake, O: Orderings> Parking<S, W, O> {
     /// and call [`Parking::resume`] when up. `false`: there is work, and the consumer counts as up.
     #[inline]
     pub fn prepare(&self, work_is_there: impl FnOnce() -> bool) -> bool {
-        self.word.parked().store(1, Ordering::Relaxed);
-        O::CONSUMER.apply();
+        handshake::declare::<O>(self.word.parked());
         if work_is_there() {
             self.resume();
             return false;

@@ -5,12 +5,15 @@
 //!
 //! | word | written by | with | read by | with |
 //! |---|---|---|---|---|
-//! | `published` | the writer, after its stores | `Release` | readers, before their loads | `Acquire` |
+//! | `published` | the writer, after its stores; or whoever follows another process's writer | `Release` | readers, before their loads | `Acquire` |
 //!
 //! Invariants: the mark only grows and never passes the end of the map; a writer stores only at or above
 //! the mark; there is one writer per region. From these, a slice below the mark can be borrowed safely.
-//! Another process that maps the same file read-only sees the same bytes and reads a mark of its own
-//! (`Words`). Checked by the tests below and by a loom model of the mark.
+//!
+//! Another process that maps the same file *follows*: it reads how far its writer came from a word of
+//! theirs (`Words`, `Acquire`) and moves a mark of its own up to it, from any of its threads, which may race.
+//! It takes the writer's word that bytes below are final, as it takes the file system's that nobody cuts the
+//! file short. Checked by the tests below and by loom models of the mark.
 
 use crate::primitives::atomic::{AtomicU32, Ordering};
 use std::ops::Range;
@@ -33,7 +36,15 @@ impl Published {
         self.0.store(bytes, Ordering::Release);
     }
 
-    /// The mark. Acquire: pairs with the Release in [`Published::publish`].
+    /// Moves the mark up, never down, for any number of racing threads. Release, as in
+    /// [`Published::publish`]; a mark that is there already is not written.
+    pub fn advance(&self, bytes: u32) {
+        if self.0.load(Ordering::Relaxed) < bytes {
+            self.0.fetch_max(bytes, Ordering::Release);
+        }
+    }
+
+    /// The mark. Acquire: pairs with the Release in [`Published::publish`] and [`Published::advance`].
     pub fn bytes(&self) -> u32 {
         self.0.load(Ordering::Acquire)
     }
@@ -44,6 +55,8 @@ impl Published {
 pub struct Region {
     map: Map,
     published: Published,
+    /// The writer is another process's.
+    followed: bool,
 }
 
 /// The one writer of a region.
@@ -64,7 +77,23 @@ impl Region {
     /// A region that nobody writes any more.
     pub fn sealed(map: Map, published: u32) -> Region {
         assert!(published as usize <= map.length(), "published past the end of the map");
-        Region { map, published: Published::new(published) }
+        Region { map, published: Published::new(published), followed: false }
+    }
+
+    /// A region that another process writes, whose first `published` bytes are final: how many more are is
+    /// told by [`Region::advance`].
+    pub fn follow(map: Map, published: u32) -> Region {
+        Region { followed: true, ..Region::sealed(map, published) }
+    }
+
+    /// Takes note that the other process has made bytes up to `to` final. The mark stays where it is when it
+    /// is there already, and at the end of the map when it would pass it: `to` is what another process says.
+    ///
+    /// # Panics
+    /// When the region has a writer of this process or none: its mark is theirs.
+    pub fn advance(&self, to: u32) {
+        assert!(self.followed, "the mark of a region that nobody follows");
+        self.published.advance(to.min(length(&self.map)));
     }
 
     /// Bytes that may be read.
@@ -109,7 +138,7 @@ impl RegionWriter {
 
     /// Room that is left, in bytes.
     pub fn remaining(&self) -> u32 {
-        u32::try_from(self.region.map.length()).unwrap_or(u32::MAX) - self.filled
+        length(&self.region.map) - self.filled
     }
 
     /// Appends bytes, unseen by readers until [`RegionWriter::publish`].
@@ -128,6 +157,10 @@ impl RegionWriter {
     pub fn publish(&mut self) {
         self.region.published.publish(self.filled);
     }
+}
+
+fn length(map: &Map) -> u32 {
+    u32::try_from(map.length()).unwrap_or(u32::MAX)
 }
 
 #[cfg(all(test, not(loom)))]

@@ -38,11 +38,40 @@ impl Words {
         self.word(index).store(value, Ordering::Release);
         self.map.mark(index * 8, 8);
     }
+
+    /// Moves a word up, never down: of all who race for it, the largest value stays. Release, as in
+    /// [`Words::store`].
+    pub fn advance(&self, index: usize, value: u64) {
+        self.word(index).fetch_max(value, Ordering::Release);
+        self.map.mark(index * 8, 8);
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_word_that_only_grows_ends_at_the_largest_value_of_all_who_race() {
+        let words = Words::new(Map::anonymous(4096).unwrap());
+        std::thread::scope(|scope| {
+            for rival in 0..2 {
+                let words = &words;
+                scope.spawn(move || {
+                    let mut before = 0;
+                    for value in 0..10_000 {
+                        words.advance(9, value * 2 + rival);
+                        let now = words.load(9);
+                        assert!(now >= value * 2 + rival && now >= before);
+                        before = now;
+                    }
+                });
+            }
+        });
+        assert_eq!(words.load(9), 19_999);
+        words.advance(9, 3);
+        assert_eq!(words.load(9), 19_999);
+    }
 
     #[test]
     fn words_keep_what_was_stored() {

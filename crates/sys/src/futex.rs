@@ -32,7 +32,8 @@ pub fn wait(map: &Map, position: usize, expected: u32, timeout: Option<Duration>
     let limit = limit.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
     // SAFETY: the word is four aligned bytes of a map that outlives the call, and the kernel reads it as an
     // atomic; the limit, if any, lives until the call returns.
-    let answer = unsafe { libc::syscall(libc::SYS_futex, word, libc::FUTEX_WAIT | scope(map), expected, limit) };
+    let answer =
+        unsafe { libc::syscall(libc::SYS_futex, word, libc::FUTEX_WAIT | scope(map), expected, limit) };
     if answer == 0 {
         return Slept::Woken;
     }

@@ -1,0 +1,205 @@
+//! One publisher, any number of sleepers in any process: nobody polls, and nobody who sleeps misses.
+//!
+//! A publisher moves a word that others watch: the end of what is visible in a log. Whoever has seen
+//! everything sleeps at the gate until the word moves again. While nobody sleeps, announcing costs the
+//! publisher one fence and one load.
+//!
+//! # The words
+//!
+//! | word | written by | with | read by | with |
+//! |---|---|---|---|---|
+//! | *work*: whatever is published | the publisher, before it announces | its own | sleepers | its own |
+//! | `sleepers` | sleepers: 1 before they sleep; the publisher: 0 when it takes on the wake | `Relaxed` | the publisher | `Relaxed` |
+//! | `sequence` | the publisher: plus one with each wake | `Release` | sleepers, before they declare themselves | `Acquire` |
+//! | *tasks*: wakers of this process's tasks | tasks; emptied with each wake | a lock | the publisher | a lock |
+//!
+//! # The handshake
+//!
+//! ```text
+//! publisher                                  sleeper
+//!   work     := …                              s = sequence
+//!   fence  (PRODUCER)                          sleepers := 1
+//!   sleepers = 1 ?  no: done                   fence  (CONSUMER)
+//!   sleepers := 0                              work there ?  -> go on
+//!   sequence += 1                              sleep while sequence = s, then begin again
+//!   wake all, and every task
+//! ```
+//!
+//! Both fences are those of [`crate::parking`], for the same reason (see [`crate::handshake`]). What differs
+//! follows from there being several sleepers:
+//!
+//! - *Only the publisher clears `sleepers`.* In parking, a consumer that is up again clears its own word.
+//!   Here the word is everybody's: a sleeper that cleared it on its way out would hide those who still
+//!   sleep. It stays 1 instead, and the next announcement makes one superfluous wake.
+//! - *A sleep needs something to compare with.* The publisher may have taken the wake on between a
+//!   sleeper's declaration and its sleep, and another sleeper may have declared itself since, so `sleepers`
+//!   itself tells nothing. `sequence` does: the kernel lets nobody sleep who saw it before the wake.
+//! - *`sequence` is read before declaring.* Read later, it may already count the wake that cleared the
+//!   declaration; the sleeper would then sleep undeclared, and the next announcement would pass it by. The
+//!   `Acquire`, which pairs with the `Release` of the wake, keeps the read in its place: whoever reads a
+//!   count has its own declaration ordered behind the clearing that belongs to it.
+//!
+//! A task does as a thread does, with its waker in the list in place of the sleep. The list is filled before
+//! `sleepers` is set and emptied after it is cleared, each under the lock, so whoever clears a declaration
+//! finds the waker that it stands for. A waker is kept until the next wake even if its task has lost interest:
+//! one task may watch two things, and the waker is the same.
+//!
+//! # Invariants
+//!
+//! 1. *No lost wake*: who looks for work that was announced sees it before sleeping, or is woken.
+//! 2. While nobody sleeps, an announcement makes no system call and writes nothing.
+//! 3. A waker is woken once per registration at most; a task is in the list once.
+//!
+//! The models in `models/gate.rs` check 1, for two threads, for a thread beside a task, and that it breaks
+//! with either fence weakened or absent, with a sleeper that clears, without the sequence, and with the
+//! sequence read late. Loom never lets a read fall behind a later write of the same thread, so it cannot
+//! refute the `Acquire` itself; the last of these models does by hand what the `Acquire` forbids.
+//! `tests/gate.rs` has real processes do it.
+//!
+//! # Strangers and the dead
+//!
+//! The words may lie in a file that other processes map. Nothing is ever addressed by them, so whatever is
+//! written there costs a superfluous wake or, from a process that means harm, a lost one. A sleeper that dies
+//! costs one superfluous wake. A publisher that dies between taking a wake on and giving it leaves sleepers
+//! that nobody knows of: its successor begins with [`Gate::wake_all`]. 2^32 wakes while a sleeper stands
+//! between its look and its sleep would look to it like none.
+
+mod page;
+
+pub use page::Page;
+
+use crate::handshake::{self, Orderings, Strong};
+use crate::primitives::Mutex;
+use crate::primitives::atomic::{AtomicU32, Ordering};
+use std::collections::HashMap;
+use std::marker::PhantomData;
+use std::task::Waker;
+use std::time::{Duration, Instant};
+use thalweg_sys::disk::Map;
+
+/// Where the words of a gate live, and how a thread sleeps on one of them.
+pub trait Place {
+    /// 1 while somebody may be asleep, else 0.
+    fn sleepers(&self) -> &AtomicU32;
+
+    /// Counts wakes.
+    fn sequence(&self) -> &AtomicU32;
+
+    /// Sleeps until [`Place::wake_all`], or the time is over, unless the sequence is no longer `seen`. Comparing
+    /// and going to sleep are one step to whoever moves the sequence and then wakes. May end early.
+    fn sleep(&self, seen: u32, timeout: Option<Duration>);
+
+    /// Ends every sleep that is going on.
+    fn wake_all(&self);
+}
+
+/// What a kept waker wakes: [`Waker::will_wake`] as a key.
+type Task = (usize, usize);
+
+/// The place where those wait who have seen everything.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use thalweg_sync::{gate::Gate, words::Words};
+/// # use thalweg_sys::disk::Map;
+/// # fn main() -> std::io::Result<()> {
+/// let published = Arc::new(Words::new(Map::anonymous(4096)?));
+/// let gate = Arc::new(Gate::new(Map::anonymous(4096)?));
+/// let reader = std::thread::spawn({
+///     let (published, gate) = (published.clone(), gate.clone());
+///     move || gate.wait(None, || published.load(0) == 7)
+/// });
+/// published.store(0, 7);
+/// gate.announce();
+/// assert!(reader.join().unwrap());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Gate<P = Page, O = Strong> {
+    place: P,
+    tasks: Mutex<HashMap<Task, Waker>>,
+    orderings: PhantomData<O>,
+}
+
+impl Gate {
+    /// A gate whose words are the first bytes of a writable map: a file's, to be shared with other processes
+    /// that map it, or memory. The publisher and the sleepers make theirs alike.
+    ///
+    /// # Panics
+    /// When the map is shorter than [`Page::BYTES`].
+    pub fn new(map: Map) -> Gate {
+        Gate::over(Page::new(map))
+    }
+}
+
+impl<P, O> Gate<P, O> {
+    /// A gate with its words elsewhere.
+    pub fn over(place: P) -> Self {
+        Self { place, tasks: Mutex::new(HashMap::new()), orderings: PhantomData }
+    }
+}
+
+impl<P: Place, O: Orderings> Gate<P, O> {
+    /// Publisher: after the word was moved that sleepers watch. Whether somebody was woken.
+    #[inline]
+    pub fn announce(&self) -> bool {
+        let ours = handshake::take_on::<O>(self.place.sleepers());
+        if ours {
+            self.wake_all();
+        }
+        ours
+    }
+
+    /// Publisher: wakes everybody whether they have declared themselves or not. For the beginning, since a
+    /// predecessor may have died with a wake in its hands, and for the end.
+    #[cold]
+    pub fn wake_all(&self) {
+        // Release: pairs with the Acquire in `Gate::prepare`.
+        self.place.sequence().fetch_add(1, Ordering::Release);
+        self.place.wake_all();
+        let tasks = std::mem::take(&mut *self.tasks.lock());
+        tasks.into_values().for_each(Waker::wake);
+    }
+
+    /// Sleeper: blocks until `there` finds what it looks for, or the time is over; `true`: it is there. No
+    /// sleep and no write when it is there at once. `None` waits for ever.
+    pub fn wait(&self, timeout: Option<Duration>, mut there: impl FnMut() -> bool) -> bool {
+        if there() {
+            return true;
+        }
+        // A deadline that no clock reaches is none.
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        loop {
+            let seen = self.prepare();
+            if there() {
+                return true;
+            }
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            if left == Some(Duration::ZERO) {
+                return false;
+            }
+            self.place.sleep(seen, left);
+        }
+    }
+
+    /// Sleeper that is a task of the publisher's process: `true`, it is there already; `false`, the waker is kept and
+    /// woken by the next wake.
+    pub fn register(&self, waker: &Waker, there: impl FnOnce() -> bool) -> bool {
+        self.tasks.lock().entry(task(waker)).or_insert_with(|| waker.clone());
+        self.prepare();
+        there()
+    }
+
+    /// Sleeper: declares itself, for a last look; the sequence to sleep on.
+    pub(crate) fn prepare(&self) -> u32 {
+        // Acquire: pairs with the Release in `Gate::wake_all`.
+        let seen = self.place.sequence().load(Ordering::Acquire);
+        handshake::declare::<O>(self.place.sleepers());
+        seen
+    }
+}
+
+fn task(waker: &Waker) -> Task {
+    (waker.data().addr(), std::ptr::from_ref(waker.vtable()).addr())
+}
