@@ -29,7 +29,7 @@ const STEPS: &[Step] = &[
     step("tests", "test --workspace --no-fail-fast"),
     Step {
         name: "loom",
-        command: "test -p thalweg-sync --release",
+        command: "test -p thalweg-sync --lib --release",
         environment: &[("RUSTFLAGS", "--cfg loom")],
         apart: Some("loom"),
     },

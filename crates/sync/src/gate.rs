@@ -203,3 +203,190 @@ impl<P: Place, O: Orderings> Gate<P, O> {
 fn task(waker: &Waker) -> Task {
     (waker.data().addr(), std::ptr::from_ref(waker.vtable()).addr())
 }
+
+#[cfg(not(loom))]
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::words::Words;
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicUsize;
+
+    #[derive(Default)]
+    struct Rung(AtomicUsize);
+
+    impl std::task::Wake for Rung {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    impl Rung {
+        fn new() -> (Arc<Rung>, Waker) {
+            let rung = Arc::new(Rung::default());
+            (rung.clone(), Waker::from(rung))
+        }
+
+        fn times(&self) -> usize {
+            self.0.load(Ordering::SeqCst)
+        }
+    }
+
+    fn gate() -> Gate {
+        Gate::new(Map::anonymous(4096).unwrap())
+    }
+
+    #[test]
+    fn while_nobody_sleeps_an_announcement_touches_nothing() {
+        let map = Map::anonymous(4096).unwrap();
+        let gate = Gate::new(map);
+        assert!(!gate.announce());
+        assert!(gate.wait(None, || true), "who finds it at once does not declare itself");
+        assert!(!gate.announce());
+        assert_eq!(gate.place.sequence().load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_wait_ends_with_its_time_and_leaves_one_superfluous_wake() {
+        let gate = gate();
+        assert!(!gate.wait(Some(Duration::ZERO), || false));
+        assert!(!gate.wait(Some(Duration::from_millis(2)), || false));
+        assert_eq!([gate.announce(), gate.announce()], [true, false]);
+    }
+
+    #[test]
+    fn the_last_look_comes_after_the_last_sleep() {
+        let gate = gate();
+        let mut looks = 0;
+        let there = gate.wait(Some(Duration::from_millis(2)), || {
+            looks += 1;
+            looks == 3
+        });
+        assert!(there, "at once, once declared, and when the time is over");
+    }
+
+    /// The publisher comes between a sleeper's last look and its sleep, and another sleeper after it.
+    #[test]
+    fn a_wake_before_the_sleep_is_not_slept_through() {
+        let gate = gate();
+        let mut looks = 0;
+        let there = gate.wait(None, || {
+            looks += 1;
+            if looks == 2 {
+                assert!(gate.announce());
+                gate.prepare();
+            }
+            looks == 3
+        });
+        assert!(there);
+    }
+
+    #[test]
+    fn a_task_is_woken_once_however_often_it_asked() {
+        let gate = gate();
+        let ((rung, waker), (other, other_waker)) = (Rung::new(), Rung::new());
+        for _ in 0..1_000 {
+            assert!(!gate.register(&waker.clone(), || false));
+        }
+        assert!(!gate.register(&other_waker, || false));
+        assert_eq!(gate.tasks.lock().len(), 2);
+        assert!(gate.announce());
+        assert_eq!((rung.times(), other.times()), (1, 1));
+        assert!(!gate.announce());
+        assert_eq!((rung.times(), other.times()), (1, 1));
+    }
+
+    /// A task that watches two things with one waker, and finds one of them.
+    #[test]
+    fn what_a_task_found_does_not_cost_it_what_it_still_waits_for() {
+        let gate = gate();
+        let (rung, waker) = Rung::new();
+        assert!(!gate.register(&waker, || false));
+        assert!(gate.register(&waker, || true));
+        assert!(gate.announce());
+        assert_eq!(rung.times(), 1);
+    }
+
+    #[test]
+    fn a_task_that_comes_back_while_it_is_woken_is_kept() {
+        struct Returns(Gate, AtomicUsize);
+        impl std::task::Wake for Returns {
+            fn wake(self: Arc<Self>) {
+                self.1.fetch_add(1, Ordering::SeqCst);
+                assert!(!self.0.register(&Waker::from(self.clone()), || false));
+            }
+        }
+        let task = Arc::new(Returns(gate(), AtomicUsize::new(0)));
+        assert!(!task.0.register(&Waker::from(task.clone()), || false));
+        assert!(task.0.announce() && task.0.announce());
+        assert_eq!(task.1.load(Ordering::SeqCst), 2);
+        task.0.tasks.lock().clear();
+    }
+
+    #[test]
+    fn everybody_is_woken_who_no_longer_counts_as_asleep() {
+        let gate = Arc::new(gate());
+        let published = Arc::new(Words::new(Map::anonymous(8).unwrap()));
+        let asleep = {
+            let (gate, published) = (gate.clone(), published.clone());
+            std::thread::spawn(move || gate.wait(None, || published.load(0) == 1))
+        };
+        while gate.place.sleepers().load(Ordering::Relaxed) == 0 {
+            std::thread::yield_now();
+        }
+        let (rung, waker) = Rung::new();
+        assert!(!gate.register(&waker, || false));
+        // As a publisher does that dies with the wake in its hands.
+        assert!(handshake::take_on::<Strong>(gate.place.sleepers()));
+        published.store(0, 1);
+        assert!(!gate.announce());
+        gate.wake_all();
+        assert!(asleep.join().unwrap());
+        assert_eq!(rung.times(), 1);
+    }
+
+    #[test]
+    fn whatever_a_stranger_left_in_the_words_sleepers_are_woken() {
+        for garbage in [2, u32::MAX] {
+            let map = Map::anonymous(4096).unwrap();
+            // SAFETY: nobody else knows the map.
+            unsafe { map.write(0, &garbage.to_ne_bytes().repeat(32)) };
+            let (gate, published) = (Gate::new(map), Words::new(Map::anonymous(8).unwrap()));
+            assert!(!gate.announce());
+            std::thread::scope(|scope| {
+                let sleeper = scope.spawn(|| gate.wait(None, || published.load(0) == 1));
+                published.store(0, 1);
+                gate.announce();
+                assert!(sleeper.join().unwrap());
+            });
+        }
+    }
+
+    #[test]
+    fn threads_follow_a_publisher_to_the_end() {
+        const LAST: u64 = 20_000;
+        let (gate, published) = (gate(), Words::new(Map::anonymous(8).unwrap()));
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    let mut seen = 0;
+                    while seen < LAST {
+                        assert!(gate.wait(None, || published.load(0) > seen));
+                        seen = published.load(0);
+                    }
+                });
+            }
+            for next in 1..=LAST {
+                published.store(0, next);
+                gate.announce();
+            }
+        });
+    }
+
+    #[test]
+    fn a_map_without_room_for_the_words_is_refused() {
+        let short = Map::anonymous(Page::BYTES - 1).unwrap();
+        assert!(std::panic::catch_unwind(move || Gate::new(short)).is_err());
+        Gate::new(Map::anonymous(Page::BYTES).unwrap());
+    }
+}

@@ -11,7 +11,7 @@
 //! it away. The models run with
 //!
 //! ```text
-//! RUSTFLAGS="--cfg loom" cargo test -p thalweg-sync --release --target-dir target-loom
+//! RUSTFLAGS="--cfg loom" cargo test -p thalweg-sync --lib --release --target-dir target-loom
 //! ```
 
 pub mod gate;

@@ -1,4 +1,4 @@
-//! The loom models of mailbox and parking.
+//! The loom models of mailbox and parking; those of the gate and of snapshots are beside this file.
 //!
 //! Every interleaving and every reordering that the memory model allows, with a bounded number of
 //! preemptions where three threads take part. A lost wake shows as a deadlock: the consumer sleeps in
@@ -8,6 +8,9 @@
 //! that loom refutes it. Both fences are refuted both ways, so the table has no entry that stands on an
 //! argument alone. Not in the table, since `Relaxed` cannot be weakened: the accesses to `pending` and
 //! `parked` themselves. The lock's own ordering is what carries the messages; it is not ours to weaken.
+
+mod gate;
+mod snapshot;
 
 use crate::mailbox::{Mailbox, Permit};
 use crate::parking::{Fence, LocalWord, Orderings, ParkedWord, Parking, Strong, Wake};

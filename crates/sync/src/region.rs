@@ -96,6 +96,11 @@ impl Region {
         self.published.advance(to.min(length(&self.map)));
     }
 
+    /// Bytes that the map has.
+    pub fn capacity(&self) -> u32 {
+        u32::try_from(self.map.length()).unwrap_or(u32::MAX)
+    }
+
     /// Bytes that may be read.
     pub fn published(&self) -> u32 {
         self.published.bytes()
@@ -166,6 +171,7 @@ fn length(map: &Map) -> u32 {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use thalweg_sys::disk::{Allocation, Disk};
 
     #[test]
     fn readers_see_what_was_published_and_no_more() {
@@ -177,6 +183,32 @@ mod tests {
         assert_eq!(writer.region().bytes(0..3), b"abc");
         let region = writer.region().clone();
         assert!(std::panic::catch_unwind(move || region.bytes(0..4).len()).is_err());
+    }
+
+    #[test]
+    fn a_follower_sees_what_the_writer_of_another_map_made_final() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = Disk::Real.create(&directory.path().join("f")).unwrap();
+        file.allocate(4096, Allocation::ZeroFilled).unwrap();
+        let mut writer = Region::writable(file.map(4096, true).unwrap(), 0);
+        writer.write(b"abcdef");
+        writer.publish();
+        let follower = Region::follow(file.map(4096, false).unwrap(), 2);
+        assert_eq!(follower.bytes(0..2), b"ab");
+        follower.advance(6);
+        follower.advance(3);
+        assert_eq!(follower.published(), 6, "a mark does not go back");
+        assert_eq!(follower.bytes(0..6), b"abcdef");
+        follower.advance(u32::MAX);
+        assert_eq!(follower.published(), 4096, "nothing lies behind the end of the map");
+    }
+
+    #[test]
+    fn nobody_moves_a_mark_that_is_somebody_elses() {
+        let writer = Region::writable(Map::anonymous(8).unwrap(), 0);
+        let sealed = Region::sealed(Map::anonymous(8).unwrap(), 0);
+        assert!(std::panic::catch_unwind(move || writer.region().advance(1)).is_err());
+        assert!(std::panic::catch_unwind(move || sealed.advance(1)).is_err());
     }
 
     #[test]
@@ -216,6 +248,50 @@ mod models {
                 assert_eq!(shared.byte.with(|byte| unsafe { *byte }), 7);
             }
             thread.join().unwrap();
+        });
+    }
+
+    /// The writer is another process and publishes by a word of its own, which two threads here follow.
+    #[test]
+    fn a_reader_that_sees_a_mark_that_another_follower_moved_sees_the_bytes() {
+        loom::model(|| {
+            let shared =
+                loom::sync::Arc::new(Shared { byte: UnsafeCell::new(0), published: Published::new(0) });
+            let theirs = loom::sync::Arc::new(AtomicU32::new(0));
+            let writer = {
+                let (shared, theirs) = (shared.clone(), theirs.clone());
+                loom::thread::spawn(move || {
+                    // SAFETY: the only store, made before the word moves.
+                    shared.byte.with_mut(|byte| unsafe { *byte = 7 });
+                    theirs.store(1, Ordering::Release);
+                })
+            };
+            let follower = {
+                let (shared, theirs) = (shared.clone(), theirs.clone());
+                loom::thread::spawn(move || shared.published.advance(theirs.load(Ordering::Acquire)))
+            };
+            shared.published.advance(theirs.load(Ordering::Acquire));
+            if shared.published.bytes() == 1 {
+                // SAFETY: published bytes are no longer stored to.
+                assert_eq!(shared.byte.with(|byte| unsafe { *byte }), 7);
+            }
+            writer.join().unwrap();
+            follower.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn a_mark_that_two_followers_race_for_only_grows() {
+        loom::model(|| {
+            let published = loom::sync::Arc::new(Published::new(0));
+            let rivals = [1, 2].map(|to| {
+                let published = published.clone();
+                loom::thread::spawn(move || published.advance(to))
+            });
+            let before = published.bytes();
+            assert!(published.bytes() >= before);
+            rivals.into_iter().for_each(|rival| rival.join().unwrap());
+            assert_eq!(published.bytes(), 2);
         });
     }
 }

@@ -118,3 +118,47 @@ impl<T> Clone for Cached<T> {
         Self { version: self.version, value: Arc::clone(&self.value) }
     }
 }
+
+#[cfg(not(loom))]
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_reader_is_told_once_of_what_was_replaced() {
+        let snapshots = Snapshots::new("a".to_owned());
+        let mut early = Cached::of(&snapshots);
+        snapshots.replace(|former| format!("{former}b"));
+        snapshots.replace(|former| format!("{former}c"));
+        let (mut late, mut copy) = (Cached::of(&snapshots), early.clone());
+        assert!(early.refresh(&snapshots) && copy.refresh(&snapshots));
+        assert!(!early.refresh(&snapshots) && !late.refresh(&snapshots));
+        assert_eq!([&**early.value(), &**late.value(), &**copy.value()], ["abc"; 3]);
+        assert_eq!((snapshots.version(), snapshots.latest().0), (2, 2));
+    }
+
+    /// What is let go of may take long, or come back here.
+    #[test]
+    fn a_value_is_let_go_of_outside_the_lock() {
+        struct Looks(Arc<Snapshots<Option<Looks>>>);
+        impl Drop for Looks {
+            fn drop(&mut self) {
+                assert_eq!(self.0.latest().0, 2);
+            }
+        }
+        let snapshots = Arc::new(Snapshots::new(None));
+        let held = snapshots.clone();
+        snapshots.replace(|_| Some(Looks(held)));
+        snapshots.replace(|_| None);
+        assert_eq!(Arc::strong_count(&snapshots), 1, "the first value is gone");
+    }
+
+    #[test]
+    fn a_replacement_that_fails_leaves_everything_as_it_was() {
+        let snapshots = Snapshots::new(1);
+        let failing = std::panic::AssertUnwindSafe(|| snapshots.replace(|_| panic!("no value")));
+        assert!(std::panic::catch_unwind(failing).is_err());
+        snapshots.replace(|former| former + 1);
+        assert_eq!((snapshots.version(), *snapshots.latest().1), (1, 2));
+    }
+}
