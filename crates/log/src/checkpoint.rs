@@ -1,7 +1,7 @@
 //! Checkpoints: the catalogue and the extents as of a position, so that opening replays only what follows.
 //!
 //! ```text
-//! header   magic 8 | version 4 | 0 4 | store id 8 | start 8 | link 8 | next log 8
+//! header   magic 8 | version 4 | 0 4 | store id 8 | start 8 | link 8 | next log 8 | latest time 8 | lateness 8
 //! record   bytes 4 | id 8 | last 8 | tail 8 | accessed 8 | version 4 | closed 1 | deleted 1 | 0 2 | create payload |
 //!          writer seq | closed by | producers | notes | extents           (see `encode_log`)
 //! end      0 4 | records 8 | checksum 4
@@ -18,7 +18,7 @@ use crate::extents::{Extent, Extents};
 use crate::fork::Lineage;
 use crate::format::{self, Config, Link, Producer, word32, word64};
 use crate::log::{ClosedBy, Log, Producers};
-use crate::open::Durability;
+use crate::open::{Durability, Times};
 use crate::store::{Shared, Store};
 use crate::{Position, segment_of};
 use std::io;
@@ -28,7 +28,7 @@ use thalweg_sys::disk::{Disk, File};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"THALWEGk");
 const PREFIX: &str = "checkpoint-";
-const HEADER_BYTES: usize = 48;
+const HEADER_BYTES: usize = 64;
 const KEPT: usize = 2;
 const FLUSH_BYTES: usize = 1 << 18;
 
@@ -47,6 +47,8 @@ pub(crate) struct Checkpoint {
     pub(crate) start: Position,
     pub(crate) link: Link,
     pub(crate) next_log: u64,
+    /// Of the entries before `start`.
+    pub(crate) times: Times,
     pub(crate) logs: Vec<Arc<Log>>,
 }
 
@@ -246,6 +248,7 @@ fn decode(
         start,
         link,
         next_log: word64(whole, 40),
+        times: Times { latest: word64(whole, 48), lateness: word64(whole, 56) },
         logs,
     })
 }
@@ -262,9 +265,9 @@ impl Shared {
     }
 
     fn write_checkpoint(&self, directory: &Path) -> io::Result<Position> {
-        let (start, link) = {
+        let (start, link, times) = {
             let writer = self.writer.lock();
-            (writer.written(), writer.link)
+            (writer.written(), writer.link, [writer.latest, writer.lateness])
         };
         let name = file_name(start);
         let working = directory.join(format!("{name}.new"));
@@ -275,7 +278,10 @@ impl Shared {
         header.iter().for_each(|word| sink.buffer.extend_from_slice(&word.to_le_bytes()));
         sink.buffer.extend_from_slice(&link.length.to_le_bytes());
         sink.buffer.extend_from_slice(&link.checksum.to_le_bytes());
-        sink.buffer.extend_from_slice(&self.next_log.lock().to_le_bytes());
+        let next_log = *self.next_log.lock();
+        for word in [next_log, times[0], times[1]] {
+            sink.buffer.extend_from_slice(&word.to_le_bytes());
+        }
         let (mut records, mut failed) = (0u64, None);
         self.catalogue.visit_pausing(
             |log| {

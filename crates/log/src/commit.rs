@@ -3,7 +3,7 @@
 use crate::error::CommitError;
 use crate::extents::Extent;
 use crate::fork::{Branch, Fork, Lineage};
-use crate::format::{self, Config, Kind, Producer};
+use crate::format::{self, Config, FLAG_LAST, Kind, Producer};
 use crate::log::{Change, Inner, Log};
 use crate::open::Durability;
 use crate::store::{Shared, Store};
@@ -81,8 +81,9 @@ impl Notes {
     }
 }
 
-fn frame<'a>(
+pub(crate) fn frame<'a>(
     kind: Kind,
+    flags: u8,
     log: LogId,
     offset: Offset,
     time: Time,
@@ -94,7 +95,7 @@ fn frame<'a>(
         u32::try_from(size).ok().filter(|_| size <= limit).ok_or(CommitError::TooLarge { size, limit })?;
     let padding =
         usize::try_from(format::frame_bytes(size) - size).unwrap_or(0) - format::FRAME_HEADER_BYTES as usize;
-    Ok(PlannedFrame { header: format::frame_header(kind, log, offset, time, length), pieces, padding })
+    Ok(PlannedFrame { header: format::frame_header(kind, flags, log, offset, time, length), pieces, padding })
 }
 
 fn plan<'a>(
@@ -106,8 +107,10 @@ fn plan<'a>(
 ) -> Result<PlannedBatch<'a>, CommitError> {
     let end = tail + commit.payload.len() as u64 + commit.suffix.len() as u64;
     let mut frames: SmallVec<[PlannedFrame<'a>; 4]> = SmallVec::new();
-    let mut add =
-        |kind, offset, pieces| frame(kind, log, offset, commit.time, pieces).map(|f| frames.push(f));
+    let mut add = |kind, offset, pieces| {
+        let flags = if kind == Kind::Data { FLAG_LAST } else { 0 };
+        frame(kind, flags, log, offset, commit.time, pieces).map(|frame| frames.push(frame))
+    };
     if notes.create > 0 {
         add(Kind::Create, tail, [&notes.bytes[..notes.create], &[]])?;
     }
@@ -129,15 +132,7 @@ fn plan<'a>(
     if delete {
         add(Kind::Delete, end, [&[], &[]])?;
     }
-    let (mut body_bytes, mut body_checksum) = (0, 0);
-    for frame in &frames {
-        let padding = &[0; 8][..frame.padding];
-        for piece in [&frame.header[..], frame.pieces[0], frame.pieces[1], padding] {
-            body_bytes += piece.len() as u64;
-            body_checksum = crc32c::crc32c_append(body_checksum, piece);
-        }
-    }
-    Ok(PlannedBatch { frames, touched: smallvec![(log, end)], time: commit.time, body_bytes, body_checksum })
+    Ok(PlannedBatch::of(frames, smallvec![(log, end)], commit.time))
 }
 
 impl Store {
@@ -242,8 +237,39 @@ fn check(inner: &Inner, expected: u32) -> Result<(), CommitError> {
     Ok(())
 }
 
+/// Who sees to it that a batch becomes durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Nudge {
+    /// The committer, woken if it sleeps.
+    Committer,
+    /// The caller, who is going to wait for it anyway.
+    Nobody,
+}
+
 impl Shared {
-    /// The one way in: plans the batch, writes it, stages it, and either reveals it or leaves that to the
+    /// Writes and publishes a batch; in `sync` mode the committer reveals what is pending once it is durable.
+    pub(crate) fn publish(
+        &self,
+        batch: &PlannedBatch<'_>,
+        payload_bytes: u64,
+        pending: impl IntoIterator<Item = Pending>,
+        watcher: Option<WatcherId>,
+        nudge: Nudge,
+    ) -> Result<Placed, CommitError> {
+        let mut writer = self.writer.lock();
+        let placed = writer.append(batch, &self.control, &self.segments)?;
+        *writer.live_bytes.entry(crate::segment_of(placed.start)).or_default() += payload_bytes;
+        if writer.options.durability == Durability::Sync {
+            writer.pending.extend(pending);
+            writer.waiting |= watcher.map_or(0, WatcherId::bit);
+            if nudge == Nudge::Committer && std::mem::take(&mut writer.committer_idle) {
+                self.work.notify_one();
+            }
+        }
+        Ok(placed)
+    }
+
+    /// The way in for what is judged by a log's version: plans the batch, writes it, stages it, and either reveals it or leaves that to the
     /// committer.
     fn submit(
         &self,
@@ -256,29 +282,13 @@ impl Shared {
     ) -> Result<Receipt, CommitError> {
         let batch = plan(log.id(), inner.tail, commit, notes, delete)?;
         let (first, next) = (inner.tail, batch.touched[0].1);
-        let placed = {
-            let mut writer = self.writer.lock();
-            let placed = writer.append(&batch, &self.control, &self.segments)?;
-            let segment = crate::segment_of(placed.start);
-            *writer.live_bytes.entry(segment).or_default() += next - first;
-            if writer.options.durability == Durability::Sync {
-                writer.pending.push(Pending {
-                    log: log.clone(),
-                    tail: next,
-                    closed: commit.close,
-                    deleted: delete,
-                });
-                writer.waiting |= watcher.map_or(0, WatcherId::bit);
-                if std::mem::take(&mut writer.committer_idle) {
-                    self.work.notify_one();
-                }
-            }
-            placed
-        };
+        let pending = Pending { log: log.clone(), tail: next, closed: commit.close, deleted: delete };
+        let placed = self.publish(&batch, next - first, [pending], watcher, Nudge::Committer)?;
         stage(inner, commit, placed, first, next);
         if delete {
             inner.deleting = true;
         }
+        self.gate.announce();
         if self.options.durability == Durability::Sync {
             return Ok(Receipt { ticket: placed.end, first, next });
         }

@@ -40,7 +40,19 @@ impl Shared {
     /// # Errors
     /// What the sync said; the store is poisoned then.
     pub(crate) fn commit_group(&self) -> io::Result<()> {
+        self.lead(Position::MAX)
+    }
+
+    /// Makes a ticket durable, in one group with whatever else was written. Whoever finds a group under way
+    /// waits for it, and perhaps need not lead another.
+    ///
+    /// # Errors
+    /// What the sync said; the store is poisoned then.
+    pub(crate) fn lead(&self, ticket: Position) -> io::Result<()> {
         let _one_at_a_time = self.group.lock();
+        if self.control.durable() >= ticket {
+            return Ok(());
+        }
         let group = {
             let mut writer = self.writer.lock();
             if let Some(why) = &writer.failure {
@@ -84,6 +96,8 @@ impl Shared {
 
     fn settle(&self, group: Group) {
         self.control.set_durable(group.end);
+        self.control.set_visible(group.end);
+        self.gate.announce();
         for pending in group.pending {
             let (tell, gone) = {
                 let mut inner = pending.log.lock();
@@ -96,7 +110,15 @@ impl Shared {
             }
         }
         // Whoever began to wait while this group was under way may be waiting for it.
-        let late = self.writer.lock().waiting;
+        let late = {
+            let mut writer = self.writer.lock();
+            // Whoever led this group leaves the next segment to the committer.
+            if writer.committer_idle && writer.spare_due().is_some() {
+                writer.committer_idle = false;
+                self.work.notify_one();
+            }
+            writer.waiting
+        };
         self.watchers.tell(group.waiting | late, |watch| watch.complete(group.end));
     }
 
@@ -110,7 +132,7 @@ impl Shared {
     pub(crate) fn run_committer(&self) {
         loop {
             let mut writer = self.writer.lock();
-            while writer.pending.is_empty() && !writer.closed {
+            while writer.pending.is_empty() && !writer.closed && writer.spare_due().is_none() {
                 writer.committer_idle = true;
                 self.work.wait(&mut writer);
             }
@@ -125,7 +147,10 @@ impl Shared {
             if let Some(order) = order {
                 match order.fulfil() {
                     Ok(spare) => self.writer.lock().offer(spare),
-                    Err(error) => tracing::warn!(%error, "cannot prepare the next segment"),
+                    Err(error) => {
+                        tracing::warn!(%error, "cannot prepare the next segment");
+                        self.writer.lock().spare_refused = order.number;
+                    }
                 }
             }
         }

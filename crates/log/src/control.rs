@@ -5,18 +5,23 @@
 //! | 0 | magic | creation |
 //! | 1 | format version | creation |
 //! | 2 | store id | creation |
-//! | 3 | `written`: end of the last published batch | the writer, under its lock |
-//! | 4 | `durable`: end of what is known to last | the committer, after a sync succeeded |
-//! | 5 | version of the segment list | whoever adds or removes a segment |
-//! | 6 | clean end: position of a clean close, 0 while open | open and close |
-//! | 7 | next log id: no id at or above it was ever given out | whoever creates a log |
+//! | 3 | version of the segment list | whoever adds or removes a segment |
+//! | 4 | clean end: position of a clean close, 0 while open | open and close |
+//! | 5 | next log id: no id at or above it was ever given out | whoever creates a log |
+//! | 6 | checksum of words 0 to 63 but itself, 0 while open | open and close |
+//! | 8 | `written`: end of the last published batch | the writer, under its lock |
+//! | 16 | `durable`: end of what is known to last | the committer, after a sync succeeded |
+//! | 24 | `visible`: end of what readers may see | the writer or, in `sync` mode, the committer |
+//! | 32 | `lateness`: by how much an entry's time ever lay behind an earlier entry's | the writer |
 //!
-//! `durable` on disk may lag behind the truth, never run ahead of it: it is stored only after the sync it
-//! speaks of. That makes it evidence in recovery.
+//! The words that move with every commit have a cache line each, so that whoever polls one does not pay for
+//! the others. `durable` on disk may lag behind the truth, never run ahead of it: it is stored only after
+//! the sync it speaks of. That makes it evidence in recovery. A closed store's words are checksummed, and
+//! what no word uses is zero, so a flipped bit is noticed.
 
-use crate::Position;
 use crate::error::OpenError;
 use crate::format::FORMAT_VERSION;
+use crate::{Position, Time};
 use std::io;
 use std::path::Path;
 use thalweg_sync::words::Words;
@@ -25,11 +30,15 @@ use thalweg_sys::disk::{Disk, File, Map};
 pub(crate) const FILE_NAME: &str = "control";
 const BYTES: usize = 4096;
 const MAGIC: u64 = u64::from_le_bytes(*b"THALWEGc");
-const WRITTEN: usize = 3;
-const DURABLE: usize = 4;
-const SEGMENTS: usize = 5;
-const CLEAN_END: usize = 6;
-const NEXT_LOG: usize = 7;
+const SEGMENTS: usize = 3;
+const CLEAN_END: usize = 4;
+const NEXT_LOG: usize = 5;
+const CHECKSUM: usize = 6;
+pub(crate) const WRITTEN: usize = 8;
+const DURABLE: usize = 16;
+pub(crate) const VISIBLE: usize = 24;
+pub(crate) const LATENESS: usize = 32;
+const WORDS: usize = BYTES / 8;
 
 #[derive(Debug)]
 pub(crate) struct Control {
@@ -57,9 +66,19 @@ impl Control {
 
     /// Opens the file of an existing store; `None` when there is none.
     pub(crate) fn open(disk: &Disk, directory: &Path) -> Result<Option<Control>, OpenError> {
+        Control::map(disk, directory, true)
+    }
+
+    /// Opens the file of a store that somebody else may be writing. Only reading is possible.
+    pub(crate) fn attach(disk: &Disk, directory: &Path) -> Result<Option<Control>, OpenError> {
+        Control::map(disk, directory, false)
+    }
+
+    fn map(disk: &Disk, directory: &Path, writable: bool) -> Result<Option<Control>, OpenError> {
         let path = directory.join(FILE_NAME);
         let failed = |source| OpenError::Io { action: "open", file: path.clone(), source };
-        let file = match disk.open(&path) {
+        let opened = if writable { disk.open(&path) } else { disk.open_read_only(&path) };
+        let file = match opened {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(failed(error)),
@@ -67,13 +86,19 @@ impl Control {
         if file.length().map_err(failed)? < BYTES as u64 {
             return Err(OpenError::NotAStore { file: path, why: "the control file is too short" });
         }
-        let words = Words::new(file.map(BYTES, true).map_err(failed)?);
+        let words = Words::new(file.map(BYTES, writable).map_err(failed)?);
         if words.load(0) != MAGIC {
             return Err(OpenError::NotAStore { file: path, why: "the control file has another magic" });
         }
         let found = words.load(1);
         if found > u64::from(FORMAT_VERSION) {
             return Err(OpenError::Newer { file: path, found, known: u64::from(FORMAT_VERSION) });
+        }
+        if found < u64::from(FORMAT_VERSION) {
+            return Err(OpenError::NotAStore {
+                file: path,
+                why: "an unreleased version of this program wrote it",
+            });
         }
         let store_id = words.load(2);
         Ok(Some(Control { words, file: Some(file), store_id }))
@@ -95,6 +120,29 @@ impl Control {
         self.words.store(DURABLE, position);
     }
 
+    /// End of what readers may see.
+    pub(crate) fn visible(&self) -> Position {
+        self.words.load(VISIBLE)
+    }
+
+    pub(crate) fn set_visible(&self, position: Position) {
+        self.words.store(VISIBLE, position);
+    }
+
+    /// How far an entry's time may lie behind that of an earlier one, in microseconds.
+    pub(crate) fn lateness(&self) -> Time {
+        self.words.load(LATENESS)
+    }
+
+    pub(crate) fn set_lateness(&self, lateness: Time) {
+        self.words.store(LATENESS, lateness);
+    }
+
+    /// Version of the segment list.
+    pub(crate) fn segments_version(&self) -> u64 {
+        self.words.load(SEGMENTS)
+    }
+
     pub(crate) fn bump_segments(&self) {
         self.words.store(SEGMENTS, self.words.load(SEGMENTS) + 1);
     }
@@ -114,6 +162,29 @@ impl Control {
     /// Records a clean close, or with 0 that the store is in use, durably.
     pub(crate) fn set_clean_end(&self, position: Position) -> io::Result<()> {
         self.words.store(CLEAN_END, position);
+        self.words.store(CHECKSUM, 0);
+        if position != 0 {
+            self.words.store(CHECKSUM, self.checksum());
+        }
         self.file.as_ref().map_or(Ok(()), File::sync_data)
+    }
+
+    /// What a closed store's words add up to; never 0, which says that it is open.
+    fn checksum(&self) -> u64 {
+        let words = (0..WORDS).filter(|index| *index != CHECKSUM);
+        let sum =
+            words.fold(0, |sum, index| crc32c::crc32c_append(sum, &self.words.load(index).to_le_bytes()));
+        u64::from(sum) | 1 << 32
+    }
+
+    /// The highest position that the words prove durable; 0 when the words prove nothing.
+    pub(crate) fn evidence(&self) -> Position {
+        if self.is_intact() { self.durable().max(self.clean_end()) } else { 0 }
+    }
+
+    /// Whether the words are as the last clean close left them; an open or crashed store's always pass.
+    pub(crate) fn is_intact(&self) -> bool {
+        let closed = self.clean_end() != 0 || self.words.load(CHECKSUM) != 0;
+        !closed || self.words.load(CHECKSUM) == self.checksum()
     }
 }

@@ -122,6 +122,20 @@ pub enum CommitError {
     /// The store was closed.
     #[error("the store is closed")]
     Closed,
+    /// The log was closed: it takes no more entries.
+    #[error("the log is closed and takes no more entries")]
+    LogClosed,
+    /// An entry without a byte has no offset of its own.
+    #[error("an entry holds at least one byte")]
+    EmptyEntry,
+    /// No log can have that name.
+    #[error("{name:?} cannot be the name of a log: {why}")]
+    BadName {
+        /// The name.
+        name: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
 }
 
 /// Why bytes cannot be read.

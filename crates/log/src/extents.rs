@@ -57,6 +57,12 @@ impl Extents {
         &self.list[first..last.max(first)]
     }
 
+    /// Where the first extent lies that holds anything at or behind a position.
+    pub(crate) fn behind(&self, position: Position) -> Option<Position> {
+        let next = self.list.partition_point(|extent| extent.position + u64::from(extent.span) <= position);
+        self.list.get(next).map(|extent| extent.position.max(position))
+    }
+
     pub(crate) fn all(&self) -> &[Extent] {
         &self.list
     }

@@ -3,7 +3,7 @@
 //! ```text
 //! segment  header (64)  batch  batch  …  zeros
 //!   header   magic 8 | format version 4 | segment number 4 | store id 8 | previous length 4 |
-//!            previous checksum 4 | capacity 4 | after damage 1 | 23 reserved | checksum 4
+//!            previous checksum 4 | capacity 4 | after damage 1 | 0 3 | latest time 8 | 0 12 | checksum 4
 //! batch    header (48)  touched table  frames
 //!   header   magic 4 | length 4 | header checksum 4 | body checksum 4 | previous length 4 |
 //!            previous checksum 4 | durable position 8 | time 8 | frames 4 | touched 2 | reserved 2
@@ -16,19 +16,28 @@
 //! each batch repeats the length and header checksum of the one before, across segments too. A header
 //! that stands proves which logs a damaged body touched and where they ended. Checksums are CRC-32C
 //! (Castagnoli; RFC 3720 appendix B.4). Versioned by the segment header: a reader refuses a newer one.
+//!
+//! A segment can be walked flat, without knowing where batches end: its first word tells a batch header
+//! (the magic) from a frame (a payload length), because a segment, and so a payload, is smaller than the
+//! magic read as a number. What no batch took is zero.
 
 use crate::fork::Branch;
 use crate::{LogId, Offset, Position, Time};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-pub(crate) const FORMAT_VERSION: u32 = 1;
+pub(crate) const FORMAT_VERSION: u32 = 2;
 pub(crate) const SEGMENT_HEADER_BYTES: u32 = 64;
 pub(crate) const BATCH_HEADER_BYTES: u32 = 48;
 pub(crate) const TOUCHED_BYTES: u32 = 16;
 pub(crate) const FRAME_HEADER_BYTES: u32 = 32;
 const SEGMENT_MAGIC: [u8; 8] = *b"THALWEG\x01";
-const BATCH_MAGIC: u32 = u32::from_le_bytes(*b"TwBt");
+pub(crate) const BATCH_MAGIC: u32 = u32::from_le_bytes(*b"TwBt");
+/// Largest segment: below the magic, so that no payload length looks like it.
+pub(crate) const SEGMENT_BYTES_MAX: u32 = 1 << 30;
+const _: () = assert!(SEGMENT_BYTES_MAX < BATCH_MAGIC);
+/// Frame flag: the last entry of its transaction in its log.
+pub(crate) const FLAG_LAST: u8 = 1;
 
 /// What a frame says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,6 +117,8 @@ pub(crate) struct SegmentHeader {
     pub(crate) capacity: u32,
     /// Begun by a recovery that found damage: what `previous` names is the last batch it could read.
     pub(crate) after_damage: bool,
+    /// The largest time of any entry in an earlier segment.
+    pub(crate) latest: Time,
 }
 
 /// Why a segment header is not taken.
@@ -128,6 +139,7 @@ impl SegmentHeader {
         bytes[28..32].copy_from_slice(&self.previous.checksum.to_le_bytes());
         bytes[32..36].copy_from_slice(&self.capacity.to_le_bytes());
         bytes[36] = u8::from(self.after_damage);
+        bytes[40..48].copy_from_slice(&self.latest.to_le_bytes());
         let checksum = crc32c::crc32c(&bytes[..60]);
         bytes[60..64].copy_from_slice(&checksum.to_le_bytes());
         bytes
@@ -148,6 +160,7 @@ impl SegmentHeader {
             previous: Link { length: word32(bytes, 24), checksum: word32(bytes, 28) },
             capacity: word32(bytes, 32),
             after_damage: bytes[36] != 0,
+            latest: word64(bytes, 40),
         })
     }
 }
@@ -240,6 +253,7 @@ pub(crate) struct Frame<'a> {
     pub(crate) kind: Kind,
     pub(crate) log: LogId,
     pub(crate) offset: Offset,
+    pub(crate) time: Time,
     pub(crate) payload: &'a [u8],
     /// Where the payload begins, counted from the start of the body.
     pub(crate) payload_at: u32,
@@ -248,6 +262,7 @@ pub(crate) struct Frame<'a> {
 /// A frame's header.
 pub(crate) fn frame_header(
     kind: Kind,
+    flags: u8,
     log: LogId,
     offset: Offset,
     time: Time,
@@ -256,6 +271,7 @@ pub(crate) fn frame_header(
     let mut bytes = [0; FRAME_HEADER_BYTES as usize];
     bytes[0..4].copy_from_slice(&length.to_le_bytes());
     bytes[4] = kind as u8;
+    bytes[5] = flags;
     bytes[8..16].copy_from_slice(&log.to_le_bytes());
     bytes[16..24].copy_from_slice(&offset.to_le_bytes());
     bytes[24..32].copy_from_slice(&time.to_le_bytes());
@@ -296,6 +312,7 @@ impl<'a> Iterator for Frames<'a> {
                 kind: Kind::of(header[4])?,
                 log: word64(header, 8),
                 offset: word64(header, 16),
+                time: word64(header, 24),
                 payload,
                 payload_at: u32::try_from(self.at + start).ok()?,
             })
@@ -486,6 +503,7 @@ mod tests {
             previous: Link::default(),
             capacity: 4096,
             after_damage: false,
+            latest: 7,
         };
         let mut bytes = header.encode();
         assert_eq!(SegmentHeader::decode(&bytes), Ok(header));

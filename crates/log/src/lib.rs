@@ -20,38 +20,52 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod append;
+mod attach;
 mod catalogue;
 mod checkpoint;
 mod commit;
 mod committer;
 mod control;
+mod cursor;
 mod error;
 mod expiry;
 mod extents;
 mod fork;
 mod format;
+mod index;
 mod log;
 mod names;
 mod open;
+mod query;
 mod read;
+mod reader;
 mod recover;
 mod scan;
 mod segment;
+mod signal;
 mod store;
 mod verify;
+mod view;
+mod walk;
 mod watch;
 mod writer;
 
 #[cfg(test)]
 mod tests;
 
+pub use append::{Transaction, now};
+pub use attach::Attached;
 pub use commit::{Commit, NOTES_BYTES_MAX, Receipt};
+pub use cursor::{Cursor, Ended};
 pub use error::{CommitError, Damage, OpenError, ReadError};
 pub use fork::Fork;
 pub use format::{Config, Lifetime, Producer};
 pub use log::{ClosedBy, Log, Note, State};
 pub use open::{Durability, Options, Recovered};
+pub use query::{Entry, Query, Start};
 pub use read::{Read, Warming};
+pub use reader::{Entries, Reader};
 pub use store::{Stats, Store};
 /// Where a store's files live.
 pub use thalweg_sys::disk::Disk;

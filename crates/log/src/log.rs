@@ -65,9 +65,13 @@ pub(crate) struct Inner {
     pub(crate) deleting: bool,
     /// Forks of it that are not visibly gone.
     pub(crate) children: u32,
+    /// Transactions under way that are going to append to it.
+    pub(crate) transactions: u32,
     pub(crate) closed: bool,
     pub(crate) closed_visible: bool,
     pub(crate) version: u32,
+    /// Offsets below it were purged.
+    pub(crate) first: Offset,
     pub(crate) tail: Offset,
     pub(crate) tail_visible: Offset,
     /// End of the last batch that touched this log.
@@ -120,9 +124,11 @@ impl Log {
             phase: Phase::Creating,
             deleting: false,
             children: 0,
+            transactions: 0,
             closed: false,
             closed_visible: false,
             version: 0,
+            first: 0,
             tail: base,
             tail_visible: base,
             last: 0,
@@ -236,6 +242,12 @@ impl Inner {
         }
     }
 
+    /// Offset at which its own payload begins, offset below which all was purged, and whom it inherits from.
+    pub(crate) fn origin(&self) -> (Offset, Offset, Option<Arc<Log>>) {
+        let parent = self.lineage.as_ref().and_then(|lineage| lineage.parent.clone());
+        (self.base(), self.first, parent)
+    }
+
     /// Applies a commit to the staged view: the one place where a log changes, live and in recovery.
     pub(crate) fn stage(&mut self, change: &Change<'_>) {
         self.extents.push(change.extent);
@@ -274,6 +286,13 @@ impl Inner {
         }
     }
 
+    /// Makes all that is staged visible: it is known to be there.
+    pub(crate) fn show(&mut self) {
+        self.phase = if self.deleting { Phase::Deleted } else { Phase::Live };
+        self.tail_visible = self.tail;
+        self.closed_visible = self.closed;
+    }
+
     /// Moves the visible view up to what a commit had staged. Answers the watchers to tell.
     pub(crate) fn reveal(&mut self, tail: Offset, closed: bool, deleted: bool) -> u32 {
         self.tail_visible = tail;
@@ -295,6 +314,6 @@ mod tests {
 
     #[test]
     fn a_log_is_small() {
-        assert!(size_of::<Log>() <= 224, "{}", size_of::<Log>());
+        assert!(size_of::<Log>() <= 232, "{}", size_of::<Log>());
     }
 }

@@ -3,17 +3,20 @@
 use crate::catalogue::Catalogue;
 use crate::control::Control;
 use crate::error::{Damage, OpenError};
-use crate::format::{Link, SEGMENT_HEADER_BYTES, SegmentHeader};
+use crate::format::{Link, SEGMENT_BYTES_MAX, SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::recover::{self, Recovery};
-use crate::segment::{self, Segment, Segments};
+use crate::segment::{self, Segment};
+use crate::signal;
 use crate::store::{Guard, Shared, Store};
+use crate::view::Segments;
 use crate::writer::Writer;
 use crate::{Position, Time};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use thalweg_sync::gate::Gate;
 use thalweg_sync::region::RegionWriter;
-use thalweg_sys::disk::{Allocation, Disk, Lock};
+use thalweg_sys::disk::{Allocation, Disk, Lock, Map};
 
 /// What an acknowledged commit survives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,7 +37,7 @@ pub struct Options {
     pub durability: Durability,
     /// Size of the first segment in bytes; each next one is twice as large. A multiple of 4,096.
     pub segment_bytes_min: u32,
-    /// Largest segment in bytes, at most 2 GiB. One commit holds a little less.
+    /// Largest segment in bytes, at most 1 GiB. One commit holds a little less.
     pub segment_bytes_max: u32,
     /// Start a committer thread in `sync` mode. Without one, [`Store::flush`] commits.
     pub committer_thread: bool,
@@ -89,7 +92,7 @@ pub struct Recovered {
 
 impl Options {
     fn checked(mut self) -> Options {
-        self.segment_bytes_max = self.segment_bytes_max.clamp(8192, 1 << 31);
+        self.segment_bytes_max = self.segment_bytes_max.clamp(8192, SEGMENT_BYTES_MAX);
         self.segment_bytes_min =
             self.segment_bytes_min.clamp(4096, self.segment_bytes_max).next_multiple_of(4096);
         self
@@ -104,7 +107,7 @@ impl Store {
     pub fn memory(options: Options) -> Result<Store, OpenError> {
         let options = Options { durability: Durability::Memory, ..options }.checked();
         let failed = |source| OpenError::Io { action: "map", file: "memory".into(), source };
-        let control = Control::in_memory(1).map_err(failed)?;
+        let control = Arc::new(Control::in_memory(1).map_err(failed)?);
         let capacity = options.segment_bytes_min;
         let header = SegmentHeader {
             number: 1,
@@ -112,6 +115,7 @@ impl Store {
             previous: Link::default(),
             capacity,
             after_damage: false,
+            latest: 0,
         };
         let (segment, region) = Segment::in_memory(header).map_err(failed)?;
         let found = Found {
@@ -121,8 +125,10 @@ impl Store {
             region,
             link: Link::default(),
             next_log: options.opened_at.max(1),
+            times: Times::default(),
         };
-        Ok(Store::assemble(Disk::Real, None, options, control, found, None, &Recovered::default()))
+        let gate = Gate::new(Map::anonymous(signal::BYTES).map_err(failed)?);
+        Ok(Store::assemble(Disk::Real, None, options, (control, gate), found, None, &Recovered::default()))
     }
 
     /// Opens the store in `directory`, or creates one there.
@@ -146,7 +152,8 @@ impl Store {
                 control
             }
         };
-        let mut recovery = Recovery::new(disk, directory, &control);
+        let control = Arc::new(control);
+        let mut recovery = Recovery::new(disk, directory, &control, None);
         let (checkpoints, end) = recovery.run()?;
         let report = recovery.report(options.opened_at);
         let found = match end {
@@ -158,11 +165,12 @@ impl Store {
             }
         };
         control.set_clean_end(0).map_err(failed("mark as open"))?;
+        let gate = Gate::new(signal::open(disk, directory).map_err(failed("prepare the signal of"))?);
         let store = Store::assemble(
             disk.clone(),
             Some((directory, lock)),
             options,
-            control,
+            (control, gate),
             found,
             Some(checkpoints),
             &report,
@@ -174,7 +182,7 @@ impl Store {
         disk: Disk,
         place: Option<(&Path, Lock)>,
         options: Options,
-        control: Control,
+        (control, gate): (Arc<Control>, Gate),
         found: Found,
         checkpoints: Option<Vec<Position>>,
         report: &Recovered,
@@ -190,7 +198,11 @@ impl Store {
             active: found.active,
             region: found.region,
             link: found.link,
+            latest: found.times.latest,
+            lateness: found.times.lateness,
+            prepared: 0,
             spare: None,
+            spare_refused: 0,
             unsynced: Vec::new(),
             directory_changed: false,
             pending: Vec::new(),
@@ -202,14 +214,19 @@ impl Store {
             scratch: Vec::with_capacity(128),
         };
         let written = writer.written();
+        control.set_lateness(found.times.lateness);
+        control.bump_segments();
         control.set_written(written);
         control.set_durable(written);
+        control.set_visible(written);
+        gate.announce();
         let shared = Arc::new(Shared {
             disk,
             directory,
             options,
             control,
-            segments: found.segments,
+            segments: Arc::new(found.segments),
+            gate: Arc::new(gate),
             catalogue: found.catalogue,
             watchers: Default::default(),
             expiry: Default::default(),
@@ -238,6 +255,23 @@ pub(crate) struct Found {
     pub(crate) region: RegionWriter,
     pub(crate) link: Link,
     pub(crate) next_log: u64,
+    pub(crate) times: Times,
+}
+
+/// What is known of the times of all entries up to some place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Times {
+    /// The largest of them.
+    pub(crate) latest: Time,
+    /// How far one ever lay behind an earlier one.
+    pub(crate) lateness: Time,
+}
+
+impl Times {
+    pub(crate) fn note(&mut self, time: Time) {
+        self.lateness = self.lateness.max(self.latest.saturating_sub(time));
+        self.latest = self.latest.max(time);
+    }
 }
 
 impl Found {
@@ -280,7 +314,7 @@ fn first(
     directory: &Path,
     options: &Options,
     control: &Control,
-    recovery: &Recovery<'_>,
+    recovery: &Recovery,
 ) -> io::Result<(Segment, RegionWriter, Link)> {
     let (number, link) = recovery.next_segment();
     let capacity = options.segment_bytes_min;
@@ -296,7 +330,9 @@ fn first(
         return Err(error);
     }
     let after_damage = recovery.found_damage();
-    let header = SegmentHeader { number, store_id: control.store_id, previous: link, capacity, after_damage };
+    let latest = recovery.times().latest;
+    let header =
+        SegmentHeader { number, store_id: control.store_id, previous: link, capacity, after_damage, latest };
     let (segment, region) = Segment::activate(header, file)?;
     segment.sync()?;
     disk.sync_directory(directory)?;

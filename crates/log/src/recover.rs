@@ -23,15 +23,16 @@ use crate::format::{
     self, BadHeader, Config, Created, FORMAT_VERSION, Kind, Link, Producer, SEGMENT_HEADER_BYTES,
     SegmentHeader,
 };
-use crate::log::{Change, Inner, Log, Phase};
-use crate::open::{Found, Recovered};
+use crate::log::{Change, Inner, Log};
+use crate::open::{Found, Recovered, Times};
 use crate::scan::{self, Batch, Scan, Step, Stop};
-use crate::segment::{self, Segment, Segments};
+use crate::segment::{self, Segment};
+use crate::view::{Segments, View};
 use crate::{LogId, Offset, Position, Time, byte_of, position, segment_of};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, HashMap};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thalweg_sync::region::{Region, RegionWriter};
 use thalweg_sys::disk::Disk;
@@ -43,10 +44,12 @@ pub(crate) struct End {
     pub(crate) link: Link,
 }
 
-pub(crate) struct Recovery<'a> {
-    disk: &'a Disk,
-    directory: &'a Path,
-    control: &'a Control,
+pub(crate) struct Recovery {
+    disk: Disk,
+    directory: PathBuf,
+    control: Arc<Control>,
+    /// Somebody else has the store open and has written up to here: nothing is changed, nothing behind is read.
+    bound: Option<Position>,
     headers: BTreeMap<u32, SegmentHeader>,
     /// The segments that were replayed: from where, and their ends.
     replayed: BTreeMap<u32, (u32, u32)>,
@@ -54,10 +57,13 @@ pub(crate) struct Recovery<'a> {
     logs: HashMap<LogId, Arc<Log>>,
     next_log: u64,
     last_link: Link,
+    times: Times,
     evidence: Option<Position>,
     /// Logs that a gap nobody can name may have touched, until a later commit shows that it did not.
     suspects: HashMap<LogId, Damage>,
     report: Recovered,
+    /// The catalogue is filled: what is applied from now on is shown at once.
+    reported: bool,
 }
 
 /// What a batch does to one log, gathered from its frames.
@@ -74,28 +80,36 @@ struct Gathered<'a> {
     delete: bool,
 }
 
-impl<'a> Recovery<'a> {
-    pub(crate) fn new(disk: &'a Disk, directory: &'a Path, control: &'a Control) -> Recovery<'a> {
+impl Recovery {
+    pub(crate) fn new(
+        disk: &Disk,
+        directory: &Path,
+        control: &Arc<Control>,
+        bound: Option<Position>,
+    ) -> Recovery {
         Recovery {
-            disk,
-            directory,
-            control,
+            disk: disk.clone(),
+            directory: directory.to_owned(),
+            control: control.clone(),
+            bound,
             headers: BTreeMap::new(),
             replayed: BTreeMap::new(),
             catalogue: Catalogue::new(),
             logs: HashMap::new(),
             next_log: control.next_log().max(1),
             last_link: Link::default(),
+            times: Times { latest: 0, lateness: control.lateness() },
             evidence: None,
             suspects: HashMap::new(),
             report: Recovered { clean: control.clean_end() != 0, ..Recovered::default() },
+            reported: false,
         }
     }
 
     /// Reads everything. Answers the starts of whole checkpoints and the end of the log, if the last
     /// segment can be written on.
     pub(crate) fn run(&mut self) -> Result<(Vec<Position>, Option<End>), OpenError> {
-        let names = self.disk.names(self.directory).map_err(|source| self.failed("list", source))?;
+        let names = self.disk.names(&self.directory).map_err(|source| self.failed("list", source))?;
         self.read_headers(&names)?;
         let mut starts: Vec<Position> = names.iter().filter_map(|name| checkpoint::start_of(name)).collect();
         let mut begin = None;
@@ -131,19 +145,27 @@ impl<'a> Recovery<'a> {
 
     /// The last segment that is known to have existed.
     fn last_expected(&self) -> u32 {
-        let known = segment_of(self.control.durable().max(self.control.clean_end()));
+        let known = segment_of(self.evidence_in_control());
         self.headers.keys().next_back().copied().unwrap_or(0).max(known)
+    }
+
+    /// What the control file proves durable, as far as one may look.
+    fn evidence_in_control(&self) -> Position {
+        self.control.evidence().min(self.bound.unwrap_or(Position::MAX))
     }
 
     fn read_headers(&mut self, names: &[String]) -> Result<(), OpenError> {
         let mut blank = Vec::new();
         for name in names {
             let path = self.directory.join(name);
-            if name.starts_with("spare-") || name.ends_with(".new") {
+            if self.bound.is_none() && (name.starts_with("spare-") || name.ends_with(".new")) {
                 let _ = self.disk.unlink(&path);
             }
             let Some(number) = segment::number_of(name) else { continue };
-            let header = segment::read_header(self.disk, &path);
+            if self.bound.is_some_and(|bound| number > segment_of(bound)) {
+                continue;
+            }
+            let header = segment::read_header(&self.disk, &path);
             match header.map_err(|source| OpenError::Io { action: "read", file: path.clone(), source })? {
                 None => blank.push(number),
                 Some(Err(BadHeader::Newer(found))) => {
@@ -164,7 +186,8 @@ impl<'a> Recovery<'a> {
             }
         }
         // A spare that was not taken into use; one that should be full is left for inspection.
-        for number in blank.into_iter().filter(|number| *number > self.last_expected()) {
+        let taken = if self.bound.is_some() { u32::MAX } else { self.last_expected() };
+        for number in blank.into_iter().filter(|number| *number > taken) {
             let _ = self.disk.unlink(&self.directory.join(segment::file_name(number)));
         }
         Ok(())
@@ -175,11 +198,13 @@ impl<'a> Recovery<'a> {
         let catalogue = &self.catalogue;
         let mut intern =
             |config: Config| Config { content_type: catalogue.intern(&config.content_type), ..config };
-        let read = checkpoint::read(self.disk, self.directory, start, self.control.store_id, &mut intern)?;
+        let read = checkpoint::read(&self.disk, &self.directory, start, self.control.store_id, &mut intern)?;
         let Some(found) = read.filter(|_| self.headers.contains_key(&segment_of(start))) else {
             return Ok(None);
         };
         self.next_log = self.next_log.max(found.next_log);
+        self.times.latest = self.times.latest.max(found.times.latest);
+        self.times.lateness = self.times.lateness.max(found.times.lateness);
         for log in found.logs {
             self.logs.insert(log.id(), log);
         }
@@ -195,7 +220,8 @@ impl<'a> Recovery<'a> {
         let length = file.length().map_err(failed)?;
         let length = u32::try_from(length).map_err(|_| failed(io::ErrorKind::FileTooLarge.into()))?;
         let map = file.map(length as usize, false).map_err(failed)?;
-        Ok(Region::sealed(map, length))
+        let bound = self.bound.filter(|bound| segment_of(*bound) == number);
+        Ok(Region::sealed(map, bound.map_or(length, |bound| byte_of(bound).min(length))))
     }
 
     /// The highest position known to have been durable. Costs a look at everything behind `stop`, so it
@@ -204,7 +230,7 @@ impl<'a> Recovery<'a> {
         if let Some(evidence) = self.evidence {
             return Ok(evidence);
         }
-        let mut evidence = self.control.durable().max(self.control.clean_end());
+        let mut evidence = self.evidence_in_control();
         let later: Vec<u32> = self.headers.range(segment_of(stop)..).map(|(number, _)| *number).collect();
         for number in later {
             let region = self.open_region(number)?;
@@ -342,6 +368,7 @@ impl<'a> Recovery<'a> {
             let one = &mut gathered[index];
             match frame.kind {
                 Kind::Data => {
+                    self.times.note(frame.time);
                     one.first.get_or_insert(frame.offset);
                     one.bytes += frame.payload.len() as u64;
                 }
@@ -367,9 +394,56 @@ impl<'a> Recovery<'a> {
         let Some(log) = self.logs.get(&one.log).cloned() else { return };
         let delete = one.delete;
         self.stage(&mut log.lock(), segment, batch, one);
+        if self.reported {
+            self.show(&log);
+        }
         if delete {
             self.collect(&log, position(segment, batch.end()));
         }
+    }
+
+    /// Shows what became of a log, in a process that follows another.
+    fn show(&self, log: &Arc<Log>) {
+        let deleted = {
+            let mut inner = log.lock();
+            inner.show();
+            inner.deleting
+        };
+        if deleted {
+            self.catalogue.remove(log);
+        } else {
+            self.catalogue.place(log.name()).put(log.clone());
+        }
+    }
+
+    /// Applies what was committed since, up to a position.
+    pub(crate) fn follow(&mut self, view: &View, from: Position, to: Position) {
+        let first = view.place(segment_of(from));
+        for segment in &view.all()[first.min(view.all().len())..] {
+            let number = segment.header.number;
+            if number > segment_of(to) {
+                return;
+            }
+            let mut at = if number == segment_of(from) { byte_of(from) } else { SEGMENT_HEADER_BYTES };
+            let end = segment.end(to);
+            loop {
+                let bytes = segment.region().bytes(0..end);
+                let mut scan = Scan::new(bytes, at, None);
+                let stop = loop {
+                    match scan.step() {
+                        Step::Batch(batch) => self.apply(number, &batch),
+                        Step::Stop(stop) => break stop,
+                    }
+                };
+                let Some(resumes) = stop.resumes_at.filter(|_| !stop.blank) else { break };
+                self.damaged(number, stop);
+                at = resumes;
+            }
+        }
+    }
+
+    pub(crate) fn catalogue(&self) -> &Catalogue {
+        &self.catalogue
     }
 
     fn create(&mut self, id: LogId, (name, config, branch): Created<'_>, time: Time) {
@@ -468,15 +542,18 @@ impl<'a> Recovery<'a> {
             if let Some(damage) = suspects.get(&log.id()) {
                 inner.damage.get_or_insert_with(|| Box::new(damage.clone()));
             }
-            inner.phase = if inner.deleting { Phase::Deleted } else { Phase::Live };
-            inner.tail_visible = inner.tail;
-            inner.closed_visible = inner.closed;
+            inner.show();
             inner.accessed = inner.accessed.max(opened_at);
             drop(inner);
             self.catalogue.place(log.name()).put(log.clone());
         }
         self.report.logs = self.logs.len() as u64;
+        self.reported = true;
         self.report.clone()
+    }
+
+    pub(crate) fn times(&self) -> Times {
+        self.times
     }
 
     pub(crate) fn found_damage(&self) -> bool {
@@ -490,15 +567,17 @@ impl<'a> Recovery<'a> {
 
     /// Opens every segment but the active one.
     fn sealed_segments(&self, active: u32) -> io::Result<Segments> {
-        let segments = Segments::default();
+        let (segments, mut sealed) = (Segments::default(), Vec::new());
         for (number, header) in self.headers.range(..active) {
             let file = self.disk.open(&self.directory.join(segment::file_name(*number)))?;
             // What a shortened file has lost is found missing by whoever reads it.
             let length = header.capacity.min(u32::try_from(file.length()?).unwrap_or(u32::MAX));
             let untouched = (length, length);
             let (from, end) = self.replayed.get(number).copied().unwrap_or(untouched);
-            segments.add(Arc::new(Segment::resume(*header, file, end, from)?.0));
+            let next = self.headers.get(&(number + 1));
+            sealed.push(Arc::new(Segment::resume(*header, file, end, from)?.0.followed_by(next)));
         }
+        segments.set(sealed);
         Ok(segments)
     }
 
@@ -512,6 +591,7 @@ impl<'a> Recovery<'a> {
             region,
             link,
             next_log: self.next_log,
+            times: self.times,
         })
     }
 }
@@ -533,7 +613,7 @@ fn used(bytes: &[u8], from: u32) -> u64 {
 
 /// Makes the segment that holds the end the active one: later segments go, the torn end is blanked, and
 /// what might not be on the disk is written again.
-pub(crate) fn resume(disk: &Disk, directory: &Path, recovery: Recovery<'_>, end: End) -> io::Result<Found> {
+pub(crate) fn resume(disk: &Disk, directory: &Path, recovery: Recovery, end: End) -> io::Result<Found> {
     let number = segment_of(end.at);
     for later in recovery.headers.range(number + 1..).map(|(number, _)| *number) {
         disk.unlink(&directory.join(segment::file_name(later)))?;
@@ -554,8 +634,8 @@ pub(crate) fn resume(disk: &Disk, directory: &Path, recovery: Recovery<'_>, end:
     let trusted_from = recovery.replayed.get(&number).map_or(SEGMENT_HEADER_BYTES, |(from, _)| *from);
     let (active, region) = Segment::resume(header, file, byte_of(end.at), trusted_from)?;
     let segments = recovery.sealed_segments(number)?;
-    let (catalogue, next_log) = (recovery.catalogue, recovery.next_log);
-    Ok(Found { catalogue, segments, active: Arc::new(active), region, link: end.link, next_log })
+    let (catalogue, next_log, times) = (recovery.catalogue, recovery.next_log, recovery.times);
+    Ok(Found { catalogue, segments, active: Arc::new(active), region, link: end.link, next_log, times })
 }
 
 /// Writes the bytes below `end` over themselves and blanks what is not blank behind.

@@ -3,19 +3,20 @@
 //! A segment's blocks are allocated before it is mapped and it never changes size; its mapped bytes are
 //! immutable once published. A file whose header is still zero is a spare, prepared ahead. Checksums are
 //! verified once per process: what lies from `trusted_from` on was written or replayed by this process,
-//! `verified` says how far the rest has been looked at, and spans found damaged are remembered, so that
-//! they cost only the logs that lie in them.
+//! `verified` says how far the rest has been looked at, `clean` how far nothing was wrong, and spans found
+//! damaged are remembered, so that they cost only the logs that lie in them. Whoever reads below `clean` or
+//! behind `trusted_from` takes no lock. The time index is made by whoever first searches the segment.
 
 use crate::error::{Damage, ReadError};
-use crate::format::{BadHeader, SEGMENT_HEADER_BYTES, SegmentHeader};
+use crate::format::{BadHeader, Link, SEGMENT_HEADER_BYTES, SegmentHeader};
+use crate::index::TimeIndex;
 use crate::scan::{Scan, Step};
 use crate::{Position, position};
-use parking_lot::{Mutex, RwLock};
-use std::collections::BTreeMap;
+use parking_lot::Mutex;
 use std::io;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use thalweg_sync::region::{Published, Region, RegionWriter};
 use thalweg_sys::disk::{Disk, File, Map};
 
@@ -38,8 +39,22 @@ pub(crate) struct Segment {
     file: Option<File>,
     region: Arc<Region>,
     trusted_from: u32,
+    /// Another process writes it.
+    followed: bool,
+    /// What the next segment's header says of this one's last batch, where that is known.
+    successor: Option<Link>,
     verified: Published,
+    clean: Published,
     damage: Mutex<Vec<(Range<u32>, Damage)>>,
+    index: OnceLock<TimeIndex>,
+}
+
+/// Bytes that can be read next, or why not.
+pub(crate) enum Readable {
+    /// Whole batches up to here.
+    To(u32),
+    /// The bytes at hand are damaged; the next batch that stands begins here.
+    Damaged(Damage, u32),
 }
 
 impl Segment {
@@ -68,15 +83,54 @@ impl Segment {
         end: u32,
         trusted_from: u32,
     ) -> io::Result<(Segment, RegionWriter)> {
-        let length = header.capacity.min(u32::try_from(file.length()?).unwrap_or(u32::MAX));
+        let length = mapped_length(&header, &file)?;
         let map = file.map(length as usize, true)?;
         let writer = Region::writable(map, end.min(length));
         Ok((Segment::of(header, Some(file), writer.region().clone(), trusted_from), writer))
     }
 
+    /// Takes a segment that another process writes, or has written. Nothing of it is trusted.
+    pub(crate) fn attach(header: SegmentHeader, file: &File) -> io::Result<Segment> {
+        let length = mapped_length(&header, file)?;
+        let region = Region::follow(file.map(length as usize, false)?, SEGMENT_HEADER_BYTES.min(length));
+        let trusted_from = u32::MAX;
+        let followed = true;
+        Ok(Segment { followed, ..Segment::of(header, None, Arc::new(region), trusted_from) })
+    }
+
     fn of(header: SegmentHeader, file: Option<File>, region: Arc<Region>, trusted_from: u32) -> Segment {
-        let verified = Published::new(SEGMENT_HEADER_BYTES);
-        Segment { header, file, region, trusted_from, verified, damage: Mutex::default() }
+        let (verified, clean) = (Published::new(SEGMENT_HEADER_BYTES), Published::new(SEGMENT_HEADER_BYTES));
+        let (successor, damage, index) = (None, Mutex::default(), OnceLock::new());
+        let followed = false;
+        Segment { header, file, region, trusted_from, followed, successor, verified, clean, damage, index }
+    }
+
+    /// Names the batch that the next segment follows on from.
+    pub(crate) fn followed_by(mut self, next: Option<&SegmentHeader>) -> Segment {
+        self.successor = next.filter(|next| !next.after_damage).map(|next| next.previous);
+        self
+    }
+
+    /// How far it may be read when the whole store may be read up to `limit`: everything, of a segment that is
+    /// sealed. In a process that is attached this is where the mark of what is final moves.
+    #[inline]
+    pub(crate) fn end(&self, limit: Position) -> u32 {
+        let newest = crate::segment_of(limit);
+        if self.header.number > newest {
+            return 0;
+        }
+        let published = self.region.published();
+        if self.header.number == newest {
+            let end = crate::byte_of(limit);
+            if end > published {
+                self.region.advance(end);
+            }
+            return end.min(self.region.published());
+        }
+        if self.followed && published < self.region.capacity() {
+            self.region.advance(self.region.capacity());
+        }
+        self.region.published()
     }
 
     pub(crate) fn region(&self) -> &Arc<Region> {
@@ -86,6 +140,11 @@ impl Segment {
     /// Lets go of the pages of a segment that is seldom read from now on.
     pub(crate) fn release(&self) {
         self.region.release();
+    }
+
+    /// Writes zeros over bytes that nobody has written, which brings in their pages.
+    pub(crate) fn blank(&self, from: u32, zeros: &[u8]) -> io::Result<()> {
+        self.file.as_ref().map_or(Ok(()), |file| file.write_at(zeros, from.into()))
     }
 
     pub(crate) fn sync(&self) -> io::Result<()> {
@@ -100,16 +159,63 @@ impl Segment {
             let damage = Damage { file: file_name(self.header.number), from, to, logs: None };
             return Err(ReadError::Damaged(Box::new(damage)));
         }
-        if range.start >= self.trusted_from {
+        if range.start >= self.trusted_from || range.end <= self.clean.bytes() {
             return Ok(());
         }
-        let to = range.end.min(self.trusted_from);
-        while self.verified.bytes() < to {
-            self.verify_next();
-        }
+        self.look_up_to(range.end);
         let damage = self.damage.lock();
         let hit = damage.iter().find(|(span, _)| span.start < range.end && range.start < span.end);
         hit.map_or(Ok(()), |(_, damage)| Err(ReadError::Damaged(Box::new(damage.clone()))))
+    }
+
+    /// How far one may read from `from`, where a batch begins, towards `to`, at most what is published. What is
+    /// not verified yet is verified on the way, a step at a time.
+    pub(crate) fn readable(&self, from: u32, to: u32) -> Readable {
+        if from >= self.trusted_from || to <= self.clean.bytes() {
+            return Readable::To(to);
+        }
+        self.look_up_to(to.min(from.saturating_add(VERIFY_STEP_BYTES)));
+        let to = to.min(self.verified.bytes());
+        let damage = self.damage.lock();
+        match damage.iter().find(|(span, _)| from < span.end && span.start < to) {
+            Some((span, damage)) if span.start <= from => Readable::Damaged(damage.clone(), span.end),
+            Some((span, _)) => Readable::To(span.start),
+            None => Readable::To(to),
+        }
+    }
+
+    /// Whether bytes up to `to` were verified, or written, by this process.
+    pub(crate) fn is_verified(&self, to: u32) -> bool {
+        self.trusted_from == SEGMENT_HEADER_BYTES || to <= self.verified.bytes()
+    }
+
+    fn look_up_to(&self, to: u32) {
+        while self.verified.bytes() < to.min(self.trusted_from) {
+            self.verify_next();
+        }
+    }
+
+    /// The time index, good for every byte below `to`. Damaged spans are not indexed.
+    pub(crate) fn index(&self, to: u32) -> io::Result<&TimeIndex> {
+        let index = match self.index.get() {
+            Some(index) => index,
+            None => {
+                let made = TimeIndex::new(self.header.capacity)?;
+                self.index.get_or_init(|| made)
+            }
+        };
+        let mut at = index.indexed();
+        while at < to {
+            let end = match self.readable(at, to) {
+                Readable::To(end) if end > at => {
+                    index.extend(self.region.bytes(0..end), at, self.header.latest)
+                }
+                Readable::To(_) => break,
+                Readable::Damaged(_, resumes) => index.skip(resumes.min(to)),
+            };
+            at = end;
+        }
+        Ok(index)
     }
 
     /// Whether reading a range would neither verify anything nor wait for the disk.
@@ -137,29 +243,46 @@ impl Segment {
     fn verify_next(&self) {
         let mut damage = self.damage.lock();
         let start = self.verified.bytes();
-        let bytes = self.region.bytes(0..self.trusted_from);
+        let end = self.trusted_from.min(self.region.published());
+        if start >= end {
+            return;
+        }
+        let bytes = self.region.bytes(0..end);
         let link = (start == SEGMENT_HEADER_BYTES).then_some(self.header.previous);
         let mut scan = Scan::new(bytes, start, link);
         let stop = loop {
             match scan.step() {
-                Step::Batch(batch) if batch.end() >= self.trusted_from => {
-                    return self.verified.publish(batch.end());
-                }
-                Step::Batch(batch) if batch.end() - start > VERIFY_STEP_BYTES => {
-                    return self.verified.publish(batch.end());
+                Step::Batch(batch) if batch.end() >= end || batch.end() - start > VERIFY_STEP_BYTES => {
+                    return self.looked(start, batch.end(), damage.is_empty());
                 }
                 Step::Batch(_) => {}
                 Step::Stop(stop) => break stop,
             }
         };
-        // Zeros at the end of a sealed segment are no damage: nothing was ever there to be read.
-        let end = stop.resumes_at.unwrap_or(self.trusted_from);
-        let from: Position = position(self.header.number, stop.at);
-        let to = position(self.header.number, end);
-        damage
-            .push((stop.at..end, Damage { file: file_name(self.header.number), from, to, logs: stop.logs }));
-        self.verified.publish(end);
+        self.looked(start, stop.at, damage.is_empty());
+        let lost = |successor| stop.link.is_some_and(|link| link != successor);
+        if stop.blank && !self.successor.is_some_and(lost) {
+            // Zeros at the end of a sealed segment: nothing was ever there to be read.
+            return self.looked(stop.at, end, damage.is_empty());
+        }
+        let resumes = stop.resumes_at.unwrap_or(end);
+        let number = self.header.number;
+        let (from, to) = (position(number, stop.at), position(number, resumes));
+        damage.push((stop.at..resumes, Damage { file: file_name(number), from, to, logs: stop.logs }));
+        self.verified.publish(resumes);
     }
+
+    fn looked(&self, from: u32, to: u32, undamaged: bool) {
+        // What replay verified on from here needs no second look.
+        if undamaged && self.clean.bytes() >= from {
+            self.clean.publish(to);
+        }
+        self.verified.publish(to);
+    }
+}
+
+fn mapped_length(header: &SegmentHeader, file: &File) -> io::Result<u32> {
+    Ok(header.capacity.min(u32::try_from(file.length()?).unwrap_or(u32::MAX)))
 }
 
 /// The header of a file that may be a segment; `None` for a spare.
@@ -170,32 +293,4 @@ pub(crate) fn read_header(disk: &Disk, path: &Path) -> io::Result<Option<Result<
         other => other?,
     }
     Ok((bytes != [0; SEGMENT_HEADER_BYTES as usize]).then(|| SegmentHeader::decode(&bytes)))
-}
-
-/// The store's segments by number.
-#[derive(Debug, Default)]
-pub(crate) struct Segments {
-    table: RwLock<BTreeMap<u32, Arc<Segment>>>,
-}
-
-impl Segments {
-    pub(crate) fn find(&self, number: u32) -> Option<Arc<Segment>> {
-        self.table.read().get(&number).cloned()
-    }
-
-    pub(crate) fn add(&self, segment: Arc<Segment>) {
-        self.table.write().insert(segment.header.number, segment);
-    }
-
-    pub(crate) fn remove(&self, number: u32) {
-        self.table.write().remove(&number);
-    }
-
-    pub(crate) fn numbers(&self) -> Vec<u32> {
-        self.table.read().keys().copied().collect()
-    }
-
-    pub(crate) fn allocated_bytes(&self) -> u64 {
-        self.table.read().values().map(|segment| u64::from(segment.header.capacity)).sum()
-    }
 }

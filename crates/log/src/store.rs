@@ -6,7 +6,8 @@ use crate::error::Damage;
 use crate::expiry::Expiry;
 use crate::log::Log;
 use crate::open::{Durability, Options};
-use crate::segment::Segments;
+use crate::reader::{Home, Reader, Sight};
+use crate::view::Segments;
 use crate::watch::{Watch, Watchers};
 use crate::writer::Writer;
 use crate::{Position, Time, WatcherId};
@@ -15,9 +16,11 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use thalweg_sync::gate::Gate;
 use thalweg_sys::disk::{Disk, Lock};
 
-/// A store. Clones share it; it lives until the last one is dropped or one is closed.
+/// A store. Clones share it; it lives until the last one is dropped or one is closed. Readers may outlive it:
+/// what they could read they still can.
 #[derive(Clone)]
 pub struct Store {
     pub(crate) shared: Arc<Shared>,
@@ -28,8 +31,10 @@ pub(crate) struct Shared {
     pub(crate) disk: Disk,
     pub(crate) directory: Option<PathBuf>,
     pub(crate) options: Options,
-    pub(crate) control: Control,
-    pub(crate) segments: Segments,
+    pub(crate) control: Arc<Control>,
+    pub(crate) segments: Arc<Segments>,
+    /// Where readers sleep until something is visible.
+    pub(crate) gate: Arc<Gate>,
     pub(crate) catalogue: Catalogue,
     pub(crate) watchers: Watchers,
     pub(crate) expiry: Expiry,
@@ -113,6 +118,22 @@ impl Drop for Guard {
     }
 }
 
+impl Home for Shared {
+    fn known(&self) -> Position {
+        self.control.written()
+    }
+
+    fn checkpoint(&self) -> Position {
+        self.checkpoints.lock().last().copied().unwrap_or(0)
+    }
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Store").field("directory", &self.directory).finish_non_exhaustive()
+    }
+}
+
 impl Shared {
     /// Some log may have lost something. Then nothing is removed and no checkpoint forgets: what is repaired
     /// by hand, a file put back say, must find everything else as it was.
@@ -143,10 +164,28 @@ pub struct Stats {
     pub durable: Position,
 }
 
+impl std::fmt::Debug for Store {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.shared.fmt(out)
+    }
+}
+
 impl Store {
     /// The log of that name. Complexity: one lookup.
     pub fn find(&self, name: &[u8]) -> Option<Arc<Log>> {
         self.shared.catalogue.find(name)
+    }
+
+    /// A reader of one of the store's logs.
+    pub fn reader(&self, log: &Arc<Log>) -> Reader {
+        let shared = &self.shared;
+        let sight = Sight {
+            control: shared.control.clone(),
+            segments: shared.segments.clone(),
+            gate: shared.gate.clone(),
+            home: shared.clone(),
+        };
+        Reader::new(sight, log.clone())
     }
 
     /// Visits every log, in no order. The visitor must not call the store.

@@ -4,15 +4,21 @@
 //! which does not depend on the place. Where the active segment is full the next one takes over: the spare
 //! that the committer prepared, or one made on the spot with reserved blocks.
 //!
+//! In `os` mode the pages ahead are brought in a stretch at a time by writing zeros over them: a store to a page
+//! that the file system has only reserved costs a fault and a journal entry, ten times as much as one to a page
+//! that is there.
+//!
 //! Invariants: a batch never spans segments; `written` moves only over whole batches; what a group took
-//! with it is synced before anything in it is acknowledged.
+//! with it is synced before anything in it is acknowledged; no commit makes a system call of its own but the
+//! one in thousands that prepares a stretch or a segment.
 
 use crate::control::Control;
 use crate::error::CommitError;
-use crate::format::{self, BATCH_HEADER_BYTES, BatchHeader, Link, SEGMENT_HEADER_BYTES, SegmentHeader};
+use crate::format::{self, BATCH_HEADER_BYTES, BatchHeader, Kind, Link, SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::log::Log;
 use crate::open::{Durability, Options};
-use crate::segment::{self, Segment, Segments};
+use crate::segment::{self, Segment};
+use crate::view::Segments;
 use crate::{LogId, Offset, Position, Time, position};
 use smallvec::SmallVec;
 use std::io;
@@ -28,11 +34,17 @@ pub(crate) struct PlannedFrame<'a> {
     pub(crate) padding: usize,
 }
 
+/// Pages brought in at a time.
+const PREPARED_BYTES: u32 = 256 << 10;
+static ZEROS: [u8; PREPARED_BYTES as usize] = [0; PREPARED_BYTES as usize];
+
 /// A batch to be written, its body already checksummed.
 pub(crate) struct PlannedBatch<'a> {
     pub(crate) frames: SmallVec<[PlannedFrame<'a>; 4]>,
     pub(crate) touched: SmallVec<[(LogId, Offset); 1]>,
     pub(crate) time: Time,
+    /// Some frame is an entry, whose time counts.
+    pub(crate) entries: bool,
     pub(crate) body_bytes: u64,
     pub(crate) body_checksum: u32,
 }
@@ -54,6 +66,13 @@ pub(crate) struct Pending {
     pub(crate) deleted: bool,
 }
 
+impl Pending {
+    /// Payload up to an offset, and nothing else.
+    pub(crate) fn payload(log: &Arc<Log>, tail: Offset) -> Pending {
+        Pending { log: log.clone(), tail, closed: false, deleted: false }
+    }
+}
+
 /// The next segment's file, filled with zeros step by step.
 #[derive(Debug)]
 pub(crate) struct Spare {
@@ -70,7 +89,14 @@ pub(crate) struct Writer {
     pub(crate) active: Arc<Segment>,
     pub(crate) region: RegionWriter,
     pub(crate) link: Link,
+    /// The largest time of any entry, and how far one ever lay behind it.
+    pub(crate) latest: Time,
+    pub(crate) lateness: Time,
+    /// Bytes of the active segment whose pages are there, in `os` mode.
+    pub(crate) prepared: u32,
     pub(crate) spare: Option<Spare>,
+    /// The segment for which no spare could be prepared.
+    pub(crate) spare_refused: u32,
     /// Segments with bytes that no sync has covered, the active one excepted.
     pub(crate) unsynced: Vec<Arc<Segment>>,
     /// A segment was created since the directory was last synced.
@@ -87,7 +113,25 @@ pub(crate) struct Writer {
     pub(crate) scratch: Vec<u8>,
 }
 
-impl PlannedBatch<'_> {
+impl<'a> PlannedBatch<'a> {
+    /// Checksums the frames, which do not depend on the place.
+    pub(crate) fn of(
+        frames: SmallVec<[PlannedFrame<'a>; 4]>,
+        touched: SmallVec<[(LogId, Offset); 1]>,
+        time: Time,
+    ) -> PlannedBatch<'a> {
+        let (mut body_bytes, mut body_checksum, mut entries) = (0, 0, false);
+        for frame in &frames {
+            let padding = &[0; 8][..frame.padding];
+            for piece in [&frame.header[..], frame.pieces[0], frame.pieces[1], padding] {
+                body_bytes += piece.len() as u64;
+                body_checksum = crc32c::crc32c_append(body_checksum, piece);
+            }
+            entries |= frame.header[4] == Kind::Data as u8;
+        }
+        PlannedBatch { frames, touched, time, entries, body_bytes, body_checksum }
+    }
+
     pub(crate) fn bytes(&self) -> u64 {
         u64::from(BATCH_HEADER_BYTES)
             + self.touched.len() as u64 * u64::from(format::TOUCHED_BYTES)
@@ -120,11 +164,46 @@ impl Writer {
         if length > self.region.remaining() {
             self.rotate(length, control, segments)?;
         }
+        if self.options.durability == Durability::Os && self.region.filled() + length > self.prepared {
+            self.bring_in(length);
+        }
+        if batch.entries {
+            self.note_time(batch.time, control);
+        }
         let start = self.written();
         self.place(batch, length, control.durable());
         let end = self.written();
         control.set_written(end);
+        if self.options.durability != Durability::Sync {
+            control.set_visible(end);
+        }
         Ok(Placed { start, end, bytes: length })
+    }
+
+    /// Keeps what searches by time rely on: known before the entry is visible.
+    fn note_time(&mut self, time: Time, control: &Control) {
+        if time >= self.latest {
+            self.latest = time;
+        } else if self.latest - time > self.lateness {
+            self.lateness = self.latest - time;
+            control.set_lateness(self.lateness);
+        }
+    }
+
+    /// Brings in the pages for a batch and some to come. A refusal is nothing: the blocks are reserved.
+    #[cold]
+    fn bring_in(&mut self, length: u32) {
+        let capacity = self.active.header.capacity;
+        let needed = self.region.filled() + length;
+        while self.prepared < needed {
+            let from = self.prepared.max(self.region.filled());
+            let step = PREPARED_BYTES.min(capacity.saturating_sub(from));
+            if step == 0 || self.active.blank(from, &ZEROS[..step as usize]).is_err() {
+                self.prepared = capacity;
+                return;
+            }
+            self.prepared = from + step;
+        }
     }
 
     fn place(&mut self, batch: &PlannedBatch<'_>, length: u32, durable: Position) {
@@ -180,6 +259,7 @@ impl Writer {
             previous: self.link,
             capacity,
             after_damage: false,
+            latest: self.latest,
         };
         let (segment, region) = match &self.directory {
             None => Segment::in_memory(header(self.next_capacity(needed))).map_err(full)?,
@@ -200,7 +280,7 @@ impl Writer {
         segments.add(segment.clone());
         control.bump_segments();
         let sealed = std::mem::replace(&mut self.active, segment);
-        self.region = region;
+        (self.region, self.prepared) = (region, 0);
         match self.options.durability {
             Durability::Sync => self.unsynced.push(sealed),
             Durability::Os => {
@@ -251,11 +331,13 @@ impl Writer {
     /// The spare that is due: past half of the active segment, in `sync` mode, when there is none yet.
     pub(crate) fn spare_due(&self) -> Option<SpareOrder> {
         let half = self.region.filled() > self.active.header.capacity / 2;
-        let due = half && self.spare.is_none() && self.options.durability == Durability::Sync;
+        let next = self.active.header.number + 1;
+        let wanted = self.spare.is_none() && self.spare_refused != next;
+        let due = half && wanted && self.options.durability == Durability::Sync;
         Some(SpareOrder {
             disk: self.disk.clone(),
             directory: self.directory.clone().filter(|_| due)?,
-            number: self.active.header.number + 1,
+            number: next,
             capacity: self.next_capacity(0),
         })
     }
@@ -265,7 +347,7 @@ impl Writer {
 pub(crate) struct SpareOrder {
     disk: Disk,
     directory: PathBuf,
-    number: u32,
+    pub(crate) number: u32,
     capacity: u32,
 }
 

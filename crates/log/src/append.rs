@@ -1,0 +1,283 @@
+//! Appending to logs: one entry at a time, many at once, or a transaction over several logs.
+//!
+//! Purpose: the embedded log's way in. Every call is one batch: one short critical section, one publish, all of
+//! it visible or nothing. Nothing waits for a disk but [`Store::persist`] and [`Transaction::commit`].
+
+use crate::commit::{Nudge, frame};
+use crate::error::CommitError;
+use crate::extents::Extent;
+use crate::format::{FLAG_LAST, Kind};
+use crate::log::{Change, Inner, Log};
+use crate::open::Durability;
+use crate::store::{Shared, Store};
+use crate::writer::{Pending, Placed, PlannedBatch, PlannedFrame};
+use crate::{Commit, Config, Lifetime, Offset, Position, Receipt, Time};
+use parking_lot::MutexGuard;
+use smallvec::{SmallVec, smallvec};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// The time now, microseconds since the Unix epoch: for whoever has no better one for an entry.
+pub fn now() -> Time {
+    thalweg_sys::clock::wall_us()
+}
+
+impl Store {
+    /// The log of that name, created if there is none: of no particular media type, and without an end to its
+    /// life. What is created is visible once it is durable, like any commit.
+    ///
+    /// # Errors
+    /// [`CommitError::BadName`]; otherwise as [`Store::create`].
+    pub fn log(&self, name: &[u8]) -> Result<Arc<Log>, CommitError> {
+        loop {
+            if let Some(log) = self.find(name) {
+                return Ok(log);
+            }
+            check_name(name)?;
+            let config =
+                Config { content_type: "application/octet-stream".into(), lifetime: Lifetime::Unlimited };
+            let created =
+                self.create(name, &config, None, &Commit { time: now(), ..Commit::default() }, None);
+            match created {
+                Err(CommitError::Exists) => {}
+                created => return created.map(|(log, _)| log),
+            }
+        }
+    }
+
+    /// Appends one entry. In `sync` mode it is visible once it is durable: see [`Store::persist`].
+    /// Complexity: a copy of the payload and a checksum over it; no system call.
+    ///
+    /// # Errors
+    /// [`CommitError`]; nothing was applied in any case.
+    #[inline]
+    pub fn append(&self, log: &Arc<Log>, payload: &[u8], time: Time) -> Result<Receipt, CommitError> {
+        self.append_all(log, &[payload], time)
+    }
+
+    /// Appends entries of which each is a transaction of its own; they become visible together.
+    ///
+    /// # Errors
+    /// [`CommitError`]; nothing was applied in any case.
+    pub fn append_all(&self, log: &Arc<Log>, entries: &[&[u8]], time: Time) -> Result<Receipt, CommitError> {
+        let mut inner = log.lock();
+        check(&inner)?;
+        let first = inner.tail;
+        let mut frames: SmallVec<[PlannedFrame<'_>; 4]> = SmallVec::with_capacity(entries.len());
+        let mut next = first;
+        for entry in entries {
+            frames.push(entry_frame(log, next, time, entry, FLAG_LAST)?);
+            next += entry.len() as u64;
+        }
+        if next == first {
+            return Ok(Receipt { ticket: inner.last, first, next });
+        }
+        let batch = PlannedBatch::of(frames, smallvec![(log.id(), next)], time);
+        let pending = Pending::payload(log, next);
+        let placed = self.shared.publish(&batch, next - first, [pending], None, Nudge::Committer)?;
+        self.shared.staged(log, &mut inner, placed, first..next, time);
+        drop(inner);
+        self.shared.gate.announce();
+        Ok(self.receipt(placed, first, next))
+    }
+
+    /// Begins a transaction: entries of one or several logs that are written together or not at all.
+    ///
+    /// ```
+    /// use thalweg_log::{Options, Store, now};
+    /// let store = Store::memory(Options::default())?;
+    /// let (orders, audit) = (store.log(b"orders")?, store.log(b"audit")?);
+    /// let mut transaction = store.transaction(now());
+    /// transaction.append(&orders, b"one espresso")?;
+    /// transaction.append(&audit, b"order taken")?;
+    /// transaction.commit()?;
+    /// assert_eq!(store.reader(&orders).entries(&Default::default()).count(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn transaction(&self, time: Time) -> Transaction<'_> {
+        Transaction { store: self, time, logs: SmallVec::new(), entries: Vec::new(), bytes: Vec::new() }
+    }
+
+    /// Waits until a ticket is durable, and leads the group that makes it so when nobody else does. In `os` and
+    /// `memory` mode there is nothing to wait for.
+    ///
+    /// # Errors
+    /// [`CommitError::Failed`] when a sync failed: whether the commit lasts is unknown then.
+    pub fn persist(&self, ticket: Position) -> Result<(), CommitError> {
+        if self.durability() != Durability::Sync {
+            return Ok(());
+        }
+        while self.shared.control.durable() < ticket {
+            self.shared.lead(ticket).map_err(|error| CommitError::Failed(error.to_string()))?;
+        }
+        Ok(())
+    }
+
+    fn receipt(&self, placed: Placed, first: Offset, next: Offset) -> Receipt {
+        let ticket = if self.durability() == Durability::Sync { placed.end } else { 0 };
+        Receipt { ticket, first, next }
+    }
+}
+
+/// Entries that will be written together. Dropped uncommitted, nothing of it is.
+#[derive(Debug)]
+pub struct Transaction<'s> {
+    store: &'s Store,
+    time: Time,
+    logs: SmallVec<[Arc<Log>; 2]>,
+    /// Which log each entry goes to, and where its payload is kept.
+    entries: Vec<(usize, Range<usize>)>,
+    bytes: Vec<u8>,
+}
+
+impl Transaction<'_> {
+    /// Adds an entry to one of the store's logs. It is copied and written by [`Transaction::commit`].
+    ///
+    /// # Errors
+    /// [`CommitError::EmptyEntry`].
+    pub fn append(&mut self, log: &Arc<Log>, payload: &[u8]) -> Result<(), CommitError> {
+        if payload.is_empty() {
+            return Err(CommitError::EmptyEntry);
+        }
+        let place = self.logs.iter().position(|known| Arc::ptr_eq(known, log)).unwrap_or_else(|| {
+            log.lock().transactions += 1;
+            self.logs.push(log.clone());
+            self.logs.len() - 1
+        });
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(payload);
+        self.entries.push((place, start..self.bytes.len()));
+        Ok(())
+    }
+
+    /// Entries so far.
+    pub fn count(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Drops it all.
+    pub fn abort(self) {}
+
+    /// Writes all of it as one batch, and in `sync` mode waits until it is durable. Answers the place of the
+    /// last entry of the last log.
+    ///
+    /// # Errors
+    /// [`CommitError`]. Nothing was applied unless it is [`CommitError::Failed`] after a sync that failed.
+    pub fn commit(self) -> Result<Receipt, CommitError> {
+        let receipt = self.write(Nudge::Nobody)?;
+        self.store.persist(receipt.ticket)?;
+        Ok(receipt)
+    }
+
+    /// Writes all of it as one batch and does not wait.
+    ///
+    /// # Errors
+    /// [`CommitError`]; nothing was applied in any case.
+    pub fn submit(self) -> Result<Receipt, CommitError> {
+        self.write(Nudge::Committer)
+    }
+
+    fn write(&self, nudge: Nudge) -> Result<Receipt, CommitError> {
+        let Some((last, _)) = self.entries.last() else { return Ok(Receipt::default()) };
+        let mut locked = self.lock()?;
+        let firsts: SmallVec<[Offset; 2]> = locked.iter().map(|inner| inner.tail).collect();
+        let mut ends = firsts.clone();
+        let mut last_of = vec![0; self.logs.len()];
+        for (index, (place, _)) in self.entries.iter().enumerate() {
+            last_of[*place] = index;
+        }
+        let mut frames: SmallVec<[PlannedFrame<'_>; 4]> = SmallVec::with_capacity(self.entries.len());
+        for (index, (place, range)) in self.entries.iter().enumerate() {
+            let flags = if last_of[*place] == index { FLAG_LAST } else { 0 };
+            let payload = &self.bytes[range.clone()];
+            frames.push(entry_frame(&self.logs[*place], ends[*place], self.time, payload, flags)?);
+            ends[*place] += payload.len() as u64;
+        }
+        let touched = self.logs.iter().zip(&ends).map(|(log, end)| (log.id(), *end)).collect();
+        let batch = PlannedBatch::of(frames, touched, self.time);
+        let shared = &self.store.shared;
+        let pending = self.logs.iter().zip(&ends).map(|(log, end)| Pending::payload(log, *end));
+        let placed = shared.publish(&batch, self.bytes.len() as u64, pending, None, nudge)?;
+        for (place, inner) in locked.iter_mut().enumerate() {
+            shared.staged(&self.logs[place], inner, placed, firsts[place]..ends[place], self.time);
+        }
+        drop(locked);
+        shared.gate.announce();
+        Ok(self.store.receipt(placed, firsts[*last], ends[*last]))
+    }
+
+    /// Locks the logs: the youngest first, as forks lock theirs.
+    fn lock(&self) -> Result<SmallVec<[MutexGuard<'_, Inner>; 2]>, CommitError> {
+        let mut order: SmallVec<[usize; 2]> = (0..self.logs.len()).collect();
+        order.sort_by_key(|place| std::cmp::Reverse(self.logs[*place].id()));
+        let mut locked: SmallVec<[_; 2]> =
+            order.iter().map(|place| (*place, self.logs[*place].lock())).collect();
+        locked.sort_by_key(|(place, _)| *place);
+        let locked: SmallVec<[_; 2]> = locked.into_iter().map(|(_, inner)| inner).collect();
+        locked.iter().try_for_each(|inner| check(inner))?;
+        Ok(locked)
+    }
+}
+
+impl Drop for Transaction<'_> {
+    fn drop(&mut self) {
+        for log in &self.logs {
+            log.lock().transactions -= 1;
+        }
+    }
+}
+
+fn check(inner: &Inner) -> Result<(), CommitError> {
+    match &inner.damage {
+        _ if inner.deleting => Err(CommitError::Deleted),
+        Some(damage) => Err(CommitError::Damaged(damage.clone())),
+        None if inner.closed => Err(CommitError::LogClosed),
+        None => Ok(()),
+    }
+}
+
+fn check_name(name: &[u8]) -> Result<(), CommitError> {
+    let why = match name {
+        [] => "it is empty",
+        b"." | b".." => "it means a directory",
+        name if name.len() > usize::from(u16::MAX) => "it is longer than 65,535 bytes",
+        name if std::str::from_utf8(name).is_err() => "it is not UTF-8",
+        name if name.iter().any(u8::is_ascii_control) => "it holds a control character",
+        name if name.iter().any(|byte| matches!(byte, b'/' | b'\\')) => "it holds a path separator",
+        _ => return Ok(()),
+    };
+    Err(CommitError::BadName { name: String::from_utf8_lossy(name).into_owned(), why })
+}
+
+fn entry_frame<'a>(
+    log: &Log,
+    offset: Offset,
+    time: Time,
+    payload: &'a [u8],
+    flags: u8,
+) -> Result<PlannedFrame<'a>, CommitError> {
+    if payload.is_empty() {
+        return Err(CommitError::EmptyEntry);
+    }
+    frame(Kind::Data, flags, log.id(), offset, time, [payload, &[]])
+}
+
+impl Shared {
+    /// Enters a batch's payload into a log that it touched, and shows it where nothing has to be waited for.
+    fn staged(&self, log: &Arc<Log>, inner: &mut Inner, placed: Placed, offsets: Range<Offset>, time: Time) {
+        let length = u32::try_from(offsets.end - offsets.start).unwrap_or(u32::MAX);
+        inner.stage(&Change {
+            extent: Extent { position: placed.start, offset: offsets.start, length, span: placed.bytes },
+            producer: None,
+            writer_seq: None,
+            notes: &[],
+            close: false,
+            end: placed.end,
+            time,
+        });
+        if self.options.durability != Durability::Sync {
+            let tell = inner.reveal(offsets.end, false, false);
+            self.watchers.tell(tell, |watch| watch.advanced(log.id()));
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! Reading a store that another process writes.
+//!
+//! Purpose: the same readers in a neighbour process. An attached store maps the files read-only, and learns
+//! what is there from the words of the control file. Nothing is asked of the writer, nothing is changed but the
+//! signal words on which sleepers announce themselves, and nothing can fault: files that are mapped never
+//! shrink, and a removed one stays for as long as it is mapped.
+//!
+//! What logs there are and where each one lies is found by the recovery that opens a store, bounded by what was
+//! visible, and kept up to date by replaying what was committed since, whenever somebody asks for a log by name.
+//! Readers need none of that: they walk the segments up to the visible end. Checksums are verified once by this
+//! process too; what the writer's process vouches for counts for nothing here.
+
+use crate::control::Control;
+use crate::error::{Damage, OpenError};
+use crate::log::Log;
+use crate::reader::{Home, Reader, Sight};
+use crate::recover::Recovery;
+use crate::segment::{self, Segment};
+use crate::view::Segments;
+use crate::{Position, segment_of, signal};
+use parking_lot::Mutex;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use thalweg_sync::gate::Gate;
+use thalweg_sync::region::Published;
+use thalweg_sys::disk::Disk;
+
+/// Times that opening begins again because files came and went meanwhile.
+const ATTEMPTS: u32 = 5;
+
+/// A store that another process has open, or had: for reading. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Attached {
+    neighbour: Arc<Neighbour>,
+    sight: Sight,
+}
+
+/// What this process knows of the other's store.
+#[derive(Debug)]
+struct Neighbour {
+    disk: Disk,
+    directory: PathBuf,
+    control: Arc<Control>,
+    segments: Arc<Segments>,
+    /// Version of the segment list that was last read from the directory, modulo 2^32.
+    seen: Published,
+    catalogue: Mutex<Followed>,
+    damage: Vec<Damage>,
+}
+
+/// The catalogue as of a position.
+struct Followed {
+    recovery: Recovery,
+    up_to: Position,
+}
+
+impl std::fmt::Debug for Followed {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Followed").field("up_to", &self.up_to).finish_non_exhaustive()
+    }
+}
+
+impl Attached {
+    /// Attaches to the store in `directory`. The signal file must be writable for whoever wants to wait;
+    /// everything else is only read.
+    ///
+    /// # Errors
+    /// [`OpenError`]; [`OpenError::NotAStore`] when nobody ever opened a store there.
+    pub fn open(disk: &Disk, directory: &Path) -> Result<Attached, OpenError> {
+        let mut attempt = 0;
+        loop {
+            match Attached::try_open(disk, directory) {
+                // A checkpoint or a segment was removed between listing and reading it.
+                Err(OpenError::Io { source, .. })
+                    if source.kind() == io::ErrorKind::NotFound && attempt < ATTEMPTS =>
+                {
+                    attempt += 1;
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
+    fn try_open(disk: &Disk, directory: &Path) -> Result<Attached, OpenError> {
+        let no_store =
+            || OpenError::NotAStore { file: directory.to_owned(), why: "there is no control file" };
+        let control = Arc::new(Control::attach(disk, directory)?.ok_or_else(no_store)?);
+        let failed = |action| move |source| OpenError::Io { action, file: directory.to_owned(), source };
+        let gate =
+            Arc::new(Gate::new(signal::attach(disk, directory).map_err(failed("map the signal file of"))?));
+        // Before the list of segments: what is visible lies in segments that are there by then.
+        let up_to = control.visible();
+        let mut recovery = Recovery::new(disk, directory, &control, Some(up_to));
+        recovery.run()?;
+        let damage = recovery.report(0).damage;
+        let segments = Arc::new(Segments::default());
+        let neighbour = Arc::new(Neighbour {
+            disk: disk.clone(),
+            directory: directory.to_owned(),
+            control: control.clone(),
+            segments: segments.clone(),
+            seen: Published::new(0),
+            catalogue: Mutex::new(Followed { recovery, up_to }),
+            damage,
+        });
+        neighbour.list(control.segments_version()).map_err(failed("list"))?;
+        let sight = Sight { control, segments, gate, home: neighbour.clone() };
+        Ok(Attached { neighbour, sight })
+    }
+
+    /// The log of that name, as of now. Complexity: what was committed since the last call is replayed.
+    pub fn find(&self, name: &[u8]) -> Option<Arc<Log>> {
+        self.neighbour.catch_up().recovery.catalogue().find(name)
+    }
+
+    /// Visits every log there is by now, in no order. The visitor must not call the store.
+    pub fn visit(&self, visitor: impl FnMut(&Arc<Log>)) {
+        self.neighbour.catch_up().recovery.catalogue().visit(visitor);
+    }
+
+    /// A reader of one of the store's logs.
+    pub fn reader(&self, log: &Arc<Log>) -> Reader {
+        Reader::new(self.sight.clone(), log.clone())
+    }
+
+    /// End of what is visible.
+    pub fn visible(&self) -> Position {
+        self.sight.control.visible()
+    }
+
+    /// Spans found damaged when it was attached.
+    pub fn damage(&self) -> &[Damage] {
+        &self.neighbour.damage
+    }
+}
+
+impl Neighbour {
+    /// The catalogue, with everything that is visible by now.
+    fn catch_up(&self) -> parking_lot::MutexGuard<'_, Followed> {
+        let limit = self.control.visible();
+        self.look();
+        let mut followed = self.catalogue.lock();
+        if followed.up_to < limit {
+            let from = followed.up_to;
+            followed.recovery.follow(&self.segments.latest(), from, limit);
+            followed.up_to = limit;
+        }
+        followed
+    }
+
+    /// Reads which segments there are from the directory; those that are known stay mapped.
+    fn list(&self, version: u64) -> io::Result<()> {
+        let newest = segment_of(self.control.written());
+        let known = self.segments.latest();
+        let mut segments: Vec<Arc<Segment>> = Vec::new();
+        for name in self.disk.names(&self.directory)? {
+            let Some(number) = segment::number_of(&name).filter(|number| *number <= newest) else { continue };
+            if let Some(segment) = known.find(number) {
+                segments.push(segment.clone());
+                continue;
+            }
+            let path = self.directory.join(&name);
+            let opened = segment::read_header(&self.disk, &path)
+                .and_then(|header| Ok((header, self.disk.open_read_only(&path)?)));
+            match opened {
+                Ok((Some(Ok(header)), file)) => segments.push(Arc::new(Segment::attach(header, &file)?)),
+                // Damaged, which whoever misses it will notice, or not begun.
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.segments.set(segments);
+        self.seen.publish(version as u32);
+        Ok(())
+    }
+}
+
+impl Home for Neighbour {
+    fn look(&self) {
+        let version = self.control.segments_version();
+        if self.seen.bytes() != version as u32 {
+            let _one_at_a_time = self.catalogue.lock();
+            if self.seen.bytes() != version as u32
+                && let Err(error) = self.list(version)
+            {
+                tracing::warn!(%error, "cannot look for new segments; trying again with the next query");
+            }
+        }
+    }
+
+    fn known(&self) -> Position {
+        self.catalogue.lock().up_to
+    }
+
+    fn checkpoint(&self) -> Position {
+        let names = self.disk.names(&self.directory).unwrap_or_default();
+        names.iter().filter_map(|name| crate::checkpoint::start_of(name)).max().unwrap_or(0)
+    }
+}

@@ -1,0 +1,182 @@
+//! Readers, cursors and transactions, through the public interface.
+
+use super::store::{open, os, small};
+use crate::{Attached, CommitError, Cursor, Entry, Options, Query, ReadError, Start, Store};
+use std::time::Duration;
+use thalweg_sys::disk::Disk;
+
+type Row = (u64, u64, bool, Vec<u8>);
+
+fn row(entry: &Entry<'_>) -> Row {
+    (entry.offset, entry.time, entry.last, entry.data.to_vec())
+}
+
+fn rows(store: &Store, name: &[u8], query: &Query) -> Vec<Row> {
+    let mut reader = store.reader(&store.log(name).unwrap());
+    reader.entries(query).map(|entry| row(&entry.unwrap())).collect()
+}
+
+fn times(store: &Store, query: &Query) -> Vec<u64> {
+    rows(store, b"a", query).iter().map(|row| row.1).collect()
+}
+
+fn memory() -> Store {
+    Store::memory(small()).unwrap()
+}
+
+#[test]
+fn entries_come_in_order_with_their_times_and_ends_of_transactions_across_segments() {
+    let directory = tempfile::tempdir().unwrap();
+    for store in [memory(), open(directory.path(), os())] {
+        let (a, b) = (store.log(b"a").unwrap(), store.log(b"b").unwrap());
+        let (mut expected_a, mut expected_b) = (Vec::new(), Vec::new());
+        let (mut end_a, mut end_b) = (0, 0);
+        for index in 0..900u64 {
+            let payload = vec![index as u8; 1 + index as usize % 90];
+            let mut transaction = store.transaction(index * 10);
+            transaction.append(&a, &payload).unwrap();
+            transaction.append(&b, b"b").unwrap();
+            transaction.append(&a, b"second").unwrap();
+            transaction.commit().unwrap();
+            expected_a.push((end_a, index * 10, false, payload.clone()));
+            end_a += payload.len() as u64;
+            expected_a.push((end_a, index * 10, true, b"second".to_vec()));
+            end_a += 6;
+            expected_b.push((end_b, index * 10, true, b"b".to_vec()));
+            end_b += 1;
+        }
+        assert!(store.stats().segments > 2);
+        assert_eq!(rows(&store, b"a", &Query::default()), expected_a);
+        assert_eq!(rows(&store, b"b", &Query::default()), expected_b);
+        let some = Query::between(4000, 4020);
+        assert_eq!(rows(&store, b"a", &some), expected_a[800..804]);
+        assert_eq!(rows(&store, b"b", &Query::from(Start::After(8980))), expected_b[899..]);
+        assert_eq!(rows(&store, b"b", &Query::from(Start::Offset(897))), expected_b[897..]);
+        let inside = &rows(&store, b"a", &Query::from(Start::Offset(end_a - 3)))[0];
+        assert_eq!(inside, &(end_a - 3, 8990, true, b"ond".to_vec()));
+        assert!(rows(&store, b"a", &Query::from(Start::Tail)).is_empty());
+    }
+}
+
+#[test]
+fn times_that_go_back_are_found_and_an_exact_start_is_the_first_match() {
+    let store = memory();
+    let log = store.log(b"a").unwrap();
+    for time in [10, 20, 20, 50, 30, 40, 20, 60, 70, 5, 80] {
+        store.append(&log, b"x", time).unwrap();
+    }
+    assert_eq!(times(&store, &Query::between(20, 31)), [20, 20, 30, 20]);
+    assert_eq!(times(&store, &Query::between(0, 11)), [10, 5]);
+    assert_eq!(times(&store, &Query::from(Start::After(60))), [70, 80]);
+    assert_eq!(times(&store, &Query::from(Start::Exact(20))), [20, 20, 50, 30, 40, 20, 60, 70, 5, 80]);
+    assert_eq!(times(&store, &Query::from(Start::Exact(40))), [40, 20, 60, 70, 5, 80]);
+    assert_eq!(times(&store, &Query::from(Start::Exact(45))), [0; 0]);
+    let until = Query { end: Some(30), ..Query::from(Start::Exact(30)) };
+    assert_eq!(times(&store, &until), [20, 5]);
+}
+
+#[test]
+fn a_cursor_resumes_after_the_end_and_across_segments() {
+    let store = memory();
+    let log = store.log(b"a").unwrap();
+    let mut cursor = Cursor::new(store.reader(&log), &Query::default());
+    let mut tail = Cursor::new(store.reader(&log), &Query::from(Start::Tail));
+    assert_eq!(cursor.next(), Ok(None));
+    for index in 0..2000u64 {
+        store.append(&log, &index.to_le_bytes(), index).unwrap();
+        for cursor in [&mut cursor, &mut tail] {
+            assert_eq!(
+                cursor.next().unwrap().map(|entry| entry.data.to_vec()),
+                Some(index.to_le_bytes().to_vec())
+            );
+            assert_eq!(cursor.next(), Ok(None));
+        }
+    }
+    assert!(store.stats().segments > 2);
+    cursor.seek(&Query::between(500, 502));
+    assert_eq!(cursor.next().unwrap().map(|entry| entry.time), Some(500));
+    assert_eq!(cursor.next().unwrap().map(|entry| entry.time), Some(501));
+    assert_eq!(cursor.next(), Ok(None));
+}
+
+#[test]
+fn a_sleeping_cursor_is_woken_by_a_commit_and_by_nothing_else() {
+    let store = memory();
+    let log = store.log(b"a").unwrap();
+    let mut cursor = Cursor::new(store.reader(&log), &Query::default());
+    assert_eq!(cursor.next(), Ok(None));
+    assert!(!cursor.wait(Some(Duration::from_millis(5))));
+    let waiter = std::thread::spawn(move || {
+        assert!(cursor.wait(None));
+        cursor.next().unwrap().map(|entry| entry.data.to_vec())
+    });
+    std::thread::sleep(Duration::from_millis(20));
+    store.append(&log, b"up", 1).unwrap();
+    assert_eq!(waiter.join().unwrap(), Some(b"up".to_vec()));
+}
+
+#[test]
+fn in_sync_mode_readers_see_what_is_durable_unless_they_ask_for_more() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path(), Options { committer_thread: false, ..small() });
+    let log = store.log(b"a").unwrap();
+    let receipt = store.append(&log, b"x", 1).unwrap();
+    let uncommitted = Query { uncommitted: true, ..Query::default() };
+    assert_eq!((times(&store, &Query::default()).len(), times(&store, &uncommitted).len()), (0, 1));
+    store.persist(receipt.ticket).unwrap();
+    assert_eq!(times(&store, &Query::default()).len(), 1);
+}
+
+#[test]
+fn an_aborted_transaction_leaves_nothing_and_what_cannot_be_appended_says_why() {
+    let store = memory();
+    let log = store.log(b"a").unwrap();
+    let mut transaction = store.transaction(1);
+    transaction.append(&log, b"x").unwrap();
+    transaction.abort();
+    assert!(rows(&store, b"a", &Query::default()).is_empty());
+    assert_eq!(store.append(&log, b"", 1), Err(CommitError::EmptyEntry));
+    assert!(matches!(store.append(&log, &vec![0; 70_000], 1), Err(CommitError::TooLarge { .. })));
+    for name in [&b"a/b"[..], b"", b"..", b"a\nb", b"\xff", b"a\\b"] {
+        assert!(matches!(store.log(name), Err(CommitError::BadName { .. })), "{name:?}");
+    }
+    store.close().unwrap();
+    assert_eq!(store.append(&log, b"x", 1), Err(CommitError::Closed));
+}
+
+#[test]
+fn a_deleted_log_ends_its_readers() {
+    let store = memory();
+    let log = store.log(b"a").unwrap();
+    store.append(&log, b"x", 1).unwrap();
+    let mut cursor = Cursor::new(store.reader(&log), &Query::default());
+    assert!(cursor.next().unwrap().is_some());
+    store.delete(&log, log.staged().unwrap().version, 2, None).unwrap();
+    assert_eq!(cursor.next(), Err(ReadError::Deleted));
+    assert_eq!(cursor.next(), Ok(None));
+    assert_eq!(cursor.ended(), Some(crate::Ended::Deleted));
+}
+
+#[test]
+fn an_attached_store_reads_what_another_handle_writes() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path(), os());
+    let log = store.log(b"a").unwrap();
+    store.append(&log, b"before", 1).unwrap();
+    let attached = Attached::open(&Disk::Real, directory.path()).unwrap();
+    let mut cursor = Cursor::new(attached.reader(&attached.find(b"a").unwrap()), &Query::default());
+    assert_eq!(cursor.next().unwrap().map(|entry| entry.data.to_vec()), Some(b"before".to_vec()));
+    for index in 2..3000u64 {
+        store.append(&log, &index.to_le_bytes(), index).unwrap();
+        assert_eq!(cursor.next().unwrap().map(|entry| entry.time), Some(index));
+        assert_eq!(cursor.next(), Ok(None));
+    }
+    assert!(store.stats().segments > 2);
+    let late = store.log(b"late").unwrap();
+    store.append(&late, b"x", 5).unwrap();
+    let late = attached.find(b"late").unwrap();
+    let mut reader = attached.reader(&late);
+    assert_eq!(reader.entries(&Query::default()).count(), 1);
+    cursor.seek(&Query::between(1000, 1010));
+    assert_eq!(cursor.next().unwrap().map(|entry| entry.time), Some(1000));
+}

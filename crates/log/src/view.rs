@@ -1,0 +1,114 @@
+//! Which segments there are, as readers see it: a list that is replaced, never changed.
+//!
+//! Purpose: a reader keeps the list it last saw and asks only whether the version moved (`sync::snapshot`), so
+//! finding the next segment takes no lock. The list is replaced by whoever adds or removes a segment; a
+//! segment that is removed lives on for as long as somebody's list names it. In a process that is attached to
+//! somebody else's store the version is a word of the control file, and the list is read from the directory.
+
+use crate::Time;
+use crate::segment::Segment;
+use std::sync::Arc;
+use thalweg_sync::snapshot::{Cached, Snapshots};
+
+/// The store's segments in order of their numbers.
+#[derive(Debug, Default)]
+pub(crate) struct View {
+    segments: Vec<Arc<Segment>>,
+}
+
+impl View {
+    pub(crate) fn of(segments: Vec<Arc<Segment>>) -> View {
+        View { segments }
+    }
+
+    pub(crate) fn all(&self) -> &[Arc<Segment>] {
+        &self.segments
+    }
+
+    /// Place in the list of a segment, or of the next one there is.
+    pub(crate) fn place(&self, number: u32) -> usize {
+        let first = self.segments.first().map_or(0, |segment| segment.header.number);
+        // Numbers follow each other unless something was removed in between.
+        let guess = number.saturating_sub(first) as usize;
+        match self.segments.get(guess) {
+            Some(segment) if segment.header.number == number => guess,
+            _ => self.segments.partition_point(|segment| segment.header.number < number),
+        }
+    }
+
+    pub(crate) fn find(&self, number: u32) -> Option<&Arc<Segment>> {
+        self.segments.get(self.place(number)).filter(|segment| segment.header.number == number)
+    }
+
+    /// The last segment that may hold the first entry at or after a time: all before it are older.
+    pub(crate) fn place_of_time(&self, time: Time) -> usize {
+        self.segments.partition_point(|segment| segment.header.latest < time).saturating_sub(1)
+    }
+}
+
+/// The store's segments and whoever looks at them.
+#[derive(Debug)]
+pub(crate) struct Segments {
+    snapshots: Snapshots<View>,
+}
+
+impl Default for Segments {
+    fn default() -> Segments {
+        Segments { snapshots: Snapshots::new(View::default()) }
+    }
+}
+
+impl Segments {
+    pub(crate) fn find(&self, number: u32) -> Option<Arc<Segment>> {
+        self.snapshots.latest().1.find(number).cloned()
+    }
+
+    pub(crate) fn add(&self, segment: Arc<Segment>) {
+        self.snapshots.replace(|view| {
+            let mut segments = view.segments.clone();
+            let place = view.place(segment.header.number);
+            match segments.get_mut(place) {
+                Some(same) if same.header.number == segment.header.number => *same = segment,
+                _ => segments.insert(place, segment),
+            }
+            View { segments }
+        });
+    }
+
+    pub(crate) fn remove(&self, number: u32) {
+        self.snapshots.replace(|view| {
+            let kept = view.segments.iter().filter(|segment| segment.header.number != number);
+            View { segments: kept.cloned().collect() }
+        });
+    }
+
+    /// Replaces the whole list.
+    pub(crate) fn set(&self, segments: Vec<Arc<Segment>>) {
+        self.snapshots.replace(|_| View { segments });
+    }
+
+    /// Tells readers to look again though the list is the same: a log's beginning moved.
+    pub(crate) fn touch(&self) {
+        self.snapshots.replace(|view| View { segments: view.segments.clone() });
+    }
+
+    pub(crate) fn latest(&self) -> Arc<View> {
+        self.snapshots.latest().1
+    }
+
+    pub(crate) fn cached(&self) -> Cached<View> {
+        Cached::of(&self.snapshots)
+    }
+
+    pub(crate) fn refresh(&self, cached: &mut Cached<View>) -> bool {
+        cached.refresh(&self.snapshots)
+    }
+
+    pub(crate) fn numbers(&self) -> Vec<u32> {
+        self.latest().segments.iter().map(|segment| segment.header.number).collect()
+    }
+
+    pub(crate) fn allocated_bytes(&self) -> u64 {
+        self.latest().segments.iter().map(|segment| u64::from(segment.header.capacity)).sum()
+    }
+}

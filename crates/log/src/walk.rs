@@ -1,0 +1,318 @@
+//! The walk over a log's entries: which frames are taken, and where the next run of bytes begins.
+//!
+//! Purpose: the one inner loop of every reader. [`Filter::step`] walks a run of verified, published bytes
+//! flat, without a lock or a system call, and says what stopped it; [`Walk::more`] finds the next run, in this
+//! segment or the next. Invariants: a walk never passes its limit, a position at which a batch ends; every
+//! entry of the log is seen in the order of its offsets, and one that is missing is noticed, because each must
+//! begin where the last one ended.
+
+use crate::error::ReadError;
+use crate::format::{BATCH_HEADER_BYTES, BATCH_MAGIC, FLAG_LAST, FRAME_HEADER_BYTES, Kind};
+use crate::format::{SEGMENT_HEADER_BYTES, TOUCHED_BYTES, word16, word32, word64};
+use crate::query::Entry;
+use crate::segment::Readable;
+use crate::view::View;
+use crate::{LogId, Offset, Position, Time, byte_of, position, segment_of};
+
+/// An offset that nobody expects: the next entry may begin anywhere.
+const ANYWHERE: Offset = Offset::MAX;
+/// After so many bytes of other logs it pays to ask where this one goes on.
+const FOREIGN_BYTES_MAX: u32 = 256 << 10;
+
+/// Which frames are entries of the query.
+#[derive(Clone, Debug)]
+pub(crate) struct Filter {
+    pub(crate) log: LogId,
+    /// Offsets taken: from the first one to the one where a fork branches off.
+    pub(crate) from: Offset,
+    pub(crate) cut: Offset,
+    /// Times taken, both ends included.
+    pub(crate) since: Time,
+    pub(crate) until: Time,
+    /// A time after which none that is looked for can follow.
+    stop: Time,
+    lateness: Time,
+    /// Nothing is taken before an entry of exactly `since`.
+    pub(crate) exact: bool,
+    /// Offset at which the next entry of the log begins.
+    next: Offset,
+    /// Bytes of other logs since the last batch of this one.
+    foreign: u32,
+}
+
+/// An entry that was found: where its frame begins and what its header says.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Found {
+    pub(crate) at: u32,
+    /// Payload bytes left out in front and behind.
+    skip: u32,
+    length: u32,
+    offset: Offset,
+    time: Time,
+    last: bool,
+}
+
+impl Found {
+    #[inline]
+    pub(crate) fn entry(self, segment: u32, bytes: &[u8]) -> Entry<'_> {
+        let start = self.at as usize + FRAME_HEADER_BYTES as usize + self.skip as usize;
+        let data = &bytes[start..start + self.length as usize];
+        let position = position(segment, self.at);
+        Entry { offset: self.offset, time: self.time, last: self.last, position, data }
+    }
+}
+
+/// What a walk over a run came to.
+pub(crate) enum Step {
+    Found(Found),
+    /// The end of the run.
+    End,
+    /// The end of what the segment holds.
+    Blank,
+    /// An entry later than any that the query can take.
+    Over,
+    /// Offsets are missing between what was seen and what stands here.
+    Gap(Offset, Offset),
+    /// The place where a fork branches off.
+    Cut,
+    /// A long stretch of other logs.
+    Foreign,
+    Closed,
+    Deleted,
+}
+
+impl Filter {
+    pub(crate) fn new(log: LogId, from: Offset, cut: Offset) -> Filter {
+        let (since, until, stop, lateness) = (0, Time::MAX, Time::MAX, 0);
+        Filter { log, from, cut, since, until, stop, lateness, exact: false, next: ANYWHERE, foreign: 0 }
+    }
+
+    /// Takes entries of these times, the last one excluded; in a store whose times lie behind earlier ones by no
+    /// more than `lateness`.
+    pub(crate) fn times(&mut self, since: Time, end: Option<Time>, exact: bool, lateness: Time) {
+        (self.since, self.exact) = (since, exact);
+        self.until = end.map_or(Time::MAX, |end| end.saturating_sub(1));
+        if end == Some(0) {
+            (self.since, self.until, self.exact) = (1, 0, false);
+        }
+        self.relax(lateness);
+    }
+
+    /// Times may now lie further back than was known.
+    pub(crate) fn relax(&mut self, lateness: Time) {
+        let sought = if self.exact { self.since.min(self.until) } else { self.until };
+        (self.lateness, self.stop) = (lateness, sought.saturating_add(lateness));
+    }
+
+    /// The same times in another log, whose offsets go on where this one's end.
+    pub(crate) fn go_on(&mut self, log: LogId, cut: Offset) {
+        (self.log, self.cut) = (log, cut);
+    }
+
+    /// Takes up the walk at a place from which offsets need not follow on.
+    pub(crate) fn jump(&mut self) {
+        self.next = ANYWHERE;
+    }
+
+    /// Whether everything below the cut was seen.
+    pub(crate) fn reached_cut(&self) -> bool {
+        self.next != ANYWHERE && self.next >= self.cut
+    }
+
+    /// Walks `bytes`, which begin at the segment's first byte, from `at` to the next entry taken.
+    #[inline]
+    pub(crate) fn step(&mut self, bytes: &[u8], at: &mut u32) -> Step {
+        loop {
+            let Some(head) = bytes.get(*at as usize..).and_then(|rest| rest.first_chunk::<32>()) else {
+                return Step::End;
+            };
+            let first = word64(head, 0);
+            let length = first as u32;
+            if length == BATCH_MAGIC {
+                match self.batch(bytes, *at) {
+                    Some(next) => *at = next,
+                    None => return Step::End,
+                }
+                if self.foreign > FOREIGN_BYTES_MAX {
+                    self.foreign = 0;
+                    return Step::Foreign;
+                }
+                continue;
+            }
+            let frame_at = *at;
+            let next_at = frame_at + FRAME_HEADER_BYTES + length.next_multiple_of(8);
+            if (first >> 32) as u8 != Kind::Data as u8 || word64(head, 8) != self.log {
+                match self.other(head, first) {
+                    Some(step) => return step,
+                    None => *at = next_at,
+                }
+                continue;
+            }
+            let (offset, time) = (word64(head, 16), word64(head, 24));
+            if offset != self.next && self.next != ANYWHERE && offset > self.next {
+                let missing = std::mem::replace(&mut self.next, ANYWHERE);
+                return Step::Gap(missing, offset);
+            }
+            let end = offset + u64::from(length);
+            if offset >= self.cut {
+                return Step::Cut;
+            }
+            (self.next, *at) = (end, next_at);
+            if time < self.since || time > self.until || end <= self.from || self.exact {
+                if time > self.stop {
+                    *at = frame_at;
+                    return Step::Over;
+                }
+                if !self.admits(time, end) {
+                    continue;
+                }
+            }
+            let last = (first >> 40) as u8 & FLAG_LAST != 0;
+            let found = Found { at: frame_at, skip: 0, length, offset, time, last };
+            return Step::Found(if offset < self.from || end > self.cut {
+                self.trimmed(found)
+            } else {
+                found
+            });
+        }
+    }
+
+    /// A batch header: where to go on. A batch of one other log is passed over whole.
+    #[inline]
+    fn batch(&mut self, bytes: &[u8], at: u32) -> Option<u32> {
+        let head = bytes.get(at as usize..)?.first_chunk::<{ (BATCH_HEADER_BYTES + 8) as usize }>()?;
+        let touched = word16(head, 44);
+        if touched == 1 && word64(head, BATCH_HEADER_BYTES as usize) != self.log {
+            let length = word32(head, 4);
+            self.foreign = self.foreign.saturating_add(length);
+            return Some(at + length);
+        }
+        self.foreign = 0;
+        Some(at + BATCH_HEADER_BYTES + u32::from(touched) * TOUCHED_BYTES)
+    }
+
+    /// What is no entry of this log; `None` to go on behind it.
+    #[cold]
+    fn other(&self, head: &[u8; 32], first: u64) -> Option<Step> {
+        if first == 0 {
+            return Some(Step::Blank);
+        }
+        if word64(head, 8) != self.log {
+            return None;
+        }
+        match (first >> 32) as u8 {
+            kind if kind == Kind::Delete as u8 => Some(Step::Deleted),
+            kind if kind == Kind::Close as u8 => Some(Step::Closed),
+            _ => None,
+        }
+    }
+
+    /// The slow half of the decision, for an entry at some edge of the query.
+    fn admits(&mut self, time: Time, end: Offset) -> bool {
+        if self.exact && time == self.since && end > self.from {
+            // From here on entries of any time are taken.
+            (self.exact, self.since) = (false, 0);
+            self.relax(self.lateness);
+        }
+        !self.exact && time >= self.since && time <= self.until && end > self.from
+    }
+
+    /// An entry of which a part is taken.
+    #[cold]
+    fn trimmed(&self, found: Found) -> Found {
+        let skip = u32::try_from(self.from.saturating_sub(found.offset)).unwrap_or(0);
+        let end = (found.offset + u64::from(found.length)).min(self.cut);
+        let offset = found.offset + u64::from(skip);
+        Found { skip, offset, length: u32::try_from(end - offset).unwrap_or(0), ..found }
+    }
+}
+
+/// A place in a view, and how far one may go.
+#[derive(Clone, Debug)]
+pub(crate) struct Walk {
+    /// Place of the segment in the view, and its number.
+    pub(crate) place: usize,
+    pub(crate) number: u32,
+    pub(crate) at: u32,
+    /// End of the run at hand.
+    pub(crate) end: u32,
+    /// Where the walk ends for now.
+    pub(crate) limit: Position,
+}
+
+impl Walk {
+    pub(crate) fn at(view: &View, start: Position, limit: Position) -> Walk {
+        let mut walk = Walk { place: 0, number: segment_of(start), at: byte_of(start), end: 0, limit };
+        walk.locate(view);
+        walk
+    }
+
+    pub(crate) fn position(&self) -> Position {
+        position(self.number, self.at)
+    }
+
+    /// Finds the segment again in a view that was replaced; one that was removed is passed over.
+    pub(crate) fn locate(&mut self, view: &View) {
+        self.place = view.place(self.number);
+        match view.all().get(self.place) {
+            Some(segment) if segment.header.number != self.number => {
+                (self.number, self.at) = (segment.header.number, SEGMENT_HEADER_BYTES);
+            }
+            _ => {}
+        }
+        self.at = self.at.max(SEGMENT_HEADER_BYTES);
+        self.end = 0;
+    }
+
+    /// Goes to a position further on.
+    pub(crate) fn leap(&mut self, view: &View, to: Position) {
+        if to > self.position() {
+            (self.number, self.at) = (segment_of(to), byte_of(to));
+            self.locate(view);
+        }
+    }
+
+    /// The run at hand.
+    #[inline]
+    pub(crate) fn bytes<'v>(&self, view: &'v View) -> &'v [u8] {
+        view.all().get(self.place).map_or(&[], |segment| segment.region().bytes(0..self.end))
+    }
+
+    /// Finds the next run of bytes; `false` when the limit is reached. With damage in the way the walk stands
+    /// behind it afterwards.
+    pub(crate) fn more(&mut self, view: &View) -> Result<bool, ReadError> {
+        while let Some(segment) = view.all().get(self.place) {
+            let number = segment.header.number;
+            if number > segment_of(self.limit) {
+                return Ok(false);
+            }
+            let bound = segment.end(self.limit);
+            // What is left of a sealed segment may be too short for anything.
+            if self.at + FRAME_HEADER_BYTES <= bound {
+                match segment.readable(self.at, bound) {
+                    Readable::To(end) if end > self.at => {
+                        self.end = end;
+                        return Ok(true);
+                    }
+                    Readable::To(_) => {}
+                    Readable::Damaged(damage, resumes) => {
+                        (self.at, self.end) = (resumes, 0);
+                        return Err(ReadError::Damaged(Box::new(damage)));
+                    }
+                }
+            }
+            if number == segment_of(self.limit) || !self.next_segment(view) {
+                return Ok(false);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Leaves the segment behind; `false` when the view has no other.
+    pub(crate) fn next_segment(&mut self, view: &View) -> bool {
+        let Some(next) = view.all().get(self.place + 1) else { return false };
+        self.place += 1;
+        (self.number, self.at, self.end) = (next.header.number, SEGMENT_HEADER_BYTES, 0);
+        true
+    }
+}
