@@ -1,6 +1,6 @@
-//! The two clocks: one that never goes back, and the one people read.
+//! The two clocks: one that never goes back, and the one people read. And what a thread has used of a processor.
 //!
-//! Both are answered by the vDSO without entering the kernel (tens of nanoseconds).
+//! Both clocks are answered by the vDSO without entering the kernel (tens of nanoseconds).
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -12,6 +12,11 @@ pub fn monotonic_ns() -> u64 {
 /// Microseconds since the Unix epoch on the wall clock (`CLOCK_REALTIME`): may jump either way.
 pub fn wall_us() -> u64 {
     nanoseconds(ClockId::Realtime) / 1_000
+}
+
+/// Nanoseconds of processor time that the calling thread has used (`CLOCK_THREAD_CPUTIME_ID`). A system call.
+pub fn thread_processor_ns() -> u64 {
+    nanoseconds(ClockId::ThreadCPUTime)
 }
 
 fn nanoseconds(clock: ClockId) -> u64 {
@@ -33,6 +38,18 @@ mod tests {
         std::thread::sleep(std::time::Duration::from_millis(2));
         let after = monotonic_ns();
         assert!(after - before >= 2_000_000, "slept 2 ms but the clock moved {} ns", after - before);
+    }
+
+    #[test]
+    fn processor_time_grows_with_work_and_not_with_sleep() {
+        let before = thread_processor_ns();
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        let slept = thread_processor_ns() - before;
+        assert!(slept < 20_000_000, "sleeping used {slept} ns");
+        let mut word = 1_u64;
+        while thread_processor_ns() == before + slept {
+            word = std::hint::black_box(word.wrapping_mul(3));
+        }
     }
 
     #[test]

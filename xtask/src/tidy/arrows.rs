@@ -17,7 +17,7 @@ const MAY_SEE: [(&str, &[&str]); 11] = [
     ("http", &["sys", "sync", "reactor", "transport", "wire"]),
     ("streams", &["wire", "log"]),
     ("server", &["sys", "sync", "reactor", "transport", "wire", "log", "http", "streams"]),
-    ("bench", &["sys"]),
+    ("bench", &["sys", "sync", "log"]),
     ("xtask", &[]),
 ];
 

@@ -1,0 +1,163 @@
+//! Ours: an embedded store with one log, through the interface that programs use. Every entry of the data set
+//! is a transaction of its own, as its time is its own, so a reader meets a batch header before each one; the ticks
+//! of a writer are one transaction of 50 entries that share a time.
+
+use crate::side::{Failure, Reading, Side};
+use crate::workload::{Sum, payload, time};
+use std::path::Path;
+use std::sync::Arc;
+use thalweg_log::{Attached, Cursor, Disk, Durability, Log, Options, Query, Reader, Start, Store};
+
+/// Name of the one log.
+const NAME: &[u8] = b"bench";
+
+/// A store and its one log.
+pub(crate) struct Ours {
+    store: Store,
+    log: Arc<Log>,
+}
+
+impl Ours {
+    /// Opens a new store.
+    ///
+    /// # Errors
+    /// Whatever the store says.
+    pub(crate) fn open(directory: &Path, durability: Durability) -> Result<Ours, Failure> {
+        let options = Options { durability, ..Options::default() };
+        let (store, _) = Store::open(&Disk::Real, directory, options)?;
+        let log = store.log(NAME)?;
+        Ok(Ours { store, log })
+    }
+}
+
+impl Side for Ours {
+    const NAME: &'static str = "ours";
+    type Reader<'s> = OursReader;
+
+    fn reader(&self) -> Result<OursReader, Failure> {
+        Ok(OursReader::new(self.store.reader(&self.log)))
+    }
+
+    fn append(&self, first: u64, count: u64) -> Result<(), Failure> {
+        if count == 1 {
+            self.store.append(&self.log, &payload(first), time(first))?;
+            return Ok(());
+        }
+        let mut transaction = self.store.transaction(time(first));
+        for number in first..first + count {
+            transaction.append(&self.log, &payload(number))?;
+        }
+        transaction.commit()?;
+        Ok(())
+    }
+}
+
+/// The same log in a process that is attached to the store.
+pub(crate) struct Neighbour {
+    attached: Attached,
+    log: Arc<Log>,
+}
+
+impl Neighbour {
+    /// Attaches to the store in a directory.
+    ///
+    /// # Errors
+    /// Whatever the store says.
+    pub(crate) fn attach(directory: &Path) -> Result<Neighbour, Failure> {
+        let attached = Attached::open(&Disk::Real, directory)?;
+        let log = attached.find(NAME).ok_or("the store has no such log")?;
+        Ok(Neighbour { attached, log })
+    }
+}
+
+impl Side for Neighbour {
+    const NAME: &'static str = "ours";
+    type Reader<'s> = OursReader;
+
+    fn reader(&self) -> Result<OursReader, Failure> {
+        Ok(OursReader::new(self.attached.reader(&self.log)))
+    }
+
+    fn append(&self, _first: u64, _count: u64) -> Result<(), Failure> {
+        Err("an attached store is only read".into())
+    }
+}
+
+/// One thread's reader, and its cursor once it follows.
+pub(crate) struct OursReader {
+    reader: Reader,
+    /// Readers for iterators that are open at once, as each borrows its own.
+    more: Vec<Reader>,
+    cursor: Option<Cursor>,
+}
+
+impl OursReader {
+    fn new(reader: Reader) -> OursReader {
+        OursReader { reader, more: Vec::new(), cursor: None }
+    }
+}
+
+impl Reading for OursReader {
+    fn scan(&mut self) -> Result<Sum, Failure> {
+        let mut sum = Sum::default();
+        for entry in self.reader.entries(&Query::default()) {
+            let entry = entry?;
+            sum.take(entry.time, entry.offset, entry.data);
+        }
+        Ok(sum)
+    }
+
+    fn ranges(&mut self, starts: &[u64], count: u64) -> Result<Sum, Failure> {
+        let mut sum = Sum::default();
+        for start in starts {
+            for entry in self.reader.entries(&Query::between(time(*start), time(start + count))) {
+                let entry = entry?;
+                sum.take(entry.time, entry.offset, entry.data);
+            }
+        }
+        Ok(sum)
+    }
+
+    fn seeks(&mut self, times: &[u64]) -> Result<Sum, Failure> {
+        let mut sum = Sum::default();
+        for time in times {
+            if let Some(entry) = self.reader.entries(&Query::from(Start::Time(*time))).next() {
+                let entry = entry?;
+                sum.take(entry.time, entry.offset, entry.data);
+            }
+        }
+        Ok(sum)
+    }
+
+    fn iterate(&mut self, starts: &[u64], each: u64) -> Result<Sum, Failure> {
+        self.more.resize_with(starts.len(), || self.reader.clone());
+        let mut open = Vec::with_capacity(starts.len());
+        for (reader, start) in self.more.iter_mut().zip(starts) {
+            open.push(reader.entries(&Query::from(Start::Time(time(*start)))));
+        }
+        let mut sum = Sum::default();
+        for _ in 0..each {
+            for iterator in &mut open {
+                if let Some(entry) = iterator.next() {
+                    let entry = entry?;
+                    sum.take(entry.time, entry.offset, entry.data);
+                }
+            }
+        }
+        Ok(sum)
+    }
+
+    fn follow(&mut self) -> Result<(), Failure> {
+        self.cursor = Some(Cursor::new(self.reader.clone(), &Query::from(Start::Tail)));
+        Ok(())
+    }
+
+    fn poll(&mut self) -> Result<Sum, Failure> {
+        let cursor = self.cursor.as_mut().ok_or("it does not follow yet")?;
+        let mut sum = Sum::default();
+        while let Some(entry) = cursor.next()? {
+            sum.take(entry.time, entry.offset, entry.data);
+        }
+        Ok(sum)
+    }
+}
