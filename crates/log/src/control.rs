@@ -21,21 +21,25 @@
 
 use crate::error::OpenError;
 use crate::format::FORMAT_VERSION;
+use crate::segment;
 use crate::{Position, Time};
+use parking_lot::Mutex;
 use std::io;
 use std::path::Path;
+use std::ptr::NonNull;
 use thalweg_sync::words::Words;
 use thalweg_sys::disk::{Disk, File, Map};
 
 pub(crate) const FILE_NAME: &str = "control";
 const BYTES: usize = 4096;
 const MAGIC: u64 = u64::from_le_bytes(*b"THALWEGc");
-const SEGMENTS: usize = 3;
+const STORE_ID: usize = 2;
+pub(crate) const SEGMENTS: usize = 3;
 const CLEAN_END: usize = 4;
 const NEXT_LOG: usize = 5;
 const CHECKSUM: usize = 6;
 pub(crate) const WRITTEN: usize = 8;
-const DURABLE: usize = 16;
+pub(crate) const DURABLE: usize = 16;
 pub(crate) const VISIBLE: usize = 24;
 pub(crate) const LATENESS: usize = 32;
 const WORDS: usize = BYTES / 8;
@@ -45,12 +49,14 @@ pub(crate) struct Control {
     words: Words,
     file: Option<File>,
     pub(crate) store_id: u64,
+    /// Held while words that a closed store must keep are changed, and while it is closed.
+    changing: Mutex<()>,
 }
 
 impl Control {
     /// Words that live as long as the process.
     pub(crate) fn in_memory(store_id: u64) -> io::Result<Control> {
-        Ok(Control { words: Words::new(Map::anonymous(BYTES)?), file: None, store_id })
+        Ok(Control::of(Words::new(Map::anonymous(BYTES)?), None, store_id))
     }
 
     /// Creates the file of a new store and makes it durable.
@@ -61,7 +67,7 @@ impl Control {
         }
         thalweg_sys::disk::replace_file(disk, directory, FILE_NAME, &bytes)?;
         let file = disk.open(&directory.join(FILE_NAME))?;
-        Ok(Control { words: Words::new(file.map(BYTES, true)?), file: Some(file), store_id })
+        Ok(Control::of(Words::new(file.map(BYTES, true)?), Some(file), store_id))
     }
 
     /// Opens the file of an existing store; `None` when there is none.
@@ -100,8 +106,38 @@ impl Control {
                 why: "an unreleased version of this program wrote it",
             });
         }
-        let store_id = words.load(2);
-        Ok(Some(Control { words, file: Some(file), store_id }))
+        let store_id = words.load(STORE_ID);
+        Ok(Some(Control::of(words, Some(file), store_id)))
+    }
+
+    fn of(words: Words, file: Option<File>, store_id: u64) -> Control {
+        Control { words, file, store_id, changing: Mutex::default() }
+    }
+
+    /// Takes the store's id from its segments, where all that stand agree: what they say is checksummed, and
+    /// these words do not add up.
+    pub(crate) fn adopt_id(&mut self, disk: &Disk, directory: &Path) -> io::Result<()> {
+        let mut ids = Vec::new();
+        for name in disk.names(directory)?.iter().filter(|name| segment::number_of(name).is_some()) {
+            if let Some(Ok(header)) = segment::read_header(disk, &directory.join(name))? {
+                ids.push(header.store_id);
+            }
+        }
+        ids.dedup();
+        if let [id] = ids[..] {
+            self.store_id = id;
+        }
+        Ok(())
+    }
+
+    /// Writes down the id that was adopted.
+    pub(crate) fn keep_id(&self) {
+        self.words.store(STORE_ID, self.store_id);
+    }
+
+    /// Where the words are mapped, and how many bytes.
+    pub(crate) fn place(&self) -> (NonNull<u8>, usize) {
+        self.words.place()
     }
 
     pub(crate) fn set_written(&self, position: Position) {
@@ -143,7 +179,12 @@ impl Control {
         self.words.load(SEGMENTS)
     }
 
+    /// Has other processes look at the list again. A closed store's words stay as they are.
     pub(crate) fn bump_segments(&self) {
+        let _changing = self.changing.lock();
+        if self.clean_end() != 0 {
+            return;
+        }
         self.words.store(SEGMENTS, self.words.load(SEGMENTS) + 1);
     }
 
@@ -151,8 +192,12 @@ impl Control {
         self.words.load(NEXT_LOG)
     }
 
+    /// Nothing is created in a closed store, so there it stays as it is.
     pub(crate) fn set_next_log(&self, next: u64) {
-        self.words.store(NEXT_LOG, next);
+        let _changing = self.changing.lock();
+        if self.clean_end() == 0 {
+            self.words.store(NEXT_LOG, next);
+        }
     }
 
     pub(crate) fn clean_end(&self) -> Position {
@@ -161,20 +206,21 @@ impl Control {
 
     /// Records a clean close, or with 0 that the store is in use, durably.
     pub(crate) fn set_clean_end(&self, position: Position) -> io::Result<()> {
-        self.words.store(CLEAN_END, position);
-        self.words.store(CHECKSUM, 0);
-        if position != 0 {
-            self.words.store(CHECKSUM, self.checksum());
+        let _changing = self.changing.lock();
+        // Whoever sees an end sees the checksum that belongs to it.
+        if position == 0 {
+            self.words.store(CLEAN_END, 0);
+            self.words.store(CHECKSUM, 0);
+        } else {
+            self.words.store(CHECKSUM, self.checksum(position));
+            self.words.store(CLEAN_END, position);
         }
         self.file.as_ref().map_or(Ok(()), File::sync_data)
     }
 
-    /// What a closed store's words add up to; never 0, which says that it is open.
-    fn checksum(&self) -> u64 {
-        let words = (0..WORDS).filter(|index| *index != CHECKSUM);
-        let sum =
-            words.fold(0, |sum, index| crc32c::crc32c_append(sum, &self.words.load(index).to_le_bytes()));
-        u64::from(sum) | 1 << 32
+    /// What the words add up to in a store that is closed at a position.
+    fn checksum(&self, clean_end: Position) -> u64 {
+        checksum(|index| if index == CLEAN_END { clean_end } else { self.words.load(index) })
     }
 
     /// The highest position that the words prove durable; 0 when the words prove nothing.
@@ -184,7 +230,22 @@ impl Control {
 
     /// Whether the words are as the last clean close left them; an open or crashed store's always pass.
     pub(crate) fn is_intact(&self) -> bool {
-        let closed = self.clean_end() != 0 || self.words.load(CHECKSUM) != 0;
-        !closed || self.words.load(CHECKSUM) == self.checksum()
+        loop {
+            let (end, sum) = (self.clean_end(), self.words.load(CHECKSUM));
+            if end == 0 || sum == 0 || sum == self.checksum(end) {
+                return true;
+            }
+            // Unless somebody opens or closes it this very moment.
+            if (end, sum) == (self.clean_end(), self.words.load(CHECKSUM)) {
+                return false;
+            }
+        }
     }
+}
+
+/// What all words but the checksum add up to; never 0, which says that the store is open.
+fn checksum(word: impl Fn(usize) -> u64) -> u64 {
+    let words = (0..WORDS).filter(|index| *index != CHECKSUM);
+    let sum = words.fold(0, |sum, index| crc32c::crc32c_append(sum, &word(index).to_le_bytes()));
+    u64::from(sum) | 3 << 32
 }

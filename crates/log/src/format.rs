@@ -42,13 +42,20 @@ pub(crate) const FLAG_LAST: u8 = 1;
 /// What a frame says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Kind {
+pub enum Kind {
+    /// An entry.
     Data = 1,
+    /// The log begins: its name, its configuration, and where a fork branches off.
     Create = 2,
+    /// The log takes no more entries.
     Close = 3,
+    /// The log ends.
     Delete = 4,
+    /// A producer's new place.
     Producer = 5,
+    /// The new writer sequence.
     WriterSeq = 6,
+    /// Small facts kept beside the payload.
     Note = 7,
 }
 
@@ -221,6 +228,18 @@ impl BatchHeader {
         let checksum = crc32c::crc32c_append(crc32c::crc32c(&whole[..8]), &whole[12..]);
         let sane = header.length.is_multiple_of(8) && header.length >= header.body_start();
         (checksum == header.header_checksum && sane).then_some(header)
+    }
+
+    /// What the checksum of a header may have been that does not stand: the one it carries, and the one it
+    /// adds up to.
+    pub(crate) fn claims(bytes: &[u8]) -> [Option<u32>; 2] {
+        let fixed = bytes.get(..BATCH_HEADER_BYTES as usize);
+        let carried = fixed.map(|fixed| word32(fixed, 8));
+        let whole = fixed.and_then(|fixed| {
+            bytes.get(..BATCH_HEADER_BYTES as usize + usize::from(word16(fixed, 44)) * TOUCHED_BYTES as usize)
+        });
+        let sum = whole.map(|whole| crc32c::crc32c_append(crc32c::crc32c(&whole[..8]), &whole[12..]));
+        [carried, sum]
     }
 
     pub(crate) fn body_start(&self) -> u32 {

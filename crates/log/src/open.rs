@@ -144,7 +144,11 @@ impl Store {
         disk.create_directory(directory).map_err(failed("create"))?;
         let lock = hold(disk, directory)?;
         let control = match Control::open(disk, directory)? {
-            Some(control) => control,
+            Some(control) if control.is_intact() => control,
+            Some(mut control) => {
+                control.adopt_id(disk, directory).map_err(failed("identify"))?;
+                control
+            }
             None => {
                 let control = begin(disk, directory).map_err(failed("create a store in"))?;
                 // Ids of an earlier store in the same place are not given out again.
@@ -164,6 +168,7 @@ impl Store {
                 recovery.into_found(segment, region, link).map_err(failed("recover"))?
             }
         };
+        control.keep_id();
         control.set_clean_end(0).map_err(failed("mark as open"))?;
         let gate = Gate::new(signal::open(disk, directory).map_err(failed("prepare the signal of"))?);
         let store = Store::assemble(

@@ -34,9 +34,10 @@ pub struct Read {
     pub closed: bool,
 }
 
-struct Slice {
-    region: Arc<Region>,
-    range: Range<u32>,
+/// Published bytes that keep their map.
+pub(crate) struct Slice {
+    pub(crate) region: Arc<Region>,
+    pub(crate) range: Range<u32>,
 }
 
 impl AsRef<[u8]> for Slice {

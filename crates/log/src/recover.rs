@@ -13,9 +13,11 @@
 //! Before the store is used, what lies between the evidence and the end is written anew and synced: a
 //! sync that failed before the crash may have left pages that the kernel calls clean and never wrote.
 
+mod resume;
+
 use crate::catalogue::Catalogue;
 use crate::checkpoint;
-use crate::control::Control;
+use crate::control::{self, Control};
 use crate::error::{Damage, OpenError};
 use crate::extents::Extent;
 use crate::fork::{Lineage, orphaned};
@@ -24,17 +26,17 @@ use crate::format::{
     SegmentHeader,
 };
 use crate::log::{Change, Inner, Log};
-use crate::open::{Found, Recovered, Times};
+use crate::open::{Recovered, Times};
 use crate::scan::{self, Batch, Scan, Step, Stop};
-use crate::segment::{self, Segment};
-use crate::view::{Segments, View};
+use crate::segment;
+use crate::view::View;
 use crate::{LogId, Offset, Position, Time, byte_of, position, segment_of};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use thalweg_sync::region::{Region, RegionWriter};
+use thalweg_sync::region::Region;
 use thalweg_sys::disk::Disk;
 
 /// Where the log ends and what the next batch has to link to.
@@ -43,6 +45,8 @@ pub(crate) struct End {
     pub(crate) at: Position,
     pub(crate) link: Link,
 }
+
+pub(crate) use resume::resume;
 
 pub(crate) struct Recovery {
     disk: Disk,
@@ -61,6 +65,10 @@ pub(crate) struct Recovery {
     evidence: Option<Position>,
     /// Logs that a gap nobody can name may have touched, until a later commit shows that it did not.
     suspects: HashMap<LogId, Damage>,
+    /// Segments that are not there, or whose header is lost, and should be.
+    missing: BTreeMap<u32, Damage>,
+    /// Segments whose header is lost.
+    headless: Vec<u32>,
     report: Recovered,
     /// The catalogue is filled: what is applied from now on is shown at once.
     reported: bool,
@@ -101,7 +109,9 @@ impl Recovery {
             times: Times { latest: 0, lateness: control.lateness() },
             evidence: None,
             suspects: HashMap::new(),
-            report: Recovered { clean: control.clean_end() != 0, ..Recovered::default() },
+            missing: BTreeMap::new(),
+            headless: Vec::new(),
+            report: Recovered { clean: control.clean_end() != 0 && control.is_intact(), ..Recovered::default() },
             reported: false,
         }
     }
@@ -109,6 +119,9 @@ impl Recovery {
     /// Reads everything. Answers the starts of whole checkpoints and the end of the log, if the last
     /// segment can be written on.
     pub(crate) fn run(&mut self) -> Result<(Vec<Position>, Option<End>), OpenError> {
+        if !self.control.is_intact() {
+            self.lost(control::FILE_NAME.to_owned(), 0);
+        }
         let names = self.disk.names(&self.directory).map_err(|source| self.failed("list", source))?;
         self.read_headers(&names)?;
         let mut starts: Vec<Position> = names.iter().filter_map(|name| checkpoint::start_of(name)).collect();
@@ -176,7 +189,7 @@ impl Recovery {
                     });
                 }
                 // Missing as far as replay is concerned, which says so when it comes there.
-                Some(Err(BadHeader::Damaged)) => {}
+                Some(Err(BadHeader::Damaged)) => self.headless.push(number),
                 Some(Ok(header)) if header.store_id != self.control.store_id => {
                     return Err(OpenError::NotAStore { file: path, why: "it belongs to another store" });
                 }
@@ -253,6 +266,7 @@ impl Recovery {
         for number in first.max(1)..=self.last_expected() {
             let Some(header) = self.headers.get(&number).copied() else {
                 self.gap(segment::file_name(number), position(number, 0), position(number + 1, 0));
+                self.missing.extend(self.report.damage.last().map(|damage| (number, damage.clone())));
                 continue;
             };
             let (at, link) = match begin {
@@ -285,8 +299,18 @@ impl Recovery {
             missing.entry(number).or_default().push(log.id());
             inner.damage.get_or_insert_with(|| Box::new(missing_segment(number, vec![log.id()])));
         }
-        let damage = missing.into_iter().map(|(number, logs)| missing_segment(number, logs));
-        self.report.damage.extend(damage);
+        for (number, logs) in missing {
+            let damage = missing_segment(number, logs);
+            self.missing.entry(number).or_insert_with(|| damage.clone());
+            self.report.damage.push(damage);
+        }
+        // One that nobody needs is no loss, and yet not as it was.
+        for number in std::mem::take(&mut self.headless) {
+            let file = segment::file_name(number);
+            if self.report.damage.iter().all(|damage| damage.file != file) {
+                self.lost(file, position(number, 0));
+            }
+        }
     }
 
     /// Replays one segment. Answers the end of the log if it lies here; `None` to go on with the next.
@@ -300,6 +324,8 @@ impl Recovery {
         let region = self.open_region(number)?;
         let bytes = region.bytes(0..region.published());
         let mut scan = Scan::new(bytes, at, Some(link));
+        // Whoever reads what lies in front of damage has to find it anew.
+        let mut trusted_from = at;
         loop {
             match scan.step() {
                 Step::Batch(batch) => {
@@ -309,7 +335,7 @@ impl Recovery {
                 Step::Stop(stop) => {
                     let here = position(number, stop.at);
                     let link = stop.link.unwrap_or_default();
-                    self.replayed.insert(number, (at, stop.at));
+                    self.replayed.insert(number, (trusted_from, stop.at));
                     self.last_link = link;
                     let gone_on =
                         |next: SegmentHeader| next.previous == link || next.after_damage && stop.blank;
@@ -321,15 +347,22 @@ impl Recovery {
                         return Ok(None);
                     }
                     if here >= self.durable_evidence(here)? {
+                        if self.report.clean && !stop.blank {
+                            // Nothing was being written: what stands there came by itself.
+                            self.lost(segment::file_name(number), here);
+                        }
                         self.report.discarded_bytes += if stop.blank { 0 } else { used(bytes, stop.at) };
                         return Ok(Some(End { at: here, link }));
                     }
                     let resumes = stop.resumes_at.zip(stop.resumes_link);
                     self.damaged(number, stop);
                     match resumes {
-                        Some((at, link)) => scan = Scan::new(bytes, at, Some(link)),
+                        Some((at, link)) => {
+                            trusted_from = at;
+                            scan = Scan::new(bytes, at, Some(link));
+                        }
                         None => {
-                            self.replayed.insert(number, (at, region.published()));
+                            self.replayed.insert(number, (region.published(), region.published()));
                             return Ok(None);
                         }
                     }
@@ -564,36 +597,6 @@ impl Recovery {
     pub(crate) fn next_segment(&self) -> (u32, Link) {
         (self.last_expected() + 1, self.last_link)
     }
-
-    /// Opens every segment but the active one.
-    fn sealed_segments(&self, active: u32) -> io::Result<Segments> {
-        let (segments, mut sealed) = (Segments::default(), Vec::new());
-        for (number, header) in self.headers.range(..active) {
-            let file = self.disk.open(&self.directory.join(segment::file_name(*number)))?;
-            // What a shortened file has lost is found missing by whoever reads it.
-            let length = header.capacity.min(u32::try_from(file.length()?).unwrap_or(u32::MAX));
-            let untouched = (length, length);
-            let (from, end) = self.replayed.get(number).copied().unwrap_or(untouched);
-            let next = self.headers.get(&(number + 1));
-            sealed.push(Arc::new(Segment::resume(*header, file, end, from)?.0.followed_by(next)));
-        }
-        segments.set(sealed);
-        Ok(segments)
-    }
-
-    pub(crate) fn into_found(self, segment: Segment, region: RegionWriter, link: Link) -> io::Result<Found> {
-        let active = segment.header.number;
-        let segments = self.sealed_segments(active)?;
-        Ok(Found {
-            segments,
-            catalogue: self.catalogue,
-            active: Arc::new(segment),
-            region,
-            link,
-            next_log: self.next_log,
-            times: self.times,
-        })
-    }
 }
 
 fn missing_segment(number: u32, logs: Vec<LogId>) -> Damage {
@@ -609,50 +612,4 @@ fn checkpoint_name(start: Position) -> String {
 fn used(bytes: &[u8], from: u32) -> u64 {
     let rest = &bytes[from as usize..];
     rest.iter().rposition(|byte| *byte != 0).map_or(0, |last| last as u64 + 1)
-}
-
-/// Makes the segment that holds the end the active one: later segments go, the torn end is blanked, and
-/// what might not be on the disk is written again.
-pub(crate) fn resume(disk: &Disk, directory: &Path, recovery: Recovery, end: End) -> io::Result<Found> {
-    let number = segment_of(end.at);
-    for later in recovery.headers.range(number + 1..).map(|(number, _)| *number) {
-        disk.unlink(&directory.join(segment::file_name(later)))?;
-    }
-    let header = recovery.headers[&number];
-    let file = disk.open(&directory.join(segment::file_name(number)))?;
-    rewrite(&file, header.capacity, byte_of(end.at))?;
-    file.sync_data()?;
-    for (earlier, _) in recovery.headers.range(..number) {
-        if position(*earlier, u32::MAX) >= recovery.control.durable() {
-            let file = disk.open(&directory.join(segment::file_name(*earlier)))?;
-            let length = u32::try_from(file.length()?).unwrap_or(u32::MAX);
-            rewrite(&file, length.min(recovery.headers[earlier].capacity), u32::MAX)?;
-            file.sync_data()?;
-        }
-    }
-    disk.sync_directory(directory)?;
-    let trusted_from = recovery.replayed.get(&number).map_or(SEGMENT_HEADER_BYTES, |(from, _)| *from);
-    let (active, region) = Segment::resume(header, file, byte_of(end.at), trusted_from)?;
-    let segments = recovery.sealed_segments(number)?;
-    let (catalogue, next_log, times) = (recovery.catalogue, recovery.next_log, recovery.times);
-    Ok(Found { catalogue, segments, active: Arc::new(active), region, link: end.link, next_log, times })
-}
-
-/// Writes the bytes below `end` over themselves and blanks what is not blank behind.
-fn rewrite(file: &thalweg_sys::disk::File, capacity: u32, end: u32) -> io::Result<()> {
-    let mut buffer = vec![0; 64 << 10];
-    let mut at = 0;
-    while at < capacity {
-        let step = (buffer.len() as u32).min(capacity - at);
-        let chunk = &mut buffer[..step as usize];
-        file.read_at(chunk, at.into())?;
-        let keep = (end.saturating_sub(at) as usize).min(chunk.len());
-        let blank_already = chunk[keep..].iter().all(|byte| *byte == 0);
-        chunk[keep..].fill(0);
-        if keep > 0 || !blank_already {
-            file.write_at(chunk, at.into())?;
-        }
-        at += step;
-    }
-    Ok(())
 }

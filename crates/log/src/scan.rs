@@ -90,7 +90,7 @@ impl<'a> Scan<'a> {
             };
         }
         let blank = rest.iter().all(|byte| *byte == 0);
-        let found = if blank { None } else { self.search(self.at) };
+        let found = if blank { None } else { self.successor(rest) };
         Stop {
             at: self.at,
             link: self.link,
@@ -100,6 +100,22 @@ impl<'a> Scan<'a> {
             resumes_at: found.map(|(at, _)| at),
             resumes_link: found.map(|(_, header)| header.previous),
         }
+    }
+
+    /// Where the walk goes on behind a batch whose header is lost: at the header that names it as the one before,
+    /// by the checksum it carries or ought to. What merely looks like a batch, because a payload holds one, does
+    /// not know that. Failing such a header, because more than one is lost, at the first that stands.
+    fn successor(&self, lost: &[u8]) -> Option<(u32, BatchHeader)> {
+        let claims = BatchHeader::claims(lost);
+        let (mut first, mut after) = (None, self.at);
+        while let Some((at, header)) = self.search(after) {
+            if claims.contains(&Some(header.previous.checksum)) {
+                return Some((at, header));
+            }
+            first = first.or(Some((at, header)));
+            after = at;
+        }
+        first
     }
 
     /// The first header that stands behind byte `after`. Batches begin at multiples of 8.

@@ -11,7 +11,7 @@ use crate::error::{Damage, ReadError};
 use crate::format::{BadHeader, Link, SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::index::TimeIndex;
 use crate::scan::{Scan, Step};
-use crate::{Position, position};
+use crate::{Position, Time, position};
 use parking_lot::Mutex;
 use std::io;
 use std::ops::Range;
@@ -96,6 +96,17 @@ impl Segment {
         let trusted_from = u32::MAX;
         let followed = true;
         Ok(Segment { followed, ..Segment::of(header, None, Arc::new(region), trusted_from) })
+    }
+
+    /// Stands for a segment that should be there and is not: whoever comes by reads that it is damaged.
+    pub(crate) fn lost(number: u32, latest: Time, damage: Damage) -> io::Result<Segment> {
+        let (capacity, after_damage, previous) = (4096, true, Link::default());
+        let header = SegmentHeader { number, store_id: 0, previous, capacity, after_damage, latest };
+        let region = Region::sealed(Map::anonymous(capacity as usize)?, capacity);
+        let segment = Segment::of(header, None, Arc::new(region), u32::MAX);
+        segment.damage.lock().push((SEGMENT_HEADER_BYTES..capacity, damage));
+        segment.verified.publish(capacity);
+        Ok(segment)
     }
 
     fn of(header: SegmentHeader, file: Option<File>, region: Arc<Region>, trusted_from: u32) -> Segment {

@@ -282,7 +282,11 @@ impl Store {
             return Ok(());
         }
         self.checkpoint()?;
-        let end = self.shared.writer.lock().written();
+        let end = {
+            let mut writer = self.shared.writer.lock();
+            writer.drop_spare();
+            writer.written()
+        };
         self.shared.control.set_clean_end(end)
     }
 }

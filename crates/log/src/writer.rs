@@ -293,6 +293,12 @@ impl Writer {
         Ok(())
     }
 
+    /// A closed store leaves no file behind that nothing is in.
+    pub(crate) fn drop_spare(&mut self) {
+        let spare = self.spare.take();
+        self.discard(spare);
+    }
+
     fn discard(&self, spare: Option<Spare>) {
         if let (Some(spare), Some(directory)) = (spare, &self.directory) {
             let _ = self.disk.unlink(&directory.join(spare.name));

@@ -1,0 +1,382 @@
+//! Parsing: what stands in a segment file or a store, piece by piece, without opening it.
+//!
+//! Purpose: to look at what is there, whole or not. It owns nothing, changes nothing and believes nothing: a batch
+//! is taken apart only when its checksums hold, and whatever does not read back is named, with the place
+//! where the batches resume. Whether something is *missing* that should be there is for
+//! [`verify`](crate::verify()) to say, which also knows what the checkpoints need.
+//!
+//! Invariants: pieces come in the order of the bytes; every byte of a file lies in exactly one batch, one damaged
+//! span, the segment's header or what is unused behind its end. Checked by the tests.
+
+use crate::checkpoint;
+use crate::control::Control;
+use crate::error::{Damage, OpenError};
+use crate::format::{self, BadHeader, BatchHeader, FORMAT_VERSION, FRAME_HEADER_BYTES, Kind, Link};
+use crate::format::{FLAG_LAST, SEGMENT_BYTES_MAX, SEGMENT_HEADER_BYTES, SegmentHeader};
+use crate::read::Slice;
+use crate::scan::{Batch, Scan, Step, Stop};
+use crate::segment;
+use crate::{LogId, Offset, Position, Time, position};
+use bytes::Bytes;
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use thalweg_sync::region::Region;
+use thalweg_sys::disk::Disk;
+
+/// What parsing comes to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Piece {
+    /// A segment begins.
+    Segment(SegmentPiece),
+    /// A batch whose header stands.
+    Batch(BatchPiece),
+    /// A frame of the batch before it, whose body stands.
+    Frame(FramePiece),
+    /// Bytes that do not read back as they were written.
+    Damage(Damage),
+    /// The batches of a segment end.
+    End(EndPiece),
+}
+
+/// A segment's header.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SegmentPiece {
+    /// The file's name.
+    pub file: String,
+    /// The segment's number.
+    pub number: u32,
+    /// The store it belongs to.
+    pub store_id: u64,
+    /// Bytes it has.
+    pub capacity: u32,
+    /// It was begun by a recovery that had found damage.
+    pub after_damage: bool,
+    /// The largest time of any entry in an earlier segment.
+    pub latest: Time,
+}
+
+/// A batch: one commit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BatchPiece {
+    /// Where it begins.
+    pub position: Position,
+    /// Bytes it takes.
+    pub bytes: u32,
+    /// When it was committed.
+    pub time: Time,
+    /// What was known to be durable then.
+    pub durable: Position,
+    /// Frames it says it has.
+    pub frames: u32,
+    /// The logs it touches, and where each ends with it.
+    pub touched: Vec<(LogId, Offset)>,
+    /// It carries the link of the batch before it; what does not is not believed.
+    pub linked: bool,
+    /// Its body matches its checksum; of one that does not the frames are not shown.
+    pub whole: bool,
+}
+
+/// A frame: one thing that a batch says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FramePiece {
+    /// Where it begins.
+    pub position: Position,
+    /// What it says.
+    pub kind: Kind,
+    /// The log it is about.
+    pub log: LogId,
+    /// That log's name, if it was met or a checkpoint knows it.
+    pub name: Option<Arc<[u8]>>,
+    /// Offset within the log.
+    pub offset: Offset,
+    /// When.
+    pub time: Time,
+    /// The last entry of its transaction in its log.
+    pub last: bool,
+    /// What it carries, borrowed from the file.
+    pub payload: Bytes,
+}
+
+/// The end of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EndPiece {
+    /// Where the last batch ends.
+    pub position: Position,
+    /// Bytes behind it.
+    pub unused_bytes: u32,
+    /// How many of these, up to the last one that is not zero, belong to commits that were never
+    /// acknowledged: the next open discards them.
+    pub torn_bytes: u32,
+}
+
+/// The pieces of a segment file or of a store, as an iterator.
+pub struct Parse {
+    disk: Disk,
+    waiting: VecDeque<PathBuf>,
+    /// What is known to have been durable; nothing is of a file that is looked at alone.
+    known: Option<Position>,
+    names: HashMap<LogId, Arc<[u8]>>,
+    open: Option<Open>,
+    /// Where the batches of the segment before this one ended.
+    ended: Option<(Position, Link)>,
+    ready: VecDeque<Piece>,
+}
+
+/// The segment at hand.
+struct Open {
+    file: String,
+    number: u32,
+    region: Arc<Region>,
+    at: u32,
+    link: Option<Link>,
+    capacity: u32,
+}
+
+/// Parses a segment file, or all segments of the store in a directory. Nobody should have the store open:
+/// what is being written may look torn.
+///
+/// ```
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path();
+/// use thalweg_log::{Disk, Kind, Options, Piece, Store, now, parse};
+/// let (store, _) = Store::open(&Disk::Real, path, Options::default())?;
+/// store.append(&store.log(b"orders")?, b"one espresso", now())?;
+/// store.close()?;
+/// let entries = parse(&Disk::Real, path)?.filter_map(|piece| match piece {
+///     Ok(Piece::Frame(frame)) if frame.kind == Kind::Data => Some(frame.payload),
+///     _ => None,
+/// });
+/// assert_eq!(entries.collect::<Vec<_>>(), ["one espresso"]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// [`OpenError`] when there is nothing that could be parsed. An item is an error when a file cannot be read
+/// or a newer program wrote it; the iteration goes on with the next file.
+pub fn parse(disk: &Disk, path: &Path) -> Result<Parse, OpenError> {
+    let mut parse = Parse {
+        disk: disk.clone(),
+        waiting: VecDeque::new(),
+        known: None,
+        names: HashMap::new(),
+        open: None,
+        ended: None,
+        ready: VecDeque::new(),
+    };
+    let listed = match disk.names(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => Vec::new(),
+        listed => listed.map_err(|source| failed("list", path, source))?,
+    };
+    let is_segment = |name: &&String| segment::number_of(name).is_some();
+    parse.waiting.extend(listed.iter().filter(is_segment).map(|name| path.join(name)));
+    if let Some(control) = if listed.is_empty() { None } else { Control::attach(disk, path)? } {
+        parse.known = Some(control.evidence());
+        for start in listed.iter().filter_map(|name| checkpoint::start_of(name)) {
+            parse.learn_names(path, start, control.store_id)?;
+        }
+    }
+    if listed.is_empty() {
+        parse.begin(path)?;
+    } else if parse.waiting.is_empty() {
+        return Err(OpenError::NotAStore { file: path.to_owned(), why: "there are no segments" });
+    }
+    Ok(parse)
+}
+
+fn failed(action: &'static str, file: &Path, source: io::Error) -> OpenError {
+    OpenError::Io { action, file: file.to_owned(), source }
+}
+
+impl Parse {
+    /// Logs that were created in segments which are gone are known to the checkpoints.
+    fn learn_names(&mut self, directory: &Path, start: Position, store_id: u64) -> Result<(), OpenError> {
+        let read = checkpoint::read(&self.disk, directory, start, store_id, &mut |config| config);
+        let whole = read.map_err(|source| failed("read a checkpoint of", directory, source))?;
+        for log in whole.into_iter().flat_map(|checkpoint| checkpoint.logs) {
+            self.names.insert(log.id(), log.name().into());
+        }
+        Ok(())
+    }
+
+    /// Opens the next file.
+    fn begin(&mut self, path: &Path) -> Result<(), OpenError> {
+        let file = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let number = segment::number_of(&file).unwrap_or(0);
+        let header = segment::read_header(&self.disk, path).map_err(|e| failed("read", path, e))?;
+        let opened = self.disk.open_read_only(path).map_err(|e| failed("open", path, e))?;
+        let length = opened.length().map_err(|e| failed("read", path, e))?;
+        let length = u32::try_from(length).unwrap_or(SEGMENT_BYTES_MAX).min(SEGMENT_BYTES_MAX);
+        if length < SEGMENT_HEADER_BYTES {
+            self.ready.push_back(lost(&file, position(number, 0)));
+            return Ok(());
+        }
+        let header = match header {
+            None => {
+                let (position, unused_bytes) = (position(number, 0), length);
+                self.ready.push_back(Piece::End(EndPiece { position, unused_bytes, torn_bytes: 0 }));
+                return Ok(());
+            }
+            Some(Ok(header)) => Some(header),
+            Some(Err(BadHeader::Damaged)) => None,
+            Some(Err(BadHeader::Newer(found))) => {
+                let (file, found) = (path.to_owned(), found.into());
+                return Err(OpenError::Newer { file, found, known: FORMAT_VERSION.into() });
+            }
+        };
+        match &header {
+            Some(header) => self.enter(&file, header),
+            None => self.ready.push_back(lost(&file, position(number, 0))),
+        }
+        let length = header.map_or(length, |header| header.capacity.min(length));
+        let map = opened.map(length as usize, false).map_err(|e| failed("map", path, e))?;
+        self.open = Some(Open {
+            file,
+            number: header.map_or(number, |header| header.number),
+            region: Arc::new(Region::sealed(map, length)),
+            at: SEGMENT_HEADER_BYTES,
+            link: header.map(|header| header.previous),
+            capacity: header.map_or(length, |header| header.capacity),
+        });
+        Ok(())
+    }
+
+    /// A segment's header stands. It also says how the segment before it ended.
+    fn enter(&mut self, file: &str, header: &SegmentHeader) {
+        if let Some((end, link)) = self.ended.take() {
+            let follows = crate::segment_of(end) + 1 == header.number && !header.after_damage;
+            if follows && link != header.previous {
+                self.ready.push_back(lost(&segment::file_name(header.number - 1), end));
+            }
+        }
+        self.ready.push_back(Piece::Segment(SegmentPiece {
+            file: file.to_owned(),
+            number: header.number,
+            store_id: header.store_id,
+            capacity: header.capacity,
+            after_damage: header.after_damage,
+            latest: header.latest,
+        }));
+    }
+
+    /// One more batch, or whatever stands in its place.
+    fn advance(&mut self, mut open: Open) {
+        let region = open.region.clone();
+        let bytes = region.bytes(0..region.published());
+        let mut scan = Scan::new(bytes, open.at, open.link);
+        match scan.step() {
+            Step::Batch(batch) => {
+                self.ready.push_back(batch_piece(open.number, batch.at, &batch.header, bytes, true, true));
+                self.frames(&open, &batch);
+                (open.at, open.link) = (batch.end(), Some(batch.header.link()));
+                self.open = Some(open);
+            }
+            Step::Stop(stop) => self.stopped(open, stop),
+        }
+    }
+
+    fn frames(&mut self, open: &Open, batch: &Batch<'_>) {
+        let body_at = batch.at + batch.header.body_start();
+        for frame in format::frames(batch.body) {
+            if frame.kind == Kind::Create
+                && let Some((name, ..)) = format::decode_create(frame.payload)
+            {
+                self.names.insert(frame.log, name.into());
+            }
+            let start = body_at + frame.payload_at;
+            let range = start..start + frame.payload.len() as u32;
+            let flags = batch.body[(frame.payload_at - FRAME_HEADER_BYTES) as usize + 5];
+            self.ready.push_back(Piece::Frame(FramePiece {
+                position: position(open.number, start - FRAME_HEADER_BYTES),
+                kind: frame.kind,
+                log: frame.log,
+                name: self.names.get(&frame.log).cloned(),
+                offset: frame.offset,
+                time: frame.time,
+                last: flags & FLAG_LAST != 0,
+                payload: Bytes::from_owner(Slice { region: open.region.clone(), range }),
+            }));
+        }
+    }
+
+    fn stopped(&mut self, mut open: Open, stop: Stop) {
+        let end = position(open.number, stop.at);
+        let region = open.region.clone();
+        let bytes = region.bytes(0..region.published());
+        let rest = bytes.get(stop.at as usize..).unwrap_or_default();
+        let newest = self.waiting.is_empty();
+        if stop.blank || newest && self.known.is_some_and(|known| end >= known) {
+            let used = rest.iter().rposition(|byte| *byte != 0).map_or(0, |last| last as u32 + 1);
+            let (unused_bytes, torn_bytes) = (rest.len() as u32, used);
+            self.ready.push_back(Piece::End(EndPiece { position: end, unused_bytes, torn_bytes }));
+            self.ended = stop.link.map(|link| (end, link));
+            if region.published() < open.capacity {
+                self.ready.push_back(lost(&open.file, position(open.number, region.published())));
+            }
+            return;
+        }
+        if let Some(header) = BatchHeader::decode(rest) {
+            let linked = open.link.is_none_or(|link| link == header.previous);
+            let whole = header.verified_body(rest).is_some();
+            self.ready.push_back(batch_piece(open.number, stop.at, &header, bytes, linked, whole));
+        }
+        let to = stop.resumes_at.map_or(end, |byte| position(open.number, byte));
+        self.ready.push_back(Piece::Damage(Damage {
+            file: open.file.clone(),
+            from: end,
+            to,
+            logs: stop.logs,
+        }));
+        if let Some(resumes) = stop.resumes_at {
+            (open.at, open.link) = (resumes, stop.resumes_link);
+            self.open = Some(open);
+        }
+    }
+}
+
+fn lost(file: &str, at: Position) -> Piece {
+    Piece::Damage(Damage { file: file.to_owned(), from: at, to: at, logs: None })
+}
+
+fn batch_piece(number: u32, at: u32, header: &BatchHeader, bytes: &[u8], linked: bool, whole: bool) -> Piece {
+    Piece::Batch(BatchPiece {
+        position: position(number, at),
+        bytes: header.length,
+        time: header.time,
+        durable: header.durable,
+        frames: header.frames,
+        touched: format::touched(header, &bytes[at as usize..]).collect(),
+        linked,
+        whole,
+    })
+}
+
+impl Iterator for Parse {
+    type Item = Result<Piece, OpenError>;
+
+    fn next(&mut self) -> Option<Result<Piece, OpenError>> {
+        loop {
+            if let Some(piece) = self.ready.pop_front() {
+                return Some(Ok(piece));
+            }
+            if let Some(open) = self.open.take() {
+                self.advance(open);
+                continue;
+            }
+            let path = self.waiting.pop_front()?;
+            if let Err(error) = self.begin(&path) {
+                return Some(Err(error));
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Parse {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Parse")
+            .field("waiting", &self.waiting)
+            .field("known", &self.known)
+            .finish_non_exhaustive()
+    }
+}

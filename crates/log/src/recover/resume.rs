@@ -1,0 +1,101 @@
+//! From what recovery found to a store that can be served and written.
+//!
+//! Purpose: the last step of opening. The segment that holds the end becomes the active one: later segments go,
+//! the torn end is blanked, and what might not be on the disk is written again. Where a segment is missing that
+//! should be there, its place is taken by one that says so to whoever comes by.
+
+use super::{End, Recovery};
+use crate::format::{Link, SEGMENT_HEADER_BYTES};
+use crate::open::Found;
+use crate::segment::{self, Segment};
+use crate::view::Segments;
+use crate::{byte_of, position, segment_of};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use thalweg_sync::region::RegionWriter;
+use thalweg_sys::disk::Disk;
+
+impl Recovery {
+    /// Opens every segment but the active one.
+    fn sealed_segments(&self, active: u32) -> io::Result<Segments> {
+        let (segments, mut sealed) = (Segments::default(), Vec::new());
+        for (number, header) in self.headers.range(..active) {
+            let file = self.disk.open(&self.directory.join(segment::file_name(*number)))?;
+            // What a shortened file has lost is found missing by whoever reads it.
+            let length = header.capacity.min(u32::try_from(file.length()?).unwrap_or(u32::MAX));
+            let untouched = (length, length);
+            let (from, end) = self.replayed.get(number).copied().unwrap_or(untouched);
+            let next = self.headers.get(&(number + 1));
+            sealed.push(Arc::new(Segment::resume(*header, file, end, from)?.0.followed_by(next)));
+        }
+        for (number, damage) in self.missing.range(..active) {
+            let next = self.headers.range(number..).next();
+            let latest = next.map_or(self.times.latest, |(_, header)| header.latest);
+            sealed.push(Arc::new(Segment::lost(*number, latest, damage.clone())?));
+        }
+        sealed.sort_by_key(|segment| segment.header.number);
+        segments.set(sealed);
+        Ok(segments)
+    }
+
+    pub(crate) fn into_found(self, segment: Segment, region: RegionWriter, link: Link) -> io::Result<Found> {
+        let active = segment.header.number;
+        let segments = self.sealed_segments(active)?;
+        Ok(Found {
+            segments,
+            catalogue: self.catalogue,
+            active: Arc::new(segment),
+            region,
+            link,
+            next_log: self.next_log,
+            times: self.times,
+        })
+    }
+}
+
+/// Makes the segment that holds the end the active one: later segments go, the torn end is blanked, and
+/// what might not be on the disk is written again.
+pub(crate) fn resume(disk: &Disk, directory: &Path, recovery: Recovery, end: End) -> io::Result<Found> {
+    let number = segment_of(end.at);
+    for later in recovery.headers.range(number + 1..).map(|(number, _)| *number) {
+        disk.unlink(&directory.join(segment::file_name(later)))?;
+    }
+    let header = recovery.headers[&number];
+    let file = disk.open(&directory.join(segment::file_name(number)))?;
+    rewrite(&file, header.capacity, byte_of(end.at))?;
+    file.sync_data()?;
+    for (earlier, _) in recovery.headers.range(..number) {
+        if position(*earlier, u32::MAX) >= recovery.control.durable() {
+            let file = disk.open(&directory.join(segment::file_name(*earlier)))?;
+            let length = u32::try_from(file.length()?).unwrap_or(u32::MAX);
+            rewrite(&file, length.min(recovery.headers[earlier].capacity), u32::MAX)?;
+            file.sync_data()?;
+        }
+    }
+    disk.sync_directory(directory)?;
+    let trusted_from = recovery.replayed.get(&number).map_or(SEGMENT_HEADER_BYTES, |(from, _)| *from);
+    let (active, region) = Segment::resume(header, file, byte_of(end.at), trusted_from)?;
+    let segments = recovery.sealed_segments(number)?;
+    let (catalogue, next_log, times) = (recovery.catalogue, recovery.next_log, recovery.times);
+    Ok(Found { catalogue, segments, active: Arc::new(active), region, link: end.link, next_log, times })
+}
+
+/// Writes the bytes below `end` over themselves and blanks what is not blank behind.
+fn rewrite(file: &thalweg_sys::disk::File, capacity: u32, end: u32) -> io::Result<()> {
+    let mut buffer = vec![0; 64 << 10];
+    let mut at = 0;
+    while at < capacity {
+        let step = (buffer.len() as u32).min(capacity - at);
+        let chunk = &mut buffer[..step as usize];
+        file.read_at(chunk, at.into())?;
+        let keep = (end.saturating_sub(at) as usize).min(chunk.len());
+        let blank_already = chunk[keep..].iter().all(|byte| *byte == 0);
+        chunk[keep..].fill(0);
+        if keep > 0 || !blank_already {
+            file.write_at(chunk, at.into())?;
+        }
+        at += step;
+    }
+    Ok(())
+}
