@@ -26,6 +26,7 @@ format:
 
 bench:
 	cargo xtask bench streams
+	cargo xtask bench log
 
 clean:
 	cargo clean

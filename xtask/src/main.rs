@@ -74,6 +74,8 @@ cargo xtask <task> [options]
   bench streams            ours beside the Rust peer, in turn
                              --pairs 5  --seconds 5  --connections 256  --streams 100  --bytes 256
                              --without-peer  --check
+  bench log                the embedded log beside LMDB, in turn
+                             --face native|node|python  --pairs 5  --records 1000000  --tiny  --check
 
 Judges that start a server take --peer to start the Rust peer in its place, which checks the judge.";
 

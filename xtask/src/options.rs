@@ -4,11 +4,12 @@
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
-const FLAGS: [&str; 5] = ["check", "list", "peer", "restart", "without-peer"];
-const VALUES: [&str; 13] = [
+const FLAGS: [&str; 6] = ["check", "list", "peer", "restart", "tiny", "without-peer"];
+const VALUES: [&str; 14] = [
     "bytes",
     "connections",
     "durability",
+    "face",
     "only",
     "pairs",
     "port",

@@ -1,0 +1,169 @@
+//! `cargo xtask bench log`: the embedded log beside LMDB, through Rust, Node and Python, pattern by pattern. Each
+//! language has a program that measures both sides in one process; this module starts it, makes rows of its
+//! samples, and judges those with a bar. A tiny run asserts that every row is there and that both sides read and
+//! wrote the same, and no time.
+
+mod faces;
+mod samples;
+mod works;
+
+use super::results::{self, Report, today};
+use super::row::Row;
+use crate::options::Options;
+use crate::server::{Scratch, root};
+use crate::{Outcome, Tally};
+use faces::{FACES, Face};
+use samples::Samples;
+use works::INDEPENDENT;
+
+const PREFACE: &str = "\
+The embedded log beside LMDB in the same process, in turn: 100-byte entries, one log, everything warm and, ours, \
+verified. Each of our entries is a transaction with a time of its own; LMDB's keys are the times, as native integers, \
+put in order (`MDB_APPEND`). LMDB is opened with `MDB_NOSYNC`, without `MDB_WRITEMAP`, which its bindings leave off by \
+default; rows say where it is on. The floor is a mapped file of bare frames that are walked without \
+checksums, publication or search, or a copy into one; durable, one `write` and one `fdatasync`. What every side read is \
+summed and compared with what there was.";
+
+/// How large a run is.
+struct Size {
+    entries: u64,
+    pairs: usize,
+    /// An option of the measuring programs and its value.
+    until: (&'static str, String),
+}
+
+/// `cargo xtask bench log`.
+///
+/// # Errors
+/// An unknown face, or a program that does not build, start or end well.
+pub(crate) fn run(options: &Options) -> Outcome {
+    let wanted = options.text("face", "");
+    if !wanted.is_empty() && FACES.iter().all(|face| face.name != wanted) {
+        return Err(format!("no face {wanted}: there are {}", FACES.map(|face| face.name).join(", ")));
+    }
+    let tiny = options.flag("tiny");
+    let size = Size {
+        entries: options.value("records", if tiny { 10_000 } else { 1_000_000 })?,
+        pairs: options.value("pairs", if tiny { 1 } else { 5 })?,
+        until: if tiny { ("--turns", "2".to_owned()) } else { ("--milliseconds", "250".to_owned()) },
+    };
+    let (mut tally, mut rows) = (Tally::default(), Vec::new());
+    for face in FACES.iter().filter(|face| wanted.is_empty() || face.name == wanted) {
+        rows.extend(measure(face, &size, &mut tally)?);
+    }
+    let name = format!("log-{}", today());
+    let report = Report { name: &name, title: "The embedded log beside LMDB", preface: PREFACE };
+    if tiny {
+        let scratch = Scratch::new("bench-log-results")?;
+        results::write(scratch.path(), &report, &rows)?;
+    } else {
+        results::write(&root().join("bench/results"), &report, &rows)?;
+    }
+    if options.flag("check") {
+        for row in &rows {
+            judge(row, &mut tally);
+        }
+    }
+    Ok(tally)
+}
+
+/// Runs one language's program and makes its rows.
+fn measure(face: &Face, size: &Size, tally: &mut Tally) -> Result<Vec<Row>, String> {
+    let scratch = Scratch::new("bench-log")?;
+    let mut samples = Samples::default();
+    (face.measure)(scratch.path(), size, &mut samples)?;
+    let entries = grouped(size.entries);
+    let mut rows = Vec::new();
+    println!(
+        "{:<62}{:>11}{:>11}{:>11}{:>9}",
+        format!("{}, against {}", face.name, face.peer),
+        "ours",
+        "peer",
+        "floor",
+        "ratio"
+    );
+    for work in face.works {
+        for threads in work.threads {
+            samples.check(work, *threads, size.pairs, tally);
+            rows.push(samples.row(work, *threads, &entries, face.name, face.peer));
+        }
+    }
+    if face.name == "native" {
+        let independence =
+            |(group, text): &(&str, &str)| samples.independence(group, text, &entries, face.name);
+        rows.extend(INDEPENDENT.iter().map(independence));
+    }
+    rows.iter().for_each(print);
+    Ok(rows)
+}
+
+fn print(row: &Row) {
+    let rate = |rate: Option<f64>| match rate {
+        None => "-".to_owned(),
+        Some(rate) if rate < 1e3 => format!("{rate:.2}"),
+        Some(rate) => format!("{:.3} M", rate / 1e6),
+    };
+    let ratio = row.ratio.map_or("-".to_owned(), |ratio| format!("{:.2}", ratio.median));
+    let verdict = match (row.bar, row.met()) {
+        (Some(bar), Some(true)) => format!("reached {bar}"),
+        (Some(bar), _) => format!("short of {bar}"),
+        (None, _) => String::new(),
+    };
+    let (ours, peer, floor) = (rate(row.ours), rate(row.peer), rate(row.floor));
+    println!("{:<62}{ours:>11}{peer:>11}{floor:>11}{ratio:>9}  {verdict}", row.work);
+}
+
+fn judge(row: &Row, tally: &mut Tally) {
+    let Some(bar) = row.bar else { return };
+    tally.check(row.met() == Some(true), || match row.ratio {
+        Some(ratio) => format!("{}, {}: ratio {:.2}, bar {bar}", row.face, row.work, ratio.median),
+        None => format!("{}, {}: not measured, bar {bar}", row.face, row.work),
+    });
+}
+
+/// A number with its thousands apart.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::new();
+    for (n, digit) in digits.chars().enumerate() {
+        if n > 0 && (digits.len() - n).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::works::{NATIVE, Work};
+    use super::*;
+
+    #[test]
+    fn thousands_stand_apart() {
+        assert_eq!([1, 999, 1_000, 1_234_567].map(grouped), ["1", "999", "1,000", "1,234,567"]);
+    }
+
+    #[test]
+    fn a_bar_that_was_not_measured_is_not_reached() {
+        use crate::bench::row::tests::sample;
+        let mut tally = Tally::default();
+        judge(&sample(), &mut tally);
+        judge(&Row { bar: None, ..sample() }, &mut tally);
+        judge(&Row { ratio: None, ..sample() }, &mut tally);
+        judge(&Row { bar: Some(3.5), ..sample() }, &mut tally);
+        assert_eq!(tally, Tally { passed: 1, failed: 2 });
+    }
+
+    #[test]
+    fn no_work_is_there_twice() {
+        for face in &FACES {
+            let mut names: Vec<_> = face.works.iter().map(|w: &Work| (w.group, w.ours, w.against)).collect();
+            names.sort_unstable();
+            let count = names.len();
+            names.dedup();
+            assert_eq!(names.len(), count, "{}", face.name);
+        }
+        assert!(NATIVE.iter().all(|work| work.bar != Some(0.0)), "a bar of nothing is no bar");
+    }
+}

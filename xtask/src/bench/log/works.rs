@@ -1,0 +1,130 @@
+//! The works of `bench log`, through each language, and what ratio to the peer each must reach. A work is a line in
+//! the report; which samples it is made of is said by the group and the sides that the measuring programs
+//! print.
+
+/// One line of the report, for each number of threads it is measured with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Work {
+    /// The samples' group.
+    pub(crate) group: &'static str,
+    /// Readers or writers at once.
+    pub(crate) threads: &'static [u32],
+    /// Which of our sides: one language may have several ways to read.
+    pub(crate) ours: &'static str,
+    /// Which side it is compared with.
+    pub(crate) against: &'static str,
+    /// What the median ratio must reach.
+    pub(crate) bar: Option<f64>,
+    /// What is done; `{n}` stands for the entries of the large store.
+    pub(crate) text: &'static str,
+    /// What a thread is, if their number is worth a word.
+    pub(crate) thread: &'static str,
+    pub(crate) unit: &'static str,
+    /// With a fixed number of turns every side does exactly the same.
+    pub(crate) countable: bool,
+    pub(crate) note: &'static str,
+}
+
+/// What the peer's side is called in samples.
+pub(crate) const PEER: &str = "peer";
+/// The peer, storing into its map.
+pub(crate) const PEER_MAP: &str = "peer-map";
+pub(crate) const FLOOR: &str = "floor";
+
+const READERS: &[u32] = &[1, 2, 8];
+
+/// A work of readers, compared with the peer.
+const fn reading(group: &'static str, bar: f64, text: &'static str, unit: &'static str) -> Work {
+    Work {
+        group,
+        threads: READERS,
+        ours: "ours",
+        against: PEER,
+        bar: Some(bar),
+        text,
+        thread: "reader",
+        unit,
+        countable: true,
+        note: "",
+    }
+}
+
+const fn beside_a_writer(group: &'static str, bar: f64, text: &'static str, unit: &'static str) -> Work {
+    Work { countable: false, ..reading(group, bar, text, unit) }
+}
+
+const fn single(group: &'static str, bar: f64, text: &'static str, unit: &'static str) -> Work {
+    Work { threads: &[1], thread: "", ..reading(group, bar, text, unit) }
+}
+
+const ENTRIES: &str = "entries/s";
+const QUERIES: &str = "queries/s";
+const READS: &str = "reads/s";
+const POLLS: &str = "polls/s";
+
+/// A pause of the writer's of a millisecond after each 50 entries.
+const PACED: &str = "the writer adds 50 entries each millisecond";
+const FULL_SPEED: &str = "the writer adds 50 entries per transaction and never pauses";
+const MAP: &str = "the peer stores into its map (MDB_WRITEMAP), which its users leave off";
+
+/// Through Rust.
+pub(crate) const NATIVE: &[Work] = &[
+    reading("scan", 3.0, "scan of {n} entries", ENTRIES),
+    reading("scan-hot", 3.0, "scan of 10,000 entries", ENTRIES),
+    Work {
+        note: PACED,
+        ..beside_a_writer("scan-writer", 3.5, "scan of {n} entries beside a writer", ENTRIES)
+    },
+    reading("ranges", 8.0, "1,000 short ranges of {n}", QUERIES),
+    reading("ranges-hot", 8.0, "1,000 short ranges of 10,000", QUERIES),
+    Work { note: PACED, ..single("iterators", 4.0, "100 open iterators beside a writer", ENTRIES) },
+    Work { threads: &[10], ..single("workers", 20.0, "append one by one, 10 threads, os", ENTRIES) },
+    Work {
+        threads: &[10],
+        against: PEER_MAP,
+        bar: None,
+        note: MAP,
+        ..single("workers", 0.0, "the same, peer in its map", ENTRIES)
+    },
+    Work { note: PACED, ..beside_a_writer("polls", 4.0, "cursor behind a writer: polls", POLLS) },
+    Work {
+        note: FULL_SPEED,
+        ..beside_a_writer("delivered", 40.0, "cursor behind a writer: delivered", ENTRIES)
+    },
+    Work {
+        against: PEER_MAP,
+        bar: None,
+        note: MAP,
+        ..beside_a_writer("delivered", 0.0, "the same, peer in its map", ENTRIES)
+    },
+    reading("seek", 8.0, "random position read of {n}", READS),
+    reading("seek-small", 8.0, "random position read of 1,000", READS),
+    single("append", 20.0, "append one by one, os", ENTRIES),
+    Work {
+        against: PEER_MAP,
+        bar: None,
+        note: MAP,
+        ..single("append", 0.0, "the same, peer in its map", ENTRIES)
+    },
+    Work {
+        against: FLOOR,
+        note: "compared with one write and one fdatasync of as many bytes",
+        ..single("append-sync", 0.9, "append 100 per transaction, sync, to the floor", ENTRIES)
+    },
+    Work {
+        bar: None,
+        ..single("append-sync", 0.0, "append 100 per transaction, sync, to the peer", ENTRIES)
+    },
+    Work {
+        note: "compared with a reader in the writer's process",
+        ..single("neighbour", 0.909, "scan of {n} entries in another process", ENTRIES)
+    },
+];
+
+/// Groups in which eight readers must not cost each other more than they do on the floor.
+pub(crate) const INDEPENDENT: &[(&str, &str)] = &[
+    ("scan", "scan of {n} entries: what 8 readers do to 1, to the floor's"),
+    ("ranges", "1,000 short ranges of {n}: what 8 readers do to 1, to the floor's"),
+];
+/// What the ratio of ratios must reach.
+pub(crate) const INDEPENDENT_BAR: f64 = 0.95;

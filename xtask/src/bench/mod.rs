@@ -1,0 +1,25 @@
+//! `cargo xtask bench NAME`: ours, its peers and the floor in turn, so that what drifts drifts for all. Each
+//! benchmark makes rows; what becomes of rows is the same for all: medians with their spread, a line per row on
+//! the way, JSON, a table and a plot under `bench/results/`, and, with `--check`, a verdict on those with a bar.
+
+mod log;
+mod plot;
+mod results;
+mod row;
+mod statistics;
+mod streams;
+
+use crate::Outcome;
+use crate::options::Options;
+
+/// `cargo xtask bench NAME`.
+///
+/// # Errors
+/// An unknown name, or something does not build or start.
+pub(crate) fn run(options: &Options) -> Outcome {
+    match options.words.first().map(String::as_str) {
+        Some("streams") => streams::run(options),
+        Some("log") => log::run(options),
+        _ => Err("which one? There are: streams, log".to_owned()),
+    }
+}

@@ -1,0 +1,206 @@
+//! Where results are kept: JSON for programs, a table and a plot for people, side by side under `bench/results/`.
+//! A run through one language replaces that language's rows of the same day and keeps the others'.
+
+use super::plot;
+use super::row::Row;
+use crate::server::{nanoseconds, root};
+use serde_json::Value;
+use std::fmt::Write;
+use std::path::Path;
+use std::process::Command;
+
+/// What a file of results is about.
+pub(crate) struct Report<'a> {
+    /// Name of the files, without their endings.
+    pub(crate) name: &'a str,
+    pub(crate) title: &'a str,
+    /// What has to be known to read the table.
+    pub(crate) preface: &'a str,
+}
+
+/// Writes `NAME.json`, `NAME.md` and `NAME.svg` (one plot per face) into a directory.
+///
+/// # Errors
+/// A file cannot be written.
+pub(crate) fn write(directory: &Path, report: &Report<'_>, rows: &[Row]) -> Result<(), String> {
+    std::fs::create_dir_all(directory).map_err(|e| format!("{}: {e}", directory.display()))?;
+    let path = |ending: &str| directory.join(format!("{}{ending}", report.name));
+    let put = |path: &Path, text: String| {
+        std::fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()))
+    };
+    let (commit, date) = (commit(), today());
+    let mut faces: Vec<&str> = rows.iter().map(|row| row.face).collect();
+    faces.dedup();
+    let kept = kept(&path(".json"), &faces);
+    let new = rows.iter().map(|row| row.json(commit.as_deref(), &date));
+    let all: Vec<Value> = kept.into_iter().chain(new).collect();
+    put(&path(".json"), serde_json::to_string_pretty(&all).map_err(|e| e.to_string())? + "\n")?;
+    put(&path(".md"), table(report, &all))?;
+    for face in faces {
+        let of_face: Vec<&Row> = rows.iter().filter(|row| row.face == face).collect();
+        let ending = if face.is_empty() { ".svg".to_owned() } else { format!("-{face}.svg") };
+        let title =
+            if face.is_empty() { report.title.to_owned() } else { format!("{}, {face}", report.title) };
+        put(&path(&ending), plot::draw(&title, &of_face))?;
+    }
+    println!("written to {}", path(".{json,md,svg}").display());
+    Ok(())
+}
+
+/// Rows of an earlier run that this one did not measure again.
+fn kept(path: &Path, measured: &[&str]) -> Vec<Value> {
+    let earlier = std::fs::read_to_string(path).ok();
+    let rows: Vec<Value> = earlier.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
+    rows.into_iter().filter(|row| !measured.contains(&row["face"].as_str().unwrap_or(""))).collect()
+}
+
+fn table(report: &Report<'_>, rows: &[Value]) -> String {
+    let mut out = format!("# {}\n\n{}\n", report.title, report.preface);
+    let mut face = None;
+    for row in rows {
+        if face != Some(&row["face"]) {
+            face = Some(&row["face"]);
+            let name = row["face"].as_str().unwrap_or("");
+            if !name.is_empty() {
+                let _ = write!(out, "\n## {}{}\n", name[..1].to_uppercase(), &name[1..]);
+            }
+            out.push_str("\n| work | unit | ours | peer | floor | ratio | bar | ours, µs | peer, µs |\n");
+            out.push_str("|---|---|---:|---:|---:|---:|---:|---:|---:|\n");
+        }
+        let ratio = match (row["ratio"].as_f64(), row["ratio_min"].as_f64(), row["ratio_max"].as_f64()) {
+            (Some(ratio), Some(least), Some(most)) => format!("{ratio:.2} ({least:.2}–{most:.2})"),
+            _ => "–".to_owned(),
+        };
+        let bar = match (row["bar"].as_f64(), row["met"].as_bool()) {
+            (Some(bar), Some(true)) => format!("{bar:.2} ✓"),
+            (Some(bar), _) => format!("{bar:.2} ✗"),
+            (None, _) => "–".to_owned(),
+        };
+        let _ = writeln!(
+            out,
+            "| {} | {} | {} | {} | {} | {ratio} | {bar} | {} | {} |",
+            row["work"].as_str().unwrap_or(""),
+            row["unit"].as_str().unwrap_or(""),
+            figure(&row["ours"]),
+            figure(&row["peer"]),
+            figure(&row["floor"]),
+            cost(&row["ours_cost_us"]),
+            cost(&row["peer_cost_us"]),
+        );
+    }
+    let text = |name: &str| rows.last().and_then(|row| row[name].as_str()).unwrap_or("?").to_owned();
+    let processors = rows.last().and_then(|row| row["processors"].as_u64()).unwrap_or(0);
+    let _ = write!(
+        out,
+        "\nMeasured on {} at commit {}, {processors} shared processors, nothing pinned. Ratios are medians over pairs \
+         measured in turn, with the least and the most in brackets; µs are processor time per operation.\n",
+        text("date"),
+        text("commit")
+    );
+    out
+}
+
+/// A rate in three or four digits.
+fn figure(value: &Value) -> String {
+    match value.as_f64() {
+        None => "–".to_owned(),
+        Some(v) if v >= 1e7 => format!("{:.0} M", v / 1e6),
+        Some(v) if v >= 1e6 => format!("{:.2} M", v / 1e6),
+        Some(v) if v >= 1e4 => format!("{:.0} k", v / 1e3),
+        Some(v) if v >= 1e3 => format!("{:.2} k", v / 1e3),
+        Some(v) => format!("{v:.2}"),
+    }
+}
+
+fn cost(value: &Value) -> String {
+    match value.as_f64() {
+        None => "–".to_owned(),
+        Some(us) if us >= 10.0 => format!("{us:.1}"),
+        Some(us) if us >= 0.1 => format!("{us:.3}"),
+        Some(us) => format!("{us:.4}"),
+    }
+}
+
+fn commit() -> Option<String> {
+    let output =
+        Command::new("git").args(["rev-parse", "--short", "HEAD"]).current_dir(root()).output().ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+/// Today in UTC.
+pub(crate) fn today() -> String {
+    date(i64::try_from(nanoseconds() / 86_400_000_000_000).unwrap_or(0))
+}
+
+/// The date that lies so many days after 1970-01-01, not before it.
+fn date(days: i64) -> String {
+    let leap = |year: i64| year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let (mut year, mut rest) = (1970, days);
+    while rest >= 365 + i64::from(leap(year)) {
+        rest -= 365 + i64::from(leap(year));
+        year += 1;
+    }
+    let february = 28 + i64::from(leap(year));
+    let mut month = 1;
+    for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] {
+        if rest < length {
+            break;
+        }
+        rest -= length;
+        month += 1;
+    }
+    format!("{year}-{month:02}-{:02}", rest + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::row::tests::sample;
+    use super::*;
+    use crate::server::Scratch;
+
+    #[test]
+    fn days_are_counted_as_calendars_do() {
+        for (days, expected) in [
+            (0, "1970-01-01"),
+            (59, "1970-03-01"),
+            (789, "1972-02-29"),
+            (11_016, "2000-02-29"),
+            (19_722, "2023-12-31"),
+        ] {
+            assert_eq!(date(days), expected);
+        }
+    }
+
+    #[test]
+    fn a_run_through_one_language_keeps_the_others_rows() {
+        let scratch = Scratch::new("results").unwrap();
+        let report = Report { name: "log-x", title: "The log", preface: "Read this." };
+        write(scratch.path(), &report, &[sample(), Row { work: "old".into(), face: "node", ..sample() }])
+            .unwrap();
+        write(
+            scratch.path(),
+            &report,
+            &[Row { work: "new".into(), face: "node", bar: Some(9.0), ..sample() }],
+        )
+        .unwrap();
+        let read =
+            |ending: &str| std::fs::read_to_string(scratch.path().join(format!("log-x{ending}"))).unwrap();
+        let rows: Vec<Value> = serde_json::from_str(&read(".json")).unwrap();
+        let works: Vec<&str> = rows.iter().filter_map(|row| row["work"].as_str()).collect();
+        assert_eq!(works, ["a scan", "new"]);
+        let table = read(".md");
+        assert!(
+            table.contains("## Native")
+                && table.contains("## Node")
+                && table.contains("3.00 (2.00–4.00) | 9.00 ✗")
+        );
+        assert!(read("-node.svg").contains(">new<"));
+    }
+
+    #[test]
+    fn figures_keep_three_digits() {
+        let shown = [398e6, 1.28e6, 168_000.0, 4_900.0, 0.85].map(|v| figure(&v.into()));
+        assert_eq!(shown, ["398 M", "1.28 M", "168 k", "4.90 k", "0.85"]);
+        assert_eq!(cost(&0.0028.into()), "0.0028");
+    }
+}
