@@ -29,3 +29,12 @@ pub(crate) fn open(disk: &Disk, directory: &Path) -> io::Result<Map> {
 pub(crate) fn attach(disk: &Disk, directory: &Path) -> io::Result<Map> {
     disk.open(&directory.join(FILE_NAME))?.map(BYTES, true)
 }
+
+/// Whether the file has its size, or was never made or never finished, which the next open makes up for.
+pub(crate) fn is_sound(disk: &Disk, directory: &Path) -> io::Result<bool> {
+    match disk.open_read_only(&directory.join(FILE_NAME)) {
+        Ok(file) => file.length().map(|length| length == 0 || length == BYTES as u64),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
+        Err(error) => Err(error),
+    }
+}

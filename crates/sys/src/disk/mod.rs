@@ -40,10 +40,17 @@ enum Backing {
     Sim(sim::SimFile),
 }
 
-/// Exclusive hold on a path, released on drop or when the process dies.
+/// Exclusive hold on a path, released on drop or when the process dies. The file is empty when it was dropped.
 #[derive(Debug)]
 pub struct Lock {
-    _file: File,
+    file: File,
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // What it said is of no use to anybody now, and wrong the next moment.
+        let _ = self.file.empty();
+    }
 }
 
 /// How a new file gets its blocks.
@@ -127,6 +134,18 @@ impl Disk {
         }
     }
 
+    /// Gives a file a second name in the same file system. Both names mean the same bytes from then on.
+    ///
+    /// # Errors
+    /// `AlreadyExists`, `NotFound`, and whatever the file system says: many know no such thing.
+    pub fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        match self {
+            Disk::Real => std::fs::hard_link(from, to),
+            #[cfg(feature = "sim")]
+            Disk::Sim(disk) => disk.link(from, to),
+        }
+    }
+
     /// Renames a file, replacing what stood at the target.
     ///
     /// # Errors
@@ -169,11 +188,11 @@ impl Disk {
     /// `WouldBlock` with the holder's text as message when somebody else holds it.
     pub fn lock(&self, path: &Path, holder: &str) -> io::Result<Lock> {
         match self {
-            Disk::Real => real::lock(path, holder).map(|f| Lock { _file: File(Backing::Real(f)) }),
+            Disk::Real => real::lock(path, holder).map(|f| Lock { file: File(Backing::Real(f)) }),
             #[cfg(feature = "sim")]
             Disk::Sim(disk) => {
                 let file = disk.open(path).or_else(|_| disk.create(path))?;
-                Ok(Lock { _file: File(Backing::Sim(file)) })
+                Ok(Lock { file: File(Backing::Sim(file)) })
             }
         }
     }
@@ -210,6 +229,11 @@ impl File {
     /// `StorageFull`, and whatever the file system says.
     pub fn write_at(&self, bytes: &[u8], position: u64) -> io::Result<()> {
         on!(&self.0, file => file.write_at(bytes, position), file => file.write_at(bytes, position))
+    }
+
+    /// Cuts the file to nothing. It must not be mapped.
+    fn empty(&self) -> io::Result<()> {
+        on!(&self.0, file => file.empty(), file => { file.empty(); Ok(()) })
     }
 
     /// Makes the file's bytes durable, those stored through maps included.

@@ -73,6 +73,10 @@ impl RealFile {
         Ok(())
     }
 
+    pub(super) fn empty(&self) -> io::Result<()> {
+        Ok(fs::ftruncate(&self.descriptor, 0)?)
+    }
+
     pub(super) fn sync_data(&self) -> io::Result<()> {
         Ok(fs::fdatasync(&self.descriptor)?)
     }

@@ -141,8 +141,7 @@ impl SimDisk {
     /// Writes back some dirty sectors, as a kernel does when it pleases.
     pub fn write_back(&self) {
         let mut world = held(&self.world);
-        let inodes: Vec<_> = world.names.values().cloned().collect();
-        for inode in inodes {
+        for inode in files(&world.names) {
             inode.carry(&mut |random| random.once_in(3), &mut world.random, false);
         }
     }
@@ -160,7 +159,7 @@ impl SimDisk {
             change.apply(&mut names);
         }
         let mood = world.random.below(4);
-        for inode in names.values() {
+        for inode in files(&names) {
             let mut keeps = |random: &mut Random| match mood {
                 0 => false,
                 1 => true,
@@ -169,8 +168,12 @@ impl SimDisk {
             };
             inode.carry(&mut keeps, &mut world.random, false);
         }
-        let names: BTreeMap<_, _> =
-            names.into_iter().map(|(path, inode)| (path, Arc::new(inode.reborn()))).collect();
+        // A file with two names is still one file.
+        let mut reborn_of: BTreeMap<*const Inode, Arc<Inode>> = BTreeMap::new();
+        let mut reborn = |inode: Arc<Inode>| {
+            reborn_of.entry(Arc::as_ptr(&inode)).or_insert_with(|| Arc::new(inode.reborn())).clone()
+        };
+        let names: BTreeMap<_, _> = names.into_iter().map(|(path, inode)| (path, reborn(inode))).collect();
         let reborn = World {
             random: Random::new(world.random.word()),
             durable_names: names.clone(),
@@ -219,6 +222,16 @@ impl SimDisk {
         inside.filter_map(|path| Some(path.file_name()?.to_str()?.to_owned())).collect()
     }
 
+    pub(super) fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut world = held(&self.world);
+        if world.names.contains_key(to) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let inode = world.names.get(from).ok_or(io::ErrorKind::NotFound)?.clone();
+        world.change(NameChange::Bind(to.to_owned(), inode));
+        Ok(())
+    }
+
     pub(super) fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         let mut world = held(&self.world);
         if !world.names.contains_key(from) {
@@ -264,6 +277,17 @@ impl NameChange {
     }
 }
 
+/// The files behind the names, each once.
+fn files(names: &BTreeMap<PathBuf, Arc<Inode>>) -> Vec<Arc<Inode>> {
+    let mut files: Vec<Arc<Inode>> = Vec::new();
+    for inode in names.values() {
+        if files.iter().all(|known| !Arc::ptr_eq(known, inode)) {
+            files.push(inode.clone());
+        }
+    }
+    files
+}
+
 impl World {
     fn change(&mut self, change: NameChange) {
         change.apply(&mut self.names);
@@ -271,7 +295,7 @@ impl World {
     }
 
     fn used(&self) -> u64 {
-        self.names.values().map(|inode| held(&inode.bytes).visible.len() as u64).sum()
+        files(&self.names).iter().map(|inode| held(&inode.bytes).visible.len() as u64).sum()
     }
 
     fn count_sync(&mut self) -> io::Result<()> {
@@ -371,6 +395,13 @@ impl SimFile {
         }
     }
 
+    pub(super) fn empty(&self) {
+        let mut bytes = held(&self.inode.bytes);
+        assert!(!bytes.mapped, "a mapped file never shrinks");
+        bytes.visible.clear();
+        bytes.dirty.clear();
+    }
+
     pub(super) fn sync_data(&self) -> io::Result<()> {
         let mut world = held(&self.world);
         match world.count_sync() {
@@ -457,6 +488,23 @@ mod tests {
             lost += usize::from(content(&sim.crash()) != Some(vec![1; 8192]));
         }
         assert!(lost > 40, "{lost}");
+    }
+
+    #[test]
+    fn a_file_with_two_names_is_one_file_and_stays_one_when_the_power_is_cut() {
+        let (sim, file) = disk_with(&[1; 600], 3);
+        let disk = Disk::Sim(sim.clone());
+        disk.link(Path::new("/d/f"), Path::new("/d/g")).unwrap();
+        let again = disk.link(Path::new("/d/f"), Path::new("/d/g")).unwrap_err();
+        assert_eq!((again.kind(), sim.used_bytes()), (io::ErrorKind::AlreadyExists, 600));
+        file.sync_data().unwrap();
+        sim.sync_directory().unwrap();
+        let after = sim.crash();
+        let disk = Disk::Sim(after.clone());
+        disk.open(Path::new("/d/g")).unwrap().write_at(&[2; 600], 0).unwrap();
+        assert_eq!(content(&after), Some(vec![2; 600]));
+        disk.unlink(Path::new("/d/f")).unwrap();
+        assert_eq!(after.names(Path::new("/d")), ["g"]);
     }
 
     #[test]
