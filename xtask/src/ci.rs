@@ -53,7 +53,7 @@ const STEPS: &[Step] = &[
     step("forks", "xtask forks --streams 4000 --bytes 33554432 --seconds 1"),
     step("slopes", "xtask slopes --sizes 0,1000,2000,4000"),
     step("bench", "xtask bench streams --pairs 1 --seconds 1 --without-peer"),
-    step("bench-log", "xtask bench log --tiny"),
+    step("bench-log", "xtask bench log --tiny --face native"),
     Step {
         name: "documents",
         command: "doc --quiet --workspace --no-deps --document-private-items",

@@ -73,7 +73,7 @@ impl Measured {
             "per_second": self.per_second,
             "processor_us": cost_us,
             "entries": self.sum.entries,
-            "bytes": self.sum.bytes,
+            "digest": self.sum.bytes,
             "fixed": fixed,
         });
         println!("{line}");

@@ -2,10 +2,10 @@
 
 use super::Size;
 use super::samples::Samples;
-use super::works::{NATIVE, Work};
-use crate::server::build;
+use super::works::{NATIVE, NODE, PYTHON, Work};
+use crate::server::{build, cache, root};
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// A language.
@@ -14,17 +14,44 @@ pub(crate) struct Face {
     /// The peer as this language's programs use it.
     pub(crate) peer: &'static str,
     pub(crate) works: &'static [Work],
+    /// Entries of the large store: fewer where the peer takes seconds for a scan.
+    pub(crate) entries: u64,
     /// Measures in a directory of its own.
     pub(crate) measure: fn(&Path, &Size, &mut Samples) -> Result<(), String>,
 }
 
-pub(crate) const FACES: [Face; 1] =
-    [Face { name: "native", peer: "LMDB (heed 0.23)", works: NATIVE, measure: native }];
+pub(crate) const FACES: [Face; 3] = [
+    Face { name: "native", peer: "LMDB (heed 0.23)", works: NATIVE, entries: 1_000_000, measure: native },
+    Face { name: "node", peer: "LMDB (npm lmdb 3.5)", works: NODE, entries: 100_000, measure: node },
+    Face { name: "python", peer: "LMDB (PyPI lmdb 3.0)", works: PYTHON, entries: 100_000, measure: python },
+];
 
 fn native(directory: &Path, size: &Size, samples: &mut Samples) -> Result<(), String> {
     let program = build("thalweg-bench", "thalweg-log-bench")?;
     let mut command = Command::new(program);
     hear(command.arg("--directory").arg(directory), size, samples)
+}
+
+fn node(directory: &Path, size: &Size, samples: &mut Samples) -> Result<(), String> {
+    let bench = root().join("bench/node");
+    installed(&["lmdb", "thalweg"].map(|name| bench.join("node_modules").join(name)))?;
+    let mut command = Command::new("node");
+    hear(command.arg(bench.join("bench.mjs")).arg("--directory").arg(directory), size, samples)
+}
+
+fn python(directory: &Path, size: &Size, samples: &mut Samples) -> Result<(), String> {
+    let program = cache().join("bench-python/bin/python");
+    installed(std::slice::from_ref(&program))?;
+    let mut command = Command::new(program);
+    let script = root().join("bench/python/bench.py");
+    hear(command.arg(script).arg("--directory").arg(directory), size, samples)
+}
+
+fn installed(needs: &[PathBuf]) -> Result<(), String> {
+    match needs.iter().find(|path| !path.exists()) {
+        Some(missing) => Err(format!("{} is missing: `make tools`", missing.display())),
+        None => Ok(()),
+    }
 }
 
 /// Runs a measuring program to its end and takes in what it prints.

@@ -42,14 +42,16 @@ pub(crate) fn run(options: &Options) -> Outcome {
         return Err(format!("no face {wanted}: there are {}", FACES.map(|face| face.name).join(", ")));
     }
     let tiny = options.flag("tiny");
-    let size = Size {
-        entries: options.value("records", if tiny { 10_000 } else { 1_000_000 })?,
-        pairs: options.value("pairs", if tiny { 1 } else { 5 })?,
-        until: if tiny { ("--turns", "2".to_owned()) } else { ("--milliseconds", "250".to_owned()) },
+    let size = |face: &Face| -> Result<Size, String> {
+        Ok(Size {
+            entries: options.value("records", if tiny { 10_000 } else { face.entries })?,
+            pairs: options.value("pairs", if tiny { 1 } else { 5 })?,
+            until: if tiny { ("--turns", "2".to_owned()) } else { ("--milliseconds", "250".to_owned()) },
+        })
     };
     let (mut tally, mut rows) = (Tally::default(), Vec::new());
     for face in FACES.iter().filter(|face| wanted.is_empty() || face.name == wanted) {
-        rows.extend(measure(face, &size, &mut tally)?);
+        rows.extend(measure(face, &size(face)?, &mut tally)?);
     }
     let name = format!("log-{}", today());
     let report = Report { name: &name, title: "The embedded log beside LMDB", preface: PREFACE };

@@ -3,7 +3,7 @@
 
 use super::super::row::Row;
 use super::super::statistics::{Spread, median};
-use super::works::{FLOOR, INDEPENDENT_BAR, PEER, Work};
+use super::works::{FLOOR, INDEPENDENT_BAR, PEER_KEYS, PEER_MAP, Work};
 use crate::Tally;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 struct Sample {
     per_second: f64,
     cost_us: f64,
-    /// Entries and bytes that were read or written, if a fixed number of turns decided it.
+    /// Entries that were read or written and what they add up to, if a fixed number of turns decided it.
     counted: Option<(u64, u64)>,
 }
 
@@ -32,7 +32,7 @@ impl Samples {
         let number = |name: &str| value[name].as_f64().ok_or_else(|| format!("no {name}: {line}"));
         let count = |name: &str| value[name].as_u64().ok_or_else(|| format!("no {name}: {line}"));
         let fixed = value["fixed"].as_bool().ok_or_else(|| format!("no fixed: {line}"))?;
-        let counted = if fixed { Some((count("entries")?, count("bytes")?)) } else { None };
+        let counted = if fixed { Some((count("entries")?, count("digest")?)) } else { None };
         let sample = Sample { per_second: number("per_second")?, cost_us: number("processor_us")?, counted };
         let samples = self.0.entry((text("work")?.to_owned(), text("side")?.to_owned())).or_default();
         if count("pair")? != samples.len() as u64 {
@@ -68,8 +68,9 @@ impl Samples {
         let peer_name = match work.against {
             FLOOR => "the floor".to_owned(),
             _ if work.group == "neighbour" => "a reader in the same process".to_owned(),
-            PEER => peer.to_owned(),
-            _ => format!("{peer}, MDB_WRITEMAP"),
+            PEER_MAP => format!("{peer}, MDB_WRITEMAP"),
+            PEER_KEYS => format!("{peer}, keys only"),
+            _ => peer.to_owned(),
         };
         Row {
             work: name(work, threads, entries),
@@ -141,7 +142,7 @@ mod tests {
     fn line(work: &str, side: &str, pair: u64, rate: f64, entries: u64) -> String {
         serde_json::json!({
             "work": work, "side": side, "pair": pair, "per_second": rate, "processor_us": 0.5,
-            "operations": entries, "entries": entries, "bytes": entries * 100, "fixed": true,
+            "operations": entries, "entries": entries, "digest": entries * 100, "fixed": true,
         })
         .to_string()
     }

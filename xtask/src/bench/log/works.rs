@@ -29,6 +29,8 @@ pub(crate) struct Work {
 pub(crate) const PEER: &str = "peer";
 /// The peer, storing into its map.
 pub(crate) const PEER_MAP: &str = "peer-map";
+/// The peer, reading keys without values.
+pub(crate) const PEER_KEYS: &str = "peer-keys";
 pub(crate) const FLOOR: &str = "floor";
 
 const READERS: &[u32] = &[1, 2, 8];
@@ -62,9 +64,23 @@ const QUERIES: &str = "queries/s";
 const READS: &str = "reads/s";
 const POLLS: &str = "polls/s";
 
+/// One of the ways to read through Node.js, with eight threads.
+const fn way(
+    group: &'static str,
+    ours: &'static str,
+    bar: f64,
+    text: &'static str,
+    unit: &'static str,
+) -> Work {
+    Work { threads: &[8], thread: "", ours, ..reading(group, bar, text, unit) }
+}
+
 /// A pause of the writer's of a millisecond after each 50 entries.
 const PACED: &str = "the writer adds 50 entries each millisecond";
 const FULL_SPEED: &str = "the writer adds 50 entries per transaction and never pauses";
+const LAZY: &str = "ours takes each entry's time and offset, and makes nothing of its data";
+const MOVED: &str =
+    "ours takes each entry's time, offset and length from one object, and makes nothing of its data";
 const MAP: &str = "the peer stores into its map (MDB_WRITEMAP), which its users leave off";
 
 /// Through Rust.
@@ -119,6 +135,62 @@ pub(crate) const NATIVE: &[Work] = &[
         note: "compared with a reader in the writer's process",
         ..single("neighbour", 0.909, "scan of {n} entries in another process", ENTRIES)
     },
+];
+
+/// Through Node.js: eight worker threads, unless a line says otherwise.
+pub(crate) const NODE: &[Work] = &[
+    way("scan", "eager", 10.0, "scan of {n} entries, eager", ENTRIES),
+    Work { note: LAZY, ..way("scan", "lazy", 40.0, "scan of {n} entries, lazy", ENTRIES) },
+    Work {
+        against: PEER_KEYS,
+        bar: None,
+        note: "the peer reads its keys and no values",
+        ..way("scan", "lazy", 0.0, "the same, peer's keys only", ENTRIES)
+    },
+    Work { note: MOVED, ..way("scan", "cursor", 100.0, "scan of {n} entries, cursor", ENTRIES) },
+    Work {
+        note: PACED,
+        countable: false,
+        ..way("scan-writer", "lazy", 40.0, "scan of {n} entries beside a writer, lazy", ENTRIES)
+    },
+    way("ranges", "fresh", 4.0, "1,000 short ranges of {n}, fresh iterators", QUERIES),
+    way("ranges", "cursor", 8.0, "1,000 short ranges of {n}, one cursor", QUERIES),
+    Work { note: PACED, ..single("iterators", 40.0, "100 open iterators beside a writer", ENTRIES) },
+    Work { threads: &[10], ..single("workers", 10.0, "append one by one, awaited, 10 threads, os", ENTRIES) },
+    Work { countable: false, note: PACED, ..single("polls", 3.0, "cursor behind a writer: polls", POLLS) },
+    Work {
+        countable: false,
+        note: FULL_SPEED,
+        ..single("delivered", 20.0, "cursor behind a writer: delivered", ENTRIES)
+    },
+    way("seek", "ours", 5.0, "random position read of {n}", READS),
+    single("awaited", 20.0, "append one by one, awaited, os", ENTRIES),
+    single("flight", 2.0, "append, 100 in flight, os", ENTRIES),
+];
+
+/// Through Python: one thread, as one at a time runs anyway.
+pub(crate) const PYTHON: &[Work] = &[
+    Work {
+        ours: "batch",
+        note: "ours sums arrays of times, offsets and lengths, and touches no payload",
+        ..single("scan", 50.0, "scan of {n} entries, batches", ENTRIES)
+    },
+    Work { ours: "iterator", ..single("scan", 2.0, "scan of {n} entries, iterator", ENTRIES) },
+    Work {
+        ours: "batch",
+        countable: false,
+        note: PACED,
+        ..single("scan-writer", 40.0, "scan of {n} entries beside a writer, batches", ENTRIES)
+    },
+    single("ranges", 2.0, "1,000 short ranges of {n}", QUERIES),
+    Work { countable: false, note: PACED, ..single("polls", 2.0, "cursor behind a writer: polls", POLLS) },
+    Work {
+        countable: false,
+        note: FULL_SPEED,
+        ..single("delivered", 2.0, "cursor behind a writer: delivered", ENTRIES)
+    },
+    single("seek", 2.0, "random position read of {n}", READS),
+    single("append", 5.0, "append one by one, os", ENTRIES),
 ];
 
 /// Groups in which eight readers must not cost each other more than they do on the floor.

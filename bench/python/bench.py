@@ -1,0 +1,136 @@
+"""The embedded log beside LMDB through Python: `python bench.py --directory PATH [--entries N] [--pairs N]
+[--milliseconds N | --turns N] [--only GROUP,GROUP] [--sides SIDE,SIDE]`. Prints a line of JSON for each measurement, as
+the other languages' programs do. Within a pair every side has its turn before the next pair begins."""
+
+import argparse
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import patterns
+from patterns import ALL, PLAIN, Measured, Subject, Until
+from workload import expected
+
+
+class Side(NamedTuple):
+    """A store, by one of its ways to read."""
+
+    name: str
+    store: str
+    way: str
+    takes: tuple[str, ...] = ALL
+
+
+class Group(NamedTuple):
+    """A pattern and the sides it compares. The names are those of the report (xtask/src/bench/log/works.rs)."""
+
+    name: str
+    pattern: Callable[[Subject, str, tuple[str, ...], Until], Measured]
+    sides: tuple[Side, ...]
+    fresh: bool = False
+
+
+ARRAYS = ("times", "lengths")
+
+GROUPS = (
+    Group(
+        "scan",
+        patterns.scan,
+        (Side("batch", "ours", "batches", ARRAYS), Side("iterator", "ours", "iterate"), Side("peer", "peer", "scan")),
+    ),
+    Group("ranges", patterns.ranges, (Side("ours", "ours", "ranges"), Side("peer", "peer", "ranges"))),
+    Group("seek", patterns.seeks, (Side("ours", "ours", "seeks"), Side("peer", "peer", "seeks"))),
+    Group(
+        "scan-writer",
+        patterns.scan_writer,
+        (Side("batch", "ours", "batches", ("lengths",)), Side("peer", "peer", "scan", PLAIN)),
+    ),
+    Group("polls", patterns.polls, (Side("ours", "ours", "poll", PLAIN), Side("peer", "peer", "poll", PLAIN))),
+    Group(
+        "delivered",
+        patterns.delivered,
+        (Side("ours", "ours", "poll", PLAIN), Side("peer", "peer", "poll", PLAIN)),
+        fresh=True,
+    ),
+    Group("append", patterns.append, (Side("ours", "ours", "append"), Side("peer", "peer", "append")), fresh=True),
+)
+
+
+def options() -> argparse.Namespace:
+    """The options of the command line."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--directory", type=Path, required=True)
+    parser.add_argument("--entries", type=int, default=100_000)
+    parser.add_argument("--pairs", type=int, default=5)
+    parser.add_argument("--milliseconds", type=int, default=250)
+    parser.add_argument("--turns", type=int, default=0)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--sides", default="")
+    return parser.parse_args()
+
+
+def opened(store: str, directory: Path) -> Any:
+    """A new store."""
+    directory.mkdir(parents=True)
+    if store == "ours":
+        from ours import Ours
+
+        return Ours(str(directory))
+    from peer import Peer
+
+    return Peer(str(directory))
+
+
+def tell(group: Group, side: Side, pair: int, measured: Measured, fixed: bool) -> None:
+    """Prints what was measured."""
+    line = {
+        "work": f"{group.name}/1",
+        "side": side.name,
+        "pair": pair,
+        "operations": measured.operations,
+        "per_second": measured.per_second,
+        "processor_us": measured.processor_us,
+        "entries": measured.sum.entries,
+        "digest": measured.sum.times,
+        "fixed": fixed,
+    }
+    print(json.dumps(line), flush=True)
+
+
+def apart(group: Group, side: Side, directory: Path, until: Until) -> Measured:
+    """Measures a store made for it, sees that everything is there, and removes it."""
+    subject = Subject(opened(side.store, directory), 0)
+    measured = group.pattern(subject, side.way, side.takes, until)
+    everything = getattr(subject.side.reader(), "iterate" if side.store == "ours" else "scan")()
+    everything.check(expected(0, subject.entries), PLAIN, side.name)
+    subject.side.close()
+    shutil.rmtree(directory)
+    return measured
+
+
+def main() -> None:
+    """Measures what was asked for."""
+    chosen = options()
+    until = Until(chosen.milliseconds / 1000, chosen.turns)
+    listed = lambda names, name: not names or name in names.split(",")  # noqa: E731
+    kept: dict[str, Subject] = {}
+    for group in GROUPS:
+        if not listed(chosen.only, group.name):
+            continue
+        sides = [side for side in group.sides if listed(chosen.sides, side.name)]
+        for pair in range(chosen.pairs):
+            for side in sides:
+                if group.fresh:
+                    measured = apart(group, side, chosen.directory / "apart", until)
+                else:
+                    if side.store not in kept:
+                        kept[side.store] = Subject(opened(side.store, chosen.directory / side.store), chosen.entries)
+                        kept[side.store].side.fill(chosen.entries)
+                    measured = group.pattern(kept[side.store], side.way, side.takes, until)
+                tell(group, side, pair, measured, until.turns > 0)
+
+
+if __name__ == "__main__":
+    main()
