@@ -131,6 +131,8 @@ impl Cursor {
             Ok(false) => Ok(self.catch_up()),
             Err(error) => {
                 self.ended = Some(Ended::Damaged);
+                // Whatever stands here comes after it.
+                self.walk.end = 0;
                 self.filter.jump();
                 Err(error)
             }
