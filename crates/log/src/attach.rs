@@ -10,15 +10,16 @@
 //! Readers need none of that: they walk the segments up to the visible end. Checksums are verified once by this
 //! process too; what the writer's process vouches for counts for nothing here.
 
-use crate::control::Control;
+use crate::control::{self, Control};
 use crate::error::{Damage, OpenError};
 use crate::log::Log;
 use crate::reader::{Home, Reader, Sight};
-use crate::recover::Recovery;
+use crate::recover::{Recovery, missing_segment};
 use crate::segment::{self, Segment};
 use crate::view::Segments;
-use crate::{Position, segment_of, signal};
+use crate::{Position, Time, segment_of, signal};
 use parking_lot::Mutex;
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -47,6 +48,8 @@ struct Neighbour {
     seen: Published,
     catalogue: Mutex<Followed>,
     damage: Vec<Damage>,
+    /// Segments that were found missing.
+    missing: BTreeMap<u32, Damage>,
 }
 
 /// The catalogue as of a position.
@@ -86,6 +89,11 @@ impl Attached {
         let no_store =
             || OpenError::NotAStore { file: directory.to_owned(), why: "there is no control file" };
         let control = Arc::new(Control::attach(disk, directory)?.ok_or_else(no_store)?);
+        if !control.is_intact() {
+            let file = directory.join(control::FILE_NAME);
+            let why = "its words do not add up, so nothing can be read by them; open the store to mend them";
+            return Err(OpenError::NotAStore { file, why });
+        }
         let failed = |action| move |source| OpenError::Io { action, file: directory.to_owned(), source };
         let gate =
             Arc::new(Gate::new(signal::attach(disk, directory).map_err(failed("map the signal file of"))?));
@@ -94,6 +102,7 @@ impl Attached {
         let mut recovery = Recovery::new(disk, directory, &control, Some(up_to));
         recovery.run()?;
         let damage = recovery.report(0).damage;
+        let missing = recovery.missing().clone();
         let segments = Arc::new(Segments::default());
         let neighbour = Arc::new(Neighbour {
             disk: disk.clone(),
@@ -103,6 +112,7 @@ impl Attached {
             seen: Published::new(0),
             catalogue: Mutex::new(Followed { recovery, up_to }),
             damage,
+            missing,
         });
         neighbour.list(control.segments_version()).map_err(failed("list"))?;
         let sight = Sight { control, segments, gate, home: neighbour.clone() };
@@ -154,6 +164,7 @@ impl Neighbour {
         let newest = segment_of(self.control.written());
         let known = self.segments.latest();
         let mut segments: Vec<Arc<Segment>> = Vec::new();
+        let mut lost = self.missing.clone();
         for name in self.disk.names(&self.directory)? {
             let Some(number) = segment::number_of(&name).filter(|number| *number <= newest) else { continue };
             if let Some(segment) = known.find(number) {
@@ -165,12 +176,16 @@ impl Neighbour {
                 .and_then(|header| Ok((header, self.disk.open_read_only(&path)?)));
             match opened {
                 Ok((Some(Ok(header)), file)) => segments.push(Arc::new(Segment::attach(header, &file)?)),
-                // Damaged, which whoever misses it will notice, or not begun.
-                Ok(_) => {}
+                Ok((Some(Err(_)), _)) => {
+                    lost.entry(number).or_insert_with(|| missing_segment(number, Vec::new()));
+                }
+                // Not begun.
+                Ok((None, _)) => {}
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
             }
         }
+        Segment::stand_in(&mut segments, &lost, Time::MAX)?;
         self.segments.set(segments);
         self.seen.publish(version as u32);
         Ok(())

@@ -585,6 +585,11 @@ impl Recovery {
         self.report.clone()
     }
 
+    /// Segments that are not there, or whose header is lost, and should be.
+    pub(crate) fn missing(&self) -> &BTreeMap<u32, Damage> {
+        &self.missing
+    }
+
     pub(crate) fn times(&self) -> Times {
         self.times
     }
@@ -599,7 +604,7 @@ impl Recovery {
     }
 }
 
-fn missing_segment(number: u32, logs: Vec<LogId>) -> Damage {
+pub(crate) fn missing_segment(number: u32, logs: Vec<LogId>) -> Damage {
     let (from, to) = (position(number, 0), position(number + 1, 0));
     Damage { file: segment::file_name(number), from, to, logs: Some(logs) }
 }

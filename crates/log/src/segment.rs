@@ -8,11 +8,12 @@
 //! behind `trusted_from` takes no lock. The time index is made by whoever first searches the segment.
 
 use crate::error::{Damage, ReadError};
-use crate::format::{BadHeader, Link, SEGMENT_HEADER_BYTES, SegmentHeader};
+use crate::format::{BadHeader, Link, SEGMENT_BYTES_MAX, SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::index::TimeIndex;
 use crate::scan::{Scan, Step};
 use crate::{Position, Time, position};
 use parking_lot::Mutex;
+use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
 use std::path::Path;
@@ -41,6 +42,8 @@ pub(crate) struct Segment {
     trusted_from: u32,
     /// Another process writes it.
     followed: bool,
+    /// It is not there: nothing of it can be read, wherever in it one wants to begin.
+    lost: bool,
     /// What the next segment's header says of this one's last batch, where that is known.
     successor: Option<Link>,
     verified: Published,
@@ -98,22 +101,39 @@ impl Segment {
         Ok(Segment { followed, ..Segment::of(header, None, Arc::new(region), trusted_from) })
     }
 
+    /// Fills the places of segments that should be there and are not. Times up to `latest` may lie in them.
+    pub(crate) fn stand_in(
+        segments: &mut Vec<Arc<Segment>>,
+        missing: &BTreeMap<u32, Damage>,
+        latest: Time,
+    ) -> io::Result<()> {
+        for (number, damage) in missing {
+            let place = segments.partition_point(|segment| segment.header.number < *number);
+            let next = segments.get(place).map(|next| next.header);
+            if next.is_none_or(|next| next.number != *number) {
+                let latest = next.map_or(latest, |next| next.latest);
+                segments.insert(place, Arc::new(Segment::lost(*number, latest, damage.clone())?));
+            }
+        }
+        Ok(())
+    }
+
     /// Stands for a segment that should be there and is not: whoever comes by reads that it is damaged.
-    pub(crate) fn lost(number: u32, latest: Time, damage: Damage) -> io::Result<Segment> {
+    fn lost(number: u32, latest: Time, damage: Damage) -> io::Result<Segment> {
         let (capacity, after_damage, previous) = (4096, true, Link::default());
         let header = SegmentHeader { number, store_id: 0, previous, capacity, after_damage, latest };
-        let region = Region::sealed(Map::anonymous(capacity as usize)?, capacity);
-        let segment = Segment::of(header, None, Arc::new(region), u32::MAX);
-        segment.damage.lock().push((SEGMENT_HEADER_BYTES..capacity, damage));
-        segment.verified.publish(capacity);
+        let region = Region::sealed(Map::anonymous(capacity as usize)?, SEGMENT_HEADER_BYTES);
+        let segment = Segment { lost: true, ..Segment::of(header, None, Arc::new(region), u32::MAX) };
+        segment.damage.lock().push((SEGMENT_HEADER_BYTES..SEGMENT_BYTES_MAX, damage));
+        segment.verified.publish(SEGMENT_BYTES_MAX);
         Ok(segment)
     }
 
     fn of(header: SegmentHeader, file: Option<File>, region: Arc<Region>, trusted_from: u32) -> Segment {
         let (verified, clean) = (Published::new(SEGMENT_HEADER_BYTES), Published::new(SEGMENT_HEADER_BYTES));
         let (successor, damage, index) = (None, Mutex::default(), OnceLock::new());
-        let followed = false;
-        Segment { header, file, region, trusted_from, followed, successor, verified, clean, damage, index }
+        let (followed, lost) = (false, false);
+        Segment { header, file, region, trusted_from, followed, lost, successor, verified, clean, damage, index }
     }
 
     /// Names the batch that the next segment follows on from.
@@ -129,6 +149,9 @@ impl Segment {
         let newest = crate::segment_of(limit);
         if self.header.number > newest {
             return 0;
+        }
+        if self.lost {
+            return SEGMENT_BYTES_MAX;
         }
         let published = self.region.published();
         if self.header.number == newest {

@@ -106,6 +106,9 @@ impl Filter {
 
     /// The same times in another log, whose offsets go on where this one's end.
     pub(crate) fn go_on(&mut self, log: LogId, cut: Offset) {
+        if self.next != ANYWHERE {
+            self.next = self.next.min(self.cut);
+        }
         (self.log, self.cut) = (log, cut);
     }
 
@@ -267,9 +270,14 @@ impl Walk {
     /// Goes to a position further on.
     pub(crate) fn leap(&mut self, view: &View, to: Position) {
         if to > self.position() {
-            (self.number, self.at) = (segment_of(to), byte_of(to));
-            self.locate(view);
+            self.go(view, to);
         }
+    }
+
+    /// Goes to a position, which may lie behind: the next log of a lineage begins wherever it was created.
+    pub(crate) fn go(&mut self, view: &View, to: Position) {
+        (self.number, self.at) = (segment_of(to), byte_of(to));
+        self.locate(view);
     }
 
     /// The run at hand.

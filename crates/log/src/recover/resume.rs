@@ -29,12 +29,8 @@ impl Recovery {
             let next = self.headers.get(&(number + 1));
             sealed.push(Arc::new(Segment::resume(*header, file, end, from)?.0.followed_by(next)));
         }
-        for (number, damage) in self.missing.range(..active) {
-            let next = self.headers.range(number..).next();
-            let latest = next.map_or(self.times.latest, |(_, header)| header.latest);
-            sealed.push(Arc::new(Segment::lost(*number, latest, damage.clone())?));
-        }
-        sealed.sort_by_key(|segment| segment.header.number);
+        let missing = self.missing.range(..active).map(|(number, damage)| (*number, damage.clone())).collect();
+        Segment::stand_in(&mut sealed, &missing, self.times.latest)?;
         segments.set(sealed);
         Ok(segments)
     }

@@ -2,7 +2,7 @@
 //! them.
 
 use super::store::{append, config, content, open, os, payload, small};
-use crate::{Commit, CommitError, Fork, Log, ReadError, Store, segment_of};
+use crate::{Commit, CommitError, Fork, Log, Query, ReadError, Store, segment_of};
 use proptest::prelude::*;
 use std::sync::Arc;
 
@@ -37,6 +37,19 @@ fn a_fork_reads_its_source_up_to_its_base_even_inside_a_record() {
     assert_eq!((origin.parent.name(), origin.at, origin.asked), (&b"a"[..], 8, [8, 7]));
     let a = store.find(b"a").unwrap();
     assert_eq!((log.owner(0), log.owner(8), log.owner(9)), (a.id(), a.id(), log.id()));
+}
+
+#[test]
+fn entries_of_a_fork_go_on_with_its_own_wherever_its_source_goes_on() {
+    let store = Store::memory(small()).unwrap();
+    let log = store.log(b"a").unwrap();
+    store.append(&log, b"inherited", 1).unwrap();
+    let child = fork(&store, b"fork", b"a", 6, b"own");
+    store.append(&log, b"not inherited", 2).unwrap();
+    store.append(&child, b"more", 3).unwrap();
+    let mut reader = store.reader(&child);
+    let entries = reader.entries(&Query::default()).map(|entry| entry.unwrap().data.to_vec());
+    assert_eq!(entries.collect::<Vec<_>>(), [&b"inheri"[..], b"own", b"more"]);
 }
 
 #[test]

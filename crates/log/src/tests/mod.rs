@@ -1,5 +1,6 @@
 //! Tests of the whole store.
 mod damage;
+mod flips;
 mod fork;
 mod parse;
 mod reader;
