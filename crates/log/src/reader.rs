@@ -204,7 +204,7 @@ impl Reader {
         let Some(next) = self.stretches.get(*stretch + 1) else { return false };
         *stretch += 1;
         filter.go_on(next.log.id(), next.cut);
-        walk.leap(self.view(), self.position_of(next.from));
+        walk.go(self.view(), self.position_of(next.from).min(walk.limit));
         true
     }
 
