@@ -7,49 +7,37 @@
 
 use crate::error::ReadError;
 use crate::query::{Entry, Query};
-use crate::reader::{Reader, gap};
-use crate::walk::{Filter, Found, Step, Walk};
+use crate::reader::{Ended, Progress, Reader};
+use crate::walk::{Filter, Found, Step};
 use std::future::poll_fn;
 use std::task::Poll;
 use std::time::Duration;
 
 /// A place in a log that moves forward.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Cursor {
     reader: Reader,
-    walk: Walk,
     filter: Filter,
-    stretch: usize,
+    progress: Progress,
     uncommitted: bool,
-    ended: Option<Ended>,
     /// The last call found nothing.
     drained: bool,
-    skipped: u64,
-}
-
-/// Why nothing more comes from a cursor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
-    /// The log is closed and everything in it was read.
-    Closed,
-    /// The log was deleted.
-    Deleted,
-    /// Damage is in the way; [`Cursor::resume`] goes on behind it.
-    Damaged,
 }
 
 impl Cursor {
     /// Stands where the query begins.
     pub fn new(mut reader: Reader, query: &Query) -> Cursor {
         let (walk, filter, stretch) = reader.begin(query);
-        let uncommitted = query.uncommitted;
-        Cursor { reader, walk, filter, stretch, uncommitted, ended: None, drained: false, skipped: 0 }
+        let progress = Progress::at(walk, stretch);
+        Cursor { reader, filter, progress, uncommitted: query.uncommitted, drained: false }
     }
 
     /// Stands where another query begins. Costs a search and no allocation.
     pub fn seek(&mut self, query: &Query) {
-        (self.walk, self.filter, self.stretch) = self.reader.begin(query);
-        (self.uncommitted, self.ended, self.drained) = (query.uncommitted, None, false);
+        let (walk, filter, stretch) = self.reader.begin(query);
+        self.filter = filter;
+        self.progress = Progress::at(walk, stretch);
+        (self.uncommitted, self.drained) = (query.uncommitted, false);
     }
 
     /// The next entry; `None` when there is none yet: ask again later, or [`Cursor::wait`]. Complexity: one
@@ -61,23 +49,32 @@ impl Cursor {
     #[inline]
     #[allow(clippy::should_implement_trait, reason = "an iterator cannot lend what it borrows from itself")]
     pub fn next(&mut self) -> Result<Option<Entry<'_>>, ReadError> {
-        let found = self.look()?;
+        let bytes = self.progress.walk.bytes(self.reader.view());
+        let found = match self.filter.plain(bytes, &mut self.progress.walk.at) {
+            Some(found) => Some(found),
+            None => self.look()?,
+        };
         self.drained = found.is_none();
-        Ok(found.map(|found| found.entry(self.walk.number, self.walk.bytes(self.reader.view()))))
+        let walk = &self.progress.walk;
+        Ok(found.map(|found| found.entry(walk.number, walk.bytes(self.reader.view()))))
     }
 
     #[inline]
     fn look(&mut self) -> Result<Option<Found>, ReadError> {
         loop {
-            if self.is_at_limit() {
+            if self.is_at_limit() || self.progress.ended.is_some() {
                 return Ok(None);
             }
-            let step = self.filter.step(self.walk.bytes(self.reader.view()), &mut self.walk.at);
-            if let Step::Found(found) = step {
-                return Ok(Some(found));
-            }
-            if !self.turn(step)? {
-                return Ok(None);
+            let bytes = self.progress.walk.bytes(self.reader.view());
+            match self.filter.step(bytes, &mut self.progress.walk.at) {
+                Step::Found(found) => return Ok(Some(found)),
+                step => {
+                    let over = matches!(step, Step::Over);
+                    let lineage = self.reader.lineage();
+                    if !self.progress.turn(lineage, &mut self.filter, step)? && !self.catch_up(over) {
+                        return Ok(None);
+                    }
+                }
             }
         }
     }
@@ -85,89 +82,38 @@ impl Cursor {
     /// Whether everything was seen and nothing was committed since.
     #[inline]
     fn is_at_limit(&self) -> bool {
-        self.walk.position() == self.walk.limit && self.reader.limit(self.uncommitted) == self.walk.limit
+        let walk = &self.progress.walk;
+        walk.position() == walk.limit && self.reader.limit(self.uncommitted) == walk.limit
     }
 
-    /// Whatever a run came to but an entry; `false` when nothing more is there.
-    #[cold]
-    fn turn(&mut self, step: Step) -> Result<bool, ReadError> {
-        if self.ended.is_some() {
-            return Ok(false);
-        }
-        let view = self.reader.view();
-        let more = match self.reader.here(step, self.stretch, &self.filter) {
-            Step::Found(_) => return Ok(true),
-            Step::End => self.walk.more(view),
-            Step::Blank if self.walk.next_segment(view) => self.walk.more(view),
-            Step::Blank => Ok(false),
-            Step::Cut => {
-                self.walk.end = 0;
-                match self.reader.next_stretch(&mut self.stretch, &mut self.filter, &mut self.walk) {
-                    true => self.walk.more(view),
-                    false => Ok(false),
-                }
-            }
-            Step::Foreign => {
-                self.reader.leap(self.stretch, &mut self.walk);
-                self.walk.more(view)
-            }
-            Step::Gap(from, to) if self.reader.is_purged(self.stretch, to) => {
-                self.skipped += to - from;
-                return Ok(true);
-            }
-            Step::Gap(..) => Err(gap(&self.walk)),
-            Step::Over => Ok(false),
-            Step::Closed => {
-                self.ended = Some(Ended::Closed);
-                return Ok(false);
-            }
-            Step::Deleted => {
-                self.ended = Some(Ended::Deleted);
-                return Err(ReadError::Deleted);
-            }
-        };
-        match more {
-            Ok(true) => Ok(true),
-            Ok(false) => Ok(self.catch_up()),
-            Err(error) => {
-                self.ended = Some(Ended::Damaged);
-                // Whatever stands here comes after it.
-                self.walk.end = 0;
-                self.filter.jump();
-                Err(error)
-            }
-        }
-    }
-
-    /// Moves the limit up to what is visible by now; `false` when nothing is new.
-    fn catch_up(&mut self) -> bool {
+    /// Moves the limit up to what is visible by now; `false` when nothing is new, or of no interest to a query
+    /// that is over.
+    fn catch_up(&mut self, over: bool) -> bool {
         let limit = self.reader.limit(self.uncommitted);
-        if limit == self.walk.limit {
+        if limit == self.progress.walk.limit {
             return false;
         }
-        self.walk.limit = limit;
-        self.filter.relax(self.reader.sight.control.lateness());
+        self.progress.walk.limit = limit;
+        let late = self.filter.relax(self.reader.sight.control.lateness());
         if self.reader.refresh() {
-            self.walk.locate(self.reader.view());
+            self.progress.walk.locate(self.reader.view());
         }
-        true
+        !over || late
     }
 
     /// Why nothing more will come, once that is so.
     pub fn ended(&self) -> Option<Ended> {
-        self.ended
+        self.progress.ended
     }
 
     /// Goes on behind damage.
     pub fn resume(&mut self) {
-        if self.ended == Some(Ended::Damaged) {
-            self.ended = None;
-        }
+        self.progress.resume();
     }
 
     /// Payload bytes that had been purged before the cursor came to them.
     pub fn skipped_bytes(&self) -> u64 {
-        self.skipped
+        self.progress.skipped
     }
 
     /// The reader it moves with.
@@ -176,7 +122,8 @@ impl Cursor {
     }
 
     fn is_news(&self) -> bool {
-        !self.drained || self.ended.is_some() || self.reader.limit(self.uncommitted) != self.walk.limit
+        let limit = self.progress.walk.limit;
+        !self.drained || self.progress.ended.is_some() || self.reader.limit(self.uncommitted) != limit
     }
 
     /// Sleeps until something was committed that the cursor has not looked at, or the time is over; whether

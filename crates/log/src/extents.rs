@@ -63,6 +63,13 @@ impl Extents {
         self.list.get(next).map(|extent| extent.position.max(position))
     }
 
+    /// Where the last extent ends that begins in front of a position, or the position if that is within it.
+    pub(crate) fn before(&self, position: Position) -> Option<Position> {
+        let behind = self.list.partition_point(|extent| extent.position < position);
+        let last = self.list.get(behind.checked_sub(1)?)?;
+        Some((last.position + u64::from(last.span)).min(position))
+    }
+
     pub(crate) fn all(&self) -> &[Extent] {
         &self.list
     }

@@ -12,18 +12,20 @@
 //!           then the key is that of the next block in which one does
 //! ```
 //!
-//! Keys only grow, so they are found by interpolation, and within a bounded number of steps by bisection.
+//! Keys only grow, so they are found by interpolation: one guess, a look around it, else bisection.
 //!
 //! The index is a pure function of the segment's published bytes. Nobody owns it: whoever needs more of it
 //! extends it, and two who do so at once store the same words. Word 0 is stored last and only grows, so an
-//! entry that it counts has been stored; word 1 may be ahead of it by what a rival has done meanwhile, which
-//! makes some keys larger than need be. A search asks only that the key it begins at is below the time,
-//! so a larger one makes it begin earlier and never too late. Checked by the property tests below.
+//! entry that it counts has been stored. Word 1 may be ahead of it by what a rival has done meanwhile, but then
+//! the rival has made its entries, and an entry is made once. A search asks only that the key it begins at is
+//! below the time, so even a key larger than need be would make it begin earlier and never too late. Checked
+//! by the property tests below.
 
 use crate::Time;
 use crate::format::{self, BATCH_HEADER_BYTES, BATCH_MAGIC, Kind, SEGMENT_HEADER_BYTES, TOUCHED_BYTES};
 use crate::format::{word16, word32, word64};
 use std::io;
+use std::ptr::NonNull;
 use thalweg_sync::words::Words;
 use thalweg_sys::disk::Map;
 
@@ -33,10 +35,10 @@ pub(crate) const BLOCK_BYTES: u32 = 1024;
 pub(crate) const ENTRIES: usize = 8;
 const MARK: usize = 0;
 const RUNNING: usize = 1;
-const NONE: u64 = 255;
+pub(crate) const NONE: u64 = 255;
 const KEY_MAX: u64 = (1 << 56) - 1;
-/// Interpolation gives way to bisection after so many steps.
-const GUESSES: u32 = 6;
+/// Entries looked at around a guess.
+const NEAR: u32 = 8;
 
 #[derive(Debug)]
 pub(crate) struct TimeIndex {
@@ -73,6 +75,11 @@ impl TimeIndex {
         Ok(TimeIndex { words: Words::new(Map::anonymous(words * 8)?) })
     }
 
+    /// Where the words are mapped, and how many bytes.
+    pub(crate) fn place(&self) -> (NonNull<u8>, usize) {
+        self.words.place()
+    }
+
     fn mark(&self) -> (u32, u32) {
         let mark = self.words.load(MARK);
         if mark == 0 { (0, SEGMENT_HEADER_BYTES) } else { ((mark >> 32) as u32, mark as u32) }
@@ -88,6 +95,11 @@ impl TimeIndex {
         (word >> 8, word & 0xff)
     }
 
+    #[inline]
+    fn key(&self, block: u32) -> Time {
+        self.words.load(ENTRIES + block as usize) >> 8
+    }
+
     /// Where the walk of a block begins; `None` when no header starts in it.
     pub(crate) fn start(&self, block: u32) -> Option<u32> {
         if block >= self.mark().0 {
@@ -95,11 +107,6 @@ impl TimeIndex {
         }
         let (_, start) = self.entry(block);
         (start != NONE).then(|| block * BLOCK_BYTES + start as u32 * 8)
-    }
-
-    /// Blocks with an entry.
-    pub(crate) fn blocks(&self) -> u32 {
-        self.mark().0
     }
 
     /// Indexes the batches from `from`, where the index ends, to the end of `bytes`, which begin at the
@@ -132,45 +139,134 @@ impl TimeIndex {
     fn note(&self, blocks: u32, at: u32, running: Time) -> u32 {
         let block = at / BLOCK_BYTES;
         for empty in blocks..block {
-            self.words.store(ENTRIES + empty as usize, running << 8 | NONE);
+            self.enter(empty, running, NONE);
         }
         if block >= blocks {
-            let start = u64::from(at % BLOCK_BYTES / 8);
-            self.words.store(ENTRIES + block as usize, running << 8 | start);
+            self.enter(block, running, u64::from(at % BLOCK_BYTES / 8));
         }
         blocks.max(block + 1)
     }
 
+    /// Enters a block that nobody has entered: a rival who came first had the smaller key.
+    fn enter(&self, block: u32, running: Time, start: u64) {
+        let word = ENTRIES + block as usize;
+        if self.words.load(word) == 0 {
+            self.words.store(word, running << 8 | start);
+        }
+    }
+
     /// Byte from which to look for the first entry at or after a time: before it, every entry is older.
-    /// Complexity: a few words where times grow evenly, and at most a bisection.
+    /// Complexity: a cache line or two where times grow evenly, and at most a bisection.
     pub(crate) fn seek(&self, time: Time) -> u32 {
         let (blocks, _) = self.mark();
-        if blocks == 0 || self.entry(0).0 >= time.min(KEY_MAX) {
+        let time = time.min(KEY_MAX);
+        let Some(last) = blocks.checked_sub(1) else { return SEGMENT_HEADER_BYTES };
+        let (first_key, last_key) = (self.key(0), self.key(last));
+        if first_key >= time {
             return SEGMENT_HEADER_BYTES;
         }
-        let time = time.min(KEY_MAX);
-        // The last block whose key is below the time: low's is, high's is not.
-        let (mut low, mut high) = (0, blocks);
-        let mut low_key = self.entry(0).0;
-        let mut high_key = self.entry(blocks - 1).0;
-        if high_key < time {
-            (low, low_key) = (blocks - 1, high_key);
+        let low = if last_key < time {
+            last
         } else {
-            high = blocks - 1;
-        }
-        let mut guesses = 0;
-        while high - low > 1 {
-            let middle = if guesses < GUESSES && high_key > low_key {
-                guesses += 1;
-                let share = (time - low_key) as f64 / (high_key - low_key) as f64;
-                (low + (share * f64::from(high - low)) as u32).clamp(low + 1, high - 1)
-            } else {
-                low + (high - low) / 2
-            };
-            let key = self.entry(middle).0;
-            if key < time { (low, low_key) = (middle, key) } else { (high, high_key) = (middle, key) }
-        }
+            let share = (time - first_key) as f64 / (last_key - first_key) as f64;
+            let guess = (share * f64::from(last)) as u32;
+            self.near(guess, last, time).unwrap_or_else(|(low, high)| self.bisect(low, high, time))
+        };
         // Of blocks in which nothing starts the key is the next one's, so the last below is one with a start.
-        self.start(low).unwrap_or(SEGMENT_HEADER_BYTES)
+        let (_, start) = self.entry(low);
+        if start == NONE { SEGMENT_HEADER_BYTES } else { low * BLOCK_BYTES + start as u32 * 8 }
+    }
+
+    /// The last block with a key below the time, if it is near the guess; else the span to bisect, whose lower
+    /// end has such a key and whose upper end has not.
+    fn near(&self, guess: u32, last: u32, time: Time) -> Result<u32, (u32, u32)> {
+        let base = guess.saturating_sub(NEAR / 2).min((last + 1).saturating_sub(NEAR));
+        let count = NEAR.min(last + 1);
+        // Counted, not branched upon: where between two entries a time lies is anybody's guess.
+        let below = (base..base + count).map(|block| u32::from(self.key(block) < time)).sum::<u32>();
+        match below {
+            0 => Err((0, base)),
+            below if below == count => Err((base + count - 1, last)),
+            below if self.key(base + below - 1) < time => Ok(base + below - 1),
+            // Keys of rivals who extended the index at once need not be in order.
+            _ => Err((0, last)),
+        }
+    }
+
+    fn bisect(&self, mut low: u32, mut high: u32, time: Time) -> u32 {
+        while high - low > 1 {
+            let middle = low + (high - low) / 2;
+            if self.key(middle) < time { low = middle } else { high = middle }
+        }
+        low
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::frame_header;
+    use proptest::prelude::*;
+
+    /// A segment's bytes: frames of one log with these times and payload lengths, and where each begins.
+    fn segment(entries: &[(Time, u32)]) -> (Vec<u8>, Vec<u32>) {
+        let (mut bytes, mut starts) = (vec![0; SEGMENT_HEADER_BYTES as usize], Vec::new());
+        for (time, length) in entries {
+            starts.push(u32::try_from(bytes.len()).unwrap());
+            bytes.extend_from_slice(&frame_header(Kind::Data, 0, 1, 0, *time, *length));
+            bytes.resize((bytes.len() + *length as usize).next_multiple_of(8), 1);
+        }
+        (bytes, starts)
+    }
+
+    fn time() -> impl Strategy<Value = Time> {
+        prop_oneof![8 => 0u64..5000, 1 => Just(u64::MAX), 1 => (1u64 << 56)..(1 << 57)]
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_lies_before_the_place_found_is_older_and_the_place_is_near_the_first_that_is_not(
+            entries in proptest::collection::vec((time(), 1u32..3000), 1..300),
+            steps in proptest::collection::vec(any::<prop::sample::Index>(), 0..5), sought in time(), latest in 0u64..100,
+        ) {
+            let (bytes, starts) = segment(&entries);
+            let index = TimeIndex::new(u32::try_from(bytes.len()).unwrap()).unwrap();
+            let mut ends: Vec<u32> = steps.iter().map(|step| starts[step.index(starts.len())]).collect();
+            ends.sort_unstable();
+            ends.push(u32::try_from(bytes.len()).unwrap());
+            for end in ends {
+                index.extend(&bytes[..end as usize], index.indexed(), latest);
+                prop_assert_eq!(index.indexed(), end);
+            }
+            let found = index.seek(sought);
+            let first = entries.iter().position(|(time, _)| *time >= sought.min(KEY_MAX));
+            let target = first.map_or(u32::MAX, |first| starts[first]);
+            prop_assert!(found <= target);
+            prop_assert!(found == SEGMENT_HEADER_BYTES || starts.contains(&found));
+            // No block lies between, in front of the target, in which a header begins.
+            let (from, to) = (found / BLOCK_BYTES, target / BLOCK_BYTES);
+            let between = starts.iter().filter(|start| **start / BLOCK_BYTES > from && **start / BLOCK_BYTES < to);
+            prop_assert!(first.is_none() || latest >= sought || between.count() == 0, "{found} for {target}");
+        }
+
+        #[test]
+        fn rivals_who_extend_it_at_once_agree(
+            entries in proptest::collection::vec((0u64..5000, 1u32..900), 50..200), sought in 0u64..5000,
+        ) {
+            let (bytes, _) = segment(&entries);
+            let end = u32::try_from(bytes.len()).unwrap();
+            let (shared, alone) = (TimeIndex::new(end).unwrap(), TimeIndex::new(end).unwrap());
+            std::thread::scope(|scope| {
+                for _ in 0..2 {
+                    scope.spawn(|| shared.extend(&bytes, SEGMENT_HEADER_BYTES, 0));
+                }
+            });
+            alone.extend(&bytes, SEGMENT_HEADER_BYTES, 0);
+            prop_assert_eq!(shared.mark(), alone.mark());
+            for block in 0..alone.mark().0 {
+                prop_assert_eq!(shared.entry(block), alone.entry(block));
+            }
+            prop_assert_eq!(shared.seek(sought), alone.seek(sought));
+        }
     }
 }

@@ -224,7 +224,8 @@ impl Store {
         control.set_written(written);
         control.set_durable(written);
         control.set_visible(written);
-        gate.announce();
+        // Whoever slept when the last writer died may have been forgotten.
+        gate.wake_all();
         let shared = Arc::new(Shared {
             disk,
             directory,

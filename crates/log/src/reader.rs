@@ -9,15 +9,14 @@
 //! this process has not verified, and to find where a log begins or goes on among others.
 
 use crate::control::Control;
-use crate::error::ReadError;
+use crate::error::{Damage, ReadError};
 use crate::extents::Extent;
 use crate::format::SEGMENT_HEADER_BYTES;
 use crate::log::Log;
 use crate::query::{Entry, Query, Start};
-use crate::segment::Segment;
 use crate::view::{Segments, View};
 use crate::walk::{Filter, Step, Walk};
-use crate::{Offset, Position, Time, position, segment_of};
+use crate::{Offset, Position, Time, segment_of};
 use smallvec::SmallVec;
 use std::sync::Arc;
 use thalweg_sync::gate::Gate;
@@ -55,15 +54,17 @@ struct Stretch {
 pub struct Reader {
     pub(crate) sight: Sight,
     log: Arc<Log>,
-    pub(crate) cached: Cached<View>,
+    cached: Cached<View>,
     /// Oldest first; the last one is the log's own.
     stretches: SmallVec<[Stretch; 1]>,
+    progress: Progress,
 }
 
 impl Reader {
     pub(crate) fn new(sight: Sight, log: Arc<Log>) -> Reader {
         let cached = sight.segments.cached();
-        let mut reader = Reader { sight, log, cached, stretches: SmallVec::new() };
+        let (stretches, progress) = (SmallVec::new(), Progress::default());
+        let mut reader = Reader { sight, log, cached, stretches, progress };
         reader.look_back();
         reader
     }
@@ -79,9 +80,19 @@ impl Reader {
     /// # Errors
     /// Each entry is a `Result`: after [`ReadError::Damaged`] there is nothing more until
     /// [`Entries::resume`].
+    #[inline]
     pub fn entries(&mut self, query: &Query) -> Entries<'_> {
         let (walk, filter, stretch) = self.begin(query);
-        Entries { reader: self, walk, filter, stretch, bytes: &[], stopped: None, skipped: 0 }
+        self.progress = Progress::at(walk, stretch);
+        let lineage = Lineage { sight: &self.sight, view: self.cached.value(), stretches: &self.stretches };
+        let mut run = Run { bytes: &[], at: walk.at, number: walk.number, filter };
+        let mut first = walk;
+        // Whatever else it comes to is found again, and said, by the first step.
+        if let Ok(true) = first.more(lineage.view) {
+            (run.bytes, run.at, run.number) = (first.bytes(lineage.view), first.at, first.number);
+            self.progress.walk = first;
+        }
+        Entries { run, lineage, progress: &mut self.progress }
     }
 
     /// How far one may read now.
@@ -99,6 +110,10 @@ impl Reader {
             self.look_back();
         }
         changed
+    }
+
+    pub(crate) fn lineage(&self) -> Lineage<'_> {
+        Lineage { sight: &self.sight, view: self.cached.value(), stretches: &self.stretches }
     }
 
     pub(crate) fn view(&self) -> &View {
@@ -126,6 +141,7 @@ impl Reader {
     }
 
     /// Where a query begins, and what it takes.
+    #[inline]
     pub(crate) fn begin(&mut self, query: &Query) -> (Walk, Filter, usize) {
         let limit = self.limit(query.uncommitted);
         self.refresh();
@@ -135,37 +151,74 @@ impl Reader {
             Start::Time(time) => (time, false),
             Start::After(time) => (time.saturating_add(1), false),
             Start::Exact(time) => (time, true),
-            _ => (0, false),
+            _ => return self.begin_elsewhere(query, filter, limit),
         };
-        if since > 0 || query.end.is_some() || exact {
-            filter.times(since, query.end, exact, self.sight.control.lateness());
+        filter.times(since, query.end, exact, self.sight.control.lateness());
+        let walk = self.walk_from_time(since, limit);
+        let stretch =
+            if self.stretches.len() == 1 { 0 } else { self.stretch_at(walk.position(), &mut filter) };
+        (walk, filter, stretch)
+    }
+
+    fn begin_elsewhere(&self, query: &Query, mut filter: Filter, limit: Position) -> (Walk, Filter, usize) {
+        if query.end.is_some() {
+            filter.times(0, query.end, false, self.sight.control.lateness());
         }
         let start = match query.start {
-            Start::Time(_) | Start::After(_) | Start::Exact(_) => self.position_of_time(since, limit),
-            Start::First => self.position_of(self.stretches[0].from),
             Start::Offset(offset) => {
                 filter.from = filter.from.max(offset);
-                self.position_of(offset)
+                self.lineage().position_of(offset)
             }
             Start::Tail => limit,
-            Start::Checkpoint => self.sight.home.checkpoint().min(limit),
+            Start::Checkpoint => self.sight.home.checkpoint(),
+            _ => self.lineage().position_of(self.stretches[0].from),
         };
+        let start = start.min(limit);
         let stretch = self.stretch_at(start, &mut filter);
-        (Walk::at(self.view(), start.min(limit), limit), filter, stretch)
+        (Walk::at(self.view(), start, limit), filter, stretch)
     }
 
-    /// Position before which every entry is older.
-    fn position_of_time(&self, time: Time, limit: Position) -> Position {
+    /// A walk before which every entry is older.
+    #[inline]
+    fn walk_from_time(&self, time: Time, limit: Position) -> Walk {
         let view = self.view();
         let place = view.place_of_time(time);
-        let Some(segment) = view.all().get(place) else { return limit };
-        let number = segment.header.number;
-        if number > segment_of(limit) {
-            return limit;
+        match view.all().get(place) {
+            Some(segment) if segment.header.number <= segment_of(limit) => {
+                // Without memory for an index the walk begins at the beginning.
+                let index = segment.index(segment.end(limit));
+                let at = index.map_or(SEGMENT_HEADER_BYTES, |index| index.seek(time));
+                Walk { place, number: segment.header.number, at, end: 0, limit }
+            }
+            _ => Walk::at(view, limit, limit),
         }
-        position(number, seek(segment, time, limit))
     }
 
+    /// The stretch that a walk from a position is in: the first with anything behind it.
+    fn stretch_at(&self, start: Position, filter: &mut Filter) -> usize {
+        let last = self.stretches.len() - 1;
+        let ends_before = |stretch: &Stretch| {
+            let inner = stretch.log.lock();
+            let held = inner.extents.covering(stretch.from, stretch.cut);
+            held.last().is_none_or(|extent| extent.position + u64::from(extent.span) <= start)
+        };
+        let passed =
+            if last == 0 { 0 } else { self.stretches[..last].iter().take_while(|s| ends_before(s)).count() };
+        let stretch = &self.stretches[passed];
+        filter.go_on(stretch.log.id(), stretch.cut);
+        passed
+    }
+}
+
+/// What a walk needs to know of the logs it goes through.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lineage<'r> {
+    sight: &'r Sight,
+    pub(crate) view: &'r View,
+    stretches: &'r [Stretch],
+}
+
+impl Lineage<'_> {
     /// Position of the first entry that holds an offset or a later one, or of one before it.
     fn position_of(&self, offset: Offset) -> Position {
         let holds = |stretch: &&Stretch| offset < stretch.cut;
@@ -184,27 +237,13 @@ impl Reader {
         self.sight.home.known()
     }
 
-    /// The stretch that a walk from a position is in: the first with anything behind it.
-    fn stretch_at(&self, start: Position, filter: &mut Filter) -> usize {
-        let last = self.stretches.len() - 1;
-        let ends_before = |stretch: &Stretch| {
-            let inner = stretch.log.lock();
-            let held = inner.extents.covering(stretch.from, stretch.cut);
-            held.last().is_none_or(|extent| extent.position + u64::from(extent.span) <= start)
-        };
-        let passed =
-            if last == 0 { 0 } else { self.stretches[..last].iter().take_while(|s| ends_before(s)).count() };
-        let stretch = &self.stretches[passed];
-        filter.go_on(stretch.log.id(), stretch.cut);
-        passed
-    }
-
     /// Goes on with what the next log of the lineage holds; `false` behind the last one.
     pub(crate) fn next_stretch(&self, stretch: &mut usize, filter: &mut Filter, walk: &mut Walk) -> bool {
         let Some(next) = self.stretches.get(*stretch + 1) else { return false };
         *stretch += 1;
         filter.go_on(next.log.id(), next.cut);
-        walk.go(self.view(), self.position_of(next.from).min(walk.limit));
+        // The walk may have passed it on its way to the place where the ancestor ends.
+        walk.go(self.view, self.position_of(next.from));
         true
     }
 
@@ -218,6 +257,46 @@ impl Reader {
         }
     }
 
+    pub(crate) fn count(&self) -> usize {
+        self.stretches.len()
+    }
+
+    /// Has the filter take what one of the stretches holds.
+    pub(crate) fn select(&self, stretch: usize, filter: &mut Filter) -> usize {
+        filter.go_on(self.stretches[stretch].log.id(), self.stretches[stretch].cut);
+        stretch
+    }
+
+    /// Position in front of everything that a stretch holds.
+    pub(crate) fn begins(&self, stretch: usize) -> Position {
+        self.position_of(self.stretches[stretch].from)
+    }
+
+    /// Goes back to what the log before in the lineage holds: the position at which that ends. `None` before
+    /// the first one of interest.
+    pub(crate) fn previous(
+        &self,
+        stretch: &mut usize,
+        first: usize,
+        filter: &mut Filter,
+    ) -> Option<Position> {
+        if *stretch <= first {
+            return None;
+        }
+        *stretch = self.select(*stretch - 1, filter);
+        let held = &self.stretches[*stretch];
+        let inner = held.log.lock();
+        let last = inner.extents.covering(held.from, held.cut).last().copied();
+        last.map(|extent| extent.position + u64::from(extent.span)).or(Some(0))
+    }
+
+    /// Where the last bytes of this log in front of a position end, when that is further back.
+    pub(crate) fn leap_back(&self, stretch: usize, here: Position) -> Option<Position> {
+        let inner = self.stretches[stretch].log.lock();
+        let end = inner.extents.before(here).unwrap_or(0);
+        (end < here).then_some(end)
+    }
+
     /// Where this log goes on behind a long stretch of others.
     pub(crate) fn leap(&self, stretch: usize, walk: &mut Walk) {
         let known = self.sight.home.known();
@@ -225,7 +304,7 @@ impl Reader {
         let inner = self.stretches[stretch].log.lock();
         let next = inner.extents.behind(here).unwrap_or(known);
         drop(inner);
-        walk.leap(self.view(), next.min(walk.limit));
+        walk.leap(self.view, next.min(walk.limit));
     }
 
     /// Whether offsets are missing because they were purged.
@@ -234,95 +313,127 @@ impl Reader {
     }
 }
 
-fn seek(segment: &Segment, time: Time, limit: Position) -> u32 {
-    // Without memory for an index the walk begins at the beginning.
-    segment.index(segment.end(limit)).map_or(SEGMENT_HEADER_BYTES, |index| index.seek(time))
+/// How far a walk through a log has come.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Progress {
+    pub(crate) walk: Walk,
+    pub(crate) stretch: usize,
+    /// Bytes that had been purged.
+    pub(crate) skipped: u64,
+    pub(crate) ended: Option<Ended>,
+    /// Everything was seen that there was.
+    over: bool,
+}
+
+/// Why nothing more comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// The log is closed and everything in it was read.
+    Closed,
+    /// The log was deleted.
+    Deleted,
+    /// Damage is in the way; `resume` goes on behind it.
+    Damaged,
+}
+
+impl Progress {
+    pub(crate) fn at(walk: Walk, stretch: usize) -> Progress {
+        Progress { walk, stretch, ..Progress::default() }
+    }
+
+    /// Whatever a run came to but an entry: finds the next run. `false` when there is none for now.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn turn(
+        &mut self,
+        lineage: Lineage<'_>,
+        filter: &mut Filter,
+        step: Step,
+    ) -> Result<bool, ReadError> {
+        let view = lineage.view;
+        let more = match lineage.here(step, self.stretch, filter) {
+            Step::Found(_) => Ok(true),
+            Step::End => self.walk.more(view),
+            Step::Blank if self.walk.next_segment(view) => self.walk.more(view),
+            Step::Cut => {
+                self.walk.end = 0;
+                match lineage.next_stretch(&mut self.stretch, filter, &mut self.walk) {
+                    true => self.walk.more(view),
+                    false => Ok(false),
+                }
+            }
+            Step::Foreign => {
+                lineage.leap(self.stretch, &mut self.walk);
+                self.walk.more(view)
+            }
+            Step::Gap(from, to) if lineage.is_purged(self.stretch, to) => {
+                self.skipped += to - from;
+                Ok(true)
+            }
+            Step::Gap(..) => Err(self.gap()),
+            Step::Blank | Step::Over => Ok(false),
+            Step::Closed => {
+                self.ended = Some(Ended::Closed);
+                Ok(false)
+            }
+            Step::Deleted => {
+                self.ended = Some(Ended::Deleted);
+                return Err(ReadError::Deleted);
+            }
+        };
+        more.inspect_err(|_| {
+            self.ended = Some(Ended::Damaged);
+            filter.jump();
+        })
+    }
+
+    /// An entry is missing where none was purged.
+    fn gap(&self) -> ReadError {
+        let (file, from) = (crate::segment::file_name(self.walk.number), self.walk.position());
+        ReadError::Damaged(Box::new(Damage { file, from, to: from, logs: None }))
+    }
+
+    /// Goes on behind damage.
+    pub(crate) fn resume(&mut self) {
+        if self.ended == Some(Ended::Damaged) {
+            self.ended = None;
+        }
+    }
 }
 
 /// Entries of a query, oldest first.
 #[derive(Debug)]
 pub struct Entries<'r> {
-    reader: &'r Reader,
-    walk: Walk,
-    filter: Filter,
-    stretch: usize,
-    bytes: &'r [u8],
-    stopped: Option<Stopped>,
-    skipped: u64,
+    run: Run<'r>,
+    lineage: Lineage<'r>,
+    progress: &'r mut Progress,
 }
 
-/// Why an iteration ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stopped {
-    /// Everything was seen.
-    Done,
-    /// Damage: it may be resumed.
-    Damaged,
+/// The bytes at hand, and what is taken of them.
+#[derive(Debug)]
+struct Run<'r> {
+    bytes: &'r [u8],
+    at: u32,
+    number: u32,
+    filter: Filter,
 }
 
 impl Entries<'_> {
     /// Goes on behind damage, with what follows it. Without it an iteration that met damage has ended: a
     /// transaction is not to be taken for whole because its missing half was passed over in silence.
     pub fn resume(&mut self) {
-        if self.stopped == Some(Stopped::Damaged) {
-            self.stopped = None;
-        }
+        self.progress.resume();
+    }
+
+    /// Why nothing more comes, when that is for good.
+    pub fn ended(&self) -> Option<Ended> {
+        self.progress.ended
     }
 
     /// Payload bytes that had been purged before this iteration came to them.
     pub fn skipped_bytes(&self) -> u64 {
-        self.skipped
+        self.progress.skipped
     }
-
-    /// Whatever a run came to but an entry. `None`: look again.
-    #[cold]
-    fn turn(&mut self, step: Step) -> Option<Option<ReadError>> {
-        let view = self.reader.view();
-        let more = match self.reader.here(step, self.stretch, &self.filter) {
-            Step::Found(_) => return None,
-            Step::End => self.walk.more(view),
-            Step::Blank => Ok(self.walk.next_segment(view))
-                .and_then(|there| if there { self.walk.more(view) } else { Ok(false) }),
-            Step::Cut => {
-                self.walk.end = 0;
-                Ok(self.reader.next_stretch(&mut self.stretch, &mut self.filter, &mut self.walk))
-                    .and_then(|there| if there { self.walk.more(view) } else { Ok(false) })
-            }
-            Step::Foreign => {
-                self.reader.leap(self.stretch, &mut self.walk);
-                self.walk.more(view)
-            }
-            Step::Gap(from, to) if self.reader.is_purged(self.stretch, to) => {
-                self.skipped += to - from;
-                return None;
-            }
-            Step::Gap(..) => Err(gap(&self.walk)),
-            Step::Deleted => {
-                self.stopped = Some(Stopped::Done);
-                return Some(Some(ReadError::Deleted));
-            }
-            Step::Over | Step::Closed => Ok(false),
-        };
-        self.bytes = self.walk.bytes(view);
-        match more {
-            Ok(true) => None,
-            Ok(false) => {
-                self.stopped = Some(Stopped::Done);
-                Some(None)
-            }
-            Err(error) => {
-                self.stopped = Some(Stopped::Damaged);
-                self.filter.jump();
-                Some(Some(error))
-            }
-        }
-    }
-}
-
-/// An entry is missing where none was purged.
-pub(crate) fn gap(walk: &Walk) -> ReadError {
-    let (file, from) = (crate::segment::file_name(walk.number), walk.position());
-    ReadError::Damaged(Box::new(crate::Damage { file, from, to: from, logs: None }))
 }
 
 impl<'r> Iterator for Entries<'r> {
@@ -330,16 +441,41 @@ impl<'r> Iterator for Entries<'r> {
 
     #[inline]
     fn next(&mut self) -> Option<Result<Entry<'r>, ReadError>> {
+        if let Some(found) = self.run.filter.plain(self.run.bytes, &mut self.run.at) {
+            return Some(Ok(found.entry(self.run.number, self.run.bytes)));
+        }
+        self.step()
+    }
+}
+
+impl<'r> Entries<'r> {
+    /// The next entry, wherever it is, for an iteration that has come to anything but a plain one.
+    #[inline(never)]
+    fn step(&mut self) -> Option<Result<Entry<'r>, ReadError>> {
+        let (run, progress) = (&mut self.run, &mut *self.progress);
         loop {
-            if self.stopped.is_some() {
+            if progress.over || progress.ended.is_some() {
                 return None;
             }
-            let step = self.filter.step(self.bytes, &mut self.walk.at);
-            if let Step::Found(found) = step {
-                return Some(Ok(found.entry(self.walk.number, self.bytes)));
-            }
-            if let Some(end) = self.turn(step) {
-                return end.map(Err);
+            let found = match run.filter.step(run.bytes, &mut run.at) {
+                Step::Found(found) => return Some(Ok(found.entry(run.number, run.bytes))),
+                Step::Over => Ok(false),
+                step => {
+                    progress.walk.at = run.at;
+                    progress.turn(self.lineage, &mut run.filter, step)
+                }
+            };
+            let walk = &progress.walk;
+            match found {
+                Ok(true) => {
+                    (run.bytes, run.at, run.number) = (walk.bytes(self.lineage.view), walk.at, walk.number)
+                }
+                Ok(false) => progress.over = true,
+                Err(error) => {
+                    // What could be read is behind us: nothing is left of this run.
+                    (run.bytes, run.at) = (&[], walk.at);
+                    return Some(Err(error));
+                }
             }
         }
     }

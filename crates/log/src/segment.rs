@@ -57,7 +57,7 @@ pub(crate) enum Readable {
     /// Whole batches up to here.
     To(u32),
     /// The bytes at hand are damaged; the next batch that stands begins here.
-    Damaged(Damage, u32),
+    Damaged(Box<Damage>, u32),
 }
 
 impl Segment {
@@ -133,7 +133,19 @@ impl Segment {
         let (verified, clean) = (Published::new(SEGMENT_HEADER_BYTES), Published::new(SEGMENT_HEADER_BYTES));
         let (successor, damage, index) = (None, Mutex::default(), OnceLock::new());
         let (followed, lost) = (false, false);
-        Segment { header, file, region, trusted_from, followed, lost, successor, verified, clean, damage, index }
+        Segment {
+            header,
+            file,
+            region,
+            trusted_from,
+            followed,
+            lost,
+            successor,
+            verified,
+            clean,
+            damage,
+            index,
+        }
     }
 
     /// Names the batch that the next segment follows on from.
@@ -165,6 +177,11 @@ impl Segment {
             self.region.advance(self.region.capacity());
         }
         self.region.published()
+    }
+
+    /// From this byte on nothing needs to be verified.
+    pub(crate) fn trusted_from(&self) -> u32 {
+        self.trusted_from
     }
 
     pub(crate) fn region(&self) -> &Arc<Region> {
@@ -204,15 +221,23 @@ impl Segment {
 
     /// How far one may read from `from`, where a batch begins, towards `to`, at most what is published. What is
     /// not verified yet is verified on the way, a step at a time.
+    #[inline]
     pub(crate) fn readable(&self, from: u32, to: u32) -> Readable {
         if from >= self.trusted_from || to <= self.clean.bytes() {
             return Readable::To(to);
         }
+        self.look_and_read(from, to)
+    }
+
+    #[cold]
+    fn look_and_read(&self, from: u32, to: u32) -> Readable {
         self.look_up_to(to.min(from.saturating_add(VERIFY_STEP_BYTES)));
         let to = to.min(self.verified.bytes());
         let damage = self.damage.lock();
         match damage.iter().find(|(span, _)| from < span.end && span.start < to) {
-            Some((span, damage)) if span.start <= from => Readable::Damaged(damage.clone(), span.end),
+            Some((span, damage)) if span.start <= from => {
+                Readable::Damaged(Box::new(damage.clone()), span.end)
+            }
             Some((span, _)) => Readable::To(span.start),
             None => Readable::To(to),
         }
@@ -230,7 +255,16 @@ impl Segment {
     }
 
     /// The time index, good for every byte below `to`. Damaged spans are not indexed.
+    #[inline]
     pub(crate) fn index(&self, to: u32) -> io::Result<&TimeIndex> {
+        match self.index.get() {
+            Some(index) if index.indexed() >= to => Ok(index),
+            _ => self.index_more(to),
+        }
+    }
+
+    #[cold]
+    fn index_more(&self, to: u32) -> io::Result<&TimeIndex> {
         let index = match self.index.get() {
             Some(index) => index,
             None => {

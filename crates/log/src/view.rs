@@ -14,11 +14,14 @@ use thalweg_sync::snapshot::{Cached, Snapshots};
 #[derive(Debug, Default)]
 pub(crate) struct View {
     segments: Vec<Arc<Segment>>,
+    /// The largest time before each of them, side by side to be searched.
+    latest: Vec<Time>,
 }
 
 impl View {
-    pub(crate) fn of(segments: Vec<Arc<Segment>>) -> View {
-        View { segments }
+    fn of(segments: Vec<Arc<Segment>>) -> View {
+        let latest = segments.iter().map(|segment| segment.header.latest).collect();
+        View { segments, latest }
     }
 
     pub(crate) fn all(&self) -> &[Arc<Segment>] {
@@ -42,7 +45,11 @@ impl View {
 
     /// The last segment that may hold the first entry at or after a time: all before it are older.
     pub(crate) fn place_of_time(&self, time: Time) -> usize {
-        self.segments.partition_point(|segment| segment.header.latest < time).saturating_sub(1)
+        match self.latest.last() {
+            // What is asked for most is what is new.
+            Some(latest) if *latest < time => self.latest.len() - 1,
+            _ => self.latest.partition_point(|latest| *latest < time).saturating_sub(1),
+        }
     }
 }
 
@@ -71,25 +78,25 @@ impl Segments {
                 Some(same) if same.header.number == segment.header.number => *same = segment,
                 _ => segments.insert(place, segment),
             }
-            View { segments }
+            View::of(segments)
         });
     }
 
     pub(crate) fn remove(&self, number: u32) {
         self.snapshots.replace(|view| {
             let kept = view.segments.iter().filter(|segment| segment.header.number != number);
-            View { segments: kept.cloned().collect() }
+            View::of(kept.cloned().collect())
         });
     }
 
     /// Replaces the whole list.
     pub(crate) fn set(&self, segments: Vec<Arc<Segment>>) {
-        self.snapshots.replace(|_| View { segments });
+        self.snapshots.replace(|_| View::of(segments));
     }
 
     /// Tells readers to look again though the list is the same: a log's beginning moved.
     pub(crate) fn touch(&self) {
-        self.snapshots.replace(|view| View { segments: view.segments.clone() });
+        self.snapshots.replace(|view| View::of(view.segments.clone()));
     }
 
     pub(crate) fn latest(&self) -> Arc<View> {

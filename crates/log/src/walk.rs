@@ -16,24 +16,30 @@ use crate::{LogId, Offset, Position, Time, byte_of, position, segment_of};
 
 /// An offset that nobody expects: the next entry may begin anywhere.
 const ANYWHERE: Offset = Offset::MAX;
+const HEAD: usize = FRAME_HEADER_BYTES as usize;
+/// Header and touched table of a batch that touches one log.
+const LONE: usize = (BATCH_HEADER_BYTES + TOUCHED_BYTES) as usize;
 /// After so many bytes of other logs it pays to ask where this one goes on.
 const FOREIGN_BYTES_MAX: u32 = 256 << 10;
 
 /// Which frames are entries of the query.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Filter {
     pub(crate) log: LogId,
     /// Offsets taken: from the first one to the one where a fork branches off.
     pub(crate) from: Offset,
     pub(crate) cut: Offset,
     /// Times taken, both ends included.
-    pub(crate) since: Time,
-    pub(crate) until: Time,
+    since: Time,
+    until: Time,
     /// A time after which none that is looked for can follow.
     stop: Time,
     lateness: Time,
     /// Nothing is taken before an entry of exactly `since`.
-    pub(crate) exact: bool,
+    exact: bool,
+    /// Times that need no second look: from the lowest one, so many more.
+    lowest: Time,
+    window: Time,
     /// Offset at which the next entry of the log begins.
     next: Offset,
     /// Bytes of other logs since the last batch of this one.
@@ -53,7 +59,7 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    #[inline]
+    #[inline(always)]
     pub(crate) fn entry(self, segment: u32, bytes: &[u8]) -> Entry<'_> {
         let start = self.at as usize + FRAME_HEADER_BYTES as usize + self.skip as usize;
         let data = &bytes[start..start + self.length as usize];
@@ -83,8 +89,9 @@ pub(crate) enum Step {
 
 impl Filter {
     pub(crate) fn new(log: LogId, from: Offset, cut: Offset) -> Filter {
-        let (since, until, stop, lateness) = (0, Time::MAX, Time::MAX, 0);
-        Filter { log, from, cut, since, until, stop, lateness, exact: false, next: ANYWHERE, foreign: 0 }
+        let (since, until, stop, lateness, exact) = (0, Time::MAX, Time::MAX, 0, false);
+        let (lowest, window, next, foreign) = (since, until, ANYWHERE, 0);
+        Filter { log, from, cut, since, until, stop, lateness, exact, lowest, window, next, foreign }
     }
 
     /// Takes entries of these times, the last one excluded; in a store whose times lie behind earlier ones by no
@@ -98,10 +105,15 @@ impl Filter {
         self.relax(lateness);
     }
 
-    /// Times may now lie further back than was known.
-    pub(crate) fn relax(&mut self, lateness: Time) {
+    /// Times may now lie further back than was known; whether they do.
+    pub(crate) fn relax(&mut self, lateness: Time) -> bool {
         let sought = if self.exact { self.since.min(self.until) } else { self.until };
+        let late = lateness > self.lateness;
         (self.lateness, self.stop) = (lateness, sought.saturating_add(lateness));
+        let plain = !self.exact && self.since <= self.until;
+        (self.lowest, self.window) =
+            if plain { (self.since, self.until - self.since) } else { (Time::MAX, 0) };
+        late
     }
 
     /// The same times in another log, whose offsets go on where this one's end.
@@ -110,6 +122,11 @@ impl Filter {
             self.next = self.next.min(self.cut);
         }
         (self.log, self.cut) = (log, cut);
+    }
+
+    /// Looks at everything, however late: for a walk that does not go forwards.
+    pub(crate) fn never_over(&mut self) {
+        self.stop = Time::MAX;
     }
 
     /// Takes up the walk at a place from which offsets need not follow on.
@@ -122,19 +139,60 @@ impl Filter {
         self.next != ANYWHERE && self.next >= self.cut
     }
 
+    /// The next entry, if it follows directly and is of the ordinary kind: in the middle of the query, in a batch
+    /// of this log alone. What it is not is found out by [`Filter::step`]. Nothing here lets the filter's address
+    /// out, so that an iterator over entries lives in registers.
+    #[inline(always)]
+    pub(crate) fn plain(&mut self, bytes: &[u8], at: &mut u32) -> Option<Found> {
+        let mut here = *at as usize;
+        let mut head = bytes.get(here..)?.first_chunk::<HEAD>()?;
+        let mut first = word64(head, 0);
+        if first as u32 == BATCH_MAGIC {
+            let whole = bytes.get(here..)?.first_chunk::<{ LONE + HEAD }>()?;
+            if word16(whole, 44) != 1 {
+                return None;
+            }
+            here += LONE;
+            head = whole.last_chunk::<HEAD>()?;
+            first = word64(head, 0);
+        }
+        let (length, offset, time) = (first as u32, word64(head, 16), word64(head, 24));
+        let end = offset + u64::from(length);
+        let ours = (first >> 32) as u8 == Kind::Data as u8 && word64(head, 8) == self.log;
+        let inside = time.wrapping_sub(self.lowest) <= self.window && offset >= self.from && end <= self.cut;
+        // An entry of this log that none has come before may begin anywhere.
+        if !(ours && inside && (offset == self.next || self.next == ANYWHERE)) {
+            return None;
+        }
+        let found = Found {
+            at: here as u32,
+            skip: 0,
+            length,
+            offset,
+            time,
+            last: (first >> 40) as u8 & FLAG_LAST != 0,
+        };
+        *at = found.at + FRAME_HEADER_BYTES + length.next_multiple_of(8);
+        self.next = end;
+        Some(found)
+    }
+
     /// Walks `bytes`, which begin at the segment's first byte, from `at` to the next entry taken.
-    #[inline]
     pub(crate) fn step(&mut self, bytes: &[u8], at: &mut u32) -> Step {
         loop {
-            let Some(head) = bytes.get(*at as usize..).and_then(|rest| rest.first_chunk::<32>()) else {
+            let frame_at = *at;
+            let Some(head) = bytes.get(frame_at as usize..).and_then(|rest| rest.first_chunk::<HEAD>())
+            else {
                 return Step::End;
             };
             let first = word64(head, 0);
             let length = first as u32;
             if length == BATCH_MAGIC {
-                match self.batch(bytes, *at) {
-                    Some(next) => *at = next,
-                    None => return Step::End,
+                match batch(bytes, frame_at, self.log) {
+                    Ours(next) => (*at, self.foreign) = (next, 0),
+                    Foreign(next, length) => {
+                        (*at, self.foreign) = (next, self.foreign.saturating_add(length))
+                    }
                 }
                 if self.foreign > FOREIGN_BYTES_MAX {
                     self.foreign = 0;
@@ -142,96 +200,112 @@ impl Filter {
                 }
                 continue;
             }
-            let frame_at = *at;
             let next_at = frame_at + FRAME_HEADER_BYTES + length.next_multiple_of(8);
             if (first >> 32) as u8 != Kind::Data as u8 || word64(head, 8) != self.log {
-                match self.other(head, first) {
+                match other(head, self.log) {
                     Some(step) => return step,
                     None => *at = next_at,
                 }
                 continue;
             }
             let (offset, time) = (word64(head, 16), word64(head, 24));
-            if offset != self.next && self.next != ANYWHERE && offset > self.next {
+            if offset > self.next && self.next != ANYWHERE {
                 let missing = std::mem::replace(&mut self.next, ANYWHERE);
                 return Step::Gap(missing, offset);
             }
             let end = offset + u64::from(length);
-            if offset >= self.cut {
-                return Step::Cut;
-            }
             (self.next, *at) = (end, next_at);
-            if time < self.since || time > self.until || end <= self.from || self.exact {
-                if time > self.stop {
-                    *at = frame_at;
-                    return Step::Over;
-                }
-                if !self.admits(time, end) {
-                    continue;
-                }
-            }
             let last = (first >> 40) as u8 & FLAG_LAST != 0;
             let found = Found { at: frame_at, skip: 0, length, offset, time, last };
-            return Step::Found(if offset < self.from || end > self.cut {
-                self.trimmed(found)
-            } else {
-                found
-            });
+            if time < self.since || time > self.until || offset < self.from || end > self.cut || self.exact {
+                match self.edge(found, end) {
+                    Edge::Taken(found) => return Step::Found(found),
+                    Edge::Passed => continue,
+                    Edge::Stop(step) => {
+                        *at = frame_at;
+                        return step;
+                    }
+                }
+            }
+            return Step::Found(found);
         }
     }
 
-    /// A batch header: where to go on. A batch of one other log is passed over whole.
-    #[inline]
-    fn batch(&mut self, bytes: &[u8], at: u32) -> Option<u32> {
-        let head = bytes.get(at as usize..)?.first_chunk::<{ (BATCH_HEADER_BYTES + 8) as usize }>()?;
-        let touched = word16(head, 44);
-        if touched == 1 && word64(head, BATCH_HEADER_BYTES as usize) != self.log {
-            let length = word32(head, 4);
-            self.foreign = self.foreign.saturating_add(length);
-            return Some(at + length);
+    /// The decision about an entry at some edge of the query.
+    fn edge(&mut self, found: Found, end: Offset) -> Edge {
+        if found.offset >= self.cut {
+            return Edge::Stop(Step::Cut);
         }
-        self.foreign = 0;
-        Some(at + BATCH_HEADER_BYTES + u32::from(touched) * TOUCHED_BYTES)
-    }
-
-    /// What is no entry of this log; `None` to go on behind it.
-    #[cold]
-    fn other(&self, head: &[u8; 32], first: u64) -> Option<Step> {
-        if first == 0 {
-            return Some(Step::Blank);
+        if found.time > self.stop {
+            return Edge::Stop(Step::Over);
         }
-        if word64(head, 8) != self.log {
-            return None;
+        if end <= self.from {
+            return Edge::Passed;
         }
-        match (first >> 32) as u8 {
-            kind if kind == Kind::Delete as u8 => Some(Step::Deleted),
-            kind if kind == Kind::Close as u8 => Some(Step::Closed),
-            _ => None,
-        }
-    }
-
-    /// The slow half of the decision, for an entry at some edge of the query.
-    fn admits(&mut self, time: Time, end: Offset) -> bool {
-        if self.exact && time == self.since && end > self.from {
+        if self.exact && found.time == self.since {
             // From here on entries of any time are taken.
             (self.exact, self.since) = (false, 0);
             self.relax(self.lateness);
         }
-        !self.exact && time >= self.since && time <= self.until && end > self.from
-    }
-
-    /// An entry of which a part is taken.
-    #[cold]
-    fn trimmed(&self, found: Found) -> Found {
-        let skip = u32::try_from(self.from.saturating_sub(found.offset)).unwrap_or(0);
-        let end = (found.offset + u64::from(found.length)).min(self.cut);
-        let offset = found.offset + u64::from(skip);
-        Found { skip, offset, length: u32::try_from(end - offset).unwrap_or(0), ..found }
+        if self.exact || found.time < self.since || found.time > self.until {
+            return Edge::Passed;
+        }
+        Edge::Taken(trimmed(found, self.from, end.min(self.cut)))
     }
 }
 
+/// What becomes of an entry at an edge.
+enum Edge {
+    Taken(Found),
+    Passed,
+    Stop(Step),
+}
+
+/// Where a batch is entered or passed over.
+enum Batch {
+    Ours(u32),
+    Foreign(u32, u32),
+}
+use Batch::{Foreign, Ours};
+
+/// A batch header: where to go on. A batch of one other log is passed over whole.
+fn batch(bytes: &[u8], at: u32, log: LogId) -> Batch {
+    let rest =
+        bytes.get(at as usize..).and_then(|rest| rest.first_chunk::<{ BATCH_HEADER_BYTES as usize + 8 }>());
+    // The header stands, so there is as much as it says.
+    let Some(head) = rest else { return Ours(u32::MAX) };
+    let touched = word16(head, 44);
+    if touched == 1 && word64(head, BATCH_HEADER_BYTES as usize) != log {
+        let length = word32(head, 4);
+        return Foreign(at + length, length);
+    }
+    Ours(at + BATCH_HEADER_BYTES + u32::from(touched) * TOUCHED_BYTES)
+}
+
+/// What is no entry of a log; `None` to go on behind it.
+fn other(head: &[u8; HEAD], log: LogId) -> Option<Step> {
+    if word64(head, 0) == 0 {
+        return Some(Step::Blank);
+    }
+    if word64(head, 8) != log {
+        return None;
+    }
+    match head[4] {
+        kind if kind == Kind::Delete as u8 => Some(Step::Deleted),
+        kind if kind == Kind::Close as u8 => Some(Step::Closed),
+        _ => None,
+    }
+}
+
+/// The part of an entry from one offset up to another.
+fn trimmed(found: Found, from: Offset, end: Offset) -> Found {
+    let skip = u32::try_from(from.saturating_sub(found.offset)).unwrap_or(0);
+    let offset = found.offset + u64::from(skip);
+    Found { skip, offset, length: u32::try_from(end - offset).unwrap_or(0), ..found }
+}
+
 /// A place in a view, and how far one may go.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Walk {
     /// Place of the segment in the view, and its number.
     pub(crate) place: usize,
@@ -267,17 +341,17 @@ impl Walk {
         self.end = 0;
     }
 
-    /// Goes to a position further on.
-    pub(crate) fn leap(&mut self, view: &View, to: Position) {
-        if to > self.position() {
-            self.go(view, to);
-        }
-    }
-
     /// Goes to a position, which may lie behind: the next log of a lineage begins wherever it was created.
     pub(crate) fn go(&mut self, view: &View, to: Position) {
         (self.number, self.at) = (segment_of(to), byte_of(to));
         self.locate(view);
+    }
+
+    /// Goes to a position if it lies further on.
+    pub(crate) fn leap(&mut self, view: &View, to: Position) {
+        if to > self.position() {
+            self.go(view, to);
+        }
     }
 
     /// The run at hand.
@@ -288,12 +362,9 @@ impl Walk {
 
     /// Finds the next run of bytes; `false` when the limit is reached. With damage in the way the walk stands
     /// behind it afterwards.
+    #[inline]
     pub(crate) fn more(&mut self, view: &View) -> Result<bool, ReadError> {
         while let Some(segment) = view.all().get(self.place) {
-            let number = segment.header.number;
-            if number > segment_of(self.limit) {
-                return Ok(false);
-            }
             let bound = segment.end(self.limit);
             // What is left of a sealed segment may be too short for anything.
             if self.at + FRAME_HEADER_BYTES <= bound {
@@ -305,11 +376,11 @@ impl Walk {
                     Readable::To(_) => {}
                     Readable::Damaged(damage, resumes) => {
                         (self.at, self.end) = (resumes, 0);
-                        return Err(ReadError::Damaged(Box::new(damage)));
+                        return Err(ReadError::Damaged(damage));
                     }
                 }
             }
-            if number == segment_of(self.limit) || !self.next_segment(view) {
+            if self.number >= segment_of(self.limit) || !self.next_segment(view) {
                 return Ok(false);
             }
         }

@@ -3,6 +3,7 @@ mod damage;
 mod flips;
 mod fork;
 mod parse;
+mod query;
 mod reader;
 mod sim;
 mod store;

@@ -1,0 +1,225 @@
+//! Reading backwards: the newest entries first.
+//!
+//! Frames do not say where the one before them begins, but the time index says where the first header in each
+//! kibibyte is. So a block is walked forwards, its entries are noted, and given out from the last one; then the
+//! block before it. Costs what reading forwards costs, and a look at the index per block; memory for one block.
+
+use crate::error::ReadError;
+use crate::format::{BATCH_HEADER_BYTES, SEGMENT_HEADER_BYTES};
+use crate::index::BLOCK_BYTES;
+use crate::query::{Entry, Query, Start};
+use crate::reader::{Lineage, Reader};
+use crate::segment::{Readable, Segment};
+use crate::view::View;
+use crate::walk::{Filter, Found, Step};
+use crate::{Position, byte_of, position, segment_of};
+use smallvec::SmallVec;
+
+/// So many blocks without an entry, and it pays to ask where the log has its last one before.
+const EMPTY_BLOCKS_MAX: u32 = 64;
+
+/// Entries of a query, newest first.
+#[derive(Debug)]
+pub struct EntriesBack<'r> {
+    lineage: Lineage<'r>,
+    filter: Filter,
+    /// The stretch at hand, and the one in which the query begins, at this position.
+    stretch: usize,
+    first: usize,
+    start: Position,
+    limit: Position,
+    /// The place of the segment, and where what was not looked at yet ends.
+    place: usize,
+    end: u32,
+    /// Blocks without an entry since the last one.
+    empty: u32,
+    /// The segment was looked through for damage.
+    checked: bool,
+    /// Entries of the last block that were not given out yet, in the order of the log, and their segment.
+    block: SmallVec<[Found; 16]>,
+    bytes: &'r [u8],
+    number: u32,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Going,
+    Damaged,
+    Done,
+}
+
+impl Reader {
+    /// Entries of a query, newest first. An exact start, or one by offset, is where it ends.
+    /// Complexity: as [`Reader::entries`], and for an exact start a search for it from the front.
+    ///
+    /// # Errors
+    /// Each entry is a `Result`: in front of a segment with damage in it there is [`ReadError::Damaged`], and
+    /// nothing more until [`EntriesBack::resume`].
+    ///
+    /// ```
+    /// use thalweg_log::{Options, Query, Store};
+    /// let store = Store::memory(Options::default())?;
+    /// let log = store.log(b"steps")?;
+    /// (1..=3).try_for_each(|time| store.append(&log, b"step", time).map(drop))?;
+    /// let mut reader = store.reader(&log);
+    /// let times: Result<Vec<_>, _> = reader.entries_back(&Query::default()).map(|entry| Ok(entry?.time)).collect();
+    /// assert_eq!(times, Ok::<_, thalweg_log::ReadError>(vec![3, 2, 1]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn entries_back(&mut self, query: &Query) -> EntriesBack<'_> {
+        let exact = match query.start {
+            Start::Exact(_) => self.entries(query).find_map(Result::ok).map(|entry| entry.offset),
+            _ => None,
+        };
+        let nothing = matches!(query.start, Start::Exact(_)) && exact.is_none();
+        let query = exact.map_or(*query, |offset| Query { start: Start::Offset(offset), ..*query });
+        let (walk, mut filter, first) = self.begin(&query);
+        filter.never_over();
+        let lineage = self.lineage();
+        let stretch = lineage.select(lineage.count() - 1, &mut filter);
+        let state = if nothing { State::Done } else { State::Going };
+        let (bytes, block): (&[u8], _) = (&[], SmallVec::new());
+        let mut back = EntriesBack {
+            lineage,
+            filter,
+            stretch,
+            first,
+            start: walk.position(),
+            limit: walk.limit,
+            place: 0,
+            end: 0,
+            empty: 0,
+            checked: false,
+            block,
+            bytes,
+            number: 0,
+            state,
+        };
+        back.stand(walk.limit);
+        back
+    }
+}
+
+impl<'r> EntriesBack<'r> {
+    /// Goes on with what lies around and before damage.
+    pub fn resume(&mut self) {
+        if self.state == State::Damaged {
+            self.state = State::Going;
+        }
+    }
+
+    /// Puts the walk right behind whatever ends at a position.
+    fn stand(&mut self, position: Position) {
+        let segments = self.lineage.view.all();
+        self.place = self.lineage.view.place(segment_of(position)).min(segments.len().saturating_sub(1));
+        let there =
+            segments.get(self.place).is_some_and(|segment| segment.header.number == segment_of(position));
+        (self.end, self.checked) = (if there { byte_of(position) } else { u32::MAX }, false);
+    }
+
+    /// Whether everything from here on lies before the query.
+    fn is_before(&self, number: u32) -> bool {
+        let start = if self.stretch == self.first { self.start } else { self.lineage.begins(self.stretch) };
+        position(number, self.end.min(u32::MAX - 1)) <= start
+    }
+
+    /// Notes the entries of the next block in front that has any; `false` when none has.
+    fn turn(&mut self) -> Result<bool, ReadError> {
+        loop {
+            let view: &'r View = self.lineage.view;
+            let Some(segment) = view.all().get(self.place) else { return Ok(false) };
+            let bound = segment.end(self.limit);
+            if !self.checked {
+                self.checked = true;
+                self.end = self.end.min(bound);
+                segment.verify(SEGMENT_HEADER_BYTES..bound)?;
+            }
+            let number = segment.header.number;
+            if self.is_before(number) {
+                match self.lineage.previous(&mut self.stretch, self.first, &mut self.filter) {
+                    Some(end) => self.stand(end),
+                    None => return Ok(false),
+                }
+            } else if self.end > SEGMENT_HEADER_BYTES {
+                if self.note_block(segment, bound)? {
+                    return Ok(true);
+                }
+            } else if self.place > 0 {
+                self.place -= 1;
+                (self.end, self.checked) = (u32::MAX, false);
+            } else {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// Notes the entries of the block in front of what was looked at; whether there are any.
+    fn note_block(&mut self, segment: &'r Segment, bound: u32) -> Result<bool, ReadError> {
+        let failed =
+            |error: std::io::Error| ReadError::Io { file: "a time index".into(), why: error.to_string() };
+        let index = segment.index(bound).map_err(failed)?;
+        let (block, to) = ((self.end - 1) / BLOCK_BYTES, self.end);
+        self.end = (block * BLOCK_BYTES).max(SEGMENT_HEADER_BYTES).min(to - 1);
+        if let Some(from) = index.start(block).filter(|from| *from < to) {
+            self.walk(segment, from, to, bound);
+        }
+        if !self.block.is_empty() {
+            self.empty = 0;
+            return Ok(true);
+        }
+        self.empty += 1;
+        if self.empty > EMPTY_BLOCKS_MAX {
+            self.empty = 0;
+            let here = position(segment.header.number, self.end);
+            if let Some(end) = self.lineage.leap_back(self.stretch, here) {
+                self.stand(end);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Notes the entries whose headers lie in a span of a segment.
+    fn walk(&mut self, segment: &'r Segment, from: u32, to: u32, bound: u32) {
+        // Damage was met when the segment was checked; what is read past it, its reader was told to.
+        let Readable::To(end) = segment.readable(from, bound) else { return };
+        self.bytes = segment.region().bytes(0..end);
+        self.number = segment.header.number;
+        let headers = &self.bytes[..end.min(to.saturating_add(BATCH_HEADER_BYTES)) as usize];
+        let mut at = from;
+        let floor = if self.stretch == self.first { self.start } else { 0 };
+        self.filter.jump();
+        loop {
+            match self.filter.step(headers, &mut at) {
+                Step::Found(found) if found.at >= to => return,
+                Step::Found(found) if position(self.number, found.at) < floor => {}
+                Step::Found(found) => self.block.push(found),
+                Step::Foreign | Step::Gap(..) => {}
+                _ => return,
+            }
+        }
+    }
+}
+
+impl<'r> Iterator for EntriesBack<'r> {
+    type Item = Result<Entry<'r>, ReadError>;
+
+    fn next(&mut self) -> Option<Result<Entry<'r>, ReadError>> {
+        loop {
+            if let Some(found) = self.block.pop() {
+                return Some(Ok(found.entry(self.number, self.bytes)));
+            }
+            if self.state != State::Going {
+                return None;
+            }
+            match self.turn() {
+                Ok(true) => {}
+                Ok(false) => self.state = State::Done,
+                Err(error) => {
+                    self.state = State::Damaged;
+                    return Some(Err(error));
+                }
+            }
+        }
+    }
+}
