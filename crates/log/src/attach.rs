@@ -12,6 +12,7 @@
 
 use crate::control::{self, Control};
 use crate::error::{Damage, OpenError};
+use crate::follower::Follower;
 use crate::log::Log;
 use crate::reader::{Home, Reader, Sight};
 use crate::recover::{Recovery, missing_segment};
@@ -34,7 +35,7 @@ const ATTEMPTS: u32 = 5;
 #[derive(Clone, Debug)]
 pub struct Attached {
     neighbour: Arc<Neighbour>,
-    sight: Sight,
+    pub(crate) sight: Sight,
 }
 
 /// What this process knows of the other's store.
@@ -48,6 +49,7 @@ struct Neighbour {
     seen: Published,
     catalogue: Mutex<Followed>,
     damage: Vec<Damage>,
+    follower: Follower,
     /// Segments that were found missing.
     missing: BTreeMap<u32, Damage>,
 }
@@ -112,6 +114,7 @@ impl Attached {
             seen: Published::new(0),
             catalogue: Mutex::new(Followed { recovery, up_to }),
             damage,
+            follower: Follower::new(control.clone(), gate.clone()),
             missing,
         });
         neighbour.list(control.segments_version()).map_err(failed("list"))?;
@@ -193,6 +196,10 @@ impl Neighbour {
 }
 
 impl Home for Neighbour {
+    fn task_waits(&self) {
+        self.follower.start();
+    }
+
     fn look(&self) {
         let version = self.control.segments_version();
         if self.seen.bytes() != version as u32 {

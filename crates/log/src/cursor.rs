@@ -132,8 +132,9 @@ impl Cursor {
         self.reader.sight.gate.wait(timeout, || self.is_news())
     }
 
-    /// The same for a task. To be awaited in the process that has the store open.
+    /// The same for a task, in whichever process.
     pub async fn changed(&self) {
+        self.reader.sight.home.task_waits();
         poll_fn(|context| match self.reader.sight.gate.register(context.waker(), || self.is_news()) {
             true => Poll::Ready(()),
             false => Poll::Pending,

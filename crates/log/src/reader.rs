@@ -35,6 +35,8 @@ pub(crate) struct Sight {
 pub(crate) trait Home: Send + Sync + std::fmt::Debug {
     /// Brings the list of segments up to date, in a process that does not keep it.
     fn look(&self) {}
+    /// A task of this process is going to wait.
+    fn task_waits(&self) {}
     /// No extent of any log is missing below this position.
     fn known(&self) -> Position;
     /// Where the newest checkpoint begins.

@@ -158,6 +158,12 @@ impl<P: Place, O: Orderings> Gate<P, O> {
         // Release: pairs with the Acquire in `Gate::prepare`.
         self.place.sequence().fetch_add(1, Ordering::Release);
         self.place.wake_all();
+        self.wake_tasks();
+    }
+
+    /// Wakes the tasks of this process: for a thread that sleeps on their behalf where the publisher is another
+    /// process.
+    pub fn wake_tasks(&self) {
         let tasks = std::mem::take(&mut *self.tasks.lock());
         tasks.into_values().for_each(Waker::wake);
     }
@@ -183,7 +189,7 @@ impl<P: Place, O: Orderings> Gate<P, O> {
         }
     }
 
-    /// Sleeper that is a task of the publisher's process: `true`, it is there already; `false`, the waker is kept and
+    /// Sleeper that is a task, of the publisher's process or of one in which a thread sleeps for it: `true`, it is there already; `false`, the waker is kept and
     /// woken by the next wake.
     pub fn register(&self, waker: &Waker, there: impl FnOnce() -> bool) -> bool {
         self.tasks.lock().entry(task(waker)).or_insert_with(|| waker.clone());

@@ -180,3 +180,43 @@ fn an_attached_store_reads_what_another_handle_writes() {
     cursor.seek(&Query::between(1000, 1010));
     assert_eq!(cursor.next().unwrap().map(|entry| entry.time), Some(1000));
 }
+
+/// Wakes a parked thread: the smallest executor.
+struct Unpark(std::thread::Thread);
+
+impl std::task::Wake for Unpark {
+    fn wake(self: std::sync::Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+fn block_on(future: impl Future<Output = ()>) {
+    let waker = std::sync::Arc::new(Unpark(std::thread::current())).into();
+    let mut future = std::pin::pin!(future);
+    while future.as_mut().poll(&mut std::task::Context::from_waker(&waker)).is_pending() {
+        std::thread::park();
+    }
+}
+
+#[test]
+fn a_task_is_woken_in_the_process_that_writes_and_in_one_that_is_attached() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path(), os());
+    let log = store.log(b"a").unwrap();
+    let attached = Attached::open(&Disk::Real, directory.path()).unwrap();
+    for reader in [store.reader(&log), attached.reader(&attached.find(b"a").unwrap())] {
+        let mut cursor = Cursor::new(reader, &Query::from(Start::Tail));
+        assert_eq!(cursor.next(), Ok(None));
+        let waiter = std::thread::spawn(move || {
+            for _ in 0..100 {
+                block_on(cursor.changed());
+                while cursor.next().unwrap().is_some() {}
+            }
+        });
+        while !waiter.is_finished() {
+            store.append(&log, b"x", 1).unwrap();
+            std::thread::yield_now();
+        }
+        waiter.join().unwrap();
+    }
+}
