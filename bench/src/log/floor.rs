@@ -191,7 +191,8 @@ impl Plain {
     /// # Errors
     /// Whatever the file system says.
     pub(crate) fn append(&self, first: u64, count: u64) -> Result<(), Failure> {
-        let bytes: Vec<u8> = (first..first + count).flat_map(frame).collect();
+        let mut bytes = Vec::with_capacity(count as usize * FRAME_BYTES);
+        (first..first + count).for_each(|number| bytes.extend_from_slice(&frame(number)));
         let mut at = self.at.lock().unwrap_or_else(PoisonError::into_inner);
         if *at + bytes.len() as u64 > PLAIN_BYTES {
             *at = 0;

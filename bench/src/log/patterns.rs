@@ -16,7 +16,7 @@ const RANGE_ENTRIES: u64 = 10;
 const ITERATORS: usize = 100;
 const ITERATOR_ENTRIES: u64 = 100;
 /// Ticks whose places are chosen before anything is measured.
-const TICKS: usize = 16;
+const TICKS: usize = 256;
 /// Polls in one turn of a follower.
 const POLLS: u64 = 64;
 /// From one tick of a paced writer to the next.

@@ -27,6 +27,14 @@ impl Until {
         }
     }
 
+    /// So many times as long; a number of turns stays what it is.
+    pub(crate) fn longer(self, times: u32) -> Until {
+        match self {
+            Until::Elapsed(time) => Until::Elapsed(time * times),
+            turns @ Until::Turns(_) => turns,
+        }
+    }
+
     fn is_over(self, turns: u64, since: Instant) -> bool {
         match self {
             Until::Elapsed(time) => since.elapsed() >= time,

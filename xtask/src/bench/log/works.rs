@@ -100,7 +100,7 @@ pub(crate) const NATIVE: &[Work] = &[
         against: PEER_MAP,
         bar: None,
         note: MAP,
-        ..single("workers", 0.0, "the same, peer in its map", ENTRIES)
+        ..single("workers", 0.0, "append one by one, 10 threads, os; peer in its map", ENTRIES)
     },
     Work { note: PACED, ..beside_a_writer("polls", 4.0, "cursor behind a writer: polls", POLLS) },
     Work {
@@ -111,7 +111,7 @@ pub(crate) const NATIVE: &[Work] = &[
         against: PEER_MAP,
         bar: None,
         note: MAP,
-        ..beside_a_writer("delivered", 0.0, "the same, peer in its map", ENTRIES)
+        ..beside_a_writer("delivered", 0.0, "cursor behind a writer: delivered; peer in its map", ENTRIES)
     },
     reading("seek", 8.0, "random position read of {n}", READS),
     reading("seek-small", 8.0, "random position read of 1,000", READS),
@@ -120,7 +120,7 @@ pub(crate) const NATIVE: &[Work] = &[
         against: PEER_MAP,
         bar: None,
         note: MAP,
-        ..single("append", 0.0, "the same, peer in its map", ENTRIES)
+        ..single("append", 0.0, "append one by one, os; peer in its map", ENTRIES)
     },
     Work {
         against: FLOOR,
@@ -145,7 +145,7 @@ pub(crate) const NODE: &[Work] = &[
         against: PEER_KEYS,
         bar: None,
         note: "the peer reads its keys and no values",
-        ..way("scan", "lazy", 0.0, "the same, peer's keys only", ENTRIES)
+        ..way("scan", "lazy", 0.0, "scan of {n} entries, lazy; peer's keys only", ENTRIES)
     },
     Work { note: MOVED, ..way("scan", "cursor", 100.0, "scan of {n} entries, cursor", ENTRIES) },
     Work {
@@ -195,8 +195,8 @@ pub(crate) const PYTHON: &[Work] = &[
 
 /// Groups in which eight readers must not cost each other more than they do on the floor.
 pub(crate) const INDEPENDENT: &[(&str, &str)] = &[
-    ("scan", "scan of {n} entries: what 8 readers do to 1, to the floor's"),
-    ("ranges", "1,000 short ranges of {n}: what 8 readers do to 1, to the floor's"),
+    ("scan", "scan of {n} entries: 8 readers to 1, beside the floor"),
+    ("ranges", "1,000 short ranges of {n}: 8 readers to 1, beside the floor"),
 ];
 /// What the ratio of ratios must reach.
 pub(crate) const INDEPENDENT_BAR: f64 = 0.95;
