@@ -26,6 +26,7 @@ use crate::{Position, Time};
 use parking_lot::Mutex;
 use std::io;
 use std::path::Path;
+use std::ptr::NonNull;
 use thalweg_sync::words::Words;
 use thalweg_sys::disk::{Disk, File, Map};
 
@@ -132,6 +133,11 @@ impl Control {
     /// Writes down the id that was adopted.
     pub(crate) fn keep_id(&self) {
         self.words.store(STORE_ID, self.store_id);
+    }
+
+    /// Where the words are mapped, and how many bytes.
+    pub(crate) fn place(&self) -> (NonNull<u8>, usize) {
+        self.words.place()
     }
 
     pub(crate) fn set_written(&self, position: Position) {

@@ -22,6 +22,7 @@
 
 mod append;
 mod attach;
+mod back;
 mod catalogue;
 mod checkpoint;
 mod commit;
@@ -31,10 +32,13 @@ mod cursor;
 mod error;
 mod expiry;
 mod extents;
+mod follower;
 mod fork;
 mod format;
 mod index;
+mod layout;
 mod log;
+mod maps;
 mod names;
 mod open;
 mod parse;
@@ -57,17 +61,20 @@ mod tests;
 
 pub use append::{Transaction, now};
 pub use attach::Attached;
+pub use back::EntriesBack;
 pub use commit::{Commit, NOTES_BYTES_MAX, Receipt};
-pub use cursor::{Cursor, Ended};
+pub use cursor::Cursor;
 pub use error::{CommitError, Damage, OpenError, ReadError};
 pub use fork::Fork;
 pub use format::{Config, Kind, Lifetime, Producer};
+pub use layout::LAYOUT;
 pub use log::{ClosedBy, Log, Note, State};
+pub use maps::{Held, Mapped, MappedSegment, Maps};
 pub use open::{Durability, Options, Recovered};
 pub use parse::{BatchPiece, EndPiece, FramePiece, Parse, Piece, SegmentPiece, parse};
 pub use query::{Entry, Query, Start};
 pub use read::{Read, Warming};
-pub use reader::{Entries, Reader};
+pub use reader::{Ended, Entries, Reader};
 pub use store::{Stats, Store};
 /// Where a store's files live.
 pub use thalweg_sys::disk::Disk;

@@ -17,6 +17,7 @@
 
 use crate::primitives::atomic::{AtomicU32, Ordering};
 use std::ops::Range;
+use std::ptr::NonNull;
 use std::sync::Arc;
 use thalweg_sys::disk::Map;
 
@@ -94,6 +95,11 @@ impl Region {
     pub fn advance(&self, to: u32) {
         assert!(self.followed, "the mark of a region that nobody follows");
         self.published.advance(to.min(length(&self.map)));
+    }
+
+    /// Where the map begins: for readers in other languages, who know how far they may read.
+    pub fn start(&self) -> NonNull<u8> {
+        self.map.start()
     }
 
     /// Bytes that the map has.

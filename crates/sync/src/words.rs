@@ -5,6 +5,7 @@
 //! fixed offset. Stores are `Release` and loads `Acquire`, the same pairing as `Published`: whoever reads
 //! a position also sees the bytes below it. Readers treat a value from a file as a hint to be checked.
 
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use thalweg_sys::disk::Map;
 
@@ -21,6 +22,11 @@ impl Words {
         Words { map }
     }
 
+    /// Where the words are mapped, and how many bytes: for readers in other languages.
+    pub fn place(&self) -> (NonNull<u8>, usize) {
+        (self.map.start(), self.map.length())
+    }
+
     fn word(&self, index: usize) -> &AtomicU64 {
         assert!(index < self.map.length() / 8, "a word outside its map");
         // SAFETY: in bounds by the check, aligned because maps are page-aligned (and simulated ones
@@ -31,6 +37,17 @@ impl Words {
     /// Reads a word.
     pub fn load(&self, index: usize) -> u64 {
         self.word(index).load(Ordering::Acquire)
+    }
+
+    /// Reads words that follow each other.
+    #[inline]
+    pub fn run<const N: usize>(&self, index: usize) -> [u64; N] {
+        assert!(N > 0 && index < self.map.length() / 8 && N <= self.map.length() / 8 - index, "words outside their map");
+        // SAFETY: in bounds by the check, aligned and accessed as in `word`.
+        let word = |at: usize| unsafe {
+            AtomicU64::from_ptr(self.map.start().as_ptr().cast::<u64>().add(index + at)).load(Ordering::Acquire)
+        };
+        std::array::from_fn(word)
     }
 
     /// Writes a word.

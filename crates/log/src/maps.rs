@@ -1,0 +1,310 @@
+//! The store's maps by address, for readers in languages of their own.
+//!
+//! Purpose: a reader that is not written in Rust walks the same bytes with the same rules (see `format`, `walk`
+//! and [`LAYOUT`](crate::LAYOUT)), and asks here for what only this side can do: which segments there are, how far
+//! their bytes are verified, the time index, where a log begins or goes on, and to be woken.
+//!
+//! Invariants for whoever reads through a [`Mapped`]: nothing is stored to; no byte at or behind the end that
+//! [`Maps::readable`] or, in what this process wrote itself, the visible or written word names is believed; words
+//! are loaded whole, or their high half again after their low. The map stays where it is for as long as the
+//! `Mapped` lives, whatever becomes of the store. Checked by the tests below and by those of the faces.
+
+use crate::attach::Attached;
+use crate::error::Damage;
+use crate::log::Log;
+use crate::reader::{Reader, Sight};
+use crate::segment::{Readable, Segment};
+use crate::store::Store;
+use crate::{LogId, Offset, Position, Time, segment_of};
+use std::any::Any;
+use std::io;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::Duration;
+
+/// Bytes that stay mapped for as long as this lives.
+#[derive(Clone, Debug)]
+pub struct Mapped {
+    start: NonNull<u8>,
+    length: usize,
+    _owner: Arc<dyn Any + Send + Sync>,
+}
+
+impl Mapped {
+    /// Bytes of `owner`, which stay where they are for as long as it lives.
+    pub fn new(start: NonNull<u8>, length: usize, owner: Arc<dyn Any + Send + Sync>) -> Mapped {
+        Mapped { start, length, _owner: owner }
+    }
+
+    /// The first byte.
+    pub fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    /// Length in bytes.
+    pub fn length(&self) -> usize {
+        self.length
+    }
+}
+
+/// A segment by address.
+#[derive(Clone, Debug)]
+pub struct MappedSegment {
+    /// Its number.
+    pub number: u32,
+    /// The largest time of any entry in an earlier segment.
+    pub latest: Time,
+    /// From this byte on its batches were written or replayed by this process and need no second look.
+    pub trusted_from: u32,
+    /// All of it, from its header on.
+    pub bytes: Mapped,
+}
+
+/// Offsets of a log that are held by it, or by one it was forked from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// The log whose frames hold them.
+    pub log: LogId,
+    /// First offset there is.
+    pub from: Offset,
+    /// Offset behind the last; [`Offset::MAX`] for the log's own.
+    pub cut: Offset,
+}
+
+/// A store's maps. Clones share it; it may outlive the store.
+#[derive(Clone, Debug)]
+pub struct Maps {
+    sight: Sight,
+}
+
+impl Store {
+    /// The store's maps, for a reader in another language.
+    pub fn maps(&self) -> Maps {
+        let shared = &self.shared;
+        let (control, segments) = (shared.control.clone(), shared.segments.clone());
+        Maps { sight: Sight { control, segments, gate: shared.gate.clone(), home: shared.clone() } }
+    }
+}
+
+impl Attached {
+    /// The store's maps, for a reader in another language.
+    pub fn maps(&self) -> Maps {
+        Maps { sight: self.sight.clone() }
+    }
+}
+
+impl Reader {
+    /// The segment in which a position lies, for whoever lends what was read of it; `None` when this reader's list
+    /// does not name it.
+    pub fn mapped(&self, position: Position) -> Option<Mapped> {
+        let segment = self.view().find(segment_of(position))?;
+        let region = segment.region();
+        Some(Mapped::new(region.start(), region.capacity() as usize, segment.clone()))
+    }
+}
+
+impl Maps {
+    /// The words of the control file.
+    pub fn control(&self) -> Mapped {
+        let control = &self.sight.control;
+        let (start, length) = control.place();
+        Mapped::new(start, length, control.clone())
+    }
+
+    /// The segments there are now, in order of their numbers.
+    pub fn segments(&self) -> Vec<MappedSegment> {
+        self.sight.home.look();
+        let view = self.sight.segments.latest();
+        let mapped = |segment: &Arc<Segment>| MappedSegment {
+            number: segment.header.number,
+            latest: segment.header.latest,
+            trusted_from: segment.trusted_from(),
+            bytes: Mapped::new(
+                segment.region().start(),
+                segment.region().capacity() as usize,
+                segment.clone(),
+            ),
+        };
+        view.all().iter().map(mapped).collect()
+    }
+
+    /// How far a segment may be read from `from`, where a batch begins, towards `to`. Bytes that this process has
+    /// not seen before are verified on the way, up to a MiB at a time. `None`: the segment is gone.
+    ///
+    /// # Errors
+    /// The damage at `from`, which goes on up to its end.
+    pub fn readable(&self, number: u32, from: u32, to: u32) -> Option<Result<u32, Box<Damage>>> {
+        let segment = self.find(number)?;
+        let to = to.min(segment.end(self.newest()));
+        if from >= to {
+            return Some(Ok(from));
+        }
+        Some(match segment.readable(from, to) {
+            Readable::To(end) => Ok(end.max(from)),
+            Readable::Damaged(damage, _) => Err(damage.into()),
+        })
+    }
+
+    /// A segment's time index, extended over everything that may be read by now. `None`: the segment is gone.
+    ///
+    /// # Errors
+    /// There is no memory for it.
+    pub fn index(&self, number: u32) -> Option<io::Result<Mapped>> {
+        let segment = self.find(number)?;
+        Some(segment.index(segment.end(self.newest())).map(|index| {
+            let (start, length) = index.place();
+            Mapped::new(start, length, segment.clone())
+        }))
+    }
+
+    /// Where the first entry lies that holds an offset or a later one, or one before it.
+    pub fn position_of(&self, log: &Log, offset: Offset) -> Position {
+        let known = self.sight.home.known();
+        let inner = log.lock();
+        inner.extents.covering(offset, Offset::MAX).first().map_or(known, |extent| extent.position)
+    }
+
+    /// Where a log goes on at or behind a position.
+    pub fn position_behind(&self, log: &Log, position: Position) -> Position {
+        let known = self.sight.home.known();
+        let inner = log.lock();
+        inner.extents.behind(position).unwrap_or(known.max(position))
+    }
+
+    /// Whether anything of what a log holds lies at or behind a position.
+    pub fn holds_behind(&self, log: &Log, held: &Held, position: Position) -> bool {
+        let inner = log.lock();
+        let held = inner.extents.covering(held.from, held.cut);
+        held.last().is_some_and(|extent| extent.position + u64::from(extent.span) > position)
+    }
+
+    /// Which logs hold what this one does, oldest first; the last one is its own.
+    pub fn lineage(&self, log: &Arc<Log>) -> Vec<(Arc<Log>, Held)> {
+        let mut held = Vec::new();
+        let (mut log, mut cut) = (log.clone(), Offset::MAX);
+        loop {
+            let (base, first, parent) = log.lock().origin();
+            let from = first.max(base);
+            if from < cut {
+                held.push((log.clone(), Held { log: log.id(), from, cut }));
+            }
+            match parent {
+                Some(parent) if first < base => (log, cut) = (parent, cut.min(base)),
+                _ => break,
+            }
+        }
+        held.reverse();
+        held
+    }
+
+    /// Whether everything below an offset was purged.
+    pub fn is_purged(&self, log: &Log, below: Offset) -> bool {
+        log.lock().first >= below
+    }
+
+    /// Where the newest checkpoint begins.
+    pub fn checkpoint(&self) -> Position {
+        self.sight.home.checkpoint()
+    }
+
+    /// End of what may be seen.
+    pub fn visible(&self) -> Position {
+        self.sight.control.visible()
+    }
+
+    /// End of what is written.
+    pub fn written(&self) -> Position {
+        self.sight.control.written()
+    }
+
+    /// End of what is known to last.
+    pub fn durable(&self) -> Position {
+        self.sight.control.durable()
+    }
+
+    /// Has a task woken by the next move of any of these words, in whichever process. `true`: `there` has found what
+    /// it looks for, and there is nothing to wait for.
+    pub fn register(&self, waker: &Waker, there: impl FnOnce() -> bool) -> bool {
+        self.sight.home.task_waits();
+        self.sight.gate.register(waker, there)
+    }
+
+    /// Blocks until `there` finds what it looks for, or the time is over: in any process.
+    pub fn wait(&self, timeout: Option<Duration>, there: impl FnMut() -> bool) -> bool {
+        self.sight.gate.wait(timeout, there)
+    }
+
+    /// Has everybody who waits look again.
+    pub fn wake_all(&self) {
+        self.sight.gate.wake_all();
+    }
+
+    /// Nothing lies behind this that may be read.
+    fn newest(&self) -> Position {
+        self.visible().max(self.written())
+    }
+
+    fn find(&self, number: u32) -> Option<Arc<Segment>> {
+        self.sight.segments.find(number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Options, byte_of};
+
+    #[test]
+    fn the_maps_are_those_of_the_store_and_stay_when_it_goes() {
+        let store = Store::memory(Options::default()).unwrap();
+        let log = store.log(b"a").unwrap();
+        store.append(&log, b"payload", 7).unwrap();
+        let maps = store.maps();
+        let [segment] = &maps.segments()[..] else { panic!("one segment") };
+        assert_eq!(segment.bytes.length(), 4 << 20);
+        assert_eq!((segment.number, segment.latest, segment.trusted_from), (1, 0, 64));
+        let visible = maps.visible();
+        assert_eq!(segment_of(visible), 1);
+        assert_eq!(maps.readable(1, 64, u32::MAX).unwrap().unwrap(), byte_of(visible));
+        assert!(maps.readable(2, 64, u32::MAX).is_none());
+        assert!(maps.index(1).unwrap().unwrap().length() > 8 * (4 << 10));
+        assert_eq!(maps.position_of(&log, 0), maps.position_behind(&log, 0));
+        assert_eq!(maps.position_behind(&log, visible), visible);
+        let own = Held { log: log.id(), from: 0, cut: Offset::MAX };
+        assert_eq!(maps.lineage(&log)[0].1, own);
+        let kept = segment.clone();
+        drop((store, log));
+        assert_eq!(maps.segments()[0].bytes.start(), kept.bytes.start());
+    }
+
+    #[test]
+    fn a_reader_lends_the_segment_of_what_it_read() {
+        let store = Store::memory(Options::default()).unwrap();
+        let log = store.log(b"a").unwrap();
+        store.append(&log, b"payload", 7).unwrap();
+        let mut reader = store.reader(&log);
+        let (position, data) = {
+            let entry = reader.entries(&crate::Query::default()).next().unwrap().unwrap();
+            (entry.position, entry.data.as_ptr_range())
+        };
+        let mapped = reader.mapped(position).unwrap();
+        let start = mapped.start().as_ptr().cast_const();
+        assert!(start < data.start && data.end <= start.wrapping_add(mapped.length()));
+        assert!(reader.mapped(position + (1 << 32)).is_none());
+    }
+
+    #[test]
+    fn whoever_waits_is_woken() {
+        let store = Store::memory(Options::default()).unwrap();
+        let log = store.log(b"a").unwrap();
+        let maps = store.maps();
+        let seen = maps.visible();
+        assert!(!maps.wait(Some(Duration::ZERO), || maps.visible() > seen));
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| maps.wait(None, || maps.visible() > seen));
+            store.append(&log, b"x", 1).unwrap();
+            assert!(waits.join().unwrap());
+        });
+    }
+}
