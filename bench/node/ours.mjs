@@ -2,145 +2,152 @@
 // object per entry, its data made when asked for, which is not asked for here), and with a cursor (one object that
 // moves). Appends of one turn of the event loop become one native call; each is a transaction of its own.
 
-import { open } from 'thalweg';
-import { payload, Sum, TICK_ENTRIES, time, BASE_TIME } from './workload.mjs';
+import { open } from "thalweg"
+import { payload, Sum, TICK_ENTRIES, time, BASE_TIME } from "./workload.mjs"
 
-const NAME = 'bench';
+const NAME = "bench"
 
 export class Ours {
   static open(directory) {
-    return new Ours(open(directory, { durability: 'os' }));
+    return new Ours(open(directory, { durability: "os" }))
   }
 
   constructor(store) {
-    this.store = store;
-    this.log = store.log(NAME);
+    this.store = store
+    this.log = store.log(NAME)
   }
 
   async fill(count) {
     for (let first = 0; first < count; first += 1_000) {
-      let last;
-      for (let n = first; n < Math.min(first + 1_000, count); n += 1) last = this.append(n);
-      await last;
+      let last
+      for (let n = first; n < Math.min(first + 1_000, count); n += 1) last = this.append(n)
+      await last
     }
   }
 
   append(number) {
-    return this.log.append(payload(number), { time: time(number) });
+    return this.log.append(payload(number), { time: time(number) })
   }
 
   tick(first) {
-    let last;
-    for (let n = first; n < first + TICK_ENTRIES; n += 1) last = this.append(n);
-    return last;
+    let last
+    for (let n = first; n < first + TICK_ENTRIES; n += 1) last = this.append(n)
+    return last
   }
 
   close() {
-    return this.store.close();
+    return this.store.close()
   }
 
   reader() {
-    return new OursReader(this.log);
+    return new OursReader(this.log)
   }
 }
 
 class OursReader {
   constructor(log) {
-    this.log = log;
-    this.cursor = log.cursor({});
+    this.log = log
+    this.cursor = log.cursor({})
   }
 
   eager() {
-    const sum = new Sum();
-    for (const entry of this.log.query({})) take(sum, entry);
-    return sum;
+    let [entries, times, places, lengths, firsts] = [0, 0, 0, 0, 0]
+    for (const { time, offset, data } of this.log.query({})) {
+      entries += 1
+      times += time - BASE_TIME
+      places += offset
+      lengths += data.length
+      firsts += data[0]
+    }
+    return new Sum(entries, times, places, lengths, firsts)
   }
 
   lazy() {
-    const sum = new Sum();
+    let [entries, times, places, lengths] = [0, 0, 0, 0]
     for (const entry of this.log.query({ lazy: true })) {
-      sum.entries += 1;
-      sum.times += entry.time - BASE_TIME;
-      sum.places += entry.offset;
+      entries += 1
+      times += entry.time - BASE_TIME
+      places += entry.offset
+      lengths += entry.length
     }
-    return sum;
+    return new Sum(entries, times, places, lengths)
   }
 
   moved() {
-    const { cursor } = this;
-    const sum = new Sum();
-    cursor.seek({});
+    const { cursor } = this
+    let [entries, times, places, lengths] = [0, 0, 0, 0]
+    cursor.seek({})
     while (cursor.next()) {
-      sum.entries += 1;
-      sum.times += cursor.time - BASE_TIME;
-      sum.places += cursor.offset;
-      sum.lengths += cursor.length;
+      entries += 1
+      times += cursor.time - BASE_TIME
+      places += cursor.offset
+      lengths += cursor.length
     }
-    return sum;
+    return new Sum(entries, times, places, lengths)
   }
 
   fresh(starts, count) {
-    const sum = new Sum();
+    const sum = new Sum()
     for (const start of starts) {
-      for (const entry of this.log.query({ start: time(start), end: time(start + count) })) take(sum, entry);
+      for (const entry of this.log.query({ start: time(start), end: time(start + count) })) take(sum, entry)
     }
-    return sum;
+    return sum
   }
 
   reused(starts, count) {
-    const { cursor } = this;
-    const sum = new Sum();
+    const { cursor } = this
+    const sum = new Sum()
     for (const start of starts) {
-      cursor.seek({ start: time(start), end: time(start + count) });
-      while (cursor.next()) takeMoved(sum, cursor);
+      cursor.seek({ start: time(start), end: time(start + count) })
+      while (cursor.next()) takeMoved(sum, cursor)
     }
-    return sum;
+    return sum
   }
 
   seeks(starts) {
-    const { cursor } = this;
-    const sum = new Sum();
+    const { cursor } = this
+    const sum = new Sum()
     for (const start of starts) {
-      cursor.seek({ start: time(start) - 500 });
-      if (cursor.next()) takeMoved(sum, cursor);
+      cursor.seek({ start: time(start) - 500 })
+      if (cursor.next()) takeMoved(sum, cursor)
     }
-    return sum;
+    return sum
   }
 
   iterate(starts, each) {
-    const sum = new Sum();
-    const open = starts.map((start) => this.log.query({ start: time(start) })[Symbol.iterator]());
+    const sum = new Sum()
+    const open = starts.map((start) => this.log.query({ start: time(start) })[Symbol.iterator]())
     for (let n = 0; n < each; n += 1) {
-      for (const iterator of open) take(sum, iterator.next().value);
+      for (const iterator of open) take(sum, iterator.next().value)
     }
-    return sum;
+    return sum
   }
 
   follow() {
-    this.cursor = this.log.cursor({ tail: true });
+    this.cursor = this.log.cursor({ tail: true })
   }
 
   poll(sum) {
-    const { cursor } = this;
-    while (cursor.next()) takeMoved(sum, cursor);
+    const { cursor } = this
+    while (cursor.next()) takeMoved(sum, cursor)
   }
 }
 
 function take(sum, entry) {
-  const { data } = entry;
-  sum.entries += 1;
-  sum.times += entry.time - BASE_TIME;
-  sum.places += entry.offset;
-  sum.lengths += data.length;
-  sum.firsts += data[0];
+  const { data } = entry
+  sum.entries += 1
+  sum.times += entry.time - BASE_TIME
+  sum.places += entry.offset
+  sum.lengths += data.length
+  sum.firsts += data[0]
 }
 
 // The same for the object that moves, apart so that each loop sees one shape of object.
 function takeMoved(sum, cursor) {
-  const { data } = cursor;
-  sum.entries += 1;
-  sum.times += cursor.time - BASE_TIME;
-  sum.places += cursor.offset;
-  sum.lengths += data.length;
-  sum.firsts += data[0];
+  const { data } = cursor
+  sum.entries += 1
+  sum.times += cursor.time - BASE_TIME
+  sum.places += cursor.offset
+  sum.lengths += data.length
+  sum.firsts += data[0]
 }

@@ -1,54 +1,54 @@
 // A thread that measures: it opens the stores it is told of, prepares a pattern, waits until all are ready, repeats its
 // turn, and says what it did.
 
-import { parentPort, workerData } from 'node:worker_threads';
-import { prepare } from './patterns.mjs';
-import { Sum } from './workload.mjs';
+import { parentPort, workerData } from "node:worker_threads"
+import { prepare } from "./patterns.mjs"
+import { Sum } from "./workload.mjs"
 
-const go = new Int32Array(workerData.go);
-const stores = new Map();
+const go = new Int32Array(workerData.go)
+const stores = new Map()
 
 /** The store of a side in a directory, opened once in this thread. */
 async function store(side, directory) {
   if (!stores.has(directory)) {
-    const { Ours, Peer } = { ...(await (side === 'ours' ? import('./ours.mjs') : import('./peer.mjs'))) };
-    stores.set(directory, (Ours ?? Peer).open(directory));
+    const { Ours, Peer } = { ...(await (side === "ours" ? import("./ours.mjs") : import("./peer.mjs"))) }
+    stores.set(directory, (Ours ?? Peer).open(directory))
   }
-  return stores.get(directory);
+  return stores.get(directory)
 }
 
 async function measure(task) {
-  const turn = prepare(task, await store(task.store, task.directory));
-  const before = Atomics.load(go, 0);
-  parentPort.postMessage({ ready: true });
-  Atomics.wait(go, 0, before);
-  const { milliseconds, turns } = task.until;
-  const total = new Sum();
-  const since = performance.now();
-  let operations = 0;
+  const turn = prepare(task, await store(task.store, task.directory))
+  const before = Atomics.load(go, 0)
+  parentPort.postMessage({ ready: true })
+  Atomics.wait(go, 0, before)
+  const { milliseconds, turns } = task.until
+  const total = new Sum()
+  const since = performance.now()
+  let operations = 0
   for (let n = 0; turns ? n < turns : performance.now() - since < milliseconds; n += 1) {
-    const done = turn();
-    const { operations: more, sum } = done instanceof Promise ? await done : done;
-    operations += more;
-    total.add(sum);
+    const done = turn()
+    const { operations: more, sum } = done instanceof Promise ? await done : done
+    operations += more
+    total.add(sum)
   }
-  return { operations, seconds: (performance.now() - since) / 1000, sum: total };
+  return { operations, seconds: (performance.now() - since) / 1000, sum: total }
 }
 
 async function forget(directory) {
-  await stores.get(directory)?.close();
-  stores.delete(directory);
+  await stores.get(directory)?.close()
+  stores.delete(directory)
 }
 
-parentPort.on('message', async (message) => {
+parentPort.on("message", async (message) => {
   try {
     if (message.forget) {
-      await forget(message.forget);
-      parentPort.postMessage({ forgotten: true });
+      await forget(message.forget)
+      parentPort.postMessage({ forgotten: true })
     } else {
-      parentPort.postMessage({ measured: await measure(message) });
+      parentPort.postMessage({ measured: await measure(message) })
     }
   } catch (problem) {
-    parentPort.postMessage({ problem: problem.stack ?? String(problem) });
+    parentPort.postMessage({ problem: problem.stack ?? String(problem) })
   }
-});
+})
