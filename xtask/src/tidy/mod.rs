@@ -38,7 +38,7 @@ pub(crate) fn run() -> Outcome {
     let mut findings = arrows::check(&root)?;
     findings.extend(licences::check(&root)?);
     let mut sources = Vec::new();
-    for directory in ["crates", "xtask", "bench"] {
+    for directory in ["crates", "faces", "xtask", "bench"] {
         for path in rust_files(&root.join(directory))? {
             let text = fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
             sources.push(Source::new(path.strip_prefix(&root).unwrap_or(&path), &text));
@@ -70,7 +70,10 @@ fn rust_files(directory: &Path) -> Result<Vec<PathBuf>, String> {
         for entry in entries {
             let path = entry.map_err(|e| e.to_string())?.path();
             if path.is_dir() {
-                directories.push(path);
+                // What a package manager put there is not ours.
+                if path.file_name().is_none_or(|name| name != "node_modules") {
+                    directories.push(path);
+                }
             } else if path.extension().is_some_and(|e| e == "rs") {
                 files.push(path);
             }

@@ -36,11 +36,12 @@ impl Source {
         Self { path: path.to_owned(), code, comments, tests }
     }
 
-    /// The workspace directory the file belongs to: `crates/sys`, `xtask`, `bench`.
+    /// The workspace directory the file belongs to: `crates/sys`, `faces/node`, `xtask`.
     pub(crate) fn package(&self) -> String {
         let mut parts = self.path.components().map(|c| c.as_os_str().to_string_lossy().into_owned());
         let first = parts.next().unwrap_or_default();
-        if first == "crates" { format!("{first}/{}", parts.next().unwrap_or_default()) } else { first }
+        let holds_several = first == "crates" || first == "faces";
+        if holds_several { format!("{first}/{}", parts.next().unwrap_or_default()) } else { first }
     }
 
     /// Files and folders that this file declares as test modules (`#[cfg(test)] mod name;`).

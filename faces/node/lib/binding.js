@@ -1,0 +1,13 @@
+"use strict"
+
+// The native half, as it was built for this platform.
+
+const { ThalwegError } = require("./error.js")
+
+const FILE = `../native/thalweg-${process.platform}-${process.arch}.node`
+
+try {
+  module.exports = require(FILE)
+} catch (error) {
+  throw new ThalwegError("UNSUPPORTED", `thalweg has no native part for ${process.platform}-${process.arch}: ${error.message}`)
+}

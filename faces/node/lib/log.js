@@ -1,0 +1,174 @@
+"use strict"
+
+// One log: appending, and the ways to read it.
+
+const { ThalwegError, badArgument, native, typed } = require("./error.js")
+const { Cursor } = require("./cursor.js")
+const { Entries, LazyEntries } = require("./entries.js")
+const { AREA_HEADER_BYTES, NOW, Stage } = require("./stage.js")
+const { Tail } = require("./tail.js")
+
+const RESOLVED = Promise.resolve()
+// A turn's entries go over before they are this many bytes.
+const STAGED_BYTES_MAX = 4 << 20
+const TAIL = Object.freeze({ tail: true })
+
+// One executor for every promise: what it was handed is taken from here at once.
+let resolveMade, rejectMade
+function capture(resolve, reject) {
+  resolveMade = resolve
+  rejectMade = reject
+}
+
+class Log {
+  constructor(store, name, handle) {
+    this.store = store
+    this.view = store.view
+    this.name = name
+    this.handle = handle
+    this.stage = null
+    this.resolves = []
+    this.rejects = []
+    this.flushLater = () => this.flush()
+    this.generation = -1
+    this.lineage = []
+  }
+
+  /** Appends one entry at the end of this turn, together with whatever else is appended in it. */
+  append(data, options) {
+    try {
+      this.put(data, options === undefined ? undefined : options.time)
+    } catch (error) {
+      return Promise.reject(error)
+    }
+    if (this.resolves.length === 0) {
+      this.store.staged.add(this)
+      RESOLVED.then(this.flushLater)
+    }
+    const promise = new Promise(capture)
+    this.resolves.push(resolveMade)
+    this.rejects.push(rejectMade)
+    if (this.stage.used > STAGED_BYTES_MAX) this.flush()
+    return promise
+  }
+
+  /** Appends one entry now; in `sync` mode, waits for the disk. */
+  appendSync(data, options) {
+    this.flush()
+    this.put(data, options === undefined ? undefined : options.time)
+    const { stage } = this
+    try {
+      native(() => this.handle.append(stage.bytes, stage.used))
+      const offset = stage.offset(AREA_HEADER_BYTES)
+      const ticket = stage.ticket
+      if (ticket > 0) native(() => this.view.opening.persist(ticket))
+      this.store.grew(stage.used)
+      return offset
+    } finally {
+      stage.clear()
+    }
+  }
+
+  put(data, time) {
+    this.view.check()
+    if (this.stage === null) this.stage = new Stage()
+    this.stage.put(data, time === undefined ? NOW : time, 0)
+  }
+
+  /** Hands over what was staged. */
+  flush() {
+    const { stage, resolves, rejects } = this
+    if (resolves.length === 0) return
+    this.store.staged.delete(this)
+    this.resolves = []
+    this.rejects = []
+    let done = 0
+    try {
+      while (done < resolves.length) {
+        const appended = this.handle.append(stage.bytes, stage.used)
+        this.resolveAll(resolves, rejects, done, appended)
+        done += appended
+        if (done < resolves.length) stage.skip(appended)
+      }
+    } catch (error) {
+      const failure = typed(error)
+      for (let n = done; n < rejects.length; n++) rejects[n](failure)
+    }
+    this.store.grew(stage.used)
+    stage.clear()
+  }
+
+  resolveAll(resolves, rejects, from, count) {
+    const { stage } = this
+    const ticket = stage.ticket
+    let at = AREA_HEADER_BYTES
+    if (ticket === 0) {
+      for (let n = from; n < from + count; n++) {
+        resolves[n](stage.offset(at))
+        at = stage.behind(at)
+      }
+      return
+    }
+    const offsets = []
+    for (let n = 0; n < count; n++) {
+      offsets.push(stage.offset(at))
+      at = stage.behind(at)
+    }
+    this.store.waits.persisted(ticket, (error) => {
+      for (let n = 0; n < count; n++) {
+        if (error === null) resolves[from + n](offsets[n])
+        else rejects[from + n](error)
+      }
+    })
+  }
+
+  /** Entries of a query, oldest first, up to what is visible now. */
+  query(query) {
+    const cursor = new Cursor(this, query, false)
+    return query !== undefined && query.lazy === true ? new LazyEntries(cursor) : new Entries(cursor)
+  }
+
+  /** A cursor where a query begins: it stays, and goes on when there is more. */
+  cursor(query) {
+    return new Cursor(this, query, true)
+  }
+
+  /** Entries as they come, from now on unless the query says otherwise. */
+  tail(query = TAIL, { signal } = {}) {
+    if (query === null || typeof query !== "object") throw badArgument("a query is an object")
+    const begins = ["start", "after", "exact", "offset", "checkpoint"].some((name) => query[name] !== undefined)
+    const from = begins ? query : { ...query, tail: true }
+    return new Tail(new Cursor(this, from, true), this.store.waits, signal ?? query.signal)
+  }
+
+  /** Which log holds a stretch of what this one does, as of the segments there are. */
+  held(stretch) {
+    if (this.generation !== this.view.generation) this.lookBack()
+    return this.lineage[stretch]
+  }
+
+  lookBack() {
+    const rows = native(() => this.handle.lineage())
+    if (rows.length === 0) throw new ThalwegError("DELETED")
+    this.lineage = rows.map(({ idLow, idHigh, from, cut }) => ({ idLow: idLow | 0, idHigh: idHigh | 0, from, cut }))
+    this.generation = this.view.generation
+  }
+
+  /** The stretch that holds an offset. */
+  stretchOf(offset) {
+    const place = this.lineage.findIndex(({ cut }) => offset < cut)
+    return place < 0 ? this.lineage.length - 1 : place
+  }
+
+  /** The first stretch with anything at or behind a position. */
+  stretchAt(position) {
+    const last = this.lineage.length - 1
+    for (let place = 0; place < last; place++) {
+      const { from, cut } = this.lineage[place]
+      if (from < cut && native(() => this.handle.holdsBehind(place, position))) return place
+    }
+    return last
+  }
+}
+
+module.exports = { Log }

@@ -1,0 +1,96 @@
+"use strict"
+
+// The staging area: a turn's entries, laid out for one native call (src/append.rs has the layout).
+
+const { ThalwegError, badArgument } = require("./error.js")
+
+const AREA_HEADER_BYTES = 16
+const ENTRY_HEADER_BYTES = 16
+const AREA_BYTES_MIN = 16 << 10
+// An area that one large entry made so big is not kept.
+const AREA_BYTES_KEPT = 1 << 20
+const AREA_BYTES_MAX = 1 << 30
+const NOW = -1
+
+class Stage {
+  constructor() {
+    this.allocate(AREA_BYTES_MIN)
+    this.clear()
+  }
+
+  allocate(bytes) {
+    const area = new ArrayBuffer(bytes)
+    const former = this.bytes
+    this.bytes = Buffer.from(area)
+    this.words = new Uint32Array(area)
+    this.floats = new Float64Array(area)
+    if (former !== undefined) this.bytes.set(former.subarray(0, this.used))
+  }
+
+  clear() {
+    this.used = AREA_HEADER_BYTES
+    this.count = 0
+    if (this.bytes.length > AREA_BYTES_KEPT) {
+      this.bytes = undefined
+      this.allocate(AREA_BYTES_MIN)
+    }
+  }
+
+  /** Copies an entry in. `log` counts the logs of a transaction. */
+  put(data, time, log) {
+    if (time !== NOW && !(time >= 0 && time <= Number.MAX_SAFE_INTEGER)) {
+      throw badArgument("a time is a number of microseconds since the epoch")
+    }
+    const isText = typeof data === "string"
+    if (!isText && !(data instanceof Uint8Array)) {
+      if (!ArrayBuffer.isView(data)) throw badArgument("data is a string, a Buffer, or another view of bytes")
+      data = new Uint8Array(data.buffer, data.byteOffset, data.byteLength)
+    }
+    // A character takes 3 bytes at most, for each of its halves.
+    const room = isText ? data.length * 3 : data.length
+    if (room === 0) throw new ThalwegError("EMPTY_ENTRY")
+    const at = this.used
+    const start = at + ENTRY_HEADER_BYTES
+    if (start + room + 8 > this.bytes.length) this.grow(start + room + 8)
+    let length = room
+    if (isText) length = this.bytes.utf8Write(data, start, room)
+    else this.bytes.set(data, start)
+    const word = at >>> 2
+    this.words[word] = length
+    this.words[word + 1] = log
+    this.floats[(at >>> 3) + 1] = time
+    this.used = start + ((length + 7) & ~7)
+    this.count++
+  }
+
+  grow(bytes) {
+    if (bytes > AREA_BYTES_MAX) throw new ThalwegError("TOO_LARGE", `an entry of ${bytes} bytes fits into no commit`)
+    this.allocate(Math.max(this.bytes.length * 2, Math.ceil(bytes / 4096) * 4096))
+  }
+
+  /** Leaves out the first entries, which are done. */
+  skip(count) {
+    let at = AREA_HEADER_BYTES
+    for (let n = 0; n < count; n++) at = this.behind(at)
+    this.bytes.copyWithin(AREA_HEADER_BYTES, at, this.used)
+    this.used -= at - AREA_HEADER_BYTES
+    this.count -= count
+  }
+
+  /** Where the entry behind the one at a byte begins. */
+  behind(at) {
+    return at + ENTRY_HEADER_BYTES + ((this.words[at >>> 2] + 7) & ~7)
+  }
+
+  /** What the native side wrote where an entry's time stood. */
+  offset(at) {
+    return this.floats[(at >>> 3) + 1]
+  }
+
+  /** Position that has to be durable for all that was appended to be. */
+  get ticket() {
+    return this.floats[0]
+  }
+}
+
+module.exports = { AREA_HEADER_BYTES, NOW, Stage }

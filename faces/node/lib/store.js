@@ -1,0 +1,153 @@
+"use strict"
+
+// A store, as this isolate has it open.
+
+const { mkdirSync, realpathSync } = require("node:fs")
+const { rmdir } = require("node:fs/promises")
+const binding = require("./binding.js")
+const { badArgument, native, typed } = require("./error.js")
+const { Log } = require("./log.js")
+const { Transaction } = require("./transaction.js")
+const { View } = require("./view.js")
+const { Waits } = require("./waits.js")
+
+const DURABILITIES = ["sync", "os", "memory"]
+// Housekeeping is looked after once in so many appended bytes.
+const MAINTAINED_BYTES = 64 << 20
+
+/** Opens the store at a path, or makes one there. */
+function open(path, { durability = "sync", readOnly = false } = {}) {
+  if (typeof path !== "string" || path === "") throw badArgument("a path is a string")
+  if (!DURABILITIES.includes(durability)) throw badArgument(`durability is one of ${DURABILITIES.join(", ")}`)
+  const isMemory = durability === "memory" && !readOnly
+  return new Store(isMemory ? path : canonical(path, readOnly), durability, readOnly)
+}
+
+/** Offline: every batch of every segment, without opening the store for writing. */
+function verify(path) {
+  return settled(binding.verify(path))
+}
+
+function canonical(path, readOnly) {
+  try {
+    if (!readOnly) mkdirSync(path, { recursive: true })
+    return realpathSync(path)
+  } catch (error) {
+    throw typed(Object.assign(new Error(), { message: JSON.stringify({ code: "IO", message: error.message }) }))
+  }
+}
+
+async function settled(promise) {
+  try {
+    return await promise
+  } catch (error) {
+    throw typed(error)
+  }
+}
+
+class Store {
+  constructor(path, durability, readOnly) {
+    this.path = path
+    this.durability = durability
+    this.readOnly = readOnly
+    const opening = native(() => binding.open(path, durability, readOnly))
+    this.opening = opening
+    this.view = new View(opening)
+    this.waits = new Waits(this.view)
+    this.open = new Map()
+    this.staged = new Set()
+    this.unmaintained = 0
+  }
+
+  /** The log of that name, made if there is none. */
+  log(name) {
+    this.view.check()
+    if (typeof name !== "string") throw badArgument("a name is a string")
+    const known = this.open.get(name)
+    if (known !== undefined) return known
+    const log = new Log(this, name, native(() => this.opening.log(name)))
+    this.open.set(name, log)
+    return log
+  }
+
+  /** Names of all logs, sorted. */
+  logs() {
+    this.view.check()
+    return native(() => this.opening.names())
+  }
+
+  /** A transaction; with a function, one that is committed when the function is done and aborted when it fails. */
+  transaction(work, options) {
+    this.view.check()
+    if (typeof work !== "function") return new Transaction(this, work?.time)
+    return this.transact(work, new Transaction(this, options?.time))
+  }
+
+  async transact(work, transaction) {
+    let result
+    try {
+      result = await work(transaction)
+    } catch (error) {
+      transaction.abort()
+      throw error
+    }
+    if (!transaction.isOver) await transaction.commit()
+    return result
+  }
+
+  stats() {
+    this.view.check()
+    return native(() => this.opening.stats())
+  }
+
+  verify() {
+    return verify(this.path)
+  }
+
+  /** Housekeeping: a checkpoint when one is due, segments that no log needs. Done by itself as the store grows. */
+  maintain() {
+    return settled(native(() => this.opening.maintain()))
+  }
+
+  /** Closes it here, and the store when this was the last opening in the process. */
+  async close() {
+    if (this.view.left) return
+    this.flush()
+    this.view.left = true
+    try {
+      await settled(this.opening.close())
+    } finally {
+      this.waits.look()
+    }
+  }
+
+  /** Closes the store for everybody in this process and removes its files. */
+  async destroy() {
+    this.view.check()
+    this.flush()
+    const ending = native(() => this.opening.destroy())
+    this.view.left = true
+    this.waits.look()
+    await settled(ending)
+    if (this.durability !== "memory") await rmdir(this.path).catch(() => {})
+  }
+
+  [Symbol.asyncDispose ?? Symbol.for("Symbol.asyncDispose")]() {
+    return this.close()
+  }
+
+  flush() {
+    for (const log of this.staged) log.flush()
+  }
+
+  grew(bytes) {
+    this.unmaintained += bytes
+    if (this.unmaintained > MAINTAINED_BYTES) {
+      this.unmaintained = 0
+      // What fails here fails again where somebody asks.
+      this.opening.maintain().catch(() => {})
+    }
+  }
+}
+
+module.exports = { Store, open, verify }

@@ -1,0 +1,92 @@
+"use strict"
+
+// Entries as they come: an asynchronous iterator that sleeps while there is nothing.
+
+const { entry } = require("./entries.js")
+
+class Tail {
+  constructor(cursor, waits, signal) {
+    this.cursor = cursor
+    this.waits = waits
+    this.signal = signal
+    this.isOver = false
+    // Calls of next() that have not been answered, oldest first.
+    this.calls = []
+    this.onAbort = () => this.fail(this.signal.reason)
+    if (signal?.aborted) this.isOver = true
+    else signal?.addEventListener("abort", this.onAbort, { once: true })
+  }
+
+  next() {
+    if (this.isOver) {
+      return this.signal?.aborted ? Promise.reject(this.signal.reason) : Promise.resolve({ value: undefined, done: true })
+    }
+    if (this.calls.length === 0) {
+      const result = this.look()
+      if (result !== null) return result
+    }
+    return new Promise((resolve, reject) => {
+      this.calls.push({ resolve, reject })
+      if (this.calls.length === 1) this.waits.sleep(this)
+    })
+  }
+
+  /** The next entry, the end, or an error, as a promise; null when there is nothing yet. */
+  look() {
+    try {
+      if (this.cursor.next()) return Promise.resolve({ value: entry(this.cursor), done: false })
+    } catch (error) {
+      this.end()
+      return Promise.reject(error)
+    }
+    if (this.cursor.ended === null) return null
+    this.end()
+    return Promise.resolve({ value: undefined, done: true })
+  }
+
+  /** Something moved; whether nobody waits here any more. */
+  wake() {
+    while (this.calls.length > 0 && !this.isOver) {
+      const result = this.look()
+      if (result === null) return false
+      const { resolve } = this.calls.shift()
+      resolve(result)
+      if (this.isOver) this.finish()
+    }
+    return true
+  }
+
+  /** Ends it; calls under way are answered. */
+  return(value) {
+    this.end()
+    this.finish()
+    return Promise.resolve({ value, done: true })
+  }
+
+  throw(error) {
+    this.end()
+    this.finish()
+    return Promise.reject(error)
+  }
+
+  fail(error) {
+    this.end()
+    for (const { reject } of this.calls.splice(0)) reject(error)
+  }
+
+  finish() {
+    for (const { resolve } of this.calls.splice(0)) resolve({ value: undefined, done: true })
+  }
+
+  end() {
+    this.isOver = true
+    this.waits.forget(this)
+    this.signal?.removeEventListener("abort", this.onAbort)
+  }
+
+  [Symbol.asyncIterator]() {
+    return this
+  }
+}
+
+module.exports = { Tail }

@@ -1,0 +1,69 @@
+//! What goes wrong, on its way to JavaScript: a code of the one table in `lib/error.js`, a message, and details.
+//!
+//! A native error carries them as JSON in its message, because that is all that survives every way an error can
+//! take through Node-API.
+
+use napi::{Error, Status};
+use serde_json::{Value, json};
+use thalweg_log::{CommitError, Damage, OpenError, ReadError};
+
+pub(crate) type Result<T> = std::result::Result<T, Error>;
+
+pub(crate) fn failure(code: &str, message: impl ToString) -> Error {
+    detailed(json!({ "code": code, "message": message.to_string() }))
+}
+
+fn detailed(details: Value) -> Error {
+    Error::new(Status::GenericFailure, details.to_string())
+}
+
+pub(crate) fn closed() -> Error {
+    failure("CLOSED", "the store is closed")
+}
+
+pub(crate) fn open(error: &OpenError) -> Error {
+    let code = match error {
+        OpenError::Held { .. } => "HELD",
+        OpenError::Newer { .. } => "NEWER",
+        OpenError::NotAStore { .. } => "NOT_A_STORE",
+        OpenError::Io { .. } => "IO",
+    };
+    failure(code, error)
+}
+
+pub(crate) fn commit(error: &CommitError) -> Error {
+    let code = match error {
+        CommitError::Damaged(damage) => return damaged(damage),
+        CommitError::Deleted | CommitError::ParentDeleted => "DELETED",
+        CommitError::TooLarge { .. } => "TOO_LARGE",
+        CommitError::Full(_) => "FULL",
+        CommitError::Failed(_) => "FAILED",
+        CommitError::Closed => "CLOSED",
+        CommitError::LogClosed => "LOG_CLOSED",
+        CommitError::EmptyEntry => "EMPTY_ENTRY",
+        CommitError::BadName { .. } => "BAD_NAME",
+        _ => "CONFLICT",
+    };
+    failure(code, error)
+}
+
+pub(crate) fn read(error: &ReadError) -> Error {
+    match error {
+        ReadError::Damaged(damage) => damaged(damage),
+        ReadError::Deleted => failure("DELETED", error),
+        ReadError::Io { .. } => failure("IO", error),
+        _ => failure("PAST_END", error),
+    }
+}
+
+/// Damage, with the place where one may go on.
+pub(crate) fn damaged(damage: &Damage) -> Error {
+    detailed(json!({
+        "code": "DAMAGED",
+        "message": damage.to_string(),
+        "file": damage.file,
+        "from": damage.from,
+        "to": damage.to,
+        "logs": damage.logs,
+    }))
+}

@@ -1,0 +1,92 @@
+//! One log, as JavaScript holds it: where its entries begin and go on, and the way in.
+
+use crate::append;
+use crate::error::{Result, read};
+use crate::shelf::Shelf;
+use napi::bindgen_prelude::Uint8ArraySlice;
+use napi_derive::napi;
+use std::sync::Arc;
+use thalweg_log::{Log, Position, ReadError};
+
+#[napi]
+pub struct NativeLog {
+    pub(crate) shelf: Arc<Shelf>,
+    pub(crate) log: Arc<Log>,
+}
+
+/// Offsets that the log holds, or one that it was forked from.
+#[napi(object)]
+pub struct Stretch {
+    pub id_low: u32,
+    pub id_high: u32,
+    pub from: f64,
+    /// `Infinity` for the log's own.
+    pub cut: f64,
+}
+
+#[napi]
+impl NativeLog {
+    /// Which logs hold its entries, oldest first. Throws when the log is deleted.
+    #[napi]
+    pub fn lineage(&self) -> Result<Vec<Stretch>> {
+        if self.log.staged().is_none() {
+            return Err(read(&ReadError::Deleted));
+        }
+        let stretch = |(_, held): (Arc<Log>, thalweg_log::Held)| Stretch {
+            id_low: held.log as u32,
+            id_high: (held.log >> 32) as u32,
+            from: held.from as f64,
+            cut: if held.cut == u64::MAX { f64::INFINITY } else { held.cut as f64 },
+        };
+        self.shelf.maps(|maps| Ok(maps.lineage(&self.log).into_iter().map(stretch).collect()))
+    }
+
+    /// Position of the first entry of a stretch that holds an offset or a later one, or of one before it.
+    #[napi]
+    pub fn position_of(&self, stretch: u32, offset: f64) -> Result<f64> {
+        self.held(stretch, |maps, log| maps.position_of(log, offset as u64))
+    }
+
+    /// Position at which a stretch goes on, at or behind another.
+    #[napi]
+    pub fn position_behind(&self, stretch: u32, position: f64) -> Result<f64> {
+        self.held(stretch, |maps, log| maps.position_behind(log, position as Position))
+    }
+
+    /// Whether a stretch has anything at or behind a position.
+    #[napi]
+    pub fn holds_behind(&self, stretch: u32, position: f64) -> Result<bool> {
+        self.shelf.maps(|maps| {
+            let lineage = maps.lineage(&self.log);
+            let holds =
+                |(log, held): &(Arc<Log>, thalweg_log::Held)| maps.holds_behind(log, held, position as u64);
+            Ok(lineage.get(stretch as usize).is_some_and(holds))
+        })
+    }
+
+    /// Whether everything of a stretch below an offset was purged.
+    #[napi]
+    pub fn is_purged(&self, stretch: u32, below: f64) -> Result<bool> {
+        self.shelf.maps(|maps| {
+            let lineage = maps.lineage(&self.log);
+            Ok(lineage.get(stretch as usize).is_none_or(|(log, _)| maps.is_purged(log, below as u64)))
+        })
+    }
+
+    /// Appends what is staged (see `append.rs`), each entry a transaction of its own. Answers how many were
+    /// appended; the staging area says where, and why the next one was not.
+    #[napi]
+    pub fn append(&self, mut staged: Uint8ArraySlice<'_>, bytes: u32) -> Result<u32> {
+        // SAFETY: JavaScript is in this call and touches the area only after it.
+        let area = unsafe { staged.as_mut() };
+        self.shelf.store(|store| append::each(store, &self.log, area, bytes as usize))
+    }
+
+    fn held(&self, stretch: u32, find: impl Fn(&thalweg_log::Maps, &Log) -> Position) -> Result<f64> {
+        self.shelf.maps(|maps| {
+            let lineage = maps.lineage(&self.log);
+            let log = lineage.get(stretch as usize).map_or(&self.log, |(log, _)| log);
+            Ok(find(maps, log) as f64)
+        })
+    }
+}

@@ -1,0 +1,214 @@
+//! The stores of this process: one per path and kind, shared by all threads that open it.
+//!
+//! A shelf is one store and whoever has it open. The last one to close it closes the store; destroying it closes
+//! it for everybody. What is closed is dropped there and then, whatever handles JavaScript still holds: those
+//! hold the shelf, which is empty then, and their calls say so. A word of flags, lent to each isolate, says it to
+//! readers that make no calls.
+
+use crate::bell::Ring;
+use crate::error::{Result, closed, failure, open as open_failure};
+use parking_lot::{Mutex, RwLock};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+use thalweg_log::{Attached, Disk, Durability, Log, Maps, Options, Position, Store, Watch, now};
+use thalweg_sync::words::Words;
+use thalweg_sys::disk::Map;
+
+/// What is shared under one name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    Files,
+    Memory,
+    Attached,
+}
+
+type Key = (Kind, PathBuf);
+
+/// Word of the flags: the store is closed.
+const CLOSED: usize = 0;
+/// Word of the flags: a sync failed.
+const FAILED: usize = 1;
+const FLAGS_BYTES: usize = 4096;
+
+static SHELVES: Mutex<BTreeMap<Key, Arc<Shelf>>> = Mutex::new(BTreeMap::new());
+
+#[derive(Clone, Debug)]
+enum Held {
+    Store(Store),
+    Attached(Attached),
+}
+
+#[derive(Debug)]
+struct Open {
+    held: Held,
+    maps: Maps,
+}
+
+#[derive(Debug)]
+pub(crate) struct Shelf {
+    key: Key,
+    open: RwLock<Option<Open>>,
+    durability: Durability,
+    openings: Mutex<usize>,
+    pub(crate) flags: Arc<Words>,
+    rings: Arc<Rings>,
+}
+
+/// Whoever is to be told of what no word of the store says.
+#[derive(Debug)]
+struct Rings {
+    flags: Arc<Words>,
+    list: Mutex<Vec<Weak<Ring>>>,
+}
+
+impl Rings {
+    fn ring(&self) {
+        self.list.lock().retain(|ring| ring.upgrade().inspect(|ring| ring.ring()).is_some());
+    }
+}
+
+impl Watch for Rings {
+    fn complete(&self, _up_to: Position) {}
+
+    fn failed(&self) {
+        self.flags.store(FAILED, 1);
+        self.ring();
+    }
+
+    fn advanced(&self, _log: thalweg_log::LogId) {}
+}
+
+impl Shelf {
+    /// The store at a path that was made canonical, opened unless this process has it open already.
+    pub(crate) fn open(kind: Kind, path: &Path, durability: Durability) -> Result<Arc<Shelf>> {
+        let key = (kind, path.to_owned());
+        let mut shelves = SHELVES.lock();
+        if let Some(shelf) = shelves.get(&key) {
+            if shelf.durability != durability {
+                return Err(failure("CONFLICT", "the store is open in this process with another durability"));
+            }
+            *shelf.openings.lock() += 1;
+            return Ok(shelf.clone());
+        }
+        let shelf = Arc::new(Shelf::begin(key.clone(), durability)?);
+        shelves.insert(key, shelf.clone());
+        Ok(shelf)
+    }
+
+    fn begin(key: Key, durability: Durability) -> Result<Shelf> {
+        let options = Options { durability, opened_at: now(), ..Options::default() };
+        let opened = match key.0 {
+            Kind::Memory => Store::memory(options).map(Held::Store),
+            Kind::Files => Store::open(&Disk::Real, &key.1, options).map(|(store, _)| Held::Store(store)),
+            Kind::Attached => Attached::open(&Disk::Real, &key.1).map(Held::Attached),
+        };
+        let held = opened.map_err(|error| open_failure(&error))?;
+        let maps = match &held {
+            Held::Store(store) => store.maps(),
+            Held::Attached(attached) => attached.maps(),
+        };
+        let flags = Map::anonymous(FLAGS_BYTES).map_err(|error| failure("IO", error))?;
+        let flags = Arc::new(Words::new(flags));
+        let rings = Arc::new(Rings { flags: flags.clone(), list: Mutex::default() });
+        if let Held::Store(store) = &held {
+            store.watcher(rings.clone());
+        }
+        let open = RwLock::new(Some(Open { held, maps }));
+        Ok(Shelf { key, open, durability, openings: Mutex::new(1), flags, rings })
+    }
+
+    pub(crate) fn is_attached(&self) -> bool {
+        self.key.0 == Kind::Attached
+    }
+
+    pub(crate) fn path(&self) -> Option<&Path> {
+        (self.key.0 != Kind::Memory).then_some(&*self.key.1)
+    }
+
+    /// The maps, as long as the store is open.
+    pub(crate) fn maps<T>(&self, then: impl FnOnce(&Maps) -> Result<T>) -> Result<T> {
+        then(&self.open.read().as_ref().ok_or_else(closed)?.maps)
+    }
+
+    /// The store, as long as it is open, for writing.
+    pub(crate) fn store<T>(&self, then: impl FnOnce(&Store) -> Result<T>) -> Result<T> {
+        match &self.open.read().as_ref().ok_or_else(closed)?.held {
+            Held::Store(store) => then(store),
+            Held::Attached(_) => Err(failure("READ_ONLY", "the store was opened to be read only")),
+        }
+    }
+
+    pub(crate) fn find(&self, name: &[u8]) -> Result<Option<Arc<Log>>> {
+        Ok(match &self.open.read().as_ref().ok_or_else(closed)?.held {
+            Held::Store(store) => store.find(name),
+            Held::Attached(attached) => attached.find(name),
+        })
+    }
+
+    pub(crate) fn visit(&self, visitor: impl FnMut(&Arc<Log>)) -> Result<()> {
+        match &self.open.read().as_ref().ok_or_else(closed)?.held {
+            Held::Store(store) => store.visit(visitor),
+            Held::Attached(attached) => attached.visit(visitor),
+        }
+        Ok(())
+    }
+
+    pub(crate) fn remember(&self, ring: &Arc<Ring>) {
+        self.rings.list.lock().push(Arc::downgrade(ring));
+    }
+
+    /// One who had it open has not any more. Answers the store if it was the last one, to be closed by
+    /// [`Closing::finish`].
+    pub(crate) fn leave(self: &Arc<Shelf>) -> Option<Closing> {
+        let mut openings = self.openings.lock();
+        *openings = openings.saturating_sub(1);
+        (*openings == 0).then(|| self.shut())
+    }
+
+    /// Closes it for everybody.
+    pub(crate) fn shut(self: &Arc<Shelf>) -> Closing {
+        self.flags.store(CLOSED, 1);
+        let open = self.open.write().take();
+        if let Some(open) = &open {
+            open.maps.wake_all();
+        }
+        self.rings.ring();
+        Closing { shelf: self.clone(), open }
+    }
+}
+
+/// A store on its way out: it may have to wait for the disk.
+pub(crate) struct Closing {
+    shelf: Arc<Shelf>,
+    open: Option<Open>,
+}
+
+impl Closing {
+    /// Makes everything durable, seals the store and lets go of it.
+    pub(crate) fn finish(&mut self) -> Result<()> {
+        let Some(open) = self.open.take() else { return Ok(()) };
+        let closed = match &open.held {
+            Held::Store(store) => store.close().map_err(|error| failure("IO", error)),
+            Held::Attached(_) => Ok(()),
+        };
+        drop(open);
+        self.forget();
+        closed
+    }
+
+    fn forget(&self) {
+        let mut shelves = SHELVES.lock();
+        if shelves.get(&self.shelf.key).is_some_and(|shelf| Arc::ptr_eq(shelf, &self.shelf)) {
+            shelves.remove(&self.shelf.key);
+        }
+    }
+}
+
+impl Drop for Closing {
+    /// Not finished: the environment ended. What was acknowledged is safe; the next opening replays the rest.
+    fn drop(&mut self) {
+        self.open = None;
+        self.forget();
+    }
+}

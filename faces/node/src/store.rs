@@ -1,0 +1,325 @@
+//! One opening of a store, as JavaScript holds it.
+
+use crate::append;
+use crate::bell::Bell;
+use crate::error::{Result, commit, damaged, failure, open as open_failure};
+use crate::lend::lend;
+use crate::log::NativeLog;
+use crate::shelf::{Closing, Kind, Shelf};
+use napi::bindgen_prelude::{AsyncTask, ClassInstance, Env, Function, Uint8ArraySlice, Unknown};
+use napi::{Error, Task};
+use napi_derive::napi;
+use parking_lot::Mutex;
+use std::path::Path;
+use std::sync::Arc;
+use thalweg_log::{Disk, Durability, Mapped, now};
+
+#[napi]
+pub struct Opening {
+    shelf: Arc<Shelf>,
+    /// Left already.
+    left: Mutex<bool>,
+}
+
+/// A segment, but for its bytes.
+#[napi(object)]
+pub struct SegmentRow {
+    pub number: u32,
+    /// The largest time of any entry in an earlier segment.
+    pub latest: f64,
+    pub trusted_from: u32,
+}
+
+/// What the store holds.
+#[napi(object)]
+pub struct StatsRow {
+    pub logs: f64,
+    pub segments: f64,
+    pub segment_bytes: f64,
+    pub written: f64,
+    pub durable: f64,
+}
+
+/// What verification found.
+#[napi(object)]
+pub struct ReportRow {
+    pub segments: f64,
+    pub batches: f64,
+    pub logs: f64,
+    pub bytes: f64,
+    pub checkpoints: f64,
+    pub torn_bytes: f64,
+    /// One message per damaged span.
+    pub damage: Vec<String>,
+}
+
+/// Opens a store at a canonical path; in memory, under a name.
+#[napi]
+pub fn open(path: String, durability: String, read_only: bool) -> Result<Opening> {
+    let class = match durability.as_str() {
+        "os" => Durability::Os,
+        "memory" => Durability::Memory,
+        _ => Durability::Sync,
+    };
+    let kind = match class {
+        _ if read_only => Kind::Attached,
+        Durability::Memory => Kind::Memory,
+        _ => Kind::Files,
+    };
+    Ok(Opening { shelf: Shelf::open(kind, Path::new(&path), class)?, left: Mutex::new(false) })
+}
+
+/// Verifies the store at a path, without opening it.
+#[napi]
+pub fn verify(path: String) -> AsyncTask<Verifying> {
+    AsyncTask::new(Verifying { path })
+}
+
+#[napi]
+impl Opening {
+    /// The words of the control file.
+    #[napi(ts_return_type = "ArrayBuffer")]
+    pub fn control<'e>(&self, env: &'e Env) -> Result<Unknown<'e>> {
+        lend(env, self.shelf.maps(|maps| Ok(maps.control()))?)
+    }
+
+    /// The words that say whether the store was closed, and whether a sync failed.
+    #[napi(ts_return_type = "ArrayBuffer")]
+    pub fn flags<'e>(&self, env: &'e Env) -> Result<Unknown<'e>> {
+        let (start, length) = self.shelf.flags.place();
+        lend(env, Mapped::new(start, length, self.shelf.flags.clone()))
+    }
+
+    #[napi]
+    pub fn segments(&self) -> Result<Vec<SegmentRow>> {
+        self.shelf.maps(|maps| {
+            let segments = maps.segments();
+            let row = |segment: &thalweg_log::MappedSegment| SegmentRow {
+                number: segment.number,
+                latest: segment.latest as f64,
+                trusted_from: segment.trusted_from,
+            };
+            Ok(segments.iter().map(row).collect())
+        })
+    }
+
+    /// The bytes of a segment; undefined when it is gone.
+    #[napi]
+    pub fn bytes<'e>(&self, env: &'e Env, number: u32) -> Result<Option<Unknown<'e>>> {
+        let segments = self.shelf.maps(|maps| Ok(maps.segments()))?;
+        let found = segments.into_iter().find(|segment| segment.number == number);
+        found.map(|segment| lend(env, segment.bytes)).transpose()
+    }
+
+    /// The time index of a segment, extended up to now; undefined when the segment is gone.
+    #[napi]
+    pub fn index<'e>(&self, env: &'e Env, number: u32) -> Result<Option<Unknown<'e>>> {
+        let index =
+            self.shelf.maps(|maps| maps.index(number).transpose().map_err(|error| failure("IO", error)))?;
+        index.map(|index| lend(env, index)).transpose()
+    }
+
+    /// Extends the time index of a segment up to now.
+    #[napi]
+    pub fn extend(&self, number: u32) -> Result<()> {
+        self.shelf.maps(|maps| maps.index(number).transpose().map(drop).map_err(|error| failure("IO", error)))
+    }
+
+    /// How far a segment may be read from a byte on, towards another; -1 when it is gone. Throws in front of
+    /// damage.
+    #[napi]
+    pub fn readable(&self, number: u32, from: u32, to: u32) -> Result<f64> {
+        self.shelf.maps(|maps| match maps.readable(number, from, to) {
+            None => Ok(-1.0),
+            Some(Ok(end)) => Ok(f64::from(end)),
+            Some(Err(damage)) => Err(damaged(&damage)),
+        })
+    }
+
+    /// Where the newest checkpoint begins.
+    #[napi]
+    pub fn checkpoint(&self) -> Result<f64> {
+        self.shelf.maps(|maps| Ok(maps.checkpoint() as f64))
+    }
+
+    /// A bell that rings on this thread.
+    #[napi]
+    pub fn bell(&self, callback: Function<'_, (), ()>) -> Result<Bell> {
+        Bell::new(self.shelf.clone(), callback)
+    }
+
+    /// The log of that name, made if there is none and it may be.
+    #[napi]
+    pub fn log(&self, name: String) -> Result<NativeLog> {
+        let log = if self.shelf.is_attached() {
+            let found = self.shelf.find(name.as_bytes())?;
+            found.ok_or_else(|| failure("NO_LOG", format!("there is no log {name:?}")))?
+        } else {
+            self.shelf.store(|store| store.log(name.as_bytes()).map_err(|error| commit(&error)))?
+        };
+        Ok(NativeLog { shelf: self.shelf.clone(), log })
+    }
+
+    /// Names of all logs, sorted.
+    #[napi]
+    pub fn names(&self) -> Result<Vec<String>> {
+        let mut names = Vec::new();
+        self.shelf.visit(|log| names.push(String::from_utf8_lossy(log.name()).into_owned()))?;
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    /// Writes what is staged as one transaction over several logs.
+    #[napi]
+    pub fn commit(
+        &self,
+        logs: Vec<ClassInstance<'_, NativeLog>>,
+        mut staged: Uint8ArraySlice<'_>,
+        bytes: u32,
+        time: f64,
+    ) -> Result<()> {
+        let logs: Vec<_> = logs.iter().map(|log| log.log.clone()).collect();
+        // SAFETY: JavaScript is in this call and touches the area only after it.
+        let area = unsafe { staged.as_mut() };
+        self.shelf.store(|store| {
+            let written = append::together(store, &logs, area, bytes as usize, time);
+            written.map(drop).map_err(|error| commit(&error))
+        })
+    }
+
+    #[napi]
+    pub fn stats(&self) -> Result<StatsRow> {
+        let stats = self.shelf.store(|store| Ok(store.stats()))?;
+        Ok(StatsRow {
+            logs: stats.logs as f64,
+            segments: stats.segments as f64,
+            segment_bytes: stats.segment_bytes as f64,
+            written: stats.written as f64,
+            durable: stats.durable as f64,
+        })
+    }
+
+    /// Waits, on this thread, until everything up to a ticket lasts.
+    #[napi]
+    pub fn persist(&self, ticket: f64) -> Result<()> {
+        let store = self.shelf.store(|store| Ok(store.clone()))?;
+        store.persist(ticket as u64).map_err(|error| commit(&error))
+    }
+
+    /// Housekeeping: a checkpoint when one is due, segments that no log needs.
+    #[napi]
+    pub fn maintain(&self) -> Result<AsyncTask<Maintaining>> {
+        let store = self.shelf.store(|store| Ok(store.clone()))?;
+        Ok(AsyncTask::new(Maintaining { store }))
+    }
+
+    /// Closes this opening, and the store with the last one.
+    #[napi]
+    pub fn close(&self) -> AsyncTask<Ending> {
+        let left = std::mem::replace(&mut *self.left.lock(), true);
+        AsyncTask::new(Ending { closing: if left { None } else { self.shelf.leave() }, remove: None })
+    }
+
+    /// Closes the store for everybody and removes its files.
+    #[napi]
+    pub fn destroy(&self) -> Result<AsyncTask<Ending>> {
+        if self.shelf.is_attached() {
+            return Err(failure("READ_ONLY", "the store was opened to be read only"));
+        }
+        *self.left.lock() = true;
+        let remove = self.shelf.path().map(|path| path.to_string_lossy().into_owned());
+        Ok(AsyncTask::new(Ending { closing: Some(self.shelf.shut()), remove }))
+    }
+}
+
+impl Drop for Opening {
+    /// Collected, or its environment ended, without having been closed.
+    fn drop(&mut self) {
+        if !std::mem::replace(&mut *self.left.lock(), true) {
+            drop(self.shelf.leave());
+        }
+    }
+}
+
+pub struct Ending {
+    closing: Option<Closing>,
+    remove: Option<String>,
+}
+
+impl Task for Ending {
+    type Output = ();
+    type JsValue = ();
+
+    fn compute(&mut self) -> Result<()> {
+        if let Some(closing) = &mut self.closing {
+            let closed = closing.finish();
+            if self.remove.is_none() {
+                closed?;
+            }
+        }
+        self.remove.as_deref().map_or(Ok(()), remove_files)
+    }
+
+    fn resolve(&mut self, _env: Env, (): ()) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Removes the files that make up a store and nothing else; the control file last, so that what a crash leaves is
+/// still known for a store.
+fn remove_files(path: &str) -> Result<()> {
+    let (disk, directory) = (Disk::Real, Path::new(path));
+    let failed = |error: std::io::Error| failure("IO", format!("cannot remove {path}: {error}"));
+    let ours = |name: &str| {
+        ["segment-", "spare-", "checkpoint-"].iter().any(|prefix| name.starts_with(prefix))
+            || ["lock", "signal"].contains(&name)
+    };
+    for name in disk.names(directory).map_err(failed)?.iter().filter(|name| ours(name)) {
+        disk.unlink(&directory.join(name)).map_err(failed)?;
+    }
+    disk.unlink(&directory.join("control")).map_err(failed)?;
+    disk.sync_directory(directory).map_err(failed)
+}
+
+pub struct Maintaining {
+    store: thalweg_log::Store,
+}
+
+impl Task for Maintaining {
+    type Output = ();
+    type JsValue = ();
+
+    fn compute(&mut self) -> Result<()> {
+        self.store.maintain(now()).map_err(|error| failure("IO", error))
+    }
+
+    fn resolve(&mut self, _env: Env, (): ()) -> Result<()> {
+        Ok(())
+    }
+}
+
+pub struct Verifying {
+    path: String,
+}
+
+impl Task for Verifying {
+    type Output = thalweg_log::Report;
+    type JsValue = ReportRow;
+
+    fn compute(&mut self) -> Result<thalweg_log::Report> {
+        thalweg_log::verify(&Disk::Real, Path::new(&self.path))
+            .map_err(|error: thalweg_log::OpenError| -> Error { open_failure(&error) })
+    }
+
+    fn resolve(&mut self, _env: Env, report: thalweg_log::Report) -> Result<ReportRow> {
+        Ok(ReportRow {
+            segments: report.segments as f64,
+            batches: report.batches as f64,
+            logs: report.logs as f64,
+            bytes: report.bytes as f64,
+            checkpoints: report.checkpoints as f64,
+            torn_bytes: report.torn_bytes as f64,
+            damage: report.damage.iter().map(ToString::to_string).collect(),
+        })
+    }
+}
