@@ -33,6 +33,8 @@ use thalweg_sys::disk::{Disk, File, Map};
 pub(crate) const FILE_NAME: &str = "control";
 const BYTES: usize = 4096;
 const MAGIC: u64 = u64::from_le_bytes(*b"THALWEGc");
+const MAGIC_WORD: usize = 0;
+const VERSION: usize = 1;
 const STORE_ID: usize = 2;
 pub(crate) const SEGMENTS: usize = 3;
 const CLEAN_END: usize = 4;
@@ -61,13 +63,27 @@ impl Control {
 
     /// Creates the file of a new store and makes it durable.
     pub(crate) fn create(disk: &Disk, directory: &Path, store_id: u64) -> io::Result<Control> {
-        let mut bytes = vec![0; BYTES];
-        for (index, word) in [MAGIC, u64::from(FORMAT_VERSION), store_id].into_iter().enumerate() {
-            bytes[index * 8..index * 8 + 8].copy_from_slice(&word.to_le_bytes());
-        }
+        let words = [(MAGIC_WORD, MAGIC), (VERSION, u64::from(FORMAT_VERSION)), (STORE_ID, store_id)];
+        let bytes = encode(&words);
         thalweg_sys::disk::replace_file(disk, directory, FILE_NAME, &bytes)?;
         let file = disk.open(&directory.join(FILE_NAME))?;
         Ok(Control::of(Words::new(file.map(BYTES, true)?), Some(file), store_id))
+    }
+
+    /// Writes the file of a store that is closed, and makes it durable.
+    pub(crate) fn create_closed(disk: &Disk, directory: &Path, closed: &Closed) -> io::Result<()> {
+        let mut words = vec![
+            (MAGIC_WORD, MAGIC),
+            (VERSION, u64::from(FORMAT_VERSION)),
+            (STORE_ID, closed.store_id),
+            (NEXT_LOG, closed.next_log),
+            (LATENESS, closed.lateness),
+        ];
+        words.extend([CLEAN_END, WRITTEN, DURABLE, VISIBLE].map(|word| (word, closed.end)));
+        let sum =
+            checksum(|index| words.iter().find(|(word, _)| *word == index).map_or(0, |(_, value)| *value));
+        words.push((CHECKSUM, sum));
+        thalweg_sys::disk::replace_file(disk, directory, FILE_NAME, &encode(&words))
     }
 
     /// Opens the file of an existing store; `None` when there is none.
@@ -93,10 +109,10 @@ impl Control {
             return Err(OpenError::NotAStore { file: path, why: "the control file is too short" });
         }
         let words = Words::new(file.map(BYTES, writable).map_err(failed)?);
-        if words.load(0) != MAGIC {
+        if words.load(MAGIC_WORD) != MAGIC {
             return Err(OpenError::NotAStore { file: path, why: "the control file has another magic" });
         }
-        let found = words.load(1);
+        let found = words.load(VERSION);
         if found > u64::from(FORMAT_VERSION) {
             return Err(OpenError::Newer { file: path, found, known: u64::from(FORMAT_VERSION) });
         }
@@ -241,6 +257,22 @@ impl Control {
             }
         }
     }
+}
+
+/// What the words of a closed store say.
+pub(crate) struct Closed {
+    pub(crate) store_id: u64,
+    pub(crate) end: Position,
+    pub(crate) next_log: u64,
+    pub(crate) lateness: Time,
+}
+
+fn encode(words: &[(usize, u64)]) -> Vec<u8> {
+    let mut bytes = vec![0; BYTES];
+    for (index, word) in words {
+        bytes[index * 8..index * 8 + 8].copy_from_slice(&word.to_le_bytes());
+    }
+    bytes
 }
 
 /// What all words but the checksum add up to; never 0, which says that the store is open.

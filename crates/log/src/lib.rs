@@ -22,6 +22,7 @@
 
 mod append;
 mod attach;
+mod backup;
 mod back;
 mod catalogue;
 mod checkpoint;
@@ -42,6 +43,7 @@ mod maps;
 mod names;
 mod open;
 mod parse;
+mod progress;
 mod query;
 mod read;
 mod reader;
@@ -49,6 +51,7 @@ mod recover;
 mod scan;
 mod segment;
 mod signal;
+mod source;
 mod store;
 mod verify;
 mod view;
@@ -61,6 +64,7 @@ mod tests;
 
 pub use append::{Transaction, now};
 pub use attach::Attached;
+pub use backup::{Backup, BackupError, backup, restore};
 pub use back::EntriesBack;
 pub use commit::{Commit, NOTES_BYTES_MAX, Receipt};
 pub use cursor::Cursor;
@@ -74,7 +78,8 @@ pub use open::{Durability, Options, Recovered};
 pub use parse::{BatchPiece, EndPiece, FramePiece, Parse, Piece, SegmentPiece, parse};
 pub use query::{Entry, Query, Start};
 pub use read::{Read, Warming};
-pub use reader::{Ended, Entries, Reader};
+pub use progress::Ended;
+pub use reader::{Entries, Reader};
 pub use store::{Stats, Store};
 /// Where a store's files live.
 pub use thalweg_sys::disk::Disk;

@@ -10,6 +10,7 @@ use crate::error::{Damage, OpenError};
 use crate::format::{BadHeader, Config, FORMAT_VERSION, Link, SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::log::Log;
 use crate::read::walk;
+use crate::scan::Stop;
 use crate::segment;
 use crate::signal;
 use crate::{Position, position, segment_of};
@@ -100,8 +101,13 @@ pub fn verify(disk: &Disk, directory: &Path) -> Result<Report, OpenError> {
     }
     let mut logs = HashSet::new();
     for (index, header) in headers.iter().enumerate() {
-        let next = headers.get(index + 1);
-        verify_segment(disk, directory, header, next, known, &mut report, &mut logs)
+        // Behind one that was removed, or is missed already, follows another chain.
+        let follower = match headers.get(index + 1) {
+            None => Follower::None,
+            Some(next) if next.number == header.number + 1 => Follower::Next(next),
+            Some(_) => Follower::Gone,
+        };
+        verify_segment(disk, directory, header, follower, known, &mut report, &mut logs)
             .map_err(failed("read"))?;
         if report.torn_bytes > 0 && clean == Some(report.end) {
             // Nothing was being written: what stands behind the end came by itself.
@@ -114,7 +120,7 @@ pub fn verify(disk: &Disk, directory: &Path) -> Result<Report, OpenError> {
 }
 
 /// Segments that hold payload of some log in a checkpoint.
-fn needed_segments(checkpoint: &Checkpoint) -> BTreeSet<u32> {
+pub(crate) fn needed_segments(checkpoint: &Checkpoint) -> BTreeSet<u32> {
     let positions = |log: &Arc<Log>| {
         let inner = log.lock();
         inner.extents.all().iter().map(|extent| segment_of(extent.position)).collect::<Vec<_>>()
@@ -126,11 +132,32 @@ fn whole(name: &str, at: Position) -> Damage {
     Damage { file: name.to_owned(), from: at, to: at, logs: None }
 }
 
+/// What comes behind a segment.
+#[derive(Clone, Copy)]
+enum Follower<'a> {
+    /// Nothing: it is the newest.
+    None,
+    Next(&'a SegmentHeader),
+    /// Some that are not there.
+    Gone,
+}
+
+impl Follower<'_> {
+    /// Whether a segment may end here, as far as that is told by what follows it.
+    fn continues(self, stop: &Stop) -> bool {
+        match self {
+            Follower::None => false,
+            Follower::Next(next) => stop.link == Some(next.previous) || next.after_damage && stop.blank,
+            Follower::Gone => true,
+        }
+    }
+}
+
 fn verify_segment(
     disk: &Disk,
     directory: &Path,
     header: &SegmentHeader,
-    next: Option<&SegmentHeader>,
+    follower: Follower<'_>,
     known_durable: Position,
     report: &mut Report,
     logs: &mut HashSet<u64>,
@@ -152,12 +179,11 @@ fn verify_segment(
             logs.extend(crate::format::frames(batch.body).map(|frame| frame.log));
         });
         report.end = position(header.number, stop.at);
-        let linked =
-            next.is_some_and(|next| stop.link == Some(next.previous) || next.after_damage && stop.blank);
-        if stop.blank && (linked || next.is_none() && report.end >= known_durable) {
+        let is_end = matches!(follower, Follower::None) && report.end >= known_durable;
+        if stop.blank && (is_end || follower.continues(&stop)) {
             return Ok(());
         }
-        if next.is_none() && report.end >= known_durable {
+        if is_end {
             report.torn_bytes =
                 bytes[stop.at as usize..].iter().rposition(|byte| *byte != 0).map_or(0, |b| b as u64 + 1);
             return Ok(());

@@ -1,4 +1,5 @@
 //! Tests of the whole store.
+mod backup;
 mod damage;
 mod flips;
 mod fork;

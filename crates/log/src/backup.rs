@@ -1,0 +1,387 @@
+//! Backups: a store as of one position, taken while it is being written, and put back.
+//!
+//! Purpose: a directory that opens as a store which was closed at that moment. The writer is not asked and does
+//! not notice: what is visible is final, so it is taken from the files, in the writing process or any other.
+//!
+//! - Sealed segments are linked, which costs a name each, as long as whatever follows them is durable in
+//!   the source: then no crash makes the source write to them again. Others, and all where the file system
+//!   knows no links, are copied.
+//! - The newest one is copied up to the end and is zero behind it. What is copied is verified on the way; what
+//!   is linked is not looked at, so that a backup takes as long as its newest segment is large.
+//! - Checkpoints are taken as they are. They were found before the end was read, so they speak of nothing behind it.
+//! - The control file comes last, closed cleanly at the end: without it a directory is not a store, so a
+//!   backup that was cut short is none.
+//!
+//! Files may come and go meanwhile. When the backup would lack a segment that its own newest checkpoint needs, all of
+//! it is begun anew. Everything is durable before it is reported. Checked by the tests, with a writer that rotates,
+//! deletes and checkpoints at once, and on the simulated disk with the power cut at any moment.
+
+use crate::checkpoint::{self, Checkpoint};
+use crate::control::{self, Closed, Control};
+use crate::error::{Damage, OpenError};
+use crate::format::{SEGMENT_HEADER_BYTES, SegmentHeader};
+use crate::scan::{Scan, Step};
+use crate::store::Store;
+use crate::verify::{needed_segments, verify};
+use crate::{Position, byte_of, position, segment, segment_of};
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+use thalweg_sync::region::Region;
+use thalweg_sys::disk::{Allocation, Disk};
+
+/// Times that a backup is begun anew because files that it needs went away meanwhile.
+const ATTEMPTS: u32 = 16;
+
+/// A backup that was taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Backup {
+    /// What it holds: everything in front of this position.
+    pub end: Position,
+    /// Segments that share their bytes with the source.
+    pub linked: u64,
+    /// Segments that were copied.
+    pub copied: u64,
+    /// Bytes of batches in those.
+    pub copied_bytes: u64,
+    /// Checkpoints in it.
+    pub checkpoints: u64,
+    /// Times it was begun.
+    pub attempts: u32,
+}
+
+/// Why there is no backup, or nothing was restored. Whatever had been written of it is gone again.
+#[derive(Debug, thiserror::Error)]
+pub enum BackupError {
+    /// Something is in the way.
+    #[error("{directory} is not empty; choose a directory that is, or that is not there yet")]
+    Occupied {
+        /// Where the store was to be written.
+        directory: PathBuf,
+    },
+    /// The source does not read back as it was written.
+    #[error("{}", named(.0))]
+    Damaged(Vec<Damage>),
+    /// What is to be restored was opened and never closed.
+    #[error("{directory} is in use, or was not closed: open and close it, or choose another backup")]
+    NotClosed {
+        /// What was to be restored.
+        directory: PathBuf,
+    },
+    /// Files of the source went away, however often it was tried.
+    #[error("{file} was gone in each of {attempts} attempts; `thalweg verify` tells whether it is missing")]
+    Gone {
+        /// The last file that was missed.
+        file: PathBuf,
+        /// Times it was tried.
+        attempts: u32,
+    },
+    /// A store in memory has no files.
+    #[error("a store in memory cannot be backed up")]
+    Memory,
+    /// The source cannot be read as a store at all.
+    #[error(transparent)]
+    Source(#[from] OpenError),
+    /// The operating system refused.
+    #[error("cannot {action} {file}: {source}")]
+    Io {
+        /// What was attempted.
+        action: &'static str,
+        /// On which file.
+        file: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+fn named(damage: &[Damage]) -> String {
+    damage.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
+/// Writes a backup of the store in `from`, whoever has it open, to the directory `to`, which must be empty or not
+/// there. It holds everything that was durable, in `os` mode everything that was committed, before the call.
+///
+/// ```
+/// # let directory = tempfile::tempdir()?;
+/// use thalweg_log::{Disk, Options, Store, backup, now};
+/// let (from, to) = (directory.path().join("store"), directory.path().join("backup"));
+/// let (store, _) = Store::open(&Disk::Real, &from, Options::default())?;
+/// let receipt = store.append(&store.log(b"orders")?, b"one espresso", now())?;
+/// store.persist(receipt.ticket)?;
+/// backup(&Disk::Real, &from, &to)?;
+/// let (copy, found) = Store::open(&Disk::Real, &to, Options::default())?;
+/// assert!(found.clean && copy.find(b"orders").is_some());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// [`BackupError`]; nothing is left in `to` then.
+pub fn backup(disk: &Disk, from: &Path, to: &Path) -> Result<Backup, BackupError> {
+    backup_beside(disk, from, to, &mut || {})
+}
+
+/// With something that happens in the source between two steps of each attempt.
+pub(crate) fn backup_beside(
+    disk: &Disk,
+    from: &Path,
+    to: &Path,
+    meanwhile: &mut dyn FnMut(),
+) -> Result<Backup, BackupError> {
+    claim(disk, to)?;
+    let mut attempts = 0;
+    loop {
+        attempts += 1;
+        let mut copy =
+            Transfer { disk, from, to, made: Vec::new(), done: Backup { attempts, ..Backup::default() } };
+        let trouble = match copy.run(meanwhile) {
+            Ok(()) => return Ok(copy.done),
+            Err(trouble) => trouble,
+        };
+        copy.undo();
+        match trouble {
+            Trouble::Gone(_) if attempts < ATTEMPTS => {}
+            Trouble::Gone(file) => return Err(BackupError::Gone { file, attempts }),
+            Trouble::Final(error) => return Err(*error),
+        }
+    }
+}
+
+/// Puts a backup back, to the directory `to`, which must be empty or not there: verifies all of it first, copies
+/// what a store goes on writing to and links the rest. The backup stays as it is.
+///
+/// # Errors
+/// [`BackupError::Damaged`] names everything that is; nothing is left in `to` then.
+pub fn restore(disk: &Disk, backup: &Path, to: &Path) -> Result<Backup, BackupError> {
+    claim(disk, to)?;
+    let report = verify(disk, backup)?;
+    if !report.damage.is_empty() {
+        return Err(BackupError::Damaged(report.damage));
+    }
+    let closed = Control::attach(disk, backup)?.is_some_and(|control| control.clean_end() == report.end);
+    if !closed {
+        return Err(BackupError::NotClosed { directory: backup.to_owned() });
+    }
+    self::backup(disk, backup, to)
+}
+
+impl Store {
+    /// Writes a backup of this store; see [`backup()`]. What was committed before the call is in it.
+    ///
+    /// # Errors
+    /// [`BackupError`]; nothing is left in `to` then.
+    pub fn backup(&self, to: &Path) -> Result<Backup, BackupError> {
+        let Some(directory) = &self.shared.directory else { return Err(BackupError::Memory) };
+        // More of it can be linked then.
+        let flushed = self.flush();
+        flushed.map_err(|source| BackupError::Io { action: "flush", file: directory.clone(), source })?;
+        backup(&self.shared.disk, directory, to)
+    }
+}
+
+/// Makes sure that nothing is overwritten.
+fn claim(disk: &Disk, to: &Path) -> Result<(), BackupError> {
+    let failed = |action| move |source| BackupError::Io { action, file: to.to_owned(), source };
+    disk.create_directory(to).map_err(failed("create"))?;
+    match disk.names(to).map_err(failed("list"))?.is_empty() {
+        true => Ok(()),
+        false => Err(BackupError::Occupied { directory: to.to_owned() }),
+    }
+}
+
+/// Why an attempt ended.
+enum Trouble {
+    /// A file is not there any more.
+    Gone(PathBuf),
+    Final(Box<BackupError>),
+}
+
+impl From<BackupError> for Trouble {
+    fn from(error: BackupError) -> Trouble {
+        Trouble::Final(Box::new(error))
+    }
+}
+
+impl From<OpenError> for Trouble {
+    fn from(error: OpenError) -> Trouble {
+        match error {
+            OpenError::Io { file, source, .. } if source.kind() == io::ErrorKind::NotFound => {
+                Trouble::Gone(file)
+            }
+            error => BackupError::Source(error).into(),
+        }
+    }
+}
+
+fn io_trouble(action: &'static str, file: &Path) -> impl FnOnce(io::Error) -> Trouble {
+    let file = file.to_owned();
+    move |source| match source.kind() {
+        io::ErrorKind::NotFound => Trouble::Gone(file),
+        _ => BackupError::Io { action, file, source }.into(),
+    }
+}
+
+/// One attempt.
+struct Transfer<'a> {
+    disk: &'a Disk,
+    from: &'a Path,
+    to: &'a Path,
+    made: Vec<PathBuf>,
+    done: Backup,
+}
+
+impl Transfer<'_> {
+    fn run(&mut self, meanwhile: &mut dyn FnMut()) -> Result<(), Trouble> {
+        let no_store =
+            || OpenError::NotAStore { file: self.from.to_owned(), why: "there is no control file" };
+        let control = Control::attach(self.disk, self.from)?.ok_or_else(no_store)?;
+        if !control.is_intact() {
+            let (file, logs) = (control::FILE_NAME.to_owned(), Some(Vec::new()));
+            return Err(BackupError::Damaged(vec![Damage { file, from: 0, to: 0, logs }]).into());
+        }
+        // In this order: a checkpoint that is there speaks of nothing that is not visible, and what is visible
+        // lies in segments that are there.
+        let checkpoints = self.checkpoints(&control)?;
+        meanwhile();
+        let end = control.visible();
+        let linkable = control.durable().min(end);
+        self.done.end = end;
+        let present = self.segments(&control, segment_of(linkable), end)?;
+        let needed = needed_at(checkpoints.last(), end);
+        if let Some(number) = needed.difference(&present).next() {
+            return Err(Trouble::Gone(self.from.join(segment::file_name(*number))));
+        }
+        let synced = self.disk.sync_directory(self.to);
+        synced.map_err(io_trouble("sync", self.to))?;
+        let words = Closed {
+            store_id: control.store_id,
+            end,
+            next_log: control.next_log(),
+            lateness: control.lateness(),
+        };
+        self.made.push(self.to.join(control::FILE_NAME));
+        Control::create_closed(self.disk, self.to, &words)
+            .map_err(io_trouble("write the control file of", self.to))?;
+        let parent =
+            self.to.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        self.disk.sync_directory(parent).map_err(io_trouble("sync", parent))
+    }
+
+    fn names(&self) -> Result<Vec<String>, Trouble> {
+        self.disk.names(self.from).map_err(io_trouble("list", self.from))
+    }
+
+    /// Takes the checkpoints along that are whole; one that is not costs replay and nothing else.
+    fn checkpoints(&mut self, control: &Control) -> Result<Vec<Checkpoint>, Trouble> {
+        let mut taken = Vec::new();
+        for name in self.names()? {
+            let Some(start) = checkpoint::start_of(&name) else { continue };
+            let path = self.from.join(&name);
+            let read = checkpoint::read(self.disk, self.from, start, control.store_id, &mut |config| config);
+            let Some(whole) = read.map_err(io_trouble("read", &path))? else { continue };
+            if !self.link(&name)? {
+                let file = self.disk.open_read_only(&path).map_err(io_trouble("open", &path))?;
+                let length = file.length().map_err(io_trouble("read", &path))?;
+                let mut bytes = vec![0; usize::try_from(length).unwrap_or(usize::MAX)];
+                file.read_at(&mut bytes, 0).map_err(io_trouble("read", &path))?;
+                self.write(&name, length, &bytes)?;
+            }
+            self.done.checkpoints += 1;
+            taken.push(whole);
+        }
+        Ok(taken)
+    }
+
+    /// Takes the segments up to the end, and answers which there are.
+    fn segments(
+        &mut self,
+        control: &Control,
+        linkable: u32,
+        end: Position,
+    ) -> Result<BTreeSet<u32>, Trouble> {
+        let mut present = BTreeSet::new();
+        for name in self.names()? {
+            let Some(number) = segment::number_of(&name).filter(|number| *number <= segment_of(end)) else {
+                continue;
+            };
+            let path = self.from.join(&name);
+            let header = segment::read_header(self.disk, &path).map_err(io_trouble("read", &path))?;
+            let header = header.and_then(Result::ok).filter(|header| header.store_id == control.store_id);
+            let Some(header) = header.filter(|header| header.number == number) else {
+                return Err(damaged(&name, position(number, 0)));
+            };
+            if number < linkable && self.link(&name)? {
+                self.done.linked += 1;
+            } else {
+                self.copy(&name, &header, if number == segment_of(end) { Some(byte_of(end)) } else { None })?;
+            }
+            present.insert(number);
+        }
+        Ok(present)
+    }
+
+    /// Copies a segment up to its end, which is where its batches end unless the store ends before.
+    fn copy(&mut self, name: &str, header: &SegmentHeader, end: Option<u32>) -> Result<(), Trouble> {
+        let path = self.from.join(name);
+        let file = self.disk.open_read_only(&path).map_err(io_trouble("open", &path))?;
+        let length = file.length().map_err(io_trouble("read", &path))?;
+        if length < u64::from(header.capacity) || end.is_some_and(|end| end > header.capacity) {
+            return Err(damaged(name, position(header.number, u32::try_from(length).unwrap_or(u32::MAX))));
+        }
+        let map = file.map(header.capacity as usize, false).map_err(io_trouble("map", &path))?;
+        // What lies behind the end is being written and none of our business.
+        let bound = end.unwrap_or(header.capacity);
+        let region = Region::sealed(map, bound);
+        let bytes = region.bytes(0..bound);
+        let mut scan = Scan::new(bytes, SEGMENT_HEADER_BYTES, Some(header.previous));
+        let stop = loop {
+            if let Step::Stop(stop) = scan.step() {
+                break stop;
+            }
+        };
+        if !stop.blank || end.is_some_and(|end| end != stop.at) {
+            return Err(damaged(name, position(header.number, stop.at)));
+        }
+        self.done.copied += 1;
+        self.done.copied_bytes += u64::from(stop.at - SEGMENT_HEADER_BYTES);
+        self.write(name, header.capacity.into(), &bytes[..stop.at as usize])
+    }
+
+    /// Gives a file of the source a name in the target; `false` where it has to be copied.
+    fn link(&mut self, name: &str) -> Result<bool, Trouble> {
+        let (old, new) = (self.from.join(name), self.to.join(name));
+        match self.disk.link(&old, &new) {
+            Ok(()) => {
+                self.made.push(new);
+                Ok(true)
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(Trouble::Gone(old)),
+            // Another file system, one without links, or a file with too many.
+            Err(_) => Ok(false),
+        }
+    }
+
+    fn write(&mut self, name: &str, length: u64, bytes: &[u8]) -> Result<(), Trouble> {
+        let path = self.to.join(name);
+        let file = self.disk.create(&path).map_err(io_trouble("create", &path))?;
+        self.made.push(path.clone());
+        let written = file.allocate(length, Allocation::Reserved).and_then(|()| file.write_at(bytes, 0));
+        written.and_then(|()| file.sync_data()).map_err(io_trouble("write", &path))
+    }
+
+    fn undo(&self) {
+        for path in &self.made {
+            let _ = self.disk.unlink(path);
+        }
+    }
+}
+
+fn damaged(file: &str, at: Position) -> Trouble {
+    BackupError::Damaged(vec![Damage { file: file.to_owned(), from: at, to: at, logs: None }]).into()
+}
+
+/// Segments without which a store that ends at a position does not open whole.
+fn needed_at(newest: Option<&Checkpoint>, end: Position) -> BTreeSet<u32> {
+    let mut needed = newest.map(needed_segments).unwrap_or_default();
+    needed.extend(newest.map_or(1, |checkpoint| segment_of(checkpoint.start))..=segment_of(end));
+    needed
+}

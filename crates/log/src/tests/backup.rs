@@ -1,0 +1,337 @@
+//! Backups: against a writer that does not wait, against power cuts, and put back.
+
+use super::store::{content, open, os, small};
+use crate::backup::backup_beside;
+use crate::{Backup, BackupError, Durability, OpenError, Options, Query, Recovered, Store};
+use crate::{backup, byte_of, restore, segment_of, verify};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use thalweg_sys::disk::Disk;
+use thalweg_sys::disk::sim::{Random, SimDisk};
+
+/// The numbers that a log's entries carry.
+fn numbers(store: &Store, name: &[u8]) -> Vec<u64> {
+    let Some(log) = store.find(name) else { return Vec::new() };
+    let mut reader = store.reader(&log);
+    let number = |data: &[u8]| u64::from_le_bytes(data[..8].try_into().unwrap());
+    reader.entries(&Query::default()).map(|entry| number(entry.unwrap().data)).collect()
+}
+
+fn opened(disk: &Disk, path: &Path) -> (Store, Recovered) {
+    let report = verify(disk, path).unwrap();
+    assert_eq!((report.damage, report.torn_bytes), (vec![], 0));
+    let (store, found) = Store::open(disk, path, Options { committer_thread: false, ..small() }).unwrap();
+    assert!(found.clean && found.damage.is_empty() && found.discarded_bytes == 0, "{found:?}");
+    (store, found)
+}
+
+/// Commits numbers to two logs at once, and keeps creating, deleting and checkpointing beside them.
+fn write(store: &Store, acknowledged: &Mutex<u64>, stopped: &Mutex<bool>) {
+    let (a, b) = (store.log(b"a").unwrap(), store.log(b"b").unwrap());
+    for number in 0.. {
+        if *stopped.lock() {
+            return;
+        }
+        let mut transaction = store.transaction(number);
+        let mut bytes = number.to_le_bytes().to_vec();
+        bytes.resize(8 + (number as usize * 7) % 200, 1);
+        transaction.append(&a, &bytes).unwrap();
+        transaction.append(&b, &bytes[..8]).unwrap();
+        transaction.commit().unwrap();
+        *acknowledged.lock() = number + 1;
+        if number % 10 == 9 {
+            let passing = store.log(b"passing").unwrap();
+            store.append(&passing, &[0; 3000], number).unwrap();
+            store.delete(&passing, passing.staged().unwrap().version, number, None).unwrap();
+            store.maintain(number).unwrap();
+        }
+    }
+}
+
+#[test]
+fn backups_taken_while_somebody_writes_open_as_of_one_moment() {
+    for durability in [Durability::Os, Durability::Sync] {
+        let directory = tempfile::tempdir().unwrap();
+        let from = directory.path().join("store");
+        let store = open(&from, Options { durability, checkpoint_bytes: 128 << 10, ..small() });
+        let (acknowledged, stopped) = (Mutex::new(0), Mutex::new(false));
+        let (mut linked, mut ends) = (0, Vec::new());
+        std::thread::scope(|scope| {
+            scope.spawn(|| write(&store, &acknowledged, &stopped));
+            while *acknowledged.lock() < 20 {
+                std::thread::yield_now();
+            }
+            for round in 0..12 {
+                let to = directory.path().join(format!("backup-{round}"));
+                let before = *acknowledged.lock();
+                // The second way knows nothing of the writer, as if it were in another process.
+                let done = if round % 2 == 0 { store.backup(&to) } else { backup(&Disk::Real, &from, &to) };
+                let done = done.unwrap_or_else(|error| {
+                    *stopped.lock() = true;
+                    panic!("{error}")
+                });
+                let copy = opened(&Disk::Real, &to).0;
+                let (a, b) = (numbers(&copy, b"a"), numbers(&copy, b"b"));
+                let sound = a == b && a.iter().copied().eq(0..a.len() as u64) && a.len() as u64 >= before;
+                if !sound {
+                    *stopped.lock() = true;
+                }
+                assert!(sound, "{durability:?} {round}: {} and {} of {before}", a.len(), b.len());
+                assert_eq!(copy.stats().written, done.end);
+                linked += done.linked;
+                ends.push(done.end);
+            }
+            *stopped.lock() = true;
+        });
+        assert!(ends.is_sorted() && ends.first() < ends.last(), "{ends:?}");
+        assert!(linked > 12, "{linked}");
+    }
+}
+
+#[test]
+fn a_backup_is_put_back_and_neither_is_changed_by_what_becomes_of_the_other() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    let store = open(&at("store"), os());
+    let log = store.log(b"a").unwrap();
+    let fill = |store: &Store, range: std::ops::Range<u64>| {
+        let log = store.log(b"a").unwrap();
+        range.for_each(|number| drop(store.append(&log, &[&number.to_le_bytes()[..], &[0; 90]].concat(), 1)));
+    };
+    fill(&store, 0..300);
+    store.checkpoint().unwrap();
+    fill(&store, 300..400);
+    let done = store.backup(&at("backup")).unwrap();
+    let segments = u64::from(segment_of(done.end));
+    let expected =
+        Backup { end: done.end, linked: segments - 1, copied: 1, checkpoints: 1, attempts: 1, ..done };
+    assert_eq!(done, expected);
+    assert!(segments > 3 && done.copied_bytes < u64::from(byte_of(done.end)));
+    let kept = files(&at("backup"));
+    fill(&store, 400..900);
+    store.close().unwrap();
+
+    restore(&Disk::Real, &at("backup"), &at("again")).unwrap();
+    let again = open(&at("again"), os());
+    assert_eq!(numbers(&again, b"a"), (0..400).collect::<Vec<_>>());
+    fill(&again, 1000..1400);
+    again
+        .delete(&again.find(b"a").unwrap(), again.find(b"a").unwrap().staged().unwrap().version, 0, None)
+        .unwrap();
+    (0..2).for_each(|_| again.checkpoint().unwrap());
+    again.close().unwrap();
+    assert_eq!(files(&at("backup")), kept, "the backup is as it was");
+    restore(&Disk::Real, &at("backup"), &at("third")).unwrap();
+    assert_eq!(numbers(&open(&at("third"), os()), b"a"), (0..400).collect::<Vec<_>>());
+    assert_eq!(numbers(&store, b"a"), (0..900).collect::<Vec<_>>(), "and so is the source");
+    drop((store, log));
+    fs::remove_dir_all(at("store")).unwrap();
+    assert_eq!(verify(&Disk::Real, &at("backup")).unwrap().damage, [], "it needs no source");
+}
+
+fn files(path: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let read = |entry: fs::DirEntry| (entry.path(), fs::read(entry.path()).unwrap());
+    fs::read_dir(path).unwrap().map(|entry| read(entry.unwrap())).collect()
+}
+
+#[test]
+fn nothing_is_written_over_and_nothing_damaged_is_restored() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    let store = open(&at("store"), os());
+    let log = store.log(b"a").unwrap();
+    (0..100u8).for_each(|index| drop(store.append(&log, &[index; 200], 1)));
+    fs::create_dir(at("full")).unwrap();
+    fs::write(at("full").join("mine"), "precious").unwrap();
+    assert!(matches!(store.backup(&at("full")), Err(BackupError::Occupied { .. })));
+    assert!(matches!(store.backup(&at("store")), Err(BackupError::Occupied { .. })));
+    assert_eq!(files(&at("full")).len(), 1);
+    assert!(matches!(Store::memory(small()).unwrap().backup(&at("none")), Err(BackupError::Memory)));
+    let nothing = backup(&Disk::Real, &at("nowhere"), &at("empty")).unwrap_err();
+    assert!(matches!(nothing, BackupError::Source(OpenError::NotAStore { .. })), "{nothing}");
+    let open_still = restore(&Disk::Real, &at("store"), &at("empty")).unwrap_err();
+    assert!(matches!(open_still, BackupError::NotClosed { .. }), "{open_still}");
+
+    let done = store.backup(&at("backup")).unwrap();
+    assert!(restore(&Disk::Real, &at("backup"), &at("full")).is_err());
+    let good = files(&at("backup"));
+    let mut random = Random::new(3);
+    for path in good.keys() {
+        let mut bytes = good[path].clone();
+        let byte = random.below(bytes.len() as u64) as usize;
+        bytes[byte] ^= 1 << random.below(8);
+        // Written beside and put in its place, as it may be linked.
+        fs::write(at("flipped"), &bytes).unwrap();
+        fs::rename(at("flipped"), path).unwrap();
+        let error = restore(&Disk::Real, &at("backup"), &at("empty")).unwrap_err();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        assert!(error.to_string().contains(name), "{name}: {error}");
+        assert!(files(&at("empty")).is_empty(), "{name}");
+        fs::write(path, &good[path]).unwrap();
+    }
+    fs::remove_file(at("backup").join(crate::segment::file_name(segment_of(done.end) - 1))).unwrap();
+    let error = restore(&Disk::Real, &at("backup"), &at("empty")).unwrap_err();
+    assert!(matches!(&error, BackupError::Damaged(damage) if damage.len() == 1), "{error}");
+}
+
+#[test]
+fn a_source_that_is_broken_is_not_passed_on_as_whole() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    let store = open(&at("store"), os());
+    let log = store.log(b"a").unwrap();
+    (0..100u8).for_each(|index| drop(store.append(&log, &[index; 200], 1)));
+    store.flush().unwrap();
+    let newest = at("store").join(crate::segment::file_name(segment_of(store.stats().written)));
+    let mut bytes = fs::read(&newest).unwrap();
+    bytes[200] ^= 1;
+    fs::write(&newest, bytes).unwrap();
+    let error = backup(&Disk::Real, &at("store"), &at("backup")).unwrap_err();
+    assert!(matches!(&error, BackupError::Damaged(damage) if damage.len() == 1), "{error}");
+    assert!(files(&at("backup")).is_empty());
+    fs::remove_file(at("store").join(crate::segment::file_name(2))).unwrap();
+    let error = backup(&Disk::Real, &at("store"), &at("backup")).unwrap_err();
+    assert!(error.to_string().contains("segment-"), "{error}");
+    assert!(files(&at("backup")).is_empty());
+}
+
+/// On the simulated disk: a store that is written, backed up and cut off at random.
+struct Simulated {
+    random: Random,
+    sim: SimDisk,
+    durability: Durability,
+    /// Numbers that were appended, whether they last or not.
+    appended: u64,
+    tried: u32,
+    backups: Vec<(PathBuf, u64)>,
+}
+
+impl Simulated {
+    fn open(&self) -> Store {
+        let options = Options { durability: self.durability, committer_thread: false, ..small() };
+        Store::open(&Disk::Sim(self.sim.clone()), Path::new("/store"), options).unwrap().0
+    }
+
+    fn write(&mut self, store: &Store) {
+        let log = store.log(b"a").unwrap();
+        for _ in 0..self.random.below(60) {
+            let mut bytes = self.appended.to_le_bytes().to_vec();
+            bytes.resize(8 + self.random.below(150) as usize, 2);
+            store.append(&log, &bytes, 1).unwrap();
+            self.appended += 1;
+            match self.random.below(40) {
+                0 => store.checkpoint().unwrap(),
+                1..4 => store.flush().unwrap(),
+                4 => self.sim.write_back(),
+                _ => {}
+            }
+        }
+    }
+
+    /// Takes one, or fails at some sync and leaves nothing that could be taken for one.
+    fn back_up(&mut self, store: &Store) {
+        // What was undone may come back with a power cut, so each try has a place of its own.
+        self.tried += 1;
+        let to = PathBuf::from(format!("/backup-{}", self.tried));
+        let disk = Disk::Sim(self.sim.clone());
+        let lasts = numbers(store, b"a").len() as u64;
+        if self.random.once_in(4) {
+            self.sim.fail_sync_after(self.random.below(6) as u32);
+        }
+        let done = backup(&disk, Path::new("/store"), &to);
+        self.sim.mend();
+        match done {
+            Ok(_) => self.backups.push((to, lasts)),
+            Err(BackupError::Io { .. }) => assert!(disk.names(&to).unwrap().is_empty()),
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// Every backup that was reported opens, clean, with what was to be in it. Opening one is a writer too, and
+    /// the others may share its files, so each is looked at on a disk of its own.
+    fn check(&self) {
+        for (path, lasts) in &self.backups {
+            let disk = Disk::Sim(self.sim.crash());
+            let (copy, _) = opened(&disk, path);
+            let found = numbers(&copy, b"a");
+            assert_eq!((found.len() as u64, found.is_sorted()), (*lasts, true), "{path:?}");
+            let own = copy.log(b"own").unwrap();
+            copy.append(&own, &[1; 100], 1).unwrap();
+            copy.close().unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_backup_that_was_reported_survives_every_power_cut_and_whatever_its_source_does_then() {
+    let mut kept = 0;
+    for seed in 0..120 {
+        let durability = if seed % 2 == 0 { Durability::Os } else { Durability::Sync };
+        let (random, sim) = (Random::new(seed), SimDisk::new(seed, 64 << 20));
+        let mut simulated = Simulated { random, sim, durability, appended: 0, tried: 0, backups: Vec::new() };
+        for _ in 0..4 {
+            let store = simulated.open();
+            // What a power cut took away is not appended anew, so numbers may be left out.
+            for _ in 0..3 {
+                simulated.write(&store);
+                simulated.back_up(&store);
+            }
+            if simulated.random.once_in(3) {
+                store.close().unwrap();
+            }
+            drop(store);
+            simulated.sim = simulated.sim.crash();
+            simulated.check();
+        }
+        kept += simulated.backups.len();
+    }
+    assert!(kept > 800, "{kept}");
+}
+
+#[test]
+fn a_backup_that_lacks_what_went_away_meanwhile_is_begun_anew() {
+    let directory = tempfile::tempdir().unwrap();
+    let (from, to) = (directory.path().join("store"), directory.path().join("backup"));
+    let store = open(&from, os());
+    let (log, passing) = (store.log(b"a").unwrap(), store.log(b"passing").unwrap());
+    let fill = || (0..30).for_each(|_| drop(store.append(&passing, &[7; 2000], 1)));
+    fill();
+    store.checkpoint().unwrap();
+    fill();
+    store.checkpoint().unwrap();
+    let segments = store.stats().segments;
+    let mut times = 0;
+    let mut meanwhile = || {
+        times += 1;
+        if times == 1 {
+            store.delete(&passing, passing.staged().unwrap().version, 2, None).unwrap();
+            store.append(&log, &3u64.to_le_bytes(), 3).unwrap();
+            (0..2).for_each(|_| store.checkpoint().unwrap());
+            assert!(store.stats().segments < segments, "something went away");
+        }
+    };
+    let done = backup_beside(&Disk::Real, &from, &to, &mut meanwhile).unwrap();
+    assert_eq!(done.attempts, 2);
+    let copy = opened(&Disk::Real, &to).0;
+    assert_eq!((numbers(&copy, b"a"), copy.find(b"passing").is_some()), (vec![3], false));
+    let mut always = || drop(store.append(&log, &[0; 8], 1));
+    fs::remove_file(from.join(crate::segment::file_name(segment_of(done.end)))).unwrap();
+    let error = backup_beside(&Disk::Real, &from, &directory.path().join("none"), &mut always).unwrap_err();
+    assert!(matches!(error, BackupError::Gone { attempts: 16, .. }), "{error}");
+}
+
+#[test]
+fn an_unfinished_backup_is_no_store() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    let store = open(&at("store"), os());
+    let log = store.log(b"a").unwrap();
+    store.append(&log, b"x", 1).unwrap();
+    store.backup(&at("backup")).unwrap();
+    fs::remove_file(at("backup").join("control")).unwrap();
+    assert!(Store::open(&Disk::Real, &at("backup"), os()).is_err());
+    assert!(matches!(restore(&Disk::Real, &at("backup"), &at("again")), Err(BackupError::Source(_))));
+    assert_eq!(content(&store, b"a"), b"x");
+}
