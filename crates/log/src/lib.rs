@@ -22,8 +22,8 @@
 
 mod append;
 mod attach;
-mod backup;
 mod back;
+mod backup;
 mod catalogue;
 mod checkpoint;
 mod commit;
@@ -43,7 +43,6 @@ mod maps;
 mod names;
 mod open;
 mod parse;
-mod progress;
 mod query;
 mod read;
 mod reader;
@@ -51,7 +50,6 @@ mod recover;
 mod scan;
 mod segment;
 mod signal;
-mod source;
 mod store;
 mod verify;
 mod view;
@@ -64,8 +62,8 @@ mod tests;
 
 pub use append::{Transaction, now};
 pub use attach::Attached;
-pub use backup::{Backup, BackupError, backup, restore};
 pub use back::EntriesBack;
+pub use backup::{Backup, BackupError, backup, restore};
 pub use commit::{Commit, NOTES_BYTES_MAX, Receipt};
 pub use cursor::Cursor;
 pub use error::{CommitError, Damage, OpenError, ReadError};
@@ -78,8 +76,7 @@ pub use open::{Durability, Options, Recovered};
 pub use parse::{BatchPiece, EndPiece, FramePiece, Parse, Piece, SegmentPiece, parse};
 pub use query::{Entry, Query, Start};
 pub use read::{Read, Warming};
-pub use progress::Ended;
-pub use reader::{Entries, Reader};
+pub use reader::{Ended, Entries, Reader};
 pub use store::{Stats, Store};
 /// Where a store's files live.
 pub use thalweg_sys::disk::Disk;
