@@ -324,3 +324,117 @@ fn verify<S: Side>(side: &S, measured: Measured) -> Result<Measured, Failure> {
     check(read.agrees_but_for_times(&measured.sum), &read, &measured.sum, S::NAME)?;
     Ok(measured)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A side that only counts, and may leave an entry out of whatever it reads.
+    struct Counting {
+        held: Mutex<Sum>,
+        lacks: u64,
+    }
+
+    struct Counter<'s> {
+        side: &'s Counting,
+        seen: u64,
+    }
+
+    impl Counting {
+        fn of(entries: u64, lacks: u64) -> Subject<Counting> {
+            Subject::new(Counting { held: Mutex::new(expected(0, entries)), lacks }, entries)
+        }
+
+        fn entries(&self) -> u64 {
+            self.held.lock().unwrap().entries
+        }
+    }
+
+    impl Side for Counting {
+        const NAME: &'static str = "counting";
+        type Reader<'s> = Counter<'s>;
+
+        fn reader(&self) -> Result<Counter<'_>, Failure> {
+            Ok(Counter { side: self, seen: 0 })
+        }
+
+        fn append(&self, first: u64, count: u64) -> Result<(), Failure> {
+            self.held.lock().unwrap().add(expected(first, count));
+            Ok(())
+        }
+    }
+
+    impl Counter<'_> {
+        fn sum(&self, from: u64, count: u64) -> Sum {
+            expected(from, count.saturating_sub(self.side.lacks))
+        }
+
+        fn all(&self, starts: impl Iterator<Item = u64>, count: u64) -> Result<Sum, Failure> {
+            let mut sum = Sum::default();
+            starts.for_each(|start| sum.add(self.sum(start, count)));
+            Ok(sum)
+        }
+    }
+
+    impl Reading for Counter<'_> {
+        fn scan(&mut self) -> Result<Sum, Failure> {
+            let held = *self.side.held.lock().unwrap();
+            Ok(Sum { entries: held.entries - self.side.lacks, ..held })
+        }
+
+        fn ranges(&mut self, starts: &[u64], count: u64) -> Result<Sum, Failure> {
+            self.all(starts.iter().copied(), count)
+        }
+
+        fn seeks(&mut self, times: &[u64]) -> Result<Sum, Failure> {
+            self.all(times.iter().map(|since| since.saturating_sub(time(0)).div_ceil(STEP)), 1)
+        }
+
+        fn iterate(&mut self, starts: &[u64], each: u64) -> Result<Sum, Failure> {
+            self.all(starts.iter().copied(), each)
+        }
+
+        fn follow(&mut self) -> Result<(), Failure> {
+            self.seen = self.side.entries();
+            Ok(())
+        }
+
+        /// What is lacking is the first of what came, so it is noticed at once.
+        fn poll(&mut self) -> Result<Sum, Failure> {
+            let from = std::mem::replace(&mut self.seen, self.side.entries());
+            let lacks = self.side.lacks.min(self.seen - from);
+            Ok(expected(from + lacks, self.seen - from - lacks))
+        }
+    }
+
+    type Pattern = fn(&Subject<Counting>) -> Result<Measured, Failure>;
+
+    const TURNS: Until = Until::Turns(2);
+    const PATTERNS: [(&str, Pattern); 8] = [
+        ("scan", |subject| scan(subject, 2, TURNS, false)),
+        ("scan beside a writer", |subject| scan(subject, 2, TURNS, true)),
+        ("ranges", |subject| ranges(subject, 1000, 2, TURNS)),
+        ("seeks", |subject| seeks(subject, 1000, 2, TURNS)),
+        ("iterators", |subject| iterators(subject, 1000, TURNS, true)),
+        ("delivered", |subject| delivered(subject, 2, TURNS)),
+        ("append", |subject| append(&subject.side, 1, TURNS)),
+        ("workers", |subject| workers(&subject.side, 3, TURNS)),
+    ];
+
+    #[test]
+    fn a_side_that_leaves_an_entry_out_is_caught_by_every_pattern() {
+        for (name, pattern) in PATTERNS {
+            let entries = if name.starts_with("append") || name == "workers" { 0 } else { 1000 };
+            let measured = pattern(&Counting::of(entries, 0)).unwrap_or_else(|e| panic!("{name}: {e}"));
+            assert!(measured.operations > 0 && measured.sum.entries > 0, "{name}");
+            let caught = pattern(&Counting::of(entries, 1)).unwrap_err().to_string();
+            assert!(caught.contains("there was"), "{name}: {caught}");
+        }
+    }
+
+    #[test]
+    fn a_poll_that_finds_nothing_counts_all_the_same() {
+        let measured = polls(&Counting::of(1000, 0), 1, TURNS).unwrap();
+        assert_eq!(measured.operations, 2 * POLLS);
+    }
+}
