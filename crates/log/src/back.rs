@@ -8,8 +8,9 @@ use crate::error::ReadError;
 use crate::format::{BATCH_HEADER_BYTES, SEGMENT_HEADER_BYTES};
 use crate::index::BLOCK_BYTES;
 use crate::query::{Entry, Query, Start};
-use crate::reader::{Lineage, Reader};
+use crate::reader::Reader;
 use crate::segment::{Readable, Segment};
+use crate::source::Source;
 use crate::view::View;
 use crate::walk::{Filter, Found, Step};
 use crate::{Position, byte_of, position, segment_of};
@@ -21,7 +22,7 @@ const EMPTY_BLOCKS_MAX: u32 = 64;
 /// Entries of a query, newest first.
 #[derive(Debug)]
 pub struct EntriesBack<'r> {
-    lineage: Lineage<'r>,
+    source: &'r Source,
     filter: Filter,
     /// The stretch at hand, and the one in which the query begins, at this position.
     stretch: usize,
@@ -74,14 +75,16 @@ impl Reader {
         };
         let nothing = matches!(query.start, Start::Exact(_)) && exact.is_none();
         let query = exact.map_or(*query, |offset| Query { start: Start::Offset(offset), ..*query });
-        let (walk, mut filter, first) = self.begin(&query);
+        self.progress.begin(&mut self.source, &query);
+        let (walk, mut filter, first) =
+            (self.progress.walk, self.progress.filter.clone(), self.progress.stretch);
         filter.never_over();
-        let lineage = self.lineage();
-        let stretch = lineage.select(lineage.count() - 1, &mut filter);
+        let source = &self.source;
+        let stretch = source.select(source.count() - 1, &mut filter);
         let state = if nothing { State::Done } else { State::Going };
         let (bytes, block): (&[u8], _) = (&[], SmallVec::new());
         let mut back = EntriesBack {
-            lineage,
+            source,
             filter,
             stretch,
             first,
@@ -111,8 +114,8 @@ impl<'r> EntriesBack<'r> {
 
     /// Puts the walk right behind whatever ends at a position.
     fn stand(&mut self, position: Position) {
-        let segments = self.lineage.view.all();
-        self.place = self.lineage.view.place(segment_of(position)).min(segments.len().saturating_sub(1));
+        let segments = self.source.view().all();
+        self.place = self.source.view().place(segment_of(position)).min(segments.len().saturating_sub(1));
         let there =
             segments.get(self.place).is_some_and(|segment| segment.header.number == segment_of(position));
         (self.end, self.checked) = (if there { byte_of(position) } else { u32::MAX }, false);
@@ -120,14 +123,14 @@ impl<'r> EntriesBack<'r> {
 
     /// Whether everything from here on lies before the query.
     fn is_before(&self, number: u32) -> bool {
-        let start = if self.stretch == self.first { self.start } else { self.lineage.begins(self.stretch) };
+        let start = if self.stretch == self.first { self.start } else { self.source.begins(self.stretch) };
         position(number, self.end.min(u32::MAX - 1)) <= start
     }
 
     /// Notes the entries of the next block in front that has any; `false` when none has.
     fn turn(&mut self) -> Result<bool, ReadError> {
         loop {
-            let view: &'r View = self.lineage.view;
+            let view: &'r View = self.source.view();
             let Some(segment) = view.all().get(self.place) else { return Ok(false) };
             let bound = segment.end(self.limit);
             if !self.checked {
@@ -137,7 +140,7 @@ impl<'r> EntriesBack<'r> {
             }
             let number = segment.header.number;
             if self.is_before(number) {
-                match self.lineage.previous(&mut self.stretch, self.first, &mut self.filter) {
+                match self.source.previous(&mut self.stretch, self.first, &mut self.filter) {
                     Some(end) => self.stand(end),
                     None => return Ok(false),
                 }
@@ -172,7 +175,7 @@ impl<'r> EntriesBack<'r> {
         if self.empty > EMPTY_BLOCKS_MAX {
             self.empty = 0;
             let here = position(segment.header.number, self.end);
-            if let Some(end) = self.lineage.leap_back(self.stretch, here) {
+            if let Some(end) = self.source.leap_back(self.stretch, here) {
                 self.stand(end);
             }
         }

@@ -6,9 +6,10 @@
 //! moves with every commit (`sync::gate`), in this process or another: nobody polls.
 
 use crate::error::ReadError;
+use crate::progress::{Ended, Next};
 use crate::query::{Entry, Query};
-use crate::reader::{Ended, Progress, Reader};
-use crate::walk::{Filter, Found, Step};
+use crate::reader::Reader;
+use crate::walk::Found;
 use std::future::poll_fn;
 use std::task::Poll;
 use std::time::Duration;
@@ -17,8 +18,6 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub struct Cursor {
     reader: Reader,
-    filter: Filter,
-    progress: Progress,
     uncommitted: bool,
     /// The last call found nothing.
     drained: bool,
@@ -26,17 +25,16 @@ pub struct Cursor {
 
 impl Cursor {
     /// Stands where the query begins.
-    pub fn new(mut reader: Reader, query: &Query) -> Cursor {
-        let (walk, filter, stretch) = reader.begin(query);
-        let progress = Progress::at(walk, stretch);
-        Cursor { reader, filter, progress, uncommitted: query.uncommitted, drained: false }
+    pub fn new(reader: Reader, query: &Query) -> Cursor {
+        let mut cursor = Cursor { reader, uncommitted: false, drained: false };
+        cursor.seek(query);
+        cursor
     }
 
     /// Stands where another query begins. Costs a search and no allocation.
+    #[inline]
     pub fn seek(&mut self, query: &Query) {
-        let (walk, filter, stretch) = self.reader.begin(query);
-        self.filter = filter;
-        self.progress = Progress::at(walk, stretch);
+        self.reader.progress.begin(&mut self.reader.source, query);
         (self.uncommitted, self.drained) = (query.uncommitted, false);
     }
 
@@ -49,32 +47,28 @@ impl Cursor {
     #[inline]
     #[allow(clippy::should_implement_trait, reason = "an iterator cannot lend what it borrows from itself")]
     pub fn next(&mut self) -> Result<Option<Entry<'_>>, ReadError> {
-        let bytes = self.progress.walk.bytes(self.reader.view());
-        let found = match self.filter.plain(bytes, &mut self.progress.walk.at) {
+        let Reader { source, progress } = &mut self.reader;
+        let bytes = progress.walk.bytes(source.view());
+        let found = match progress.filter.plain(bytes, &mut progress.walk.at) {
             Some(found) => Some(found),
             None => self.look()?,
         };
         self.drained = found.is_none();
-        let walk = &self.progress.walk;
-        Ok(found.map(|found| found.entry(walk.number, walk.bytes(self.reader.view()))))
+        let Reader { source, progress } = &self.reader;
+        Ok(found.map(|found| found.entry(progress.walk.number, progress.walk.bytes(source.view()))))
     }
 
-    #[inline]
     fn look(&mut self) -> Result<Option<Found>, ReadError> {
         loop {
-            if self.is_at_limit() || self.progress.ended.is_some() {
+            if self.is_at_limit() {
                 return Ok(None);
             }
-            let bytes = self.progress.walk.bytes(self.reader.view());
-            match self.filter.step(bytes, &mut self.progress.walk.at) {
-                Step::Found(found) => return Ok(Some(found)),
-                step => {
-                    let over = matches!(step, Step::Over);
-                    let lineage = self.reader.lineage();
-                    if !self.progress.turn(lineage, &mut self.filter, step)? && !self.catch_up(over) {
-                        return Ok(None);
-                    }
-                }
+            let Reader { source, progress } = &mut self.reader;
+            match progress.step(source)? {
+                Next::Found(found) => return Ok(Some(found)),
+                Next::Nothing if self.catch_up() => {}
+                Next::Over if self.is_late() => {}
+                _ => return Ok(None),
             }
         }
     }
@@ -82,38 +76,44 @@ impl Cursor {
     /// Whether everything was seen and nothing was committed since.
     #[inline]
     fn is_at_limit(&self) -> bool {
-        let walk = &self.progress.walk;
-        walk.position() == walk.limit && self.reader.limit(self.uncommitted) == walk.limit
+        let walk = &self.reader.progress.walk;
+        walk.position() == walk.limit && self.reader.source.limit(self.uncommitted) == walk.limit
     }
 
-    /// Moves the limit up to what is visible by now; `false` when nothing is new, or of no interest to a query
-    /// that is over.
-    fn catch_up(&mut self, over: bool) -> bool {
-        let limit = self.reader.limit(self.uncommitted);
-        if limit == self.progress.walk.limit {
+    /// Moves the limit up to what is visible by now; `false` when nothing is new.
+    fn catch_up(&mut self) -> bool {
+        let Reader { source, progress } = &mut self.reader;
+        let limit = source.limit(self.uncommitted);
+        if limit == progress.walk.limit || progress.ended.is_some() {
             return false;
         }
-        self.progress.walk.limit = limit;
-        let late = self.filter.relax(self.reader.sight.control.lateness());
-        if self.reader.refresh() {
-            self.progress.walk.locate(self.reader.view());
+        progress.walk.limit = limit;
+        progress.filter.relax(source.sight.control.lateness());
+        if source.refresh() {
+            progress.walk.locate(source.view());
         }
-        !over || late
+        true
+    }
+
+    /// Whether times go further back by now than they did when the query was found to be over.
+    fn is_late(&mut self) -> bool {
+        let Reader { source, progress } = &mut self.reader;
+        progress.filter.relax(source.sight.control.lateness())
     }
 
     /// Why nothing more will come, once that is so.
     pub fn ended(&self) -> Option<Ended> {
-        self.progress.ended
+        self.reader.progress.ended
     }
 
     /// Goes on behind damage.
     pub fn resume(&mut self) {
-        self.progress.resume();
+        self.reader.progress.resume();
     }
 
     /// Payload bytes that had been purged before the cursor came to them.
     pub fn skipped_bytes(&self) -> u64 {
-        self.progress.skipped
+        self.reader.progress.skipped
     }
 
     /// The reader it moves with.
@@ -122,20 +122,22 @@ impl Cursor {
     }
 
     fn is_news(&self) -> bool {
-        let limit = self.progress.walk.limit;
-        !self.drained || self.progress.ended.is_some() || self.reader.limit(self.uncommitted) != limit
+        let limit = self.reader.progress.walk.limit;
+        !self.drained
+            || self.reader.progress.ended.is_some()
+            || self.reader.source.limit(self.uncommitted) != limit
     }
 
     /// Sleeps until something was committed that the cursor has not looked at, or the time is over; whether
     /// something was. It need not be an entry of this log.
     pub fn wait(&self, timeout: Option<Duration>) -> bool {
-        self.reader.sight.gate.wait(timeout, || self.is_news())
+        self.reader.source.sight.gate.wait(timeout, || self.is_news())
     }
 
     /// The same for a task, in whichever process.
     pub async fn changed(&self) {
-        self.reader.sight.home.task_waits();
-        poll_fn(|context| match self.reader.sight.gate.register(context.waker(), || self.is_news()) {
+        self.reader.source.sight.home.task_waits();
+        poll_fn(|context| match self.reader.source.sight.gate.register(context.waker(), || self.is_news()) {
             true => Poll::Ready(()),
             false => Poll::Pending,
         })

@@ -179,15 +179,19 @@ impl TimeIndex {
 
     /// The last block with a key below the time, if it is near the guess; else the span to bisect, whose lower
     /// end has such a key and whose upper end has not.
+    #[inline]
     fn near(&self, guess: u32, last: u32, time: Time) -> Result<u32, (u32, u32)> {
-        let base = guess.saturating_sub(NEAR / 2).min((last + 1).saturating_sub(NEAR));
-        let count = NEAR.min(last + 1);
+        if last < NEAR {
+            return Err((0, last));
+        }
+        let base = guess.saturating_sub(NEAR / 2).min(last + 1 - NEAR);
+        let keys: [u64; NEAR as usize] = self.words.run(ENTRIES + base as usize);
         // Counted, not branched upon: where between two entries a time lies is anybody's guess.
-        let below = (base..base + count).map(|block| u32::from(self.key(block) < time)).sum::<u32>();
+        let below: u32 = keys.iter().map(|key| u32::from(key >> 8 < time)).sum();
         match below {
             0 => Err((0, base)),
-            below if below == count => Err((base + count - 1, last)),
-            below if self.key(base + below - 1) < time => Ok(base + below - 1),
+            NEAR => Err((base + NEAR - 1, last)),
+            below if keys[below as usize - 1] >> 8 < time => Ok(base + below - 1),
             // Keys of rivals who extended the index at once need not be in order.
             _ => Err((0, last)),
         }

@@ -12,8 +12,9 @@
 use crate::attach::Attached;
 use crate::error::Damage;
 use crate::log::Log;
-use crate::reader::{Reader, Sight};
+use crate::reader::Reader;
 use crate::segment::{Readable, Segment};
+use crate::source::Sight;
 use crate::store::Store;
 use crate::{LogId, Offset, Position, Time, segment_of};
 use std::any::Any;
@@ -98,7 +99,7 @@ impl Reader {
     /// The segment in which a position lies, for whoever lends what was read of it; `None` when this reader's list
     /// does not name it.
     pub fn mapped(&self, position: Position) -> Option<Mapped> {
-        let segment = self.view().find(segment_of(position))?;
+        let segment = self.source.view().find(segment_of(position))?;
         let region = segment.region();
         Some(Mapped::new(region.start(), region.capacity() as usize, segment.clone()))
     }

@@ -23,7 +23,7 @@ const LONE: usize = (BATCH_HEADER_BYTES + TOUCHED_BYTES) as usize;
 const FOREIGN_BYTES_MAX: u32 = 256 << 10;
 
 /// Which frames are entries of the query.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Filter {
     pub(crate) log: LogId,
     /// Offsets taken: from the first one to the one where a fork branches off.
@@ -40,6 +40,7 @@ pub(crate) struct Filter {
     /// Times that need no second look: from the lowest one, so many more.
     lowest: Time,
     window: Time,
+    over: bool,
     /// Offset at which the next entry of the log begins.
     next: Offset,
     /// Bytes of other logs since the last batch of this one.
@@ -58,7 +59,35 @@ pub(crate) struct Found {
     last: bool,
 }
 
+/// The entry at a header, or behind the header of a batch of this log alone.
+#[inline(always)]
+fn lone(bytes: &[u8], at: u32, log: LogId) -> Option<Found> {
+    let rest = bytes.get(at as usize..)?;
+    let mut head = rest.first_chunk::<HEAD>()?;
+    let (mut first, mut here) = (word64(head, 0), at);
+    if first as u32 == BATCH_MAGIC {
+        let whole = rest.first_chunk::<{ LONE + HEAD }>()?;
+        if word16(whole, 44) != 1 {
+            return None;
+        }
+        head = whole.last_chunk::<HEAD>()?;
+        (first, here) = (word64(head, 0), at + LONE as u32);
+    }
+    if (first >> 32) as u8 != Kind::Data as u8 || word64(head, 8) != log {
+        return None;
+    }
+    let last = (first >> 40) as u8 & FLAG_LAST != 0;
+    let (length, offset, time) = (first as u32, word64(head, 16), word64(head, 24));
+    Some(Found { at: here, skip: 0, length, offset, time, last })
+}
+
 impl Found {
+    /// Where the next header is, of an entry of which nothing is left out.
+    #[inline(always)]
+    fn next(&self) -> u32 {
+        self.at + FRAME_HEADER_BYTES + self.length.next_multiple_of(8)
+    }
+
     #[inline(always)]
     pub(crate) fn entry(self, segment: u32, bytes: &[u8]) -> Entry<'_> {
         let start = self.at as usize + FRAME_HEADER_BYTES as usize + self.skip as usize;
@@ -69,6 +98,7 @@ impl Found {
 }
 
 /// What a walk over a run came to.
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum Step {
     Found(Found),
     /// The end of the run.
@@ -91,7 +121,21 @@ impl Filter {
     pub(crate) fn new(log: LogId, from: Offset, cut: Offset) -> Filter {
         let (since, until, stop, lateness, exact) = (0, Time::MAX, Time::MAX, 0, false);
         let (lowest, window, next, foreign) = (since, until, ANYWHERE, 0);
-        Filter { log, from, cut, since, until, stop, lateness, exact, lowest, window, next, foreign }
+        Filter {
+            log,
+            from,
+            cut,
+            since,
+            until,
+            stop,
+            lateness,
+            exact,
+            lowest,
+            window,
+            over: false,
+            next,
+            foreign,
+        }
     }
 
     /// Takes entries of these times, the last one excluded; in a store whose times lie behind earlier ones by no
@@ -140,41 +184,43 @@ impl Filter {
     }
 
     /// The next entry, if it follows directly and is of the ordinary kind: in the middle of the query, in a batch
-    /// of this log alone. What it is not is found out by [`Filter::step`]. Nothing here lets the filter's address
-    /// out, so that an iterator over entries lives in registers.
+    /// of this log alone. What it is not is found out by [`Filter::step`].
     #[inline(always)]
     pub(crate) fn plain(&mut self, bytes: &[u8], at: &mut u32) -> Option<Found> {
-        let mut here = *at as usize;
-        let mut head = bytes.get(here..)?.first_chunk::<HEAD>()?;
-        let mut first = word64(head, 0);
-        if first as u32 == BATCH_MAGIC {
-            let whole = bytes.get(here..)?.first_chunk::<{ LONE + HEAD }>()?;
-            if word16(whole, 44) != 1 {
-                return None;
-            }
-            here += LONE;
-            head = whole.last_chunk::<HEAD>()?;
-            first = word64(head, 0);
-        }
-        let (length, offset, time) = (first as u32, word64(head, 16), word64(head, 24));
-        let end = offset + u64::from(length);
-        let ours = (first >> 32) as u8 == Kind::Data as u8 && word64(head, 8) == self.log;
-        let inside = time.wrapping_sub(self.lowest) <= self.window && offset >= self.from && end <= self.cut;
-        // An entry of this log that none has come before may begin anywhere.
-        if !(ours && inside && (offset == self.next || self.next == ANYWHERE)) {
+        let found = lone(bytes, *at, self.log)?;
+        let end = found.offset + u64::from(found.length);
+        let inside = found.time.wrapping_sub(self.lowest) <= self.window
+            && found.offset >= self.from
+            && end <= self.cut;
+        // An entry that none of this log has come before may begin anywhere.
+        if !(inside && (found.offset == self.next || self.next == ANYWHERE)) {
+            self.over = found.time > self.stop;
             return None;
         }
-        let found = Found {
-            at: here as u32,
-            skip: 0,
-            length,
-            offset,
-            time,
-            last: (first >> 40) as u8 & FLAG_LAST != 0,
-        };
-        *at = found.at + FRAME_HEADER_BYTES + length.next_multiple_of(8);
+        *at = found.next();
         self.next = end;
         Some(found)
+    }
+
+    /// Passes over entries before the first time taken, as long as they are of the ordinary kind.
+    #[inline]
+    pub(crate) fn skip_older(&mut self, bytes: &[u8], at: &mut u32) {
+        if self.exact {
+            return;
+        }
+        while let Some(found) = lone(bytes, *at, self.log) {
+            if found.time >= self.since || found.offset != self.next && self.next != ANYWHERE {
+                return;
+            }
+            *at = found.next();
+            self.next = found.offset + u64::from(found.length);
+        }
+    }
+
+    /// An entry was met that is later than any the query can take.
+    #[inline]
+    pub(crate) fn is_over(&self) -> bool {
+        self.over
     }
 
     /// Walks `bytes`, which begin at the segment's first byte, from `at` to the next entry taken.

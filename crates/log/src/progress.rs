@@ -1,0 +1,154 @@
+//! How far a reader has come, and how it goes on.
+//!
+//! Purpose: the one state of every forward reader: what is taken ([`Filter`]), where the walk stands ([`Walk`]),
+//! in whose part of the lineage. It begins a query in place and finds the next run of bytes when one is over.
+//! Owns nothing; the source it is used with is the reader's.
+
+use crate::Damage;
+use crate::error::ReadError;
+use crate::query::{Query, Start};
+use crate::source::Source;
+use crate::walk::{Filter, Found, Step, Walk};
+
+/// Why nothing more comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// The log is closed and everything in it was read.
+    Closed,
+    /// The log was deleted.
+    Deleted,
+    /// Damage is in the way; `resume` goes on behind it.
+    Damaged,
+}
+
+/// The state of a query that is under way.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Progress {
+    pub(crate) filter: Filter,
+    pub(crate) walk: Walk,
+    pub(crate) stretch: usize,
+    /// Bytes that had been purged.
+    pub(crate) skipped: u64,
+    pub(crate) ended: Option<Ended>,
+}
+
+impl Progress {
+    /// Begins a query. In the steady state: two loads, a search of an index and a walk over what is older in
+    /// one of its blocks.
+    #[inline]
+    pub(crate) fn begin(&mut self, source: &mut Source, query: &Query) {
+        let limit = source.limit(query.uncommitted);
+        source.refresh();
+        (self.skipped, self.ended, self.filter) = (0, None, source.filter());
+        let (since, exact) = match query.start {
+            Start::Time(time) => (time, false),
+            Start::After(time) => (time.saturating_add(1), false),
+            Start::Exact(time) => (time, true),
+            _ => return self.begin_elsewhere(source, query, limit),
+        };
+        self.filter.times(since, query.end, exact, source.sight.control.lateness());
+        self.walk = source.walk_from_time(since, limit);
+        self.stretch = source.stretch_at(self.walk.position(), &mut self.filter);
+        let begun = self.walk;
+        if let Ok(true) = self.walk.more(source.view()) {
+            self.filter.skip_older(self.walk.bytes(source.view()), &mut self.walk.at);
+        } else {
+            // Whatever it came to is found again, and said, by the first step.
+            self.walk = begun;
+        }
+    }
+
+    fn begin_elsewhere(&mut self, source: &Source, query: &Query, limit: crate::Position) {
+        if query.end.is_some() {
+            self.filter.times(0, query.end, false, source.sight.control.lateness());
+        }
+        let start = match query.start {
+            Start::Offset(offset) => {
+                self.filter.from = self.filter.from.max(offset);
+                source.position_of(offset)
+            }
+            Start::Tail => limit,
+            Start::Checkpoint => source.sight.home.checkpoint(),
+            _ => source.begins(0),
+        };
+        let start = start.min(limit);
+        self.stretch = source.stretch_at(start, &mut self.filter);
+        self.walk = Walk::at(source.view(), start, limit);
+    }
+
+    /// The next entry, up to the limit.
+    pub(crate) fn step(&mut self, source: &Source) -> Result<Next, ReadError> {
+        loop {
+            if self.ended.is_some() {
+                return Ok(Next::Nothing);
+            }
+            match self.filter.step(self.walk.bytes(source.view()), &mut self.walk.at) {
+                Step::Found(found) => return Ok(Next::Found(found)),
+                Step::Over => return Ok(Next::Over),
+                step if self.turn(source, step)? => {}
+                _ => return Ok(Next::Nothing),
+            }
+        }
+    }
+
+    /// Whatever a run came to but an entry: finds the next run. `false` when there is none for now.
+    fn turn(&mut self, source: &Source, step: Step) -> Result<bool, ReadError> {
+        let view = source.view();
+        let more = match source.here(step, self.stretch, &self.filter) {
+            Step::Found(_) => Ok(true),
+            Step::End => self.walk.more(view),
+            Step::Blank if self.walk.next_segment(view) => self.walk.more(view),
+            Step::Cut => {
+                self.walk.end = 0;
+                match source.next_stretch(&mut self.stretch, &mut self.filter, &mut self.walk) {
+                    true => self.walk.more(view),
+                    false => Ok(false),
+                }
+            }
+            Step::Foreign => {
+                source.leap(self.stretch, &mut self.walk);
+                self.walk.more(view)
+            }
+            Step::Gap(from, to) if source.is_purged(self.stretch, to) => {
+                self.skipped += to - from;
+                Ok(true)
+            }
+            Step::Gap(..) => Err(self.gap()),
+            Step::Blank | Step::Over => Ok(false),
+            Step::Closed => {
+                self.ended = Some(Ended::Closed);
+                Ok(false)
+            }
+            Step::Deleted => {
+                self.ended = Some(Ended::Deleted);
+                return Err(ReadError::Deleted);
+            }
+        };
+        more.inspect_err(|_| {
+            self.ended = Some(Ended::Damaged);
+            self.filter.jump();
+        })
+    }
+
+    /// An entry is missing where none was purged.
+    fn gap(&self) -> ReadError {
+        let (file, from) = (crate::segment::file_name(self.walk.number), self.walk.position());
+        ReadError::Damaged(Box::new(Damage { file, from, to: from, logs: None }))
+    }
+
+    /// Goes on behind damage.
+    pub(crate) fn resume(&mut self) {
+        if self.ended == Some(Ended::Damaged) {
+            self.ended = None;
+        }
+    }
+}
+
+/// What a look for the next entry came to.
+pub(crate) enum Next {
+    Found(Found),
+    /// Nothing more, up to the limit.
+    Nothing,
+    /// Nothing more that the query could take.
+    Over,
+}

@@ -1,0 +1,241 @@
+//! Where a reader's entries come from: the store's words and segments, and the logs that a log inherits from.
+//!
+//! Purpose: what readers share with the store they read, in whichever process, and where in it a log's offsets
+//! lie. Owns the reader's copy of the segment list. Locks are taken here and nowhere else in reading: when the
+//! list of segments changed, and to find where a log begins, or goes on among others.
+
+use crate::control::Control;
+use crate::extents::Extent;
+use crate::format::SEGMENT_HEADER_BYTES;
+use crate::log::Log;
+use crate::view::{Segments, View};
+use crate::walk::{Filter, Step, Walk};
+use crate::{Offset, Position, Time, segment_of};
+use smallvec::SmallVec;
+use std::sync::Arc;
+use thalweg_sync::gate::Gate;
+use thalweg_sync::snapshot::Cached;
+
+/// What readers see of a store, in whichever process.
+#[derive(Clone, Debug)]
+pub(crate) struct Sight {
+    pub(crate) control: Arc<Control>,
+    pub(crate) segments: Arc<Segments>,
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) home: Arc<dyn Home>,
+}
+
+/// What readers ask the store about, seldom.
+pub(crate) trait Home: Send + Sync + std::fmt::Debug {
+    /// Brings the list of segments up to date, in a process that does not keep it.
+    fn look(&self) {}
+    /// A task of this process is going to wait.
+    fn task_waits(&self) {}
+    /// No extent of any log is missing below this position.
+    fn known(&self) -> Position;
+    /// Where the newest checkpoint begins.
+    fn checkpoint(&self) -> Position;
+}
+
+/// A stretch of offsets that one log holds: the reader's own, or what a fork inherits.
+#[derive(Clone, Debug)]
+struct Stretch {
+    log: Arc<Log>,
+    from: Offset,
+    cut: Offset,
+}
+
+/// A log and everything needed to read it.
+#[derive(Clone, Debug)]
+pub(crate) struct Source {
+    pub(crate) sight: Sight,
+    log: Arc<Log>,
+    cached: Cached<View>,
+    /// Oldest first; the last one is the log's own.
+    stretches: SmallVec<[Stretch; 1]>,
+}
+
+impl Source {
+    pub(crate) fn new(sight: Sight, log: Arc<Log>) -> Source {
+        let cached = sight.segments.cached();
+        let mut source = Source { sight, log, cached, stretches: SmallVec::new() };
+        source.look_back();
+        source
+    }
+
+    pub(crate) fn log(&self) -> &Arc<Log> {
+        &self.log
+    }
+
+    /// How far one may read now.
+    #[inline]
+    pub(crate) fn limit(&self, uncommitted: bool) -> Position {
+        if uncommitted { self.sight.control.written() } else { self.sight.control.visible() }
+    }
+
+    /// Takes notice of segments that came and went and of what was purged; whether there was any such thing.
+    #[inline]
+    pub(crate) fn refresh(&mut self) -> bool {
+        self.sight.home.look();
+        let changed = self.sight.segments.refresh(&mut self.cached);
+        if changed {
+            self.look_back();
+        }
+        changed
+    }
+
+    #[inline]
+    pub(crate) fn view(&self) -> &View {
+        self.cached.value()
+    }
+
+    /// Takes what the oldest log of the lineage holds.
+    #[inline]
+    pub(crate) fn filter(&self) -> Filter {
+        let first = &self.stretches[0];
+        Filter::new(first.log.id(), first.from, first.cut)
+    }
+
+    /// Finds which logs hold what this one inherits.
+    #[cold]
+    fn look_back(&mut self) {
+        self.stretches.clear();
+        let mut log = self.log.clone();
+        let mut cut = Offset::MAX;
+        loop {
+            let (base, first, parent) = log.lock().origin();
+            let from = first.max(base);
+            if from < cut {
+                self.stretches.push(Stretch { log: log.clone(), from, cut });
+            }
+            match parent {
+                Some(parent) if first < base => (log, cut) = (parent, cut.min(base)),
+                _ => break,
+            }
+        }
+        self.stretches.reverse();
+    }
+
+    /// A walk before which every entry is older.
+    #[inline]
+    pub(crate) fn walk_from_time(&self, time: Time, limit: Position) -> Walk {
+        let view = self.view();
+        let place = view.place_of_time(time);
+        match view.all().get(place) {
+            Some(segment) if segment.header.number <= segment_of(limit) => {
+                // Without memory for an index the walk begins at the beginning.
+                let index = segment.index(segment.end(limit));
+                let at = index.map_or(SEGMENT_HEADER_BYTES, |index| index.seek(time));
+                Walk { place, number: segment.header.number, at, end: 0, limit }
+            }
+            _ => Walk::at(view, limit, limit),
+        }
+    }
+
+    /// The stretch that a walk from a position is in: the first with anything behind it.
+    pub(crate) fn stretch_at(&self, start: Position, filter: &mut Filter) -> usize {
+        let last = self.stretches.len() - 1;
+        if last == 0 {
+            return 0;
+        }
+        let ends_before = |stretch: &Stretch| {
+            let inner = stretch.log.lock();
+            let held = inner.extents.covering(stretch.from, stretch.cut);
+            held.last().is_none_or(|extent| extent.position + u64::from(extent.span) <= start)
+        };
+        let passed = self.stretches[..last].iter().take_while(|stretch| ends_before(stretch)).count();
+        self.select(passed, filter)
+    }
+
+    /// Position of the first entry that holds an offset or a later one, or of one before it.
+    pub(crate) fn position_of(&self, offset: Offset) -> Position {
+        let first = self.stretches.iter().position(|stretch| offset < stretch.cut).unwrap_or(0);
+        for stretch in &self.stretches[first..] {
+            let known = self.sight.home.known();
+            let inner = stretch.log.lock();
+            let covering: &[Extent] = inner.extents.covering(offset, Offset::MAX);
+            match covering.first() {
+                Some(extent) => return extent.position,
+                // Whatever comes will lie behind what is written.
+                None if stretch.cut == Offset::MAX => return known,
+                None => {}
+            }
+        }
+        self.sight.home.known()
+    }
+
+    /// Goes on with what the next log of the lineage holds; `false` behind the last one.
+    pub(crate) fn next_stretch(&self, stretch: &mut usize, filter: &mut Filter, walk: &mut Walk) -> bool {
+        let Some(next) = self.stretches.get(*stretch + 1) else { return false };
+        *stretch += 1;
+        filter.go_on(next.log.id(), next.cut);
+        // The walk may have passed it on its way to the place where the ancestor ends.
+        walk.go(self.view(), self.position_of(next.from));
+        true
+    }
+
+    /// What a step means here: whatever ends an ancestor ends what is inherited from it.
+    pub(crate) fn here(&self, step: Step, stretch: usize, filter: &Filter) -> Step {
+        let inherited = stretch + 1 < self.stretches.len();
+        match step {
+            Step::Closed | Step::Deleted if inherited => Step::Cut,
+            Step::End | Step::Blank | Step::Foreign if inherited && filter.reached_cut() => Step::Cut,
+            step => step,
+        }
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.stretches.len()
+    }
+
+    /// Has the filter take what one of the stretches holds.
+    pub(crate) fn select(&self, stretch: usize, filter: &mut Filter) -> usize {
+        filter.go_on(self.stretches[stretch].log.id(), self.stretches[stretch].cut);
+        stretch
+    }
+
+    /// Position in front of everything that a stretch holds.
+    pub(crate) fn begins(&self, stretch: usize) -> Position {
+        self.position_of(self.stretches[stretch].from)
+    }
+
+    /// Goes back to what the log before in the lineage holds: the position at which that ends. `None` before
+    /// the first one of interest.
+    pub(crate) fn previous(
+        &self,
+        stretch: &mut usize,
+        first: usize,
+        filter: &mut Filter,
+    ) -> Option<Position> {
+        if *stretch <= first {
+            return None;
+        }
+        *stretch = self.select(*stretch - 1, filter);
+        let held = &self.stretches[*stretch];
+        let inner = held.log.lock();
+        let last = inner.extents.covering(held.from, held.cut).last().copied();
+        last.map(|extent| extent.position + u64::from(extent.span)).or(Some(0))
+    }
+
+    /// Where the last bytes of this log in front of a position end, when that is further back.
+    pub(crate) fn leap_back(&self, stretch: usize, here: Position) -> Option<Position> {
+        let inner = self.stretches[stretch].log.lock();
+        let end = inner.extents.before(here).unwrap_or(0);
+        (end < here).then_some(end)
+    }
+
+    /// Where this log goes on behind a long stretch of others.
+    pub(crate) fn leap(&self, stretch: usize, walk: &mut Walk) {
+        let known = self.sight.home.known();
+        let here = walk.position();
+        let inner = self.stretches[stretch].log.lock();
+        let next = inner.extents.behind(here).unwrap_or(known);
+        drop(inner);
+        walk.leap(self.view(), next.min(walk.limit));
+    }
+
+    /// Whether offsets are missing because they were purged.
+    pub(crate) fn is_purged(&self, stretch: usize, below: Offset) -> bool {
+        self.stretches[stretch].log.lock().first >= below
+    }
+}
