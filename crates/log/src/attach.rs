@@ -165,12 +165,14 @@ impl Neighbour {
 
     /// Reads which segments there are from the directory; those that are known stay mapped.
     fn list(&self, version: u64) -> io::Result<()> {
+        // One behind that may be half made. Once it is made it is listed, though nothing is in it yet: the version
+        // need not move again before something is.
         let newest = segment_of(self.control.written());
         let known = self.segments.latest();
         let mut segments: Vec<Arc<Segment>> = Vec::new();
         let mut lost = self.missing.clone();
         for name in self.disk.names(&self.directory)? {
-            let Some(number) = segment::number_of(&name).filter(|number| *number <= newest) else { continue };
+            let Some(number) = segment::number_of(&name) else { continue };
             if let Some(segment) = known.find(number) {
                 segments.push(segment.clone());
                 continue;
@@ -180,6 +182,7 @@ impl Neighbour {
                 .and_then(|header| Ok((header, self.disk.open_read_only(&path)?)));
             match opened {
                 Ok((Some(Ok(header)), file)) => segments.push(Arc::new(Segment::attach(header, &file)?)),
+                Ok((Some(Err(_)), _)) if number > newest => {}
                 Ok((Some(Err(_)), _)) => {
                     lost.entry(number).or_insert_with(|| missing_segment(number, Vec::new()));
                 }

@@ -3,6 +3,7 @@ mod backup;
 mod damage;
 mod flips;
 mod fork;
+mod linear;
 mod parse;
 mod query;
 mod reader;
