@@ -496,6 +496,7 @@ class Cursor {
   }
 
   get data() {
+    if (this.at === 0) throw new ThalwegError("BAD_ARGUMENT", "the cursor stands at no entry")
     return new Uint8Array(this.segment.buffer, this.at * 4 + FRAME_BYTES + this.skip, this.length)
   }
 }

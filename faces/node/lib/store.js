@@ -16,11 +16,12 @@ const DURABILITIES = ["sync", "os", "memory"]
 const MAINTAINED_BYTES = 64 << 20
 
 /** Opens the store at a path, or makes one there. */
-function open(path, { durability = "sync", readOnly = false } = {}) {
+function open(path, options = {}) {
+  const { durability = "sync", readOnly = false } = options
   if (typeof path !== "string" || path === "") throw badArgument("a path is a string")
   if (!DURABILITIES.includes(durability)) throw badArgument(`durability is one of ${DURABILITIES.join(", ")}`)
   const isMemory = durability === "memory" && !readOnly
-  return new Store(isMemory ? path : canonical(path, readOnly), durability, readOnly)
+  return new Store(isMemory ? path : canonical(path, readOnly), durability, readOnly, options)
 }
 
 /** Offline: every batch of every segment, without opening the store for writing. */
@@ -46,11 +47,11 @@ async function settled(promise) {
 }
 
 class Store {
-  constructor(path, durability, readOnly) {
+  constructor(path, durability, readOnly, { segmentBytesMin, segmentBytesMax }) {
     this.path = path
     this.durability = durability
     this.readOnly = readOnly
-    const opening = native(() => binding.open(path, durability, readOnly))
+    const opening = native(() => binding.open(path, durability, readOnly, segmentBytesMin, segmentBytesMax))
     this.opening = opening
     this.view = new View(opening)
     this.waits = new Waits(this.view)

@@ -9,6 +9,7 @@ const { WORD_DURABLE, WORD_LATENESS, WORD_SEGMENTS } = require("./format.js")
 const VERSION = 2 * WORD_SEGMENTS
 const CLOSED = 0
 const FAILED = 2
+const FINISHED = 4
 
 class View {
   constructor(opening) {
@@ -28,12 +29,13 @@ class View {
     this.refresh()
   }
 
-  get isClosed() {
-    return this.left || this.flags[CLOSED] !== 0
-  }
-
   get hasFailed() {
     return Atomics.load(this.flags, FAILED) !== 0
+  }
+
+  /** Nothing moves any more. */
+  get isFinished() {
+    return Atomics.load(this.flags, FINISHED) !== 0
   }
 
   check() {

@@ -52,7 +52,7 @@ class Waits {
     let settled = 0
     while (settled < tickets.length && tickets[settled].ticket <= durable) settled++
     for (const { settle } of tickets.splice(0, settled)) settle(null)
-    if (tickets.length > 0 && (view.hasFailed || view.flags[0] !== 0)) {
+    if (tickets.length > 0 && (view.hasFailed || view.isFinished)) {
       const error = new ThalwegError(view.hasFailed ? "FAILED" : "CLOSED", undefined, { outcome: "unknown" })
       for (const { settle } of tickets.splice(0)) settle(error)
     }

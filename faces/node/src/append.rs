@@ -15,8 +15,6 @@ use thalweg_log::{CommitError, Log, Receipt, Store, Time, now};
 
 const AREA_HEADER_BYTES: usize = 16;
 const ENTRY_HEADER_BYTES: usize = 16;
-/// Entries of one batch.
-const RUN_ENTRIES_MAX: usize = 4096;
 
 struct Staged<'a> {
     at: usize,
@@ -43,14 +41,26 @@ fn time_of(time: f64, now: Time) -> Time {
     if time >= 0.0 { time as Time } else { now }
 }
 
+/// What an entry takes in a segment, about.
+fn cost(entry: &Staged<'_>) -> usize {
+    entry.payload.len() + 64
+}
+
 fn note(area: &mut [u8], at: usize, value: f64) {
     if let Some(place) = area.get_mut(at..at + 8) {
         place.copy_from_slice(&value.to_le_bytes());
     }
 }
 
-/// Appends each entry as a transaction of its own, those of one time in one batch.
-pub(crate) fn each(store: &Store, log: &Arc<Log>, area: &mut [u8], bytes: usize) -> Result<u32> {
+/// Appends each entry as a transaction of its own: those of one time in one batch, of at most `run_bytes_max`
+/// bytes unless a single entry has more.
+pub(crate) fn each(
+    store: &Store,
+    log: &Arc<Log>,
+    area: &mut [u8],
+    bytes: usize,
+    run_bytes_max: usize,
+) -> Result<u32> {
     let now = now();
     let mut appended = 0;
     let (mut ticket, mut outcome) = (0, Ok(()));
@@ -62,13 +72,15 @@ pub(crate) fn each(store: &Store, log: &Arc<Log>, area: &mut [u8], bytes: usize)
         let mut run: Vec<&[u8]> = Vec::with_capacity(16);
         while let Some(first) = rest.next() {
             let time = first.time;
-            let start = offsets.len();
+            let (start, mut run_bytes) = (offsets.len(), cost(&first));
             run.clear();
             run.push(first.payload);
             offsets.push((first.at + 8, 0.0));
-            while run.len() < RUN_ENTRIES_MAX
-                && let Some(next) = rest.next_if(|next| next.time == time || next.time < 0.0 && time < 0.0)
-            {
+            while let Some(next) = rest.next_if(|next| {
+                (next.time == time || next.time < 0.0 && time < 0.0)
+                    && run_bytes + cost(next) <= run_bytes_max
+            }) {
+                run_bytes += cost(&next);
                 run.push(next.payload);
                 offsets.push((next.at + 8, 0.0));
             }

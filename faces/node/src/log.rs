@@ -79,7 +79,8 @@ impl NativeLog {
     pub fn append(&self, mut staged: Uint8ArraySlice<'_>, bytes: u32) -> Result<u32> {
         // SAFETY: JavaScript is in this call and touches the area only after it.
         let area = unsafe { staged.as_mut() };
-        self.shelf.store(|store| append::each(store, &self.log, area, bytes as usize))
+        self.shelf
+            .store(|store| append::each(store, &self.log, area, bytes as usize, self.shelf.run_bytes_max))
     }
 
     fn held(&self, stretch: u32, find: impl Fn(&thalweg_log::Maps, &Log) -> Position) -> Result<f64> {

@@ -11,7 +11,7 @@ use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
-use thalweg_log::{Attached, Disk, Durability, Log, Maps, Options, Position, Store, Watch, now};
+use thalweg_log::{Attached, Disk, Durability, Log, Maps, Options, Position, Store, Watch};
 use thalweg_sync::words::Words;
 use thalweg_sys::disk::Map;
 
@@ -29,7 +29,11 @@ type Key = (Kind, PathBuf);
 const CLOSED: usize = 0;
 /// Word of the flags: a sync failed.
 const FAILED: usize = 1;
+/// Word of the flags: it is closed and nothing of it is under way any more.
+const FINISHED: usize = 2;
 const FLAGS_BYTES: usize = 4096;
+/// Larger batches save nothing.
+const RUN_BYTES_MAX: usize = 256 << 10;
 
 static SHELVES: Mutex<BTreeMap<Key, Arc<Shelf>>> = Mutex::new(BTreeMap::new());
 
@@ -50,6 +54,8 @@ pub(crate) struct Shelf {
     key: Key,
     open: RwLock<Option<Open>>,
     durability: Durability,
+    /// Bytes that fit into one batch with room to spare.
+    pub(crate) run_bytes_max: usize,
     openings: Mutex<usize>,
     pub(crate) flags: Arc<Words>,
     rings: Arc<Rings>,
@@ -81,23 +87,24 @@ impl Watch for Rings {
 
 impl Shelf {
     /// The store at a path that was made canonical, opened unless this process has it open already.
-    pub(crate) fn open(kind: Kind, path: &Path, durability: Durability) -> Result<Arc<Shelf>> {
+    pub(crate) fn open(kind: Kind, path: &Path, options: Options) -> Result<Arc<Shelf>> {
         let key = (kind, path.to_owned());
         let mut shelves = SHELVES.lock();
         if let Some(shelf) = shelves.get(&key) {
-            if shelf.durability != durability {
+            if shelf.durability != options.durability {
                 return Err(failure("CONFLICT", "the store is open in this process with another durability"));
             }
             *shelf.openings.lock() += 1;
             return Ok(shelf.clone());
         }
-        let shelf = Arc::new(Shelf::begin(key.clone(), durability)?);
+        let shelf = Arc::new(Shelf::begin(key.clone(), options)?);
         shelves.insert(key, shelf.clone());
         Ok(shelf)
     }
 
-    fn begin(key: Key, durability: Durability) -> Result<Shelf> {
-        let options = Options { durability, opened_at: now(), ..Options::default() };
+    fn begin(key: Key, options: Options) -> Result<Shelf> {
+        let durability = options.durability;
+        let run_bytes_max = (options.segment_bytes_max as usize / 4).min(RUN_BYTES_MAX);
         let opened = match key.0 {
             Kind::Memory => Store::memory(options).map(Held::Store),
             Kind::Files => Store::open(&Disk::Real, &key.1, options).map(|(store, _)| Held::Store(store)),
@@ -115,7 +122,7 @@ impl Shelf {
             store.watcher(rings.clone());
         }
         let open = RwLock::new(Some(Open { held, maps }));
-        Ok(Shelf { key, open, durability, openings: Mutex::new(1), flags, rings })
+        Ok(Shelf { key, open, durability, run_bytes_max, openings: Mutex::new(1), flags, rings })
     }
 
     pub(crate) fn is_attached(&self) -> bool {
@@ -202,6 +209,8 @@ impl Closing {
         if shelves.get(&self.shelf.key).is_some_and(|shelf| Arc::ptr_eq(shelf, &self.shelf)) {
             shelves.remove(&self.shelf.key);
         }
+        self.shelf.flags.store(FINISHED, 1);
+        self.shelf.rings.ring();
     }
 }
 

@@ -12,7 +12,7 @@ use napi_derive::napi;
 use parking_lot::Mutex;
 use std::path::Path;
 use std::sync::Arc;
-use thalweg_log::{Disk, Durability, Mapped, now};
+use thalweg_log::{Disk, Durability, Mapped, Options, now};
 
 #[napi]
 pub struct Opening {
@@ -55,7 +55,13 @@ pub struct ReportRow {
 
 /// Opens a store at a canonical path; in memory, under a name.
 #[napi]
-pub fn open(path: String, durability: String, read_only: bool) -> Result<Opening> {
+pub fn open(
+    path: String,
+    durability: String,
+    read_only: bool,
+    segment_bytes_min: Option<u32>,
+    segment_bytes_max: Option<u32>,
+) -> Result<Opening> {
     let class = match durability.as_str() {
         "os" => Durability::Os,
         "memory" => Durability::Memory,
@@ -66,7 +72,10 @@ pub fn open(path: String, durability: String, read_only: bool) -> Result<Opening
         Durability::Memory => Kind::Memory,
         _ => Kind::Files,
     };
-    Ok(Opening { shelf: Shelf::open(kind, Path::new(&path), class)?, left: Mutex::new(false) })
+    let mut options = Options { durability: class, opened_at: now(), ..Options::default() };
+    options.segment_bytes_max = segment_bytes_max.unwrap_or(options.segment_bytes_max);
+    options.segment_bytes_min = segment_bytes_min.unwrap_or(options.segment_bytes_min);
+    Ok(Opening { shelf: Shelf::open(kind, Path::new(&path), options)?, left: Mutex::new(false) })
 }
 
 /// Verifies the store at a path, without opening it.

@@ -1,0 +1,58 @@
+"use strict"
+
+const { mkdtempSync, rmSync } = require("node:fs")
+const { tmpdir } = require("node:os")
+const { join } = require("node:path")
+// The package as users have it: by its name when it is installed, else the sources.
+const thalweg = require(process.env.THALWEG_PACKAGE ?? "..")
+
+const text = (data) => Buffer.from(data.buffer, data.byteOffset, data.byteLength).toString()
+const row = (entry) => [entry.time, entry.offset, entry.last, text(entry.data)]
+
+const endings = new WeakMap()
+
+/** Does something after the test: what was begun last is ended first. */
+function after(context, end) {
+  if (!endings.has(context)) {
+    endings.set(context, [])
+    context.after(async () => {
+      for (const end of endings.get(context).reverse()) await end()
+    })
+  }
+  endings.get(context).push(end)
+}
+
+/** A folder that is gone after the test. */
+function folder(context) {
+  const path = mkdtempSync(join(tmpdir(), "thalweg-"))
+  after(context, () => rmSync(path, { recursive: true, force: true }))
+  return path
+}
+
+let names = 0
+/** A store that is closed after the test, of small segments unless the test says otherwise. */
+function store(context, options = {}) {
+  const durability = options.durability ?? "memory"
+  const path = options.path ?? (durability === "memory" ? `memory ${process.pid} ${names++}` : folder(context))
+  const opened = thalweg.open(path, { segmentBytesMin: 4096, segmentBytesMax: 65536, ...options, durability })
+  after(context, () => opened.close())
+  return opened
+}
+
+/** What a cursor comes to, until it stops. */
+function drain(cursor) {
+  const rows = []
+  while (cursor.next()) rows.push(row(cursor))
+  return rows
+}
+
+/** Numbers that are the same in every run. */
+function random(seed) {
+  let state = seed
+  return (below) => {
+    state = (Math.imul(state, 1664525) + 1013904223) >>> 0
+    return Math.floor((state / 0x100000000) * below)
+  }
+}
+
+module.exports = { ...thalweg, after, drain, folder, random, row, store, text }

@@ -1,0 +1,142 @@
+"use strict"
+
+const assert = require("node:assert/strict")
+const { existsSync, readdirSync, writeFileSync } = require("node:fs")
+const { join } = require("node:path")
+const test = require("node:test")
+const { ThalwegError, after, folder, open, store, text, verify } = require("./helpers.js")
+
+/** Everything that can be asked of a store and its log, each with what it answers. */
+const calls = (opened, log, cursor) => ({
+  log: () => opened.log("b"),
+  logs: () => opened.logs(),
+  stats: () => opened.stats(),
+  transaction: () => opened.transaction(),
+  appendSync: () => log.appendSync("x"),
+  append: () => log.append("x"),
+  query: () => log.query(),
+  cursor: () => log.cursor({ start: 1 }),
+  next: () => cursor.next(),
+  seek: () => cursor.seek({ tail: true }),
+  tail: () => log.tail(),
+  maintain: () => opened.maintain(),
+})
+
+async function refuses(opened, log, cursor) {
+  for (const [name, call] of Object.entries(calls(opened, log, cursor))) {
+    await assert.rejects(async () => call(), { name: "ThalwegError", code: "CLOSED" }, name)
+  }
+}
+
+for (const end of ["close", "destroy"]) {
+  test(`after ${end}() every handle says that the store is closed, and what was read stays readable`, async (context) => {
+    const opened = store(context, { durability: "os" })
+    const log = opened.log("a")
+    log.appendSync("kept")
+    const cursor = log.cursor()
+    const [entry] = log.query()
+    await opened[end]()
+    await refuses(opened, log, cursor)
+    assert.equal(text(entry.data), "kept", "its map lives as long as the view")
+    await opened.close()
+  })
+}
+
+test("a store is shared by all who open it, and closed with the last of them", async (context) => {
+  const path = folder(context)
+  const [first, second] = [store(context, { path, durability: "os" }), store(context, { path, durability: "os" })]
+  first.log("a").appendSync("from the first")
+  const cursor = second.log("a").cursor()
+  assert.ok(cursor.next())
+  await first.close()
+  assert.throws(() => first.log("a"), { code: "CLOSED" })
+  assert.equal(await second.log("a").append("from the second"), 14)
+  assert.ok(cursor.next())
+  await second.close()
+  const third = store(context, { path, durability: "os" })
+  assert.equal([...third.log("a").query()].length, 2)
+})
+
+test("a store that is closed can be opened again at once, whatever still holds its maps", async (context) => {
+  const path = folder(context)
+  const kept = []
+  for (let n = 0; n < 5; n++) {
+    const opened = open(path, { durability: "os" })
+    const log = opened.log("a")
+    log.appendSync(`round ${n}`)
+    kept.push(log, log.cursor(), log.query().next().value)
+    await opened.close()
+  }
+  assert.equal(text(kept.at(-1).data), "round 0", "the oldest entry")
+})
+
+test("what was appended and not awaited is there after close()", async (context) => {
+  for (const durability of ["os", "sync"]) {
+    const path = folder(context)
+    const opened = open(path, { durability })
+    const appended = [opened.log("a").append("one"), opened.log("b").append("two")]
+    await opened.close()
+    assert.deepEqual(await Promise.all(appended), [0, 0])
+    assert.deepEqual(store(context, { path, durability }).logs(), ["a", "b"])
+  }
+})
+
+test("destroy() closes it for everybody, removes its files and leaves those of others", async (context) => {
+  const path = folder(context)
+  const [opened, other] = [open(path, { durability: "os" }), open(path, { durability: "os" })]
+  const log = other.log("a")
+  log.appendSync("x")
+  writeFileSync(join(path, "mine"), "keep")
+  await opened.destroy()
+  await refuses(other, log, other.log.bind(null) && { next: () => log.cursor(), seek: () => log.cursor() })
+  assert.deepEqual(readdirSync(path), ["mine"])
+  await other.close()
+  const anew = store(context, { path, durability: "os" })
+  assert.deepEqual(anew.logs(), [])
+  const alone = folder(context)
+  await open(alone, { durability: "os" }).destroy()
+  assert.equal(existsSync(alone), false)
+})
+
+test("a store in memory lives under its name for as long as somebody has it open", async (context) => {
+  const [first, second] = [store(context, { path: "shared" }), store(context, { path: "shared" })]
+  first.log("a").appendSync("x")
+  assert.equal([...second.log("a").query()].length, 1)
+  await first.close()
+  await second.close()
+  assert.deepEqual(store(context, { path: "shared" }).logs(), [])
+})
+
+test("options that mean nothing, and a store that is open in another way, are refused", (context) => {
+  const path = folder(context)
+  assert.throws(() => open(path, { durability: "most" }), { code: "BAD_ARGUMENT" })
+  assert.throws(() => open(7), { code: "BAD_ARGUMENT" })
+  assert.throws(() => open(path, { readOnly: true }), { code: "NOT_A_STORE" })
+  assert.throws(() => open(join(path, "nowhere"), { readOnly: true }), { code: "IO" })
+  store(context, { path, durability: "os" })
+  assert.throws(() => open(path, { durability: "sync" }), { code: "CONFLICT" })
+  const file = join(path, "file")
+  writeFileSync(file, "")
+  assert.throws(() => open(file), { code: "IO" })
+  assert.throws(() => open(file), ThalwegError)
+})
+
+test("verify() finds a store whole, open or closed, and a flipped bit", async (context) => {
+  const { closeSync, openSync, readSync, writeSync } = require("node:fs")
+  const path = folder(context)
+  const opened = open(path, { durability: "os" })
+  for (let n = 0; n < 100; n++) opened.log("a").appendSync(`entry ${n}`)
+  assert.deepEqual((await opened.verify()).damage, [])
+  await opened.close()
+  const whole = await verify(path)
+  assert.deepEqual([whole.logs, whole.damage], [1, []])
+  assert.ok(whole.batches > 100)
+  const file = openSync(join(path, "segment-0000000001"), "r+")
+  after(context, () => closeSync(file))
+  const byte = Buffer.alloc(1)
+  readSync(file, byte, 0, 1, 4000)
+  writeSync(file, Buffer.of(byte[0] ^ 1), 0, 1, 4000)
+  const { damage } = await verify(path)
+  assert.equal(damage.length, 1)
+  assert.match(damage[0], /segment-0000000001 is damaged/)
+})

@@ -1,0 +1,69 @@
+"use strict"
+
+const assert = require("node:assert/strict")
+const test = require("node:test")
+const { row, store, text } = require("./helpers.js")
+
+const texts = (log) => [...log.query()].map((entry) => text(entry.data))
+
+for (const durability of ["memory", "os", "sync"]) {
+  test(`${durability}: a transaction over two logs is there as a whole, each log's last entry marked`, async (context) => {
+    const opened = store(context, { durability })
+    const [a, b] = [opened.log("a"), opened.log("b")]
+    a.append("before")
+    const answer = await opened.transaction(
+      async (transaction) => {
+        transaction.append(a, "one")
+        transaction.append(b, "beside")
+        await null
+        transaction.append(a, "two")
+        assert.deepEqual(texts(b), [])
+        return 7
+      },
+      { time: 5 },
+    )
+    assert.equal(answer, 7)
+    assert.deepEqual([...a.query()].map(row).slice(1), [[5, 6, false, "one"], [5, 9, true, "two"]])
+    assert.deepEqual([...b.query()].map(row), [[5, 0, true, "beside"]])
+    assert.equal(texts(a)[0], "before", "what was appended before comes before")
+  })
+}
+
+test("a function that fails aborts, and its error is the caller's", async (context) => {
+  const opened = store(context)
+  const log = opened.log("a")
+  const failing = opened.transaction((transaction) => {
+    transaction.append(log, "never")
+    throw new RangeError("no")
+  })
+  await assert.rejects(failing, RangeError)
+  assert.deepEqual(texts(log), [])
+})
+
+test("one that was committed or aborted takes nothing more", async (context) => {
+  const opened = store(context)
+  const log = opened.log("a")
+  const committed = opened.transaction()
+  committed.append(log, "x")
+  assert.equal(committed.count, 1)
+  await committed.commit()
+  const aborted = opened.transaction()
+  aborted.append(log, "y")
+  aborted.abort()
+  for (const over of [committed, aborted]) {
+    assert.throws(() => over.append(log, "z"), { code: "TRANSACTION_OVER" })
+    await assert.rejects(over.commit(), { code: "TRANSACTION_OVER" })
+  }
+  assert.deepEqual(texts(log), ["x"])
+})
+
+test("an empty one is nothing, one too large is refused whole, a foreign log is no part of it", async (context) => {
+  const [opened, other] = [store(context), store(context)]
+  const log = opened.log("a")
+  await opened.transaction(() => {})
+  const large = opened.transaction()
+  for (let n = 0; n < 10; n++) large.append(log, Buffer.alloc(10_000))
+  await assert.rejects(large.commit(), { code: "TOO_LARGE" })
+  assert.throws(() => opened.transaction().append(other.log("a"), "x"), { code: "BAD_ARGUMENT" })
+  assert.deepEqual(texts(log), [])
+})

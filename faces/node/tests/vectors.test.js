@@ -1,0 +1,106 @@
+"use strict"
+
+// The walk against what the reader of the log found in the same bytes, with nothing native in between.
+
+const assert = require("node:assert/strict")
+const test = require("node:test")
+const { Cursor } = require("../lib/cursor.js")
+const { Entries, LazyEntries } = require("../lib/entries.js")
+const format = require("../lib/format.js")
+const { Log } = require("../lib/log.js")
+const { View } = require("../lib/view.js")
+const vectors = require("./vectors.json")
+
+const HIGH = 2 ** 32
+
+/** What the native side would answer. */
+class Opening {
+  constructor() {
+    this.segmentRows = vectors.segments.map(({ number, latest }) => ({ number, latest, trustedFrom: 64 }))
+    this.verified = []
+  }
+
+  control() {
+    const words = new BigUint64Array(512)
+    words[format.WORD_VISIBLE] = words[format.WORD_WRITTEN] = BigInt(vectors.visible)
+    words[format.WORD_LATENESS] = BigInt(vectors.lateness)
+    return words.buffer
+  }
+
+  flags() {
+    return new ArrayBuffer(64)
+  }
+
+  segments() {
+    return this.segmentRows
+  }
+
+  bytes(number) {
+    const { bytes } = vectors.segments.find((segment) => segment.number === number)
+    return Uint8Array.from(Buffer.from(bytes, "hex")).buffer
+  }
+
+  readable(number, from, to) {
+    this.verified.push(number)
+    // A MiB at a time, says the other side; here half of what is left, where a batch ends.
+    return Math.min(to, this.bytes(number).byteLength - 64)
+  }
+
+  /** No index: a search begins at the beginning. */
+  index() {
+    return undefined
+  }
+
+  extend() {}
+}
+
+function handle(lineage) {
+  const positionOf = (stretch, offset) => {
+    const places = lineage[stretch].places.filter(([from]) => from <= offset)
+    return places.at(-1)[1]
+  }
+  return {
+    lineage: () => lineage.map((held) => ({ ...held, cut: held.cut ?? Infinity })),
+    positionOf,
+    positionBehind: (stretch, position) => position,
+    holdsBehind: (stretch, position) => {
+      const { cut, places } = lineage[stretch]
+      return places.some(([offset], n) => offset < cut && (places[n + 1]?.[1] ?? Infinity) > position)
+    },
+    isPurged: () => false,
+  }
+}
+
+const brief = (entry) => [entry.time, entry.offset, entry.last, entry.data.length, entry.data[0]]
+
+for (const [n, { lineage, queries }] of vectors.logs.entries()) {
+  test(`log ${n} reads as the log's own reader reads it`, () => {
+    const view = new View(new Opening())
+    const log = new Log({ view, waits: null, staged: new Set() }, "log", handle(lineage))
+    assert.ok(queries.length > 40)
+    for (const [query, expected] of queries) {
+      const says = JSON.stringify(query)
+      assert.deepEqual([...new Entries(new Cursor(log, query, false))].map(brief), expected, says)
+      assert.deepEqual([...new LazyEntries(new Cursor(log, query, false))].map(brief), expected, says)
+    }
+  })
+}
+
+test("the limit is where reading ends, wherever it lies", () => {
+  const opening = new Opening()
+  const view = new View(opening)
+  const log = new Log({ view, waits: null, staged: new Set() }, "log", handle(vectors.logs[0].lineage))
+  const all = vectors.logs[0].queries[0][1]
+  const ends = new Set()
+  for (const [offset, position] of vectors.logs[0].lineage[0].places) {
+    const words = new BigUint64Array(view.control.buffer)
+    words[format.WORD_VISIBLE] = BigInt(position)
+    const seen = [...log.query()].map(brief)
+    assert.deepEqual(seen, all.slice(0, seen.length))
+    const end = seen.length === 0 ? 0 : seen.at(-1)[1] + seen.at(-1)[3]
+    assert.equal(end, offset, "everything below the limit and nothing behind it")
+    ends.add(end)
+    assert.equal(view.visibleSegment, Math.floor(position / HIGH))
+  }
+  assert.ok(ends.size > 30)
+})
