@@ -3,6 +3,7 @@ with a cursor that follows. Each append is a transaction of its own."""
 
 from collections.abc import Iterable
 
+import numpy
 import thalweg
 from workload import TICK_ENTRIES, Sum, payload, time
 
@@ -59,13 +60,14 @@ class OursReader:
 
     def batches(self) -> Sum:
         """Everything there is, in arrays."""
-        entries = times = places = lengths = 0
+        entries = times = places = lengths = firsts = 0
         for batch in self.log.scan():
-            entries += len(batch.times)
+            entries += len(batch)
             times += int(batch.times.sum())
             places += int(batch.offsets.sum())
             lengths += int(batch.lengths.sum())
-        return Sum(entries, times, places, lengths)
+            firsts += int(numpy.frombuffer(batch.map, numpy.uint8)[batch.places].sum())
+        return Sum(entries, times, places, lengths, firsts)
 
     def ranges(self, starts: Iterable[int], count: int) -> Sum:
         """A fresh query for each start."""

@@ -78,7 +78,7 @@ const fn way(
 /// A pause of the writer's of a millisecond after each 50 entries.
 const PACED: &str = "the writer adds 50 entries each millisecond";
 const FULL_SPEED: &str = "the writer adds 50 entries per transaction and never pauses";
-const LAZY: &str = "ours takes each entry's time and offset, and makes nothing of its data";
+const LAZY: &str = "ours takes each entry's time, offset and length, and makes nothing of its data";
 const MOVED: &str =
     "ours takes each entry's time, offset and length from one object, and makes nothing of its data";
 const MAP: &str = "the peer stores into its map (MDB_WRITEMAP), which its users leave off";
@@ -172,7 +172,7 @@ pub(crate) const NODE: &[Work] = &[
 pub(crate) const PYTHON: &[Work] = &[
     Work {
         ours: "batch",
-        note: "ours sums arrays of times, offsets and lengths, and touches no payload",
+        note: "ours sums arrays, with numpy",
         ..single("scan", 50.0, "scan of {n} entries, batches", ENTRIES)
     },
     Work { ours: "iterator", ..single("scan", 2.0, "scan of {n} entries, iterator", ENTRIES) },
