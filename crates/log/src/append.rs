@@ -7,7 +7,7 @@ use crate::commit::{Nudge, frame};
 use crate::error::CommitError;
 use crate::extents::Extent;
 use crate::format::{FLAG_LAST, Kind};
-use crate::log::{Change, Inner, Log};
+use crate::log::{Change, Inner, Log, Seen};
 use crate::open::Durability;
 use crate::store::{Shared, Store};
 use crate::writer::{Pending, Placed, PlannedBatch, PlannedFrame};
@@ -141,6 +141,7 @@ impl Transaction<'_> {
         }
         let place = self.logs.iter().position(|known| Arc::ptr_eq(known, log)).unwrap_or_else(|| {
             log.lock().transactions += 1;
+            *self.store.shared.transactions.lock() += 1;
             self.logs.push(log.clone());
             self.logs.len() - 1
         });
@@ -223,6 +224,7 @@ impl Drop for Transaction<'_> {
     fn drop(&mut self) {
         for log in &self.logs {
             log.lock().transactions -= 1;
+            *self.store.shared.transactions.lock() -= 1;
         }
     }
 }
@@ -272,11 +274,12 @@ impl Shared {
             writer_seq: None,
             notes: &[],
             close: false,
+            trim: None,
             end: placed.end,
             time,
         });
         if self.options.durability != Durability::Sync {
-            let tell = inner.reveal(offsets.end, false, false);
+            let tell = inner.reveal(&Seen { tail: offsets.end, ..Seen::default() });
             self.watchers.tell(tell, |watch| watch.advanced(log.id()));
         }
     }

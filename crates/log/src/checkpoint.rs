@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! header   magic 8 | version 4 | 0 4 | store id 8 | start 8 | link 8 | next log 8 | latest time 8 | lateness 8
-//! record   bytes 4 | id 8 | last 8 | tail 8 | accessed 8 | version 4 | closed 1 | deleted 1 | 0 2 | create payload |
+//! record   bytes 4 | id 8 | last 8 | first 8 | tail 8 | accessed 8 | version 4 | closed 1 | deleted 1 | 0 2 | create payload |
 //!          writer seq | closed by | producers | notes | extents           (see `encode_log`)
 //! end      0 4 | records 8 | checksum 4
 //! ```
@@ -89,7 +89,7 @@ fn encode_log(log: &Log, into: &mut Vec<u8>) {
     }
     let start = into.len();
     into.extend_from_slice(&[0; 4]);
-    for word in [log.id(), inner.last, inner.tail, inner.accessed] {
+    for word in [log.id(), inner.last, inner.first, inner.tail, inner.accessed] {
         into.extend_from_slice(&word.to_le_bytes());
     }
     into.extend_from_slice(&inner.version.to_le_bytes());
@@ -154,7 +154,7 @@ impl<'a> Cutter<'a> {
 
 fn decode_log(record: &[u8], intern: &mut dyn FnMut(Config) -> Config) -> Option<Log> {
     let mut cutter = Cutter(record);
-    let (id, last, tail) = (cutter.word64()?, cutter.word64()?, cutter.word64()?);
+    let (id, last, first, tail) = (cutter.word64()?, cutter.word64()?, cutter.word64()?, cutter.word64()?);
     let (accessed, version) = (cutter.word64()?, cutter.word32()?);
     let flags = cutter.cut(4)?;
     let (closed, deleting) = (flags[0] != 0, flags[1] != 0);
@@ -164,7 +164,7 @@ fn decode_log(record: &[u8], intern: &mut dyn FnMut(Config) -> Config) -> Option
     let log = Log::new(id, name, intern(config), accessed, lineage);
     {
         let mut inner = log.lock();
-        (inner.last, inner.tail, inner.version) = (last, tail, version);
+        (inner.last, inner.first, inner.tail, inner.version) = (last, first, tail, version);
         (inner.closed, inner.deleting) = (closed, deleting);
         if !cutter.piece()?.is_empty() {
             inner.damage = Some(Box::new(Damage {

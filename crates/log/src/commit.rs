@@ -4,7 +4,7 @@ use crate::error::CommitError;
 use crate::extents::Extent;
 use crate::fork::{Branch, Fork, Lineage};
 use crate::format::{self, Config, FLAG_LAST, Kind, Producer};
-use crate::log::{Change, Inner, Log};
+use crate::log::{Change, Inner, Log, Seen};
 use crate::open::Durability;
 use crate::store::{Shared, Store};
 use crate::writer::{Pending, Placed, PlannedBatch, PlannedFrame};
@@ -31,6 +31,8 @@ pub struct Commit<'a> {
     pub notes: &'a [(&'a [u8], &'a [u8])],
     /// Take no payload after this one.
     pub close: bool,
+    /// Purge the payload below this offset; at most the end of the log.
+    pub trim: Option<Offset>,
     /// When, microseconds since the Unix epoch.
     pub time: Time,
 }
@@ -53,6 +55,7 @@ struct Notes {
     create: usize,
     producer: usize,
     note: usize,
+    trim: usize,
 }
 
 impl Notes {
@@ -77,6 +80,10 @@ impl Notes {
             format::encode_note(key, value, &mut notes.bytes);
         }
         notes.note = notes.bytes.len();
+        if let Some(first) = commit.trim {
+            notes.bytes.extend_from_slice(&first.to_le_bytes());
+        }
+        notes.trim = notes.bytes.len();
         Ok(notes)
     }
 }
@@ -124,7 +131,10 @@ fn plan<'a>(
         add(Kind::WriterSeq, end, [writer_seq, &[]])?;
     }
     if notes.note > notes.producer {
-        add(Kind::Note, end, [&notes.bytes[notes.producer..], &[]])?;
+        add(Kind::Note, end, [&notes.bytes[notes.producer..notes.note], &[]])?;
+    }
+    if notes.trim > notes.note {
+        add(Kind::Trim, end, [&notes.bytes[notes.note..], &[]])?;
     }
     if commit.close {
         add(Kind::Close, end, [&[], &[]])?;
@@ -159,22 +169,20 @@ impl Store {
         if place.occupied(name) {
             return Err(CommitError::Exists);
         }
-        let branch = fork.map(Fork::branch);
+        let mut parent = fork.map(|fork| fork.parent.lock());
+        if let (Some(fork), Some(parent)) = (fork, &parent) {
+            fork.check(parent)?;
+        }
+        let branch = fork.zip(parent.as_ref()).map(|(fork, parent)| fork.branch(parent));
         let notes = Notes::of(Some((name, &config, branch.as_ref())), commit)?;
-        let (id, lineage) = (shared.next_log_id(), fork.map(Lineage::of));
-        let log = Arc::new(Log::new(id, name, config, commit.time, lineage));
-        let receipt = {
-            let mut inner = log.lock();
-            let mut parent = fork.map(|fork| fork.parent.lock());
-            if let (Some(fork), Some(parent)) = (fork, &parent) {
-                fork.check(parent)?;
-            }
-            let receipt = shared.submit(&log, &mut inner, commit, &notes, false, watcher)?;
-            if let Some(parent) = &mut parent {
-                parent.children += 1;
-            }
-            receipt
-        };
+        let lineage = fork.zip(branch).map(|(fork, branch)| Lineage::of(fork, branch));
+        // Nobody else knows the log, so that its lock is taken behind its parent's harms nobody.
+        let log = Arc::new(Log::new(shared.next_log_id(), name, config, commit.time, lineage));
+        let receipt = shared.submit(&log, &mut log.lock(), commit, &notes, false, watcher)?;
+        if let Some(parent) = &mut parent {
+            parent.children += 1;
+        }
+        drop(parent);
         place.put(log.clone());
         shared.expiry.enter(&log);
         Ok((log, receipt))
@@ -269,6 +277,18 @@ impl Shared {
         Ok(placed)
     }
 
+    /// Makes what a commit did to a log visible. Answers the watchers to tell.
+    pub(crate) fn reveal(&self, inner: &mut Inner, seen: &Seen) -> u32 {
+        let tell = inner.reveal(seen);
+        if seen.first > 0 {
+            self.unload(inner.prune());
+            // Readers look again where the log begins.
+            self.segments.touch();
+            self.control.bump_segments();
+        }
+        tell
+    }
+
     /// The way in for what is judged by a log's version: plans the batch, writes it, stages it, and either reveals it or leaves that to the
     /// committer.
     fn submit(
@@ -281,8 +301,13 @@ impl Shared {
         watcher: Option<WatcherId>,
     ) -> Result<Receipt, CommitError> {
         let batch = plan(log.id(), inner.tail, commit, notes, delete)?;
+        if let Some(at) = commit.trim.filter(|at| *at > inner.tail) {
+            return Err(CommitError::PastEnd { at, tail: inner.tail });
+        }
         let (first, next) = (inner.tail, batch.touched[0].1);
-        let pending = Pending { log: log.clone(), tail: next, closed: commit.close, deleted: delete };
+        let seen =
+            Seen { first: commit.trim.unwrap_or(0), tail: next, closed: commit.close, deleted: delete };
+        let pending = Pending { log: log.clone(), seen };
         let placed = self.publish(&batch, next - first, [pending], watcher, Nudge::Committer)?;
         stage(inner, commit, placed, first, next);
         if delete {
@@ -292,7 +317,7 @@ impl Shared {
         if self.options.durability == Durability::Sync {
             return Ok(Receipt { ticket: placed.end, first, next });
         }
-        let tell = inner.reveal(next, commit.close, delete);
+        let tell = self.reveal(inner, &seen);
         self.watchers.tell(tell, |watch| watch.advanced(log.id()));
         Ok(Receipt { ticket: 0, first, next })
     }
@@ -306,6 +331,7 @@ fn stage(inner: &mut Inner, commit: &Commit<'_>, placed: Placed, first: Offset, 
         writer_seq: commit.writer_seq,
         notes: commit.notes,
         close: commit.close,
+        trim: commit.trim,
         end: placed.end,
         time: commit.time,
     });

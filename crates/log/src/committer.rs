@@ -101,8 +101,8 @@ impl Shared {
         for pending in group.pending {
             let (tell, gone) = {
                 let mut inner = pending.log.lock();
-                let tell = inner.reveal(pending.tail, pending.closed, pending.deleted);
-                (tell, pending.deleted && inner.is_gone())
+                let tell = self.reveal(&mut inner, &pending.seen);
+                (tell, pending.seen.deleted && inner.is_gone())
             };
             self.watchers.tell(tell, |watch| watch.advanced(pending.log.id()));
             if gone {

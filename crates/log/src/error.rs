@@ -105,6 +105,20 @@ pub enum CommitError {
         /// Staged end.
         tail: u64,
     },
+    /// What was asked for was purged.
+    #[error("offset {at} was purged: the log begins at {first}")]
+    Purged {
+        /// Offset asked for.
+        at: u64,
+        /// The first one there is.
+        first: u64,
+    },
+    /// Transactions are under way that are going to append to the log.
+    #[error("{count} transaction(s) on the log are under way; commit or abort them first")]
+    Pending {
+        /// How many.
+        count: u32,
+    },
     /// More than one commit may hold.
     #[error("the commit needs {size} bytes, one commit holds at most {limit}")]
     TooLarge {
@@ -151,6 +165,14 @@ pub enum ReadError {
         from: u64,
         /// Visible end.
         tail: u64,
+    },
+    /// The offset was purged.
+    #[error("offset {from} was purged: the log begins at {first}")]
+    Purged {
+        /// Offset asked for.
+        from: u64,
+        /// The first one there is.
+        first: u64,
     },
     /// The bytes do not match their checksum.
     #[error("{0}")]

@@ -74,6 +74,12 @@ impl Extents {
         &self.list
     }
 
+    /// Forgets the extents that end at or below an offset.
+    pub(crate) fn drop_below(&mut self, offset: Offset) -> SmallVec<[Extent; 1]> {
+        let count = self.list.partition_point(|extent| extent.end() <= offset);
+        self.list.drain(..count).collect()
+    }
+
     pub(crate) fn take(&mut self) -> SmallVec<[Extent; 1]> {
         std::mem::take(&mut self.list)
     }

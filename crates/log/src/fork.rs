@@ -15,7 +15,7 @@ use crate::error::{CommitError, Damage, ReadError};
 use crate::extents::Extent;
 use crate::log::{Inner, Log, Phase};
 use crate::store::Shared;
-use crate::{LogId, Offset, segment_of};
+use crate::{LogId, Offset};
 use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::Arc;
@@ -37,6 +37,8 @@ pub(crate) struct Branch {
     pub(crate) parent: LogId,
     pub(crate) base: Offset,
     pub(crate) asked: [u64; 2],
+    /// Offset below which the parent had been purged by then: the fork never had it.
+    pub(crate) first: Offset,
 }
 
 /// A log's descent.
@@ -60,8 +62,9 @@ pub(crate) struct Span {
 pub(crate) type Spans = SmallVec<[Span; 2]>;
 
 impl Fork {
-    pub(crate) fn branch(&self) -> Branch {
-        Branch { parent: self.parent.id(), base: self.at, asked: self.asked }
+    /// How it is written down, with the parent locked.
+    pub(crate) fn branch(&self, parent: &Inner) -> Branch {
+        Branch { parent: self.parent.id(), base: self.at, asked: self.asked, first: parent.first }
     }
 
     /// Whether the parent, locked, can be forked there.
@@ -72,6 +75,9 @@ impl Fork {
         if let Some(damage) = &parent.damage {
             return Err(CommitError::Damaged(damage.clone()));
         }
+        if self.at < parent.first {
+            return Err(CommitError::Purged { at: self.at, first: parent.first });
+        }
         if self.at > parent.tail {
             return Err(CommitError::PastEnd { at: self.at, tail: parent.tail });
         }
@@ -80,9 +86,40 @@ impl Fork {
 }
 
 impl Lineage {
-    pub(crate) fn of(fork: &Fork) -> Box<Lineage> {
-        Box::new(Lineage { branch: fork.branch(), parent: Some(fork.parent.clone()) })
+    pub(crate) fn of(fork: &Fork, branch: Branch) -> Box<Lineage> {
+        Box::new(Lineage { branch, parent: Some(fork.parent.clone()) })
     }
+}
+
+/// A stretch of offsets that one log of a lineage holds.
+#[derive(Clone, Debug)]
+pub(crate) struct Stretch {
+    pub(crate) log: Arc<Log>,
+    pub(crate) from: Offset,
+    pub(crate) cut: Offset,
+}
+
+/// Who holds what a log begins with, oldest first; the last one is the log itself. What an ancestor has purged
+/// since, its forks keep. Complexity: a step per ancestor.
+pub(crate) fn stretches(log: &Arc<Log>) -> SmallVec<[Stretch; 1]> {
+    let mut held = SmallVec::new();
+    let (mut log, mut cut, first) = (log.clone(), Offset::MAX, log.lock().first_visible);
+    loop {
+        let (base, parent) = {
+            let inner = log.lock();
+            (inner.base(), inner.lineage.as_ref().and_then(|lineage| lineage.parent.clone()))
+        };
+        let from = first.max(base);
+        if from < cut {
+            held.push(Stretch { log: log.clone(), from, cut });
+        }
+        match parent {
+            Some(parent) if first < base => (log, cut) = (parent, cut.min(base)),
+            _ => break,
+        }
+    }
+    held.reverse();
+    held
 }
 
 impl Log {
@@ -200,19 +237,14 @@ impl Shared {
                 let mut inner = log.lock();
                 (inner.extents.take(), inner.disown())
             };
-            let mut writer = self.writer.lock();
-            for extent in extents {
-                if let Some(live) = writer.live_bytes.get_mut(&segment_of(extent.position)) {
-                    *live = live.saturating_sub(u64::from(extent.length));
-                }
-            }
-            drop(writer);
+            self.unload(extents);
             if self.options.durability == crate::open::Durability::Memory {
                 self.drop_dead_segments();
             }
             gone = parent.filter(|parent| {
                 let mut inner = parent.lock();
                 inner.children = inner.children.saturating_sub(1);
+                self.unload(inner.prune());
                 inner.is_gone()
             });
         }
@@ -225,6 +257,6 @@ mod tests {
 
     #[test]
     fn descent_costs_little() {
-        assert!(size_of::<Lineage>() <= 40, "{}", size_of::<Lineage>());
+        assert!(size_of::<Lineage>() <= 48, "{}", size_of::<Lineage>());
     }
 }

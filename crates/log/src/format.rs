@@ -57,6 +57,8 @@ pub enum Kind {
     WriterSeq = 6,
     /// Small facts kept beside the payload.
     Note = 7,
+    /// Payload below an offset is purged.
+    Trim = 8,
 }
 
 impl Kind {
@@ -69,6 +71,7 @@ impl Kind {
             5 => Kind::Producer,
             6 => Kind::WriterSeq,
             7 => Kind::Note,
+            8 => Kind::Trim,
             _ => return None,
         })
     }
@@ -363,8 +366,8 @@ pub(crate) fn encode_create(name: &[u8], config: &Config, branch: Option<&Branch
     into.extend_from_slice(&u16::try_from(config.content_type.len()).unwrap_or(u16::MAX).to_le_bytes());
     into.extend_from_slice(name);
     into.extend_from_slice(config.content_type.as_bytes());
-    if let Some(Branch { parent, base, asked }) = branch {
-        for word in [*parent, *base, asked[0], asked[1]] {
+    if let Some(Branch { parent, base, asked, first }) = branch {
+        for word in [*parent, *base, asked[0], asked[1], *first] {
             into.extend_from_slice(&word.to_le_bytes());
         }
     }
@@ -390,12 +393,17 @@ pub(crate) fn decode_create(payload: &[u8]) -> Option<Created<'_>> {
     let branch = match &payload[type_end..] {
         [] => None,
         rest => {
-            let rest = rest.get(..32)?;
+            let rest = rest.get(..40)?;
             let asked = [word64(rest, 16), word64(rest, 24)];
-            Some(Branch { parent: word64(rest, 0), base: word64(rest, 8), asked })
+            Some(Branch { parent: word64(rest, 0), base: word64(rest, 8), asked, first: word64(rest, 32) })
         }
     };
     Some((name, Config { content_type, lifetime }, branch))
+}
+
+/// The offset below which a trim frame's payload purges.
+pub(crate) fn decode_trim(payload: &[u8]) -> Option<Offset> {
+    payload.first_chunk().map(|bytes| u64::from_le_bytes(*bytes))
 }
 
 /// Keys and values of notes.
@@ -492,7 +500,7 @@ mod tests {
         ) {
             let config = Config { content_type: kind.as_str().into(), lifetime: Lifetime::Sliding { ttl_s } };
             let mut bytes = Vec::new();
-            let branch = Branch { parent: epoch, base: seq, asked: [ttl_s, epoch] };
+            let branch = Branch { parent: epoch, base: seq, asked: [ttl_s, epoch], first: ttl_s };
             for branch in [None, Some(branch)] {
                 bytes.clear();
                 encode_create(&name, &config, branch.as_ref(), &mut bytes);

@@ -11,6 +11,7 @@ use crate::fork::Lineage;
 use crate::format::{Config, Producer};
 use crate::{LogId, Offset, Position, Time};
 use parking_lot::{Mutex, MutexGuard};
+use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -39,6 +40,8 @@ pub struct State {
     pub version: u32,
     /// Offset at which its own payload begins; 0 unless it is a fork.
     pub base: Offset,
+    /// Offset below which everything was purged.
+    pub first: Offset,
     /// Offset after the last payload byte.
     pub tail: Offset,
     /// Takes no more payload.
@@ -72,6 +75,7 @@ pub(crate) struct Inner {
     pub(crate) version: u32,
     /// Offsets below it were purged.
     pub(crate) first: Offset,
+    pub(crate) first_visible: Offset,
     pub(crate) tail: Offset,
     pub(crate) tail_visible: Offset,
     /// End of the last batch that touched this log.
@@ -98,6 +102,16 @@ pub(crate) type Producers = BTreeMap<Box<[u8]>, Producer>;
 /// Small facts kept beside a log's payload, by key; of one key the last one wins.
 pub(crate) type Notes = BTreeMap<Box<[u8]>, Arc<[u8]>>;
 
+/// What readers see of a log once a commit is visible.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Seen {
+    /// Offset below which everything was purged, or 0.
+    pub(crate) first: Offset,
+    pub(crate) tail: Offset,
+    pub(crate) closed: bool,
+    pub(crate) deleted: bool,
+}
+
 /// What one commit does to a log, in the log's own words.
 #[derive(Clone, Debug)]
 pub(crate) struct Change<'a> {
@@ -106,6 +120,8 @@ pub(crate) struct Change<'a> {
     pub(crate) writer_seq: Option<&'a [u8]>,
     pub(crate) notes: &'a [(&'a [u8], &'a [u8])],
     pub(crate) close: bool,
+    /// Payload below it goes.
+    pub(crate) trim: Option<Offset>,
     /// End of the batch.
     pub(crate) end: Position,
     pub(crate) time: Time,
@@ -119,7 +135,8 @@ impl Log {
         time: Time,
         lineage: Option<Box<Lineage>>,
     ) -> Log {
-        let base = lineage.as_ref().map_or(0, |lineage| lineage.branch.base);
+        let (base, first) =
+            lineage.as_ref().map_or((0, 0), |lineage| (lineage.branch.base, lineage.branch.first));
         let inner = Inner {
             phase: Phase::Creating,
             deleting: false,
@@ -128,7 +145,8 @@ impl Log {
             closed: false,
             closed_visible: false,
             version: 0,
-            first: 0,
+            first,
+            first_visible: first,
             tail: base,
             tail_visible: base,
             last: 0,
@@ -165,14 +183,15 @@ impl Log {
     /// The staged view; `None` once a delete is staged.
     pub fn staged(&self) -> Option<State> {
         let inner = self.inner.lock();
-        (!inner.deleting).then(|| inner.state(inner.tail, inner.closed))
+        (!inner.deleting).then(|| inner.state(inner.first, inner.tail, inner.closed))
     }
 
     /// The visible view; `None` before the creation and after the deletion became visible. Version,
     /// closing producer and writer sequence are those staged.
     pub fn visible(&self) -> Option<State> {
         let inner = self.inner.lock();
-        (inner.phase == Phase::Live).then(|| inner.state(inner.tail_visible, inner.closed_visible))
+        (inner.phase == Phase::Live)
+            .then(|| inner.state(inner.first_visible, inner.tail_visible, inner.closed_visible))
     }
 
     /// A producer's staged place.
@@ -231,21 +250,16 @@ impl Log {
 }
 
 impl Inner {
-    fn state(&self, tail: Offset, closed: bool) -> State {
+    fn state(&self, first: Offset, tail: Offset, closed: bool) -> State {
         State {
             version: self.version,
             base: self.base(),
+            first,
             tail,
             closed,
             closed_by: self.closed_by.as_deref().cloned(),
             writer_seq: self.writer_seq.clone(),
         }
-    }
-
-    /// Offset at which its own payload begins, offset below which all was purged, and whom it inherits from.
-    pub(crate) fn origin(&self) -> (Offset, Offset, Option<Arc<Log>>) {
-        let parent = self.lineage.as_ref().and_then(|lineage| lineage.parent.clone());
-        (self.base(), self.first, parent)
     }
 
     /// Applies a commit to the staged view: the one place where a log changes, live and in recovery.
@@ -267,6 +281,9 @@ impl Inner {
         for (key, value) in change.notes {
             self.note(key, value);
         }
+        if let Some(first) = change.trim {
+            self.first = self.first.max(first);
+        }
         if change.close {
             self.closed = true;
             self.closed_by =
@@ -275,6 +292,11 @@ impl Inner {
         self.version = self.version.wrapping_add(1);
         self.last = change.end;
         self.accessed = self.accessed.max(change.time);
+    }
+
+    /// Lets go of what lies wholly below the first visible offset, unless some fork inherits it.
+    pub(crate) fn prune(&mut self) -> SmallVec<[Extent; 1]> {
+        if self.children > 0 { SmallVec::new() } else { self.extents.drop_below(self.first_visible) }
     }
 
     pub(crate) fn note(&mut self, key: &[u8], value: &[u8]) {
@@ -289,12 +311,15 @@ impl Inner {
     /// Makes all that is staged visible: it is known to be there.
     pub(crate) fn show(&mut self) {
         self.phase = if self.deleting { Phase::Deleted } else { Phase::Live };
+        self.first_visible = self.first;
         self.tail_visible = self.tail;
         self.closed_visible = self.closed;
     }
 
     /// Moves the visible view up to what a commit had staged. Answers the watchers to tell.
-    pub(crate) fn reveal(&mut self, tail: Offset, closed: bool, deleted: bool) -> u32 {
+    pub(crate) fn reveal(&mut self, seen: &Seen) -> u32 {
+        let Seen { first, tail, closed, deleted } = *seen;
+        self.first_visible = self.first_visible.max(first);
         self.tail_visible = tail;
         self.closed_visible |= closed;
         match self.phase {
@@ -314,6 +339,6 @@ mod tests {
 
     #[test]
     fn a_log_is_small() {
-        assert!(size_of::<Log>() <= 232, "{}", size_of::<Log>());
+        assert!(size_of::<Log>() <= 240, "{}", size_of::<Log>());
     }
 }

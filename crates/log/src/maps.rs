@@ -11,6 +11,7 @@
 
 use crate::attach::Attached;
 use crate::error::Damage;
+use crate::fork::{Stretch, stretches};
 use crate::log::Log;
 use crate::reader::Reader;
 use crate::segment::{Readable, Segment};
@@ -182,26 +183,17 @@ impl Maps {
 
     /// Which logs hold what this one does, oldest first; the last one is its own.
     pub fn lineage(&self, log: &Arc<Log>) -> Vec<(Arc<Log>, Held)> {
-        let mut held = Vec::new();
-        let (mut log, mut cut) = (log.clone(), Offset::MAX);
-        loop {
-            let (base, first, parent) = log.lock().origin();
-            let from = first.max(base);
-            if from < cut {
-                held.push((log.clone(), Held { log: log.id(), from, cut }));
-            }
-            match parent {
-                Some(parent) if first < base => (log, cut) = (parent, cut.min(base)),
-                _ => break,
-            }
-        }
-        held.reverse();
-        held
+        let held = |stretch: Stretch| {
+            let Stretch { log, from, cut } = stretch;
+            let held = Held { log: log.id(), from, cut };
+            (log, held)
+        };
+        stretches(log).into_iter().map(held).collect()
     }
 
     /// Whether everything below an offset was purged.
     pub fn is_purged(&self, log: &Log, below: Offset) -> bool {
-        log.lock().first >= below
+        log.lock().first_visible >= below
     }
 
     /// Where the newest checkpoint begins.

@@ -43,6 +43,12 @@ pub struct Options {
     pub committer_thread: bool,
     /// A checkpoint is due after so many bytes of log.
     pub checkpoint_bytes: u64,
+    /// Entries older than this many microseconds are purged, whole segments at a time, by [`Store::maintain`].
+    pub retain_us: Option<u64>,
+    /// The oldest entries are purged, whole segments at a time, when segments take more bytes than this.
+    pub retain_bytes: Option<u64>,
+    /// A segment is sealed when its first entry is older than this many microseconds, idle or not.
+    pub rotate_after_us: Option<u64>,
     /// The time of opening, which counts as an access of every log; 0 for none.
     pub opened_at: Time,
     /// A mistake for the simulation to catch.
@@ -61,6 +67,9 @@ impl Default for Options {
             segment_bytes_max: 64 << 20,
             committer_thread: true,
             checkpoint_bytes: 256 << 20,
+            retain_us: None,
+            retain_bytes: None,
+            rotate_after_us: None,
             opened_at: 0,
             #[cfg(test)]
             fault: crate::store::Fault::None,
@@ -215,6 +224,11 @@ impl Store {
             committer_idle: false,
             failure: None,
             closed: false,
+            begun: 0,
+            rotations: 0,
+            purged_bytes: 0,
+            entries: 0,
+            failures: 0,
             live_bytes,
             scratch: Vec::with_capacity(128),
         };
@@ -240,6 +254,7 @@ impl Store {
             work: Default::default(),
             group: Default::default(),
             next_log: parking_lot::Mutex::new(found.next_log),
+            transactions: Default::default(),
             checkpoints: parking_lot::Mutex::new(checkpoints.unwrap_or_default()),
             damage: report.damage.clone(),
             unnamed: report.unnamed.clone(),

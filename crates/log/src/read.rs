@@ -149,6 +149,9 @@ impl Store {
             if from > tail {
                 return Err(ReadError::PastEnd { from, tail });
             }
+            if from < inner.first_visible {
+                return Err(ReadError::Purged { from, first: inner.first_visible });
+            }
             let to = from.saturating_add(limit.max(1) as u64).min(tail);
             (spans(log, &inner, from, to, tail)?, tail, closed)
         };

@@ -85,6 +85,7 @@ struct Gathered<'a> {
     writer_seq: Option<&'a [u8]>,
     notes: format::NoteList<'a>,
     close: bool,
+    trim: Option<Offset>,
     delete: bool,
 }
 
@@ -111,7 +112,10 @@ impl Recovery {
             suspects: HashMap::new(),
             missing: BTreeMap::new(),
             headless: Vec::new(),
-            report: Recovered { clean: control.clean_end() != 0 && control.is_intact(), ..Recovered::default() },
+            report: Recovered {
+                clean: control.clean_end() != 0 && control.is_intact(),
+                ..Recovered::default()
+            },
             reported: false,
         }
     }
@@ -409,6 +413,7 @@ impl Recovery {
                 Kind::Producer => one.producer = format::decode_producer(frame.payload),
                 Kind::WriterSeq => one.writer_seq = Some(frame.payload),
                 Kind::Note => one.notes = format::decode_notes(frame.payload).unwrap_or_default(),
+                Kind::Trim => one.trim = format::decode_trim(frame.payload),
                 Kind::Close => one.close = true,
                 Kind::Delete => one.delete = true,
             }
@@ -559,6 +564,7 @@ impl Recovery {
             writer_seq: one.writer_seq,
             notes: &one.notes,
             close: one.close,
+            trim: one.trim,
             end,
             time: batch.header.time,
         });
@@ -568,6 +574,11 @@ impl Recovery {
     /// Finishes the catalogue and answers what was found.
     pub(crate) fn report(&mut self, opened_at: Time) -> Recovered {
         self.settle_forks();
+        for log in self.logs.values() {
+            let mut inner = log.lock();
+            inner.show();
+            inner.prune();
+        }
         self.miss_extents();
         let suspects = std::mem::take(&mut self.suspects);
         for log in self.logs.values() {
@@ -575,7 +586,6 @@ impl Recovery {
             if let Some(damage) = suspects.get(&log.id()) {
                 inner.damage.get_or_insert_with(|| Box::new(damage.clone()));
             }
-            inner.show();
             inner.accessed = inner.accessed.max(opened_at);
             drop(inner);
             self.catalogue.place(log.name()).put(log.clone());

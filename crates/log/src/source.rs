@@ -6,6 +6,7 @@
 
 use crate::control::Control;
 use crate::extents::Extent;
+use crate::fork::{Stretch, stretches};
 use crate::format::SEGMENT_HEADER_BYTES;
 use crate::log::Log;
 use crate::view::{Segments, View};
@@ -37,14 +38,6 @@ pub(crate) trait Home: Send + Sync + std::fmt::Debug {
     fn checkpoint(&self) -> Position;
 }
 
-/// A stretch of offsets that one log holds: the reader's own, or what a fork inherits.
-#[derive(Clone, Debug)]
-struct Stretch {
-    log: Arc<Log>,
-    from: Offset,
-    cut: Offset,
-}
-
 /// A log and everything needed to read it.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
@@ -58,9 +51,8 @@ pub(crate) struct Source {
 impl Source {
     pub(crate) fn new(sight: Sight, log: Arc<Log>) -> Source {
         let cached = sight.segments.cached();
-        let mut source = Source { sight, log, cached, stretches: SmallVec::new() };
-        source.look_back();
-        source
+        let stretches = stretches(&log);
+        Source { sight, log, cached, stretches }
     }
 
     pub(crate) fn log(&self) -> &Arc<Log> {
@@ -79,7 +71,7 @@ impl Source {
         self.sight.home.look();
         let changed = self.sight.segments.refresh(&mut self.cached);
         if changed {
-            self.look_back();
+            self.stretches = stretches(&self.log);
         }
         changed
     }
@@ -94,26 +86,6 @@ impl Source {
     pub(crate) fn filter(&self) -> Filter {
         let first = &self.stretches[0];
         Filter::new(first.log.id(), first.from, first.cut)
-    }
-
-    /// Finds which logs hold what this one inherits.
-    #[cold]
-    fn look_back(&mut self) {
-        self.stretches.clear();
-        let mut log = self.log.clone();
-        let mut cut = Offset::MAX;
-        loop {
-            let (base, first, parent) = log.lock().origin();
-            let from = first.max(base);
-            if from < cut {
-                self.stretches.push(Stretch { log: log.clone(), from, cut });
-            }
-            match parent {
-                Some(parent) if first < base => (log, cut) = (parent, cut.min(base)),
-                _ => break,
-            }
-        }
-        self.stretches.reverse();
     }
 
     /// A walk before which every entry is older.
@@ -236,6 +208,6 @@ impl Source {
 
     /// Whether offsets are missing because they were purged.
     pub(crate) fn is_purged(&self, stretch: usize, below: Offset) -> bool {
-        self.stretches[stretch].log.lock().first >= below
+        self.stretches[stretch].log.lock().first_visible >= below
     }
 }

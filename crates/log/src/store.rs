@@ -2,6 +2,7 @@
 
 use crate::catalogue::Catalogue;
 use crate::control::Control;
+use crate::error::CommitError;
 use crate::error::Damage;
 use crate::expiry::Expiry;
 use crate::log::Log;
@@ -45,6 +46,8 @@ pub(crate) struct Shared {
     /// One group is synced at a time.
     pub(crate) group: Mutex<()>,
     pub(crate) next_log: Mutex<u64>,
+    /// Transactions under way, counted once per log they append to.
+    pub(crate) transactions: Mutex<u64>,
     /// Starting positions of the checkpoints on disk, oldest first.
     pub(crate) checkpoints: Mutex<Vec<Position>>,
     pub(crate) damage: Vec<Damage>,
@@ -163,6 +166,16 @@ pub struct Stats {
     pub written: Position,
     /// End of what is known to last.
     pub durable: Position,
+    /// Entries written since the store was opened.
+    pub entries: u64,
+    /// Segments begun since then.
+    pub rotations: u64,
+    /// Payload bytes let go since then, by purges, retention and deletion.
+    pub purged_bytes: u64,
+    /// Batches that the disk had no room for since then.
+    pub failures: u64,
+    /// Transactions under way, counted once per log they are going to append to.
+    pub transactions: u64,
 }
 
 impl std::fmt::Debug for Store {
@@ -227,12 +240,19 @@ impl Store {
     /// What the store holds.
     pub fn stats(&self) -> Stats {
         let shared = &self.shared;
+        let (logs, transactions) = (shared.catalogue.count() as u64, *shared.transactions.lock());
+        let writer = shared.writer.lock();
         Stats {
-            logs: shared.catalogue.count() as u64,
+            logs,
             segments: shared.segments.numbers().len() as u64,
             segment_bytes: shared.segments.allocated_bytes(),
-            written: shared.writer.lock().written(),
+            written: writer.written(),
             durable: shared.control.durable(),
+            entries: writer.entries,
+            rotations: writer.rotations,
+            purged_bytes: writer.purged_bytes,
+            failures: writer.failures,
+            transactions,
         }
     }
 
@@ -259,6 +279,12 @@ impl Store {
     /// What the disk said; nothing is lost by it.
     pub fn maintain(&self, now: Time) -> io::Result<()> {
         self.expire(now);
+        let kept = self.shared.rotate_idle(now).and_then(|()| self.retain(now));
+        if let Err(error) = kept
+            && !matches!(error, CommitError::Closed)
+        {
+            return Err(io::Error::other(error.to_string()));
+        }
         self.shared.catalogue.forget_content_types();
         if self.shared.checkpoint_due() {
             self.checkpoint()?;

@@ -15,7 +15,7 @@
 use crate::control::Control;
 use crate::error::CommitError;
 use crate::format::{self, BATCH_HEADER_BYTES, BatchHeader, Kind, Link, SEGMENT_HEADER_BYTES, SegmentHeader};
-use crate::log::Log;
+use crate::log::{Log, Seen};
 use crate::open::{Durability, Options};
 use crate::segment::{self, Segment};
 use crate::view::Segments;
@@ -43,8 +43,8 @@ pub(crate) struct PlannedBatch<'a> {
     pub(crate) frames: SmallVec<[PlannedFrame<'a>; 4]>,
     pub(crate) touched: SmallVec<[(LogId, Offset); 1]>,
     pub(crate) time: Time,
-    /// Some frame is an entry, whose time counts.
-    pub(crate) entries: bool,
+    /// Frames that are entries, whose time counts.
+    pub(crate) entries: u64,
     pub(crate) body_bytes: u64,
     pub(crate) body_checksum: u32,
 }
@@ -61,15 +61,13 @@ pub(crate) struct Placed {
 #[derive(Debug)]
 pub(crate) struct Pending {
     pub(crate) log: Arc<Log>,
-    pub(crate) tail: Offset,
-    pub(crate) closed: bool,
-    pub(crate) deleted: bool,
+    pub(crate) seen: Seen,
 }
 
 impl Pending {
     /// Payload up to an offset, and nothing else.
     pub(crate) fn payload(log: &Arc<Log>, tail: Offset) -> Pending {
-        Pending { log: log.clone(), tail, closed: false, deleted: false }
+        Pending { log: log.clone(), seen: Seen { tail, ..Seen::default() } }
     }
 }
 
@@ -108,6 +106,14 @@ pub(crate) struct Writer {
     pub(crate) committer_idle: bool,
     pub(crate) failure: Option<String>,
     pub(crate) closed: bool,
+    /// Time of the first entry in the active segment, 0 while there is none.
+    pub(crate) begun: Time,
+    /// Segments begun, and payload bytes let go, since the store was opened.
+    pub(crate) rotations: u64,
+    pub(crate) purged_bytes: u64,
+    /// Entries written, and batches refused by the disk, since then.
+    pub(crate) entries: u64,
+    pub(crate) failures: u64,
     /// Payload bytes per segment that some log still needs.
     pub(crate) live_bytes: std::collections::BTreeMap<u32, u64>,
     pub(crate) scratch: Vec<u8>,
@@ -120,14 +126,14 @@ impl<'a> PlannedBatch<'a> {
         touched: SmallVec<[(LogId, Offset); 1]>,
         time: Time,
     ) -> PlannedBatch<'a> {
-        let (mut body_bytes, mut body_checksum, mut entries) = (0, 0, false);
+        let (mut body_bytes, mut body_checksum, mut entries) = (0, 0, 0);
         for frame in &frames {
             let padding = &[0; 8][..frame.padding];
             for piece in [&frame.header[..], frame.pieces[0], frame.pieces[1], padding] {
                 body_bytes += piece.len() as u64;
                 body_checksum = crc32c::crc32c_append(body_checksum, piece);
             }
-            entries |= frame.header[4] == Kind::Data as u8;
+            entries += u64::from(frame.header[4] == Kind::Data as u8);
         }
         PlannedBatch { frames, touched, time, entries, body_bytes, body_checksum }
     }
@@ -162,12 +168,13 @@ impl Writer {
         let (size, too_large) = (batch.bytes(), |size| CommitError::TooLarge { size, limit });
         let length = u32::try_from(size).ok().filter(|_| size <= limit).ok_or_else(|| too_large(size))?;
         if length > self.region.remaining() {
-            self.rotate(length, control, segments)?;
+            self.rotate(length, control, segments).inspect_err(|_| self.failures += 1)?;
         }
         if self.options.durability == Durability::Os && self.region.filled() + length > self.prepared {
             self.bring_in(length);
         }
-        if batch.entries {
+        if batch.entries > 0 {
+            self.entries += batch.entries;
             self.note_time(batch.time, control);
         }
         let start = self.written();
@@ -182,6 +189,9 @@ impl Writer {
 
     /// Keeps what searches by time rely on: known before the entry is visible.
     fn note_time(&mut self, time: Time, control: &Control) {
+        if self.begun == 0 {
+            self.begun = time;
+        }
         if time >= self.latest {
             self.latest = time;
         } else if self.latest - time > self.lateness {
@@ -280,7 +290,8 @@ impl Writer {
         segments.add(segment.clone());
         control.bump_segments();
         let sealed = std::mem::replace(&mut self.active, segment);
-        (self.region, self.prepared) = (region, 0);
+        (self.region, self.prepared, self.begun) = (region, 0, 0);
+        self.rotations += 1;
         match self.options.durability {
             Durability::Sync => self.unsynced.push(sealed),
             Durability::Os => {
@@ -297,6 +308,20 @@ impl Writer {
     pub(crate) fn drop_spare(&mut self) {
         let spare = self.spare.take();
         self.discard(spare);
+    }
+
+    /// Seals the active segment, unless nothing is in it.
+    pub(crate) fn begin_next(&mut self, control: &Control, segments: &Segments) -> Result<(), CommitError> {
+        if self.closed {
+            return Err(CommitError::Closed);
+        }
+        if let Some(why) = &self.failure {
+            return Err(CommitError::Failed(why.clone()));
+        }
+        if self.region.filled() <= SEGMENT_HEADER_BYTES {
+            return Ok(());
+        }
+        self.rotate(0, control, segments)
     }
 
     fn discard(&self, spare: Option<Spare>) {

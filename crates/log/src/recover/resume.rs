@@ -29,7 +29,8 @@ impl Recovery {
             let next = self.headers.get(&(number + 1));
             sealed.push(Arc::new(Segment::resume(*header, file, end, from)?.0.followed_by(next)));
         }
-        let missing = self.missing.range(..active).map(|(number, damage)| (*number, damage.clone())).collect();
+        let missing =
+            self.missing.range(..active).map(|(number, damage)| (*number, damage.clone())).collect();
         Segment::stand_in(&mut sealed, &missing, self.times.latest)?;
         segments.set(sealed);
         Ok(segments)

@@ -71,7 +71,13 @@ fn sample(seed: u64) -> SimDisk {
                 let shut = store.log(b"shut").unwrap();
                 let producer = Some((&b"somebody"[..], Producer { epoch: 3, seq: 4 }));
                 let notes: [(&[u8], &[u8]); 1] = [(b"key", b"value")];
-                let last = Commit { producer, writer_seq: Some(b"7"), notes: &notes, close: true, ..payload(b"end") };
+                let last = Commit {
+                    producer,
+                    writer_seq: Some(b"7"),
+                    notes: &notes,
+                    close: true,
+                    ..payload(b"end")
+                };
                 store.commit(&shut, 1, &last, None).unwrap();
             }
             _ => {}
@@ -102,7 +108,8 @@ fn serve(store: &Store) -> Served {
             }
             Err(error) => panic!("{error}"),
         };
-        let rows = store.reader(log).entries(&Query::default()).map_while(Result::ok).map(|e| row(&e)).collect();
+        let rows =
+            store.reader(log).entries(&Query::default()).map_while(Result::ok).map(|e| row(&e)).collect();
         served.held.insert(log.name().to_vec(), Held { bytes, closed: state.closed, rows });
     }
     served
@@ -117,7 +124,8 @@ fn follow(mut cursor: Cursor, written: &[Row], what: &str) -> Vec<Damage> {
             Ok(Some(entry)) => {
                 let entry = row(&entry);
                 let skipped = written[next..].iter().position(|row| *row == entry);
-                let skipped = skipped.unwrap_or_else(|| panic!("{what}: {entry:?} was never written, or not there"));
+                let skipped =
+                    skipped.unwrap_or_else(|| panic!("{what}: {entry:?} was never written, or not there"));
                 assert!(skipped == 0 || !met.is_empty(), "{what}: passed over {skipped} entries in silence");
                 (next, whole) = (next + skipped + 1, entry.2);
             }
@@ -131,7 +139,11 @@ fn follow(mut cursor: Cursor, written: &[Row], what: &str) -> Vec<Damage> {
             Err(error) => panic!("{what}: {error}"),
         }
     }
-    assert!(next == written.len() || !met.is_empty(), "{what}: ended early in silence: {next} of {}", written.len());
+    assert!(
+        next == written.len() || !met.is_empty(),
+        "{what}: ended early in silence: {next} of {}",
+        written.len()
+    );
     met
 }
 
@@ -188,7 +200,10 @@ fn judge(sim: &SimDisk, file: &str, good: &BTreeMap<Vec<u8>, Held>, what: &str) 
     }
     let noticed = named(&report.damage) || named(&met);
     let all = good.iter().all(|(name, held)| served.held.get(name) == Some(held));
-    assert!(noticed || all && met.is_empty(), "{what}: something is gone and nobody said why: {met:?} {report:?}");
+    assert!(
+        noticed || all && met.is_empty(),
+        "{what}: something is gone and nobody said why: {met:?} {report:?}"
+    );
     Noticed { verified, served: noticed }
 }
 

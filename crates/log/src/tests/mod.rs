@@ -5,6 +5,7 @@ mod flips;
 mod fork;
 mod linear;
 mod parse;
+mod purge;
 mod query;
 mod reader;
 mod sim;

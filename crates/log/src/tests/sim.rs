@@ -21,7 +21,9 @@ const SPACE: u64 = 8 << 20;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Model {
+    /// What was purged is zero.
     bytes: Vec<u8>,
+    first: usize,
     closed: bool,
     closed_by: Option<(Vec<u8>, u64)>,
     producers: BTreeMap<Vec<u8>, u64>,
@@ -55,11 +57,19 @@ enum Op {
         producer: Option<(Vec<u8>, u64)>,
         writer_seq: Option<Vec<u8>>,
         notes: Vec<(Vec<u8>, Vec<u8>)>,
+        trim: Option<u64>,
         close: bool,
     },
     Delete {
         name: Vec<u8>,
     },
+}
+
+impl Model {
+    fn trim(&mut self, first: usize) {
+        self.first = self.first.max(first);
+        self.bytes[..self.first].fill(0);
+    }
 }
 
 fn apply(world: &mut World, op: &Op) {
@@ -70,12 +80,14 @@ fn apply(world: &mut World, op: &Op) {
         Op::Fork { name, source, at, payload, close } => {
             let mut bytes = world[source].bytes[..usize::try_from(*at).unwrap()].to_vec();
             bytes.extend_from_slice(payload);
+            let first = world[source].first;
             let source = Some((source.clone(), *at));
-            world.insert(name.clone(), Model { bytes, source, closed: *close, ..Model::default() });
+            world.insert(name.clone(), Model { bytes, first, source, closed: *close, ..Model::default() });
         }
-        Op::Append { name, payload, producer, writer_seq, notes, close } => {
+        Op::Append { name, payload, producer, writer_seq, notes, trim, close } => {
             let model = world.get_mut(name).unwrap();
             model.bytes.extend_from_slice(payload);
+            model.trim(trim.map_or(0, |first| usize::try_from(first).unwrap()));
             if let Some((id, seq)) = producer {
                 model.producers.insert(id.clone(), *seq);
             }
@@ -163,13 +175,15 @@ impl Simulation {
                 }
                 continue;
             };
-            let read = store.read(&log, 0, usize::MAX).unwrap();
+            let read = store.read(&log, state.first, usize::MAX).unwrap();
             assert_eq!((read.next, read.at_tail, read.closed), (state.tail, true, state.closed));
             let source = log.fork().map(|fork| (fork.parent.name().to_vec(), fork.at));
             assert_eq!(state.base, source.as_ref().map_or(0, |(_, at)| *at));
-            let bytes = read.pieces.concat();
-            self.read_parts(store, &log, &bytes);
-            let mut model = Model { bytes, source, closed: state.closed, ..Model::default() };
+            let first = usize::try_from(state.first).unwrap();
+            let mut bytes = vec![0; first];
+            bytes.extend(read.pieces.concat());
+            self.read_parts(store, &log, first, &bytes);
+            let mut model = Model { bytes, first, source, closed: state.closed, ..Model::default() };
             // Producer state and notes are staged, so they are compared only where nothing waits.
             if self.waiting.is_empty() {
                 let inner = log.lock();
@@ -218,8 +232,8 @@ impl Simulation {
     }
 
     /// A log reads the same in parts, from anywhere.
-    fn read_parts(&self, store: &Store, log: &Log, bytes: &[u8]) {
-        let mut at = self.commits as usize % (bytes.len() + 1);
+    fn read_parts(&self, store: &Store, log: &Log, first: usize, bytes: &[u8]) {
+        let mut at = first + self.commits as usize % (bytes.len() - first + 1);
         let limit = 1 + self.commits as usize % 300;
         loop {
             let read = store.read(log, at as u64, limit).unwrap();
@@ -302,7 +316,8 @@ impl Simulation {
                 let source = self.name();
                 match self.staged.get(&source).filter(|source| !source.deleted) {
                     Some(model) if self.random.once_in(2) => {
-                        let at = self.random.below(model.bytes.len() as u64 + 1);
+                        let at = model.first as u64
+                            + self.random.below((model.bytes.len() - model.first) as u64 + 1);
                         Op::Fork { name, source, at, payload, close }
                     }
                     _ => Op::Create { name, payload, close },
@@ -313,6 +328,7 @@ impl Simulation {
             Some(_) if self.random.once_in(12) => Op::Delete { name },
             Some(model) if model.closed => Op::Delete { name },
             Some(model) => {
+                let (first, left) = (model.first as u64, (model.bytes.len() - model.first) as u64);
                 let id = vec![b'p', (self.random.below(3) as u8) + b'0'];
                 let seq = model.producers.get(&id).map_or(0, |seq| seq + 1);
                 let producer = self.random.once_in(2).then_some((id, seq));
@@ -323,7 +339,8 @@ impl Simulation {
                     let value = if self.random.once_in(4) { Vec::new() } else { self.payload() };
                     notes.push((vec![b'k', (self.random.below(4) as u8) + b'0'], value));
                 }
-                Op::Append { name, payload, producer, writer_seq, notes, close }
+                let trim = self.random.once_in(6).then(|| first + self.random.below(left + 1));
+                Op::Append { name, payload, producer, writer_seq, notes, trim, close }
             }
         }
     }
@@ -343,7 +360,7 @@ impl Simulation {
                 let fork = Fork { parent: store.find(source).unwrap(), at: *at, asked: [*at, time] };
                 store.create(name, &config, Some(&fork), &commit, None).map(|(_, receipt)| receipt)
             }
-            Op::Append { name, payload, producer, writer_seq, notes, close } => {
+            Op::Append { name, payload, producer, writer_seq, notes, trim, close } => {
                 let log = store.find(name).unwrap();
                 let version = log.staged().unwrap().version;
                 let (front, back) = payload.split_at(payload.len() / 2);
@@ -356,6 +373,7 @@ impl Simulation {
                     producer,
                     writer_seq: writer_seq.as_deref(),
                     notes: &notes,
+                    trim: *trim,
                     close: *close,
                     time,
                 };

@@ -1,0 +1,236 @@
+//! Purging: letting go of the oldest entries of a log, or of the log.
+//!
+//! Purpose: explicit purges by time, and retention by age and size, which is nothing but purges that
+//! [`Store::maintain`] asks for; nothing is purged by a timer of its own. What goes is always a prefix: a log
+//! has no holes. A purge is a commit like any other ([`Commit::trim`]), so it is durable, replayed and seen in
+//! order. Readers that are at work keep the bytes they have; those that come later begin behind it. What a fork
+//! inherited stays until the last fork is gone. Segments in which nobody has anything left are removed behind
+//! the checkpoints. Checked by the tests of purging and by the crash simulation.
+
+use crate::error::CommitError;
+use crate::extents::Extent;
+use crate::log::Log;
+use crate::open::Durability;
+use crate::query::{Query, Start};
+use crate::store::{Shared, Store};
+use crate::{Commit, LogId, Offset, Time, segment_of};
+use std::sync::Arc;
+
+/// What to purge.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Purge<'a> {
+    /// Of one log; `None`: of every log.
+    pub log: Option<&'a [u8]>,
+    /// The entries in front of the first one of this time or a later one; `None`: all there are.
+    pub before: Option<Time>,
+    /// Delete the logs, whatever is in them.
+    pub destroy: bool,
+    /// Count the entries, which means walking over them.
+    pub count_entries: bool,
+    /// The time of the purge, microseconds since the Unix epoch.
+    pub time: Time,
+}
+
+/// What was purged of a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Purged {
+    /// The log's name.
+    pub name: Vec<u8>,
+    /// Its identity.
+    pub log: LogId,
+    /// The first offset that is left; its end when nothing is.
+    pub first: Offset,
+    /// Payload bytes that went.
+    pub bytes: u64,
+    /// Entries that went, if they were counted.
+    pub entries: Option<u64>,
+    /// The log itself is gone.
+    pub destroyed: bool,
+}
+
+impl Store {
+    /// Purges, and answers what went, log by log in the order of their names; logs of which nothing went are left
+    /// out. Complexity: a search and a commit per log; a walk over what goes, if it is to be counted.
+    ///
+    /// ```
+    /// use thalweg_log::{Options, Purge, Query, Store};
+    /// let store = Store::memory(Options::default())?;
+    /// let log = store.log(b"readings")?;
+    /// (1..=10).try_for_each(|time| store.append(&log, b"21.5", time).map(drop))?;
+    /// let purged = store.purge(&Purge { before: Some(8), count_entries: true, ..Purge::default() })?;
+    /// assert_eq!((purged[0].entries, purged[0].bytes), (Some(7), 28));
+    /// assert_eq!(store.reader(&log).entries(&Query::default()).count(), 3);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`CommitError::Pending`] when a log is to be destroyed to which a transaction is going to append; otherwise
+    /// as [`Store::commit`]. Logs that come before the one at fault are purged.
+    pub fn purge(&self, purge: &Purge<'_>) -> Result<Vec<Purged>, CommitError> {
+        let logs = match purge.log {
+            Some(name) => self.find(name).into_iter().collect(),
+            None => self.logs(),
+        };
+        let mut purged = Vec::new();
+        for log in logs {
+            purged.extend(self.purge_log(&log, purge)?);
+        }
+        Ok(purged)
+    }
+
+    /// Every visible log, in the order of their names.
+    pub fn logs(&self) -> Vec<Arc<Log>> {
+        let mut logs = Vec::new();
+        self.visit(|log| logs.extend(log.visible().map(|_| log.clone())));
+        logs.sort_by(|a, b| a.name().cmp(b.name()));
+        logs
+    }
+
+    fn purge_log(&self, log: &Arc<Log>, purge: &Purge<'_>) -> Result<Option<Purged>, CommitError> {
+        let Some(state) = log.visible() else { return Ok(None) };
+        let keep = purge.before.filter(|_| !purge.destroy).and_then(|before| self.first_since(log, before));
+        let first = keep.unwrap_or(state.tail);
+        let begin = state.first;
+        if first <= begin && !purge.destroy {
+            return Ok(None);
+        }
+        let entries = purge.count_entries.then(|| self.count_below(log, first));
+        if purge.destroy {
+            self.destroy(log, purge.time)?;
+        } else {
+            self.trim(log, first, purge.time)?;
+        }
+        let (name, bytes) = (log.name().to_vec(), first - begin);
+        Ok(Some(Purged { name, log: log.id(), first, bytes, entries, destroyed: purge.destroy }))
+    }
+
+    /// Offset of the first entry of a time or a later one.
+    fn first_since(&self, log: &Arc<Log>, time: Time) -> Option<Offset> {
+        let mut reader = self.reader(log);
+        reader.entries(&Query::from(Start::Time(time))).find_map(Result::ok).map(|entry| entry.offset)
+    }
+
+    fn count_below(&self, log: &Arc<Log>, first: Offset) -> u64 {
+        let mut reader = self.reader(log);
+        reader
+            .entries(&Query::default())
+            .map_while(Result::ok)
+            .take_while(|entry| entry.offset < first)
+            .count() as u64
+    }
+
+    /// Purges everything below an offset, whoever commits meanwhile.
+    fn trim(&self, log: &Arc<Log>, first: Offset, time: Time) -> Result<(), CommitError> {
+        loop {
+            let Some(state) = log.staged() else { return Err(CommitError::Deleted) };
+            if state.first >= first {
+                return Ok(());
+            }
+            let commit = Commit { trim: Some(first), time, ..Commit::default() };
+            match self.commit(log, state.version, &commit, None) {
+                Err(CommitError::Conflict { .. }) => {}
+                outcome => return outcome.map(drop),
+            }
+        }
+    }
+
+    /// Deletes a log, unless a transaction is going to append to it.
+    fn destroy(&self, log: &Arc<Log>, time: Time) -> Result<(), CommitError> {
+        loop {
+            let count = log.lock().transactions;
+            if count > 0 {
+                return Err(CommitError::Pending { count });
+            }
+            let Some(state) = log.staged() else { return Ok(()) };
+            match self.delete(log, state.version, time, None) {
+                Err(CommitError::Conflict { .. }) => {}
+                outcome => return outcome.map(drop),
+            }
+        }
+    }
+
+    /// Purges what is older than it may be, or more than there may be: whole segments, the oldest first.
+    pub(crate) fn retain(&self, now: Time) -> Result<(), CommitError> {
+        let Some(keep_from) = self.shared.retained_from(now) else { return Ok(()) };
+        let mut trims = Vec::new();
+        self.visit(|log| {
+            let inner = log.lock();
+            let old = |extent: &&Extent| segment_of(extent.position) < keep_from;
+            let first = inner.extents.all().iter().take_while(old).last().map(Extent::end);
+            if let Some(first) = first.filter(|first| *first > inner.first && *first <= inner.tail_visible) {
+                trims.push((log.clone(), first));
+            }
+        });
+        for (log, first) in trims {
+            match self.trim(&log, first, now) {
+                Ok(()) | Err(CommitError::Deleted | CommitError::Damaged(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Seals the segment that is being written and begins the next one, so that what is in it can be retired,
+    /// backed up by a link, or let go. Does nothing when it is empty.
+    ///
+    /// # Errors
+    /// As [`Store::commit`].
+    pub fn rotate(&self) -> Result<(), CommitError> {
+        let shared = &self.shared;
+        shared.writer.lock().begin_next(&shared.control, &shared.segments)
+    }
+}
+
+impl Shared {
+    /// Lets go of extents: their segments have so much less that anybody needs.
+    pub(crate) fn unload(&self, extents: impl IntoIterator<Item = Extent>) {
+        let mut extents = extents.into_iter().peekable();
+        if extents.peek().is_none() {
+            return;
+        }
+        let mut writer = self.writer.lock();
+        for extent in extents {
+            writer.purged_bytes += u64::from(extent.length);
+            if let Some(live) = writer.live_bytes.get_mut(&segment_of(extent.position)) {
+                *live = live.saturating_sub(u64::from(extent.length));
+            }
+        }
+    }
+
+    /// The oldest segment that retention keeps; `None` when it keeps all.
+    fn retained_from(&self, now: Time) -> Option<u32> {
+        let view = self.segments.latest();
+        let newest = view.all().last()?.header.number;
+        let mut from = 0;
+        if let Some(age) = self.options.retain_us {
+            // All entries in front of a segment are older than its header says at the most.
+            let old = now.saturating_sub(age);
+            let kept = view.all().iter().rev().find(|segment| segment.header.latest < old);
+            from = kept.map_or(0, |segment| segment.header.number);
+        }
+        if let Some(limit) = self.options.retain_bytes {
+            let mut bytes = 0;
+            let fits = view.all().iter().rev().take_while(|segment| {
+                bytes += u64::from(segment.header.capacity);
+                bytes <= limit
+            });
+            // The one that is being written stays in any case.
+            from = from.max(fits.last().map_or(newest, |segment| segment.header.number));
+        }
+        let first = view.all().first()?.header.number;
+        (from > first).then_some(from)
+    }
+
+    /// Seals a segment whose oldest entry is older than an idle segment may be.
+    pub(crate) fn rotate_idle(&self, now: Time) -> Result<(), CommitError> {
+        let Some(age) = self.options.rotate_after_us else { return Ok(()) };
+        let mut writer = self.writer.lock();
+        if writer.options.durability == Durability::Memory
+            || writer.begun == 0
+            || now < writer.begun.saturating_add(age)
+        {
+            return Ok(());
+        }
+        writer.begin_next(&self.control, &self.segments)
+    }
+}

@@ -1,0 +1,197 @@
+//! Purging, retention, rotation and news of logs, through the public interface.
+
+use super::store::{config, open, os, payload, small};
+use crate::{CommitError, Cursor, Fork, Options, Purge, Query, ReadError, Start, Store};
+use proptest::prelude::*;
+
+fn times(store: &Store, name: &[u8]) -> Vec<u64> {
+    let mut reader = store.reader(&store.find(name).unwrap());
+    reader.entries(&Query::default()).map(|entry| entry.unwrap().time).collect()
+}
+
+fn filled(store: &Store, name: &[u8], count: u64) {
+    let log = store.log(name).unwrap();
+    (1..=count).for_each(|time| drop(store.append(&log, &[7; 100], time).map(|_| ()).unwrap()));
+}
+
+fn before(time: u64) -> Purge<'static> {
+    Purge { before: Some(time), ..Purge::default() }
+}
+
+#[test]
+fn a_purge_takes_a_prefix_counts_it_and_outlives_the_store() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path(), os());
+    filled(&store, b"a", 500);
+    let purged = store.purge(&Purge { count_entries: true, ..before(400) }).unwrap();
+    assert_eq!((purged[0].entries, purged[0].bytes, purged[0].first), (Some(399), 39_900, 39_900));
+    assert_eq!(store.purge(&before(400)).unwrap(), []);
+    let log = store.find(b"a").unwrap();
+    assert_eq!(store.read(&log, 0, 10), Err(ReadError::Purged { from: 0, first: 39_900 }));
+    drop((log, store));
+    let store = open(directory.path(), os());
+    assert_eq!(times(&store, b"a"), (400..=500).collect::<Vec<_>>());
+    store.close().unwrap();
+    drop(store);
+    assert_eq!(times(&open(directory.path(), os()), b"a").len(), 101);
+}
+
+#[test]
+fn a_purge_frees_segments_and_readers_at_work_read_on() {
+    let store = Store::memory(small()).unwrap();
+    filled(&store, b"a", 2000);
+    let log = store.find(b"a").unwrap();
+    let mut reader = store.reader(&log);
+    let mut entries = reader.entries(&Query::default());
+    assert!(entries.next().is_some());
+    let mut cursor = Cursor::new(store.reader(&log), &Query::default());
+    assert_eq!(cursor.next().unwrap().map(|entry| entry.time), Some(1));
+    let segments = store.stats().segments;
+    store.purge(&before(1990)).unwrap();
+    store.maintain(0).unwrap();
+    assert!(store.stats().segments < segments);
+    assert_eq!(entries.count(), 1999, "what it had it keeps");
+    filled(&store, b"b", 1);
+    let mut rest = Vec::new();
+    while let Some(entry) = cursor.next().unwrap() {
+        rest.push(entry.time);
+    }
+    assert!(rest.ends_with(&(1990..=2000).collect::<Vec<_>>()), "nothing that is left is passed over");
+    let missed = 1999 - rest.len() as u64;
+    assert_eq!(cursor.skipped_bytes(), missed * 100);
+    let mut late = store.reader(&log);
+    assert_eq!(late.entries(&Query::from(Start::Offset(5))).next().unwrap().unwrap().time, 1990);
+}
+
+#[test]
+fn a_log_with_a_transaction_under_way_is_not_destroyed() {
+    let store = Store::memory(small()).unwrap();
+    filled(&store, b"a", 10);
+    let log = store.find(b"a").unwrap();
+    let mut transaction = store.transaction(11);
+    transaction.append(&log, b"x").unwrap();
+    let destroy = Purge { destroy: true, ..Purge::default() };
+    assert_eq!(store.purge(&destroy), Err(CommitError::Pending { count: 1 }));
+    assert_eq!(store.stats().transactions, 1);
+    transaction.abort();
+    assert!(store.purge(&destroy).unwrap()[0].destroyed);
+    assert!(store.find(b"a").is_none());
+    assert_eq!(store.append(&log, b"x", 12), Err(CommitError::Deleted));
+}
+
+#[test]
+fn what_a_fork_inherits_is_not_purged_from_under_it() {
+    let store = Store::memory(small()).unwrap();
+    filled(&store, b"a", 300);
+    let fork = Fork { parent: store.find(b"a").unwrap(), at: 20_000, asked: [0; 2] };
+    store.create(b"fork", &config(), Some(&fork), &payload(b"own"), None).unwrap();
+    store.purge(&Purge { log: Some(b"a"), ..before(250) }).unwrap();
+    store.maintain(0).unwrap();
+    assert_eq!((times(&store, b"a").len(), times(&store, b"fork").len()), (51, 201));
+    let late = Fork { at: 100, ..fork };
+    let refused = store.create(b"late", &config(), Some(&late), &payload(b""), None).map(drop);
+    assert_eq!(refused, Err(CommitError::Purged { at: 100, first: 24_900 }));
+    let grandchild = Fork { parent: store.find(b"a").unwrap(), at: 25_000, asked: [0; 2] };
+    store.create(b"grandchild", &config(), Some(&grandchild), &payload(b""), None).unwrap();
+    assert_eq!(times(&store, b"grandchild"), [250]);
+}
+
+#[test]
+fn retention_lets_whole_segments_go_and_nothing_is_purged_until_it_is_asked_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = Options { retain_bytes: Some(200_000), ..os() };
+    let store = open(directory.path(), options);
+    filled(&store, b"a", 5000);
+    assert_eq!(times(&store, b"a").len(), 5000);
+    for _ in 0..3 {
+        store.maintain(1).unwrap();
+        store.checkpoint().unwrap();
+        filled(&store, b"b", 1);
+    }
+    let kept = times(&store, b"a");
+    assert!(kept.len() > 500 && kept.len() < 1500 && kept.ends_with(&[5000]), "{}", kept.len());
+    assert!(store.stats().segment_bytes <= 265_000, "{}", store.stats().segment_bytes);
+    let aged = Store::memory(Options { retain_us: Some(1000), ..small() }).unwrap();
+    filled(&aged, b"a", 5000);
+    aged.maintain(5000).unwrap();
+    let kept = times(&aged, b"a");
+    assert!(kept[0] <= 4000 && kept[0] > 3000, "older ones go by the segment: {}", kept[0]);
+}
+
+#[test]
+fn an_idle_segment_is_sealed_by_age_and_by_request() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path(), Options { rotate_after_us: Some(100), ..os() });
+    store.maintain(1_000_000).unwrap();
+    let log = store.log(b"a").unwrap();
+    let empty = store.stats().segments;
+    store.append(&log, b"x", 500).unwrap();
+    store.maintain(550).unwrap();
+    assert_eq!(store.stats().segments, empty);
+    store.maintain(601).unwrap();
+    assert_eq!(store.stats().segments, empty + 1);
+    store.rotate().unwrap();
+    assert_eq!(store.stats().segments, empty + 1, "nothing is in it");
+    store.append(&log, b"y", 700).unwrap();
+    store.rotate().unwrap();
+    store.append(&log, b"z", 800).unwrap();
+    assert_eq!((store.stats().segments, times(&store, b"a")), (empty + 2, vec![500, 700, 800]));
+    assert_eq!((store.stats().rotations, store.stats().entries), (2, 3));
+}
+
+#[test]
+fn every_log_is_heard_of_once_when_it_is_visible() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path(), Options { committer_thread: false, ..small() });
+    store.log(b"first").unwrap();
+    let mut births = store.births(true);
+    assert!(births.next().is_none(), "not durable yet");
+    store.flush().unwrap();
+    let name = |log: std::sync::Arc<crate::Log>| String::from_utf8_lossy(log.name()).into_owned();
+    assert_eq!(births.next().map(name).as_deref(), Some("first"));
+    store.log(b"second").unwrap();
+    store.log(b"third").unwrap();
+    assert!(births.next().is_none());
+    store.flush().unwrap();
+    assert!(births.wait(Some(std::time::Duration::ZERO)));
+    let rest: Vec<String> = std::iter::from_fn(|| births.next().map(name)).collect();
+    assert_eq!(rest, ["second", "third"]);
+    assert!(!births.wait(Some(std::time::Duration::from_millis(1))));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn purges_leave_what_a_list_would(
+        acts in proptest::collection::vec((0u8..4, 0u64..200, 1usize..400), 1..150),
+    ) {
+        let directory = tempfile::tempdir().unwrap();
+        let mut store = open(directory.path(), os());
+        let mut model: Vec<(u64, Vec<u8>)> = Vec::new();
+        store.log(b"a").unwrap();
+        for (act, time, bytes) in acts {
+            let log = store.find(b"a").unwrap();
+            match act {
+                0 | 1 => {
+                    store.append(&log, &vec![bytes as u8; bytes], time).unwrap();
+                    model.push((time, vec![bytes as u8; bytes]));
+                }
+                2 => {
+                    store.purge(&before(time)).unwrap();
+                    let first = model.iter().position(|entry| entry.0 >= time).unwrap_or(model.len());
+                    model.drain(..first);
+                }
+                _ => {
+                    store.checkpoint().unwrap();
+                    drop((log, store));
+                    store = open(directory.path(), os());
+                }
+            }
+            let mut reader = store.reader(&store.find(b"a").unwrap());
+            let seen: Vec<(u64, Vec<u8>)> =
+                reader.entries(&Query::default()).map(|entry| entry.map(|e| (e.time, e.data.to_vec())).unwrap()).collect();
+            prop_assert_eq!(&seen, &model);
+        }
+    }
+}
