@@ -45,6 +45,7 @@ const STEPS: &[Step] = &[
     step("debian", "xtask debian"),
     step("refusals", "xtask refusals"),
     step("judges", "xtask judges"),
+    step("node", "xtask node"),
     step("full", "xtask full"),
     step("damage", "xtask damage"),
     step("crash", "xtask crash --rounds 20"),
@@ -53,7 +54,7 @@ const STEPS: &[Step] = &[
     step("forks", "xtask forks --streams 4000 --bytes 33554432 --seconds 1"),
     step("slopes", "xtask slopes --sizes 0,1000,2000,4000"),
     step("bench", "xtask bench streams --pairs 1 --seconds 1 --without-peer"),
-    step("bench-log", "xtask bench log --tiny --face native"),
+    step("bench-log", "xtask bench log --tiny"),
     Step {
         name: "documents",
         command: "doc --quiet --workspace --no-deps --document-private-items",

@@ -3,7 +3,7 @@
 use super::Size;
 use super::samples::Samples;
 use super::works::{NATIVE, NODE, PYTHON, Work};
-use crate::server::{build, cache, root};
+use crate::server::{Scratch, build, cache, root, target};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -35,6 +35,10 @@ fn native(directory: &Path, size: &Size, samples: &mut Samples) -> Result<(), St
 fn node(directory: &Path, size: &Size, samples: &mut Samples) -> Result<(), String> {
     let bench = root().join("bench/node");
     installed(&["lmdb", "thalweg"].map(|name| bench.join("node_modules").join(name)))?;
+    let architecture = if cfg!(target_arch = "aarch64") { "arm64" } else { "x64" };
+    let native = root().join("faces/node/native");
+    let library = library("thalweg-node", "libthalweg_node.so")?;
+    put(&library, &native.join(format!("thalweg-linux-{architecture}.node")))?;
     let mut command = Command::new("node");
     hear(command.arg(bench.join("bench.mjs")).arg("--directory").arg(directory), size, samples)
 }
@@ -42,9 +46,41 @@ fn node(directory: &Path, size: &Size, samples: &mut Samples) -> Result<(), Stri
 fn python(directory: &Path, size: &Size, samples: &mut Samples) -> Result<(), String> {
     let program = cache().join("bench-python/bin/python");
     installed(std::slice::from_ref(&program))?;
+    let library = library("thalweg-python", "lib_native.so")?;
+    // The package as it stands, with its native half beside it.
+    let path = Scratch::new("bench-python")?;
+    let package = path.path().join("thalweg");
+    for file in std::fs::read_dir(root().join("faces/python/python/thalweg")).map_err(|e| e.to_string())? {
+        let file = file.map_err(|e| e.to_string())?;
+        if file.path().is_file() {
+            put(&file.path(), &package.join(file.file_name()))?;
+        }
+    }
+    put(&library, &package.join("_native.abi3.so"))?;
     let mut command = Command::new(program);
-    let script = root().join("bench/python/bench.py");
-    hear(command.arg(script).arg("--directory").arg(directory), size, samples)
+    command.env("PYTHONPATH", path.path()).arg(root().join("bench/python/bench.py"));
+    hear(command.arg("--directory").arg(directory), size, samples)
+}
+
+/// Builds a language's native half.
+fn library(package: &str, file: &str) -> Result<PathBuf, String> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.args(["build", "--quiet", "--release", "--package", package]).current_dir(root());
+    match command.status() {
+        Ok(status) if status.success() => Ok(target().join("release").join(file)),
+        Ok(_) => Err(format!("{package}: no build")),
+        Err(error) => Err(format!("cargo: {error}")),
+    }
+}
+
+/// Copies a file beside its place and moves it there, so that whoever has the old one mapped keeps it.
+fn put(from: &Path, to: &Path) -> Result<(), String> {
+    let failed = |e: std::io::Error| format!("{}: {e}", to.display());
+    let beside = to.with_extension("new");
+    std::fs::create_dir_all(to.parent().unwrap_or(to)).map_err(failed)?;
+    std::fs::copy(from, &beside).map_err(failed)?;
+    std::fs::rename(&beside, to).map_err(failed)
 }
 
 fn installed(needs: &[PathBuf]) -> Result<(), String> {
