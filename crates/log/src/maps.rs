@@ -144,7 +144,7 @@ impl Maps {
         }
         Some(match segment.readable(from, to) {
             Readable::To(end) => Ok(end.max(from)),
-            Readable::Damaged(damage, _) => Err(damage.into()),
+            Readable::Damaged(damage, _) => Err(damage),
         })
     }
 

@@ -233,13 +233,7 @@ impl Store {
             scratch: Vec::with_capacity(128),
         };
         let written = writer.written();
-        control.set_lateness(found.times.lateness);
-        control.bump_segments();
-        control.set_written(written);
-        control.set_durable(written);
-        control.set_visible(written);
-        // Whoever slept when the last writer died may have been forgotten.
-        gate.wake_all();
+        announce(&control, &gate, written, found.times.lateness);
         let shared = Arc::new(Shared {
             disk,
             directory,
@@ -266,6 +260,16 @@ impl Store {
         let guard = Arc::new(Guard::start(&shared));
         Store { shared, guard }
     }
+}
+
+/// Tells readers, some of whom may have been waiting since before the last writer died, where the store stands.
+fn announce(control: &Control, gate: &Gate, written: Position, lateness: Time) {
+    control.set_lateness(lateness);
+    control.bump_segments();
+    control.set_written(written);
+    control.set_durable(written);
+    control.set_visible(written);
+    gate.wake_all();
 }
 
 /// A store's contents, ready to be served.

@@ -13,6 +13,7 @@
 //! Before the store is used, what lies between the evidence and the end is written anew and synced: a
 //! sync that failed before the crash may have left pages that the kernel calls clean and never wrote.
 
+mod follow;
 mod resume;
 
 use crate::catalogue::Catalogue;
@@ -29,7 +30,6 @@ use crate::log::{Change, Inner, Log};
 use crate::open::{Recovered, Times};
 use crate::scan::{self, Batch, Scan, Step, Stop};
 use crate::segment;
-use crate::view::View;
 use crate::{LogId, Offset, Position, Time, byte_of, position, segment_of};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, HashMap};
@@ -437,46 +437,6 @@ impl Recovery {
         }
         if delete {
             self.collect(&log, position(segment, batch.end()));
-        }
-    }
-
-    /// Shows what became of a log, in a process that follows another.
-    fn show(&self, log: &Arc<Log>) {
-        let deleted = {
-            let mut inner = log.lock();
-            inner.show();
-            inner.deleting
-        };
-        if deleted {
-            self.catalogue.remove(log);
-        } else {
-            self.catalogue.place(log.name()).put(log.clone());
-        }
-    }
-
-    /// Applies what was committed since, up to a position.
-    pub(crate) fn follow(&mut self, view: &View, from: Position, to: Position) {
-        let first = view.place(segment_of(from));
-        for segment in &view.all()[first.min(view.all().len())..] {
-            let number = segment.header.number;
-            if number > segment_of(to) {
-                return;
-            }
-            let mut at = if number == segment_of(from) { byte_of(from) } else { SEGMENT_HEADER_BYTES };
-            let end = segment.end(to);
-            loop {
-                let bytes = segment.region().bytes(0..end);
-                let mut scan = Scan::new(bytes, at, None);
-                let stop = loop {
-                    match scan.step() {
-                        Step::Batch(batch) => self.apply(number, &batch),
-                        Step::Stop(stop) => break stop,
-                    }
-                };
-                let Some(resumes) = stop.resumes_at.filter(|_| !stop.blank) else { break };
-                self.damaged(number, stop);
-                at = resumes;
-            }
         }
     }
 

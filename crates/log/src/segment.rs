@@ -243,11 +243,6 @@ impl Segment {
         }
     }
 
-    /// Whether bytes up to `to` were verified, or written, by this process.
-    pub(crate) fn is_verified(&self, to: u32) -> bool {
-        self.trusted_from == SEGMENT_HEADER_BYTES || to <= self.verified.bytes()
-    }
-
     fn look_up_to(&self, to: u32) {
         while self.verified.bytes() < to.min(self.trusted_from) {
             self.verify_next();

@@ -37,7 +37,9 @@ fn one_segment(directory: &Path, entries: &[&[u8]]) -> PathBuf {
     let options = Options { segment_bytes_min: 65_536, ..os() };
     let store = open(directory, options);
     let log = store.log(b"a").unwrap();
-    entries.iter().for_each(|entry| drop(store.append(&log, entry, 7).unwrap()));
+    for entry in entries {
+        store.append(&log, entry, 7).unwrap();
+    }
     segment(directory, 1)
 }
 
@@ -313,7 +315,9 @@ fn a_segment_whose_last_batches_were_blanked_is_missed_by_the_next_one() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path(), os());
     let log = store.log(b"a").unwrap();
-    (0..40).for_each(|index| drop(store.append(&log, &[index; 500], 1).unwrap()));
+    for index in 0..40 {
+        store.append(&log, &[index; 500], 1).unwrap();
+    }
     drop(store);
     let path = segment(directory.path(), 1);
     let last = *batches(&path).last().unwrap() as usize;

@@ -11,7 +11,9 @@ fn times(store: &Store, name: &[u8]) -> Vec<u64> {
 
 fn filled(store: &Store, name: &[u8], count: u64) {
     let log = store.log(name).unwrap();
-    (1..=count).for_each(|time| drop(store.append(&log, &[7; 100], time).map(|_| ()).unwrap()));
+    for time in 1..=count {
+        store.append(&log, &[7; 100], time).unwrap();
+    }
 }
 
 fn before(time: u64) -> Purge<'static> {
