@@ -18,8 +18,8 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) const EXIT_CODES: &str = "Exit codes: 0 done; 1 refused or failed; 2 wrong command line or \
-    configuration; 3 no server reached; 4 no such stream; 5 `verify` found damage; 6 in conflict with what is \
-    there (exists otherwise, closed, written by somebody else).";
+    configuration; 3 no server reached; 4 no such stream; 5 damage was found; 6 in conflict with what is there \
+    (exists otherwise, closed, written by somebody else, not empty).";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
@@ -32,6 +32,34 @@ pub(crate) enum Verb {
         /// Directory of the store.
         #[arg(long, value_name = "DIR", env = "THALWEG_DATA", default_value = "./data")]
         data: PathBuf,
+    },
+    /// Print every batch and frame of a segment file or a store, and what is damaged, without opening it.
+    Parse {
+        /// The file, or the directory of the store.
+        #[arg(value_name = "PATH")]
+        path: PathBuf,
+        /// Only what one stream holds.
+        #[arg(long, value_name = "NAME")]
+        log: Option<String>,
+    },
+    /// Back a store up, whether a server has it open or not: everything that was acknowledged before, as of one
+    /// moment. What does not change any more is linked where the file system can, and costs no space.
+    Backup {
+        /// Directory of the store.
+        #[arg(value_name = "FROM")]
+        from: PathBuf,
+        /// Where to; must be empty, or not there yet.
+        #[arg(value_name = "TO")]
+        to: PathBuf,
+    },
+    /// Put a backup back, once all of it is verified. The backup stays as it is.
+    Restore {
+        /// The backup.
+        #[arg(value_name = "FROM")]
+        from: PathBuf,
+        /// Where to; must be empty, or not there yet.
+        #[arg(value_name = "TO")]
+        to: PathBuf,
     },
     /// Print what makes a shell complete this command line.
     Completions {

@@ -1,5 +1,7 @@
 //! The engine behind the server: the only file that names the store and how the rules reach it.
 
+mod offline;
+
 use crate::arguments::Durability;
 use crate::client::Output;
 use crate::serve::Failure;
@@ -16,6 +18,8 @@ use thalweg_streams::{Options, Streams};
 use thalweg_sys::clock;
 use thalweg_sys::disk::Disk;
 use thalweg_sys::process::random_u64;
+
+pub(crate) use offline::{Refusal, backup, parse, restore};
 
 /// What each reactor serves.
 pub(crate) type Service = Streams<Embedded>;

@@ -32,7 +32,7 @@ const EXIT_CONFIGURATION: u8 = 2;
 const EXIT_UNREACHABLE: u8 = 3;
 /// The stream does not exist, or does not any more.
 const EXIT_NO_STREAM: u8 = 4;
-/// `verify` found damage.
+/// Damage was found.
 const EXIT_DAMAGED: u8 = 5;
 /// What was asked for is in conflict with what is there.
 const EXIT_CONFLICT: u8 = 6;
@@ -48,6 +48,13 @@ fn main() -> ExitCode {
             Ok(false) => ExitCode::from(EXIT_DAMAGED),
             Err(error) => complain(&error, EXIT_FAILED, output),
         },
+        Verb::Parse { path, log } => match engine::parse(&path, log.as_deref(), output) {
+            Ok(true) => ExitCode::SUCCESS,
+            Ok(false) => ExitCode::from(EXIT_DAMAGED),
+            Err(refusal) => refused(&refusal, output),
+        },
+        Verb::Backup { from, to } => finish(engine::backup(&from, &to, output), output),
+        Verb::Restore { from, to } => finish(engine::restore(&from, &to, output), output),
         Verb::Completions { shell } => report(pages::completions(shell), output),
         Verb::Man { verb } => report(pages::manual(verb.as_deref()), output),
         Verb::Client(verb) => report(client::run(&verb, output), output),
@@ -78,6 +85,19 @@ fn report(outcome: Result<(), client::Failure>, output: Output) -> ExitCode {
         _ => EXIT_FAILED,
     };
     complain(&failure, code, output)
+}
+
+fn finish(outcome: Result<(), engine::Refusal>, output: Output) -> ExitCode {
+    outcome.map_or_else(|refusal| refused(&refusal, output), |()| ExitCode::SUCCESS)
+}
+
+fn refused(refusal: &engine::Refusal, output: Output) -> ExitCode {
+    let code = match refusal {
+        engine::Refusal::Damaged(_) => EXIT_DAMAGED,
+        engine::Refusal::Conflict(_) => EXIT_CONFLICT,
+        engine::Refusal::Failed(_) => EXIT_FAILED,
+    };
+    complain(refusal, code, output)
 }
 
 /// Says what went wrong on standard error, so that standard output stays for what was asked.

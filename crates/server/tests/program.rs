@@ -165,3 +165,37 @@ fn verify_finds_damage_and_says_where() {
     assert!(said.contains("is damaged from byte") && said.ends_with("DAMAGED\n"), "{said}");
     assert_eq!(fails("", &["verify", "--data", "/nowhere/at/all"]).0, 1);
 }
+
+#[test]
+fn a_store_in_use_is_backed_up_parsed_and_put_back() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let (data, backup, again) = (at("data"), at("backup"), at("again"));
+    let server = Server::start(&directory.path().join("data"), "127.0.0.1:0", &[]);
+    says(&server.url, &["create", "kept"]);
+    says(&server.url, &["append", "kept", "before the backup;"]);
+    let said = says("", &["backup", &data, &backup, "--output", "json"]);
+    assert!(said.contains("\"copiedSegments\":1"), "{said}");
+    says(&server.url, &["append", "kept", "after the backup;"]);
+    server.end();
+    let parsed = says("", &["parse", &backup, "--log", "kept"]);
+    assert!(parsed.contains("before the backup;") && !parsed.contains("after"), "{parsed}");
+    let lines = says("", &["parse", &backup, "--output", "json"]);
+    let frame = lines.lines().find(|line| line.contains("\"text\":\"before the backup;\"")).unwrap();
+    assert!(frame.contains("\"kind\":\"data\"") && frame.contains("\"name\":\"kept\""), "{frame}");
+
+    says("", &["restore", &backup, &again]);
+    let server = Server::start(&directory.path().join("again"), "127.0.0.1:0", &[]);
+    assert_eq!(says(&server.url, &["read", "kept"]), "before the backup;");
+    server.end();
+    assert_eq!(fails("", &["restore", &backup, &again]).0, 6);
+    assert_eq!(fails("", &["backup", &at("nowhere"), &at("none")]).0, 1);
+    let segment = directory.path().join("backup/segment-0000000001");
+    let mut bytes = std::fs::read(&segment).unwrap();
+    let at_byte = bytes.windows(6).position(|window| window == b"before").unwrap();
+    bytes[at_byte] ^= 1;
+    std::fs::write(&segment, bytes).unwrap();
+    let (code, why) = fails("", &["restore", &backup, &at("none")]);
+    assert!(code == 5 && why.contains("segment-0000000001"), "{why}");
+    assert_eq!(run("", &["parse", &backup], "").status.code(), Some(5));
+}

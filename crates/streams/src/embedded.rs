@@ -68,7 +68,7 @@ fn state(state: log::State) -> State {
 
 fn not_applied(error: log::CommitError) -> StoreError {
     match error {
-        log::CommitError::Conflict { .. } => StoreError::Conflict,
+        log::CommitError::Conflict { .. } | log::CommitError::LogClosed => StoreError::Conflict,
         log::CommitError::Exists => StoreError::Exists,
         log::CommitError::Deleted => StoreError::Gone,
         log::CommitError::ParentDeleted => StoreError::SourceGone,
@@ -76,9 +76,11 @@ fn not_applied(error: log::CommitError) -> StoreError {
         log::CommitError::Damaged(damage) => StoreError::Damaged(damage.to_string()),
         log::CommitError::TooLarge { size, limit } => StoreError::TooLarge { size, limit },
         log::CommitError::Full(why) => StoreError::Full(why),
-        error @ (log::CommitError::Failed(_) | log::CommitError::Closed) => {
-            StoreError::Poisoned(error.to_string())
-        }
+        // The last two are for whoever appends entries: commits by version may be empty, and names are the rules'.
+        error @ (log::CommitError::Failed(_)
+        | log::CommitError::Closed
+        | log::CommitError::EmptyEntry
+        | log::CommitError::BadName { .. }) => StoreError::Poisoned(error.to_string()),
     }
 }
 

@@ -28,7 +28,7 @@ impl Output {
     }
 
     /// As [`Output::say`]; `None` when nobody reads any more.
-    pub(super) fn line(self, text: impl Display, json: impl Serialize) -> Result<Option<()>, Failure> {
+    pub(crate) fn line(self, text: impl Display, json: impl Serialize) -> Result<Option<()>, Failure> {
         let mut out = io::stdout().lock();
         let mut bytes = match self {
             Self::Text => text.to_string().into_bytes(),

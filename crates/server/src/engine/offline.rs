@@ -1,0 +1,210 @@
+//! What is done to a store's files without serving them: parse, back up, restore.
+
+use crate::client::Output;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+use std::fmt;
+use std::path::Path;
+use thalweg_log::{self as log, BackupError, Disk, FramePiece, Piece};
+
+/// Bytes of a payload that are shown to people.
+const SHOWN_BYTES: usize = 64;
+
+/// Why it was not done.
+#[derive(Debug)]
+pub(crate) enum Refusal {
+    /// The source does not read back as it was written.
+    Damaged(String),
+    /// Something is in the way.
+    Conflict(String),
+    Failed(String),
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Refusal::Damaged(why) | Refusal::Conflict(why) | Refusal::Failed(why)) = self;
+        out.write_str(why)
+    }
+}
+
+impl From<BackupError> for Refusal {
+    fn from(error: BackupError) -> Refusal {
+        let why = error.to_string();
+        match error {
+            BackupError::Damaged(_) => Refusal::Damaged(why),
+            BackupError::Occupied { .. } | BackupError::NotClosed { .. } => Refusal::Conflict(why),
+            _ => Refusal::Failed(why),
+        }
+    }
+}
+
+fn failed(error: impl fmt::Display) -> Refusal {
+    Refusal::Failed(error.to_string())
+}
+
+/// Prints what stands in a segment or a store, of one stream if it is named. Whether all of it is whole.
+///
+/// # Errors
+/// Nothing can be parsed, or standard output cannot be written.
+pub(crate) fn parse(path: &Path, stream: Option<&str>, output: Output) -> Result<bool, Refusal> {
+    let mut whole = true;
+    for piece in log::parse(&Disk::Real, path).map_err(failed)? {
+        let piece = piece.map_err(failed)?;
+        whole &= !matches!(piece, Piece::Damage(_));
+        if stream.is_none_or(|stream| concerns(&piece, stream))
+            && output.line(text(&piece), object(&piece)).map_err(failed)?.is_none()
+        {
+            break;
+        }
+    }
+    Ok(whole)
+}
+
+fn concerns(piece: &Piece, stream: &str) -> bool {
+    match piece {
+        Piece::Frame(frame) => frame.name.as_deref() == Some(stream.as_bytes()),
+        Piece::Damage(_) => true,
+        Piece::Segment(_) | Piece::Batch(_) | Piece::End(_) => false,
+    }
+}
+
+/// Segment and byte of a position.
+fn place(position: log::Position) -> (u64, u64) {
+    (position >> 32, position & u64::from(u32::MAX))
+}
+
+fn kind(frame: &FramePiece) -> String {
+    let mut name = format!("{:?}", frame.kind);
+    name[..1].make_ascii_lowercase();
+    name
+}
+
+fn text(piece: &Piece) -> String {
+    match piece {
+        Piece::Segment(segment) => format!(
+            "{}: {} bytes, store {:016x}{}",
+            segment.file,
+            segment.capacity,
+            segment.store_id,
+            if segment.after_damage { ", begun after damage" } else { "" }
+        ),
+        Piece::Batch(batch) => format!(
+            "{:>12}  batch of {} bytes, {} frame(s), {} stream(s){}{}",
+            place(batch.position).1,
+            batch.bytes,
+            batch.frames,
+            batch.touched.len(),
+            if batch.linked { "" } else { ", DOES NOT FOLLOW the one before" },
+            if batch.whole { "" } else { ", BODY DAMAGED" }
+        ),
+        Piece::Frame(frame) => {
+            let name = frame.name.as_deref().map(|name| String::from_utf8_lossy(name).into_owned());
+            let shown = frame.payload.get(..SHOWN_BYTES).unwrap_or(&frame.payload);
+            format!(
+                "{:>12}    {} {} offset {} time {}{}: {} bytes {:?}{}",
+                place(frame.position).1,
+                kind(frame),
+                name.unwrap_or_else(|| format!("#{}", frame.log)),
+                frame.offset,
+                frame.time,
+                if frame.last { ", last" } else { "" },
+                frame.payload.len(),
+                String::from_utf8_lossy(shown),
+                if shown.len() < frame.payload.len() { "..." } else { "" }
+            )
+        }
+        Piece::Damage(damage) => format!("DAMAGED: {damage}"),
+        Piece::End(end) => format!(
+            "{:>12}  end, {} bytes unused{}",
+            place(end.position).1,
+            end.unused_bytes,
+            if end.torn_bytes > 0 { ", with the torn end of what was never acknowledged" } else { "" }
+        ),
+    }
+}
+
+fn object(piece: &Piece) -> Value {
+    match piece {
+        Piece::Segment(segment) => json!({
+            "piece": "segment", "file": segment.file, "segment": segment.number, "bytes": segment.capacity,
+            "storeId": format!("{:016x}", segment.store_id), "afterDamage": segment.after_damage,
+        }),
+        Piece::Batch(batch) => {
+            let (segment, byte) = place(batch.position);
+            let touched = batch.touched.iter().map(|(log, end)| json!({ "id": log, "end": end }));
+            json!({
+                "piece": "batch", "segment": segment, "byte": byte, "bytes": batch.bytes, "timeUs": batch.time,
+                "frames": batch.frames, "streams": touched.collect::<Vec<_>>(),
+                "follows": batch.linked, "whole": batch.whole,
+            })
+        }
+        Piece::Frame(frame) => {
+            let (segment, byte) = place(frame.position);
+            let name = frame.name.as_deref().map(String::from_utf8_lossy);
+            let mut object = json!({
+                "piece": "frame", "segment": segment, "byte": byte, "kind": kind(frame), "id": frame.log,
+                "name": name, "offset": frame.offset, "timeUs": frame.time, "last": frame.last,
+            });
+            match std::str::from_utf8(&frame.payload) {
+                Ok(text) => object["text"] = text.into(),
+                Err(_) => object["base64"] = STANDARD.encode(&frame.payload).into(),
+            }
+            object
+        }
+        Piece::Damage(damage) => {
+            let ((segment, from), (until_segment, until)) = (place(damage.from), place(damage.to));
+            let mut object = json!({
+                "piece": "damage", "file": damage.file, "segment": segment, "byte": from, "ids": damage.logs,
+            });
+            if damage.to > damage.from {
+                object["resumes"] = json!({ "segment": until_segment, "byte": until });
+            }
+            object
+        }
+        Piece::End(end) => {
+            let (segment, byte) = place(end.position);
+            json!({
+                "piece": "end", "segment": segment, "byte": byte,
+                "unusedBytes": end.unused_bytes, "tornBytes": end.torn_bytes,
+            })
+        }
+    }
+}
+
+/// Backs a store up, whether a server has it open or not.
+///
+/// # Errors
+/// Why there is no backup.
+pub(crate) fn backup(from: &Path, to: &Path, output: Output) -> Result<(), Refusal> {
+    done("backed up", log::backup(&Disk::Real, from, to)?, to, output)
+}
+
+/// Puts a backup back.
+///
+/// # Errors
+/// Why nothing was restored.
+pub(crate) fn restore(from: &Path, to: &Path, output: Output) -> Result<(), Refusal> {
+    done("restored", log::restore(&Disk::Real, from, to)?, to, output)
+}
+
+fn done(what: &str, done: log::Backup, to: &Path, output: Output) -> Result<(), Refusal> {
+    let (segment, byte) = place(done.end);
+    let text = format!(
+        "{}: {what} up to byte {byte} of segment {segment}; {} segments linked, {} copied ({} bytes), {} checkpoints",
+        to.display(),
+        done.linked,
+        done.copied,
+        done.copied_bytes,
+        done.checkpoints
+    );
+    let json = json!({
+        "directory": to.display().to_string(),
+        "end": { "segment": segment, "byte": byte },
+        "linkedSegments": done.linked,
+        "copiedSegments": done.copied,
+        "copiedBytes": done.copied_bytes,
+        "checkpoints": done.checkpoints,
+    });
+    output.say(text, json).map_err(failed)
+}
