@@ -17,6 +17,7 @@ mod full;
 mod hold;
 mod judges;
 mod memory;
+mod node;
 mod options;
 mod refusals;
 mod server;
@@ -70,6 +71,8 @@ cargo xtask <task> [options]
   forks                    forks of one large stream: bytes on disk, memory, rate beside appends
                              --streams 100000  --bytes 1073741824  --durability sync  --check  judges the rate
   full                     a disk that fills and empties again (root)
+  node                     the npm package: packed, installed in an empty folder, its tests and types
+  faces-format             writes anew what the faces generate from the log's format
   damage                   flipped bits, held and newer stores
   bench streams            ours beside the Rust peer, in turn
                              --pairs 5  --seconds 5  --connections 256  --streams 100  --bytes 256
@@ -112,6 +115,8 @@ fn run(task: &str, options: &Options) -> Outcome {
         "empty" => empty::run(options),
         "forks" => forks::run(options),
         "full" => full::run(options),
+        "node" => node::run(options),
+        "faces-format" => node::write_format(),
         "damage" => damage::run(options),
         "bench" => bench::run(options),
         _ => Err(format!("no such task\n\n{USAGE}")),

@@ -1,6 +1,8 @@
 //! What JavaScript knows of the format is generated here: its constants, and bytes with what the reader of the log
 //! finds in them. A difference fails; `cargo xtask faces-format` writes the files anew.
 
+#![allow(clippy::unwrap_used, reason = "a test says by it what must hold")]
+
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::path::Path;

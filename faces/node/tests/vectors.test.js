@@ -4,12 +4,15 @@
 
 const assert = require("node:assert/strict")
 const test = require("node:test")
-const { Cursor } = require("../lib/cursor.js")
-const { Entries, LazyEntries } = require("../lib/entries.js")
-const format = require("../lib/format.js")
-const { Log } = require("../lib/log.js")
-const { View } = require("../lib/view.js")
+const { join } = require("node:path")
 const vectors = require("./vectors.json")
+
+const lib = join(process.env.THALWEG_PACKAGE ?? join(__dirname, ".."), "lib")
+const { Cursor } = require(join(lib, "cursor.js"))
+const { Entries, LazyEntries } = require(join(lib, "entries.js"))
+const format = require(join(lib, "format.js"))
+const { Log } = require(join(lib, "log.js"))
+const { View } = require(join(lib, "view.js"))
 
 const HIGH = 2 ** 32
 

@@ -1,0 +1,195 @@
+// What a user of the package sees. Times are microseconds since the Unix epoch.
+
+/** What can go wrong: a code, and what it means. */
+export const CODES: Readonly<Record<ErrorCode, string>>
+
+export type ErrorCode =
+  | "BAD_ARGUMENT"
+  | "BAD_NAME"
+  | "CLOSED"
+  | "CONFLICT"
+  | "DAMAGED"
+  | "DELETED"
+  | "EMPTY_ENTRY"
+  | "FAILED"
+  | "FULL"
+  | "HELD"
+  | "IO"
+  | "LOG_CLOSED"
+  | "NEWER"
+  | "NO_LOG"
+  | "NOT_A_STORE"
+  | "PAST_END"
+  | "READ_ONLY"
+  | "TOO_LARGE"
+  | "TRANSACTION_OVER"
+  | "UNSUPPORTED"
+
+/** Every error that this package throws or rejects with. */
+export class ThalwegError extends Error {
+  readonly name: "ThalwegError"
+  readonly code: ErrorCode
+  /** Of `DAMAGED`: the file. */
+  readonly file?: string
+  /** Of `DAMAGED`: position of the first damaged byte. */
+  readonly from?: number
+  /** Of `DAMAGED`: position at which the log goes on; equal to `from` when that is unknown. */
+  readonly to?: number
+  /** Of `DAMAGED`: ids of the logs it touches; null when they can no longer be told. */
+  readonly logs?: number[] | null
+  /** Of an append whose sync failed: it may last, or not. */
+  readonly outcome?: "unknown"
+}
+
+/** What an acknowledged entry survives: a power cut, the death of the process, or nothing. */
+export type Durability = "sync" | "os" | "memory"
+
+/** What an entry is made of: text is stored as UTF-8. */
+export type Data = string | NodeJS.ArrayBufferView
+
+export interface OpenOptions {
+  /** "sync" unless said otherwise. */
+  durability?: Durability
+  /** Attach to a store that another process writes, or wrote. */
+  readOnly?: boolean
+  /** Size of the first segment file, 4 MiB unless said otherwise; each next one is twice as large. */
+  segmentBytesMin?: number
+  /** Size of the largest segment file, 64 MiB unless said otherwise, at most 1 GiB. One commit holds a little less. */
+  segmentBytesMax?: number
+}
+
+/**
+ * Opens the store in a directory, or makes one there. Within a process a store is opened once, whoever opens it, and
+ * closed with the last. A store in memory is shared by name.
+ */
+export function open(path: string, options?: OpenOptions): Store
+
+/** Looks at every byte of a store without opening it. */
+export function verify(path: string): Promise<Report>
+
+export interface Report {
+  readonly segments: number
+  readonly batches: number
+  readonly logs: number
+  readonly bytes: number
+  readonly checkpoints: number
+  /** Unacknowledged bytes at the end that the next opening discards. */
+  readonly tornBytes: number
+  /** A sentence for each damaged span. */
+  readonly damage: readonly string[]
+}
+
+export interface Stats {
+  readonly logs: number
+  readonly segments: number
+  readonly segmentBytes: number
+  /** Position at which the next entry will be written. */
+  readonly written: number
+  /** Position up to which everything lasts. */
+  readonly durable: number
+}
+
+export interface TimeOption {
+  /** That of the call unless said otherwise. It may repeat or go back. */
+  time?: number
+}
+
+export interface Store {
+  readonly path: string
+  readonly durability: Durability
+  readonly readOnly: boolean
+  /** The log of that name, made if there is none. */
+  log(name: string): Log
+  /** Names of all logs, sorted. */
+  logs(): string[]
+  /** Begins a transaction. */
+  transaction(options?: TimeOption): Transaction
+  /** Runs a function in a transaction: committed when it is done, aborted when it fails. */
+  transaction<T>(work: (transaction: Transaction) => T | Promise<T>, options?: TimeOption): Promise<T>
+  stats(): Stats
+  verify(): Promise<Report>
+  /** Housekeeping, done by itself as the store grows: checkpoints, and segments that no log needs. */
+  maintain(): Promise<void>
+  /** Writes what was appended, and closes the store if nobody else in the process has it open. */
+  close(): Promise<void>
+  /** Closes the store for everybody in the process and removes its files. */
+  destroy(): Promise<void>
+}
+
+/** Entries of one or several logs that are written together, or not at all. */
+export interface Transaction {
+  readonly count: number
+  append(log: Log, data: Data): void
+  commit(): Promise<void>
+  abort(): void
+}
+
+/** Where to begin: at most one of them. Without any, at the oldest entry. */
+export interface Query {
+  /** Entries of this time or a later one. */
+  start?: number
+  /** Entries of a later time. */
+  after?: number
+  /** From the first entry of exactly this time on, whatever follows it. */
+  exact?: number
+  /** From the entry that holds this offset on. */
+  offset?: number
+  /** From now on. */
+  tail?: boolean
+  /** What the newest checkpoint does not cover. */
+  checkpoint?: boolean
+  /** Only entries before this time. */
+  end?: number
+  /** Also what is written and not durable yet. In "sync" mode a power cut may take it back. */
+  uncommitted?: boolean
+}
+
+/** An entry. Its data is a view of the store's own memory: read it, never write to it; copy what you change. */
+export interface Entry {
+  readonly time: number
+  /** Offset of its first byte within the log: with the log, its identity. */
+  readonly offset: number
+  /** The last entry of its transaction in this log. */
+  readonly last: boolean
+  readonly data: Uint8Array
+}
+
+/** An entry whose fields are read when they are asked for. */
+export interface LazyEntry extends Entry {
+  readonly length: number
+}
+
+export interface Log {
+  readonly name: string
+  readonly store: Store
+  /** Appends an entry with whatever else is appended in this turn; resolves with its offset once it is as durable as the store promises. */
+  append(data: Data, options?: TimeOption): Promise<number>
+  /** The same at once: in "sync" mode, waits for the disk. */
+  appendSync(data: Data, options?: TimeOption): number
+  /** Entries up to what is visible now, oldest first. */
+  query(query: Query & { lazy: true }): IterableIterator<LazyEntry>
+  query(query?: Query & { lazy?: false }): IterableIterator<Entry>
+  /** A place that moves forward, without making an object per entry. */
+  cursor(query?: Query): Cursor
+  /** Entries as they come: from now on, or from where the query says. */
+  tail(query?: Query, options?: { signal?: AbortSignal }): AsyncIterableIterator<Entry>
+}
+
+/** A place in a log. What it says holds from a `next()` that answered true to the following call. */
+export interface Cursor {
+  /** Moves to the next entry; false when there is none yet: it may be asked again. */
+  next(): boolean
+  /** Stands where another query begins. */
+  seek(query?: Query): void
+  /** Goes on behind damage, after `DAMAGED` was thrown. */
+  resume(): void
+  readonly time: number
+  readonly offset: number
+  readonly length: number
+  readonly last: boolean
+  readonly data: Uint8Array
+  /** Payload bytes that had been purged before the cursor came to them. */
+  readonly skipped: number
+  /** Why nothing more will come. */
+  readonly ended: "closed" | "deleted" | "damaged" | null
+}

@@ -1,0 +1,52 @@
+// Everything as a user would write it; what must not compile says so.
+
+import { CODES, ThalwegError, open, verify, type Durability, type Entry, type ErrorCode, type Log } from "thalweg"
+
+const durability: Durability = "os"
+const store = open("data", { durability, segmentBytesMax: 1 << 20 })
+const log: Log = store.log("orders")
+
+const offset: number = await log.append("text", { time: 5 })
+const [first, second]: [number, number] = await Promise.all([log.append(Buffer.from("a")), log.append(new Uint16Array(2))])
+const sum: number = log.appendSync(new DataView(new ArrayBuffer(1))) + offset + first + second
+
+for (const entry of log.query({ start: 1, end: 2 })) {
+  const { time, data }: Entry = entry
+  console.log(time + sum, data.subarray(1))
+  // @ts-expect-error an entry is only read
+  entry.time = 4
+}
+for (const { length, last } of log.query({ after: 3, lazy: true })) console.log(length.toFixed(), last === true)
+// @ts-expect-error only a lazy entry has a length of its own
+for (const { length } of log.query({ exact: 3 })) console.log(length)
+
+const cursor = log.cursor({ offset: 7, uncommitted: true })
+while (cursor.next()) console.log(cursor.time, cursor.data.length, cursor.ended === "damaged")
+cursor.seek({ tail: true })
+
+const { signal } = new AbortController()
+for await (const entry of log.tail({ checkpoint: true }, { signal })) console.log(entry.offset)
+
+const answer: string = await store.transaction((transaction) => {
+  transaction.append(log, "x")
+  return transaction.count.toString()
+})
+const transaction = store.transaction({ time: 1 })
+transaction.abort()
+// @ts-expect-error numbers are no data
+transaction.append(log, 7)
+// @ts-expect-error there is no such mode
+open("data", { durability: "most" })
+
+try {
+  console.log(answer, (await verify("data")).damage.length, (await store.verify()).tornBytes, store.stats().written)
+} catch (error) {
+  if (error instanceof ThalwegError) {
+    const code: ErrorCode = error.code
+    console.log(CODES[code], error.from, error.logs?.length)
+  }
+}
+const names: string[] = store.logs()
+console.log(names)
+await store.close()
+await store.destroy()
