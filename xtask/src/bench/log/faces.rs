@@ -35,10 +35,7 @@ fn native(directory: &Path, size: &Size, samples: &mut Samples) -> Result<(), St
 fn node(directory: &Path, size: &Size, samples: &mut Samples) -> Result<(), String> {
     let bench = root().join("bench/node");
     installed(&["lmdb", "thalweg"].map(|name| bench.join("node_modules").join(name)))?;
-    let architecture = if cfg!(target_arch = "aarch64") { "arm64" } else { "x64" };
-    let native = root().join("faces/node/native");
-    let library = library("thalweg-node", "libthalweg_node.so")?;
-    put(&library, &native.join(format!("thalweg-linux-{architecture}.node")))?;
+    crate::node::build()?;
     let mut command = Command::new("node");
     hear(command.arg(bench.join("bench.mjs")).arg("--directory").arg(directory), size, samples)
 }
