@@ -232,7 +232,9 @@ impl Segment {
     #[cold]
     fn look_and_read(&self, from: u32, to: u32) -> Readable {
         self.look_up_to(to.min(from.saturating_add(VERIFY_STEP_BYTES)));
-        let to = to.min(self.verified.bytes());
+        // Behind what was looked at lies what needs no look.
+        let verified = self.verified.bytes();
+        let to = if verified >= self.trusted_from { to } else { to.min(verified) };
         let damage = self.damage.lock();
         match damage.iter().find(|(span, _)| from < span.end && span.start < to) {
             Some((span, damage)) if span.start <= from => {

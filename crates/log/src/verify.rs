@@ -54,13 +54,7 @@ pub fn verify(disk: &Disk, directory: &Path) -> Result<Report, OpenError> {
     })?;
     let names = disk.names(directory).map_err(failed("list"))?;
     let mut report = Report::default();
-    if !control.is_intact() {
-        report.damage.push(whole(control::FILE_NAME, 0));
-        control.adopt_id(disk, directory).map_err(failed("identify"))?;
-    }
-    if !signal::is_sound(disk, directory).map_err(failed("look for the signal file of"))? {
-        report.damage.push(whole(signal::FILE_NAME, 0));
-    }
+    check_small_files(disk, directory, &mut control, &mut report).map_err(failed("look around in"))?;
     let mut headers: Vec<SegmentHeader> = Vec::new();
     let (mut needed, mut replays_from) = (BTreeSet::new(), 1);
     for name in &names {
@@ -117,6 +111,23 @@ pub fn verify(disk: &Disk, directory: &Path) -> Result<Report, OpenError> {
     }
     report.logs = logs.len() as u64;
     Ok(report)
+}
+
+/// The control file and the signal. What words that do not add up say is not believed, not even whose they are.
+fn check_small_files(
+    disk: &Disk,
+    directory: &Path,
+    control: &mut Control,
+    report: &mut Report,
+) -> io::Result<()> {
+    if !control.is_intact() {
+        report.damage.push(whole(control::FILE_NAME, 0));
+        control.adopt_id(disk, directory)?;
+    }
+    if !signal::is_sound(disk, directory)? {
+        report.damage.push(whole(signal::FILE_NAME, 0));
+    }
+    Ok(())
 }
 
 /// Segments that hold payload of some log in a checkpoint.

@@ -7,10 +7,11 @@
 //! and bytes that no log reads; there everything must be as it was. `THALWEG_SEED=n` begins elsewhere.
 
 use super::store::{config, payload};
-use crate::{Attached, Commit, Cursor, Damage, Durability, Entry, Fork, OpenError, Options, Producer, Query};
-use crate::{ReadError, Store, verify};
+use crate::{Attached, Commit, Cursor, Damage, Durability, Entry, Fork, Log, OpenError, Options, Producer};
+use crate::{Query, ReadError, Store, verify};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::Arc;
 use thalweg_sys::disk::Disk;
 use thalweg_sys::disk::sim::{Random, SimDisk};
 
@@ -147,6 +148,33 @@ fn follow(mut cursor: Cursor, written: &[Row], what: &str) -> Vec<Damage> {
     met
 }
 
+/// The same with iterators, which end in front of damage: forwards a part of the beginning, backwards of the end.
+fn iterate(store: &Store, log: &Arc<Log>, written: &[Row], what: &str) {
+    let mut reader = store.reader(log);
+    let (mut ahead, mut broken) = (Vec::new(), false);
+    for entry in reader.entries(&Query::default()) {
+        assert!(!broken, "{what}: went on by itself");
+        entry.map_or_else(|_| broken = true, |entry| ahead.push(row(&entry)));
+    }
+    let all = ahead.len() == written.len();
+    assert!(written.starts_with(&ahead) && (all || broken), "{what}: {} of {}", ahead.len(), written.len());
+    let (mut back, mut broken) = (Vec::new(), false);
+    for entry in reader.entries_back(&Query::default()) {
+        assert!(!broken, "{what}: went on by itself, backwards");
+        entry.map_or_else(|_| broken = true, |entry| back.push(row(&entry)));
+    }
+    back.reverse();
+    let all = back.len() == written.len();
+    assert!(
+        written.ends_with(&back) && (all || broken),
+        "{what}: {}: backwards {} of {}, missing {:?}",
+        String::from_utf8_lossy(log.name()),
+        back.len(),
+        written.len(),
+        written.iter().filter(|row| !back.contains(row)).map(|row| (row.0, row.3.len())).collect::<Vec<_>>()
+    );
+}
+
 fn names(sim: &SimDisk) -> Vec<(String, u64)> {
     let disk = Disk::Sim(sim.clone());
     let names = disk.names(Path::new(DIRECTORY)).unwrap();
@@ -197,6 +225,7 @@ fn judge(sim: &SimDisk, file: &str, good: &BTreeMap<Vec<u8>, Held>, what: &str) 
     for (name, known) in good {
         let Some(log) = store.find(name) else { continue };
         met.extend(follow(Cursor::new(store.reader(&log), &Query::default()), &known.rows, what));
+        iterate(&store, &log, &known.rows, what);
     }
     let noticed = named(&report.damage) || named(&met);
     let all = good.iter().all(|(name, held)| served.held.get(name) == Some(held));
