@@ -47,6 +47,7 @@ fn commit<'a>(commit: &Commit<'a>) -> log::Commit<'a> {
         writer_seq: commit.writer_seq,
         notes: commit.notes,
         close: commit.close,
+        trim: None,
         time: commit.time_us,
     }
 }
@@ -72,15 +73,18 @@ fn not_applied(error: log::CommitError) -> StoreError {
         log::CommitError::Exists => StoreError::Exists,
         log::CommitError::Deleted => StoreError::Gone,
         log::CommitError::ParentDeleted => StoreError::SourceGone,
-        log::CommitError::PastEnd { .. } => StoreError::PastEnd,
+        // Behind the end or in front of what is left: either way there is nothing to branch off from.
+        log::CommitError::PastEnd { .. } | log::CommitError::Purged { .. } => StoreError::PastEnd,
         log::CommitError::Damaged(damage) => StoreError::Damaged(damage.to_string()),
         log::CommitError::TooLarge { size, limit } => StoreError::TooLarge { size, limit },
         log::CommitError::Full(why) => StoreError::Full(why),
-        // The last two are for whoever appends entries: commits by version may be empty, and names are the rules'.
+        // The last three are for whoever appends entries: commits by version may be empty, names are the rules',
+        // and nothing is destroyed with a transaction under way.
         error @ (log::CommitError::Failed(_)
         | log::CommitError::Closed
         | log::CommitError::EmptyEntry
-        | log::CommitError::BadName { .. }) => StoreError::Poisoned(error.to_string()),
+        | log::CommitError::BadName { .. }
+        | log::CommitError::Pending { .. }) => StoreError::Poisoned(error.to_string()),
     }
 }
 
@@ -90,7 +94,7 @@ fn read(read: log::Read) -> Read {
 
 fn not_read(error: log::ReadError) -> StoreError {
     match error {
-        log::ReadError::Deleted => StoreError::Gone,
+        log::ReadError::Deleted | log::ReadError::Purged { .. } => StoreError::Gone,
         log::ReadError::PastEnd { .. } => StoreError::PastEnd,
         error @ (log::ReadError::Damaged(_) | log::ReadError::Io { .. }) => {
             StoreError::Damaged(error.to_string())
