@@ -66,7 +66,9 @@ fn sample(seed: u64) -> SimDisk {
                 let fork = Fork { parent, at, asked: [at, 0] };
                 store.create(b"fork", &config(), Some(&fork), &payload(b"own"), None).unwrap();
             }
-            80 => drop(store.delete(&logs[3], logs[3].staged().unwrap().version, 0, None).unwrap()),
+            80 => {
+                store.delete(&logs[3], logs[3].staged().unwrap().version, 0, None).unwrap();
+            }
             90 | 150 => store.checkpoint().unwrap(),
             120 => {
                 let shut = store.log(b"shut").unwrap();
