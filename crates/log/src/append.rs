@@ -3,17 +3,18 @@
 //! Purpose: the embedded log's way in. Every call is one batch: one short critical section, one publish, all of
 //! it visible or nothing. Nothing waits for a disk but [`Store::persist`] and [`Transaction::commit`].
 
-use crate::commit::{Nudge, frame};
+use crate::commit::Nudge;
 use crate::error::CommitError;
 use crate::extents::Extent;
-use crate::format::{FLAG_LAST, Kind};
+use crate::format::FLAG_LAST;
 use crate::log::{Change, Inner, Log, Seen};
 use crate::open::Durability;
 use crate::store::{Shared, Store};
-use crate::writer::{Pending, Placed, PlannedBatch, PlannedFrame};
+use crate::writer::{Entries, Pending, Placed, PlannedBatch};
 use crate::{Commit, Config, Lifetime, Offset, Position, Receipt, Time};
 use parking_lot::MutexGuard;
 use smallvec::{SmallVec, smallvec};
+use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -60,25 +61,26 @@ impl Store {
     /// # Errors
     /// [`CommitError`]; nothing was applied in any case.
     pub fn append_all(&self, log: &Arc<Log>, entries: &[&[u8]], time: Time) -> Result<Receipt, CommitError> {
-        let mut inner = log.lock();
-        check(&inner)?;
-        let first = inner.tail;
-        let mut frames: SmallVec<[PlannedFrame<'_>; 4]> = SmallVec::with_capacity(entries.len());
-        let mut next = first;
-        for entry in entries {
-            frames.push(entry_frame(log, next, time, entry, FLAG_LAST)?);
-            next += entry.len() as u64;
-        }
-        if next == first {
-            return Ok(Receipt { ticket: inner.last, first, next });
-        }
-        let batch = PlannedBatch::of(frames, smallvec![(log.id(), next)], time);
-        let pending = Pending::payload(log, next);
-        let placed = self.shared.publish(&batch, next - first, [pending], None, Nudge::Committer)?;
-        self.shared.staged(log, &mut inner, placed, first..next, time);
-        drop(inner);
-        self.shared.gate.announce();
-        Ok(self.receipt(placed, first, next))
+        ENCODED.with_borrow_mut(|encoded| {
+            encoded.clear();
+            let mut inner = log.lock();
+            check(&inner)?;
+            let (first, mut next) = (inner.tail, inner.tail);
+            for entry in entries {
+                encode(encoded, log, next, time, entry, FLAG_LAST)?;
+                next += entry.len() as u64;
+            }
+            if next == first {
+                return Ok(Receipt { ticket: inner.last, first, next });
+            }
+            let batch = PlannedBatch::of_entries(encoded, smallvec![(log.id(), next)], time);
+            let pending = Pending::payload(log, next);
+            let placed = self.shared.publish(&batch, next - first, [pending], None, Nudge::Committer)?;
+            self.shared.staged(log, &mut inner, placed, first..next, time);
+            drop(inner);
+            self.shared.gate.announce();
+            Ok(self.receipt(placed, first, next))
+        })
     }
 
     /// Begins a transaction: entries of one or several logs that are written together or not at all.
@@ -187,15 +189,15 @@ impl Transaction<'_> {
         for (index, (place, _)) in self.entries.iter().enumerate() {
             last_of[*place] = index;
         }
-        let mut frames: SmallVec<[PlannedFrame<'_>; 4]> = SmallVec::with_capacity(self.entries.len());
+        let mut encoded = Entries::default();
         for (index, (place, range)) in self.entries.iter().enumerate() {
             let flags = if last_of[*place] == index { FLAG_LAST } else { 0 };
             let payload = &self.bytes[range.clone()];
-            frames.push(entry_frame(&self.logs[*place], ends[*place], self.time, payload, flags)?);
+            encode(&mut encoded, &self.logs[*place], ends[*place], self.time, payload, flags)?;
             ends[*place] += payload.len() as u64;
         }
         let touched = self.logs.iter().zip(&ends).map(|(log, end)| (log.id(), *end)).collect();
-        let batch = PlannedBatch::of(frames, touched, self.time);
+        let batch = PlannedBatch::of_entries(&encoded, touched, self.time);
         let shared = &self.store.shared;
         let pending = self.logs.iter().zip(&ends).map(|(log, end)| Pending::payload(log, *end));
         let placed = shared.publish(&batch, self.bytes.len() as u64, pending, None, nudge)?;
@@ -251,17 +253,23 @@ fn check_name(name: &[u8]) -> Result<(), CommitError> {
     Err(CommitError::BadName { name: String::from_utf8_lossy(name).into_owned(), why })
 }
 
-fn entry_frame<'a>(
+thread_local! {
+    /// Where a thread's appends are encoded, one after the other.
+    static ENCODED: RefCell<Entries> = RefCell::default();
+}
+
+fn encode(
+    into: &mut Entries,
     log: &Log,
     offset: Offset,
     time: Time,
-    payload: &'a [u8],
+    payload: &[u8],
     flags: u8,
-) -> Result<PlannedFrame<'a>, CommitError> {
+) -> Result<(), CommitError> {
     if payload.is_empty() {
         return Err(CommitError::EmptyEntry);
     }
-    frame(Kind::Data, flags, log.id(), offset, time, [payload, &[]])
+    into.push((log.id(), offset, time), flags, payload)
 }
 
 impl Shared {

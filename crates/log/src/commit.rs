@@ -88,7 +88,7 @@ impl Notes {
     }
 }
 
-pub(crate) fn frame<'a>(
+fn frame<'a>(
     kind: Kind,
     flags: u8,
     log: LogId,

@@ -4,6 +4,7 @@
 //! sleeps at the gate in their place and wakes them all when something moved. It is started when the first
 //! task waits, never by readers that block or poll, and ends with the attached store.
 
+use crate::Position;
 use crate::control::Control;
 use std::sync::Arc;
 use std::sync::OnceLock;
@@ -31,17 +32,20 @@ impl Follower {
     pub(crate) fn start(&self) {
         self.started.get_or_init(|| {
             let (control, gate, ended) = (self.control.clone(), self.gate.clone(), self.ended.clone());
+            // Looked at before whoever waits has looked: what moves while the thread starts is not missed.
+            let seen = (control.visible(), control.written());
             let builder = std::thread::Builder::new().name("follower".into()).stack_size(STACK_BYTES);
-            let started = builder.spawn(move || run(&control, &gate, &ended));
+            let started = builder.spawn(move || run(&control, &gate, &ended, seen));
             started.inspect_err(|error| tracing::error!(%error, "no thread to wake waiting tasks")).is_ok()
         });
     }
 }
 
-fn run(control: &Control, gate: &Gate, ended: &Published) {
+fn run(control: &Control, gate: &Gate, ended: &Published, mut seen: (Position, Position)) {
     while ended.bytes() == 0 {
-        let seen = (control.visible(), control.written());
         gate.wait(None, || ended.bytes() != 0 || (control.visible(), control.written()) != seen);
+        // Before the tasks are woken: one that registers behind that waits for what moves behind this.
+        seen = (control.visible(), control.written());
         gate.wake_tasks();
     }
 }

@@ -14,7 +14,9 @@
 
 use crate::control::Control;
 use crate::error::CommitError;
-use crate::format::{self, BATCH_HEADER_BYTES, BatchHeader, Kind, Link, SEGMENT_HEADER_BYTES, SegmentHeader};
+use crate::format::{
+    self, BATCH_HEADER_BYTES, BatchHeader, Kind, Link, SEGMENT_BYTES_MAX, SEGMENT_HEADER_BYTES, SegmentHeader,
+};
 use crate::log::{Log, Seen};
 use crate::open::{Durability, Options};
 use crate::segment::{self, Segment};
@@ -34,13 +36,51 @@ pub(crate) struct PlannedFrame<'a> {
     pub(crate) padding: usize,
 }
 
+/// Room that a thread keeps for encoding.
+const ENCODED_BYTES_KEPT: usize = 256 << 10;
 /// Pages brought in at a time.
 const PREPARED_BYTES: u32 = 256 << 10;
 static ZEROS: [u8; PREPARED_BYTES as usize] = [0; PREPARED_BYTES as usize];
 
+/// Frames of entries, encoded one behind the other.
+#[derive(Debug, Default)]
+pub(crate) struct Entries {
+    bytes: Vec<u8>,
+    count: u32,
+}
+
+impl Entries {
+    /// Adds an entry.
+    pub(crate) fn push(
+        &mut self,
+        (log, offset, time): (LogId, Offset, Time),
+        flags: u8,
+        payload: &[u8],
+    ) -> Result<(), CommitError> {
+        let (size, limit) = (payload.len() as u64, u64::from(SEGMENT_BYTES_MAX));
+        let length = u32::try_from(size).ok().filter(|_| size < limit);
+        let length = length.ok_or(CommitError::TooLarge { size, limit })?;
+        self.bytes.extend_from_slice(&format::frame_header(Kind::Data, flags, log, offset, time, length));
+        self.bytes.extend_from_slice(payload);
+        self.bytes.resize(self.bytes.len().next_multiple_of(8), 0);
+        self.count += 1;
+        Ok(())
+    }
+
+    /// Forgets the entries and keeps the room, unless that is a lot.
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+        self.bytes.shrink_to(ENCODED_BYTES_KEPT);
+        self.count = 0;
+    }
+}
+
 /// A batch to be written, its body already checksummed.
 pub(crate) struct PlannedBatch<'a> {
     pub(crate) frames: SmallVec<[PlannedFrame<'a>; 4]>,
+    /// More frames, encoded already.
+    pub(crate) encoded: &'a [u8],
+    pub(crate) count: u32,
     pub(crate) touched: SmallVec<[(LogId, Offset); 1]>,
     pub(crate) time: Time,
     /// Frames that are entries, whose time counts.
@@ -135,7 +175,29 @@ impl<'a> PlannedBatch<'a> {
             }
             entries += u64::from(frame.header[4] == Kind::Data as u8);
         }
-        PlannedBatch { frames, touched, time, entries, body_bytes, body_checksum }
+        let count = u32::try_from(frames.len()).unwrap_or(u32::MAX);
+        PlannedBatch { frames, encoded: &[], count, touched, time, entries, body_bytes, body_checksum }
+    }
+
+    /// Entries that are encoded one behind the other: one checksum and one copy for all of them.
+    pub(crate) fn of_entries(
+        entries: &'a Entries,
+        touched: SmallVec<[(LogId, Offset); 1]>,
+        time: Time,
+    ) -> PlannedBatch<'a> {
+        let (encoded, count) = (&entries.bytes[..], entries.count);
+        let (body_bytes, body_checksum) = (encoded.len() as u64, crc32c::crc32c(encoded));
+        let frames = SmallVec::new();
+        PlannedBatch {
+            frames,
+            encoded,
+            count,
+            touched,
+            time,
+            entries: count.into(),
+            body_bytes,
+            body_checksum,
+        }
     }
 
     pub(crate) fn bytes(&self) -> u64 {
@@ -224,7 +286,7 @@ impl Writer {
             previous: self.link,
             durable,
             time: batch.time,
-            frames: u32::try_from(batch.frames.len()).unwrap_or(u32::MAX),
+            frames: batch.count,
             touched: u16::try_from(batch.touched.len()).unwrap_or(u16::MAX),
         };
         let checksum = header.encode(&batch.touched, &mut self.scratch);
@@ -237,6 +299,7 @@ impl Writer {
             self.region.write(frame.pieces[1]);
             self.region.write(&[0; 8][..frame.padding]);
         }
+        self.region.write(batch.encoded);
         self.region.publish();
         self.link = Link { length, checksum };
     }
