@@ -20,6 +20,8 @@ export type ErrorCode =
   | "NO_LOG"
   | "NOT_A_STORE"
   | "PAST_END"
+  | "PENDING"
+  | "PURGED"
   | "READ_ONLY"
   | "TOO_LARGE"
   | "TRANSACTION_OVER"
@@ -56,6 +58,12 @@ export interface OpenOptions {
   segmentBytesMin?: number
   /** Size of the largest segment file, 64 MiB unless said otherwise, at most 1 GiB. One commit holds a little less. */
   segmentBytesMax?: number
+  /** Housekeeping lets go of entries older than so many microseconds. */
+  retainUs?: number
+  /** Housekeeping lets go of the oldest entries while there are more payload bytes than this. */
+  retainBytes?: number
+  /** Housekeeping begins a new segment when the newest has not been written for so many microseconds. */
+  rotateAfterUs?: number
 }
 
 /**
@@ -87,6 +95,36 @@ export interface Stats {
   readonly written: number
   /** Position up to which everything lasts. */
   readonly durable: number
+  /** Entries written since the store was opened. */
+  readonly entries: number
+  /** Segments begun since then. */
+  readonly rotations: number
+  /** Payload bytes let go since then. */
+  readonly purgedBytes: number
+  /** Batches that the disk had no room for since then. */
+  readonly failures: number
+  /** Transactions under way. */
+  readonly transactions: number
+}
+
+/** What to purge: of one log, or of all. */
+export interface Purge {
+  log?: string
+  /** Entries in front of the first one of this time or a later one; all there are unless said. */
+  before?: number
+  /** Delete the logs themselves. */
+  destroy?: boolean
+  /** Count what goes. */
+  countEntries?: boolean
+}
+
+export interface Purged {
+  readonly name: string
+  /** The first offset that is left. */
+  readonly first: number
+  readonly bytes: number
+  readonly entries?: number
+  readonly destroyed: boolean
 }
 
 export interface TimeOption {
@@ -106,6 +144,10 @@ export interface Store {
   transaction(options?: TimeOption): Transaction
   /** Runs a function in a transaction: committed when it is done, aborted when it fails. */
   transaction<T>(work: (transaction: Transaction) => T | Promise<T>, options?: TimeOption): Promise<T>
+  /** Lets go of the oldest entries, or of whole logs. Readers keep what they have. */
+  purge(purge: Purge): Promise<Purged[]>
+  /** Begins a new segment file. */
+  rotate(): void
   stats(): Stats
   verify(): Promise<Report>
   /** Housekeeping, done by itself as the store grows: checkpoints, and segments that no log needs. */

@@ -19,6 +19,8 @@ const CODES = {
   NO_LOG: "there is no log of that name",
   NOT_A_STORE: "the directory holds no store",
   PAST_END: "the offset lies past the end",
+  PENDING: "a transaction is going to append to the log",
+  PURGED: "the offset was purged",
   READ_ONLY: "the store was opened to be read only",
   TOO_LARGE: "the entries do not fit into one commit",
   TRANSACTION_OVER: "the transaction was committed or aborted",

@@ -47,11 +47,11 @@ async function settled(promise) {
 }
 
 class Store {
-  constructor(path, durability, readOnly, { segmentBytesMin, segmentBytesMax }) {
+  constructor(path, durability, readOnly, options) {
     this.path = path
     this.durability = durability
     this.readOnly = readOnly
-    const opening = native(() => binding.open(path, durability, readOnly, segmentBytesMin, segmentBytesMax))
+    const opening = native(() => binding.open(path, { ...options, durability, readOnly }))
     this.opening = opening
     this.view = new View(opening)
     this.waits = new Waits(this.view)
@@ -65,7 +65,7 @@ class Store {
     this.view.check()
     if (typeof name !== "string") throw badArgument("a name is a string")
     const known = this.open.get(name)
-    if (known !== undefined) return known
+    if (known !== undefined && !known.handle.isDeleted()) return known
     const log = new Log(this, name, native(() => this.opening.log(name)))
     this.open.set(name, log)
     return log
@@ -94,6 +94,20 @@ class Store {
     }
     if (!transaction.isOver) await transaction.commit()
     return result
+  }
+
+  /** Lets go of the oldest entries, or of whole logs. */
+  async purge({ log, before, destroy = false, countEntries = false } = {}) {
+    this.view.check()
+    this.flush()
+    return settled(native(() => this.opening.purge(log, before, destroy, countEntries)))
+  }
+
+  /** Begins a new segment. */
+  rotate() {
+    this.view.check()
+    this.flush()
+    native(() => this.opening.rotate())
   }
 
   stats() {

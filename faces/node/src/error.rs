@@ -42,6 +42,7 @@ pub(crate) fn commit(error: &CommitError) -> Error {
         CommitError::LogClosed => "LOG_CLOSED",
         CommitError::EmptyEntry => "EMPTY_ENTRY",
         CommitError::BadName { .. } => "BAD_NAME",
+        CommitError::Pending { .. } => "PENDING",
         _ => "CONFLICT",
     };
     failure(code, error)
@@ -52,6 +53,7 @@ pub(crate) fn read(error: &ReadError) -> Error {
         ReadError::Damaged(damage) => damaged(damage),
         ReadError::Deleted => failure("DELETED", error),
         ReadError::Io { .. } => failure("IO", error),
+        ReadError::Purged { .. } => failure("PURGED", error),
         _ => failure("PAST_END", error),
     }
 }

@@ -53,6 +53,12 @@ impl NativeLog {
         self.held(stretch, |maps, log| maps.position_behind(log, position as Position))
     }
 
+    /// Whether it takes nothing more because it is gone.
+    #[napi]
+    pub fn is_deleted(&self) -> bool {
+        self.log.staged().is_none()
+    }
+
     /// Whether a stretch has anything at or behind a position.
     #[napi]
     pub fn holds_behind(&self, stretch: u32, position: f64) -> Result<bool> {

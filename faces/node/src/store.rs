@@ -12,7 +12,7 @@ use napi_derive::napi;
 use parking_lot::Mutex;
 use std::path::Path;
 use std::sync::Arc;
-use thalweg_log::{Disk, Durability, Mapped, Options, now};
+use thalweg_log::{Disk, Durability, Mapped, Options, Purge, Purged, now};
 
 #[napi]
 pub struct Opening {
@@ -38,6 +38,11 @@ pub struct StatsRow {
     pub segment_bytes: f64,
     pub written: f64,
     pub durable: f64,
+    pub entries: f64,
+    pub rotations: f64,
+    pub purged_bytes: f64,
+    pub failures: f64,
+    pub transactions: f64,
 }
 
 /// What verification found.
@@ -53,28 +58,42 @@ pub struct ReportRow {
     pub damage: Vec<String>,
 }
 
+/// How a store is opened; what is left out is as the log has it.
+#[napi(object)]
+pub struct OpenOptions {
+    pub durability: String,
+    pub read_only: bool,
+    pub segment_bytes_min: Option<u32>,
+    pub segment_bytes_max: Option<u32>,
+    pub retain_us: Option<f64>,
+    pub retain_bytes: Option<f64>,
+    pub rotate_after_us: Option<f64>,
+}
+
 /// Opens a store at a canonical path; in memory, under a name.
 #[napi]
-pub fn open(
-    path: String,
-    durability: String,
-    read_only: bool,
-    segment_bytes_min: Option<u32>,
-    segment_bytes_max: Option<u32>,
-) -> Result<Opening> {
-    let class = match durability.as_str() {
+pub fn open(path: String, asked: OpenOptions) -> Result<Opening> {
+    let durability = match asked.durability.as_str() {
         "os" => Durability::Os,
         "memory" => Durability::Memory,
         _ => Durability::Sync,
     };
-    let kind = match class {
-        _ if read_only => Kind::Attached,
+    let kind = match durability {
+        _ if asked.read_only => Kind::Attached,
         Durability::Memory => Kind::Memory,
         _ => Kind::Files,
     };
-    let mut options = Options { durability: class, opened_at: now(), ..Options::default() };
-    options.segment_bytes_max = segment_bytes_max.unwrap_or(options.segment_bytes_max);
-    options.segment_bytes_min = segment_bytes_min.unwrap_or(options.segment_bytes_min);
+    let usual = Options::default();
+    let options = Options {
+        durability,
+        opened_at: now(),
+        segment_bytes_min: asked.segment_bytes_min.unwrap_or(usual.segment_bytes_min),
+        segment_bytes_max: asked.segment_bytes_max.unwrap_or(usual.segment_bytes_max),
+        retain_us: asked.retain_us.map(|us| us as u64),
+        retain_bytes: asked.retain_bytes.map(|bytes| bytes as u64),
+        rotate_after_us: asked.rotate_after_us.map(|us| us as u64),
+        ..usual
+    };
     Ok(Opening { shelf: Shelf::open(kind, Path::new(&path), options)?, left: Mutex::new(false) })
 }
 
@@ -173,7 +192,11 @@ impl Opening {
     #[napi]
     pub fn names(&self) -> Result<Vec<String>> {
         let mut names = Vec::new();
-        self.shelf.visit(|log| names.push(String::from_utf8_lossy(log.name()).into_owned()))?;
+        self.shelf.visit(|log| {
+            if log.visible().is_some() {
+                names.push(String::from_utf8_lossy(log.name()).into_owned());
+            }
+        })?;
         names.sort_unstable();
         Ok(names)
     }
@@ -205,6 +228,11 @@ impl Opening {
             segment_bytes: stats.segment_bytes as f64,
             written: stats.written as f64,
             durable: stats.durable as f64,
+            entries: stats.entries as f64,
+            rotations: stats.rotations as f64,
+            purged_bytes: stats.purged_bytes as f64,
+            failures: stats.failures as f64,
+            transactions: stats.transactions as f64,
         })
     }
 
@@ -213,6 +241,31 @@ impl Opening {
     pub fn persist(&self, ticket: f64) -> Result<()> {
         let store = self.shelf.store(|store| Ok(store.clone()))?;
         store.persist(ticket as u64).map_err(|error| commit(&error))
+    }
+
+    /// Lets go of the oldest entries, or of whole logs.
+    #[napi]
+    pub fn purge(
+        &self,
+        log: Option<String>,
+        before: Option<f64>,
+        destroy: bool,
+        count_entries: bool,
+    ) -> Result<AsyncTask<Purging>> {
+        let store = self.shelf.store(|store| Ok(store.clone()))?;
+        Ok(AsyncTask::new(Purging {
+            store,
+            log,
+            before: before.map(|time| time as u64),
+            destroy,
+            count_entries,
+        }))
+    }
+
+    /// Begins a new segment.
+    #[napi]
+    pub fn rotate(&self) -> Result<()> {
+        self.shelf.store(|store| store.rotate().map_err(|error| commit(&error)))
     }
 
     /// Housekeeping: a checkpoint when one is due, segments that no log needs.
@@ -304,6 +357,50 @@ impl Task for Maintaining {
 
     fn resolve(&mut self, _env: Env, (): ()) -> Result<()> {
         Ok(())
+    }
+}
+
+pub struct Purging {
+    store: thalweg_log::Store,
+    log: Option<String>,
+    before: Option<u64>,
+    destroy: bool,
+    count_entries: bool,
+}
+
+/// What was purged of a log.
+#[napi(object)]
+pub struct PurgedRow {
+    pub name: String,
+    pub first: f64,
+    pub bytes: f64,
+    pub entries: Option<f64>,
+    pub destroyed: bool,
+}
+
+impl Task for Purging {
+    type Output = Vec<Purged>;
+    type JsValue = Vec<PurgedRow>;
+
+    fn compute(&mut self) -> Result<Vec<Purged>> {
+        let (log, before) = (self.log.as_deref().map(str::as_bytes), self.before);
+        let (destroy, count_entries) = (self.destroy, self.count_entries);
+        let purge = Purge { log, before, destroy, count_entries, time: now() };
+        let purged = self.store.purge(&purge).map_err(|error| commit(&error))?;
+        // Where a purge waits for the disk, so does whoever asked for it.
+        self.store.flush().map_err(|error| failure("IO", error))?;
+        Ok(purged)
+    }
+
+    fn resolve(&mut self, _env: Env, purged: Vec<Purged>) -> Result<Vec<PurgedRow>> {
+        let row = |purged: Purged| PurgedRow {
+            name: String::from_utf8_lossy(&purged.name).into_owned(),
+            first: purged.first as f64,
+            bytes: purged.bytes as f64,
+            entries: purged.entries.map(|entries| entries as f64),
+            destroyed: purged.destroyed,
+        };
+        Ok(purged.into_iter().map(row).collect())
     }
 }
 

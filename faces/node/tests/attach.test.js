@@ -53,7 +53,7 @@ if (process.send === undefined) {
     const neighbour = await writer(context, path, "os")
     await neighbour.append("a", [[1, "before"]])
     const tail = store(context, { path, readOnly: true, durability: "os" }).log("a").tail()
-    for (let n = 0; n < 5; n++) {
+    for (let n = 0; n < 300; n++) {
       const next = tail.next()
       await neighbour.append("a", [[2 + n, `entry ${n}`]])
       assert.equal(text((await next).value.data), `entry ${n}`)

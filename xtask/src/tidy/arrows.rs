@@ -18,6 +18,7 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     ("streams", &["wire", "log"]),
     ("server", &["sys", "sync", "reactor", "transport", "wire", "log", "http", "streams"]),
     ("node", &["sys", "sync", "log"]),
+    ("python", &["sys", "log"]),
     ("bench", &["sys", "sync", "log"]),
     ("xtask", &[]),
 ];

@@ -1,0 +1,75 @@
+"use strict"
+
+const assert = require("node:assert/strict")
+const test = require("node:test")
+const { drain, store, text } = require("./helpers.js")
+
+const times = (log, query) => [...log.query(query)].map((entry) => entry.time)
+const from = (first, end) => Array.from({ length: end - first }, (_, n) => first + n)
+
+for (const durability of ["memory", "os", "sync"]) {
+  test(`${durability}: what is purged is gone for who comes later, however they ask`, async (context) => {
+    const opened = store(context, { durability })
+    const log = opened.log("a")
+    const early = log.query()
+    await Promise.all(from(0, 1_000).map((time) => log.append(Buffer.alloc(50, time % 251), { time })))
+    const [purged] = await opened.purge({ log: "a", before: 700, countEntries: true })
+    assert.deepEqual(purged, { name: "a", first: 35_000, bytes: 35_000, entries: 700, destroyed: false })
+    assert.deepEqual([...early], [])
+    for (const query of [{}, { start: 0 }, { start: 650 }, { after: 5 }, { offset: 0 }, { offset: 34_999 }]) {
+      assert.deepEqual(times(log, query), from(700, 1_000), JSON.stringify(query))
+    }
+    assert.deepEqual(times(log, { start: 800, end: 810 }), from(800, 810))
+  })
+}
+
+test("a cursor that stood in what was purged keeps its entry and goes on, and tells what it missed", async (context) => {
+  const opened = store(context, { durability: "os" })
+  const [log, other] = [opened.log("a"), opened.log("b")]
+  const append = (first, end) => {
+    for (let n = first; n < end; n++) log.appendSync(Buffer.alloc(100, n % 251), { time: n })
+  }
+  append(0, 1_000)
+  const cursor = log.cursor()
+  for (let n = 0; n < 10; n++) assert.ok(cursor.next())
+  const { data } = cursor
+  await opened.purge({ log: "a" })
+  append(1_000, 1_010)
+  other.appendSync("x")
+  assert.equal(data[0], 9)
+  const rest = drain(cursor).map(([time]) => time)
+  assert.deepEqual(rest.slice(-10), from(1_000, 1_010))
+  // Segments that it has mapped are still there for it; what it misses is a run, and it says how long.
+  const missed = 1_010 - 10 - rest.length
+  assert.equal(cursor.skipped, missed * 100)
+})
+
+test("a log that was destroyed is gone, and its name free", async (context) => {
+  const opened = store(context, { durability: "os" })
+  const log = opened.log("a")
+  log.appendSync("old")
+  const cursor = log.cursor()
+  const [purged] = await opened.purge({ log: "a", destroy: true })
+  assert.equal(purged.destroyed, true)
+  assert.deepEqual(opened.logs(), [])
+  await assert.rejects(log.append("x"), { code: "DELETED" })
+  assert.throws(() => drain(cursor), { code: "DELETED" })
+  assert.equal(cursor.ended, "deleted")
+  const anew = opened.log("a")
+  anew.appendSync("new")
+  assert.deepEqual([...anew.query()].map((entry) => text(entry.data)), ["new"])
+})
+
+test("a new segment is begun on demand, and readers cross it", (context) => {
+  const opened = store(context, { durability: "os" })
+  const log = opened.log("a")
+  const cursor = log.cursor()
+  for (let n = 0; n < 5; n++) {
+    const before = opened.stats().segments
+    log.appendSync("x", { time: n })
+    opened.rotate()
+    assert.equal(opened.stats().segments, before + 1)
+    assert.deepEqual(drain(cursor).map(([time]) => time), [n])
+  }
+  assert.deepEqual(times(log), from(0, 5))
+})
