@@ -46,6 +46,7 @@ const STEPS: &[Step] = &[
     step("refusals", "xtask refusals"),
     step("judges", "xtask judges"),
     step("node", "xtask node"),
+    step("python", "xtask python"),
     step("full", "xtask full"),
     step("damage", "xtask damage"),
     step("crash", "xtask crash --rounds 20"),

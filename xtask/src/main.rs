@@ -19,6 +19,7 @@ mod judges;
 mod memory;
 mod node;
 mod options;
+mod python;
 mod refusals;
 mod server;
 mod slopes;
@@ -73,6 +74,8 @@ cargo xtask <task> [options]
   full                     a disk that fills and empties again (root)
   node                     the npm package: packed, installed in an empty folder, its tests and types
   faces-format             writes anew what the faces generate from the log's format
+  python                   the wheel: built, installed in an empty environment, its tests and types
+                             --only TEST,TEST
   damage                   flipped bits, held and newer stores
   bench streams            ours beside the Rust peer, in turn
                              --pairs 5  --seconds 5  --connections 256  --streams 100  --bytes 256
@@ -118,6 +121,7 @@ fn run(task: &str, options: &Options) -> Outcome {
         "node" => node::run(options),
         "faces-format" => node::write_format(),
         "damage" => damage::run(options),
+        "python" => python::run(options),
         "bench" => bench::run(options),
         _ => Err(format!("no such task\n\n{USAGE}")),
     }

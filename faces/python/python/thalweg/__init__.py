@@ -1,0 +1,106 @@
+"""A transaction log inside your process, read at the speed of memory.
+
+    import thalweg
+
+    with thalweg.open("data") as store:
+        orders = store.log("orders")
+        orders.append(b"one espresso")
+        for entry in orders.query():
+            print(entry.time, bytes(entry))
+
+A *store* is a directory of *logs* in one commit order. A log holds *entries*: bytes, with a time in microseconds since
+the epoch and an offset, which with the log is their identity. Any number of processes read a store while one
+writes it.
+"""
+
+import os as _os
+
+from . import errors
+from ._native import (
+    Batch,
+    Cursor,
+    Damage,
+    Entries,
+    Entry,
+    Log,
+    Purged,
+    Report,
+    Scan,
+    Stats,
+    Store,
+    Transaction,
+    __version__,
+    _forked,
+    now,
+    open,
+    verify,
+)
+from .errors import (
+    BadName,
+    Closed,
+    Conflict,
+    Damaged,
+    Deleted,
+    EmptyEntry,
+    Error,
+    Failed,
+    Forked,
+    Full,
+    Held,
+    Io,
+    LogClosed,
+    Newer,
+    NoLog,
+    NotAStore,
+    OffsetPurged,
+    PastEnd,
+    Pending,
+    ReadOnly,
+    TooLarge,
+    TransactionOver,
+)
+
+__all__ = [
+    "BadName",
+    "Batch",
+    "Closed",
+    "Conflict",
+    "Cursor",
+    "Damage",
+    "Damaged",
+    "Deleted",
+    "EmptyEntry",
+    "Entries",
+    "Entry",
+    "Error",
+    "Failed",
+    "Forked",
+    "Full",
+    "Held",
+    "Io",
+    "Log",
+    "LogClosed",
+    "Newer",
+    "NoLog",
+    "NotAStore",
+    "OffsetPurged",
+    "PastEnd",
+    "Pending",
+    "Purged",
+    "ReadOnly",
+    "Report",
+    "Scan",
+    "Stats",
+    "Store",
+    "TooLarge",
+    "Transaction",
+    "TransactionOver",
+    "__version__",
+    "errors",
+    "now",
+    "open",
+    "verify",
+]
+
+# A store belongs to the process that opened it: its threads do not follow into a child.
+_os.register_at_fork(after_in_child=_forked)

@@ -1,0 +1,154 @@
+//! A place in a log that moves forward: polled, waited for, or watched by an event loop.
+
+use crate::bell::Bell;
+use crate::entry::{Entry, Spares};
+use crate::error;
+use crate::log::Log;
+use crate::query::Words;
+use crate::shared::{Backing, Seat, Shared};
+use crate::walk::Walk;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Context;
+use std::time::{Duration, Instant};
+use thalweg_log::Ended;
+
+/// A signal that comes between the look for it and the sleep is noticed after this long.
+const SLEEP_MAX: Duration = Duration::from_secs(1);
+
+/// A place in a log that moves forward. Made by `Log.cursor`.
+///
+/// Iterating over it takes what there is; a later `next()`, or another loop, goes on with what came meanwhile.
+#[pyclass(module = "thalweg")]
+pub(crate) struct Cursor {
+    shared: Arc<Shared>,
+    seat: Arc<Seat<Walk>>,
+    log: Arc<thalweg_log::Log>,
+    spares: Spares,
+}
+
+impl Cursor {
+    pub(crate) fn new(log: &Log, seat: Arc<Seat<Walk>>) -> Cursor {
+        Cursor { shared: log.shared.clone(), seat, log: log.log.clone(), spares: Spares::default() }
+    }
+
+    /// Sleeps until something was committed, somebody woke everybody, or the sleep was long enough.
+    fn sleep(shared: &Shared, seat: &Seat<Walk>, py: Python<'_>, longest: Duration) -> PyResult<bool> {
+        let in_use = shared.enter()?;
+        let cursor = seat.with(shared, |walk| walk.cursor.clone())?;
+        let maps = in_use.backing()?.maps();
+        Ok(py.detach(move || {
+            // Once before declaring itself asleep, once after; whatever woke it then, a signal perhaps, is looked into
+            // with the interpreter's lock.
+            let mut looks = 0;
+            let news = || cursor.wait(Some(Duration::ZERO));
+            maps.wait(Some(longest), || {
+                looks += 1;
+                looks > 2 || !shared.is_open() || news()
+            });
+            let came = news();
+            drop((cursor, maps, in_use));
+            came
+        }))
+    }
+}
+
+#[pymethods]
+impl Cursor {
+    fn __iter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    fn __next__(&mut self, py: Python<'_>) -> PyResult<Option<Py<Entry>>> {
+        self.next(py)
+    }
+
+    /// The next entry; `None` when there is none yet.
+    fn next(&mut self, py: Python<'_>) -> PyResult<Option<Py<Entry>>> {
+        match self.seat.with(&self.shared, Walk::next)? {
+            Ok(Some(found)) => self.spares.entry(py, found).map(Some),
+            Ok(None) => Ok(None),
+            Err(error) => Err(error::read(&error, Some(&String::from_utf8_lossy(self.log.name())))),
+        }
+    }
+
+    /// Stands where another query begins.
+    #[pyo3(signature = (*, start=None, end=None, after=None, exact=None, offset=None, tail=false, checkpoint=false, uncommitted=false))]
+    #[allow(clippy::too_many_arguments, reason = "keywords")]
+    fn seek(
+        &self,
+        start: Option<u64>,
+        end: Option<u64>,
+        after: Option<u64>,
+        exact: Option<u64>,
+        offset: Option<u64>,
+        tail: bool,
+        checkpoint: bool,
+        uncommitted: bool,
+    ) -> PyResult<()> {
+        let query = Words { start, end, after, exact, offset, tail, checkpoint, uncommitted }.query()?;
+        self.seat.with(&self.shared, |walk| walk.cursor.seek(&query))
+    }
+
+    /// Sleeps until something was committed that the cursor has not looked at, or `timeout` seconds are over; whether
+    /// something was. It need not be an entry of this log. Other threads run meanwhile, and signals are handled.
+    #[pyo3(signature = (timeout=None))]
+    fn wait(slf: &Bound<'_, Self>, timeout: Option<f64>) -> PyResult<bool> {
+        let py = slf.py();
+        let timeout = timeout.map(Duration::try_from_secs_f64).transpose();
+        let timeout =
+            timeout.map_err(|_| PyValueError::new_err("a timeout is a number of seconds, 0 or more"))?;
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        // Not borrowed while asleep: another thread may move the cursor or close the store.
+        let (shared, seat) = {
+            let cursor = slf.borrow();
+            (cursor.shared.clone(), cursor.seat.clone())
+        };
+        loop {
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            let came = Cursor::sleep(&shared, &seat, py, left.map_or(SLEEP_MAX, |left| left.min(SLEEP_MAX)))?;
+            py.check_signals()?;
+            if came || left == Some(Duration::ZERO) {
+                return Ok(came);
+            }
+        }
+    }
+
+    /// Has `bell` rung by the next commit. `True`: something was committed already, and nothing is armed.
+    fn arm(&self, bell: &Bell) -> PyResult<bool> {
+        let waker = bell.waker();
+        let changed =
+            |walk: &mut Walk| pin!(walk.cursor.changed()).poll(&mut Context::from_waker(&waker)).is_ready();
+        self.seat.with(&self.shared, changed)
+    }
+
+    /// Whether this process writes the store. Only then can a bell be rung.
+    #[getter]
+    fn local(&self) -> PyResult<bool> {
+        self.shared.with(|backing| matches!(backing, Backing::Own(_)))
+    }
+
+    /// Why nothing more will come, once that is so: "closed", "deleted" or "damaged"; else `None`.
+    #[getter]
+    fn ended(&self) -> PyResult<Option<&'static str>> {
+        let ended = self.seat.with(&self.shared, |walk| walk.cursor.ended())?;
+        Ok(ended.map(|ended| match ended {
+            Ended::Closed => "closed",
+            Ended::Deleted => "deleted",
+            Ended::Damaged => "damaged",
+        }))
+    }
+
+    /// Goes on behind damage.
+    fn resume(&self) -> PyResult<()> {
+        self.seat.with(&self.shared, |walk| walk.cursor.resume())
+    }
+
+    /// Payload bytes that had been purged before the cursor came to them.
+    #[getter]
+    fn skipped_bytes(&self) -> PyResult<u64> {
+        self.seat.with(&self.shared, |walk| walk.cursor.skipped_bytes())
+    }
+}

@@ -1,0 +1,101 @@
+//! One entry, as Python sees it: four words, and a payload that is looked at where it lies.
+
+use crate::walk::Found;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyMemoryView};
+use std::cell::UnsafeCell;
+use std::os::raw::c_int;
+
+/// One entry of a log. `bytes(entry)` copies its payload, `entry.data` does not.
+#[pyclass(module = "thalweg", frozen)]
+pub(crate) struct Entry {
+    found: UnsafeCell<Found>,
+}
+
+// SAFETY: what is inside changes only in `Spares::entry`, which holds the interpreter's lock and the only reference.
+unsafe impl Sync for Entry {}
+
+impl Entry {
+    fn found(&self) -> &Found {
+        // SAFETY: whoever calls this has a reference of its own, so nothing is changed meanwhile.
+        unsafe { &*self.found.get() }
+    }
+}
+
+#[pymethods]
+impl Entry {
+    /// Microseconds since the Unix epoch: the time of its transaction.
+    #[getter]
+    fn time(&self) -> u64 {
+        self.found().time
+    }
+
+    /// Offset of its first byte within the log: with the log, its identity.
+    #[getter]
+    fn offset(&self) -> u64 {
+        self.found().offset
+    }
+
+    /// Whether it is the last entry of its transaction in this log.
+    #[getter]
+    fn last(&self) -> bool {
+        self.found().last
+    }
+
+    /// Its payload as a read-only memoryview of the mapped log: no copy, and valid for as long as it is held.
+    #[getter]
+    fn data<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyMemoryView>> {
+        PyMemoryView::from(slf.as_any())
+    }
+
+    fn __len__(&self) -> usize {
+        self.found().lent.length as usize
+    }
+
+    fn __bytes__<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, self.found().lent.bytes())
+    }
+
+    fn __repr__(&self) -> String {
+        let Found { offset, time, lent, .. } = self.found();
+        format!("<thalweg.Entry offset={offset} time={time} length={}>", lent.length)
+    }
+
+    /// # Safety
+    /// `view` is to be filled, as the buffer protocol has it.
+    unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
+        let bytes = slf.get().found().lent.bytes();
+        // SAFETY: the view refers to the entry, which keeps the bytes mapped and, referred to, is not changed.
+        let filled = unsafe {
+            (*view).obj = std::ptr::null_mut();
+            let start = bytes.as_ptr().cast_mut().cast();
+            ffi::PyBuffer_FillInfo(view, slf.as_ptr(), start, bytes.len() as ffi::Py_ssize_t, 1, flags)
+        };
+        if filled == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
+    }
+}
+
+/// The entries that were handed out last. A loop holds the last one while it asks for the next, and nobody the
+/// one before it, unless it was kept: then its memory is used again. A memoryview holds its entry.
+#[derive(Default)]
+pub(crate) struct Spares([Option<Py<Entry>>; 2]);
+
+impl Spares {
+    pub(crate) fn entry(&mut self, py: Python<'_>, found: Found) -> PyResult<Py<Entry>> {
+        self.0.swap(0, 1);
+        if let Some(entry) = &self.0[0] {
+            // SAFETY: the object lives. With the interpreter's lock held and no reference but this one, nobody can
+            // look at it while it changes.
+            unsafe {
+                if ffi::Py_REFCNT(entry.as_ptr()) == 1 {
+                    *entry.get().found.get() = found;
+                    return Ok(entry.clone_ref(py));
+                }
+            }
+        }
+        let entry = Py::new(py, Entry { found: UnsafeCell::new(found) })?;
+        self.0[0] = Some(entry.clone_ref(py));
+        Ok(entry)
+    }
+}

@@ -1,0 +1,82 @@
+//! What goes wrong, on its way to Python: a code of the table in `python/thalweg/errors.py`, a message, details.
+
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use thalweg_log::{CommitError, Damage, OpenError, ReadError};
+
+/// An error by its code.
+pub(crate) fn failure(code: &str, message: impl ToString) -> PyErr {
+    detailed(code, &message.to_string(), |_| Ok(()))
+}
+
+pub(crate) fn closed() -> PyErr {
+    failure("CLOSED", "the store is closed")
+}
+
+fn detailed(code: &str, message: &str, details: impl FnOnce(&Bound<'_, PyDict>) -> PyResult<()>) -> PyErr {
+    Python::attach(|py| {
+        let make = || {
+            let class = py.import("thalweg.errors")?.getattr("BY_CODE")?.get_item(code)?;
+            let fields = PyDict::new(py);
+            details(&fields)?;
+            class.call((message,), Some(&fields))
+        };
+        make().map_or_else(|error| error, PyErr::from_value)
+    })
+}
+
+pub(crate) fn open(error: &OpenError) -> PyErr {
+    let code = match error {
+        OpenError::Held { .. } => "HELD",
+        OpenError::Newer { .. } => "NEWER",
+        OpenError::NotAStore { .. } => "NOT_A_STORE",
+        OpenError::Io { .. } => "IO",
+    };
+    failure(code, error)
+}
+
+pub(crate) fn commit(error: &CommitError, log: Option<&str>) -> PyErr {
+    let code = match error {
+        CommitError::Damaged(damage) => return damaged(damage, log),
+        CommitError::Deleted | CommitError::ParentDeleted => "DELETED",
+        CommitError::Pending { .. } => "PENDING",
+        CommitError::Purged { .. } => "PURGED",
+        CommitError::TooLarge { .. } => "TOO_LARGE",
+        CommitError::Full(_) => "FULL",
+        CommitError::Failed(_) => "FAILED",
+        CommitError::Closed => "CLOSED",
+        CommitError::LogClosed => "LOG_CLOSED",
+        CommitError::EmptyEntry => "EMPTY_ENTRY",
+        CommitError::BadName { .. } => "BAD_NAME",
+        _ => "CONFLICT",
+    };
+    failure(code, error)
+}
+
+pub(crate) fn read(error: &ReadError, log: Option<&str>) -> PyErr {
+    match error {
+        ReadError::Damaged(damage) => damaged(damage, log),
+        ReadError::Deleted => failure("DELETED", error),
+        ReadError::Io { .. } => failure("IO", error),
+        ReadError::Purged { .. } => failure("PURGED", error),
+        _ => failure("PAST_END", error),
+    }
+}
+
+pub(crate) fn io(action: &str, error: &std::io::Error) -> PyErr {
+    failure("IO", format!("cannot {action}: {error}"))
+}
+
+/// Damage: in whose way it was, where it begins and where one may go on.
+fn damaged(damage: &Damage, log: Option<&str>) -> PyErr {
+    detailed("DAMAGED", &damage.to_string(), |fields| {
+        fields.set_item("log", log)?;
+        fields.set_item("file", &damage.file)?;
+        fields.set_item("position", damage.from)?;
+        fields.set_item("resync", (damage.to > damage.from).then_some(damage.to))
+    })
+}
+
+pub(crate) fn read_only() -> PyErr {
+    failure("READ_ONLY", "the store was opened for reading only")
+}

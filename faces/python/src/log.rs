@@ -1,0 +1,222 @@
+//! A log: appending to it, and the ways to read it.
+
+use crate::cursor::Cursor;
+use crate::entries::Entries;
+use crate::error;
+use crate::payload::Payload;
+use crate::query::Words;
+use crate::scan::Scan;
+use crate::shared::{Backing, Shared};
+use crate::walk::Walk;
+use pyo3::prelude::*;
+use pyo3::types::PyIterator;
+use std::sync::Arc;
+use thalweg_log::{CommitError, Position, Query, Receipt, now};
+
+/// Entries that `append_many` publishes at once, and bytes of them.
+const GROUP_ENTRIES: usize = 1024;
+const GROUP_BYTES: usize = 1 << 20;
+
+/// One log of a store. Made by `Store.log`.
+#[pyclass(module = "thalweg", frozen)]
+pub(crate) struct Log {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) log: Arc<thalweg_log::Log>,
+}
+
+impl Log {
+    pub(crate) fn name_text(&self) -> String {
+        String::from_utf8_lossy(self.log.name()).into_owned()
+    }
+
+    pub(crate) fn failed(&self, error: &CommitError) -> PyErr {
+        error::commit(error, Some(&self.name_text()))
+    }
+
+    /// Appends with the store, if it is this process's to write.
+    #[inline]
+    fn write(
+        &self,
+        append: impl FnOnce(&thalweg_log::Store) -> Result<Receipt, CommitError>,
+    ) -> PyResult<Receipt> {
+        let written = self.shared.with(|backing| match backing {
+            Backing::Own(store) => Some(append(store)),
+            Backing::Attached(_) => None,
+        })?;
+        match written {
+            Some(written) => written.map_err(|error| self.failed(&error)),
+            None => Err(error::read_only()),
+        }
+    }
+
+    fn persist(&self, py: Python<'_>, ticket: Position) -> PyResult<()> {
+        let in_use = self.shared.enter()?;
+        let persisted = py.detach(move || match &in_use.backing {
+            Some(Backing::Own(store)) => store.persist(ticket),
+            _ => Ok(()),
+        });
+        persisted.map_err(|error| self.failed(&error))
+    }
+
+    /// Sits down where a query begins; what comes later than now is taken only by who follows.
+    fn begin(&self, query: &Query, follows: bool) -> PyResult<Arc<crate::shared::Seat<Walk>>> {
+        let walk = self.shared.with(|backing| {
+            let cursor = thalweg_log::Cursor::new(backing.reader(&self.log), query);
+            let maps = backing.maps();
+            let until = if query.uncommitted { maps.written() } else { maps.visible() };
+            Walk::new(cursor, if follows { Position::MAX } else { until })
+        })?;
+        Ok(self.shared.seat(walk))
+    }
+}
+
+#[pymethods]
+impl Log {
+    /// Its name.
+    #[getter]
+    fn name(&self) -> String {
+        self.name_text()
+    }
+
+    /// Its number within the store, never used again.
+    #[getter]
+    fn id(&self) -> u64 {
+        self.log.id()
+    }
+
+    /// Appends one entry, a transaction of its own, and answers its offset. `data` is anything bytes-like with at
+    /// least one byte; `time` is in microseconds since the epoch, now by default. In a "sync" store the call
+    /// returns once the entry is durable; with `wait=False` at once, and `Store.flush` waits for all of them.
+    #[pyo3(signature = (data, time=None, *, wait=true))]
+    fn append(
+        &self,
+        py: Python<'_>,
+        data: &Bound<'_, PyAny>,
+        time: Option<u64>,
+        wait: bool,
+    ) -> PyResult<u64> {
+        let payload = Payload::of(data)?;
+        let time = time.unwrap_or_else(now);
+        let receipt = self.write(|store| store.append(&self.log, payload.bytes(), time))?;
+        if wait && receipt.ticket != 0 {
+            self.persist(py, receipt.ticket)?;
+        }
+        Ok(receipt.first)
+    }
+
+    /// Appends everything that an iterable yields, each a transaction of its own, and answers how many there were.
+    /// They are published in groups and share the time; in a "sync" store the disk is waited for once. When one
+    /// is refused, the groups before it are appended already.
+    #[pyo3(signature = (entries, time=None, *, wait=true))]
+    fn append_many(
+        &self,
+        py: Python<'_>,
+        entries: &Bound<'_, PyAny>,
+        time: Option<u64>,
+        wait: bool,
+    ) -> PyResult<usize> {
+        let time = time.unwrap_or_else(now);
+        let mut entries = entries.try_iter()?;
+        let (mut count, mut ticket) = (0, 0);
+        loop {
+            let group = group(&mut entries)?;
+            if group.is_empty() {
+                break;
+            }
+            let payloads: Vec<&[u8]> = group.iter().map(Payload::bytes).collect();
+            ticket = self.write(|store| store.append_all(&self.log, &payloads, time))?.ticket;
+            count += group.len();
+        }
+        if wait && ticket != 0 {
+            self.persist(py, ticket)?;
+        }
+        Ok(count)
+    }
+
+    /// Iterates over entries in the order of the log, up to what is visible now; without words, over all of them.
+    /// One of these says where to begin: `start`, entries of this time or later; `after`, of a later time; `exact`,
+    /// at the first entry of exactly this time; `offset`, at the entry that holds it; `tail`, behind the newest;
+    /// `checkpoint`, behind what the newest checkpoint covers. `end` takes only entries before a time.
+    #[pyo3(signature = (*, start=None, end=None, after=None, exact=None, offset=None, tail=false, checkpoint=false, uncommitted=false))]
+    #[allow(clippy::too_many_arguments, reason = "keywords")]
+    fn query(
+        &self,
+        start: Option<u64>,
+        end: Option<u64>,
+        after: Option<u64>,
+        exact: Option<u64>,
+        offset: Option<u64>,
+        tail: bool,
+        checkpoint: bool,
+        uncommitted: bool,
+    ) -> PyResult<Entries> {
+        let query = Words { start, end, after, exact, offset, tail, checkpoint, uncommitted }.query()?;
+        Ok(Entries::new(self, self.begin(&query, false)?))
+    }
+
+    /// The same entries in batches of at most `limit`: arrays of times, offsets, lengths and places, and the map
+    /// that the payloads lie in. Python's lock is given away while a batch is gathered.
+    #[pyo3(signature = (*, start=None, end=None, after=None, exact=None, offset=None, tail=false, checkpoint=false, uncommitted=false, limit=65536))]
+    #[allow(clippy::too_many_arguments, reason = "keywords")]
+    fn scan(
+        &self,
+        start: Option<u64>,
+        end: Option<u64>,
+        after: Option<u64>,
+        exact: Option<u64>,
+        offset: Option<u64>,
+        tail: bool,
+        checkpoint: bool,
+        uncommitted: bool,
+        limit: usize,
+    ) -> PyResult<Scan> {
+        let query = Words { start, end, after, exact, offset, tail, checkpoint, uncommitted }.query()?;
+        Scan::new(self, self.begin(&query, false)?, limit)
+    }
+
+    /// A place in the log that moves forward, and goes on when there is more.
+    #[pyo3(signature = (*, start=None, end=None, after=None, exact=None, offset=None, tail=false, checkpoint=false, uncommitted=false))]
+    #[allow(clippy::too_many_arguments, reason = "keywords")]
+    fn cursor(
+        &self,
+        start: Option<u64>,
+        end: Option<u64>,
+        after: Option<u64>,
+        exact: Option<u64>,
+        offset: Option<u64>,
+        tail: bool,
+        checkpoint: bool,
+        uncommitted: bool,
+    ) -> PyResult<Cursor> {
+        let query = Words { start, end, after, exact, offset, tail, checkpoint, uncommitted }.query()?;
+        Ok(Cursor::new(self, self.begin(&query, true)?))
+    }
+
+    /// `async for entry in log.tail()`: what is appended from now on, in any asyncio loop. Takes the words of
+    /// `query`; with one that says where to begin, history first.
+    #[pyo3(signature = (**words))]
+    fn tail<'py>(
+        slf: &Bound<'py, Self>,
+        words: Option<&Bound<'py, pyo3::types::PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        slf.py().import("thalweg.tail")?.getattr("tail")?.call((slf,), words)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<thalweg.Log {:?}>", self.name_text())
+    }
+}
+
+/// Takes as many payloads as are published at once.
+fn group<'py>(entries: &mut Bound<'py, PyIterator>) -> PyResult<Vec<Payload<'py>>> {
+    let (mut group, mut bytes) = (Vec::new(), 0);
+    while group.len() < GROUP_ENTRIES
+        && bytes < GROUP_BYTES
+        && let Some(entry) = entries.next()
+    {
+        let payload = Payload::of(&entry?)?;
+        bytes += payload.bytes().len();
+        group.push(payload);
+    }
+    Ok(group)
+}

@@ -1,0 +1,169 @@
+//! What is told of a store: counts, and what verification found.
+
+use crate::error;
+use pyo3::prelude::*;
+use std::path::PathBuf;
+use thalweg_log::Disk;
+
+/// A count of what a store holds.
+#[pyclass(module = "thalweg", frozen, get_all, eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Stats {
+    /// Logs there are.
+    logs: u64,
+    /// Segments they lie in.
+    segments: u64,
+    /// Bytes allocated for segments.
+    segment_bytes: u64,
+    /// Position behind the last entry written.
+    written: u64,
+    /// Position behind the last entry known to last.
+    durable: u64,
+    /// Entries written since the store was opened.
+    entries: u64,
+    /// Segments begun since then.
+    rotations: u64,
+    /// Payload bytes let go since then.
+    purged_bytes: u64,
+    /// Batches that the disk had no room for since then.
+    failures: u64,
+    /// Transactions under way, counted once per log.
+    transactions: u64,
+}
+
+impl From<thalweg_log::Stats> for Stats {
+    fn from(stats: thalweg_log::Stats) -> Stats {
+        let thalweg_log::Stats { logs, segments, segment_bytes, written, durable, .. } = stats;
+        let thalweg_log::Stats { entries, rotations, purged_bytes, failures, transactions, .. } = stats;
+        Stats {
+            logs,
+            segments,
+            segment_bytes,
+            written,
+            durable,
+            entries,
+            rotations,
+            purged_bytes,
+            failures,
+            transactions,
+        }
+    }
+}
+
+/// A span of a store that does not read back as it was written.
+#[pyclass(module = "thalweg", frozen, get_all, eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Damage {
+    /// File name within the store's directory.
+    file: String,
+    /// First damaged position.
+    position: u64,
+    /// Position where what stands goes on; `None` when nothing does.
+    resync: Option<u64>,
+    /// Numbers of the logs the span is known to touch; `None` when nobody can tell.
+    logs: Option<Vec<u64>>,
+    /// The same in words.
+    message: String,
+}
+
+impl From<&thalweg_log::Damage> for Damage {
+    fn from(damage: &thalweg_log::Damage) -> Damage {
+        Damage {
+            file: damage.file.clone(),
+            position: damage.from,
+            resync: (damage.to > damage.from).then_some(damage.to),
+            logs: damage.logs.clone(),
+            message: damage.to_string(),
+        }
+    }
+}
+
+/// What was purged of a log.
+#[pyclass(module = "thalweg", frozen, get_all, eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Purged {
+    /// The log's name.
+    name: String,
+    /// The first offset that is left; its end when nothing is.
+    first: u64,
+    /// Payload bytes that went.
+    bytes: u64,
+    /// Entries that went, if they were counted.
+    entries: Option<u64>,
+    /// Whether the log itself is gone.
+    destroyed: bool,
+}
+
+impl From<thalweg_log::Purged> for Purged {
+    fn from(purged: thalweg_log::Purged) -> Purged {
+        let thalweg_log::Purged { name, first, bytes, entries, destroyed, .. } = purged;
+        Purged { name: String::from_utf8_lossy(&name).into_owned(), first, bytes, entries, destroyed }
+    }
+}
+
+/// What verification found.
+#[pyclass(module = "thalweg", frozen, get_all)]
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Report {
+    /// Segments looked at.
+    segments: u64,
+    /// Batches whose checksums hold.
+    batches: u64,
+    /// Logs that some batch touches.
+    logs: u64,
+    /// Bytes of batches.
+    bytes: u64,
+    /// Unacknowledged bytes at the end that the next open discards.
+    torn_bytes: u64,
+    /// Spans that should be whole and are not.
+    damage: Vec<Damage>,
+}
+
+impl From<thalweg_log::Report> for Report {
+    fn from(report: thalweg_log::Report) -> Report {
+        let thalweg_log::Report { segments, batches, logs, bytes, torn_bytes, damage, .. } = report;
+        Report {
+            segments,
+            batches,
+            logs,
+            bytes,
+            torn_bytes,
+            damage: damage.iter().map(Damage::from).collect(),
+        }
+    }
+}
+
+#[pymethods]
+impl Stats {
+    fn __repr__(&self) -> String {
+        format!("{self:?}")
+    }
+}
+
+#[pymethods]
+impl Purged {
+    fn __repr__(&self) -> String {
+        format!("{self:?}")
+    }
+}
+
+#[pymethods]
+impl Damage {
+    fn __repr__(&self) -> String {
+        format!("<thalweg.Damage {}>", self.message)
+    }
+}
+
+#[pymethods]
+impl Report {
+    fn __repr__(&self) -> String {
+        format!("{self:?}")
+    }
+}
+
+/// Verifies every bit of every file of the store in the directory `path`, and changes nothing.
+#[pyfunction]
+pub(crate) fn verify(py: Python<'_>, path: PathBuf) -> PyResult<Report> {
+    let verified = py.detach(move || thalweg_log::verify(&Disk::Real, &path));
+    verified.map(Report::from).map_err(|error| error::open(&error))
+}

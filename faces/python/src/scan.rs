@@ -1,0 +1,281 @@
+//! Batches: columns instead of objects, for whoever reads more than Python can look at one by one.
+//!
+//! A batch is gathered without the interpreter's lock and lies in one segment, so that its payloads are slices of
+//! one map. Memory is used again as with entries: a loop holds the last batch, and nobody the one before it.
+
+use crate::column::{Column, Which};
+use crate::error;
+use crate::log::Log;
+use crate::pin::Pin;
+use crate::shared::{Seat, Shared};
+use crate::walk::{Step, Walk};
+use pyo3::exceptions::{PyIndexError, PyValueError};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyMemoryView, PySlice};
+use std::cell::UnsafeCell;
+use std::os::raw::c_int;
+use std::sync::Arc;
+use thalweg_log::ReadError;
+
+/// Times, offsets, lengths and places.
+type Views<'py> =
+    (Bound<'py, PyMemoryView>, Bound<'py, PyMemoryView>, Bound<'py, PyMemoryView>, Bound<'py, PyMemoryView>);
+
+/// Most entries of a batch.
+const LIMIT_MAX: usize = 1 << 24;
+
+/// Iterates over batches of entries. Made by `Log.scan`.
+#[pyclass(module = "thalweg")]
+pub(crate) struct Scan {
+    shared: Arc<Shared>,
+    seat: Arc<Seat<Walk>>,
+    log: Arc<thalweg_log::Log>,
+    limit: usize,
+    /// The first entry of the next segment.
+    ahead: Option<Step>,
+    /// What the walk came to behind the last batch.
+    failure: Option<ReadError>,
+    spares: [Option<Py<Batch>>; 2],
+}
+
+/// Columns side by side; the first `count` items of each are filled.
+#[derive(Default)]
+struct Rows {
+    times: Vec<u64>,
+    offsets: Vec<u64>,
+    lengths: Vec<u32>,
+    places: Vec<u32>,
+    count: usize,
+    /// The map that the payloads lie in, and where the last of them ends.
+    map: Option<Arc<Pin>>,
+    end: usize,
+}
+
+impl Rows {
+    fn sized(mut self, limit: usize) -> Rows {
+        self.times.resize(limit, 0);
+        self.offsets.resize(limit, 0);
+        self.lengths.resize(limit, 0);
+        self.places.resize(limit, 0);
+        (self.count, self.map, self.end) = (0, None, 0);
+        self
+    }
+
+    /// Takes entries until the columns are full, the segment ends, or nothing comes. What begins the next segment is
+    /// left in `ahead`.
+    fn fill(&mut self, walk: &mut Walk, ahead: &mut Option<Step>) -> Result<(), ReadError> {
+        let columns =
+            self.times.iter_mut().zip(&mut self.offsets).zip(&mut self.lengths).zip(&mut self.places);
+        let mut end = 0;
+        let mut failed = Ok(());
+        for (((time, offset), length), place) in columns {
+            let step = match ahead.take() {
+                Some(step) => step,
+                None => match walk.step() {
+                    Ok(Some(step)) if step.turned && self.count > 0 => {
+                        *ahead = Some(step);
+                        break;
+                    }
+                    Ok(Some(step)) => step,
+                    Ok(None) => break,
+                    Err(error) => {
+                        failed = Err(error);
+                        break;
+                    }
+                },
+            };
+            if self.count == 0 {
+                self.map = walk.map().cloned();
+            }
+            (*time, *offset, *length, *place) = (step.time, step.offset, step.length, step.place);
+            end = step.place + step.length;
+            self.count += 1;
+        }
+        self.end = end as usize;
+        failed
+    }
+}
+
+impl Scan {
+    pub(crate) fn new(log: &Log, seat: Arc<Seat<Walk>>, limit: usize) -> PyResult<Scan> {
+        if limit == 0 || limit > LIMIT_MAX {
+            return Err(PyValueError::new_err(format!("a batch holds 1 to {LIMIT_MAX} entries")));
+        }
+        let (shared, log) = (log.shared.clone(), log.log.clone());
+        Ok(Scan { shared, seat, log, limit, ahead: None, failure: None, spares: [None, None] })
+    }
+}
+
+#[pymethods]
+impl Scan {
+    fn __iter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    fn __next__(&mut self, py: Python<'_>) -> PyResult<Option<Py<Batch>>> {
+        if let Some(error) = self.failure.take() {
+            return Err(error::read(&error, Some(&String::from_utf8_lossy(self.log.name()))));
+        }
+        let (batch, mut rows) = self.spare(py);
+        let (shared, seat, limit, ahead) = (&*self.shared, &*self.seat, self.limit, &mut self.ahead);
+        let filled = py.detach(|| {
+            rows = std::mem::take(&mut rows).sized(limit);
+            seat.try_with(shared, |walk| rows.fill(walk, ahead))
+        });
+        let filled = filled.ok_or_else(|| self.shared.over())?;
+        let count = rows.count;
+        let batch = match batch {
+            // SAFETY: as in `Scan::spare`; nobody else has seen the batch since.
+            Some(batch) => unsafe {
+                *batch.get().rows.get() = rows;
+                batch
+            },
+            None => Py::new(py, Batch { rows: UnsafeCell::new(rows) })?,
+        };
+        self.spares[0] = Some(batch.clone_ref(py));
+        match filled {
+            Err(error) if count == 0 => {
+                Err(error::read(&error, Some(&String::from_utf8_lossy(self.log.name()))))
+            }
+            filled => {
+                self.failure = filled.err();
+                Ok((count > 0).then_some(batch))
+            }
+        }
+    }
+
+    /// Goes on behind damage.
+    fn resume(&self) -> PyResult<()> {
+        self.seat.with(&self.shared, |walk| walk.cursor.resume())
+    }
+}
+
+impl Scan {
+    /// The batch before the last one, taken out, if nobody else has it any more; and columns to fill.
+    fn spare(&mut self, py: Python<'_>) -> (Option<Py<Batch>>, Rows) {
+        self.spares.swap(0, 1);
+        let Some(batch) = self.spares[0].take() else { return (None, Rows::default()) };
+        // SAFETY: the object lives. With the interpreter's lock held and no reference but this one, nobody looks at it,
+        // now or before it is handed out.
+        unsafe {
+            if ffi::Py_REFCNT(batch.as_ptr()) != 1 {
+                drop(batch);
+                return (None, Rows::default());
+            }
+            let rows = std::mem::take(&mut *batch.get().rows.get());
+            let _ = py;
+            (Some(batch), rows)
+        }
+    }
+}
+
+/// Entries in columns: entry `i` has `times[i]`, `offsets[i]`, and `lengths[i]` bytes of payload that begin at byte
+/// `places[i]` of `map`. Arrays and views stay valid for as long as they are held.
+#[pyclass(module = "thalweg", frozen)]
+pub(crate) struct Batch {
+    rows: UnsafeCell<Rows>,
+}
+
+// SAFETY: what is inside changes only in `Scan.__next__`, which holds the only reference.
+unsafe impl Sync for Batch {}
+
+impl Batch {
+    fn rows(&self) -> &Rows {
+        // SAFETY: whoever calls this has a reference of its own, so nothing is changed meanwhile.
+        unsafe { &*self.rows.get() }
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.rows().count
+    }
+
+    /// Where a column begins. As many items are there as the batch has entries.
+    pub(crate) fn column(&self, which: Which) -> *const u8 {
+        let rows = self.rows();
+        match which {
+            Which::Times => rows.times.as_ptr().cast(),
+            Which::Offsets => rows.offsets.as_ptr().cast(),
+            Which::Lengths => rows.lengths.as_ptr().cast(),
+            Which::Places => rows.places.as_ptr().cast(),
+        }
+    }
+
+    /// A column for NumPy.
+    fn array<'py>(slf: &Bound<'py, Self>, which: Which) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let column = Bound::new(py, Column::new(slf, which))?;
+        py.import("numpy")?.call_method1("frombuffer", (column, which.format().1))
+    }
+}
+
+#[pymethods]
+impl Batch {
+    /// Microseconds since the epoch: an array of `uint64`. Needs NumPy, which `columns` does not.
+    #[getter]
+    fn times<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        Batch::array(slf, Which::Times)
+    }
+
+    /// Offsets in the log: an array of `uint64`. Needs NumPy, which `columns` does not.
+    #[getter]
+    fn offsets<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        Batch::array(slf, Which::Offsets)
+    }
+
+    /// Bytes of each payload: an array of `uint32`. Needs NumPy, which `columns` does not.
+    #[getter]
+    fn lengths<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        Batch::array(slf, Which::Lengths)
+    }
+
+    /// Where in `map` each payload begins: an array of `uint32`. Needs NumPy, which `columns` does not.
+    #[getter]
+    fn places<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        Batch::array(slf, Which::Places)
+    }
+
+    /// Times, offsets, lengths and places as memoryviews, for whoever has no NumPy.
+    fn columns<'py>(slf: &Bound<'py, Self>) -> PyResult<Views<'py>> {
+        let view = |which| PyMemoryView::from(&Bound::new(slf.py(), Column::new(slf, which))?.into_any());
+        Ok((view(Which::Times)?, view(Which::Offsets)?, view(Which::Lengths)?, view(Which::Places)?))
+    }
+
+    /// The mapped segment up to the end of the last payload, as a read-only memoryview: no copy.
+    #[getter]
+    fn map<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyMemoryView>> {
+        PyMemoryView::from(slf.as_any())
+    }
+
+    /// The payload of one entry, without a copy.
+    fn data<'py>(slf: &Bound<'py, Self>, index: isize) -> PyResult<Bound<'py, PyAny>> {
+        let rows = slf.get().rows();
+        let from_end = if index < 0 { rows.count as isize } else { 0 };
+        let index = usize::try_from(index + from_end).ok().filter(|index| *index < rows.count);
+        let index = index.ok_or_else(|| PyIndexError::new_err("a batch has no such entry"))?;
+        let (place, length) = (rows.places[index] as isize, rows.lengths[index] as isize);
+        Batch::map(slf)?.get_item(PySlice::new(slf.py(), place, place + length, 1))
+    }
+
+    fn __len__(&self) -> usize {
+        self.count()
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<thalweg.Batch of {}>", self.count())
+    }
+
+    /// # Safety
+    /// `view` is to be filled, as the buffer protocol has it.
+    unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
+        let rows = slf.get().rows();
+        let start = rows.map.as_ref().map_or(std::ptr::null(), |pin| pin.start());
+        // SAFETY: the view refers to the batch, which keeps the map; up to `end` it was published.
+        let filled = unsafe {
+            (*view).obj = std::ptr::null_mut();
+            let bytes = rows.end as ffi::Py_ssize_t;
+            ffi::PyBuffer_FillInfo(view, slf.as_ptr(), start.cast_mut().cast(), bytes, 1, flags)
+        };
+        if filled == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
+    }
+}

@@ -1,0 +1,209 @@
+//! What all handles of one store have in common, and how it ends.
+//!
+//! Purpose: closing a store ends it there and then, whatever handles Python still holds, without waiting for its
+//! garbage collector: the directory can be opened again at once. So nobody keeps the store but this; whoever walks it
+//! does so in a *seat* that is emptied, and whoever waits for the disk or for an entry is *in use*, is woken, and
+//! is waited for. What handles are left with says that the store is closed.
+//!
+//! After a fork the child has the maps and none of the threads. Its handles say so, and its copy of the store is
+//! never dropped: it is the parent's to close.
+
+use crate::error::{closed, failure};
+use parking_lot::{Condvar, Mutex};
+use pyo3::prelude::*;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock, Weak};
+use thalweg_log::{Attached, Log, Maps, Reader, Store};
+
+/// Seats that may be empty before anybody looks.
+const SEATS_MIN: usize = 64;
+
+/// Stores that are open in this process.
+static STORES: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
+
+/// A store of this process, or another's that is read here.
+#[derive(Clone)]
+pub(crate) enum Backing {
+    Own(Store),
+    Attached(Attached),
+}
+
+impl Backing {
+    pub(crate) fn reader(&self, log: &Arc<Log>) -> Reader {
+        match self {
+            Backing::Own(store) => store.reader(log),
+            Backing::Attached(attached) => attached.reader(log),
+        }
+    }
+
+    pub(crate) fn maps(&self) -> Maps {
+        match self {
+            Backing::Own(store) => store.maps(),
+            Backing::Attached(attached) => attached.maps(),
+        }
+    }
+}
+
+pub(crate) struct Shared {
+    pub(crate) directory: Option<PathBuf>,
+    state: Mutex<State>,
+    left: Condvar,
+    forked: OnceLock<()>,
+}
+
+struct State {
+    backing: Option<Backing>,
+    in_use: usize,
+    seats: Vec<Weak<dyn Vacate>>,
+    /// Seats at which those nobody sits in are forgotten.
+    seats_max: usize,
+}
+
+/// Where somebody walks a store.
+pub(crate) struct Seat<T>(Mutex<Option<T>>);
+
+trait Vacate: Send + Sync {
+    fn vacate(&self);
+}
+
+impl<T: Send> Vacate for Seat<T> {
+    fn vacate(&self) {
+        let leaves = self.0.lock().take();
+        drop(leaves);
+    }
+}
+
+impl<T> Seat<T> {
+    /// Does something with who sits here. It must not call Python.
+    #[inline]
+    pub(crate) fn with<R>(&self, shared: &Shared, task: impl FnOnce(&mut T) -> R) -> PyResult<R> {
+        self.try_with(shared, task).ok_or_else(|| shared.over())
+    }
+
+    /// The same, for whoever does not hold the interpreter's lock.
+    #[inline]
+    pub(crate) fn try_with<R>(&self, shared: &Shared, task: impl FnOnce(&mut T) -> R) -> Option<R> {
+        if shared.forked.get().is_some() {
+            return None;
+        }
+        self.0.lock().as_mut().map(task)
+    }
+
+    /// Gets up, unless somebody made them.
+    pub(crate) fn leave(&self, shared: &Shared) -> Option<T> {
+        if shared.forked.get().is_none() { self.0.lock().take() } else { None }
+    }
+}
+
+/// The store in use: it is not dropped before this is.
+pub(crate) struct InUse<'s> {
+    pub(crate) backing: Option<Backing>,
+    shared: &'s Shared,
+}
+
+impl InUse<'_> {
+    pub(crate) fn backing(&self) -> PyResult<&Backing> {
+        self.backing.as_ref().ok_or_else(closed)
+    }
+}
+
+impl Drop for InUse<'_> {
+    fn drop(&mut self) {
+        self.backing = None;
+        self.shared.state.lock().in_use -= 1;
+        self.shared.left.notify_all();
+    }
+}
+
+impl Shared {
+    pub(crate) fn new(backing: Backing, directory: Option<PathBuf>) -> Arc<Shared> {
+        let state = State { backing: Some(backing), in_use: 0, seats: Vec::new(), seats_max: SEATS_MIN };
+        let (left, forked) = (Condvar::new(), OnceLock::new());
+        let shared = Arc::new(Shared { directory, state: Mutex::new(state), left, forked });
+        let mut stores = STORES.lock();
+        stores.retain(|store| store.strong_count() > 0);
+        stores.push(Arc::downgrade(&shared));
+        shared
+    }
+
+    /// Why nothing goes on.
+    pub(crate) fn over(&self) -> PyErr {
+        match self.forked.get() {
+            Some(()) => {
+                failure("FORKED", "the store was opened before this process was forked; open it again here")
+            }
+            None => closed(),
+        }
+    }
+
+    /// Does something short with the store. It must not call Python.
+    #[inline]
+    pub(crate) fn with<R>(&self, task: impl FnOnce(&Backing) -> R) -> PyResult<R> {
+        if self.forked.get().is_none()
+            && let Some(backing) = &self.state.lock().backing
+        {
+            return Ok(task(backing));
+        }
+        Err(self.over())
+    }
+
+    /// The store for a call that may take its time without the interpreter's lock.
+    pub(crate) fn enter(&self) -> PyResult<InUse<'_>> {
+        let backing = self.with(Backing::clone)?;
+        self.state.lock().in_use += 1;
+        Ok(InUse { backing: Some(backing), shared: self })
+    }
+
+    /// Has somebody sit down where closing the store can make them leave.
+    pub(crate) fn seat<T: Send + 'static>(&self, walker: T) -> Arc<Seat<T>> {
+        let seat = Arc::new(Seat(Mutex::new(Some(walker))));
+        let mut state = self.state.lock();
+        if state.seats.len() >= state.seats_max {
+            state.seats.retain(|seat| seat.strong_count() > 0);
+            state.seats_max = SEATS_MIN.max(2 * state.seats.len());
+        }
+        let weak: Weak<dyn Vacate> = Arc::<Seat<T>>::downgrade(&seat);
+        state.seats.push(weak);
+        seat
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.forked.get().is_none() && self.state.lock().backing.is_some()
+    }
+
+    /// Closes the store; nothing when it is closed already.
+    pub(crate) fn close(&self, py: Python<'_>) -> PyResult<()> {
+        if self.forked.get().is_some() {
+            return Ok(());
+        }
+        let (backing, seats) = {
+            let mut state = self.state.lock();
+            (state.backing.take(), std::mem::take(&mut state.seats))
+        };
+        let Some(backing) = backing else { return Ok(()) };
+        seats.iter().filter_map(Weak::upgrade).for_each(|seat| seat.vacate());
+        py.detach(|| {
+            backing.maps().wake_all();
+            let mut state = self.state.lock();
+            while state.in_use > 0 {
+                self.left.wait(&mut state);
+            }
+            drop(state);
+            match &backing {
+                Backing::Own(store) => store.close(),
+                Backing::Attached(_) => Ok(()),
+            }
+        })
+        .map_err(|error| crate::error::io("close the store", &error))
+    }
+}
+
+/// In a child, right after the fork: the stores it inherited are its parent's.
+#[pyfunction]
+#[pyo3(name = "_forked")]
+pub(crate) fn forked() {
+    for store in STORES.lock().drain(..).filter_map(|store| store.upgrade()) {
+        let _ = store.forked.set(());
+        std::mem::forget(store);
+    }
+}

@@ -1,0 +1,233 @@
+//! Stores: opening, the logs in them, housekeeping, and the end.
+
+use crate::error;
+use crate::log::Log;
+use crate::report::{Damage, Purged, Report, Stats};
+use crate::shared::{Backing, Shared};
+use crate::transaction::{Pending, Transaction};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use std::path::PathBuf;
+use std::sync::Arc;
+use thalweg_log::{Attached, Disk, Durability, Options, Purge};
+
+/// Microseconds since the Unix epoch: the time that an entry gets when none is given.
+#[pyfunction]
+pub(crate) fn now() -> u64 {
+    thalweg_log::now()
+}
+
+/// Opens the store in the directory `path`, which is made if there is none.
+///
+/// What an acknowledged append survives is said by `durability`: "sync", a power cut; "os", the death of the process;
+/// "memory", nothing, for a store without files and without a path. One process writes a store at a time; with
+/// `read_only=True` any number of others read it meanwhile.
+///
+/// `Store.maintain` lets go of whole segments of entries that are older than `retain_us` microseconds, or lie beyond
+/// `retain_bytes` of them, and seals a segment that is older than `rotate_after_us`. Nothing does so by itself.
+#[pyfunction]
+#[pyo3(signature = (path=None, *, durability="sync", read_only=false, segment_bytes_max=67_108_864, retain_us=None, retain_bytes=None, rotate_after_us=None))]
+#[allow(clippy::too_many_arguments, reason = "keywords")]
+pub(crate) fn open(
+    py: Python<'_>,
+    path: Option<PathBuf>,
+    durability: &str,
+    read_only: bool,
+    segment_bytes_max: u32,
+    retain_us: Option<u64>,
+    retain_bytes: Option<u64>,
+    rotate_after_us: Option<u64>,
+) -> PyResult<Store> {
+    let durability = match durability {
+        "sync" => Durability::Sync,
+        "os" => Durability::Os,
+        "memory" => Durability::Memory,
+        other => {
+            return Err(PyValueError::new_err(format!(
+                "durability is sync, os or memory, and not {other:?}"
+            )));
+        }
+    };
+    if path.is_none() != (durability == Durability::Memory) || path.is_none() && read_only {
+        return Err(PyValueError::new_err("a store in memory has no path, and every other one has"));
+    }
+    let segment_bytes_min = Options::default().segment_bytes_min.min(segment_bytes_max);
+    let sizes = Options { segment_bytes_min, segment_bytes_max, ..Options::default() };
+    let options = Options { durability, retain_us, retain_bytes, rotate_after_us, ..sizes };
+    let opened = py.detach(|| match &path {
+        None => thalweg_log::Store::memory(options).map(Backing::Own),
+        Some(path) if read_only => Attached::open(&Disk::Real, path).map(Backing::Attached),
+        Some(path) => {
+            thalweg_log::Store::open(&Disk::Real, path, options).map(|(store, _)| Backing::Own(store))
+        }
+    });
+    let backing = opened.map_err(|error| error::open(&error))?;
+    Ok(Store { shared: Shared::new(backing, path) })
+}
+
+/// A store: a directory of logs in one commit order. Made by `open`; a context manager that closes it.
+#[pyclass(module = "thalweg", frozen)]
+pub(crate) struct Store {
+    shared: Arc<Shared>,
+}
+
+impl Store {
+    /// Does something that may wait for the disk with a store of this process.
+    fn quietly<R: Send>(
+        &self,
+        py: Python<'_>,
+        task: impl FnOnce(&thalweg_log::Store) -> R + Send,
+    ) -> PyResult<R> {
+        let in_use = self.shared.enter()?;
+        let done = py.detach(move || match &in_use.backing {
+            Some(Backing::Own(store)) => Some(task(store)),
+            _ => None,
+        });
+        done.ok_or_else(error::read_only)
+    }
+}
+
+#[pymethods]
+impl Store {
+    /// The log of that name, made if there is none. A store that is only read has those that are there.
+    fn log(&self, py: Python<'_>, name: &str) -> PyResult<Log> {
+        let in_use = self.shared.enter()?;
+        let found = py.detach(move || match &in_use.backing {
+            Some(Backing::Own(store)) => store.log(name.as_bytes()).map(Some),
+            Some(Backing::Attached(attached)) => Ok(attached.find(name.as_bytes())),
+            None => Ok(None),
+        });
+        match found.map_err(|error| error::commit(&error, Some(name)))? {
+            Some(log) => Ok(Log { shared: self.shared.clone(), log }),
+            None => Err(error::failure("NO_LOG", format!("the store has no log {name:?}"))),
+        }
+    }
+
+    /// Names of the logs there are, in order.
+    fn logs(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        let in_use = self.shared.enter()?;
+        Ok(py.detach(move || {
+            let mut names = Vec::new();
+            let mut note = |log: &Arc<thalweg_log::Log>| {
+                if log.visible().is_some() {
+                    names.push(String::from_utf8_lossy(log.name()).into_owned());
+                }
+            };
+            match &in_use.backing {
+                Some(Backing::Own(store)) => store.visit(&mut note),
+                Some(Backing::Attached(attached)) => attached.visit(&mut note),
+                None => {}
+            }
+            names.sort_unstable();
+            names
+        }))
+    }
+
+    /// Begins a transaction: entries of one or several logs that share a time and are written together.
+    #[pyo3(signature = (time=None))]
+    fn transaction(&self, time: Option<u64>) -> PyResult<Transaction> {
+        let time = time.unwrap_or_else(thalweg_log::now);
+        let pending = self.shared.with(|backing| match backing {
+            Backing::Own(store) => Some(Pending::new(store, time)),
+            Backing::Attached(_) => None,
+        })?;
+        Ok(Transaction::new(&self.shared, pending.ok_or_else(error::read_only)?))
+    }
+
+    /// Makes everything appended so far durable.
+    fn flush(&self, py: Python<'_>) -> PyResult<()> {
+        self.quietly(py, |store| store.flush())?.map_err(|error| error::io("flush the store", &error))
+    }
+
+    /// Lets go of entries at the front: of one log by its name, or of every log; those in front of the first entry of
+    /// the time `before` or later, or all there are. `destroy=True` deletes the logs themselves. Whoever reads them
+    /// meanwhile goes on reading. Answers what went.
+    #[pyo3(signature = (log=None, *, before=None, destroy=false, count_entries=false))]
+    fn purge(
+        &self,
+        py: Python<'_>,
+        log: Option<&str>,
+        before: Option<u64>,
+        destroy: bool,
+        count_entries: bool,
+    ) -> PyResult<Vec<Purged>> {
+        let time = thalweg_log::now();
+        let purge = Purge { log: log.map(str::as_bytes), before, destroy, count_entries, time };
+        let purged =
+            self.quietly(py, |store| store.purge(&purge))?.map_err(|error| error::commit(&error, log))?;
+        Ok(purged.into_iter().map(Purged::from).collect())
+    }
+
+    /// Seals the segment that is written and begins another.
+    fn rotate(&self, py: Python<'_>) -> PyResult<()> {
+        self.quietly(py, |store| store.rotate())?.map_err(|error| error::commit(&error, None))
+    }
+
+    /// Housekeeping, for a quiet moment: a checkpoint when one is due, what is not to be retained goes, and so do files
+    /// that no log needs.
+    fn maintain(&self, py: Python<'_>) -> PyResult<()> {
+        let maintained = self.quietly(py, |store| store.maintain(thalweg_log::now()))?;
+        maintained.map_err(|error| error::io("maintain the store", &error))
+    }
+
+    /// What the store holds.
+    fn stats(&self, py: Python<'_>) -> PyResult<Stats> {
+        self.quietly(py, |store| Stats::from(store.stats()))
+    }
+
+    /// Spans that were found damaged when the store was opened.
+    fn damage(&self) -> PyResult<Vec<Damage>> {
+        self.shared.with(|backing| {
+            let spans = match backing {
+                Backing::Own(store) => store.damage(),
+                Backing::Attached(attached) => attached.damage(),
+            };
+            spans.iter().map(Damage::from).collect()
+        })
+    }
+
+    /// Verifies every bit of every file. While it is written, the last batches may count as torn.
+    fn verify(&self, py: Python<'_>) -> PyResult<Report> {
+        let in_use = self.shared.enter()?;
+        let Some(directory) = self.shared.directory.clone() else { return Ok(Report::default()) };
+        let verified = py.detach(move || {
+            let verified = thalweg_log::verify(&Disk::Real, &directory);
+            drop(in_use);
+            verified
+        });
+        verified.map(Report::from).map_err(|error| error::open(&error))
+    }
+
+    /// Closes the store: everything is durable then, and the directory free. Handles that are still about say that it
+    /// is closed; payloads that somebody holds stay as they are. Once closed, nothing.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        self.shared.close(py)
+    }
+
+    /// Whether it is closed.
+    #[getter]
+    fn closed(&self) -> bool {
+        !self.shared.is_open()
+    }
+
+    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        _kind: &Bound<'_, PyAny>,
+        _value: &Bound<'_, PyAny>,
+        _traceback: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        self.close(py)
+    }
+
+    fn __repr__(&self) -> String {
+        match &self.shared.directory {
+            Some(directory) => format!("<thalweg.Store {}>", directory.display()),
+            None => "<thalweg.Store in memory>".into(),
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Entries that are written together.
+
+use crate::error;
+use crate::log::Log;
+use crate::payload::Payload;
+use crate::shared::{Seat, Shared};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyAny;
+use std::sync::Arc;
+use thalweg_log::{CommitError, Store, Time};
+
+/// A transaction, and the store that it borrows from.
+pub(crate) struct Pending {
+    /// Dropped before the store it points into.
+    transaction: thalweg_log::Transaction<'static>,
+    _store: Arc<Store>,
+}
+
+impl Pending {
+    pub(crate) fn new(store: &Store, time: Time) -> Pending {
+        let store = Arc::new(store.clone());
+        // SAFETY: the store lies in an allocation of its own, which is kept until the transaction is gone: as a
+        // field behind it here, and by `commit` below.
+        let borrowed: &'static Store = unsafe { &*Arc::as_ptr(&store) };
+        Pending { transaction: borrowed.transaction(time), _store: store }
+    }
+
+    fn commit(self) -> Result<u64, CommitError> {
+        let Pending { transaction, _store } = self;
+        let committed = transaction.commit();
+        drop(_store);
+        committed.map(|receipt| receipt.first)
+    }
+}
+
+/// Entries of one or several logs that are written together, or not at all. Made by `Store.transaction`.
+///
+/// As a context manager it commits at the end, and aborts when an exception comes out.
+#[pyclass(module = "thalweg", frozen)]
+pub(crate) struct Transaction {
+    shared: Arc<Shared>,
+    seat: Arc<Seat<Pending>>,
+}
+
+impl Transaction {
+    pub(crate) fn new(shared: &Arc<Shared>, pending: Pending) -> Transaction {
+        Transaction { shared: shared.clone(), seat: shared.seat(pending) }
+    }
+
+    /// Why it takes nothing more.
+    fn over(&self) -> PyErr {
+        match self.shared.is_open() {
+            true => error::failure("TRANSACTION_OVER", "the transaction was committed or aborted"),
+            false => self.shared.over(),
+        }
+    }
+}
+
+#[pymethods]
+impl Transaction {
+    /// Adds an entry. It is copied, and written by the commit.
+    fn append(&self, log: &Log, data: &Bound<'_, PyAny>) -> PyResult<()> {
+        if !Arc::ptr_eq(&self.shared, &log.shared) {
+            return Err(PyValueError::new_err("the log belongs to another store"));
+        }
+        let payload = Payload::of(data)?;
+        let append = |pending: &mut Pending| pending.transaction.append(&log.log, payload.bytes());
+        self.seat
+            .try_with(&self.shared, append)
+            .ok_or_else(|| self.over())?
+            .map_err(|error| log.failed(&error))
+    }
+
+    /// Entries so far.
+    fn __len__(&self) -> PyResult<usize> {
+        let count = self.seat.try_with(&self.shared, |pending| pending.transaction.count());
+        count.ok_or_else(|| self.over())
+    }
+
+    /// Writes all of it, and in a "sync" store waits until it is durable.
+    fn commit(&self, py: Python<'_>) -> PyResult<()> {
+        let in_use = self.shared.enter()?;
+        let pending = self.seat.leave(&self.shared).ok_or_else(|| self.over())?;
+        let committed = py.detach(move || {
+            let committed = pending.commit();
+            drop(in_use);
+            committed
+        });
+        committed.map(drop).map_err(|error| error::commit(&error, None))
+    }
+
+    /// Drops all of it.
+    fn abort(&self) -> PyResult<()> {
+        self.seat.leave(&self.shared).map(drop).ok_or_else(|| self.over())
+    }
+
+    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    #[pyo3(signature = (kind, _value, _traceback))]
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        kind: &Bound<'_, PyAny>,
+        _value: &Bound<'_, PyAny>,
+        _traceback: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        if kind.is_none() {
+            return self.commit(py);
+        }
+        // The exception that comes out says more than that the store was closed meanwhile.
+        let _ = self.abort();
+        Ok(())
+    }
+}

@@ -1,0 +1,75 @@
+//! The loop under iterators, cursors and scans: the next entry, and what keeps it mapped.
+
+use crate::pin::{Lent, Pin};
+use std::sync::Arc;
+use thalweg_log::{Cursor, Position, ReadError, Time};
+
+/// An entry that was found, with its payload.
+#[derive(Clone, Debug)]
+pub(crate) struct Found {
+    pub(crate) offset: u64,
+    pub(crate) time: Time,
+    pub(crate) last: bool,
+    pub(crate) lent: Lent,
+}
+
+/// An entry that was found, in the map that the walk is in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Step {
+    pub(crate) offset: u64,
+    pub(crate) time: Time,
+    pub(crate) last: bool,
+    pub(crate) place: u32,
+    pub(crate) length: u32,
+    /// It is the first one in this map.
+    pub(crate) turned: bool,
+}
+
+/// A cursor, and the segment that it is in.
+pub(crate) struct Walk {
+    pub(crate) cursor: Cursor,
+    /// Nothing at or behind it is taken.
+    until: Position,
+    map: Option<(u32, Arc<Pin>)>,
+}
+
+impl Walk {
+    pub(crate) fn new(cursor: Cursor, until: Position) -> Walk {
+        Walk { cursor, until, map: None }
+    }
+
+    /// The map that the last entry lies in.
+    pub(crate) fn map(&self) -> Option<&Arc<Pin>> {
+        self.map.as_ref().map(|(_, pin)| pin)
+    }
+
+    /// The next entry; `None` when there is none for now.
+    #[inline]
+    pub(crate) fn next(&mut self) -> Result<Option<Found>, ReadError> {
+        let step = self.step()?;
+        Ok(step.zip(self.map()).map(|(Step { offset, time, last, place, length, .. }, pin)| Found {
+            offset,
+            time,
+            last,
+            lent: Lent { pin: pin.clone(), place, length },
+        }))
+    }
+
+    /// The same without a hold on its payload.
+    #[inline]
+    pub(crate) fn step(&mut self) -> Result<Option<Step>, ReadError> {
+        let Some(entry) = self.cursor.next()? else { return Ok(None) };
+        if entry.position >= self.until {
+            return Ok(None);
+        }
+        let (offset, time, last, position) = (entry.offset, entry.time, entry.last, entry.position);
+        let (start, length) = (entry.data.as_ptr().addr(), entry.data.len() as u32);
+        let segment = (position >> 32) as u32;
+        let turned = !matches!(&self.map, Some((number, _)) if *number == segment);
+        if turned {
+            self.map = self.cursor.reader().mapped(position).map(|mapped| (segment, Pin::new(mapped)));
+        }
+        let place = self.map().and_then(|pin| pin.place_of(start, length as usize));
+        Ok(place.map(|place| Step { offset, time, last, place, length, turned }))
+    }
+}

@@ -1,0 +1,50 @@
+"""What the tests share: a store in a directory of its own, small enough that segments end."""
+
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+import thalweg
+
+SMALL = 64 << 10
+"""Bytes of a segment that is soon full."""
+
+
+class StoreCase(unittest.TestCase):
+    """A test with an open store in `self.path`, and a log."""
+
+    durability = "os"
+
+    def setUp(self) -> None:
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.path = Path(directory.name) / "store"
+        self.store = self.open()
+        self.addCleanup(lambda: self.store.close())
+        self.log = self.store.log("log")
+
+    def open(self, **words):
+        return thalweg.open(self.path, durability=self.durability, segment_bytes_max=SMALL, **words)
+
+    def fill(self, count: int, first: int = 0) -> list[tuple[int, bytes]]:
+        """Appends entries of rising times and several lengths; what must come back."""
+        entries = [(number * 10, f"entry {number};".encode() * (number % 7 + 1)) for number in range(first, first + count)]
+        for time, data in entries:
+            self.log.append(data, time)
+        return entries
+
+
+def read(entries) -> list[tuple[int, bytes]]:
+    """Times and payloads of what is iterated over."""
+    return [(entry.time, bytes(entry)) for entry in entries]
+
+
+def python(code: str, *arguments: str, timeout: float = 60) -> str:
+    """Runs a program in another process; what it printed."""
+    command = [sys.executable, "-c", code, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout)
+    if done.returncode != 0:
+        raise AssertionError(f"the other process failed with {done.returncode}: {done.stderr}")
+    return done.stdout

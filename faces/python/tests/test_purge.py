@@ -1,0 +1,62 @@
+"""Letting go of entries, and who reads them meanwhile."""
+
+import thalweg
+from support import StoreCase, read
+
+
+class Purge(StoreCase):
+    def test_what_lies_in_front_of_a_time_goes(self):
+        entries = self.fill(1000)
+        begun = self.log.query()
+        first = next(begun)
+        purged = self.store.purge("log", before=5000, count_entries=True)
+        bytes_gone = sum(len(data) for _, data in entries[:500])
+        self.assertEqual(len(purged), 1)
+        self.assertEqual((purged[0].name, purged[0].entries, purged[0].bytes), ("log", 500, bytes_gone))
+        self.assertEqual((purged[0].first, purged[0].destroyed), (bytes_gone, False))
+        self.assertEqual(read(self.log.query()), entries[500:])
+        # A batch of which something is left is not let go of yet.
+        self.assertTrue(0 < self.store.stats().purged_bytes <= bytes_gone)
+        # Who holds an entry or is on the way holds it still.
+        self.assertEqual(bytes(first), entries[0][1])
+        self.assertLessEqual(set(read(begun)), set(entries))
+        self.assertEqual(self.store.purge("log", before=5000), [])
+
+    def test_a_log_can_be_destroyed_but_not_under_a_transaction(self):
+        self.fill(10)
+        self.store.log("other").append(b"stays", 1)
+        cursor = self.log.cursor()
+        entry = cursor.next()
+        with self.store.transaction() as transaction:
+            transaction.append(self.log, b"x")
+            self.assertEqual(self.store.stats().transactions, 1)
+            with self.assertRaises(thalweg.Pending):
+                self.store.purge("log", destroy=True)
+        self.assertEqual([gone.destroyed for gone in self.store.purge("log", destroy=True)], [True])
+        self.assertEqual(self.store.logs(), ["other"])
+        with self.assertRaises(thalweg.Deleted):
+            self.log.append(b"x")
+        with self.assertRaises(thalweg.Deleted):
+            for _ in cursor:
+                pass
+        self.assertEqual(cursor.ended, "deleted")
+        self.assertEqual(bytes(entry), b"entry 0;")
+
+    def test_what_is_beyond_its_size_or_age_goes_with_maintenance(self):
+        self.store.close()
+        self.store = self.open(retain_bytes=100_000)
+        self.log = self.store.log("log")
+        entries = self.fill(5000)
+        self.store.maintain()
+        left = read(self.log.query())
+        self.assertLess(len(left), 5000)
+        self.assertEqual(left, entries[-len(left) :])
+
+    def test_a_segment_can_be_ended_by_hand(self):
+        self.fill(3)
+        before = self.store.stats()
+        self.store.rotate()
+        self.fill(3, first=3)
+        after = self.store.stats()
+        self.assertEqual((after.rotations - before.rotations, after.entries - before.entries), (1, 3))
+        self.assertEqual(len(read(self.log.query())), 6)

@@ -1,0 +1,143 @@
+"""Queries, against a list."""
+
+import ctypes
+import random
+
+import thalweg
+from support import StoreCase, read
+
+
+class Query(StoreCase):
+    def test_everything_comes_back_in_order_and_across_segments(self):
+        entries = self.fill(5000)
+        self.assertGreater(self.store.stats().segments, 3)
+        self.assertEqual(read(self.log.query()), entries)
+        offset = 0
+        for entry, (_, data) in zip(self.log.query(), entries, strict=True):
+            self.assertEqual((entry.offset, len(entry), entry.last), (offset, len(data), True))
+            offset += len(data)
+
+    def test_times_are_inclusive_at_the_start_and_exclusive_at_the_end(self):
+        self.fill(100)
+        times = lambda **words: [entry.time for entry in self.log.query(**words)]
+        self.assertEqual(times(start=30, end=60), [30, 40, 50])
+        self.assertEqual(times(start=31, end=61), [40, 50, 60])
+        self.assertEqual(times(after=30, end=60), [40, 50])
+        self.assertEqual(times(exact=970), [970, 980, 990])
+        self.assertEqual(times(exact=971), [])
+        self.assertEqual(times(start=60, end=30), [])
+        self.assertEqual(times(start=10_000), [])
+
+    def test_times_that_repeat_and_go_back_match_a_list(self):
+        chance = random.Random(7)
+        model = []
+        for number in range(3000):
+            time, data = max(0, number // 3 + chance.randint(-40, 40)), b"%d" % number * chance.randint(1, 9)
+            self.log.append(data, time)
+            model.append((time, data))
+        for _ in range(200):
+            start, end = chance.randint(0, 1100), chance.randint(0, 1100)
+            expected = [(time, data) for time, data in model if start <= time < end]
+            self.assertEqual(read(self.log.query(start=start, end=end)), expected, (start, end))
+            first = next((n for n, (time, _) in enumerate(model) if time == start), len(model))
+            self.assertEqual(read(self.log.query(exact=start)), model[first:], start)
+
+    def test_an_offset_begins_inside_the_entry_that_holds_it(self):
+        self.log.append(b"abc")
+        second = self.log.append(b"defgh")
+        self.assertEqual(second, 3)
+        self.assertEqual([bytes(e) for e in self.log.query(offset=3)], [b"defgh"])
+        self.assertEqual([bytes(e) for e in self.log.query(offset=5)], [b"fgh"])
+        self.assertEqual([bytes(e) for e in self.log.query(offset=8)], [])
+
+    def test_an_iteration_ends_where_the_log_ended_when_it_began(self):
+        entries = self.fill(10)
+        iteration = self.log.query()
+        self.fill(10, first=10)
+        self.assertEqual(read(iteration), entries)
+        self.assertEqual(read(self.log.query(tail=True)), [])
+
+    def test_logs_do_not_see_each_other(self):
+        other = self.store.log("other")
+        self.fill(50)
+        other.append(b"theirs", 5)
+        self.fill(50, first=50)
+        self.assertEqual(read(other.query()), [(5, b"theirs")])
+        self.assertEqual(len(read(self.log.query())), 100)
+
+    def test_a_query_begins_in_one_place(self):
+        with self.assertRaisesRegex(ValueError, "one of start"):
+            self.log.query(start=1, offset=2)
+        with self.assertRaises(OverflowError):
+            self.log.query(start=-1)
+        with self.assertRaises(TypeError):
+            self.log.query(start="now")
+        with self.assertRaises(TypeError):
+            self.log.query(begin=1)
+
+
+class Uncommitted(StoreCase):
+    durability = "sync"
+
+    def test_what_is_not_durable_yet_is_seen_by_those_who_ask(self):
+        self.log.append(b"durable", 1)
+        self.assertEqual(read(self.log.query()), [(1, b"durable")])
+        self.log.append(b"soon", 2, wait=False)
+        self.assertEqual(read(self.log.query(uncommitted=True)), [(1, b"durable"), (2, b"soon")])
+        self.store.flush()
+        self.assertEqual(read(self.log.query()), [(1, b"durable"), (2, b"soon")])
+
+    def test_a_checkpoint_is_a_place_to_begin_at(self):
+        self.fill(20)
+        self.store.close()
+        self.store = self.open()
+        self.log = self.store.log("log")
+        later = self.fill(3, first=20)
+        self.assertEqual(read(self.log.query(checkpoint=True))[-3:], later)
+        self.assertEqual(len(read(self.log.query())), 23)
+
+
+class Entries(StoreCase):
+    def test_what_somebody_holds_is_never_used_again(self):
+        entries = self.fill(3000)
+        kept, views, every_third = [], [], []
+        for number, entry in enumerate(self.log.query()):
+            kept.append(entry)
+            views.append(entry.data)
+            if number % 3 == 0:
+                every_third.append(entry)
+        self.assertEqual(read(kept), entries)
+        self.assertEqual([bytes(view) for view in views], [data for _, data in entries])
+        self.assertEqual(read(every_third), entries[::3])
+
+    def test_a_view_alone_keeps_its_bytes(self):
+        entries = self.fill(3000)
+        views = [entry.data for entry in self.log.query()]
+        self.assertEqual([bytes(view) for view in views], [data for _, data in entries])
+
+    def test_a_view_outlives_everything(self):
+        self.fill(10)
+        view = next(iter(self.log.query())).data
+        entry = next(iter(self.log.query()))
+        self.store.close()
+        del self.log
+        self.assertEqual((bytes(view), bytes(entry), entry.time), (b"entry 0;", b"entry 0;", 0))
+
+    def test_nobody_writes_to_the_log_through_a_view(self):
+        self.fill(1)
+        view = next(self.log.query()).data
+        self.assertTrue(view.readonly)
+        self.assertEqual((view.format, view.itemsize, view.nbytes), ("B", 1, 8))
+        with self.assertRaises(TypeError):
+            view[0] = 1
+        with self.assertRaises(TypeError):
+            ctypes.c_char.from_buffer(next(self.log.query()))
+
+    def test_an_entry_says_what_it_is(self):
+        self.fill(1)
+        entry = next(self.log.query())
+        self.assertEqual(repr(entry), "<thalweg.Entry offset=0 time=0 length=8>")
+        with self.assertRaises(AttributeError):
+            entry.time = 5
+        with self.assertRaises(TypeError):
+            thalweg.Entry()

@@ -1,0 +1,154 @@
+"""Bad input, other people's stores, and damage."""
+
+import unittest
+
+import thalweg
+from support import StoreCase, python, read
+
+
+class Table(unittest.TestCase):
+    def test_each_code_has_one_class_that_says_what_it_means(self):
+        self.assertEqual(len(thalweg.errors.BY_CODE), len(thalweg.Error.__subclasses__()))
+        for code, row in thalweg.errors.BY_CODE.items():
+            self.assertEqual(row.code, code)
+            self.assertTrue(row.__doc__)
+            self.assertIs(getattr(thalweg, row.__name__), row)
+            self.assertIn(row.__name__, thalweg.__all__)
+
+    def test_everything_says_what_it_is_for(self):
+        for name in thalweg.__all__:
+            thing = getattr(thalweg, name)
+            self.assertTrue(thing.__doc__, name)
+            for attribute, value in vars(thing).items() if isinstance(thing, type) else ():
+                if not attribute.startswith("_") and callable(value):
+                    self.assertTrue(value.__doc__, f"{name}.{attribute}")
+
+
+class Refusals(StoreCase):
+    def test_two_cannot_write_one_store(self):
+        with self.assertRaises(thalweg.Held) as raised:
+            self.open()
+        self.assertIn("process", str(raised.exception))
+        code = "import sys, thalweg\ntry: thalweg.open(sys.argv[1])\nexcept thalweg.Held as held: print(held.code)"
+        self.assertEqual(python(code, str(self.path)), "HELD\n")
+
+    def test_a_directory_with_something_else_in_it_is_left_alone(self):
+        other = self.path.parent / "other"
+        other.mkdir()
+        (other / "control").write_bytes(b"something else" * 400)
+        with self.assertRaises(thalweg.NotAStore):
+            thalweg.open(other)
+        self.assertEqual((other / "control").read_bytes(), b"something else" * 400)
+        with self.assertRaises(thalweg.NotAStore):
+            thalweg.open(self.path.parent / "nothing", read_only=True)
+        with self.assertRaises(thalweg.Io):
+            thalweg.open("/proc/thalweg")
+
+    def test_names_that_no_log_can_have(self):
+        for name in ("", ".", "..", "a/b", "a\\b", "a\nb", "a\0b", "x" * 70_000):
+            with self.assertRaises(thalweg.BadName, msg=repr(name[:10])) as raised:
+                self.store.log(name)
+            self.assertIsInstance(raised.exception, ValueError)
+        with self.assertRaises(TypeError):
+            self.store.log(b"bytes")
+        self.assertEqual(self.store.logs(), ["log"])
+        self.assertEqual(self.store.log("übrig").name, "übrig")
+        self.assertEqual(self.store.logs(), ["log", "übrig"])
+
+    def test_words_that_make_no_sense(self):
+        for words in ({"durability": "maybe"}, {"durability": "memory", "path": "x"}, {"path": None}):
+            with self.assertRaises(ValueError):
+                thalweg.open(**words)
+
+    def test_a_log_is_the_same_by_its_name(self):
+        again = self.store.log("log")
+        again.append(b"x", 1)
+        self.assertEqual((again.id, again.name), (self.log.id, "log"))
+        self.assertEqual(read(self.log.query()), [(1, b"x")])
+        self.assertEqual(repr(again), '<thalweg.Log "log">')
+
+
+class Neighbour(StoreCase):
+    def test_another_process_reads_what_this_one_writes(self):
+        entries = self.fill(3000)
+        code = """
+import sys, thalweg
+with thalweg.open(sys.argv[1], read_only=True) as store:
+    log = store.log("log")
+    print(store.logs(), sum(1 for _ in log.query()), sum(len(batch) for batch in log.scan()))
+    cursor = log.cursor(tail=True)
+    print(cursor.local, cursor.next(), cursor.wait(0))
+"""
+        self.assertEqual(python(code, str(self.path)), "['log'] 3000 3000\nFalse None False\n")
+        with thalweg.open(self.path, read_only=True) as store:
+            log = store.log("log")
+            self.assertEqual(read(log.query()), entries)
+            cursor = log.cursor(tail=True)
+            self.log.append(b"new", 7)
+            self.assertTrue(cursor.wait(60))
+            self.assertEqual(read(cursor), [(7, b"new")])
+
+    def test_who_only_reads_cannot_write(self):
+        with thalweg.open(self.path, read_only=True) as store:
+            log = store.log("log")
+            calls = [
+                lambda: log.append(b"x"),
+                lambda: log.append_many([b"x"]),
+                store.transaction,
+                store.flush,
+                store.maintain,
+            ]
+            for call in calls:
+                with self.assertRaises(thalweg.ReadOnly):
+                    call()
+            with self.assertRaises(thalweg.NoLog):
+                store.log("nobody made it")
+            self.assertEqual(store.logs(), ["log"])
+
+
+class Damaged(StoreCase):
+    def test_damage_is_named_and_passed_over_only_on_demand(self):
+        entries = self.fill(1500)
+        self.store.close()
+        segment = sorted(self.path.glob("segment-*"))[0]
+        content = bytearray(segment.read_bytes())
+        at = content.index(b"entry 20;") + 3
+        content[at] ^= 1
+        segment.write_bytes(content)
+        report = thalweg.verify(self.path)
+        self.assertEqual([damage.file for damage in report.damage], [segment.name])
+        self.store = self.open()
+        log = self.store.log("log")
+        entries_back = log.query()
+        seen = []
+        with self.assertRaises(thalweg.Damaged) as raised:
+            for entry in entries_back:
+                seen.append((entry.time, bytes(entry)))
+        error = raised.exception
+        self.assertEqual((error.code, error.log, error.file), ("DAMAGED", "log", segment.name))
+        self.assertLessEqual(error.position & 0xFFFFFFFF, at)
+        self.assertGreater(error.resync & 0xFFFFFFFF, at)
+        self.assertEqual(seen, entries[: len(seen)])
+        self.assertLessEqual(len(seen), 20)
+        self.assertEqual(list(entries_back), [], "it has ended")
+        entries_back.resume()
+        rest = read(entries_back)
+        self.assertEqual(rest, entries[-len(rest) :])
+        self.assertGreaterEqual(len(rest), 1400)
+        # A scan gives what it gathered first.
+        scan, gathered = log.scan(limit=7), 0
+        with self.assertRaises(thalweg.Damaged):
+            for batch in scan:
+                gathered += len(batch)
+        self.assertEqual(gathered, len(seen))
+        scan.resume()
+        self.assertEqual(sum(len(batch) for batch in scan), len(rest))
+
+    def test_a_whole_store_has_none(self):
+        self.fill(100)
+        report = self.store.verify()
+        self.assertEqual((report.damage, report.torn_bytes, self.store.damage()), ([], 0, []))
+        self.assertGreaterEqual(report.batches, 100)
+        self.assertIn("batches", repr(report))
+        stats = self.store.stats()
+        self.assertEqual((stats.logs, stats.segments >= 1, stats == self.store.stats()), (1, True, True))

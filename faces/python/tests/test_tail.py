@@ -1,0 +1,163 @@
+"""Following a log in an event loop."""
+
+import asyncio
+import contextlib
+import threading
+import unittest
+
+import thalweg
+from support import StoreCase, python
+
+WRITER = """
+import sys, thalweg
+with thalweg.open(sys.argv[1], durability="os") as store:
+    log = store.log("log")
+    print("open", flush=True)
+    for line in sys.stdin:
+        log.append(line.encode())
+"""
+
+
+class Tail(StoreCase, unittest.IsolatedAsyncioTestCase):
+    async def test_entries_of_the_loop_and_of_threads_arrive(self):
+        seen = []
+
+        async def follow():
+            async for entry in self.log.tail():
+                seen.append(bytes(entry))
+                if entry.time == 99:
+                    return
+
+        self.log.append(b"before", 1)
+        follower = asyncio.create_task(follow())
+        await asyncio.sleep(0)
+        for number in range(5):
+            self.log.append(b"loop %d" % number)
+            await asyncio.sleep(0.001)
+        thread = threading.Thread(target=lambda: [self.log.append(b"thread %d" % n) for n in range(100)])
+        thread.start()
+        await asyncio.to_thread(thread.join)
+        self.log.append(b"end", 99)
+        await asyncio.wait_for(follower, 60)
+        expected = [b"loop %d" % n for n in range(5)] + [b"thread %d" % n for n in range(100)] + [b"end"]
+        self.assertEqual(seen, expected)
+
+    async def test_no_thread_is_started(self):
+        threads = threading.active_count()
+        follower = asyncio.create_task(anext(self.log.tail()))
+        await asyncio.sleep(0.01)
+        self.assertEqual(threading.active_count(), threads)
+        self.log.append(b"x")
+        self.assertEqual(bytes(await asyncio.wait_for(follower, 60)), b"x")
+
+    async def test_history_comes_first_for_those_who_ask(self):
+        self.fill(1000)
+        times = []
+        async for entry in self.log.tail(start=9000):
+            times.append(entry.time)
+            if entry.time == 9990:
+                self.log.append(b"new", 20_000)
+            if entry.time == 20_000:
+                break
+        self.assertEqual(times, [*range(9000, 10_000, 10), 20_000])
+
+    async def test_other_tasks_have_their_turn(self):
+        self.fill(2000)
+        turns = 0
+
+        async def count():
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        counter = asyncio.create_task(count())
+        async for entry in self.log.tail(start=0):
+            if entry.time == 19_990:
+                break
+        counter.cancel()
+        self.assertGreaterEqual(turns, 5)
+
+    async def test_a_cancelled_one_lets_go(self):
+        async def follow():
+            async with contextlib.aclosing(self.log.tail()) as entries:
+                async for _ in entries:
+                    pass
+
+        for _ in range(3):
+            follower = asyncio.create_task(follow())
+            await asyncio.sleep(0.001)
+            follower.cancel()
+            with self.assertRaises(asyncio.CancelledError):
+                await follower
+        # A bell that is still watched would ring here, in a loop that has no use for it.
+        self.log.append(b"x")
+        selector = asyncio.get_running_loop()._selector
+        self.assertEqual(len(selector.get_map()), 1)
+
+    async def test_closing_the_store_ends_it(self):
+        followers = [asyncio.create_task(anext(self.log.tail())) for _ in range(3)]
+        await asyncio.sleep(0.001)
+        self.store.close()
+        for follower in followers:
+            with self.assertRaises(thalweg.Closed):
+                await asyncio.wait_for(follower, 60)
+
+    async def test_many_follow_at_once(self):
+        followers = [asyncio.create_task(anext(self.log.tail())) for _ in range(100)]
+        await asyncio.sleep(0.001)
+        self.log.append(b"for all")
+        entries = await asyncio.wait_for(asyncio.gather(*followers), 60)
+        self.assertEqual({bytes(entry) for entry in entries}, {b"for all"})
+
+    async def test_a_query_has_one_beginning_here_too(self):
+        with self.assertRaises(ValueError):
+            await anext(self.log.tail(start=1, offset=2))
+
+
+class Sync(StoreCase, unittest.IsolatedAsyncioTestCase):
+    durability = "sync"
+
+    async def test_the_committer_rings(self):
+        follower = asyncio.create_task(anext(self.log.tail()))
+        await asyncio.sleep(0.001)
+        self.log.append(b"x", wait=False)
+        self.assertEqual(bytes(await asyncio.wait_for(follower, 60)), b"x")
+
+
+class Neighbour(unittest.IsolatedAsyncioTestCase):
+    async def test_entries_of_another_process_arrive(self):
+        import sys
+        import tempfile
+
+        with tempfile.TemporaryDirectory() as directory:
+            pipes = {"stdin": asyncio.subprocess.PIPE, "stdout": asyncio.subprocess.PIPE}
+            writer = await asyncio.create_subprocess_exec(sys.executable, "-c", WRITER, directory, **pipes)
+            self.assertEqual(await writer.stdout.readline(), b"open\n")
+            with thalweg.open(directory, read_only=True) as store:
+                entries = store.log("log").tail()
+                for word in (b"one\n", b"two\n"):
+                    follower = asyncio.create_task(anext(entries))
+                    await asyncio.sleep(0.01)
+                    writer.stdin.write(word)
+                    await writer.stdin.drain()
+                    self.assertEqual(bytes(await asyncio.wait_for(follower, 60)), word)
+                await entries.aclose()
+            writer.stdin.close()
+            self.assertEqual(await writer.wait(), 0)
+
+
+class Uses(unittest.TestCase):
+    def test_a_loop_that_ends_with_a_tail_open_ends_well(self):
+        code = """
+import asyncio, thalweg
+async def main():
+    store = thalweg.open(durability="memory")
+    log = store.log("log")
+    asyncio.get_running_loop().call_later(0.01, log.append, b"x")
+    async for entry in log.tail():
+        print(bytes(entry))
+        break
+asyncio.run(main())
+"""
+        self.assertEqual(python(code), "b'x'\n")

@@ -1,0 +1,154 @@
+//! The Python face as a user gets it: the wheel is built, installed into an environment that has nothing else, and
+//! judged there: its tests (the README's examples among them), what type checkers see of it, and whether its stubs
+//! say what the module has. What builds and checks is installed by `.ci/tools` and pinned in `faces/python`.
+
+use crate::options::Options;
+use crate::server::{Scratch, cache, root, target};
+use crate::{Outcome, Tally};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// Fewer tests than this means that some were not found.
+const TESTS_MIN: u64 = 83;
+
+/// `cargo xtask python`.
+///
+/// # Errors
+/// A tool is missing, or the wheel is not built or installed.
+pub(crate) fn run(options: &Options) -> Outcome {
+    let tools = cache().join("face-python");
+    if !tools.join("bin/maturin").exists() {
+        return Err(format!("{} is missing: run `make tools`", tools.display()));
+    }
+    let scratch = Scratch::new("python")?;
+    let wheel = build(&tools, scratch.path())?;
+    let python = environment(&tools, scratch.path())?;
+    let mut tally = Tally::default();
+    install(&tools, &python, &wheel)?;
+    let alone = "import thalweg, sys; sys.exit('numpy' in sys.modules)";
+    let imported = output(Command::new(&python).args(["-c", alone]))?;
+    tally.check(imported.status.success(), || format!("it needs NumPy to be imported: {}", said(&imported)));
+    install(&tools, &python, Path::new("numpy"))?;
+    tests(&python, options, &mut tally)?;
+    types(&tools, &python, &mut tally)?;
+    Ok(tally)
+}
+
+/// Builds the wheel and says where it is.
+fn build(tools: &Path, scratch: &Path) -> Result<PathBuf, String> {
+    let built = output(
+        Command::new(tools.join("bin/maturin"))
+            .args(["build", "--quiet", "--release", "--locked", "--interpreter"])
+            .arg(tools.join("bin/python"))
+            .arg("--out")
+            .arg(scratch)
+            .env("CARGO_TARGET_DIR", target())
+            .current_dir(root().join("faces/python")),
+    )?;
+    let wheels = std::fs::read_dir(scratch).map_err(|e| e.to_string())?;
+    let wheel = wheels
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .find(|p| p.extension().is_some_and(|e| e == "whl"));
+    match wheel {
+        Some(wheel) if built.status.success() => Ok(wheel),
+        _ => Err(format!("no wheel: {}", said(&built))),
+    }
+}
+
+/// Makes an environment with nothing in it, and says where its interpreter is.
+fn environment(tools: &Path, scratch: &Path) -> Result<PathBuf, String> {
+    let clean = scratch.join("clean");
+    let python = tools.join("bin/python");
+    let made = output(Command::new(python).args(["-m", "venv", "--without-pip"]).arg(&clean))?;
+    if made.status.success() { Ok(clean.join("bin/python")) } else { Err(said(&made)) }
+}
+
+/// Installs from files alone: the wheel itself, or one that `.ci/tools` has fetched.
+fn install(tools: &Path, python: &Path, what: &Path) -> Result<(), String> {
+    let installed = output(
+        Command::new(tools.join("bin/python"))
+            .args(["-m", "pip", "--python"])
+            .arg(python)
+            .args(["install", "--quiet", "--disable-pip-version-check", "--no-index", "--find-links"])
+            .arg(tools.join("wheels"))
+            .arg(what),
+    )?;
+    if installed.status.success() { Ok(()) } else { Err(format!("{}: {}", what.display(), said(&installed))) }
+}
+
+fn tests(python: &Path, options: &Options, tally: &mut Tally) -> Result<(), String> {
+    let mut command = Command::new(python);
+    command.args(["-X", "dev", "-m", "unittest"]).current_dir(root().join("faces/python/tests"));
+    let only = options.text("only", "");
+    command.args(only.split(',').filter(|test| !test.is_empty()));
+    let ran = output(&mut command)?;
+    let report = String::from_utf8_lossy(&ran.stderr);
+    let (count, failed) = counted(&report);
+    tally.passed += count.saturating_sub(failed);
+    tally.failed += failed;
+    if !ran.status.success() {
+        eprintln!("{report}");
+    }
+    tally.check(ran.status.success() || failed > 0, || format!("the tests ended with {}", ran.status));
+    tally.check(!only.is_empty() || count >= TESTS_MIN, || format!("{count} tests, {TESTS_MIN} are there"));
+    Ok(())
+}
+
+fn types(tools: &Path, python: &Path, tally: &mut Tally) -> Result<(), String> {
+    let face = root().join("faces/python");
+    let mypy = |arguments: &[&str]| {
+        let mut command = Command::new(tools.join("bin/mypy"));
+        command.args(["--strict", "--no-incremental", "--python-executable"]).arg(python).args(arguments);
+        command.current_dir(&face);
+        command
+    };
+    let stubs = "import sys; sys.path.append(sys.argv[1]); from mypy.stubtest import main; \
+        sys.argv = ['stubtest', 'thalweg', '--allowlist', sys.argv[2]]; sys.exit(main())";
+    let mut stubtest = Command::new(tools.join("bin/python"));
+    let packages =
+        output(Command::new(python).args(["-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]))?;
+    let packages = String::from_utf8_lossy(&packages.stdout).trim().to_owned();
+    stubtest.args(["-c", stubs, &packages]).arg(face.join("stubs-allowed.txt")).env("MYPYPATH", &packages);
+    let checks = [
+        ("the sample", mypy(&["tests/types_sample.py"])),
+        ("the package", mypy(&["-p", "thalweg"])),
+        ("the stubs", stubtest),
+    ];
+    for (name, mut command) in checks {
+        let checked = output(&mut command)?;
+        tally.check(checked.status.success(), || format!("types of {name}: {}", said(&checked)));
+    }
+    Ok(())
+}
+
+/// How many tests unittest says it ran, and how many of them failed.
+fn counted(report: &str) -> (u64, u64) {
+    let number =
+        |text: &str| text.chars().take_while(char::is_ascii_digit).collect::<String>().parse().unwrap_or(0);
+    let after = |line: &str, word: &str| line.split_once(word).map_or(0, |(_, rest)| number(rest));
+    let ran =
+        report.lines().rev().find(|line| line.starts_with("Ran ")).map_or(0, |line| after(line, "Ran "));
+    let last = report.lines().rev().find(|line| line.starts_with("FAILED ("));
+    (ran, last.map_or(0, |line| after(line, "failures=") + after(line, "errors=")))
+}
+
+fn output(command: &mut Command) -> Result<Output, String> {
+    command.output().map_err(|e| format!("{}: {e}", command.get_program().display()))
+}
+
+fn said(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_unittest_says_is_counted() {
+        assert_eq!(counted("...\nRan 78 tests in 10.5s\n\nOK\n"), (78, 0));
+        assert_eq!(counted("Ran 78 tests in 1s\n\nFAILED (failures=1, errors=2)\n"), (78, 3));
+        assert_eq!(counted("Ran 3 tests in 1s\n\nFAILED (errors=2)\n"), (3, 2));
+        assert_eq!(counted("No module named unittest"), (0, 0));
+    }
+}
