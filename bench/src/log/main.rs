@@ -2,7 +2,8 @@
 //! workload, the sides and the order of measurements; never knows what a ratio should be: it prints a line of JSON
 //! for each measurement, and the report is made elsewhere.
 //!
-//! `thalweg-log-bench --directory PATH [--entries N] [--pairs N] [--milliseconds N | --turns N] [--only GROUP,GROUP]`
+//! `thalweg-log-bench --directory PATH [--entries N] [--pairs N] [--milliseconds N | --turns N] [--only GROUP,GROUP]
+//! [--sides SIDE,SIDE]`
 //!
 //! Everything is read warm and, ours, verified before the clock starts. What was read is summed and compared with what
 //! the workload says it must add up to, on every side and in every turn. With `--turns` each measurement does a
@@ -50,8 +51,13 @@ fn run() -> Result<(), Failure> {
     if std::env::args().nth(1).as_deref() == Some(neighbour::WORD) {
         return neighbour::serve(&directory, until);
     }
-    let only = option("--only", String::new())?;
-    let only = only.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect();
+    let (only, sides) = (list("--only")?, list("--sides")?);
     let (entries, pairs) = (option("--entries", 1_000_000)?, option("--pairs", 5)?);
-    runs::run(&Plan { directory, entries, pairs, until, only })
+    runs::run(&Plan { directory, entries, pairs, until, only, sides })
+}
+
+/// The names behind an option, between commas.
+fn list(name: &str) -> Result<Vec<String>, Failure> {
+    let names = option(name, String::new())?;
+    Ok(names.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect())
 }

@@ -37,6 +37,8 @@ pub(crate) struct Plan {
     pub(crate) until: Until,
     /// Groups to run; all when empty.
     pub(crate) only: Vec<String>,
+    /// Sides to run; all when empty.
+    pub(crate) sides: Vec<String>,
 }
 
 /// Measures one side with so many threads.
@@ -45,12 +47,13 @@ type Measure<'m> = &'m dyn Fn(usize) -> Result<Measured, Failure>;
 impl Plan {
     /// One group: in each pair, for each number of threads, every side in turn.
     fn compare(&self, group: &str, threads: &[usize], sides: &[(&str, Measure<'_>)]) -> Result<(), Failure> {
-        if !self.only.is_empty() && !self.only.iter().any(|name| name == group) {
+        let listed = |list: &[String], name: &str| list.is_empty() || list.iter().any(|known| known == name);
+        if !listed(&self.only, group) {
             return Ok(());
         }
         for pair in 0..self.pairs {
             for threads in threads {
-                for (side, measure) in sides {
+                for (side, measure) in sides.iter().filter(|(side, _)| listed(&self.sides, side)) {
                     let measured =
                         measure(*threads).map_err(|e| format!("{group}/{threads}, {side}: {e}"))?;
                     measured.print(

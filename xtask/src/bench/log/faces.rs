@@ -2,8 +2,9 @@
 
 use super::Size;
 use super::samples::Samples;
-use super::works::{NATIVE, NODE, PYTHON, Work};
+use super::works::{FLOOR, NATIVE, NODE, PYTHON, Work};
 use crate::server::{Scratch, build, cache, root, target};
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -17,7 +18,39 @@ pub(crate) struct Face {
     /// Entries of the large store: fewer where the peer takes seconds for a scan.
     pub(crate) entries: u64,
     /// Measures in a directory of its own.
-    pub(crate) measure: fn(&Path, &Size, &mut Samples) -> Result<(), String>,
+    pub(crate) measure: fn(&Face, &Path, &Size, &mut Samples) -> Result<(), String>,
+}
+
+impl Face {
+    /// What is measured in a run of this size.
+    pub(crate) fn works_of(&self, size: &Size) -> impl Iterator<Item = &'static Work> {
+        let barred = size.barred;
+        self.works.iter().filter(move |work| !barred || work.bar.is_some())
+    }
+
+    /// The sides it takes.
+    fn sides(&self, size: &Size) -> String {
+        let sides = self.works_of(size).flat_map(|work| [work.ours, work.against]).chain([FLOOR]);
+        sides.collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>().join(",")
+    }
+
+    /// Runs a measuring program to its end and takes in what it prints.
+    fn hear(&self, command: &mut Command, size: &Size, samples: &mut Samples) -> Result<(), String> {
+        let (until, value) = &size.until;
+        command.args(["--entries", &size.entries.to_string(), "--pairs", &size.pairs.to_string()]);
+        command.args([until, value.as_str(), "--sides", &self.sides(size)]).stdout(Stdio::piped());
+        let mut child = command.spawn().map_err(|e| format!("{:?}: {e}", command.get_program()))?;
+        let heard = child.stdout.take().map_or(Ok(()), |output| {
+            BufReader::new(output)
+                .lines()
+                .try_for_each(|line| samples.take(&line.map_err(|e| e.to_string())?))
+        });
+        let status = child.wait().map_err(|e| e.to_string())?;
+        if !status.success() {
+            return Err(format!("{:?}: {status}", command.get_program()));
+        }
+        heard
+    }
 }
 
 pub(crate) const FACES: [Face; 3] = [
@@ -26,21 +59,21 @@ pub(crate) const FACES: [Face; 3] = [
     Face { name: "python", peer: "LMDB (PyPI lmdb 3.0)", works: PYTHON, entries: 100_000, measure: python },
 ];
 
-fn native(directory: &Path, size: &Size, samples: &mut Samples) -> Result<(), String> {
+fn native(face: &Face, directory: &Path, size: &Size, samples: &mut Samples) -> Result<(), String> {
     let program = build("thalweg-bench", "thalweg-log-bench")?;
     let mut command = Command::new(program);
-    hear(command.arg("--directory").arg(directory), size, samples)
+    face.hear(command.arg("--directory").arg(directory), size, samples)
 }
 
-fn node(directory: &Path, size: &Size, samples: &mut Samples) -> Result<(), String> {
+fn node(face: &Face, directory: &Path, size: &Size, samples: &mut Samples) -> Result<(), String> {
     let bench = root().join("bench/node");
     installed(&["lmdb", "thalweg"].map(|name| bench.join("node_modules").join(name)))?;
     crate::node::build()?;
     let mut command = Command::new("node");
-    hear(command.arg(bench.join("bench.mjs")).arg("--directory").arg(directory), size, samples)
+    face.hear(command.arg(bench.join("bench.mjs")).arg("--directory").arg(directory), size, samples)
 }
 
-fn python(directory: &Path, size: &Size, samples: &mut Samples) -> Result<(), String> {
+fn python(face: &Face, directory: &Path, size: &Size, samples: &mut Samples) -> Result<(), String> {
     let program = cache().join("bench-python/bin/python");
     installed(std::slice::from_ref(&program))?;
     let library = library("thalweg-python", "lib_native.so")?;
@@ -56,7 +89,7 @@ fn python(directory: &Path, size: &Size, samples: &mut Samples) -> Result<(), St
     put(&library, &package.join("_native.abi3.so"))?;
     let mut command = Command::new(program);
     command.env("PYTHONPATH", path.path()).arg(root().join("bench/python/bench.py"));
-    hear(command.arg("--directory").arg(directory), size, samples)
+    face.hear(command.arg("--directory").arg(directory), size, samples)
 }
 
 /// Builds a language's native half.
@@ -85,20 +118,4 @@ fn installed(needs: &[PathBuf]) -> Result<(), String> {
         Some(missing) => Err(format!("{} is missing: `make tools`", missing.display())),
         None => Ok(()),
     }
-}
-
-/// Runs a measuring program to its end and takes in what it prints.
-fn hear(command: &mut Command, size: &Size, samples: &mut Samples) -> Result<(), String> {
-    let (until, value) = &size.until;
-    command.args(["--entries", &size.entries.to_string(), "--pairs", &size.pairs.to_string()]);
-    let mut child =
-        command.args([until, value.as_str()]).stdout(Stdio::piped()).spawn().map_err(|e| e.to_string())?;
-    let heard = child.stdout.take().map_or(Ok(()), |output| {
-        BufReader::new(output).lines().try_for_each(|line| samples.take(&line.map_err(|e| e.to_string())?))
-    });
-    let status = child.wait().map_err(|e| e.to_string())?;
-    if !status.success() {
-        return Err(format!("{:?}: {status}", command.get_program()));
-    }
-    heard
 }

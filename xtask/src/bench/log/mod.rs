@@ -30,6 +30,8 @@ struct Size {
     pairs: usize,
     /// An option of the measuring programs and its value.
     until: (&'static str, String),
+    /// Only what has a bar.
+    barred: bool,
 }
 
 /// `cargo xtask bench log`.
@@ -47,6 +49,7 @@ pub(crate) fn run(options: &Options) -> Outcome {
             entries: options.value("records", if tiny { 10_000 } else { face.entries })?,
             pairs: options.value("pairs", if tiny { 1 } else { 5 })?,
             until: if tiny { ("--turns", "2".to_owned()) } else { ("--milliseconds", "250".to_owned()) },
+            barred: options.flag("check"),
         })
     };
     let (mut tally, mut rows) = (Tally::default(), Vec::new());
@@ -55,16 +58,13 @@ pub(crate) fn run(options: &Options) -> Outcome {
     }
     let name = format!("log-{}", today());
     let report = Report { name: &name, title: "The embedded log beside LMDB", preface: PREFACE };
-    if tiny {
+    if options.flag("check") {
+        rows.iter().for_each(|row| judge(row, &mut tally));
+    } else if tiny {
         let scratch = Scratch::new("bench-log-results")?;
         results::write(scratch.path(), &report, &rows)?;
     } else {
         results::write(&root().join("bench/results"), &report, &rows)?;
-    }
-    if options.flag("check") {
-        for row in &rows {
-            judge(row, &mut tally);
-        }
     }
     Ok(tally)
 }
@@ -73,7 +73,7 @@ pub(crate) fn run(options: &Options) -> Outcome {
 fn measure(face: &Face, size: &Size, tally: &mut Tally) -> Result<Vec<Row>, String> {
     let scratch = Scratch::new("bench-log")?;
     let mut samples = Samples::default();
-    (face.measure)(scratch.path(), size, &mut samples)?;
+    (face.measure)(face, scratch.path(), size, &mut samples)?;
     let entries = grouped(size.entries);
     let mut rows = Vec::new();
     println!(
@@ -84,7 +84,7 @@ fn measure(face: &Face, size: &Size, tally: &mut Tally) -> Result<Vec<Row>, Stri
         "floor",
         "ratio"
     );
-    for work in face.works {
+    for work in face.works_of(size) {
         for threads in work.threads {
             samples.check(work, *threads, size.pairs, tally);
             rows.push(samples.row(work, *threads, &entries, face.name, face.peer));
