@@ -3,7 +3,7 @@
 // A bit flips where the log lies on disk: nothing wrong is served, the place is named, and what follows is reachable.
 
 const assert = require("node:assert/strict")
-const { readFileSync, writeFileSync } = require("node:fs")
+const { readFileSync, rmSync, writeFileSync } = require("node:fs")
 const { join } = require("node:path")
 const test = require("node:test")
 const { drain, folder, open, store } = require("./helpers.js")
@@ -60,4 +60,24 @@ test("iterators and tails throw it, and queries beside it know nothing of it", a
   )
   assert.deepEqual([...log.query({ start: 190 })].map((entry) => entry.time), [190, 191, 192, 193, 194, 195, 196, 197, 198, 199])
   assert.equal([...log.query({ end: 5 })].length, 5)
+})
+
+test("a segment that is missing is a gap: it is told, not passed over", async (context) => {
+  const path = folder(context)
+  const options = { durability: "os", segmentBytesMin: 4096, segmentBytesMax: 8192 }
+  const opened = open(path, options)
+  for (let n = 0; n < 200; n++) opened.log("a").appendSync(`entry ${n}`.padEnd(100), { time: n })
+  await opened.close()
+  rmSync(join(path, "segment-0000000003"))
+  const cursor = store(context, { path, ...options }).log("a").cursor()
+  const seen = []
+  assert.throws(() => {
+    while (cursor.next()) seen.push(cursor.time)
+  }, { code: "DAMAGED" })
+  assert.deepEqual(seen, seen.map((_, n) => n))
+  cursor.resume()
+  const rest = drain(cursor).map(([time]) => time)
+  assert.ok(seen.length > 20 && rest.length > 20 && rest[0] > seen.length)
+  assert.deepEqual(rest, rest.map((_, n) => rest[0] + n))
+  assert.equal(rest.at(-1), 199)
 })

@@ -67,3 +67,14 @@ test("an empty one is nothing, one too large is refused whole, a foreign log is 
   assert.throws(() => opened.transaction().append(other.log("a"), "x"), { code: "BAD_ARGUMENT" })
   assert.deepEqual(texts(log), [])
 })
+
+test("what was appended in the same turn comes before what is committed in it", async (context) => {
+  const opened = store(context)
+  const log = opened.log("a")
+  const transaction = opened.transaction()
+  transaction.append(log, "third")
+  const appended = [log.append("first"), log.append("second")]
+  await transaction.commit()
+  assert.deepEqual(await Promise.all(appended), [0, 5])
+  assert.deepEqual(texts(log), ["first", "second", "third"])
+})
