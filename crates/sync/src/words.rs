@@ -42,10 +42,14 @@ impl Words {
     /// Reads words that follow each other.
     #[inline]
     pub fn run<const N: usize>(&self, index: usize) -> [u64; N] {
-        assert!(N > 0 && index < self.map.length() / 8 && N <= self.map.length() / 8 - index, "words outside their map");
+        assert!(
+            N > 0 && index < self.map.length() / 8 && N <= self.map.length() / 8 - index,
+            "words outside their map"
+        );
         // SAFETY: in bounds by the check, aligned and accessed as in `word`.
         let word = |at: usize| unsafe {
-            AtomicU64::from_ptr(self.map.start().as_ptr().cast::<u64>().add(index + at)).load(Ordering::Acquire)
+            AtomicU64::from_ptr(self.map.start().as_ptr().cast::<u64>().add(index + at))
+                .load(Ordering::Acquire)
         };
         std::array::from_fn(word)
     }
