@@ -1,12 +1,12 @@
 //! A place in a log that moves forward: polled, waited for, or watched by an event loop.
 
 use crate::bell::Bell;
-use crate::entry::{Entry, Spares};
+use crate::entry::Entry;
 use crate::error;
 use crate::log::Log;
 use crate::query::Words;
 use crate::shared::{Backing, Seat, Shared};
-use crate::walk::Walk;
+use crate::walk::{Entrywise, Walk};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::pin::pin;
@@ -21,23 +21,26 @@ const SLEEP_MAX: Duration = Duration::from_secs(1);
 /// A place in a log that moves forward. Made by `Log.cursor`.
 ///
 /// Iterating over it takes what there is; a later `next()`, or another loop, goes on with what came meanwhile.
-#[pyclass(module = "thalweg")]
+#[pyclass(module = "thalweg", frozen)]
 pub(crate) struct Cursor {
     shared: Arc<Shared>,
-    seat: Arc<Seat<Walk>>,
+    seat: Arc<Seat<Entrywise>>,
     log: Arc<thalweg_log::Log>,
-    spares: Spares,
 }
 
 impl Cursor {
-    pub(crate) fn new(log: &Log, seat: Arc<Seat<Walk>>) -> Cursor {
-        Cursor { shared: log.shared.clone(), seat, log: log.log.clone(), spares: Spares::default() }
+    pub(crate) fn new(log: &Log, walk: Walk) -> Cursor {
+        Cursor {
+            shared: log.shared.clone(),
+            seat: log.shared.seat(Entrywise::new(walk)),
+            log: log.log.clone(),
+        }
     }
 
     /// Sleeps until something was committed, somebody woke everybody, or the sleep was long enough.
-    fn sleep(shared: &Shared, seat: &Seat<Walk>, py: Python<'_>, longest: Duration) -> PyResult<bool> {
+    fn sleep(shared: &Shared, seat: &Seat<Entrywise>, py: Python<'_>, longest: Duration) -> PyResult<bool> {
         let in_use = shared.enter()?;
-        let cursor = seat.with(shared, |walk| walk.cursor.clone())?;
+        let cursor = seat.with(shared, |entries| entries.walk.cursor.clone())?;
         let maps = in_use.backing()?.maps();
         Ok(py.detach(move || {
             // Once before declaring itself asleep, once after; whatever woke it then, a signal perhaps, is looked into
@@ -61,17 +64,14 @@ impl Cursor {
         slf
     }
 
-    fn __next__(&mut self, py: Python<'_>) -> PyResult<Option<Py<Entry>>> {
+    fn __next__(&self, py: Python<'_>) -> PyResult<Option<Py<Entry>>> {
         self.next(py)
     }
 
     /// The next entry; `None` when there is none yet.
-    fn next(&mut self, py: Python<'_>) -> PyResult<Option<Py<Entry>>> {
-        match self.seat.with(&self.shared, Walk::next)? {
-            Ok(Some(found)) => self.spares.entry(py, found).map(Some),
-            Ok(None) => Ok(None),
-            Err(error) => Err(error::read(&error, Some(&String::from_utf8_lossy(self.log.name())))),
-        }
+    fn next(&self, py: Python<'_>) -> PyResult<Option<Py<Entry>>> {
+        let next = self.seat.with(&self.shared, |entries| entries.next(py))?;
+        next.unwrap_or_else(|error| Err(error::read(&error, Some(&String::from_utf8_lossy(self.log.name())))))
     }
 
     /// Stands where another query begins.
@@ -89,7 +89,7 @@ impl Cursor {
         uncommitted: bool,
     ) -> PyResult<()> {
         let query = Words { start, end, after, exact, offset, tail, checkpoint, uncommitted }.query()?;
-        self.seat.with(&self.shared, |walk| walk.cursor.seek(&query))
+        self.seat.with(&self.shared, |entries| entries.walk.cursor.seek(&query))
     }
 
     /// Sleeps until something was committed that the cursor has not looked at, or `timeout` seconds are over; whether
@@ -116,24 +116,28 @@ impl Cursor {
         }
     }
 
-    /// Has `bell` rung by the next commit. `True`: something was committed already, and nothing is armed.
+    /// Has `bell` rung by the next commit. `True`: something was committed already, and it need not be waited for.
     fn arm(&self, bell: &Bell) -> PyResult<bool> {
         let waker = bell.waker();
-        let changed =
-            |walk: &mut Walk| pin!(walk.cursor.changed()).poll(&mut Context::from_waker(&waker)).is_ready();
-        self.seat.with(&self.shared, changed)
-    }
-
-    /// Whether this process writes the store. Only then can a bell be rung.
-    #[getter]
-    fn local(&self) -> PyResult<bool> {
-        self.shared.with(|backing| matches!(backing, Backing::Own(_)))
+        let abroad = self.shared.with(|backing| match backing {
+            Backing::Own(_) => None,
+            Backing::Attached(attached) => Some(self.shared.neighbour.arm(attached.maps(), &waker)),
+        })?;
+        let own = abroad.is_none();
+        abroad.transpose().map_err(|error| error::io("start a thread", &error))?;
+        self.seat.with(&self.shared, |entries| {
+            let cursor = &entries.walk.cursor;
+            match own {
+                true => pin!(cursor.changed()).poll(&mut Context::from_waker(&waker)).is_ready(),
+                false => cursor.wait(Some(Duration::ZERO)),
+            }
+        })
     }
 
     /// Why nothing more will come, once that is so: "closed", "deleted" or "damaged"; else `None`.
     #[getter]
     fn ended(&self) -> PyResult<Option<&'static str>> {
-        let ended = self.seat.with(&self.shared, |walk| walk.cursor.ended())?;
+        let ended = self.seat.with(&self.shared, |entries| entries.walk.cursor.ended())?;
         Ok(ended.map(|ended| match ended {
             Ended::Closed => "closed",
             Ended::Deleted => "deleted",
@@ -143,12 +147,12 @@ impl Cursor {
 
     /// Goes on behind damage.
     fn resume(&self) -> PyResult<()> {
-        self.seat.with(&self.shared, |walk| walk.cursor.resume())
+        self.seat.with(&self.shared, |entries| entries.walk.cursor.resume())
     }
 
     /// Payload bytes that had been purged before the cursor came to them.
     #[getter]
     fn skipped_bytes(&self) -> PyResult<u64> {
-        self.seat.with(&self.shared, |walk| walk.cursor.skipped_bytes())
+        self.seat.with(&self.shared, |entries| entries.walk.cursor.skipped_bytes())
     }
 }

@@ -1,10 +1,10 @@
 //! Entry by entry: the native iterator of a query.
 
-use crate::entry::{Entry, Spares};
+use crate::entry::Entry;
 use crate::error;
 use crate::log::Log;
 use crate::shared::{Seat, Shared};
-use crate::walk::Walk;
+use crate::walk::{Entrywise, Walk};
 use pyo3::prelude::*;
 use std::sync::Arc;
 
@@ -12,17 +12,20 @@ use std::sync::Arc;
 ///
 /// In front of damage it raises `Damaged` and has ended: a transaction is not to be taken for whole because its
 /// missing half was passed over in silence. After `resume()` it goes on behind the damage.
-#[pyclass(module = "thalweg")]
+#[pyclass(module = "thalweg", frozen)]
 pub(crate) struct Entries {
     shared: Arc<Shared>,
-    seat: Arc<Seat<Walk>>,
+    seat: Arc<Seat<Entrywise>>,
     log: Arc<thalweg_log::Log>,
-    spares: Spares,
 }
 
 impl Entries {
-    pub(crate) fn new(log: &Log, seat: Arc<Seat<Walk>>) -> Entries {
-        Entries { shared: log.shared.clone(), seat, log: log.log.clone(), spares: Spares::default() }
+    pub(crate) fn new(log: &Log, walk: Walk) -> Entries {
+        Entries {
+            shared: log.shared.clone(),
+            seat: log.shared.seat(Entrywise::new(walk)),
+            log: log.log.clone(),
+        }
     }
 }
 
@@ -32,22 +35,19 @@ impl Entries {
         slf
     }
 
-    fn __next__(&mut self, py: Python<'_>) -> PyResult<Option<Py<Entry>>> {
-        match self.seat.with(&self.shared, Walk::next)? {
-            Ok(Some(found)) => self.spares.entry(py, found).map(Some),
-            Ok(None) => Ok(None),
-            Err(error) => Err(error::read(&error, Some(&String::from_utf8_lossy(self.log.name())))),
-        }
+    fn __next__(&self, py: Python<'_>) -> PyResult<Option<Py<Entry>>> {
+        let next = self.seat.with(&self.shared, |entries| entries.next(py))?;
+        next.unwrap_or_else(|error| Err(error::read(&error, Some(&String::from_utf8_lossy(self.log.name())))))
     }
 
     /// Goes on behind damage.
     fn resume(&self) -> PyResult<()> {
-        self.seat.with(&self.shared, |walk| walk.cursor.resume())
+        self.seat.with(&self.shared, |entries| entries.walk.cursor.resume())
     }
 
     /// Payload bytes that had been purged before the iteration came to them.
     #[getter]
     fn skipped_bytes(&self) -> PyResult<u64> {
-        self.seat.with(&self.shared, |walk| walk.cursor.skipped_bytes())
+        self.seat.with(&self.shared, |entries| entries.walk.cursor.skipped_bytes())
     }
 }

@@ -1,13 +1,26 @@
 //! One entry, as Python sees it: four words, and a payload that is looked at where it lies.
 
-use crate::walk::Found;
+use crate::pin::{Lent, Pin};
+use crate::walk::Step;
+use pyo3::exceptions::PyIndexError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyMemoryView};
 use std::cell::UnsafeCell;
 use std::os::raw::c_int;
+use std::sync::Arc;
+use thalweg_log::Time;
 
-/// One entry of a log. `bytes(entry)` copies its payload, `entry.data` does not.
+/// An entry, and what keeps its payload mapped.
+struct Found {
+    offset: u64,
+    time: Time,
+    last: bool,
+    lent: Lent,
+}
+
+/// One entry of a log. It is bytes-like: `len(entry)`, `entry[0]`, `memoryview(entry)` and `entry.data` look at its payload
+/// where it lies, `bytes(entry)` copies it.
 #[pyclass(module = "thalweg", frozen)]
 pub(crate) struct Entry {
     found: UnsafeCell<Found>,
@@ -53,6 +66,16 @@ impl Entry {
         self.found().lent.length as usize
     }
 
+    /// One byte as a number, or some of them as a memoryview.
+    fn __getitem__<'py>(slf: &Bound<'py, Self>, index: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let bytes = slf.get().found().lent.bytes();
+        let Ok(place) = index.extract::<isize>() else { return Entry::data(slf)?.get_item(index) };
+        let place = if place < 0 { place + bytes.len() as isize } else { place };
+        let byte = usize::try_from(place).ok().and_then(|place| bytes.get(place));
+        let byte = *byte.ok_or_else(|| PyIndexError::new_err("a payload has no such byte"))?;
+        Ok(byte.into_pyobject(slf.py())?.into_any())
+    }
+
     fn __bytes__<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, self.found().lent.bytes())
     }
@@ -82,18 +105,26 @@ impl Entry {
 pub(crate) struct Spares([Option<Py<Entry>>; 2]);
 
 impl Spares {
-    pub(crate) fn entry(&mut self, py: Python<'_>, found: Found) -> PyResult<Py<Entry>> {
+    #[inline]
+    pub(crate) fn entry(&mut self, py: Python<'_>, step: Step, pin: &Arc<Pin>) -> PyResult<Py<Entry>> {
+        let Step { offset, time, last, place, length, .. } = step;
         self.0.swap(0, 1);
         if let Some(entry) = &self.0[0] {
             // SAFETY: the object lives. With the interpreter's lock held and no reference but this one, nobody can
             // look at it while it changes.
             unsafe {
                 if ffi::Py_REFCNT(entry.as_ptr()) == 1 {
-                    *entry.get().found.get() = found;
+                    let found = &mut *entry.get().found.get();
+                    (found.offset, found.time, found.last) = (offset, time, last);
+                    (found.lent.place, found.lent.length) = (place, length);
+                    if !Arc::ptr_eq(&found.lent.pin, pin) {
+                        found.lent.pin = pin.clone();
+                    }
                     return Ok(entry.clone_ref(py));
                 }
             }
         }
+        let found = Found { offset, time, last, lent: Lent { pin: pin.clone(), place, length } };
         let entry = Py::new(py, Entry { found: UnsafeCell::new(found) })?;
         self.0[0] = Some(entry.clone_ref(py));
         Ok(entry)

@@ -15,6 +15,7 @@ mod entries;
 mod entry;
 mod error;
 mod log;
+mod neighbour;
 mod payload;
 mod pin;
 mod query;

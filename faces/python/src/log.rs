@@ -58,15 +58,14 @@ impl Log {
         persisted.map_err(|error| self.failed(&error))
     }
 
-    /// Sits down where a query begins; what comes later than now is taken only by who follows.
-    fn begin(&self, query: &Query, follows: bool) -> PyResult<Arc<crate::shared::Seat<Walk>>> {
-        let walk = self.shared.with(|backing| {
+    /// Where a query begins; what comes later than now is taken only by who follows.
+    fn begin(&self, query: &Query, follows: bool) -> PyResult<Walk> {
+        self.shared.with(|backing| {
             let cursor = thalweg_log::Cursor::new(backing.reader(&self.log), query);
             let maps = backing.maps();
             let until = if query.uncommitted { maps.written() } else { maps.visible() };
             Walk::new(cursor, if follows { Position::MAX } else { until })
-        })?;
-        Ok(self.shared.seat(walk))
+        })
     }
 }
 

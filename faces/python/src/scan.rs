@@ -98,11 +98,11 @@ impl Rows {
 }
 
 impl Scan {
-    pub(crate) fn new(log: &Log, seat: Arc<Seat<Walk>>, limit: usize) -> PyResult<Scan> {
+    pub(crate) fn new(log: &Log, walk: Walk, limit: usize) -> PyResult<Scan> {
         if limit == 0 || limit > LIMIT_MAX {
             return Err(PyValueError::new_err(format!("a batch holds 1 to {LIMIT_MAX} entries")));
         }
-        let (shared, log) = (log.shared.clone(), log.log.clone());
+        let (shared, seat, log) = (log.shared.clone(), log.shared.seat(walk), log.log.clone());
         Ok(Scan { shared, seat, log, limit, ahead: None, failure: None, spares: [None, None] })
     }
 }

@@ -9,6 +9,7 @@
 //! never dropped: it is the parent's to close.
 
 use crate::error::{closed, failure};
+use crate::neighbour::Neighbour;
 use parking_lot::{Condvar, Mutex};
 use pyo3::prelude::*;
 use std::path::PathBuf;
@@ -49,6 +50,7 @@ pub(crate) struct Shared {
     state: Mutex<State>,
     left: Condvar,
     forked: OnceLock<()>,
+    pub(crate) neighbour: Arc<Neighbour>,
 }
 
 struct State {
@@ -118,8 +120,8 @@ impl Drop for InUse<'_> {
 impl Shared {
     pub(crate) fn new(backing: Backing, directory: Option<PathBuf>) -> Arc<Shared> {
         let state = State { backing: Some(backing), in_use: 0, seats: Vec::new(), seats_max: SEATS_MIN };
-        let (left, forked) = (Condvar::new(), OnceLock::new());
-        let shared = Arc::new(Shared { directory, state: Mutex::new(state), left, forked });
+        let (left, forked, neighbour) = (Condvar::new(), OnceLock::new(), Arc::default());
+        let shared = Arc::new(Shared { directory, state: Mutex::new(state), left, forked, neighbour });
         let mut stores = STORES.lock();
         stores.retain(|store| store.strong_count() > 0);
         stores.push(Arc::downgrade(&shared));
@@ -183,7 +185,7 @@ impl Shared {
         let Some(backing) = backing else { return Ok(()) };
         seats.iter().filter_map(Weak::upgrade).for_each(|seat| seat.vacate());
         py.detach(|| {
-            backing.maps().wake_all();
+            self.neighbour.close(&backing.maps());
             let mut state = self.state.lock();
             while state.in_use > 0 {
                 self.left.wait(&mut state);

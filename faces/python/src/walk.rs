@@ -1,17 +1,10 @@
 //! The loop under iterators, cursors and scans: the next entry, and what keeps it mapped.
 
-use crate::pin::{Lent, Pin};
+use crate::entry::{Entry, Spares};
+use crate::pin::Pin;
+use pyo3::prelude::*;
 use std::sync::Arc;
 use thalweg_log::{Cursor, Position, ReadError, Time};
-
-/// An entry that was found, with its payload.
-#[derive(Clone, Debug)]
-pub(crate) struct Found {
-    pub(crate) offset: u64,
-    pub(crate) time: Time,
-    pub(crate) last: bool,
-    pub(crate) lent: Lent,
-}
 
 /// An entry that was found, in the map that the walk is in.
 #[derive(Clone, Copy, Debug)]
@@ -45,18 +38,6 @@ impl Walk {
 
     /// The next entry; `None` when there is none for now.
     #[inline]
-    pub(crate) fn next(&mut self) -> Result<Option<Found>, ReadError> {
-        let step = self.step()?;
-        Ok(step.zip(self.map()).map(|(Step { offset, time, last, place, length, .. }, pin)| Found {
-            offset,
-            time,
-            last,
-            lent: Lent { pin: pin.clone(), place, length },
-        }))
-    }
-
-    /// The same without a hold on its payload.
-    #[inline]
     pub(crate) fn step(&mut self) -> Result<Option<Step>, ReadError> {
         let Some(entry) = self.cursor.next()? else { return Ok(None) };
         if entry.position >= self.until {
@@ -71,5 +52,28 @@ impl Walk {
         }
         let place = self.map().and_then(|pin| pin.place_of(start, length as usize));
         Ok(place.map(|place| Step { offset, time, last, place, length, turned }))
+    }
+}
+
+/// A walk that hands out entries.
+pub(crate) struct Entrywise {
+    pub(crate) walk: Walk,
+    spares: Spares,
+}
+
+/// An entry for Python, or none; or what is in the way of one.
+pub(crate) type Next = Result<PyResult<Option<Py<Entry>>>, ReadError>;
+
+impl Entrywise {
+    pub(crate) fn new(walk: Walk) -> Entrywise {
+        Entrywise { walk, spares: Spares::default() }
+    }
+
+    /// The next entry. Makes an object, which runs no Python.
+    #[inline]
+    pub(crate) fn next(&mut self, py: Python<'_>) -> Next {
+        let step = self.walk.step()?;
+        let found = step.zip(self.walk.map());
+        Ok(found.map(|(step, pin)| self.spares.entry(py, step, pin)).transpose())
     }
 }

@@ -137,6 +137,12 @@ class Entries(StoreCase):
         self.fill(1)
         entry = next(self.log.query())
         self.assertEqual(repr(entry), "<thalweg.Entry offset=0 time=0 length=8>")
+        self.assertEqual((entry[0], entry[-1], bytes(entry[2:5])), (ord("e"), ord(";"), b"try"))
+        for outside in (8, -9):
+            with self.assertRaises(IndexError):
+                entry[outside]
+        with self.assertRaises(TypeError):
+            entry["x"]
         with self.assertRaises(AttributeError):
             entry.time = 5
         with self.assertRaises(TypeError):

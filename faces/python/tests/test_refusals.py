@@ -77,9 +77,9 @@ with thalweg.open(sys.argv[1], read_only=True) as store:
     log = store.log("log")
     print(store.logs(), sum(1 for _ in log.query()), sum(len(batch) for batch in log.scan()))
     cursor = log.cursor(tail=True)
-    print(cursor.local, cursor.next(), cursor.wait(0))
+    print(cursor.next(), cursor.wait(0))
 """
-        self.assertEqual(python(code, str(self.path)), "['log'] 3000 3000\nFalse None False\n")
+        self.assertEqual(python(code, str(self.path)), "['log'] 3000 3000\nNone False\n")
         with thalweg.open(self.path, read_only=True) as store:
             log = store.log("log")
             self.assertEqual(read(log.query()), entries)

@@ -2,6 +2,9 @@
 
 import asyncio
 import contextlib
+import os
+import sys
+import tempfile
 import threading
 import unittest
 
@@ -126,25 +129,48 @@ class Sync(StoreCase, unittest.IsolatedAsyncioTestCase):
 
 
 class Neighbour(unittest.IsolatedAsyncioTestCase):
-    async def test_entries_of_another_process_arrive(self):
-        import sys
-        import tempfile
+    async def asyncSetUp(self):
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        pipes = {"stdin": asyncio.subprocess.PIPE, "stdout": asyncio.subprocess.PIPE}
+        command = [sys.executable, "-c", WRITER, directory.name]
+        self.writer = await asyncio.create_subprocess_exec(*command, **pipes)
+        self.assertEqual(await self.writer.stdout.readline(), b"open\n")
+        self.store = thalweg.open(directory.name, read_only=True)
+        self.addCleanup(self.store.close)
+        self.log = self.store.log("log")
 
-        with tempfile.TemporaryDirectory() as directory:
-            pipes = {"stdin": asyncio.subprocess.PIPE, "stdout": asyncio.subprocess.PIPE}
-            writer = await asyncio.create_subprocess_exec(sys.executable, "-c", WRITER, directory, **pipes)
-            self.assertEqual(await writer.stdout.readline(), b"open\n")
-            with thalweg.open(directory, read_only=True) as store:
-                entries = store.log("log").tail()
-                for word in (b"one\n", b"two\n"):
-                    follower = asyncio.create_task(anext(entries))
-                    await asyncio.sleep(0.01)
-                    writer.stdin.write(word)
-                    await writer.stdin.drain()
-                    self.assertEqual(bytes(await asyncio.wait_for(follower, 60)), word)
-                await entries.aclose()
-            writer.stdin.close()
-            self.assertEqual(await writer.wait(), 0)
+    async def asyncTearDown(self):
+        self.writer.stdin.close()
+        self.assertEqual(await self.writer.wait(), 0)
+
+    async def write(self, line: bytes) -> None:
+        self.writer.stdin.write(line)
+        await self.writer.stdin.drain()
+
+    async def test_entries_of_another_process_arrive(self):
+        async with contextlib.aclosing(self.log.tail()) as entries:
+            for word in (b"one\n", b"two\n", b"three\n"):
+                follower = asyncio.create_task(anext(entries))
+                await asyncio.sleep(0.001)
+                await self.write(word)
+                self.assertEqual(bytes(await asyncio.wait_for(follower, 60)), word)
+
+    async def test_any_number_of_tails_takes_one_thread(self):
+        threads = len(os.listdir("/proc/self/task"))
+        followers = [asyncio.create_task(anext(self.log.tail())) for _ in range(50)]
+        await asyncio.sleep(0.001)
+        self.assertEqual(len(os.listdir("/proc/self/task")), threads + 1)
+        await self.write(b"for all\n")
+        entries = await asyncio.wait_for(asyncio.gather(*followers), 60)
+        self.assertEqual({bytes(entry) for entry in entries}, {b"for all\n"})
+
+    async def test_closing_the_store_ends_them(self):
+        follower = asyncio.create_task(anext(self.log.tail()))
+        await asyncio.sleep(0.001)
+        self.store.close()
+        with self.assertRaises(thalweg.Closed):
+            await asyncio.wait_for(follower, 60)
 
 
 class Uses(unittest.TestCase):
