@@ -18,6 +18,7 @@ mod words;
 
 pub use model::{Access, Alias, Command, Enum, Field, Int, Message, Schedule, Service, Struct, Type};
 pub use problem::{Problem, Problems};
+pub use words::reserves_method;
 
 /// Reads a schema. `file` names it in messages.
 ///

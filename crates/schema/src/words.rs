@@ -52,7 +52,7 @@ const METHODS: &str =
 
 /// Words a type's name may not become: the generated code or its language's prelude uses them.
 const TYPES: &str = "Access Allocator Any Array Boolean Borrowed BTreeMap Box Call CallError Callable ClassVar Command \
-    Cow DecodeError Default Digest Enum Err Error Exception False Fork Function Int Iterator List Map Message Never \
+    Cow DecodeError Default Enum Err Error Exception False Fields Fork Function Int Iterator List Map Message Never \
     None Number Object Ok Option Optional Owned Promise Protocol Reader Record Reply Request Responder Response \
     Result Schedule Self Set Some StrEnum Storage Stream String Symbol Transport Tuple Type Uint8Array Union Vec \
     Writer";
@@ -66,7 +66,7 @@ pub(crate) fn reserves_value(word: &str) -> Option<&'static str> {
 }
 
 /// Who reserves this method's name, if anybody does.
-pub(crate) fn reserves_method(word: &str) -> Option<&'static str> {
+pub fn reserves_method(word: &str) -> Option<&'static str> {
     let taken = METHODS.split_whitespace().any(|w| w == word);
     reserves_value(word).or(taken.then_some("the generated code"))
 }

@@ -126,6 +126,7 @@ fn commands_are_checked() {
     broken(&types("").replace("Say", "say"), "\"say\"", "write Say");
     broken(&types("").replace("Say", "New"), "\"New\"", "a method cannot be called new");
     broken(&types("").replace("Say", "ErrorResponse"), "\"Error", "EchoErrorResponse");
+    broken(&types("").replace("Say", "Client"), "\"Client\"", "the generated EchoClient");
     broken(&types("").replace("Say", "While"), "\"While\"", "cannot be called while");
     let reuse = |name: &str| {
         types("").replace(

@@ -8,6 +8,8 @@ use crate::model::{Command, Field, Type, contained};
 
 /// How many leaves one value may hold in place, its fixed arrays multiplied out.
 const INLINE_MAX: usize = 65_536;
+/// What the generator makes beside messages, each behind the service's name.
+const GENERATED: [&str; 5] = ["Request", "Response", "Client", "AsyncClient", "Handler"];
 
 impl Check {
     /// A type that contained itself could nest without end, and no target could lay it out without a pointer.
@@ -91,6 +93,10 @@ impl Check {
     pub(super) fn no_names_fall_together(&mut self, commands: &[Command]) {
         let error = format!("{}ErrorResponse", self.service);
         let mut names = vec![(error.clone(), format!("the error {error}"), Span::default())];
+        for part in GENERATED {
+            let name = format!("{}{part}", self.service);
+            names.push((name.clone(), format!("the generated {name}"), Span::default()));
+        }
         for (name, at) in &self.places {
             names.push((name.clone(), format!("the type {name}"), *at));
         }
