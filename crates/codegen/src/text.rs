@@ -58,6 +58,13 @@ impl Text {
         self.depth * self.step.len()
     }
 
+    /// Takes back empty lines at the end.
+    pub(crate) fn trim_end(&mut self) {
+        let length = self.out.trim_end().len();
+        self.out.truncate(length);
+        self.out.push('\n');
+    }
+
     /// What was written.
     pub(crate) fn finish(self) -> String {
         self.out

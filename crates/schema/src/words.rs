@@ -52,9 +52,9 @@ const METHODS: &str =
 
 /// Words a type's name may not become: the generated code or its language's prelude uses them.
 const TYPES: &str = "Access Allocator Any Array Boolean Borrowed BTreeMap Box Call CallError Callable ClassVar Command \
-    Cow DecodeError Default Enum Err Error Exception False Fields Fork Function Int Iterator List Map Message Never \
-    None Number Object Ok Option Optional Owned Promise Protocol Reader Record Reply Request Responder Response \
-    Result Schedule Self Set Some StrEnum Storage Stream String Symbol Transport Tuple Type Uint8Array Union Vec \
+    Cow DecodeError Default Enum Err Error Exception False Fields Final Fork Function Int Iterator List Map Message Never \
+    NewType None Number Object Ok Option Optional Owned Promise Protocol Reader Record Reply Request Responder Response \
+    Result Schedule Self Set Some StrEnum Storage Stream String Symbol Transport Tuple Type TypeAlias Uint8Array Union Vec \
     Writer";
 
 /// Who reserves this value's name, if anybody does.
