@@ -232,7 +232,7 @@ fn calls() !void {
     try equal((try client.bytes(arena, .{ .data = "ab" })).ok.data, "ab");
     try equal((try client.peekCommitted(arena, .{ .fork = "" })).ok.value.?, "committed");
     try equal((try client.fail(arena, .{ .reason = "because" })).refused, "because");
-    const digest: types.Digest = .{ .bytes = [_]u8{0} ** 32 };
+    const digest: types.Digest = .{ .bytes = @splat(0) };
     const refused = try client.aliases(arena, .{ .sequence_number = 1, .digest = digest, .chain = &.{} });
     try equal(refused.refused, "Unprepared");
     try wire.send("nonsense");

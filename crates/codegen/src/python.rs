@@ -12,6 +12,8 @@ const MESSAGEPACK: &str = include_str!("../runtime/python/messagepack.py");
 const SERVICE: &str = include_str!("../runtime/python/service.py");
 /// Where `black` breaks lines.
 const COLUMNS: usize = 88;
+/// The types of Python's own that fields have.
+const BUILTINS: [&str; 7] = ["bool", "int", "float", "str", "bytes", "list", "dict"];
 
 pub(crate) fn emit(service: &Service, names: &Names) -> Vec<File> {
     let python = Python { service, names };
@@ -67,6 +69,9 @@ impl Python<'_> {
     fn types(&self) -> String {
         let mut text = self.head("Types and codecs");
         let enums = !self.service.enums.is_empty();
+        if self.shadows_builtins() {
+            text.line("import builtins");
+        }
         text.line("from dataclasses import dataclass");
         if enums {
             text.line("from enum import StrEnum");
@@ -95,6 +100,18 @@ impl Python<'_> {
         text.finish()
     }
 
+    /// Whether a field is called like a type that a field beside it has.
+    fn shadows_builtins(&self) -> bool {
+        let types = self.service.types.iter().map(|of| &of.fields);
+        let mut all = types.chain(self.service.messages().into_iter().map(|of| &of.fields));
+        all.any(|fields| {
+            fields.iter().any(|field| {
+                let of = self.type_of(&field.of);
+                qualified(&of, fields) != of
+            })
+        })
+    }
+
     fn aliases(&self, text: &mut Text) {
         for Alias { name, doc, of } in &self.service.aliases {
             text.line("");
@@ -116,7 +133,8 @@ impl Python<'_> {
             }
             for field in fields {
                 let default = if matches!(field.of, Type::Optional(_)) { " = None" } else { "" };
-                text.line(format!("{}: {}{default}", snake(&field.name), self.type_of(&field.of)));
+                let of = qualified(&self.type_of(&field.of), fields);
+                text.line(format!("{}: {of}{default}", snake(&field.name)));
                 docstring(text, &field.doc);
             }
         });
@@ -173,16 +191,7 @@ impl Python<'_> {
         let name = self.names.own(part);
         let types: Vec<String> = messages.iter().map(|message| self.names.message(message)).collect();
         text.line("");
-        let whole = format!("{name}: TypeAlias = {}", types.join(" | "));
-        if whole.len() <= COLUMNS {
-            text.line(whole);
-        } else {
-            text.block(format!("{name}: TypeAlias = ("), ")", |text| {
-                for (n, of) in types.iter().enumerate() {
-                    text.line(if n == 0 { of.clone() } else { format!("| {of}") });
-                }
-            });
-        }
+        union(text, &name, &types);
         docstring(text, &format!("Any {kind} of the service."));
         text.line("");
         text.block(
@@ -249,6 +258,7 @@ impl Python<'_> {
         let streams = self.service.commands.iter().any(|command| command.item.is_some());
         if streams {
             text.line("from collections.abc import AsyncIterator, Iterator");
+            text.line("from typing import TypeAlias");
             text.line("");
         }
         text.line(format!("from . import {}_types as types", self.names.module));
@@ -258,6 +268,11 @@ impl Python<'_> {
         text.line(format!("from {} import SyncTransport, Transport, answer", self.module("service")));
         text.line("");
         text.line(format!("_ERROR = \"{}\"", self.service.error.tag));
+        for command in &self.service.commands {
+            let Some(item) = &command.item else { continue };
+            let messages = [item, &command.response].map(|of| format!("types.{}", self.names.message(of)));
+            union(&mut text, &format!("_{}Heard", command.name), &messages);
+        }
         self.class(&mut text, false);
         self.class(&mut text, true);
         text.finish()
@@ -301,7 +316,7 @@ impl Python<'_> {
             let returns = types(&command.response);
             text.lines(&self.signature_at(4, &format!("{keyword} {method}"), &parameters, &returns));
             text.deeper(|text| {
-                docstring(text, &command.doc);
+                docstring(text, &documented(command));
                 text.line(format!("frame = {wait}self._transport.call({ask})"));
                 let parts =
                     ["frame".to_owned(), "_ERROR".to_owned(), format!("{{{}}}", read(&command.response))];
@@ -312,9 +327,8 @@ impl Python<'_> {
         let returns = format!("{iterator}[{} | {}]", types(item), types(&command.response));
         text.lines(&self.signature_at(4, &format!("{keyword} {method}"), &parameters, &returns));
         text.deeper(|text| {
-            docstring(text, &command.doc);
-            let both = format!("{} | {}", types(item), types(&command.response));
-            text.block(format!("reads: dict[str, Read[{both}]] = {{"), "}", |text| {
+            docstring(text, &documented(command));
+            text.block(format!("reads: dict[str, Read[_{}Heard]] = {{", command.name), "}", |text| {
                 text.line(format!("{},", read(item)));
                 text.line(format!("{},", read(&command.response)));
             });
@@ -365,7 +379,7 @@ impl Python<'_> {
         text.line("");
         text.lines(&self.signature_at(4, &format!("{keyword} {method}"), &parameters, &returns));
         text.deeper(|text| {
-            docstring(text, &command.doc);
+            docstring(text, &documented(command));
             text.line("...");
         });
     }
@@ -516,6 +530,36 @@ impl Python<'_> {
     }
 }
 
+/// A type in a class where some of its words are names of fields.
+fn qualified(of: &str, fields: &[Field]) -> String {
+    let mut qualified = String::new();
+    for part in of.split_inclusive(|c: char| !c.is_ascii_alphanumeric() && c != '_') {
+        let word = part.trim_end_matches(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        if BUILTINS.contains(&word) && fields.iter().any(|field| snake(&field.name) == word) {
+            qualified.push_str("builtins.");
+        }
+        qualified.push_str(part);
+    }
+    qualified
+}
+
+/// An alias for a union, broken as `black` breaks it.
+fn union(text: &mut Text, name: &str, types: &[String]) {
+    let whole = format!("{name}: TypeAlias = {}", types.join(" | "));
+    if whole.len() <= COLUMNS {
+        return text.line(whole);
+    }
+    text.block(format!("{name}: TypeAlias = ("), ")", |text| {
+        let inside = types.join(" | ");
+        if text.column() + inside.len() <= COLUMNS {
+            return text.line(inside);
+        }
+        for (n, of) in types.iter().enumerate() {
+            text.line(if n == 0 { of.clone() } else { format!("| {of}") });
+        }
+    });
+}
+
 /// One argument on its own lines; a lambda that is too long is broken in its call.
 fn broken(text: &mut Text, argument: &str) {
     let call = argument.split_once('(').and_then(|(head, rest)| Some((head, rest.strip_suffix(')')?)));
@@ -533,6 +577,11 @@ fn broken(text: &mut Text, argument: &str) {
             broken(text, &format!("lambda{last}"));
         }
     });
+}
+
+/// What the schema says about a command, or else its name.
+fn documented(command: &Command) -> String {
+    if command.doc.is_empty() { format!("``{}``.", command.name) } else { command.doc.clone() }
 }
 
 fn access_of(command: &Command) -> String {

@@ -341,5 +341,7 @@ fn enumeration(text: &mut Text, Enum { name, doc, members }: &Enum) {
     let identifiers: Vec<String> = members.iter().map(|member| snake(member)).collect();
     let words: Vec<String> = members.iter().map(|member| format!("\"{member}\"")).collect();
     text.line(format!("pub const {name} = enum {{ {} }};", identifiers.join(", ")));
-    text.line(format!("pub const {name}Codec = mp.Words({name}, &.{{ {} }});", words.join(", ")));
+    // `zig fmt` gives a list of one no inner spaces.
+    let words = if words.len() == 1 { words.join("") } else { format!(" {} ", words.join(", ")) };
+    text.line(format!("pub const {name}Codec = mp.Words({name}, &.{{{words}}});"));
 }

@@ -488,7 +488,7 @@ pub fn Struct(comptime Of: type, comptime name: []const u8, comptime table: anyt
 
         pub fn read(reader: *Reader) DecodeError!Of {
             var value: Of = undefined;
-            var seen = [_]bool{false} ** table.len;
+            var seen: [table.len]bool = @splat(false);
             reader.place = name;
             const count = try reader.believed(try reader.several(0x80, 0xde), 2);
             next: for (0..count) |_| {
