@@ -45,6 +45,8 @@ const STEPS: &[Step] = &[
     step("debian", "xtask debian"),
     step("refusals", "xtask refusals"),
     step("judges", "xtask judges"),
+    step("codegen", "xtask codegen --check"),
+    step("golden", "xtask golden"),
     step("full", "xtask full"),
     step("damage", "xtask damage"),
     step("crash", "xtask crash --rounds 20"),

@@ -6,6 +6,7 @@
 mod bench;
 mod ci;
 mod client;
+mod codegen;
 mod conformance;
 mod crash;
 mod damage;
@@ -14,6 +15,7 @@ mod drain;
 mod empty;
 mod forks;
 mod full;
+mod golden;
 mod hold;
 mod judges;
 mod memory;
@@ -70,6 +72,9 @@ cargo xtask <task> [options]
   forks                    forks of one large stream: bytes on disk, memory, rate beside appends
                              --streams 100000  --bytes 1073741824  --durability sync  --check  judges the rate
   full                     a disk that fills and empties again (root)
+  codegen                  writes what is generated from schemas/   --check  says how it differs
+  golden                   generated code of six languages against the golden frames
+                             --only rust,ts,python,cpp,zig,erlang
   damage                   flipped bits, held and newer stores
   bench streams            ours beside the Rust peer, in turn
                              --pairs 5  --seconds 5  --connections 256  --streams 100  --bytes 256
@@ -112,6 +117,8 @@ fn run(task: &str, options: &Options) -> Outcome {
         "full" => full::run(options),
         "damage" => damage::run(options),
         "bench" => bench::run(options),
+        "codegen" => codegen::run(options),
+        "golden" => golden::run(options),
         _ => Err(format!("no such task\n\n{USAGE}")),
     }
 }
