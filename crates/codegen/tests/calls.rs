@@ -1,4 +1,5 @@
 //! The generated Rust client against the generated Rust server, with a queue of frames between them.
+#![allow(clippy::unwrap_used, reason = "this is a test's code, though not all of it in test functions")]
 
 #[rustfmt::skip]
 #[allow(dead_code, unused_imports, unreachable_pub)]

@@ -1,4 +1,5 @@
 //! What the options do, and which do not go together.
+#![allow(clippy::unwrap_used, reason = "this is a test's code, though not all of it in test functions")]
 
 use clap::Parser;
 use std::path::Path;

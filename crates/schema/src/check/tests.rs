@@ -201,3 +201,12 @@ fn the_order_of_declaration_is_kept_and_dependencies_can_be_told() {
     assert_eq!(service.encoded_bytes_min(&service.types[1].fields[0].of), 1);
     assert_eq!(service.encoded_bytes_min(&crate::Type::Struct("B".into())), 4);
 }
+
+#[test]
+fn the_documented_example_is_a_schema() {
+    let document = include_str!("../../../../docs/schema.md");
+    let example = document.split("```jsonc").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let service = valid(example);
+    assert_eq!(service.commands[1].item.as_ref().unwrap().tag, "StoreScanItem");
+    assert!(service.doc.starts_with("Keeps values apart by fork."));
+}
