@@ -67,6 +67,8 @@ impl Rust<'_> {
 
     fn types(&self) -> String {
         let mut text = self.head("Types and codecs");
+        text.line("#![allow(clippy::type_complexity, reason = \"types are as deep as the schema says\")]");
+        text.line("");
         text.line("use std::borrow::Cow;");
         text.line(format!(
             "use {}::messagepack::{{DecodeError, Fields, Message, Reader, Wrong, request_frame, response_frame, write}};",

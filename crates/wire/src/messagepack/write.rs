@@ -65,7 +65,7 @@ pub fn f32(out: &mut Vec<u8>, value: &f32) {
     tagged(out, 0xca, bits.to_be_bytes());
 }
 
-/// A 64-bit float; of NaNs as [`f32`].
+/// A 64-bit float, with one NaN too.
 pub fn f64(out: &mut Vec<u8>, value: &f64) {
     let bits = if value.is_nan() { 0x7ff8_0000_0000_0000 } else { value.to_bits() };
     tagged(out, 0xcb, bits.to_be_bytes());
