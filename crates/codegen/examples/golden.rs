@@ -1,6 +1,6 @@
-//! Writes the golden frames of `schemas/golden`, assembled by hand in `tests/frames.rs`, with their meanings.
+//! Writes the golden frames of `schemas/golden`, assembled by hand in `tests/frames/mod.rs`, with their meanings.
 
-#[path = "../tests/frames.rs"]
+#[path = "../tests/frames/mod.rs"]
 mod frames;
 
 use std::fs;
