@@ -94,6 +94,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// Something is left of it.
+    #[inline]
     pub fn finish(&self) -> Read<()> {
         if self.at < self.frame.len() { Err(self.error(Wrong::Trailing, self.at)) } else { Ok(()) }
     }
@@ -126,10 +127,36 @@ impl<'a> Reader<'a> {
         Ok(byte)
     }
 
-    /// A big-endian number of `count` bytes.
+    /// The next `N` bytes.
     #[inline]
-    fn number(&mut self, count: usize) -> Read<u64> {
-        Ok(self.take(count)?.iter().fold(0, |value, byte| (value << 8) | u64::from(*byte)))
+    fn exactly<const N: usize>(&mut self) -> Read<[u8; N]> {
+        match self.frame.get(self.at..).and_then(|rest| rest.first_chunk()) {
+            Some(bytes) => {
+                self.at += N;
+                Ok(*bytes)
+            }
+            None => Err(self.error(Wrong::Truncated, self.frame.len())),
+        }
+    }
+
+    #[inline]
+    fn number1(&mut self) -> Read<u64> {
+        self.byte().map(u64::from)
+    }
+
+    #[inline]
+    fn number2(&mut self) -> Read<u64> {
+        Ok(u16::from_be_bytes(self.exactly()?).into())
+    }
+
+    #[inline]
+    fn number4(&mut self) -> Read<u64> {
+        Ok(u32::from_be_bytes(self.exactly()?).into())
+    }
+
+    #[inline]
+    fn number8(&mut self) -> Read<u64> {
+        Ok(u64::from_be_bytes(self.exactly()?))
     }
 
     #[cold]
@@ -141,6 +168,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// Something else stands here.
+    #[inline]
     pub fn boolean(&mut self) -> Read<bool> {
         match self.byte()? {
             0xc2 => Ok(false),
@@ -158,14 +186,14 @@ impl<'a> Reader<'a> {
         }
         let signed = |value: i64| (value as u64, value < 0);
         Ok(match tag {
-            0xcc => (self.number(1)?, false),
-            0xcd => (self.number(2)?, false),
-            0xce => (self.number(4)?, false),
-            0xcf => (self.number(8)?, false),
-            0xd0 => signed(i64::from(self.number(1)? as i8)),
-            0xd1 => signed(i64::from(self.number(2)? as i16)),
-            0xd2 => signed(i64::from(self.number(4)? as i32)),
-            0xd3 => signed(self.number(8)? as i64),
+            0xcc => (self.number1()?, false),
+            0xcd => (self.number2()?, false),
+            0xce => (self.number4()?, false),
+            0xcf => (self.number8()?, false),
+            0xd0 => signed(i64::from(self.number1()? as i8)),
+            0xd1 => signed(i64::from(self.number2()? as i16)),
+            0xd2 => signed(i64::from(self.number4()? as i32)),
+            0xd3 => signed(self.number8()? as i64),
             0xe0.. => signed(i64::from(tag as i8)),
             found => return self.kind("an integer", found),
         })
@@ -203,7 +231,7 @@ impl<'a> Reader<'a> {
     /// Something else stands here, a 64-bit float included.
     pub fn f32(&mut self) -> Read<f32> {
         match self.byte()? {
-            0xca => Ok(f32::from_bits(self.number(4)? as u32)),
+            0xca => Ok(f32::from_bits(self.number4()? as u32)),
             found => self.kind("a 32-bit float", found),
         }
     }
@@ -214,8 +242,8 @@ impl<'a> Reader<'a> {
     /// Something else stands here.
     pub fn f64(&mut self) -> Read<f64> {
         match self.byte()? {
-            0xca => Ok(f64::from(f32::from_bits(self.number(4)? as u32))),
-            0xcb => Ok(f64::from_bits(self.number(8)?)),
+            0xca => Ok(f64::from(f32::from_bits(self.number4()? as u32))),
+            0xcb => Ok(f64::from_bits(self.number8()?)),
             found => self.kind("a float", found),
         }
     }
@@ -225,9 +253,9 @@ impl<'a> Reader<'a> {
     fn raw_string(&mut self) -> Read<&'a [u8]> {
         let length = match self.byte()? {
             tag @ 0xa0..=0xbf => usize::from(tag & 31),
-            0xd9 => self.number(1)? as usize,
-            0xda => self.number(2)? as usize,
-            0xdb => self.number(4)? as usize,
+            0xd9 => self.number1()? as usize,
+            0xda => self.number2()? as usize,
+            0xdb => self.number4()? as usize,
             found => return self.kind("a string", found),
         };
         self.take(length)
@@ -237,6 +265,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// Something else stands here.
+    #[inline]
     pub fn string(&mut self) -> Read<Cow<'a, str>> {
         let raw = self.raw_string()?;
         match std::str::from_utf8(raw) {
@@ -249,11 +278,12 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// Something else stands here, a string included.
+    #[inline]
     pub fn bytes(&mut self) -> Read<Cow<'a, [u8]>> {
         let length = match self.byte()? {
-            0xc4 => self.number(1)? as usize,
-            0xc5 => self.number(2)? as usize,
-            0xc6 => self.number(4)? as usize,
+            0xc4 => self.number1()? as usize,
+            0xc5 => self.number2()? as usize,
+            0xc6 => self.number4()? as usize,
             found => return self.kind("bytes", found),
         };
         self.take(length).map(Cow::Borrowed)
@@ -274,6 +304,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// Neither nil nor the value stands here.
+    #[inline]
     pub fn optional<T>(&mut self, read: impl FnOnce(&mut Self) -> Read<T>) -> Read<Option<T>> {
         if self.frame.get(self.at) == Some(&0xc0) {
             self.at += 1;
@@ -282,25 +313,28 @@ impl<'a> Reader<'a> {
         read(self).map(Some)
     }
 
+    #[inline]
     fn array_length(&mut self) -> Read<usize> {
         Ok(match self.byte()? {
             tag @ 0x90..=0x9f => usize::from(tag & 15),
-            0xdc => self.number(2)? as usize,
-            0xdd => self.number(4)? as usize,
+            0xdc => self.number2()? as usize,
+            0xdd => self.number4()? as usize,
             found => return self.kind("an array", found),
         })
     }
 
+    #[inline]
     fn map_length(&mut self) -> Read<usize> {
         Ok(match self.byte()? {
             tag @ 0x80..=0x8f => usize::from(tag & 15),
-            0xde => self.number(2)? as usize,
-            0xdf => self.number(4)? as usize,
+            0xde => self.number2()? as usize,
+            0xdf => self.number4()? as usize,
             found => return self.kind("a map", found),
         })
     }
 
     /// Refuses a count of values that the rest of the frame cannot hold.
+    #[inline]
     fn believe(&self, count: usize, item_bytes_min: usize) -> Read<()> {
         let left = self.frame.len() - self.at;
         if count > left / item_bytes_min.max(1) {
@@ -375,6 +409,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// No map stands here.
+    #[inline]
     pub fn fields(&mut self, place: &'static str) -> Read<usize> {
         self.place = place;
         let count = self.map_length()?;
