@@ -28,7 +28,7 @@ fn npm(name: &str, about: &str) -> Vec<(String, String)> {
          \"type\": \"module\",\n  \"engines\": {{ \"node\": \">=20\" }},\n  \"files\": [\"dist\"],\n  \
          \"exports\": {{\n    \"./*\": {{ \"types\": \"./dist/*.d.ts\", \"default\": \"./dist/*.js\" }}\n  }},\n  \
          \"scripts\": {{ \"build\": \"tsc\", \"prepare\": \"tsc\" }},\n  \
-         \"devDependencies\": {{ \"typescript\": \">=5.4\" }}\n}}\n"
+         \"devDependencies\": {{ \"typescript\": \">=5.7\" }}\n}}\n"
     );
     let settings = "{\n  \"compilerOptions\": {\n    \"target\": \"ES2022\",\n    \"module\": \"NodeNext\",\n    \
                     \"moduleResolution\": \"NodeNext\",\n    \"lib\": [\"ES2022\", \"DOM\"],\n    \"strict\": true,\n    \

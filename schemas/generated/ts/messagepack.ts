@@ -295,15 +295,29 @@ export class Reader {
   }
 }
 
+/** The buffer of the writer that finished last, for the next one: encoding then allocates its result and no more. */
+let spare: DataView<ArrayBuffer> | undefined;
+const SPARE_BYTES_MAX = 65_536;
+
 /** Appends values. */
 export class Writer {
-  #buffer = new Uint8Array(256);
-  #view = new DataView(this.#buffer.buffer);
+  #view: DataView<ArrayBuffer>;
+  #buffer: Uint8Array<ArrayBuffer>;
   #length = 0;
 
-  /** What was written, in a buffer of its own. */
+  constructor() {
+    this.#view = spare ?? new DataView(new ArrayBuffer(1024));
+    spare = undefined;
+    this.#buffer = new Uint8Array(this.#view.buffer);
+  }
+
+  /** What was written, in a buffer of its own; the writer is done with. */
   finish(): Uint8Array {
-    return this.#buffer.slice(0, this.#length);
+    const written = this.#buffer.slice(0, this.#length);
+    if (this.#buffer.length <= SPARE_BYTES_MAX) spare = this.#view;
+    this.#buffer = new Uint8Array(0);
+    this.#length = 0;
+    return written;
   }
 
   /** Makes room and returns where it begins. */
