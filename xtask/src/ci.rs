@@ -47,6 +47,8 @@ const STEPS: &[Step] = &[
     step("judges", "xtask judges"),
     step("node", "xtask node"),
     step("python", "xtask python"),
+    step("codegen", "xtask codegen --check"),
+    step("golden", "xtask golden"),
     step("full", "xtask full"),
     step("damage", "xtask damage"),
     step("crash", "xtask crash --rounds 20"),

@@ -6,6 +6,7 @@
 mod bench;
 mod ci;
 mod client;
+mod codegen;
 mod conformance;
 mod crash;
 mod damage;
@@ -14,6 +15,7 @@ mod drain;
 mod empty;
 mod forks;
 mod full;
+mod golden;
 mod hold;
 mod judges;
 mod memory;
@@ -76,6 +78,9 @@ cargo xtask <task> [options]
   faces-format             writes anew what the faces generate from the log's format
   python                   the wheel: built, installed in an empty environment, its tests and types
                              --only TEST,TEST
+  codegen                  writes what is generated from schemas/   --check  says how it differs
+  golden                   generated code of six languages against the golden frames
+                             --only rust,ts,python,cpp,zig,erlang
   damage                   flipped bits, held and newer stores
   bench streams            ours beside the Rust peer, in turn
                              --pairs 5  --seconds 5  --connections 256  --streams 100  --bytes 256
@@ -123,6 +128,8 @@ fn run(task: &str, options: &Options) -> Outcome {
         "damage" => damage::run(options),
         "python" => python::run(options),
         "bench" => bench::run(options),
+        "codegen" => codegen::run(options),
+        "golden" => golden::run(options),
         _ => Err(format!("no such task\n\n{USAGE}")),
     }
 }

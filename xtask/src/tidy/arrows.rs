@@ -16,11 +16,13 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     ("log", &["sys", "sync"]),
     ("http", &["sys", "sync", "reactor", "transport", "wire"]),
     ("streams", &["wire", "log"]),
+    ("schema", &[]),
+    ("codegen", &["wire", "schema"]),
     ("server", &["sys", "sync", "reactor", "transport", "wire", "log", "http", "streams"]),
     ("node", &["sys", "sync", "log"]),
     ("python", &["sys", "log"]),
     ("bench", &["sys", "sync", "log"]),
-    ("xtask", &[]),
+    ("xtask", &["schema", "codegen"]),
 ];
 
 /// Crates whose use is one crate's privilege.

@@ -1,0 +1,287 @@
+// The generated C++ against the golden frames; `crates/codegen/tests/golden.rs` says what is judged and why.
+// Arguments: the directory of frames, and the file that takes what became of each mutation.
+
+#include "echo_client.hpp"
+#include "echo_server.hpp"
+
+#include <deque>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iostream>
+#include <iterator>
+#include <thread>
+
+namespace {
+
+namespace fs = std::filesystem;
+using thalweg::Frame;
+using thalweg::FrameView;
+
+int passed = 0;
+int failed = 0;
+
+struct Broken : std::logic_error {
+    using std::logic_error::logic_error;
+};
+
+void holds(bool what, const std::string& says) {
+    if (!what) throw Broken(says);
+}
+
+void check(const std::string& name, const std::function<void()>& judge) {
+    try {
+        judge();
+        passed++;
+    } catch (const std::exception& error) {
+        failed++;
+        std::cerr << "  FAILED: " << name << ": " << error.what() << '\n';
+    }
+}
+
+template <class E> void throws(const std::string& says, const std::function<void()>& act) {
+    try {
+        act();
+    } catch (const E&) {
+        return;
+    }
+    throw Broken(says);
+}
+
+std::map<std::string, Frame> frames(const fs::path& directory) {
+    std::map<std::string, Frame> found;
+    for (const auto& entry : fs::directory_iterator(directory)) {
+        if (entry.path().extension() != ".bin") continue;
+        std::ifstream file(entry.path(), std::ios::binary);
+        found[entry.path().stem().string()] = Frame(std::istreambuf_iterator<char>(file), {});
+    }
+    return found;
+}
+
+Frame again(FrameView given) {
+    // On a heap of its own, so that a sanitizer sees a byte too far.
+    const Frame frame(given.begin(), given.end());
+    Frame out;
+    if (!frame.empty() && frame[0] == 0x91) echo::encode_request(echo::decode_request(frame), out);
+    else echo::encode_response(echo::decode_response(frame), out);
+    return out;
+}
+
+std::string hex(FrameView frame) {
+    std::string text;
+    for (const std::uint8_t byte : frame) {
+        text += "0123456789abcdef"[byte >> 4];
+        text += "0123456789abcdef"[byte & 15];
+    }
+    return text;
+}
+
+struct Random {
+    std::uint32_t state = 0x7ea19e65;
+    std::size_t below(std::size_t bound) {
+        state ^= state << 13;
+        state ^= state >> 17;
+        state ^= state << 5;
+        return state % bound;
+    }
+};
+
+Frame mutate(Random& random, const std::vector<Frame>& all) {
+    Frame frame = all[random.below(all.size())];
+    const std::size_t edits = random.below(2) + 1;
+    for (std::size_t n = 0; n < edits; n++) {
+        const std::size_t what = random.below(8);
+        const std::size_t at = random.below(frame.size());
+        const auto byte = static_cast<std::uint8_t>(random.below(256));
+        const auto place = frame.begin() + static_cast<std::ptrdiff_t>(at);
+        if (what == 0) frame.erase(place);
+        else if (what == 1) frame.insert(place, byte);
+        else if (what == 2) *place = byte;
+        else *place = static_cast<std::uint8_t>(*place ^ (1U << (byte & 7U)));
+    }
+    return frame;
+}
+
+void mutations(const std::map<std::string, Frame>& golden, const fs::path& outcomes) {
+    std::vector<Frame> all;
+    for (const auto& [name, frame] : golden) all.push_back(frame);
+    std::ofstream file(outcomes);
+    Random random;
+    for (int n = 0; n < 10'000; n++) {
+        const Frame frame = mutate(random, all);
+        try {
+            const Frame back = again(frame);
+            holds(again(back) == back, hex(frame));
+            file << hex(back) << '\n';
+        } catch (const thalweg::DecodeError&) {
+            file << "-\n";
+        }
+    }
+}
+
+void values(std::map<std::string, Frame>& golden) {
+    const echo::EchoNumbersResponse numbers{
+        .tiny = 127,
+        .small = 128,
+        .medium = 256,
+        .large = 65'536,
+        .signed_tiny = std::numeric_limits<std::int8_t>::min(),
+        .signed_small = std::numeric_limits<std::int16_t>::min(),
+        .signed_medium = std::numeric_limits<std::int32_t>::min(),
+        .signed_large = std::numeric_limits<std::int64_t>::min(),
+        .single = -1.5F,
+        .precise = -3.141592653589793,
+    };
+    Frame out;
+    thalweg::response_frame(numbers, out);
+    holds(out == golden["echo_numbers_min"], hex(out));
+    Frame frame = golden["echo_places_request"];
+    const auto view = std::get<echo::EchoPlacesView>(echo::decode_request(frame));
+    const echo::EchoPlaces places = thalweg::own(view);
+    // What is owned stays when the frame goes.
+    std::fill(frame.begin(), frame.end(), std::uint8_t{0});
+    holds(places.places.at(0).moods.at("tuesday") == echo::Mood::in_a_hurry, "moods");
+    holds(places.places.at(0).inner->values.at(0) == thalweg::Bytes{7}, "values");
+    holds(places.grid[1][0] == std::numeric_limits<std::int16_t>::min() && !places.grid[0][1], "grid");
+    holds(places.counts.at("\U00010000") == 256, "counts");
+    holds(places.named->at("b").at(1) == thalweg::Bytes{255}, "named");
+    out.clear();
+    thalweg::request_frame(places, out);
+    holds(out == golden["echo_places_request"], hex(out));
+}
+
+class Service : public echo::EchoHandler {
+public:
+    void bytes(echo::EchoBytesView request, thalweg::Responder<echo::EchoBytesResponse> responder) override {
+        responder.ok(echo::EchoBytesResponseView{.data = request.data});
+    }
+    void fields(echo::EchoFieldsView, thalweg::Responder<echo::EchoFieldsResponse>) override {}
+    void nested(echo::EchoNestedView request, thalweg::Responder<echo::EchoNestedResponse> responder) override {
+        // From another thread, as a handler with a pool would.
+        std::thread([owned = thalweg::own(request), responder = std::move(responder)]() mutable {
+            responder.ok(echo::EchoNestedResponse{.inner = std::move(owned.inner)});
+        }).join();
+    }
+    void aliases(echo::EchoAliasesView, thalweg::Responder<echo::EchoAliasesResponse>) override { throw 7; }
+    void blobs(echo::EchoBlobsView, thalweg::Responder<echo::EchoBlobsResponse> responder) override {
+        responder.error("refused by hand");
+    }
+    void fail(echo::EchoFailView request, thalweg::Responder<echo::EchoFailResponse>) override {
+        throw std::runtime_error(std::string(request.reason));
+    }
+    void numbers(echo::EchoNumbersView, thalweg::Responder<echo::EchoNumbersResponse>) override {}
+    void places(echo::EchoPlacesView, thalweg::Responder<echo::EchoPlacesResponse>) override {}
+    void count(
+        echo::EchoCountView request, thalweg::Responder<echo::EchoCountResponse, echo::EchoCountItem> responder
+    ) override {
+        std::uint32_t count = 0;
+        for (std::uint32_t value = request.first; value <= request.last; value++) {
+            if (!responder.item(echo::EchoCountItem{.value = value})) break;
+            count++;
+        }
+        responder.ok(echo::EchoCountResponse{.count = count});
+    }
+    void put(echo::EchoPutView, thalweg::Responder<echo::EchoPutResponse>) override {}
+    void peek(echo::EchoPeekView, thalweg::Responder<echo::EchoPeekResponse>) override {}
+    void peek_committed(echo::EchoPeekCommittedView, thalweg::Responder<echo::EchoPeekResponse>) override {}
+};
+
+using Queue = std::deque<Frame>;
+
+class Sink : public thalweg::Reply {
+public:
+    explicit Sink(Queue& queue) : queue_(queue) {}
+    bool item(FrameView frame) override {
+        queue_.emplace_back(frame.begin(), frame.end());
+        return queue_.size() < 5;
+    }
+    void end(FrameView frame) override { queue_.emplace_back(frame.begin(), frame.end()); }
+
+private:
+    Queue& queue_;
+};
+
+class Wire : public thalweg::Transport {
+public:
+    void send(FrameView request) override { echo::dispatch(service_, request, std::make_unique<Sink>(queue_)); }
+    FrameView receive() override {
+        frame_ = std::move(queue_.front());
+        queue_.pop_front();
+        return frame_;
+    }
+
+private:
+    Service service_;
+    Queue queue_;
+    Frame frame_;
+};
+
+std::string refusal(const std::function<void()>& act) {
+    try {
+        act();
+    } catch (const thalweg::Refused& refused) {
+        return refused.what();
+    }
+    return "nothing";
+}
+
+void calls() {
+    Wire wire;
+    echo::EchoClient client(wire);
+    holds(client.bytes(echo::EchoBytes{.data = {1, 2}}).data == thalweg::BytesView(Frame{1, 2}), "bytes");
+    const echo::EchoNested nested{.inner = {.values = {{3}}, .flag = false}};
+    holds(thalweg::own(client.nested(nested)).inner == nested.inner, "nested");
+    holds(refusal([&] { client.fail(echo::EchoFail{.reason = "because"}); }) == "because", "thrown");
+    holds(refusal([&] { client.blobs(echo::EchoBlobs{}); }) == "refused by hand", "by hand");
+    holds(refusal([&] { client.fields(echo::EchoFields{}); }) == "the handler gave no answer", "silence");
+    holds(refusal([&] { client.aliases(echo::EchoAliases{}); }).starts_with("the handler threw"), "an int");
+    wire.send(Frame{1, 2, 3});
+    const Frame answer = thalweg::own(thalweg::BytesView(wire.receive()));
+    holds(std::holds_alternative<echo::EchoErrorResponseView>(echo::decode_response(answer)), "nonsense");
+}
+
+void streams() {
+    Wire wire;
+    echo::EchoClient client(wire);
+    std::vector<std::uint32_t> taken;
+    const auto take = [&](const echo::EchoCountItem& item) { taken.push_back(item.value); };
+    holds(client.count(echo::EchoCount{.first = 7, .last = 9}, take).count == 3, "count");
+    holds(taken == std::vector<std::uint32_t>{7, 8, 9}, "items");
+    holds(client.count(echo::EchoCount{.first = 0, .last = 0xffffffff}, take).count == 4, "the reader went away");
+}
+
+void order() {
+    const auto [access, fork] = echo::access_of(echo::EchoPutView{.fork = "main", .value = {}});
+    holds(access == thalweg::Access::write, "access");
+    holds(std::get<thalweg::BytesView>(fork).size() == 4, "fork");
+    holds(echo::access_of(echo::EchoFailView{}).first == thalweg::Access::unordered, "unordered");
+}
+
+} // namespace
+
+int main(int count, char** arguments) {
+    if (count != 3) return 2;
+    const fs::path directory = arguments[1];
+    std::map<std::string, Frame> golden = frames(directory);
+    for (const auto& [name, frame] : golden) {
+        check(name, [&] { holds(again(frame) == frame, hex(again(frame))); });
+        check("every prefix of " + name, [&] {
+            for (std::size_t length = 0; length < frame.size(); length++) {
+                throws<thalweg::DecodeError>("taken", [&] { again(FrameView(frame).first(length)); });
+            }
+        });
+    }
+    for (const auto& [name, frame] : frames(directory / "accepted")) {
+        check(name, [&] { holds(again(frame) == golden.at(name.substr(0, name.find('.'))), hex(again(frame))); });
+    }
+    for (const auto& [name, frame] : frames(directory / "refused")) {
+        check("refused " + name, [&] { throws<thalweg::DecodeError>("taken", [&] { again(frame); }); });
+    }
+    check("mutations", [&] { mutations(golden, arguments[2]); });
+    check("values are what the frames say", [&] { values(golden); });
+    check("calls are answered", calls);
+    check("streams bring items and then their end", streams);
+    check("requests say how they are ordered", order);
+    std::cout << "golden-cpp: " << passed << " passed, " << failed << " failed\n";
+    return failed == 0 ? 0 : 1;
+}

@@ -1,0 +1,218 @@
+%% The generated Erlang against the golden frames; `crates/codegen/tests/golden.rs` says what is judged and why.
+%% Arguments: the directory of frames, and the file that takes what became of each mutation.
+-module(golden).
+-behaviour(echo_server).
+
+-export([main/1]).
+-export([bytes/1, fields/1, nested/1, aliases/1, blobs/1, fail/1, numbers/1, places/1, count/2]).
+-export([put/1, peek/1, peek_committed/1]).
+
+-compile({no_auto_import, [put/1]}).
+
+main([Directory, Outcomes]) ->
+    Golden = frames(Directory),
+    Frames = [Frame || {_, Frame} <- Golden],
+    Checks =
+        [{Name, fun() -> Frame = again(Frame) end} || {Name, Frame} <- Golden] ++
+            [{Name, fun() -> refuses_prefixes(Frame) end} || {Name, Frame} <- Golden] ++
+            [
+                {Name, fun() -> same(named(hd(string:split(Name, ".")), Golden), again(Frame)) end}
+             || {Name, Frame} <- frames(filename:join(Directory, "accepted"))
+            ] ++
+            [
+                {Name, fun() -> {error, {decode_error, _, _, _}} = again(Frame) end}
+             || {Name, Frame} <- frames(filename:join(Directory, "refused"))
+            ] ++
+            [
+                {"mutations", fun() -> mutations(Frames, Outcomes) end},
+                {"values are what the frames say", fun() -> values(Golden) end},
+                {"values that do not fit are refused", fun misfits/0},
+                {"calls are answered", fun calls/0},
+                {"streams bring items and then their end", fun streams/0},
+                {"requests say how they are ordered", fun order/0}
+            ],
+    Failed = length([failed || Check <- Checks, not check(Check)]),
+    io:format("golden-erlang: ~b passed, ~b failed~n", [length(Checks) - Failed, Failed]),
+    halt(min(Failed, 1)).
+
+check({Name, Judge}) ->
+    try
+        Judge(),
+        true
+    catch
+        Class:Reason:Stack ->
+            io:format(standard_error, "  FAILED: ~ts: ~p~n", [Name, {Class, Reason, Stack}]),
+            false
+    end.
+
+same(Value, Value) -> ok.
+
+frames(Directory) ->
+    Names = lists:sort(filelib:wildcard("*.bin", Directory)),
+    [{filename:basename(Name, ".bin"), read(filename:join(Directory, Name))} || Name <- Names].
+
+read(Path) ->
+    {ok, Bytes} = file:read_file(Path),
+    Bytes.
+
+named(Name, Golden) ->
+    {_, Frame} = lists:keyfind(Name, 1, Golden),
+    Frame.
+
+%% Decodes a frame as what its first byte says it is, and encodes it again.
+again(<<16#91, _/binary>> = Frame) ->
+    encoded(echo_types:decode_request(Frame), fun echo_types:encode_request/1);
+again(Frame) ->
+    encoded(echo_types:decode_response(Frame), fun echo_types:encode_response/1).
+
+encoded({ok, Message}, Encode) -> iolist_to_binary(Encode(Message));
+encoded({error, {decode_error, _, _, _}} = Error, _) -> Error.
+
+refuses_prefixes(Frame) ->
+    [
+        {error, {decode_error, _, truncated, _}} = again(binary:part(Frame, 0, Length))
+     || Length <- lists:seq(0, byte_size(Frame) - 1)
+    ].
+
+below(Bound) ->
+    S0 = get(state),
+    S1 = (S0 bxor (S0 bsl 13)) band 16#ffffffff,
+    S2 = S1 bxor (S1 bsr 17),
+    S3 = (S2 bxor (S2 bsl 5)) band 16#ffffffff,
+    erlang:put(state, S3),
+    S3 rem Bound.
+
+mutate(Frames) ->
+    Frame = element(below(tuple_size(Frames)) + 1, Frames),
+    edit(below(2) + 1, Frame).
+
+edit(0, Frame) ->
+    Frame;
+edit(Edits, Frame) ->
+    What = below(8),
+    At = below(byte_size(Frame)),
+    Byte = below(256),
+    <<Before:At/binary, Here, After/binary>> = Frame,
+    Edited =
+        case What of
+            0 -> <<Before/binary, After/binary>>;
+            1 -> <<Before/binary, Byte, Here, After/binary>>;
+            2 -> <<Before/binary, Byte, After/binary>>;
+            _ -> <<Before/binary, (Here bxor (1 bsl (Byte band 7))), After/binary>>
+        end,
+    edit(Edits - 1, Edited).
+
+mutations(Frames, Outcomes) ->
+    erlang:put(state, 16#7ea19e65),
+    All = list_to_tuple(Frames),
+    Lines = [outcome(mutate(All)) || _ <- lists:seq(1, 10000)],
+    ok = file:write_file(Outcomes, Lines).
+
+outcome(Frame) ->
+    case again(Frame) of
+        {error, _} ->
+            "-\n";
+        Back ->
+            Back = again(Back),
+            [string:lowercase(binary:encode_hex(Back)), "\n"]
+    end.
+
+values(Golden) ->
+    Numbers = #{
+        tiny => 127,
+        small => 128,
+        medium => 256,
+        large => 65536,
+        signed_tiny => -128,
+        signed_small => -32768,
+        signed_medium => -2147483648,
+        signed_large => -9223372036854775808,
+        single => -1.5,
+        precise => -math:pi()
+    },
+    Encoded = echo_types:encode_response({numbers_response, Numbers}),
+    same(named("echo_numbers_min", Golden), iolist_to_binary(Encoded)),
+    {ok, {places, Places}} = echo_types:decode_request(named("echo_places_request", Golden)),
+    #{places := [#{moods := #{<<"tuesday">> := in_a_hurry}}, _]} = Places,
+    #{grid := [[1, undefined], [-32768, -1], [32767, -32]]} = Places,
+    #{counts := #{<<"\x{10000}"/utf8>> := 256}} = Places.
+
+misfits() ->
+    Refused = fun(Request) ->
+        try echo_types:encode_request(Request) of
+            _ -> error(taken)
+        catch
+            error:{bad_value, _, _} -> ok
+        end
+    end,
+    Refused({fields, #{count => -1, total => 0, name => <<>>}}),
+    Refused({fields, #{count => 0, total => 1 bsl 64, name => <<>>}}),
+    Refused({fields, #{count => 0, total => 0, name => <<255>>}}),
+    Refused({fields, #{count => 0, total => 0}}),
+    Refused({fail, #{reason => <<>>, more => 1}}),
+    Refused({blobs, #{parts => []}}).
+
+bytes(#{data := Data}) -> {ok, #{data => Data}}.
+fields(Request) -> {ok, Request}.
+nested(Request) -> {ok, Request}.
+aliases(_) -> error(unprepared).
+blobs(Request) -> {ok, Request}.
+fail(#{reason := Reason}) -> {error, Reason}.
+numbers(Request) -> {ok, Request}.
+places(Request) -> {ok, Request}.
+put(_) -> {ok, #{version => 1}}.
+peek(_) -> {ok, #{}}.
+peek_committed(_) -> {ok, #{value => <<"committed">>}}.
+
+count(#{first := First, last := Last}, Send) ->
+    {ok, #{count => count(First, Last, 0, Send)}}.
+
+count(Value, Last, Count, _) when Value > Last -> Count;
+count(Value, Last, Count, Send) ->
+    case Send(#{value => Value}) of
+        true -> count(Value + 1, Last, Count + 1, Send);
+        false -> Count
+    end.
+
+%% Frames arrive in this process's mailbox; four items are enough for anybody.
+carry(Request) ->
+    Self = self(),
+    erlang:put(items, 0),
+    echo_server:dispatch(?MODULE, iolist_to_binary(Request), fun({_, Frame}) ->
+        Self ! {frame, iolist_to_binary(Frame)},
+        erlang:put(items, get(items) + 1),
+        get(items) < 5
+    end).
+
+next() ->
+    receive
+        {frame, Frame} -> {ok, Frame}
+    after 0 -> {error, nothing_came}
+    end.
+
+calls() ->
+    Transport = fun(Request) ->
+        carry(Request),
+        next()
+    end,
+    {ok, #{data := <<1, 2>>}} = echo_client:bytes(Transport, #{data => <<1, 2>>}),
+    {ok, #{value := <<"committed">>}} = echo_client:peek_committed(Transport, #{fork => <<>>}),
+    {refused, <<"because">>} = echo_client:fail(Transport, #{reason => <<"because">>}),
+    Aliases = #{sequence_number => 1, digest => <<0:256>>, chain => []},
+    {refused, <<"{error,unprepared}">>} = echo_client:aliases(Transport, Aliases),
+    {error, lost} = echo_client:bytes(fun(_) -> {error, lost} end, #{data => <<>>}),
+    {ok, Nonsense} = Transport(<<"nonsense">>),
+    {ok, {error_response, _}} = echo_types:decode_response(Nonsense).
+
+streams() ->
+    Transport = fun(Request) ->
+        carry(Request),
+        {ok, fun next/0}
+    end,
+    Fold = fun(#{value := Value}, Values) -> [Value | Values] end,
+    {ok, {#{count := 3}, [9, 8, 7]}} = echo_client:count(Transport, #{first => 7, last => 9}, Fold, []),
+    {ok, {#{count := 4}, _}} = echo_client:count(Transport, #{first => 0, last => 16#ffffffff}, Fold, []).
+
+order() ->
+    {write, <<"main">>} = echo_types:access_of({put, #{fork => <<"main">>, value => <<>>}}),
+    unordered = echo_types:access_of({fail, #{reason => <<>>}}).

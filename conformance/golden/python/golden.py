@@ -1,0 +1,229 @@
+"""The generated Python against the golden frames.
+
+``crates/codegen/tests/golden.rs`` says what is judged and why. Arguments: the directory of
+frames, the file that takes what became of each mutation, and the generated package's directory.
+"""
+
+import asyncio
+import math
+import sys
+import traceback
+from collections.abc import AsyncIterator, Callable
+from importlib import import_module
+from pathlib import Path
+
+directory, outcomes_path, package = (Path(argument) for argument in sys.argv[1:4])
+sys.path.insert(0, str(package.parent))
+
+
+types = import_module(f"{package.name}.echo_types")
+client_module = import_module(f"{package.name}.echo_client")
+server = import_module(f"{package.name}.echo_server")
+runtime = import_module(f"{package.name}.messagepack")
+service = import_module(f"{package.name}.service")
+
+passed = failed = 0
+
+
+def check(name: str, judge: Callable[[], None]) -> None:
+    global passed, failed
+    try:
+        judge()
+        passed += 1
+    except Exception:
+        failed += 1
+        print(f"  FAILED: {name}: {traceback.format_exc()}", file=sys.stderr)
+
+
+def equal(left: object, right: object) -> None:
+    if left != right:
+        raise AssertionError(f"{left!r} is not {right!r}")
+
+
+def raises(kind: type[Exception], act: Callable[[], object]) -> None:
+    try:
+        act()
+    except kind:
+        return
+    raise AssertionError(f"no {kind.__name__}")
+
+
+def frames(path: Path) -> dict[str, bytes]:
+    return {file.name[:-4]: file.read_bytes() for file in sorted(path.glob("*.bin"))}
+
+
+def again(frame: bytes) -> bytes:
+    if frame[:1] == b"\x91":
+        return types.encode_request(types.decode_request(frame))
+    return types.encode_response(types.decode_response(frame))
+
+
+class Random:
+    state = 0x7EA19E65
+
+    def below(self, bound: int) -> int:
+        state = self.state
+        state ^= state << 13 & 0xFFFFFFFF
+        state ^= state >> 17
+        state ^= state << 5 & 0xFFFFFFFF
+        self.state = state
+        return state % bound
+
+
+def mutate(random: Random, every: list[bytes]) -> bytes:
+    frame = bytearray(every[random.below(len(every))])
+    for _ in range(random.below(2) + 1):
+        what, at, byte = random.below(8), random.below(len(frame)), random.below(256)
+        if what == 0:
+            del frame[at]
+        elif what == 1:
+            frame.insert(at, byte)
+        elif what == 2:
+            frame[at] = byte
+        else:
+            frame[at] ^= 1 << (byte & 7)
+    return bytes(frame)
+
+
+golden = frames(directory)
+
+
+def prefixes(frame: bytes) -> None:
+    for length in range(len(frame)):
+        raises(runtime.DecodeError, lambda: again(frame[:length]))
+
+
+def mutations() -> None:
+    random, outcomes = Random(), []
+    every = list(golden.values())
+    for _ in range(10_000):
+        try:
+            back = again(mutate(random, every))
+        except runtime.DecodeError:
+            outcomes.append("-")
+        else:
+            equal(again(back), back)
+            outcomes.append(back.hex())
+    outcomes_path.write_text("".join(f"{line}\n" for line in outcomes))
+
+
+def values() -> None:
+    numbers = types.EchoNumbersResponse(
+        tiny=127,
+        small=128,
+        medium=256,
+        large=65_536,
+        signed_tiny=-128,
+        signed_small=-32_768,
+        signed_medium=-2_147_483_648,
+        signed_large=-9_223_372_036_854_775_808,
+        single=-1.5,
+        precise=-math.pi,
+    )
+    equal(types.encode_response(numbers), golden["echo_numbers_min"])
+    places = types.decode_request(golden["echo_places_request"])
+    equal(places.places[0].moods["tuesday"], types.Mood.IN_A_HURRY)
+    equal(places.grid, [[1, None], [-32_768, -1], [32_767, -32]])
+    equal(places.counts["\U00010000"], 256)
+
+
+def misfits() -> None:
+    def encode(**fields: object) -> None:
+        types.encode_request(
+            types.EchoFields(**{"count": 0, "total": 0, "name": "", **fields})
+        )
+
+    raises(runtime.EncodeError, lambda: encode(count=-1))
+    raises(runtime.EncodeError, lambda: encode(total=1 << 64))
+    raises(runtime.EncodeError, lambda: encode(name="\ud800"))
+    raises(runtime.EncodeError, lambda: types.encode_request(types.EchoBlobs(parts=[])))
+
+
+class Service:
+    async def bytes(self, request):
+        return types.EchoBytesResponse(data=request.data)
+
+    async def fail(self, request):
+        raise ValueError(request.reason)
+
+    async def count(self, request):
+        for value in range(request.first, request.last + 1):
+            yield types.EchoCountItem(value=value)
+        yield types.EchoCountResponse(count=request.last - request.first + 1)
+
+
+class Wire:
+    """Carries frames to a service in the same task."""
+
+    def __init__(self) -> None:
+        self.frames: list[bytes] = []
+
+    async def item(self, frame: bytes) -> bool:
+        self.frames.append(frame)
+        return len(self.frames) < 5
+
+    def end(self, frame: bytes) -> None:
+        self.frames.append(frame)
+
+    async def call(self, request: bytes) -> bytes:
+        await server.dispatch(Service(), request, self)
+        return self.frames.pop(0)
+
+    async def stream(self, request: bytes) -> AsyncIterator[bytes]:
+        await server.dispatch(Service(), request, self)
+        while self.frames:
+            yield self.frames.pop(0)
+
+
+def calls() -> None:
+    async def run() -> None:
+        client = client_module.EchoClient(Wire())
+        equal((await client.bytes(types.EchoBytes(data=b"\x01"))).data, b"\x01")
+        try:
+            await client.fail(types.EchoFail(reason="because"))
+        except service.Refused as refused:
+            equal(str(refused), "because")
+        else:
+            raise AssertionError("not refused")
+        heard = [v async for v in client.count(types.EchoCount(first=7, last=8))]
+        items = [types.EchoCountItem(value=value) for value in (7, 8)]
+        equal(heard, [*items, types.EchoCountResponse(count=2)])
+        endless = client.count(types.EchoCount(first=0, last=0xFFFFFFFF))
+        try:
+            equal(len([v async for v in endless]), 0)
+        except service.Refused as refused:
+            equal(str(refused), "the reader went away")
+        equal(
+            type(types.decode_response(await Wire().call(b"x"))),
+            types.EchoErrorResponse,
+        )
+
+    asyncio.run(run())
+
+    class Waiting:
+        def call(self, request: bytes) -> bytes:
+            return golden["echo_bytes_response"]
+
+    waiting = client_module.EchoSyncClient(Waiting())
+    equal(waiting.bytes(types.EchoBytes(data=b"")).data, bytes([1, 2, 3, 0, 255]))
+
+
+def order() -> None:
+    equal(types.access_of(types.EchoPut(fork="main", value=b"")), ("write", "main"))
+    equal(types.access_of(types.EchoFail(reason="")), None)
+
+
+for name, frame in golden.items():
+    check(name, lambda: equal(again(frame), frame))
+    check(f"every prefix of {name}", lambda: prefixes(frame))
+for name, frame in frames(directory / "accepted").items():
+    check(name, lambda: equal(again(frame), golden[name.split(".")[0]]))
+for name, frame in frames(directory / "refused").items():
+    check(f"refused {name}", lambda: raises(runtime.DecodeError, lambda: again(frame)))
+check("mutations", mutations)
+check("values are what the frames say", values)
+check("values that do not fit are refused", misfits)
+check("calls are answered and streams end", calls)
+check("requests say how they are ordered", order)
+print(f"golden-python: {passed} passed, {failed} failed")
+sys.exit(failed != 0)

@@ -1,0 +1,182 @@
+// The generated TypeScript against the golden frames; `crates/codegen/tests/golden.rs` says what is judged and why.
+// Arguments: the directory of frames, and the file that takes what became of each mutation.
+
+import { deepStrictEqual, ok, strictEqual, throws } from "node:assert/strict";
+import { readFileSync, readdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { EchoClient, EchoSyncClient } from "../../../schemas/generated/ts/echo_client.js";
+import { dispatch } from "../../../schemas/generated/ts/echo_server.js";
+import type { EchoHandler } from "../../../schemas/generated/ts/echo_server.js";
+import * as echo from "../../../schemas/generated/ts/echo_types.js";
+import { DecodeError, EncodeError } from "../../../schemas/generated/ts/messagepack.js";
+import { Refused } from "../../../schemas/generated/ts/service.js";
+import type { Transport } from "../../../schemas/generated/ts/service.js";
+
+const [directory = "", outcomesPath = ""] = process.argv.slice(2);
+let passed = 0;
+let failed = 0;
+
+async function check(name: string, judge: () => void | Promise<void>): Promise<void> {
+  try {
+    await judge();
+    passed++;
+  } catch (error) {
+    failed++;
+    console.error(`  FAILED: ${name}: ${error instanceof Error ? error.stack : error}`);
+  }
+}
+
+function frames(path: string): Map<string, Uint8Array> {
+  const names = readdirSync(path).filter((name) => name.endsWith(".bin")).sort();
+  return new Map(names.map((name) => [name.slice(0, -4), new Uint8Array(readFileSync(join(path, name)))]));
+}
+
+function again(frame: Uint8Array): Uint8Array {
+  if (frame[0] === 0x91) return echo.encodeRequest(echo.decodeRequest(frame));
+  return echo.encodeResponse(echo.decodeResponse(frame));
+}
+
+const hex = (bytes: Uint8Array): string => Buffer.from(bytes).toString("hex");
+
+let state = 0x7ea19e65;
+function below(bound: number): number {
+  state ^= state << 13;
+  state ^= state >>> 17;
+  state ^= state << 5;
+  return (state >>> 0) % bound;
+}
+
+function mutate(all: Uint8Array[]): Uint8Array {
+  const frame = [...(all[below(all.length)] as Uint8Array)];
+  const edits = below(2);
+  for (let n = 0; n <= edits; n++) {
+    const what = below(8);
+    const at = below(frame.length);
+    const byte = below(256);
+    if (what === 0) frame.splice(at, 1);
+    else if (what === 1) frame.splice(at, 0, byte);
+    else if (what === 2) frame[at] = byte;
+    else frame[at] = (frame[at] as number) ^ (1 << (byte & 7));
+  }
+  return Uint8Array.from(frame);
+}
+
+const golden = frames(directory);
+const named = (name: string): Uint8Array => golden.get(name) as Uint8Array;
+
+for (const [name, frame] of golden) {
+  await check(name, () => strictEqual(hex(again(frame)), hex(frame)));
+  await check(`every prefix of ${name}`, () => {
+    for (let length = 0; length < frame.length; length++) {
+      throws(() => again(frame.subarray(0, length)), DecodeError, `cut at ${length}`);
+    }
+  });
+}
+for (const [name, frame] of frames(join(directory, "accepted"))) {
+  await check(name, () => strictEqual(hex(again(frame)), hex(named(name.split(".")[0] as string))));
+}
+for (const [name, frame] of frames(join(directory, "refused"))) {
+  await check(`refused ${name}`, () => throws(() => again(frame), DecodeError));
+}
+
+await check("mutations", () => {
+  const outcomes: string[] = [];
+  const all = [...golden.values()];
+  for (let n = 0; n < 10_000; n++) {
+    const frame = mutate(all);
+    try {
+      const back = again(frame);
+      strictEqual(hex(again(back)), hex(back));
+      outcomes.push(hex(back));
+    } catch (error) {
+      ok(error instanceof DecodeError, `${hex(frame)}: ${error}`);
+      outcomes.push("-");
+    }
+  }
+  writeFileSync(outcomesPath, outcomes.map((line) => `${line}\n`).join(""));
+});
+
+await check("values are what the frames say", () => {
+  const value: echo.EchoNumbersResponse = {
+    tiny: 127, small: 128, medium: 256, large: 65_536n,
+    signedTiny: -128, signedSmall: -32_768, signedMedium: -2_147_483_648, signedLarge: -9_223_372_036_854_775_808n,
+    single: -1.5, precise: -Math.PI,
+  };
+  strictEqual(hex(echo.encodeResponse({ tag: "EchoNumbersResponse", value })), hex(named("echo_numbers_min")));
+  const places = echo.decodeRequest(named("echo_places_request"));
+  ok(places.tag === "EchoPlaces");
+  strictEqual(places.value.places[0]?.moods.get("tuesday"), "in-a-hurry");
+  deepStrictEqual(places.value.grid, [[1, undefined], [-32_768, -1], [32_767, -32]]);
+  strictEqual(places.value.counts.get("\u{10000}"), 256n);
+});
+
+await check("values that do not fit are refused", () => {
+  const fields = { count: 1.5, total: 0n, name: "" };
+  throws(() => echo.encodeRequest({ tag: "EchoFields", value: fields }), EncodeError);
+  throws(() => echo.encodeRequest({ tag: "EchoFields", value: { ...fields, count: 1, total: 1n << 64n } }), EncodeError);
+  throws(() => echo.encodeRequest({ tag: "EchoBlobs", value: { parts: [] } }), EncodeError);
+  throws(() => echo.toDigest(new Uint8Array(31)), RangeError);
+});
+
+const service: EchoHandler = {
+  bytes: ({ data }) => ({ data }),
+  fields: async (request) => request,
+  nested: async (request) => request,
+  aliases: async (request) => request,
+  blobs: async (request) => request,
+  fail: async ({ reason }) => { throw new Error(reason); },
+  numbers: async (request) => request,
+  places: async (request) => request,
+  async *count({ first, last }) {
+    for (let value = first; value <= last; value++) yield { value };
+    return { count: last - first + 1 };
+  },
+  put: async () => ({ version: 1n }),
+  peek: async () => ({}),
+  peekCommitted: async () => ({ value: Uint8Array.of(1) }),
+};
+
+async function carry(request: Uint8Array): Promise<Uint8Array[]> {
+  const answers: Uint8Array[] = [];
+  await dispatch(service, request, {
+    item: async (frame) => answers.push(frame) < 5,
+    end: (frame) => void answers.push(frame),
+  });
+  return answers;
+}
+
+const transport: Transport = {
+  call: async (request) => (await carry(request))[0] as Uint8Array,
+  async *stream(request) { yield* await carry(request); },
+};
+
+await check("calls are answered", async () => {
+  const client = new EchoClient(transport);
+  deepStrictEqual(await client.bytes({ data: Uint8Array.of(1, 2) }), { data: Uint8Array.of(1, 2) });
+  deepStrictEqual(await client.peekCommitted({ fork: "" }), { value: Uint8Array.of(1) });
+  const error: unknown = await client.fail({ reason: "because" }).then(() => undefined, (error: unknown) => error);
+  ok(error instanceof Refused && error.message === "because");
+  const waiting = new EchoSyncClient({ call: () => named("echo_bytes_response"), stream: () => [] });
+  strictEqual(waiting.bytes({ data: Uint8Array.of() }).data.length, 5);
+  const [answer] = await carry(Uint8Array.of(1));
+  strictEqual(echo.decodeResponse(answer as Uint8Array).tag, "EchoErrorResponse");
+});
+
+await check("streams bring items and then their end", async () => {
+  const items = new EchoClient(transport).count({ first: 7, last: 8 });
+  deepStrictEqual(await items.next(), { done: false, value: { value: 7 } });
+  deepStrictEqual(await items.next(), { done: false, value: { value: 8 } });
+  deepStrictEqual(await items.next(), { done: true, value: { count: 2 } });
+  const endless = await carry(echo.encodeRequest({ tag: "EchoCount", value: { first: 0, last: 0xffffffff } }));
+  strictEqual(endless.length, 6);
+  strictEqual(echo.decodeResponse(endless[5] as Uint8Array).tag, "EchoErrorResponse");
+});
+
+await check("requests say how they are ordered", () => {
+  const value = { fork: "main", value: Uint8Array.of() };
+  deepStrictEqual(echo.accessOf({ tag: "EchoPut", value }), { access: "write", fork: "main" });
+  strictEqual(echo.accessOf({ tag: "EchoFail", value: { reason: "" } }), undefined);
+});
+
+console.log(`golden-ts: ${passed} passed, ${failed} failed`);
+process.exitCode = failed === 0 ? 0 : 1;

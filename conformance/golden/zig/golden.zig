@@ -1,0 +1,281 @@
+//! The generated Zig against the golden frames; `crates/codegen/tests/golden.rs` says what is judged and why. The
+//! frames come as the module `frames`; what became of each mutation goes to standard error, one line each.
+
+const std = @import("std");
+const frames = @import("frames");
+const echo = @import("echo");
+const types = echo.types;
+const mp = echo.mp;
+
+var passed: usize = 0;
+var failed: usize = 0;
+var memory = std.heap.ArenaAllocator.init(std.heap.page_allocator);
+
+fn check(name: []const u8, outcome: anyerror!void) void {
+    if (outcome) {
+        passed += 1;
+    } else |problem| {
+        failed += 1;
+        std.debug.print("  FAILED: {s}: {s}\n", .{ name, @errorName(problem) });
+    }
+}
+
+fn holds(what: bool) !void {
+    if (!what) return error.DoesNotHold;
+}
+
+fn equal(left: []const u8, right: []const u8) !void {
+    return holds(std.mem.eql(u8, left, right));
+}
+
+/// Decodes a frame as what its first byte says it is, and encodes it again.
+fn again(arena: std.mem.Allocator, frame: []const u8) ![]const u8 {
+    var writer: mp.Writer = .{ .allocator = arena };
+    if (frame.len > 0 and frame[0] == 0x91) {
+        try types.EchoRequestCodec.encode(&writer, try types.EchoRequestCodec.decode(arena, frame));
+    } else {
+        try types.EchoResponseCodec.encode(&writer, try types.EchoResponseCodec.decode(arena, frame));
+    }
+    return writer.written();
+}
+
+fn comesBack(frame: []const u8, as: []const u8) !void {
+    return equal(try again(memory.allocator(), frame), as);
+}
+
+fn refuses(frame: []const u8) !void {
+    if (again(memory.allocator(), frame)) |_| {
+        return error.Taken;
+    } else |problem| if (problem == error.OutOfMemory) return problem;
+}
+
+fn refusesPrefixes(frame: []const u8) !void {
+    for (0..frame.len) |length| try refuses(frame[0..length]);
+}
+
+fn named(name: []const u8) []const u8 {
+    for (frames.golden) |frame| {
+        if (std.mem.eql(u8, frame.name, name)) return frame.bytes;
+    }
+    unreachable;
+}
+
+const Random = struct {
+    state: u32 = 0x7ea19e65,
+
+    fn below(self: *Random, bound: usize) usize {
+        self.state ^= self.state << 13;
+        self.state ^= self.state >> 17;
+        self.state ^= self.state << 5;
+        return self.state % bound;
+    }
+};
+
+/// A mutated frame; there is room for two bytes more than the longest has.
+fn mutate(random: *Random, room: []u8) []u8 {
+    const from = frames.golden[random.below(frames.golden.len)].bytes;
+    var length = from.len;
+    @memcpy(room[0..length], from);
+    const edits = random.below(2) + 1;
+    for (0..edits) |_| {
+        const what = random.below(8);
+        const at = random.below(length);
+        const byte: u8 = @intCast(random.below(256));
+        switch (what) {
+            0 => {
+                for (at..length - 1) |n| room[n] = room[n + 1];
+                length -= 1;
+            },
+            1 => {
+                var n = length;
+                while (n > at) : (n -= 1) room[n] = room[n - 1];
+                room[at] = byte;
+                length += 1;
+            },
+            2 => room[at] = byte,
+            else => room[at] ^= @as(u8, 1) << @intCast(byte & 7),
+        }
+    }
+    return room[0..length];
+}
+
+fn mutations() !void {
+    var random: Random = .{};
+    var room: [1024]u8 = undefined;
+    for (0..10_000) |_| {
+        defer _ = memory.reset(.retain_capacity);
+        const frame = mutate(&random, &room);
+        if (again(memory.allocator(), frame)) |back| {
+            try equal(try again(memory.allocator(), back), back);
+            for (back) |byte| std.debug.print("{x:0>2}", .{byte});
+            std.debug.print("\n", .{});
+        } else |problem| {
+            if (problem == error.OutOfMemory) return problem;
+            std.debug.print("-\n", .{});
+        }
+    }
+}
+
+fn values() !void {
+    const arena = memory.allocator();
+    var writer: mp.Writer = .{ .allocator = arena };
+    try types.EchoResponseCodec.encode(&writer, .{ .numbers_response = .{
+        .tiny = 127,
+        .small = 128,
+        .medium = 256,
+        .large = 65_536,
+        .signed_tiny = std.math.minInt(i8),
+        .signed_small = std.math.minInt(i16),
+        .signed_medium = std.math.minInt(i32),
+        .signed_large = std.math.minInt(i64),
+        .single = -1.5,
+        .precise = -std.math.pi,
+    } });
+    try equal(writer.written(), named("echo_numbers_min"));
+    const places = (try types.EchoRequestCodec.decode(arena, named("echo_places_request"))).places;
+    try equal(places.places[0].moods[1].key, "tuesday");
+    try holds(places.places[0].moods[1].value == .in_a_hurry);
+    try holds(places.grid[1][0].? == -32_768 and places.grid[0][1] == null);
+    try equal(places.counts[2].key, "\u{10000}");
+    try holds(places.counts[2].value == 256);
+    // Written in the keys' order, whatever order they are in.
+    var counts = [_]mp.Entry(u64){ places.counts[2], places.counts[0], places.counts[1] };
+    var shuffled = places;
+    shuffled.counts = &counts;
+    writer.clear();
+    try types.EchoRequestCodec.encode(&writer, .{ .places = shuffled });
+    try equal(writer.written(), named("echo_places_request"));
+}
+
+const Service = struct {
+    pub fn bytes(_: Service, request: types.EchoBytes, responder: echo.server.BytesResponder) !void {
+        try responder.ok(.{ .data = request.data });
+    }
+    pub fn fields(_: Service, request: types.EchoFields, responder: echo.server.FieldsResponder) !void {
+        try responder.ok(.{ .count = request.count, .total = request.total, .name = request.name });
+    }
+    pub fn nested(_: Service, request: types.EchoNested, responder: echo.server.NestedResponder) !void {
+        try responder.ok(.{ .inner = request.inner });
+    }
+    pub fn aliases(_: Service, _: types.EchoAliases, _: echo.server.AliasesResponder) !void {
+        return error.Unprepared;
+    }
+    pub fn blobs(_: Service, request: types.EchoBlobs, responder: echo.server.BlobsResponder) !void {
+        try responder.ok(.{ .extra = request.extra, .parts = request.parts });
+    }
+    pub fn fail(_: Service, request: types.EchoFail, responder: echo.server.FailResponder) !void {
+        try responder.err(request.reason);
+    }
+    pub fn numbers(_: Service, _: types.EchoNumbers, _: echo.server.NumbersResponder) !void {
+        return error.Unprepared;
+    }
+    pub fn places(_: Service, _: types.EchoPlaces, _: echo.server.PlacesResponder) !void {
+        return error.Unprepared;
+    }
+    pub fn count(_: Service, request: types.EchoCount, responder: echo.server.CountResponder) !void {
+        var sent: u32 = 0;
+        var value = request.first;
+        while (value <= request.last) : (value += 1) {
+            if (!try responder.item(.{ .value = value })) break;
+            sent += 1;
+        }
+        try responder.ok(.{ .count = sent });
+    }
+    pub fn put(_: Service, _: types.EchoPut, responder: echo.server.PutResponder) !void {
+        try responder.ok(.{ .version = 1 });
+    }
+    pub fn peek(_: Service, _: types.EchoPeek, responder: echo.server.PeekResponder) !void {
+        try responder.ok(.{});
+    }
+    pub fn peekCommitted(_: Service, _: types.EchoPeekCommitted, responder: echo.server.PeekCommittedResponder) !void {
+        try responder.ok(.{ .value = "committed" });
+    }
+};
+
+/// Carries frames to a service in the same thread.
+const Wire = struct {
+    queue: [8][]const u8 = undefined,
+    first: usize = 0,
+    end: usize = 0,
+
+    pub fn send(self: *Wire, frame: []const u8) !void {
+        self.first = 0;
+        self.end = 0;
+        const reply: echo.service.Reply = .{ .context = self, .item_fn = item, .end_fn = finish };
+        try echo.server.dispatch(Service{}, memory.allocator(), frame, reply);
+    }
+
+    pub fn receive(self: *Wire) ![]const u8 {
+        if (self.first == self.end) return error.NothingCame;
+        defer self.first += 1;
+        return self.queue[self.first];
+    }
+
+    fn item(context: *anyopaque, frame: []const u8) bool {
+        finish(context, frame);
+        const self: *Wire = @ptrCast(@alignCast(context));
+        return self.end < 5;
+    }
+
+    fn finish(context: *anyopaque, frame: []const u8) void {
+        const self: *Wire = @ptrCast(@alignCast(context));
+        self.queue[self.end] = memory.allocator().dupe(u8, frame) catch unreachable;
+        self.end += 1;
+    }
+};
+
+fn calls() !void {
+    const arena = memory.allocator();
+    var wire: Wire = .{};
+    var client = echo.client.EchoClient(Wire).init(arena, &wire);
+    defer client.deinit();
+    try equal((try client.bytes(arena, .{ .data = "ab" })).ok.data, "ab");
+    try equal((try client.peekCommitted(arena, .{ .fork = "" })).ok.value.?, "committed");
+    try equal((try client.fail(arena, .{ .reason = "because" })).refused, "because");
+    const digest: types.Digest = .{ .bytes = @splat(0) };
+    const refused = try client.aliases(arena, .{ .sequence_number = 1, .digest = digest, .chain = &.{} });
+    try equal(refused.refused, "Unprepared");
+    try wire.send("nonsense");
+    const nonsense = try types.EchoResponseCodec.decode(arena, try wire.receive());
+    try equal(nonsense.error_response.message, "frame: WrongKind at byte 1");
+}
+
+fn streams() !void {
+    const arena = memory.allocator();
+    var wire: Wire = .{};
+    var client = echo.client.EchoClient(Wire).init(arena, &wire);
+    defer client.deinit();
+    const items = try client.count(.{ .first = 7, .last = 8 });
+    try holds((try items.next(arena)).item.value == 7);
+    try holds((try items.next(arena)).item.value == 8);
+    try holds((try items.next(arena)).end.count == 2);
+    _ = try client.count(.{ .first = 0, .last = 0xffffffff });
+    try holds(wire.end == 6);
+}
+
+fn order() !void {
+    const put = types.accessOf(&.{ .put = .{ .fork = "main", .value = "" } });
+    try holds(put.access == .write);
+    try equal(put.fork.bytes, "main");
+    try holds(types.accessOf(&.{ .fail = .{ .reason = "" } }).access == .unordered);
+}
+
+pub fn main() void {
+    for (frames.golden) |frame| {
+        check(frame.name, comesBack(frame.bytes, frame.bytes));
+        check(frame.name, refusesPrefixes(frame.bytes));
+        _ = memory.reset(.retain_capacity);
+    }
+    for (frames.accepted) |frame| {
+        const end = std.mem.indexOfScalar(u8, frame.name, '.').?;
+        check(frame.name, comesBack(frame.bytes, named(frame.name[0..end])));
+    }
+    for (frames.refused) |frame| check(frame.name, refuses(frame.bytes));
+    check("mutations", mutations());
+    check("values are what the frames say", values());
+    check("calls are answered", calls());
+    check("streams bring items and then their end", streams());
+    check("requests say how they are ordered", order());
+    std.debug.print("golden-zig: {d} passed, {d} failed\n", .{ passed, failed });
+    if (failed > 0) std.process.exit(1);
+}

@@ -1,0 +1,92 @@
+"""What stands between generated code and whoever carries its frames.
+
+A transport under a client, a reply under a server: generated code speaks these words,
+transports execute them, neither sees the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Protocol, TypeVar
+
+from .messagepack import DecodeError, Reader, write_string
+
+T = TypeVar("T")
+
+
+class Transport(Protocol):
+    """Carries requests and lets others run meanwhile."""
+
+    async def call(self, request: bytes) -> bytes:
+        """Sends a request and returns the frame that answers it."""
+        ...
+
+    def stream(self, request: bytes) -> AsyncIterator[bytes]:
+        """Sends a request that a stream answers; yields its frames."""
+        ...
+
+
+class SyncTransport(Protocol):
+    """Carries one request at a time and waits."""
+
+    def call(self, request: bytes) -> bytes:
+        """Sends a request and returns the frame that answers it."""
+        ...
+
+    def stream(self, request: bytes) -> Iterator[bytes]:
+        """Sends a request that a stream answers; yields its frames."""
+        ...
+
+
+class Reply(Protocol):
+    """Where a server's frames for one request go."""
+
+    async def item(self, frame: bytes) -> bool:
+        """Sends one item of a stream. False says that nobody waits for more."""
+        ...
+
+    def end(self, frame: bytes) -> None:
+        """Sends the frame that ends the call. Called once."""
+        ...
+
+
+class Refused(Exception):
+    """The server answered with its error."""
+
+
+def error_frame(tag: str, error: BaseException) -> bytes:
+    """An error's frame."""
+    out = bytearray(b"\x92")
+    write_string(out, tag)
+    out += b"\x81\xa7message"
+    # What no UTF-8 holds must not keep the error from being told.
+    words = str(error) or type(error).__name__
+    write_string(out, words.encode(errors="replace").decode())
+    return bytes(out)
+
+
+def answer(frame: bytes, error: str, reads: dict[str, Callable[[Reader], T]]) -> T:
+    """Reads a frame by its tag; raises Refused when it is the service's error."""
+    reader = Reader(frame)
+    tag = reader.response()
+    read = reads.get(tag)
+    if read is not None:
+        value = read(reader)
+        reader.finish()
+        return value
+    if tag != error:
+        raise reader.refuse("a message nobody declared", "frame")
+    fields = reader.struct(error, {b"message": ("message", True, Reader.string)})
+    reader.finish()
+    raise Refused(fields["message"])
+
+
+__all__ = [
+    "DecodeError",
+    "Refused",
+    "Reply",
+    "SyncTransport",
+    "Transport",
+    "answer",
+    "error_frame",
+]

@@ -1,0 +1,138 @@
+//! What can be asked of the generator, and which wishes do not go together.
+
+use clap::{Args, ValueEnum};
+use std::path::PathBuf;
+use thalweg_schema::{Service, casing};
+
+/// A target language.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Language {
+    /// C++20, headers only.
+    Cpp,
+    /// Rust, on the crate `thalweg-wire`.
+    Rust,
+    /// TypeScript, as ECMAScript modules.
+    Ts,
+    /// Python 3.11 or newer.
+    Python,
+    /// Zig 0.15 or newer.
+    Zig,
+    /// Erlang/OTP 25 or newer.
+    Erlang,
+}
+
+/// The generator's options.
+#[derive(Args, Clone, Debug)]
+pub struct Arguments {
+    /// The schema to read
+    #[arg(long, value_name = "FILE")]
+    pub schema: PathBuf,
+    /// The language to write
+    #[arg(long, value_enum)]
+    pub lang: Language,
+    /// The directory to write into; files of an earlier run that are no longer made are removed
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+    /// Write a client
+    #[arg(long)]
+    pub client: bool,
+    /// Write a server's dispatcher
+    #[arg(long)]
+    pub server: bool,
+    /// Write the files that make the output a package of this name
+    #[arg(long, value_name = "NAME")]
+    pub package: Option<String>,
+    /// Begin names of types with this instead of the service's name; the wire keeps the service's
+    #[arg(long, value_name = "NAME")]
+    pub prefix: Option<String>,
+    /// Take this off the front of commands where they become methods
+    #[arg(long, value_name = "NAME")]
+    pub strip_method_prefix: Option<String>,
+    /// The namespace of generated C++, as in a::b
+    #[arg(long, value_name = "NAMESPACE")]
+    pub cpp_namespace: Option<String>,
+    /// Import the runtime from this module instead of writing it beside the output
+    #[arg(long, value_name = "MODULE")]
+    pub runtime: Option<String>,
+}
+
+impl Arguments {
+    /// Only types and codecs, into the current directory.
+    pub fn new(schema: impl Into<PathBuf>, lang: Language, out: impl Into<PathBuf>) -> Self {
+        Self {
+            schema: schema.into(),
+            lang,
+            out: out.into(),
+            client: false,
+            server: false,
+            package: None,
+            prefix: None,
+            strip_method_prefix: None,
+            cpp_namespace: None,
+            runtime: None,
+        }
+    }
+
+    /// Refuses options that do not go together, or do not fit the service.
+    pub(crate) fn check(&self, service: &Service) -> Result<(), String> {
+        if let Some(namespace) = &self.cpp_namespace {
+            if self.lang != Language::Cpp {
+                return Err("--cpp-namespace is for --lang cpp".to_owned());
+            }
+            if !namespace.split("::").all(is_identifier) {
+                return Err(format!("--cpp-namespace {namespace}: no namespace; write it like a::b"));
+            }
+        }
+        if let Some(prefix) = &self.prefix
+            && !(prefix.starts_with(|c: char| c.is_ascii_uppercase()) && is_identifier(prefix))
+        {
+            return Err(format!("--prefix {prefix}: a prefix is written LikeThis"));
+        }
+        if let Some(package) = &self.package {
+            let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
+            if !package.starts_with(|c: char| c.is_ascii_lowercase()) || !package.chars().all(fits) {
+                return Err(format!("--package {package}: small letters, digits, - and _, a letter first"));
+            }
+        }
+        if self.runtime.is_some() && matches!(self.lang, Language::Zig | Language::Erlang) {
+            return Err(
+                "--runtime is for cpp, rust, ts and python: the others import by file or module name".into(),
+            );
+        }
+        self.check_methods(service)
+    }
+
+    fn check_methods(&self, service: &Service) -> Result<(), String> {
+        let Some(prefix) = &self.strip_method_prefix else { return Ok(()) };
+        if !self.client && !self.server {
+            return Err("--strip-method-prefix changes methods: add --client or --server".to_owned());
+        }
+        if !service.commands.iter().any(|command| command.name.starts_with(prefix.as_str())) {
+            return Err(format!("--strip-method-prefix {prefix}: no command begins with it"));
+        }
+        let mut methods = Vec::new();
+        for command in &service.commands {
+            let method = stripped(&command.name, prefix);
+            let snake = casing::snake(method);
+            if let Some(owner) = thalweg_schema::reserves_method(&snake) {
+                return Err(format!("--strip-method-prefix {prefix}: {snake} is reserved by {owner}"));
+            }
+            if methods.contains(&snake) {
+                return Err(format!("--strip-method-prefix {prefix}: two commands become {snake}"));
+            }
+            methods.push(snake);
+        }
+        Ok(())
+    }
+}
+
+/// A command without the prefix, if it has it and something is left.
+pub(crate) fn stripped<'c>(command: &'c str, prefix: &str) -> &'c str {
+    let rest = command.strip_prefix(prefix).filter(|rest| rest.starts_with(|c: char| c.is_ascii_uppercase()));
+    rest.unwrap_or(command)
+}
+
+fn is_identifier(word: &str) -> bool {
+    word.starts_with(|c: char| c.is_ascii_alphabetic())
+        && word.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}

@@ -1,0 +1,519 @@
+//! C++20, headers only. A struct that holds strings or bytes is a template over what they are made of: `EchoBytes`
+//! owns them, `EchoBytesView` borrows them from the frame it was read from. Codecs are found by type.
+
+use crate::File;
+use crate::names::{Names, answers};
+use crate::text::Text;
+use thalweg_schema::casing::snake;
+use thalweg_schema::{Access, Alias, Command, Enum, Field, Message, Service, Type};
+
+const MESSAGEPACK: &str = include_str!("../runtime/cpp/messagepack.hpp");
+const SERVICE: &str = include_str!("../runtime/cpp/service.hpp");
+
+pub(crate) fn emit(service: &Service, names: &Names) -> Vec<File> {
+    let default = names.module.clone();
+    let cpp = Cpp { service, names, namespace: names.arguments.cpp_namespace.clone().unwrap_or(default) };
+    let module = &names.module;
+    let mut files = vec![(format!("{module}_types.hpp"), cpp.types())];
+    if names.arguments.client {
+        files.push((format!("{module}_client.hpp"), cpp.client()));
+    }
+    if names.arguments.server {
+        files.push((format!("{module}_server.hpp"), cpp.server()));
+    }
+    if names.arguments.runtime.is_none() {
+        files.push(("thalweg/messagepack.hpp".to_owned(), MESSAGEPACK.to_owned()));
+        files.push(("thalweg/service.hpp".to_owned(), SERVICE.to_owned()));
+    }
+    let directory = if names.arguments.package.is_some() { "include/" } else { "" };
+    files.into_iter().map(|(name, text)| File { path: format!("{directory}{name}"), text }).collect()
+}
+
+struct Cpp<'a> {
+    service: &'a Service,
+    names: &'a Names<'a>,
+    namespace: String,
+}
+
+/// A struct to be written: its name, documentation, fields, and tag if it is a message.
+struct Shape<'a> {
+    name: String,
+    doc: &'a str,
+    fields: &'a [Field],
+    tag: Option<&'a str>,
+}
+
+impl Cpp<'_> {
+    fn head(&self, what: &str, includes: &[String]) -> Text {
+        let mut text = Text::new("    ");
+        text.line(format!("// {what} of the service {}. {}", self.service.name, self.names.notice));
+        text.line("#pragma once");
+        text.line("");
+        includes.iter().for_each(|include| text.line(format!("#include \"{include}\"")));
+        text.line("");
+        text
+    }
+
+    fn runtime(&self, name: &str) -> String {
+        format!("{}/{name}.hpp", self.names.arguments.runtime.as_deref().unwrap_or("thalweg"))
+    }
+
+    /// Shared structs by dependency, then messages.
+    fn shapes(&self) -> Vec<Shape<'_>> {
+        let types = self.service.types_by_dependency().into_iter();
+        let types =
+            types.map(|of| Shape { name: of.name.clone(), doc: &of.doc, fields: &of.fields, tag: None });
+        let messages = self.service.messages().into_iter().map(|of| Shape {
+            name: self.names.message(of),
+            doc: &of.doc,
+            fields: &of.fields,
+            tag: Some(&of.tag),
+        });
+        types.chain(messages).collect()
+    }
+
+    fn types(&self) -> String {
+        let mut text = self.head("Types and codecs", &[self.runtime("service")]);
+        let hash: Vec<String> = self.service.hash.iter().map(|byte| format!("0x{byte:02x}")).collect();
+        text.line(format!("namespace {} {{", self.namespace));
+        text.line("");
+        text.line("/// SHA-256 of the schema; both ends compare it when they connect.");
+        text.line(format!(
+            "inline constexpr std::array<std::uint8_t, 32> schema_hash{{{}}};",
+            hash.join(", ")
+        ));
+        self.service.aliases.iter().for_each(|alias| self.alias(&mut text, alias));
+        for Enum { name, doc, members } in &self.service.enums {
+            text.line("");
+            text.comment("///", doc);
+            let members: Vec<String> = members.iter().map(|member| snake(member)).collect();
+            text.line(format!("enum class {name} {{ {} }};", members.join(", ")));
+        }
+        let shapes = self.shapes();
+        shapes.iter().for_each(|shape| self.structure(&mut text, shape));
+        text.line("");
+        let requests: Vec<&Message> = self.service.commands.iter().map(|c| &c.request).collect();
+        self.variant(&mut text, "Request", &requests);
+        self.variant(&mut text, "Response", &answers(self.service));
+        text.line("");
+        text.line(format!("}} // namespace {}", self.namespace));
+        text.line("");
+        text.line("namespace thalweg {");
+        self.service.enums.iter().for_each(|of| self.enum_codec(&mut text, of));
+        shapes.iter().for_each(|shape| self.codec(&mut text, shape));
+        text.line("");
+        text.line("} // namespace thalweg");
+        text.line("");
+        text.line(format!("namespace {} {{", self.namespace));
+        self.decode(&mut text, "Request", "request", &requests);
+        self.decode(&mut text, "Response", "response", &answers(self.service));
+        self.access(&mut text);
+        text.line("");
+        text.line(format!("}} // namespace {}", self.namespace));
+        text.finish()
+    }
+
+    fn alias(&self, text: &mut Text, Alias { name, doc, of }: &Alias) {
+        text.line("");
+        text.comment("///", doc);
+        match of {
+            Type::Bin32 => {
+                text.block(format!("struct {name} : thalweg::Bin32 {{"), "};", |text| {
+                    text.line(format!("auto operator<=>(const {name}&) const = default;"));
+                });
+            }
+            of => text.line(format!("using {name} = {};", self.type_of(of, "thalweg::Owned"))),
+        }
+    }
+
+    fn structure(&self, text: &mut Text, shape: &Shape<'_>) {
+        let name = &shape.name;
+        let borrows = self.holds_borrowed(shape.fields);
+        let of = if borrows { format!("Basic{name}") } else { name.clone() };
+        text.line("");
+        text.comment("///", shape.doc);
+        if borrows {
+            text.line("template <class S>");
+        }
+        text.block(format!("struct {of} {{"), "};", |text| {
+            for field in shape.fields {
+                text.comment("///", &field.doc);
+                text.line(format!("{} {}{{}};", self.type_of(&field.of, "S"), snake(&field.name)));
+            }
+            text.line(format!("bool operator==(const {of}&) const = default;"));
+        });
+        if borrows {
+            text.line(format!("using {name} = Basic{name}<thalweg::Owned>;"));
+            text.line(format!("using {name}View = Basic{name}<thalweg::Borrowed>;"));
+        } else {
+            text.line(format!("using {name}View = {name};"));
+        }
+    }
+
+    fn variant(&self, text: &mut Text, part: &str, messages: &[&Message]) {
+        let name = self.names.own(part);
+        for (end, what) in [("", "owned"), ("View", "borrowed from a frame")] {
+            let types: Vec<String> =
+                messages.iter().map(|message| format!("{}{end}", self.names.message(message))).collect();
+            text.line(format!("/// Any {} of the service, {what}.", part.to_lowercase()));
+            text.line(format!("using {name}{end} = std::variant<{}>;", types.join(", ")));
+        }
+    }
+
+    fn enum_codec(&self, text: &mut Text, of: &Enum) {
+        let name = format!("{}::{}", self.namespace, of.name);
+        let least = of.members.iter().map(String::len).min().unwrap_or(0) + 1;
+        text.line("");
+        text.block(format!("template <> struct Codec<{name}> {{"), "};", |text| {
+            text.line(format!("static constexpr std::size_t bytes_min = {least};"));
+            text.block(format!("static {name} read(Reader& reader) {{"), "}", |text| {
+                text.line("const std::string_view word = reader.key();");
+                for member in &of.members {
+                    text.line(format!("if (word == \"{member}\") return {name}::{};", snake(member)));
+                }
+                text.line(format!("throw reader.refuse(Wrong::unknown_word, \"{}\");", of.name));
+            });
+            text.block(format!("static std::string_view word(const {name}& value) {{"), "}", |text| {
+                text.block("switch (value) {", "}", |text| {
+                    for member in &of.members {
+                        text.line(format!("case {name}::{}: return \"{member}\";", snake(member)));
+                    }
+                });
+                text.line(format!("throw std::invalid_argument(\"no word of {}\");", of.name));
+            });
+            text.line(format!(
+                "static void write(Writer& writer, const {name}& value) {{ writer.string(word(value)); }}"
+            ));
+        });
+    }
+
+    fn codec(&self, text: &mut Text, Shape { name, fields, tag, .. }: &Shape<'_>) {
+        let borrows = self.holds_borrowed(fields);
+        let space = &self.namespace;
+        let of = if borrows { format!("{space}::Basic{name}<S>") } else { format!("{space}::{name}") };
+        text.line("");
+        let template = if borrows { "template <class S>" } else { "template <>" };
+        text.block(format!("{template} struct Codec<{of}> {{"), "};", |text| {
+            text.line(format!("using T = {of};"));
+            if let Some(tag) = tag {
+                text.line(format!("static constexpr std::string_view tag = \"{tag}\";"));
+            }
+            let bytes_min = self.bytes_min(fields);
+            text.line(format!("static constexpr std::size_t bytes_min = {bytes_min};"));
+            self.read(text, name, fields);
+            let value = if fields.is_empty() { "" } else { " value" };
+            text.block(format!("static void write(Writer& writer, const T&{value}) {{"), "}", |text| {
+                text.line(format!("writer.map({});", fields.len()));
+                for field in *fields {
+                    text.line(format!("writer.field(\"{}\", value.{});", field.name, snake(&field.name)));
+                }
+            });
+            if borrows {
+                text.block(format!("static {space}::{name} own(const T& value) {{"), "}", |text| {
+                    text.block("return {", "};", |text| {
+                        for field in *fields {
+                            text.line(format!("thalweg::own(value.{}),", snake(&field.name)));
+                        }
+                    });
+                });
+            }
+        });
+    }
+
+    fn bytes_min(&self, fields: &[Field]) -> usize {
+        let wanted = fields.iter().filter(|field| !matches!(field.of, Type::Optional(_)));
+        let each = wanted.map(|field| 1 + field.name.len() + self.service.encoded_bytes_min(&field.of));
+        1 + each.sum::<usize>()
+    }
+
+    fn read(&self, text: &mut Text, name: &str, fields: &[Field]) {
+        text.block("static T read(Reader& reader) {", "}", |text| {
+            if fields.is_empty() {
+                text.line(format!(
+                    "if (reader.fields(\"{name}\") > 0) throw reader.refuse(Wrong::unknown_field, \"{name}\");"
+                ));
+                text.line("return {};");
+                return;
+            }
+            text.line("T value{};");
+            text.line(format!("std::bitset<{}> seen;", fields.len()));
+            text.block(
+                format!("for (std::size_t left = reader.fields(\"{name}\"); left > 0; left--) {{"),
+                "}",
+                |text| {
+                    text.line("const std::string_view key = reader.key();");
+                    for (n, field) in fields.iter().enumerate() {
+                        text.line(format!(
+                            "{}if (key == \"{}\") reader.field(value.{}, seen, {n}, \"{name}.{}\");",
+                            if n > 0 { "else " } else { "" },
+                            field.name,
+                            snake(&field.name),
+                            field.name
+                        ));
+                    }
+                    text.line(format!("else throw reader.refuse(Wrong::unknown_field, \"{name}\");"));
+                },
+            );
+            for (n, field) in fields.iter().enumerate() {
+                if !matches!(field.of, Type::Optional(_)) {
+                    text.line(format!("reader.required(seen, {n}, \"{name}.{}\");", field.name));
+                }
+            }
+            text.line("return value;");
+        });
+    }
+
+    fn decode(&self, text: &mut Text, part: &str, kind: &str, messages: &[&Message]) {
+        let name = self.names.own(part);
+        text.line("");
+        text.line(format!("/// Reads a whole {kind} frame, which has to outlive what is returned."));
+        text.block(format!("inline {name}View decode_{kind}(thalweg::FrameView frame) {{"), "}", |text| {
+            text.line("thalweg::Reader reader(frame);");
+            text.line(format!("const std::string_view tag = reader.{kind}();"));
+            text.line("const auto whole = [&reader](auto message) {");
+            text.line("    reader.finish();");
+            text.line(format!("    return {name}View(std::move(message));"));
+            text.line("};");
+            for message in messages {
+                text.line(format!(
+                    "if (tag == \"{}\") return whole(thalweg::Codec<{}View>::read(reader));",
+                    message.tag,
+                    self.names.message(message)
+                ));
+            }
+            text.line("throw reader.refuse(thalweg::Wrong::unknown_message, \"frame\");");
+        });
+        text.line("");
+        text.line(format!(
+            "/// Writes a whole {kind} frame of {name} or {name}View behind what `out` holds."
+        ));
+        text.lines(&format!(
+            "template <class... Ts> void encode_{kind}(const std::variant<Ts...>& message, thalweg::Frame& out) {{\n    \
+             std::visit([&out](const auto& of) {{ thalweg::{kind}_frame(of, out); }}, message);\n}}"
+        ));
+    }
+
+    fn access(&self, text: &mut Text) {
+        text.line("");
+        text.line("/// What a call does to which fork, if it is ordered at all.");
+        let scheduled: Vec<&Command> =
+            self.service.commands.iter().filter(|command| command.schedule.is_some()).collect();
+        let request = self.names.own("Request");
+        let unused = if scheduled.is_empty() { "" } else { " request" };
+        text.block(
+            format!("inline std::pair<thalweg::Access, thalweg::Fork> access_of(const {request}View&{unused}) {{"),
+            "}",
+            |text| {
+                for command in scheduled {
+                    let of = self.names.message(&command.request);
+                    let (access, fork) = access_of(command);
+                    let named = if fork.is_some() { "const auto* of = " } else { "" };
+                    let fork = fork.map_or("{}".to_owned(), |f| format!("thalweg::fork_of(of->{f})"));
+                    text.line(format!(
+                        "if ({named}std::get_if<{of}View>(&request)) return {{thalweg::Access::{access}, {fork}}};"
+                    ));
+                }
+                text.line("return {thalweg::Access::unordered, {}};");
+            },
+        );
+    }
+
+    fn client(&self) -> String {
+        let mut text = self.head("A client", &[format!("{}_types.hpp", self.names.module)]);
+        let client = self.names.own("Client");
+        let error = &self.service.error.tag;
+        text.line(format!("namespace {} {{", self.namespace));
+        text.line("");
+        text.line(format!(
+            "/// Calls {} and waits. What is returned borrows from the transport until the next call.",
+            self.service.name
+        ));
+        text.line("/// Methods throw thalweg::Refused when the server answers with its error.");
+        text.block(format!("class {client} {{"), "};", |text| {
+            text.line("public:");
+            text.line(format!(
+                "    explicit {client}(thalweg::Transport& transport) : transport_(transport) {{}}"
+            ));
+            text.deeper(|text| {
+                for command in &self.service.commands {
+                    text.line("");
+                    self.client_method(text, command, error);
+                }
+            });
+            text.line("");
+            text.line("private:");
+            text.lines(
+                "    template <class T> void send(const T& request) {\n        frame_.clear();\n        \
+                 thalweg::request_frame(request, frame_);\n        transport_.send(frame_);\n    }\n\n    \
+                 thalweg::Transport& transport_;\n    thalweg::Frame frame_;",
+            );
+        });
+        text.line("");
+        text.line(format!("}} // namespace {}", self.namespace));
+        text.finish()
+    }
+
+    fn client_method(&self, text: &mut Text, command: &Command, error: &str) {
+        let method = self.names.method_snake(command);
+        let request = self.names.message(&command.request);
+        let response = format!("{}View", self.names.message(&command.response));
+        let borrows = self.holds_borrowed(&command.request.fields);
+        text.comment("///", &command.doc);
+        let of = if borrows { format!("Basic{request}<S>") } else { request };
+        match &command.item {
+            None => {
+                if borrows {
+                    text.line("template <class S>");
+                }
+                text.block(format!("{response} {method}(const {of}& request) {{"), "}", |text| {
+                    text.line("send(request);");
+                    text.line(format!(
+                        "return thalweg::answer<{response}>(transport_.receive(), \"{error}\");"
+                    ));
+                });
+            }
+            Some(item) => {
+                let item = format!("{}View", self.names.message(item));
+                text.line("/// Hands each item to `take`, and returns what ends the stream.");
+                text.line(if borrows { "template <class S, class F>" } else { "template <class F>" });
+                text.block(format!("{response} {method}(const {of}& request, F&& take) {{"), "}", |text| {
+                    text.line("send(request);");
+                    text.block("for (;;) {", "}", |text| {
+                        text.line(format!(
+                            "auto heard = thalweg::next<{item}, {response}>(transport_.receive(), \"{error}\");"
+                        ));
+                        text.line(format!(
+                            "if (auto* end = std::get_if<{response}>(&heard)) return std::move(*end);"
+                        ));
+                        text.line(format!("take(std::get<{item}>(heard));"));
+                    });
+                });
+            }
+        }
+    }
+
+    fn server(&self) -> String {
+        let mut text = self.head("The server's side", &[format!("{}_types.hpp", self.names.module)]);
+        let (handler, request) = (self.names.own("Handler"), self.names.own("Request"));
+        let error = &self.service.error.tag;
+        text.line(format!("namespace {} {{", self.namespace));
+        text.line("");
+        text.line(format!(
+            "/// What {} does. Each method may answer now, or later from any thread: requests borrow",
+            self.service.name
+        ));
+        text.line("/// from the frame, so take thalweg::own(request) along. What a method throws is answered with the error.");
+        text.block(format!("class {handler} {{"), "};", |text| {
+            text.line("public:");
+            text.deeper(|text| {
+                text.line(format!("virtual ~{handler}() = default;"));
+                for command in &self.service.commands {
+                    text.line("");
+                    text.comment("///", &command.doc);
+                    text.line(format!(
+                        "virtual void {}({}View request, {} responder) = 0;",
+                        self.names.method_snake(command),
+                        self.names.message(&command.request),
+                        self.responder(command)
+                    ));
+                }
+            });
+        });
+        text.line("");
+        text.line("/// Hands a request to its method, for servers that order calls before they handle them.");
+        text.block(
+            format!("inline void handle({handler}& handler, const {request}View& request, std::unique_ptr<thalweg::Reply> reply) {{"),
+            "}",
+            |text| {
+                text.line(format!(
+                    "const auto call = std::make_shared<thalweg::Answering>(std::move(reply), \"{error}\");"
+                ));
+                for command in &self.service.commands {
+                    let of = self.names.message(&command.request);
+                    text.block(format!("if (const auto* of = std::get_if<{of}View>(&request)) {{"), "}", |text| {
+                        text.line(format!(
+                            "return thalweg::answering(call, [&] {{ handler.{}(*of, {}(call)); }});",
+                            self.names.method_snake(command),
+                            self.responder(command)
+                        ));
+                    });
+                }
+            },
+        );
+        text.line("");
+        text.line("/// Hands a request's frame to its method. A frame that is no request is answered with the error.");
+        text.block(
+            format!("inline void dispatch({handler}& handler, thalweg::FrameView frame, std::unique_ptr<thalweg::Reply> reply) {{"),
+            "}",
+            |text| {
+                text.lines(&format!(
+                    "std::optional<{request}View> request;\ntry {{\n    request = decode_request(frame);\n\
+                     }} catch (const thalweg::DecodeError& error) {{\n    \
+                     thalweg::Answering(std::move(reply), \"{error}\").fail(error.what());\n    return;\n}}\n\
+                     handle(handler, *request, std::move(reply));"
+                ));
+            },
+        );
+        text.line("");
+        text.line(format!("}} // namespace {}", self.namespace));
+        text.finish()
+    }
+
+    fn responder(&self, command: &Command) -> String {
+        let response = self.names.message(&command.response);
+        match &command.item {
+            Some(item) => format!("thalweg::Responder<{response}, {}>", self.names.message(item)),
+            None => format!("thalweg::Responder<{response}>"),
+        }
+    }
+
+    fn holds_borrowed(&self, fields: &[Field]) -> bool {
+        fields.iter().any(|field| self.borrows(&field.of))
+    }
+
+    fn borrows(&self, of: &Type) -> bool {
+        match self.service.resolve(of) {
+            Type::String | Type::Bytes | Type::Map(_) => true,
+            Type::Struct(name) => self.service.find(name).is_some_and(|of| self.holds_borrowed(&of.fields)),
+            Type::Optional(of) | Type::List(of) | Type::Array(of, _) => self.borrows(of),
+            _ => false,
+        }
+    }
+
+    fn type_of(&self, of: &Type, storage: &str) -> String {
+        let inner = |of: &Type| self.type_of(of, storage);
+        let member = |name: &str| {
+            if storage == "S" { format!("typename S::{name}") } else { format!("{storage}::{name}") }
+        };
+        match of {
+            Type::Bool => "bool".to_owned(),
+            Type::Int(int) => format!("std::{}int{}_t", if int.signed { "" } else { "u" }, int.bits),
+            Type::F32 => "float".to_owned(),
+            Type::F64 => "double".to_owned(),
+            Type::String => member("string"),
+            Type::Bytes => member("bytes"),
+            Type::Bin32 => "thalweg::Bin32".to_owned(),
+            Type::Alias(name) if self.borrows(of) => match self.service.alias(name) {
+                Some(alias) => inner(&alias.of),
+                None => name.clone(),
+            },
+            Type::Struct(name) if self.borrows(of) => format!("Basic{name}<{storage}>"),
+            Type::Alias(name) | Type::Enum(name) | Type::Struct(name) => name.clone(),
+            Type::Optional(of) => format!("std::optional<{}>", inner(of)),
+            Type::List(of) => format!("std::vector<{}>", inner(of)),
+            Type::Array(of, count) => format!("std::array<{}, {count}>", inner(of)),
+            Type::Map(of) => format!("std::map<{}, {}>", member("string"), inner(of)),
+        }
+    }
+}
+
+/// A command's access and the field that names its fork.
+fn access_of(command: &Command) -> (&'static str, Option<String>) {
+    let Some(schedule) = &command.schedule else { return ("unordered", None) };
+    let access = match schedule.access {
+        Access::ReadCommitted => "read_committed",
+        Access::Read => "read",
+        Access::Write => "write",
+    };
+    (access, schedule.fork.as_ref().map(|fork| snake(fork)))
+}

@@ -1,0 +1,558 @@
+//! TypeScript, as ECMAScript modules clean under `--strict`. Structs are plain objects; `u64` and `i64` are bigints,
+//! since a number holds only 53 bits; bytes are views of the frame they were read from.
+
+use crate::File;
+use crate::names::{Names, answers};
+use crate::text::Text;
+use thalweg_schema::casing::camel;
+use thalweg_schema::{Access, Alias, Command, Enum, Field, Message, Service, Type};
+
+const MESSAGEPACK: &str = include_str!("../runtime/ts/messagepack.ts");
+const SERVICE: &str = include_str!("../runtime/ts/service.ts");
+
+pub(crate) fn emit(service: &Service, names: &Names) -> Vec<File> {
+    let ts = TypeScript { service, names };
+    let module = &names.module;
+    let mut files = vec![(format!("{module}_types.ts"), ts.types())];
+    if names.arguments.client {
+        files.push((format!("{module}_client.ts"), ts.client()));
+    }
+    if names.arguments.server {
+        files.push((format!("{module}_server.ts"), ts.server()));
+    }
+    if names.arguments.runtime.is_none() {
+        files.push(("messagepack.ts".to_owned(), MESSAGEPACK.to_owned()));
+        files.push(("service.ts".to_owned(), SERVICE.to_owned()));
+    }
+    let directory = if names.arguments.package.is_some() { "src/" } else { "" };
+    files.into_iter().map(|(name, text)| File { path: format!("{directory}{name}"), text }).collect()
+}
+
+struct TypeScript<'a> {
+    service: &'a Service,
+    names: &'a Names<'a>,
+}
+
+impl TypeScript<'_> {
+    fn head(&self, what: &str) -> Text {
+        let mut text = Text::new("  ");
+        text.line(format!("// {what} of the service {}. {}", self.service.name, self.names.notice));
+        text.line("");
+        text
+    }
+
+    /// Where a runtime module is imported from.
+    fn module(&self, name: &str) -> String {
+        match &self.names.arguments.runtime {
+            Some(runtime) => runtime.clone(),
+            None => format!("./{name}.js"),
+        }
+    }
+
+    fn types(&self) -> String {
+        let mut text = self.head("Types and codecs");
+        text.line(format!("import {{ Reader, Writer }} from \"{}\";", self.module("messagepack")));
+        if self.service.commands.iter().any(|command| command.schedule.is_some()) {
+            text.line(format!("import type {{ Access }} from \"{}\";", self.module("service")));
+        }
+        text.line("");
+        text.line("/** SHA-256 of the schema in hexadecimal; both ends compare it when they connect. */");
+        text.line(format!("export const SCHEMA_HASH = \"{}\";", self.names.hash));
+        self.service.aliases.iter().for_each(|alias| self.alias(&mut text, alias));
+        self.service.enums.iter().for_each(|of| enumeration(&mut text, of));
+        for of in &self.service.types {
+            self.structure(&mut text, &of.name, &of.doc, &of.fields);
+        }
+        for message in self.service.messages() {
+            self.structure(&mut text, &self.names.message(message), &message.doc, &message.fields);
+        }
+        let requests: Vec<&Message> = self.service.commands.iter().map(|c| &c.request).collect();
+        self.sum(&mut text, "Request", "request", &requests);
+        self.access(&mut text);
+        self.sum(&mut text, "Response", "response", &answers(self.service));
+        text.finish()
+    }
+
+    fn alias(&self, text: &mut Text, alias: &Alias) {
+        let name = &alias.name;
+        text.line("");
+        if !alias.is_nominal() {
+            doc(text, &alias.doc);
+            text.line(format!("export type {name} = {};", self.type_of(&alias.of)));
+            return;
+        }
+        text.line(format!("declare const is{name}: unique symbol;"));
+        doc(text, &alias.doc);
+        text.line(format!("export type {name} = Uint8Array & {{ readonly [is{name}]: true }};"));
+        text.lines(&format!(
+            "\n/** Takes 32 bytes for a {name}. */\nexport function to{name}(bytes: Uint8Array): {name} {{\n  \
+             if (bytes.length !== 32) throw new RangeError(`${{bytes.length}} bytes are no {name}`);\n  \
+             return bytes as {name};\n}}\n\nfunction read{name}(reader: Reader): {name} {{\n  \
+             return reader.bin32() as {name};\n}}"
+        ));
+    }
+
+    fn structure(&self, text: &mut Text, name: &str, about: &str, fields: &[Field]) {
+        text.line("");
+        doc(text, about);
+        if fields.is_empty() {
+            text.line(format!("export type {name} = Record<never, never>;"));
+        } else {
+            text.block(format!("export interface {name} {{"), "}", |text| {
+                for field in fields {
+                    doc(text, &field.doc);
+                    let absent = if matches!(field.of, Type::Optional(_)) { "?" } else { "" };
+                    text.line(format!("{}{absent}: {};", camel(&field.name), self.type_of(&field.of)));
+                }
+            });
+        }
+        text.line("");
+        let value = if fields.is_empty() { "_value" } else { "value" };
+        text.block(
+            format!("export function write{name}(writer: Writer, {value}: {name}): void {{"),
+            "}",
+            |text| {
+                text.line(format!("writer.fields({});", fields.len()));
+                for field in fields {
+                    text.line(format!("writer.string(\"{}\");", field.name));
+                    text.line(format!(
+                        "{};",
+                        self.write(&field.of, &format!("value.{}", camel(&field.name)), 0)
+                    ));
+                }
+            },
+        );
+        text.line("");
+        self.read_fields(text, name, fields);
+    }
+
+    fn read_fields(&self, text: &mut Text, name: &str, fields: &[Field]) {
+        text.block(format!("export function read{name}(reader: Reader): {name} {{"), "}", |text| {
+            if fields.is_empty() {
+                text.line(format!(
+                    "if (reader.fields(\"{name}\") > 0) throw reader.refuse(\"a field nobody declared\", \"{name}\");"
+                ));
+                text.line("return {};");
+                return;
+            }
+            for field in fields {
+                text.line(format!("let {}: {} | undefined;", local(field), self.type_of(&field.of)));
+                if matches!(field.of, Type::Optional(_)) {
+                    text.line(format!("let {}Seen = false;", local(field)));
+                }
+            }
+            text.block(format!("for (let left = reader.fields(\"{name}\"); left > 0; left--) {{"), "}", |text| {
+                text.block("switch (reader.key()) {", "}", |text| {
+                    for field in fields {
+                        self.read_field(text, name, field);
+                    }
+                    text.line(format!("default: throw reader.refuse(\"a field nobody declared\", \"{name}\");"));
+                });
+            });
+            text.block("return {", "};", |text| {
+                for field in fields {
+                    let (field_name, local) = (camel(&field.name), local(field));
+                    match field.of {
+                        Type::Optional(_) => text.line(format!("{field_name}: {local},")),
+                        _ => text.line(format!(
+                            "{field_name}: reader.required({local}, \"{name}.{}\"),",
+                            field.name
+                        )),
+                    }
+                }
+            });
+        });
+    }
+
+    fn read_field(&self, text: &mut Text, name: &str, field: &Field) {
+        let local = local(field);
+        let place = format!("{name}.{}", field.name);
+        text.block(format!("case \"{}\":", field.name), "  break;", |text| {
+            let optional = matches!(field.of, Type::Optional(_));
+            let seen = if optional { format!("{local}Seen") } else { format!("{local} !== undefined") };
+            text.line(format!("reader.once({seen}, \"{place}\");"));
+            if optional {
+                text.line(format!("{local}Seen = true;"));
+            }
+            text.line(format!("{local} = {};", self.read(&field.of, "reader")));
+        });
+    }
+
+    fn sum(&self, text: &mut Text, part: &str, kind: &str, messages: &[&Message]) {
+        let name = self.names.own(part);
+        text.line("");
+        text.line(format!("/** Any {kind} of the service, told apart by its tag on the wire. */"));
+        text.line(format!("export type {name} ="));
+        text.deeper(|text| {
+            for (n, message) in messages.iter().enumerate() {
+                let end = if n + 1 == messages.len() { ";" } else { "" };
+                text.line(format!(
+                    "| {{ readonly tag: \"{}\"; readonly value: {} }}{end}",
+                    message.tag,
+                    self.names.message(message)
+                ));
+            }
+        });
+        text.line("");
+        text.line(format!("/** Reads a whole {kind} frame; throws DecodeError. */"));
+        text.block(format!("export function decode{part}(frame: Uint8Array): {name} {{"), "}", |text| {
+            text.line("const reader = new Reader(frame);");
+            text.line(format!("const tag = reader.{kind}();"));
+            text.line(format!("let message: {name};"));
+            text.block("switch (tag) {", "}", |text| {
+                for message in messages {
+                    let of = self.names.message(message);
+                    text.block(format!("case \"{}\":", message.tag), "  break;", |text| {
+                        text.line(format!("message = {{ tag, value: read{of}(reader) }};"));
+                    });
+                }
+                text.line("default: throw reader.refuse(\"a message nobody declared\", \"frame\");");
+            });
+            text.line("reader.finish();");
+            text.line("return message;");
+        });
+        text.line("");
+        text.line(format!("/** Writes a whole {kind} frame. */"));
+        text.block(format!("export function encode{part}(message: {name}): Uint8Array {{"), "}", |text| {
+            text.line("const writer = new Writer();");
+            text.line(format!("writer.{kind}(message.tag);"));
+            text.block("switch (message.tag) {", "}", |text| {
+                for message in messages {
+                    let of = self.names.message(message);
+                    text.block(format!("case \"{}\":", message.tag), "  break;", |text| {
+                        text.line(format!("write{of}(writer, message.value);"));
+                    });
+                }
+            });
+            text.line("return writer.finish();");
+        });
+    }
+
+    fn access(&self, text: &mut Text) {
+        if self.service.commands.iter().all(|command| command.schedule.is_none()) {
+            return;
+        }
+        text.line("");
+        text.line("/** What a call does to which fork, if it is ordered at all. */");
+        let request = self.names.own("Request");
+        text.block(
+            format!("export function accessOf(request: {request}): Access | undefined {{"),
+            "}",
+            |text| {
+                text.block("switch (request.tag) {", "}", |text| {
+                    for command in self.service.commands.iter().filter(|command| command.schedule.is_some()) {
+                        let access = self.access_of(command);
+                        text.line(format!("case \"{}\": return {access};", command.request.tag));
+                    }
+                    text.line("default: return undefined;");
+                });
+            },
+        );
+    }
+
+    fn access_of(&self, command: &Command) -> String {
+        let Some(schedule) = &command.schedule else { return "undefined".to_owned() };
+        let access = match schedule.access {
+            Access::ReadCommitted => "read committed",
+            Access::Read => "read",
+            Access::Write => "write",
+        };
+        let field =
+            schedule.fork.as_ref().and_then(|f| command.request.fields.iter().find(|field| field.name == *f));
+        let Some(field) = field else { return format!("{{ access: \"{access}\" }}") };
+        let place = format!("request.value.{}", camel(&field.name));
+        let fork = match self.service.resolve(&field.of) {
+            Type::Int(int) if int.bits < 64 => format!("BigInt({place})"),
+            _ => place,
+        };
+        format!("{{ access: \"{access}\", fork: {fork} }}")
+    }
+
+    fn client(&self) -> String {
+        let mut text = self.head("Clients");
+        text.line(format!("import {{ Reader, Writer }} from \"{}\";", self.module("messagepack")));
+        text.line(format!("import {{ refused }} from \"{}\";", self.module("service")));
+        text.line(format!("import type {{ SyncTransport, Transport }} from \"{}\";", self.module("service")));
+        text.line(format!("import * as types from \"./{}_types.js\";", self.names.module));
+        self.frames(&mut text);
+        for command in &self.service.commands {
+            self.request_and_answer(&mut text, command);
+        }
+        self.class(&mut text, false);
+        self.class(&mut text, true);
+        text.finish()
+    }
+
+    /// What all methods share.
+    fn frames(&self, text: &mut Text) {
+        let error = &self.service.error.tag;
+        text.lines(&format!(
+            "\nfunction request<T>(tag: string, value: T, write: (writer: Writer, value: T) => void): Uint8Array {{\n  \
+             const writer = new Writer();\n  writer.request(tag);\n  write(writer, value);\n  return writer.finish();\n}}\n\n\
+             function whole<T>(reader: Reader, read: (reader: Reader) => T): T {{\n  const value = read(reader);\n  \
+             reader.finish();\n  return value;\n}}\n\n\
+             function noAnswer(reader: Reader, tag: string): Error {{\n  \
+             if (tag === \"{error}\") return refused(reader, \"{error}\");\n  \
+             return reader.refuse(\"a message nobody declared\", \"frame\");\n}}"
+        ));
+    }
+
+    /// A command's frames, shared by both clients.
+    fn request_and_answer(&self, text: &mut Text, command: &Command) {
+        let name = &command.name;
+        let (request, response) =
+            (self.names.message(&command.request), self.names.message(&command.response));
+        text.lines(&format!(
+            "\nfunction ask{name}(value: types.{request}): Uint8Array {{\n  \
+             return request(\"{}\", value, types.write{request});\n}}\n",
+            command.request.tag
+        ));
+        let Some(item) = &command.item else {
+            text.lines(&format!(
+                "function hear{name}(frame: Uint8Array): types.{response} {{\n  const reader = new Reader(frame);\n  \
+                 const tag = reader.response();\n  \
+                 if (tag === \"{}\") return whole(reader, types.read{response});\n  throw noAnswer(reader, tag);\n}}",
+                command.response.tag
+            ));
+            return;
+        };
+        let item_type = self.names.message(item);
+        text.lines(&format!(
+            "function hear{name}(frame: Uint8Array): {{ item: types.{item_type} }} | {{ end: types.{response} }} {{\n  \
+             const reader = new Reader(frame);\n  const tag = reader.response();\n  \
+             if (tag === \"{}\") return {{ item: whole(reader, types.read{item_type}) }};\n  \
+             if (tag === \"{}\") return {{ end: whole(reader, types.read{response}) }};\n  throw noAnswer(reader, tag);\n}}",
+            item.tag, command.response.tag
+        ));
+    }
+
+    fn class(&self, text: &mut Text, waits: bool) {
+        let (client, transport, what) = match waits {
+            true => (self.names.own("SyncClient"), "SyncTransport", "waiting for each answer"),
+            false => (self.names.own("Client"), "Transport", "without waiting for one call before the next"),
+        };
+        text.line("");
+        text.line(format!(
+            "/** Calls {}, {what}. Methods throw Refused when the server answers with its error. */",
+            self.service.name
+        ));
+        text.block(format!("export class {client} {{"), "}", |text| {
+            text.lines(&format!(
+                "readonly #transport: {transport};\n\nconstructor(transport: {transport}) {{\n  this.#transport = transport;\n}}"
+            ));
+            for command in &self.service.commands {
+                text.line("");
+                doc(text, &command.doc);
+                self.client_method(text, command, waits);
+            }
+        });
+    }
+
+    fn client_method(&self, text: &mut Text, command: &Command, waits: bool) {
+        let (name, method) = (&command.name, self.names.method_camel(command));
+        let (request, response) =
+            (self.names.message(&command.request), self.names.message(&command.response));
+        let parameter = if command.request.fields.is_empty() {
+            format!("request: types.{request} = {{}}")
+        } else {
+            format!("request: types.{request}")
+        };
+        match (&command.item, waits) {
+            (None, true) => text.lines(&format!(
+                "{method}({parameter}): types.{response} {{\n  return hear{name}(this.#transport.call(ask{name}(request)));\n}}"
+            )),
+            (None, false) => text.lines(&format!(
+                "async {method}({parameter}): Promise<types.{response}> {{\n  \
+                 return hear{name}(await this.#transport.call(ask{name}(request)));\n}}"
+            )),
+            (Some(item), _) => {
+                let item = self.names.message(item);
+                let (keyword, generator, wait) =
+                    if waits { ("", "Generator", "") } else { ("async ", "AsyncGenerator", " await") };
+                text.lines(&format!(
+                    "{keyword}*{method}({parameter}): {generator}<types.{item}, types.{response}, void> {{\n  \
+                     for{wait} (const frame of this.#transport.stream(ask{name}(request))) {{\n    \
+                     const heard = hear{name}(frame);\n    if (\"end\" in heard) return heard.end;\n    \
+                     yield heard.item;\n  }}\n  throw new Error(\"the stream ended without its response\");\n}}"
+                ));
+            }
+        }
+    }
+
+    fn server(&self) -> String {
+        let mut text = self.head("The server's side");
+        text.line(format!("import {{ Writer }} from \"{}\";", self.module("messagepack")));
+        text.line(format!("import {{ errorFrame }} from \"{}\";", self.module("service")));
+        text.line(format!("import type {{ Reply }} from \"{}\";", self.module("service")));
+        text.line(format!("import * as types from \"./{}_types.js\";", self.names.module));
+        text.line("");
+        let (handler, request) = (self.names.own("Handler"), self.names.own("Request"));
+        text.line(format!(
+            "/** What {} does. A method that throws answers with the error; a stream yields items and returns its end. */",
+            self.service.name
+        ));
+        text.block(format!("export interface {handler} {{"), "}", |text| {
+            for command in &self.service.commands {
+                doc(text, &command.doc);
+                let of = format!("types.{}", self.names.message(&command.request));
+                let method = self.names.method_camel(command);
+                let answer = format!("types.{}", self.names.message(&command.response));
+                let returns = match &command.item {
+                    Some(item) => {
+                        format!("AsyncGenerator<types.{}, {answer}, void>", self.names.message(item))
+                    }
+                    None => format!("Promise<{answer}> | {answer}"),
+                };
+                text.line(format!("{method}(request: {of}): {returns};"));
+            }
+        });
+        let error = &self.service.error.tag;
+        text.lines(&format!(
+            "\n/** Hands a request's frame to its method. A frame that is no request is answered with the error. */\n\
+             export async function dispatch(handler: {handler}, frame: Uint8Array, reply: Reply): Promise<void> {{\n  \
+             try {{\n    await handle(handler, types.decodeRequest(frame), reply);\n  }} catch (error) {{\n    \
+             reply.end(errorFrame(\"{error}\", error));\n  }}\n}}\n\n\
+             function answer<T>(tag: string, value: T, write: (writer: Writer, value: T) => void): Uint8Array {{\n  \
+             const writer = new Writer();\n  writer.response(tag);\n  write(writer, value);\n  return writer.finish();\n}}\n\n\
+             /** Hands a request to its method, for servers that order calls before they handle them; rejects as it throws. */"
+        ));
+        text.block(
+            format!(
+                "export async function handle(handler: {handler}, request: types.{request}, reply: Reply): Promise<void> {{"
+            ),
+            "}",
+            |text| {
+                text.block("switch (request.tag) {", "}", |text| {
+                    self.service.commands.iter().for_each(|command| self.handle(text, command));
+                });
+            },
+        );
+        text.finish()
+    }
+
+    fn handle(&self, text: &mut Text, command: &Command) {
+        let method = self.names.method_camel(command);
+        let response = self.names.message(&command.response);
+        let tag = &command.response.tag;
+        text.block(format!("case \"{}\": {{", command.request.tag), "}", |text| {
+            let Some(item) = &command.item else {
+                text.line(format!("const value = await handler.{method}(request.value);"));
+                text.line(format!("return reply.end(answer(\"{tag}\", value, types.write{response}));"));
+                return;
+            };
+            let of = self.names.message(item);
+            text.lines(&format!(
+                "const items = handler.{method}(request.value);\nfor (;;) {{\n  const next = await items.next();\n  \
+                 if (next.done) return reply.end(answer(\"{tag}\", next.value, types.write{response}));\n  \
+                 if (await reply.item(answer(\"{}\", next.value, types.write{of}))) continue;\n  \
+                 // Nobody waits for more: the generator's `finally` blocks run, and the error says why it ended.\n  \
+                 await items.throw(new Error(\"the reader went away\"));\n  throw new Error(\"the reader went away\");\n}}",
+                item.tag
+            ));
+        });
+    }
+
+    fn type_of(&self, of: &Type) -> String {
+        match of {
+            Type::Bool => "boolean".to_owned(),
+            Type::Int(int) => if int.bits == 64 { "bigint" } else { "number" }.to_owned(),
+            Type::F32 | Type::F64 => "number".to_owned(),
+            Type::String => "string".to_owned(),
+            Type::Bytes | Type::Bin32 => "Uint8Array".to_owned(),
+            Type::Alias(name) | Type::Enum(name) | Type::Struct(name) => name.clone(),
+            Type::Optional(of) => format!("{} | undefined", self.type_of(of)),
+            Type::List(of) | Type::Array(of, _) => match **of {
+                Type::Optional(_) => format!("({})[]", self.type_of(of)),
+                _ => format!("{}[]", self.type_of(of)),
+            },
+            Type::Map(of) => format!("Map<string, {}>", self.type_of(of)),
+        }
+    }
+
+    /// The expression that writes a value.
+    fn write(&self, of: &Type, value: &str, depth: usize) -> String {
+        let inner = |of: &Type| {
+            let v = format!("v{}", if depth == 0 { String::new() } else { depth.to_string() });
+            format!("(w, {v}) => {}", self.write(of, &v, depth + 1))
+        };
+        let writer = if depth == 0 { "writer" } else { "w" };
+        match self.service.resolve(of) {
+            Type::Bool => format!("{writer}.boolean({value})"),
+            Type::Int(int) => format!("{writer}.{}({value})", int.word()),
+            Type::F32 => format!("{writer}.f32({value})"),
+            Type::F64 => format!("{writer}.f64({value})"),
+            Type::String => format!("{writer}.string({value})"),
+            Type::Bytes => format!("{writer}.bytes({value})"),
+            Type::Bin32 | Type::Alias(_) => format!("{writer}.bin32({value})"),
+            Type::Enum(name) | Type::Struct(name) => format!("write{name}({writer}, {value})"),
+            Type::Optional(of) => format!("{writer}.optional({value}, {})", inner(of)),
+            Type::List(of) => format!("{writer}.list({value}, {})", inner(of)),
+            Type::Array(of, count) => format!("{writer}.array({count}, {value}, {})", inner(of)),
+            Type::Map(of) => format!("{writer}.map({value}, {})", inner(of)),
+        }
+    }
+
+    /// The expression that reads a value.
+    fn read(&self, of: &Type, reader: &str) -> String {
+        let inner = |of: &Type| match self.service.resolve(of) {
+            Type::Enum(name) | Type::Struct(name) | Type::Alias(name) => format!("read{name}"),
+            _ => format!("(r) => {}", self.read(of, "r")),
+        };
+        let bytes_min = |of: &Type| self.service.encoded_bytes_min(of);
+        match self.service.resolve(of) {
+            Type::Bool => format!("{reader}.boolean()"),
+            Type::Int(int) => format!("{reader}.{}()", int.word()),
+            Type::F32 => format!("{reader}.f32()"),
+            Type::F64 => format!("{reader}.f64()"),
+            Type::String => format!("{reader}.string()"),
+            Type::Bytes => format!("{reader}.bytes()"),
+            Type::Bin32 => format!("{reader}.bin32()"),
+            Type::Alias(name) | Type::Enum(name) | Type::Struct(name) => format!("read{name}({reader})"),
+            Type::Optional(of) => format!("{reader}.optional({})", inner(of)),
+            Type::List(of) => format!("{reader}.list({}, {})", bytes_min(of), inner(of)),
+            Type::Array(of, count) => format!("{reader}.array({count}, {})", inner(of)),
+            Type::Map(of) => format!("{reader}.map({}, {})", bytes_min(of), inner(of)),
+        }
+    }
+}
+
+/// A local for a field: never a word the function itself uses.
+fn local(field: &Field) -> String {
+    format!("{}Field", camel(&field.name))
+}
+
+fn enumeration(text: &mut Text, of: &Enum) {
+    let name = &of.name;
+    let words: Vec<String> = of.members.iter().map(|member| format!("\"{member}\"")).collect();
+    text.line("");
+    doc(text, &of.doc);
+    text.line(format!("export type {name} = {};", words.join(" | ")));
+    text.line("");
+    text.block(format!("function write{name}(writer: Writer, value: {name}): void {{"), "}", |text| {
+        text.line("writer.string(value);");
+    });
+    text.line("");
+    text.block(format!("function read{name}(reader: Reader): {name} {{"), "}", |text| {
+        text.line("const word = reader.key();");
+        text.block("switch (word) {", "}", |text| {
+            of.members.iter().for_each(|member| text.line(format!("case \"{member}\":")));
+            text.line("  return word;");
+            text.line(format!(
+                "default: throw reader.refuse(\"a word the enum does not have\", \"{name}\");"
+            ));
+        });
+    });
+}
+
+fn doc(text: &mut Text, doc: &str) {
+    let safe = doc.replace("*/", "* /");
+    match safe.lines().count() {
+        0 => {}
+        1 => text.line(format!("/** {safe} */")),
+        _ => {
+            text.line("/**");
+            text.comment(" *", &safe);
+            text.line(" */");
+        }
+    }
+}

@@ -1,0 +1,347 @@
+//! Zig 0.15 and newer, in the layout of `zig fmt`. Codecs are put together at compile time; strings and bytes borrow
+//! from the frame, lists come from an arena of the caller's.
+
+use crate::File;
+use crate::names::{Names, answers};
+use crate::text::Text;
+use thalweg_schema::casing::snake;
+use thalweg_schema::{Access, Alias, Command, Enum, Field, Message, Service, Type};
+
+const MESSAGEPACK: &str = include_str!("../runtime/zig/messagepack.zig");
+const SERVICE: &str = include_str!("../runtime/zig/service.zig");
+
+pub(crate) fn emit(service: &Service, names: &Names) -> Vec<File> {
+    let zig = Zig { service, names };
+    let module = &names.module;
+    let mut files = vec![
+        (format!("{module}_types.zig"), zig.types()),
+        ("messagepack.zig".to_owned(), MESSAGEPACK.to_owned()),
+        ("service.zig".to_owned(), SERVICE.to_owned()),
+    ];
+    let mut root = zig.head("The module");
+    root.line("pub const mp = @import(\"messagepack.zig\");");
+    root.line("pub const service = @import(\"service.zig\");");
+    root.line(format!("pub const types = @import(\"{module}_types.zig\");"));
+    if names.arguments.client {
+        root.line(format!("pub const client = @import(\"{module}_client.zig\");"));
+        files.push((format!("{module}_client.zig"), zig.client()));
+    }
+    if names.arguments.server {
+        root.line(format!("pub const server = @import(\"{module}_server.zig\");"));
+        files.push((format!("{module}_server.zig"), zig.server()));
+    }
+    files.push((format!("{module}.zig"), root.finish()));
+    let directory = if names.arguments.package.is_some() { "src/" } else { "" };
+    files.into_iter().map(|(name, text)| File { path: format!("{directory}{name}"), text }).collect()
+}
+
+struct Zig<'a> {
+    service: &'a Service,
+    names: &'a Names<'a>,
+}
+
+impl Zig<'_> {
+    fn head(&self, what: &str) -> Text {
+        let mut text = Text::new("    ");
+        text.line(format!("//! {what} of the service {}. {}", self.service.name, self.names.notice));
+        text.line("");
+        text
+    }
+
+    fn types(&self) -> String {
+        let mut text = self.head("Types and codecs");
+        text.line("const mp = @import(\"messagepack.zig\");");
+        text.line("const service = @import(\"service.zig\");");
+        text.line("");
+        text.line("/// SHA-256 of the schema; both ends compare it when they connect.");
+        let hash: String = self.service.hash.iter().map(|byte| format!("\\x{byte:02x}")).collect();
+        text.line(format!("pub const schema_hash: [32]u8 = \"{hash}\".*;"));
+        self.service.aliases.iter().for_each(|alias| self.alias(&mut text, alias));
+        self.service.enums.iter().for_each(|of| enumeration(&mut text, of));
+        for of in &self.service.types {
+            self.structure(&mut text, &of.name, &of.name, &of.doc, &of.fields);
+        }
+        for message in self.service.messages() {
+            let name = self.names.message(message);
+            self.structure(&mut text, &name, &message.tag, &message.doc, &message.fields);
+        }
+        let requests: Vec<&Message> = self.service.commands.iter().map(|c| &c.request).collect();
+        self.sum(&mut text, "Request", "request", &requests);
+        self.sum(&mut text, "Response", "response", &answers(self.service));
+        self.access(&mut text);
+        text.finish()
+    }
+
+    fn alias(&self, text: &mut Text, Alias { name, doc, of }: &Alias) {
+        text.line("");
+        text.comment("///", doc);
+        match of {
+            Type::Bin32 => {
+                text.line(format!("pub const {name} = struct {{ bytes: [32]u8 }};"));
+                text.line(format!("pub const {name}Codec = mp.Nominal({name});"));
+            }
+            of => text.line(format!("pub const {name} = {};", self.type_of(of))),
+        }
+    }
+
+    fn structure(&self, text: &mut Text, name: &str, tag: &str, doc: &str, fields: &[Field]) {
+        text.line("");
+        text.comment("///", doc);
+        if fields.is_empty() {
+            text.line(format!("pub const {name} = struct {{}};"));
+            text.line(format!("pub const {name}Codec = mp.Struct({name}, \"{tag}\", .{{}});"));
+            return;
+        }
+        text.block(format!("pub const {name} = struct {{"), "};", |text| {
+            for field in fields {
+                text.comment("///", &field.doc);
+                let default = if matches!(field.of, Type::Optional(_)) { " = null" } else { "" };
+                text.line(format!("{}: {}{default},", snake(&field.name), self.type_of(&field.of)));
+            }
+        });
+        text.block(format!("pub const {name}Codec = mp.Struct({name}, \"{tag}\", .{{"), "});", |text| {
+            for field in fields {
+                text.line(format!(
+                    ".{{ \"{}\", \"{}\", {} }},",
+                    field.name,
+                    snake(&field.name),
+                    self.codec(&field.of)
+                ));
+            }
+        });
+    }
+
+    fn sum(&self, text: &mut Text, part: &str, kind: &str, messages: &[&Message]) {
+        let name = self.names.own(part);
+        text.line("");
+        text.line(format!("/// Any {kind} of the service."));
+        text.block(format!("pub const {name} = union(enum) {{"), "};", |text| {
+            for message in messages {
+                text.line(format!("{}: {},", snake(&message.stem), self.names.message(message)));
+            }
+        });
+        text.line(format!("/// `decode(arena, frame)` and `encode(writer, value)` of whole {kind} frames."));
+        text.block(format!("pub const {name}Codec = mp.Sum({name}, .{kind}, .{{"), "});", |text| {
+            for message in messages {
+                text.line(format!(
+                    ".{{ \"{}\", {}Codec }},",
+                    snake(&message.stem),
+                    self.names.message(message)
+                ));
+            }
+        });
+    }
+
+    fn access(&self, text: &mut Text) {
+        let scheduled: Vec<&Command> =
+            self.service.commands.iter().filter(|command| command.schedule.is_some()).collect();
+        text.line("");
+        text.line("/// What a call does to its fork.");
+        text.line("pub const Ordering = struct { access: service.Access, fork: service.Fork };");
+        text.line("");
+        text.line("/// What a call does to which fork, if it is ordered at all.");
+        let request = self.names.own("Request");
+        let parameter = if scheduled.is_empty() { "_" } else { "request" };
+        text.block(format!("pub fn accessOf({parameter}: *const {request}) Ordering {{"), "}", |text| {
+            if scheduled.is_empty() {
+                text.line("return .{ .access = .unordered, .fork = .none };");
+                return;
+            }
+            text.block("return switch (request.*) {", "};", |text| {
+                for command in &scheduled {
+                    text.line(self.access_of(command));
+                }
+                if scheduled.len() < self.service.commands.len() {
+                    text.line("else => .{ .access = .unordered, .fork = .none },");
+                }
+            });
+        });
+    }
+
+    fn access_of(&self, command: &Command) -> String {
+        let name = snake(&command.request.stem);
+        let Some(schedule) = &command.schedule else { return String::new() };
+        let access = match schedule.access {
+            Access::ReadCommitted => "read_committed",
+            Access::Read => "read",
+            Access::Write => "write",
+        };
+        let field =
+            schedule.fork.as_ref().and_then(|f| command.request.fields.iter().find(|field| field.name == *f));
+        let Some(field) = field else {
+            return format!(".{name} => .{{ .access = .{access}, .fork = .none }},");
+        };
+        let place = format!("of.{}", snake(&field.name));
+        // Bytes in the request itself are reached through a pointer, which lives as long as the request does.
+        let (capture, fork) = match self.service.resolve(&field.of) {
+            Type::Int(int) if int.signed => ("|of|", format!(".{{ .number = @bitCast(@as(i64, {place})) }}")),
+            Type::Int(_) => ("|of|", format!(".{{ .number = {place} }}")),
+            Type::Alias(_) => ("|*of|", format!(".{{ .bytes = &{place}.bytes }}")),
+            Type::Bin32 => ("|*of|", format!(".{{ .bytes = &{place} }}")),
+            _ => ("|of|", format!(".{{ .bytes = {place} }}")),
+        };
+        format!(".{name} => {capture} .{{ .access = .{access}, .fork = {fork} }},")
+    }
+
+    fn client(&self) -> String {
+        let mut text = self.head("A client");
+        text.line("const std = @import(\"std\");");
+        text.line("const mp = @import(\"messagepack.zig\");");
+        text.line("const service = @import(\"service.zig\");");
+        text.line(format!("const types = @import(\"{}_types.zig\");", self.names.module));
+        text.line("");
+        let client = self.names.own("Client");
+        let error = format!("types.{}Codec", self.names.message(&self.service.error));
+        text.line(format!(
+            "/// Calls {} and waits. What is returned borrows from the transport and the arena.",
+            self.service.name
+        ));
+        text.block(format!("pub fn {client}(comptime Transport: type) type {{"), "}", |text| {
+            text.block("return struct {", "};", |text| {
+                text.lines(
+                    "transport: *Transport,\nwriter: mp.Writer,\n\n\
+                     /// A client over a transport; frames to send are made in the allocator's memory.\n\
+                     pub fn init(allocator: std.mem.Allocator, transport: *Transport) @This() {\n    \
+                     return .{ .transport = transport, .writer = .{ .allocator = allocator } };\n}\n\n\
+                     pub fn deinit(self: *@This()) void {\n    self.writer.deinit();\n}\n\n\
+                     fn send(self: *@This(), comptime Codec: type, request: Codec.T) !void {\n    \
+                     self.writer.clear();\n    try mp.frameOf(true, Codec, &self.writer, request);\n    \
+                     try self.transport.send(self.writer.written());\n}",
+                );
+                self.service.commands.iter().for_each(|command| self.client_method(text, command, &error));
+            });
+        });
+        text.finish()
+    }
+
+    fn client_method(&self, text: &mut Text, command: &Command, error: &str) {
+        let types = |message: &Message| format!("types.{}", self.names.message(message));
+        let method = self.names.method_camel(command);
+        let (request, response) = (types(&command.request), types(&command.response));
+        text.line("");
+        text.comment("///", &command.doc);
+        match &command.item {
+            None => text.lines(&format!(
+                "pub fn {method}(self: *@This(), arena: std.mem.Allocator, request: {request}) !service.Answer({response}) {{\n    \
+                 try self.send({request}Codec, request);\n    \
+                 return service.answer({response}Codec, {error}, arena, try self.transport.receive());\n}}"
+            )),
+            Some(item) => {
+                let of = format!("service.Items(Transport, {}Codec, {response}Codec, {error})", types(item));
+                text.lines(&format!(
+                    "pub fn {method}(self: *@This(), request: {request}) !{of} {{\n    \
+                     try self.send({request}Codec, request);\n    return .{{ .transport = self.transport }};\n}}"
+                ));
+            }
+        }
+    }
+
+    fn server(&self) -> String {
+        let mut text = self.head("The server's side");
+        text.line("const std = @import(\"std\");");
+        text.line("const mp = @import(\"messagepack.zig\");");
+        text.line("const service = @import(\"service.zig\");");
+        text.line(format!("const types = @import(\"{}_types.zig\");", self.names.module));
+        let error = format!("types.{}Codec", self.names.message(&self.service.error));
+        for command in &self.service.commands {
+            let response = format!("types.{}Codec", self.names.message(&command.response));
+            // What is no stream has no items; no value of this type can be made.
+            let item = command.item.as_ref();
+            let item = item.map_or(
+                "struct {
+    pub const T = noreturn;
+}"
+                .to_owned(),
+                |of| format!("types.{}Codec", self.names.message(of)),
+            );
+            let name = &command.name;
+            text.line("");
+            text.line(format!("/// Answers {name}."));
+            text.lines(&format!(
+                "pub const {name}Responder = service.Responder({response}, {item}, {error});"
+            ));
+        }
+        let request = self.names.own("Request");
+        text.lines(&format!(
+            "\n/// Hands a request's frame to its method; requests borrow from the frame and the arena. A frame that is no\n\
+             /// request is answered with the error, and so is what a method returns as an error: one that has answered has\n\
+             /// to return nothing. Of each command the handler has a method `name(request, responder) !void`.\n\
+             pub fn dispatch(\n    handler: anytype,\n    arena: std.mem.Allocator,\n    frame: []const u8,\n    \
+             reply: service.Reply,\n) mp.EncodeError!void {{\n    \
+             var reader: mp.Reader = .{{ .frame = frame, .allocator = arena }};\n    \
+             const request = types.{request}Codec.read(&reader) catch |problem| {{\n        \
+             const message = try std.fmt.allocPrint(\n            arena,\n            \"{{s}}: {{s}} at byte {{d}}\",\n            \
+             .{{ reader.place, @errorName(problem), reader.at }},\n        );\n        \
+             return service.fail({error}, arena, reply, message);\n    }};\n    \
+             return handle(handler, arena, request, reply);\n}}\n\n\
+             /// Hands a request to its method, for servers that order calls before they handle them."
+        ));
+        text.block(
+            format!(
+                "pub fn handle(\n    handler: anytype,\n    arena: std.mem.Allocator,\n    request: types.{request},\n    \
+                 reply: service.Reply,\n) mp.EncodeError!void {{"
+            ),
+            "}",
+            |text| {
+                text.block("const outcome: anyerror!void = switch (request) {", "};", |text| {
+                    for command in &self.service.commands {
+                        text.line(format!(
+                            ".{} => |of| handler.{}(of, {}Responder{{ .reply = reply, .allocator = arena }}),",
+                            snake(&command.request.stem),
+                            self.names.method_camel(command),
+                            command.name
+                        ));
+                    }
+                });
+                text.line(format!(
+                    "outcome catch |problem| return service.fail({error}, arena, reply, @errorName(problem));"
+                ));
+            },
+        );
+        text.finish()
+    }
+
+    fn type_of(&self, of: &Type) -> String {
+        match of {
+            Type::Bool => "bool".to_owned(),
+            Type::Int(int) => int.word(),
+            Type::F32 => "f32".to_owned(),
+            Type::F64 => "f64".to_owned(),
+            Type::String | Type::Bytes => "[]const u8".to_owned(),
+            Type::Bin32 => "[32]u8".to_owned(),
+            Type::Alias(name) | Type::Enum(name) | Type::Struct(name) => name.clone(),
+            Type::Optional(of) => format!("?{}", self.type_of(of)),
+            Type::List(of) => format!("[]const {}", self.type_of(of)),
+            Type::Array(of, count) => format!("[{count}]{}", self.type_of(of)),
+            Type::Map(of) => format!("[]const mp.Entry({})", self.type_of(of)),
+        }
+    }
+
+    fn codec(&self, of: &Type) -> String {
+        match self.service.resolve(of) {
+            Type::Bool => "mp.Boolean".to_owned(),
+            Type::Int(int) => format!("mp.Integer({})", int.word()),
+            Type::F32 => "mp.F32".to_owned(),
+            Type::F64 => "mp.F64".to_owned(),
+            Type::String => "mp.String".to_owned(),
+            Type::Bytes => "mp.Bytes".to_owned(),
+            Type::Bin32 => "mp.Bin32".to_owned(),
+            Type::Alias(name) | Type::Enum(name) | Type::Struct(name) => format!("{name}Codec"),
+            Type::Optional(of) => format!("mp.Optional({})", self.codec(of)),
+            Type::List(of) => format!("mp.List({})", self.codec(of)),
+            Type::Array(of, count) => format!("mp.Array({}, {count})", self.codec(of)),
+            Type::Map(of) => format!("mp.Map({})", self.codec(of)),
+        }
+    }
+}
+
+fn enumeration(text: &mut Text, Enum { name, doc, members }: &Enum) {
+    text.line("");
+    text.comment("///", doc);
+    let identifiers: Vec<String> = members.iter().map(|member| snake(member)).collect();
+    let words: Vec<String> = members.iter().map(|member| format!("\"{member}\"")).collect();
+    text.line(format!("pub const {name} = enum {{ {} }};", identifiers.join(", ")));
+    // `zig fmt` gives a list of one no inner spaces.
+    let words = if words.len() == 1 { words.join("") } else { format!(" {} ", words.join(", ")) };
+    text.line(format!("pub const {name}Codec = mp.Words({name}, &.{{{words}}});"));
+}

@@ -1,0 +1,141 @@
+//! What the options do, and which do not go together.
+#![allow(clippy::unwrap_used, reason = "this is a test's code, though not all of it in test functions")]
+
+use clap::Parser;
+use std::path::Path;
+use thalweg_codegen::{Arguments, Error, File, Language, check, generate, run};
+
+#[derive(Debug, Parser)]
+struct Line {
+    #[command(flatten)]
+    arguments: Arguments,
+}
+
+fn schema() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../schemas/echo.jsonc"))
+}
+
+fn arguments(lang: &str, more: &[&str]) -> Arguments {
+    let schema = schema().display().to_string();
+    let words = ["codegen", "--schema", &schema, "--lang", lang, "--out", "unused"];
+    Line::try_parse_from(words.iter().chain(more)).unwrap().arguments
+}
+
+fn generated(lang: &str, more: &[&str]) -> Result<Vec<File>, Error> {
+    let text = std::fs::read_to_string(schema()).unwrap();
+    generate(&thalweg_schema::parse("echo.jsonc", &text).unwrap(), &arguments(lang, more))
+}
+
+fn refused(lang: &str, more: &[&str]) -> String {
+    generated(lang, more).unwrap_err().to_string()
+}
+
+fn text<'f>(files: &'f [File], path: &str) -> &'f str {
+    &files.iter().find(|file| file.path == path).unwrap_or_else(|| panic!("no {path} in {files:?}")).text
+}
+
+const LANGUAGES: [&str; 6] = ["cpp", "rust", "ts", "python", "zig", "erlang"];
+
+#[test]
+fn unknown_flags_and_missing_ones_are_refused() {
+    for words in [
+        &["codegen", "--schema", "s", "--lang", "rust", "--out", "o", "--sever"][..],
+        &["codegen", "--schema", "s", "--lang", "cobol", "--out", "o"],
+        &["codegen", "--schema", "s", "--lang", "rust"],
+    ] {
+        assert!(Line::try_parse_from(words).is_err(), "{words:?}");
+    }
+}
+
+#[test]
+fn options_that_do_not_go_together_are_refused() {
+    assert!(refused("rust", &["--cpp-namespace", "a"]).contains("for --lang cpp"));
+    assert!(refused("cpp", &["--cpp-namespace", "a::"]).contains("no namespace"));
+    assert!(refused("rust", &["--prefix", "echo"]).contains("LikeThis"));
+    assert!(refused("rust", &["--package", "Echo"]).contains("small letters"));
+    assert!(refused("zig", &["--runtime", "x"]).contains("--runtime is for"));
+    assert!(refused("rust", &["--strip-method-prefix", "Peek"]).contains("add --client or --server"));
+    assert!(refused("rust", &["--client", "--strip-method-prefix", "Poke"]).contains("no command begins"));
+}
+
+#[test]
+fn client_and_server_are_written_when_asked_for() {
+    for lang in LANGUAGES {
+        let named = |more: &[&str], part: &str| {
+            generated(lang, more).unwrap().iter().any(|file| file.path.contains(part))
+        };
+        assert!(named(&[], "types") && !named(&[], "client") && !named(&[], "server"), "{lang}");
+        assert!(named(&["--client"], "client") && !named(&["--client"], "server"), "{lang}");
+        assert!(named(&["--server"], "server") && !named(&["--server"], "client"), "{lang}");
+    }
+}
+
+#[test]
+fn a_prefix_changes_types_and_never_the_wire() {
+    for lang in LANGUAGES {
+        let files = generated(lang, &["--prefix", "Mirror"]).unwrap();
+        let types = files.iter().find(|file| file.path.contains("types")).unwrap();
+        assert!(types.text.contains("MirrorBytesResponse"), "{lang}");
+        assert!(types.text.contains("EchoBytesResponse"), "{lang}");
+    }
+}
+
+#[test]
+fn methods_lose_a_prefix() {
+    let more = ["--client", "--server", "--strip-method-prefix", "Peek"];
+    for (lang, wanted, gone) in [
+        ("rust", "fn committed(", "fn peek_committed("),
+        ("ts", "committed(request", "peekCommitted(request"),
+        ("python", "def committed(", "def peek_committed("),
+    ] {
+        let files = generated(lang, &more).unwrap();
+        let client = files.iter().find(|file| file.path.contains("client")).unwrap();
+        assert!(client.text.contains(wanted) && !client.text.contains(gone), "{lang}");
+        // What is the prefix and nothing more keeps its name.
+        assert!(client.text.contains("peek("), "{lang}");
+    }
+}
+
+#[test]
+fn the_namespace_and_the_runtime_are_the_callers() {
+    let files = generated("cpp", &["--cpp-namespace", "a::b"]).unwrap();
+    assert!(text(&files, "echo_types.hpp").contains("namespace a::b {"));
+    for (lang, types, import) in [
+        ("rust", "types.rs", "use own::runtime::messagepack"),
+        ("ts", "echo_types.ts", "from \"own::runtime\""),
+    ] {
+        let files = generated(lang, &["--runtime", "own::runtime"]).unwrap();
+        assert!(text(&files, types).contains(import), "{lang}");
+        assert!(files.iter().all(|file| !file.path.starts_with("messagepack")), "{lang}");
+    }
+}
+
+#[test]
+fn packages_have_their_manifests() {
+    for (lang, manifest, name) in [
+        ("cpp", "CMakeLists.txt", "project(echo-client"),
+        ("rust", "Cargo.toml", "name = \"echo-client\""),
+        ("ts", "package.json", "\"name\": \"echo-client\""),
+        ("python", "pyproject.toml", "name = \"echo-client\""),
+        ("zig", "build.zig.zon", ".name = .echo_client"),
+        ("erlang", "src/echo_client.app.src", "{application, echo_client,"),
+    ] {
+        let files = generated(lang, &["--client", "--package", "echo-client"]).unwrap();
+        assert!(text(&files, manifest).contains(name), "{lang}");
+    }
+}
+
+#[test]
+fn a_run_is_repeatable_and_checks_itself() {
+    let directory = tempfile::tempdir().unwrap();
+    for lang in
+        [Language::Cpp, Language::Rust, Language::Ts, Language::Python, Language::Zig, Language::Erlang]
+    {
+        let arguments = Arguments::new(schema(), lang, directory.path().join(format!("{lang:?}")));
+        assert!(!run(&arguments).unwrap().written.is_empty());
+        assert!(run(&arguments).unwrap().written.is_empty());
+        assert!(check(&arguments).unwrap().is_empty());
+    }
+    let missing = Arguments::new("nowhere.jsonc", Language::Rust, directory.path());
+    assert!(run(&missing).unwrap_err().to_string().starts_with("nowhere.jsonc: "));
+}

@@ -1,0 +1,140 @@
+//! Commands: requests, responses, streams, scheduling.
+
+use super::Check;
+use crate::jsonc::{Member, Node, Value};
+use crate::model::{Access, Command, Field, Message, Schedule, Type};
+use crate::problem::did_you_mean;
+
+const MEMBERS: [&str; 5] = ["request", "response", "stream", "schedule", "fork"];
+const ACCESSES: [(&str, Access); 3] =
+    [("read committed", Access::ReadCommitted), ("read", Access::Read), ("write", Access::Write)];
+
+impl Check {
+    pub(super) fn commands(&mut self, root: &Node, section: Option<&Member>) -> Vec<Command> {
+        let Some(section) = section else {
+            self.wrong(root.span, "the schema has no commands", Some("add \"commands\": { … }".to_owned()));
+            return Vec::new();
+        };
+        let members = self.object(&section.node, "commands").unwrap_or(&[]);
+        if members.is_empty() && matches!(section.node.value, Value::Object(_)) {
+            self.wrong(section.node.span, "a service has at least one command", None);
+        }
+        let mut commands: Vec<Command> = Vec::new();
+        let mut borrowed = Vec::new();
+        for member in members {
+            self.command_name(&member.key, member.key_span);
+            self.commands.push((member.key.clone(), member.key_span));
+            let Some(parts) = self.object(&member.node, "a command") else { continue };
+            self.known_members(parts, &MEMBERS, "a command");
+            if let Some((command, response)) = self.command(member, parts) {
+                borrowed.extend(response.map(|node| (commands.len(), node)));
+                commands.push(command);
+            }
+        }
+        for (n, node) in borrowed {
+            self.borrow_response(&mut commands, n, node);
+        }
+        commands
+    }
+
+    /// One command, and the node that names another's response when it has none of its own.
+    fn command<'n>(&mut self, member: &Member, parts: &'n [Member]) -> Option<(Command, Option<&'n Node>)> {
+        let part = |name: &str| parts.iter().find(|p| p.key == name);
+        let name = &member.key;
+        let (Some(request), Some(response)) = (part("request"), part("response")) else {
+            for missing in ["request", "response"].into_iter().filter(|name| part(name).is_none()) {
+                let hint = Some(format!("one without fields is written \"{missing}\": {{}}"));
+                self.wrong(member.key_span, format!("{name} has no {missing}"), hint);
+            }
+            return None;
+        };
+        let request_fields = self.fields(&request.node, "a request");
+        let owns_response = !matches!(response.node.value, Value::String(_));
+        let response_fields =
+            if owns_response { self.fields(&response.node, "a response") } else { Vec::new() };
+        let item = part("stream").map(|stream| {
+            let fields = self.fields(&stream.node, "a stream");
+            self.message(&format!("{name}Item"), stream.doc.clone(), fields)
+        });
+        let schedule = self.schedule(part("schedule"), part("fork"), &request_fields);
+        let command = Command {
+            name: name.clone(),
+            doc: member.doc.clone(),
+            request: self.message(name, request.doc.clone(), request_fields),
+            response: self.message(&format!("{name}Response"), response.doc.clone(), response_fields),
+            owns_response,
+            item,
+            schedule,
+        };
+        Some((command, (!owns_response).then_some(&response.node)))
+    }
+
+    /// Gives a command the response of another.
+    fn borrow_response(&mut self, commands: &mut [Command], n: usize, node: &Node) {
+        let Value::String(wanted) = &node.value else { return };
+        let owners = || commands.iter().filter(|c| c.owns_response);
+        let found = owners().find(|c| c.response.tag == *wanted || c.response.stem == *wanted);
+        if let Some(response) = found.map(|c| c.response.clone()) {
+            commands[n].response = response;
+            return;
+        }
+        let hint = did_you_mean(wanted, owners().map(|c| c.response.stem.as_str()));
+        let hint =
+            hint.or_else(|| Some("name a command that declares its response: \"<Command>Response\"".into()));
+        self.wrong(node.span, format!("no command declares a response {wanted}"), hint);
+    }
+
+    fn schedule(
+        &mut self,
+        schedule: Option<&Member>,
+        fork: Option<&Member>,
+        request: &[Field],
+    ) -> Option<Schedule> {
+        let fork_field = fork.and_then(|member| self.fork(member, request));
+        let Some(member) = schedule else {
+            if let Some(fork) = fork {
+                let hint = Some("add \"schedule\": \"read committed\", \"read\" or \"write\"".to_owned());
+                self.wrong(fork.key_span, "a fork without a schedule orders nothing", hint);
+            }
+            return None;
+        };
+        let word = self.string(&member.node, "a schedule")?;
+        let Some((_, access)) = ACCESSES.iter().find(|(name, _)| *name == word) else {
+            let hint = did_you_mean(word, ACCESSES.iter().map(|(name, _)| *name));
+            let hint = hint.or_else(|| Some("it is \"read committed\", \"read\" or \"write\"".to_owned()));
+            self.wrong(member.node.span, format!("no schedule is called {word:?}"), hint);
+            return None;
+        };
+        if *access != Access::ReadCommitted && fork.is_none() {
+            let hint = Some("add \"fork\": \"<the request's field that names it>\"".to_owned());
+            self.wrong(member.node.span, format!("{word:?} is ordered per fork, and no fork is named"), hint);
+        }
+        Some(Schedule { access: *access, fork: fork_field })
+    }
+
+    /// The request's field that names the fork.
+    fn fork(&mut self, member: &Member, request: &[Field]) -> Option<String> {
+        let name = self.string(&member.node, "a fork")?;
+        let Some(field) = request.iter().find(|field| field.name == name) else {
+            let hint = did_you_mean(name, request.iter().map(|field| field.name.as_str()));
+            self.wrong(member.node.span, format!("the request has no field {name}"), hint);
+            return None;
+        };
+        let leaf = match &field.of {
+            Type::Alias(name) => self.aliases.iter().find(|a| a.name == *name).map(|a| a.of.clone()),
+            of => Some(of.clone()),
+        };
+        if !matches!(leaf, Some(Type::Int(_) | Type::String | Type::Bytes | Type::Bin32)) {
+            let what =
+                format!("{name} is {}: a fork is named by an integer, string or bytes", field.of.notation());
+            self.wrong(member.node.span, what, None);
+        }
+        Some(name.to_owned())
+    }
+}
+
+/// The messages of one command, to look at all of them.
+pub(super) fn messages(command: &Command) -> impl Iterator<Item = &Message> {
+    let own = command.owns_response.then_some(&command.response);
+    std::iter::once(&command.request).chain(&command.item).chain(own)
+}

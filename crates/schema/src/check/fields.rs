@@ -1,0 +1,92 @@
+//! Fields and the references in them.
+
+use super::Check;
+use super::declare::{LEAVES, leaf};
+use crate::casing::snake;
+use crate::jsonc::{Node, Span};
+use crate::model::{Field, Type};
+use crate::problem::did_you_mean;
+use crate::reference::{self, Reference};
+
+impl Check {
+    /// The fields of a struct or message.
+    pub(super) fn fields(&mut self, node: &Node, what: &str) -> Vec<Field> {
+        let Some(members) = self.object(node, what) else { return Vec::new() };
+        let mut fields = Vec::new();
+        for member in members {
+            self.field_name(&member.key, member.key_span);
+            if let Some(text) = self.string(&member.node, "a field's type")
+                && let Some(of) = self.reference(text, member.node.span)
+            {
+                fields.push(Field { name: member.key.clone(), doc: member.doc.clone(), of });
+            }
+        }
+        let names: Vec<(&str, Span)> = members.iter().map(|m| (m.key.as_str(), m.key_span)).collect();
+        self.apart(&names, "fields");
+        fields
+    }
+
+    /// Refuses two names that become one identifier.
+    pub(super) fn apart(&mut self, names: &[(&str, Span)], what: &str) {
+        for (n, (name, at)) in names.iter().enumerate() {
+            let earlier = names[..n].iter().find(|(other, _)| snake(other) == snake(name));
+            // The very same field twice is told by `object`.
+            let Some((other, _)) = earlier.filter(|(other, _)| other != name || what == "words") else {
+                continue;
+            };
+            let what = format!("the {what} {other} and {name} become one identifier, {}", snake(name));
+            self.wrong(*at, what, Some("rename one of them".to_owned()));
+        }
+    }
+
+    /// A reference resolved against what is declared.
+    fn reference(&mut self, text: &str, at: Span) -> Option<Type> {
+        match reference::parse(text) {
+            Ok(parsed) => self.resolve(&parsed, at),
+            Err(unreadable) => {
+                let place = Span { start: at.start + 1 + unreadable.at, end: at.end };
+                self.wrong(place, unreadable.what, unreadable.hint.map(str::to_owned));
+                None
+            }
+        }
+    }
+
+    fn resolve(&mut self, parsed: &Reference, at: Span) -> Option<Type> {
+        Some(match parsed {
+            Reference::Optional(of) => Type::Optional(Box::new(self.resolve(of, at)?)),
+            Reference::List(of) => Type::List(Box::new(self.resolve(of, at)?)),
+            Reference::Array(of, count) => Type::Array(Box::new(self.resolve(of, at)?), *count),
+            Reference::Map(of) => Type::Map(Box::new(self.resolve(of, at)?)),
+            Reference::Name(name, offset) => return self.named(name, at, *offset),
+        })
+    }
+
+    fn named(&mut self, name: &str, at: Span, offset: usize) -> Option<Type> {
+        if let Some(of) = leaf(name) {
+            return Some(of);
+        }
+        if self.aliases.iter().any(|alias| alias.name == name) {
+            return Some(Type::Alias(name.to_owned()));
+        }
+        if self.enums.iter().any(|of| of.name == name) {
+            return Some(Type::Enum(name.to_owned()));
+        }
+        if self.type_names.iter().any(|of| of == name) {
+            return Some(Type::Struct(name.to_owned()));
+        }
+        // A name whose declaration is broken was told already.
+        if self.places.iter().any(|(declared, _)| declared == name) {
+            return None;
+        }
+        let declared = self.places.iter().map(|(name, _)| name.as_str());
+        let hint = match name {
+            "map" => Some("say of what: map<T>".to_owned()),
+            "int" | "integer" | "number" => Some("say how wide: u32, i64, f64".to_owned()),
+            "str" | "text" => Some("did you mean string?".to_owned()),
+            _ => did_you_mean(name, declared.chain(LEAVES.iter().map(|(name, _)| *name))),
+        };
+        let place = Span { start: at.start + 1 + offset, end: at.end };
+        self.wrong(place, format!("no type is called {name}"), hint);
+        None
+    }
+}

@@ -1,0 +1,134 @@
+//! The rules. Walks the tree once, notes everything that breaks one, and makes the [`Service`] when nothing does.
+//! Owns what makes a schema valid; never knows syntax or emitters.
+//!
+//! Order of work: names first (`declare`), so that references to what is declared further down resolve; then bodies
+//! (`commands`, fields); then what only the whole shows: types that contain themselves, names that fall together
+//! (`together`).
+
+mod commands;
+mod declare;
+mod fields;
+mod names;
+#[cfg(test)]
+mod tests;
+mod together;
+
+use crate::canonical;
+use crate::jsonc::{Member, Node, Span, Value};
+use crate::model::{Alias, Enum, Message, Service, Struct};
+use crate::problem::{Finding, did_you_mean};
+
+/// What the walk has found out so far.
+#[derive(Default)]
+pub(crate) struct Check {
+    findings: Vec<Finding>,
+    service: String,
+    aliases: Vec<Alias>,
+    enums: Vec<Enum>,
+    /// Names of declared types, known before their fields are.
+    type_names: Vec<String>,
+    types: Vec<Struct>,
+    /// Where each name that becomes a type stands.
+    places: Vec<(String, Span)>,
+    /// Where each command stands.
+    commands: Vec<(String, Span)>,
+}
+
+const SECTIONS: [&str; 6] = ["service", "aliases", "enums", "types", "error", "commands"];
+
+/// Checks the whole schema.
+pub(crate) fn service(root: &Node) -> Result<Service, Vec<Finding>> {
+    let mut check = Check::default();
+    let Some(members) = check.object(root, "a schema") else { return Err(check.findings) };
+    check.known_members(members, &SECTIONS, "a schema");
+    let doc = check.service_name(root, members);
+    let section = |name: &str| members.iter().find(|m| m.key == name);
+    check.declare_aliases(section("aliases"));
+    check.declare_enums(section("enums"));
+    check.declare_types(section("types"));
+    check.fill_types(section("types"));
+    let error = check.error(root, section("error"));
+    let commands = check.commands(root, section("commands"));
+    check.no_type_contains_itself();
+    check.no_inline_giants(&commands);
+    check.no_names_fall_together(&commands);
+    if !check.findings.is_empty() {
+        return Err(check.findings);
+    }
+    let Check { service: name, aliases, enums, types, .. } = check;
+    let mut service = Service { name, doc, aliases, enums, types, commands, error, hash: [0; 32] };
+    service.hash = canonical::hash(&service);
+    Ok(service)
+}
+
+impl Check {
+    /// Notes what breaks a rule.
+    fn wrong(&mut self, at: Span, what: impl Into<String>, hint: Option<String>) {
+        self.findings.push(Finding { at: at.start, what: what.into(), hint });
+    }
+
+    /// The members of an object, each key once.
+    fn object<'n>(&mut self, node: &'n Node, what: &str) -> Option<&'n [Member]> {
+        let Value::Object(members) = &node.value else {
+            let found = node.value.kind();
+            self.wrong(node.span, format!("{what} is an object, not {found}"), None);
+            return None;
+        };
+        for (n, member) in members.iter().enumerate() {
+            if members[..n].iter().any(|earlier| earlier.key == member.key) {
+                self.wrong(member.key_span, format!("{} is there twice", member.key), None);
+            }
+        }
+        Some(members)
+    }
+
+    fn string<'n>(&mut self, node: &'n Node, what: &str) -> Option<&'n str> {
+        let Value::String(text) = &node.value else {
+            let found = node.value.kind();
+            self.wrong(node.span, format!("{what} is a string, not {found}"), None);
+            return None;
+        };
+        Some(text)
+    }
+
+    /// Refuses members nobody would read.
+    fn known_members(&mut self, members: &[Member], known: &[&str], what: &str) {
+        for member in members.iter().filter(|m| !known.contains(&m.key.as_str())) {
+            let hint = did_you_mean(&member.key, known.iter().copied());
+            let hint = hint.or_else(|| Some(format!("it may have: {}", known.join(", "))));
+            self.wrong(member.key_span, format!("{what} has no member {}", member.key), hint);
+        }
+    }
+
+    /// Notes the service's name and returns its documentation.
+    fn service_name(&mut self, root: &Node, members: &[Member]) -> String {
+        let Some(member) = members.iter().find(|m| m.key == "service") else {
+            self.wrong(root.span, "the schema has no service", Some("add \"service\": \"Name\"".to_owned()));
+            return String::new();
+        };
+        if let Some(name) = self.string(&member.node, "service") {
+            self.type_name(name, member.node.span, "a service");
+            self.service = name.to_owned();
+        }
+        member.doc.clone()
+    }
+
+    fn error(&mut self, root: &Node, member: Option<&Member>) -> Message {
+        let hint = || Some("write \"error\": { \"message\": \"string\" }".to_owned());
+        let Some(member) = member else {
+            self.wrong(root.span, "the schema has no error", hint());
+            return self.message("ErrorResponse", String::new(), Vec::new());
+        };
+        let before = self.findings.len();
+        let fields = self.fields(&member.node, "error");
+        let right = fields.len() == 1 && fields[0].name == "message" && fields[0].of.notation() == "string";
+        if !right && self.findings.len() == before {
+            self.wrong(member.node.span, "error has exactly one field, message, of type string", hint());
+        }
+        self.message("ErrorResponse", member.doc.clone(), fields)
+    }
+
+    fn message(&self, stem: &str, doc: String, fields: Vec<crate::model::Field>) -> Message {
+        Message { tag: format!("{}{stem}", self.service), stem: stem.to_owned(), doc, fields }
+    }
+}

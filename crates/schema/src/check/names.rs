@@ -1,0 +1,91 @@
+//! What a name may look like, and which words it may not become.
+
+use super::Check;
+use crate::casing::{camel, snake};
+use crate::jsonc::Span;
+use crate::words;
+
+/// The longest name.
+const NAME_MAX: usize = 64;
+
+impl Check {
+    /// A name for a type or service: of the right form, and free.
+    pub(super) fn type_name(&mut self, name: &str, at: Span, what: &str) {
+        if self.capitalised(name, at, what)
+            && let Some(owner) = words::reserves_type(name)
+        {
+            let hint = format!("add a word, as in {name}Value");
+            self.wrong(at, format!("{name} is taken by {owner}"), Some(hint));
+        }
+    }
+
+    /// A capital, then letters and digits.
+    fn capitalised(&mut self, name: &str, at: Span, what: &str) -> bool {
+        if !self.fits(name, at, what) {
+            return false;
+        }
+        let right = name.starts_with(|c: char| c.is_ascii_uppercase()) && !name.contains('_');
+        if !right {
+            let hint = format!("write {}", crate::casing::pascal(name));
+            self.wrong(at, format!("{what}'s name is written LikeThis: {name}"), Some(hint));
+        }
+        right
+    }
+
+    /// A field's name.
+    pub(super) fn field_name(&mut self, name: &str, at: Span) {
+        if self.fits(name, at, "a field") {
+            self.unreserved(name, at);
+        }
+    }
+
+    /// An enum's word; it may have hyphens.
+    pub(super) fn member_name(&mut self, name: &str, at: Span) {
+        if self.fits(&name.replace('-', "_"), at, "an enum's word") {
+            self.unreserved(name, at);
+        }
+    }
+
+    fn unreserved(&mut self, name: &str, at: Span) {
+        for word in [snake(name), camel(name)] {
+            if let Some(language) = words::reserves_value(&word) {
+                let hint = format!("add a word, as in {word}_value");
+                self.wrong(at, format!("{word} is reserved in {language}"), Some(hint));
+                return;
+            }
+        }
+    }
+
+    /// A command's name, which becomes methods too.
+    pub(super) fn command_name(&mut self, name: &str, at: Span) {
+        if !self.capitalised(name, at, "a command") {
+            return;
+        }
+        for word in [snake(name), camel(name)] {
+            if let Some(owner) = words::reserves_method(&word) {
+                let hint = format!("add a word, as in {name}Value");
+                self.wrong(at, format!("a method cannot be called {word}: reserved by {owner}"), Some(hint));
+                return;
+            }
+        }
+    }
+
+    /// Letters, digits and single underscores, a letter first.
+    fn fits(&mut self, name: &str, at: Span, what: &str) -> bool {
+        let broken = if name.is_empty() {
+            "is empty".to_owned()
+        } else if name.len() > NAME_MAX {
+            format!("is longer than {NAME_MAX}: {name}")
+        } else if !name.starts_with(|c: char| c.is_ascii_alphabetic()) {
+            format!("begins with a letter: {name:?}")
+        } else if !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
+            format!("has letters and digits only: {name:?}")
+        } else if name.ends_with('_') || name.contains("__") {
+            format!("has no underscore at its end and no two together: {name}")
+        } else {
+            return true;
+        };
+        self.wrong(at, format!("{what}'s name {broken}"), None);
+        false
+    }
+}

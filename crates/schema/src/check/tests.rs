@@ -1,0 +1,212 @@
+//! Every rule of `docs/schema.md` broken once: where it is told, in which words, with which hint.
+
+use crate::{Service, parse};
+
+/// A schema with `extra` beside its service and error, and `command` as the body of its one command.
+fn schema(extra: &str, command: &str) -> String {
+    format!(
+        "{{\n\"service\": \"Echo\",\n{extra}\n\"error\": {{ \"message\": \"string\" }},\n\"commands\": {{ \"Say\": {{\n{command}\n}} }} }}"
+    )
+}
+
+fn types(extra: &str) -> String {
+    schema(extra, "\"request\": {}, \"response\": {}")
+}
+
+fn request(fields: &str) -> String {
+    schema("", &format!("\"request\": {{ {fields} }},\n\"response\": {{}}"))
+}
+
+fn valid(text: &str) -> Service {
+    parse("t", text).unwrap_or_else(|problems| panic!("{problems}"))
+}
+
+/// Asserts that the text has exactly one problem, with these words, at the place where `place` begins.
+fn broken(text: &str, place: &str, says: &str) {
+    let problems = parse("t", text).expect_err(text);
+    assert_eq!(problems.list.len(), 1, "{text}\n{problems}");
+    let problem = &problems.list[0];
+    let whole = format!("{} / {}", problem.what, problem.hint.as_deref().unwrap_or(""));
+    assert!(whole.contains(says), "{text}\n{whole}");
+    let line = text.lines().nth(problem.line - 1).unwrap();
+    let rest: String = line.chars().skip(problem.column - 1).collect();
+    assert!(rest.starts_with(place), "{text}\ntold at {rest:?}, not {place:?}");
+}
+
+#[test]
+fn the_frame_is_checked() {
+    broken("[]", "[", "a schema is an object, not an array");
+    let whole = types("");
+    broken(&whole.replace("\"Echo\"", "7"), "7", "service is a string, not a number");
+    broken(&whole.replace("\"Echo\"", "\"\""), "\"\"", "is empty");
+    broken(&whole.replace("\"Echo\"", "\"echo\""), "\"echo\"", "write Echo");
+    broken(&whole.replace("\"service\": \"Echo\",", ""), "{", "no service");
+    broken(&whole.replace("\"error\": { \"message\": \"string\" },", ""), "{", "no error");
+    broken(&whole.replace("\"message\": \"string\"", "\"message\": \"bytes\""), "{", "exactly one field");
+    broken(&whole.replace("\"message\": \"string\"", ""), "{", "exactly one field");
+    broken(&types("\"typos\": {},"), "\"typos\"", "did you mean types?");
+    broken(&types("\"types\": {}, \"types\": {},"), "\"types\": {},\n".trim_end(), "is there twice");
+    broken(
+        &whole.replace("{ \"Say\": {\n\"request\": {}, \"response\": {}\n} }", "{}"),
+        "{}",
+        "at least one command",
+    );
+}
+
+#[test]
+fn declarations_are_checked() {
+    broken(&types("\"aliases\": { \"Id\": \"u33\" },"), "\"u33\"", "did you mean u32?");
+    broken(&types("\"aliases\": { \"Id\": \"u32[]\" },"), "\"u32[]\"", "u32[] is no leaf");
+    broken(
+        &types("\"aliases\": { \"Id\": \"u8\" }, \"types\": { \"Id\": {} },"),
+        "\"Id\": {}",
+        "declared twice",
+    );
+    broken(&types("\"types\": { \"A\": {}, \"A\": {} },"), "\"A\": {} }", "is there twice");
+    broken(&types("\"types\": { \"option\": {} },"), "\"option\"", "write Option");
+    broken(&types("\"types\": { \"Option\": {} },"), "\"Option\"", "taken by the generated code");
+    broken(&types("\"types\": { \"EchoSay\": {} },"), "\"Say\"", "EchoSay");
+    broken(&types("\"types\": { \"EchoErrorResponse\": {} },"), "\"EchoErr", "the error EchoErrorResponse");
+    broken(&types("\"types\": { \"AB\": {}, \"Ab\": {} },"), "\"Ab\"", "become one identifier");
+    broken(&types("\"enums\": { \"Mood\": [] },"), "[]", "no words");
+    broken(&types("\"enums\": { \"Mood\": \"calm\" },"), "\"calm\"", "an array of words");
+    broken(&types("\"enums\": { \"Mood\": [\"calm\", \"calm\"] },"), "\"calm\"]", "become one identifier");
+    broken(&types("\"enums\": { \"Mood\": [\"so-so\", \"so_so\"] },"), "\"so_so\"", "become one identifier");
+    broken(&types("\"enums\": { \"Mood\": [\"nil\", \"and\"] },"), "\"and\"", "reserved in C++");
+}
+
+#[test]
+fn fields_are_checked() {
+    broken(&request("\"a\": \"strin\""), "strin\"", "did you mean string?");
+    broken(&request("\"a\": \"map<strin>[]\""), "strin>", "did you mean string?");
+    broken(&request("\"a\": \"int\""), "int\"", "say how wide");
+    broken(&request("\"a\": \"map\""), "map\"", "map<T>");
+    broken(&request("\"a\": \"u8[\""), "[\"", "add ]");
+    broken(&request("\"a\": 7"), "7", "a field's type is a string");
+    broken(&request("\"class\": \"u8\""), "\"class\"", "reserved in C++");
+    broken(&request("\"orelse\": \"u8\""), "\"orelse\"", "reserved in Zig");
+    broken(&request("\"debugger\": \"u8\""), "\"debugger\"", "reserved in TypeScript");
+    broken(&request("\"receive\": \"u8\""), "\"receive\"", "reserved in Erlang");
+    broken(&request("\"Lambda\": \"u8\""), "\"Lambda\"", "reserved in Python");
+    broken(
+        &request("\"treeId\": \"u8\", \"tree_id\": \"u8\""),
+        "\"tree_id\"",
+        "become one identifier, tree_id",
+    );
+    broken(&request("\"a\": \"u8\", \"a\": \"u8\""), "\"a\": \"u8\" }", "is there twice");
+    broken(&request("\"a b\": \"u8\""), "\"a b\"", "letters and digits only");
+    broken(&request("\"a__b\": \"u8\""), "\"a__b\"", "no two together");
+    broken(&request("\"1a\": \"u8\""), "\"1a\"", "begins with a letter");
+    broken(&request(&format!("\"{}\": \"u8\"", "a".repeat(65))), "\"aaa", "longer than 64");
+    assert_eq!(
+        valid(&request("\"u8\": \"u8\"").replace("\"u8\":", "\"u9\":")).commands[0].request.fields.len(),
+        1
+    );
+}
+
+#[test]
+fn a_type_may_not_contain_itself() {
+    let text = types(
+        "\"types\": { \"A\": { \"b\": \"B[]\" }, \"B\": { \"c\": \"map<C>\" }, \"C\": { \"a\": \"A?\" } },",
+    );
+    broken(&text, "\"A\"", "A contains B contains C contains A");
+    let giant = types("\"types\": { \"A\": { \"b\": \"B[1024]\" }, \"B\": { \"c\": \"u8[65]\" } },");
+    broken(&giant, "\"A\"", "more than 65536");
+    valid(&giant.replace("65]", "64]"));
+}
+
+#[test]
+fn commands_are_checked() {
+    broken(&schema("", "\"request\": {}"), "\"Say\"", "Say has no response");
+    broken(
+        &schema("", "\"request\": {}, \"response\": {}, \"steam\": {}"),
+        "\"steam\"",
+        "did you mean stream?",
+    );
+    broken(&types("").replace("Say", "say"), "\"say\"", "write Say");
+    broken(&types("").replace("Say", "New"), "\"New\"", "a method cannot be called new");
+    broken(&types("").replace("Say", "ErrorResponse"), "\"Error", "EchoErrorResponse");
+    broken(&types("").replace("Say", "Client"), "\"Client\"", "the generated EchoClient");
+    broken(&types("").replace("Say", "While"), "\"While\"", "cannot be called while");
+    let reuse = |name: &str| {
+        types("").replace(
+            "\"Say\": {",
+            &format!("\"Tell\": {{ \"request\": {{}}, \"response\": \"{name}\" }},\n\"Say\": {{"),
+        )
+    };
+    broken(&reuse("SayRespons"), "\"SayRespons\"", "did you mean SayResponse?");
+    broken(&reuse("TellResponse"), "\"TellResponse\"", "no command declares");
+    for name in ["SayResponse", "EchoSayResponse"] {
+        let service = valid(&reuse(name));
+        assert_eq!(service.commands[0].response.tag, "EchoSayResponse");
+        assert_eq!(service.messages().len(), 4);
+    }
+}
+
+#[test]
+fn schedules_are_checked() {
+    let scheduled = |rest: &str| {
+        schema(
+            "",
+            &format!("\"request\": {{ \"id\": \"u64\", \"f\": \"f64\" }}, \"response\": {{}},\n{rest}"),
+        )
+    };
+    broken(&scheduled("\"schedule\": \"wirte\""), "\"wirte\"", "did you mean write?");
+    broken(&scheduled("\"schedule\": \"write\""), "\"write\"", "no fork is named");
+    broken(&scheduled("\"fork\": \"id\""), "\"fork\"", "orders nothing");
+    broken(&scheduled("\"schedule\": \"read\", \"fork\": \"ids\""), "\"ids\"", "did you mean id?");
+    broken(&scheduled("\"schedule\": \"read\", \"fork\": \"f\""), "\"f\"", "a fork is named by");
+    valid(&scheduled("\"schedule\": \"read committed\""));
+    valid(&scheduled("\"schedule\": \"read\", \"fork\": \"id\""));
+}
+
+#[test]
+fn all_problems_are_told_at_once_in_the_order_of_the_text() {
+    let text =
+        schema("\"typos\": {},", "\"request\": { \"a\": \"u9\" },\n\"response\": { \"class\": \"nothing\" }");
+    let problems = parse("t", &text).unwrap_err();
+    let lines: Vec<usize> = problems.list.iter().map(|p| p.line).collect();
+    assert_eq!(lines, [3, 6, 7, 7]);
+}
+
+#[test]
+fn the_hash_is_of_the_meaning() {
+    let text =
+        schema("\"types\": { \"A\": { \"n\": \"u8\" } },", "\"request\": { \"a\": \"A\" }, \"response\": {}");
+    let hash = valid(&text).hash;
+    let commented = format!("// words\n{}", text.replace("\n", "\n\n  // more\n  ").replace("} }", ",} }"));
+    assert_eq!(valid(&commented.replace("{,}", "{}").replace("{},}", "{}}")).hash, hash);
+    let scheduled = text.replace("\"response\": {}", "\"response\": {}, \"schedule\": \"read committed\"");
+    assert_eq!(valid(&scheduled).hash, hash);
+    for (from, to) in [
+        ("\"u8\"", "\"u16\""),
+        ("\"n\"", "\"m\""),
+        ("Echo", "Ekho"),
+        ("Say", "Tell"),
+        ("\"A\" }", "\"A?\" }"),
+    ] {
+        assert_ne!(valid(&text.replace(from, to)).hash, hash, "{from} {to}");
+    }
+    // Pinned, so that a change of the canonical form is seen: it would part clients from servers.
+    let hex: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(hex, "52ef8c7d407f9675d187f845aa61a828530b765bfe527d7d0b12206ed71ee2dc");
+}
+
+#[test]
+fn the_order_of_declaration_is_kept_and_dependencies_can_be_told() {
+    let service = valid(&types("\"types\": { \"A\": { \"b\": \"map<B>[]\" }, \"B\": { \"c\": \"u8\" } },"));
+    let names = |list: Vec<&crate::Struct>| list.iter().map(|of| of.name.clone()).collect::<Vec<_>>();
+    assert_eq!(names(service.types.iter().collect()), ["A", "B"]);
+    assert_eq!(names(service.types_by_dependency()), ["B", "A"]);
+    assert_eq!(service.encoded_bytes_min(&service.types[1].fields[0].of), 1);
+    assert_eq!(service.encoded_bytes_min(&crate::Type::Struct("B".into())), 4);
+}
+
+#[test]
+fn the_documented_example_is_a_schema() {
+    let document = include_str!("../../../../docs/schema.md");
+    let example = document.split("```jsonc").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let service = valid(example);
+    assert_eq!(service.commands[1].item.as_ref().unwrap().tag, "StoreScanItem");
+    assert!(service.doc.starts_with("Keeps values apart by fork."));
+}

@@ -1,0 +1,128 @@
+//! Rules about the whole: types that contain themselves, values too large to stand in place, names that fall together.
+
+use super::Check;
+use super::commands::messages;
+use crate::casing::snake;
+use crate::jsonc::Span;
+use crate::model::{Command, Field, Type, contained};
+
+/// How many leaves one value may hold in place, its fixed arrays multiplied out.
+const INLINE_MAX: usize = 65_536;
+/// What the generator makes beside messages, each behind the service's name.
+const GENERATED: [&str; 5] = ["Request", "Response", "Client", "AsyncClient", "Handler"];
+
+impl Check {
+    /// A type that contained itself could nest without end, and no target could lay it out without a pointer.
+    pub(super) fn no_type_contains_itself(&mut self) {
+        let mut told: Vec<String> = Vec::new();
+        for name in self.type_names.clone() {
+            if told.contains(&name) {
+                continue;
+            }
+            if let Some(way) = self.way_back(&name) {
+                let at = self.place(&name);
+                let shown = way.join(" contains ");
+                let hint = "refer by an identifier, or carry the inner one as bytes".to_owned();
+                self.wrong(at, format!("a type contains itself: {shown}"), Some(hint));
+                told.extend(way);
+            }
+        }
+    }
+
+    /// The way from a type through its fields back to itself.
+    fn way_back(&self, start: &str) -> Option<Vec<String>> {
+        let mut ways = vec![vec![start.to_owned()]];
+        let mut seen: Vec<String> = Vec::new();
+        while let Some(way) = ways.pop() {
+            let Some(of) = way.last().and_then(|last| self.types.iter().find(|t| t.name == *last)) else {
+                continue;
+            };
+            for inner in of.fields.iter().filter_map(|field| contained(&field.of)) {
+                let mut longer = way.clone();
+                longer.push(inner.to_owned());
+                if inner == start {
+                    return Some(longer);
+                }
+                if !seen.iter().any(|s| s == inner) {
+                    seen.push(inner.to_owned());
+                    ways.push(longer);
+                }
+            }
+        }
+        None
+    }
+
+    /// A value stands on the stack of some targets, so what it holds in place is bounded.
+    pub(super) fn no_inline_giants(&mut self, commands: &[Command]) {
+        if !self.findings.is_empty() {
+            return;
+        }
+        let mut giants: Vec<(String, Span)> = Vec::new();
+        for of in self.types.iter().filter(|of| self.inline_fields(&of.fields) > INLINE_MAX) {
+            giants.push((of.name.clone(), self.place(&of.name)));
+        }
+        for command in commands {
+            for message in messages(command).filter(|m| self.inline_fields(&m.fields) > INLINE_MAX) {
+                giants.push((message.tag.clone(), self.command_place(&command.name)));
+            }
+        }
+        for (name, at) in giants {
+            let hint = Some("use a list, T[], for large arrays".to_owned());
+            self.wrong(at, format!("{name} holds more than {INLINE_MAX} values in its fixed arrays"), hint);
+        }
+    }
+
+    fn inline_fields(&self, fields: &[Field]) -> usize {
+        fields.iter().fold(0, |sum: usize, field| sum.saturating_add(self.inline(&field.of)))
+    }
+
+    fn inline(&self, of: &Type) -> usize {
+        match of {
+            Type::Array(of, count) => count.saturating_mul(self.inline(of)),
+            Type::Optional(of) => self.inline(of),
+            Type::Struct(name) => self
+                .types
+                .iter()
+                .find(|t| t.name == *name)
+                .map_or(1, |t| self.inline_fields(&t.fields).max(1)),
+            _ => 1,
+        }
+    }
+
+    /// Everything that becomes a type, with and without the service's name, becomes a different one.
+    pub(super) fn no_names_fall_together(&mut self, commands: &[Command]) {
+        let error = format!("{}ErrorResponse", self.service);
+        let mut names = vec![(error.clone(), format!("the error {error}"), Span::default())];
+        for part in GENERATED {
+            let name = format!("{}{part}", self.service);
+            names.push((name.clone(), format!("the generated {name}"), Span::default()));
+        }
+        for (name, at) in &self.places {
+            names.push((name.clone(), format!("the type {name}"), *at));
+        }
+        for command in commands {
+            let at = self.command_place(&command.name);
+            names.extend(messages(command).map(|m| (m.tag.clone(), format!("the message {}", m.tag), at)));
+        }
+        for (n, (name, what, at)) in names.iter().enumerate() {
+            let earlier = names[..n].iter().find(|(other, ..)| snake(other) == snake(name));
+            // The very same declaration twice was told where it stands.
+            let Some((_, other, _)) = earlier.filter(|(_, other, _)| other != what) else { continue };
+            let what = format!("{other} and {what} become one identifier");
+            self.wrong(*at, what, Some("rename one of them".to_owned()));
+        }
+    }
+
+    /// Where a declared name stands.
+    fn place(&self, name: &str) -> Span {
+        place(&self.places, name)
+    }
+
+    fn command_place(&self, name: &str) -> Span {
+        place(&self.commands, name)
+    }
+}
+
+fn place(places: &[(String, Span)], name: &str) -> Span {
+    places.iter().find(|(declared, _)| declared == name).map_or_else(Span::default, |(_, at)| *at)
+}

@@ -1,0 +1,376 @@
+//! JSON with comments and trailing commas, read into a tree that knows where each part stands and which comment
+//! stands right above it. Owns the text's syntax; never knows what a schema means.
+//!
+//! Written here because a schema needs all three at once: byte spans of keys and values, trailing commas, and the
+//! comment above a member as that member's documentation.
+//!
+//! *Invariants*: no input panics, nesting is bounded by [`DEPTH_MAX`], every span lies in the text on character
+//! boundaries. *Checked by* the tests below, which also feed it arbitrary text.
+
+use crate::problem::Finding;
+
+/// How deep objects and arrays may nest.
+pub(crate) const DEPTH_MAX: usize = 32;
+
+/// A stretch of the text, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub(crate) start: usize,
+    pub(crate) end: usize,
+}
+
+/// A value and where it stands.
+#[derive(Clone, Debug)]
+pub(crate) struct Node {
+    pub(crate) value: Value,
+    pub(crate) span: Span,
+}
+
+/// What a value is. Scalars no schema uses keep nothing but their kind.
+#[derive(Clone, Debug)]
+pub(crate) enum Value {
+    Null,
+    Boolean,
+    Number,
+    String(String),
+    Array(Vec<Node>),
+    Object(Vec<Member>),
+}
+
+/// One `"key": value`.
+#[derive(Clone, Debug)]
+pub(crate) struct Member {
+    pub(crate) key: String,
+    pub(crate) key_span: Span,
+    /// The comment right above, without its marks.
+    pub(crate) doc: String,
+    pub(crate) node: Node,
+}
+
+impl Value {
+    /// The kind's name, for messages.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Self::Null => "null",
+            Self::Boolean => "a boolean",
+            Self::Number => "a number",
+            Self::String(_) => "a string",
+            Self::Array(_) => "an array",
+            Self::Object(_) => "an object",
+        }
+    }
+}
+
+/// Reads the whole text.
+///
+/// # Errors
+/// The first place where it is no JSON.
+pub(crate) fn parse(text: &str) -> Result<Node, Finding> {
+    let mut parser = Parser { text, at: 0, doc: String::new(), depth: 0 };
+    parser.blank()?;
+    let node = parser.value()?;
+    parser.blank()?;
+    if parser.at < text.len() {
+        return Err(parser.unexpected("the end of the file"));
+    }
+    Ok(node)
+}
+
+struct Parser<'t> {
+    text: &'t str,
+    at: usize,
+    /// The comment lines passed last, as long as nothing but they stand before what comes next.
+    doc: String,
+    depth: usize,
+}
+
+impl Parser<'_> {
+    fn rest(&self) -> &str {
+        &self.text[self.at..]
+    }
+
+    fn peek(&self) -> Option<char> {
+        self.rest().chars().next()
+    }
+
+    fn unexpected(&self, wanted: &str) -> Finding {
+        let found = match self.peek() {
+            Some(c) => format!("{c:?}"),
+            None => "the end of the file".to_owned(),
+        };
+        Finding::at(self.at, format!("expected {wanted}, found {found}"))
+    }
+
+    /// Passes white space and comments. A comment counts as documentation when it begins its line and no empty
+    /// line follows.
+    fn blank(&mut self) -> Result<(), Finding> {
+        self.doc.clear();
+        let mut line_is_empty =
+            self.text[..self.at].trim_end_matches([' ', '\t']).ends_with('\n') || self.at == 0;
+        let mut newlines = 0;
+        while let Some(c) = self.peek() {
+            if c == '\n' {
+                newlines += 1;
+                line_is_empty = true;
+                if newlines > 1 {
+                    self.doc.clear();
+                }
+                self.at += 1;
+            } else if matches!(c, ' ' | '\t' | '\r' | '\u{feff}') {
+                self.at += c.len_utf8();
+            } else if c == '/' {
+                let comment = self.comment()?;
+                if line_is_empty {
+                    if !self.doc.is_empty() {
+                        self.doc.push('\n');
+                    }
+                    self.doc.push_str(&comment);
+                }
+                newlines = 0;
+                line_is_empty = false;
+            } else {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// One comment's words; its line's end stays unread.
+    fn comment(&mut self) -> Result<String, Finding> {
+        let start = self.at;
+        if let Some(body) = self.rest().strip_prefix("//") {
+            let line = body.split('\n').next().unwrap_or("");
+            let words = line.trim_end_matches('\r').trim_end();
+            let words = words.strip_prefix(' ').unwrap_or(words).to_owned();
+            self.at += 2 + line.len();
+            return Ok(words);
+        }
+        let Some(body) = self.rest().strip_prefix("/*") else {
+            return Err(self.unexpected("a value or a comment"));
+        };
+        let Some(length) = body.find("*/") else {
+            return Err(Finding::at(start, "a comment that is never closed").hint("add */"));
+        };
+        let body = &body[..length];
+        // Only `/** … */` documents; `/* … */` switches something off.
+        let words = body.strip_prefix('*').map(unstar).unwrap_or_default();
+        self.at += length + 4;
+        Ok(words)
+    }
+
+    fn value(&mut self) -> Result<Node, Finding> {
+        let start = self.at;
+        let value = match self.peek() {
+            Some('{') => self.nested(Self::object)?,
+            Some('[') => self.nested(Self::array)?,
+            Some('"') => Value::String(self.string()?),
+            Some('-' | '0'..='9') => self.number(),
+            Some('a'..='z') => self.word()?,
+            _ => return Err(self.unexpected("a value")),
+        };
+        Ok(Node { value, span: Span { start, end: self.at } })
+    }
+
+    fn nested(&mut self, read: fn(&mut Self) -> Result<Value, Finding>) -> Result<Value, Finding> {
+        if self.depth == DEPTH_MAX {
+            return Err(Finding::at(self.at, format!("nested more than {DEPTH_MAX} deep")));
+        }
+        self.depth += 1;
+        let value = read(self);
+        self.depth -= 1;
+        value
+    }
+
+    fn object(&mut self) -> Result<Value, Finding> {
+        let mut members = Vec::new();
+        self.at += 1;
+        loop {
+            self.blank()?;
+            if self.passes('}') {
+                return Ok(Value::Object(members));
+            }
+            let doc = std::mem::take(&mut self.doc);
+            let start = self.at;
+            if self.peek() != Some('"') {
+                return Err(self.unexpected("a member's name in quotes, or }"));
+            }
+            let key = self.string()?;
+            let key_span = Span { start, end: self.at };
+            self.blank()?;
+            if !self.passes(':') {
+                return Err(self.unexpected("a colon"));
+            }
+            self.blank()?;
+            let node = self.value()?;
+            members.push(Member { key, key_span, doc, node });
+            self.blank()?;
+            if !self.passes(',') && self.peek() != Some('}') {
+                return Err(self.unexpected("a comma or }"));
+            }
+        }
+    }
+
+    fn array(&mut self) -> Result<Value, Finding> {
+        let mut items = Vec::new();
+        self.at += 1;
+        loop {
+            self.blank()?;
+            if self.passes(']') {
+                return Ok(Value::Array(items));
+            }
+            items.push(self.value()?);
+            self.blank()?;
+            if !self.passes(',') && self.peek() != Some(']') {
+                return Err(self.unexpected("a comma or ]"));
+            }
+        }
+    }
+
+    fn passes(&mut self, wanted: char) -> bool {
+        let passes = self.peek() == Some(wanted);
+        if passes {
+            self.at += wanted.len_utf8();
+        }
+        passes
+    }
+
+    fn string(&mut self) -> Result<String, Finding> {
+        let opened = self.at;
+        let mut text = String::new();
+        self.at += 1;
+        loop {
+            match self.peek() {
+                None | Some('\n') => {
+                    return Err(Finding::at(opened, "a string that is never closed").hint("add \""));
+                }
+                Some('"') => {
+                    self.at += 1;
+                    return Ok(text);
+                }
+                Some('\\') => text.push(self.escape()?),
+                Some(c) if c < ' ' => return Err(self.unexpected("no control character in a string")),
+                Some(c) => {
+                    text.push(c);
+                    self.at += c.len_utf8();
+                }
+            }
+        }
+    }
+
+    fn escape(&mut self) -> Result<char, Finding> {
+        let start = self.at;
+        self.at += 1;
+        let Some(c) = self.peek() else { return Err(self.unexpected("an escape")) };
+        self.at += c.len_utf8();
+        Ok(match c {
+            '"' | '\\' | '/' => c,
+            'n' => '\n',
+            't' => '\t',
+            'r' => '\r',
+            'b' => '\u{8}',
+            'f' => '\u{c}',
+            'u' => {
+                let digits = self.rest().get(..4).filter(|d| d.bytes().all(|b| b.is_ascii_hexdigit()));
+                let code = digits.and_then(|d| u32::from_str_radix(d, 16).ok()).and_then(char::from_u32);
+                self.at += 4;
+                code.ok_or_else(|| Finding::at(start, "no character has this \\u escape"))?
+            }
+            _ => return Err(Finding::at(start, format!("no such escape: \\{c}"))),
+        })
+    }
+
+    fn number(&mut self) -> Value {
+        let length = self.rest().find(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '-' | '+' | '.'));
+        self.at += length.unwrap_or(self.rest().len());
+        Value::Number
+    }
+
+    fn word(&mut self) -> Result<Value, Finding> {
+        let length = self.rest().find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(self.rest().len());
+        let value = match &self.rest()[..length] {
+            "null" => Value::Null,
+            "true" | "false" => Value::Boolean,
+            word => {
+                return Err(Finding::at(self.at, format!("expected a value, found {word}"))
+                    .hint(format!("put it in quotes: \"{word}\"")));
+            }
+        };
+        self.at += length;
+        Ok(value)
+    }
+}
+
+/// The lines of a `/** … */` comment without the stars at their left.
+fn unstar(body: &str) -> String {
+    let lines = body.lines().map(|line| {
+        let line = line.trim();
+        let line = line.strip_prefix('*').unwrap_or(line);
+        line.strip_prefix(' ').unwrap_or(line)
+    });
+    let lines: Vec<&str> = lines.collect();
+    lines.join("\n").trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn members(text: &str) -> Vec<Member> {
+        match parse(text).unwrap().value {
+            Value::Object(members) => members,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn comments_and_trailing_commas_are_json_here() {
+        let found = members("// head\n{ \"a\": [1, 2,], /* b */ \"b\": \"x\\u0041\\n\", }\n");
+        assert_eq!(found.len(), 2);
+        assert!(matches!(&found[1].node.value, Value::String(s) if s == "xA\n"));
+    }
+
+    #[test]
+    fn spans_are_where_things_stand() {
+        let text = "{ \"å\": { \"key\" : \"value\" } }";
+        let outer = members(text);
+        let Value::Object(inner) = &outer[0].node.value else { panic!() };
+        assert_eq!(&text[inner[0].key_span.start..inner[0].key_span.end], "\"key\"");
+        assert_eq!(&text[inner[0].node.span.start..inner[0].node.span.end], "\"value\"");
+    }
+
+    #[test]
+    fn the_comment_right_above_documents() {
+        let text = "{\n// One.\n//  Two.\n\"a\": 1, // beside\n\"b\": 2,\n// apart\n\n\"c\": 3,\n/** Stars\n * here. */\n\"d\": 4,\n/* off */\n\"e\": 5 }";
+        let docs: Vec<String> = members(text).into_iter().map(|m| m.doc).collect();
+        assert_eq!(docs, ["One.\n Two.", "", "", "Stars\nhere.", ""]);
+    }
+
+    #[test]
+    fn what_is_no_json_is_named_where_it_stands() {
+        for (text, at, says) in [
+            ("{ \"a\" 1 }", 6, "expected a colon"),
+            ("{ \"a\": u32 }", 7, "found u32"),
+            ("{ \"a\": 1 \"b\": 2 }", 9, "expected a comma or }"),
+            ("{ \"a\": 1", 8, "the end of the file"),
+            ("{} x", 3, "expected the end"),
+            ("{ \"a", 2, "never closed"),
+            ("/* a", 0, "never closed"),
+            ("{ \"\\q\": 1 }", 3, "no such escape"),
+            ("[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[", 32, "nested more than"),
+        ] {
+            let finding = parse(text).unwrap_err();
+            assert_eq!(finding.at, at, "{text}");
+            assert!(finding.what.contains(says), "{text}: {}", finding.what);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_panics(text in "[\\PC\\n\"{}\\[\\],:/*\\\\u0-9]{0,80}") {
+            if let Ok(node) = parse(&text) {
+                prop_assert!(text.is_char_boundary(node.span.start) && text.is_char_boundary(node.span.end));
+            }
+        }
+    }
+}

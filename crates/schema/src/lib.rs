@@ -1,0 +1,47 @@
+//! Schema text to one validated description of a service. Owns the JSONC syntax, the rules of `docs/schema.md`, the
+//! canonical form and its hash; never knows files, target languages' syntax (only which words they reserve), or
+//! how a message travels.
+//!
+//! [`parse`] either returns a [`Service`] that every emitter may take at its word, or says everything that is wrong
+//! at once. A [`Service`] keeps declaration order, refers to its own types by name, and contains no type that
+//! contains itself, so whoever decodes it has a fixed depth.
+#![forbid(unsafe_code)]
+
+mod canonical;
+pub mod casing;
+mod check;
+mod jsonc;
+mod model;
+mod problem;
+mod reference;
+mod words;
+
+pub use model::{Access, Alias, Command, Enum, Field, Int, Message, Schedule, Service, Struct, Type};
+pub use problem::{Problem, Problems};
+pub use words::reserves_method;
+
+/// Reads a schema. `file` names it in messages.
+///
+/// ```
+/// let text = r#"{
+///     // Says things back.
+///     "service": "Echo",
+///     "error": { "message": "string" },
+///     "commands": { "Bytes": { "request": { "data": "bytes" }, "response": { "data": "bytes" } } },
+/// }"#;
+/// let service = thalweg_schema::parse("echo.jsonc", text)?;
+/// assert_eq!(service.doc, "Says things back.");
+/// assert_eq!(service.commands[0].request.tag, "EchoBytes");
+///
+/// let problems = thalweg_schema::parse("echo.jsonc", &text.replace("\"bytes\" }", "\"byte\" }")).unwrap_err();
+/// assert_eq!(problems.list.len(), 2);
+/// assert_eq!(problems.list[0].hint.as_deref(), Some("did you mean bytes?"));
+/// # Ok::<(), thalweg_schema::Problems>(())
+/// ```
+///
+/// # Errors
+/// Every rule the text breaks, each with its place; a text that is no JSONC is one problem.
+pub fn parse(file: &str, text: &str) -> Result<Service, Problems> {
+    let root = jsonc::parse(text).map_err(|finding| problem::report(file, text, vec![finding]))?;
+    check::service(&root).map_err(|findings| problem::report(file, text, findings))
+}

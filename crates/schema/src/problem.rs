@@ -1,0 +1,109 @@
+//! What is wrong with a schema, where, and what to do about it. Owns the wording's frame and the step from byte
+//! offsets to lines and columns; never knows the rules.
+
+use std::fmt;
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Line, from 1.
+    pub line: usize,
+    /// Column in characters, from 1.
+    pub column: usize,
+    /// What is wrong, with the offending text.
+    pub what: String,
+    /// What to do, where that can be told.
+    pub hint: Option<String>,
+}
+
+/// Everything that is wrong with one schema, in the order of the text. Never empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problems {
+    /// The schema's file, as the caller named it.
+    pub file: String,
+    /// All of them.
+    pub list: Vec<Problem>,
+}
+
+impl fmt::Display for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (n, problem) in self.list.iter().enumerate() {
+            if n > 0 {
+                writeln!(f)?;
+            }
+            write!(f, "{}:{}:{}: {}", self.file, problem.line, problem.column, problem.what)?;
+            if let Some(hint) = &problem.hint {
+                write!(f, "\n  hint: {hint}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Problems {}
+
+/// A problem that still names its place by offset.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Finding {
+    pub(crate) at: usize,
+    pub(crate) what: String,
+    pub(crate) hint: Option<String>,
+}
+
+impl Finding {
+    pub(crate) fn at(at: usize, what: impl Into<String>) -> Self {
+        Self { at, what: what.into(), hint: None }
+    }
+
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+/// Findings in the order of the text, as lines and columns.
+pub(crate) fn report(file: &str, text: &str, mut findings: Vec<Finding>) -> Problems {
+    findings.sort_by_key(|finding| finding.at);
+    let list = findings.into_iter().map(|finding| {
+        let mut at = finding.at.min(text.len());
+        while !text.is_char_boundary(at) {
+            at -= 1;
+        }
+        let before = &text[..at];
+        let line_start = before.rfind('\n').map_or(0, |n| n + 1);
+        Problem {
+            line: before.matches('\n').count() + 1,
+            column: before[line_start..].chars().count() + 1,
+            what: finding.what,
+            hint: finding.hint,
+        }
+    });
+    Problems { file: file.to_owned(), list: list.collect() }
+}
+
+/// A hint that names what was probably meant.
+pub(crate) fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    let lower = word.to_lowercase();
+    let score = |name: &str| strsim::jaro_winkler(&lower, &name.to_lowercase());
+    let best = known.into_iter().map(|name| (score(name), name)).max_by(|a, b| a.0.total_cmp(&b.0))?;
+    (best.0 > 0.75).then(|| format!("did you mean {}?", best.1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_count_characters_not_bytes() {
+        let text = "a\nåä x";
+        let problems = report("f.jsonc", text, vec![Finding::at(7, "wrong").hint("right")]);
+        assert_eq!((problems.list[0].line, problems.list[0].column), (2, 4));
+        assert_eq!(problems.to_string(), "f.jsonc:2:4: wrong\n  hint: right");
+    }
+
+    #[test]
+    fn only_near_words_are_suggested() {
+        assert_eq!(did_you_mean("strin", ["string", "bytes"]).as_deref(), Some("did you mean string?"));
+        assert_eq!(did_you_mean("zzz", ["string", "bytes"]), None);
+    }
+}

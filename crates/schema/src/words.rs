@@ -1,0 +1,78 @@
+//! Words that are taken: reserved by a target language, or used by the code around what is generated. A name that
+//! becomes one of them would compile in some languages and not in others, so it is refused for all.
+
+/// Words a value's name (field, enum member) may not become.
+const VALUES: &[(&str, &str)] = &[
+    (
+        "C++",
+        "alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t char32_t class \
+         compl concept const consteval constexpr constinit const_cast continue co_await co_return co_yield decltype \
+         default delete do double dynamic_cast else enum explicit export extern false float for friend goto if \
+         inline int long mutable namespace new noexcept not not_eq nullptr operator or or_eq private protected public \
+         register reinterpret_cast requires return short signed sizeof static static_assert static_cast struct \
+         switch template this thread_local throw true try typedef typeid typename union unsigned using virtual \
+         void volatile wchar_t while xor xor_eq",
+    ),
+    (
+        "Rust",
+        "abstract as async await become box break const continue crate do dyn else enum extern false final fn for gen \
+         if impl in let loop macro match mod move mut override priv pub ref return self static struct super trait \
+         true try type typeof unsafe unsized use virtual where while yield",
+    ),
+    (
+        "Python",
+        "False None True and as assert async await break class continue def del elif else except finally for from \
+         global if import in is lambda nonlocal not or pass raise return try while with yield",
+    ),
+    (
+        "TypeScript",
+        "arguments await break case catch class const constructor continue debugger default delete do else enum eval \
+         export extends false finally for function if implements import in instanceof interface let new null package \
+         private protected prototype public return static super switch this throw true try typeof undefined var \
+         void while with yield",
+    ),
+    (
+        "Zig",
+        "addrspace align allowzero and anyframe anyopaque anytype asm async await bool break callconv catch comptime \
+         const continue defer else enum errdefer error export extern f16 f32 f64 f80 f128 false fn for i8 i16 i32 i64 \
+         i128 if inline isize linksection noalias noinline noreturn nosuspend null opaque or orelse packed pub resume \
+         return struct suspend switch test threadlocal true try type u8 u16 u32 u64 u128 undefined union unreachable \
+         usingnamespace usize var void volatile while",
+    ),
+    (
+        "Erlang",
+        "after and andalso band begin bnot bor bsl bsr bxor case catch cond div else end fun if let maybe not of or \
+         orelse receive rem try when xor",
+    ),
+];
+
+/// Words a method's name may not become, beside those of values: generated clients and servers have them already.
+const METHODS: &str =
+    "access behaviour_info call decode dispatch encode error init module_info new ok own over";
+
+/// Words a type's name may not become: the generated code or its language's prelude uses them.
+const TYPES: &str = "Access Allocator Any Array Boolean Borrowed BTreeMap Box Call CallError Callable ClassVar Command \
+    Cow DecodeError Default Enum Err Error Exception False Fields Final Fork Function Int Iterator List Map Message Never \
+    NewType None Number Object Ok Option Optional Owned Promise Protocol Reader Record Reply Request Responder Response \
+    Result Schedule Self Set Some StrEnum Storage Stream String Symbol Transport Tuple Type TypeAlias Uint8Array Union Vec \
+    Writer";
+
+/// Who reserves this value's name, if anybody does.
+pub(crate) fn reserves_value(word: &str) -> Option<&'static str> {
+    VALUES
+        .iter()
+        .find(|(_, words)| words.split_whitespace().any(|w| w == word))
+        .map(|(language, _)| *language)
+}
+
+/// Who reserves this method's name, if anybody does.
+pub fn reserves_method(word: &str) -> Option<&'static str> {
+    let taken = METHODS.split_whitespace().any(|w| w == word);
+    reserves_value(word).or(taken.then_some("the generated code"))
+}
+
+/// Whether this type's name is taken.
+pub(crate) fn reserves_type(word: &str) -> Option<&'static str> {
+    let taken = TYPES.split_whitespace().any(|w| w == word);
+    taken.then_some("the generated code").or_else(|| reserves_value(word))
+}

@@ -1,0 +1,624 @@
+//! Bytes as values. A [`Reader`] walks one frame; nothing it does panics, and every failure names the place.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use thiserror::Error;
+
+/// Why bytes are not the value they should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("{place}: {wrong} at byte {at}")]
+pub struct DecodeError {
+    /// What is wrong.
+    pub wrong: Wrong,
+    /// Where in the frame.
+    pub at: usize,
+    /// The field or message being read, as `EchoBytes.data`; `frame` outside of any.
+    pub place: &'static str,
+}
+
+/// What is wrong with bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum Wrong {
+    /// The frame ends inside a value.
+    #[error("the frame ends too early")]
+    Truncated,
+    /// The frame goes on behind the message.
+    #[error("bytes behind the message")]
+    Trailing,
+    /// A value of another kind.
+    #[error("expected {expected}, found byte {found:#04x}")]
+    Kind {
+        /// The kind that belongs here.
+        expected: &'static str,
+        /// The byte that begins the value.
+        found: u8,
+    },
+    /// An integer the field cannot hold.
+    #[error("an integer out of range")]
+    Range,
+    /// A string that is not UTF-8.
+    #[error("a string that is not UTF-8")]
+    Utf8,
+    /// A fixed array, `bin32` or envelope of another length.
+    #[error("expected a length of {expected}, found {found}")]
+    Length {
+        /// The length that belongs here.
+        expected: usize,
+        /// The length found.
+        found: usize,
+    },
+    /// A field that is not declared.
+    #[error("a field nobody declared")]
+    UnknownField,
+    /// A field or key that is there already.
+    #[error("a field or key that is there twice")]
+    Duplicate,
+    /// A field that is declared and not there.
+    #[error("a field is missing")]
+    Missing,
+    /// A word that is none of the enum's.
+    #[error("a word the enum does not have")]
+    UnknownWord,
+    /// A message that is none of the service's.
+    #[error("a message nobody declared")]
+    UnknownMessage,
+}
+
+type Read<T> = Result<T, DecodeError>;
+
+/// Walks one frame.
+///
+/// ```
+/// use thalweg_wire::messagepack::{Reader, Wrong};
+/// let mut reader = Reader::new(&[0xcd, 1, 0, 0xa2, b'h', b'i']);
+/// assert_eq!(reader.u32()?, 256);
+/// assert_eq!(reader.string()?, "hi");
+/// reader.finish()?;
+/// assert_eq!(Reader::new(&[0xcd, 1, 0]).u8().unwrap_err().wrong, Wrong::Range);
+/// # Ok::<(), thalweg_wire::messagepack::DecodeError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Reader<'a> {
+    frame: &'a [u8],
+    at: usize,
+    place: &'static str,
+}
+
+impl<'a> Reader<'a> {
+    /// Begins at the frame's first byte.
+    pub fn new(frame: &'a [u8]) -> Self {
+        Self { frame, at: 0, place: "frame" }
+    }
+
+    /// Ends the frame.
+    ///
+    /// # Errors
+    /// Something is left of it.
+    #[inline]
+    pub fn finish(&self) -> Read<()> {
+        if self.at < self.frame.len() { Err(self.error(Wrong::Trailing, self.at)) } else { Ok(()) }
+    }
+
+    /// An error that begins at `at`.
+    #[cold]
+    fn error(&self, wrong: Wrong, at: usize) -> DecodeError {
+        DecodeError { wrong, at, place: self.place }
+    }
+
+    /// An error about what was read last.
+    #[cold]
+    pub fn refuse(&self, wrong: Wrong, place: &'static str) -> DecodeError {
+        DecodeError { wrong, at: self.at, place }
+    }
+
+    #[inline]
+    fn take(&mut self, count: usize) -> Read<&'a [u8]> {
+        let end = self.at.checked_add(count).filter(|end| *end <= self.frame.len());
+        let Some(end) = end else { return Err(self.error(Wrong::Truncated, self.frame.len())) };
+        let taken = &self.frame[self.at..end];
+        self.at = end;
+        Ok(taken)
+    }
+
+    #[inline]
+    fn byte(&mut self) -> Read<u8> {
+        let Some(&byte) = self.frame.get(self.at) else { return Err(self.error(Wrong::Truncated, self.at)) };
+        self.at += 1;
+        Ok(byte)
+    }
+
+    /// The next `N` bytes.
+    #[inline]
+    fn exactly<const N: usize>(&mut self) -> Read<[u8; N]> {
+        match self.frame.get(self.at..).and_then(|rest| rest.first_chunk()) {
+            Some(bytes) => {
+                self.at += N;
+                Ok(*bytes)
+            }
+            None => Err(self.error(Wrong::Truncated, self.frame.len())),
+        }
+    }
+
+    #[inline]
+    fn number1(&mut self) -> Read<u64> {
+        self.byte().map(u64::from)
+    }
+
+    #[inline]
+    fn number2(&mut self) -> Read<u64> {
+        Ok(u16::from_be_bytes(self.exactly()?).into())
+    }
+
+    #[inline]
+    fn number4(&mut self) -> Read<u64> {
+        Ok(u32::from_be_bytes(self.exactly()?).into())
+    }
+
+    #[inline]
+    fn number8(&mut self) -> Read<u64> {
+        Ok(u64::from_be_bytes(self.exactly()?))
+    }
+
+    #[cold]
+    fn kind<T>(&self, expected: &'static str, found: u8) -> Read<T> {
+        Err(self.error(Wrong::Kind { expected, found }, self.at - 1))
+    }
+
+    /// True or false.
+    ///
+    /// # Errors
+    /// Something else stands here.
+    #[inline]
+    pub fn boolean(&mut self) -> Read<bool> {
+        match self.byte()? {
+            0xc2 => Ok(false),
+            0xc3 => Ok(true),
+            found => self.kind("a boolean", found),
+        }
+    }
+
+    /// An integer of any width and sign, as its sign-extended bits and whether it is negative.
+    #[inline]
+    fn integer(&mut self) -> Read<(u64, bool)> {
+        let tag = self.byte()?;
+        if tag < 0x80 {
+            return Ok((u64::from(tag), false));
+        }
+        let signed = |value: i64| (value as u64, value < 0);
+        Ok(match tag {
+            0xcc => (self.number1()?, false),
+            0xcd => (self.number2()?, false),
+            0xce => (self.number4()?, false),
+            0xcf => (self.number8()?, false),
+            0xd0 => signed(i64::from(self.number1()? as i8)),
+            0xd1 => signed(i64::from(self.number2()? as i16)),
+            0xd2 => signed(i64::from(self.number4()? as i32)),
+            0xd3 => signed(self.number8()? as i64),
+            0xe0.. => signed(i64::from(tag as i8)),
+            found => return self.kind("an integer", found),
+        })
+    }
+
+    /// An unsigned integer of any width.
+    ///
+    /// # Errors
+    /// No integer stands here, or a negative one.
+    #[inline]
+    pub fn u64(&mut self) -> Read<u64> {
+        let at = self.at;
+        match self.integer()? {
+            (value, false) => Ok(value),
+            _ => Err(self.error(Wrong::Range, at)),
+        }
+    }
+
+    /// A signed integer of any width.
+    ///
+    /// # Errors
+    /// No integer stands here, or one too large.
+    #[inline]
+    pub fn i64(&mut self) -> Read<i64> {
+        let at = self.at;
+        match self.integer()? {
+            (value, negative) if negative == ((value as i64) < 0) => Ok(value as i64),
+            _ => Err(self.error(Wrong::Range, at)),
+        }
+    }
+
+    /// A 32-bit float.
+    ///
+    /// # Errors
+    /// Something else stands here, a 64-bit float included.
+    pub fn f32(&mut self) -> Read<f32> {
+        match self.byte()? {
+            0xca => Ok(f32::from_bits(self.number4()? as u32)),
+            found => self.kind("a 32-bit float", found),
+        }
+    }
+
+    /// A float of either width.
+    ///
+    /// # Errors
+    /// Something else stands here.
+    pub fn f64(&mut self) -> Read<f64> {
+        match self.byte()? {
+            0xca => Ok(f64::from(f32::from_bits(self.number4()? as u32))),
+            0xcb => Ok(f64::from_bits(self.number8()?)),
+            found => self.kind("a float", found),
+        }
+    }
+
+    /// A string's bytes, not yet known to be UTF-8.
+    #[inline]
+    fn raw_string(&mut self) -> Read<&'a [u8]> {
+        let length = match self.byte()? {
+            tag @ 0xa0..=0xbf => usize::from(tag & 31),
+            0xd9 => self.number1()? as usize,
+            0xda => self.number2()? as usize,
+            0xdb => self.number4()? as usize,
+            found => return self.kind("a string", found),
+        };
+        self.take(length)
+    }
+
+    /// UTF-8 text, borrowed.
+    ///
+    /// # Errors
+    /// Something else stands here.
+    #[inline]
+    pub fn string(&mut self) -> Read<Cow<'a, str>> {
+        let raw = self.raw_string()?;
+        match std::str::from_utf8(raw) {
+            Ok(text) => Ok(Cow::Borrowed(text)),
+            Err(_) => Err(self.error(Wrong::Utf8, self.at - raw.len())),
+        }
+    }
+
+    /// Any bytes, borrowed.
+    ///
+    /// # Errors
+    /// Something else stands here, a string included.
+    #[inline]
+    pub fn bytes(&mut self) -> Read<Cow<'a, [u8]>> {
+        let length = match self.byte()? {
+            0xc4 => self.number1()? as usize,
+            0xc5 => self.number2()? as usize,
+            0xc6 => self.number4()? as usize,
+            found => return self.kind("bytes", found),
+        };
+        self.take(length).map(Cow::Borrowed)
+    }
+
+    /// Exactly 32 bytes.
+    ///
+    /// # Errors
+    /// Something else stands here.
+    pub fn bin32(&mut self) -> Read<[u8; 32]> {
+        let at = self.at;
+        let bytes = self.bytes()?;
+        let found = bytes.len();
+        <[u8; 32]>::try_from(&*bytes).map_err(|_| self.error(Wrong::Length { expected: 32, found }, at))
+    }
+
+    /// A value that may be absent.
+    ///
+    /// # Errors
+    /// Neither nil nor the value stands here.
+    #[inline]
+    pub fn optional<T>(&mut self, read: impl FnOnce(&mut Self) -> Read<T>) -> Read<Option<T>> {
+        if self.frame.get(self.at) == Some(&0xc0) {
+            self.at += 1;
+            return Ok(None);
+        }
+        read(self).map(Some)
+    }
+
+    #[inline]
+    fn array_length(&mut self) -> Read<usize> {
+        Ok(match self.byte()? {
+            tag @ 0x90..=0x9f => usize::from(tag & 15),
+            0xdc => self.number2()? as usize,
+            0xdd => self.number4()? as usize,
+            found => return self.kind("an array", found),
+        })
+    }
+
+    #[inline]
+    fn map_length(&mut self) -> Read<usize> {
+        Ok(match self.byte()? {
+            tag @ 0x80..=0x8f => usize::from(tag & 15),
+            0xde => self.number2()? as usize,
+            0xdf => self.number4()? as usize,
+            found => return self.kind("a map", found),
+        })
+    }
+
+    /// Refuses a count of values that the rest of the frame cannot hold.
+    #[inline]
+    fn believe(&self, count: usize, item_bytes_min: usize) -> Read<()> {
+        let left = self.frame.len() - self.at;
+        if count > left / item_bytes_min.max(1) {
+            return Err(self.error(Wrong::Truncated, self.frame.len()));
+        }
+        Ok(())
+    }
+
+    /// A list whose values take at least `item_bytes_min` each.
+    ///
+    /// # Errors
+    /// No array stands here, or one of its values is wrong.
+    pub fn list<T>(
+        &mut self,
+        item_bytes_min: usize,
+        mut read: impl FnMut(&mut Self) -> Read<T>,
+    ) -> Read<Vec<T>> {
+        let count = self.array_length()?;
+        self.believe(count, item_bytes_min)?;
+        let mut values = Vec::with_capacity(count);
+        for _ in 0..count {
+            values.push(read(self)?);
+        }
+        Ok(values)
+    }
+
+    /// An array of a fixed length.
+    ///
+    /// # Errors
+    /// No array of this length stands here, or one of its values is wrong.
+    pub fn array<T, const N: usize>(&mut self, mut read: impl FnMut(&mut Self) -> Read<T>) -> Read<[T; N]> {
+        let at = self.at;
+        let found = self.array_length()?;
+        if found != N {
+            return Err(self.error(Wrong::Length { expected: N, found }, at));
+        }
+        let mut refused = None;
+        let values: [Option<T>; N] = std::array::from_fn(|_| match refused {
+            Some(_) => None,
+            None => read(self).map_err(|error| refused = Some(error)).ok(),
+        });
+        match refused {
+            Some(error) => Err(error),
+            // Nothing was refused, so each of them was read.
+            None => Ok(values.map(|value| value.unwrap_or_else(|| unreachable!()))),
+        }
+    }
+
+    /// Values by string keys, in any order.
+    ///
+    /// # Errors
+    /// No map stands here, one of its keys comes twice, or one of its values is wrong.
+    pub fn map<T>(
+        &mut self,
+        item_bytes_min: usize,
+        mut read: impl FnMut(&mut Self) -> Read<T>,
+    ) -> Read<BTreeMap<Cow<'a, str>, T>> {
+        let count = self.map_length()?;
+        self.believe(count, item_bytes_min.saturating_add(1))?;
+        let mut values = BTreeMap::new();
+        for _ in 0..count {
+            let at = self.at;
+            let key = self.string()?;
+            if values.insert(key, read(self)?).is_some() {
+                return Err(self.error(Wrong::Duplicate, at));
+            }
+        }
+        Ok(values)
+    }
+
+    /// Begins a struct: how many fields follow.
+    ///
+    /// # Errors
+    /// No map stands here.
+    #[inline]
+    pub fn fields(&mut self, place: &'static str) -> Read<usize> {
+        self.place = place;
+        let count = self.map_length()?;
+        self.believe(count, 2)?;
+        Ok(count)
+    }
+
+    /// A struct without fields.
+    ///
+    /// # Errors
+    /// No map stands here, or one with a field.
+    pub fn no_fields(&mut self, place: &'static str) -> Read<()> {
+        match self.fields(place)? {
+            0 => Ok(()),
+            _ => Err(self.error(Wrong::UnknownField, self.at)),
+        }
+    }
+
+    /// A field's name, to be compared with those that are declared.
+    ///
+    /// # Errors
+    /// No string stands here.
+    #[inline]
+    pub fn key(&mut self) -> Read<&'a [u8]> {
+        self.raw_string()
+    }
+
+    /// A field's value, once.
+    ///
+    /// # Errors
+    /// The field was there already, or its value is wrong.
+    #[inline]
+    pub fn field<T>(
+        &mut self,
+        slot: &mut Option<T>,
+        place: &'static str,
+        read: impl FnOnce(&mut Self) -> Read<T>,
+    ) -> Read<()> {
+        let outer = std::mem::replace(&mut self.place, place);
+        if slot.is_some() {
+            return Err(self.error(Wrong::Duplicate, self.at));
+        }
+        *slot = Some(read(self)?);
+        self.place = outer;
+        Ok(())
+    }
+
+    /// A field that has to be there.
+    ///
+    /// # Errors
+    /// It is not.
+    #[inline]
+    pub fn required<T>(&self, slot: Option<T>, place: &'static str) -> Read<T> {
+        slot.ok_or_else(|| self.refuse(Wrong::Missing, place))
+    }
+
+    /// Begins a request's envelope, `[[tag, …]]`, and returns its tag.
+    ///
+    /// # Errors
+    /// No such envelope stands here.
+    pub fn request(&mut self) -> Read<&'a [u8]> {
+        self.envelope(1)?;
+        self.response()
+    }
+
+    /// Begins the envelope of a response, an item or an error, `[tag, …]`, and returns its tag.
+    ///
+    /// # Errors
+    /// No such envelope stands here.
+    pub fn response(&mut self) -> Read<&'a [u8]> {
+        self.envelope(2)?;
+        self.key()
+    }
+
+    fn envelope(&mut self, expected: usize) -> Read<()> {
+        let at = self.at;
+        let found = self.array_length()?;
+        if found == expected { Ok(()) } else { Err(self.error(Wrong::Length { expected, found }, at)) }
+    }
+}
+
+macro_rules! narrow {
+    ($($name:ident from $wide:ident),*) => {
+        impl Reader<'_> {$(
+            /// An integer of any width that fits this one.
+            ///
+            /// # Errors
+            /// No integer stands here, or one that does not fit.
+            #[inline]
+            pub fn $name(&mut self) -> Read<$name> {
+                let at = self.at;
+                let value = self.$wide()?;
+                $name::try_from(value).map_err(|_| self.error(Wrong::Range, at))
+            }
+        )*}
+    };
+}
+narrow!(u8 from u64, u16 from u64, u32 from u64, i8 from i64, i16 from i64, i32 from i64);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::messagepack::write;
+    use proptest::prelude::*;
+
+    fn wrong<'a, T: std::fmt::Debug>(
+        bytes: &'a [u8],
+        read: impl FnOnce(&mut Reader<'a>) -> Read<T>,
+    ) -> Wrong {
+        read(&mut Reader::new(bytes)).unwrap_err().wrong
+    }
+
+    #[test]
+    fn integers_of_any_width_are_taken_when_they_fit() {
+        for five in [
+            &[5][..],
+            &[0xcc, 5],
+            &[0xcd, 0, 5],
+            &[0xce, 0, 0, 0, 5],
+            &[0xcf, 0, 0, 0, 0, 0, 0, 0, 5],
+            &[0xd0, 5],
+            &[0xd1, 0, 5],
+            &[0xd2, 0, 0, 0, 5],
+            &[0xd3, 0, 0, 0, 0, 0, 0, 0, 5],
+        ] {
+            assert_eq!(Reader::new(five).u8(), Ok(5));
+            assert_eq!(Reader::new(five).i64(), Ok(5));
+        }
+        assert_eq!(Reader::new(&[0xff]).i8(), Ok(-1));
+        assert_eq!(wrong(&[0xff], Reader::u64), Wrong::Range);
+        assert_eq!(wrong(&[0xcc, 200], Reader::i8), Wrong::Range);
+        let large = [0xcf, 0x80, 0, 0, 0, 0, 0, 0, 0];
+        assert_eq!(wrong(&large, Reader::i64), Wrong::Range);
+        assert_eq!(Reader::new(&large).u64(), Ok(1 << 63));
+        assert_eq!(wrong(&[0xc0], Reader::u8), Wrong::Kind { expected: "an integer", found: 0xc0 });
+    }
+
+    #[test]
+    fn a_count_is_believed_only_as_far_as_bytes_are_left() {
+        let huge = [0xdd, 0xff, 0xff, 0xff, 0xff, 0, 0];
+        assert_eq!(wrong(&huge, |r| r.list(1, Reader::u8)), Wrong::Truncated);
+        assert_eq!(wrong(&[0x93, 1, 2, 3], |r| r.list(2, Reader::u8)), Wrong::Truncated);
+        assert_eq!(wrong(&[0xdf, 0xff, 0xff, 0xff, 0xff], |r| r.map(1, Reader::u8)), Wrong::Truncated);
+        assert_eq!(wrong(&[0xc6, 0xff, 0xff, 0xff, 0xff, 0], Reader::bytes), Wrong::Truncated);
+    }
+
+    #[test]
+    fn fixed_lengths_are_exact() {
+        assert_eq!(Reader::new(&[0x92, 1, 2]).array::<u8, 2>(Reader::u8), Ok([1, 2]));
+        assert_eq!(
+            wrong(&[0x91, 1], |r| r.array::<u8, 2>(Reader::u8)),
+            Wrong::Length { expected: 2, found: 1 }
+        );
+        assert_eq!(wrong(&[0x92, 1], |r| r.array::<u8, 2>(Reader::u8)), Wrong::Truncated);
+        assert_eq!(wrong(&[0xc4, 1, 0], Reader::bin32), Wrong::Length { expected: 32, found: 1 });
+    }
+
+    #[test]
+    fn keys_come_once_and_strings_are_utf8() {
+        let twice = [0x82, 0xa1, b'a', 1, 0xa1, b'a', 2];
+        assert_eq!(wrong(&twice, |r| r.map(1, Reader::u8)), Wrong::Duplicate);
+        assert_eq!(wrong(&[0xa1, 0xff], Reader::string), Wrong::Utf8);
+        assert_eq!(wrong(&[0xa1, b'a'], Reader::bytes), Wrong::Kind { expected: "bytes", found: 0xa1 });
+    }
+
+    /// The encoding is the smallest there is, told apart from the one under test by its length alone.
+    fn smallest(value: i128) -> usize {
+        match value {
+            -32..=127 => 1,
+            -128..=255 => 2,
+            -32_768..=65_535 => 3,
+            -2_147_483_648..=4_294_967_295 => 5,
+            _ => 9,
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn integers_come_back_in_the_fewest_bytes(value: i64, shift in 0_u32..64) {
+            let (signed, unsigned) = (value >> shift, (value as u64) >> shift);
+            let mut out = Vec::new();
+            write::i64(&mut out, &signed);
+            prop_assert_eq!(out.len(), smallest(signed.into()));
+            prop_assert_eq!(Reader::new(&out).i64(), Ok(signed));
+            out.clear();
+            write::u64(&mut out, &unsigned);
+            prop_assert_eq!(out.len(), smallest(unsigned.into()));
+            prop_assert_eq!(Reader::new(&out).u64(), Ok(unsigned));
+        }
+
+        #[test]
+        fn strings_lists_and_maps_come_back(values: BTreeMap<String, Vec<u8>>, long in 0_usize..70_000) {
+            let mut out = Vec::new();
+            write::map(&mut out, &values, write::bytes);
+            write::string(&mut out, &"x".repeat(long));
+            write::list(&mut out, &vec![7_u8; long], write::u8);
+            let mut reader = Reader::new(&out);
+            let back = reader.map(1, Reader::bytes).unwrap();
+            prop_assert!(back.iter().map(|(k, v)| (&**k, &**v)).eq(values.iter().map(|(k, v)| (&**k, &**v))));
+            prop_assert_eq!(reader.string().unwrap().len(), long);
+            prop_assert_eq!(reader.list(1, Reader::u8).unwrap().len(), long);
+            prop_assert_eq!(reader.finish(), Ok(()));
+        }
+
+        #[test]
+        fn no_bytes_panic(bytes: Vec<u8>) {
+            let _ = Reader::new(&bytes).map(1, |r| r.list(1, |r| r.optional(Reader::string)));
+            let _ = Reader::new(&bytes).array::<_, 3>(Reader::f64);
+            let _ = Reader::new(&bytes).request();
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! What stands between generated code and whoever carries its frames: [`Call`] under a client, [`Reply`] under a
+//! server. Generated code speaks these words, transports execute them, neither sees the other.
+//!
+//! A frame is a request `[[tag, fields]]`, or a response, a stream's item or an error `[tag, fields]`. Its length on a
+//! connection, its place among others and its credit are the transport's business.
+
+use crate::messagepack::{DecodeError, Message, Reader, Wrong, response_frame, write};
+use std::future::Future;
+use std::marker::PhantomData;
+use thiserror::Error;
+
+/// A command: what it takes and what it answers. The generator makes one empty type per command.
+pub trait Command {
+    /// What is asked.
+    type Request<'a>: Message<'a>;
+    /// What is answered; for a stream, what ends it.
+    type Response<'a>: Message<'a>;
+    /// The tag of the service's error.
+    const ERROR: &'static str;
+}
+
+/// A command that answers with a stream.
+pub trait Stream: Command {
+    /// What the stream is made of.
+    type Item<'a>: Message<'a>;
+}
+
+/// Carries one request at a time and waits.
+pub trait Call {
+    /// Why a frame was not carried.
+    type Error;
+
+    /// Sends a request.
+    ///
+    /// # Errors
+    /// It could not be sent.
+    fn send(&mut self, request: &[u8]) -> Result<(), Self::Error>;
+
+    /// Waits for the next frame that answers what was sent: the only one of a call, or one of a stream.
+    ///
+    /// # Errors
+    /// None came.
+    fn receive(&mut self) -> Result<&[u8], Self::Error>;
+}
+
+/// Carries requests and lets others run meanwhile.
+pub trait AsyncCall {
+    /// Why a request or its response was not carried.
+    type Error;
+    /// The frames of one stream.
+    type Frames: AsyncFrames<Error = Self::Error>;
+
+    /// Sends a request; resolves to the frame that answers it.
+    fn call(&self, request: Vec<u8>) -> impl Future<Output = Result<Vec<u8>, Self::Error>> + Send;
+
+    /// Sends a request that a stream answers.
+    fn stream(&self, request: Vec<u8>) -> impl Future<Output = Result<Self::Frames, Self::Error>> + Send;
+}
+
+/// The frames that answer one request.
+pub trait AsyncFrames {
+    /// Why a frame did not come.
+    type Error;
+
+    /// The next frame.
+    fn next(&mut self) -> impl Future<Output = Result<Vec<u8>, Self::Error>> + Send;
+}
+
+/// Why a call has no response.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum CallError<E> {
+    /// The frame was not carried.
+    #[error("{0}")]
+    Transport(E),
+    /// The server answered with its error.
+    #[error("refused: {0}")]
+    Refused(String),
+    /// The answer is none the schema knows.
+    #[error("{0}")]
+    Decode(#[from] DecodeError),
+}
+
+/// What a stream brings next, or why it brings nothing.
+pub type Heard<'a, S, E> = Result<Next<<S as Stream>::Item<'a>, <S as Command>::Response<'a>>, CallError<E>>;
+
+/// What a stream brings next.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Next<I, R> {
+    /// One more.
+    Item(I),
+    /// The end.
+    End(R),
+}
+
+/// A stream being read from a [`Call`].
+pub struct Items<'c, C, S> {
+    call: &'c mut C,
+    command: PhantomData<fn() -> S>,
+}
+
+impl<'c, C: Call, S: Stream> Items<'c, C, S> {
+    /// Reads the answers to a request that was just sent.
+    pub fn new(call: &'c mut C) -> Self {
+        Self { call, command: PhantomData }
+    }
+
+    /// What comes next. Nothing does after [`Next::End`] or an error.
+    ///
+    /// # Errors
+    /// The server refused, or the frame was lost or wrong.
+    #[allow(clippy::should_implement_trait, reason = "an item borrows from the transport")]
+    pub fn next(&mut self) -> Heard<'_, S, C::Error> {
+        next::<S, _>(self.call.receive().map_err(CallError::Transport)?)
+    }
+}
+
+/// A stream being read from an [`AsyncCall`].
+pub struct AsyncItems<F, S> {
+    frames: F,
+    frame: Vec<u8>,
+    command: PhantomData<fn() -> S>,
+}
+
+impl<F: AsyncFrames, S: Stream> AsyncItems<F, S> {
+    /// Reads the frames that answer a request.
+    pub fn new(frames: F) -> Self {
+        Self { frames, frame: Vec::new(), command: PhantomData }
+    }
+
+    /// What comes next. Nothing does after [`Next::End`] or an error.
+    ///
+    /// # Errors
+    /// The server refused, or the frame was lost or wrong.
+    pub async fn next(&mut self) -> Heard<'_, S, F::Error> {
+        self.frame = self.frames.next().await.map_err(CallError::Transport)?;
+        next::<S, _>(&self.frame)
+    }
+}
+
+/// Reads the frame that answers a command.
+///
+/// # Errors
+/// It is the service's error, or no response of this command.
+pub fn answer<'a, C: Command, E>(frame: &'a [u8]) -> Result<C::Response<'a>, CallError<E>> {
+    let mut reader = Reader::new(frame);
+    let tag = reader.response()?;
+    if tag == <C::Response<'a> as Message>::TAG.as_bytes() {
+        return Ok(whole(&mut reader)?);
+    }
+    Err(no_response(tag, C::ERROR, reader))
+}
+
+/// Reads one frame of a stream.
+///
+/// # Errors
+/// It is the service's error, or neither item nor response of this command.
+pub fn next<'a, C: Stream, E>(frame: &'a [u8]) -> Heard<'a, C, E> {
+    let mut reader = Reader::new(frame);
+    let tag = reader.response()?;
+    if tag == <C::Item<'a> as Message>::TAG.as_bytes() {
+        return Ok(Next::Item(whole(&mut reader)?));
+    }
+    if tag == <C::Response<'a> as Message>::TAG.as_bytes() {
+        return Ok(Next::End(whole(&mut reader)?));
+    }
+    Err(no_response(tag, C::ERROR, reader))
+}
+
+fn whole<'a, M: Message<'a>>(reader: &mut Reader<'a>) -> Result<M, DecodeError> {
+    let message = M::read(reader)?;
+    reader.finish()?;
+    Ok(message)
+}
+
+#[cold]
+fn no_response<E>(tag: &[u8], error: &'static str, mut reader: Reader<'_>) -> CallError<E> {
+    if tag != error.as_bytes() {
+        return reader.refuse(Wrong::UnknownMessage, "frame").into();
+    }
+    match message_of(&mut reader, error) {
+        Ok(message) => CallError::Refused(message),
+        Err(error) => error.into(),
+    }
+}
+
+/// The error's only field.
+fn message_of(reader: &mut Reader<'_>, place: &'static str) -> Result<String, DecodeError> {
+    let mut message = None;
+    for _ in 0..reader.fields(place)? {
+        match reader.key()? {
+            b"message" => reader.field(&mut message, place, Reader::string)?,
+            _ => return Err(reader.refuse(Wrong::UnknownField, place)),
+        }
+    }
+    reader.finish()?;
+    Ok(reader.required(message, place)?.into_owned())
+}
+
+/// An error's frame, `[tag, {message}]`.
+pub fn error_frame(tag: &str, message: &str) -> Vec<u8> {
+    let mut frame = vec![0x92];
+    write::string(&mut frame, tag);
+    frame.push(0x81);
+    write::string(&mut frame, "message");
+    write::string(&mut frame, message);
+    frame
+}
+
+/// Where a server's frames for one request go.
+pub trait Reply: Send {
+    /// Sends one item of a stream. `false` says that nobody waits for more.
+    fn item(&mut self, frame: &[u8]) -> bool;
+
+    /// Sends the frame that ends the call. Called once.
+    fn end(&mut self, frame: &[u8]);
+}
+
+/// Answers one request, once, now or later, from any thread. Dropped unanswered it answers with an error, never with
+/// silence.
+pub struct Responder<C: Command> {
+    reply: Option<Box<dyn Reply>>,
+    command: PhantomData<fn() -> C>,
+}
+
+impl<C: Command> Responder<C> {
+    /// Answers through `reply`.
+    pub fn new(reply: Box<dyn Reply>) -> Self {
+        Self { reply: Some(reply), command: PhantomData }
+    }
+
+    /// Answers; a stream ends with it.
+    pub fn ok(mut self, response: &C::Response<'_>) {
+        let mut frame = Vec::new();
+        response_frame(response, &mut frame);
+        self.end(&frame);
+    }
+
+    /// Answers with the service's error.
+    pub fn error(mut self, message: &str) {
+        self.end(&error_frame(C::ERROR, message));
+    }
+
+    fn end(&mut self, frame: &[u8]) {
+        if let Some(mut reply) = self.reply.take() {
+            reply.end(frame);
+        }
+    }
+}
+
+impl<C: Stream> Responder<C> {
+    /// Sends one item. `false` says that nobody waits for more.
+    pub fn item(&mut self, item: &C::Item<'_>) -> bool {
+        let mut frame = Vec::new();
+        response_frame(item, &mut frame);
+        self.reply.as_mut().is_some_and(|reply| reply.item(&frame))
+    }
+}
+
+impl<C: Command> Drop for Responder<C> {
+    fn drop(&mut self) {
+        if self.reply.is_some() {
+            self.end(&error_frame(C::ERROR, "the handler gave no answer"));
+        }
+    }
+}
+
+/// What a call does to its fork, for servers that order calls per fork.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Reads what is committed: never waits.
+    ReadCommitted,
+    /// Reads what may be uncommitted: waits behind a write in flight.
+    Read,
+    /// Writes: alone on its fork.
+    Write,
+}
+
+/// Which fork.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Fork<'a> {
+    /// The schema names none.
+    None,
+    /// By number; a negative one as its 64-bit two's complement.
+    Number(u64),
+    /// By text or bytes.
+    Bytes(std::borrow::Cow<'a, [u8]>),
+}

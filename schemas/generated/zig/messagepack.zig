@@ -1,0 +1,570 @@
+//! MessagePack as typed services use it. A codec is a type with `T`, `bytes_min`, `optional`, `read` and `write`, put
+//! together at compile time. Integers of any width are read where the value fits, and written in the fewest bytes; a
+//! field nobody declared is refused, and so is one that comes twice.
+//!
+//! Strings and bytes borrow from the frame. Lists and maps come from the reader's allocator: give it an arena, since
+//! what was read before an error is not given back one by one.
+
+const std = @import("std");
+const Allocator = std.mem.Allocator;
+
+/// Why bytes are not the value they should be, or memory did not suffice.
+pub const DecodeError = error{
+    Truncated,
+    Trailing,
+    WrongKind,
+    OutOfRange,
+    NotUtf8,
+    WrongLength,
+    UnknownField,
+    Duplicate,
+    Missing,
+    UnknownWord,
+    UnknownMessage,
+    OutOfMemory,
+};
+
+/// Why a value could not be written.
+pub const EncodeError = error{ Duplicate, OutOfMemory };
+
+/// Walks one frame. After an error, `at` and `place` say where.
+pub const Reader = struct {
+    frame: []const u8,
+    allocator: Allocator,
+    at: usize = 0,
+    place: []const u8 = "frame",
+
+    /// Ends the frame.
+    pub fn finish(self: *Reader) DecodeError!void {
+        if (self.at < self.frame.len) return error.Trailing;
+    }
+
+    fn take(self: *Reader, count: usize) DecodeError![]const u8 {
+        if (count > self.frame.len - self.at) return error.Truncated;
+        defer self.at += count;
+        return self.frame[self.at..][0..count];
+    }
+
+    fn byte(self: *Reader) DecodeError!u8 {
+        return (try self.take(1))[0];
+    }
+
+    fn number(self: *Reader, count: usize) DecodeError!u64 {
+        var value: u64 = 0;
+        for (try self.take(count)) |digit| value = value << 8 | digit;
+        return value;
+    }
+
+    /// An integer of any width; 65 bits hold them all.
+    fn integer(self: *Reader) DecodeError!i65 {
+        const first = try self.byte();
+        return switch (first) {
+            0x00...0x7f => first,
+            0xcc => try self.number(1),
+            0xcd => try self.number(2),
+            0xce => try self.number(4),
+            0xcf => try self.number(8),
+            0xd0 => @as(i8, @bitCast(@as(u8, @truncate(try self.number(1))))),
+            0xd1 => @as(i16, @bitCast(@as(u16, @truncate(try self.number(2))))),
+            0xd2 => @as(i32, @bitCast(@as(u32, @truncate(try self.number(4))))),
+            0xd3 => @as(i64, @bitCast(try self.number(8))),
+            0xe0...0xff => @as(i8, @bitCast(first)),
+            else => error.WrongKind,
+        };
+    }
+
+    /// A string's bytes, to be compared with what is declared.
+    pub fn key(self: *Reader) DecodeError![]const u8 {
+        const first = try self.byte();
+        const length = switch (first) {
+            0xa0...0xbf => first & 31,
+            0xd9 => try self.number(1),
+            0xda => try self.number(2),
+            0xdb => try self.number(4),
+            else => return error.WrongKind,
+        };
+        return self.take(@intCast(length));
+    }
+
+    fn several(self: *Reader, few: u8, many: u8) DecodeError!usize {
+        const first = try self.byte();
+        if (first >= few and first < few + 16) return first & 15;
+        if (first == many) return @intCast(try self.number(2));
+        if (first == many + 1) return @intCast(try self.number(4));
+        return error.WrongKind;
+    }
+
+    /// Believes a count only as far as bytes are left.
+    fn believed(self: *Reader, count: usize, bytes_min: usize) DecodeError!usize {
+        if (count > (self.frame.len - self.at) / bytes_min) return error.Truncated;
+        return count;
+    }
+
+    fn exactly(self: *Reader, expected: usize) DecodeError!void {
+        if (try self.several(0x90, 0xdc) != expected) return error.WrongLength;
+    }
+
+    /// Begins a request's envelope and returns its tag.
+    pub fn request(self: *Reader) DecodeError![]const u8 {
+        try self.exactly(1);
+        return self.response();
+    }
+
+    /// Begins the envelope of a response, an item or an error, and returns its tag.
+    pub fn response(self: *Reader) DecodeError![]const u8 {
+        try self.exactly(2);
+        return self.key();
+    }
+};
+
+/// Appends values to a buffer of its own.
+pub const Writer = struct {
+    allocator: Allocator,
+    buffer: []u8 = &.{},
+    length: usize = 0,
+
+    pub fn deinit(self: *Writer) void {
+        self.allocator.free(self.buffer);
+        self.* = .{ .allocator = self.allocator };
+    }
+
+    /// What was written so far.
+    pub fn written(self: *const Writer) []const u8 {
+        return self.buffer[0..self.length];
+    }
+
+    /// Begins anew in the same buffer.
+    pub fn clear(self: *Writer) void {
+        self.length = 0;
+    }
+
+    pub fn append(self: *Writer, bytes: []const u8) EncodeError!void {
+        const end = self.length + bytes.len;
+        if (end > self.buffer.len) {
+            self.buffer = try self.allocator.realloc(self.buffer, @max(end, self.buffer.len * 2, 64));
+        }
+        @memcpy(self.buffer[self.length..end], bytes);
+        self.length = end;
+    }
+
+    pub fn byte(self: *Writer, value: u8) EncodeError!void {
+        return self.append(&.{value});
+    }
+
+    fn tagged(self: *Writer, tag: u8, comptime T: type, value: T) EncodeError!void {
+        var bytes: [1 + @sizeOf(T)]u8 = undefined;
+        bytes[0] = tag;
+        std.mem.writeInt(T, bytes[1..], value, .big);
+        return self.append(&bytes);
+    }
+
+    fn unsigned(self: *Writer, value: u64) EncodeError!void {
+        if (value < 0x80) return self.byte(@intCast(value));
+        if (value <= 0xff) return self.tagged(0xcc, u8, @intCast(value));
+        if (value <= 0xffff) return self.tagged(0xcd, u16, @intCast(value));
+        if (value <= 0xffffffff) return self.tagged(0xce, u32, @intCast(value));
+        return self.tagged(0xcf, u64, value);
+    }
+
+    fn signed(self: *Writer, value: i64) EncodeError!void {
+        if (value >= 0) return self.unsigned(@intCast(value));
+        if (value >= -32) return self.byte(@bitCast(@as(i8, @intCast(value))));
+        if (value >= std.math.minInt(i8)) return self.tagged(0xd0, i8, @intCast(value));
+        if (value >= std.math.minInt(i16)) return self.tagged(0xd1, i16, @intCast(value));
+        if (value >= std.math.minInt(i32)) return self.tagged(0xd2, i32, @intCast(value));
+        return self.tagged(0xd3, i64, value);
+    }
+
+    fn counted(self: *Writer, first: u8, length: usize) EncodeError!void {
+        if (length <= 0xff) return self.tagged(first, u8, @intCast(length));
+        if (length <= 0xffff) return self.tagged(first + 1, u16, @intCast(length));
+        return self.tagged(first + 2, u32, @intCast(length));
+    }
+
+    fn several(self: *Writer, few: u8, many: u8, count: usize) EncodeError!void {
+        if (count < 16) return self.byte(few | @as(u8, @intCast(count)));
+        if (count <= 0xffff) return self.tagged(many, u16, @intCast(count));
+        return self.tagged(many + 1, u32, @intCast(count));
+    }
+
+    pub fn string(self: *Writer, value: []const u8) EncodeError!void {
+        if (value.len < 32) {
+            try self.byte(0xa0 | @as(u8, @intCast(value.len)));
+        } else {
+            try self.counted(0xd9, value.len);
+        }
+        return self.append(value);
+    }
+
+    /// Begins a struct.
+    pub fn fields(self: *Writer, count: usize) EncodeError!void {
+        return self.several(0x80, 0xde, count);
+    }
+};
+
+pub const Boolean = struct {
+    pub const T = bool;
+    pub const bytes_min = 1;
+    pub const optional = false;
+
+    pub fn read(reader: *Reader) DecodeError!bool {
+        return switch (try reader.byte()) {
+            0xc2 => false,
+            0xc3 => true,
+            else => error.WrongKind,
+        };
+    }
+
+    pub fn write(writer: *Writer, value: bool) EncodeError!void {
+        return writer.byte(if (value) 0xc3 else 0xc2);
+    }
+};
+
+pub fn Integer(comptime Of: type) type {
+    return struct {
+        pub const T = Of;
+        pub const bytes_min = 1;
+        pub const optional = false;
+
+        pub fn read(reader: *Reader) DecodeError!Of {
+            return std.math.cast(Of, try reader.integer()) orelse error.OutOfRange;
+        }
+
+        pub fn write(writer: *Writer, value: Of) EncodeError!void {
+            return if (@typeInfo(Of).int.signedness == .signed) writer.signed(value) else writer.unsigned(value);
+        }
+    };
+}
+
+pub const F32 = struct {
+    pub const T = f32;
+    pub const bytes_min = 5;
+    pub const optional = false;
+
+    pub fn read(reader: *Reader) DecodeError!f32 {
+        if (try reader.byte() != 0xca) return error.WrongKind;
+        return @bitCast(@as(u32, @truncate(try reader.number(4))));
+    }
+
+    /// There is one NaN on the wire, since not every language can tell two apart.
+    pub fn write(writer: *Writer, value: f32) EncodeError!void {
+        return writer.tagged(0xca, u32, if (std.math.isNan(value)) 0x7fc00000 else @bitCast(value));
+    }
+};
+
+pub const F64 = struct {
+    pub const T = f64;
+    pub const bytes_min = 5;
+    pub const optional = false;
+
+    pub fn read(reader: *Reader) DecodeError!f64 {
+        return switch (try reader.byte()) {
+            0xca => @as(f32, @bitCast(@as(u32, @truncate(try reader.number(4))))),
+            0xcb => @bitCast(try reader.number(8)),
+            else => error.WrongKind,
+        };
+    }
+
+    pub fn write(writer: *Writer, value: f64) EncodeError!void {
+        return writer.tagged(0xcb, u64, if (std.math.isNan(value)) 0x7ff8000000000000 else @bitCast(value));
+    }
+};
+
+pub const String = struct {
+    pub const T = []const u8;
+    pub const bytes_min = 1;
+    pub const optional = false;
+
+    pub fn read(reader: *Reader) DecodeError![]const u8 {
+        const text = try reader.key();
+        return if (std.unicode.utf8ValidateSlice(text)) text else error.NotUtf8;
+    }
+
+    pub fn write(writer: *Writer, value: []const u8) EncodeError!void {
+        return writer.string(value);
+    }
+};
+
+pub const Bytes = struct {
+    pub const T = []const u8;
+    pub const bytes_min = 1;
+    pub const optional = false;
+
+    pub fn read(reader: *Reader) DecodeError![]const u8 {
+        const length = switch (try reader.byte()) {
+            0xc4 => try reader.number(1),
+            0xc5 => try reader.number(2),
+            0xc6 => try reader.number(4),
+            else => return error.WrongKind,
+        };
+        return reader.take(@intCast(length));
+    }
+
+    pub fn write(writer: *Writer, value: []const u8) EncodeError!void {
+        try writer.counted(0xc4, value.len);
+        return writer.append(value);
+    }
+};
+
+pub const Bin32 = struct {
+    pub const T = [32]u8;
+    pub const bytes_min = 34;
+    pub const optional = false;
+
+    pub fn read(reader: *Reader) DecodeError![32]u8 {
+        const bytes = try Bytes.read(reader);
+        return if (bytes.len == 32) bytes[0..32].* else error.WrongLength;
+    }
+
+    pub fn write(writer: *Writer, value: [32]u8) EncodeError!void {
+        return Bytes.write(writer, &value);
+    }
+};
+
+/// A declared 32-byte type: a struct with `bytes`.
+pub fn Nominal(comptime Of: type) type {
+    return struct {
+        pub const T = Of;
+        pub const bytes_min = 34;
+        pub const optional = false;
+
+        pub fn read(reader: *Reader) DecodeError!Of {
+            return .{ .bytes = try Bin32.read(reader) };
+        }
+
+        pub fn write(writer: *Writer, value: Of) EncodeError!void {
+            return Bin32.write(writer, value.bytes);
+        }
+    };
+}
+
+pub fn Optional(comptime Codec: type) type {
+    return struct {
+        pub const T = ?Codec.T;
+        pub const bytes_min = 1;
+        pub const optional = true;
+
+        pub fn read(reader: *Reader) DecodeError!T {
+            if (reader.at < reader.frame.len and reader.frame[reader.at] == 0xc0) {
+                reader.at += 1;
+                return null;
+            }
+            return try Codec.read(reader);
+        }
+
+        pub fn write(writer: *Writer, value: T) EncodeError!void {
+            return if (value) |present| Codec.write(writer, present) else writer.byte(0xc0);
+        }
+    };
+}
+
+pub fn List(comptime Codec: type) type {
+    return struct {
+        pub const T = []const Codec.T;
+        pub const bytes_min = 1;
+        pub const optional = false;
+
+        pub fn read(reader: *Reader) DecodeError!T {
+            const count = try reader.believed(try reader.several(0x90, 0xdc), Codec.bytes_min);
+            const values = try reader.allocator.alloc(Codec.T, count);
+            for (values) |*value| value.* = try Codec.read(reader);
+            return values;
+        }
+
+        pub fn write(writer: *Writer, values: T) EncodeError!void {
+            try writer.several(0x90, 0xdc, values.len);
+            for (values) |value| try Codec.write(writer, value);
+        }
+    };
+}
+
+pub fn Array(comptime Codec: type, comptime count: usize) type {
+    return struct {
+        pub const T = [count]Codec.T;
+        pub const bytes_min = 1 + count * Codec.bytes_min;
+        pub const optional = false;
+
+        pub fn read(reader: *Reader) DecodeError!T {
+            try reader.exactly(count);
+            var values: T = undefined;
+            for (&values) |*value| value.* = try Codec.read(reader);
+            return values;
+        }
+
+        pub fn write(writer: *Writer, values: T) EncodeError!void {
+            try writer.several(0x90, 0xdc, count);
+            for (values) |value| try Codec.write(writer, value);
+        }
+    };
+}
+
+/// A key and its value.
+pub fn Entry(comptime Value: type) type {
+    return struct {
+        key: []const u8,
+        value: Value,
+
+        fn before(_: void, left: @This(), right: @This()) bool {
+            return std.mem.order(u8, left.key, right.key) == .lt;
+        }
+    };
+}
+
+/// Entries, sorted by the bytes of their keys when they were read; in any order to be written.
+pub fn Map(comptime Codec: type) type {
+    return struct {
+        const Of = Entry(Codec.T);
+        pub const T = []const Of;
+        pub const bytes_min = 1;
+        pub const optional = false;
+
+        fn sort(entries: []Of) error{Duplicate}!void {
+            std.mem.sort(Of, entries, {}, Of.before);
+            if (entries.len < 2) return;
+            for (entries[0 .. entries.len - 1], entries[1..]) |entry, next| {
+                if (std.mem.eql(u8, entry.key, next.key)) return error.Duplicate;
+            }
+        }
+
+        pub fn read(reader: *Reader) DecodeError!T {
+            const count = try reader.believed(try reader.several(0x80, 0xde), 1 + Codec.bytes_min);
+            const entries = try reader.allocator.alloc(Of, count);
+            for (entries) |*entry| entry.* = .{ .key = try String.read(reader), .value = try Codec.read(reader) };
+            try sort(entries);
+            return entries;
+        }
+
+        pub fn write(writer: *Writer, values: T) EncodeError!void {
+            const sorted = try writer.allocator.dupe(Of, values);
+            defer writer.allocator.free(sorted);
+            try sort(sorted);
+            try writer.fields(sorted.len);
+            for (sorted) |entry| {
+                try writer.string(entry.key);
+                try Codec.write(writer, entry.value);
+            }
+        }
+    };
+}
+
+/// An enum and its words, in the order of its members.
+pub fn Words(comptime Of: type, comptime words: []const []const u8) type {
+    return struct {
+        pub const T = Of;
+        pub const optional = false;
+        pub const bytes_min = shortest: {
+            var least = words[0].len;
+            for (words) |word| least = @min(least, word.len);
+            break :shortest 1 + least;
+        };
+
+        pub fn read(reader: *Reader) DecodeError!Of {
+            const found = try reader.key();
+            inline for (words, 0..) |word, n| {
+                if (std.mem.eql(u8, found, word)) return @enumFromInt(n);
+            }
+            return error.UnknownWord;
+        }
+
+        pub fn write(writer: *Writer, value: Of) EncodeError!void {
+            return writer.string(words[@intFromEnum(value)]);
+        }
+    };
+}
+
+/// A struct: of each field its name on the wire, its name here and its codec.
+pub fn Struct(comptime Of: type, comptime name: []const u8, comptime table: anytype) type {
+    return struct {
+        pub const T = Of;
+        pub const tag = name;
+        pub const optional = false;
+        pub const bytes_min = least: {
+            var sum = 1;
+            for (table) |field| {
+                if (!field[2].optional) sum += 1 + field[0].len + field[2].bytes_min;
+            }
+            break :least sum;
+        };
+
+        pub fn read(reader: *Reader) DecodeError!Of {
+            var value: Of = undefined;
+            var seen: [table.len]bool = @splat(false);
+            reader.place = name;
+            const count = try reader.believed(try reader.several(0x80, 0xde), 2);
+            next: for (0..count) |_| {
+                const found = try reader.key();
+                inline for (table, 0..) |field, n| {
+                    if (std.mem.eql(u8, found, field[0])) {
+                        reader.place = name ++ "." ++ field[0];
+                        if (seen[n]) return error.Duplicate;
+                        seen[n] = true;
+                        @field(value, field[1]) = try field[2].read(reader);
+                        continue :next;
+                    }
+                }
+                reader.place = name;
+                return error.UnknownField;
+            }
+            inline for (table, 0..) |field, n| {
+                if (!seen[n]) {
+                    if (!field[2].optional) {
+                        reader.place = name ++ "." ++ field[0];
+                        return error.Missing;
+                    }
+                    if (field[2].optional) @field(value, field[1]) = null;
+                }
+            }
+            return value;
+        }
+
+        pub fn write(writer: *Writer, value: Of) EncodeError!void {
+            try writer.fields(table.len);
+            inline for (table) |field| {
+                try writer.string(field[0]);
+                try field[2].write(writer, @field(value, field[1]));
+            }
+        }
+    };
+}
+
+/// A union of messages: of each its name here and its codec.
+pub fn Sum(comptime Of: type, comptime kind: enum { request, response }, comptime table: anytype) type {
+    return struct {
+        /// Reads a whole frame, which has to outlive what is returned.
+        pub fn decode(arena: Allocator, frame: []const u8) DecodeError!Of {
+            var reader: Reader = .{ .frame = frame, .allocator = arena };
+            return read(&reader);
+        }
+
+        /// Reads a whole frame; after an error the reader says where.
+        pub fn read(reader: *Reader) DecodeError!Of {
+            const tag = if (kind == .request) try reader.request() else try reader.response();
+            inline for (table) |message| {
+                if (std.mem.eql(u8, tag, message[1].tag)) {
+                    const value = @unionInit(Of, message[0], try message[1].read(reader));
+                    try reader.finish();
+                    return value;
+                }
+            }
+            return error.UnknownMessage;
+        }
+
+        /// Writes a whole frame behind what the writer holds.
+        pub fn encode(writer: *Writer, value: Of) EncodeError!void {
+            switch (value) {
+                inline else => |message, which| inline for (table) |of| {
+                    if (comptime std.mem.eql(u8, of[0], @tagName(which))) {
+                        return frameOf(kind == .request, of[1], writer, message);
+                    }
+                },
+            }
+        }
+    };
+}
+
+/// Writes the frame of one message: a request's, or a response's, item's or error's.
+pub fn frameOf(comptime is_request: bool, comptime Codec: type, writer: *Writer, value: Codec.T) EncodeError!void {
+    try writer.append(if (is_request) "\x91\x92" else "\x92");
+    try writer.string(Codec.tag);
+    return Codec.write(writer, value);
+}

@@ -1,0 +1,340 @@
+//! `cargo xtask golden`: the generated code of every language against the golden frames, each compiled as strictly as
+//! its compiler can, and then against each other: what became of ten thousand mutated frames has to be the same
+//! everywhere. A second schema, full of awkward names, is generated and compiled, never run.
+//!
+//! The judges stand in `conformance/golden`; Rust's is a test of `crates/codegen`. Needs `make tools`.
+
+use crate::codegen::LANGUAGES;
+use crate::options::Options;
+use crate::server::{cache, root, target};
+use crate::{Outcome, Tally};
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use thalweg_codegen::{Arguments, Language};
+
+/// Where things are.
+struct Bench {
+    /// The checkout.
+    root: PathBuf,
+    /// Where everything is built.
+    work: PathBuf,
+    /// Generated from `schemas/corners.jsonc`.
+    corners: PathBuf,
+}
+
+/// `cargo xtask golden [--only rust,ts,…]`.
+///
+/// # Errors
+/// An unknown language, or a compiler is missing.
+pub(crate) fn run(options: &Options) -> Outcome {
+    let only: Vec<&str> = options.text("only", "").split(',').filter(|word| !word.is_empty()).collect();
+    if let Some(unknown) = only.iter().find(|word| LANGUAGES.iter().all(|(_, name)| name != *word)) {
+        return Err(format!("no language {unknown}"));
+    }
+    let work = target().join("golden");
+    let bench = Bench { root: root(), corners: work.join("corners"), work };
+    fs::create_dir_all(&bench.work).map_err(|e| format!("{}: {e}", bench.work.display()))?;
+    let mut tally = Tally::default();
+    let mut judged = Vec::new();
+    for (lang, name) in LANGUAGES.iter().filter(|(_, name)| only.is_empty() || only.contains(name)) {
+        bench.generate_corners(*lang, name)?;
+        let outcomes = bench.outcomes(name);
+        let _ = fs::remove_file(&outcomes);
+        match lang {
+            Language::Rust => bench.rust(&mut tally)?,
+            Language::Ts => bench.typescript(&mut tally)?,
+            Language::Python => bench.python(&mut tally)?,
+            Language::Cpp => bench.cpp(&mut tally)?,
+            Language::Zig => bench.zig(&mut tally)?,
+            Language::Erlang => bench.erlang(&mut tally)?,
+        }
+        judged.push((name, fs::read_to_string(outcomes).unwrap_or_default()));
+    }
+    if let Some((first, rest)) = judged.split_first() {
+        tally.check(first.1.lines().count() == 10_000, || format!("{} left no outcomes", first.0));
+        for (name, outcomes) in rest {
+            let differ = first.1.lines().zip(outcomes.lines()).position(|(a, b)| a != b);
+            tally.check(*outcomes == first.1, || {
+                format!("{name} and {} read mutation {:?} differently", first.0, differ.map(|n| n + 1))
+            });
+        }
+    }
+    Ok(tally)
+}
+
+impl Bench {
+    fn outcomes(&self, name: &str) -> PathBuf {
+        self.work.join(format!("{name}.outcomes"))
+    }
+
+    fn frames(&self) -> PathBuf {
+        self.root.join("schemas/golden")
+    }
+
+    fn generated(&self, name: &str) -> PathBuf {
+        self.root.join("schemas/generated").join(name)
+    }
+
+    fn judge(&self, path: &str) -> PathBuf {
+        self.root.join("conformance/golden").join(path)
+    }
+
+    fn generate_corners(&self, lang: Language, name: &str) -> Result<(), String> {
+        let out = self.corners.join(name);
+        let mut arguments = Arguments::new(self.root.join("schemas/corners.jsonc"), lang, out);
+        (arguments.client, arguments.server) = (true, true);
+        thalweg_codegen::run(&arguments).map(drop).map_err(|e| e.to_string())
+    }
+
+    fn rust(&self, tally: &mut Tally) -> Result<(), String> {
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let mut command = Command::new(&cargo);
+        command.args([
+            "test",
+            "--quiet",
+            "--package",
+            "thalweg-codegen",
+            "--test",
+            "golden",
+            "--test",
+            "calls",
+        ]);
+        command.current_dir(&self.root).env("THALWEG_OUTCOMES", self.outcomes("rust"));
+        passes(tally, "rust: the golden frames", &mut command)?;
+        // Compiled by the same cargo: the corners are a crate of their own, on this checkout's runtime.
+        let package = self.corners.join("rust-crate");
+        let manifest = format!(
+            "[package]\nname = \"corners\"\nversion = \"0.0.0\"\nedition = \"2024\"\n[lib]\npath = \"{}\"\n\
+             [dependencies]\nthalweg-wire = {{ path = \"{}\" }}\n[workspace]\n",
+            self.corners.join("rust/mod.rs").display(),
+            self.root.join("crates/wire").display()
+        );
+        write(&package.join("Cargo.toml"), &manifest)?;
+        fs::copy(self.root.join("Cargo.lock"), package.join("Cargo.lock")).map_err(|e| e.to_string())?;
+        let mut check = Command::new(cargo);
+        check.args(["check", "--quiet"]).current_dir(&package).env("RUSTFLAGS", "-D warnings");
+        // Flags of its own would undo the workspace's cache.
+        check.env("CARGO_TARGET_DIR", self.work.join("rust-target"));
+        passes(tally, "rust: corners compile", &mut check)
+    }
+
+    fn typescript(&self, tally: &mut Tally) -> Result<(), String> {
+        let tsc = self.judge("node_modules/.bin/tsc");
+        let out = self.work.join("ts");
+        let project = self.judge("ts/tsconfig.json");
+        passes(tally, "ts: tsc", Command::new(&tsc).arg("-p").arg(&project).arg("--outDir").arg(&out))?;
+        write(&out.join("package.json"), "{ \"type\": \"module\" }\n")?;
+        let mut node = Command::new("node");
+        node.arg(out.join("conformance/golden/ts/golden.js")).arg(self.frames()).arg(self.outcomes("ts"));
+        counts(tally, "golden-ts", &mut node)?;
+        let settings = format!(
+            "{{ \"extends\": \"{}\", \"compilerOptions\": {{ \"noEmit\": true, \"rootDir\": \".\" }}, \
+             \"include\": [\"*.ts\"] }}\n",
+            project.display()
+        );
+        write(&self.corners.join("ts/tsconfig.json"), &settings)?;
+        passes(tally, "ts: corners compile", Command::new(tsc).arg("-p").arg(self.corners.join("ts")))
+    }
+
+    fn python(&self, tally: &mut Tally) -> Result<(), String> {
+        let tool = |name: &str| Command::new(cache().join("golden-python/bin").join(name));
+        let mut judge = tool("python");
+        judge.arg(self.judge("python/golden.py")).arg(self.frames()).arg(self.outcomes("python"));
+        counts(tally, "golden-python", judge.arg(self.generated("python")))?;
+        for folder in [self.generated("python"), self.corners.join("python")] {
+            passes(tally, "python: black", tool("black").args(["--check", "--quiet"]).arg(&folder))?;
+            let mut mypy = tool("mypy");
+            mypy.args(["--strict", "--no-incremental", "-p", "python"]).current_dir(folder.join(".."));
+            passes(tally, "python: mypy", &mut mypy)?;
+        }
+        Ok(())
+    }
+
+    fn cpp(&self, tally: &mut Tally) -> Result<(), String> {
+        let compiler = |include: &Path| {
+            let mut command = Command::new("g++");
+            command.args([
+                "-std=c++20",
+                "-Wall",
+                "-Wextra",
+                "-Wpedantic",
+                "-Wshadow",
+                "-Wconversion",
+                "-Werror",
+            ]);
+            command.arg("-I").arg(include);
+            command
+        };
+        let program = self.work.join("golden-cpp");
+        let mut build = compiler(&self.generated("cpp"));
+        // A byte read too far, or arithmetic without a meaning, ends the run.
+        build.args(["-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]);
+        passes(tally, "cpp: g++", build.arg(self.judge("cpp/golden.cpp")).arg("-o").arg(&program))?;
+        counts(tally, "golden-cpp", Command::new(program).arg(self.frames()).arg(self.outcomes("cpp")))?;
+        let source = self.corners.join("corners.cpp");
+        write(&source, "#include \"corners_client.hpp\"\n#include \"corners_server.hpp\"\n")?;
+        let mut corners = compiler(&self.corners.join("cpp"));
+        passes(tally, "cpp: corners compile", corners.arg("-fsyntax-only").arg(source))
+    }
+
+    fn zig(&self, tally: &mut Tally) -> Result<(), String> {
+        let zig = || {
+            let mut command = Command::new(cache().join("golden-python/bin/python"));
+            command.args(["-m", "ziglang"]).current_dir(&self.work);
+            command
+        };
+        for folder in [self.generated("zig"), self.corners.join("zig"), self.judge("zig")] {
+            passes(tally, "zig: fmt", zig().args(["fmt", "--check"]).arg(folder))?;
+        }
+        write(&self.work.join("frames.zig"), &self.frames_in_zig()?)?;
+        let module = |name: &str, path: PathBuf| format!("-M{name}={}", path.display());
+        let mut build = zig();
+        build.args([
+            "build-exe",
+            "-O",
+            "ReleaseSafe",
+            "--name",
+            "golden-zig",
+            "--dep",
+            "echo",
+            "--dep",
+            "frames",
+        ]);
+        build.arg(module("root", self.judge("zig/golden.zig")));
+        build.arg(module("echo", self.generated("zig").join("echo.zig")));
+        build.arg(module("frames", self.work.join("frames.zig")));
+        passes(tally, "zig: build", &mut build)?;
+        let output = start(&mut Command::new(self.work.join("golden-zig")))?;
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        let is_outcome = |line: &&str| *line == "-" || line.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let outcomes: String = text.lines().filter(is_outcome).map(|line| format!("{line}\n")).collect();
+        write(&self.outcomes("zig"), &outcomes)?;
+        let rest: Vec<&str> = text.lines().filter(|line| !is_outcome(line)).collect();
+        count(tally, "golden-zig", &rest.join("\n"), output.status.success());
+        let every = "comptime {\n    @setEvalBranchQuota(100_000);\n    const types = @import(\"corners\").types;\n    \
+                     for (@typeInfo(types).@\"struct\".decls) |decl| {\n        const of = @field(types, decl.name);\n        \
+                     if (@TypeOf(of) == type and @typeInfo(of) == .@\"struct\" and @hasDecl(of, \"write\")) {\n            \
+                     _ = &of.read;\n            _ = &of.write;\n        }\n    }\n}\n";
+        write(&self.corners.join("corners.zig"), every)?;
+        let mut corners = zig();
+        corners.args(["build-obj", "-fno-emit-bin", "--dep", "corners"]);
+        corners.arg(module("root", self.corners.join("corners.zig")));
+        corners.arg(module("corners", self.corners.join("zig/corners.zig")));
+        passes(tally, "zig: corners compile", &mut corners)
+    }
+
+    /// The frames as a module, because reading files is spelt differently in each Zig.
+    fn frames_in_zig(&self) -> Result<String, String> {
+        let mut text = "pub const Frame = struct { name: []const u8, bytes: []const u8 };\n".to_owned();
+        for (name, folder) in [("golden", ""), ("accepted", "accepted"), ("refused", "refused")] {
+            let _ = writeln!(text, "pub const {name} = [_]Frame{{");
+            for path in sorted(&self.frames().join(folder), "bin")? {
+                let bytes = fs::read(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+                let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+                let bytes: String = bytes.iter().map(|byte| format!("\\x{byte:02x}")).collect();
+                let _ = writeln!(text, "    .{{ .name = \"{stem}\", .bytes = \"{bytes}\" }},");
+            }
+            text.push_str("};\n");
+        }
+        Ok(text)
+    }
+
+    fn erlang(&self, tally: &mut Tally) -> Result<(), String> {
+        let beams = self.work.join("erlang");
+        fs::create_dir_all(&beams).map_err(|e| e.to_string())?;
+        let compile = |sources: Vec<PathBuf>| {
+            let mut command = Command::new("erlc");
+            command.args(["-Wall", "-Werror", "-pa"]).arg(&beams).arg("-o").arg(&beams).args(sources);
+            command
+        };
+        let generated = sorted(&self.generated("erlang"), "erl")?;
+        passes(tally, "erlang: erlc", &mut compile(generated))?;
+        passes(tally, "erlang: erlc", &mut compile(vec![self.judge("erlang/golden.erl")]))?;
+        let mut judge = Command::new("erl");
+        judge.arg("-noshell").arg("-pa").arg(&beams).arg("-eval").arg(format!(
+            "golden:main([{:?}, {:?}])",
+            self.frames().display().to_string(),
+            self.outcomes("erlang").display().to_string()
+        ));
+        counts(tally, "golden-erlang", &mut judge)?;
+        let corners = sorted(&self.corners.join("erlang"), "erl")?;
+        passes(tally, "erlang: corners compile", &mut compile(corners))
+    }
+}
+
+/// Files of a folder with this extension, by name.
+fn sorted(folder: &Path, extension: &str) -> Result<Vec<PathBuf>, String> {
+    let entries = fs::read_dir(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    let paths = entries.filter_map(|entry| entry.ok().map(|entry| entry.path()));
+    let mut paths: Vec<PathBuf> =
+        paths.filter(|path| path.extension().is_some_and(|e| e == extension)).collect();
+    paths.sort();
+    Ok(paths)
+}
+
+fn write(path: &Path, text: &str) -> Result<(), String> {
+    let parent = path.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(parent)
+        .and_then(|()| fs::write(path, text))
+        .map_err(|e| format!("{}: {e}", path.display()))
+}
+
+fn start(command: &mut Command) -> Result<Output, String> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    command.output().map_err(|e| format!("{program}: {e}; `make tools` installs what is missing"))
+}
+
+/// One check: the command succeeds.
+fn passes(tally: &mut Tally, what: &str, command: &mut Command) -> Result<(), String> {
+    let output = start(command)?;
+    tally.check(output.status.success(), || {
+        let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        format!("{what}\n{out}{err}")
+    });
+    Ok(())
+}
+
+/// As many checks as the judge says it made.
+fn counts(tally: &mut Tally, name: &str, command: &mut Command) -> Result<(), String> {
+    let output = start(command)?;
+    let text =
+        format!("{}{}", String::from_utf8_lossy(&output.stderr), String::from_utf8_lossy(&output.stdout));
+    count(tally, name, &text, output.status.success());
+    Ok(())
+}
+
+/// Adds the numbers of `name: N passed, N failed`.
+fn count(tally: &mut Tally, name: &str, text: &str, succeeded: bool) {
+    println!("{text}");
+    let summary = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+    let numbers = summary.and_then(|line| {
+        let (passed, failed) = line.split_once(" passed, ")?;
+        Some((passed.parse::<u64>().ok()?, failed.strip_suffix(" failed")?.parse::<u64>().ok()?))
+    });
+    let (passed, failed) = numbers.unwrap_or((0, 1));
+    tally.passed += passed;
+    tally.failed += failed;
+    // A judge that fails without saying so, or says nothing, has not judged.
+    tally.check(succeeded == (failed == 0) && passed > 0, || format!("{name}: no summary it stands by"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_judge_has_to_say_what_it_did() {
+        let judged = |text: &str, succeeded: bool| {
+            let mut tally = Tally::default();
+            count(&mut tally, "golden-x", text, succeeded);
+            (tally.passed, tally.failed)
+        };
+        assert_eq!(judged("noise\ngolden-x: 7 passed, 0 failed", true), (8, 0));
+        assert_eq!(judged("golden-x: 7 passed, 1 failed", false), (8, 1));
+        assert_eq!(judged("golden-x: 7 passed, 0 failed", false), (7, 1));
+        assert_eq!(judged("golden-x: 0 passed, 0 failed", true), (0, 1));
+        assert_eq!(judged("", true), (0, 2));
+    }
+}
