@@ -13,13 +13,14 @@
 use crate::control::{self, Control};
 use crate::error::{Damage, OpenError};
 use crate::follower::Follower;
+use crate::format::SEGMENT_HEADER_BYTES;
 use crate::log::Log;
 use crate::reader::Reader;
 use crate::recover::{Recovery, missing_segment};
 use crate::segment::{self, Segment};
 use crate::source::{Home, Sight};
 use crate::view::Segments;
-use crate::{Position, Time, segment_of, signal};
+use crate::{Position, Time, position, segment_of, signal};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::io;
@@ -118,7 +119,7 @@ impl Attached {
             follower: Follower::new(control.clone(), gate.clone()),
             missing,
         });
-        neighbour.list(control.segments_version()).map_err(failed("list"))?;
+        neighbour.go_on(&mut neighbour.catalogue.lock()).map_err(failed("list"))?;
         let sight = Sight { control, segments, gate, home: neighbour.clone() };
         Ok(Attached { neighbour, sight })
     }
@@ -152,19 +153,44 @@ impl Attached {
 impl Neighbour {
     /// The catalogue, with everything that is visible by now.
     fn catch_up(&self) -> parking_lot::MutexGuard<'_, Followed> {
-        let limit = self.control.visible();
-        self.look();
         let mut followed = self.catalogue.lock();
-        if followed.up_to < limit {
-            let from = followed.up_to;
-            followed.recovery.follow(&self.segments.latest(), from, limit);
-            followed.up_to = limit;
+        if let Err(error) = self.go_on(&mut followed) {
+            tracing::warn!(%error, "cannot look for new segments; trying again with the next query");
         }
         followed
     }
 
+    /// Brings the list of segments up to date, and the catalogue up to what is visible in them.
+    fn go_on(&self, followed: &mut Followed) -> io::Result<()> {
+        let version = self.control.segments_version();
+        let moved = self.seen.bytes() != version as u32;
+        if moved {
+            self.list()?;
+        }
+        let view = self.segments.latest();
+        // After the list, because whatever took a segment off it was visible before. What is not listed yet
+        // waits for the version to move.
+        let listed = view.all().last().map_or(0, |segment| segment.header.number);
+        let limit = self.control.visible().min(position(listed + 1, SEGMENT_HEADER_BYTES));
+        if followed.up_to < limit {
+            let unseen = segment_of(followed.up_to)..=segment_of(limit);
+            if unseen.clone().all(|number| number > listed || view.find(number).is_some()) {
+                followed.recovery.follow(&view, followed.up_to, limit);
+            } else {
+                followed.recovery.renew(limit).map_err(io::Error::other)?;
+            }
+            followed.up_to = limit;
+        }
+        if moved {
+            // Whoever took the new list has to look where logs begin now; whoever did not waits until here.
+            self.segments.touch();
+            self.seen.publish(version as u32);
+        }
+        Ok(())
+    }
+
     /// Reads which segments there are from the directory; those that are known stay mapped.
-    fn list(&self, version: u64) -> io::Result<()> {
+    fn list(&self) -> io::Result<()> {
         // One behind that may be half made. Once it is made it is listed, though nothing is in it yet: the version
         // need not move again before something is.
         let newest = segment_of(self.control.written());
@@ -194,7 +220,6 @@ impl Neighbour {
         }
         Segment::stand_in(&mut segments, &lost, Time::MAX)?;
         self.segments.set(segments);
-        self.seen.publish(version as u32);
         Ok(())
     }
 }
@@ -205,14 +230,8 @@ impl Home for Neighbour {
     }
 
     fn look(&self) {
-        let version = self.control.segments_version();
-        if self.seen.bytes() != version as u32 {
-            let _one_at_a_time = self.catalogue.lock();
-            if self.seen.bytes() != version as u32
-                && let Err(error) = self.list(version)
-            {
-                tracing::warn!(%error, "cannot look for new segments; trying again with the next query");
-            }
+        if self.seen.bytes() != self.control.segments_version() as u32 {
+            drop(self.catch_up());
         }
     }
 

@@ -15,13 +15,14 @@
 
 mod follow;
 mod resume;
+mod settle;
 
 use crate::catalogue::Catalogue;
 use crate::checkpoint;
 use crate::control::{self, Control};
 use crate::error::{Damage, OpenError};
 use crate::extents::Extent;
-use crate::fork::{Lineage, orphaned};
+use crate::fork::Lineage;
 use crate::format::{
     self, BadHeader, Config, Created, FORMAT_VERSION, Kind, Link, Producer, SEGMENT_HEADER_BYTES,
     SegmentHeader,
@@ -482,23 +483,6 @@ impl Recovery {
         }
     }
 
-    /// What replay could not tell: logs retained for forks that a checkpoint no longer had, and forks
-    /// whose parent is lost.
-    fn settle_forks(&mut self) {
-        let deleted: Vec<Arc<Log>> = self.logs.values().filter(|log| log.lock().deleting).cloned().collect();
-        deleted.iter().for_each(|log| self.collect(log, Position::MAX));
-        let mut orphans = Vec::new();
-        for log in self.logs.values() {
-            let mut inner = log.lock();
-            let lost = inner.lineage.as_ref().filter(|lineage| lineage.parent.is_none());
-            if let Some(damage) = lost.map(|lineage| orphaned(lineage.branch.parent)) {
-                inner.damage.get_or_insert_with(|| Box::new(damage.clone()));
-                orphans.push(damage);
-            }
-        }
-        self.report.damage.extend(orphans);
-    }
-
     fn stage(&mut self, inner: &mut Inner, segment: u32, batch: &Batch<'_>, one: Gathered<'_>) {
         let end = position(segment, batch.end());
         if end <= inner.last {
@@ -534,11 +518,8 @@ impl Recovery {
     /// Finishes the catalogue and answers what was found.
     pub(crate) fn report(&mut self, opened_at: Time) -> Recovered {
         self.settle_forks();
-        for log in self.logs.values() {
-            let mut inner = log.lock();
-            inner.show();
-            inner.prune();
-        }
+        self.logs.values().for_each(|log| log.lock().show());
+        self.drop_purged();
         self.miss_extents();
         let suspects = std::mem::take(&mut self.suspects);
         for log in self.logs.values() {

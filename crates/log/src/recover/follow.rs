@@ -1,6 +1,7 @@
 //! Going on where recovery ended: for a process that follows the store of another.
 
 use super::Recovery;
+use crate::error::OpenError;
 use crate::format::SEGMENT_HEADER_BYTES;
 use crate::log::Log;
 use crate::scan::{Scan, Step};
@@ -14,6 +15,7 @@ impl Recovery {
         let deleted = {
             let mut inner = log.lock();
             inner.show();
+            inner.prune();
             inner.deleting
         };
         if deleted {
@@ -21,6 +23,33 @@ impl Recovery {
         } else {
             self.catalogue.place(log.name()).put(log.clone());
         }
+    }
+
+    /// Begins anew from the newest checkpoint, up to a position: segments went before this process came to read
+    /// them. Logs that are known stay who they are, so that whoever reads them reads on.
+    pub(crate) fn renew(&mut self, to: Position) -> Result<(), OpenError> {
+        let mut fresh = Recovery::new(&self.disk, &self.directory, &self.control, Some(to));
+        fresh.run()?;
+        fresh.report(0);
+        let mut known = std::mem::replace(self, fresh).logs;
+        for (id, log) in &mut self.logs {
+            if let Some(same) = known.remove(id) {
+                std::mem::swap(&mut *same.lock(), &mut *log.lock());
+                *log = same;
+            }
+        }
+        for log in self.logs.values() {
+            if let Some(lineage) = &mut log.lock().lineage {
+                lineage.parent = self.logs.get(&lineage.branch.parent).cloned();
+            }
+            self.catalogue.place(log.name()).put(log.clone());
+        }
+        for gone in known.values() {
+            let mut inner = gone.lock();
+            inner.deleting = true;
+            inner.show();
+        }
+        Ok(())
     }
 
     /// Applies what was committed since, up to a position.
