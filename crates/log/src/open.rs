@@ -203,6 +203,7 @@ impl Store {
     ) -> Store {
         found.segments.add(found.active.clone());
         let live_bytes = found.live_bytes();
+        let begun = found.active.first_time();
         let (directory, lock) =
             place.map_or((None, None), |(path, lock)| (Some(path.to_owned()), Some(lock)));
         let writer = Writer {
@@ -224,7 +225,8 @@ impl Store {
             committer_idle: false,
             failure: None,
             closed: false,
-            begun: 0,
+            begun,
+            retained_from: 0,
             rotations: 0,
             purged_bytes: 0,
             entries: 0,

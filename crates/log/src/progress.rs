@@ -109,7 +109,7 @@ impl Progress {
                 source.leap(self.stretch, &mut self.walk);
                 self.walk.more(view)
             }
-            Step::Gap(from, to) if source.is_purged(self.stretch, to) => {
+            Step::Gap(from, to) if source.is_purged(to) => {
                 self.skipped += to - from;
                 Ok(true)
             }

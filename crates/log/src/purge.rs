@@ -7,13 +7,13 @@
 //! inherited stays until the last fork is gone. Segments in which nobody has anything left are removed behind
 //! the checkpoints. Checked by the tests of purging and by the crash simulation.
 
-use crate::error::CommitError;
+use crate::error::{CommitError, ReadError};
 use crate::extents::Extent;
 use crate::log::Log;
 use crate::open::Durability;
 use crate::query::{Query, Start};
 use crate::store::{Shared, Store};
-use crate::{Commit, LogId, Offset, Time, segment_of};
+use crate::{Commit, LogId, Offset, Receipt, Time, segment_of};
 use std::sync::Arc;
 
 /// What to purge.
@@ -50,7 +50,8 @@ pub struct Purged {
 
 impl Store {
     /// Purges, and answers what went, log by log in the order of their names; logs of which nothing went are left
-    /// out. Complexity: a search and a commit per log; a walk over what goes, if it is to be counted.
+    /// out. In `sync` mode it is durable by then. Files shrink with later checkpoints. Complexity: a search and a
+    /// commit per log; a walk over what goes, if it is to be counted.
     ///
     /// ```
     /// use thalweg_log::{Options, Purge, Query, Store};
@@ -64,17 +65,24 @@ impl Store {
     /// ```
     ///
     /// # Errors
-    /// [`CommitError::Pending`] when a log is to be destroyed to which a transaction is going to append; otherwise
-    /// as [`Store::commit`]. Logs that come before the one at fault are purged.
+    /// [`CommitError::Pending`] when logs are to be destroyed to which transactions are going to append: then all
+    /// stay. [`CommitError::Damaged`] when damage hides the entry to purge up to; otherwise as [`Store::commit`].
+    /// Logs that come before the one at fault are purged.
     pub fn purge(&self, purge: &Purge<'_>) -> Result<Vec<Purged>, CommitError> {
         let logs = match purge.log {
             Some(name) => self.find(name).into_iter().collect(),
             None => self.logs(),
         };
-        let mut purged = Vec::new();
-        for log in logs {
-            purged.extend(self.purge_log(&log, purge)?);
+        if purge.destroy {
+            refuse_pending(&logs)?;
         }
+        let (mut purged, mut ticket) = (Vec::new(), 0);
+        for log in logs {
+            let Some((went, receipt)) = self.purge_log(&log, purge)? else { continue };
+            purged.push(went);
+            ticket = ticket.max(receipt.ticket);
+        }
+        self.persist(ticket)?;
         Ok(purged)
     }
 
@@ -86,88 +94,107 @@ impl Store {
         logs
     }
 
-    fn purge_log(&self, log: &Arc<Log>, purge: &Purge<'_>) -> Result<Option<Purged>, CommitError> {
+    fn purge_log(&self, log: &Arc<Log>, purge: &Purge<'_>) -> Result<Option<(Purged, Receipt)>, CommitError> {
         let Some(state) = log.visible() else { return Ok(None) };
-        let keep = purge.before.filter(|_| !purge.destroy).and_then(|before| self.first_since(log, before));
+        let keep = match purge.before {
+            Some(before) if !purge.destroy => self.first_since(log, before)?,
+            _ => None,
+        };
         let first = keep.unwrap_or(state.tail);
         let begin = state.first;
         if first <= begin && !purge.destroy {
             return Ok(None);
         }
         let entries = purge.count_entries.then(|| self.count_below(log, first));
-        if purge.destroy {
-            self.destroy(log, purge.time)?;
-        } else {
-            self.trim(log, first, purge.time)?;
-        }
+        let receipt =
+            if purge.destroy { self.destroy(log, purge.time)? } else { self.trim(log, first, purge.time)? };
         let (name, bytes) = (log.name().to_vec(), first - begin);
-        Ok(Some(Purged { name, log: log.id(), first, bytes, entries, destroyed: purge.destroy }))
+        let purged = Purged { name, log: log.id(), first, bytes, entries, destroyed: purge.destroy };
+        Ok(Some((purged, receipt)))
     }
 
-    /// Offset of the first entry of a time or a later one.
-    fn first_since(&self, log: &Arc<Log>, time: Time) -> Option<Offset> {
+    /// Offset of the first entry of a time or a later one. What damage hides is not taken for older.
+    fn first_since(&self, log: &Arc<Log>, time: Time) -> Result<Option<Offset>, CommitError> {
         let mut reader = self.reader(log);
-        reader.entries(&Query::from(Start::Time(time))).find_map(Result::ok).map(|entry| entry.offset)
+        let first = reader.entries(&Query::from(Start::Time(time))).next().transpose();
+        match first {
+            Ok(first) => Ok(first.map(|entry| entry.offset)),
+            Err(ReadError::Damaged(damage)) => Err(CommitError::Damaged(damage)),
+            Err(ReadError::Deleted) => Err(CommitError::Deleted),
+            Err(other) => Err(CommitError::Failed(other.to_string())),
+        }
     }
 
+    /// Entries below an offset; those that damage took are not counted.
     fn count_below(&self, log: &Arc<Log>, first: Offset) -> u64 {
-        let mut reader = self.reader(log);
-        reader
-            .entries(&Query::default())
-            .map_while(Result::ok)
-            .take_while(|entry| entry.offset < first)
-            .count() as u64
+        let (mut reader, mut count) = (self.reader(log), 0);
+        let mut entries = reader.entries(&Query::default());
+        loop {
+            match entries.next() {
+                Some(Ok(entry)) if entry.offset < first => count += 1,
+                Some(Err(ReadError::Damaged(_))) => entries.resume(),
+                _ => return count,
+            }
+        }
     }
 
     /// Purges everything below an offset, whoever commits meanwhile.
-    fn trim(&self, log: &Arc<Log>, first: Offset, time: Time) -> Result<(), CommitError> {
+    fn trim(&self, log: &Arc<Log>, first: Offset, time: Time) -> Result<Receipt, CommitError> {
         loop {
             let Some(state) = log.staged() else { return Err(CommitError::Deleted) };
             if state.first >= first {
-                return Ok(());
+                return Ok(Receipt { ticket: log.last(), ..Receipt::default() });
             }
             let commit = Commit { trim: Some(first), time, ..Commit::default() };
             match self.commit(log, state.version, &commit, None) {
                 Err(CommitError::Conflict { .. }) => {}
-                outcome => return outcome.map(drop),
+                outcome => return outcome,
             }
         }
     }
 
     /// Deletes a log, unless a transaction is going to append to it.
-    fn destroy(&self, log: &Arc<Log>, time: Time) -> Result<(), CommitError> {
+    fn destroy(&self, log: &Arc<Log>, time: Time) -> Result<Receipt, CommitError> {
         loop {
-            let count = log.lock().transactions;
-            if count > 0 {
-                return Err(CommitError::Pending { count });
-            }
-            let Some(state) = log.staged() else { return Ok(()) };
+            refuse_pending(std::slice::from_ref(log))?;
+            let Some(state) = log.staged() else {
+                return Ok(Receipt { ticket: log.last(), ..Receipt::default() });
+            };
             match self.delete(log, state.version, time, None) {
                 Err(CommitError::Conflict { .. }) => {}
-                outcome => return outcome.map(drop),
+                outcome => return outcome,
             }
         }
     }
 
-    /// Purges what is older than it may be, or more than there may be: whole segments, the oldest first.
-    pub(crate) fn retain(&self, now: Time) -> Result<(), CommitError> {
-        let Some(keep_from) = self.shared.retained_from(now) else { return Ok(()) };
-        let mut trims = Vec::new();
+    /// Purges what is older than it may be, or more than there may be: whole segments, the oldest first. Answers
+    /// whether there was anything. Complexity: every log is looked at, once per segment that retires.
+    pub(crate) fn retain(&self, now: Time) -> Result<bool, CommitError> {
+        let Some(keep_from) = self.shared.retained_from(now) else { return Ok(false) };
+        if self.shared.writer.lock().retained_from >= keep_from {
+            return Ok(false);
+        }
+        let (mut trims, mut later) = (Vec::new(), false);
         self.visit(|log| {
             let inner = log.lock();
             let old = |extent: &&Extent| segment_of(extent.position) < keep_from;
             let first = inner.extents.all().iter().take_while(old).last().map(Extent::end);
-            if let Some(first) = first.filter(|first| *first > inner.first && *first <= inner.tail_visible) {
-                trims.push((log.clone(), first));
+            match first {
+                Some(first) if first > inner.tail_visible => later = true,
+                Some(first) if first > inner.first => trims.push((log.clone(), first)),
+                _ => {}
             }
         });
         for (log, first) in trims {
             match self.trim(&log, first, now) {
-                Ok(()) | Err(CommitError::Deleted | CommitError::Damaged(_)) => {}
+                Ok(_) | Err(CommitError::Deleted | CommitError::Damaged(_)) => {}
                 Err(error) => return Err(error),
             }
         }
-        Ok(())
+        if !later {
+            self.shared.writer.lock().retained_from = keep_from;
+        }
+        Ok(true)
     }
 
     /// Seals the segment that is being written and begins the next one, so that what is in it can be retired,
@@ -179,6 +206,11 @@ impl Store {
         let shared = &self.shared;
         shared.writer.lock().begin_next(&shared.control, &shared.segments)
     }
+}
+
+fn refuse_pending(logs: &[Arc<Log>]) -> Result<(), CommitError> {
+    let count = logs.iter().map(|log| log.lock().transactions).sum();
+    if count > 0 { Err(CommitError::Pending { count }) } else { Ok(()) }
 }
 
 impl Shared {

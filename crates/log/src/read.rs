@@ -161,8 +161,15 @@ impl Store {
         for (span, extent) in spans.iter().rev().flat_map(|span| span.extents.iter().map(move |e| (span, e)))
         {
             let read = self.shared.read_extent(span, extent, limit, &mut next, &mut gather);
-            // Deleted meanwhile, and its segments gone with it.
-            let gone = |error| if log.lock().is_gone() { ReadError::Deleted } else { error };
+            // Deleted or purged meanwhile, and its segments gone with it.
+            let gone = |error| {
+                let inner = log.lock();
+                match inner.first_visible {
+                    _ if inner.is_gone() => ReadError::Deleted,
+                    first if from < first => ReadError::Purged { from, first },
+                    _ => error,
+                }
+            };
             if !read.map_err(gone)? {
                 break;
             }

@@ -9,7 +9,7 @@
 
 use crate::error::{Damage, ReadError};
 use crate::format::{BadHeader, Link, SEGMENT_BYTES_MAX, SEGMENT_HEADER_BYTES, SegmentHeader};
-use crate::index::TimeIndex;
+use crate::index::{self, TimeIndex};
 use crate::scan::{Scan, Step};
 use crate::{Position, Time, position};
 use parking_lot::Mutex;
@@ -186,6 +186,19 @@ impl Segment {
 
     pub(crate) fn region(&self) -> &Arc<Region> {
         &self.region
+    }
+
+    /// Time of the first entry, 0 when there is none.
+    pub(crate) fn first_time(&self) -> Time {
+        let bytes = self.region.bytes(0..self.region.published());
+        let mut at = SEGMENT_HEADER_BYTES;
+        while let Some(met) = index::meet(bytes, at) {
+            if let Some(time) = met.time {
+                return time;
+            }
+            at = at.saturating_add(met.bytes);
+        }
+        0
     }
 
     /// Lets go of the pages of a segment that is seldom read from now on.

@@ -206,8 +206,9 @@ impl Source {
         walk.leap(self.view(), next.min(walk.limit));
     }
 
-    /// Whether offsets are missing because they were purged.
-    pub(crate) fn is_purged(&self, stretch: usize, below: Offset) -> bool {
-        self.stretches[stretch].log.lock().first_visible >= below
+    /// Whether offsets are missing because they were purged: from this log, since what another one purges of
+    /// what it inherits stays.
+    pub(crate) fn is_purged(&self, below: Offset) -> bool {
+        self.log.lock().first_visible >= below
     }
 }

@@ -279,16 +279,15 @@ impl Store {
     /// What the disk said; nothing is lost by it.
     pub fn maintain(&self, now: Time) -> io::Result<()> {
         self.expire(now);
-        let kept = self.shared.rotate_idle(now).and_then(|()| self.retain(now));
-        if let Err(error) = kept
-            && !matches!(error, CommitError::Closed)
-        {
-            return Err(io::Error::other(error.to_string()));
-        }
+        let retired = match self.shared.rotate_idle(now).and_then(|()| self.retain(now)) {
+            Err(CommitError::Closed) => false,
+            retired => retired.map_err(|error| io::Error::other(error.to_string()))?,
+        };
         self.shared.catalogue.forget_content_types();
-        if self.shared.checkpoint_due() {
+        if retired || self.shared.checkpoint_due() {
             self.checkpoint()?;
-        } else if self.durability() == Durability::Memory {
+        }
+        if self.durability() == Durability::Memory {
             self.shared.drop_dead_segments();
         }
         Ok(())

@@ -148,6 +148,8 @@ pub(crate) struct Writer {
     pub(crate) closed: bool,
     /// Time of the first entry in the active segment, 0 while there is none.
     pub(crate) begun: Time,
+    /// What lies in earlier segments was retired.
+    pub(crate) retained_from: u32,
     /// Segments begun, and payload bytes let go, since the store was opened.
     pub(crate) rotations: u64,
     pub(crate) purged_bytes: u64,
