@@ -19,6 +19,8 @@ pub struct Births {
     /// Logs above that were told of already, because one between them is not visible yet.
     ahead: Vec<LogId>,
     ready: VecDeque<Arc<Log>>,
+    /// The oldest one that is not visible yet.
+    coming: Option<Arc<Log>>,
     seen: Position,
 }
 
@@ -37,7 +39,14 @@ impl Store {
     /// ```
     pub fn births(&self, existing: bool) -> Births {
         let told = if existing { 0 } else { *self.shared.next_log.lock() };
-        Births { store: self.clone(), told, ahead: Vec::new(), ready: VecDeque::new(), seen: Position::MAX }
+        Births {
+            store: self.clone(),
+            told,
+            ahead: Vec::new(),
+            ready: VecDeque::new(),
+            coming: None,
+            seen: Position::MAX,
+        }
     }
 }
 
@@ -55,7 +64,10 @@ impl Births {
     /// need not have been a log's creation.
     pub fn wait(&self, timeout: Option<Duration>) -> bool {
         let control = &self.store.shared.control;
-        self.store.shared.gate.wait(timeout, || !self.ready.is_empty() || control.visible() != self.seen)
+        // A log is shown a moment after what is visible has moved past its creation.
+        let shown = || self.coming.as_ref().is_some_and(|log| log.visible().is_some());
+        let news = || !self.ready.is_empty() || control.visible() != self.seen || shown();
+        self.store.shared.gate.wait(timeout, news)
     }
 
     fn look(&mut self) {
@@ -65,11 +77,14 @@ impl Births {
         if next <= self.told {
             return;
         }
-        let (mut visible, mut coming) = (Vec::new(), next);
+        let mut visible = Vec::new();
+        self.coming = None;
         self.store.visit(|log| match log.visible() {
             _ if log.id() < self.told => {}
             Some(_) => visible.push(log.clone()),
-            None if log.staged().is_some() => coming = coming.min(log.id()),
+            None if log.staged().is_some() => {
+                self.coming = self.coming.take().filter(|first| first.id() < log.id()).or(Some(log.clone()));
+            }
             None => {}
         });
         visible.sort_by_key(|log| log.id());
@@ -79,6 +94,7 @@ impl Births {
                 self.ready.push_back(log);
             }
         }
+        let coming = self.coming.as_ref().map_or(next, |log| log.id());
         self.told = coming;
         self.ahead.retain(|id| *id >= coming);
     }

@@ -6,6 +6,7 @@
 //! again would report a success that means nothing.
 
 use crate::Position;
+use crate::log::Phase;
 use crate::segment::Segment;
 use crate::store::Shared;
 use crate::writer::{Pending, Writer};
@@ -98,9 +99,11 @@ impl Shared {
         self.control.set_durable(group.end);
         self.control.set_visible(group.end);
         self.gate.announce();
+        let mut born = false;
         for pending in group.pending {
             let (tell, gone) = {
                 let mut inner = pending.log.lock();
+                born |= inner.phase == Phase::Creating;
                 let tell = self.reveal(&mut inner, &pending.seen);
                 (tell, pending.seen.deleted && inner.is_gone())
             };
@@ -108,6 +111,10 @@ impl Shared {
             if gone {
                 self.forget(&pending.log);
             }
+        }
+        if born {
+            // Whoever waits for new logs may have looked before they were shown.
+            self.gate.announce();
         }
         // Whoever began to wait while this group was under way may be waiting for it.
         let late = {
