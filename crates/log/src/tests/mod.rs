@@ -10,3 +10,4 @@ mod query;
 mod reader;
 mod sim;
 mod store;
+mod trim;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use thalweg_sys::disk::Disk;
 
 /// One entry as the model keeps it: offset, time, bytes.
-type Kept = (u64, u64, Vec<u8>);
+pub(super) type Kept = (u64, u64, Vec<u8>);
 
 #[derive(Clone, Debug)]
 enum Act {
@@ -24,7 +24,7 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-fn query() -> impl Strategy<Value = Query> {
+pub(super) fn query() -> impl Strategy<Value = Query> {
     let start = prop_oneof![
         Just(Start::First),
         (0u64..320).prop_map(Start::Time),
@@ -69,7 +69,7 @@ fn kept(entry: &Entry<'_>) -> Kept {
     (entry.offset, entry.time, entry.data.to_vec())
 }
 
-fn check(mut reader: Reader, model: &[Kept], query: &Query) {
+pub(super) fn check(mut reader: Reader, model: &[Kept], query: &Query) {
     let want = expected(model, query);
     let forward: Vec<Kept> = reader.entries(query).map(|entry| kept(&entry.unwrap())).collect();
     assert_eq!(forward, want, "{query:?}");
