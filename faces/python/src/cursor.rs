@@ -5,7 +5,7 @@ use crate::entry::Entry;
 use crate::error;
 use crate::log::Log;
 use crate::query::Words;
-use crate::shared::{Backing, Seat, Shared};
+use crate::shared::{Backing, Seat};
 use crate::walk::{Entrywise, Walk};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -23,24 +23,20 @@ const SLEEP_MAX: Duration = Duration::from_secs(1);
 /// Iterating over it takes what there is; a later `next()`, or another loop, goes on with what came meanwhile.
 #[pyclass(module = "thalweg", frozen)]
 pub(crate) struct Cursor {
-    shared: Arc<Shared>,
     seat: Arc<Seat<Entrywise>>,
     log: Arc<thalweg_log::Log>,
 }
 
 impl Cursor {
     pub(crate) fn new(log: &Log, walk: Walk) -> Cursor {
-        Cursor {
-            shared: log.shared.clone(),
-            seat: log.shared.seat(Entrywise::new(walk)),
-            log: log.log.clone(),
-        }
+        Cursor { seat: log.shared.seat(Entrywise::new(walk)), log: log.log.clone() }
     }
 
     /// Sleeps until something was committed, somebody woke everybody, or the sleep was long enough.
-    fn sleep(shared: &Shared, seat: &Seat<Entrywise>, py: Python<'_>, longest: Duration) -> PyResult<bool> {
+    fn sleep(seat: &Seat<Entrywise>, py: Python<'_>, longest: Duration) -> PyResult<bool> {
+        let shared = seat.shared();
         let in_use = shared.enter()?;
-        let cursor = seat.with(shared, |entries| entries.walk.cursor.clone())?;
+        let cursor = seat.with(|entries| entries.walk.cursor.clone())?;
         let maps = in_use.backing()?.maps();
         Ok(py.detach(move || {
             // Once before declaring itself asleep, once after; whatever woke it then, a signal perhaps, is looked into
@@ -70,7 +66,7 @@ impl Cursor {
 
     /// The next entry; `None` when there is none yet.
     fn next(&self, py: Python<'_>) -> PyResult<Option<Py<Entry>>> {
-        let next = self.seat.with(&self.shared, |entries| entries.next(py))?;
+        let next = self.seat.with(|entries| entries.next(py))?;
         next.unwrap_or_else(|error| Err(error::read(&error, Some(&String::from_utf8_lossy(self.log.name())))))
     }
 
@@ -89,7 +85,7 @@ impl Cursor {
         uncommitted: bool,
     ) -> PyResult<()> {
         let query = Words { start, end, after, exact, offset, tail, checkpoint, uncommitted }.query()?;
-        self.seat.with(&self.shared, |entries| entries.walk.cursor.seek(&query))
+        self.seat.with(|entries| entries.walk.cursor.seek(&query))
     }
 
     /// Sleeps until something was committed that the cursor has not looked at, or `timeout` seconds are over; whether
@@ -101,14 +97,10 @@ impl Cursor {
         let timeout =
             timeout.map_err(|_| PyValueError::new_err("a timeout is a number of seconds, 0 or more"))?;
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        // Not borrowed while asleep: another thread may move the cursor or close the store.
-        let (shared, seat) = {
-            let cursor = slf.borrow();
-            (cursor.shared.clone(), cursor.seat.clone())
-        };
+        let seat = slf.get().seat.clone();
         loop {
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            let came = Cursor::sleep(&shared, &seat, py, left.map_or(SLEEP_MAX, |left| left.min(SLEEP_MAX)))?;
+            let came = Cursor::sleep(&seat, py, left.map_or(SLEEP_MAX, |left| left.min(SLEEP_MAX)))?;
             py.check_signals()?;
             if came || left == Some(Duration::ZERO) {
                 return Ok(came);
@@ -119,13 +111,13 @@ impl Cursor {
     /// Has `bell` rung by the next commit. `True`: something was committed already, and it need not be waited for.
     fn arm(&self, bell: &Bell) -> PyResult<bool> {
         let waker = bell.waker();
-        let abroad = self.shared.with(|backing| match backing {
+        let abroad = self.seat.shared().with(|open| match &open.backing {
             Backing::Own(_) => None,
-            Backing::Attached(attached) => Some(self.shared.neighbour.arm(attached.maps(), &waker)),
+            Backing::Attached(attached) => Some(self.seat.shared().neighbour.arm(attached.maps(), &waker)),
         })?;
         let own = abroad.is_none();
         abroad.transpose().map_err(|error| error::io("start a thread", &error))?;
-        self.seat.with(&self.shared, |entries| {
+        self.seat.with(|entries| {
             let cursor = &entries.walk.cursor;
             match own {
                 true => pin!(cursor.changed()).poll(&mut Context::from_waker(&waker)).is_ready(),
@@ -137,7 +129,7 @@ impl Cursor {
     /// Why nothing more will come, once that is so: "closed", "deleted" or "damaged"; else `None`.
     #[getter]
     fn ended(&self) -> PyResult<Option<&'static str>> {
-        let ended = self.seat.with(&self.shared, |entries| entries.walk.cursor.ended())?;
+        let ended = self.seat.with(|entries| entries.walk.cursor.ended())?;
         Ok(ended.map(|ended| match ended {
             Ended::Closed => "closed",
             Ended::Deleted => "deleted",
@@ -147,12 +139,12 @@ impl Cursor {
 
     /// Goes on behind damage.
     fn resume(&self) -> PyResult<()> {
-        self.seat.with(&self.shared, |entries| entries.walk.cursor.resume())
+        self.seat.with(|entries| entries.walk.cursor.resume())
     }
 
     /// Payload bytes that had been purged before the cursor came to them.
     #[getter]
     fn skipped_bytes(&self) -> PyResult<u64> {
-        self.seat.with(&self.shared, |entries| entries.walk.cursor.skipped_bytes())
+        self.seat.with(|entries| entries.walk.cursor.skipped_bytes())
     }
 }

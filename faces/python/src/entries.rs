@@ -3,7 +3,7 @@
 use crate::entry::Entry;
 use crate::error;
 use crate::log::Log;
-use crate::shared::{Seat, Shared};
+use crate::shared::Seat;
 use crate::walk::{Entrywise, Walk};
 use pyo3::prelude::*;
 use std::sync::Arc;
@@ -14,18 +14,13 @@ use std::sync::Arc;
 /// missing half was passed over in silence. After `resume()` it goes on behind the damage.
 #[pyclass(module = "thalweg", frozen)]
 pub(crate) struct Entries {
-    shared: Arc<Shared>,
     seat: Arc<Seat<Entrywise>>,
     log: Arc<thalweg_log::Log>,
 }
 
 impl Entries {
     pub(crate) fn new(log: &Log, walk: Walk) -> Entries {
-        Entries {
-            shared: log.shared.clone(),
-            seat: log.shared.seat(Entrywise::new(walk)),
-            log: log.log.clone(),
-        }
+        Entries { seat: log.shared.seat(Entrywise::new(walk)), log: log.log.clone() }
     }
 }
 
@@ -36,18 +31,18 @@ impl Entries {
     }
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Py<Entry>>> {
-        let next = self.seat.with(&self.shared, |entries| entries.next(py))?;
+        let next = self.seat.with(|entries| entries.next(py))?;
         next.unwrap_or_else(|error| Err(error::read(&error, Some(&String::from_utf8_lossy(self.log.name())))))
     }
 
     /// Goes on behind damage.
     fn resume(&self) -> PyResult<()> {
-        self.seat.with(&self.shared, |entries| entries.walk.cursor.resume())
+        self.seat.with(|entries| entries.walk.cursor.resume())
     }
 
     /// Payload bytes that had been purged before the iteration came to them.
     #[getter]
     fn skipped_bytes(&self) -> PyResult<u64> {
-        self.seat.with(&self.shared, |entries| entries.walk.cursor.skipped_bytes())
+        self.seat.with(|entries| entries.walk.cursor.skipped_bytes())
     }
 }

@@ -39,7 +39,7 @@ impl Log {
         &self,
         append: impl FnOnce(&thalweg_log::Store) -> Result<Receipt, CommitError>,
     ) -> PyResult<Receipt> {
-        let written = self.shared.with(|backing| match backing {
+        let written = self.shared.with(|open| match &open.backing {
             Backing::Own(store) => Some(append(store)),
             Backing::Attached(_) => None,
         })?;
@@ -60,10 +60,9 @@ impl Log {
 
     /// Where a query begins; what comes later than now is taken only by who follows.
     fn begin(&self, query: &Query, follows: bool) -> PyResult<Walk> {
-        self.shared.with(|backing| {
-            let cursor = thalweg_log::Cursor::new(backing.reader(&self.log), query);
-            let maps = backing.maps();
-            let until = if query.uncommitted { maps.written() } else { maps.visible() };
+        self.shared.with(|open| {
+            let cursor = thalweg_log::Cursor::new(open.backing.reader(&self.log), query);
+            let until = if query.uncommitted { open.maps.written() } else { open.maps.visible() };
             Walk::new(cursor, if follows { Position::MAX } else { until })
         })
     }
@@ -154,7 +153,7 @@ impl Log {
     }
 
     /// The same entries in batches of at most `limit`: arrays of times, offsets, lengths and places, and the map
-    /// that the payloads lie in. Python's lock is given away while a batch is gathered.
+    /// that the payloads lie in. The first batches are smaller. Python's lock is given away while a batch is gathered.
     #[pyo3(signature = (*, start=None, end=None, after=None, exact=None, offset=None, tail=false, checkpoint=false, uncommitted=false, limit=65536))]
     #[allow(clippy::too_many_arguments, reason = "keywords")]
     fn scan(

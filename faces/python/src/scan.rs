@@ -7,7 +7,7 @@ use crate::column::{Column, Which};
 use crate::error;
 use crate::log::Log;
 use crate::pin::Pin;
-use crate::shared::{Seat, Shared};
+use crate::shared::Seat;
 use crate::walk::{Step, Walk};
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::ffi;
@@ -22,16 +22,19 @@ use thalweg_log::ReadError;
 type Views<'py> =
     (Bound<'py, PyMemoryView>, Bound<'py, PyMemoryView>, Bound<'py, PyMemoryView>, Bound<'py, PyMemoryView>);
 
+/// Entries of a scan's first batch; the next ones are larger, so that a short scan clears no memory that it does not need.
+const FIRST: usize = 4096;
 /// Most entries of a batch.
 const LIMIT_MAX: usize = 1 << 24;
 
 /// Iterates over batches of entries. Made by `Log.scan`.
 #[pyclass(module = "thalweg")]
 pub(crate) struct Scan {
-    shared: Arc<Shared>,
     seat: Arc<Seat<Walk>>,
     log: Arc<thalweg_log::Log>,
     limit: usize,
+    /// Entries of the next batch.
+    size: usize,
     /// The first entry of the next segment.
     ahead: Option<Step>,
     /// What the walk came to behind the last batch.
@@ -53,11 +56,11 @@ struct Rows {
 }
 
 impl Rows {
-    fn sized(mut self, limit: usize) -> Rows {
-        self.times.resize(limit, 0);
-        self.offsets.resize(limit, 0);
-        self.lengths.resize(limit, 0);
-        self.places.resize(limit, 0);
+    fn sized(mut self, size: usize) -> Rows {
+        self.times.resize(size, 0);
+        self.offsets.resize(size, 0);
+        self.lengths.resize(size, 0);
+        self.places.resize(size, 0);
         (self.count, self.map, self.end) = (0, None, 0);
         self
     }
@@ -102,8 +105,9 @@ impl Scan {
         if limit == 0 || limit > LIMIT_MAX {
             return Err(PyValueError::new_err(format!("a batch holds 1 to {LIMIT_MAX} entries")));
         }
-        let (shared, seat, log) = (log.shared.clone(), log.shared.seat(walk), log.log.clone());
-        Ok(Scan { shared, seat, log, limit, ahead: None, failure: None, spares: [None, None] })
+        let (seat, log) = (log.shared.seat(walk), log.log.clone());
+        let size = limit.min(FIRST);
+        Ok(Scan { seat, log, limit, size, ahead: None, failure: None, spares: [None, None] })
     }
 }
 
@@ -118,13 +122,16 @@ impl Scan {
             return Err(error::read(&error, Some(&String::from_utf8_lossy(self.log.name()))));
         }
         let (batch, mut rows) = self.spare(py);
-        let (shared, seat, limit, ahead) = (&*self.shared, &*self.seat, self.limit, &mut self.ahead);
+        let (seat, size, ahead) = (&*self.seat, self.size, &mut self.ahead);
         let filled = py.detach(|| {
-            rows = std::mem::take(&mut rows).sized(limit);
-            seat.try_with(shared, |walk| rows.fill(walk, ahead))
+            rows = std::mem::take(&mut rows).sized(size);
+            seat.try_with(|walk| rows.fill(walk, ahead))
         });
-        let filled = filled.ok_or_else(|| self.shared.over())?;
+        let filled = filled.ok_or_else(|| self.seat.shared().over())?;
         let count = rows.count;
+        if count == size {
+            self.size = self.limit.min(4 * size);
+        }
         let batch = match batch {
             // SAFETY: as in `Scan::spare`; nobody else has seen the batch since.
             Some(batch) => unsafe {
@@ -147,7 +154,7 @@ impl Scan {
 
     /// Goes on behind damage.
     fn resume(&self) -> PyResult<()> {
-        self.seat.with(&self.shared, |walk| walk.cursor.resume())
+        self.seat.with(|walk| walk.cursor.resume())
     }
 }
 

@@ -16,9 +16,6 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, Weak};
 use thalweg_log::{Attached, Log, Maps, Reader, Store};
 
-/// Seats that may be empty before anybody looks.
-const SEATS_MIN: usize = 64;
-
 /// Stores that are open in this process.
 static STORES: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
 
@@ -54,15 +51,25 @@ pub(crate) struct Shared {
 }
 
 struct State {
-    backing: Option<Backing>,
+    open: Option<Open>,
     in_use: usize,
-    seats: Vec<Weak<dyn Vacate>>,
-    /// Seats at which those nobody sits in are forgotten.
-    seats_max: usize,
+    /// Who sits where, and which places are free.
+    seats: Vec<Option<Weak<dyn Vacate>>>,
+    free: Vec<usize>,
+}
+
+/// A store that is open, and its words.
+pub(crate) struct Open {
+    pub(crate) backing: Backing,
+    pub(crate) maps: Maps,
 }
 
 /// Where somebody walks a store.
-pub(crate) struct Seat<T>(Mutex<Option<T>>);
+pub(crate) struct Seat<T> {
+    walker: Mutex<Option<T>>,
+    place: usize,
+    shared: Arc<Shared>,
+}
 
 trait Vacate: Send + Sync {
     fn vacate(&self);
@@ -70,30 +77,50 @@ trait Vacate: Send + Sync {
 
 impl<T: Send> Vacate for Seat<T> {
     fn vacate(&self) {
-        let leaves = self.0.lock().take();
+        let leaves = self.walker.lock().take();
         drop(leaves);
     }
 }
 
 impl<T> Seat<T> {
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
     /// Does something with who sits here. It must not call Python.
     #[inline]
-    pub(crate) fn with<R>(&self, shared: &Shared, task: impl FnOnce(&mut T) -> R) -> PyResult<R> {
-        self.try_with(shared, task).ok_or_else(|| shared.over())
+    pub(crate) fn with<R>(&self, task: impl FnOnce(&mut T) -> R) -> PyResult<R> {
+        self.try_with(task).ok_or_else(|| self.shared.over())
     }
 
     /// The same, for whoever does not hold the interpreter's lock.
     #[inline]
-    pub(crate) fn try_with<R>(&self, shared: &Shared, task: impl FnOnce(&mut T) -> R) -> Option<R> {
-        if shared.forked.get().is_some() {
+    pub(crate) fn try_with<R>(&self, task: impl FnOnce(&mut T) -> R) -> Option<R> {
+        if self.shared.forked.get().is_some() {
             return None;
         }
-        self.0.lock().as_mut().map(task)
+        self.walker.lock().as_mut().map(task)
     }
 
     /// Gets up, unless somebody made them.
-    pub(crate) fn leave(&self, shared: &Shared) -> Option<T> {
-        if shared.forked.get().is_none() { self.0.lock().take() } else { None }
+    pub(crate) fn leave(&self) -> Option<T> {
+        if self.shared.forked.get().is_none() { self.walker.lock().take() } else { None }
+    }
+}
+
+impl<T> Drop for Seat<T> {
+    fn drop(&mut self) {
+        if self.shared.forked.get().is_some() {
+            // What is left of the parent's transaction or cursor is not the child's to end.
+            std::mem::forget(self.walker.get_mut().take());
+            return;
+        }
+        let mut state = self.shared.state.lock();
+        // A store that was closed has no seats any more.
+        if let Some(seat) = state.seats.get_mut(self.place) {
+            *seat = None;
+            state.free.push(self.place);
+        }
     }
 }
 
@@ -119,7 +146,8 @@ impl Drop for InUse<'_> {
 
 impl Shared {
     pub(crate) fn new(backing: Backing, directory: Option<PathBuf>) -> Arc<Shared> {
-        let state = State { backing: Some(backing), in_use: 0, seats: Vec::new(), seats_max: SEATS_MIN };
+        let open = Some(Open { maps: backing.maps(), backing });
+        let state = State { open, in_use: 0, seats: Vec::new(), free: Vec::new() };
         let (left, forked, neighbour) = (Condvar::new(), OnceLock::new(), Arc::default());
         let shared = Arc::new(Shared { directory, state: Mutex::new(state), left, forked, neighbour });
         let mut stores = STORES.lock();
@@ -140,37 +168,37 @@ impl Shared {
 
     /// Does something short with the store. It must not call Python.
     #[inline]
-    pub(crate) fn with<R>(&self, task: impl FnOnce(&Backing) -> R) -> PyResult<R> {
+    pub(crate) fn with<R>(&self, task: impl FnOnce(&Open) -> R) -> PyResult<R> {
         if self.forked.get().is_none()
-            && let Some(backing) = &self.state.lock().backing
+            && let Some(open) = &self.state.lock().open
         {
-            return Ok(task(backing));
+            return Ok(task(open));
         }
         Err(self.over())
     }
 
     /// The store for a call that may take its time without the interpreter's lock.
     pub(crate) fn enter(&self) -> PyResult<InUse<'_>> {
-        let backing = self.with(Backing::clone)?;
+        let backing = self.with(|open| open.backing.clone())?;
         self.state.lock().in_use += 1;
         Ok(InUse { backing: Some(backing), shared: self })
     }
 
     /// Has somebody sit down where closing the store can make them leave.
-    pub(crate) fn seat<T: Send + 'static>(&self, walker: T) -> Arc<Seat<T>> {
-        let seat = Arc::new(Seat(Mutex::new(Some(walker))));
+    pub(crate) fn seat<T: Send + 'static>(self: &Arc<Self>, walker: T) -> Arc<Seat<T>> {
         let mut state = self.state.lock();
-        if state.seats.len() >= state.seats_max {
-            state.seats.retain(|seat| seat.strong_count() > 0);
-            state.seats_max = SEATS_MIN.max(2 * state.seats.len());
-        }
+        let place = state.free.pop().unwrap_or(state.seats.len());
+        let seat = Arc::new(Seat { walker: Mutex::new(Some(walker)), place, shared: self.clone() });
         let weak: Weak<dyn Vacate> = Arc::<Seat<T>>::downgrade(&seat);
-        state.seats.push(weak);
+        match state.seats.get_mut(place) {
+            Some(free) => *free = Some(weak),
+            None => state.seats.push(Some(weak)),
+        }
         seat
     }
 
     pub(crate) fn is_open(&self) -> bool {
-        self.forked.get().is_none() && self.state.lock().backing.is_some()
+        self.forked.get().is_none() && self.state.lock().open.is_some()
     }
 
     /// Closes the store; nothing when it is closed already.
@@ -178,19 +206,20 @@ impl Shared {
         if self.forked.get().is_some() {
             return Ok(());
         }
-        let (backing, seats) = {
+        let (open, seats) = {
             let mut state = self.state.lock();
-            (state.backing.take(), std::mem::take(&mut state.seats))
+            (state.open.take(), std::mem::take(&mut state.seats))
         };
-        let Some(backing) = backing else { return Ok(()) };
-        seats.iter().filter_map(Weak::upgrade).for_each(|seat| seat.vacate());
+        let Some(Open { backing, maps }) = open else { return Ok(()) };
+        seats.iter().flatten().filter_map(Weak::upgrade).for_each(|seat| seat.vacate());
         py.detach(|| {
-            self.neighbour.close(&backing.maps());
+            self.neighbour.close(&maps);
             let mut state = self.state.lock();
             while state.in_use > 0 {
                 self.left.wait(&mut state);
             }
             drop(state);
+            drop(maps);
             match &backing {
                 Backing::Own(store) => store.close(),
                 Backing::Attached(_) => Ok(()),

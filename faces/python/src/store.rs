@@ -127,7 +127,7 @@ impl Store {
     #[pyo3(signature = (time=None))]
     fn transaction(&self, time: Option<u64>) -> PyResult<Transaction> {
         let time = time.unwrap_or_else(thalweg_log::now);
-        let pending = self.shared.with(|backing| match backing {
+        let pending = self.shared.with(|open| match &open.backing {
             Backing::Own(store) => Some(Pending::new(store, time)),
             Backing::Attached(_) => None,
         })?;
@@ -177,8 +177,8 @@ impl Store {
 
     /// Spans that were found damaged when the store was opened.
     fn damage(&self) -> PyResult<Vec<Damage>> {
-        self.shared.with(|backing| {
-            let spans = match backing {
+        self.shared.with(|open| {
+            let spans = match &open.backing {
                 Backing::Own(store) => store.damage(),
                 Backing::Attached(attached) => attached.damage(),
             };

@@ -39,20 +39,19 @@ impl Pending {
 /// As a context manager it commits at the end, and aborts when an exception comes out.
 #[pyclass(module = "thalweg", frozen)]
 pub(crate) struct Transaction {
-    shared: Arc<Shared>,
     seat: Arc<Seat<Pending>>,
 }
 
 impl Transaction {
     pub(crate) fn new(shared: &Arc<Shared>, pending: Pending) -> Transaction {
-        Transaction { shared: shared.clone(), seat: shared.seat(pending) }
+        Transaction { seat: shared.seat(pending) }
     }
 
     /// Why it takes nothing more.
     fn over(&self) -> PyErr {
-        match self.shared.is_open() {
+        match self.seat.shared().is_open() {
             true => error::failure("TRANSACTION_OVER", "the transaction was committed or aborted"),
-            false => self.shared.over(),
+            false => self.seat.shared().over(),
         }
     }
 }
@@ -61,27 +60,24 @@ impl Transaction {
 impl Transaction {
     /// Adds an entry. It is copied, and written by the commit.
     fn append(&self, log: &Log, data: &Bound<'_, PyAny>) -> PyResult<()> {
-        if !Arc::ptr_eq(&self.shared, &log.shared) {
+        if !Arc::ptr_eq(self.seat.shared(), &log.shared) {
             return Err(PyValueError::new_err("the log belongs to another store"));
         }
         let payload = Payload::of(data)?;
         let append = |pending: &mut Pending| pending.transaction.append(&log.log, payload.bytes());
-        self.seat
-            .try_with(&self.shared, append)
-            .ok_or_else(|| self.over())?
-            .map_err(|error| log.failed(&error))
+        self.seat.try_with(append).ok_or_else(|| self.over())?.map_err(|error| log.failed(&error))
     }
 
     /// Entries so far.
     fn __len__(&self) -> PyResult<usize> {
-        let count = self.seat.try_with(&self.shared, |pending| pending.transaction.count());
+        let count = self.seat.try_with(|pending| pending.transaction.count());
         count.ok_or_else(|| self.over())
     }
 
     /// Writes all of it, and in a "sync" store waits until it is durable.
     fn commit(&self, py: Python<'_>) -> PyResult<()> {
-        let in_use = self.shared.enter()?;
-        let pending = self.seat.leave(&self.shared).ok_or_else(|| self.over())?;
+        let in_use = self.seat.shared().enter()?;
+        let pending = self.seat.leave().ok_or_else(|| self.over())?;
         let committed = py.detach(move || {
             let committed = pending.commit();
             drop(in_use);
@@ -92,7 +88,7 @@ impl Transaction {
 
     /// Drops all of it.
     fn abort(&self) -> PyResult<()> {
-        self.seat.leave(&self.shared).map(drop).ok_or_else(|| self.over())
+        self.seat.leave().map(drop).ok_or_else(|| self.over())
     }
 
     fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
