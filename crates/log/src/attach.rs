@@ -139,6 +139,11 @@ impl Attached {
         Reader::new(self.sight.clone(), log.clone())
     }
 
+    /// Lets go of memory as [`Store::release`](crate::Store::release) does.
+    pub fn release(&self, keep: usize) {
+        self.sight.segments.release(keep);
+    }
+
     /// End of what is visible.
     pub fn visible(&self) -> Position {
         self.sight.control.visible()

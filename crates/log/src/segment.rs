@@ -37,7 +37,7 @@ pub(crate) fn number_of(name: &str) -> Option<u32> {
 #[derive(Debug)]
 pub(crate) struct Segment {
     pub(crate) header: SegmentHeader,
-    file: Option<File>,
+    file: Option<Arc<File>>,
     region: Arc<Region>,
     trusted_from: u32,
     /// Another process writes it.
@@ -76,7 +76,8 @@ impl Segment {
         let mut writer = Region::writable(map, 0);
         writer.write(&header.encode());
         writer.publish();
-        (Segment::of(header, file, writer.region().clone(), SEGMENT_HEADER_BYTES), writer)
+        let region = writer.region().clone();
+        (Segment::of(header, file.map(Arc::new), region, SEGMENT_HEADER_BYTES), writer)
     }
 
     /// Takes a segment found on disk: its bytes up to `end` are final, and replayed from `trusted_from` on.
@@ -89,7 +90,8 @@ impl Segment {
         let length = mapped_length(&header, &file)?;
         let map = file.map(length as usize, true)?;
         let writer = Region::writable(map, end.min(length));
-        Ok((Segment::of(header, Some(file), writer.region().clone(), trusted_from), writer))
+        let region = writer.region().clone();
+        Ok((Segment::of(header, Some(Arc::new(file)), region, trusted_from), writer))
     }
 
     /// Takes a segment that another process writes, or has written. Nothing of it is trusted.
@@ -129,7 +131,7 @@ impl Segment {
         Ok(segment)
     }
 
-    fn of(header: SegmentHeader, file: Option<File>, region: Arc<Region>, trusted_from: u32) -> Segment {
+    fn of(header: SegmentHeader, file: Option<Arc<File>>, region: Arc<Region>, trusted_from: u32) -> Segment {
         let (verified, clean) = (Published::new(SEGMENT_HEADER_BYTES), Published::new(SEGMENT_HEADER_BYTES));
         let (successor, damage, index) = (None, Mutex::default(), OnceLock::new());
         let (followed, lost) = (false, false);
@@ -152,6 +154,21 @@ impl Segment {
     pub(crate) fn followed_by(mut self, next: Option<&SegmentHeader>) -> Segment {
         self.successor = next.filter(|next| !next.after_damage).map(|next| next.previous);
         self
+    }
+
+    /// The same segment without a time index: the one there is goes with the last reader of this one.
+    pub(crate) fn without_index(&self) -> Segment {
+        let Segment { trusted_from, followed, lost, successor, .. } = *self;
+        let of = Segment::of(self.header, self.file.clone(), self.region.clone(), trusted_from);
+        // The damage last: a mark never speaks of bytes whose damage is not noted.
+        let (verified, clean) = (Published::new(self.verified.bytes()), Published::new(self.clean.bytes()));
+        let damage = Mutex::new(self.damage.lock().clone());
+        Segment { followed, lost, successor, verified, clean, damage, ..of }
+    }
+
+    /// Bytes of memory that the time index may take, if somebody made one.
+    pub(crate) fn index_bytes(&self) -> u64 {
+        self.index.get().map_or(0, |index| index.place().1 as u64)
     }
 
     /// How far it may be read when the whole store may be read up to `limit`: everything, of a segment that is
@@ -212,7 +229,7 @@ impl Segment {
     }
 
     pub(crate) fn sync(&self) -> io::Result<()> {
-        self.file.as_ref().map_or(Ok(()), File::sync_data)
+        self.file.as_ref().map_or(Ok(()), |file| file.sync_data())
     }
 
     /// Makes sure that the batches in a range match their checksums, looking at each once per process.

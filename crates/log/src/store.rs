@@ -166,6 +166,8 @@ pub struct Stats {
     pub written: Position,
     /// End of what is known to last.
     pub durable: Position,
+    /// Bytes of memory that the time indexes of segments may take; [`Store::release`] lets go of them.
+    pub index_bytes: u64,
     /// Entries written since the store was opened.
     pub entries: u64,
     /// Segments begun since then.
@@ -248,6 +250,7 @@ impl Store {
             segment_bytes: shared.segments.allocated_bytes(),
             written: writer.written(),
             durable: shared.control.durable(),
+            index_bytes: shared.segments.index_bytes(),
             entries: writer.entries,
             rotations: writer.rotations,
             purged_bytes: writer.purged_bytes,
@@ -291,6 +294,34 @@ impl Store {
             self.shared.drop_dead_segments();
         }
         Ok(())
+    }
+
+    /// Lets go of what all but the newest `keep` segments take of this process's memory: their pages stay in the
+    /// system's cache and come back when they are read, their time indexes are made again by whoever searches
+    /// them. Readers at work are not disturbed. A segment that is sealed gives its pages back by itself.
+    ///
+    /// ```
+    /// use thalweg_log::{Options, Query, Store};
+    /// let store = Store::memory(Options::default())?;
+    /// let log = store.log(b"steps")?;
+    /// store.append(&log, b"step", 1)?;
+    /// store.rotate()?;
+    /// assert_eq!(store.reader(&log).entries(&Query::between(1, 2)).count(), 1);
+    /// assert!(store.stats().index_bytes > 0);
+    /// store.release(1);
+    /// assert_eq!(store.stats().index_bytes, 0);
+    /// assert_eq!(store.reader(&log).entries(&Query::between(1, 2)).count(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn release(&self, keep: usize) {
+        let shared = &self.shared;
+        shared.segments.release(keep);
+        // What waits for a sync is kept by that too.
+        for sealed in &mut shared.writer.lock().unsynced {
+            if let Some(same) = shared.segments.find(sealed.header.number) {
+                *sealed = same;
+            }
+        }
     }
 
     /// Closes the store: commits what is pending, writes a checkpoint, seals the tail. Calls on other

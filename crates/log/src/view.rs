@@ -99,6 +99,28 @@ impl Segments {
         self.snapshots.replace(|view| View::of(view.segments.clone()));
     }
 
+    /// Lets go of what all but the newest `keep` segments take of this process's memory.
+    pub(crate) fn release(&self, keep: usize) {
+        let old = |count: usize| ..count.saturating_sub(keep.max(1));
+        let view = self.latest();
+        let segments = &view.segments[old(view.segments.len())];
+        if segments.iter().any(|segment| segment.index_bytes() > 0) {
+            self.snapshots.replace(|view| {
+                let mut segments = view.segments.clone();
+                let old = old(segments.len());
+                for segment in segments[old].iter_mut().filter(|segment| segment.index_bytes() > 0) {
+                    *segment = Arc::new(segment.without_index());
+                }
+                View::of(segments)
+            });
+        }
+        segments.iter().for_each(|segment| segment.release());
+    }
+
+    pub(crate) fn index_bytes(&self) -> u64 {
+        self.latest().segments.iter().map(|segment| segment.index_bytes()).sum()
+    }
+
     pub(crate) fn latest(&self) -> Arc<View> {
         self.snapshots.latest().1
     }

@@ -611,3 +611,53 @@ fn a_neighbour_that_slept_through_checkpoints_catches_up() {
         attached.reader(&known).entries(&Query::default()).map(|entry| entry.unwrap().time).collect();
     assert_eq!(read, (390..400).collect::<Vec<_>>());
 }
+
+/// Bytes of a file that this process has in memory, as the kernel counts them.
+fn resident_bytes(file: &Path) -> u64 {
+    let maps = fs::read_to_string("/proc/self/smaps").unwrap();
+    let (mut ours, mut kib) = (false, 0);
+    for line in maps.lines() {
+        let mut words = line.split_whitespace();
+        match (words.next(), words.next()) {
+            (Some("Rss:"), Some(size)) if ours => kib += size.parse::<u64>().unwrap(),
+            (Some(word), _) if !word.ends_with(':') => ours = line.ends_with(&*file.to_string_lossy()),
+            _ => {}
+        }
+    }
+    kib << 10
+}
+
+#[test]
+fn cold_segments_give_their_memory_back_and_are_read_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path(), os());
+    let log = store.log(b"a").unwrap();
+    append(&store, &log, 0..3000);
+    let first = directory.path().join(crate::segment::file_name(3));
+    let attached = Attached::open(&Disk::Real, directory.path()).unwrap();
+    let known = attached.find(b"a").unwrap();
+    let readers = [store.reader(&log), attached.reader(&known)];
+    for mut reader in readers {
+        let read = |reader: &mut crate::Reader| -> Vec<u64> {
+            reader.entries(&Query::between(0, 2990)).map(|entry| entry.unwrap().time).collect()
+        };
+        assert_eq!(read(&mut reader), (0..2990).collect::<Vec<_>>());
+        assert_eq!(reader.entries_back(&Query::default()).count(), 3000);
+        assert!(resident_bytes(&first) >= 16_384, "{}", resident_bytes(&first));
+        let kept = reader.clone();
+        let weak = Arc::downgrade(&kept.source.view().all()[2]);
+        store.release(1);
+        attached.release(1);
+        assert_eq!(resident_bytes(&first), 0);
+        assert!(store.stats().index_bytes < 10_000, "{}", store.stats().index_bytes);
+        let mut entries = reader.entries(&Query::between(0, 2990));
+        store.release(1);
+        attached.release(1);
+        assert_eq!(entries.next().unwrap().unwrap().time, 0);
+        assert_eq!(entries.count(), 2989);
+        assert_eq!(reader.entries_back(&Query::default()).count(), 3000);
+        assert!(weak.upgrade().is_some(), "one reader has not looked since");
+        drop((kept, reader));
+        assert!(weak.upgrade().is_none());
+    }
+}
