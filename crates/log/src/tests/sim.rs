@@ -9,7 +9,9 @@
 
 use crate::log::Phase;
 use crate::open::{Durability, Options};
-use crate::{Commit, CommitError, Config, Fork, Lifetime, Log, Position, Producer, Store, segment_of};
+use crate::{
+    Commit, CommitError, Config, Fork, Lifetime, Log, Offset, Position, Producer, Store, segment_of,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -254,6 +256,8 @@ impl Simulation {
         store.visit(|log| {
             let inner = log.lock();
             assert_eq!(inner.children, forks(&self.acknowledged, log.name()));
+            let begin = inner.extents.all().first().map_or(Offset::MAX, crate::extents::Extent::end);
+            assert!(inner.children > 0 || begin > inner.first, "what was purged is let go of");
             for extent in inner.extents.all() {
                 *live.entry(segment_of(extent.position)).or_default() += u64::from(extent.length);
             }
