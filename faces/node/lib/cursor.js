@@ -266,7 +266,7 @@ class Cursor {
   /** Entries are missing in front of this one: purged, or damaged. */
   missing(from, to) {
     this.expected = -1
-    if (native(() => this.log.handle.isPurged(this.stretch, to))) {
+    if (native(() => this.log.handle.isPurged(to))) {
       this.skipped += to - from
       return
     }

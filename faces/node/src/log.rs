@@ -70,13 +70,10 @@ impl NativeLog {
         })
     }
 
-    /// Whether everything of a stretch below an offset was purged.
+    /// Whether everything below an offset was purged. What an ancestor has purged since, a fork keeps.
     #[napi]
-    pub fn is_purged(&self, stretch: u32, below: f64) -> Result<bool> {
-        self.shelf.maps(|maps| {
-            let lineage = maps.lineage(&self.log);
-            Ok(lineage.get(stretch as usize).is_none_or(|(log, _)| maps.is_purged(log, below as u64)))
-        })
+    pub fn is_purged(&self, below: f64) -> Result<bool> {
+        self.shelf.maps(|maps| Ok(maps.is_purged(&self.log, below as u64)))
     }
 
     /// Appends what is staged (see `append.rs`), each entry a transaction of its own. Answers how many were
