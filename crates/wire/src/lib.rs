@@ -7,6 +7,8 @@
 pub mod decimal;
 pub mod etag;
 pub mod exchange;
+pub mod fault;
+pub mod frame;
 pub mod http1;
 pub mod json;
 pub mod media;
