@@ -61,6 +61,14 @@ pub(crate) enum Verb {
         #[arg(value_name = "TO")]
         to: PathBuf,
     },
+    /// Write types, codecs, clients and servers for the service that a schema describes.
+    Codegen {
+        #[command(flatten)]
+        arguments: Box<thalweg_codegen::Arguments>,
+        /// Write nothing; say how the directory differs from what would be written, and end with 6 if it does
+        #[arg(long)]
+        check: bool,
+    },
     /// Print what makes a shell complete this command line.
     Completions {
         /// The shell.

@@ -6,6 +6,7 @@
 
 mod arguments;
 mod client;
+mod codegen;
 mod config;
 mod engine;
 mod limits;
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
         },
         Verb::Backup { from, to } => finish(engine::backup(&from, &to, output), output),
         Verb::Restore { from, to } => finish(engine::restore(&from, &to, output), output),
+        Verb::Codegen { arguments, check } => codegen::run(&arguments, check, output),
         Verb::Completions { shell } => report(pages::completions(shell), output),
         Verb::Man { verb } => report(pages::manual(verb.as_deref()), output),
         Verb::Client(verb) => report(client::run(&verb, output), output),

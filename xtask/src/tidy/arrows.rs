@@ -18,7 +18,7 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     ("streams", &["wire", "log"]),
     ("schema", &[]),
     ("codegen", &["wire", "schema"]),
-    ("server", &["sys", "sync", "reactor", "transport", "wire", "log", "http", "streams"]),
+    ("server", &["sys", "sync", "reactor", "transport", "wire", "log", "http", "streams", "codegen"]),
     ("node", &["sys", "sync", "log"]),
     ("python", &["sys", "log"]),
     ("bench", &["sys", "sync", "log"]),
