@@ -1,5 +1,7 @@
 //! `thalweg codegen` from outside: what it writes, what it says, and how it ends.
 
+#![allow(clippy::unwrap_used, reason = "this is a test's code, though not all of it in test functions")]
+
 use std::path::Path;
 use std::process::{Command, Output};
 
