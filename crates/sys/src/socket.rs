@@ -1,7 +1,9 @@
 //! Stream sockets, TCP and Unix: listen, accept, read, write, and what may be set on them.
 //!
-//! Every socket made here is non-blocking and closed on exec. A call that would block says `None`.
+//! Every socket made here is non-blocking and closed on exec. A call that would block says `None`, and does so even on
+//! a socket that [`block`] made blocking; only [`receive_waiting`] waits.
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{
     self, AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, SocketFlags, SocketType, sockopt,
 };
@@ -10,6 +12,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::time::Duration;
 
 /// Pieces one gathered write may have; more are refused by the kernel (`UIO_MAXIOV`).
 pub const PIECES_MAX: usize = 1_024;
@@ -116,7 +119,7 @@ pub fn receive(socket: BorrowedFd<'_>, into: &mut Vec<u8>, limit: usize) -> io::
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "no room to receive into"));
     }
     loop {
-        match net::recv(socket, &mut spare[..room], RecvFlags::empty()) {
+        match net::recv(socket, &mut spare[..room], RecvFlags::DONTWAIT) {
             Ok(((filled, _), _)) => {
                 let count = filled.len();
                 // SAFETY: the kernel wrote `count` bytes behind `length`, inside the capacity.
@@ -130,13 +133,77 @@ pub fn receive(socket: BorrowedFd<'_>, into: &mut Vec<u8>, limit: usize) -> io::
     }
 }
 
+/// Lets [`receive_waiting`] wait on a socket. Everything else here goes on not to block.
+///
+/// # Errors
+/// None in practice.
+pub fn block(socket: BorrowedFd<'_>) -> io::Result<()> {
+    Ok(rustix::io::ioctl_fionbio(socket, false)?)
+}
+
+/// Waits until something is there and reads it, in one system call: for a thread with one connection, whose socket went
+/// through [`block`]. Otherwise as [`receive`], `None` when a signal interrupted the wait.
+///
+/// # Errors
+/// As [`receive`].
+pub fn receive_waiting(socket: BorrowedFd<'_>, into: &mut Vec<u8>) -> io::Result<Option<usize>> {
+    let length = into.len();
+    let spare = into.spare_capacity_mut();
+    if spare.is_empty() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "no room to receive into"));
+    }
+    match net::recv(socket, spare, RecvFlags::empty()) {
+        Ok(((filled, _), _)) => {
+            let count = filled.len();
+            // SAFETY: the kernel wrote `count` bytes behind `length`, inside the capacity.
+            unsafe { into.set_len(length + count) };
+            Ok(Some(count))
+        }
+        Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// What a descriptor is ready for. An error and a hang-up count as both.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ready {
+    /// A read will not block.
+    pub readable: bool,
+    /// A write will not block.
+    pub writable: bool,
+}
+
+/// Waits until a descriptor can be read, or written if that is wanted, or until the time is over; a signal ends the
+/// wait too. For threads outside a reactor.
+///
+/// # Errors
+/// Only for a broken descriptor.
+pub fn wait(descriptor: BorrowedFd<'_>, for_writing: bool, timeout: Option<Duration>) -> io::Result<Ready> {
+    let timeout = timeout.map(|timeout| Timespec {
+        tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: timeout.subsec_nanos().into(),
+    });
+    let wanted = if for_writing { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+    let mut list = [PollFd::new(&descriptor, wanted)];
+    match poll(&mut list, timeout.as_ref()) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let found = list[0].revents();
+    let ended = found.intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL);
+    Ok(Ready {
+        readable: ended || found.contains(PollFlags::IN),
+        writable: ended || found.contains(PollFlags::OUT),
+    })
+}
+
 /// Writes bytes; how many were taken, `None` when none can be now.
 ///
 /// # Errors
 /// `BrokenPipe`, `ConnectionReset`; never a signal.
 pub fn send(socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<Option<usize>> {
     loop {
-        match net::send(socket, bytes, SendFlags::NOSIGNAL) {
+        match net::send(socket, bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
             Ok(count) => return Ok(Some(count)),
             Err(rustix::io::Errno::AGAIN) => return Ok(None),
             Err(rustix::io::Errno::INTR) => {}
@@ -154,7 +221,7 @@ pub fn send_gathered(socket: BorrowedFd<'_>, pieces: &[IoSlice<'_>]) -> io::Resu
     let pieces = &pieces[..pieces.len().min(PIECES_MAX)];
     loop {
         let mut control = SendAncillaryBuffer::default();
-        match net::sendmsg(socket, pieces, &mut control, SendFlags::NOSIGNAL) {
+        match net::sendmsg(socket, pieces, &mut control, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
             Ok(count) => return Ok(Some(count)),
             Err(rustix::io::Errno::AGAIN) => return Ok(None),
             Err(rustix::io::Errno::INTR) => {}
@@ -364,5 +431,42 @@ mod tests {
         assert!(out_of_descriptors(&io::Error::from_raw_os_error(libc::ENFILE)));
         assert!(!out_of_descriptors(&io::Error::from_raw_os_error(libc::EINVAL)));
         assert!(!out_of_descriptors(&io::Error::other("something else")));
+    }
+
+    #[test]
+    fn a_blocking_socket_waits_only_where_it_is_asked_to() {
+        let (ours, theirs) = pair().unwrap();
+        block(ours.as_fd()).unwrap();
+        let mut buffer = Vec::with_capacity(8);
+        assert_eq!(receive(ours.as_fd(), &mut buffer, 8).unwrap(), None, "reading does not wait");
+        let piece = [0; 4_096];
+        while send(ours.as_fd(), &piece).unwrap().is_some() {}
+        assert_eq!(
+            send_gathered(ours.as_fd(), &[IoSlice::new(&piece), IoSlice::new(b"x")]).unwrap(),
+            None,
+            "nor does writing to one that is full"
+        );
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(5));
+                send(theirs.as_fd(), b"late").unwrap();
+            });
+            assert_eq!(receive_waiting(ours.as_fd(), &mut buffer).unwrap(), Some(4));
+        });
+        assert_eq!(buffer, b"late");
+        drop(theirs);
+        assert_eq!(receive_waiting(ours.as_fd(), &mut buffer).ok().flatten().unwrap_or(0), 0);
+    }
+
+    #[test]
+    fn a_wait_says_what_came_and_ends_with_its_time() {
+        let (ours, theirs) = pair().unwrap();
+        let none = Ready::default();
+        assert_eq!(wait(ours.as_fd(), false, Some(Duration::from_millis(2))).unwrap(), none);
+        assert_eq!(wait(ours.as_fd(), true, None).unwrap(), Ready { readable: false, writable: true });
+        send(theirs.as_fd(), b"x").unwrap();
+        assert_eq!(wait(ours.as_fd(), false, None).unwrap(), Ready { readable: true, writable: false });
+        drop(theirs);
+        assert_eq!(wait(ours.as_fd(), true, None).unwrap(), Ready { readable: true, writable: true });
     }
 }
