@@ -48,6 +48,7 @@ const STEPS: &[Step] = &[
     step("node", "xtask node"),
     step("python", "xtask python"),
     step("codegen", "xtask codegen --check"),
+    step("faults", "xtask faults --check"),
     step("golden", "xtask golden"),
     step("full", "xtask full"),
     step("damage", "xtask damage"),

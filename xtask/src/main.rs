@@ -13,6 +13,7 @@ mod damage;
 mod debian;
 mod drain;
 mod empty;
+mod faults;
 mod forks;
 mod full;
 mod golden;
@@ -79,6 +80,7 @@ cargo xtask <task> [options]
   python                   the wheel: built, installed in an empty environment, its tests and types
                              --only TEST,TEST
   codegen                  writes what is generated from schemas/   --check  says how it differs
+  faults                   writes the table of faults as every face has it   --check  says how it differs
   golden                   generated code of six languages against the golden frames
                              --only rust,ts,python,cpp,zig,erlang
   damage                   flipped bits, held and newer stores
@@ -130,6 +132,7 @@ fn run(task: &str, options: &Options) -> Outcome {
         "bench" => bench::run(options),
         "codegen" => codegen::run(options),
         "golden" => golden::run(options),
+        "faults" => faults::run(options),
         _ => Err(format!("no such task\n\n{USAGE}")),
     }
 }

@@ -69,6 +69,11 @@ macro_rules! faults {
                 match self { $(Self::$name => Retry::$retry,)+ }
             }
 
+            /// What it means, for whoever reads a table.
+            pub const fn meaning(self) -> &'static str {
+                match self { $(Self::$name => concat!($($doc),+).trim_ascii(),)+ }
+            }
+
             /// One sentence for people.
             pub const fn says(self) -> &'static str {
                 match self { $(Self::$name => $says,)+ }

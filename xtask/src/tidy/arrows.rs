@@ -22,7 +22,7 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     ("node", &["sys", "sync", "log"]),
     ("python", &["sys", "log"]),
     ("bench", &["sys", "sync", "log"]),
-    ("xtask", &["schema", "codegen"]),
+    ("xtask", &["wire", "schema", "codegen"]),
 ];
 
 /// Crates whose use is one crate's privilege.
