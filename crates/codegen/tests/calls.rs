@@ -15,7 +15,7 @@ use std::future::Future;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
-use thalweg_wire::service::{Access, AsyncCall, AsyncFrames, Call, CallError, Fork, Next, Reply, Responder};
+use thalweg_wire::service::{Access, AsyncCall, AsyncFrames, Call, CallError, Flow, Fork, Next, Reply, Responder};
 
 #[derive(Default)]
 struct Service {
@@ -62,7 +62,7 @@ impl EchoHandler for Service {
     fn count(&self, request: EchoCount, mut responder: Responder<commands::Count>) {
         let mut count = 0;
         for value in request.first..=request.last {
-            if !responder.item(&EchoCountItem { value }) {
+            if responder.item(&EchoCountItem { value }) == Flow::Gone {
                 break;
             }
             count += 1;
@@ -88,10 +88,18 @@ type Queue = Arc<Mutex<VecDeque<Vec<u8>>>>;
 struct Sink(Queue);
 
 impl Reply for Sink {
-    fn item(&mut self, frame: &[u8]) -> bool {
+    fn item(&mut self, frame: &[u8]) -> Flow {
         let mut queue = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         queue.push_back(frame.to_vec());
-        queue.len() < 5
+        if queue.len() < 5 { Flow::Go } else { Flow::Gone }
+    }
+
+    fn is_cancelled(&self) -> bool {
+        false
+    }
+
+    fn changed(&mut self, waker: &Waker) {
+        waker.wake_by_ref();
     }
 
     fn end(&mut self, frame: &[u8]) {

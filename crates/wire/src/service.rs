@@ -7,6 +7,7 @@
 use crate::messagepack::{DecodeError, Message, Reader, Wrong, response_frame, write};
 use std::future::Future;
 use std::marker::PhantomData;
+use std::task::Waker;
 use thiserror::Error;
 
 /// A command: what it takes and what it answers. The generator makes one empty type per command.
@@ -206,13 +207,31 @@ pub fn error_frame(tag: &str, message: &str) -> Vec<u8> {
     frame
 }
 
+/// Whether a stream's producer may go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flow {
+    /// There is room for the next item.
+    Go,
+    /// The item was taken, but nobody waits for another yet: see [`Reply::changed`]. Whoever goes on regardless has
+    /// its call ended before long.
+    Wait,
+    /// Nobody waits for more: end the call.
+    Gone,
+}
+
 /// Where a server's frames for one request go.
 pub trait Reply: Send {
-    /// Sends one item of a stream. `false` says that nobody waits for more.
-    fn item(&mut self, frame: &[u8]) -> bool;
+    /// Sends one item of a stream, and says whether to make another.
+    fn item(&mut self, frame: &[u8]) -> Flow;
 
     /// Sends the frame that ends the call. Called once.
     fn end(&mut self, frame: &[u8]);
+
+    /// Whether nobody waits for the answer any more. The call is to be ended all the same.
+    fn is_cancelled(&self) -> bool;
+
+    /// Wakes `waker` once, when a [`Flow`] or [`Reply::is_cancelled`] may have changed; at once if it has already.
+    fn changed(&mut self, waker: &Waker);
 }
 
 /// Answers one request, once, now or later, from any thread. Dropped unanswered it answers with an error, never with
@@ -240,6 +259,18 @@ impl<C: Command> Responder<C> {
         self.end(&error_frame(C::ERROR, message));
     }
 
+    /// Whether nobody waits for the answer any more.
+    pub fn is_cancelled(&self) -> bool {
+        self.reply.as_ref().is_none_or(|reply| reply.is_cancelled())
+    }
+
+    /// Wakes `waker` once, when a [`Flow`] or [`Responder::is_cancelled`] may have changed.
+    pub fn changed(&mut self, waker: &Waker) {
+        if let Some(reply) = &mut self.reply {
+            reply.changed(waker);
+        }
+    }
+
     fn end(&mut self, frame: &[u8]) {
         if let Some(mut reply) = self.reply.take() {
             reply.end(frame);
@@ -248,11 +279,11 @@ impl<C: Command> Responder<C> {
 }
 
 impl<C: Stream> Responder<C> {
-    /// Sends one item. `false` says that nobody waits for more.
-    pub fn item(&mut self, item: &C::Item<'_>) -> bool {
+    /// Sends one item, and says whether to make another.
+    pub fn item(&mut self, item: &C::Item<'_>) -> Flow {
         let mut frame = Vec::new();
         response_frame(item, &mut frame);
-        self.reply.as_mut().is_some_and(|reply| reply.item(&frame))
+        self.reply.as_mut().map_or(Flow::Gone, |reply| reply.item(&frame))
     }
 }
 

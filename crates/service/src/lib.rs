@@ -1,0 +1,13 @@
+//! Typed calls over Unix sockets, shared memory and pipes: servers, clients, and the scheduler that orders calls
+//! per fork.
+//!
+//! Owns: connections that speak the frames of `thalweg-wire`, from the first byte to the last: which kind each is, how
+//! its answers are ordered, what it may have in flight, how it ends. A server and a client each *are* a reactor, own no
+//! thread, and can be driven by a foreign loop: each shows a descriptor and takes turns.
+//!
+//! Never knows: a schema, what a payload says, where a handler runs.
+#![forbid(unsafe_code)]
+
+mod error;
+
+pub use error::Error;
