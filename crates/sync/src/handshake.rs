@@ -64,7 +64,19 @@ impl Orderings for Strong {
 /// the one to wake: of several, the one whose exchange takes the word from 1 to 0.
 #[inline]
 pub(crate) fn take_on<O: Orderings>(asleep: &AtomicU32) -> bool {
+    publish::<O>();
+    take(asleep)
+}
+
+/// Producer: the fence between its work words and [`take`], for one who has several of either.
+#[inline]
+pub(crate) fn publish<O: Orderings>() {
     O::PRODUCER.apply();
+}
+
+/// Producer, behind [`publish`]: whether somebody declared itself asleep and this producer is the one to wake.
+#[inline]
+pub(crate) fn take(asleep: &AtomicU32) -> bool {
     // The plain load keeps the line shared while nobody sleeps; the exchange settles who wakes, and writes
     // nothing when it was another.
     asleep.load(Ordering::Relaxed) == 1

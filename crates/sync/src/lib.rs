@@ -1,5 +1,5 @@
-//! Every atomic of Thalweg: the mailbox, parking and the gate, snapshots, published regions and words, and
-//! the loom switch.
+//! Every atomic of Thalweg: the mailbox, parking and the gate, rings, snapshots, published regions and
+//! words, and the loom switch.
 //!
 //! Owns: each word that two threads (or two processes) touch without a lock, and the reasoning about it.
 //! Clippy and `cargo xtask tidy` keep atomics out of every other crate.
@@ -20,6 +20,7 @@ pub mod mailbox;
 pub mod parking;
 pub mod primitives;
 pub mod region;
+pub mod ring;
 pub mod snapshot;
 pub mod words;
 

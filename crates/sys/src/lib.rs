@@ -15,11 +15,14 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("thalweg-sys speaks to Linux (epoll, eventfd, signalfd); no other kernel is supported yet");
 
+pub mod bell;
 pub mod clock;
 pub mod disk;
 pub mod epoll;
 pub mod event;
 pub mod futex;
+pub mod handover;
+pub mod memory;
 pub mod name;
 pub mod process;
 pub mod signal;

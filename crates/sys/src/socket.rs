@@ -317,6 +317,14 @@ pub fn peer(socket: BorrowedFd<'_>) -> io::Result<Peer> {
     })
 }
 
+/// Whether a Unix socket's peer connected as the user that this process acts as.
+///
+/// # Errors
+/// For a socket that is not a connected Unix socket.
+pub fn same_user(socket: BorrowedFd<'_>) -> io::Result<bool> {
+    Ok(peer(socket)?.user == rustix::process::geteuid().as_raw())
+}
+
 /// The address a TCP socket is bound to: tells which port `0` became.
 ///
 /// # Errors

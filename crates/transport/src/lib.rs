@@ -1,19 +1,29 @@
-//! Readiness to bytes: TCP and Unix sockets.
+//! Readiness to bytes: TCP, Unix sockets, shared memory.
 //!
 //! Owns: listeners ([`Listener`]), accepting in bounded batches without a spin when descriptors run out
 //! ([`Acceptor`]), and reading and writing on a connection's descriptor ([`read`], [`write()`],
-//! [`write_gathered`], [`write_file`]).
+//! [`write_gathered`], [`write_file`]), and the same through shared memory that was handed over
+//! ([`SharedEnd`]); where a service is found ([`Endpoint`]).
 //!
 //! Never knows: what a byte means, which connection a descriptor belongs to, when to read again.
 //!
-//! Every function is one system call that never blocks. A connection's descriptor is owned by its
+//! Every function is at most one system call, and never blocks but for [`wait_for_peer`]. A connection's descriptor is owned by its
 //! reactor's slab; the functions here borrow it.
 #![forbid(unsafe_code)]
 
+mod endpoint;
 mod listener;
+mod patience;
+mod shared;
 mod stream;
 
+pub use endpoint::{Endpoint, UnknownEndpoint};
 pub use listener::{Accepted, Acceptor, BoundPath, Listener};
+pub use patience::{Waited, wait_for_peer};
+pub use shared::{
+    Heard, RING_BYTES_DEFAULT, SharedEnd, hush, receive_with_descriptor, ring_bell, send_with_descriptor,
+};
 pub use stream::{Read, Written, read, shutdown_write, write, write_file, write_gathered};
 
-pub use thalweg_sys::socket::{Peer, local_address, peer, peer_address, set_send_buffer};
+pub use thalweg_sync::ring::{Broken, RING_BYTES};
+pub use thalweg_sys::socket::{Peer, local_address, peer, peer_address, same_user, set_send_buffer};

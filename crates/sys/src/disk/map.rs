@@ -51,7 +51,7 @@ impl Map {
     }
 
     /// Maps `length` bytes of a file from its beginning.
-    pub(super) fn of_file(file: impl std::os::fd::AsFd, length: usize, writable: bool) -> io::Result<Map> {
+    pub(crate) fn of_file(file: impl std::os::fd::AsFd, length: usize, writable: bool) -> io::Result<Map> {
         let access = if writable { mm::ProtFlags::READ | mm::ProtFlags::WRITE } else { mm::ProtFlags::READ };
         // SAFETY: a fresh shared mapping at an address of the kernel's choosing; the caller has checked
         // that the file has that many bytes, and no file of ours is ever truncated.

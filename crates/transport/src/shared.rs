@@ -1,0 +1,205 @@
+//! Shared memory between two processes that a Unix socket connects.
+//!
+//! # How it is handed over
+//!
+//! The server makes sealed memory with a ring each way ([`SharedEnd::create`]) and sends its descriptor beside
+//! the bytes that welcome the client ([`send_with_descriptor`]); the client checks what it got
+//! ([`SharedEnd::adopt`]). From then on bytes go through the rings, and on the socket nothing goes but *bells*:
+//! one byte wakes the peer ([`ring_bell`], [`hush`]). So memory has no name that could go stale, a side costs
+//! one descriptor, and a peer that dies is noticed as on any socket.
+//!
+//! # A turn
+//!
+//! ```text
+//! read, handle, write …                       no system call while both are up
+//! bell_wanted()     -> ring_bell(socket)      the peer sleeps and is owed a wake
+//! prepare_to_sleep() -> wait for the socket, hush it, wake_up()
+//! ```
+//!
+//! Ownership: a [`SharedEnd`] owns its map of the memory and belongs to one thread at a time; the socket is
+//! borrowed. The orderings, the invariants and what a hostile peer can and cannot do are said in
+//! [`thalweg_sync::ring`].
+
+use crate::stream::{Read, Written};
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use thalweg_sync::ring::{Broken, End, Shared, map_bytes};
+use thalweg_sys::{bell, handover, memory, process};
+
+pub use thalweg_sys::bell::Heard;
+
+/// Bytes of each ring unless somebody asks for another size.
+pub const RING_BYTES_DEFAULT: u32 = 4 << 20;
+
+/// One side's end of a pair of rings.
+#[derive(Debug)]
+pub struct SharedEnd {
+    end: End<Shared>,
+}
+
+impl SharedEnd {
+    /// Server: a pair of rings of `ring_bytes` each, a power of two, and the descriptor to hand over. It may be
+    /// closed once it is sent.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a size that is not in [`thalweg_sync::ring::RING_BYTES`] or no power of two;
+    /// `StorageFull` or `OutOfMemory` when there is not as much memory; out of descriptors.
+    pub fn create(ring_bytes: u32) -> io::Result<(SharedEnd, OwnedFd)> {
+        let bytes = map_bytes(ring_bytes).ok_or_else(|| {
+            let message =
+                format!("a ring of {ring_bytes} bytes: a power of two from 4 KiB to 1 GiB is allowed");
+            io::Error::new(io::ErrorKind::InvalidInput, message)
+        })?;
+        let memory = memory::sealed("thalweg-rings", bytes)?;
+        let shared = Shared::found(memory::map(memory.as_fd())?, ring_bytes);
+        let end = End::founder(shared.map_err(io::Error::other)?);
+        Ok((SharedEnd::up(end), memory))
+    }
+
+    /// Client: joins the rings in memory that a server handed over.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a descriptor of anything else than sealed memory; `InvalidData` for memory without
+    /// a pair of rings that we understand.
+    pub fn adopt(memory: OwnedFd) -> io::Result<SharedEnd> {
+        let shared = Shared::join(memory::map(memory.as_fd())?);
+        let end = shared.map_err(|foreign| io::Error::new(io::ErrorKind::InvalidData, foreign))?;
+        Ok(SharedEnd::up(End::joiner(end)))
+    }
+
+    fn up(mut end: End<Shared>) -> SharedEnd {
+        end.runs_on(here());
+        SharedEnd { end }
+    }
+
+    /// Reads into a vector's spare room, which it never grows. [`Read::WouldBlock`] when nothing is there; as
+    /// with a socket, fewer bytes than there was room for means that no more is there now. Never
+    /// [`Read::End`]: the socket tells that.
+    ///
+    /// # Errors
+    /// The peer does not follow the rules: close the connection.
+    #[inline]
+    pub fn read(&mut self, into: &mut Vec<u8>) -> Result<Read, Broken> {
+        let room = into.capacity() - into.len();
+        Ok(match self.end.read(into)? {
+            0 if room > 0 => Read::WouldBlock,
+            count => Read::Bytes(count),
+        })
+    }
+
+    /// Writes pieces one after the other, as much as fits, and publishes them together.
+    ///
+    /// # Errors
+    /// The peer does not follow the rules: close the connection.
+    #[inline]
+    pub fn write_gathered(&mut self, pieces: &[IoSlice<'_>]) -> Result<Written, Broken> {
+        Ok(match self.end.write(pieces)? {
+            0 if pieces.iter().any(|piece| !piece.is_empty()) => Written::WouldBlock,
+            count => Written::Bytes(count),
+        })
+    }
+
+    /// After reads and writes: whether the peer declared itself asleep for what was done since the last such
+    /// question, and this side took on to wake it. Whoever hears `true` rings.
+    #[inline]
+    pub fn bell_wanted(&mut self) -> bool {
+        self.end.bell_wanted()
+    }
+
+    /// Whether there is something to read. One load.
+    #[inline]
+    pub fn pending(&self) -> bool {
+        self.end.pending()
+    }
+
+    /// Whether half of the ring is free, which is when a side that waits `for_space` is woken.
+    #[inline]
+    pub fn has_space(&self) -> bool {
+        self.end.has_space()
+    }
+
+    /// Declares that this side is about to sleep until there is something to read, or with `for_space` also
+    /// half of the ring to write to, and looks once more. `true`: sleep until the socket is readable.
+    /// `false`: there is work, go on.
+    #[inline]
+    pub fn prepare_to_sleep(&mut self, for_space: bool) -> bool {
+        self.end.prepare_to_sleep(for_space, here())
+    }
+
+    /// Is up again: the peer rings no bell from here on.
+    #[inline]
+    pub fn wake_up(&mut self) {
+        self.end.wake_up();
+    }
+
+    /// Whether the peer last said that it runs on the processor that this thread is on: then it cannot run
+    /// while this thread spins.
+    #[inline]
+    pub fn shares_cpu(&self) -> bool {
+        self.end.peer_cpu() == here()
+    }
+
+    /// Says where this side runs, which going to sleep and getting up do too: for whoever spins for long.
+    #[inline]
+    pub fn runs_here(&mut self) {
+        self.end.runs_on(here());
+    }
+
+    /// Bytes that each of the two rings holds.
+    pub fn ring_bytes(&self) -> u32 {
+        u32::try_from(self.end.ring_bytes()).unwrap_or(u32::MAX)
+    }
+}
+
+#[inline]
+fn here() -> u32 {
+    u32::try_from(process::current_cpu()).unwrap_or(u32::MAX)
+}
+
+/// Wakes the peer of shared memory: one byte. Never waits; a full socket is full of bells that nobody has heard.
+///
+/// # Errors
+/// `BrokenPipe`, `ConnectionReset`: the peer is gone.
+pub fn ring_bell(socket: BorrowedFd<'_>) -> io::Result<()> {
+    bell::ring(socket)
+}
+
+/// Takes the bells away that were rung, so that the socket is readable only when there are new ones. An end
+/// behind bells is told by the next call.
+///
+/// # Errors
+/// What the kernel says of a broken descriptor; a connection that was reset is an end.
+pub fn hush(socket: BorrowedFd<'_>) -> io::Result<Heard> {
+    bell::hush(socket)
+}
+
+/// Writes bytes with a descriptor beside them. Unless it would block the descriptor is sent, however many of
+/// the bytes were taken.
+///
+/// # Errors
+/// `BrokenPipe`, `ConnectionReset`; `InvalidInput` without a byte.
+pub fn send_with_descriptor(
+    socket: BorrowedFd<'_>,
+    bytes: &[u8],
+    descriptor: BorrowedFd<'_>,
+) -> io::Result<Written> {
+    handover::send(socket, bytes, descriptor).map(Written::from)
+}
+
+/// Reads into a vector's spare room, which it never grows, and takes a descriptor that came beside the bytes;
+/// more than one are closed. What follows bytes with a descriptor is left for the next read.
+///
+/// # Errors
+/// `ConnectionReset` and the like; `InvalidInput` when there is no spare room.
+pub fn receive_with_descriptor(
+    socket: BorrowedFd<'_>,
+    into: &mut Vec<u8>,
+) -> io::Result<(Read, Option<OwnedFd>)> {
+    let (count, descriptor) = handover::receive(socket, into)?;
+    let read = match count {
+        None => Read::WouldBlock,
+        Some(0) => Read::End,
+        Some(count) => Read::Bytes(count),
+    };
+    Ok((read, descriptor))
+}
