@@ -3,6 +3,7 @@
 
 mod c;
 mod documents;
+mod python;
 mod scripts;
 mod zig;
 
@@ -21,7 +22,7 @@ const FILES: &[Table] = &[
     ("faces/zig/src/faults.zig", zig::module),
     ("faces/node/lib/faults.js", scripts::javascript),
     ("faces/node/lib/faults.d.ts", scripts::typescript),
-    ("faces/python/python/thalweg/faults.py", scripts::python),
+    ("faces/python/python/thalweg/faults.py", python::module),
     ("docs/faults.md", documents::page),
 ];
 

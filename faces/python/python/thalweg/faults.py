@@ -1,7 +1,9 @@
-"""What can go wrong with a call, by name and by number. Written by `cargo xtask faults` from crates/wire/src/fault.rs. Do not edit."""
+"""What can go wrong with a call, by name, by number and as exceptions. Written by `cargo xtask faults` from crates/wire/src/fault.rs. Do not edit."""
 
 from enum import IntEnum, unique
-from typing import Final, Literal
+from typing import ClassVar, Final, Literal
+
+from .errors import Error
 
 Retry = Literal["never", "safe", "unknown"]
 """Whether the same call may be made again: it would go wrong again, it was not carried out, it may have been."""
@@ -113,3 +115,237 @@ _ROWS: Final[dict[Fault, tuple[Retry, int, int, str]]] = {
     Fault.BAD_ARGUMENT: ("never", 400, -32602, "an argument cannot be right"),
     Fault.SYSTEM: ("unknown", 500, -32603, "the operating system failed"),
 }
+
+
+class ServiceError(Error):
+    """Anything that goes wrong with a service: each fault has a class of its own below."""
+
+    fault: ClassVar[Fault] = Fault.SYSTEM
+
+    detail: str
+    """What, where, and what to do about it."""
+
+    def __init__(self, detail: str = "") -> None:
+        super().__init__(detail)
+        self.detail = detail
+
+    def __str__(self) -> str:
+        return f"{self.fault.says}: {self.detail}" if self.detail else self.fault.says
+
+    @property
+    def retry(self) -> Retry:
+        """Whether the same call may be made again."""
+        return self.fault.retry
+
+
+class Refused(ServiceError):
+    """The service refused, in its own words."""
+
+    fault = Fault.REFUSED
+    code = "REFUSED"
+
+
+class BadRequest(ServiceError):
+    """The frame is no request of this service: not MessagePack, or fields that are wrong, missing or too many."""
+
+    fault = Fault.BAD_REQUEST
+    code = "BAD_REQUEST"
+
+
+class UnknownCommand(ServiceError):
+    """No command has this name."""
+
+    fault = Fault.UNKNOWN_COMMAND
+    code = "UNKNOWN_COMMAND"
+
+
+class BadFrame(ServiceError):
+    """The bytes are no frames of the protocol; the connection ends."""
+
+    fault = Fault.BAD_FRAME
+    code = "BAD_FRAME"
+
+
+class FrameTooLarge(ServiceError):
+    """The frame is longer than whoever reads it allows."""
+
+    fault = Fault.FRAME_TOO_LARGE
+    code = "FRAME_TOO_LARGE"
+
+
+class DuplicateId(ServiceError):
+    """A call was begun under the id of one that has not ended."""
+
+    fault = Fault.DUPLICATE_ID
+    code = "DUPLICATE_ID"
+
+
+class SchemaMismatch(ServiceError):
+    """The two ends were generated from different schemas."""
+
+    fault = Fault.SCHEMA_MISMATCH
+    code = "SCHEMA_MISMATCH"
+
+
+class VersionMismatch(ServiceError):
+    """The two ends speak different versions of the protocol."""
+
+    fault = Fault.VERSION_MISMATCH
+    code = "VERSION_MISMATCH"
+
+
+class NoSharedMemory(ServiceError):
+    """The endpoint offers shared memory only, or none, or has none left."""
+
+    fault = Fault.NO_SHARED_MEMORY
+    code = "NO_SHARED_MEMORY"
+
+
+class Cancelled(ServiceError):
+    """The call was cancelled."""
+
+    fault = Fault.CANCELLED
+    code = "CANCELLED"
+
+
+class DeadlineExceeded(ServiceError, TimeoutError):
+    """The call's deadline passed."""
+
+    fault = Fault.DEADLINE_EXCEEDED
+    code = "DEADLINE_EXCEEDED"
+
+
+class Abandoned(ServiceError):
+    """The handler ended without an answer."""
+
+    fault = Fault.ABANDONED
+    code = "ABANDONED"
+
+
+class Overloaded(ServiceError):
+    """A bound was reached before any work was done."""
+
+    fault = Fault.OVERLOADED
+    code = "OVERLOADED"
+
+
+class Draining(ServiceError):
+    """The server is ending and takes nothing new."""
+
+    fault = Fault.DRAINING
+    code = "DRAINING"
+
+
+class Overrun(ServiceError):
+    """A stream's producer went on although nobody took what it made."""
+
+    fault = Fault.OVERRUN
+    code = "OVERRUN"
+
+
+class Disconnected(ServiceError, ConnectionError):
+    """The connection ended before the answer came."""
+
+    fault = Fault.DISCONNECTED
+    code = "DISCONNECTED"
+
+
+class NotSent(ServiceError, ConnectionError):
+    """The connection ended before the request was sent."""
+
+    fault = Fault.NOT_SENT
+    code = "NOT_SENT"
+
+
+class NoServer(ServiceError, ConnectionError):
+    """Nobody listens at the endpoint."""
+
+    fault = Fault.NO_SERVER
+    code = "NO_SERVER"
+
+
+class ConnectTimeout(ServiceError, TimeoutError):
+    """The endpoint did not take the connection in time."""
+
+    fault = Fault.CONNECT_TIMEOUT
+    code = "CONNECT_TIMEOUT"
+
+
+class PermissionDenied(ServiceError, PermissionError):
+    """The endpoint may not be used by this user."""
+
+    fault = Fault.PERMISSION_DENIED
+    code = "PERMISSION_DENIED"
+
+
+class AddressInUse(ServiceError):
+    """Another server has the endpoint."""
+
+    fault = Fault.ADDRESS_IN_USE
+    code = "ADDRESS_IN_USE"
+
+
+class Closed(ServiceError):
+    """This end was closed."""
+
+    fault = Fault.CLOSED
+    code = "CLOSED"
+
+
+class BadAnswer(ServiceError):
+    """The answer does not fit the schema."""
+
+    fault = Fault.BAD_ANSWER
+    code = "BAD_ANSWER"
+
+
+class BrokenPeer(ServiceError):
+    """The peer wrote what no peer may write into shared memory."""
+
+    fault = Fault.BROKEN_PEER
+    code = "BROKEN_PEER"
+
+
+class BadArgument(ServiceError):
+    """An argument that can never be right."""
+
+    fault = Fault.BAD_ARGUMENT
+    code = "BAD_ARGUMENT"
+
+
+class System(ServiceError):
+    """The operating system failed."""
+
+    fault = Fault.SYSTEM
+    code = "SYSTEM"
+
+
+BY_FAULT: Final[dict[int, type[ServiceError]]] = {
+    Fault.REFUSED: Refused,
+    Fault.BAD_REQUEST: BadRequest,
+    Fault.UNKNOWN_COMMAND: UnknownCommand,
+    Fault.BAD_FRAME: BadFrame,
+    Fault.FRAME_TOO_LARGE: FrameTooLarge,
+    Fault.DUPLICATE_ID: DuplicateId,
+    Fault.SCHEMA_MISMATCH: SchemaMismatch,
+    Fault.VERSION_MISMATCH: VersionMismatch,
+    Fault.NO_SHARED_MEMORY: NoSharedMemory,
+    Fault.CANCELLED: Cancelled,
+    Fault.DEADLINE_EXCEEDED: DeadlineExceeded,
+    Fault.ABANDONED: Abandoned,
+    Fault.OVERLOADED: Overloaded,
+    Fault.DRAINING: Draining,
+    Fault.OVERRUN: Overrun,
+    Fault.DISCONNECTED: Disconnected,
+    Fault.NOT_SENT: NotSent,
+    Fault.NO_SERVER: NoServer,
+    Fault.CONNECT_TIMEOUT: ConnectTimeout,
+    Fault.PERMISSION_DENIED: PermissionDenied,
+    Fault.ADDRESS_IN_USE: AddressInUse,
+    Fault.CLOSED: Closed,
+    Fault.BAD_ANSWER: BadAnswer,
+    Fault.BROKEN_PEER: BrokenPeer,
+    Fault.BAD_ARGUMENT: BadArgument,
+    Fault.SYSTEM: System,
+}
+"""The exceptions by their faults."""
