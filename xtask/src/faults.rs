@@ -18,7 +18,8 @@ type Table = (&'static str, fn() -> String);
 
 const FILES: &[Table] = &[
     ("crates/abi/include/thalweg_faults.h", c::header),
-    ("faces/cpp/include/thalweg/faults.hpp", c::plus_plus),
+    ("crates/codegen/runtime/cpp/faults.hpp", c::plus_plus),
+    ("crates/codegen/runtime/zig/faults.zig", zig::module),
     ("faces/zig/src/faults.zig", zig::module),
     ("faces/node/lib/faults.js", scripts::javascript),
     ("faces/node/lib/faults.d.ts", scripts::typescript),

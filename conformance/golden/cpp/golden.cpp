@@ -176,7 +176,7 @@ public:
     ) override {
         std::uint32_t count = 0;
         for (std::uint32_t value = request.first; value <= request.last; value++) {
-            if (!responder.item(echo::EchoCountItem{.value = value})) break;
+            if (responder.item(echo::EchoCountItem{.value = value}) == thalweg::Flow::gone) break;
             count++;
         }
         responder.ok(echo::EchoCountResponse{.count = count});
@@ -191,9 +191,9 @@ using Queue = std::deque<Frame>;
 class Sink : public thalweg::Reply {
 public:
     explicit Sink(Queue& queue) : queue_(queue) {}
-    bool item(FrameView frame) override {
+    thalweg::Flow item(FrameView frame) override {
         queue_.emplace_back(frame.begin(), frame.end());
-        return queue_.size() < 5;
+        return queue_.size() < 5 ? thalweg::Flow::go : thalweg::Flow::gone;
     }
     void end(FrameView frame) override { queue_.emplace_back(frame.begin(), frame.end()); }
 

@@ -1,14 +1,22 @@
 //! C++20, headers only. A struct that holds strings or bytes is a template over what they are made of: `EchoBytes`
 //! owns them, `EchoBytesView` borrows them from the frame it was read from. Codecs are found by type.
 
+mod calls;
+
 use crate::File;
 use crate::names::{Names, answers};
 use crate::text::Text;
 use thalweg_schema::casing::snake;
 use thalweg_schema::{Access, Alias, Command, Enum, Field, Message, Service, Type};
 
-const MESSAGEPACK: &str = include_str!("../runtime/cpp/messagepack.hpp");
-const SERVICE: &str = include_str!("../runtime/cpp/service.hpp");
+/// The runtime: every file's name and text.
+const RUNTIME: [(&str, &str); 5] = [
+    ("faults.hpp", include_str!("../runtime/cpp/faults.hpp")),
+    ("messagepack.hpp", include_str!("../runtime/cpp/messagepack.hpp")),
+    ("service.hpp", include_str!("../runtime/cpp/service.hpp")),
+    ("pending.hpp", include_str!("../runtime/cpp/pending.hpp")),
+    ("reply.hpp", include_str!("../runtime/cpp/reply.hpp")),
+];
 
 pub(crate) fn emit(service: &Service, names: &Names) -> Vec<File> {
     let default = names.module.clone();
@@ -22,8 +30,7 @@ pub(crate) fn emit(service: &Service, names: &Names) -> Vec<File> {
         files.push((format!("{module}_server.hpp"), cpp.server()));
     }
     if names.arguments.runtime.is_none() {
-        files.push(("thalweg/messagepack.hpp".to_owned(), MESSAGEPACK.to_owned()));
-        files.push(("thalweg/service.hpp".to_owned(), SERVICE.to_owned()));
+        files.extend(RUNTIME.map(|(name, text)| (format!("thalweg/{name}"), text.to_owned())));
     }
     let directory = if names.arguments.package.is_some() { "include/" } else { "" };
     files.into_iter().map(|(name, text)| File { path: format!("{directory}{name}"), text }).collect()
@@ -82,6 +89,8 @@ impl Cpp<'_> {
             "inline constexpr std::array<std::uint8_t, 32> schema_hash{{{}}};",
             hash.join(", ")
         ));
+        text.line("/// The tag of the service's error.");
+        text.line(format!("inline constexpr std::string_view error_tag = \"{}\";", self.service.error.tag));
         self.service.aliases.iter().for_each(|alias| self.alias(&mut text, alias));
         for Enum { name, doc, members } in &self.service.enums {
             text.line("");
@@ -195,6 +204,7 @@ impl Cpp<'_> {
         let template = if borrows { "template <class S>" } else { "template <>" };
         text.block(format!("{template} struct Codec<{of}> {{"), "};", |text| {
             text.line(format!("using T = {of};"));
+            text.line(format!("using View = {space}::{name}View;"));
             if let Some(tag) = tag {
                 text.line(format!("static constexpr std::string_view tag = \"{tag}\";"));
             }
@@ -316,155 +326,6 @@ impl Cpp<'_> {
                 text.line("return {thalweg::Access::unordered, {}};");
             },
         );
-    }
-
-    fn client(&self) -> String {
-        let mut text = self.head("A client", &[format!("{}_types.hpp", self.names.module)]);
-        let client = self.names.own("Client");
-        let error = &self.service.error.tag;
-        text.line(format!("namespace {} {{", self.namespace));
-        text.line("");
-        text.line(format!(
-            "/// Calls {} and waits. What is returned borrows from the transport until the next call.",
-            self.service.name
-        ));
-        text.line("/// Methods throw thalweg::Refused when the server answers with its error.");
-        text.block(format!("class {client} {{"), "};", |text| {
-            text.line("public:");
-            text.line(format!(
-                "    explicit {client}(thalweg::Transport& transport) : transport_(transport) {{}}"
-            ));
-            text.deeper(|text| {
-                for command in &self.service.commands {
-                    text.line("");
-                    self.client_method(text, command, error);
-                }
-            });
-            text.line("");
-            text.line("private:");
-            text.lines(
-                "    template <class T> void send(const T& request) {\n        frame_.clear();\n        \
-                 thalweg::request_frame(request, frame_);\n        transport_.send(frame_);\n    }\n\n    \
-                 thalweg::Transport& transport_;\n    thalweg::Frame frame_;",
-            );
-        });
-        text.line("");
-        text.line(format!("}} // namespace {}", self.namespace));
-        text.finish()
-    }
-
-    fn client_method(&self, text: &mut Text, command: &Command, error: &str) {
-        let method = self.names.method_snake(command);
-        let request = self.names.message(&command.request);
-        let response = format!("{}View", self.names.message(&command.response));
-        let borrows = self.holds_borrowed(&command.request.fields);
-        text.comment("///", &command.doc);
-        let of = if borrows { format!("Basic{request}<S>") } else { request };
-        match &command.item {
-            None => {
-                if borrows {
-                    text.line("template <class S>");
-                }
-                text.block(format!("{response} {method}(const {of}& request) {{"), "}", |text| {
-                    text.line("send(request);");
-                    text.line(format!(
-                        "return thalweg::answer<{response}>(transport_.receive(), \"{error}\");"
-                    ));
-                });
-            }
-            Some(item) => {
-                let item = format!("{}View", self.names.message(item));
-                text.line("/// Hands each item to `take`, and returns what ends the stream.");
-                text.line(if borrows { "template <class S, class F>" } else { "template <class F>" });
-                text.block(format!("{response} {method}(const {of}& request, F&& take) {{"), "}", |text| {
-                    text.line("send(request);");
-                    text.block("for (;;) {", "}", |text| {
-                        text.line(format!(
-                            "auto heard = thalweg::next<{item}, {response}>(transport_.receive(), \"{error}\");"
-                        ));
-                        text.line(format!(
-                            "if (auto* end = std::get_if<{response}>(&heard)) return std::move(*end);"
-                        ));
-                        text.line(format!("take(std::get<{item}>(heard));"));
-                    });
-                });
-            }
-        }
-    }
-
-    fn server(&self) -> String {
-        let mut text = self.head("The server's side", &[format!("{}_types.hpp", self.names.module)]);
-        let (handler, request) = (self.names.own("Handler"), self.names.own("Request"));
-        let error = &self.service.error.tag;
-        text.line(format!("namespace {} {{", self.namespace));
-        text.line("");
-        text.line(format!(
-            "/// What {} does. Each method may answer now, or later from any thread: requests borrow",
-            self.service.name
-        ));
-        text.line("/// from the frame, so take thalweg::own(request) along. What a method throws is answered with the error.");
-        text.block(format!("class {handler} {{"), "};", |text| {
-            text.line("public:");
-            text.deeper(|text| {
-                text.line(format!("virtual ~{handler}() = default;"));
-                for command in &self.service.commands {
-                    text.line("");
-                    text.comment("///", &command.doc);
-                    text.line(format!(
-                        "virtual void {}({}View request, {} responder) = 0;",
-                        self.names.method_snake(command),
-                        self.names.message(&command.request),
-                        self.responder(command)
-                    ));
-                }
-            });
-        });
-        text.line("");
-        text.line("/// Hands a request to its method, for servers that order calls before they handle them.");
-        text.block(
-            format!("inline void handle({handler}& handler, const {request}View& request, std::unique_ptr<thalweg::Reply> reply) {{"),
-            "}",
-            |text| {
-                text.line(format!(
-                    "const auto call = std::make_shared<thalweg::Answering>(std::move(reply), \"{error}\");"
-                ));
-                for command in &self.service.commands {
-                    let of = self.names.message(&command.request);
-                    text.block(format!("if (const auto* of = std::get_if<{of}View>(&request)) {{"), "}", |text| {
-                        text.line(format!(
-                            "return thalweg::answering(call, [&] {{ handler.{}(*of, {}(call)); }});",
-                            self.names.method_snake(command),
-                            self.responder(command)
-                        ));
-                    });
-                }
-            },
-        );
-        text.line("");
-        text.line("/// Hands a request's frame to its method. A frame that is no request is answered with the error.");
-        text.block(
-            format!("inline void dispatch({handler}& handler, thalweg::FrameView frame, std::unique_ptr<thalweg::Reply> reply) {{"),
-            "}",
-            |text| {
-                text.lines(&format!(
-                    "std::optional<{request}View> request;\ntry {{\n    request = decode_request(frame);\n\
-                     }} catch (const thalweg::DecodeError& error) {{\n    \
-                     thalweg::Answering(std::move(reply), \"{error}\").fail(error.what());\n    return;\n}}\n\
-                     handle(handler, *request, std::move(reply));"
-                ));
-            },
-        );
-        text.line("");
-        text.line(format!("}} // namespace {}", self.namespace));
-        text.finish()
-    }
-
-    fn responder(&self, command: &Command) -> String {
-        let response = self.names.message(&command.response);
-        match &command.item {
-            Some(item) => format!("thalweg::Responder<{response}, {}>", self.names.message(item)),
-            None => format!("thalweg::Responder<{response}>"),
-        }
     }
 
     fn holds_borrowed(&self, fields: &[Field]) -> bool {

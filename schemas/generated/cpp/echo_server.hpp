@@ -2,11 +2,13 @@
 #pragma once
 
 #include "echo_types.hpp"
+#include "thalweg/reply.hpp"
 
 namespace echo {
 
 /// What Echo does. Each method may answer now, or later from any thread: requests borrow
-/// from the frame, so take thalweg::own(request) along. What a method throws is answered with the error.
+/// from the frame, so take thalweg::own(request) along. What a method throws before it has passed its
+/// responder on is answered with the error.
 class EchoHandler {
     public:
         virtual ~EchoHandler() = default;
@@ -50,42 +52,65 @@ class EchoHandler {
 
 /// Hands a request to its method, for servers that order calls before they handle them.
 inline void handle(EchoHandler& handler, const EchoRequestView& request, std::unique_ptr<thalweg::Reply> reply) {
-    const auto call = std::make_shared<thalweg::Answering>(std::move(reply), "EchoErrorResponse");
     if (const auto* of = std::get_if<EchoBytesView>(&request)) {
-        return thalweg::answering(call, [&] { handler.bytes(*of, thalweg::Responder<EchoBytesResponse>(call)); });
+        return thalweg::answering(std::move(reply), error_tag, [&](std::unique_ptr<thalweg::Reply> call) {
+            handler.bytes(*of, thalweg::Responder<EchoBytesResponse>(std::move(call), error_tag));
+        });
     }
     if (const auto* of = std::get_if<EchoFieldsView>(&request)) {
-        return thalweg::answering(call, [&] { handler.fields(*of, thalweg::Responder<EchoFieldsResponse>(call)); });
+        return thalweg::answering(std::move(reply), error_tag, [&](std::unique_ptr<thalweg::Reply> call) {
+            handler.fields(*of, thalweg::Responder<EchoFieldsResponse>(std::move(call), error_tag));
+        });
     }
     if (const auto* of = std::get_if<EchoNestedView>(&request)) {
-        return thalweg::answering(call, [&] { handler.nested(*of, thalweg::Responder<EchoNestedResponse>(call)); });
+        return thalweg::answering(std::move(reply), error_tag, [&](std::unique_ptr<thalweg::Reply> call) {
+            handler.nested(*of, thalweg::Responder<EchoNestedResponse>(std::move(call), error_tag));
+        });
     }
     if (const auto* of = std::get_if<EchoAliasesView>(&request)) {
-        return thalweg::answering(call, [&] { handler.aliases(*of, thalweg::Responder<EchoAliasesResponse>(call)); });
+        return thalweg::answering(std::move(reply), error_tag, [&](std::unique_ptr<thalweg::Reply> call) {
+            handler.aliases(*of, thalweg::Responder<EchoAliasesResponse>(std::move(call), error_tag));
+        });
     }
     if (const auto* of = std::get_if<EchoBlobsView>(&request)) {
-        return thalweg::answering(call, [&] { handler.blobs(*of, thalweg::Responder<EchoBlobsResponse>(call)); });
+        return thalweg::answering(std::move(reply), error_tag, [&](std::unique_ptr<thalweg::Reply> call) {
+            handler.blobs(*of, thalweg::Responder<EchoBlobsResponse>(std::move(call), error_tag));
+        });
     }
     if (const auto* of = std::get_if<EchoFailView>(&request)) {
-        return thalweg::answering(call, [&] { handler.fail(*of, thalweg::Responder<EchoFailResponse>(call)); });
+        return thalweg::answering(std::move(reply), error_tag, [&](std::unique_ptr<thalweg::Reply> call) {
+            handler.fail(*of, thalweg::Responder<EchoFailResponse>(std::move(call), error_tag));
+        });
     }
     if (const auto* of = std::get_if<EchoNumbersView>(&request)) {
-        return thalweg::answering(call, [&] { handler.numbers(*of, thalweg::Responder<EchoNumbersResponse>(call)); });
+        return thalweg::answering(std::move(reply), error_tag, [&](std::unique_ptr<thalweg::Reply> call) {
+            handler.numbers(*of, thalweg::Responder<EchoNumbersResponse>(std::move(call), error_tag));
+        });
     }
     if (const auto* of = std::get_if<EchoPlacesView>(&request)) {
-        return thalweg::answering(call, [&] { handler.places(*of, thalweg::Responder<EchoPlacesResponse>(call)); });
+        return thalweg::answering(std::move(reply), error_tag, [&](std::unique_ptr<thalweg::Reply> call) {
+            handler.places(*of, thalweg::Responder<EchoPlacesResponse>(std::move(call), error_tag));
+        });
     }
     if (const auto* of = std::get_if<EchoCountView>(&request)) {
-        return thalweg::answering(call, [&] { handler.count(*of, thalweg::Responder<EchoCountResponse, EchoCountItem>(call)); });
+        return thalweg::answering(std::move(reply), error_tag, [&](std::unique_ptr<thalweg::Reply> call) {
+            handler.count(*of, thalweg::Responder<EchoCountResponse, EchoCountItem>(std::move(call), error_tag));
+        });
     }
     if (const auto* of = std::get_if<EchoPutView>(&request)) {
-        return thalweg::answering(call, [&] { handler.put(*of, thalweg::Responder<EchoPutResponse>(call)); });
+        return thalweg::answering(std::move(reply), error_tag, [&](std::unique_ptr<thalweg::Reply> call) {
+            handler.put(*of, thalweg::Responder<EchoPutResponse>(std::move(call), error_tag));
+        });
     }
     if (const auto* of = std::get_if<EchoPeekView>(&request)) {
-        return thalweg::answering(call, [&] { handler.peek(*of, thalweg::Responder<EchoPeekResponse>(call)); });
+        return thalweg::answering(std::move(reply), error_tag, [&](std::unique_ptr<thalweg::Reply> call) {
+            handler.peek(*of, thalweg::Responder<EchoPeekResponse>(std::move(call), error_tag));
+        });
     }
     if (const auto* of = std::get_if<EchoPeekCommittedView>(&request)) {
-        return thalweg::answering(call, [&] { handler.peek_committed(*of, thalweg::Responder<EchoPeekResponse>(call)); });
+        return thalweg::answering(std::move(reply), error_tag, [&](std::unique_ptr<thalweg::Reply> call) {
+            handler.peek_committed(*of, thalweg::Responder<EchoPeekResponse>(std::move(call), error_tag));
+        });
     }
 }
 
@@ -94,9 +119,8 @@ inline void dispatch(EchoHandler& handler, thalweg::FrameView frame, std::unique
     std::optional<EchoRequestView> request;
     try {
         request = decode_request(frame);
-    } catch (const thalweg::DecodeError& error) {
-        thalweg::Answering(std::move(reply), "EchoErrorResponse").fail(error.what());
-        return;
+    } catch (const thalweg::DecodeError& wrong) {
+        return thalweg::refuse(std::move(reply), error_tag, wrong);
     }
     handle(handler, *request, std::move(reply));
 }

@@ -7,6 +7,8 @@ namespace echo {
 
 /// SHA-256 of the schema; both ends compare it when they connect.
 inline constexpr std::array<std::uint8_t, 32> schema_hash{0x13, 0x89, 0xb7, 0xdb, 0x64, 0xdd, 0xb7, 0x44, 0x02, 0xd3, 0x95, 0x8a, 0x4b, 0x2a, 0x03, 0x9f, 0xce, 0xff, 0x60, 0x0b, 0x1b, 0x97, 0xda, 0x4e, 0xe0, 0x82, 0x85, 0x53, 0x51, 0x73, 0x18, 0x1f};
+/// The tag of the service's error.
+inline constexpr std::string_view error_tag = "EchoErrorResponse";
 
 /// A SHA-256. A type of its own: no other 32 bytes fit by accident.
 struct Digest : thalweg::Bin32 {
@@ -296,6 +298,7 @@ template <> struct Codec<echo::Mood> {
 
 template <class S> struct Codec<echo::BasicInner<S>> {
     using T = echo::BasicInner<S>;
+    using View = echo::InnerView;
     static constexpr std::size_t bytes_min = 9;
     static T read(Reader& reader) {
         T value{};
@@ -324,6 +327,7 @@ template <class S> struct Codec<echo::BasicInner<S>> {
 
 template <class S> struct Codec<echo::BasicPlace<S>> {
     using T = echo::BasicPlace<S>;
+    using View = echo::PlaceView;
     static constexpr std::size_t bytes_min = 14;
     static T read(Reader& reader) {
         T value{};
@@ -356,6 +360,7 @@ template <class S> struct Codec<echo::BasicPlace<S>> {
 
 template <class S> struct Codec<echo::BasicEchoBytes<S>> {
     using T = echo::BasicEchoBytes<S>;
+    using View = echo::EchoBytesView;
     static constexpr std::string_view tag = "EchoBytes";
     static constexpr std::size_t bytes_min = 7;
     static T read(Reader& reader) {
@@ -382,6 +387,7 @@ template <class S> struct Codec<echo::BasicEchoBytes<S>> {
 
 template <class S> struct Codec<echo::BasicEchoBytesResponse<S>> {
     using T = echo::BasicEchoBytesResponse<S>;
+    using View = echo::EchoBytesResponseView;
     static constexpr std::string_view tag = "EchoBytesResponse";
     static constexpr std::size_t bytes_min = 7;
     static T read(Reader& reader) {
@@ -408,6 +414,7 @@ template <class S> struct Codec<echo::BasicEchoBytesResponse<S>> {
 
 template <class S> struct Codec<echo::BasicEchoFields<S>> {
     using T = echo::BasicEchoFields<S>;
+    using View = echo::EchoFieldsView;
     static constexpr std::string_view tag = "EchoFields";
     static constexpr std::size_t bytes_min = 21;
     static T read(Reader& reader) {
@@ -442,6 +449,7 @@ template <class S> struct Codec<echo::BasicEchoFields<S>> {
 
 template <class S> struct Codec<echo::BasicEchoFieldsResponse<S>> {
     using T = echo::BasicEchoFieldsResponse<S>;
+    using View = echo::EchoFieldsResponseView;
     static constexpr std::string_view tag = "EchoFieldsResponse";
     static constexpr std::size_t bytes_min = 21;
     static T read(Reader& reader) {
@@ -476,6 +484,7 @@ template <class S> struct Codec<echo::BasicEchoFieldsResponse<S>> {
 
 template <class S> struct Codec<echo::BasicEchoNested<S>> {
     using T = echo::BasicEchoNested<S>;
+    using View = echo::EchoNestedView;
     static constexpr std::string_view tag = "EchoNested";
     static constexpr std::size_t bytes_min = 16;
     static T read(Reader& reader) {
@@ -502,6 +511,7 @@ template <class S> struct Codec<echo::BasicEchoNested<S>> {
 
 template <class S> struct Codec<echo::BasicEchoNestedResponse<S>> {
     using T = echo::BasicEchoNestedResponse<S>;
+    using View = echo::EchoNestedResponseView;
     static constexpr std::string_view tag = "EchoNestedResponse";
     static constexpr std::size_t bytes_min = 16;
     static T read(Reader& reader) {
@@ -528,6 +538,7 @@ template <class S> struct Codec<echo::BasicEchoNestedResponse<S>> {
 
 template <> struct Codec<echo::EchoAliases> {
     using T = echo::EchoAliases;
+    using View = echo::EchoAliasesView;
     static constexpr std::string_view tag = "EchoAliases";
     static constexpr std::size_t bytes_min = 65;
     static T read(Reader& reader) {
@@ -557,6 +568,7 @@ template <> struct Codec<echo::EchoAliases> {
 
 template <> struct Codec<echo::EchoAliasesResponse> {
     using T = echo::EchoAliasesResponse;
+    using View = echo::EchoAliasesResponseView;
     static constexpr std::string_view tag = "EchoAliasesResponse";
     static constexpr std::size_t bytes_min = 65;
     static T read(Reader& reader) {
@@ -586,6 +598,7 @@ template <> struct Codec<echo::EchoAliasesResponse> {
 
 template <class S> struct Codec<echo::BasicEchoBlobs<S>> {
     using T = echo::BasicEchoBlobs<S>;
+    using View = echo::EchoBlobsView;
     static constexpr std::string_view tag = "EchoBlobs";
     static constexpr std::size_t bytes_min = 10;
     static T read(Reader& reader) {
@@ -615,6 +628,7 @@ template <class S> struct Codec<echo::BasicEchoBlobs<S>> {
 
 template <class S> struct Codec<echo::BasicEchoBlobsResponse<S>> {
     using T = echo::BasicEchoBlobsResponse<S>;
+    using View = echo::EchoBlobsResponseView;
     static constexpr std::string_view tag = "EchoBlobsResponse";
     static constexpr std::size_t bytes_min = 10;
     static T read(Reader& reader) {
@@ -644,6 +658,7 @@ template <class S> struct Codec<echo::BasicEchoBlobsResponse<S>> {
 
 template <class S> struct Codec<echo::BasicEchoFail<S>> {
     using T = echo::BasicEchoFail<S>;
+    using View = echo::EchoFailView;
     static constexpr std::string_view tag = "EchoFail";
     static constexpr std::size_t bytes_min = 9;
     static T read(Reader& reader) {
@@ -670,6 +685,7 @@ template <class S> struct Codec<echo::BasicEchoFail<S>> {
 
 template <> struct Codec<echo::EchoFailResponse> {
     using T = echo::EchoFailResponse;
+    using View = echo::EchoFailResponseView;
     static constexpr std::string_view tag = "EchoFailResponse";
     static constexpr std::size_t bytes_min = 1;
     static T read(Reader& reader) {
@@ -683,6 +699,7 @@ template <> struct Codec<echo::EchoFailResponse> {
 
 template <> struct Codec<echo::EchoNumbers> {
     using T = echo::EchoNumbers;
+    using View = echo::EchoNumbersView;
     static constexpr std::string_view tag = "EchoNumbers";
     static constexpr std::size_t bytes_min = 106;
     static T read(Reader& reader) {
@@ -731,6 +748,7 @@ template <> struct Codec<echo::EchoNumbers> {
 
 template <> struct Codec<echo::EchoNumbersResponse> {
     using T = echo::EchoNumbersResponse;
+    using View = echo::EchoNumbersResponseView;
     static constexpr std::string_view tag = "EchoNumbersResponse";
     static constexpr std::size_t bytes_min = 106;
     static T read(Reader& reader) {
@@ -779,6 +797,7 @@ template <> struct Codec<echo::EchoNumbersResponse> {
 
 template <class S> struct Codec<echo::BasicEchoPlaces<S>> {
     using T = echo::BasicEchoPlaces<S>;
+    using View = echo::EchoPlacesView;
     static constexpr std::string_view tag = "EchoPlaces";
     static constexpr std::size_t bytes_min = 32;
     static T read(Reader& reader) {
@@ -819,6 +838,7 @@ template <class S> struct Codec<echo::BasicEchoPlaces<S>> {
 
 template <class S> struct Codec<echo::BasicEchoPlacesResponse<S>> {
     using T = echo::BasicEchoPlacesResponse<S>;
+    using View = echo::EchoPlacesResponseView;
     static constexpr std::string_view tag = "EchoPlacesResponse";
     static constexpr std::size_t bytes_min = 32;
     static T read(Reader& reader) {
@@ -859,6 +879,7 @@ template <class S> struct Codec<echo::BasicEchoPlacesResponse<S>> {
 
 template <> struct Codec<echo::EchoCount> {
     using T = echo::EchoCount;
+    using View = echo::EchoCountView;
     static constexpr std::string_view tag = "EchoCount";
     static constexpr std::size_t bytes_min = 14;
     static T read(Reader& reader) {
@@ -883,6 +904,7 @@ template <> struct Codec<echo::EchoCount> {
 
 template <> struct Codec<echo::EchoCountItem> {
     using T = echo::EchoCountItem;
+    using View = echo::EchoCountItemView;
     static constexpr std::string_view tag = "EchoCountItem";
     static constexpr std::size_t bytes_min = 8;
     static T read(Reader& reader) {
@@ -904,6 +926,7 @@ template <> struct Codec<echo::EchoCountItem> {
 
 template <> struct Codec<echo::EchoCountResponse> {
     using T = echo::EchoCountResponse;
+    using View = echo::EchoCountResponseView;
     static constexpr std::string_view tag = "EchoCountResponse";
     static constexpr std::size_t bytes_min = 8;
     static T read(Reader& reader) {
@@ -925,6 +948,7 @@ template <> struct Codec<echo::EchoCountResponse> {
 
 template <class S> struct Codec<echo::BasicEchoPut<S>> {
     using T = echo::BasicEchoPut<S>;
+    using View = echo::EchoPutView;
     static constexpr std::string_view tag = "EchoPut";
     static constexpr std::size_t bytes_min = 14;
     static T read(Reader& reader) {
@@ -955,6 +979,7 @@ template <class S> struct Codec<echo::BasicEchoPut<S>> {
 
 template <> struct Codec<echo::EchoPutResponse> {
     using T = echo::EchoPutResponse;
+    using View = echo::EchoPutResponseView;
     static constexpr std::string_view tag = "EchoPutResponse";
     static constexpr std::size_t bytes_min = 10;
     static T read(Reader& reader) {
@@ -976,6 +1001,7 @@ template <> struct Codec<echo::EchoPutResponse> {
 
 template <class S> struct Codec<echo::BasicEchoPeek<S>> {
     using T = echo::BasicEchoPeek<S>;
+    using View = echo::EchoPeekView;
     static constexpr std::string_view tag = "EchoPeek";
     static constexpr std::size_t bytes_min = 7;
     static T read(Reader& reader) {
@@ -1002,6 +1028,7 @@ template <class S> struct Codec<echo::BasicEchoPeek<S>> {
 
 template <class S> struct Codec<echo::BasicEchoPeekResponse<S>> {
     using T = echo::BasicEchoPeekResponse<S>;
+    using View = echo::EchoPeekResponseView;
     static constexpr std::string_view tag = "EchoPeekResponse";
     static constexpr std::size_t bytes_min = 1;
     static T read(Reader& reader) {
@@ -1027,6 +1054,7 @@ template <class S> struct Codec<echo::BasicEchoPeekResponse<S>> {
 
 template <class S> struct Codec<echo::BasicEchoPeekCommitted<S>> {
     using T = echo::BasicEchoPeekCommitted<S>;
+    using View = echo::EchoPeekCommittedView;
     static constexpr std::string_view tag = "EchoPeekCommitted";
     static constexpr std::size_t bytes_min = 7;
     static T read(Reader& reader) {
@@ -1053,6 +1081,7 @@ template <class S> struct Codec<echo::BasicEchoPeekCommitted<S>> {
 
 template <class S> struct Codec<echo::BasicEchoErrorResponse<S>> {
     using T = echo::BasicEchoErrorResponse<S>;
+    using View = echo::EchoErrorResponseView;
     static constexpr std::string_view tag = "EchoErrorResponse";
     static constexpr std::size_t bytes_min = 10;
     static T read(Reader& reader) {

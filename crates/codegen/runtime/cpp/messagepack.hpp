@@ -1,7 +1,8 @@
 // MessagePack as typed services use it. Codecs are found by type. Integers of any width are read where the value fits,
 // and written in the fewest bytes; a field nobody declared is refused, and so is one that comes twice. Reading throws
 // nothing but DecodeError (and std::bad_alloc), and views borrow from the frame they were read from.
-#pragma once
+#ifndef THALWEG_MESSAGEPACK_HPP
+#define THALWEG_MESSAGEPACK_HPP
 
 #include <algorithm>
 #include <array>
@@ -571,3 +572,5 @@ template <class T> void response_frame(const T& message, Frame& out) {
 }
 
 } // namespace thalweg
+
+#endif

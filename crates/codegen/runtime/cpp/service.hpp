@@ -1,18 +1,51 @@
-// What stands between generated code and whoever carries its frames: a Transport under a client, a Reply under a
-// server. Generated code speaks these words, transports execute them, neither sees the other.
-#pragma once
+// What generated code of either side knows of calls: what they answer with, how they fail, how they are ordered, and the
+// Transport under a client that waits. Sockets and rings are the transport's business.
+#ifndef THALWEG_SERVICE_HPP
+#define THALWEG_SERVICE_HPP
 
+#include "faults.hpp"
 #include "messagepack.hpp"
 
-#include <exception>
-#include <memory>
-#include <mutex>
-#include <thread>
 #include <variant>
 
 namespace thalweg {
 
-/// Carries one request at a time and waits.
+/// Why a call has no response. `what()` says it in words.
+class Error : public std::runtime_error {
+public:
+    Error(Fault fault, const std::string& detail) : std::runtime_error(detail), fault_(fault) {}
+    [[nodiscard]] Fault fault() const noexcept { return fault_; }
+    /// Whether the same call may be made again.
+    [[nodiscard]] Retry retry() const noexcept { return thalweg::retry(fault_); }
+
+private:
+    Fault fault_;
+};
+
+/// The server answered with its error.
+class Refused : public Error {
+public:
+    explicit Refused(const std::string& message) : Error(Fault::refused, message) {}
+};
+
+/// A frame being written, in memory that its thread keeps for the next one.
+struct Scratch {
+    Frame bytes = std::exchange(kept, {});
+
+    Scratch() = default;
+    Scratch(const Scratch&) = delete;
+    Scratch& operator=(const Scratch&) = delete;
+    ~Scratch() {
+        bytes.clear();
+        if (bytes.capacity() <= kept_bytes_max && bytes.capacity() > kept.capacity()) kept.swap(bytes);
+    }
+
+private:
+    static constexpr std::size_t kept_bytes_max = 64 * 1024;
+    static inline thread_local Frame kept;
+};
+
+/// Carries one request at a time and waits. Both throw Error.
 class Transport {
 public:
     virtual ~Transport() = default;
@@ -20,11 +53,6 @@ public:
     virtual void send(FrameView request) = 0;
     /// Waits for the next frame that answers it; valid until the next call.
     virtual FrameView receive() = 0;
-};
-
-/// The server answered with its error.
-class Refused : public std::runtime_error {
-    using std::runtime_error::runtime_error;
 };
 
 /// Reads the error of a frame whose tag was read already.
@@ -58,106 +86,6 @@ template <class I, class R> std::variant<I, R> next(FrameView frame, std::string
     return answer<R>(frame, error);
 }
 
-/// Where a server's frames for one request go.
-class Reply {
-public:
-    virtual ~Reply() = default;
-    /// Sends one item of a stream. False says that nobody waits for more.
-    virtual bool item(FrameView frame) = 0;
-    /// Sends the frame that ends the call. Called once.
-    virtual void end(FrameView frame) = 0;
-};
-
-/// One call being answered, shared by its responder and the dispatcher that may have to answer for it.
-class Answering {
-public:
-    Answering(std::unique_ptr<Reply> reply, std::string_view error)
-        : reply_(std::move(reply)), error_(error), dispatcher_(std::this_thread::get_id()) {}
-
-    bool item(FrameView frame) {
-        const std::scoped_lock lock(mutex_);
-        return reply_ && reply_->item(frame);
-    }
-
-    /// Ends the call, unless it has ended.
-    void end(FrameView frame) {
-        const std::scoped_lock lock(mutex_);
-        if (const std::unique_ptr<Reply> reply = std::move(reply_)) reply->end(frame);
-    }
-
-    void fail(std::string_view message) {
-        Frame frame;
-        Writer writer(frame);
-        writer.array(2);
-        writer.string(error_);
-        writer.map(1);
-        writer.field("message", message);
-        end(frame);
-    }
-
-    /// Whether the dispatcher is about to say better why there is no answer.
-    [[nodiscard]] bool dispatcher_unwinds() const {
-        return std::uncaught_exceptions() > 0 && std::this_thread::get_id() == dispatcher_;
-    }
-
-private:
-    std::mutex mutex_;
-    std::unique_ptr<Reply> reply_;
-    std::string_view error_;
-    std::thread::id dispatcher_;
-};
-
-/// Answers one request, once, now or later, from any thread. Dropped unanswered it answers with the error.
-template <class R, class I = void> class Responder {
-public:
-    explicit Responder(std::shared_ptr<Answering> answering) : answering_(std::move(answering)) {}
-    Responder(Responder&&) noexcept = default;
-    Responder& operator=(Responder&&) = delete;
-    Responder(const Responder&) = delete;
-    Responder& operator=(const Responder&) = delete;
-
-    ~Responder() {
-        if (answering_ && !answering_->dispatcher_unwinds()) answering_->fail("the handler gave no answer");
-    }
-
-    /// Answers; a stream ends with it. Views are as good as what they borrow from, until this returns.
-    template <class T>
-        requires(Codec<T>::tag == Codec<R>::tag)
-    void ok(const T& response) {
-        Frame frame;
-        response_frame(response, frame);
-        if (const auto answering = std::move(answering_)) answering->end(frame);
-    }
-
-    /// Answers with the service's error.
-    void error(std::string_view message) {
-        if (const auto answering = std::move(answering_)) answering->fail(message);
-    }
-
-    /// Sends one item of a stream. False says that nobody waits for more.
-    template <class T>
-        requires(!std::is_void_v<I> && Codec<T>::tag == Codec<I>::tag)
-    bool item(const T& item) {
-        Frame frame;
-        response_frame(item, frame);
-        return answering_ && answering_->item(frame);
-    }
-
-private:
-    std::shared_ptr<Answering> answering_;
-};
-
-/// Runs a handler; what it throws is answered with the error.
-template <class F> void answering(const std::shared_ptr<Answering>& call, F&& handle) {
-    try {
-        handle();
-    } catch (const std::exception& error) {
-        call->fail(error.what());
-    } catch (...) {
-        call->fail("the handler threw something that is no std::exception");
-    }
-}
-
 /// What a call does to its fork, for servers that order calls per fork.
 enum class Access { unordered, read_committed, read, write };
 
@@ -173,3 +101,5 @@ inline Fork fork_of(const Bin32& bytes) { return BytesView(FrameView(bytes.bytes
 inline Fork fork_of(std::integral auto number) { return static_cast<std::uint64_t>(number); }
 
 } // namespace thalweg
+
+#endif

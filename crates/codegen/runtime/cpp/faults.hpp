@@ -1,5 +1,6 @@
 // What can go wrong with a call. Written by `cargo xtask faults` from crates/wire/src/fault.rs. Do not edit.
-#pragma once
+#ifndef THALWEG_FAULTS_HPP
+#define THALWEG_FAULTS_HPP
 
 #include <cstdint>
 #include <string_view>
@@ -232,3 +233,5 @@ constexpr int rpc_code(Fault fault) {
 }
 
 } // namespace thalweg
+
+#endif

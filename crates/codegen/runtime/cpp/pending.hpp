@@ -1,0 +1,191 @@
+// Calls under way: many at once on one connection, each a Pending or an Items of its own that a coroutine awaits, a
+// callback hears of, or somebody asks whether it is ready. The transport is driven by whoever owns it, and everything here
+// happens on the thread that drives it: nothing is locked.
+#ifndef THALWEG_PENDING_HPP
+#define THALWEG_PENDING_HPP
+
+#include "service.hpp"
+
+#include <coroutine>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <memory>
+
+namespace thalweg {
+
+/// Hears of one call, in order: items, then one end or failure. Frames are lent until the method returns.
+class Listener {
+public:
+    virtual ~Listener() = default;
+    virtual void item(FrameView frame) = 0;
+    virtual void end(FrameView frame) = 0;
+    virtual void failed(std::exception_ptr why) = 0;
+};
+
+/// Carries many requests at once.
+class AsyncTransport {
+public:
+    virtual ~AsyncTransport() = default;
+    /// Begins a call, of which `listener` hears until it ended, and returns its number. The request is copied; it leaves
+    /// when the transport is driven. Throws Error.
+    virtual std::uint64_t begin(FrameView request, std::shared_ptr<Listener> listener) = 0;
+    /// Nobody waits for the call any more. It still ends.
+    virtual void cancel(std::uint64_t call) = 0;
+    /// The call's stream may send so many items more.
+    virtual void grant(std::uint64_t call, std::uint32_t items) = 0;
+    /// Items that a stream may send before it is granted more.
+    [[nodiscard]] virtual std::uint32_t credit() const = 0;
+};
+
+/// Who is told when something came: a coroutine, or a callback.
+class Waiting {
+public:
+    void resume_later(std::coroutine_handle<> coroutine) { coroutine_ = coroutine; }
+    void call_later(std::function<void()> call) { call_ = std::move(call); }
+    void tell() {
+        if (const auto coroutine = std::exchange(coroutine_, nullptr)) coroutine.resume();
+        if (const auto call = std::exchange(call_, nullptr)) call();
+    }
+
+private:
+    std::coroutine_handle<> coroutine_;
+    std::function<void()> call_;
+};
+
+/// A call with one answer, an owned R, that will be there. Dropped before that, it goes on and nobody hears of it.
+template <class R> class Pending {
+public:
+    Pending(AsyncTransport& transport, FrameView request, std::string_view error)
+        : transport_(transport), state_(std::make_shared<State>(error)), call_(transport.begin(request, state_)) {}
+
+    /// Whether the answer, or why there is none, is there.
+    [[nodiscard]] bool ready() const { return state_->outcome.index() != 0; }
+    /// The answer, once it is ready; throws what went wrong. To be taken once.
+    R take() {
+        if (auto* why = std::get_if<std::exception_ptr>(&state_->outcome)) std::rethrow_exception(*why);
+        return std::move(std::get<R>(state_->outcome));
+    }
+    /// Tells the server that nobody waits for the answer. The call still ends, usually as cancelled.
+    void cancel() { transport_.cancel(call_); }
+    /// Has `act` called with this when it is ready, by whoever drives the transport, or at once.
+    template <class F> void then(F act) && {
+        const auto state = state_;
+        const auto kept = std::make_shared<Pending>(std::move(*this));
+        auto call = [kept, act = std::move(act)]() mutable { act(*kept); };
+        if (kept->ready()) call();
+        else state->waiting.call_later(std::move(call));
+    }
+
+    [[nodiscard]] bool await_ready() const { return ready(); }
+    void await_suspend(std::coroutine_handle<> coroutine) { state_->waiting.resume_later(coroutine); }
+    R await_resume() { return take(); }
+
+private:
+    struct State : Listener {
+        explicit State(std::string_view tag) : error(tag) {}
+        void item(FrameView) override { settle(std::make_exception_ptr(Error(Fault::bad_answer, "an item of a stream"))); }
+        void end(FrameView frame) override {
+            try {
+                settle(own(answer<typename Codec<R>::View>(frame, error)));
+            } catch (...) {
+                settle(std::current_exception());
+            }
+        }
+        void failed(std::exception_ptr why) override { settle(std::move(why)); }
+        template <class T> void settle(T&& with) {
+            if (outcome.index() != 0) return;
+            outcome.template emplace<std::decay_t<T>>(std::forward<T>(with));
+            waiting.tell();
+        }
+
+        std::string_view error;
+        std::variant<std::monostate, R, std::exception_ptr> outcome;
+        Waiting waiting;
+    };
+
+    AsyncTransport& transport_;
+    std::shared_ptr<State> state_;
+    std::uint64_t call_;
+};
+
+/// A stream of owned items that an owned R ends. The server sends as many as were granted; what is taken is granted anew.
+template <class I, class R> class Items {
+public:
+    Items(AsyncTransport& transport, FrameView request, std::string_view error)
+        : transport_(transport), state_(std::make_shared<State>(error)), call_(transport.begin(request, state_)) {}
+    Items(Items&&) noexcept = default;
+    Items(const Items&) = delete;
+    Items& operator=(const Items&) = delete;
+    Items& operator=(Items&&) = delete;
+    ~Items() {
+        if (state_ && !state_->ended()) transport_.cancel(call_);
+    }
+
+    /// Whether `take` has something to say.
+    [[nodiscard]] bool ready() const { return !state_->items.empty() || state_->ended(); }
+    /// The next item once it is ready; nothing when the stream has ended; throws what went wrong.
+    std::optional<I> take() {
+        if (state_->items.empty()) {
+            if (state_->why) std::rethrow_exception(state_->why);
+            return std::nullopt;
+        }
+        std::optional<I> item(std::move(state_->items.front()));
+        state_->items.pop_front();
+        const std::uint32_t half = transport_.credit() / 2;
+        if (++taken_ > half && !state_->ended()) transport_.grant(call_, std::exchange(taken_, 0));
+        return item;
+    }
+    /// What ended the stream, once it has.
+    [[nodiscard]] const R& response() const { return state_->response.value(); }
+    /// Tells the server that nobody waits for more. The call still ends, usually as cancelled.
+    void cancel() { transport_.cancel(call_); }
+
+    /// What `next` returns: `while (auto item = co_await items.next())`.
+    struct Next {
+        Items& items;
+        [[nodiscard]] bool await_ready() const { return items.ready(); }
+        void await_suspend(std::coroutine_handle<> coroutine) { items.state_->waiting.resume_later(coroutine); }
+        std::optional<I> await_resume() { return items.take(); }
+    };
+    Next next() { return {*this}; }
+
+private:
+    struct State : Listener {
+        explicit State(std::string_view tag) : error(tag) {}
+        void item(FrameView frame) override {
+            hear([&] { items.push_back(own(answer<typename Codec<I>::View>(frame, error))); });
+        }
+        void end(FrameView frame) override {
+            hear([&] { response = own(answer<typename Codec<R>::View>(frame, error)); });
+        }
+        void failed(std::exception_ptr reason) override {
+            hear([&] { std::rethrow_exception(reason); });
+        }
+        [[nodiscard]] bool ended() const { return response || why; }
+        template <class F> void hear(F&& read) {
+            if (ended()) return;
+            try {
+                read();
+            } catch (...) {
+                why = std::current_exception();
+            }
+            waiting.tell();
+        }
+
+        std::string_view error;
+        std::deque<I> items;
+        std::optional<R> response;
+        std::exception_ptr why;
+        Waiting waiting;
+    };
+
+    AsyncTransport& transport_;
+    std::shared_ptr<State> state_;
+    std::uint64_t call_;
+    std::uint32_t taken_ = 0;
+};
+
+} // namespace thalweg
+
+#endif

@@ -1,0 +1,235 @@
+//! Clients and servers in C++: one client that waits for each call, one with many under way, and a handler of which each
+//! command is a method.
+
+use super::Cpp;
+use crate::text::Text;
+use thalweg_schema::Command;
+
+/// What both clients' methods take.
+struct Taken {
+    method: String,
+    /// `template <class S>` where a request may be owned or borrowed.
+    template: Option<&'static str>,
+    request: String,
+}
+
+impl Cpp<'_> {
+    pub(super) fn client(&self) -> String {
+        let types = format!("{}_types.hpp", self.names.module);
+        let mut text = self.head("Clients", &[types, self.runtime("pending")]);
+        text.line(format!("namespace {} {{", self.namespace));
+        text.line("");
+        self.waiting_client(&mut text);
+        text.line("");
+        self.async_client(&mut text);
+        text.line("");
+        text.line(format!("}} // namespace {}", self.namespace));
+        text.finish()
+    }
+
+    fn waiting_client(&self, text: &mut Text) {
+        let client = self.names.own("Client");
+        text.line(format!(
+            "/// Calls {} and waits. What is returned borrows from the transport until the next call.",
+            self.service.name
+        ));
+        text.line("/// Methods throw thalweg::Refused when the server answers with its error.");
+        text.block(format!("class {client} {{"), "};", |text| {
+            text.line("public:");
+            text.line(format!(
+                "    explicit {client}(thalweg::Transport& transport) : transport_(transport) {{}}"
+            ));
+            text.deeper(|text| {
+                for command in &self.service.commands {
+                    text.line("");
+                    self.waiting_method(text, command);
+                }
+            });
+            text.line("");
+            text.line("private:");
+            text.lines(
+                "    template <class T> void send(const T& request) {\n        frame_.clear();\n        \
+                 thalweg::request_frame(request, frame_);\n        transport_.send(frame_);\n    }\n\n    \
+                 thalweg::Transport& transport_;\n    thalweg::Frame frame_;",
+            );
+        });
+    }
+
+    fn taken(&self, command: &Command) -> Taken {
+        let request = self.names.message(&command.request);
+        let borrows = self.holds_borrowed(&command.request.fields);
+        Taken {
+            method: self.names.method_snake(command),
+            template: borrows.then_some("class S"),
+            request: if borrows { format!("Basic{request}<S>") } else { request },
+        }
+    }
+
+    fn waiting_method(&self, text: &mut Text, command: &Command) {
+        let Taken { method, template, request } = self.taken(command);
+        let response = format!("{}View", self.names.message(&command.response));
+        text.comment("///", &command.doc);
+        let Some(item) = &command.item else {
+            if let Some(template) = template {
+                text.line(format!("template <{template}>"));
+            }
+            text.block(format!("{response} {method}(const {request}& request) {{"), "}", |text| {
+                text.line("send(request);");
+                text.line(format!("return thalweg::answer<{response}>(transport_.receive(), error_tag);"));
+            });
+            return;
+        };
+        let item = format!("{}View", self.names.message(item));
+        let parameters: Vec<&str> = template.into_iter().chain(["class F"]).collect();
+        text.line("/// Hands each item to `take`, and returns what ends the stream.");
+        text.line(format!("template <{}>", parameters.join(", ")));
+        text.block(format!("{response} {method}(const {request}& request, F&& take) {{"), "}", |text| {
+            text.line("send(request);");
+            text.block("for (;;) {", "}", |text| {
+                text.line(format!(
+                    "auto heard = thalweg::next<{item}, {response}>(transport_.receive(), error_tag);"
+                ));
+                text.line(format!(
+                    "if (auto* end = std::get_if<{response}>(&heard)) return std::move(*end);"
+                ));
+                text.line(format!("take(std::get<{item}>(heard));"));
+            });
+        });
+    }
+
+    fn async_client(&self, text: &mut Text) {
+        let client = self.names.own("AsyncClient");
+        text.line(format!(
+            "/// Calls {} without waiting: as many calls at once as there are Pendings.",
+            self.service.name
+        ));
+        text.block(format!("class {client} {{"), "};", |text| {
+            text.line("public:");
+            text.line(format!(
+                "    explicit {client}(thalweg::AsyncTransport& transport) : transport_(transport) {{}}"
+            ));
+            text.deeper(|text| {
+                for command in &self.service.commands {
+                    let Taken { method, template, request } = self.taken(command);
+                    let pending = match &command.item {
+                        Some(_) => format!("thalweg::Items<{}>", self.answered(command)),
+                        None => format!("thalweg::Pending<{}>", self.answered(command)),
+                    };
+                    text.line("");
+                    text.comment("///", &command.doc);
+                    if let Some(template) = template {
+                        text.line(format!("template <{template}>"));
+                    }
+                    text.block(format!("{pending} {method}(const {request}& request) {{"), "}", |text| {
+                        text.line(format!("return begin<{pending}>(request);"));
+                    });
+                }
+            });
+            text.line("");
+            text.line("private:");
+            text.lines(
+                "    template <class P, class T> P begin(const T& request) {\n        thalweg::Scratch frame;\n        \
+                 thalweg::request_frame(request, frame.bytes);\n        \
+                 return P(transport_, frame.bytes, error_tag);\n    }\n\n    \
+                 thalweg::AsyncTransport& transport_;",
+            );
+        });
+    }
+
+    pub(super) fn server(&self) -> String {
+        let types = format!("{}_types.hpp", self.names.module);
+        let mut text = self.head("The server's side", &[types, self.runtime("reply")]);
+        text.line(format!("namespace {} {{", self.namespace));
+        text.line("");
+        self.handler(&mut text);
+        text.line("");
+        self.dispatch(&mut text);
+        text.line("");
+        text.line(format!("}} // namespace {}", self.namespace));
+        text.finish()
+    }
+
+    fn handler(&self, text: &mut Text) {
+        let handler = self.names.own("Handler");
+        text.line(format!(
+            "/// What {} does. Each method may answer now, or later from any thread: requests borrow",
+            self.service.name
+        ));
+        text.line("/// from the frame, so take thalweg::own(request) along. What a method throws before it has passed its");
+        text.line("/// responder on is answered with the error.");
+        text.block(format!("class {handler} {{"), "};", |text| {
+            text.line("public:");
+            text.deeper(|text| {
+                text.line(format!("virtual ~{handler}() = default;"));
+                for command in &self.service.commands {
+                    text.line("");
+                    text.comment("///", &command.doc);
+                    text.line(format!(
+                        "virtual void {}({}View request, {} responder) = 0;",
+                        self.names.method_snake(command),
+                        self.names.message(&command.request),
+                        self.responder(command)
+                    ));
+                }
+            });
+        });
+    }
+
+    fn dispatch(&self, text: &mut Text) {
+        let (handler, request) = (self.names.own("Handler"), self.names.own("Request"));
+        text.line("/// Hands a request to its method, for servers that order calls before they handle them.");
+        text.block(
+            format!("inline void handle({handler}& handler, const {request}View& request, std::unique_ptr<thalweg::Reply> reply) {{"),
+            "}",
+            |text| {
+                for command in &self.service.commands {
+                    let of = self.names.message(&command.request);
+                    text.block(format!("if (const auto* of = std::get_if<{of}View>(&request)) {{"), "}", |text| {
+                        text.block(
+                            "return thalweg::answering(std::move(reply), error_tag, [&](std::unique_ptr<thalweg::Reply> call) {",
+                            "});",
+                            |text| {
+                                text.line(format!(
+                                    "handler.{}(*of, {}(std::move(call), error_tag));",
+                                    self.names.method_snake(command),
+                                    self.responder(command)
+                                ));
+                            },
+                        );
+                    });
+                }
+            },
+        );
+        text.line("");
+        text.line("/// Hands a request's frame to its method. A frame that is no request is answered with the error.");
+        text.block(
+            format!("inline void dispatch({handler}& handler, thalweg::FrameView frame, std::unique_ptr<thalweg::Reply> reply) {{"),
+            "}",
+            |text| {
+                text.lines(&format!(
+                    "std::optional<{request}View> request;\ntry {{\n    request = decode_request(frame);\n\
+                     }} catch (const thalweg::DecodeError& wrong) {{\n    \
+                     return thalweg::refuse(std::move(reply), error_tag, wrong);\n}}\n\
+                     handle(handler, *request, std::move(reply));"
+                ));
+            },
+        );
+    }
+
+    fn responder(&self, command: &Command) -> String {
+        let response = self.names.message(&command.response);
+        match &command.item {
+            Some(item) => format!("thalweg::Responder<{response}, {}>", self.names.message(item)),
+            None => format!("thalweg::Responder<{response}>"),
+        }
+    }
+
+    /// What a call brings: a stream's items before its response.
+    fn answered(&self, command: &Command) -> String {
+        let response = self.names.message(&command.response);
+        command
+            .item
+            .as_ref()
+            .map_or(response.clone(), |item| format!("{}, {response}", self.names.message(item)))
+    }
+}
