@@ -1,6 +1,6 @@
-//! Ours: an embedded store with one log, through the interface that programs use. Every entry of the data set
-//! is a transaction of its own, as its time is its own, so a reader meets a batch header before each one; the ticks
-//! of a writer are one transaction of 50 entries that share a time.
+//! Ours: an embedded store with one log, through the interface that programs use. Every entry of the data set is a
+//! transaction of its own with a time of its own; a program that has many at hand appends them in one call. The
+//! ticks of a writer are one transaction of 50 entries that share a time.
 
 use crate::side::{Failure, Reading, Side};
 use crate::workload::{Sum, payload, time};
@@ -8,6 +8,8 @@ use std::path::Path;
 use std::sync::Arc;
 use thalweg_log::{Attached, Cursor, Disk, Durability, Log, Options, Query, Reader, Start, Store};
 
+/// Entries that are appended by one call where there are many.
+const CALL_ENTRIES: usize = 100;
 /// Name of the one log.
 const NAME: &[u8] = b"bench";
 
@@ -27,6 +29,24 @@ impl Ours {
         let (store, _) = Store::open(&Disk::Real, directory, options)?;
         let log = store.log(NAME)?;
         Ok(Ours { store, log })
+    }
+}
+
+impl Ours {
+    /// Appends entries `first .. first + count`, each a transaction of its own, a call for every hundred.
+    ///
+    /// # Errors
+    /// Whatever the store says.
+    pub(crate) fn append_each(&self, first: u64, count: u64) -> Result<(), Failure> {
+        let end = first + count;
+        for from in (first..end).step_by(CALL_ENTRIES) {
+            let numbers = from..end.min(from + CALL_ENTRIES as u64);
+            let payloads: Vec<_> = numbers.map(|number| (time(number), payload(number))).collect();
+            let entries: Vec<(u64, &[u8])> =
+                payloads.iter().map(|(time, payload)| (*time, &payload[..])).collect();
+            self.store.append_timed(&self.log, &entries)?;
+        }
+        Ok(())
     }
 }
 

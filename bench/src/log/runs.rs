@@ -103,7 +103,7 @@ struct Trio<'e> {
 impl<'e> Trio<'e> {
     fn fill(directory: &Path, env: &'e heed::Env, entries: u64) -> Result<Trio<'e>, Failure> {
         let ours = Ours::open(&directory.join("ours"), Durability::Os)?;
-        (0..entries).try_for_each(|number| ours.append(number, 1))?;
+        ours.append_each(0, entries)?;
         let peer = Lmdb::new(env)?;
         peer.append(0, entries)?;
         let floor = Frames::filled(&directory.join("floor"), entries)?;

@@ -53,7 +53,7 @@ impl Store {
     /// [`CommitError`]; nothing was applied in any case.
     #[inline]
     pub fn append(&self, log: &Arc<Log>, payload: &[u8], time: Time) -> Result<Receipt, CommitError> {
-        self.append_all(log, &[payload], time)
+        self.append_run(log, std::iter::once((time, payload)))
     }
 
     /// Appends entries of which each is a transaction of its own; they become visible together.
@@ -61,22 +61,49 @@ impl Store {
     /// # Errors
     /// [`CommitError`]; nothing was applied in any case.
     pub fn append_all(&self, log: &Arc<Log>, entries: &[&[u8]], time: Time) -> Result<Receipt, CommitError> {
+        self.append_run(log, entries.iter().map(|payload| (time, *payload)))
+    }
+
+    /// The same with a time for each: whoever has several entries at hand pays for one commit.
+    ///
+    /// ```
+    /// use thalweg_log::{Options, Query, Store};
+    /// let store = Store::memory(Options::default())?;
+    /// let log = store.log(b"readings")?;
+    /// store.append_timed(&log, &[(10, b"4.7"), (20, b"4.8")])?;
+    /// let mut reader = store.reader(&log);
+    /// let late: Result<Vec<_>, _> = reader.entries(&Query::between(15, 25)).map(|entry| Ok(entry?.time)).collect();
+    /// assert_eq!(late, Ok::<_, thalweg_log::ReadError>(vec![20]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`CommitError`]; nothing was applied in any case.
+    pub fn append_timed(&self, log: &Arc<Log>, entries: &[(Time, &[u8])]) -> Result<Receipt, CommitError> {
+        self.append_run(log, entries.iter().copied())
+    }
+
+    fn append_run<'e>(
+        &self,
+        log: &Arc<Log>,
+        entries: impl Iterator<Item = (Time, &'e [u8])>,
+    ) -> Result<Receipt, CommitError> {
         ENCODED.with_borrow_mut(|encoded| {
             encoded.clear();
             let mut inner = log.lock();
             check(&inner)?;
             let (first, mut next) = (inner.tail, inner.tail);
-            for entry in entries {
-                encode(encoded, log, next, time, entry, FLAG_LAST)?;
-                next += entry.len() as u64;
+            for (time, payload) in entries {
+                encode(encoded, log, next, time, payload, FLAG_LAST)?;
+                next += payload.len() as u64;
             }
             if next == first {
                 return Ok(Receipt { ticket: inner.last, first, next });
             }
-            let batch = PlannedBatch::of_entries(encoded, smallvec![(log.id(), next)], time);
-            let pending = Pending::payload(log, next);
-            let placed = self.shared.publish(&batch, next - first, [pending], None, Nudge::Committer)?;
-            self.shared.staged(log, &mut inner, placed, first..next, time);
+            let batch = PlannedBatch::of_entries(encoded, smallvec![(log.id(), next)]);
+            let pending = std::iter::once_with(|| Pending::payload(log, next));
+            let placed = self.shared.publish(&batch, next - first, pending, None, Nudge::Committer)?;
+            self.shared.staged(log, &mut inner, placed, first..next, batch.times.latest());
             drop(inner);
             self.shared.gate.announce();
             Ok(self.receipt(placed, first, next))
@@ -197,7 +224,7 @@ impl Transaction<'_> {
             ends[*place] += payload.len() as u64;
         }
         let touched = self.logs.iter().zip(&ends).map(|(log, end)| (log.id(), *end)).collect();
-        let batch = PlannedBatch::of_entries(&encoded, touched, self.time);
+        let batch = PlannedBatch::of_entries(&encoded, touched);
         let shared = &self.store.shared;
         let pending = self.logs.iter().zip(&ends).map(|(log, end)| Pending::payload(log, *end));
         let placed = shared.publish(&batch, self.bytes.len() as u64, pending, None, nudge)?;

@@ -18,8 +18,9 @@ use crate::extents::{Extent, Extents};
 use crate::fork::Lineage;
 use crate::format::{self, Config, Link, Producer, word32, word64};
 use crate::log::{ClosedBy, Log, Producers};
-use crate::open::{Durability, Times};
+use crate::open::Durability;
 use crate::store::{Shared, Store};
+use crate::times::Times;
 use crate::{Position, segment_of};
 use std::io;
 use std::path::Path;
@@ -267,7 +268,7 @@ impl Shared {
     fn write_checkpoint(&self, directory: &Path) -> io::Result<Position> {
         let (start, link, times) = {
             let writer = self.writer.lock();
-            (writer.written(), writer.link, [writer.latest, writer.lateness])
+            (writer.written(), writer.link, [writer.times.latest, writer.times.lateness])
         };
         let name = file_name(start);
         let working = directory.join(format!("{name}.new"));

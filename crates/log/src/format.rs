@@ -190,18 +190,18 @@ pub(crate) struct BatchHeader {
 impl BatchHeader {
     /// Header and touched table, with the header checksum filled in; answers that checksum.
     pub(crate) fn encode(&self, touched: &[(LogId, Offset)], into: &mut Vec<u8>) -> u32 {
+        let mut fixed = [0; BATCH_HEADER_BYTES as usize];
+        fixed[0..4].copy_from_slice(&BATCH_MAGIC.to_le_bytes());
+        fixed[4..8].copy_from_slice(&self.length.to_le_bytes());
+        fixed[12..16].copy_from_slice(&self.body_checksum.to_le_bytes());
+        fixed[16..20].copy_from_slice(&self.previous.length.to_le_bytes());
+        fixed[20..24].copy_from_slice(&self.previous.checksum.to_le_bytes());
+        fixed[24..32].copy_from_slice(&self.durable.to_le_bytes());
+        fixed[32..40].copy_from_slice(&self.time.to_le_bytes());
+        fixed[40..44].copy_from_slice(&self.frames.to_le_bytes());
+        fixed[44..46].copy_from_slice(&self.touched.to_le_bytes());
         into.clear();
-        into.extend_from_slice(&BATCH_MAGIC.to_le_bytes());
-        into.extend_from_slice(&self.length.to_le_bytes());
-        into.extend_from_slice(&[0; 4]);
-        into.extend_from_slice(&self.body_checksum.to_le_bytes());
-        into.extend_from_slice(&self.previous.length.to_le_bytes());
-        into.extend_from_slice(&self.previous.checksum.to_le_bytes());
-        into.extend_from_slice(&self.durable.to_le_bytes());
-        into.extend_from_slice(&self.time.to_le_bytes());
-        into.extend_from_slice(&self.frames.to_le_bytes());
-        into.extend_from_slice(&self.touched.to_le_bytes());
-        into.extend_from_slice(&[0; 2]);
+        into.extend_from_slice(&fixed);
         for (log, end) in touched {
             into.extend_from_slice(&log.to_le_bytes());
             into.extend_from_slice(&end.to_le_bytes());

@@ -69,6 +69,28 @@ pub(crate) fn meet(bytes: &[u8], at: u32) -> Option<Met> {
     Some(Met { bytes, time })
 }
 
+/// A time that is sought, as keys are compared with it.
+#[derive(Clone, Copy)]
+struct Bound(Time);
+
+impl Bound {
+    fn of(time: Time) -> Bound {
+        Bound(time.min(KEY_MAX))
+    }
+
+    /// The same as a number: keys have 56 bits, so the sign of a difference tells.
+    #[inline]
+    fn ahead_by_sign(self, word: u64) -> u64 {
+        (word >> 8).wrapping_sub(self.0) >> 63
+    }
+
+    /// Whether the key of a word is below it.
+    #[inline]
+    fn is_behind(self, word: u64) -> bool {
+        word >> 8 < self.0
+    }
+}
+
 impl TimeIndex {
     pub(crate) fn new(capacity: u32) -> io::Result<TimeIndex> {
         let words = ENTRIES + capacity.div_ceil(BLOCK_BYTES) as usize;
@@ -80,24 +102,21 @@ impl TimeIndex {
         self.words.place()
     }
 
+    #[inline]
     fn mark(&self) -> (u32, u32) {
         let mark = self.words.load(MARK);
         if mark == 0 { (0, SEGMENT_HEADER_BYTES) } else { ((mark >> 32) as u32, mark as u32) }
     }
 
     /// Byte up to which the segment is indexed; a batch begins there.
+    #[inline]
     pub(crate) fn indexed(&self) -> u32 {
         self.mark().1
     }
 
-    fn entry(&self, block: u32) -> (Time, u64) {
-        let word = self.words.load(ENTRIES + block as usize);
-        (word >> 8, word & 0xff)
-    }
-
     #[inline]
-    fn key(&self, block: u32) -> Time {
-        self.words.load(ENTRIES + block as usize) >> 8
+    fn word(&self, block: u32) -> u64 {
+        self.words.load(ENTRIES + block as usize)
     }
 
     /// Where the walk of a block begins; `None` when no header starts in it.
@@ -105,7 +124,7 @@ impl TimeIndex {
         if block >= self.mark().0 {
             return None;
         }
-        let (_, start) = self.entry(block);
+        let start = self.word(block) & 0xff;
         (start != NONE).then(|| block * BLOCK_BYTES + start as u32 * 8)
     }
 
@@ -157,50 +176,63 @@ impl TimeIndex {
 
     /// Byte from which to look for the first entry at or after a time: before it, every entry is older.
     /// Complexity: a cache line or two where times grow evenly, and at most a bisection.
+    #[inline]
     pub(crate) fn seek(&self, time: Time) -> u32 {
         let (blocks, _) = self.mark();
-        let time = time.min(KEY_MAX);
+        let bound = Bound::of(time);
         let Some(last) = blocks.checked_sub(1) else { return SEGMENT_HEADER_BYTES };
-        let (first_key, last_key) = (self.key(0), self.key(last));
-        if first_key >= time {
-            return SEGMENT_HEADER_BYTES;
-        }
-        let low = if last_key < time {
-            last
-        } else {
-            let share = (time - first_key) as f64 / (last_key - first_key) as f64;
-            let guess = (share * f64::from(last)) as u32;
-            self.near(guess, last, time).unwrap_or_else(|(low, high)| self.bisect(low, high, time))
-        };
+        let last_word = self.word(last);
+        let (low, word) =
+            if bound.is_behind(last_word) { (last, last_word) } else { self.below(last, last_word, bound) };
         // Of blocks in which nothing starts the key is the next one's, so the last below is one with a start.
-        let (_, start) = self.entry(low);
+        let start = word & 0xff;
         if start == NONE { SEGMENT_HEADER_BYTES } else { low * BLOCK_BYTES + start as u32 * 8 }
     }
 
-    /// The last block with a key below the time, if it is near the guess; else the span to bisect, whose lower
-    /// end has such a key and whose upper end has not.
+    /// The last block with a key below the bound, in front of the last one, and its word.
     #[inline]
-    fn near(&self, guess: u32, last: u32, time: Time) -> Result<u32, (u32, u32)> {
+    fn below(&self, last: u32, last_word: u64, bound: Bound) -> (u32, u64) {
+        // The first key speaks of earlier segments, of which there may be none.
+        let first = last.min(1);
+        let first_word = self.word(first);
+        if !bound.is_behind(first_word) {
+            return (0, self.word(0));
+        }
+        // Keys have 56 bits, so they are the same with a sign.
+        let share = (bound.0 - (first_word >> 8)) as i64 as f64
+            / ((last_word >> 8) - (first_word >> 8)) as i64 as f64;
+        let guess = first + (share * f64::from(last - first)) as u32;
+        self.near(guess, last, bound).unwrap_or_else(|(low, high)| {
+            let low = self.bisect(low, high, bound);
+            (low, self.word(low))
+        })
+    }
+
+    /// The last block with a key below the bound and its word, if it is near the guess; else the span to bisect,
+    /// whose lower end has such a key and whose upper end has not.
+    #[inline]
+    fn near(&self, guess: u32, last: u32, bound: Bound) -> Result<(u32, u64), (u32, u32)> {
         if last < NEAR {
             return Err((0, last));
         }
         let base = guess.saturating_sub(NEAR / 2).min(last + 1 - NEAR);
-        let keys: [u64; NEAR as usize] = self.words.run(ENTRIES + base as usize);
+        let words: [u64; NEAR as usize] = self.words.run(ENTRIES + base as usize);
         // Counted, not branched upon: where between two entries a time lies is anybody's guess.
-        let below: u32 = keys.iter().map(|key| u32::from(key >> 8 < time)).sum();
-        match below {
-            0 => Err((0, base)),
-            NEAR => Err((base + NEAR - 1, last)),
-            below if keys[below as usize - 1] >> 8 < time => Ok(base + below - 1),
+        let below: u64 = words.iter().map(|word| bound.ahead_by_sign(*word)).sum();
+        match (below as u32, words.get((below as usize).wrapping_sub(1))) {
+            (0, _) => Err((0, base)),
+            (NEAR, _) => Err((base + NEAR - 1, last)),
+            (below, Some(word)) if bound.is_behind(*word) => Ok((base + below - 1, *word)),
             // Keys of rivals who extended the index at once need not be in order.
             _ => Err((0, last)),
         }
     }
 
-    fn bisect(&self, mut low: u32, mut high: u32, time: Time) -> u32 {
+    #[cold]
+    fn bisect(&self, mut low: u32, mut high: u32, bound: Bound) -> u32 {
         while high - low > 1 {
             let middle = low + (high - low) / 2;
-            if self.key(middle) < time { low = middle } else { high = middle }
+            if bound.is_behind(self.word(middle)) { low = middle } else { high = middle }
         }
         low
     }
@@ -268,7 +300,7 @@ mod tests {
             alone.extend(&bytes, SEGMENT_HEADER_BYTES, 0);
             prop_assert_eq!(shared.mark(), alone.mark());
             for block in 0..alone.mark().0 {
-                prop_assert_eq!(shared.entry(block), alone.entry(block));
+                prop_assert_eq!(shared.word(block), alone.word(block));
             }
             prop_assert_eq!(shared.seek(sought), alone.seek(sought));
         }

@@ -55,6 +55,7 @@ mod segment;
 mod signal;
 mod source;
 mod store;
+mod times;
 mod verify;
 mod view;
 mod walk;

@@ -8,6 +8,7 @@ use crate::recover::{self, Recovery};
 use crate::segment::{self, Segment};
 use crate::signal;
 use crate::store::{Guard, Shared, Store};
+use crate::times::Times;
 use crate::view::Segments;
 use crate::writer::Writer;
 use crate::{Position, Time};
@@ -213,8 +214,7 @@ impl Store {
             active: found.active,
             region: found.region,
             link: found.link,
-            latest: found.times.latest,
-            lateness: found.times.lateness,
+            times: found.times,
             prepared: 0,
             spare: None,
             spare_refused: 0,
@@ -283,22 +283,6 @@ pub(crate) struct Found {
     pub(crate) link: Link,
     pub(crate) next_log: u64,
     pub(crate) times: Times,
-}
-
-/// What is known of the times of all entries up to some place.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Times {
-    /// The largest of them.
-    pub(crate) latest: Time,
-    /// How far one ever lay behind an earlier one.
-    pub(crate) lateness: Time,
-}
-
-impl Times {
-    pub(crate) fn note(&mut self, time: Time) {
-        self.lateness = self.lateness.max(self.latest.saturating_sub(time));
-        self.latest = self.latest.max(time);
-    }
 }
 
 impl Found {

@@ -28,9 +28,10 @@ use crate::format::{
     SegmentHeader,
 };
 use crate::log::{Change, Inner, Log};
-use crate::open::{Recovered, Times};
+use crate::open::Recovered;
 use crate::scan::{self, Batch, Scan, Step, Stop};
 use crate::segment;
+use crate::times::Times;
 use crate::{LogId, Offset, Position, Time, byte_of, position, segment_of};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, HashMap};

@@ -20,6 +20,7 @@ use crate::format::{
 use crate::log::{Log, Seen};
 use crate::open::{Durability, Options};
 use crate::segment::{self, Segment};
+use crate::times::{Span, Times};
 use crate::view::Segments;
 use crate::{LogId, Offset, Position, Time, position};
 use smallvec::SmallVec;
@@ -47,6 +48,8 @@ static ZEROS: [u8; PREPARED_BYTES as usize] = [0; PREPARED_BYTES as usize];
 pub(crate) struct Entries {
     bytes: Vec<u8>,
     count: u32,
+    /// Of the entries, once there is one.
+    times: Option<Span>,
 }
 
 impl Entries {
@@ -62,8 +65,10 @@ impl Entries {
         let length = length.ok_or(CommitError::TooLarge { size, limit })?;
         self.bytes.extend_from_slice(&format::frame_header(Kind::Data, flags, log, offset, time, length));
         self.bytes.extend_from_slice(payload);
-        self.bytes.resize(self.bytes.len().next_multiple_of(8), 0);
+        let padding = payload.len().next_multiple_of(8) - payload.len();
+        self.bytes.extend_from_slice(&[0; 8][..padding]);
         self.count += 1;
+        self.times.get_or_insert(Span::of(time)).note(time);
         Ok(())
     }
 
@@ -71,7 +76,7 @@ impl Entries {
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.bytes.shrink_to(ENCODED_BYTES_KEPT);
-        self.count = 0;
+        (self.count, self.times) = (0, None);
     }
 }
 
@@ -82,7 +87,8 @@ pub(crate) struct PlannedBatch<'a> {
     pub(crate) encoded: &'a [u8],
     pub(crate) count: u32,
     pub(crate) touched: SmallVec<[(LogId, Offset); 1]>,
-    pub(crate) time: Time,
+    /// Of the whole batch, and of its entries if it has any.
+    pub(crate) times: Span,
     /// Frames that are entries, whose time counts.
     pub(crate) entries: u64,
     pub(crate) body_bytes: u64,
@@ -127,9 +133,8 @@ pub(crate) struct Writer {
     pub(crate) active: Arc<Segment>,
     pub(crate) region: RegionWriter,
     pub(crate) link: Link,
-    /// The largest time of any entry, and how far one ever lay behind it.
-    pub(crate) latest: Time,
-    pub(crate) lateness: Time,
+    /// Of all entries.
+    pub(crate) times: Times,
     /// Bytes of the active segment whose pages are there, in `os` mode.
     pub(crate) prepared: u32,
     pub(crate) spare: Option<Spare>,
@@ -178,14 +183,22 @@ impl<'a> PlannedBatch<'a> {
             entries += u64::from(frame.header[4] == Kind::Data as u8);
         }
         let count = u32::try_from(frames.len()).unwrap_or(u32::MAX);
-        PlannedBatch { frames, encoded: &[], count, touched, time, entries, body_bytes, body_checksum }
+        PlannedBatch {
+            frames,
+            encoded: &[],
+            count,
+            touched,
+            times: Span::of(time),
+            entries,
+            body_bytes,
+            body_checksum,
+        }
     }
 
     /// Entries that are encoded one behind the other: one checksum and one copy for all of them.
     pub(crate) fn of_entries(
         entries: &'a Entries,
         touched: SmallVec<[(LogId, Offset); 1]>,
-        time: Time,
     ) -> PlannedBatch<'a> {
         let (encoded, count) = (&entries.bytes[..], entries.count);
         let (body_bytes, body_checksum) = (encoded.len() as u64, crc32c::crc32c(encoded));
@@ -195,7 +208,7 @@ impl<'a> PlannedBatch<'a> {
             encoded,
             count,
             touched,
-            time,
+            times: entries.times.unwrap_or(Span::of(0)),
             entries: count.into(),
             body_bytes,
             body_checksum,
@@ -239,7 +252,7 @@ impl Writer {
         }
         if batch.entries > 0 {
             self.entries += batch.entries;
-            self.note_time(batch.time, control);
+            self.note_times(&batch.times, control);
         }
         let start = self.written();
         self.place(batch, length, control.durable());
@@ -252,15 +265,14 @@ impl Writer {
     }
 
     /// Keeps what searches by time rely on: known before the entry is visible.
-    fn note_time(&mut self, time: Time, control: &Control) {
+    fn note_times(&mut self, span: &Span, control: &Control) {
         if self.begun == 0 {
-            self.begun = time;
+            self.begun = span.first;
         }
-        if time >= self.latest {
-            self.latest = time;
-        } else if self.latest - time > self.lateness {
-            self.lateness = self.latest - time;
-            control.set_lateness(self.lateness);
+        let before = self.times.lateness;
+        self.times.join(span);
+        if self.times.lateness > before {
+            control.set_lateness(self.times.lateness);
         }
     }
 
@@ -287,7 +299,7 @@ impl Writer {
             body_checksum: batch.body_checksum,
             previous: self.link,
             durable,
-            time: batch.time,
+            time: batch.times.latest(),
             frames: batch.count,
             touched: u16::try_from(batch.touched.len()).unwrap_or(u16::MAX),
         };
@@ -334,7 +346,7 @@ impl Writer {
             previous: self.link,
             capacity,
             after_damage: false,
-            latest: self.latest,
+            latest: self.times.latest,
         };
         let (segment, region) = match &self.directory {
             None => Segment::in_memory(header(self.next_capacity(needed))).map_err(full)?,

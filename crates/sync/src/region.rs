@@ -46,6 +46,7 @@ impl Published {
     }
 
     /// The mark. Acquire: pairs with the Release in [`Published::publish`] and [`Published::advance`].
+    #[inline]
     pub fn bytes(&self) -> u32 {
         self.0.load(Ordering::Acquire)
     }
@@ -108,6 +109,7 @@ impl Region {
     }
 
     /// Bytes that may be read.
+    #[inline]
     pub fn published(&self) -> u32 {
         self.published.bytes()
     }
@@ -116,6 +118,7 @@ impl Region {
     ///
     /// # Panics
     /// When the range is not wholly published.
+    #[inline]
     pub fn bytes(&self, range: Range<u32>) -> &[u8] {
         assert!(range.start <= range.end && range.end <= self.published(), "read of unpublished bytes");
         // SAFETY: bytes below the mark are never stored to again, and the Acquire in `published` ordered

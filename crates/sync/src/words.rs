@@ -27,6 +27,7 @@ impl Words {
         (self.map.start(), self.map.length())
     }
 
+    #[inline]
     fn word(&self, index: usize) -> &AtomicU64 {
         assert!(index < self.map.length() / 8, "a word outside its map");
         // SAFETY: in bounds by the check, aligned because maps are page-aligned (and simulated ones
@@ -35,6 +36,7 @@ impl Words {
     }
 
     /// Reads a word.
+    #[inline]
     pub fn load(&self, index: usize) -> u64 {
         self.word(index).load(Ordering::Acquire)
     }

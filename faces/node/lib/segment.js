@@ -63,13 +63,15 @@ class Segment {
     const index = this.index
     const blocks = this.complete ? index[1] : Atomics.load(index, 1)
     if (blocks === 0) return SEGMENT_HEADER_BYTES
-    const lowest = key(index, 0)
-    if (lowest >= time) return SEGMENT_HEADER_BYTES
     const last = blocks - 1
+    // The first key speaks of earlier segments, of which there may be none.
+    const first = last > 0 ? 1 : 0
+    const lowest = key(index, first)
+    if (lowest >= time) return SEGMENT_HEADER_BYTES
     let low = last
     const highest = key(index, last)
     if (highest >= time) {
-      low = search(index, last, time, (((time - lowest) / (highest - lowest)) * last) | 0)
+      low = search(index, last, time, first + ((((time - lowest) / (highest - lowest)) * (last - first)) | 0))
     }
     return start(index, low, time)
   }

@@ -52,8 +52,8 @@ fn note(area: &mut [u8], at: usize, value: f64) {
     }
 }
 
-/// Appends each entry as a transaction of its own: those of one time in one batch, of at most `run_bytes_max`
-/// bytes unless a single entry has more.
+/// Appends each entry as a transaction of its own: in batches of at most `run_bytes_max` bytes, unless a single entry
+/// has more.
 pub(crate) fn each(
     store: &Store,
     log: &Arc<Log>,
@@ -69,25 +69,21 @@ pub(crate) fn each(
         let staged =
             area.get(..bytes).ok_or_else(|| failure("BAD_ARGUMENT", "more is staged than there is"))?;
         let mut rest = entries(staged).peekable();
-        let mut run: Vec<&[u8]> = Vec::with_capacity(16);
+        let mut run: Vec<(Time, &[u8])> = Vec::with_capacity(16);
         while let Some(first) = rest.next() {
-            let time = first.time;
             let (start, mut run_bytes) = (offsets.len(), cost(&first));
             run.clear();
-            run.push(first.payload);
+            run.push((time_of(first.time, now), first.payload));
             offsets.push((first.at + 8, 0.0));
-            while let Some(next) = rest.next_if(|next| {
-                (next.time == time || next.time < 0.0 && time < 0.0)
-                    && run_bytes + cost(next) <= run_bytes_max
-            }) {
+            while let Some(next) = rest.next_if(|next| run_bytes + cost(next) <= run_bytes_max) {
                 run_bytes += cost(&next);
-                run.push(next.payload);
+                run.push((time_of(next.time, now), next.payload));
                 offsets.push((next.at + 8, 0.0));
             }
-            match store.append_all(log, &run, time_of(time, now)) {
+            match store.append_timed(log, &run) {
                 Ok(receipt) => {
                     let mut offset = receipt.first;
-                    for ((_, value), payload) in offsets[start..].iter_mut().zip(&run) {
+                    for ((_, value), (_, payload)) in offsets[start..].iter_mut().zip(&run) {
                         *value = offset as f64;
                         offset += payload.len() as u64;
                     }

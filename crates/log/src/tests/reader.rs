@@ -1,7 +1,7 @@
 //! Readers, cursors and transactions, through the public interface.
 
 use super::store::{open, os, small};
-use crate::{Attached, CommitError, Cursor, Entry, Options, Query, ReadError, Start, Store};
+use crate::{Attached, CommitError, Cursor, Entry, Options, Query, ReadError, Start, Store, Time};
 use std::time::Duration;
 use thalweg_sys::disk::Disk;
 
@@ -73,6 +73,34 @@ fn times_that_go_back_are_found_and_an_exact_start_is_the_first_match() {
     assert_eq!(times(&store, &Query::from(Start::Exact(45))), [0; 0]);
     let until = Query { end: Some(30), ..Query::from(Start::Exact(30)) };
     assert_eq!(times(&store, &until), [20, 5]);
+}
+
+#[test]
+fn entries_appended_in_one_call_keep_their_own_times_however_these_go() {
+    let late: [Time; 11] = [10, 20, 20, 50, 30, 40, 20, 60, 70, 5, 80];
+    let (one_by_one, at_once) = (memory(), memory());
+    let log = one_by_one.log(b"a").unwrap();
+    for time in late {
+        one_by_one.append(&log, b"x", time).unwrap();
+    }
+    let log = at_once.log(b"a").unwrap();
+    for group in late.chunks(4) {
+        let entries: Vec<(Time, &[u8])> = group.iter().map(|time| (*time, &b"x"[..])).collect();
+        let receipt = at_once.append_timed(&log, &entries).unwrap();
+        assert_eq!(receipt.next - receipt.first, group.len() as u64);
+    }
+    for from in 0..90 {
+        for query in
+            [Query::between(from, from + 7), Query::between(from, from + 45), Query::from(Start::Exact(from))]
+        {
+            assert_eq!(times(&at_once, &query), times(&one_by_one, &query), "{query:?}");
+        }
+    }
+    let nothing = at_once.append_timed(&log, &[(90, b"x"), (91, b"")]);
+    assert!(matches!(nothing, Err(CommitError::EmptyEntry)), "{nothing:?}");
+    assert_eq!(times(&at_once, &Query::from(Start::Time(85))), [0; 0]);
+    let mut reader = at_once.reader(&log);
+    assert!(reader.entries(&Query::default()).all(|entry| entry.unwrap().last), "each is a transaction");
 }
 
 #[test]
