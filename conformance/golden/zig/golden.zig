@@ -176,7 +176,7 @@ const Service = struct {
         var sent: u32 = 0;
         var value = request.first;
         while (value <= request.last) : (value += 1) {
-            if (!try responder.item(.{ .value = value })) break;
+            if (try responder.item(.{ .value = value }) == .gone) break;
             sent += 1;
         }
         try responder.ok(.{ .count = sent });
@@ -201,7 +201,7 @@ const Wire = struct {
     pub fn send(self: *Wire, frame: []const u8) !void {
         self.first = 0;
         self.end = 0;
-        const reply: echo.service.Reply = .{ .context = self, .item_fn = item, .end_fn = finish };
+        const reply: echo.service.Reply = .{ .context = self, .ways = &.{ .item = item, .end = finish } };
         try echo.server.dispatch(Service{}, memory.allocator(), frame, reply);
     }
 
@@ -211,10 +211,10 @@ const Wire = struct {
         return self.queue[self.first];
     }
 
-    fn item(context: *anyopaque, frame: []const u8) bool {
+    fn item(context: *anyopaque, frame: []const u8) echo.service.Flow {
         finish(context, frame);
         const self: *Wire = @ptrCast(@alignCast(context));
-        return self.end < 5;
+        return if (self.end < 5) .go else .gone;
     }
 
     fn finish(context: *anyopaque, frame: []const u8) void {

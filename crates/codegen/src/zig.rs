@@ -1,23 +1,26 @@
 //! Zig 0.15 and newer, in the layout of `zig fmt`. Codecs are put together at compile time; strings and bytes borrow
 //! from the frame, lists come from an arena of the caller's.
 
+mod calls;
+
 use crate::File;
 use crate::names::{Names, answers};
 use crate::text::Text;
 use thalweg_schema::casing::snake;
 use thalweg_schema::{Access, Alias, Command, Enum, Field, Message, Service, Type};
 
-const MESSAGEPACK: &str = include_str!("../runtime/zig/messagepack.zig");
-const SERVICE: &str = include_str!("../runtime/zig/service.zig");
+/// The runtime: every file's name and text.
+const RUNTIME: [(&str, &str); 3] = [
+    ("faults.zig", include_str!("../runtime/zig/faults.zig")),
+    ("messagepack.zig", include_str!("../runtime/zig/messagepack.zig")),
+    ("service.zig", include_str!("../runtime/zig/service.zig")),
+];
 
 pub(crate) fn emit(service: &Service, names: &Names) -> Vec<File> {
     let zig = Zig { service, names };
     let module = &names.module;
-    let mut files = vec![
-        (format!("{module}_types.zig"), zig.types()),
-        ("messagepack.zig".to_owned(), MESSAGEPACK.to_owned()),
-        ("service.zig".to_owned(), SERVICE.to_owned()),
-    ];
+    let mut files = vec![(format!("{module}_types.zig"), zig.types())];
+    files.extend(RUNTIME.map(|(name, text)| (name.to_owned(), text.to_owned())));
     let mut root = zig.head("The module");
     root.line("pub const mp = @import(\"messagepack.zig\");");
     root.line("pub const service = @import(\"service.zig\");");
@@ -56,6 +59,8 @@ impl Zig<'_> {
         text.line("/// SHA-256 of the schema; both ends compare it when they connect.");
         let hash: String = self.service.hash.iter().map(|byte| format!("\\x{byte:02x}")).collect();
         text.line(format!("pub const schema_hash: [32]u8 = \"{hash}\".*;"));
+        text.line("/// The tag of the service's error.");
+        text.line(format!("pub const error_tag = \"{}\";", self.service.error.tag));
         self.service.aliases.iter().for_each(|alias| self.alias(&mut text, alias));
         self.service.enums.iter().for_each(|of| enumeration(&mut text, of));
         for of in &self.service.types {
@@ -181,124 +186,6 @@ impl Zig<'_> {
             _ => ("|of|", format!(".{{ .bytes = {place} }}")),
         };
         format!(".{name} => {capture} .{{ .access = .{access}, .fork = {fork} }},")
-    }
-
-    fn client(&self) -> String {
-        let mut text = self.head("A client");
-        text.line("const std = @import(\"std\");");
-        text.line("const mp = @import(\"messagepack.zig\");");
-        text.line("const service = @import(\"service.zig\");");
-        text.line(format!("const types = @import(\"{}_types.zig\");", self.names.module));
-        text.line("");
-        let client = self.names.own("Client");
-        let error = format!("types.{}Codec", self.names.message(&self.service.error));
-        text.line(format!(
-            "/// Calls {} and waits. What is returned borrows from the transport and the arena.",
-            self.service.name
-        ));
-        text.block(format!("pub fn {client}(comptime Transport: type) type {{"), "}", |text| {
-            text.block("return struct {", "};", |text| {
-                text.lines(
-                    "transport: *Transport,\nwriter: mp.Writer,\n\n\
-                     /// A client over a transport; frames to send are made in the allocator's memory.\n\
-                     pub fn init(allocator: std.mem.Allocator, transport: *Transport) @This() {\n    \
-                     return .{ .transport = transport, .writer = .{ .allocator = allocator } };\n}\n\n\
-                     pub fn deinit(self: *@This()) void {\n    self.writer.deinit();\n}\n\n\
-                     fn send(self: *@This(), comptime Codec: type, request: Codec.T) !void {\n    \
-                     self.writer.clear();\n    try mp.frameOf(true, Codec, &self.writer, request);\n    \
-                     try self.transport.send(self.writer.written());\n}",
-                );
-                self.service.commands.iter().for_each(|command| self.client_method(text, command, &error));
-            });
-        });
-        text.finish()
-    }
-
-    fn client_method(&self, text: &mut Text, command: &Command, error: &str) {
-        let types = |message: &Message| format!("types.{}", self.names.message(message));
-        let method = self.names.method_camel(command);
-        let (request, response) = (types(&command.request), types(&command.response));
-        text.line("");
-        text.comment("///", &command.doc);
-        match &command.item {
-            None => text.lines(&format!(
-                "pub fn {method}(self: *@This(), arena: std.mem.Allocator, request: {request}) !service.Answer({response}) {{\n    \
-                 try self.send({request}Codec, request);\n    \
-                 return service.answer({response}Codec, {error}, arena, try self.transport.receive());\n}}"
-            )),
-            Some(item) => {
-                let of = format!("service.Items(Transport, {}Codec, {response}Codec, {error})", types(item));
-                text.lines(&format!(
-                    "pub fn {method}(self: *@This(), request: {request}) !{of} {{\n    \
-                     try self.send({request}Codec, request);\n    return .{{ .transport = self.transport }};\n}}"
-                ));
-            }
-        }
-    }
-
-    fn server(&self) -> String {
-        let mut text = self.head("The server's side");
-        text.line("const std = @import(\"std\");");
-        text.line("const mp = @import(\"messagepack.zig\");");
-        text.line("const service = @import(\"service.zig\");");
-        text.line(format!("const types = @import(\"{}_types.zig\");", self.names.module));
-        let error = format!("types.{}Codec", self.names.message(&self.service.error));
-        for command in &self.service.commands {
-            let response = format!("types.{}Codec", self.names.message(&command.response));
-            // What is no stream has no items; no value of this type can be made.
-            let item = command.item.as_ref();
-            let item = item.map_or(
-                "struct {
-    pub const T = noreturn;
-}"
-                .to_owned(),
-                |of| format!("types.{}Codec", self.names.message(of)),
-            );
-            let name = &command.name;
-            text.line("");
-            text.line(format!("/// Answers {name}."));
-            text.lines(&format!(
-                "pub const {name}Responder = service.Responder({response}, {item}, {error});"
-            ));
-        }
-        let request = self.names.own("Request");
-        text.lines(&format!(
-            "\n/// Hands a request's frame to its method; requests borrow from the frame and the arena. A frame that is no\n\
-             /// request is answered with the error, and so is what a method returns as an error: one that has answered has\n\
-             /// to return nothing. Of each command the handler has a method `name(request, responder) !void`.\n\
-             pub fn dispatch(\n    handler: anytype,\n    arena: std.mem.Allocator,\n    frame: []const u8,\n    \
-             reply: service.Reply,\n) mp.EncodeError!void {{\n    \
-             var reader: mp.Reader = .{{ .frame = frame, .allocator = arena }};\n    \
-             const request = types.{request}Codec.read(&reader) catch |problem| {{\n        \
-             const message = try std.fmt.allocPrint(\n            arena,\n            \"{{s}}: {{s}} at byte {{d}}\",\n            \
-             .{{ reader.place, @errorName(problem), reader.at }},\n        );\n        \
-             return service.fail({error}, arena, reply, message);\n    }};\n    \
-             return handle(handler, arena, request, reply);\n}}\n\n\
-             /// Hands a request to its method, for servers that order calls before they handle them."
-        ));
-        text.block(
-            format!(
-                "pub fn handle(\n    handler: anytype,\n    arena: std.mem.Allocator,\n    request: types.{request},\n    \
-                 reply: service.Reply,\n) mp.EncodeError!void {{"
-            ),
-            "}",
-            |text| {
-                text.block("const outcome: anyerror!void = switch (request) {", "};", |text| {
-                    for command in &self.service.commands {
-                        text.line(format!(
-                            ".{} => |of| handler.{}(of, {}Responder{{ .reply = reply, .allocator = arena }}),",
-                            snake(&command.request.stem),
-                            self.names.method_camel(command),
-                            command.name
-                        ));
-                    }
-                });
-                text.line(format!(
-                    "outcome catch |problem| return service.fail({error}, arena, reply, @errorName(problem));"
-                ));
-            },
-        );
-        text.finish()
     }
 
     fn type_of(&self, of: &Type) -> String {

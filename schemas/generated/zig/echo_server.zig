@@ -79,7 +79,8 @@ pub fn dispatch(
             "{s}: {s} at byte {d}",
             .{ reader.place, @errorName(problem), reader.at },
         );
-        return service.fail(types.EchoErrorResponseCodec, arena, reply, message);
+        const fault: service.Fault = if (problem == error.UnknownMessage) .unknown_command else .bad_request;
+        return service.fail(types.EchoErrorResponseCodec, arena, reply, fault, message);
     };
     return handle(handler, arena, request, reply);
 }
@@ -105,5 +106,5 @@ pub fn handle(
         .peek => |of| handler.peek(of, PeekResponder{ .reply = reply, .allocator = arena }),
         .peek_committed => |of| handler.peekCommitted(of, PeekCommittedResponder{ .reply = reply, .allocator = arena }),
     };
-    outcome catch |problem| return service.fail(types.EchoErrorResponseCodec, arena, reply, @errorName(problem));
+    outcome catch |problem| return service.fail(types.EchoErrorResponseCodec, arena, reply, .refused, @errorName(problem));
 }

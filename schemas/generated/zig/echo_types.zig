@@ -5,6 +5,8 @@ const service = @import("service.zig");
 
 /// SHA-256 of the schema; both ends compare it when they connect.
 pub const schema_hash: [32]u8 = "\x13\x89\xb7\xdb\x64\xdd\xb7\x44\x02\xd3\x95\x8a\x4b\x2a\x03\x9f\xce\xff\x60\x0b\x1b\x97\xda\x4e\xe0\x82\x85\x53\x51\x73\x18\x1f".*;
+/// The tag of the service's error.
+pub const error_tag = "EchoErrorResponse";
 
 /// A SHA-256. A type of its own: no other 32 bytes fit by accident.
 pub const Digest = struct { bytes: [32]u8 };

@@ -6,6 +6,7 @@
 
 const std = @import("std");
 const mp = @import("messagepack.zig");
+pub const Fault = @import("faults.zig").Fault;
 const Allocator = std.mem.Allocator;
 
 /// What a call brings: the response, or the words of the server's error.
@@ -33,6 +34,23 @@ pub fn answer(
     };
 }
 
+/// Reads a frame of a stream.
+fn heard(
+    comptime Item: type,
+    comptime Response: type,
+    comptime Error: type,
+    arena: Allocator,
+    frame: []const u8,
+) mp.DecodeError!Next(Item.T, Response.T) {
+    const table = .{ .{ "item", Item }, .{ "end", Response }, .{ "failed", Error } };
+    const Of = union(enum) { item: Item.T, end: Response.T, failed: Error.T };
+    return switch (try mp.Sum(Of, .response, table).decode(arena, frame)) {
+        .item => |item| .{ .item = item },
+        .end => |response| .{ .end = response },
+        .failed => |failed| .{ .refused = failed.message },
+    };
+}
+
 /// A stream being read.
 pub fn Items(comptime Transport: type, comptime Item: type, comptime Response: type, comptime Error: type) type {
     return struct {
@@ -40,28 +58,73 @@ pub fn Items(comptime Transport: type, comptime Item: type, comptime Response: t
 
         /// What comes next; nothing does after the end.
         pub fn next(self: @This(), arena: Allocator) !Next(Item.T, Response.T) {
-            const table = .{ .{ "item", Item }, .{ "end", Response }, .{ "failed", Error } };
-            const Of = union(enum) { item: Item.T, end: Response.T, failed: Error.T };
-            return switch (try mp.Sum(Of, .response, table).decode(arena, try self.transport.receive())) {
-                .item => |item| .{ .item = item },
-                .end => |response| .{ .end = response },
-                .failed => |failed| .{ .refused = failed.message },
-            };
+            return heard(Item, Response, Error, arena, try self.transport.receive());
         }
     };
 }
 
+/// A call under way on a transport that carries many at once: one with `begin(self, frame) !u64`,
+/// `wait(self, call) ![]const u8`, which waits for the call's next frame, and `cancel(self, call) void`.
+pub fn Pending(comptime Transport: type, comptime Response: type, comptime Error: type) type {
+    return struct {
+        transport: *Transport,
+        call: u64,
+
+        /// Waits for the answer, which borrows from the transport and the arena. To be called once.
+        pub fn wait(self: @This(), arena: Allocator) !Answer(Response.T) {
+            return answer(Response, Error, arena, try self.transport.wait(self.call));
+        }
+
+        /// Tells the server that nobody waits for the answer. The call still ends, usually as cancelled.
+        pub fn cancel(self: @This()) void {
+            self.transport.cancel(self.call);
+        }
+    };
+}
+
+/// A stream under way on such a transport.
+pub fn PendingItems(comptime Transport: type, comptime Item: type, comptime Response: type, comptime Error: type) type {
+    return struct {
+        transport: *Transport,
+        call: u64,
+
+        /// Waits for what comes next; nothing does after the end.
+        pub fn next(self: @This(), arena: Allocator) !Next(Item.T, Response.T) {
+            return heard(Item, Response, Error, arena, try self.transport.wait(self.call));
+        }
+
+        /// Tells the server that nobody waits for more. The call still ends, usually as cancelled.
+        pub fn cancel(self: @This()) void {
+            self.transport.cancel(self.call);
+        }
+    };
+}
+
+/// What a stream's producer does next: goes on, waits until it hears that something changed, or ends, because nobody
+/// waits for more.
+pub const Flow = enum { go, wait, gone };
+
 /// Where a server's frames for one request go.
 pub const Reply = struct {
     context: *anyopaque,
-    /// Sends one item of a stream. False says that nobody waits for more.
-    item_fn: *const fn (context: *anyopaque, frame: []const u8) bool,
-    /// Sends the frame that ends the call. Called once.
-    end_fn: *const fn (context: *anyopaque, frame: []const u8) void,
+    ways: *const Ways,
+
+    pub const Ways = struct {
+        /// Sends one item of a stream.
+        item: *const fn (context: *anyopaque, frame: []const u8) Flow,
+        /// Sends the frame that ends the call. Nothing is called after it.
+        end: *const fn (context: *anyopaque, frame: []const u8) void,
+        /// Ends the call with a fault and the service's error. Nothing is called after it. Without this, `end` does.
+        fail: ?*const fn (context: *anyopaque, fault: Fault, message: []const u8) void = null,
+        /// Whether nobody waits for the answer any more.
+        cancelled: ?*const fn (context: *anyopaque) bool = null,
+        /// Has `wake` called once, from any thread, when `cancelled` or a `Flow` may have changed.
+        changed: ?*const fn (context: *anyopaque, wake: *const fn (?*anyopaque) callconv(.c) void, of: ?*anyopaque) void = null,
+    };
 };
 
 /// Answers one request, once, now or later, from any thread. Zig runs nothing when a value goes out of scope, so each
-/// responder has to be answered by hand, on every path.
+/// responder has to be answered by hand, on every path; `abandon` is the answer of who has none.
 pub fn Responder(comptime Response: type, comptime Item: type, comptime Error: type) type {
     return struct {
         reply: Reply,
@@ -72,30 +135,52 @@ pub fn Responder(comptime Response: type, comptime Item: type, comptime Error: t
             var writer: mp.Writer = .{ .allocator = self.allocator };
             defer writer.deinit();
             try mp.frameOf(false, Response, &writer, response);
-            self.reply.end_fn(self.reply.context, writer.written());
+            self.reply.ways.end(self.reply.context, writer.written());
         }
 
         /// Answers with the service's error.
         pub fn err(self: @This(), message: []const u8) mp.EncodeError!void {
-            return fail(Error, self.allocator, self.reply, message);
+            return fail(Error, self.allocator, self.reply, .refused, message);
         }
 
-        /// Sends one item of a stream. False says that nobody waits for more.
-        pub fn item(self: @This(), value: Item.T) mp.EncodeError!bool {
+        /// Ends the call without an answer.
+        pub fn abandon(self: @This()) mp.EncodeError!void {
+            return fail(Error, self.allocator, self.reply, .abandoned, "the handler gave no answer");
+        }
+
+        /// Sends one item of a stream.
+        pub fn item(self: @This(), value: Item.T) mp.EncodeError!Flow {
             var writer: mp.Writer = .{ .allocator = self.allocator };
             defer writer.deinit();
             try mp.frameOf(false, Item, &writer, value);
-            return self.reply.item_fn(self.reply.context, writer.written());
+            return self.reply.ways.item(self.reply.context, writer.written());
+        }
+
+        /// Whether nobody waits for the answer any more.
+        pub fn cancelled(self: @This()) bool {
+            return if (self.reply.ways.cancelled) |asks| asks(self.reply.context) else false;
+        }
+
+        /// Has `wake` called once, from any thread, when a stream may go on or nobody waits for it any more.
+        pub fn changed(self: @This(), wake: *const fn (?*anyopaque) callconv(.c) void, of: ?*anyopaque) void {
+            if (self.reply.ways.changed) |tells| tells(self.reply.context, wake, of);
         }
     };
 }
 
-/// Ends a call with the service's error.
-pub fn fail(comptime Error: type, allocator: Allocator, reply: Reply, message: []const u8) mp.EncodeError!void {
+/// Ends a call with a fault and the service's error.
+pub fn fail(
+    comptime Error: type,
+    allocator: Allocator,
+    reply: Reply,
+    fault: Fault,
+    message: []const u8,
+) mp.EncodeError!void {
+    if (reply.ways.fail) |fails| return fails(reply.context, fault, message);
     var writer: mp.Writer = .{ .allocator = allocator };
     defer writer.deinit();
     try mp.frameOf(false, Error, &writer, .{ .message = message });
-    reply.end_fn(reply.context, writer.written());
+    reply.ways.end(reply.context, writer.written());
 }
 
 /// What a call does to its fork, for servers that order calls per fork.

@@ -1,0 +1,180 @@
+//! Clients and servers in Zig: one client that waits for each call, one with many under way, and the dispatcher to a
+//! handler's methods.
+
+use super::Zig;
+use crate::text::Text;
+use thalweg_schema::casing::snake;
+use thalweg_schema::{Command, Message};
+
+impl Zig<'_> {
+    pub(super) fn client(&self) -> String {
+        let mut text = self.head("Clients");
+        text.line("const std = @import(\"std\");");
+        text.line("const mp = @import(\"messagepack.zig\");");
+        text.line("const service = @import(\"service.zig\");");
+        text.line(format!("const types = @import(\"{}_types.zig\");", self.names.module));
+        text.line("");
+        text.line(format!(
+            "/// Calls {} and waits. What is returned borrows from the transport and the arena.",
+            self.service.name
+        ));
+        self.client_type(&mut text, "Client", "send", "void", Self::waiting_method);
+        text.line("");
+        text.line(format!(
+            "/// Calls {} without waiting: as many calls at once as are pending.",
+            self.service.name
+        ));
+        self.client_type(&mut text, "Pipeline", "begin", "u64", Self::pending_method);
+        text.finish()
+    }
+
+    /// A type over a transport, of which each command is a method.
+    fn client_type(
+        &self,
+        text: &mut Text,
+        name: &str,
+        way: &str,
+        outcome: &str,
+        method: fn(&Self, &mut Text, &Command),
+    ) {
+        text.block(
+            format!("pub fn {}(comptime Transport: type) type {{", self.names.own(name)),
+            "}",
+            |text| {
+                text.block("return struct {", "};", |text| {
+                    text.lines(&format!(
+                        "transport: *Transport,\nwriter: mp.Writer,\n\n\
+                     /// A client over a transport; frames to send are made in the allocator's memory.\n\
+                     pub fn init(allocator: std.mem.Allocator, transport: *Transport) @This() {{\n    \
+                     return .{{ .transport = transport, .writer = .{{ .allocator = allocator }} }};\n}}\n\n\
+                     pub fn deinit(self: *@This()) void {{\n    self.writer.deinit();\n}}\n\n\
+                     fn {way}(self: *@This(), comptime Codec: type, request: Codec.T) !{outcome} {{\n    \
+                     self.writer.clear();\n    try mp.frameOf(true, Codec, &self.writer, request);\n    \
+                     return self.transport.{way}(self.writer.written());\n}}"
+                    ));
+                    self.service.commands.iter().for_each(|command| method(self, text, command));
+                });
+            },
+        );
+    }
+
+    fn error_codec(&self) -> String {
+        self.codec_of(&self.service.error)
+    }
+
+    fn type_name(&self, message: &Message) -> String {
+        format!("types.{}", self.names.message(message))
+    }
+
+    fn codec_of(&self, message: &Message) -> String {
+        format!("types.{}Codec", self.names.message(message))
+    }
+
+    fn waiting_method(&self, text: &mut Text, command: &Command) {
+        let method = self.names.method_camel(command);
+        let error = self.error_codec();
+        let (request, response) = (self.type_name(&command.request), self.type_name(&command.response));
+        text.line("");
+        text.comment("///", &command.doc);
+        match &command.item {
+            None => text.lines(&format!(
+                "pub fn {method}(self: *@This(), arena: std.mem.Allocator, request: {request}) !service.Answer({response}) {{\n    \
+                 try self.send({request}Codec, request);\n    \
+                 return service.answer({response}Codec, {error}, arena, try self.transport.receive());\n}}"
+            )),
+            Some(item) => {
+                let item = self.codec_of(item);
+                let of = format!("service.Items(Transport, {item}, {response}Codec, {error})");
+                text.lines(&format!(
+                    "pub fn {method}(self: *@This(), request: {request}) !{of} {{\n    \
+                     try self.send({request}Codec, request);\n    return .{{ .transport = self.transport }};\n}}"
+                ));
+            }
+        }
+    }
+
+    fn pending_method(&self, text: &mut Text, command: &Command) {
+        let method = self.names.method_camel(command);
+        let error = self.error_codec();
+        let (request, response) = (self.type_name(&command.request), self.codec_of(&command.response));
+        let of = match &command.item {
+            None => format!("service.Pending(Transport, {response}, {error})"),
+            Some(item) => {
+                let item = self.codec_of(item);
+                format!("service.PendingItems(Transport, {item}, {response}, {error})")
+            }
+        };
+        text.line("");
+        text.comment("///", &command.doc);
+        text.lines(&format!(
+            "pub fn {method}(self: *@This(), request: {request}) !{of} {{\n    \
+             return .{{ .transport = self.transport, .call = try self.begin({request}Codec, request) }};\n}}"
+        ));
+    }
+
+    pub(super) fn server(&self) -> String {
+        let mut text = self.head("The server's side");
+        text.line("const std = @import(\"std\");");
+        text.line("const mp = @import(\"messagepack.zig\");");
+        text.line("const service = @import(\"service.zig\");");
+        text.line(format!("const types = @import(\"{}_types.zig\");", self.names.module));
+        let error = format!("types.{}Codec", self.names.message(&self.service.error));
+        for command in &self.service.commands {
+            let response = format!("types.{}Codec", self.names.message(&command.response));
+            // What is no stream has no items; no value of this type can be made.
+            let item = command.item.as_ref();
+            let item = item.map_or(
+                "struct {
+    pub const T = noreturn;
+}"
+                .to_owned(),
+                |of| format!("types.{}Codec", self.names.message(of)),
+            );
+            let name = &command.name;
+            text.line("");
+            text.line(format!("/// Answers {name}."));
+            text.lines(&format!(
+                "pub const {name}Responder = service.Responder({response}, {item}, {error});"
+            ));
+        }
+        let request = self.names.own("Request");
+        text.lines(&format!(
+            "\n/// Hands a request's frame to its method; requests borrow from the frame and the arena. A frame that is no\n\
+             /// request is answered with the error, and so is what a method returns as an error: one that has answered has\n\
+             /// to return nothing. Of each command the handler has a method `name(request, responder) !void`.\n\
+             pub fn dispatch(\n    handler: anytype,\n    arena: std.mem.Allocator,\n    frame: []const u8,\n    \
+             reply: service.Reply,\n) mp.EncodeError!void {{\n    \
+             var reader: mp.Reader = .{{ .frame = frame, .allocator = arena }};\n    \
+             const request = types.{request}Codec.read(&reader) catch |problem| {{\n        \
+             const message = try std.fmt.allocPrint(\n            arena,\n            \"{{s}}: {{s}} at byte {{d}}\",\n            \
+             .{{ reader.place, @errorName(problem), reader.at }},\n        );\n        \
+             const fault: service.Fault = if (problem == error.UnknownMessage) .unknown_command else .bad_request;\n        \
+             return service.fail({error}, arena, reply, fault, message);\n    }};\n    \
+             return handle(handler, arena, request, reply);\n}}\n\n\
+             /// Hands a request to its method, for servers that order calls before they handle them."
+        ));
+        text.block(
+            format!(
+                "pub fn handle(\n    handler: anytype,\n    arena: std.mem.Allocator,\n    request: types.{request},\n    \
+                 reply: service.Reply,\n) mp.EncodeError!void {{"
+            ),
+            "}",
+            |text| {
+                text.block("const outcome: anyerror!void = switch (request) {", "};", |text| {
+                    for command in &self.service.commands {
+                        text.line(format!(
+                            ".{} => |of| handler.{}(of, {}Responder{{ .reply = reply, .allocator = arena }}),",
+                            snake(&command.request.stem),
+                            self.names.method_camel(command),
+                            command.name
+                        ));
+                    }
+                });
+                text.line(format!(
+                    "outcome catch |problem| return service.fail({error}, arena, reply, .refused, @errorName(problem));"
+                ));
+            },
+        );
+        text.finish()
+    }
+}
