@@ -8,6 +8,10 @@
 //! Never knows: a schema, what a payload says, where a handler runs.
 #![forbid(unsafe_code)]
 
+mod call;
+mod client;
 mod error;
 
+pub use call::{CallId, CallOptions, Event, EventKind};
+pub use client::{Client, ClientOptions, Reconnect};
 pub use error::Error;

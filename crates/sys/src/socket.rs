@@ -350,6 +350,17 @@ pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)?)
 }
 
+/// A second descriptor for the connected socket that is this process's standard input, non-blocking and closed on exec.
+///
+/// # Errors
+/// `ENOTSOCK`, `EBADF` where it is none.
+pub fn standard_input() -> io::Result<OwnedFd> {
+    let socket = duplicate(rustix::stdio::stdin())?;
+    sockopt::socket_type(&socket)?;
+    rustix::io::ioctl_fionbio(&socket, true)?;
+    Ok(socket)
+}
+
 /// A second descriptor for the same open thing.
 ///
 /// # Errors

@@ -13,7 +13,7 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     ("reactor", &["sys", "sync"]),
     ("transport", &["sys", "sync", "reactor"]),
     ("wire", &[]),
-    ("service", &["sync", "reactor", "transport", "wire"]),
+    ("service", &["sys", "sync", "reactor", "transport", "wire"]),
     ("log", &["sys", "sync"]),
     ("http", &["sys", "sync", "reactor", "transport", "wire"]),
     ("streams", &["wire", "log"]),

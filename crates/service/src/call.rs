@@ -1,0 +1,52 @@
+//! How a call is named, what may be asked of it, and what comes of it.
+
+use crate::error::Error;
+use std::time::Duration;
+
+/// Names one call of one client. No two calls of a client are ever named alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CallId(pub(crate) u64);
+
+impl CallId {
+    /// The name as one word, for languages that keep it as such.
+    pub const fn number(self) -> u64 {
+        self.0
+    }
+
+    /// The call that a word names. One that names none is refused where it is used.
+    pub const fn from_number(number: u64) -> Self {
+        Self(number)
+    }
+}
+
+/// What one call may be given.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CallOptions {
+    /// How long anybody wants the answer, instead of what the client's options say. Both ends keep it.
+    pub deadline: Option<Duration>,
+    /// Of a stream: how many items may come before [`crate::Client::grant`] lets more come. Without it the
+    /// server's welcome says.
+    pub credit: Option<u32>,
+}
+
+/// What came of a call.
+#[derive(Debug)]
+pub struct Event<'c> {
+    /// Of which.
+    pub call: CallId,
+    /// What.
+    pub kind: EventKind,
+    /// The frame that brought it, borrowed from what was received; empty where none did.
+    pub frame: &'c [u8],
+}
+
+/// What an event is.
+#[derive(Debug)]
+pub enum EventKind {
+    /// One item of a stream; more will come.
+    Item,
+    /// The answer, or the end of a stream. Nothing more will come.
+    End,
+    /// Why there is no answer. Nothing more will come.
+    Failed(Error),
+}

@@ -1,0 +1,506 @@
+//! A client: one connection, any number of calls in flight, no thread.
+//!
+//! What it knows of its calls is [`session::Session`]; how its bytes travel is [`link::Link`]; how a connection comes about is
+//! [`dial::Dialer`]; what a foreign loop watches is [`watch::Watch`]. This file joins them, and is the only one to decide
+//! when to wait.
+//!
+//! Invariants, checked by `tests/client.rs` and the tests of the parts:
+//! - every call that [`Client::call`] accepted ends exactly once, whatever becomes of the connection;
+//! - a call made and waited for on a socket costs one write and one read, and in shared memory no system call while both
+//!   sides are up;
+//! - nothing here waits but [`Client::wait`], [`Client::connect`] and a turn that may.
+
+mod calls;
+mod deadlines;
+mod dial;
+mod incoming;
+mod link;
+mod options;
+mod outgoing;
+mod session;
+mod watch;
+
+pub use options::{ClientOptions, Reconnect};
+
+use crate::call::{CallId, CallOptions, Event, EventKind};
+use crate::error::Error;
+use dial::{Dialed, Dialer};
+use link::Link;
+use session::{Bounds, Found, Session, What};
+use std::io::IoSlice;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::time::Instant;
+use thalweg_reactor::Wait;
+use thalweg_transport::{Endpoint, Read, Written};
+use thalweg_wire::fault::Fault;
+use watch::Watch;
+
+/// Requests from this length on are written from where they lie, if nothing waits to be sent before them.
+const DIRECT_BYTES: usize = 4 << 10;
+
+/// Calls a service.
+///
+/// Calls are queued by [`Client::call`], leave together with the next [`Client::flush`], [`Client::turn`] or
+/// [`Client::wait`], and what comes of them is taken one by one with [`Client::next`], or by name with [`Client::wait`] and
+/// [`Client::take`]. A foreign loop watches [`Client::descriptor`] and takes turns.
+#[derive(Debug)]
+pub struct Client {
+    options: ClientOptions,
+    /// Where to connect anew; a connection that was handed over cannot be.
+    endpoint: Option<Endpoint>,
+    line: Line,
+    session: Session,
+    watch: Option<Watch>,
+    /// Items that each new stream may send before more credit.
+    credit: u32,
+}
+
+#[derive(Debug)]
+enum Line {
+    Up(Link),
+    Dialing(Dialer),
+    Down(Error),
+}
+
+impl Client {
+    /// Connects, trying again within [`ClientOptions::connect_within`] while that may help.
+    ///
+    /// # Errors
+    /// [`Fault::NoServer`], [`Fault::ConnectTimeout`], [`Fault::PermissionDenied`], [`Fault::NoSharedMemory`],
+    /// [`Fault::SchemaMismatch`], [`Fault::VersionMismatch`], [`Fault::BadArgument`]; each with the path and what to do.
+    pub fn connect(endpoint: &Endpoint, options: ClientOptions) -> Result<Self, Error> {
+        let options = options.checked()?;
+        let mut dialer = Dialer::new(endpoint, &options)?;
+        loop {
+            if let Some(dialed) = dialer.advance()? {
+                return Ok(Self::up(Some(endpoint.clone()), options, dialed));
+            }
+            dialer.wait(None)?;
+        }
+    }
+
+    /// Begins to connect; calls may be made at once and leave when the connection is there. They fail if it does not come
+    /// about.
+    ///
+    /// # Errors
+    /// [`Fault::BadArgument`].
+    pub fn begin(endpoint: &Endpoint, options: ClientOptions) -> Result<Self, Error> {
+        let options = options.checked()?;
+        let line = Line::Dialing(Dialer::new(endpoint, &options)?);
+        Ok(Self::with(Some(endpoint.clone()), options, line, 0))
+    }
+
+    /// Speaks plain frames over a connected socket, a pair's half say: there is no hello and no second connection.
+    ///
+    /// # Errors
+    /// [`Fault::System`] where it is no socket.
+    pub fn over(socket: OwnedFd, options: ClientOptions) -> Result<Self, Error> {
+        let options = ClientOptions { plain: true, ..options }.checked()?;
+        let dialed = Dialed { link: Link::over(socket)?, credit: 0 };
+        Ok(Self::up(None, options, dialed))
+    }
+
+    fn up(endpoint: Option<Endpoint>, options: ClientOptions, dialed: Dialed) -> Self {
+        Self::with(endpoint, options, Line::Up(dialed.link), dialed.credit)
+    }
+
+    fn with(endpoint: Option<Endpoint>, options: ClientOptions, line: Line, credit: u32) -> Self {
+        let session = Session::new(Bounds {
+            plain: options.plain,
+            frame_bytes_max: options.frame_bytes_max,
+            in_flight_max: options.in_flight_max,
+            unsent_bytes_max: options.unsent_bytes_max,
+        });
+        Self { options, endpoint, line, session, watch: None, credit }
+    }
+
+    /// Queues a request. It leaves with the next flush, turn or wait, at the latest.
+    ///
+    /// # Errors
+    /// [`Fault::FrameTooLarge`], [`Fault::Overloaded`], [`Fault::Draining`], or why there is no connection. Nothing was
+    /// queued, and the client may be used as before.
+    pub fn call(&mut self, request: &[u8], options: CallOptions) -> Result<CallId, Error> {
+        self.session.admit(request)?;
+        self.ensure_line()?;
+        let deadline = options.deadline.or(self.options.deadline);
+        let (call, head) = self.session.begin(request.len(), deadline, options.credit.unwrap_or(0));
+        if let Some(at) = deadline.and_then(|deadline| Instant::now().checked_add(deadline)) {
+            self.session.until(call, at);
+        }
+        let mut departed = 0;
+        if request.len() >= DIRECT_BYTES
+            && !self.session.has_unsent()
+            && let Line::Up(link) = &mut self.line
+        {
+            match link.write(&[IoSlice::new(head.bytes()), IoSlice::new(request)]) {
+                Ok(Written::Bytes(count)) => departed = count,
+                Ok(Written::WouldBlock) => {}
+                Err(error) => {
+                    // The call began and ends as every other.
+                    self.session.queue(call, &head, request, 0);
+                    self.lose(error);
+                    return Ok(call);
+                }
+            }
+        }
+        self.session.queue(call, &head, request, departed);
+        Ok(call)
+    }
+
+    /// Says that nobody waits for the answer any more. The call still ends: with its answer if that was faster, else with
+    /// [`Fault::Cancelled`].
+    pub fn cancel(&mut self, call: CallId) {
+        self.session.cancel(call);
+    }
+
+    /// Cancels the call and never says anything of it again.
+    pub fn forget(&mut self, call: CallId) {
+        self.session.forget(call);
+    }
+
+    /// Lets a stream send so many items more.
+    pub fn grant(&mut self, call: CallId, items: u32) {
+        self.session.grant(call, items);
+    }
+
+    /// Writes what is queued, as far as it can be now.
+    ///
+    /// # Errors
+    /// None that a call does not hear of: a connection that ended shows in what comes of the calls.
+    pub fn flush(&mut self) -> Result<(), Error> {
+        if let Line::Up(link) = &mut self.line
+            && let Err(error) = write_out(link, &mut self.session)
+        {
+            self.drain_and_lose(error);
+        }
+        Ok(())
+    }
+
+    /// Writes what is queued, waits as it may for something to come, and reads it: then [`Client::next`] has what came.
+    /// How much happened; 0 when nothing did, after a signal or at the end of the wait.
+    ///
+    /// # Errors
+    /// Nothing is in flight and there is no connection, so that nothing could come; the operating system failed.
+    pub fn turn(&mut self, wait: Wait) -> Result<usize, Error> {
+        let until = match wait {
+            Wait::Poll => return self.look(),
+            Wait::Until(until) => Some(until),
+            Wait::Block => None,
+        };
+        if self.session.is_ready() { self.flush().map(|()| 1) } else { self.advance(until) }
+    }
+
+    /// What came next, in order of arrival; `None` until another turn.
+    #[allow(clippy::should_implement_trait, reason = "an event borrows from the receive buffer")]
+    pub fn next(&mut self) -> Option<Event<'_>> {
+        let found = match self.session.next() {
+            Some(found) => found,
+            None if self.lose_broken() => self.session.next()?,
+            None => return None,
+        };
+        Some(self.event(found))
+    }
+
+    /// What came next of one call; `None` until another turn, or when there is no such call.
+    pub fn take(&mut self, call: CallId) -> Option<Event<'_>> {
+        let found = match self.session.take(call) {
+            Some(found) => found,
+            None if self.lose_broken() => self.session.take(call)?,
+            None => return None,
+        };
+        Some(self.event(found))
+    }
+
+    /// Waits for the next frame of one call: its answer, or of a stream an item or the end, which their content tells
+    /// apart. What comes of other calls meanwhile is kept for them.
+    ///
+    /// # Errors
+    /// Why the call has no answer; [`Fault::BadArgument`] when there is no such call.
+    pub fn wait(&mut self, call: CallId) -> Result<&[u8], Error> {
+        let event = self.wait_event(call)?;
+        match event.kind {
+            EventKind::Item | EventKind::End => Ok(event.frame),
+            EventKind::Failed(error) => Err(error),
+        }
+    }
+
+    /// As [`Client::wait`], and tells an item from the end.
+    ///
+    /// # Errors
+    /// [`Fault::BadArgument`] when there is no such call.
+    pub fn wait_event(&mut self, call: CallId) -> Result<Event<'_>, Error> {
+        let found = loop {
+            if let Some(found) = self.session.take(call) {
+                break found;
+            }
+            if self.lose_broken() {
+                continue;
+            }
+            if !self.session.knows(call) {
+                return Err(Error::new(Fault::BadArgument, "no such call is in flight"));
+            }
+            self.advance(None)?;
+        };
+        Ok(self.event(found))
+    }
+
+    /// Whether anything will come, or has come and was not taken, of a call.
+    pub fn knows(&self, call: CallId) -> bool {
+        self.session.knows(call)
+    }
+
+    /// The descriptor for a foreign loop: readable whenever a turn with [`Wait::Poll`] has something to do. One such turn
+    /// comes first, and one after each round of calls. The descriptor stays the same through reconnections.
+    ///
+    /// # Errors
+    /// Out of descriptors.
+    pub fn descriptor(&mut self) -> Result<BorrowedFd<'_>, Error> {
+        if self.watch.is_none() {
+            self.watch = Some(Watch::new()?);
+            self.settle()?;
+        }
+        match &self.watch {
+            Some(watch) => Ok(watch.descriptor()),
+            None => Err(Error::new(Fault::System, "no descriptor to watch")),
+        }
+    }
+
+    /// Calls that have not ended.
+    pub fn in_flight(&self) -> usize {
+        self.session.in_flight()
+    }
+
+    /// Whether frames go through shared memory.
+    pub fn is_shared(&self) -> bool {
+        matches!(&self.line, Line::Up(link) if link.is_shared())
+    }
+
+    /// Whether there is a connection now.
+    pub fn is_connected(&self) -> bool {
+        matches!(self.line, Line::Up(_))
+    }
+
+    /// Items that each new stream may send before [`Client::grant`] lets more come; 0 where streams know no credit.
+    pub fn credit(&self) -> u32 {
+        self.credit
+    }
+
+    /// Ends the connection for good. Every call fails, and so does every further one.
+    pub fn close(&mut self) {
+        self.endpoint = None;
+        self.lose(Error::new(Fault::Closed, "this client was closed"));
+    }
+
+    fn event(&self, found: Found) -> Event<'_> {
+        let frame = self.session.frame(&found);
+        let kind = match found.what {
+            What::Item => EventKind::Item,
+            What::End => EventKind::End,
+            What::Failed(error) => EventKind::Failed(error),
+        };
+        Event { call: found.call, kind, frame }
+    }
+
+    /// Sees to it that a call has somewhere to go.
+    fn ensure_line(&mut self) -> Result<(), Error> {
+        let draining = self.session.is_draining();
+        match &self.line {
+            Line::Up(_) if !draining => return Ok(()),
+            Line::Dialing(_) => return Ok(()),
+            Line::Up(_) if self.may_redial() && self.session.in_flight() == 0 => {
+                self.lose(Error::new(Fault::Draining, ""));
+            }
+            Line::Up(_) => return Err(Error::new(Fault::Draining, "")),
+            Line::Down(error) if !self.may_redial() => return Err(error.clone()),
+            Line::Down(_) => {}
+        }
+        let Some(endpoint) = &self.endpoint else {
+            return Err(Error::new(Fault::Closed, "a connection that was handed over is not made anew"));
+        };
+        self.line = Line::Dialing(Dialer::new(endpoint, &self.options)?);
+        Ok(())
+    }
+
+    fn may_redial(&self) -> bool {
+        self.endpoint.is_some() && self.options.reconnect != Reconnect::Never
+    }
+
+    /// Waits for something to come, at most until then, and reads it.
+    fn advance(&mut self, until: Option<Instant>) -> Result<usize, Error> {
+        let due = self.session.next_deadline();
+        let due = until.map_or(due, |until| Some(due.map_or(until, |due| due.min(until))));
+        let moved = match &mut self.line {
+            Line::Up(link) => match exchange(link, &mut self.session, due) {
+                Ok(moved) => moved,
+                Err(error) => {
+                    self.drain_and_lose(error);
+                    1
+                }
+            },
+            Line::Dialing(dialer) => {
+                dialer.wait(due)?;
+                self.dial()
+            }
+            Line::Down(error) if !self.session.is_ready() => return Err(error.clone()),
+            Line::Down(_) => 1,
+        };
+        Ok(moved + self.expire(due))
+    }
+
+    fn expire(&mut self, due: Option<Instant>) -> usize {
+        // Without a deadline nobody asks what time it is.
+        due.map_or(0, |_| self.session.expire(Instant::now()))
+    }
+
+    /// A turn that never waits.
+    fn look(&mut self) -> Result<usize, Error> {
+        let mut moved = 0;
+        loop {
+            moved += match &mut self.line {
+                Line::Up(link) => match glance(link, &mut self.session, self.watch.is_some()) {
+                    Ok(moved) => moved,
+                    Err(error) => {
+                        self.drain_and_lose(error);
+                        1
+                    }
+                },
+                Line::Dialing(_) => self.dial(),
+                Line::Down(_) => 0,
+            };
+            let due = self.session.next_deadline();
+            moved += self.expire(due);
+            if self.settle()? {
+                return Ok(moved);
+            }
+        }
+    }
+
+    /// Leaves everything to be watched. `false`: something came meanwhile.
+    fn settle(&mut self) -> Result<bool, Error> {
+        let Some(watch) = &mut self.watch else { return Ok(true) };
+        let mut due = self.session.next_deadline();
+        let unsent = self.session.has_unsent();
+        match &mut self.line {
+            Line::Up(link) if self.session.is_full() => {
+                // Reading pauses until somebody took what is there, so a loop has to come back by itself.
+                watch.leave(link.socket());
+                due = Some(Instant::now());
+            }
+            Line::Up(link) => {
+                watch.follow(link.socket(), unsent && !link.is_shared())?;
+                if !link.settle(unsent) {
+                    return Ok(false);
+                }
+            }
+            Line::Dialing(dialer) => {
+                let (socket, at) = dialer.watched();
+                if let Some((socket, writable)) = socket {
+                    watch.follow(socket, writable)?;
+                }
+                due = Some(due.map_or(at, |due| due.min(at)));
+            }
+            Line::Down(_) => {}
+        }
+        watch.due(due)?;
+        Ok(true)
+    }
+
+    /// Goes on connecting.
+    fn dial(&mut self) -> usize {
+        let Line::Dialing(dialer) = &mut self.line else { return 0 };
+        if let (Some(watch), (Some((socket, _)), _)) = (&mut self.watch, dialer.watched()) {
+            watch.leave(socket);
+        }
+        match dialer.advance() {
+            Ok(None) => 0,
+            Ok(Some(dialed)) => {
+                self.line = Line::Up(dialed.link);
+                self.credit = dialed.credit;
+                // What was queued meanwhile leaves now; an error shows at the next read.
+                self.flush().map_or(0, |()| 1)
+            }
+            Err(error) => {
+                self.line = Line::Down(error.clone());
+                self.session.disconnect(|_| error.clone());
+                1
+            }
+        }
+    }
+
+    /// Reads what a dying connection still brought, then loses it.
+    fn drain_and_lose(&mut self, error: Error) {
+        if let Line::Up(link) = &mut self.line {
+            while matches!(link.read(self.session.room()), Ok(Read::Bytes(_))) {}
+        }
+        self.lose(error);
+    }
+
+    /// The connection is over.
+    fn lose(&mut self, error: Error) {
+        if let (Line::Up(link), Some(watch)) = (&self.line, &mut self.watch) {
+            watch.leave(link.socket());
+        }
+        let place = self.endpoint.as_ref().map_or_else(String::new, |endpoint| format!("{endpoint}: "));
+        let error = Error { detail: format!("{place}{}", error.detail), ..error };
+        self.session.disconnect(|left| {
+            let fault = match error.fault {
+                _ if !left => Fault::NotSent,
+                Fault::BadFrame | Fault::FrameTooLarge | Fault::BrokenPeer => error.fault,
+                _ => Fault::Disconnected,
+            };
+            Error { fault, ..error.clone() }
+        });
+        self.line = Line::Down(error);
+    }
+
+    /// Loses a connection whose bytes are beyond understanding.
+    fn lose_broken(&mut self) -> bool {
+        let broken = self.session.take_broken();
+        broken.map(|error| self.lose(error)).is_some()
+    }
+}
+
+/// Writes what is queued, as far as it can be now.
+fn write_out(link: &mut Link, session: &mut Session) -> Result<(), Error> {
+    while session.has_unsent() {
+        let unsent = session.unsent();
+        let offered = unsent.len();
+        match link.write(&[IoSlice::new(unsent)])? {
+            Written::Bytes(count) => {
+                session.sent(count);
+                if count < offered {
+                    break;
+                }
+            }
+            Written::WouldBlock => break,
+        }
+    }
+    Ok(())
+}
+
+/// Writes, waits and reads once.
+fn exchange(link: &mut Link, session: &mut Session, until: Option<Instant>) -> Result<usize, Error> {
+    write_out(link, session)?;
+    let for_space = session.has_unsent();
+    count(link.read_waiting(session.room(), for_space, until)?)
+}
+
+/// Writes and reads what can be now.
+fn glance(link: &mut Link, session: &mut Session, watched: bool) -> Result<usize, Error> {
+    if watched {
+        link.stir()?;
+    }
+    write_out(link, session)?;
+    if session.is_full() {
+        return Ok(1);
+    }
+    count(link.read(session.room())?)
+}
+
+fn count(read: Read) -> Result<usize, Error> {
+    match read {
+        Read::Bytes(_) => Ok(1),
+        Read::WouldBlock => Ok(0),
+        Read::End => Err(Error::new(Fault::Disconnected, "the server closed the connection")),
+    }
+}

@@ -1,0 +1,127 @@
+//! The calls in flight: which there are, without hashing.
+//!
+//! A call's number holds the slot it lies in (the low bits) and how many calls there were before it (the rest), so a
+//! number is looked up by an index, never comes twice, and what is still said about an old one fits nobody.
+
+use crate::call::CallId;
+
+const SLOT_BITS: u32 = 20;
+/// Calls in flight at most.
+pub(crate) const CALLS_MAX: u32 = 1 << SLOT_BITS;
+/// The number of a slot where no call lies. No call has it: the first has sequence 1.
+const VACANT: u64 = 0;
+
+#[derive(Debug)]
+struct Slot {
+    number: u64,
+    /// Where its request ends among all bytes of the connection: once so many are written, the server may have it.
+    end: u64,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Calls {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    sequence: u64,
+    len: usize,
+}
+
+impl Calls {
+    /// A new call. Its request's place is set once it is known.
+    pub(crate) fn begin(&mut self) -> CallId {
+        self.sequence += 1;
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot { number: VACANT, end: 0 });
+            (self.slots.len() - 1) as u32
+        });
+        let number = self.sequence << SLOT_BITS | u64::from(slot);
+        self.slots[slot as usize] = Slot { number, end: u64::MAX };
+        self.len += 1;
+        CallId(number)
+    }
+
+    /// Says where the call's request ends.
+    pub(crate) fn ends_at(&mut self, call: CallId, end: u64) {
+        if let Some(slot) = self.slot(call) {
+            slot.end = end;
+        }
+    }
+
+    /// Whether the call is in flight.
+    pub(crate) fn has(&self, call: CallId) -> bool {
+        self.slots.get(index(call)).is_some_and(|slot| slot.number == call.0 && call.0 != VACANT)
+    }
+
+    /// Ends the call; `false` when it was not in flight.
+    pub(crate) fn end(&mut self, call: CallId) -> bool {
+        let Some(slot) = self.slot(call) else { return false };
+        slot.number = VACANT;
+        self.free.push(index(call) as u32);
+        self.len -= 1;
+        true
+    }
+
+    pub(crate) const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Every call in flight, as they were begun, and whether its request was written whole when `written` bytes were.
+    pub(crate) fn all(&self, written: u64) -> Vec<(CallId, bool)> {
+        let alive = self.slots.iter().filter(|slot| slot.number != VACANT);
+        let mut all: Vec<_> = alive.map(|slot| (CallId(slot.number), slot.end <= written)).collect();
+        all.sort_unstable();
+        all
+    }
+
+    fn slot(&mut self, call: CallId) -> Option<&mut Slot> {
+        self.slots.get_mut(index(call)).filter(|slot| slot.number == call.0 && call.0 != VACANT)
+    }
+}
+
+fn index(call: CallId) -> usize {
+    (call.0 & u64::from(CALLS_MAX - 1)) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn a_word_that_names_no_call_is_nobody() {
+        let mut calls = Calls::default();
+        for number in [0, 1, u64::MAX, 1 << SLOT_BITS] {
+            assert!(!calls.has(CallId(number)) && !calls.end(CallId(number)));
+        }
+        let call = calls.begin();
+        assert!(calls.has(call));
+        assert!(!calls.has(CallId(call.0 + 1)) && !calls.has(CallId(call.0 + (1 << SLOT_BITS))));
+    }
+
+    proptest! {
+        #[test]
+        fn calls_are_kept_as_a_set_keeps_them_and_no_number_comes_twice(
+            steps in proptest::collection::vec(any::<Option<prop::sample::Index>>(), 1..200),
+        ) {
+            let (mut calls, mut model, mut seen) = (Calls::default(), BTreeSet::new(), BTreeSet::new());
+            for step in steps {
+                match step {
+                    Some(which) if !model.is_empty() => {
+                        let call = *model.iter().nth(which.index(model.len())).unwrap();
+                        model.remove(&call);
+                        prop_assert!(calls.end(call) && !calls.end(call) && !calls.has(call));
+                    }
+                    _ => {
+                        let call = calls.begin();
+                        prop_assert!(seen.insert(call) && calls.has(call));
+                        model.insert(call);
+                    }
+                }
+                prop_assert_eq!(calls.len(), model.len());
+            }
+            let all: Vec<CallId> = calls.all(0).into_iter().map(|(call, _)| call).collect();
+            prop_assert_eq!(all, model.into_iter().collect::<Vec<_>>());
+        }
+    }
+}

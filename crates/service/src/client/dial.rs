@@ -1,0 +1,235 @@
+//! How a connection comes about: a socket, a hello, a welcome, perhaps shared memory; again and again while that may
+//! help and the time lasts.
+//!
+//! One machine for everybody: [`Dialer::advance`] never waits and says what to wait for. What a further attempt cannot
+//! cure (no permission, another schema) ends it at once.
+
+use super::link::{Link, sleep_until};
+use super::options::{ClientOptions, Reconnect};
+use crate::error::Error;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+use thalweg_sys::{process, socket};
+use thalweg_transport::{Endpoint, Read, SharedEnd, Written, receive_with_descriptor, write};
+use thalweg_wire::fault::{Fault, Retry};
+use thalweg_wire::frame::{HELLO_BYTES, Hello, VERSION, Welcome};
+
+const PAUSE_FIRST: Duration = Duration::from_millis(1);
+const PAUSE_MOST: Duration = Duration::from_millis(50);
+
+/// A connection being made.
+#[derive(Debug)]
+pub(crate) struct Dialer {
+    endpoint: Endpoint,
+    hello: Option<Hello>,
+    spin: bool,
+    until: Instant,
+    pause: Duration,
+    pause_most: Duration,
+    attempt: Attempt,
+}
+
+#[derive(Debug)]
+enum Attempt {
+    /// Not before then.
+    At(Instant),
+    Greeting(Greeting),
+}
+
+/// A hello on its way, and the welcome that answers it.
+#[derive(Debug)]
+struct Greeting {
+    socket: OwnedFd,
+    sent: usize,
+    received: Vec<u8>,
+    memory: Option<OwnedFd>,
+}
+
+/// A connection that is up.
+#[derive(Debug)]
+pub(crate) struct Dialed {
+    pub(crate) link: Link,
+    /// Items that each new stream may send; 0 where streams know no credit.
+    pub(crate) credit: u32,
+}
+
+impl Dialer {
+    /// Begins now.
+    ///
+    /// # Errors
+    /// Plain frames through shared memory.
+    pub(crate) fn new(endpoint: &Endpoint, options: &ClientOptions) -> Result<Self, Error> {
+        let only_shared = matches!(endpoint, Endpoint::Shared(_));
+        if options.plain && only_shared {
+            let detail = format!("{endpoint}: plain frames do not travel through shared memory");
+            return Err(Error::new(Fault::BadArgument, detail));
+        }
+        let hello = (!options.plain).then(|| Hello {
+            version: VERSION,
+            shared: only_shared || options.shared,
+            ring_bytes: options.ring_bytes,
+            schema: options.schema,
+        });
+        let (pause, pause_most) = match options.reconnect {
+            Reconnect::Never => (PAUSE_FIRST, PAUSE_MOST),
+            Reconnect::Backoff { first, most } => (first.max(PAUSE_FIRST), most.max(first)),
+        };
+        let now = Instant::now();
+        // A budget too long to count is one without an end that anybody sees.
+        let until = now.checked_add(options.connect_within).unwrap_or(now + Duration::from_secs(1 << 30));
+        let attempt = Attempt::At(now);
+        Ok(Self { endpoint: endpoint.clone(), hello, spin: options.spin, until, pause, pause_most, attempt })
+    }
+
+    /// Goes on as far as it can without waiting. `None`: wait first.
+    ///
+    /// # Errors
+    /// Why there is no connection, after the last attempt.
+    pub(crate) fn advance(&mut self) -> Result<Option<Dialed>, Error> {
+        let outcome = match &mut self.attempt {
+            Attempt::At(at) if *at > Instant::now() => return Ok(None),
+            Attempt::At(_) => self.connect(),
+            Attempt::Greeting(_) => Ok(()),
+        };
+        let outcome = outcome.and_then(|()| self.greet());
+        match outcome {
+            Ok(None) if Instant::now() >= self.until => {
+                let detail = format!("{}: it took the connection and said nothing", self.endpoint);
+                Err(Error::new(Fault::ConnectTimeout, detail))
+            }
+            Ok(dialed) => Ok(dialed),
+            Err(error) => self.again(error).map(|()| None),
+        }
+    }
+
+    /// Waits for what the next step needs, at most until then.
+    ///
+    /// # Errors
+    /// A broken descriptor.
+    pub(crate) fn wait(&self, until: Option<Instant>) -> Result<(), Error> {
+        match &self.attempt {
+            Attempt::At(at) => sleep_until(*at, until),
+            Attempt::Greeting(greeting) => {
+                let until = until.map_or(self.until, |until| until.min(self.until));
+                let left = until.saturating_duration_since(Instant::now());
+                let for_writing = greeting.sent < HELLO_BYTES;
+                socket::wait(greeting.socket.as_fd(), for_writing, Some(left))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What a foreign loop watches, for writing too if that is wanted, and when it comes back in any case.
+    pub(crate) fn watched(&self) -> (Option<(BorrowedFd<'_>, bool)>, Instant) {
+        match &self.attempt {
+            Attempt::At(at) => (None, *at),
+            Attempt::Greeting(greeting) => {
+                (Some((greeting.socket.as_fd(), greeting.sent < HELLO_BYTES)), self.until)
+            }
+        }
+    }
+
+    fn connect(&mut self) -> Result<(), Error> {
+        let socket = match &self.endpoint {
+            Endpoint::Socket(path) | Endpoint::Shared(path) => {
+                socket::connect_unix(path).map_err(|error| refused(&self.endpoint, error))?
+            }
+            Endpoint::Stdio => socket::standard_input().map_err(|error| {
+                let detail = "standard input is no socket: start this program with one, or give a path";
+                Error::system(Fault::BadArgument, detail, error)
+            })?,
+        };
+        let received = Vec::with_capacity(HELLO_BYTES);
+        self.attempt = Attempt::Greeting(Greeting { socket, sent: 0, received, memory: None });
+        Ok(())
+    }
+
+    fn greet(&mut self) -> Result<Option<Dialed>, Error> {
+        let ended =
+            || Error::new(Fault::NoServer, format!("{}: it ended before it said welcome", self.endpoint));
+        let Attempt::Greeting(greeting) = &mut self.attempt else { return Ok(None) };
+        if let Some(hello) = &self.hello {
+            let hello = hello.encode();
+            let socket = greeting.socket.as_fd();
+            if let Written::Bytes(count) = write(socket, &hello[greeting.sent..]).map_err(|_| ended())? {
+                greeting.sent += count;
+            }
+            if greeting.received.len() < HELLO_BYTES {
+                let (read, memory) =
+                    receive_with_descriptor(socket, &mut greeting.received).map_err(|_| ended())?;
+                greeting.memory = memory.or(greeting.memory.take());
+                if read == Read::End {
+                    return Err(ended());
+                }
+            }
+            let welcome = Welcome::decode(&greeting.received).map_err(|error| {
+                Error::new(error.fault(), format!("{} answered with {error}", self.endpoint))
+            })?;
+            let Some(welcome) = welcome else { return Ok(None) };
+            return self.welcomed(&welcome).map(Some);
+        }
+        self.up(0, false).map(Some)
+    }
+
+    fn welcomed(&mut self, welcome: &Welcome) -> Result<Dialed, Error> {
+        if welcome.fault != 0 {
+            let fault = Fault::of(welcome.fault).unwrap_or(Fault::Refused);
+            return Err(Error::new(fault, format!("{} said so in its welcome", self.endpoint)));
+        }
+        if welcome.version != VERSION {
+            let detail = format!("{} speaks version {}, this is {VERSION}", self.endpoint, welcome.version);
+            return Err(Error::new(Fault::VersionMismatch, detail));
+        }
+        if welcome.ring_bytes == 0 && matches!(self.endpoint, Endpoint::Shared(_)) {
+            let detail = format!("{} offered none, and takes nothing else", self.endpoint);
+            return Err(Error::new(Fault::NoSharedMemory, detail));
+        }
+        self.up(welcome.credit, welcome.ring_bytes > 0)
+    }
+
+    fn up(&mut self, credit: u32, shared: bool) -> Result<Dialed, Error> {
+        let attempt = std::mem::replace(&mut self.attempt, Attempt::At(self.until));
+        let Attempt::Greeting(greeting) = attempt else {
+            return Err(Error::new(Fault::System, "a welcome without a connection"));
+        };
+        if !shared {
+            return Ok(Dialed { link: Link::over(greeting.socket)?, credit });
+        }
+        let none = || Error::new(Fault::NoSharedMemory, format!("{} handed none over", self.endpoint));
+        let end = SharedEnd::adopt(greeting.memory.ok_or_else(none)?).map_err(|error| {
+            let detail = format!("{} handed something else over", self.endpoint);
+            Error::system(Fault::BrokenPeer, detail, error)
+        })?;
+        Ok(Dialed { link: Link::shared(greeting.socket, end, self.spin), credit })
+    }
+
+    /// Tries again after a pause, if that may help and there is time.
+    fn again(&mut self, error: Error) -> Result<(), Error> {
+        let now = Instant::now();
+        if error.retry() != Retry::Safe || now >= self.until {
+            return Err(error);
+        }
+        // Clients that lost one server must not all come back at the same moment.
+        let jitter = process::random_u64().unwrap_or(0) % 256;
+        let pause = self.pause.mul_f64(0.75 + jitter as f64 / 1_024.0);
+        self.attempt = Attempt::At((now + pause).min(self.until));
+        self.pause = (self.pause * 2).min(self.pause_most);
+        Ok(())
+    }
+}
+
+/// What a refused connection means.
+fn refused(endpoint: &Endpoint, error: io::Error) -> Error {
+    let (fault, what) = match error.kind() {
+        io::ErrorKind::NotFound => (Fault::NoServer, "there is no such path: start its server"),
+        io::ErrorKind::ConnectionRefused => (Fault::NoServer, "its server is gone: start it"),
+        io::ErrorKind::WouldBlock => (Fault::ConnectTimeout, "too many wait to be taken"),
+        io::ErrorKind::PermissionDenied => (Fault::PermissionDenied, "run as the user who runs its server"),
+        io::ErrorKind::InvalidInput | io::ErrorKind::InvalidFilename => {
+            (Fault::BadArgument, "a socket's path has at most 107 bytes")
+        }
+        _ => (Fault::System, "it could not be connected to"),
+    };
+    Error::system(fault, format!("{endpoint}: {what}"), error)
+}

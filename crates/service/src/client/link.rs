@@ -1,0 +1,144 @@
+//! A connection that is up: its socket, and the shared memory it may have led to.
+//!
+//! Ownership: owns the socket and this side's end of the rings. A socket link waits in the read itself
+//! ([`thalweg_sys::socket::receive_waiting`]), so a call costs one write and one read; a shared one looks for a moment,
+//! then sleeps on the socket, over which nothing but bells comes.
+
+use crate::error::Error;
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+use thalweg_sys::socket;
+use thalweg_transport::{
+    Broken, Heard, Read, SharedEnd, Waited, Written, hush, ring_bell, wait_for_peer, write_gathered,
+};
+use thalweg_wire::fault::Fault;
+
+#[derive(Debug)]
+pub(crate) struct Link {
+    socket: OwnedFd,
+    shared: Option<SharedEnd>,
+    /// The peer is gone; what it wrote into shared memory is still to be read.
+    ended: bool,
+    spin: bool,
+}
+
+impl Link {
+    /// Over a connected socket alone.
+    ///
+    /// # Errors
+    /// It is no socket.
+    pub(crate) fn over(socket: OwnedFd) -> io::Result<Self> {
+        socket::block(socket.as_fd())?;
+        Ok(Self { socket, shared: None, ended: false, spin: false })
+    }
+
+    /// Over shared memory that came by this socket.
+    pub(crate) fn shared(socket: OwnedFd, end: SharedEnd, spin: bool) -> Self {
+        Self { socket, shared: Some(end), ended: false, spin }
+    }
+
+    pub(crate) fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    pub(crate) const fn is_shared(&self) -> bool {
+        self.shared.is_some()
+    }
+
+    /// Writes what can be written now.
+    pub(crate) fn write(&mut self, pieces: &[IoSlice<'_>]) -> Result<Written, Error> {
+        let Some(end) = &mut self.shared else {
+            return write_gathered(self.socket.as_fd(), pieces).map_err(gone);
+        };
+        let written = end.write_gathered(pieces).map_err(broken)?;
+        ring(end, self.socket.as_fd());
+        Ok(written)
+    }
+
+    /// Reads what is there.
+    pub(crate) fn read(&mut self, into: &mut Vec<u8>) -> Result<Read, Error> {
+        let Some(end) = &mut self.shared else {
+            return thalweg_transport::read(self.socket.as_fd(), into).map_err(gone);
+        };
+        match end.read(into).map_err(broken)? {
+            Read::WouldBlock if self.ended => Ok(Read::End),
+            Read::WouldBlock => Ok(Read::WouldBlock),
+            read => {
+                ring(end, self.socket.as_fd());
+                Ok(read)
+            }
+        }
+    }
+
+    /// Reads what is there or comes until then; also comes back when there is room to write, if that is wanted, and when
+    /// a signal came. [`Read::WouldBlock`]: nothing was read.
+    pub(crate) fn read_waiting(
+        &mut self,
+        into: &mut Vec<u8>,
+        for_space: bool,
+        until: Option<Instant>,
+    ) -> Result<Read, Error> {
+        let Some(end) = &mut self.shared else {
+            if until.is_none() && !for_space {
+                return socket::receive_waiting(self.socket.as_fd(), into).map(read_of).map_err(gone);
+            }
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            let ready = socket::wait(self.socket.as_fd(), for_space, left)?;
+            return if ready.readable { self.read(into) } else { Ok(Read::WouldBlock) };
+        };
+        if !end.pending() {
+            match wait_for_peer(end, self.socket.as_fd(), for_space, until, self.spin).map_err(gone)? {
+                Waited::Ready => {}
+                Waited::TimedOut => return Ok(Read::WouldBlock),
+                Waited::Ended => self.ended = true,
+            }
+        }
+        self.read(into)
+    }
+
+    /// Is up after it was watched by a foreign loop: takes the bells away.
+    pub(crate) fn stir(&mut self) -> Result<(), Error> {
+        if let Some(end) = &mut self.shared {
+            end.wake_up();
+            if hush(self.socket.as_fd()).map_err(gone)? == Heard::End {
+                self.ended = true;
+            }
+        }
+        Ok(())
+    }
+
+    /// Is about to be watched by a foreign loop. `false`: something came meanwhile.
+    pub(crate) fn settle(&mut self, for_space: bool) -> bool {
+        self.shared.as_mut().is_none_or(|end| self.ended || end.prepare_to_sleep(for_space))
+    }
+}
+
+fn ring(end: &mut SharedEnd, socket: BorrowedFd<'_>) {
+    if end.bell_wanted() {
+        // A peer that is gone is found out by reading.
+        let _ = ring_bell(socket);
+    }
+}
+
+fn read_of(count: Option<usize>) -> Read {
+    match count {
+        None => Read::WouldBlock,
+        Some(0) => Read::End,
+        Some(count) => Read::Bytes(count),
+    }
+}
+
+fn gone(error: io::Error) -> Error {
+    Error::system(Fault::Disconnected, "", error)
+}
+
+fn broken(broken: Broken) -> Error {
+    Error::new(Fault::BrokenPeer, broken.to_string())
+}
+
+/// Sleeps until then, or for as long as a thread may without looking again.
+pub(crate) fn sleep_until(at: Instant, until: Option<Instant>) {
+    let at = until.map_or(at, |until| at.min(until));
+    std::thread::sleep(at.saturating_duration_since(Instant::now()).min(Duration::from_secs(1)));
+}

@@ -1,0 +1,452 @@
+//! What a client knows of its calls: bytes in, bytes out, no descriptor and no clock.
+//!
+//! Ownership: belongs to one [`crate::Client`], which moves its bytes and hands it the time. Waiting is the client's
+//! business, so a blocking wait, a foreign loop's turn and a future share everything here.
+//!
+//! Invariants, checked by the tests beside this file:
+//! - a call that began ends exactly once, by an answer or by an error; what comes for it later is dropped;
+//! - what came in is given out in the order it came, but for a call that somebody asked for by name;
+//! - a call whose connection ended is [`Fault::NotSent`] only when its request never left whole, so that no server can
+//!   have begun it.
+
+use super::calls::Calls;
+use super::deadlines::Deadlines;
+use super::incoming::Incoming;
+use super::outgoing::Outgoing;
+use crate::call::CallId;
+use crate::error::Error;
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::time::{Duration, Instant};
+use thalweg_wire::fault::Fault;
+use thalweg_wire::frame::{FrameError, HEADER_BYTES, Header, Kind, LENGTH_BYTES};
+use thalweg_wire::messagepack::Reader;
+
+/// Received bytes nobody took at which reading pauses.
+const BACKLOG_BYTES: usize = 4 << 20;
+
+/// The bounds of a session; see [`crate::ClientOptions`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    pub(crate) plain: bool,
+    pub(crate) frame_bytes_max: u32,
+    pub(crate) in_flight_max: u32,
+    pub(crate) unsent_bytes_max: usize,
+}
+
+/// What came of a call, and where its frame lies.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) call: CallId,
+    pub(crate) what: What,
+    place: Place,
+}
+
+#[derive(Debug)]
+pub(crate) enum What {
+    Item,
+    End,
+    Failed(Error),
+}
+
+#[derive(Debug)]
+enum Place {
+    Nowhere,
+    /// In the receive buffer.
+    Received(Range<usize>),
+    /// In `held`.
+    Held,
+}
+
+/// A frame that came while somebody waited for another call's.
+#[derive(Debug)]
+struct Stashed {
+    call: CallId,
+    what: What,
+    frame: Vec<u8>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Session {
+    bounds: Bounds,
+    calls: Calls,
+    /// Plain only: whose answer comes next. Calls that nobody waits for any more are still among them.
+    order: VecDeque<CallId>,
+    outgoing: Outgoing,
+    incoming: Incoming,
+    stash: VecDeque<Stashed>,
+    /// The frame that was last given out from the stash.
+    held: Vec<u8>,
+    failures: VecDeque<(CallId, Error)>,
+    deadlines: Deadlines,
+    /// Why no further byte of this connection can be understood.
+    broken: Option<Error>,
+    /// The server takes no new calls.
+    draining: bool,
+}
+
+impl Session {
+    pub(crate) fn new(bounds: Bounds) -> Self {
+        Self {
+            bounds,
+            calls: Calls::default(),
+            order: VecDeque::new(),
+            outgoing: Outgoing::default(),
+            incoming: Incoming::default(),
+            stash: VecDeque::new(),
+            held: Vec::new(),
+            failures: VecDeque::new(),
+            deadlines: Deadlines::default(),
+            broken: None,
+            draining: false,
+        }
+    }
+
+    /// Whether a request may be made now.
+    ///
+    /// # Errors
+    /// [`Fault::FrameTooLarge`], [`Fault::Overloaded`].
+    pub(crate) fn admit(&self, request: &[u8]) -> Result<(), Error> {
+        let Bounds { frame_bytes_max, in_flight_max, unsent_bytes_max, .. } = self.bounds;
+        if request.len() > frame_bytes_max as usize {
+            let detail = format!("a request of {} bytes, {frame_bytes_max} are allowed", request.len());
+            return Err(Error::new(Fault::FrameTooLarge, detail));
+        }
+        if self.calls.len() >= in_flight_max as usize {
+            return Err(Error::new(Fault::Overloaded, format!("{in_flight_max} calls are in flight")));
+        }
+        let unsent = self.outgoing.len();
+        if unsent > 0 && unsent.saturating_add(request.len()) > unsent_bytes_max {
+            let detail = format!("{unsent} bytes are still to be sent, {unsent_bytes_max} are allowed");
+            return Err(Error::new(Fault::Overloaded, detail));
+        }
+        Ok(())
+    }
+
+    /// Begins a call that was admitted; what stands in front of its request. [`Session::queue`] or
+    /// [`Session::departed`] come next.
+    pub(crate) fn begin(&mut self, length: usize, deadline: Option<Duration>, credit: u32) -> (CallId, Head) {
+        let call = self.calls.begin();
+        // Admitted requests are far shorter than four gibibytes.
+        let length = length as u32;
+        if self.bounds.plain {
+            self.order.push_back(call);
+            return (call, Head::Plain(length.to_le_bytes()));
+        }
+        let deadline_ms = deadline
+            .map_or(0, |left| u32::try_from(left.as_nanos().div_ceil(1_000_000)).unwrap_or(u32::MAX).max(1));
+        let header = Header { deadline_ms, credit, ..Header::new(Kind::Request, call.0, length) };
+        (call, Head::Multiplexed(header.encode()))
+    }
+
+    /// The call is wanted until then.
+    pub(crate) fn until(&mut self, call: CallId, at: Instant) {
+        self.deadlines.add(at, call, self.calls.len(), |call| self.calls.has(call));
+    }
+
+    /// Queues a request, of which `departed` bytes have left already, its head included.
+    #[inline]
+    pub(crate) fn queue(&mut self, call: CallId, head: &Head, request: &[u8], departed: usize) {
+        self.outgoing.went_past(departed);
+        let head = head.bytes();
+        let rest = departed.saturating_sub(head.len());
+        let end = self.outgoing.push([&head[departed.min(head.len())..], &request[rest..]]);
+        self.calls.ends_at(call, end);
+    }
+
+    /// Nobody waits for the answer any more; the call still ends. A plain call ends here and now.
+    pub(crate) fn cancel(&mut self, call: CallId) {
+        if !self.calls.has(call) {
+            return;
+        }
+        if self.bounds.plain {
+            self.failures.push_back((call, Error::new(Fault::Cancelled, "")));
+        } else {
+            self.tell(Header::new(Kind::Cancel, call.0, 0));
+        }
+    }
+
+    /// As [`Session::cancel`], and nothing more is ever heard of the call.
+    pub(crate) fn forget(&mut self, call: CallId) {
+        self.cancel(call);
+        self.calls.end(call);
+        self.stash.retain(|stashed| stashed.call != call);
+    }
+
+    /// Lets a stream send so many items more.
+    pub(crate) fn grant(&mut self, call: CallId, items: u32) {
+        if items > 0 && !self.bounds.plain && self.calls.has(call) {
+            self.tell(Header { credit: items, ..Header::new(Kind::Credit, call.0, 0) });
+        }
+    }
+
+    fn tell(&mut self, header: Header) {
+        self.outgoing.push([&header.encode(), &[]]);
+    }
+
+    pub(crate) const fn in_flight(&self) -> usize {
+        self.calls.len()
+    }
+
+    pub(crate) const fn is_draining(&self) -> bool {
+        self.draining
+    }
+
+    pub(crate) fn unsent(&self) -> &[u8] {
+        self.outgoing.unsent()
+    }
+
+    pub(crate) fn sent(&mut self, count: usize) {
+        self.outgoing.sent(count);
+    }
+
+    pub(crate) const fn has_unsent(&self) -> bool {
+        !self.outgoing.is_empty()
+    }
+
+    /// Where to read to.
+    pub(crate) fn room(&mut self) -> &mut Vec<u8> {
+        self.incoming.room()
+    }
+
+    /// Whether so much came that nobody took that reading should pause.
+    pub(crate) fn is_full(&self) -> bool {
+        self.incoming.len() >= BACKLOG_BYTES && self.incoming.is_ready(self.bounds.plain)
+    }
+
+    /// Whether [`Session::next`] would bring something, or find out that the connection is beyond understanding.
+    pub(crate) fn is_ready(&self) -> bool {
+        let plain = self.bounds.plain;
+        !self.stash.is_empty() || !self.failures.is_empty() || self.incoming.is_ready(plain)
+    }
+
+    /// The next deadline.
+    pub(crate) fn next_deadline(&mut self) -> Option<Instant> {
+        self.deadlines.next(|call| self.calls.has(call))
+    }
+
+    /// Fails the calls whose deadline passed; how many.
+    pub(crate) fn expire(&mut self, now: Instant) -> usize {
+        let mut count = 0;
+        while let Some(call) = self.deadlines.passed(now) {
+            if self.calls.has(call) {
+                self.failures.push_back((call, Error::new(Fault::DeadlineExceeded, "")));
+                count += 1;
+            }
+        }
+        count
+    }
+
+    /// What came next.
+    pub(crate) fn next(&mut self) -> Option<Found> {
+        if let Some(stashed) = self.stash.pop_front() {
+            return Some(self.hold(stashed));
+        }
+        self.arrive().or_else(|| {
+            while let Some((call, error)) = self.failures.pop_front() {
+                if self.calls.end(call) {
+                    return Some(Found { call, what: What::Failed(error), place: Place::Nowhere });
+                }
+            }
+            None
+        })
+    }
+
+    /// What came next of one call. What comes of others meanwhile is kept for them.
+    pub(crate) fn take(&mut self, call: CallId) -> Option<Found> {
+        if !self.stash.is_empty()
+            && let Some(at) = self.stash.iter().position(|stashed| stashed.call == call)
+        {
+            return self.stash.remove(at).map(|stashed| self.hold(stashed));
+        }
+        while let Some(found) = self.arrive() {
+            if found.call == call {
+                return Some(found);
+            }
+            self.stash(found);
+        }
+        let at = self.failures.iter().position(|(failed, _)| *failed == call)?;
+        let (_, error) = self.failures.remove(at)?;
+        self.calls.end(call).then(|| Found { call, what: What::Failed(error), place: Place::Nowhere })
+    }
+
+    /// Whether anything will come, or has come, of the call.
+    pub(crate) fn knows(&self, call: CallId) -> bool {
+        self.calls.has(call) || self.stash.iter().any(|stashed| stashed.call == call)
+    }
+
+    /// The frame of what was found, until the next use.
+    #[inline]
+    pub(crate) fn frame(&self, found: &Found) -> &[u8] {
+        match &found.place {
+            Place::Nowhere => &[],
+            Place::Received(range) => self.incoming.frame(range.clone()),
+            Place::Held => &self.held,
+        }
+    }
+
+    /// Why nothing more can be understood, once.
+    pub(crate) fn take_broken(&mut self) -> Option<Error> {
+        self.broken.take()
+    }
+
+    /// The connection ended, or is given up. What arrived whole is kept, every other call fails with what `why` says of
+    /// one whose request may have left, or has not.
+    pub(crate) fn disconnect(&mut self, why: impl Fn(bool) -> Error) {
+        while let Some(found) = self.arrive() {
+            self.stash(found);
+        }
+        for (call, left) in self.calls.all(self.outgoing.written()) {
+            self.failures.push_back((call, why(left)));
+        }
+        self.outgoing = Outgoing::default();
+        self.incoming = Incoming::default();
+        self.order.clear();
+        self.broken = None;
+        self.draining = false;
+    }
+
+    fn hold(&mut self, stashed: Stashed) -> Found {
+        self.held = stashed.frame;
+        Found { call: stashed.call, what: stashed.what, place: Place::Held }
+    }
+
+    fn stash(&mut self, found: Found) {
+        let frame = self.frame(&found).to_vec();
+        self.stash.push_back(Stashed { call: found.call, what: found.what, frame });
+    }
+
+    /// The next frame that somebody waits for.
+    #[inline]
+    fn arrive(&mut self) -> Option<Found> {
+        if self.broken.is_some() {
+            return None;
+        }
+        let arrived = if self.bounds.plain { self.arrive_plain() } else { self.arrive_multiplexed() };
+        arrived.unwrap_or_else(|error| {
+            self.broken = Some(error);
+            None
+        })
+    }
+
+    fn arrive_multiplexed(&mut self) -> Result<Option<Found>, Error> {
+        while let Some(header) = self.incoming.header().map_err(nonsense)? {
+            let (call, length) = (CallId(header.id), header.length as usize);
+            if header.length > self.bounds.frame_bytes_max {
+                self.incoming.pass_over(HEADER_BYTES + length);
+                if header.kind == Kind::Item && self.calls.has(call) {
+                    self.tell(Header::new(Kind::Cancel, call.0, 0));
+                }
+                if let Some(found) = self.too_long(call, length) {
+                    return Ok(Some(found));
+                }
+                continue;
+            }
+            let Some(range) = self.incoming.take(HEADER_BYTES, length) else { return Ok(None) };
+            match header.kind {
+                Kind::Item if self.calls.has(call) => {
+                    return Ok(Some(Found { call, what: What::Item, place: Place::Received(range) }));
+                }
+                Kind::End if self.calls.end(call) => {
+                    let what = match header.fault {
+                        0 => What::End,
+                        code => What::Failed(refusal(code, self.incoming.frame(range.clone()))),
+                    };
+                    return Ok(Some(Found { call, what, place: Place::Received(range) }));
+                }
+                Kind::Item | Kind::End => {}
+                Kind::Goodbye => self.draining = true,
+                kind => return Err(nonsense(FrameError::UnknownKind(kind as u8))),
+            }
+        }
+        Ok(None)
+    }
+
+    fn arrive_plain(&mut self) -> Result<Option<Found>, Error> {
+        while let Some(length) = self.incoming.plain_length().map_err(nonsense)? {
+            let Some(call) = self.order.front().copied() else {
+                return Err(Error::new(Fault::BadFrame, "the server sent an answer to no question"));
+            };
+            if length > self.bounds.frame_bytes_max {
+                self.incoming.pass_over(LENGTH_BYTES + length as usize);
+                self.order.pop_front();
+                if let Some(found) = self.too_long(call, length as usize) {
+                    return Ok(Some(found));
+                }
+                continue;
+            }
+            let Some(range) = self.incoming.take(LENGTH_BYTES, length as usize) else { return Ok(None) };
+            if is_item(self.incoming.frame(range.clone())) {
+                if self.calls.has(call) {
+                    return Ok(Some(Found { call, what: What::Item, place: Place::Received(range) }));
+                }
+                continue;
+            }
+            self.order.pop_front();
+            if self.calls.end(call) {
+                return Ok(Some(Found { call, what: What::End, place: Place::Received(range) }));
+            }
+        }
+        Ok(None)
+    }
+
+    fn too_long(&mut self, call: CallId, length: usize) -> Option<Found> {
+        let allowed = self.bounds.frame_bytes_max;
+        self.calls.end(call).then(|| {
+            let detail = format!("an answer of {length} bytes, {allowed} are allowed");
+            let error = Error::new(Fault::FrameTooLarge, detail);
+            Found { call, what: What::Failed(error), place: Place::Nowhere }
+        })
+    }
+}
+
+/// What stands in front of a request.
+#[derive(Debug)]
+pub(crate) enum Head {
+    Plain([u8; LENGTH_BYTES]),
+    Multiplexed([u8; HEADER_BYTES]),
+}
+
+impl Head {
+    #[inline]
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Plain(bytes) => bytes,
+            Self::Multiplexed(bytes) => bytes,
+        }
+    }
+}
+
+/// Plain connections carry no kinds: there an item is known by its tag, which ends so by the rules of the schema.
+fn is_item(frame: &[u8]) -> bool {
+    Reader::new(frame).response().is_ok_and(|tag| tag.ends_with(b"Item"))
+}
+
+#[cold]
+fn nonsense(error: FrameError) -> Error {
+    Error::new(error.fault(), format!("the server sent {error}"))
+}
+
+/// What the server said when it ended a call with a fault.
+#[cold]
+fn refusal(code: u16, frame: &[u8]) -> Error {
+    let detail = message_of(frame).unwrap_or_default();
+    match Fault::of(code) {
+        Some(fault) => Error::new(fault, detail),
+        None => Error::new(Fault::BadAnswer, format!("a fault with the unknown code {code}: {detail}")),
+    }
+}
+
+/// The message in an error's frame.
+fn message_of(frame: &[u8]) -> Option<String> {
+    let mut reader = Reader::new(frame);
+    reader.response().ok()?;
+    if reader.fields("error").ok()? != 1 || reader.key().ok()? != b"message" {
+        return None;
+    }
+    reader.string().ok().map(std::borrow::Cow::into_owned)
+}
+
+#[cfg(test)]
+#[path = "session_tests.rs"]
+mod tests;

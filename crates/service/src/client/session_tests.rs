@@ -1,0 +1,305 @@
+//! The session without a socket: bytes are moved by hand.
+
+use super::*;
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+use thalweg_wire::service::error_frame;
+
+fn session(plain: bool) -> Session {
+    Session::new(Bounds { plain, frame_bytes_max: 1_000, in_flight_max: 64, unsent_bytes_max: 10_000 })
+}
+
+fn ask(session: &mut Session, request: &[u8]) -> CallId {
+    session.admit(request).unwrap();
+    let (call, head) = session.begin(request.len(), None, 0);
+    session.queue(call, &head, request, 0);
+    call
+}
+
+fn hear(session: &mut Session, header: Header, payload: &[u8]) {
+    let room = session.room();
+    room.extend_from_slice(&Header { length: payload.len() as u32, ..header }.encode());
+    room.extend_from_slice(payload);
+}
+
+fn end(session: &mut Session, call: CallId, payload: &[u8]) {
+    hear(session, Header::new(Kind::End, call.number(), 0), payload);
+}
+
+/// What came next, as text.
+fn next(session: &mut Session) -> Option<(CallId, String)> {
+    let found = session.next()?;
+    Some((found.call, told(session, &found)))
+}
+
+fn told(session: &Session, found: &Found) -> String {
+    let frame = String::from_utf8_lossy(session.frame(found)).into_owned();
+    match &found.what {
+        What::Item => format!("item {frame}"),
+        What::End => format!("end {frame}"),
+        What::Failed(error) => error.fault.word().to_owned(),
+    }
+}
+
+fn disconnect(session: &mut Session) {
+    session.disconnect(|left| Error::new(if left { Fault::Disconnected } else { Fault::NotSent }, ""));
+}
+
+#[test]
+fn only_a_request_that_left_whole_may_have_been_begun() {
+    let mut session = session(false);
+    let calls = [b"first", b"other", b"third"].map(|request| ask(&mut session, request));
+    let one = HEADER_BYTES + 5;
+    session.sent(2 * one - 1);
+    disconnect(&mut session);
+    let expected = ["disconnected", "not_sent", "not_sent"];
+    for (call, word) in calls.iter().zip(expected) {
+        assert_eq!(next(&mut session), Some((*call, word.to_owned())));
+    }
+    assert_eq!((next(&mut session), session.in_flight()), (None, 0));
+    assert!(!session.has_unsent(), "nothing of the old connection goes to the next");
+}
+
+#[test]
+fn an_answer_that_came_before_the_end_counts() {
+    let mut session = session(false);
+    let (first, second) = (ask(&mut session, b"a"), ask(&mut session, b"b"));
+    session.sent(session.unsent().len());
+    end(&mut session, second, b"there");
+    disconnect(&mut session);
+    assert_eq!(next(&mut session), Some((second, "end there".into())));
+    assert_eq!(next(&mut session), Some((first, "disconnected".into())));
+}
+
+#[test]
+fn a_late_answer_is_dropped_in_either_kind_of_connection() {
+    for plain in [false, true] {
+        let mut session = session(plain);
+        let start = Instant::now();
+        let (late, other) = (ask(&mut session, b"a"), ask(&mut session, b"b"));
+        session.until(late, start);
+        assert_eq!(session.next_deadline(), Some(start));
+        assert_eq!(session.expire(start), 1);
+        assert_eq!(next(&mut session), Some((late, "deadline_exceeded".into())));
+        if plain {
+            session.room().extend_from_slice(b"\x04\0\0\0late\x05\0\0\0other");
+        } else {
+            end(&mut session, late, b"late");
+            end(&mut session, other, b"other");
+        }
+        assert_eq!(next(&mut session), Some((other, "end other".into())));
+        assert_eq!((next(&mut session), session.next_deadline()), (None, None));
+        assert_ne!(ask(&mut session, b"c"), late, "a number never comes again");
+    }
+}
+
+#[test]
+fn an_answer_that_is_there_beats_a_deadline_that_passed() {
+    let mut session = session(false);
+    let call = ask(&mut session, b"a");
+    session.until(call, Instant::now());
+    end(&mut session, call, b"just in time");
+    session.expire(Instant::now());
+    assert_eq!(next(&mut session), Some((call, "end just in time".into())));
+    assert_eq!(next(&mut session), None);
+}
+
+#[test]
+fn what_others_were_sent_is_kept_for_them_in_order() {
+    let mut session = session(false);
+    let (stream, call) = (ask(&mut session, b"a"), ask(&mut session, b"b"));
+    hear(&mut session, Header::new(Kind::Item, stream.number(), 0), b"1");
+    hear(&mut session, Header::new(Kind::Item, stream.number(), 0), b"2");
+    end(&mut session, call, b"answer");
+    end(&mut session, stream, b"3");
+    let found = session.take(call).unwrap();
+    assert_eq!(told(&session, &found), "end answer");
+    assert!(session.take(call).is_none() && !session.knows(call) && session.knows(stream));
+    for expected in ["item 1", "item 2", "end 3"] {
+        let found = session.take(stream).unwrap();
+        assert_eq!(told(&session, &found), expected);
+    }
+    assert!(!session.knows(stream) && !session.is_ready());
+}
+
+#[test]
+fn a_fault_at_the_end_is_read_with_its_message() {
+    let mut session = session(false);
+    let calls = [0; 3].map(|_| ask(&mut session, b"a"));
+    let frame = error_frame("EchoErrorResponse", "ten o'clock");
+    let fault = |code| Header { fault: code, ..Header::new(Kind::End, 0, 0) };
+    hear(&mut session, Header { id: calls[0].number(), ..fault(Fault::Draining as u16) }, &frame);
+    hear(&mut session, Header { id: calls[1].number(), ..fault(Fault::Overloaded as u16) }, b"no frame");
+    hear(&mut session, Header { id: calls[2].number(), ..fault(9_999) }, b"");
+    let mut errors = std::iter::from_fn(|| session.next()).map(|found| match found.what {
+        What::Failed(error) => (error.fault, error.detail),
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(errors.next(), Some((Fault::Draining, "ten o'clock".into())));
+    assert_eq!(errors.next(), Some((Fault::Overloaded, String::new())));
+    assert_eq!(errors.next().map(|error| error.0), Some(Fault::BadAnswer));
+}
+
+#[test]
+fn an_answer_too_long_fails_its_call_and_no_other() {
+    for plain in [false, true] {
+        let mut session = session(plain);
+        let (long, other) = (ask(&mut session, b"a"), ask(&mut session, b"b"));
+        let payload = [b'x'; 1_001];
+        if plain {
+            session.room().extend_from_slice(&1_001_u32.to_le_bytes());
+            session.room().extend_from_slice(&payload);
+            session.room().extend_from_slice(b"\x02\0\0\0ok");
+        } else {
+            end(&mut session, long, &payload);
+            end(&mut session, other, b"ok");
+        }
+        assert_eq!(next(&mut session), Some((long, "frame_too_large".into())));
+        assert_eq!(next(&mut session), Some((other, "end ok".into())));
+    }
+}
+
+#[test]
+fn nonsense_ends_the_connection_and_not_the_program() {
+    let frames: [&dyn Fn(&mut Session); 4] = [
+        &|session| hear(session, Header::new(Kind::Request, 1, 0), b""),
+        &|session| hear(session, Header::new(Kind::Credit, 1, 0), b""),
+        &|session| session.room().extend_from_slice(&[0xff; HEADER_BYTES]),
+        &|session| session.room().extend_from_slice(&[0, 0, 0, 0, 3, 9, 0, 0].repeat(3)),
+    ];
+    for frame in frames {
+        let mut session = session(false);
+        ask(&mut session, b"a");
+        frame(&mut session);
+        assert!(session.is_ready() && session.next().is_none());
+        assert_eq!(session.take_broken().unwrap().fault, Fault::BadFrame);
+    }
+    let mut session = session(true);
+    session.room().extend_from_slice(b"\x01\0\0\0?");
+    assert!(session.next().is_none());
+    assert_eq!(session.take_broken().unwrap().fault, Fault::BadFrame, "an answer to no question");
+}
+
+#[test]
+fn bounds_refuse_and_leave_everything_as_it_was() {
+    let mut session = session(false);
+    let fault = |session: &Session, request: &[u8]| session.admit(request).unwrap_err().fault;
+    assert_eq!(fault(&session, &[0; 1_001]), Fault::FrameTooLarge);
+    let first = ask(&mut session, &[0; 1_000]);
+    for _ in 0..8 {
+        ask(&mut session, &[0; 1_000]);
+    }
+    assert_eq!(fault(&session, &[0; 1_000]), Fault::Overloaded, "too much is unsent");
+    session.sent(session.unsent().len());
+    for _ in 9..64 {
+        ask(&mut session, b"");
+    }
+    assert_eq!(fault(&session, b""), Fault::Overloaded, "too many are in flight");
+    end(&mut session, first, b"");
+    assert_eq!(next(&mut session), Some((first, "end ".into())));
+    session.admit(b"").unwrap();
+}
+
+#[test]
+fn a_cancelled_call_still_ends_and_a_forgotten_one_is_never_heard_of() {
+    let mut session = session(false);
+    let (cancelled, forgotten) = (ask(&mut session, b""), ask(&mut session, b""));
+    session.sent(session.unsent().len());
+    session.cancel(cancelled);
+    session.forget(forgotten);
+    session.grant(forgotten, 5);
+    let told: Vec<(Kind, u64)> = session
+        .unsent()
+        .chunks(HEADER_BYTES)
+        .map(|bytes| Header::decode(bytes, 0).unwrap().unwrap())
+        .map(|header| (header.kind, header.id))
+        .collect();
+    assert_eq!(told, [(Kind::Cancel, cancelled.number()), (Kind::Cancel, forgotten.number())]);
+    end(&mut session, forgotten, b"late");
+    end(&mut session, cancelled, b"anyway");
+    assert_eq!(next(&mut session), Some((cancelled, "end anyway".into())));
+    assert_eq!(next(&mut session), None);
+}
+
+#[test]
+fn plain_items_are_known_by_their_tag() {
+    let mut session = session(true);
+    let (stream, other) = (ask(&mut session, b""), ask(&mut session, b""));
+    let frame = |tag: &str| error_frame(tag, "x");
+    for tag in ["EchoCountItem", "EchoCountItem", "EchoCountResponse", "EchoErrorResponse"] {
+        let frame = frame(tag);
+        session.room().extend_from_slice(&(frame.len() as u32).to_le_bytes());
+        session.room().extend_from_slice(&frame);
+    }
+    let kinds: Vec<(CallId, bool)> = std::iter::from_fn(|| session.next())
+        .map(|found| (found.call, matches!(found.what, What::Item)))
+        .collect();
+    assert_eq!(kinds, [(stream, true), (stream, true), (stream, false), (other, false)]);
+}
+
+proptest! {
+    /// Any answers in any order, cut anywhere, taken by name or in turn: each call gets its own, once.
+    #[test]
+    fn every_call_gets_its_own_answers_once(
+        items in proptest::collection::vec(0_usize..4, 1..20),
+        order in any::<Vec<prop::sample::Index>>(),
+        cuts in proptest::collection::vec(1_usize..90, 1..30),
+        by_name in proptest::collection::vec(any::<bool>(), 1..30),
+    ) {
+        let mut session = session(false);
+        let calls: Vec<CallId> = items.iter().map(|_| ask(&mut session, b"?")).collect();
+        let mut left: Vec<(CallId, usize)> = calls.iter().copied().zip(items.iter().copied()).collect();
+        let mut order = order.iter();
+        let mut stream = Vec::new();
+        while !left.is_empty() {
+            let at = order.next().map_or(0, |index| index.index(left.len()));
+            let (call, items) = left[at];
+            let kind = if items == 0 { Kind::End } else { Kind::Item };
+            let payload = format!("{} {items}", call.number());
+            stream.extend(Header::new(kind, call.number(), payload.len() as u32).encode());
+            stream.extend(payload.as_bytes());
+            if items == 0 { left.remove(at); } else { left[at].1 -= 1; }
+        }
+        let mut got: BTreeMap<CallId, Vec<String>> = BTreeMap::new();
+        let (mut open, mut at): (BTreeSet<CallId>, usize) = (calls.iter().copied().collect(), 0);
+        let (mut cuts, mut by_name) = (cuts.iter().cycle(), by_name.iter().cycle());
+        while !open.is_empty() {
+            let found = if *by_name.next().unwrap() {
+                session.take(*open.last().unwrap())
+            } else {
+                session.next()
+            };
+            if let Some(found) = found {
+                prop_assert!(open.contains(&found.call));
+                let frame = String::from_utf8(session.frame(&found).to_vec()).unwrap();
+                got.entry(found.call).or_default().push(frame);
+                if matches!(found.what, What::End) {
+                    open.remove(&found.call);
+                }
+            } else {
+                let end = stream.len().min(at + cuts.next().unwrap());
+                session.room().extend_from_slice(&stream[at..end]);
+                at = end;
+            }
+        }
+        for (call, items) in calls.iter().zip(items) {
+            let expected: Vec<String> = (0..=items).rev().map(|left| format!("{} {left}", call.number())).collect();
+            prop_assert_eq!(&got[call], &expected);
+        }
+        prop_assert_eq!(session.in_flight(), 0);
+    }
+
+    #[test]
+    fn any_bytes_are_understood_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..200), plain: bool) {
+        let mut session = session(plain);
+        for _ in 0..5 {
+            ask(&mut session, b"?");
+        }
+        session.room().extend_from_slice(&bytes);
+        let mut ended = 0;
+        while let Some(found) = session.next() {
+            ended += usize::from(!matches!(found.what, What::Item));
+        }
+        prop_assert_eq!(session.in_flight(), 5 - ended);
+    }
+}
