@@ -1,4 +1,4 @@
-//! The loom models of mailbox and parking; those of the gate and of snapshots are beside this file.
+//! The loom models of mailbox and parking; those of the gate, of rings and of snapshots are beside this file.
 //!
 //! Every interleaving and every reordering that the memory model allows, with a bounded number of
 //! preemptions where three threads take part. A lost wake shows as a deadlock: the consumer sleeps in
@@ -10,6 +10,7 @@
 //! `parked` themselves. The lock's own ordering is what carries the messages; it is not ours to weaken.
 
 mod gate;
+mod ring;
 mod snapshot;
 
 use crate::mailbox::{Mailbox, Permit};

@@ -43,8 +43,8 @@
 //!    only cost wakes.
 //!
 //! The models in `models/ring.rs` check 1 and 2 and refute each ordering and each fence when it is weakened.
-//! The tests below compare with a plain queue over any splits and sizes, and put a hostile peer at the other
-//! end; `tests/ring.rs` has real threads and processes do it in numbers.
+//! The tests beside this file compare with a plain queue over any splits and sizes, and put a hostile peer at the
+//! other end. `transport`, which owns the way a side is woken, has threads and processes do it in numbers.
 
 mod copy;
 mod header;
@@ -63,6 +63,10 @@ use crate::primitives::atomic::Ordering;
 use std::io::IoSlice;
 use std::marker::PhantomData;
 use stream::{Incoming, Outgoing};
+
+#[cfg(not(loom))]
+#[cfg(test)]
+mod tests;
 
 /// The fences of the handshake, and how the words of a ring are published and seen. Production code uses
 /// [`Strong`]; the models use weaker tables to show that each entry is needed.
@@ -193,8 +197,7 @@ impl<P: Place, O: Orderings> End<P, O> {
         handshake::publish::<O>();
         let theirs = &self.place.header().sides[1 - self.side];
         let for_data = std::mem::take(&mut self.wrote) && handshake::take(&theirs.asleep);
-        // In this order: a tail read behind the declaration is not older than it, so that the room is not
-        // taken for less than the sleeper took it for.
+        // A tail older than the declaration makes the room look larger: a bell too many, never one too few.
         let for_space = std::mem::take(&mut self.freed)
             && theirs.wants_space.load(Ordering::Relaxed) == 1
             && self.incoming.has_freed_enough(&self.place)

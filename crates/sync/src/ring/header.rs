@@ -13,6 +13,7 @@ use crate::primitives::atomic::{AtomicU32, AtomicU64};
 pub(super) const HEADER_BYTES: usize = 4096;
 
 /// Processors fetch cache lines in neighbouring pairs.
+#[cfg(not(loom))]
 const APART_BYTES: usize = 128;
 
 /// What the first word of a map says that holds a pair of rings: `twegring`, as little-endian bytes.
