@@ -1,4 +1,5 @@
-//! The two clocks: one that never goes back, and the one people read. And what a thread has used of a processor.
+//! The two clocks: one that never goes back, and the one people read. And what a thread,
+//! or the process, has used of a processor.
 //!
 //! Both clocks are answered by the vDSO without entering the kernel (tens of nanoseconds).
 
@@ -17,6 +18,11 @@ pub fn wall_us() -> u64 {
 /// Nanoseconds of processor time that the calling thread has used (`CLOCK_THREAD_CPUTIME_ID`). A system call.
 pub fn thread_processor_ns() -> u64 {
     nanoseconds(ClockId::ThreadCPUTime)
+}
+
+/// Nanoseconds of processor time that all threads of this process have used. A system call.
+pub fn process_processor_ns() -> u64 {
+    nanoseconds(ClockId::ProcessCPUTime)
 }
 
 fn nanoseconds(clock: ClockId) -> u64 {
@@ -50,6 +56,7 @@ mod tests {
         while thread_processor_ns() == before + slept {
             word = std::hint::black_box(word.wrapping_mul(3));
         }
+        assert!(process_processor_ns() >= thread_processor_ns());
     }
 
     #[test]

@@ -36,6 +36,19 @@ pub fn current_cpu() -> usize {
     rustix::thread::sched_getcpu()
 }
 
+/// Keeps this thread, and threads it starts from here on, on one processor: for measurements.
+///
+/// # Errors
+/// `InvalidInput` for a processor that this process may not use.
+pub fn run_on(cpu: usize) -> io::Result<()> {
+    let mut set = rustix::thread::CpuSet::new();
+    if cpu >= rustix::thread::CpuSet::MAX_CPU {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    set.set(cpu);
+    Ok(rustix::thread::sched_setaffinity(None, &set)?)
+}
+
 /// Lets another thread that is ready to run have this processor.
 pub fn yield_now() {
     rustix::thread::sched_yield();
@@ -80,5 +93,17 @@ mod tests {
     fn there_is_a_processor() {
         assert!(parallelism() >= 1);
         assert!(current_cpu() < 65_536);
+    }
+
+    #[test]
+    fn a_thread_stays_where_it_is_put() {
+        let here = current_cpu();
+        std::thread::spawn(move || {
+            run_on(here).unwrap();
+            (0..100).for_each(|_| assert_eq!(current_cpu(), here));
+            assert_eq!(run_on(usize::MAX).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        })
+        .join()
+        .unwrap();
     }
 }

@@ -22,7 +22,7 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     ("server", &["sys", "sync", "reactor", "transport", "wire", "log", "http", "streams", "codegen"]),
     ("node", &["sys", "sync", "log"]),
     ("python", &["sys", "log"]),
-    ("bench", &["sys", "sync", "log"]),
+    ("bench", &["sys", "sync", "transport", "log"]),
     ("xtask", &["wire", "schema", "codegen"]),
 ];
 
