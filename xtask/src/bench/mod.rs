@@ -2,10 +2,12 @@
 //! benchmark makes rows; what becomes of rows is the same for all: medians with their spread, a line per row on
 //! the way, JSON, a table and a plot under `bench/results/`, and, with `--check`, a verdict on those with a bar.
 
+mod ipc;
 mod log;
 mod plot;
 mod results;
 mod row;
+mod samples;
 mod statistics;
 mod streams;
 
@@ -20,6 +22,7 @@ pub(crate) fn run(options: &Options) -> Outcome {
     match options.words.first().map(String::as_str) {
         Some("streams") => streams::run(options),
         Some("log") => log::run(options),
-        _ => Err("which one? There are: streams, log".to_owned()),
+        Some("ipc") => ipc::run(options),
+        _ => Err("which one? There are: streams, log, ipc".to_owned()),
     }
 }

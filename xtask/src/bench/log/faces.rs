@@ -1,7 +1,7 @@
 //! The languages through which the log is measured, and how each one's program is started.
 
+use super::super::samples::Samples;
 use super::Size;
-use super::samples::Samples;
 use super::works::{FLOOR, NATIVE, NODE, PYTHON, Work};
 use crate::server::{Scratch, build, cache, root, target};
 use std::collections::BTreeSet;

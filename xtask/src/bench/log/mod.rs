@@ -4,16 +4,17 @@
 //! wrote the same, and no time.
 
 mod faces;
-mod samples;
+mod rows;
 mod works;
 
 use super::results::{self, Report, today};
 use super::row::Row;
+use super::samples::Samples;
 use crate::options::Options;
 use crate::server::{Scratch, root};
 use crate::{Outcome, Tally};
 use faces::{FACES, Face};
-use samples::Samples;
+
 use works::INDEPENDENT;
 
 const PREFACE: &str = "\
@@ -86,13 +87,13 @@ fn measure(face: &Face, size: &Size, tally: &mut Tally) -> Result<Vec<Row>, Stri
     );
     for work in face.works_of(size) {
         for threads in work.threads {
-            samples.check(work, *threads, size.pairs, tally);
-            rows.push(samples.row(work, *threads, &entries, face.name, face.peer));
+            rows::check(&samples, work, *threads, size.pairs, tally);
+            rows.push(rows::row(&samples, work, *threads, &entries, face.name, face.peer));
         }
     }
     if face.name == "native" {
         let independence =
-            |(group, text): &(&str, &str)| samples.independence(group, text, &entries, face.name);
+            |(group, text): &(&str, &str)| rows::independence(&samples, group, text, &entries, face.name);
         rows.extend(INDEPENDENT.iter().map(independence));
     }
     rows.iter().for_each(print);

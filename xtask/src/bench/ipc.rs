@@ -1,0 +1,200 @@
+//! `cargo xtask bench ipc`: calls between processes, ours beside what the machine allows and beside other people's, and
+//! whether they are as fast as they should be. A tiny run asserts that every row is there and that every side answered
+//! as often, and no time.
+
+use super::results::{self, Report, today};
+use super::row::Row;
+use super::samples::Samples;
+use super::statistics::{Spread, median};
+use crate::options::Options;
+use crate::server::{Scratch, build, root};
+use crate::{Outcome, Tally};
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+const PREFACE: &str = "\
+Calls between two processes on one machine, 64-byte messages unless a row says otherwise; what is under way at once is \
+sent and taken as it comes, pinned as the row says. The floor is what kernel and processor offer with nothing on top: \
+two words in shared memory that each end spins on, a blocking thread at each end of a Unix socket or a pipe, a copy. \
+Processor time is both ends' together.";
+
+/// What a row is held to.
+#[derive(Clone, Copy, Debug)]
+enum Bar {
+    /// Calls a second.
+    Rate(f64),
+    /// Part of another side's rate.
+    Part(f64, &'static str),
+    /// Nothing: for the record.
+    None,
+}
+
+/// A line of the report.
+struct Line {
+    work: &'static str,
+    ours: &'static str,
+    floor: &'static str,
+    bar: Bar,
+    text: &'static str,
+}
+
+const fn line(
+    work: &'static str,
+    ours: &'static str,
+    floor: &'static str,
+    bar: Bar,
+    text: &'static str,
+) -> Line {
+    Line { work, ours, floor, bar, text }
+}
+
+use Bar::{Part, Rate};
+
+/// The report. A round trip of 5 µs is 200,000 a second; at most twice as long is at least half the rate.
+const LINES: &[Line] = &[
+    line("memory-one-core", "serial", "futex", Rate(200e3), "memory, one core"),
+    line("memory-one-core", "rings", "futex", Bar::None, "memory, one core, rings alone"),
+    line("memory-two-cores", "rings", "spin", Part(0.5, "spin"), "memory, two cores, rings alone"),
+    line("memory-two-cores", "serial", "spin", Bar::None, "memory, two cores"),
+    line("memory-two-cores", "typed", "spin", Bar::None, "memory, two cores, typed"),
+    line("memory-free", "reactor", "", Bar::None, "memory, unpinned"),
+    line("memory-1k", "serial", "memcpy", Bar::None, "memory, two cores, 1 KiB"),
+    line("memory-64k", "serial", "memcpy", Bar::None, "memory, two cores, 64 KiB"),
+    line("memory-deep", "rings", "", Rate(2e6), "memory, two cores, 16 under way, rings alone"),
+    line("memory-deep", "typed", "", Rate(1e6), "memory, two cores, 16 under way, typed"),
+    line("memory-deep-one-core", "serial", "", Rate(1e6), "memory, one core, 16 under way"),
+    line("memory-pool", "pool", "", Rate(250e3), "memory, 16 under way, two threads answer"),
+    line("socket-one-core", "serial", "socket", Part(1.0 / 1.3, "socket"), "socket, one core"),
+    line("socket-two-cores", "serial", "socket", Bar::None, "socket, two cores"),
+    line("socket-deep", "reactor", "socket", Rate(300e3), "socket, two cores, 16 under way"),
+    line("socket-deep", "typed", "socket", Bar::None, "socket, two cores, 16 under way, typed"),
+    line("socket-64k", "serial", "socket", Bar::None, "socket, two cores, 64 KiB"),
+    line("socket-clients", "reactor", "socket", Rate(90e3), "socket, four clients"),
+    line("socket-pool", "pool", "", Bar::None, "socket, 16 under way, two threads answer"),
+    line("reads-1", "pool", "", Part(0.97, "serial"), "reads of 10 us, 1 under way"),
+    line("reads-2", "pool", "", Bar::None, "reads of 10 us, 2 under way"),
+    line("reads-4", "pool", "", Bar::None, "reads of 10 us, 4 under way"),
+    line("reads-8", "pool", "", Bar::None, "reads of 10 us, 8 under way"),
+    line("reads-16", "pool", "", Part(1.5, "serial"), "reads of 10 us, 16 under way"),
+    line("reads-clients-2", "pool", "", Bar::None, "reads of 10 us, 2 clients"),
+    line("reads-clients-4", "pool", "", Bar::None, "reads of 10 us, 4 clients"),
+    line("reads-clients-7", "pool", "", Bar::None, "reads of 10 us, 7 clients"),
+];
+
+/// `cargo xtask bench ipc`.
+///
+/// # Errors
+/// The program does not build, start or end well.
+pub(crate) fn run(options: &Options) -> Outcome {
+    let tiny = options.flag("tiny");
+    let pairs: usize = options.value("pairs", if tiny { 1 } else { 5 })?;
+    let until = if tiny { ["--turns", "20"] } else { ["--milliseconds", "400"] };
+    let program = build("thalweg-bench", "thalweg-ipc-bench")?;
+    let samples = hear(&program, pairs, until)?;
+    let mut tally = Tally::default();
+    let rows: Vec<Row> = LINES.iter().map(|line| row(line, &samples)).collect();
+    for (line, row) in LINES.iter().zip(&rows) {
+        let count = samples.of(line.work, line.ours).len();
+        tally.check(count == pairs, || format!("{}, {}: {count} samples of {pairs}", line.work, line.ours));
+        print(row);
+        if options.flag("check") && row.bar.is_some() {
+            tally.check(row.met() == Some(true), || format!("{}: {:?}, {}", row.work, row.ratio, row.note));
+        }
+    }
+    let name = format!("ipc-{}", today());
+    let report = Report { name: &name, title: "Calls between processes", preface: PREFACE };
+    if tiny {
+        let scratch = Scratch::new("bench-ipc-results")?;
+        results::write(scratch.path(), &report, &rows)?;
+    } else if !options.flag("check") {
+        results::write(&root().join("bench/results"), &report, &rows)?;
+    }
+    Ok(tally)
+}
+
+fn hear(program: &Path, pairs: usize, until: [&str; 2]) -> Result<Samples, String> {
+    let mut command = Command::new(program);
+    command.args(["--pairs", &pairs.to_string()]).args(until).stdout(Stdio::piped());
+    let mut child = command.spawn().map_err(|e| format!("{}: {e}", program.display()))?;
+    let mut samples = Samples::default();
+    if let Some(output) = child.stdout.take() {
+        for line in BufReader::new(output).lines() {
+            samples.take(&line.map_err(|e| e.to_string())?)?;
+        }
+    }
+    let status = child.wait().map_err(|e| e.to_string())?;
+    if status.success() { Ok(samples) } else { Err(format!("{}: {status}", program.display())) }
+}
+
+fn row(line: &Line, samples: &Samples) -> Row {
+    let rates = |side: &str| samples.rates(line.work, side);
+    let ours = rates(line.ours);
+    let (peer, peer_name, bar, note) = match line.bar {
+        Rate(rate) => (vec![rate; ours.len()], "the bar".to_owned(), Some(1.0), "the bar is a rate"),
+        Part(part, side) => (rates(side), side.to_owned(), Some(part), ""),
+        Bar::None => (rates(line.floor), line.floor.to_owned(), None, ""),
+    };
+    Row {
+        work: line.text.to_owned(),
+        unit: "calls/s",
+        ours: median(&ours),
+        peer: median(&peer),
+        peer_name,
+        floor: median(&rates(line.floor)),
+        ratio: Spread::of_ratios(&ours, &peer),
+        bar,
+        costs_us: [samples.cost_us(line.work, line.ours), None, samples.cost_us(line.work, line.floor)],
+        face: "",
+        note,
+    }
+}
+
+fn print(row: &Row) {
+    let rate = |rate: Option<f64>| rate.map_or("-".to_owned(), |rate| format!("{rate:.0}"));
+    let ratio = row.ratio.map_or("-".to_owned(), |ratio| format!("{:.2}", ratio.median));
+    let verdict = match (row.bar, row.met()) {
+        (Some(_), Some(true)) => "reached",
+        (Some(_), _) => "short",
+        (None, _) => "",
+    };
+    let (ours, peer, floor) = (rate(row.ours), rate(row.peer), rate(row.floor));
+    println!("{:<50}{ours:>11}{peer:>11}{floor:>11}{ratio:>8}  {verdict}", row.work);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn samples() -> Samples {
+        let mut samples = Samples::default();
+        for (side, rate) in [("rings", 3e6), ("typed", 5e5)] {
+            let line = serde_json::json!({
+                "work": "memory-deep", "side": side, "pair": 0, "per_second": rate, "processor_us": 0.5,
+                "operations": 9, "entries": 9, "digest": 0, "fixed": false,
+            });
+            samples.take(&line.to_string()).unwrap();
+        }
+        samples
+    }
+
+    #[test]
+    fn a_rate_is_a_bar() {
+        let row_of = |side: &str| {
+            let line = LINES.iter().find(|line| line.work == "memory-deep" && line.ours == side).unwrap();
+            row(line, &samples())
+        };
+        assert_eq!((row_of("rings").met(), row_of("typed").met()), (Some(true), Some(false)));
+        assert_eq!(row_of("rings").ratio.unwrap().median, 1.5);
+    }
+
+    #[test]
+    fn what_was_not_measured_reaches_nothing() {
+        assert!(
+            LINES
+                .iter()
+                .filter(|line| line.work != "memory-deep")
+                .all(|line| row(line, &samples()).met().is_none())
+        );
+    }
+}
