@@ -39,7 +39,7 @@ impl Far {
         };
         let mut far = Far { child, tell, hear: BufReader::new(hear), directory };
         if side != Side::Pipe {
-            far.expect("ready")?;
+            far.hears("ready")?;
         }
         Ok(far)
     }
@@ -69,7 +69,7 @@ impl Far {
         Ok(text.trim().parse()?)
     }
 
-    fn expect(&mut self, word: &str) -> Result<(), Failure> {
+    fn hears(&mut self, word: &str) -> Result<(), Failure> {
         let mut line = String::new();
         self.hear.read_line(&mut line)?;
         if line.trim() == word { Ok(()) } else { Err(format!("the far end said {line:?}").into()) }
