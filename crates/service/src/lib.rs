@@ -8,10 +8,14 @@
 //! Never knows: a schema, what a payload says, where a handler runs.
 #![forbid(unsafe_code)]
 
+mod async_client;
 mod call;
 mod client;
 mod error;
+mod sync_client;
 
+pub use async_client::{AsyncClient, Frames};
 pub use call::{CallId, CallOptions, Event, EventKind};
 pub use client::{Client, ClientOptions, Reconnect};
 pub use error::Error;
+pub use sync_client::SyncClient;

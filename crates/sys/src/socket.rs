@@ -179,10 +179,7 @@ pub struct Ready {
 /// # Errors
 /// Only for a broken descriptor.
 pub fn wait(descriptor: BorrowedFd<'_>, for_writing: bool, timeout: Option<Duration>) -> io::Result<Ready> {
-    let timeout = timeout.map(|timeout| Timespec {
-        tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
-        tv_nsec: timeout.subsec_nanos().into(),
-    });
+    let timeout = timeout.map(timespec);
     let wanted = if for_writing { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
     let mut list = [PollFd::new(&descriptor, wanted)];
     match poll(&mut list, timeout.as_ref()) {
@@ -195,6 +192,25 @@ pub fn wait(descriptor: BorrowedFd<'_>, for_writing: bool, timeout: Option<Durat
         readable: ended || found.contains(PollFlags::IN),
         writable: ended || found.contains(PollFlags::OUT),
     })
+}
+
+/// Waits until one of two descriptors can be read, or until the time is over; a signal ends the wait too.
+///
+/// # Errors
+/// Only for a broken descriptor.
+pub fn wait_either(one: BorrowedFd<'_>, other: BorrowedFd<'_>, timeout: Option<Duration>) -> io::Result<()> {
+    let mut list = [PollFd::new(&one, PollFlags::IN), PollFd::new(&other, PollFlags::IN)];
+    match poll(&mut list, timeout.map(timespec).as_ref()) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn timespec(duration: Duration) -> Timespec {
+    Timespec {
+        tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: duration.subsec_nanos().into(),
+    }
 }
 
 /// Writes bytes; how many were taken, `None` when none can be now.

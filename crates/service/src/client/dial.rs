@@ -65,7 +65,7 @@ impl Dialer {
             let detail = format!("{endpoint}: plain frames do not travel through shared memory");
             return Err(Error::new(Fault::BadArgument, detail));
         }
-        let hello = (!options.plain).then(|| Hello {
+        let hello = (!options.plain).then_some(Hello {
             version: VERSION,
             shared: only_shared || options.shared,
             ring_bytes: options.ring_bytes,

@@ -267,7 +267,7 @@ impl Session {
         }
         let at = self.failures.iter().position(|(failed, _)| *failed == call)?;
         let (_, error) = self.failures.remove(at)?;
-        self.calls.end(call).then(|| Found { call, what: What::Failed(error), place: Place::Nowhere })
+        self.calls.end(call).then_some(Found { call, what: What::Failed(error), place: Place::Nowhere })
     }
 
     /// Whether anything will come, or has come, of the call.

@@ -1,0 +1,377 @@
+//! A [`Client`] for futures, without a thread of its own: whoever polls moves the bytes.
+//!
+//! The client lies behind one lock that is held for a turn that never waits; whoever waits does so outside of it, on the
+//! client's descriptor. So any number of threads may call, and any of them drives:
+//!
+//! - [`AsyncClient::run_until`] polls a future and takes turns meanwhile; several threads may be in it, and each takes what
+//!   comes for all;
+//! - in a foreign executor, a task watches [`AsyncClient::descriptor`] and calls [`AsyncClient::drive`].
+//!
+//! A request leaves at the latest when its future is polled for the second time, which it asks for at once: so the requests
+//! of all tasks that were ready together leave in one write, and none waits for a driver.
+//!
+//! Invariants, checked by `tests/async_client.rs`: a future that is dropped cancels its call and nothing of it stays; no wake
+//! is lost, whichever thread drives.
+
+use crate::call::{CallId, CallOptions, EventKind};
+use crate::client::{Client, ClientOptions};
+use crate::error::Error;
+use std::collections::{HashMap, VecDeque};
+use std::future::{Future, poll_fn};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Instant;
+use thalweg_reactor::Wait;
+use thalweg_sync::primitives::Mutex;
+use thalweg_sys::event::EventFd;
+use thalweg_sys::socket;
+use thalweg_transport::Endpoint;
+use thalweg_wire::fault::Fault;
+use thalweg_wire::service::{AsyncCall, AsyncFrames};
+
+/// Carries many calls at once, each a future. Clones share one connection.
+#[derive(Clone, Debug)]
+pub struct AsyncClient {
+    shared: Arc<Shared>,
+    options: CallOptions,
+}
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    /// The client's, to be watched without the lock.
+    descriptor: OwnedFd,
+}
+
+#[derive(Debug)]
+struct State {
+    client: Client,
+    calls: HashMap<CallId, Waiting>,
+    /// Threads in [`AsyncClient::run_until`] that are up: each takes a turn before it sleeps.
+    drivers: usize,
+    /// Something was queued that no turn has seen.
+    stale: bool,
+}
+
+/// What came of one call, and who waits for it.
+#[derive(Debug, Default)]
+struct Waiting {
+    frames: VecDeque<Result<Frame, Error>>,
+    waker: Option<Waker>,
+    /// Items taken since credit was last given.
+    taken: u32,
+}
+
+#[derive(Debug)]
+enum Frame {
+    Item(Vec<u8>),
+    End(Vec<u8>),
+}
+
+impl AsyncClient {
+    /// Connects; see [`Client::connect`]. Waits, unlike everything else here.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn connect(endpoint: &Endpoint, options: ClientOptions) -> Result<Self, Error> {
+        Self::new(Client::connect(endpoint, options)?)
+    }
+
+    /// Over a client that was made already.
+    ///
+    /// # Errors
+    /// Out of descriptors.
+    pub fn new(mut client: Client) -> Result<Self, Error> {
+        let descriptor = socket::duplicate(client.descriptor()?)?;
+        let state = State { client, calls: HashMap::new(), drivers: 0, stale: false };
+        let shared = Arc::new(Shared { state: Mutex::new(state), descriptor });
+        Ok(Self { shared, options: CallOptions::default() })
+    }
+
+    /// A clone whose calls are given these.
+    #[must_use]
+    pub fn with(&self, options: CallOptions) -> Self {
+        Self { shared: Arc::clone(&self.shared), options }
+    }
+
+    /// Readable whenever [`AsyncClient::drive`] has something to do.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.shared.descriptor.as_fd()
+    }
+
+    /// Calls that have not ended.
+    pub fn in_flight(&self) -> usize {
+        self.shared.state.lock().client.in_flight()
+    }
+
+    /// Takes a turn: writes, waits as it may, reads, and wakes the futures that something came for; for how many.
+    ///
+    /// # Errors
+    /// The operating system failed. A connection that ended shows in the calls.
+    pub fn drive(&self, wait: Wait) -> Result<usize, Error> {
+        let count = self.shared.pump()?;
+        let left = match wait {
+            Wait::Poll => return Ok(count),
+            _ if count > 0 => return Ok(count),
+            Wait::Until(until) => Some(until.saturating_duration_since(Instant::now())),
+            Wait::Block => None,
+        };
+        socket::wait(self.descriptor(), false, left)?;
+        self.shared.pump()
+    }
+
+    /// Runs a future to its end on this thread, driving the client whenever the future waits.
+    ///
+    /// # Errors
+    /// The operating system failed.
+    pub fn run_until<F: Future>(&self, future: F) -> Result<F::Output, Error> {
+        let mut future = pin!(future);
+        let alarm = Arc::new(Alarm { event: EventFd::new()?, phase: Mutex::new(Phase::Up) });
+        let waker = Waker::from(Arc::clone(&alarm));
+        let mut context = Context::from_waker(&waker);
+        let _driver = Driver::begin(&self.shared);
+        loop {
+            if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+                return Ok(output);
+            }
+            self.shared.pump()?;
+            if alarm.about_to_sleep() {
+                let retired = self.shared.retire();
+                let slept = retired
+                    .and_then(|()| Ok(socket::wait_either(self.descriptor(), alarm.event.as_fd(), None)?));
+                self.shared.state.lock().drivers += 1;
+                slept?;
+                alarm.up()?;
+                self.shared.pump()?;
+            }
+        }
+    }
+
+    fn begin(&self, request: &[u8]) -> Result<Frames, Error> {
+        let mut state = self.shared.state.lock();
+        let call = state.client.call(request, self.options)?;
+        state.calls.insert(call, Waiting::default());
+        state.stale = true;
+        let window = self.options.credit.unwrap_or(state.client.credit());
+        Ok(Frames { shared: Arc::clone(&self.shared), call, window, yielded: false })
+    }
+}
+
+impl AsyncCall for AsyncClient {
+    type Error = Error;
+    type Frames = Frames;
+
+    async fn call(&self, request: Vec<u8>) -> Result<Vec<u8>, Error> {
+        let mut frames = self.begin(&request)?;
+        drop(request);
+        frames.next().await
+    }
+
+    async fn stream(&self, request: Vec<u8>) -> Result<Frames, Error> {
+        self.begin(&request)
+    }
+}
+
+impl Shared {
+    /// A turn that never waits; how many futures it woke.
+    fn pump(&self) -> Result<usize, Error> {
+        let mut wakers = Vec::new();
+        let outcome = {
+            let mut state = self.state.lock();
+            state.turn(&mut wakers)
+        };
+        let count = wakers.len();
+        // Outside the lock: a waker is somebody else's code, and may well call.
+        wakers.into_iter().for_each(Waker::wake);
+        outcome.map(|()| count)
+    }
+
+    /// A driver is about to sleep. What was queued since its last turn counted on it; what is queued from here on is its
+    /// caller's to send.
+    fn retire(&self) -> Result<(), Error> {
+        let mut wakers = Vec::new();
+        let outcome = {
+            let mut state = self.state.lock();
+            state.drivers -= 1;
+            if state.stale { state.turn(&mut wakers) } else { Ok(()) }
+        };
+        wakers.into_iter().for_each(Waker::wake);
+        outcome
+    }
+}
+
+impl State {
+    fn turn(&mut self, wakers: &mut Vec<Waker>) -> Result<(), Error> {
+        self.stale = false;
+        self.client.turn(Wait::Poll)?;
+        while let Some(event) = self.client.next() {
+            let Some(waiting) = self.calls.get_mut(&event.call) else { continue };
+            waiting.frames.push_back(match event.kind {
+                EventKind::Item => Ok(Frame::Item(event.frame.to_vec())),
+                EventKind::End => Ok(Frame::End(event.frame.to_vec())),
+                EventKind::Failed(error) => Err(error),
+            });
+            wakers.extend(waiting.waker.take());
+        }
+        Ok(())
+    }
+}
+
+/// The frames that answer one request. Dropped before the end it cancels the call.
+#[derive(Debug)]
+pub struct Frames {
+    shared: Arc<Shared>,
+    call: CallId,
+    /// Items that the stream may send before it is given more credit; 0 where streams know none.
+    window: u32,
+    /// Has asked to be polled again, so that others who are ready may queue their requests first.
+    yielded: bool,
+}
+
+impl AsyncFrames for Frames {
+    type Error = Error;
+
+    async fn next(&mut self) -> Result<Vec<u8>, Error> {
+        poll_fn(|context| self.poll_next(context)).await
+    }
+}
+
+impl Frames {
+    /// The next frame, for whoever writes futures by hand.
+    pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<Vec<u8>, Error>> {
+        let mut wakers = Vec::new();
+        let mut state = self.shared.state.lock();
+        if state.is_empty(self.call) && state.stale && state.drivers == 0 && self.yielded {
+            // A failure here is one of the operating system, and shows again to whoever drives.
+            let _ = state.turn(&mut wakers);
+        }
+        let taken = match state.take(self.call, self.window) {
+            Some(taken) => {
+                self.yielded = false;
+                Poll::Ready(taken)
+            }
+            None => {
+                if state.stale && state.drivers == 0 && !self.yielded {
+                    self.yielded = true;
+                    wakers.push(context.waker().clone());
+                }
+                if let Some(waiting) = state.calls.get_mut(&self.call) {
+                    waiting.waker = Some(context.waker().clone());
+                }
+                Poll::Pending
+            }
+        };
+        drop(state);
+        wakers.into_iter().for_each(Waker::wake);
+        taken
+    }
+}
+
+impl State {
+    /// Whether the call is there and nothing came of it.
+    fn is_empty(&self, call: CallId) -> bool {
+        self.calls.get(&call).is_some_and(|waiting| waiting.frames.is_empty())
+    }
+
+    fn take(&mut self, call: CallId, window: u32) -> Option<Result<Vec<u8>, Error>> {
+        let Some(waiting) = self.calls.get_mut(&call) else {
+            return Some(Err(Error::new(Fault::BadArgument, "this stream has ended")));
+        };
+        Some(match waiting.frames.pop_front()? {
+            Ok(Frame::Item(frame)) => {
+                waiting.taken += 1;
+                if window > 0 && waiting.taken >= window.div_ceil(2) {
+                    self.client.grant(call, std::mem::take(&mut waiting.taken));
+                    self.stale = true;
+                }
+                Ok(frame)
+            }
+            Ok(Frame::End(frame)) => {
+                self.calls.remove(&call);
+                Ok(frame)
+            }
+            Err(error) => {
+                self.calls.remove(&call);
+                Err(error)
+            }
+        })
+    }
+}
+
+impl Drop for Frames {
+    fn drop(&mut self) {
+        let mut state = self.shared.state.lock();
+        if state.calls.remove(&self.call).is_some() {
+            state.client.forget(self.call);
+            // The cancellation leaves now, if it can; else with the next turn.
+            let _ = state.client.flush();
+        }
+    }
+}
+
+/// A thread that is in [`AsyncClient::run_until`] and up.
+struct Driver<'s> {
+    shared: &'s Shared,
+}
+
+impl<'s> Driver<'s> {
+    fn begin(shared: &'s Shared) -> Self {
+        shared.state.lock().drivers += 1;
+        Self { shared }
+    }
+}
+
+impl Drop for Driver<'_> {
+    fn drop(&mut self) {
+        // A failure here is one of the operating system, and shows again to whoever drives.
+        let _ = self.shared.retire();
+    }
+}
+
+/// Wakes a thread that sleeps in [`AsyncClient::run_until`].
+#[derive(Debug)]
+struct Alarm {
+    event: EventFd,
+    phase: Mutex<Phase>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Up,
+    /// Woken while up: it polls once more before it sleeps.
+    Woken,
+    Asleep,
+}
+
+impl Alarm {
+    /// Whether there is nothing left to do but sleep.
+    fn about_to_sleep(&self) -> bool {
+        let mut phase = self.phase.lock();
+        let woken = *phase == Phase::Woken;
+        *phase = if woken { Phase::Up } else { Phase::Asleep };
+        !woken
+    }
+
+    fn up(&self) -> io::Result<()> {
+        let before = std::mem::replace(&mut *self.phase.lock(), Phase::Up);
+        // Who woke it left the event behind.
+        if before == Phase::Woken { self.event.clear().map(drop) } else { Ok(()) }
+    }
+}
+
+impl Wake for Alarm {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        let before = std::mem::replace(&mut *self.phase.lock(), Phase::Woken);
+        if before == Phase::Asleep {
+            // Cannot fail on an open eventfd.
+            let _ = self.event.signal();
+        }
+    }
+}
