@@ -15,6 +15,7 @@ mod entries;
 mod entry;
 mod error;
 mod log;
+mod messagepack;
 mod neighbour;
 mod payload;
 mod pin;
@@ -37,6 +38,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<entries::Entries>()?;
     module.add_class::<entry::Entry>()?;
     module.add_class::<log::Log>()?;
+    module.add_class::<messagepack::Reader>()?;
+    messagepack::add(module)?;
     module.add_class::<report::Damage>()?;
     module.add_class::<report::Purged>()?;
     module.add_class::<report::Report>()?;

@@ -5,11 +5,11 @@ use thalweg_wire::fault::Fault;
 
 const HEAD: &str = r#"
 from enum import IntEnum, unique
-from typing import ClassVar, Final, Literal
+from typing import ClassVar, Final, Literal, TypeAlias
 
 from .errors import Error
 
-Retry = Literal["never", "safe", "unknown"]
+Retry: TypeAlias = Literal["never", "safe", "unknown"]
 """Whether the same call may be made again: it would go wrong again, it was not carried out, it may have been."""
 
 

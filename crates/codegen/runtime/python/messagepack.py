@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
@@ -426,3 +427,16 @@ def write_map(out: bytearray, values: Mapping[str, T], write: Write[T]) -> None:
     for key in sorted(values):
         write_string(out, key)
         write(out, values[key])
+
+
+def _take_machine_code() -> None:
+    """Takes the same functions from the package thalweg, where it is installed."""
+    try:
+        twin = import_module("thalweg.messagepack")
+    except ImportError:
+        return
+    own = globals()
+    own.update({name: getattr(twin, name) for name in twin.__all__ if name in own})
+
+
+_take_machine_code()

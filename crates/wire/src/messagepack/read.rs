@@ -90,6 +90,27 @@ impl<'a> Reader<'a> {
         Self { frame, at: 0, place: "frame" }
     }
 
+    /// Goes on where another reader of the same frame stood: for whoever cannot keep one that borrows.
+    ///
+    /// ```
+    /// # use thalweg_wire::messagepack::Reader;
+    /// let frame = [1, 2];
+    /// let mut first = Reader::new(&frame);
+    /// assert_eq!(first.u8()?, 1);
+    /// assert_eq!(Reader::resume(&frame, first.at()).u8()?, 2);
+    /// # Ok::<(), thalweg_wire::messagepack::DecodeError>(())
+    /// ```
+    #[inline]
+    pub fn resume(frame: &'a [u8], at: usize) -> Self {
+        Self { frame, at: at.min(frame.len()), place: "frame" }
+    }
+
+    /// The byte that comes next.
+    #[inline]
+    pub fn at(&self) -> usize {
+        self.at
+    }
+
     /// Ends the frame.
     ///
     /// # Errors
@@ -306,11 +327,15 @@ impl<'a> Reader<'a> {
     /// Neither nil nor the value stands here.
     #[inline]
     pub fn optional<T>(&mut self, read: impl FnOnce(&mut Self) -> Read<T>) -> Read<Option<T>> {
-        if self.frame.get(self.at) == Some(&0xc0) {
-            self.at += 1;
-            return Ok(None);
-        }
-        read(self).map(Some)
+        if self.nil() { Ok(None) } else { read(self).map(Some) }
+    }
+
+    /// Takes a nil, if one stands here.
+    #[inline]
+    pub fn nil(&mut self) -> bool {
+        let stands = self.frame.get(self.at) == Some(&0xc0);
+        self.at += usize::from(stands);
+        stands
     }
 
     #[inline]
@@ -335,12 +360,12 @@ impl<'a> Reader<'a> {
 
     /// Refuses a count of values that the rest of the frame cannot hold.
     #[inline]
-    fn believe(&self, count: usize, item_bytes_min: usize) -> Read<()> {
+    fn believe(&self, count: usize, item_bytes_min: usize) -> Read<usize> {
         let left = self.frame.len() - self.at;
         if count > left / item_bytes_min.max(1) {
             return Err(self.error(Wrong::Truncated, self.frame.len()));
         }
-        Ok(())
+        Ok(count)
     }
 
     /// A list whose values take at least `item_bytes_min` each.
@@ -352,8 +377,7 @@ impl<'a> Reader<'a> {
         item_bytes_min: usize,
         mut read: impl FnMut(&mut Self) -> Read<T>,
     ) -> Read<Vec<T>> {
-        let count = self.array_length()?;
-        self.believe(count, item_bytes_min)?;
+        let count = self.begin_list(item_bytes_min)?;
         let mut values = Vec::with_capacity(count);
         for _ in 0..count {
             values.push(read(self)?);
@@ -361,16 +385,22 @@ impl<'a> Reader<'a> {
         Ok(values)
     }
 
+    /// Begins a list whose values take at least `item_bytes_min` each: how many follow.
+    ///
+    /// # Errors
+    /// No array stands here, or one of more values than the frame can hold.
+    #[inline]
+    pub fn begin_list(&mut self, item_bytes_min: usize) -> Read<usize> {
+        let count = self.array_length()?;
+        self.believe(count, item_bytes_min)
+    }
+
     /// An array of a fixed length.
     ///
     /// # Errors
     /// No array of this length stands here, or one of its values is wrong.
     pub fn array<T, const N: usize>(&mut self, mut read: impl FnMut(&mut Self) -> Read<T>) -> Read<[T; N]> {
-        let at = self.at;
-        let found = self.array_length()?;
-        if found != N {
-            return Err(self.error(Wrong::Length { expected: N, found }, at));
-        }
+        self.begin_array(N)?;
         let mut refused = None;
         let values: [Option<T>; N] = std::array::from_fn(|_| match refused {
             Some(_) => None,
@@ -383,6 +413,16 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Begins an array of a fixed length.
+    ///
+    /// # Errors
+    /// No array of this length stands here.
+    pub fn begin_array(&mut self, expected: usize) -> Read<()> {
+        let at = self.at;
+        let found = self.array_length()?;
+        if found == expected { Ok(()) } else { Err(self.error(Wrong::Length { expected, found }, at)) }
+    }
+
     /// Values by string keys, in any order.
     ///
     /// # Errors
@@ -392,8 +432,7 @@ impl<'a> Reader<'a> {
         item_bytes_min: usize,
         mut read: impl FnMut(&mut Self) -> Read<T>,
     ) -> Read<BTreeMap<Cow<'a, str>, T>> {
-        let count = self.map_length()?;
-        self.believe(count, item_bytes_min.saturating_add(1))?;
+        let count = self.begin_map(item_bytes_min)?;
         let mut values = BTreeMap::new();
         for _ in 0..count {
             let at = self.at;
@@ -405,6 +444,16 @@ impl<'a> Reader<'a> {
         Ok(values)
     }
 
+    /// Begins a map whose values take at least `item_bytes_min` each: how many keys follow, each with its value.
+    ///
+    /// # Errors
+    /// No map stands here, or one of more values than the frame can hold.
+    #[inline]
+    pub fn begin_map(&mut self, item_bytes_min: usize) -> Read<usize> {
+        let count = self.map_length()?;
+        self.believe(count, item_bytes_min.saturating_add(1))
+    }
+
     /// Begins a struct: how many fields follow.
     ///
     /// # Errors
@@ -412,9 +461,7 @@ impl<'a> Reader<'a> {
     #[inline]
     pub fn fields(&mut self, place: &'static str) -> Read<usize> {
         self.place = place;
-        let count = self.map_length()?;
-        self.believe(count, 2)?;
-        Ok(count)
+        self.begin_map(1)
     }
 
     /// A struct without fields.
@@ -471,7 +518,7 @@ impl<'a> Reader<'a> {
     /// # Errors
     /// No such envelope stands here.
     pub fn request(&mut self) -> Read<&'a [u8]> {
-        self.envelope(1)?;
+        self.begin_array(1)?;
         self.response()
     }
 
@@ -480,14 +527,8 @@ impl<'a> Reader<'a> {
     /// # Errors
     /// No such envelope stands here.
     pub fn response(&mut self) -> Read<&'a [u8]> {
-        self.envelope(2)?;
+        self.begin_array(2)?;
         self.key()
-    }
-
-    fn envelope(&mut self, expected: usize) -> Read<()> {
-        let at = self.at;
-        let found = self.array_length()?;
-        if found == expected { Ok(()) } else { Err(self.error(Wrong::Length { expected, found }, at)) }
     }
 }
 

@@ -74,20 +74,29 @@ pub fn f64(out: &mut Vec<u8>, value: &f64) {
 /// UTF-8 text.
 pub fn string<S: AsRef<str> + ?Sized>(out: &mut Vec<u8>, value: &S) {
     let text = value.as_ref();
-    let length = text.len();
+    string_header(out, text.len());
+    out.extend_from_slice(text.as_bytes());
+}
+
+/// What stands in front of so many bytes of text.
+pub fn string_header(out: &mut Vec<u8>, length: usize) {
     if length < 32 {
         out.push(0xa0 | length as u8);
     } else {
         counted(out, [0xd9, 0xda, 0xdb], length);
     }
-    out.extend_from_slice(text.as_bytes());
 }
 
 /// Any bytes.
 pub fn bytes<B: AsRef<[u8]> + ?Sized>(out: &mut Vec<u8>, value: &B) {
     let bytes = value.as_ref();
-    counted(out, [0xc4, 0xc5, 0xc6], bytes.len());
+    bytes_header(out, bytes.len());
     out.extend_from_slice(bytes);
+}
+
+/// What stands in front of so many bytes.
+pub fn bytes_header(out: &mut Vec<u8>, length: usize) {
+    counted(out, [0xc4, 0xc5, 0xc6], length);
 }
 
 /// Exactly 32 bytes.
@@ -106,13 +115,17 @@ pub fn optional<T>(out: &mut Vec<u8>, value: &Option<T>, write: impl FnOnce(&mut
 
 /// A list or a fixed array.
 pub fn list<T>(out: &mut Vec<u8>, values: &[T], mut write: impl FnMut(&mut Vec<u8>, &T)) {
-    let length = values.len();
+    list_header(out, values.len());
+    values.iter().for_each(|value| write(out, value));
+}
+
+/// What stands in front of a list of so many values.
+pub fn list_header(out: &mut Vec<u8>, length: usize) {
     if length < 16 {
         out.push(0x90 | length as u8);
     } else {
         many(out, [0xdc, 0xdd], length);
     }
-    values.iter().for_each(|value| write(out, value));
 }
 
 /// Values by string keys, in the keys' byte order.
@@ -121,15 +134,19 @@ pub fn map<K: AsRef<str>, T>(
     values: &BTreeMap<K, T>,
     mut write: impl FnMut(&mut Vec<u8>, &T),
 ) {
-    let length = values.len();
+    map_header(out, values.len());
+    for (key, value) in values {
+        string(out, key);
+        write(out, value);
+    }
+}
+
+/// What stands in front of so many keys with their values.
+pub fn map_header(out: &mut Vec<u8>, length: usize) {
     if length < 16 {
         out.push(0x80 | length as u8);
     } else {
         many(out, [0xde, 0xdf], length);
-    }
-    for (key, value) in values {
-        string(out, key);
-        write(out, value);
     }
 }
 

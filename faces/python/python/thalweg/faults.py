@@ -1,11 +1,11 @@
 """What can go wrong with a call, by name, by number and as exceptions. Written by `cargo xtask faults` from crates/wire/src/fault.rs. Do not edit."""
 
 from enum import IntEnum, unique
-from typing import ClassVar, Final, Literal
+from typing import ClassVar, Final, Literal, TypeAlias
 
 from .errors import Error
 
-Retry = Literal["never", "safe", "unknown"]
+Retry: TypeAlias = Literal["never", "safe", "unknown"]
 """Whether the same call may be made again: it would go wrong again, it was not carried out, it may have been."""
 
 

@@ -1,0 +1,85 @@
+"""MessagePack as typed services use it, in machine code.
+
+What `thalweg codegen --runtime thalweg` imports, and what generated code that brought its own copy takes instead
+where this package is installed: the same functions, the same bytes, the same errors.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from ._native import (
+    Reader,
+    write_array,
+    write_bin32,
+    write_boolean,
+    write_bytes,
+    write_f32,
+    write_f64,
+    write_i8,
+    write_i16,
+    write_i32,
+    write_i64,
+    write_list,
+    write_map,
+    write_optional,
+    write_string,
+    write_u8,
+    write_u16,
+    write_u32,
+    write_u64,
+)
+
+T = TypeVar("T")
+
+Read = Callable[[Reader], T]
+Write = Callable[[bytearray, T], None]
+Fields = Mapping[bytes, tuple[str, bool, Callable[[Reader], Any]]]
+"""Per name on the wire: the attribute, whether it has to be there, and how its value is read."""
+
+
+class DecodeError(ValueError):
+    """Bytes that are not the value they should be."""
+
+    def __init__(self, place: str, wrong: str, at: int) -> None:
+        super().__init__(place, wrong, at)
+        self.place = place
+        """The field or message being read; ``frame`` outside of any."""
+        self.wrong = wrong
+        """What is wrong."""
+        self.at = at
+        """Where in the frame."""
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.wrong} at byte {self.at}"
+
+
+class EncodeError(ValueError):
+    """A value that its type cannot hold: a mistake of the program that encodes it."""
+
+
+__all__ = [
+    "DecodeError",
+    "EncodeError",
+    "Fields",
+    "Read",
+    "Reader",
+    "Write",
+    "write_array",
+    "write_bin32",
+    "write_boolean",
+    "write_bytes",
+    "write_f32",
+    "write_f64",
+    "write_i8",
+    "write_i16",
+    "write_i32",
+    "write_i64",
+    "write_list",
+    "write_map",
+    "write_optional",
+    "write_string",
+    "write_u8",
+    "write_u16",
+    "write_u32",
+    "write_u64",
+]
