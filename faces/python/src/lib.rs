@@ -22,6 +22,7 @@ mod pin;
 mod query;
 mod report;
 mod scan;
+mod service;
 mod shared;
 mod store;
 mod transaction;
@@ -34,6 +35,7 @@ use pyo3::prelude::*;
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<bell::Bell>()?;
     module.add_class::<column::Column>()?;
+    module.add_class::<service::Connection>()?;
     module.add_class::<cursor::Cursor>()?;
     module.add_class::<entries::Entries>()?;
     module.add_class::<entry::Entry>()?;

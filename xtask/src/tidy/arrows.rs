@@ -21,7 +21,7 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     ("codegen", &["wire", "schema"]),
     ("server", &["sys", "sync", "reactor", "transport", "wire", "log", "http", "streams", "codegen"]),
     ("node", &["sys", "sync", "log"]),
-    ("python", &["sys", "wire", "log"]),
+    ("python", &["sys", "reactor", "transport", "wire", "service", "log"]),
     ("bench", &["sys", "sync", "transport", "log"]),
     ("xtask", &["wire", "schema", "codegen"]),
 ];

@@ -67,7 +67,11 @@ impl Leaf {
 
     /// Takes the value that stands where `walk` is.
     #[inline]
-    pub(super) fn read(self, py: Python<'_>, walk: &mut Walk<'_>) -> Result<PyResult<Py<PyAny>>, DecodeError> {
+    pub(super) fn read(
+        self,
+        py: Python<'_>,
+        walk: &mut Walk<'_>,
+    ) -> Result<PyResult<Py<PyAny>>, DecodeError> {
         Ok(match self {
             Self::Boolean => walk.boolean()?.into_py_any(py),
             Self::U8 => walk.u8()?.into_py_any(py),
@@ -176,7 +180,8 @@ impl Known {
     ) -> PyResult<Option<Leaf>> {
         let known = self.0.get_or_try_init(function.py(), || {
             let owner = owner(function.py())?;
-            let named = |leaf: &Leaf| Ok((owner.getattr(format!("{prefix}{}", leaf.name()))?.unbind(), *leaf));
+            let named =
+                |leaf: &Leaf| Ok((owner.getattr(format!("{prefix}{}", leaf.name()))?.unbind(), *leaf));
             Leaf::ALL.iter().map(named).collect::<PyResult<_>>()
         })?;
         Ok(known.iter().find(|(ours, _)| ours.is(function)).map(|(_, leaf)| *leaf))

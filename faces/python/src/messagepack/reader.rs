@@ -187,7 +187,11 @@ impl Reader {
         several(slf, count, read)
     }
 
-    fn array<'py>(slf: &Bound<'py, Self>, expected: usize, read: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
+    fn array<'py>(
+        slf: &Bound<'py, Self>,
+        expected: usize,
+        read: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyList>> {
         slf.borrow_mut().step(slf.py(), |walk| walk.begin_array(expected))?;
         several(slf, expected, read)
     }
@@ -284,7 +288,11 @@ fn required<'py>(
     Ok(())
 }
 
-fn several<'py>(slf: &Bound<'py, Reader>, count: usize, read: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
+fn several<'py>(
+    slf: &Bound<'py, Reader>,
+    count: usize,
+    read: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyList>> {
     let read = Read::of(read)?;
     let values = PyList::empty(slf.py());
     for _ in 0..count {

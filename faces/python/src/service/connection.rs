@@ -1,0 +1,236 @@
+//! A client as Python drives it: by turns of an event loop, or waiting.
+//!
+//! Requests are read where they lie, by the buffer protocol; answers become `bytes` straight from what was received. A wait
+//! gives the interpreter's lock away and lets signals through: what is slept in ends with a signal, and its handler runs
+//! before the wait goes on.
+
+use super::error::{Raise, exception, fault};
+use super::lock;
+use crate::payload::Payload;
+use parking_lot::Mutex;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList};
+use std::os::fd::AsRawFd;
+use std::time::{Duration, Instant};
+use thalweg_reactor::Wait;
+use thalweg_service::{CallId, CallOptions, Client, ClientOptions, Event, EventKind, Reconnect};
+use thalweg_wire::fault::Fault;
+
+/// What comes of a call: an item, the end, or why there is none.
+const ITEM: u8 = 0;
+const END: u8 = 1;
+const FAILED: u8 = 2;
+
+/// One connection to a service, and its calls.
+#[pyclass(module = "thalweg", frozen)]
+pub(crate) struct Connection(Mutex<Client>);
+
+fn seconds(py: Python<'_>, name: &str, value: Option<f64>) -> PyResult<Option<Duration>> {
+    let duration = value.map(Duration::try_from_secs_f64).transpose();
+    duration
+        .map_err(|_| fault(py, Fault::BadArgument, format!("{name}: give a number of seconds, 0 or more")))
+}
+
+impl Connection {
+    /// What came next of any call, or of one.
+    fn event(py: Python<'_>, event: Event<'_>) -> (u64, u8, Py<PyAny>) {
+        let (kind, value) = match &event.kind {
+            EventKind::Item => (ITEM, PyBytes::new(py, event.frame).into_any().unbind()),
+            EventKind::End => (END, PyBytes::new(py, event.frame).into_any().unbind()),
+            EventKind::Failed(error) => (FAILED, exception(py, error).into_value(py).into_any()),
+        };
+        (event.call.number(), kind, value)
+    }
+
+    /// Sleeps until something came of one call, handling signals.
+    fn await_event(&self, py: Python<'_>, call: CallId) -> PyResult<(u8, Py<PyAny>)> {
+        loop {
+            {
+                let mut client = lock(py, &self.0);
+                if let Some(event) = client.take(call) {
+                    let (_, kind, value) = Self::event(py, event);
+                    return Ok((kind, value));
+                }
+                if !client.knows(call) {
+                    return Err(fault(py, Fault::BadArgument, "no such call is in flight"));
+                }
+            }
+            py.detach(|| self.0.lock().turn(Wait::Block)).raise(py)?;
+            py.check_signals()?;
+        }
+    }
+
+    fn answer(py: Python<'_>, (kind, value): (u8, Py<PyAny>)) -> PyResult<(bool, Py<PyAny>)> {
+        match kind {
+            FAILED => Err(PyErr::from_value(value.into_bound(py))),
+            kind => Ok((kind == END, value)),
+        }
+    }
+
+    fn begin_call(
+        &self,
+        request: &Bound<'_, PyAny>,
+        deadline: Option<f64>,
+        credit: Option<u32>,
+    ) -> PyResult<CallId> {
+        let py = request.py();
+        let deadline = match deadline {
+            None => None,
+            some => seconds(py, "deadline", some)?,
+        };
+        let payload = Payload::of(request)?;
+        lock(py, &self.0).call(payload.bytes(), CallOptions { deadline, credit }).raise(py)
+    }
+}
+
+#[pymethods]
+impl Connection {
+    /// Begins to connect.
+    #[new]
+    #[pyo3(signature = (
+        endpoint, *, schema=None, connect_within=5.0, deadline=None, in_flight_max=1024, unsent_bytes_max=64 << 20,
+        frame_bytes_max=16 << 20, shared=false, ring_bytes=0, spin=true, reconnect=None, plain=false
+    ))]
+    #[allow(clippy::too_many_arguments, reason = "keywords")]
+    fn new(
+        py: Python<'_>,
+        endpoint: &str,
+        schema: Option<&[u8]>,
+        connect_within: f64,
+        deadline: Option<f64>,
+        in_flight_max: u32,
+        unsent_bytes_max: usize,
+        frame_bytes_max: u32,
+        shared: bool,
+        ring_bytes: u32,
+        spin: bool,
+        reconnect: Option<(f64, f64)>,
+        plain: bool,
+    ) -> PyResult<Self> {
+        let reconnect = match reconnect {
+            None => Reconnect::Never,
+            Some((first, most)) => Reconnect::Backoff {
+                first: seconds(py, "reconnect", Some(first))?.unwrap_or_default(),
+                most: seconds(py, "reconnect", Some(most))?.unwrap_or_default(),
+            },
+        };
+        let options = ClientOptions {
+            schema: super::schema(py, schema)?,
+            connect_within: seconds(py, "connect_within", Some(connect_within))?.unwrap_or_default(),
+            deadline: seconds(py, "deadline", deadline)?,
+            in_flight_max,
+            unsent_bytes_max,
+            frame_bytes_max,
+            shared,
+            ring_bytes,
+            spin,
+            reconnect,
+            plain,
+        };
+        let client = Client::begin(&super::endpoint(py, endpoint)?, options).raise(py)?;
+        Ok(Self(Mutex::new(client)))
+    }
+
+    /// Waits until the connection is there.
+    fn await_connected(&self, py: Python<'_>) -> PyResult<()> {
+        while !lock(py, &self.0).is_connected() {
+            py.detach(|| self.0.lock().turn(Wait::Block)).raise(py)?;
+            py.check_signals()?;
+        }
+        Ok(())
+    }
+
+    /// Whether the connection is there, for whoever comes when the descriptor is readable; raises why it never will be.
+    fn is_up(&self, py: Python<'_>) -> PyResult<bool> {
+        let mut client = lock(py, &self.0);
+        if !client.is_connected() {
+            client.turn(Wait::Until(Instant::now())).raise(py)?;
+            // Leaves what comes next to be watched.
+            client.turn(Wait::Poll).raise(py)?;
+        }
+        Ok(client.is_connected())
+    }
+
+    /// Queues a request and names its call. It leaves with the next flush, turn or wait.
+    #[pyo3(signature = (request, deadline=None, credit=None))]
+    fn call(&self, request: &Bound<'_, PyAny>, deadline: Option<f64>, credit: Option<u32>) -> PyResult<u64> {
+        self.begin_call(request, deadline, credit).map(CallId::number)
+    }
+
+    /// Nobody waits for the answer any more; the call still ends.
+    fn cancel(&self, py: Python<'_>, call: u64) {
+        lock(py, &self.0).cancel(CallId::from_number(call));
+    }
+
+    /// Cancels the call and never says anything of it again.
+    fn forget(&self, py: Python<'_>, call: u64) {
+        lock(py, &self.0).forget(CallId::from_number(call));
+    }
+
+    /// Lets a stream send so many items more.
+    fn grant(&self, py: Python<'_>, call: u64, items: u32) {
+        lock(py, &self.0).grant(CallId::from_number(call), items);
+    }
+
+    /// Writes what is queued, as far as it can be now.
+    fn flush(&self, py: Python<'_>) -> PyResult<()> {
+        lock(py, &self.0).flush().raise(py)
+    }
+
+    /// Writes and reads what can be now, and returns what came: which call, what, and the frame or why there is none.
+    fn turn<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let mut client = lock(py, &self.0);
+        client.turn(Wait::Poll).raise(py)?;
+        let events = PyList::empty(py);
+        while let Some(event) = client.next() {
+            events.append(Self::event(py, event))?;
+        }
+        Ok(events)
+    }
+
+    /// Calls and waits for the answer.
+    #[pyo3(signature = (request, deadline=None))]
+    fn ask(&self, request: &Bound<'_, PyAny>, deadline: Option<f64>) -> PyResult<Py<PyAny>> {
+        let py = request.py();
+        let call = self.begin_call(request, deadline, None)?;
+        let event = self.await_event(py, call).inspect_err(|_| lock(py, &self.0).forget(call))?;
+        Self::answer(py, event).map(|(_, frame)| frame)
+    }
+
+    /// Waits for what comes next of a call: whether it is the end, and the frame.
+    fn wait(&self, py: Python<'_>, call: u64) -> PyResult<(bool, Py<PyAny>)> {
+        Self::answer(py, self.await_event(py, CallId::from_number(call))?)
+    }
+
+    /// The descriptor for an event loop: readable when a turn has something to do.
+    fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
+        let mut client = lock(py, &self.0);
+        client.descriptor().map(|descriptor| descriptor.as_raw_fd()).raise(py)
+    }
+
+    /// Ends the connection for good; every call fails.
+    fn close(&self, py: Python<'_>) {
+        lock(py, &self.0).close();
+    }
+
+    #[getter]
+    fn in_flight(&self, py: Python<'_>) -> usize {
+        lock(py, &self.0).in_flight()
+    }
+
+    #[getter]
+    fn is_shared(&self, py: Python<'_>) -> bool {
+        lock(py, &self.0).is_shared()
+    }
+
+    #[getter]
+    fn is_connected(&self, py: Python<'_>) -> bool {
+        lock(py, &self.0).is_connected()
+    }
+
+    /// Items that a new stream may send at first; 0 where streams know no credit.
+    #[getter]
+    fn credit(&self, py: Python<'_>) -> u32 {
+        lock(py, &self.0).credit()
+    }
+}

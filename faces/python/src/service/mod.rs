@@ -1,0 +1,42 @@
+//! Services in Python: the native half.
+//!
+//! Owns: a client and a server as event loops and blocking programs use them, each one native call per turn, whatever came
+//! in it. Never knows asyncio, nor a schema: those are `python/thalweg/service`.
+//!
+//! A client or server is used by one thread at a time. One that is used by two is safe and slow: the second waits, without
+//! the interpreter's lock, until the first one's call is over.
+
+mod connection;
+mod error;
+
+pub(crate) use connection::Connection;
+
+use parking_lot::{Mutex, MutexGuard};
+use pyo3::prelude::*;
+use thalweg_transport::Endpoint;
+use thalweg_wire::fault::Fault;
+use thalweg_wire::frame::SchemaHash;
+
+/// Locks what another thread may hold while it waits for a peer.
+fn lock<'a, T: Send>(py: Python<'_>, shared: &'a Mutex<T>) -> MutexGuard<'a, T> {
+    loop {
+        if let Some(guard) = shared.try_lock() {
+            return guard;
+        }
+        py.detach(|| drop(shared.lock()));
+    }
+}
+
+fn endpoint(py: Python<'_>, path: &str) -> PyResult<Endpoint> {
+    path.parse().map_err(|wrong: thalweg_transport::UnknownEndpoint| {
+        error::fault(py, Fault::BadArgument, wrong.to_string())
+    })
+}
+
+/// A schema's hash; none fits any.
+fn schema(py: Python<'_>, hash: Option<&[u8]>) -> PyResult<SchemaHash> {
+    let Some(hash) = hash else { return Ok(SchemaHash::default()) };
+    let wrong =
+        |_| error::fault(py, Fault::BadArgument, format!("a schema's hash has 32 bytes, not {}", hash.len()));
+    hash.try_into().map_err(wrong)
+}
