@@ -5,11 +5,11 @@ import { deepStrictEqual, ok, strictEqual, throws } from "node:assert/strict";
 import { readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { EchoClient, EchoSyncClient } from "../../../schemas/generated/ts/echo_client.js";
-import { dispatch } from "../../../schemas/generated/ts/echo_server.js";
+import { dispatch, service as echoService } from "../../../schemas/generated/ts/echo_server.js";
 import type { EchoHandler } from "../../../schemas/generated/ts/echo_server.js";
 import * as echo from "../../../schemas/generated/ts/echo_types.js";
 import { DecodeError, EncodeError } from "../../../schemas/generated/ts/messagepack.js";
-import { Refused } from "../../../schemas/generated/ts/service.js";
+import { Forks, Refused } from "../../../schemas/generated/ts/service.js";
 import type { Transport } from "../../../schemas/generated/ts/service.js";
 
 const [directory = "", outcomesPath = ""] = process.argv.slice(2);
@@ -139,11 +139,21 @@ const service: EchoHandler = {
 async function carry(request: Uint8Array): Promise<Uint8Array[]> {
   const answers: Uint8Array[] = [];
   await dispatch(service, request, {
+    signal: new AbortController().signal,
     item: async (frame) => answers.push(frame) < 5,
     end: (frame) => void answers.push(frame),
   });
   return answers;
 }
+
+await check("a service is all that a server has to know", async () => {
+  const { schema, errorTag, dispatch } = echoService(service);
+  strictEqual(schema, echo.SCHEMA_HASH);
+  const answers: Uint8Array[] = [];
+  const { signal } = new AbortController();
+  await dispatch(Uint8Array.of(1), { signal, item: async () => true, end: (frame) => void answers.push(frame) });
+  strictEqual(echo.decodeResponse(answers[0] as Uint8Array).tag, errorTag);
+});
 
 const transport: Transport = {
   call: async (request) => (await carry(request))[0] as Uint8Array,
@@ -176,6 +186,36 @@ await check("requests say how they are ordered", () => {
   const value = { fork: "main", value: Uint8Array.of() };
   deepStrictEqual(echo.accessOf({ tag: "EchoPut", value }), { access: "write", fork: "main" });
   strictEqual(echo.accessOf({ tag: "EchoFail", value: { reason: "" } }), undefined);
+});
+
+await check("calls are ordered per fork", async () => {
+  const forks = new Forks();
+  const begun: string[] = [];
+  const ends = new Map<string, () => void>();
+  const settled = () => new Promise((resolve) => setImmediate(resolve));
+  const begin = (name: string, access: "read committed" | "read" | "write", fork: string | Uint8Array) =>
+    forks.order({ access, fork }, () => {
+      begun.push(name);
+      return new Promise<void>((resolve) => ends.set(name, resolve));
+    });
+  const all = [begin("r1", "read", "a"), begin("w1", "write", "a"), begin("r2", "read", "a"), begin("w2", "write", "a")];
+  all.push(begin("r3", "read", "b"), begin("c1", "read committed", "a"), begin("w3", "write", Uint8Array.of(97)));
+  const now = async (...expected: string[]) => {
+    await settled();
+    deepStrictEqual(begun.splice(0), expected);
+  };
+  await now("r1", "r3", "c1", "w3");
+  ends.get("r1")?.();
+  await now("w1");
+  ends.get("w1")?.();
+  await now("r2");
+  ends.get("r2")?.();
+  await now("w2");
+  for (const name of ["w2", "r3", "c1", "w3"]) ends.get(name)?.();
+  await Promise.all(all);
+  const failed: unknown = await forks.order({ access: "write", fork: "a" }, () => Promise.reject(new Error("no"))).catch(() => 1);
+  strictEqual(failed, 1);
+  strictEqual(await forks.order({ access: "write", fork: "a" }, async () => 2), 2);
 });
 
 console.log(`golden-ts: ${passed} passed, ${failed} failed`);

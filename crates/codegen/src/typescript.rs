@@ -1,6 +1,8 @@
 //! TypeScript, as ECMAScript modules clean under `--strict`. Structs are plain objects; `u64` and `i64` are bigints,
 //! since a number holds only 53 bits; bytes are views of the frame they were read from.
 
+mod calls;
+
 use crate::File;
 use crate::names::{Names, answers};
 use crate::text::Text;
@@ -52,7 +54,7 @@ impl TypeScript<'_> {
     fn types(&self) -> String {
         let mut text = self.head("Types and codecs");
         text.line(format!("import {{ Reader, Writer }} from \"{}\";", self.module("messagepack")));
-        if self.service.commands.iter().any(|command| command.schedule.is_some()) {
+        if self.is_ordered() {
             text.line(format!("import type {{ Access }} from \"{}\";", self.module("service")));
         }
         text.line("");
@@ -229,7 +231,7 @@ impl TypeScript<'_> {
     }
 
     fn access(&self, text: &mut Text) {
-        if self.service.commands.iter().all(|command| command.schedule.is_none()) {
+        if !self.is_ordered() {
             return;
         }
         text.line("");
@@ -266,190 +268,6 @@ impl TypeScript<'_> {
             _ => place,
         };
         format!("{{ access: \"{access}\", fork: {fork} }}")
-    }
-
-    fn client(&self) -> String {
-        let mut text = self.head("Clients");
-        text.line(format!("import {{ Reader, Writer }} from \"{}\";", self.module("messagepack")));
-        text.line(format!("import {{ refused }} from \"{}\";", self.module("service")));
-        text.line(format!("import type {{ SyncTransport, Transport }} from \"{}\";", self.module("service")));
-        text.line(format!("import * as types from \"./{}_types.js\";", self.names.module));
-        self.frames(&mut text);
-        for command in &self.service.commands {
-            self.request_and_answer(&mut text, command);
-        }
-        self.class(&mut text, false);
-        self.class(&mut text, true);
-        text.finish()
-    }
-
-    /// What all methods share.
-    fn frames(&self, text: &mut Text) {
-        let error = &self.service.error.tag;
-        text.lines(&format!(
-            "\nfunction request<T>(tag: string, value: T, write: (writer: Writer, value: T) => void): Uint8Array {{\n  \
-             const writer = new Writer();\n  writer.request(tag);\n  write(writer, value);\n  return writer.finish();\n}}\n\n\
-             function whole<T>(reader: Reader, read: (reader: Reader) => T): T {{\n  const value = read(reader);\n  \
-             reader.finish();\n  return value;\n}}\n\n\
-             function noAnswer(reader: Reader, tag: string): Error {{\n  \
-             if (tag === \"{error}\") return refused(reader, \"{error}\");\n  \
-             return reader.refuse(\"a message nobody declared\", \"frame\");\n}}"
-        ));
-    }
-
-    /// A command's frames, shared by both clients.
-    fn request_and_answer(&self, text: &mut Text, command: &Command) {
-        let name = &command.name;
-        let (request, response) =
-            (self.names.message(&command.request), self.names.message(&command.response));
-        text.lines(&format!(
-            "\nfunction ask{name}(value: types.{request}): Uint8Array {{\n  \
-             return request(\"{}\", value, types.write{request});\n}}\n",
-            command.request.tag
-        ));
-        let Some(item) = &command.item else {
-            text.lines(&format!(
-                "function hear{name}(frame: Uint8Array): types.{response} {{\n  const reader = new Reader(frame);\n  \
-                 const tag = reader.response();\n  \
-                 if (tag === \"{}\") return whole(reader, types.read{response});\n  throw noAnswer(reader, tag);\n}}",
-                command.response.tag
-            ));
-            return;
-        };
-        let item_type = self.names.message(item);
-        text.lines(&format!(
-            "function hear{name}(frame: Uint8Array): {{ item: types.{item_type} }} | {{ end: types.{response} }} {{\n  \
-             const reader = new Reader(frame);\n  const tag = reader.response();\n  \
-             if (tag === \"{}\") return {{ item: whole(reader, types.read{item_type}) }};\n  \
-             if (tag === \"{}\") return {{ end: whole(reader, types.read{response}) }};\n  throw noAnswer(reader, tag);\n}}",
-            item.tag, command.response.tag
-        ));
-    }
-
-    fn class(&self, text: &mut Text, waits: bool) {
-        let (client, transport, what) = match waits {
-            true => (self.names.own("SyncClient"), "SyncTransport", "waiting for each answer"),
-            false => (self.names.own("Client"), "Transport", "without waiting for one call before the next"),
-        };
-        text.line("");
-        text.line(format!(
-            "/** Calls {}, {what}. Methods throw Refused when the server answers with its error. */",
-            self.service.name
-        ));
-        text.block(format!("export class {client} {{"), "}", |text| {
-            text.lines(&format!(
-                "readonly #transport: {transport};\n\nconstructor(transport: {transport}) {{\n  this.#transport = transport;\n}}"
-            ));
-            for command in &self.service.commands {
-                text.line("");
-                doc(text, &command.doc);
-                self.client_method(text, command, waits);
-            }
-        });
-    }
-
-    fn client_method(&self, text: &mut Text, command: &Command, waits: bool) {
-        let (name, method) = (&command.name, self.names.method_camel(command));
-        let (request, response) =
-            (self.names.message(&command.request), self.names.message(&command.response));
-        let parameter = if command.request.fields.is_empty() {
-            format!("request: types.{request} = {{}}")
-        } else {
-            format!("request: types.{request}")
-        };
-        match (&command.item, waits) {
-            (None, true) => text.lines(&format!(
-                "{method}({parameter}): types.{response} {{\n  return hear{name}(this.#transport.call(ask{name}(request)));\n}}"
-            )),
-            (None, false) => text.lines(&format!(
-                "async {method}({parameter}): Promise<types.{response}> {{\n  \
-                 return hear{name}(await this.#transport.call(ask{name}(request)));\n}}"
-            )),
-            (Some(item), _) => {
-                let item = self.names.message(item);
-                let (keyword, generator, wait) =
-                    if waits { ("", "Generator", "") } else { ("async ", "AsyncGenerator", " await") };
-                text.lines(&format!(
-                    "{keyword}*{method}({parameter}): {generator}<types.{item}, types.{response}, void> {{\n  \
-                     for{wait} (const frame of this.#transport.stream(ask{name}(request))) {{\n    \
-                     const heard = hear{name}(frame);\n    if (\"end\" in heard) return heard.end;\n    \
-                     yield heard.item;\n  }}\n  throw new Error(\"the stream ended without its response\");\n}}"
-                ));
-            }
-        }
-    }
-
-    fn server(&self) -> String {
-        let mut text = self.head("The server's side");
-        text.line(format!("import {{ Writer }} from \"{}\";", self.module("messagepack")));
-        text.line(format!("import {{ errorFrame }} from \"{}\";", self.module("service")));
-        text.line(format!("import type {{ Reply }} from \"{}\";", self.module("service")));
-        text.line(format!("import * as types from \"./{}_types.js\";", self.names.module));
-        text.line("");
-        let (handler, request) = (self.names.own("Handler"), self.names.own("Request"));
-        text.line(format!(
-            "/** What {} does. A method that throws answers with the error; a stream yields items and returns its end. */",
-            self.service.name
-        ));
-        text.block(format!("export interface {handler} {{"), "}", |text| {
-            for command in &self.service.commands {
-                doc(text, &command.doc);
-                let of = format!("types.{}", self.names.message(&command.request));
-                let method = self.names.method_camel(command);
-                let answer = format!("types.{}", self.names.message(&command.response));
-                let returns = match &command.item {
-                    Some(item) => {
-                        format!("AsyncGenerator<types.{}, {answer}, void>", self.names.message(item))
-                    }
-                    None => format!("Promise<{answer}> | {answer}"),
-                };
-                text.line(format!("{method}(request: {of}): {returns};"));
-            }
-        });
-        let error = &self.service.error.tag;
-        text.lines(&format!(
-            "\n/** Hands a request's frame to its method. A frame that is no request is answered with the error. */\n\
-             export async function dispatch(handler: {handler}, frame: Uint8Array, reply: Reply): Promise<void> {{\n  \
-             try {{\n    await handle(handler, types.decodeRequest(frame), reply);\n  }} catch (error) {{\n    \
-             reply.end(errorFrame(\"{error}\", error));\n  }}\n}}\n\n\
-             function answer<T>(tag: string, value: T, write: (writer: Writer, value: T) => void): Uint8Array {{\n  \
-             const writer = new Writer();\n  writer.response(tag);\n  write(writer, value);\n  return writer.finish();\n}}\n\n\
-             /** Hands a request to its method, for servers that order calls before they handle them; rejects as it throws. */"
-        ));
-        text.block(
-            format!(
-                "export async function handle(handler: {handler}, request: types.{request}, reply: Reply): Promise<void> {{"
-            ),
-            "}",
-            |text| {
-                text.block("switch (request.tag) {", "}", |text| {
-                    self.service.commands.iter().for_each(|command| self.handle(text, command));
-                });
-            },
-        );
-        text.finish()
-    }
-
-    fn handle(&self, text: &mut Text, command: &Command) {
-        let method = self.names.method_camel(command);
-        let response = self.names.message(&command.response);
-        let tag = &command.response.tag;
-        text.block(format!("case \"{}\": {{", command.request.tag), "}", |text| {
-            let Some(item) = &command.item else {
-                text.line(format!("const value = await handler.{method}(request.value);"));
-                text.line(format!("return reply.end(answer(\"{tag}\", value, types.write{response}));"));
-                return;
-            };
-            let of = self.names.message(item);
-            text.lines(&format!(
-                "const items = handler.{method}(request.value);\nfor (;;) {{\n  const next = await items.next();\n  \
-                 if (next.done) return reply.end(answer(\"{tag}\", next.value, types.write{response}));\n  \
-                 if (await reply.item(answer(\"{}\", next.value, types.write{of}))) continue;\n  \
-                 // Nobody waits for more: the generator's `finally` blocks run, and the error says why it ended.\n  \
-                 await items.throw(new Error(\"the reader went away\"));\n  throw new Error(\"the reader went away\");\n}}",
-                item.tag
-            ));
-        });
     }
 
     fn type_of(&self, of: &Type) -> String {

@@ -2,7 +2,7 @@
 
 import { Reader, Writer } from "./messagepack.js";
 import { refused } from "./service.js";
-import type { SyncTransport, Transport } from "./service.js";
+import type { CallOptions, SyncCallOptions, SyncTransport, Transport } from "./service.js";
 import * as types from "./echo_types.js";
 
 function request<T>(tag: string, value: T, write: (writer: Writer, value: T) => void): Uint8Array {
@@ -153,48 +153,48 @@ export class EchoClient {
   }
 
   /** Any bytes. */
-  async bytes(request: types.EchoBytes): Promise<types.EchoBytesResponse> {
-    return hearBytes(await this.#transport.call(askBytes(request)));
+  async bytes(request: types.EchoBytes, options?: CallOptions): Promise<types.EchoBytesResponse> {
+    return hearBytes(await this.#transport.call(askBytes(request), options));
   }
 
   /** Leaves side by side. */
-  async fields(request: types.EchoFields): Promise<types.EchoFieldsResponse> {
-    return hearFields(await this.#transport.call(askFields(request)));
+  async fields(request: types.EchoFields, options?: CallOptions): Promise<types.EchoFieldsResponse> {
+    return hearFields(await this.#transport.call(askFields(request), options));
   }
 
   /** A struct in a struct. */
-  async nested(request: types.EchoNested): Promise<types.EchoNestedResponse> {
-    return hearNested(await this.#transport.call(askNested(request)));
+  async nested(request: types.EchoNested, options?: CallOptions): Promise<types.EchoNestedResponse> {
+    return hearNested(await this.#transport.call(askNested(request), options));
   }
 
   /** Named leaves. */
-  async aliases(request: types.EchoAliases): Promise<types.EchoAliasesResponse> {
-    return hearAliases(await this.#transport.call(askAliases(request)));
+  async aliases(request: types.EchoAliases, options?: CallOptions): Promise<types.EchoAliasesResponse> {
+    return hearAliases(await this.#transport.call(askAliases(request), options));
   }
 
   /** Bytes that may be absent, and exactly two of them. */
-  async blobs(request: types.EchoBlobs): Promise<types.EchoBlobsResponse> {
-    return hearBlobs(await this.#transport.call(askBlobs(request)));
+  async blobs(request: types.EchoBlobs, options?: CallOptions): Promise<types.EchoBlobsResponse> {
+    return hearBlobs(await this.#transport.call(askBlobs(request), options));
   }
 
   /** Always answers with the error, in these words. */
-  async fail(request: types.EchoFail): Promise<types.EchoFailResponse> {
-    return hearFail(await this.#transport.call(askFail(request)));
+  async fail(request: types.EchoFail, options?: CallOptions): Promise<types.EchoFailResponse> {
+    return hearFail(await this.#transport.call(askFail(request), options));
   }
 
   /** Every width. */
-  async numbers(request: types.EchoNumbers): Promise<types.EchoNumbersResponse> {
-    return hearNumbers(await this.#transport.call(askNumbers(request)));
+  async numbers(request: types.EchoNumbers, options?: CallOptions): Promise<types.EchoNumbersResponse> {
+    return hearNumbers(await this.#transport.call(askNumbers(request), options));
   }
 
   /** Types of types. */
-  async places(request: types.EchoPlaces): Promise<types.EchoPlacesResponse> {
-    return hearPlaces(await this.#transport.call(askPlaces(request)));
+  async places(request: types.EchoPlaces, options?: CallOptions): Promise<types.EchoPlacesResponse> {
+    return hearPlaces(await this.#transport.call(askPlaces(request), options));
   }
 
   /** Counts, one item at a time. */
-  async *count(request: types.EchoCount): AsyncGenerator<types.EchoCountItem, types.EchoCountResponse, void> {
-    for await (const frame of this.#transport.stream(askCount(request))) {
+  async *count(request: types.EchoCount, options?: CallOptions): AsyncGenerator<types.EchoCountItem, types.EchoCountResponse, void> {
+    for await (const frame of this.#transport.stream(askCount(request), options)) {
       const heard = hearCount(frame);
       if ("end" in heard) return heard.end;
       yield heard.item;
@@ -203,18 +203,18 @@ export class EchoClient {
   }
 
   /** Remembers a value on a fork. */
-  async put(request: types.EchoPut): Promise<types.EchoPutResponse> {
-    return hearPut(await this.#transport.call(askPut(request)));
+  async put(request: types.EchoPut, options?: CallOptions): Promise<types.EchoPutResponse> {
+    return hearPut(await this.#transport.call(askPut(request), options));
   }
 
   /** Says what was put last. */
-  async peek(request: types.EchoPeek): Promise<types.EchoPeekResponse> {
-    return hearPeek(await this.#transport.call(askPeek(request)));
+  async peek(request: types.EchoPeek, options?: CallOptions): Promise<types.EchoPeekResponse> {
+    return hearPeek(await this.#transport.call(askPeek(request), options));
   }
 
   /** Says what everybody agreed on. */
-  async peekCommitted(request: types.EchoPeekCommitted): Promise<types.EchoPeekResponse> {
-    return hearPeekCommitted(await this.#transport.call(askPeekCommitted(request)));
+  async peekCommitted(request: types.EchoPeekCommitted, options?: CallOptions): Promise<types.EchoPeekResponse> {
+    return hearPeekCommitted(await this.#transport.call(askPeekCommitted(request), options));
   }
 }
 
@@ -227,48 +227,48 @@ export class EchoSyncClient {
   }
 
   /** Any bytes. */
-  bytes(request: types.EchoBytes): types.EchoBytesResponse {
-    return hearBytes(this.#transport.call(askBytes(request)));
+  bytes(request: types.EchoBytes, options?: SyncCallOptions): types.EchoBytesResponse {
+    return hearBytes(this.#transport.call(askBytes(request), options));
   }
 
   /** Leaves side by side. */
-  fields(request: types.EchoFields): types.EchoFieldsResponse {
-    return hearFields(this.#transport.call(askFields(request)));
+  fields(request: types.EchoFields, options?: SyncCallOptions): types.EchoFieldsResponse {
+    return hearFields(this.#transport.call(askFields(request), options));
   }
 
   /** A struct in a struct. */
-  nested(request: types.EchoNested): types.EchoNestedResponse {
-    return hearNested(this.#transport.call(askNested(request)));
+  nested(request: types.EchoNested, options?: SyncCallOptions): types.EchoNestedResponse {
+    return hearNested(this.#transport.call(askNested(request), options));
   }
 
   /** Named leaves. */
-  aliases(request: types.EchoAliases): types.EchoAliasesResponse {
-    return hearAliases(this.#transport.call(askAliases(request)));
+  aliases(request: types.EchoAliases, options?: SyncCallOptions): types.EchoAliasesResponse {
+    return hearAliases(this.#transport.call(askAliases(request), options));
   }
 
   /** Bytes that may be absent, and exactly two of them. */
-  blobs(request: types.EchoBlobs): types.EchoBlobsResponse {
-    return hearBlobs(this.#transport.call(askBlobs(request)));
+  blobs(request: types.EchoBlobs, options?: SyncCallOptions): types.EchoBlobsResponse {
+    return hearBlobs(this.#transport.call(askBlobs(request), options));
   }
 
   /** Always answers with the error, in these words. */
-  fail(request: types.EchoFail): types.EchoFailResponse {
-    return hearFail(this.#transport.call(askFail(request)));
+  fail(request: types.EchoFail, options?: SyncCallOptions): types.EchoFailResponse {
+    return hearFail(this.#transport.call(askFail(request), options));
   }
 
   /** Every width. */
-  numbers(request: types.EchoNumbers): types.EchoNumbersResponse {
-    return hearNumbers(this.#transport.call(askNumbers(request)));
+  numbers(request: types.EchoNumbers, options?: SyncCallOptions): types.EchoNumbersResponse {
+    return hearNumbers(this.#transport.call(askNumbers(request), options));
   }
 
   /** Types of types. */
-  places(request: types.EchoPlaces): types.EchoPlacesResponse {
-    return hearPlaces(this.#transport.call(askPlaces(request)));
+  places(request: types.EchoPlaces, options?: SyncCallOptions): types.EchoPlacesResponse {
+    return hearPlaces(this.#transport.call(askPlaces(request), options));
   }
 
   /** Counts, one item at a time. */
-  *count(request: types.EchoCount): Generator<types.EchoCountItem, types.EchoCountResponse, void> {
-    for (const frame of this.#transport.stream(askCount(request))) {
+  *count(request: types.EchoCount, options?: SyncCallOptions): Generator<types.EchoCountItem, types.EchoCountResponse, void> {
+    for (const frame of this.#transport.stream(askCount(request), options)) {
       const heard = hearCount(frame);
       if ("end" in heard) return heard.end;
       yield heard.item;
@@ -277,17 +277,17 @@ export class EchoSyncClient {
   }
 
   /** Remembers a value on a fork. */
-  put(request: types.EchoPut): types.EchoPutResponse {
-    return hearPut(this.#transport.call(askPut(request)));
+  put(request: types.EchoPut, options?: SyncCallOptions): types.EchoPutResponse {
+    return hearPut(this.#transport.call(askPut(request), options));
   }
 
   /** Says what was put last. */
-  peek(request: types.EchoPeek): types.EchoPeekResponse {
-    return hearPeek(this.#transport.call(askPeek(request)));
+  peek(request: types.EchoPeek, options?: SyncCallOptions): types.EchoPeekResponse {
+    return hearPeek(this.#transport.call(askPeek(request), options));
   }
 
   /** Says what everybody agreed on. */
-  peekCommitted(request: types.EchoPeekCommitted): types.EchoPeekResponse {
-    return hearPeekCommitted(this.#transport.call(askPeekCommitted(request)));
+  peekCommitted(request: types.EchoPeekCommitted, options?: SyncCallOptions): types.EchoPeekResponse {
+    return hearPeekCommitted(this.#transport.call(askPeekCommitted(request), options));
   }
 }

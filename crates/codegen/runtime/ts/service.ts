@@ -3,20 +3,34 @@
 
 import { Reader, Writer } from "./messagepack.js";
 
+/** What one call may be given where nothing runs meanwhile. */
+export interface SyncCallOptions {
+  /** How long anybody wants the answer, in milliseconds. */
+  readonly deadlineMs?: number | undefined;
+  /** Of a stream: how many items may come before they are taken. */
+  readonly credit?: number | undefined;
+}
+
+/** What one call may be given. */
+export interface CallOptions extends SyncCallOptions {
+  /** Gives the call up when it is aborted: it rejects with the signal's reason. */
+  readonly signal?: AbortSignal | undefined;
+}
+
 /** Carries requests and lets others run meanwhile. */
 export interface Transport {
   /** Sends a request; resolves to the frame that answers it. */
-  call(request: Uint8Array): Promise<Uint8Array>;
+  call(request: Uint8Array, options?: CallOptions): Promise<Uint8Array>;
   /** Sends a request that a stream answers; yields its frames. */
-  stream(request: Uint8Array): AsyncIterable<Uint8Array>;
+  stream(request: Uint8Array, options?: CallOptions): AsyncIterable<Uint8Array>;
 }
 
 /** Carries one request at a time and waits. */
 export interface SyncTransport {
   /** Sends a request and returns the frame that answers it. */
-  call(request: Uint8Array): Uint8Array;
+  call(request: Uint8Array, options?: SyncCallOptions): Uint8Array;
   /** Sends a request that a stream answers; yields its frames. */
-  stream(request: Uint8Array): Iterable<Uint8Array>;
+  stream(request: Uint8Array, options?: SyncCallOptions): Iterable<Uint8Array>;
 }
 
 /** The server answered with its error. */
@@ -30,12 +44,60 @@ export interface Access {
   readonly fork?: bigint | string | Uint8Array | undefined;
 }
 
+/** What a handler may know of the call it handles. */
+export interface Call {
+  /** Aborted once nobody waits for the answer: the call was cancelled, its deadline passed, its client is gone. */
+  readonly signal: AbortSignal;
+}
+
 /** Where a server's frames for one request go. */
-export interface Reply {
+export interface Reply extends Call {
   /** Sends one item of a stream; resolves to `false` when nobody waits for more. */
   item(frame: Uint8Array): Promise<boolean>;
   /** Sends the frame that ends the call. Called once. */
   end(frame: Uint8Array): void;
+}
+
+/** What a server serves. */
+export interface Service {
+  /** SHA-256 of the schema in hexadecimal. */
+  readonly schema: string;
+  /** The tag of the service's error, for those that the server itself answers with. */
+  readonly errorTag: string;
+  /** Has a request answered. */
+  dispatch(frame: Uint8Array, reply: Reply): Promise<void>;
+}
+
+/** Orders calls that touch one fork: a read waits behind the writes that came before it, a write is alone, and reads of
+ * what is committed wait for nobody. Nothing is kept for a fork that nobody uses. */
+export class Forks {
+  readonly #forks = new Map<string, { write: Promise<void>; reads: Set<Promise<void>>; users: number }>();
+
+  /** Runs `job` when its turn has come. */
+  order<T>(access: Access | undefined, job: () => Promise<T>): Promise<T> {
+    if (access === undefined || access.access === "read committed") return job();
+    const key = nameOf(access.fork);
+    const fork = this.#forks.get(key) ?? { write: Promise.resolve(), reads: new Set(), users: 0 };
+    this.#forks.set(key, fork);
+    const before = access.access === "read" ? [fork.write] : [fork.write, ...fork.reads];
+    const running = fork.users++ === 0 ? job() : Promise.all(before).then(job);
+    const leave = (): void => {
+      fork.reads.delete(over);
+      if (--fork.users === 0) this.#forks.delete(key);
+    };
+    const over: Promise<void> = running.then(leave, leave);
+    if (access.access === "read") {
+      fork.reads.add(over);
+    } else {
+      fork.write = over;
+      fork.reads = new Set();
+    }
+    return running;
+  }
+}
+
+function nameOf(fork: Access["fork"]): string {
+  return fork instanceof Uint8Array ? `bytes ${fork.join()}` : `${typeof fork} ${fork}`;
 }
 
 /** An error's frame. */
