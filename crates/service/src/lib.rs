@@ -12,10 +12,14 @@ mod async_client;
 mod call;
 mod client;
 mod error;
+mod pool;
+mod schedule;
 mod sync_client;
 
 pub use async_client::{AsyncClient, Frames};
 pub use call::{CallId, CallOptions, Event, EventKind};
 pub use client::{Client, ClientOptions, Reconnect};
 pub use error::Error;
+pub use pool::Pool;
+pub use schedule::{Executor, Scheduler, Turn};
 pub use sync_client::SyncClient;

@@ -1,0 +1,252 @@
+//! The scheduler against a model that only knows which work may run beside which.
+
+use super::*;
+use crate::pool::Pool;
+use proptest::prelude::*;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Committed,
+    Read,
+    Write,
+}
+
+fn schedule<E: Executor + 'static>(
+    scheduler: &Scheduler<u8, E>,
+    fork: u8,
+    kind: Kind,
+    job: impl FnOnce(Turn<u8, E>) + Send + 'static,
+) {
+    match kind {
+        Kind::Committed => scheduler.schedule_read(fork, true, job),
+        Kind::Read => scheduler.schedule_read(fork, false, job),
+        Kind::Write => scheduler.schedule_write(fork, job),
+    }
+}
+
+/// Runs a job where it is given, in the middle of whatever goes on.
+struct Inline;
+
+impl Executor for Inline {
+    fn execute(&self, job: Box<dyn FnOnce() + Send>) {
+        job();
+    }
+}
+
+/// Never runs anything.
+struct Careless;
+
+impl Executor for Careless {
+    fn execute(&self, job: Box<dyn FnOnce() + Send>) {
+        drop(job);
+    }
+}
+
+/// What has been scheduled, in order, and how far each is.
+#[derive(Default)]
+struct Model {
+    works: Vec<(u8, Kind, bool)>,
+}
+
+impl Model {
+    /// What must have begun: everything that no earlier work of its fork stands against, where a read also waits for an
+    /// earlier read that has not begun.
+    fn begun(&self) -> Vec<usize> {
+        let mut begun = vec![false; self.works.len()];
+        for (at, (fork, kind, _)) in self.works.iter().enumerate() {
+            let mut earlier = self.works[..at].iter().zip(&begun).filter(|((other, _, _), _)| other == fork);
+            begun[at] = *kind == Kind::Committed
+                || earlier.all(|((_, other, done), begun)| match (kind, other) {
+                    (_, Kind::Committed) => true,
+                    (Kind::Read, Kind::Read) => *begun,
+                    _ => *done,
+                });
+        }
+        (0..begun.len()).filter(|at| begun[*at]).collect()
+    }
+}
+
+proptest! {
+    /// Work is scheduled and ended in any order. After each step exactly that has begun which the model says.
+    #[test]
+    fn exactly_what_nothing_stands_against_has_begun(
+        steps in proptest::collection::vec((0_u8..3, 0_u8..3, any::<Option<prop::sample::Index>>()), 1..80),
+    ) {
+        let scheduler = Scheduler::new(Inline);
+        let begun = Arc::new(Mutex::new(Vec::<(usize, Turn<u8, Inline>)>::new()));
+        let mut model = Model::default();
+        for (fork, kind, ending) in steps {
+            let running = begun.lock().len();
+            if let Some(which) = ending.filter(|_| running > 0) {
+                let (work, turn) = begun.lock().swap_remove(which.index(running));
+                model.works[work].2 = true;
+                drop(turn);
+            } else {
+                let kind = [Kind::Committed, Kind::Read, Kind::Write][kind as usize];
+                let work = model.works.len();
+                model.works.push((fork, kind, false));
+                let begun = Arc::clone(&begun);
+                schedule(&scheduler, fork, kind, move |turn| begun.lock().push((work, turn)));
+            }
+            let mut running: Vec<usize> = begun.lock().iter().map(|(work, _)| *work).collect();
+            running.extend((0..model.works.len()).filter(|work| model.works[*work].2));
+            running.sort_unstable();
+            prop_assert_eq!(running, model.begun());
+            let alive = model.works.iter().filter(|(_, _, done)| !done).count();
+            prop_assert_eq!(scheduler.in_flight(), alive);
+        }
+        loop {
+            let Some((_, turn)) = begun.lock().pop() else { break };
+            drop(turn);
+        }
+        prop_assert_eq!((scheduler.in_flight(), scheduler.forks()), (0, 0), "an idle fork is forgotten");
+    }
+}
+
+/// Who is on a fork. Looked at by jobs that run at the same moment.
+#[derive(Default)]
+struct Present {
+    readers: usize,
+    writers: usize,
+    order: Vec<usize>,
+}
+
+#[test]
+fn many_threads_over_a_pool_never_meet_where_they_must_not() {
+    const THREADS: usize = 4;
+    const WORKS: usize = 3_000;
+    let scheduler = Scheduler::new(Pool::new(3));
+    let forks: Arc<[Mutex<Present>; 3]> = Arc::default();
+    let (ended, ends) = mpsc::channel();
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (scheduler, forks, ended) = (scheduler.clone(), Arc::clone(&forks), ended.clone());
+            scope.spawn(move || {
+                for work in 0..WORKS {
+                    let seed = (thread * WORKS + work).wrapping_mul(0x9e37_79b9);
+                    let fork = (seed >> 7) % 3;
+                    let kind = [Kind::Committed, Kind::Read, Kind::Read, Kind::Write][(seed >> 13) % 4];
+                    let (forks, ended) = (Arc::clone(&forks), ended.clone());
+                    schedule(&scheduler, fork as u8, kind, move |turn| {
+                        visit(&forks[fork], kind, thread * WORKS + work);
+                        drop(turn);
+                        ended.send(()).unwrap();
+                    });
+                }
+            });
+        }
+    });
+    drop(ended);
+    assert_eq!(
+        ends.iter().count(),
+        THREADS * WORKS,
+        "a job that met another would have panicked and said nothing"
+    );
+    assert_eq!((scheduler.in_flight(), scheduler.forks()), (0, 0));
+    for fork in forks.iter() {
+        let order = &fork.lock().order;
+        for thread in 0..THREADS {
+            let of_thread: Vec<_> = order.iter().filter(|work| **work / WORKS == thread).collect();
+            assert!(of_thread.is_sorted(), "writes happen in the order they were scheduled");
+        }
+    }
+}
+
+fn visit(fork: &Mutex<Present>, kind: Kind, work: usize) {
+    {
+        let mut present = fork.lock();
+        match kind {
+            Kind::Committed => return,
+            Kind::Read => present.readers += 1,
+            Kind::Write => {
+                present.writers += 1;
+                present.order.push(work);
+            }
+        }
+        assert!(present.writers == 0 || present.writers == 1 && present.readers == 0);
+    }
+    std::thread::yield_now();
+    let mut present = fork.lock();
+    match kind {
+        Kind::Committed => {}
+        Kind::Read => present.readers -= 1,
+        Kind::Write => present.writers -= 1,
+    }
+}
+
+#[test]
+fn a_panic_and_a_job_that_is_thrown_away_leave_the_fork_free() {
+    let scheduler = Scheduler::new(Inline);
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
+        scheduler.schedule_write(1, |_turn| panic!("this job panics on purpose"));
+    }));
+    assert!(outcome.is_err());
+    let (ended, ends) = mpsc::channel();
+    scheduler.schedule_write(1, move |_turn| ended.send(()).unwrap());
+    ends.recv().unwrap();
+    assert_eq!((scheduler.in_flight(), scheduler.forks()), (0, 0));
+
+    let scheduler = Scheduler::new(Careless);
+    (0..3).for_each(|_| scheduler.schedule_write(1, |_turn| unreachable!("nothing runs here")));
+    assert_eq!((scheduler.in_flight(), scheduler.forks()), (0, 0));
+}
+
+#[test]
+fn a_panic_in_the_middle_of_a_line_does_not_lose_the_rest_of_it() {
+    let scheduler = Scheduler::new(Inline);
+    let first = scheduler.write_alone(1).unwrap();
+    let (ended, ends) = mpsc::channel();
+    for work in 0..6 {
+        let ended = ended.clone();
+        schedule(&scheduler, 1, Kind::Write, move |_turn| {
+            assert!(work != 2, "this job panics on purpose");
+            ended.send(work).unwrap();
+        });
+    }
+    assert!(catch_unwind(AssertUnwindSafe(|| drop(first))).is_err());
+    drop(ended);
+    assert_eq!(ends.iter().collect::<Vec<_>>(), [0, 1, 3, 4, 5]);
+    assert_eq!((scheduler.in_flight(), scheduler.forks()), (0, 0));
+}
+
+#[test]
+fn a_long_line_makes_no_deep_stack() {
+    let scheduler = Scheduler::new(Inline);
+    let first = scheduler.write_alone(1).unwrap();
+    let count = Arc::new(Mutex::new(0));
+    for _ in 0..200_000 {
+        let count = Arc::clone(&count);
+        scheduler.schedule_write(1, move |_turn| *count.lock() += 1);
+    }
+    drop(first);
+    assert_eq!(*count.lock(), 200_000);
+}
+
+#[test]
+fn alone_means_that_nothing_at_all_is_in_flight() {
+    let scheduler = Scheduler::new(Inline);
+    let first = scheduler.read_alone(1, true).unwrap();
+    assert!(scheduler.write_alone(2).is_none() && scheduler.read_alone(2, true).is_none());
+    drop(first);
+    let write = scheduler.write_alone(2).unwrap();
+    let (ended, ends) = mpsc::channel();
+    scheduler.schedule_read(2, false, move |_turn| ended.send(()).unwrap());
+    assert!(ends.try_recv().is_err(), "it waits behind a write that runs inline");
+    drop(write);
+    ends.recv().unwrap();
+    assert!(scheduler.read_alone(2, false).is_some());
+}
+
+#[test]
+fn a_turn_may_be_kept_beyond_its_job() {
+    let scheduler = Scheduler::new(Inline);
+    let (keep, kept) = mpsc::channel();
+    scheduler.schedule_write(1, move |turn| keep.send(turn).unwrap());
+    let (ended, ends) = mpsc::channel();
+    scheduler.schedule_read(1, false, move |_turn| ended.send(()).unwrap());
+    assert!(ends.try_recv().is_err());
+    drop(kept.recv().unwrap());
+    ends.recv().unwrap();
+}
