@@ -15,5 +15,6 @@ mod bell;
 mod error;
 mod lend;
 mod log;
+mod service;
 mod shelf;
 mod store;

@@ -20,7 +20,7 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     ("schema", &[]),
     ("codegen", &["wire", "schema"]),
     ("server", &["sys", "sync", "reactor", "transport", "wire", "log", "http", "streams", "codegen"]),
-    ("node", &["sys", "sync", "log"]),
+    ("node", &["sys", "sync", "reactor", "transport", "service", "log"]),
     ("python", &["sys", "reactor", "transport", "wire", "service", "log"]),
     ("bench", &["sys", "sync", "transport", "log"]),
     ("xtask", &["wire", "schema", "codegen"]),

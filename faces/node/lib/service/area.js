@@ -1,0 +1,116 @@
+"use strict"
+
+// How frames come over: many in one native call, laid out in memory that JavaScript owns (src/service/area.rs has the
+// layout). An Outbox gathers what this isolate says during a turn of the event loop; an Inbox is what it hears.
+//
+// What is heard is never written over: payloads are views of a slab that is left to them once it is full.
+
+const HEADER_BYTES = 20
+const OUTBOX_BYTES_MIN = 16 << 10
+// An area that one large frame made so big is not kept.
+const OUTBOX_BYTES_KEPT = 1 << 20
+const SLAB_BYTES = 64 << 10
+// With less room than this left the next batch begins a new slab.
+const SLAB_BYTES_LEFT = 4 << 10
+
+/** Records on their way to the native side. */
+class Outbox {
+  constructor() {
+    this.allocate(OUTBOX_BYTES_MIN)
+    this.clear()
+  }
+
+  allocate(bytes) {
+    const area = new ArrayBuffer(bytes)
+    const former = this.bytes
+    this.bytes = new Uint8Array(area)
+    this.words = new Uint32Array(area)
+    if (former !== undefined) this.bytes.set(former.subarray(0, this.used))
+  }
+
+  clear() {
+    this.used = 0
+    if (this.bytes.length > OUTBOX_BYTES_KEPT) {
+      this.bytes = undefined
+      this.allocate(OUTBOX_BYTES_MIN)
+    }
+  }
+
+  /** Appends a record and returns where it begins. */
+  put(what, slot, first, second, payload) {
+    const at = this.used
+    const length = payload === null ? 0 : payload.length
+    const end = at + HEADER_BYTES + ((length + 3) & ~3)
+    if (end > this.bytes.length) this.allocate(Math.max(this.bytes.length * 2, Math.ceil(end / 4096) * 4096))
+    const word = at >>> 2
+    const { words } = this
+    words[word] = length
+    words[word + 1] = what
+    words[word + 2] = slot
+    words[word + 3] = first
+    words[word + 4] = second
+    if (length > 0) this.bytes.set(payload, at + HEADER_BYTES)
+    this.used = end
+    return at
+  }
+
+  /** What the native side wrote over a record's first word. */
+  noted(at) {
+    return this.words[(at >>> 2) + 3]
+  }
+}
+
+/** Records as they came from the native side. */
+class Inbox {
+  constructor() {
+    this.allocate(SLAB_BYTES)
+  }
+
+  allocate(bytes) {
+    this.bytes = Buffer.allocUnsafeSlow(bytes)
+    this.words = new Uint32Array(this.bytes.buffer)
+    this.at = 0
+  }
+
+  /** Takes a turn of a native client or server, and tells `hearer` of each record: `hear(what, slot, first, second)`,
+   * which may ask for the payload. */
+  receive(native, hearer) {
+    for (;;) {
+      const end = native.turn(this.bytes, this.at)
+      const isAll = end >= 0
+      this.walk(isAll ? end : ~end, hearer)
+      if (isAll) {
+        if (this.bytes.length - this.at < SLAB_BYTES_LEFT) this.allocate(SLAB_BYTES)
+        return
+      }
+      this.allocate(Math.max(SLAB_BYTES, native.waitingBytes()))
+    }
+  }
+
+  walk(end, hearer) {
+    let at = this.at
+    // A hearer that closes its client or server meanwhile hears the rest, and drops it.
+    while (at < end) {
+      const word = at >>> 2
+      const { words } = this
+      const length = words[word]
+      this.start = at + HEADER_BYTES
+      this.length = length
+      at = this.start + ((length + 3) & ~3)
+      hearer.hear(words[word + 1], words[word + 2], words[word + 3], words[word + 4])
+    }
+    this.at = end
+  }
+
+  /** The payload of the record being heard. */
+  payload() {
+    return new Uint8Array(this.bytes.buffer, this.start, this.length)
+  }
+
+  /** The same, where it is text. */
+  text() {
+    return this.bytes.utf8Slice(this.start, this.start + this.length)
+  }
+}
+
+module.exports = { Inbox, Outbox }

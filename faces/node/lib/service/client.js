@@ -1,0 +1,228 @@
+"use strict"
+
+// A client on the event loop: any number of calls under way over one connection, none waiting for another.
+//
+// What is said in one turn of the event loop leaves together at its end; what a turn of the reactor brought is heard
+// together. Nothing here waits: connecting, and connecting anew, happen in the same turns.
+
+const binding = require("../binding.js")
+const { Inbox, Outbox } = require("./area.js")
+const { ServiceError, badArgument, faulty, native, ofNumber } = require("./error.js")
+const { connectOptions, milliseconds } = require("./options.js")
+const { Call, Items } = require("./waiter.js")
+
+const CALL = 1
+const CANCEL = 2
+const GRANT = 3
+
+const ITEM = 1
+const END = 2
+const FAILED = 3
+
+const CREDIT = 64
+const IN_FLIGHT_MAX = 1024
+// A turn's requests go over before they are this many bytes.
+const SAID_BYTES_MAX = 1 << 20
+
+// One executor for every promise: what it was handed is taken from here at once.
+let resolveMade, rejectMade
+function capture(resolve, reject) {
+  resolveMade = resolve
+  rejectMade = reject
+}
+
+class Client {
+  /** Connects to a server's endpoint; resolves once the server said welcome. */
+  static async connect(endpoint, options = {}) {
+    const client = new Client(endpoint, options)
+    await client.joined()
+    return client
+  }
+
+  constructor(endpoint, options) {
+    if (typeof endpoint !== "string") throw badArgument("an endpoint is a path, as ./run/echo.sock")
+    this.endpoint = endpoint
+    this.inFlightMax = options.inFlightMax ?? IN_FLIGHT_MAX
+    this.inbox = new Inbox()
+    this.outbox = new Outbox()
+    this.isClosed = false
+    this.isReferenced = true
+    this.isHeld = false
+    this.isFlushing = false
+    // By slot: who waits.
+    this.waiters = []
+    this.free = []
+    this.inFlight = 0
+    // Calls beyond the bound, oldest first.
+    this.queue = []
+    // Who waits for the connection.
+    this.joiners = []
+    this.flushNow = () => this.flush()
+    this.flushLast = () => process.nextTick(this.flushNow)
+    const settings = connectOptions(options)
+    this.native = native(() => binding.connectService(endpoint, settings))
+    native(() => this.native.watch(() => this.receive()))
+  }
+
+  /** Sends a request; resolves to the frame that answers it. */
+  call(request, options) {
+    const promise = new Promise(capture)
+    this.ask(new Call(resolveMade, rejectMade), request, options, 0)
+    return promise
+  }
+
+  /** Sends a request that a stream answers, once it is iterated; yields its frames. */
+  stream(request, options) {
+    const credit = options?.credit ?? CREDIT
+    if (!(Number.isInteger(credit) && credit > 0)) throw badArgument("credit is a number of items")
+    return new Items(credit, (items) => this.ask(items, request, options, credit))
+  }
+
+  /** Whether frames go through shared memory. */
+  get isShared() {
+    return this.native.isShared()
+  }
+
+  /** Lets the process end although calls are under way. */
+  unref() {
+    this.isReferenced = false
+    this.hold()
+    return this
+  }
+
+  /** Keeps the process alive while calls are under way, as it does unless told otherwise. */
+  ref() {
+    this.isReferenced = true
+    this.hold()
+    return this
+  }
+
+  /** Hangs up. Calls under way fail with `CLOSED`. */
+  close() {
+    if (this.isClosed) return
+    this.isClosed = true
+    this.native.close()
+    const error = new ServiceError("CLOSED", "this client was closed")
+    const { waiters, queue, joiners } = this
+    this.waiters = []
+    this.queue = []
+    this.joiners = []
+    for (const waiter of waiters) waiter?.fail(error)
+    for (const { waiter } of queue) waiter.fail(error)
+    for (const { reject } of joiners) reject(error)
+  }
+
+  [Symbol.dispose ?? Symbol.for("Symbol.dispose")]() {
+    this.close()
+  }
+
+  /** Begins a call for whoever waits for it. */
+  ask(waiter, request, options, credit) {
+    if (this.isClosed) return waiter.fail(new ServiceError("CLOSED", "this client was closed"))
+    if (!(request instanceof Uint8Array)) return waiter.fail(badArgument("a request is a Uint8Array"))
+    let deadline = 0
+    if (options !== undefined) {
+      try {
+        deadline = milliseconds(options.deadlineMs, "deadlineMs")
+      } catch (error) {
+        return waiter.fail(error)
+      }
+      if (!waiter.obey(options.signal)) return
+    }
+    if (this.inFlight >= this.inFlightMax) this.queue.push({ waiter, request, deadline, credit })
+    else this.put(waiter, request, deadline, credit)
+  }
+
+  put(waiter, request, deadline, credit) {
+    const slot = this.free.length > 0 ? this.free.pop() : this.waiters.length
+    this.waiters[slot] = waiter
+    waiter.slot = slot
+    waiter.client = this
+    this.inFlight++
+    this.outbox.put(CALL, slot, deadline, credit, request)
+    if (this.outbox.used > SAID_BYTES_MAX) this.flush()
+    else this.flushLater()
+  }
+
+  cancel(waiter) {
+    this.outbox.put(CANCEL, waiter.slot, 0, 0, null)
+    this.flushLater()
+  }
+
+  grant(waiter, items) {
+    this.outbox.put(GRANT, waiter.slot, items, 0, null)
+    this.flushLater()
+  }
+
+  /** Flushes when everything that runs now has run, promises included. */
+  flushLater() {
+    if (this.isFlushing) return
+    this.isFlushing = true
+    queueMicrotask(this.flushLast)
+  }
+
+  flush() {
+    this.isFlushing = false
+    if (this.isClosed) return
+    const { outbox } = this
+    if (outbox.used > 0) {
+      const { used } = outbox
+      const hasMore = this.native.flush(outbox.bytes, used)
+      outbox.clear()
+      this.hold()
+      if (hasMore) this.receive()
+    }
+  }
+
+  /** A turn of the reactor. */
+  receive() {
+    if (this.isClosed) return
+    this.inbox.receive(this.native, this)
+    if (this.joiners.length > 0) this.join()
+    while (this.queue.length > 0 && this.inFlight < this.inFlightMax) {
+      const { waiter, request, deadline, credit } = this.queue.shift()
+      if (!waiter.isOver) this.put(waiter, request, deadline, credit)
+    }
+    this.hold()
+  }
+
+  hear(what, slot, first) {
+    const waiter = this.waiters[slot]
+    if (waiter === undefined) return
+    if (what === ITEM) return waiter.item(this.inbox.payload())
+    this.waiters[slot] = undefined
+    this.free.push(slot)
+    this.inFlight--
+    waiter.client = null
+    if (what === END) waiter.end(this.inbox.payload())
+    else if (what === FAILED) waiter.fail(ofNumber(first, this.inbox.text()))
+  }
+
+  /** Resolves once there is a connection. */
+  joined() {
+    return new Promise((resolve, reject) => {
+      this.joiners.push({ resolve, reject })
+      this.receive()
+    })
+  }
+
+  join() {
+    try {
+      if (!this.native.isConnected()) return
+      for (const { resolve } of this.joiners.splice(0)) resolve()
+    } catch (error) {
+      const joiners = this.joiners.splice(0)
+      this.close()
+      for (const { reject } of joiners) reject(faulty(error))
+    }
+  }
+
+  hold() {
+    const isNeeded = this.isReferenced && (this.inFlight > 0 || this.joiners.length > 0)
+    if (isNeeded === this.isHeld || this.isClosed) return
+    this.isHeld = isNeeded
+    this.native.hold(isNeeded)
+  }
+}
+
+module.exports = { Client }

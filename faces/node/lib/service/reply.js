@@ -1,0 +1,102 @@
+"use strict"
+
+// Where the frames that answer one request go.
+//
+// Items of a stream are taken ahead of what the reader said it has room for, a few at a time, so that they leave
+// together; then the producer waits until the reader took some.
+
+const { badArgument } = require("./error.js")
+
+const GO = 0
+const WAIT = 1
+
+// The native side holds back twice as many before it ends a call whose producer does not wait.
+const AHEAD_ITEMS_MAX = 8
+const AHEAD_BYTES_MAX = 256 << 10
+
+const GOES_ON = Promise.resolve(true)
+const IS_OVER = Promise.resolve(false)
+
+class Reply {
+  constructor(server, slot, client) {
+    this.server = server
+    this.slot = slot
+    /** Who asked: a number that no other client of this server has. */
+    this.client = client
+    this.isOver = false
+    this.isGone = false
+    this.isWaiting = false
+    this.aheadItems = 0
+    this.aheadBytes = 0
+    this.producer = null
+    this.controller = null
+  }
+
+  /** Sends one item; resolves when another may be made, to `false` when nobody waits for more. */
+  item(frame) {
+    if (!(frame instanceof Uint8Array)) throw badArgument("a frame is a Uint8Array")
+    if (this.isOver || this.isGone) return IS_OVER
+    this.server.item(this, frame)
+    this.aheadItems++
+    this.aheadBytes += frame.length
+    if (!this.isWaiting && this.aheadItems < AHEAD_ITEMS_MAX && this.aheadBytes < AHEAD_BYTES_MAX) return GOES_ON
+    return new Promise((resolve) => (this.producer = resolve))
+  }
+
+  /** Ends the call. */
+  end(frame) {
+    if (this.isOver) return
+    if (!(frame instanceof Uint8Array)) throw badArgument("a frame is a Uint8Array")
+    this.isOver = true
+    this.server.end(this, frame)
+    this.settle(false)
+  }
+
+  /** Ends the call with a fault, by its name in `FAULTS`, in words for people. */
+  fail(code, message = "") {
+    if (this.isOver) return
+    this.server.fail(this, code, message)
+    this.isOver = true
+    this.settle(false)
+  }
+
+  /** Aborted once nobody waits for the answer: the call was cancelled, its deadline passed, its client is gone. */
+  get signal() {
+    if (this.controller === null) {
+      this.controller = new AbortController()
+      if (this.isGone) this.abort()
+      else if (!this.isOver) this.server.watch(this)
+    }
+    return this.controller.signal
+  }
+
+  /** What became of an item that was handed over. */
+  noted(flow) {
+    this.aheadItems = 0
+    this.aheadBytes = 0
+    if (flow === WAIT) this.isWaiting = true
+    else this.changed(flow !== GO)
+  }
+
+  /** There is room again, or nobody waits any more. */
+  changed(isGone) {
+    this.isWaiting = false
+    if (isGone) {
+      this.isGone = true
+      if (this.controller !== null) this.abort()
+    }
+    this.settle(!isGone)
+  }
+
+  abort() {
+    this.controller.abort(new DOMException("nobody waits for the answer any more", "AbortError"))
+  }
+
+  settle(goesOn) {
+    const { producer } = this
+    this.producer = null
+    producer?.(goesOn)
+  }
+}
+
+module.exports = { Reply }

@@ -1,0 +1,208 @@
+"use strict"
+
+// A server on the event loop. Handlers may be asynchronous; any number of calls is under way at once.
+//
+// What a turn of the reactor brought is heard together, what was answered in one turn of the event loop leaves
+// together at its end. A server that closes takes nothing new and ends when what is under way was answered.
+
+const binding = require("../binding.js")
+const { FAULTS } = require("../faults.js")
+const { Inbox, Outbox } = require("./area.js")
+const { badArgument, faulty, native } = require("./error.js")
+const { listenOptions } = require("./options.js")
+const { Reply } = require("./reply.js")
+
+const ITEM = 1
+const END = 2
+const FAIL = 3
+const WATCH = 4
+
+const REQUEST = 1
+const CHANGED = 2
+
+const SAID_BYTES_MAX = 1 << 20
+const NO_BYTES = new Uint8Array(0)
+
+class Server {
+  /** Listens at an endpoint, or at several. A service is what the generated `service(handler)` makes, or a function
+   * `(frame, reply)`. */
+  static async listen(endpoint, service, options = {}) {
+    return new Server(endpoint, service, options)
+  }
+
+  constructor(endpoint, service, options) {
+    const endpoints = Array.isArray(endpoint) ? endpoint : [endpoint]
+    if (endpoints.length === 0 || endpoints.some((path) => typeof path !== "string")) {
+      throw badArgument("an endpoint is a path, as ./run/echo.sock")
+    }
+    const isBare = typeof service === "function"
+    if (!isBare && typeof service?.dispatch !== "function") throw badArgument("a service has a function dispatch")
+    this.dispatch = isBare ? service : (frame, reply) => service.dispatch(frame, reply)
+    const known = isBare ? {} : { schema: service.schema, errorTag: service.errorTag }
+    const settings = listenOptions({ ...known, ...options })
+    this.inbox = new Inbox()
+    this.outbox = new Outbox()
+    // By slot: what was not answered.
+    this.replies = []
+    // Items that go over with the next flush: replies and where in the area.
+    this.items = []
+    this.isFlushing = false
+    this.isReceiving = false
+    this.isMissed = false
+    this.closing = null
+    this.isOver = false
+    this.flushNow = () => this.flush()
+    this.flushLast = () => process.nextTick(this.flushNow)
+    this.native = native(() => binding.listenService(endpoints, settings))
+    native(() => this.native.watch(() => this.receive()))
+    this.native.hold(true)
+    this.receive()
+  }
+
+  /** Takes nothing new, lets what is under way be answered, and ends; clients that do not take their answers within
+   * `drainGraceMs` are hung up on. */
+  close() {
+    if (this.closing === null) {
+      this.closing = new Promise((resolve, reject) => (this.ended = { resolve, reject }))
+      this.native.stop()
+      this.receive()
+    }
+    return this.closing
+  }
+
+  [Symbol.asyncDispose ?? Symbol.for("Symbol.asyncDispose")]() {
+    return this.close()
+  }
+
+  /** Counters since the server began, and what is under way now. */
+  stats() {
+    return native(() => this.native.stats())
+  }
+
+  /** Lets the process end although the server listens. */
+  unref() {
+    return this.reference(false)
+  }
+
+  /** Keeps the process alive while the server listens, as it does unless told otherwise. */
+  ref() {
+    return this.reference(true)
+  }
+
+  reference(isReferenced) {
+    this.native.hold(isReferenced)
+    return this
+  }
+
+  /** A turn of the reactor. */
+  receive() {
+    if (this.isReceiving) {
+      // A handler that answers much and at once flushes in the middle of a batch.
+      this.isMissed = true
+      return
+    }
+    if (this.isOver) return
+    try {
+      this.isReceiving = true
+      do {
+        this.isMissed = false
+        this.inbox.receive(this.native, this)
+      } while (this.isMissed)
+      this.isReceiving = false
+      if (this.closing !== null && this.native.isOver()) this.over()
+    } catch (error) {
+      this.over(faulty(error))
+    }
+  }
+
+  over(error) {
+    this.isOver = true
+    this.native.close()
+    for (const reply of this.replies.splice(0)) {
+      if (reply === undefined) continue
+      reply.isOver = true
+      reply.changed(true)
+    }
+    if (this.closing === null) {
+      this.closing = Promise.reject(error)
+      throw error
+    }
+    if (error === undefined) this.ended.resolve()
+    else this.ended.reject(error)
+  }
+
+  hear(what, slot, first, second) {
+    if (what === CHANGED) return this.replies[slot]?.changed(first === 1)
+    if (what !== REQUEST) return
+    const reply = new Reply(this, slot, second * 0x1_0000_0000 + first)
+    this.replies[slot] = reply
+    this.answer(this.inbox.payload(), reply)
+  }
+
+  /** Has a request answered, whatever becomes of its handler. */
+  answer(frame, reply) {
+    let answering
+    try {
+      answering = this.dispatch(frame, reply)
+    } catch (error) {
+      return reply.fail("ABANDONED", error?.message ?? String(error))
+    }
+    if (reply.isOver) return
+    Promise.resolve(answering).then(
+      () => reply.fail("ABANDONED", "the handler gave no answer"),
+      (error) => reply.fail("ABANDONED", error?.message ?? String(error)),
+    )
+  }
+
+  item(reply, frame) {
+    this.items.push(reply, this.outbox.put(ITEM, reply.slot, 0, 0, frame))
+    this.flushLater()
+  }
+
+  end(reply, frame) {
+    this.say(END, reply, 0, frame)
+  }
+
+  fail(reply, code, message) {
+    const fault = FAULTS[code]
+    if (fault === undefined) throw badArgument(`there is no fault ${code}`)
+    this.say(FAIL, reply, fault.number, Buffer.from(message))
+  }
+
+  watch(reply) {
+    this.outbox.put(WATCH, reply.slot, 0, 0, NO_BYTES)
+    this.flushLater()
+  }
+
+  /** Says the last word about a call. */
+  say(what, reply, first, payload) {
+    if (this.isOver) return
+    this.replies[reply.slot] = undefined
+    this.outbox.put(what, reply.slot, first, 0, payload)
+    this.flushLater()
+  }
+
+  /** Flushes when everything that runs now has run, promises included. */
+  flushLater() {
+    if (this.outbox.used > SAID_BYTES_MAX) return this.flush()
+    if (this.isFlushing) return
+    this.isFlushing = true
+    queueMicrotask(this.flushLast)
+  }
+
+  flush() {
+    this.isFlushing = false
+    const { outbox, items } = this
+    if (this.isOver) return outbox.clear()
+    if (outbox.used === 0) return
+    const hasMore = this.native.flush(outbox.bytes, outbox.used)
+    if (items.length > 0) {
+      this.items = []
+      for (let n = 0; n < items.length; n += 2) items[n].noted(outbox.noted(items[n + 1]))
+    }
+    outbox.clear()
+    if (hasMore || this.closing !== null) this.receive()
+  }
+}
+
+module.exports = { Server }

@@ -1,0 +1,241 @@
+"use strict"
+
+// A service of one's own: a program that is started, waited for until it answers, started again when it dies, and ended
+// with whoever started it.
+//
+// Ready is who answers: readiness is found out by connecting, never by a pause or by what a program prints.
+
+const { spawn: start } = require("node:child_process")
+const { closeSync, fstatSync, openSync, readSync } = require("node:fs")
+const { setTimeout: pause } = require("node:timers/promises")
+const { ThalwegError } = require("../error.js")
+const { Client } = require("./client.js")
+const { badArgument } = require("./error.js")
+
+const READY_WITHIN_MS = 10_000
+const STOP_WITHIN_MS = 5_000
+const LOG_TAIL_BYTES = 4096
+// One that lived for so long begins anew with short pauses.
+const LIVED_MS = 60_000
+
+// What may go wrong, and whether starting it again may help: nothing was asked of it yet.
+const CODES = Object.freeze({
+  NO_PROGRAM: { retry: "never", says: "the program cannot be started" },
+  DIED: { retry: "safe", says: "the program ended" },
+  WEDGED: { retry: "safe", says: "the program did not answer in time and was ended" },
+  CLOSED: { retry: "never", says: "the service was closed" },
+})
+
+class SpawnError extends ThalwegError {
+  constructor(code, message, details) {
+    super(code, `${CODES[code].says}: ${message}`, details)
+    this.retry = CODES[code].retry
+  }
+}
+Object.defineProperty(SpawnError.prototype, "name", { value: "SpawnError", writable: true, configurable: true })
+
+// Whoever runs when this process ends is ended with it.
+const running = new Set()
+function endAll() {
+  for (const child of running) child.kill("SIGTERM")
+}
+
+/** Starts a program that serves an endpoint; resolves once it answers there. */
+async function spawn(program, args = [], options = {}) {
+  if (typeof program !== "string" || program === "") throw badArgument("a program is a path, or a name to be found in PATH")
+  if (!Array.isArray(args)) throw badArgument("arguments are a list of strings")
+  if (typeof options.endpoint !== "string") throw badArgument("endpoint is where the program listens")
+  const spawned = new Spawned(program, args, options)
+  await spawned.begin()
+  return spawned
+}
+
+class Spawned {
+  constructor(program, args, options) {
+    this.program = program
+    this.args = args
+    this.endpoint = options.endpoint
+    this.options = options
+    this.readyWithinMs = options.readyWithinMs ?? READY_WITHIN_MS
+    this.stopWithinMs = options.stopWithinMs ?? STOP_WITHIN_MS
+    this.respawn = respawnOptions(options.respawn)
+    this.child = null
+    this.exit = null
+    this.isClosed = false
+    this.closing = new AbortController()
+    /** How often it was started again. */
+    this.respawns = 0
+    /** Resolves once it answers; while it is being started again, once it does so anew. Rejects when it is given up. */
+    this.ready = null
+  }
+
+  /** The process that runs now. */
+  get pid() {
+    return this.child?.pid
+  }
+
+  /** Ends it: TERM, and KILL when it does not go within `stopWithinMs`. Resolves to how it ended. */
+  async close() {
+    this.isClosed = true
+    this.closing.abort()
+    return this.end()
+  }
+
+  [Symbol.asyncDispose ?? Symbol.for("Symbol.asyncDispose")]() {
+    return this.close()
+  }
+
+  begin() {
+    this.ready = this.launch()
+    // Whoever asks is told; nobody has to ask.
+    this.ready.catch(() => {})
+    return this.ready
+  }
+
+  async launch() {
+    const { endpoint, program, readyWithinMs } = this
+    const log = this.options.logFile === undefined ? null : openSync(this.options.logFile, "a")
+    const output = log ?? "ignore"
+    let child
+    try {
+      child = start(program, this.args, {
+        cwd: this.options.cwd,
+        env: this.options.env,
+        stdio: ["ignore", output, output],
+      })
+    } finally {
+      if (log !== null) closeSync(log)
+    }
+    this.child = child
+    this.exit = new Promise((resolve) => {
+      child.once("error", (error) => child.pid === undefined && resolve({ error }))
+      child.once("exit", (code, signal) => resolve({ code, signal }))
+    })
+    if (running.size === 0) process.on("exit", endAll)
+    running.add(child)
+    this.exit.then((how) => this.gone(child, how))
+    const giveUp = new AbortController()
+    const died = this.exit.then((how) => this.died(how))
+    const answered = this.answered(giveUp.signal)
+    try {
+      await Promise.race([answered, died])
+    } catch (error) {
+      if (error instanceof SpawnError) throw error
+      if (this.isClosed) throw new SpawnError("CLOSED", program)
+      // One that ended just now says more than a connection that was refused.
+      await this.end()
+      throw new SpawnError("WEDGED", `${program} at ${endpoint} after ${readyWithinMs} ms: ${error.message}${this.tail()}`)
+    } finally {
+      giveUp.abort()
+      died.catch(() => {})
+      answered.catch(() => {})
+    }
+    this.since = Date.now()
+    this.exit.then((how) => this.again(how))
+  }
+
+  async answered(signal) {
+    const client = new Client(this.endpoint, { connectWithinMs: this.readyWithinMs })
+    signal.addEventListener("abort", () => client.close(), { once: true })
+    this.closing.signal.addEventListener("abort", () => client.close(), { once: true })
+    await client.joined()
+  }
+
+  died({ code, error, signal }) {
+    if (this.isClosed) throw new SpawnError("CLOSED", this.program)
+    if (error !== undefined) throw new SpawnError("NO_PROGRAM", error.message, { cause: error })
+    const how = signal === null ? `${this.program} with exit code ${code}` : `${this.program} by ${signal}`
+    throw new SpawnError("DIED", `${how}${this.tail()}`, { exitCode: code, signal, logTail: this.tail() })
+  }
+
+  gone(child) {
+    running.delete(child)
+    if (running.size === 0) process.off("exit", endAll)
+  }
+
+  /** It died although it had answered. */
+  async again(how) {
+    if (this.isClosed) return
+    const { respawn } = this
+    if (respawn === null) {
+      this.ready = Promise.reject(thrown(() => this.died(how)))
+      this.ready.catch(() => {})
+      this.options.onGone?.(thrown(() => this.died(how)))
+      return
+    }
+    if (Date.now() - this.since > LIVED_MS) this.tries = 0
+    this.ready = this.relaunch(respawn, how)
+    this.ready.catch((error) => this.options.onGone?.(error))
+  }
+
+  async relaunch(respawn, how) {
+    let last = thrown(() => this.died(how))
+    for (this.tries ??= 0; this.tries < respawn.limit; ) {
+      const wait = Math.min(respawn.firstMs * 2 ** this.tries++, respawn.mostMs)
+      await pause(wait, undefined, { signal: this.closing.signal, ref: false }).catch(() => {})
+      if (this.isClosed) throw new SpawnError("CLOSED", this.program)
+      try {
+        await this.launch()
+        this.respawns++
+        return
+      } catch (error) {
+        last = error
+        if (error.retry === "never") throw error
+      }
+    }
+    throw last
+  }
+
+  /** TERM, and KILL after a while. */
+  async end() {
+    const { child, exit } = this
+    if (child.pid === undefined) return exit
+    child.kill("SIGTERM")
+    const late = new AbortController()
+    const kill = pause(this.stopWithinMs, undefined, { signal: late.signal }).then(
+      () => child.kill("SIGKILL"),
+      () => {},
+    )
+    const how = await exit
+    late.abort()
+    await kill
+    return { code: how.code, signal: how.signal }
+  }
+
+  /** The last lines of its log file, to be put behind a message. */
+  tail() {
+    const { logFile } = this.options
+    if (logFile === undefined) return ""
+    try {
+      const file = openSync(logFile, "r")
+      try {
+        const { size } = fstatSync(file)
+        const bytes = Buffer.alloc(Math.min(size, LOG_TAIL_BYTES))
+        const count = readSync(file, bytes, 0, bytes.length, size - bytes.length)
+        const text = bytes.toString("utf8", 0, count).trimEnd()
+        return text === "" ? "" : `\n${text}`
+      } finally {
+        closeSync(file)
+      }
+    } catch {
+      return ""
+    }
+  }
+}
+
+function respawnOptions(respawn) {
+  if (respawn === undefined || respawn === false) return null
+  const { limit = 5, firstMs = 100, mostMs = 5_000 } = respawn === true ? {} : respawn
+  return { limit, firstMs, mostMs }
+}
+
+function thrown(act) {
+  try {
+    act()
+  } catch (error) {
+    return error
+  }
+  return undefined
+}
+
+module.exports = { SpawnError, spawn }

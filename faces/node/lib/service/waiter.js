@@ -1,0 +1,159 @@
+"use strict"
+
+// Who waits for a call: told once how it ended, or that a signal gave it up.
+
+class Waiter {
+  constructor() {
+    this.client = null
+    this.slot = -1
+    this.isOver = false
+    this.signal = null
+  }
+
+  /** Gives the call up when the signal says so; `false` when it says so already. */
+  obey(signal) {
+    if (signal === undefined || signal === null) return true
+    if (signal.aborted) {
+      this.fail(signal.reason)
+      return false
+    }
+    this.signal = signal
+    signal.addEventListener("abort", this, { once: true })
+    return true
+  }
+
+  /** The signal says so. The server is told; what it still answers is dropped. */
+  handleEvent() {
+    const { reason } = this.signal
+    this.client?.cancel(this)
+    this.fail(reason)
+  }
+
+  /** Whether this is the end of it. */
+  over() {
+    if (this.isOver) return false
+    this.isOver = true
+    if (this.signal !== null) this.signal.removeEventListener("abort", this)
+    return true
+  }
+}
+
+/** A call whose answer is one frame. */
+class Call extends Waiter {
+  constructor(resolve, reject) {
+    super()
+    this.resolve = resolve
+    this.reject = reject
+  }
+
+  item() {
+    // The call expects no stream: the frame that ends it decides.
+  }
+
+  end(frame) {
+    if (this.over()) this.resolve(frame)
+  }
+
+  fail(error) {
+    if (this.over()) this.reject(error)
+  }
+}
+
+/** The frames of a stream: asked for when somebody iterates, and no faster than they are taken. */
+class Items extends Waiter {
+  constructor(credit, begin) {
+    super()
+    this.credit = credit
+    this.begin = begin
+    // Frames nobody took, oldest first, and where the first is.
+    this.frames = []
+    this.error = null
+    this.taken = 0
+    // Calls of next() that have not been answered, oldest first.
+    this.calls = []
+  }
+
+  [Symbol.asyncIterator]() {
+    return this
+  }
+
+  next() {
+    this.start()
+    if (this.frames.length > 0) return Promise.resolve({ value: this.take(), done: false })
+    if (this.error !== null) {
+      const error = this.error
+      this.error = null
+      return Promise.reject(error)
+    }
+    if (this.isOver) return Promise.resolve({ value: undefined, done: true })
+    return new Promise((resolve, reject) => this.calls.push({ resolve, reject }))
+  }
+
+  /** Nobody wants more. */
+  return(value) {
+    this.begin = null
+    if (!this.isOver) {
+      this.client?.cancel(this)
+      this.finish()
+    }
+    this.frames = []
+    this.error = null
+    return Promise.resolve({ value, done: true })
+  }
+
+  throw(error) {
+    this.return()
+    return Promise.reject(error)
+  }
+
+  start() {
+    const { begin } = this
+    this.begin = null
+    begin?.(this)
+  }
+
+  take() {
+    this.granted()
+    return this.frames.shift()
+  }
+
+  /** One was taken: the server may send as many as were, half the credit at a time. */
+  granted() {
+    this.taken++
+    if (this.isOver || this.taken * 2 < this.credit) return
+    this.client.grant(this, this.taken)
+    this.taken = 0
+  }
+
+  item(frame) {
+    if (this.isOver) return
+    const call = this.calls.shift()
+    if (call === undefined) {
+      this.frames.push(frame)
+      return
+    }
+    this.granted()
+    call.resolve({ value: frame, done: false })
+  }
+
+  /** The frame that ends a stream is its last. */
+  end(frame) {
+    this.item(frame)
+    this.finish()
+  }
+
+  finish() {
+    if (!this.over()) return
+    for (const { resolve } of this.calls.splice(0)) resolve({ value: undefined, done: true })
+  }
+
+  fail(error) {
+    if (!this.over()) return
+    const call = this.calls.shift()
+    if (call === undefined) this.error = error
+    else call.reject(error)
+    for (const { resolve } of this.calls.splice(0)) resolve({ value: undefined, done: true })
+  }
+}
+
+module.exports = { Call, Items }

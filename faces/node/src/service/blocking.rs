@@ -1,0 +1,122 @@
+//! A client that waits on its thread.
+
+use super::options::{ConnectOptions, endpoint, fault};
+use crate::error::{Result, failure};
+use napi::bindgen_prelude::{Buffer, Uint8ArraySlice};
+use napi_derive::napi;
+use std::cell::RefCell;
+use std::time::Duration;
+use thalweg_service::{CallId, CallOptions, Client};
+
+/// A connected client whose calls wait.
+#[napi]
+pub struct BlockingCaller {
+    client: RefCell<Option<Client>>,
+    /// The call that streams are named by here, and the next name.
+    streams: RefCell<(Vec<(u32, CallId)>, u32)>,
+}
+
+fn closed() -> napi::Error {
+    failure("CLOSED", "this client was closed")
+}
+
+/// Connects, and waits until the server said welcome.
+#[napi]
+pub fn connect_blocking(path: String, options: ConnectOptions) -> Result<BlockingCaller> {
+    let client = Client::connect(&endpoint(&path)?, options.take()?).map_err(|error| fault(&error))?;
+    Ok(BlockingCaller { client: RefCell::new(Some(client)), streams: RefCell::default() })
+}
+
+#[napi]
+impl BlockingCaller {
+    fn with<T>(
+        &self,
+        act: impl FnOnce(&mut Client) -> std::result::Result<T, thalweg_service::Error>,
+    ) -> Result<T> {
+        let mut client = self.client.borrow_mut();
+        act(client.as_mut().ok_or_else(closed)?).map_err(|error| fault(&error))
+    }
+
+    fn stream(&self, name: u32) -> Result<CallId> {
+        let streams = self.streams.borrow();
+        let found = streams.0.iter().find(|(known, _)| *known == name);
+        found.map(|(_, call)| *call).ok_or_else(|| failure("BAD_ARGUMENT", "no such stream is under way"))
+    }
+
+    /// Calls, and waits for the answer.
+    #[napi]
+    pub fn call(&self, request: Uint8ArraySlice<'_>, deadline_ms: u32) -> Result<Buffer> {
+        self.with(|client| {
+            let call = client.call(&request, options(deadline_ms, 0))?;
+            client.wait(call).map(Buffer::from)
+        })
+    }
+
+    /// Begins a call that a stream answers.
+    #[napi]
+    pub fn begin(&self, request: Uint8ArraySlice<'_>, deadline_ms: u32, credit: u32) -> Result<u32> {
+        let call = self.with(|client| client.call(&request, options(deadline_ms, credit)))?;
+        let mut streams = self.streams.borrow_mut();
+        streams.1 = streams.1.wrapping_add(1);
+        let name = streams.1;
+        streams.0.push((name, call));
+        Ok(name)
+    }
+
+    /// Waits for the next frame of a stream.
+    #[napi]
+    pub fn next(&self, stream: u32) -> Result<Buffer> {
+        let call = self.stream(stream)?;
+        let frame = self.with(|client| client.wait(call).map(Buffer::from));
+        if !self.with(|client| Ok(client.knows(call))).unwrap_or(false) {
+            self.streams.borrow_mut().0.retain(|(_, known)| *known != call);
+        }
+        frame
+    }
+
+    /// Whether more of a stream will come.
+    #[napi]
+    pub fn knows(&self, stream: u32) -> bool {
+        self.stream(stream).is_ok()
+    }
+
+    /// Lets a stream send so many items more.
+    #[napi]
+    pub fn grant(&self, stream: u32, items: u32) -> Result<()> {
+        let call = self.stream(stream)?;
+        self.with(|client| {
+            client.grant(call, items);
+            client.flush()
+        })
+    }
+
+    /// Cancels a stream.
+    #[napi]
+    pub fn forget(&self, stream: u32) -> Result<()> {
+        let call = self.stream(stream)?;
+        self.streams.borrow_mut().0.retain(|(_, known)| *known != call);
+        self.with(|client| {
+            client.forget(call);
+            client.flush()
+        })
+    }
+
+    /// Whether frames go through shared memory.
+    #[napi]
+    pub fn is_shared(&self) -> bool {
+        self.client.borrow().as_ref().is_some_and(Client::is_shared)
+    }
+
+    /// Hangs up.
+    #[napi]
+    pub fn close(&self) {
+        self.client.borrow_mut().take();
+    }
+}
+
+fn options(deadline_ms: u32, credit: u32) -> CallOptions {
+    CallOptions {
+        deadline: (deadline_ms > 0).then(|| Duration::from_millis(u64::from(deadline_ms))),
+        credit: (credit > 0).then_some(credit),
+    }
+}
