@@ -49,6 +49,7 @@ const STEPS: &[Step] = &[
     step("python", "xtask python"),
     step("codegen", "xtask codegen --check"),
     step("faults", "xtask faults --check"),
+    step("header", "xtask header --check"),
     step("golden", "xtask golden"),
     step("full", "xtask full"),
     step("damage", "xtask damage"),

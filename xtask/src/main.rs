@@ -17,6 +17,7 @@ mod faults;
 mod forks;
 mod full;
 mod golden;
+mod header;
 mod hold;
 mod judges;
 mod memory;
@@ -81,6 +82,7 @@ cargo xtask <task> [options]
                              --only TEST,TEST
   codegen                  writes what is generated from schemas/   --check  says how it differs
   faults                   writes the table of faults as every face has it   --check  says how it differs
+  header                   writes the C header, from crates/abi   --check  says whether it differs
   golden                   generated code of six languages against the golden frames
                              --only rust,ts,python,cpp,zig,erlang
   damage                   flipped bits, held and newer stores
@@ -132,6 +134,7 @@ fn run(task: &str, options: &Options) -> Outcome {
         "bench" => bench::run(options),
         "codegen" => codegen::run(options),
         "golden" => golden::run(options),
+        "header" => header::run(options),
         "faults" => faults::run(options),
         _ => Err(format!("no such task\n\n{USAGE}")),
     }

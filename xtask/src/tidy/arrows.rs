@@ -19,6 +19,7 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     ("streams", &["wire", "log"]),
     ("schema", &[]),
     ("codegen", &["wire", "schema"]),
+    ("abi", &["reactor", "transport", "wire", "service"]),
     ("server", &["sys", "sync", "reactor", "transport", "wire", "log", "http", "streams", "codegen"]),
     ("node", &["sys", "sync", "reactor", "transport", "service", "log"]),
     ("python", &["sys", "reactor", "transport", "wire", "service", "log"]),

@@ -15,7 +15,9 @@ use std::process::Command;
 /// cargo fails, or deny.toml lacks its lists.
 pub(crate) fn check(root: &Path) -> Result<Vec<Finding>, String> {
     let text = fs::read_to_string(root.join("deny.toml")).map_err(|e| format!("deny.toml: {e}"))?;
-    let allowed = list(&text, "licenses", "allow");
+    let mut allowed = list(&text, "licenses", "allow");
+    let exceptions = list(&text, "licenses", "exceptions");
+    allowed.extend(exceptions.iter().filter_map(|name| exception(&text, name)));
     let banned = list(&text, "bans", "deny");
     if allowed.is_empty() || banned.is_empty() {
         return Err("deny.toml: no [licenses] allow or no [bans] deny".to_owned());
@@ -42,7 +44,7 @@ fn judge(metadata: &Value, allowed: &BTreeSet<String>, banned: &BTreeSet<String>
             findings.push(Finding::new(name, "banned by deny.toml"));
         }
         match package["license"].as_str() {
-            Some(licence) if permits(licence, allowed) => {}
+            Some(licence) if permits(licence, allowed) || allowed.contains(&of_one(name, licence)) => {}
             Some(licence) => {
                 findings.push(Finding::new(name, format!("licence {licence} is not in deny.toml")))
             }
@@ -60,6 +62,17 @@ fn list(text: &str, section: &str, key: &str) -> BTreeSet<String> {
     let start = format!("{key} = [");
     let items = inside.skip_while(|l| !l.starts_with(&start)).skip(1).take_while(|l| !l.starts_with(']'));
     items.filter_map(|l| l.split('"').nth(1)).map(str::to_owned).collect()
+}
+
+/// A licence that one crate alone may have.
+fn of_one(name: &str, licence: &str) -> String {
+    format!("{licence} of {name}")
+}
+
+/// The licence that `{ crate = "name", allow = ["licence"] }` lets this crate have.
+fn exception(text: &str, name: &str) -> Option<String> {
+    let line = text.lines().find(|l| l.contains(&format!("crate = \"{name}\"")) && l.contains("allow"))?;
+    Some(of_one(name, line.split("allow = [\"").nth(1)?.split('"').next()?))
 }
 
 /// Evaluates a licence expression.
@@ -140,6 +153,21 @@ mod tests {
         {
             assert!(!permits(bad, &allowed()), "{bad}");
         }
+    }
+
+    #[test]
+    fn an_exception_is_one_crate_s() {
+        let deny = "[licenses]\nexceptions = [\n    { crate = \"tool\", allow = [\"MPL-2.0\"] },\n]\n";
+        let allowed: BTreeSet<String> =
+            list(deny, "licenses", "exceptions").iter().filter_map(|name| exception(deny, name)).collect();
+        let metadata = serde_json::json!({"packages": [
+            {"name": "tool", "license": "MPL-2.0"},
+            {"name": "tool", "license": "GPL-3.0"},
+            {"name": "other", "license": "MPL-2.0"},
+        ]});
+        let found = judge(&metadata, &allowed, &BTreeSet::new());
+        let names: Vec<&str> = found.iter().map(|f| f.place.as_str()).collect();
+        assert_eq!(names, ["tool", "other"]);
     }
 
     #[test]

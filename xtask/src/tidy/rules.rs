@@ -7,7 +7,7 @@ use super::source::Source;
 const FILE_LINES_MAX: usize = 600;
 const FUNCTION_LINES_MAX: usize = 70;
 /// Where `unsafe` may be written.
-const UNSAFE: &[&str] = &["crates/sys", "crates/sync", "faces/node", "faces/python"];
+const UNSAFE: &[&str] = &["crates/sys", "crates/sync", "crates/abi", "faces/node", "faces/python"];
 /// The one file beside them: a benchmark opens its peer, whose library calls that unsafe.
 const UNSAFE_FILE: &str = "bench/src/log/lmdb.rs";
 /// Where atomics may be named.
@@ -67,10 +67,13 @@ fn unsafe_code(source: &Source, findings: &mut Vec<Finding>) {
             report(source, n, findings, "`unsafe` outside sys and sync");
         }
         // A declaration states what its callers owe; a use states why it is owed no more.
-        let declares = line.contains("unsafe fn") || line.contains("unsafe trait");
+        let exported = line.contains("unsafe extern \"") && line.contains(" fn ");
+        let declares = exported || line.contains("unsafe fn") || line.contains("unsafe trait");
         let wanted = if declares { "# Safety" } else { "SAFETY:" };
-        let callback_type = line.contains("unsafe fn(") || line.contains("unsafe extern \"");
-        if !callback_type && !explained(source, n, wanted) {
+        let callback_type = line.contains("unsafe fn(") || (line.contains("unsafe extern \"") && !exported);
+        // An exported name is a promise to linkers, not to the compiler.
+        let owes_nothing = callback_type || line.trim() == "#[unsafe(no_mangle)]";
+        if !owes_nothing && !explained(source, n, wanted) {
             report(source, n, findings, format!("`unsafe` without a `{wanted}` comment right before it"));
         }
     }
@@ -210,6 +213,10 @@ mod tests {
         bad(SYS, "fn f() {\n    let x = unsafe { *p };\n}\n", "SAFETY:");
         bad(SYS, "// SAFETY: too far away.\nlet a = 1;\nlet x = unsafe { *p };\n", "SAFETY:");
         bad(SYS, "pub unsafe fn f(p: *const u8) {}\n", "# Safety");
+        let exported = "#[unsafe(no_mangle)]\npub unsafe extern \"C\" fn f(p: *const u8) {}\n";
+        bad(SYS, exported, "# Safety");
+        good(SYS, &format!("/// # Safety\n/// p is valid.\n{exported}"));
+        good(SYS, "type F = unsafe extern \"C\" fn(p: *const u8);\n");
         bad(LOG, "// SAFETY: p is valid.\nlet x = unsafe { *p };\n", "outside sys and sync");
         good(UNSAFE_FILE, "// SAFETY: p is valid.\nlet x = unsafe { *p };\n");
         bad(

@@ -1,0 +1,316 @@
+//! A server: open, and take requests by turns, or run with a callback; each request comes with the duty to answer it.
+//!
+//! A server may be used from any thread, but from one at a time. Its stoppers and replies may be used meanwhile from others.
+
+use crate::borrowed;
+use crate::client::{endpoint, wait};
+use crate::outcome::{code, value};
+use crate::reply::{self, ThalwegReply};
+use crate::server_options::{ThalwegServerOptions, ThalwegServerStatistics, thalweg_server_defaults};
+use std::ffi::{c_char, c_int, c_void};
+use std::os::fd::AsRawFd;
+use std::time::Instant;
+use thalweg_service::{Error, Handler, Incoming, Reply, Request, Server, Stopper};
+use thalweg_wire::fault::Fault;
+
+/// A server, with no thread. From `thalweg_server_open`, to be handed to `thalweg_server_close`.
+pub struct ThalwegServer {
+    server: Server,
+    /// The request that was taken last.
+    lent: Vec<u8>,
+}
+
+/// What stops a server from wherever one is.
+pub struct ThalwegStopper {
+    stopper: Stopper,
+}
+
+/// Where a serial handler's answer is put together.
+pub struct ThalwegAnswer {
+    bytes: Vec<u8>,
+}
+
+/// A request, with the duty to answer it.
+#[derive(Debug)]
+#[repr(C)]
+pub struct ThalwegRequest {
+    /// Who asked; no two clients of a server have the same number.
+    pub client: u64,
+    /// The request, `length` bytes. From a turn it is lent until the next function is called with the server; to a callback,
+    /// until that returns.
+    pub frame: *const u8,
+    /// Bytes of the frame.
+    pub length: usize,
+    /// Milliseconds until nobody wants the answer any more; negative for no such moment.
+    pub deadline_ms: i64,
+    /// What answers it, and is the receiver's; null when there is no request.
+    pub reply: *mut ThalwegReply,
+    /// Nothing else waits to be handled: what is done at once is not in anybody's way.
+    pub alone: bool,
+}
+
+/// Answers one request at once, by `thalweg_answer_write`.
+pub type ThalwegHandle =
+    unsafe extern "C" fn(context: *mut c_void, frame: *const u8, length: usize, answer: *mut ThalwegAnswer);
+
+/// Takes a request, to be answered now or later. The request is lent until this returns, but for the reply.
+pub type ThalwegTake = unsafe extern "C" fn(context: *mut c_void, request: *const ThalwegRequest);
+
+/// Listens at `count` endpoints (`*.sock`, `*.shm`, `-`). A path is taken over only from a server that is dead. Null options
+/// are the defaults. Faults: THALWEG_ADDRESS_IN_USE, THALWEG_PERMISSION_DENIED, THALWEG_BAD_ARGUMENT, THALWEG_SYSTEM.
+///
+/// # Safety
+/// `endpoints` points to `count` strings that a NUL ends; `options` is null or points to options; `server` to a place for a
+/// handle.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn thalweg_server_open(
+    endpoints: *const *const c_char,
+    count: usize,
+    options: *const ThalwegServerOptions,
+    server: *mut *mut ThalwegServer,
+) -> u16 {
+    code(|| {
+        let place = borrowed::place(server, "the place for the server")?;
+        if endpoints.is_null() || count == 0 {
+            return Err(Error::new(Fault::BadArgument, "no endpoint is given"));
+        }
+        // SAFETY: the caller's promise, and not null.
+        let paths = unsafe { std::slice::from_raw_parts(endpoints, count) };
+        let endpoints: Result<Vec<_>, Error> = paths
+            .iter()
+            // SAFETY: the caller's promise.
+            .map(|path| unsafe { borrowed::string(*path, "an endpoint") }.and_then(endpoint))
+            .collect();
+        // SAFETY: the caller's promise.
+        let options = match unsafe { borrowed::option(options) } {
+            // SAFETY: the caller's promise.
+            Some(options) => unsafe { options.options() }?,
+            // SAFETY: the defaults hold no string.
+            None => unsafe { thalweg_server_defaults().options() }?,
+        };
+        let opened = ThalwegServer { server: Server::bind(&endpoints?, options)?, lent: Vec::new() };
+        // SAFETY: the caller's promise; what stands there is not read.
+        unsafe { place.write(Box::into_raw(Box::new(opened))) };
+        Ok(())
+    })
+}
+
+/// Ends every connection, takes the paths away and frees the server; null is fine. Replies that are still out may be used,
+/// and answer nobody.
+///
+/// # Safety
+/// `server` is null, or came from `thalweg_server_open` and was not closed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn thalweg_server_close(server: *mut ThalwegServer) {
+    if !server.is_null() {
+        // SAFETY: the caller's promise, and not null.
+        value((), || drop(unsafe { Box::from_raw(server) }));
+    }
+}
+
+/// The descriptor for a foreign loop: readable whenever `thalweg_server_turn` without waiting has something to do. It
+/// belongs to the server. -1 for null.
+///
+/// # Safety
+/// `server` is null or a server.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn thalweg_server_descriptor(server: *const ThalwegServer) -> c_int {
+    // SAFETY: the caller's promise.
+    value(-1, || unsafe { borrowed::option(server) }.map_or(-1, |of| of.server.descriptor().as_raw_fd()))
+}
+
+/// Reads, writes and waits (0: not at all; so many milliseconds; negative: as long as it takes): then `thalweg_server_next`
+/// has the requests that came. `happened`, which may be null, is how much did.
+///
+/// # Safety
+/// `server` is null or a server; `happened` is null or points to a place for a number.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn thalweg_server_turn(server: *mut ThalwegServer, wait_ms: i64, happened: *mut usize) -> u16 {
+    code(|| {
+        // SAFETY: the caller's promise.
+        let server = unsafe { borrowed::handle(server, "the server") }?;
+        let count = server.server.turn(wait(wait_ms))?;
+        if !happened.is_null() {
+            // SAFETY: the caller's promise; what stands there is not read.
+            unsafe { happened.write(count) };
+        }
+        Ok(())
+    })
+}
+
+/// The next request that came; one whose reply is null when there is none until another turn.
+///
+/// # Safety
+/// `server` is null or a server; `request` points to a place for one.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn thalweg_server_next(server: *mut ThalwegServer, request: *mut ThalwegRequest) -> u16 {
+    code(|| {
+        let place = borrowed::place(request, "the place for the request")?;
+        // SAFETY: the caller's promise.
+        let ThalwegServer { server, lent } = unsafe { borrowed::handle(server, "the server") }?;
+        let request = match server.next() {
+            Some(incoming) => taken(incoming, lent),
+            None => ThalwegRequest {
+                client: 0,
+                frame: std::ptr::null(),
+                length: 0,
+                deadline_ms: -1,
+                reply: std::ptr::null_mut(),
+                alone: false,
+            },
+        };
+        // SAFETY: the caller's promise; what stands there is not read.
+        unsafe { place.write(request) };
+        Ok(())
+    })
+}
+
+fn taken(incoming: Incoming, lent: &mut Vec<u8>) -> ThalwegRequest {
+    *lent = incoming.request;
+    ThalwegRequest {
+        client: incoming.client.number(),
+        frame: lent.as_ptr(),
+        length: lent.len(),
+        deadline_ms: left(incoming.deadline),
+        reply: reply::lend(incoming.reply),
+        alone: incoming.alone,
+    }
+}
+
+fn left(deadline: Option<Instant>) -> i64 {
+    deadline.map_or(-1, |at| {
+        at.saturating_duration_since(Instant::now()).as_millis().try_into().unwrap_or(i64::MAX)
+    })
+}
+
+/// Answers requests one after the other, on this thread, until the server is stopped. A handler that writes nothing answers
+/// with an empty frame.
+///
+/// # Safety
+/// `server` is null or a server; `handle` may be called with `context`, and does not unwind.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn thalweg_server_run(
+    server: *mut ThalwegServer,
+    handle: Option<ThalwegHandle>,
+    context: *mut c_void,
+) -> u16 {
+    code(|| {
+        // SAFETY: the caller's promise.
+        let server = unsafe { borrowed::handle(server, "the server") }?;
+        let handle = handle.ok_or_else(|| Error::new(Fault::BadArgument, "handle is null"))?;
+        server.server.run(|request, output| {
+            let mut answer = ThalwegAnswer { bytes: std::mem::take(output) };
+            // SAFETY: the caller's promise; what is lent lives until it returns.
+            unsafe { handle(context, request.as_ptr(), request.len(), &raw mut answer) };
+            *output = answer.bytes;
+        })
+    })
+}
+
+/// Appends to the answer that a serial handler gives.
+///
+/// # Safety
+/// `answer` is null or the one a handler was called with, which has not returned; `bytes` points to `length` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn thalweg_answer_write(answer: *mut ThalwegAnswer, bytes: *const u8, length: usize) -> u16 {
+    code(|| {
+        // SAFETY: the caller's promise.
+        let (answer, bytes) = unsafe { (borrowed::handle(answer, "the answer")?, borrowed::bytes(bytes, length)?) };
+        answer.bytes.extend_from_slice(bytes);
+        Ok(())
+    })
+}
+
+/// Hands requests out as they come, on this thread, until the server is stopped; then takes no more and returns when each
+/// one that was handed out has been answered. What is answered before the callback returns costs neither lock nor copy.
+///
+/// # Safety
+/// `server` is null or a server; `take` may be called with `context`, and does not unwind.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn thalweg_server_run_reactor(
+    server: *mut ThalwegServer,
+    take: Option<ThalwegTake>,
+    context: *mut c_void,
+) -> u16 {
+    code(|| {
+        // SAFETY: the caller's promise.
+        let server = unsafe { borrowed::handle(server, "the server") }?;
+        let take = take.ok_or_else(|| Error::new(Fault::BadArgument, "take is null"))?;
+        server.server.run_reactor(Taker { take, context })
+    })
+}
+
+struct Taker {
+    take: ThalwegTake,
+    context: *mut c_void,
+}
+
+impl Handler for Taker {
+    fn request(&mut self, request: Request<'_>, reply: Reply) {
+        let request = ThalwegRequest {
+            client: request.client.number(),
+            frame: request.frame.as_ptr(),
+            length: request.frame.len(),
+            deadline_ms: left(request.deadline),
+            reply: reply::lend(reply),
+            alone: request.alone,
+        };
+        // SAFETY: what `thalweg_server_run_reactor` was promised; what is lent lives until it returns.
+        unsafe { (self.take)(self.context, &raw const request) };
+    }
+}
+
+/// What stops this server, to be handed to `thalweg_stopper_free`. It may outlive the server.
+///
+/// # Safety
+/// `server` is null or a server; `stopper` points to a place for a handle.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn thalweg_server_stopper(
+    server: *const ThalwegServer,
+    stopper: *mut *mut ThalwegStopper,
+) -> u16 {
+    code(|| {
+        let place = borrowed::place(stopper, "the place for the stopper")?;
+        // SAFETY: the caller's promise.
+        let server = unsafe { borrowed::option(server) };
+        let server = server.ok_or_else(|| Error::new(Fault::BadArgument, "the server is null"))?;
+        let made = ThalwegStopper { stopper: server.server.stopper() };
+        // SAFETY: the caller's promise; what stands there is not read.
+        unsafe { place.write(Box::into_raw(Box::new(made))) };
+        Ok(())
+    })
+}
+
+/// Stops the server, from any thread: it takes nothing new, what has begun is answered, then its `run` returns. More than
+/// once is fine, and so is null.
+///
+/// # Safety
+/// `stopper` is null or one that was not freed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn thalweg_stopper_stop(stopper: *const ThalwegStopper) {
+    // SAFETY: the caller's promise.
+    value((), || unsafe { borrowed::option(stopper) }.map_or((), |of| of.stopper.stop()));
+}
+
+/// Frees a stopper; null is fine.
+///
+/// # Safety
+/// `stopper` is null, or came from `thalweg_server_stopper` and was not freed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn thalweg_stopper_free(stopper: *mut ThalwegStopper) {
+    if !stopper.is_null() {
+        // SAFETY: the caller's promise, and not null.
+        value((), || drop(unsafe { Box::from_raw(stopper) }));
+    }
+}
+
+/// What the server has done so far; all zeros for null.
+///
+/// # Safety
+/// `server` is null or a server.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn thalweg_server_statistics(server: *const ThalwegServer) -> ThalwegServerStatistics {
+    // SAFETY: the caller's promise.
+    value(ThalwegServerStatistics::default(), || unsafe { borrowed::option(server) }
+        .map_or_else(ThalwegServerStatistics::default, |of| of.server.statistics().into()))
+}
