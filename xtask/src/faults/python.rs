@@ -58,6 +58,8 @@ class ServiceError(Error):
         self.detail = detail
 
     def __str__(self) -> str:
+        if self.detail and self.fault is Fault.REFUSED:
+            return self.detail
         return f"{self.fault.says}: {self.detail}" if self.detail else self.fault.says
 
     @property

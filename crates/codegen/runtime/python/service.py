@@ -6,7 +6,9 @@ transports execute them, neither sees the other.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from importlib import import_module
 from typing import Protocol, TypeVar
 
 from .messagepack import DecodeError, Reader, write_string
@@ -50,6 +52,38 @@ class Reply(Protocol):
         ...
 
 
+class SyncReply(Protocol):
+    """The same where waiting keeps nobody else from running."""
+
+    def item(self, frame: bytes) -> bool:
+        """Sends one item of a stream. False says that nobody waits for more."""
+        ...
+
+    def end(self, frame: bytes) -> None:
+        """Sends the frame that ends the call. Called once."""
+        ...
+
+
+@dataclass(frozen=True)
+class Service:
+    """A handler, and what a server has to know to serve it."""
+
+    dispatch: Callable[[bytes, Reply], Awaitable[None]]
+    schema: bytes
+    error: str
+    """The tag of its error."""
+
+
+@dataclass(frozen=True)
+class SyncService:
+    """The same for a handler of plain functions."""
+
+    dispatch: Callable[[bytes, SyncReply], None]
+    schema: bytes
+    error: str
+    """The tag of its error."""
+
+
 class Refused(Exception):
     """The server answered with its error."""
 
@@ -81,10 +115,24 @@ def answer(frame: bytes, error: str, reads: dict[str, Callable[[Reader], T]]) ->
     raise Refused(fields["message"])
 
 
+def _share() -> None:
+    """Takes what programs catch from the package thalweg, where it is installed."""
+    try:
+        shared = import_module("thalweg.service")
+    except ImportError:
+        return
+    globals().update(Refused=shared.Refused, answer=shared.answer)
+
+
+_share()
+
 __all__ = [
     "DecodeError",
     "Refused",
     "Reply",
+    "Service",
+    "SyncReply",
+    "SyncService",
     "SyncTransport",
     "Transport",
     "answer",

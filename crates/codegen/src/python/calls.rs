@@ -1,6 +1,6 @@
 //! Python's clients and the server's side, over the interfaces of `runtime/python/service.py`.
 
-use super::{Python, docstring, documented, union};
+use super::{COLUMNS, Python, docstring, documented, union};
 use crate::text::Text;
 use thalweg_schema::casing::snake;
 use thalweg_schema::{Command, Message};
@@ -99,35 +99,58 @@ impl Python<'_> {
     pub(super) fn server(&self) -> String {
         let mut text = self.head("The server's side");
         if self.service.commands.iter().any(|command| command.item.is_some()) {
-            text.line("from collections.abc import AsyncGenerator");
+            text.line("from collections.abc import AsyncGenerator, Generator");
         }
+        text.line("from functools import partial");
         text.line("from typing import Protocol");
         text.line("");
         text.line(format!("from . import {}_types as types", self.names.module));
-        text.line(format!("from {} import Reply, error_frame", self.module("service")));
-        text.lines("\n\n");
-        text.block(format!("class {}(Protocol):", self.names.own("Handler")), "", |text| {
-            docstring(text, &format!(
-                "What {} does.\n\nA method that raises answers with the error. A stream yields items and, at its end,\n\
-                 its response.",
-                self.service.name
-            ));
-            self.service.commands.iter().for_each(|command| self.handler_method(text, command));
-        });
-        text.trim_end();
-        self.dispatch(&mut text);
+        let words = ["Reply", "Service", "SyncReply", "SyncService", "error_frame"].map(str::to_owned);
+        self.import(&mut text, "service", &words);
+        for side in [LETS, WAITS] {
+            self.handler(&mut text, side);
+            self.dispatch(&mut text, side);
+        }
         text.finish()
     }
 
-    fn handler_method(&self, text: &mut Text, command: &Command) {
+    /// `from module import words`, broken as `black` breaks it.
+    fn import(&self, text: &mut Text, module: &str, words: &[String]) {
+        let whole = format!("from {} import {}", self.module(module), words.join(", "));
+        if whole.len() <= COLUMNS {
+            return text.line(whole);
+        }
+        text.block(format!("from {} import (", self.module(module)), ")", |text| {
+            words.iter().for_each(|word| text.line(format!("{word},")));
+        });
+    }
+
+    fn handler(&self, text: &mut Text, side: Side) {
+        text.lines("\n\n");
+        text.block(format!("class {}(Protocol):", self.names.own(side.handler)), "", |text| {
+            docstring(
+                text,
+                &format!(
+                    "What {} does{}.\n\nA method that raises answers with the error. A stream yields items and, at \
+                     its end,\nits response.",
+                    self.service.name, side.how
+                ),
+            );
+            self.service.commands.iter().for_each(|command| self.handler_method(text, command, side));
+        });
+        text.trim_end();
+    }
+
+    fn handler_method(&self, text: &mut Text, command: &Command, side: Side) {
         let types = |message: &Message| format!("types.{}", self.names.message(message));
         let method = self.names.method_snake(command);
         let parameters = ["self".to_owned(), format!("request: {}", types(&command.request))];
         let (keyword, returns) = match &command.item {
             Some(item) => {
-                ("def", format!("AsyncGenerator[{} | {}, None]", types(item), types(&command.response)))
+                let frames = format!("{} | {}", types(item), types(&command.response));
+                ("def", side.generator.replace("{}", &frames))
             }
-            None => ("async def", types(&command.response)),
+            None => (side.keyword, types(&command.response)),
         };
         text.line("");
         text.lines(&self.signature_at(4, &format!("{keyword} {method}"), &parameters, &returns));
@@ -137,19 +160,23 @@ impl Python<'_> {
         });
     }
 
-    fn dispatch(&self, text: &mut Text) {
-        let (handler, request) = (self.names.own("Handler"), self.names.own("Request"));
+    fn dispatch(&self, text: &mut Text, side: Side) {
+        let (handler, request) = (self.names.own(side.handler), self.names.own("Request"));
         let error = &self.service.error.tag;
+        let Side { keyword, wait, suffix, .. } = side;
         text.lines("\n\n");
         let head = |name: &str, of: &str| {
-            let parameters = [format!("handler: {handler}"), of.to_owned(), "reply: Reply".to_owned()];
-            self.signature(&format!("async def {name}"), &parameters, "None")
+            let parameters = [format!("handler: {handler}"), of.to_owned(), format!("reply: {}", side.reply)];
+            self.signature(&format!("{keyword} {name}{suffix}"), &parameters, "None")
         };
         text.lines(&head("dispatch", "frame: bytes"));
         text.deeper(|text| {
-            docstring(text, "Hands a request's frame to its method.\n\nA frame that is no request is answered with the error.");
+            docstring(
+                text,
+                "Hands a request's frame to its method.\n\nA frame that is no request is answered with the error.",
+            );
             text.lines(&format!(
-                "try:\n    await handle(handler, types.decode_request(frame), reply)\nexcept Exception as error:\n    \
+                "try:\n    {wait}handle{suffix}(handler, types.decode_request(frame), reply)\nexcept Exception as error:\n    \
                  reply.end(error_frame(\"{error}\", error))"
             ));
         });
@@ -161,29 +188,81 @@ impl Python<'_> {
                 "Hands a request to its method, for servers that order calls beforehand.\n\nRaises what the method raises.",
             );
             text.line("match request:");
-            text.deeper(|text| {
-                for command in &self.service.commands {
-                    let method = self.names.method_snake(command);
-                    text.line(format!("case types.{}():", self.names.message(&command.request)));
-                    text.deeper(|text| match &command.item {
-                        None => {
-                            let frame = format!("types.encode_response(await handler.{method}(request))");
-                            self.call(text, "", "reply.end", &[frame], "");
+            text.deeper(|text| self.service.commands.iter().for_each(|command| self.case(text, command, side)));
+        });
+        text.lines("\n\n");
+        let class = side.service;
+        text.lines(&self.signature(&format!("def service{suffix}"), &[format!("handler: {handler}")], class));
+        text.deeper(|text| {
+            docstring(text, "The handler, ready to be served.");
+            let parts = [
+                format!("partial(dispatch{suffix}, handler)"),
+                "types.SCHEMA_HASH".to_owned(),
+                format!("\"{error}\""),
+            ];
+            self.call(text, "return ", class, &parts, "");
+        });
+    }
 
-                        }
-                        Some(_) => {
-                            let end = self.names.message(&command.response);
-                            text.lines(&format!(
-                                "items = handler.{method}(request)\nasync for value in items:\n    \
-                                 frame = types.encode_response(value)\n    if isinstance(value, types.{end}):\n        \
-                                 return reply.end(frame)\n    if not await reply.item(frame):\n        \
-                                 await items.aclose()\n        raise ConnectionError(\"the reader went away\")\n\
-                                 raise RuntimeError(\"the stream ended without its response\")"
-                            ));
-                        }
-                    });
-                }
-            });
+    /// What becomes of one command's request.
+    fn case(&self, text: &mut Text, command: &Command, side: Side) {
+        let method = self.names.method_snake(command);
+        let Side { wait, each, close, .. } = side;
+        text.line(format!("case types.{}():", self.names.message(&command.request)));
+        text.deeper(|text| {
+            if command.item.is_none() {
+                let frame = format!("types.encode_response({wait}handler.{method}(request))");
+                return self.call(text, "", "reply.end", &[frame], "");
+            }
+            let end = self.names.message(&command.response);
+            text.lines(&format!(
+                "items = handler.{method}(request)\n{each} value in items:\n    \
+                 frame = types.encode_response(value)\n    if isinstance(value, types.{end}):\n        \
+                 return reply.end(frame)\n    if not {wait}reply.item(frame):\n        \
+                 {wait}items.{close}()\n        raise ConnectionError(\"the reader went away\")\n\
+                 raise RuntimeError(\"the stream ended without its response\")"
+            ));
         });
     }
 }
+
+/// A server whose handlers let others run while they wait, or one whose handlers wait.
+#[derive(Clone, Copy)]
+struct Side {
+    handler: &'static str,
+    how: &'static str,
+    keyword: &'static str,
+    wait: &'static str,
+    each: &'static str,
+    close: &'static str,
+    generator: &'static str,
+    suffix: &'static str,
+    reply: &'static str,
+    service: &'static str,
+}
+
+const LETS: Side = Side {
+    handler: "Handler",
+    how: "",
+    keyword: "async def",
+    wait: "await ",
+    each: "async for",
+    close: "aclose",
+    generator: "AsyncGenerator[{}, None]",
+    suffix: "",
+    reply: "Reply",
+    service: "Service",
+};
+
+const WAITS: Side = Side {
+    handler: "SyncHandler",
+    how: ", in plain functions",
+    keyword: "def",
+    wait: "",
+    each: "for",
+    close: "close",
+    generator: "Generator[{}, None, None]",
+    suffix: "_sync",
+    reply: "SyncReply",
+    service: "SyncService",
+};

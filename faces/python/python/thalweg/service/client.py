@@ -1,0 +1,243 @@
+"""Calling a service from an event loop.
+
+The loop watches one descriptor; no thread is started. Calls that are made in one turn of the loop leave together, and what
+came is brought by one native call per turn, whatever it was.
+"""
+
+import asyncio
+import os
+from collections import deque
+from types import TracebackType
+from typing import Any, Final, Self, Unpack
+
+from .._native import Connection
+from ..faults import Closed
+from .options import ClientOptions
+
+_ITEM: Final = 0
+_FAILED: Final = 2
+
+
+class Client:
+    """Calls a service, any number of calls at a time.
+
+    A task that is cancelled while it awaits a call cancels the call. Belongs to the event loop that it was connected in.
+    """
+
+    def __init__(self, connection: Connection, loop: asyncio.AbstractEventLoop) -> None:
+        """For `connect`."""
+        self._connection = connection
+        self._loop = loop
+        self._calls: dict[int, asyncio.Future[bytes]] = {}
+        self._streams: dict[int, _Inbox] = {}
+        self._stirred = False
+        self._descriptor = connection.fileno()
+
+    @classmethod
+    async def connect(cls, endpoint: str | os.PathLike[str], **options: Unpack[ClientOptions]) -> Self:
+        """Connects, trying again while that may help.
+
+        Raises `NoServer`, `ConnectTimeout`, `PermissionDenied`, `NoSharedMemory`, `SchemaMismatch`, `VersionMismatch` or
+        `BadArgument`, each with the path and what to do.
+        """
+        loop = asyncio.get_running_loop()
+        client = cls(Connection(os.fspath(endpoint), **options), loop)
+        connected: asyncio.Future[None] = loop.create_future()
+
+        def look() -> None:
+            try:
+                if client._connection.is_up() and not connected.done():
+                    connected.set_result(None)
+            except Exception as error:
+                if not connected.done():
+                    connected.set_exception(error)
+
+        loop.add_reader(client._descriptor, look)
+        try:
+            look()
+            await connected
+        except BaseException:
+            client.close()
+            raise
+        loop.add_reader(client._descriptor, client._turn)
+        client._turn()
+        return client
+
+    async def call(self, request: bytes, *, deadline: float | None = None) -> bytes:
+        """Sends a request and returns the frame that answers it, within so many seconds."""
+        call = self._connection.call(request, deadline)
+        waiter: asyncio.Future[bytes] = self._loop.create_future()
+        self._calls[call] = waiter
+        if not self._stirred:
+            self._stir()
+        try:
+            return await waiter
+        except asyncio.CancelledError:
+            if self._calls.pop(call, None) is not None:
+                self._forget(call)
+            raise
+
+    def stream(self, request: bytes, *, deadline: float | None = None, credit: int | None = None) -> "Stream":
+        """Sends a request that a stream answers; yields its frames, the one that ends it included.
+
+        At most `credit` items are on their way to whoever takes them. A stream that is closed, or let go of, before its
+        end is cancelled.
+        """
+        call = self._connection.call(request, deadline, credit)
+        inbox = self._streams[call] = _Inbox()
+        if not self._stirred:
+            self._stir()
+        return Stream(self, call, inbox, self._connection.credit if credit is None else credit)
+
+    @property
+    def in_flight(self) -> int:
+        """Calls that have not ended."""
+        return self._connection.in_flight
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether frames go through shared memory."""
+        return self._connection.is_shared
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether there is a connection now."""
+        return self._connection.is_connected
+
+    def close(self) -> None:
+        """Ends the connection; every call fails with `Closed`, and so does every further one."""
+        if self._descriptor < 0:
+            return
+        self._loop.remove_reader(self._descriptor)
+        self._descriptor = -1
+        self._connection.close()
+        self._fail(Closed("this client was closed"))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _stir(self) -> None:
+        """Has what was queued written before the loop sleeps, once for all of it."""
+        if not self._stirred and self._descriptor >= 0:
+            self._stirred = True
+            self._loop.call_soon(self._turn)
+
+    def _forget(self, call: int) -> None:
+        self._streams.pop(call, None)
+        self._connection.forget(call)
+        self._stir()
+
+    def _grant(self, call: int, items: int) -> None:
+        self._connection.grant(call, items)
+        self._stir()
+
+    def _turn(self) -> None:
+        self._stirred = False
+        try:
+            events = self._connection.turn()
+        except Exception as error:
+            self._fail(error)
+            return
+        for call, kind, value in events:
+            waiter = self._calls.pop(call, None)
+            if waiter is None:
+                inbox = self._streams.get(call)
+                if inbox is not None:
+                    inbox.put(kind, value)
+                    if kind != _ITEM:
+                        del self._streams[call]
+            elif not waiter.done():
+                if kind == _FAILED:
+                    waiter.set_exception(value)
+                else:
+                    waiter.set_result(value)
+
+    def _fail(self, error: Exception) -> None:
+        calls, self._calls = self._calls, {}
+        streams, self._streams = self._streams, {}
+        for waiter in calls.values():
+            if not waiter.done():
+                waiter.set_exception(error)
+        for inbox in streams.values():
+            inbox.put(_FAILED, error)
+
+
+class _Inbox:
+    """What came of a stream and was not taken."""
+
+    __slots__ = ("came", "waiter")
+
+    def __init__(self) -> None:
+        self.came: deque[tuple[int, Any]] = deque()
+        self.waiter: asyncio.Future[None] | None = None
+
+    def put(self, kind: int, value: Any) -> None:
+        self.came.append((kind, value))
+        if self.waiter is not None and not self.waiter.done():
+            self.waiter.set_result(None)
+
+
+class Stream:
+    """The frames of a call that a stream answers, for `async for`."""
+
+    __slots__ = ("_client", "_call", "_inbox", "_window", "_taken", "_over")
+
+    def __init__(self, client: Client, call: int, inbox: _Inbox, window: int) -> None:
+        """For `Client.stream`."""
+        self._client = client
+        self._call = call
+        self._inbox = inbox
+        self._window = window
+        self._taken = 0
+        self._over = False
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        inbox = self._inbox
+        while not inbox.came:
+            if self._over:
+                raise StopAsyncIteration
+            if inbox.waiter is not None:
+                raise RuntimeError("another task waits for this stream")
+            inbox.waiter = self._client._loop.create_future()
+            try:
+                await inbox.waiter
+            finally:
+                inbox.waiter = None
+        kind, value = inbox.came.popleft()
+        if kind == _ITEM:
+            self._take()
+        else:
+            self._over = True
+        if kind == _FAILED:
+            raise value
+        frame: bytes = value
+        return frame
+
+    async def aclose(self) -> None:
+        """Cancels the call, unless it has ended."""
+        self._leave()
+
+    def _take(self) -> None:
+        """Gives credit back half a window at a time, so that the producer seldom waits for its reader."""
+        self._taken += 1
+        if self._window and self._taken * 2 >= self._window:
+            self._client._grant(self._call, self._taken)
+            self._taken = 0
+
+    def _leave(self) -> None:
+        if not self._over:
+            self._over = True
+            self._inbox.came.clear()
+            if self._client._streams.get(self._call) is self._inbox:
+                self._client._forget(self._call)
+
+    def __del__(self) -> None:
+        self._leave()

@@ -1,0 +1,109 @@
+"""What stands between generated code and whoever carries its frames.
+
+`thalweg codegen --runtime thalweg` imports these words from `thalweg.service`; generated code that brought its own copy takes
+`Refused` and `answer` from here, so that there is one of each to be caught.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from ..faults import Refused
+from ..messagepack import Reader, write_string
+
+T = TypeVar("T")
+
+
+class Transport(Protocol):
+    """Carries requests and lets others run meanwhile."""
+
+    async def call(self, request: bytes) -> bytes:
+        """Sends a request and returns the frame that answers it."""
+        ...
+
+    def stream(self, request: bytes) -> AsyncIterator[bytes]:
+        """Sends a request that a stream answers; yields its frames."""
+        ...
+
+
+class SyncTransport(Protocol):
+    """Carries one request at a time and waits."""
+
+    def call(self, request: bytes) -> bytes:
+        """Sends a request and returns the frame that answers it."""
+        ...
+
+    def stream(self, request: bytes) -> Iterator[bytes]:
+        """Sends a request that a stream answers; yields its frames."""
+        ...
+
+
+class Reply(Protocol):
+    """Where a server's frames for one request go."""
+
+    async def item(self, frame: bytes) -> bool:
+        """Sends one item of a stream. False says that nobody waits for more."""
+        ...
+
+    def end(self, frame: bytes) -> None:
+        """Sends the frame that ends the call. Called once."""
+        ...
+
+
+class SyncReply(Protocol):
+    """The same where waiting keeps nobody else from running."""
+
+    def item(self, frame: bytes) -> bool:
+        """Sends one item of a stream. False says that nobody waits for more."""
+        ...
+
+    def end(self, frame: bytes) -> None:
+        """Sends the frame that ends the call. Called once."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A handler, and what a server has to know to serve it."""
+
+    dispatch: Callable[[bytes, Reply], Awaitable[None]]
+    schema: bytes
+    error: str
+    """The tag of its error."""
+
+
+@dataclass(frozen=True, slots=True)
+class SyncService:
+    """The same for a handler of plain functions."""
+
+    dispatch: Callable[[bytes, SyncReply], None]
+    schema: bytes
+    error: str
+    """The tag of its error."""
+
+
+def error_frame(tag: str, error: BaseException) -> bytes:
+    """An error's frame."""
+    out = bytearray(b"\x92")
+    write_string(out, tag)
+    out += b"\x81\xa7message"
+    # What no UTF-8 holds must not keep the error from being told.
+    words = str(error) or type(error).__name__
+    write_string(out, words.encode(errors="replace").decode())
+    return bytes(out)
+
+
+def answer(frame: bytes, error: str, reads: dict[str, Callable[[Reader], T]]) -> T:
+    """Reads a frame by its tag; raises Refused when it is the service's error."""
+    reader = Reader(frame)
+    tag = reader.response()
+    read = reads.get(tag)
+    if read is not None:
+        value = read(reader)
+        reader.finish()
+        return value
+    if tag != error:
+        raise reader.refuse("a message nobody declared", "frame")
+    fields = reader.struct(error, {b"message": ("message", True, Reader.string)})
+    reader.finish()
+    raise Refused(fields["message"])

@@ -1,0 +1,128 @@
+"""Calling a service and waiting for it."""
+
+import os
+from types import TracebackType
+from typing import Self, Unpack
+
+from .._native import Connection
+from ..faults import ServiceError
+from .options import ClientOptions
+
+
+class SyncClient:
+    """Calls a service and waits for the answers, other threads running meanwhile.
+
+    Any number of calls may be under way: `send` them, then `receive` each. A wait in shared memory looks for the answer for
+    some microseconds before it sleeps. For one thread at a time.
+    """
+
+    def __init__(self, endpoint: str | os.PathLike[str], **options: Unpack[ClientOptions]) -> None:
+        """Connects, trying again while that may help.
+
+        Raises `NoServer`, `ConnectTimeout`, `PermissionDenied`, `NoSharedMemory`, `SchemaMismatch`, `VersionMismatch` or
+        `BadArgument`, each with the path and what to do.
+        """
+        self._connection = Connection(os.fspath(endpoint), **options)
+        self._connection.await_connected()
+
+    def call(self, request: bytes, *, deadline: float | None = None) -> bytes:
+        """Sends a request and returns the frame that answers it, within so many seconds."""
+        return self._connection.ask(request, deadline)
+
+    def stream(self, request: bytes, *, deadline: float | None = None, credit: int | None = None) -> "SyncStream":
+        """Sends a request that a stream answers; yields its frames, the one that ends it included.
+
+        At most `credit` items are on their way to whoever takes them. A stream that is closed, or let go of, before its
+        end is cancelled.
+        """
+        call = self._connection.call(request, deadline, credit)
+        return SyncStream(self._connection, call, self._connection.credit if credit is None else credit)
+
+    def send(self, request: bytes, *, deadline: float | None = None) -> int:
+        """Queues a request and names its call. It leaves with the next `flush` or with whatever waits next."""
+        return self._connection.call(request, deadline)
+
+    def flush(self) -> None:
+        """Writes what is queued, as far as it can be now."""
+        self._connection.flush()
+
+    def receive(self, call: int) -> bytes:
+        """Waits for the answer of a call that was sent. What comes of others meanwhile is kept for them."""
+        return self._connection.wait(call)[1]
+
+    def cancel(self, call: int) -> None:
+        """Says that nobody waits for a call any more. It still ends: with its answer if that was faster, else `Cancelled`."""
+        self._connection.cancel(call)
+
+    @property
+    def in_flight(self) -> int:
+        """Calls that have not ended."""
+        return self._connection.in_flight
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether frames go through shared memory."""
+        return self._connection.is_shared
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether there is a connection now."""
+        return self._connection.is_connected
+
+    def close(self) -> None:
+        """Ends the connection; every call fails with `Closed`, and so does every further one."""
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class SyncStream:
+    """The frames of a call that a stream answers, for `for`."""
+
+    __slots__ = ("_connection", "_call", "_window", "_taken", "_over")
+
+    def __init__(self, connection: Connection, call: int, window: int) -> None:
+        """For `SyncClient.stream`."""
+        self._connection = connection
+        self._call = call
+        self._window = window
+        self._taken = 0
+        self._over = False
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> bytes:
+        if self._over:
+            raise StopIteration
+        try:
+            self._over, frame = self._connection.wait(self._call)
+        except ServiceError:
+            self._over = True
+            raise
+        if not self._over:
+            self._take()
+        return frame
+
+    def close(self) -> None:
+        """Cancels the call, unless it has ended."""
+        if not self._over:
+            self._over = True
+            self._connection.forget(self._call)
+            self._connection.flush()
+
+    def _take(self) -> None:
+        """Gives credit back half a window at a time, so that the producer seldom waits for its reader."""
+        self._taken += 1
+        if self._window and self._taken * 2 >= self._window:
+            self._connection.grant(self._call, self._taken)
+            self._taken = 0
+
+    def __del__(self) -> None:
+        self.close()
