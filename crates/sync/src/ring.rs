@@ -223,6 +223,19 @@ impl<P: Place, O: Orderings> End<P, O> {
         true
     }
 
+    /// As [`End::prepare_to_sleep`], but for room to write alone: what there may be to read is not wanted now.
+    #[inline]
+    pub fn prepare_to_sleep_for_space(&mut self, cpu: u32) -> bool {
+        self.runs_on(cpu);
+        let ours = &self.place.header().sides[self.side];
+        handshake::declare::<O>(&ours.wants_space);
+        if self.has_space() {
+            self.wake_up();
+            return false;
+        }
+        true
+    }
+
     /// Is up again: the peer rings no bell from here on.
     #[inline]
     pub fn wake_up(&mut self) {

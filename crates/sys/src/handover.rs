@@ -74,3 +74,88 @@ pub fn receive(socket: BorrowedFd<'_>, into: &mut Vec<u8>) -> io::Result<(Option
     }
     Ok((count, descriptor))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bell::{self, Heard};
+    use crate::socket::{self, pair};
+    use std::os::fd::AsFd;
+
+    /// Sends several descriptors at once, as a peer may.
+    fn send_many(socket: BorrowedFd<'_>, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) {
+        let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(20))];
+        let mut control = SendAncillaryBuffer::new(&mut room);
+        assert!(control.push(SendAncillaryMessage::ScmRights(descriptors)));
+        sendmsg(socket, &[IoSlice::new(bytes)], &mut control, SendFlags::empty()).unwrap();
+    }
+
+    #[test]
+    fn a_descriptor_arrives_beside_its_bytes_and_is_closed_on_exec() {
+        let ((ours, theirs), (kept, given)) = (pair().unwrap(), pair().unwrap());
+        let mut into = Vec::with_capacity(64);
+        assert!(matches!(receive(theirs.as_fd(), &mut into), Ok((None, None))));
+        assert_eq!(socket::send(ours.as_fd(), b"before ").unwrap(), Some(7));
+        assert_eq!(send(ours.as_fd(), b"welcome", given.as_fd()).unwrap(), Some(7));
+        drop(given);
+        assert_eq!(socket::send(ours.as_fd(), b"behind").unwrap(), Some(6));
+        let mut arrived = None;
+        while arrived.is_none() {
+            let (count, descriptor) = receive(theirs.as_fd(), &mut into).unwrap();
+            assert!(count > Some(0));
+            arrived = descriptor;
+        }
+        assert_eq!(into, b"before welcome", "what is behind is left for the next call");
+        let arrived = arrived.unwrap();
+        let flags = rustix::io::fcntl_getfd(&arrived).unwrap();
+        assert!(flags.contains(rustix::io::FdFlags::CLOEXEC));
+        bell::ring(arrived.as_fd()).unwrap();
+        assert_eq!(bell::hush(kept.as_fd()).unwrap(), Heard::Bells);
+        into.clear();
+        let room = into.capacity();
+        assert!(matches!(receive(theirs.as_fd(), &mut into), Ok((Some(6), None))));
+        assert_eq!((&into[..], into.capacity()), (&b"behind"[..], room));
+        drop(ours);
+        assert!(matches!(receive(theirs.as_fd(), &mut into), Ok((Some(0), None))));
+        assert_eq!(into, b"behind");
+    }
+
+    /// Closing shows at the other end of each.
+    #[test]
+    fn descriptors_that_nobody_expected_are_closed() {
+        for count in [2, 3, 20] {
+            let (ours, theirs) = pair().unwrap();
+            let (kept, given): (Vec<_>, Vec<_>) = (0..count).map(|_| pair().unwrap()).unzip();
+            let borrowed: Vec<_> = given.iter().map(AsFd::as_fd).collect();
+            send_many(ours.as_fd(), b"x", &borrowed);
+            drop(given);
+            let (read, first) = receive(theirs.as_fd(), &mut Vec::with_capacity(8)).unwrap();
+            assert!(read == Some(1) && first.is_some());
+            let heard: Vec<_> = kept.iter().map(|end| bell::hush(end.as_fd()).unwrap()).collect();
+            assert_eq!(
+                (heard[0], heard[1..].iter().all(|heard| *heard == Heard::End)),
+                (Heard::Nothing, true)
+            );
+        }
+    }
+
+    #[test]
+    fn without_a_byte_or_room_for_one_nothing_is_handed_over() {
+        let (ours, theirs) = pair().unwrap();
+        let refused = send(ours.as_fd(), b"", theirs.as_fd()).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
+        let refused = receive(theirs.as_fd(), &mut Vec::new()).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
+    }
+
+    #[test]
+    fn a_full_socket_takes_no_descriptor_and_a_gone_one_is_an_error() {
+        let ((ours, theirs), (kept, given)) = (pair().unwrap(), pair().unwrap());
+        while socket::send(ours.as_fd(), &[0; 4096]).unwrap().is_some() {}
+        assert_eq!(send(ours.as_fd(), &[1; 4096], given.as_fd()).unwrap(), None);
+        drop((given, theirs));
+        assert_eq!(bell::hush(kept.as_fd()).unwrap(), Heard::End);
+        let gone = send(ours.as_fd(), b"x", kept.as_fd()).unwrap_err();
+        assert!(matches!(gone.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset));
+    }
+}

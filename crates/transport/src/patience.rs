@@ -62,7 +62,8 @@ pub fn wait_for_peer(
         }
         match heard {
             Heard::End => return Ok(Waited::Ended),
-            Heard::Nothing if left == Some(Duration::ZERO) => return Ok(Waited::TimedOut),
+            // Also of a peer that rings for nothing.
+            _ if left == Some(Duration::ZERO) => return Ok(Waited::TimedOut),
             Heard::Bells | Heard::Nothing => {}
         }
     }
@@ -100,5 +101,68 @@ fn look(
         if Instant::now() >= until {
             return false;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::IoSlice;
+    use std::os::fd::{AsFd, OwnedFd};
+    use thalweg_sys::socket;
+
+    fn sides() -> [(SharedEnd, OwnedFd); 2] {
+        let (ours, memory) = SharedEnd::create(4096).unwrap();
+        let theirs = SharedEnd::adopt(memory).unwrap();
+        let (here, there) = socket::pair().unwrap();
+        [(ours, here), (theirs, there)]
+    }
+
+    fn wait((end, socket): &mut (SharedEnd, OwnedFd), for_space: bool, most: Duration) -> Waited {
+        let deadline = Instant::now().checked_add(most);
+        wait_for_peer(end, socket.as_fd(), for_space, deadline, false).unwrap()
+    }
+
+    #[test]
+    fn a_wait_ends_with_its_time_and_never_before_it() {
+        let [mut ours, theirs] = sides();
+        for most in [Duration::ZERO, Duration::from_millis(3)] {
+            let began = Instant::now();
+            assert_eq!(wait(&mut ours, false, most), Waited::TimedOut);
+            assert!(began.elapsed() >= most);
+        }
+        (0..100).for_each(|_| bell::ring(theirs.1.as_fd()).unwrap());
+        assert_eq!(wait(&mut ours, false, Duration::from_millis(3)), Waited::TimedOut, "bells for nothing");
+    }
+
+    #[test]
+    fn a_full_ring_is_waited_for_and_an_empty_one_is_room() {
+        let [mut ours, mut theirs] = sides();
+        assert_eq!(wait(&mut ours, true, Duration::MAX), Waited::Ready);
+        ours.0.write_gathered(&[IoSlice::new(&[1; 5000])]).unwrap();
+        assert_eq!(wait(&mut ours, true, Duration::ZERO), Waited::TimedOut);
+        assert_eq!(wait(&mut theirs, false, Duration::MAX), Waited::Ready);
+    }
+
+    /// What a peer wrote before it died is there to be read, though nobody rang for it.
+    #[test]
+    fn what_was_written_comes_before_the_end() {
+        let [mut ours, mut theirs] = sides();
+        theirs.0.write_gathered(&[IoSlice::new(b"last words")]).unwrap();
+        drop(theirs);
+        assert_eq!(wait(&mut ours, false, Duration::MAX), Waited::Ready);
+        let mut heard = Vec::with_capacity(64);
+        ours.0.read(&mut heard).unwrap();
+        assert_eq!(heard, b"last words");
+        assert_eq!(wait(&mut ours, false, Duration::MAX), Waited::Ended);
+    }
+
+    #[test]
+    fn the_bell_that_a_caller_owes_is_rung_before_it_waits() {
+        let [mut ours, mut theirs] = sides();
+        assert!(theirs.0.prepare_to_sleep(false));
+        ours.0.write_gathered(&[IoSlice::new(b"x")]).unwrap();
+        assert_eq!(wait(&mut ours, false, Duration::ZERO), Waited::TimedOut);
+        assert_eq!(bell::hush(theirs.1.as_fd()).unwrap(), Heard::Bells);
     }
 }

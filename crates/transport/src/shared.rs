@@ -126,6 +126,13 @@ impl SharedEnd {
         self.end.prepare_to_sleep(for_space, here())
     }
 
+    /// As [`SharedEnd::prepare_to_sleep`], but for room to write alone: what there may be to read is not wanted
+    /// now.
+    #[inline]
+    pub fn prepare_to_sleep_for_space(&mut self) -> bool {
+        self.end.prepare_to_sleep_for_space(here())
+    }
+
     /// Is up again: the peer rings no bell from here on.
     #[inline]
     pub fn wake_up(&mut self) {
@@ -202,4 +209,64 @@ pub fn receive_with_descriptor(
         Some(count) => Read::Bytes(count),
     };
     Ok((read, descriptor))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thalweg_sync::words::Words;
+
+    #[test]
+    fn an_end_reads_and_writes_like_a_socket() {
+        let (mut ours, memory) = SharedEnd::create(4096).unwrap();
+        let mut theirs = SharedEnd::adopt(memory).unwrap();
+        assert_eq!((ours.ring_bytes(), theirs.ring_bytes()), (4096, 4096));
+        let mut into = Vec::with_capacity(8);
+        assert_eq!(theirs.read(&mut into), Ok(Read::WouldBlock));
+        let pieces = [IoSlice::new(b"one "), IoSlice::new(b""), IoSlice::new(b"two three")];
+        assert_eq!(ours.write_gathered(&pieces), Ok(Written::Bytes(13)));
+        assert_eq!(ours.write_gathered(&[IoSlice::new(b"")]), Ok(Written::Bytes(0)));
+        assert_eq!(theirs.read(&mut into), Ok(Read::Bytes(8)));
+        assert_eq!((&into[..], into.capacity()), (&b"one two "[..], 8));
+        assert_eq!(theirs.read(&mut into), Ok(Read::Bytes(0)), "no room is not silence");
+        assert_eq!(ours.write_gathered(&[IoSlice::new(&[7; 5000])]), Ok(Written::Bytes(4091)));
+        assert_eq!(ours.write_gathered(&[IoSlice::new(b"x")]), Ok(Written::WouldBlock));
+        assert!(theirs.pending() && !ours.pending() && !ours.has_space() && theirs.has_space());
+    }
+
+    /// The kernel may move a thread between two looks, so the other side is told where it would be seen.
+    #[test]
+    fn a_side_knows_whether_the_other_runs_where_it_does() {
+        let (ours, memory) = SharedEnd::create(4096).unwrap();
+        let mut theirs = SharedEnd::adopt(memory).unwrap();
+        theirs.end.runs_on(u32::MAX);
+        assert!(!ours.shares_cpu());
+        let shares = std::thread::spawn(move || {
+            process::run_on(process::current_cpu())?;
+            theirs.runs_here();
+            io::Result::Ok(ours.shares_cpu())
+        });
+        assert!(shares.join().unwrap().unwrap());
+    }
+
+    #[test]
+    fn a_size_that_no_ring_has_is_refused() {
+        for size in [0, 1, 2048, 4097, 3 << 20, (1 << 30) + 1, 1 << 31, u32::MAX] {
+            assert_eq!(SharedEnd::create(size).unwrap_err().kind(), io::ErrorKind::InvalidInput, "{size}");
+        }
+    }
+
+    #[test]
+    fn what_holds_no_rings_is_refused() {
+        let refusal = |memory| SharedEnd::adopt(memory).unwrap_err();
+        let (_, memory) = SharedEnd::create(4096).unwrap();
+        Words::new(memory::map(memory.as_fd()).unwrap()).store(0, 7);
+        let refused = refusal(memory);
+        assert_eq!(refused.kind(), io::ErrorKind::InvalidData);
+        assert!(refused.to_string().contains("first word"), "{refused}");
+        assert_eq!(refusal(memory::sealed("test", 12288).unwrap()).kind(), io::ErrorKind::InvalidData);
+        assert_eq!(refusal(memory::sealed("test", 8).unwrap()).kind(), io::ErrorKind::InvalidData);
+        let unsealed = thalweg_sys::socket::pair().unwrap().0;
+        assert_eq!(refusal(unsealed).kind(), io::ErrorKind::InvalidInput);
+    }
 }

@@ -226,6 +226,25 @@ fn no_byte_is_slept_through<O: Orderings + Send + 'static>() {
     });
 }
 
+/// A side that has something to read and wants nothing but room.
+fn room_alone_is_not_slept_through<O: Orderings + Send + 'static>() {
+    loom::model(|| {
+        let [mut writer, mut reader] = sides::<O>();
+        assert_eq!((writer.write(&[1; RING_BYTES]), reader.write(&[3])), (RING_BYTES, 1));
+        let reading = loom::thread::spawn(move || {
+            assert_eq!(reader.read(RING_BYTES / 2).len(), RING_BYTES / 2);
+            reader.ring();
+            reader
+        });
+        if writer.end.prepare_to_sleep_for_space(0) {
+            writer.ours.notify.wait();
+            writer.end.wake_up();
+        }
+        assert_eq!(writer.write(&[2]), 1);
+        assert_eq!((reading.join().unwrap().read(RING_BYTES).len(), writer.read(1)), (5, vec![3]));
+    });
+}
+
 /// The reader frees no more than a writer is promised to be woken for.
 fn no_room_is_slept_through<O: Orderings + Send + 'static>() {
     loom::model(|| {
@@ -288,12 +307,17 @@ fn each_ordering_of_the_ring_is_needed() {
 
 #[test]
 fn each_fence_of_the_ring_is_needed_for_bytes_and_for_room() {
-    fn oversleeps<O: Orderings + Send + 'static>() -> [bool; 2] {
-        [deadlocks(no_byte_is_slept_through::<O>), deadlocks(no_room_is_slept_through::<O>)]
+    fn oversleeps<O: Orderings + Send + 'static>() -> [bool; 3] {
+        let models = [
+            no_byte_is_slept_through::<O>,
+            no_room_is_slept_through::<O>,
+            room_alone_is_not_slept_through::<O>,
+        ];
+        models.map(|model| deadlocks(model))
     }
-    assert_eq!(oversleeps::<Strong>(), [false; 2]);
-    assert_eq!(oversleeps::<ProducerAbsent>(), [true; 2]);
-    assert_eq!(oversleeps::<ProducerAcquireRelease>(), [true; 2]);
-    assert_eq!(oversleeps::<ConsumerAbsent>(), [true; 2]);
-    assert_eq!(oversleeps::<ConsumerAcquireRelease>(), [true; 2]);
+    assert_eq!(oversleeps::<Strong>(), [false; 3]);
+    assert_eq!(oversleeps::<ProducerAbsent>(), [true; 3]);
+    assert_eq!(oversleeps::<ProducerAcquireRelease>(), [true; 3]);
+    assert_eq!(oversleeps::<ConsumerAbsent>(), [true; 3]);
+    assert_eq!(oversleeps::<ConsumerAcquireRelease>(), [true; 3]);
 }

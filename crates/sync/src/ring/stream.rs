@@ -214,6 +214,7 @@ impl Incoming {
     }
 }
 
+#[cfg(not(loom))]
 #[cfg(test)]
 impl Outgoing {
     /// As if so many bytes had been written and read.
@@ -222,6 +223,7 @@ impl Outgoing {
     }
 }
 
+#[cfg(not(loom))]
 #[cfg(test)]
 impl Incoming {
     /// As if so many bytes had been written and read.

@@ -141,6 +141,19 @@ fn who_only_waits_for_bytes_is_not_woken_for_room() {
 }
 
 #[test]
+fn who_only_waits_for_room_is_not_woken_for_bytes() {
+    let (mut ours, mut theirs, _memory) = rings();
+    assert_eq!(write(&mut theirs, b"x"), Ok(1));
+    assert!(!ours.prepare_to_sleep_for_space(0), "an empty ring is room");
+    assert_eq!(write(&mut ours, &[1; RING_BYTES]), Ok(RING_BYTES));
+    assert!(ours.prepare_to_sleep_for_space(0), "the byte that is there is not wanted now");
+    assert_eq!(write(&mut theirs, b"y"), Ok(1));
+    assert!(!theirs.bell_wanted());
+    assert_eq!(read(&mut theirs, RING_BYTES).unwrap().len(), RING_BYTES);
+    assert!(theirs.bell_wanted());
+}
+
+#[test]
 fn each_side_knows_where_the_other_last_ran() {
     let (mut ours, mut theirs, _memory) = rings();
     ours.runs_on(7);

@@ -1,0 +1,188 @@
+//! What shared memory costs: round trips of 64 bytes, frames in a pipeline, and bulk, beside their floors.
+//!
+//! ```text
+//! cargo run --release -p thalweg-transport --example rings [ROUNDS]
+//! ```
+//!
+//! Two threads, pinned to two processors or to one. Figures drift with whatever else the machine does: compare
+//! within one run.
+
+use std::error::Error;
+use std::io::IoSlice;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Instant;
+use thalweg_sync::words::Words;
+use thalweg_sys::disk::Map;
+use thalweg_sys::{process, socket};
+use thalweg_transport::{RING_BYTES_DEFAULT, Read, SharedEnd, Waited, Written, ring_bell, wait_for_peer};
+
+type Outcome<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
+
+/// An end, and the socket on which its bells are rung.
+struct Side {
+    end: SharedEnd,
+    socket: OwnedFd,
+    spin: bool,
+}
+
+impl Side {
+    fn pair(spin: bool) -> Outcome<[Side; 2]> {
+        let (ours, memory) = SharedEnd::create(RING_BYTES_DEFAULT)?;
+        let theirs = SharedEnd::adopt(memory)?;
+        let (here, there) = socket::pair()?;
+        Ok([Side { end: ours, socket: here, spin }, Side { end: theirs, socket: there, spin }])
+    }
+
+    /// Whether the peer is still there.
+    fn wait(&mut self, for_space: bool) -> Outcome<bool> {
+        Ok(wait_for_peer(&mut self.end, self.socket.as_fd(), for_space, None, self.spin)? != Waited::Ended)
+    }
+
+    fn write_all(&mut self, bytes: &[u8]) -> Outcome {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            match self.end.write_gathered(&[IoSlice::new(rest)])? {
+                Written::Bytes(count) => rest = &rest[count..],
+                Written::WouldBlock => {
+                    self.wait(true)?;
+                }
+            }
+        }
+        if self.end.bell_wanted() {
+            ring_bell(self.socket.as_fd())?;
+        }
+        Ok(())
+    }
+
+    /// At least one byte behind what is there, or `false` when the peer is gone.
+    fn read_some(&mut self, into: &mut Vec<u8>) -> Outcome<bool> {
+        while self.end.read(into)? == Read::WouldBlock {
+            if !self.wait(false)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Sends back what comes until the peer is gone.
+    fn echo(mut self) -> Outcome {
+        let mut buffer = Vec::with_capacity(64 << 10);
+        while self.read_some(&mut buffer)? {
+            self.write_all(&buffer)?;
+            buffer.clear();
+        }
+        Ok(())
+    }
+}
+
+/// Runs one side on each of two processors, which may be one; the client's nanoseconds.
+fn both(cpus: [usize; 2], spin: bool, client: impl FnOnce(&mut Side) -> Outcome) -> Outcome<u128> {
+    let [mut ours, theirs] = Side::pair(spin)?;
+    let echo =
+        std::thread::spawn(move || process::run_on(cpus[1]).map_err(Into::into).and_then(|()| theirs.echo()));
+    process::run_on(cpus[0])?;
+    let began = Instant::now();
+    client(&mut ours)?;
+    let took = began.elapsed().as_nanos();
+    drop(ours);
+    echo.join().map_err(|_| "the other side panicked")??;
+    Ok(took)
+}
+
+fn round_trips(side: &mut Side, rounds: usize) -> Outcome {
+    let (message, mut answer) = ([7; 64], Vec::with_capacity(64));
+    for _ in 0..rounds {
+        side.write_all(&message)?;
+        answer.clear();
+        while answer.len() < message.len() {
+            side.read_some(&mut answer)?;
+        }
+    }
+    Ok(())
+}
+
+/// Frames of a length and 64 bytes, `depth` of them under way at a time.
+fn pipeline(side: &mut Side, frames: usize, depth: usize) -> Outcome {
+    let mut frame = vec![7; 68];
+    frame[..4].copy_from_slice(&64_u32.to_le_bytes());
+    let (mut sent, mut answered, mut buffer) = (0, 0, Vec::with_capacity(64 << 10));
+    while answered < frames {
+        while sent < frames && sent - answered < depth {
+            let Written::Bytes(68) = side.end.write_gathered(&[IoSlice::new(&frame)])? else {
+                return Err("a ring with room for all of them was full".into());
+            };
+            sent += 1;
+        }
+        side.read_some(&mut buffer)?;
+        let whole = buffer.len() / frame.len();
+        answered += whole;
+        buffer.drain(..whole * frame.len());
+    }
+    Ok(())
+}
+
+fn bulk(side: &mut Side, megabytes: usize) -> Outcome {
+    let (block, mut answer) = (vec![7; 1 << 20], Vec::with_capacity(1 << 20));
+    for _ in 0..megabytes {
+        side.write_all(&block)?;
+        answer.clear();
+        while answer.len() < block.len() {
+            side.read_some(&mut answer)?;
+        }
+    }
+    Ok(())
+}
+
+/// The floor: two words, each moved by one side and watched by the other.
+fn bare_spin(cpus: [usize; 2], rounds: u64) -> Outcome<u128> {
+    let words = Words::new(Map::anonymous(4096)?);
+    std::thread::scope(|scope| {
+        let echo = scope.spawn(|| {
+            process::run_on(cpus[1])?;
+            for round in 1..=rounds {
+                while words.load(0) < round {
+                    std::hint::spin_loop();
+                }
+                words.store(32, round);
+            }
+            std::io::Result::Ok(())
+        });
+        process::run_on(cpus[0])?;
+        let began = Instant::now();
+        for round in 1..=rounds {
+            words.store(0, round);
+            while words.load(32) < round {
+                std::hint::spin_loop();
+            }
+        }
+        let took = began.elapsed().as_nanos();
+        echo.join().map_err(|_| "the other side panicked")??;
+        Ok(took)
+    })
+}
+
+fn main() -> Outcome {
+    let rounds = std::env::args().nth(1).map_or(Ok(1_000_000), |text| text.parse())?;
+    let (apart, together) = ([0, 1], [0, 0]);
+    let each = |took: u128, count: usize| took as f64 / count as f64;
+    for _ in 0..3 {
+        let floor = each(bare_spin(apart, rounds as u64)?, rounds);
+        let trip = each(both(apart, true, |side| round_trips(side, rounds))?, rounds);
+        println!(
+            "two processors: a word {floor:.0} ns, 64 bytes {trip:.0} ns there and back ({:.2} x)",
+            trip / floor
+        );
+        let few = rounds / 20;
+        let sleepy = each(both(apart, false, |side| round_trips(side, few))?, few);
+        let one = each(both(together, true, |side| round_trips(side, few))?, few);
+        println!("without looking first {sleepy:.0} ns; on one processor {one:.0} ns");
+        for depth in [1, 16, 256] {
+            let frame = each(both(apart, true, |side| pipeline(side, rounds, depth))?, rounds);
+            println!("{depth} frames under way: {:.2} million/s", 1e3 / frame);
+        }
+        let megabytes = rounds / 1000 + 1;
+        let byte = each(both(apart, true, |side| bulk(side, megabytes))?, megabytes << 20);
+        println!("a mebibyte there and back: {:.2} GB/s each way", 1.0 / byte);
+    }
+    Ok(())
+}
