@@ -1,0 +1,212 @@
+// Typed services, as a user of `thalweg/service` sees them. Frames are what generated code makes and reads.
+
+import type { FaultName, Faults, Retry } from "./lib/faults.js"
+
+export type { FaultName, FaultRow, Faults, Retry } from "./lib/faults.js"
+
+/** Every fault there is: its number, whether a retry may help, and what it says. */
+export const FAULTS: Faults
+
+/** Why a call, a connection or a server did not do what was asked. */
+export class ServiceError extends Error {
+  readonly name: "ServiceError"
+  /** The fault's name; `FAULT_` and its number where a newer version knows it. */
+  readonly code: FaultName | `FAULT_${number}`
+  /** Whether the same call may be made again: never (it would go wrong again), safe (it was not carried out), unknown. */
+  readonly retry: Retry
+  /** The fault's number. */
+  readonly number: number
+}
+
+/** What a blocking call may be given. */
+export interface SyncCallOptions {
+  /** How long anybody wants the answer, in milliseconds. */
+  readonly deadlineMs?: number | undefined
+  /** Of a stream: how many items may come before they are taken; 64 unless said otherwise. */
+  readonly credit?: number | undefined
+}
+
+/** What one call may be given. */
+export interface CallOptions extends SyncCallOptions {
+  /** Gives the call up when it is aborted: it rejects with the signal's reason. */
+  readonly signal?: AbortSignal | undefined
+}
+
+export interface ConnectOptions {
+  /** `SCHEMA_HASH` of the generated types: a server with another schema refuses. Any schema fits without it. */
+  schema?: string
+  /** How long to go on trying to connect, 5,000 ms unless said otherwise. */
+  connectWithinMs?: number
+  /** How long anybody wants the answer of a call that says nothing else. */
+  deadlineMs?: number
+  /** Calls in flight at most, 1,024 unless said otherwise; further ones wait in this process. */
+  inFlightMax?: number
+  /** The longest frame to send or to take, 16 MiB unless said otherwise. */
+  frameBytesMax?: number
+  /** Ask for shared memory on a `.sock` too, and do without where there is none. A `.shm` is never anything else. */
+  shared?: boolean
+  /** Bytes of each ring to ask for. */
+  ringBytes?: number
+  /** May look for a moment for an answer in shared memory before sleeping. */
+  spin?: boolean
+  /** Speak plain frames: answers in order, neither cancellation nor credit. */
+  plain?: boolean
+  /** Connect anew with the next call after the connection ended. */
+  reconnect?: boolean
+}
+
+/** A client on the event loop: the transport under a generated client. */
+export class Client {
+  private constructor()
+  /** Connects to an endpoint, `*.sock` or `*.shm`; resolves once the server said welcome. */
+  static connect(endpoint: string, options?: ConnectOptions): Promise<Client>
+  /** Sends a request; resolves to the frame that answers it. */
+  call(request: Uint8Array, options?: CallOptions): Promise<Uint8Array>
+  /** Sends a request that a stream answers, once it is iterated; yields its frames. */
+  stream(request: Uint8Array, options?: CallOptions): AsyncIterableIterator<Uint8Array>
+  /** Whether frames go through shared memory. */
+  readonly isShared: boolean
+  /** Keeps the process alive while calls are under way, as it does unless told otherwise. */
+  ref(): this
+  /** Lets the process end although calls are under way. */
+  unref(): this
+  /** Hangs up. Calls under way fail with `CLOSED`. */
+  close(): void
+}
+
+/** A client that blocks its thread until the answer is there: for scripts and worker threads. */
+export class SyncClient {
+  private constructor()
+  /** Connects to an endpoint. */
+  static connect(endpoint: string, options?: ConnectOptions): SyncClient
+  /** Sends a request and returns the frame that answers it. */
+  call(request: Uint8Array, options?: SyncCallOptions): Uint8Array
+  /** Sends a request that a stream answers, once it is iterated; yields its frames. */
+  stream(request: Uint8Array, options?: SyncCallOptions): IterableIterator<Uint8Array>
+  /** Whether frames go through shared memory. */
+  readonly isShared: boolean
+  /** Hangs up. */
+  close(): void
+}
+
+/** Where the frames that answer one request go. */
+export interface Reply {
+  /** Who asked: a number that no other client of this server has. */
+  readonly client: number
+  /** Aborted once nobody waits for the answer: the call was cancelled, its deadline passed, its client is gone. */
+  readonly signal: AbortSignal
+  /** Sends one item of a stream; resolves when another may be made, to `false` when nobody waits for more. */
+  item(frame: Uint8Array): Promise<boolean>
+  /** Sends the frame that ends the call. */
+  end(frame: Uint8Array): void
+  /** Ends the call with a fault, in words for people. */
+  fail(code: FaultName, message?: string): void
+}
+
+/** What a server serves: what the generated `service(handler)` makes. */
+export interface Service {
+  readonly schema?: string
+  readonly errorTag?: string
+  dispatch(frame: Uint8Array, reply: Reply): Promise<void> | void
+}
+
+export interface ListenOptions {
+  /** `SCHEMA_HASH` of the generated types; a generated service brings it. */
+  schema?: string
+  /** The tag of the service's error; a generated service brings it. */
+  errorTag?: string
+  /** The longest request, 16 MiB unless said otherwise. */
+  frameBytesMax?: number
+  /** The largest ring a client may ask for, 4 MiB unless said otherwise. */
+  ringBytesMax?: number
+  /** Clients at once. */
+  clientsMax?: number
+  /** Calls of one connection under way; a connection at this bound is not read from. */
+  inFlightMax?: number
+  /** Bytes of answers that one connection may leave lying before it is no longer read from. */
+  unsentBytesMax?: number
+  /** Items that a new stream may send before its client asks for more. */
+  streamCredit?: number
+  /** May look for a moment for more work before sleeping. */
+  spin?: boolean
+  /** How long clients may take, once the server closes, to take their last answers; 5,000 ms unless said otherwise. */
+  drainGraceMs?: number
+  /** Only this process's user may connect, unless `false`. */
+  sameUserOnly?: boolean
+}
+
+export interface ServerStats {
+  /** Clients now, and how many of them through shared memory. */
+  clients: number
+  sharedClients: number
+  /** Calls under way. */
+  inFlight: number
+  /** Since it began. */
+  requests: number
+  answers: number
+}
+
+/** A server on the event loop. */
+export class Server {
+  private constructor()
+  /** Listens at an endpoint, or at several. */
+  static listen(
+    endpoint: string | readonly string[],
+    service: Service | Service["dispatch"],
+    options?: ListenOptions,
+  ): Promise<Server>
+  /** Takes nothing new, lets what is under way be answered, and ends. */
+  close(): Promise<void>
+  stats(): ServerStats
+  /** Keeps the process alive while it listens, as it does unless told otherwise. */
+  ref(): this
+  /** Lets the process end although it listens. */
+  unref(): this
+}
+
+/** Why a program that serves is not there. */
+export class SpawnError extends Error {
+  readonly name: "SpawnError"
+  /** It cannot be started; it ended; it did not answer in time and was ended; the service was closed. */
+  readonly code: "NO_PROGRAM" | "DIED" | "WEDGED" | "CLOSED"
+  /** Whether starting it again may help. */
+  readonly retry: Retry
+  /** Of `DIED`: its exit code, or null when a signal ended it. */
+  readonly exitCode?: number | null
+  /** Of `DIED`: the signal that ended it. */
+  readonly signal?: string | null
+  /** Of `DIED`: the last lines of its log file. */
+  readonly logTail?: string
+}
+
+export interface SpawnOptions {
+  /** Where the program listens. */
+  endpoint: string
+  /** How long it may take until it answers there, 10,000 ms unless said otherwise. */
+  readyWithinMs?: number
+  /** How long it may take to end after TERM before it is killed, 5,000 ms unless said otherwise. */
+  stopWithinMs?: number
+  /** Takes what it prints; its end is put into errors. */
+  logFile?: string
+  cwd?: string
+  env?: NodeJS.ProcessEnv
+  /** Start it again when it dies: so many times in a row, with pauses that double. */
+  respawn?: boolean | { limit?: number; firstMs?: number; mostMs?: number }
+  /** Told when it died and is not started again. */
+  onGone?: (error: SpawnError) => void
+}
+
+/** A program that serves, started by this process and ended with it. */
+export interface Spawned {
+  readonly endpoint: string
+  readonly pid: number | undefined
+  /** How often it was started again. */
+  readonly respawns: number
+  /** Resolves once it answers, anew after it died; rejects when it is given up. */
+  readonly ready: Promise<void>
+  /** Ends it: TERM, and KILL when it does not go. Resolves to how it ended. */
+  close(): Promise<{ code: number | null | undefined; signal: NodeJS.Signals | null | undefined }>
+}
+
+/** Starts a program that serves an endpoint; resolves once it answers there. */
+export function spawn(program: string, args: readonly string[], options: SpawnOptions): Promise<Spawned>
