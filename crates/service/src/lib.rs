@@ -14,6 +14,7 @@ mod client;
 mod error;
 mod pool;
 mod schedule;
+mod schedule_service;
 mod sync_client;
 
 pub use async_client::{AsyncClient, Frames};
@@ -22,4 +23,5 @@ pub use client::{Client, ClientOptions, Reconnect};
 pub use error::Error;
 pub use pool::Pool;
 pub use schedule::{Executor, Scheduler, Turn};
+pub use schedule_service::Scheduled;
 pub use sync_client::SyncClient;

@@ -316,3 +316,24 @@ pub enum Fork<'a> {
     /// By text or bytes.
     Bytes(std::borrow::Cow<'a, [u8]>),
 }
+
+/// A service as its generated code knows it, for servers that look at a request before a handler gets it. The generator
+/// makes one empty type per service.
+pub trait Service<H: ?Sized> {
+    /// Any request of the service, borrowed from its frame.
+    type Request<'a>;
+    /// The tag of the service's error.
+    const ERROR: &'static str;
+
+    /// Reads a request.
+    ///
+    /// # Errors
+    /// The frame is none.
+    fn decode(frame: &[u8]) -> Result<Self::Request<'_>, DecodeError>;
+
+    /// What the call does to which fork; `None` where the schema does not say.
+    fn access<'r>(request: &'r Self::Request<'_>) -> Option<(Access, Fork<'r>)>;
+
+    /// Hands a request to its method.
+    fn handle(handler: &H, request: Self::Request<'_>, reply: Box<dyn Reply>);
+}

@@ -105,7 +105,10 @@ impl Rust<'_> {
         let (handler, request) = (self.names.own("Handler"), self.names.own("Request"));
         let runtime = self.runtime;
         text.line("use super::types::*;");
-        text.line(format!("use {runtime}::service::{{Reply, Responder, error_frame}};"));
+        text.line(format!("use {runtime}::messagepack::DecodeError;"));
+        text.line(format!(
+            "use {runtime}::service::{{Access, Fork, Reply, Responder, Service, error_frame}};"
+        ));
         text.line("");
         text.line(format!(
             "/// What {} does. Each method may answer now, or later from any thread.",
@@ -152,6 +155,38 @@ impl Rust<'_> {
                 });
             },
         );
+        self.service_impl(&mut text, borrowing);
         text.finish()
+    }
+
+    /// The type that stands for the service, for servers that order its calls.
+    fn service_impl(&self, text: &mut Text, borrowing: bool) {
+        let (handler, request) = (self.names.own("Handler"), self.names.own("Request"));
+        let service = self.names.own("Service");
+        let life = |life: &str| if borrowing { format!("{request}<{life}>") } else { request.clone() };
+        text.lines(&format!(
+            "\n/// {}, for servers that order calls before they handle them.\n#[derive(Debug)]\n\
+             pub enum {service} {{}}\n\n",
+            self.service.name
+        ));
+        text.block(format!("impl<H: {handler} + ?Sized> Service<H> for {service} {{"), "}", |text| {
+            text.line(format!("type Request<'a> = {};", life("'a")));
+            text.line(format!("const ERROR: &'static str = \"{}\";", self.service.error.tag));
+            text.line("");
+            text.line(format!(
+                "fn decode(frame: &[u8]) -> Result<{}, DecodeError> {{ {request}::decode(frame) }}",
+                life("'_")
+            ));
+            text.line("");
+            text.line(format!(
+                "fn access<'r>(request: &'r {}) -> Option<(Access, Fork<'r>)> {{ request.access() }}",
+                life("'_")
+            ));
+            text.line("");
+            text.line(format!(
+                "fn handle(handler: &H, request: {}, reply: Box<dyn Reply>) {{ handle(handler, request, reply); }}",
+                life("'_")
+            ));
+        });
     }
 }

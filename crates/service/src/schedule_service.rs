@@ -1,0 +1,134 @@
+//! A generated service whose calls are ordered as its schema declares.
+//!
+//! A call holds its fork from before its handler begins until its answer was given, in whatever thread, or until its responder
+//! is dropped. A call that declares nothing runs beside everything.
+//!
+//! A call that came alone while nothing was in flight runs where it came in: handing it over would only make it later. Every
+//! other goes to the executor, its frame copied, so that the caller may go on reading.
+
+use crate::schedule::{Executor, Scheduler, Turn};
+use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::task::Waker;
+use thalweg_wire::service::{Access, Flow, Fork, Reply, Service, error_frame};
+
+/// Hands requests to a generated handler, ordered per fork over an executor. Clones share both.
+///
+/// ```no_run
+/// use thalweg_service::{Pool, Scheduled};
+/// use thalweg_wire::service::{Reply, Service};
+/// fn serve<S: Service<H> + 'static, H: Send + Sync + 'static>(handler: H, frame: &[u8], reply: impl Reply + 'static) {
+///     let scheduled = Scheduled::<S, H, Pool>::new(handler, Pool::new(4));
+///     scheduled.request(frame, true, reply);
+/// }
+/// ```
+pub struct Scheduled<S, H, E: Executor> {
+    handler: Arc<H>,
+    scheduler: Scheduler<Fork<'static>, E>,
+    service: PhantomData<fn() -> S>,
+}
+
+impl<S, H, E> Scheduled<S, H, E>
+where
+    S: Service<H> + 'static,
+    H: Send + Sync + 'static,
+    E: Executor + 'static,
+{
+    /// A handler's calls over an executor.
+    pub fn new(handler: H, executor: E) -> Self {
+        Self { handler: Arc::new(handler), scheduler: Scheduler::new(executor), service: PhantomData }
+    }
+
+    /// The handler.
+    pub fn handler(&self) -> &H {
+        &self.handler
+    }
+
+    /// Calls that have not been answered.
+    pub fn in_flight(&self) -> usize {
+        self.scheduler.in_flight()
+    }
+
+    /// Takes a request, which is answered now or later; `alone` says that nothing else waits to be taken. A frame that is no
+    /// request is answered with the service's error.
+    pub fn request<R: Reply + 'static>(&self, frame: &[u8], alone: bool, mut reply: R) {
+        let request = match S::decode(frame) {
+            Ok(request) => request,
+            Err(error) => return reply.end(&error_frame(S::ERROR, &error.to_string())),
+        };
+        let (access, fork) = match S::access(&request) {
+            Some((access, fork)) => (access, owned(fork)),
+            None => (Access::ReadCommitted, Fork::None),
+        };
+        if alone && let Some(turn) = self.alone(access, &fork) {
+            return S::handle(&self.handler, request, Box::new(Held { reply, _turn: turn }));
+        }
+        let (handler, frame) = (Arc::clone(&self.handler), frame.to_vec());
+        let job = move |turn| {
+            // It was read once already.
+            if let Ok(request) = S::decode(&frame) {
+                S::handle(&handler, request, Box::new(Held { reply, _turn: turn }));
+            }
+        };
+        match access {
+            Access::Write => self.scheduler.schedule_write(fork, job),
+            Access::Read => self.scheduler.schedule_read(fork, false, job),
+            Access::ReadCommitted => self.scheduler.schedule_read(fork, true, job),
+        }
+    }
+
+    fn alone(&self, access: Access, fork: &Fork<'static>) -> Option<Turn<Fork<'static>, E>> {
+        match access {
+            Access::Write => self.scheduler.write_alone(fork.clone()),
+            Access::Read => self.scheduler.read_alone(fork.clone(), false),
+            Access::ReadCommitted => self.scheduler.read_alone(fork.clone(), true),
+        }
+    }
+}
+
+fn owned(fork: Fork<'_>) -> Fork<'static> {
+    match fork {
+        Fork::None => Fork::None,
+        Fork::Number(number) => Fork::Number(number),
+        Fork::Bytes(bytes) => Fork::Bytes(Cow::Owned(bytes.into_owned())),
+    }
+}
+
+impl<S, H, E: Executor> Clone for Scheduled<S, H, E> {
+    fn clone(&self) -> Self {
+        let (handler, scheduler) = (Arc::clone(&self.handler), self.scheduler.clone());
+        Self { handler, scheduler, service: PhantomData }
+    }
+}
+
+impl<S, H, E: Executor> fmt::Debug for Scheduled<S, H, E> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Scheduled").field("scheduler", &self.scheduler).finish_non_exhaustive()
+    }
+}
+
+/// A reply that keeps its call's fork until it is gone: fields are dropped in order, the answer before the fork.
+struct Held<R, E: Executor> {
+    reply: R,
+    _turn: Turn<Fork<'static>, E>,
+}
+
+impl<R: Reply, E: Executor> Reply for Held<R, E> {
+    fn item(&mut self, frame: &[u8]) -> Flow {
+        self.reply.item(frame)
+    }
+
+    fn end(&mut self, frame: &[u8]) {
+        self.reply.end(frame);
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.reply.is_cancelled()
+    }
+
+    fn changed(&mut self, waker: &Waker) {
+        self.reply.changed(waker);
+    }
+}
