@@ -233,3 +233,48 @@ fn refused(endpoint: &Endpoint, error: io::Error) -> Error {
     };
     Error::system(fault, format!("{endpoint}: {what}"), error)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_kernel_says_is_told_with_the_path_and_what_to_do() {
+        let endpoint: Endpoint = "run/echo.sock".parse().unwrap();
+        for (kind, fault, retry) in [
+            (io::ErrorKind::NotFound, Fault::NoServer, Retry::Safe),
+            (io::ErrorKind::ConnectionRefused, Fault::NoServer, Retry::Safe),
+            (io::ErrorKind::WouldBlock, Fault::ConnectTimeout, Retry::Safe),
+            (io::ErrorKind::PermissionDenied, Fault::PermissionDenied, Retry::Never),
+            (io::ErrorKind::InvalidFilename, Fault::BadArgument, Retry::Never),
+            (io::ErrorKind::OutOfMemory, Fault::System, Retry::Unknown),
+        ] {
+            let error = refused(&endpoint, kind.into());
+            assert_eq!((error.fault, error.retry()), (fault, retry));
+            assert!(error.to_string().contains("run/echo.sock: "), "{error}");
+        }
+    }
+
+    #[test]
+    fn pauses_grow_to_their_bound_and_the_last_attempt_is_at_the_end() {
+        let reconnect =
+            Reconnect::Backoff { first: Duration::from_millis(2), most: Duration::from_millis(8) };
+        let options = ClientOptions {
+            reconnect,
+            connect_within: Duration::from_secs(3_600),
+            ..ClientOptions::default()
+        };
+        let mut dialer = Dialer::new(&"nothing.sock".parse().unwrap(), &options).unwrap();
+        let safe = || Error::new(Fault::NoServer, "");
+        for most in [2, 4, 8, 8] {
+            dialer.again(safe()).unwrap();
+            let Attempt::At(at) = dialer.attempt else { panic!("it does not pause") };
+            assert!(at <= Instant::now() + Duration::from_millis(most));
+        }
+        dialer.until = Instant::now();
+        assert_eq!(dialer.again(safe()).unwrap_err().fault, Fault::NoServer);
+        dialer.until = Instant::now() + Duration::from_secs(3_600);
+        let never = Error::new(Fault::SchemaMismatch, "");
+        assert_eq!(dialer.again(never).unwrap_err().fault, Fault::SchemaMismatch, "trying cannot help");
+    }
+}

@@ -1,0 +1,166 @@
+//! The client for futures against the hand-written peer, driven by one thread, by several, and by a loop of somebody else's.
+#![allow(clippy::unwrap_used, reason = "this is a test's code, though not all of it in test functions")]
+
+mod peer;
+
+use peer::{Way, echo, options, serve};
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+use thalweg_reactor::Wait;
+use thalweg_service::{AsyncClient, CallOptions};
+use thalweg_wire::fault::Fault;
+use thalweg_wire::frame::{Header, Kind};
+use thalweg_wire::service::{AsyncCall, AsyncFrames};
+
+const WAYS: [Way; 3] = [Way::Plain, Way::Multiplexed, Way::Shared];
+
+/// Runs futures side by side; their outputs in order.
+async fn together<F: Future>(futures: Vec<F>) -> Vec<F::Output> {
+    let mut futures: Vec<Pin<Box<F>>> = futures.into_iter().map(Box::pin).collect();
+    let mut outputs: Vec<Option<F::Output>> = futures.iter().map(|_| None).collect();
+    poll_fn(|context| {
+        let mut pending = false;
+        for (future, output) in futures.iter_mut().zip(&mut outputs) {
+            if output.is_none() {
+                match future.as_mut().poll(context) {
+                    Poll::Ready(value) => *output = Some(value),
+                    Poll::Pending => pending = true,
+                }
+            }
+        }
+        if pending { Poll::Pending } else { Poll::Ready(()) }
+    })
+    .await;
+    outputs.into_iter().flatten().collect()
+}
+
+#[test]
+fn one_thread_carries_many_calls_at_once() {
+    for way in WAYS {
+        let (endpoint, _peer) = serve(way, echo);
+        let client = AsyncClient::connect(&endpoint, options(way)).unwrap();
+        let calls = (0..200_u32).map(|n| client.call(n.to_le_bytes().to_vec())).collect();
+        let answers = client.run_until(together(calls)).unwrap();
+        for (n, answer) in answers.into_iter().enumerate() {
+            assert_eq!(answer.unwrap(), (n as u32).to_le_bytes());
+        }
+        assert_eq!(client.in_flight(), 0);
+    }
+}
+
+#[test]
+fn several_threads_drive_one_client_and_each_gets_its_own() {
+    for way in WAYS {
+        let (endpoint, _peer) = serve(way, echo);
+        let client = AsyncClient::connect(&endpoint, options(way)).unwrap();
+        std::thread::scope(|scope| {
+            for thread in 0..4_u32 {
+                let client = client.clone();
+                scope.spawn(move || {
+                    for round in 0..300_u32 {
+                        let request = [thread.to_le_bytes(), round.to_le_bytes()].concat();
+                        let answer = client.run_until(client.call(request.clone())).unwrap().unwrap();
+                        assert_eq!(answer, request);
+                    }
+                });
+            }
+        });
+    }
+}
+
+#[test]
+fn a_foreign_loop_drives_futures_by_the_descriptor() {
+    for way in WAYS {
+        let (endpoint, _peer) = serve(way, echo);
+        let client = AsyncClient::connect(&endpoint, options(way)).unwrap();
+        let mut context = Context::from_waker(Waker::noop());
+        for round in 0..20_usize {
+            let mut call = pin!(client.call(vec![1; round * 5_000]));
+            // The first poll asks for a second, at which the request leaves.
+            let mut left = false;
+            let answer = loop {
+                if let Poll::Ready(answer) = call.as_mut().poll(&mut context) {
+                    break answer.unwrap();
+                }
+                if std::mem::replace(&mut left, true) {
+                    let ready = thalweg_sys::epoll::wait_readable(client.descriptor(), 30_000);
+                    assert!(ready.unwrap(), "nothing was heard, {way:?}, round {round}");
+                    client.drive(Wait::Poll).unwrap();
+                }
+            };
+            assert_eq!(answer.len(), round * 5_000);
+        }
+    }
+}
+
+#[test]
+fn a_stream_gives_credit_as_it_is_read() {
+    for way in [Way::Multiplexed, Way::Shared] {
+        let (endpoint, peer) = serve(way, |peer| {
+            let request = peer.request().header;
+            let mut credit = request.credit;
+            for item in 0..1_000_u32 {
+                while credit == 0 {
+                    let granted = peer.request().header;
+                    assert_eq!((granted.kind, granted.id), (Kind::Credit, request.id));
+                    credit += granted.credit;
+                }
+                credit -= 1;
+                peer.send(Header::new(Kind::Item, request.id, 0), &item.to_le_bytes());
+            }
+            peer.end(&request, b"end");
+        });
+        let client = AsyncClient::connect(&endpoint, options(way)).unwrap();
+        let client = client.with(CallOptions { deadline: None, credit: Some(8) });
+        let read = async {
+            let mut frames = client.stream(b"count".to_vec()).await.unwrap();
+            for item in 0..1_000_u32 {
+                assert_eq!(frames.next().await.unwrap(), item.to_le_bytes());
+            }
+            assert_eq!(frames.next().await.unwrap(), b"end");
+            assert_eq!(frames.next().await.unwrap_err().fault, Fault::BadArgument, "it has ended");
+        };
+        client.run_until(read).unwrap();
+        peer.join();
+    }
+}
+
+#[test]
+fn a_future_that_is_dropped_cancels_its_call() {
+    let (endpoint, peer) = serve(Way::Multiplexed, |peer| {
+        let request = peer.request().header;
+        let cancel = peer.request().header;
+        assert_eq!((cancel.kind, cancel.id), (Kind::Cancel, request.id));
+        peer.fail(&request, Fault::Cancelled, "");
+        let request = peer.request();
+        peer.end(&request.header, b"next");
+    });
+    let client = AsyncClient::connect(&endpoint, options(Way::Multiplexed)).unwrap();
+    {
+        let mut call = pin!(client.call(b"given up".to_vec()));
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(call.as_mut().poll(&mut context).is_pending());
+    }
+    assert_eq!(client.in_flight(), 0);
+    assert_eq!(client.run_until(client.call(b"?".to_vec())).unwrap().unwrap(), b"next");
+    peer.join();
+}
+
+#[test]
+fn deadlines_and_lost_connections_reach_the_future() {
+    let (endpoint, peer) = serve(Way::Multiplexed, |peer| {
+        peer.request();
+        peer.request();
+    });
+    let client = AsyncClient::connect(&endpoint, options(Way::Multiplexed)).unwrap();
+    let soon = client.with(CallOptions { deadline: Some(Duration::from_millis(5)), credit: None });
+    let error = soon.run_until(soon.call(b"a".to_vec())).unwrap().unwrap_err();
+    assert_eq!(error.fault, Fault::DeadlineExceeded);
+    let error = client.run_until(client.call(b"b".to_vec())).unwrap().unwrap_err();
+    assert_eq!(error.fault, Fault::Disconnected);
+    peer.join();
+    let error = client.run_until(client.call(b"c".to_vec())).unwrap().unwrap_err();
+    assert_eq!(error.fault, Fault::Disconnected);
+}

@@ -1,0 +1,393 @@
+//! The client against a peer that is written out by hand: every step of the protocol, and every way to break it.
+#![allow(clippy::unwrap_used, reason = "this is a test's code, though not all of it in test functions")]
+
+mod peer;
+
+use peer::{Peer, Way, echo, options, serve, serve_times};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::time::{Duration, Instant};
+use thalweg_reactor::Wait;
+use thalweg_service::{CallId, CallOptions, Client, ClientOptions, Error, EventKind, Reconnect};
+use thalweg_transport::Endpoint;
+use thalweg_wire::fault::{Fault, Retry};
+use thalweg_wire::frame::{Header, Kind};
+
+const WAYS: [Way; 3] = [Way::Plain, Way::Multiplexed, Way::Shared];
+
+fn call(client: &mut Client, request: &[u8]) -> CallId {
+    client.call(request, CallOptions::default()).unwrap()
+}
+
+/// Takes turns until something came; what, as text.
+fn next(client: &mut Client) -> (CallId, String) {
+    loop {
+        if let Some(event) = client.next() {
+            let text = String::from_utf8_lossy(event.frame).into_owned();
+            return match event.kind {
+                EventKind::Item => (event.call, format!("item {text}")),
+                EventKind::End => (event.call, format!("end {text}")),
+                EventKind::Failed(error) => (event.call, error.fault.word().to_owned()),
+            };
+        }
+        client.turn(Wait::Block).unwrap();
+    }
+}
+
+fn fault(outcome: Result<&[u8], Error>) -> Fault {
+    outcome.unwrap_err().fault
+}
+
+#[test]
+fn calls_are_answered_by_each_way() {
+    for way in WAYS {
+        let (endpoint, _peer) = serve(way, echo);
+        let mut client = Client::connect(&endpoint, options(way)).unwrap();
+        assert_eq!(client.is_shared(), way == Way::Shared);
+        for length in [0, 1, 100, 4_096, 70_000, 3_000_000] {
+            let request = vec![length as u8; length];
+            let id = call(&mut client, &request);
+            assert!(client.wait(id).unwrap() == request, "{way:?}, {length} bytes");
+        }
+        assert_eq!(client.in_flight(), 0);
+    }
+}
+
+#[test]
+fn many_calls_in_flight_are_all_answered_and_told_apart() {
+    for way in WAYS {
+        let (endpoint, _peer) = serve(way, echo);
+        let mut client = Client::connect(&endpoint, options(way)).unwrap();
+        let calls: Vec<_> = (0..500_u32).map(|n| call(&mut client, &n.to_le_bytes())).collect();
+        // The last first: what comes of the others meanwhile is kept.
+        assert_eq!(client.wait(calls[499]).unwrap(), 499_u32.to_le_bytes());
+        for (n, id) in calls.iter().enumerate().take(499) {
+            assert_eq!(client.wait(*id).unwrap(), (n as u32).to_le_bytes());
+        }
+        let error = client.wait(calls[7]).unwrap_err();
+        assert_eq!(error.fault, Fault::BadArgument, "an answer is taken once");
+    }
+}
+
+#[test]
+fn more_than_both_sides_hold_flows_both_ways_at_once() {
+    for way in WAYS {
+        let (endpoint, _peer) = serve(way, echo);
+        let mut client = Client::connect(&endpoint, options(way)).unwrap();
+        let request = vec![7; 1 << 20];
+        let calls: Vec<_> = (0..24).map(|_| call(&mut client, &request)).collect();
+        for id in calls {
+            assert!(client.wait(id).unwrap() == request);
+        }
+    }
+}
+
+#[test]
+fn a_foreign_loop_hears_of_everything_by_one_descriptor() {
+    for way in WAYS {
+        let (endpoint, _peer) = serve(way, echo);
+        let mut client = Client::connect(&endpoint, options(way)).unwrap();
+        client.descriptor().unwrap();
+        let mut answers = 0;
+        for round in 0..50_usize {
+            let requests = round % 7 + 1;
+            for _ in 0..requests {
+                call(&mut client, &vec![1; round * 3_000]);
+            }
+            let wanted = answers + requests;
+            client.turn(Wait::Poll).unwrap();
+            loop {
+                while let Some(event) = client.next() {
+                    assert!(matches!(event.kind, EventKind::End) && event.frame.len() == round * 3_000);
+                    answers += 1;
+                }
+                if answers == wanted {
+                    break;
+                }
+                let ready = thalweg_sys::epoll::wait_readable(client.descriptor().unwrap(), 30_000).unwrap();
+                assert!(ready, "nothing was heard of answer {answers} of {wanted}, {way:?}");
+                client.turn(Wait::Poll).unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_quiet_client_leaves_its_loop_alone() {
+    for way in WAYS {
+        let (endpoint, _peer) = serve(way, echo);
+        let mut client = Client::connect(&endpoint, options(way)).unwrap();
+        client.descriptor().unwrap();
+        client.turn(Wait::Poll).unwrap();
+        assert!(!thalweg_sys::epoll::wait_readable(client.descriptor().unwrap(), 20).unwrap());
+        assert_eq!(client.turn(Wait::Until(Instant::now() + Duration::from_millis(2))).unwrap(), 0);
+    }
+}
+
+#[test]
+fn a_deadline_ends_a_call_whoever_waits_and_tells_the_server() {
+    for way in [Way::Plain, Way::Multiplexed, Way::Shared] {
+        let (endpoint, peer) = serve(way, |peer| {
+            let first = peer.request();
+            assert_eq!(first.header.deadline_ms, if peer.way == Way::Plain { 0 } else { 20 });
+            let second = peer.request();
+            peer.end(&first.header, b"late");
+            peer.end(&second.header, b"in time");
+            while peer.request().header.kind != Kind::Goodbye {}
+        });
+        let mut client = Client::connect(&endpoint, options(way)).unwrap();
+        let limit = CallOptions { deadline: Some(Duration::from_millis(20)), credit: None };
+        let id = client.call(b"slow", limit).unwrap();
+        let error = client.wait(id).unwrap_err();
+        assert_eq!((error.fault, error.retry()), (Fault::DeadlineExceeded, Retry::Unknown));
+        let id = call(&mut client, b"other");
+        assert_eq!(client.wait(id).unwrap(), b"in time", "the late answer is nobody's");
+
+        let id = client.call(b"slow", limit).unwrap();
+        client.turn(Wait::Poll).unwrap();
+        client.descriptor().unwrap();
+        let ready = thalweg_sys::epoll::wait_readable(client.descriptor().unwrap(), 30_000).unwrap();
+        assert!(ready, "a deadline wakes a foreign loop");
+        assert_eq!(next(&mut client), (id, "deadline_exceeded".into()));
+        drop(client);
+        peer.join();
+    }
+}
+
+#[test]
+fn streams_carry_items_credit_and_cancellation() {
+    for way in [Way::Multiplexed, Way::Shared] {
+        let (endpoint, peer) = serve(way, |peer| {
+            let request = peer.request();
+            assert_eq!(request.header.credit, 2);
+            for item in [b"1", b"2"] {
+                peer.send(Header::new(Kind::Item, request.header.id, 0), item);
+            }
+            let credit = peer.request().header;
+            assert_eq!((credit.kind, credit.id, credit.credit), (Kind::Credit, request.header.id, 5));
+            peer.send(Header::new(Kind::Item, request.header.id, 0), b"3");
+            let cancel = peer.request().header;
+            assert_eq!((cancel.kind, cancel.id), (Kind::Cancel, request.header.id));
+            peer.fail(&request.header, Fault::Cancelled, "as you wish");
+        });
+        let mut client = Client::connect(&endpoint, options(way)).unwrap();
+        assert_eq!(client.credit(), 64);
+        let id = client.call(b"count", CallOptions { deadline: None, credit: Some(2) }).unwrap();
+        assert_eq!(client.wait(id).unwrap(), b"1");
+        assert_eq!(next(&mut client), (id, "item 2".into()));
+        client.grant(id, 5);
+        assert_eq!(next(&mut client), (id, "item 3".into()));
+        client.cancel(id);
+        let error = client.wait(id).unwrap_err();
+        assert_eq!((error.fault, &*error.detail), (Fault::Cancelled, "as you wish"));
+        peer.join();
+    }
+}
+
+#[test]
+fn what_ends_with_the_connection_says_whether_it_was_sent() {
+    for way in WAYS {
+        let (endpoint, peer) = serve(way, |peer| {
+            let first = peer.request();
+            peer.end(&first.header, b"answered");
+            peer.request();
+        });
+        let mut client = Client::connect(&endpoint, options(way)).unwrap();
+        let answered = call(&mut client, b"a");
+        let lost = call(&mut client, b"b");
+        client.flush().unwrap();
+        peer.join();
+        let never = call(&mut client, b"c");
+        assert_eq!(client.wait(answered).unwrap(), b"answered", "{way:?}");
+        let error = client.wait(lost).unwrap_err();
+        assert_eq!((error.fault, error.retry()), (Fault::Disconnected, Retry::Unknown), "{way:?}");
+        // Whether its bytes left is the kernel's secret, and shows in the fault.
+        let error = client.wait(never).unwrap_err();
+        assert!(matches!(error.fault, Fault::NotSent | Fault::Disconnected), "{way:?}: {error}");
+        assert!(error.detail.contains(&endpoint.to_string()));
+        let error = client.call(b"d", CallOptions::default()).unwrap_err();
+        assert_eq!(error.fault, Fault::Disconnected, "nothing is made anew unasked");
+        assert!(client.turn(Wait::Block).is_err(), "nothing could come");
+    }
+}
+
+#[test]
+fn a_client_that_may_connects_anew_for_the_next_call() {
+    for way in WAYS {
+        let (endpoint, _peer) = serve_times(3, way, |peer| {
+            let request = peer.request();
+            peer.end(&request.header, &request.payload);
+            peer.request();
+        });
+        let reconnect =
+            Reconnect::Backoff { first: Duration::from_millis(1), most: Duration::from_millis(20) };
+        let mut client = Client::connect(&endpoint, ClientOptions { reconnect, ..options(way) }).unwrap();
+        for _ in 0..3 {
+            let id = call(&mut client, b"once");
+            assert_eq!(client.wait(id).unwrap(), b"once", "{way:?}");
+            let id = call(&mut client, b"twice");
+            assert_eq!(fault(client.wait(id)), Fault::Disconnected, "{way:?}");
+        }
+    }
+}
+
+#[test]
+fn a_foreign_loop_connects_too() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("late.sock");
+    let endpoint = Endpoint::Socket(path);
+    let mut client = Client::begin(&endpoint, options(Way::Multiplexed)).unwrap();
+    let id = call(&mut client, b"early");
+    client.turn(Wait::Poll).unwrap();
+    client.descriptor().unwrap();
+    assert!(!client.is_connected());
+    let _peer = peer::serve_at(&endpoint, 1, Way::Multiplexed, echo);
+    loop {
+        if let Some(event) = client.next() {
+            assert_eq!((event.call, event.frame), (id, &b"early"[..]));
+            break;
+        }
+        assert!(thalweg_sys::epoll::wait_readable(client.descriptor().unwrap(), 30_000).unwrap());
+        client.turn(Wait::Poll).unwrap();
+    }
+}
+
+#[test]
+fn a_goodbye_lets_what_began_end_and_takes_nothing_new() {
+    for way in [Way::Multiplexed, Way::Shared] {
+        let (endpoint, peer) = serve(way, |peer| {
+            let request = peer.request();
+            peer.send(Header::new(Kind::Goodbye, 0, 0), b"");
+            peer.end(&request.header, b"still");
+        });
+        let mut client = Client::connect(&endpoint, options(way)).unwrap();
+        let id = call(&mut client, b"a");
+        assert_eq!(client.wait(id).unwrap(), b"still");
+        let error = client.call(b"b", CallOptions::default()).unwrap_err();
+        assert!(matches!(error.fault, Fault::Draining), "{error}");
+        assert_eq!(error.retry(), Retry::Safe);
+        peer.join();
+    }
+}
+
+#[test]
+fn nonsense_from_a_server_is_told_and_ends_the_connection() {
+    let nonsense: [&[u8]; 3] = [&[0xff; 24], b"HTTP/1.1 400 Bad Request\r\n", &[0; 24]];
+    for bytes in nonsense {
+        for way in [Way::Multiplexed, Way::Shared] {
+            let (endpoint, _peer) = serve(way, move |peer| {
+                peer.request();
+                peer.raw(bytes);
+                peer.request();
+            });
+            let mut client = Client::connect(&endpoint, options(way)).unwrap();
+            let id = call(&mut client, b"a");
+            assert_eq!(fault(client.wait(id)), Fault::BadFrame);
+            assert!(!client.is_connected());
+        }
+    }
+}
+
+#[test]
+fn a_connection_that_does_not_come_about_says_why() {
+    let directory = tempfile::tempdir().unwrap();
+    let soon = |way| ClientOptions { connect_within: Duration::from_millis(30), ..options(way) };
+    let connect = |endpoint: &Endpoint, options| Client::connect(endpoint, options).unwrap_err();
+    let path = |name: &str| directory.path().join(name);
+
+    let nothing = Endpoint::Socket(path("nothing.sock"));
+    let error = connect(&nothing, soon(Way::Plain));
+    assert_eq!((error.fault, error.retry()), (Fault::NoServer, Retry::Safe));
+    assert!(error.to_string().contains("nothing.sock"), "{error}");
+
+    drop(UnixListener::bind(path("stale.sock")).unwrap());
+    assert_eq!(connect(&Endpoint::Socket(path("stale.sock")), soon(Way::Plain)).fault, Fault::NoServer);
+
+    let silent = UnixListener::bind(path("silent.sock")).unwrap();
+    let error = connect(&Endpoint::Socket(path("silent.sock")), soon(Way::Multiplexed));
+    assert_eq!(error.fault, Fault::ConnectTimeout, "it is connected to and says nothing");
+    drop(silent);
+
+    let long = Endpoint::Socket(path(&format!("{}.sock", "x".repeat(200))));
+    assert_eq!(connect(&long, soon(Way::Plain)).fault, Fault::BadArgument);
+
+    let plain = Endpoint::Shared(path("plain.shm"));
+    assert_eq!(connect(&plain, soon(Way::Plain)).fault, Fault::BadArgument);
+    let none = ClientOptions { in_flight_max: 0, ..soon(Way::Plain) };
+    assert_eq!(connect(&nothing, none).fault, Fault::BadArgument);
+}
+
+#[test]
+fn a_path_that_may_not_be_used_says_so_at_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("forbidden.sock");
+    let _listener = UnixListener::bind(&path).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o000)).unwrap();
+    let outcome = Client::connect(&Endpoint::Socket(path.clone()), options(Way::Plain));
+    // The superuser may use what nobody may.
+    if UnixStream::connect(&path).is_err() {
+        assert_eq!(outcome.unwrap_err().fault, Fault::PermissionDenied);
+    }
+}
+
+#[test]
+fn a_full_backlog_is_waited_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("full.sock");
+    let listener = UnixListener::from(thalweg_sys::socket::listen_unix(&path, 1).unwrap());
+    let endpoint = Endpoint::Socket(path.clone());
+    let mut waiting = Vec::new();
+    while let Ok(socket) = thalweg_sys::socket::connect_unix(&path) {
+        waiting.push(socket);
+    }
+    let soon = ClientOptions { connect_within: Duration::from_millis(30), ..options(Way::Plain) };
+    assert_eq!(Client::connect(&endpoint, soon).unwrap_err().fault, Fault::ConnectTimeout);
+    std::thread::scope(|scope| {
+        let connecting = scope.spawn(|| Client::connect(&endpoint, options(Way::Plain)).map(drop));
+        listener.set_nonblocking(false).unwrap();
+        let accepted: Vec<_> = (0..=waiting.len()).map(|_| listener.accept().unwrap()).collect();
+        connecting.join().unwrap().unwrap();
+        drop(accepted);
+    });
+}
+
+#[test]
+fn a_refusal_at_the_door_is_the_fault_it_names() {
+    for refusal in [Fault::SchemaMismatch, Fault::NoSharedMemory, Fault::VersionMismatch] {
+        let (endpoint, _peer) = peer::refuse(refusal);
+        let error = Client::connect(&endpoint, options(Way::Multiplexed)).unwrap_err();
+        assert_eq!(error.fault, refusal);
+        assert!(error.detail.contains(&endpoint.to_string()));
+    }
+}
+
+#[test]
+fn a_client_that_was_closed_says_so() {
+    for way in WAYS {
+        let (endpoint, _peer) = serve(way, echo);
+        let mut client = Client::connect(&endpoint, options(way)).unwrap();
+        let left = call(&mut client, b"a");
+        client.flush().unwrap();
+        let unsent = call(&mut client, b"b");
+        client.close();
+        assert_eq!(fault(client.wait(left)), Fault::Disconnected);
+        assert_eq!(fault(client.wait(unsent)), Fault::NotSent);
+        assert_eq!(client.call(b"c", CallOptions::default()).unwrap_err().fault, Fault::Closed);
+    }
+}
+
+#[test]
+fn a_pair_of_sockets_is_enough_for_plain_calls() {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let peer = std::thread::spawn(move || echo(&mut Peer::over(theirs, Way::Plain)));
+    let mut client = Client::over(OwnedFd::from(ours), ClientOptions::default()).unwrap();
+    let id = call(&mut client, b"hello");
+    assert_eq!(client.wait(id).unwrap(), b"hello");
+    client.close();
+    peer.join().unwrap();
+    let file = OwnedFd::from(tempfile::tempfile().unwrap());
+    let mut client = Client::over(file, ClientOptions::default()).unwrap();
+    let id = call(&mut client, b"hello");
+    assert!(client.wait(id).is_err(), "a file is no connection");
+}

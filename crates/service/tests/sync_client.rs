@@ -1,0 +1,61 @@
+//! The client for generated code that waits, against the hand-written peer.
+#![allow(clippy::unwrap_used, reason = "this is a test's code, though not all of it in test functions")]
+
+mod peer;
+
+use peer::{Way, echo, options, serve};
+use thalweg_service::{CallOptions, SyncClient};
+use thalweg_wire::fault::Fault;
+use thalweg_wire::frame::{Header, Kind};
+use thalweg_wire::service::Call;
+
+#[test]
+fn a_call_is_sent_and_its_answer_received() {
+    for way in [Way::Plain, Way::Multiplexed, Way::Shared] {
+        let (endpoint, _peer) = serve(way, echo);
+        let mut client = SyncClient::connect(&endpoint, options(way)).unwrap();
+        for round in 0..100_u32 {
+            client.send(&round.to_le_bytes()).unwrap();
+            assert_eq!(client.receive().unwrap(), round.to_le_bytes());
+        }
+        assert_eq!(client.receive().unwrap_err().fault, Fault::BadArgument, "nothing was asked");
+    }
+}
+
+#[test]
+fn a_stream_is_read_under_credit_and_one_that_is_left_is_cancelled() {
+    for way in [Way::Multiplexed, Way::Shared] {
+        let (endpoint, peer) = serve(way, |peer| {
+            let request = peer.request().header;
+            let mut credit = request.credit;
+            for item in 0..100_u32 {
+                while credit == 0 {
+                    let granted = peer.request().header;
+                    assert_eq!((granted.kind, granted.id), (Kind::Credit, request.id));
+                    credit += granted.credit;
+                }
+                credit -= 1;
+                peer.send(Header::new(Kind::Item, request.id, 0), &item.to_le_bytes());
+            }
+            let cancel = loop {
+                let told = peer.request().header;
+                if told.kind != Kind::Credit {
+                    break told;
+                }
+            };
+            assert_eq!((cancel.kind, cancel.id), (Kind::Cancel, request.id));
+            let next = peer.request();
+            peer.fail(&request, Fault::Cancelled, "");
+            peer.end(&next.header, b"next");
+        });
+        let mut client = SyncClient::connect(&endpoint, options(way)).unwrap();
+        client.set_options(CallOptions { deadline: None, credit: Some(4) });
+        client.send(b"count").unwrap();
+        for item in 0..99_u32 {
+            assert_eq!(client.receive().unwrap(), item.to_le_bytes());
+        }
+        client.send(b"other").unwrap();
+        assert_eq!(client.receive().unwrap(), b"next");
+        peer.join();
+    }
+}
