@@ -148,6 +148,7 @@ pub struct Core<H: Handler> {
     pub(crate) ready_left: usize,
     pub(crate) messages_left: usize,
     pub(crate) stopping: bool,
+    pub(crate) waits: u64,
     slab: Slab<H::Entry>,
     topics: Topics<H::Topic>,
     buffers: Buffers,
@@ -174,6 +175,7 @@ impl<H: Handler> Core<H> {
             ready_left: 0,
             messages_left: 0,
             stopping: false,
+            waits: 0,
             slab: Slab::new(),
             topics: Topics::new(),
             buffers,
@@ -452,6 +454,11 @@ impl<H: Handler> Core<H> {
         self.now_ms
     }
 
+    /// Milliseconds on the monotonic clock at this very moment.
+    pub fn fresh_now_ms(&self) -> u64 {
+        clock::monotonic_ns() / 1_000_000
+    }
+
     /// Microseconds since the Unix epoch, as of the beginning of the turn.
     pub fn wall_us(&self) -> u64 {
         self.wall_us
@@ -501,6 +508,11 @@ impl<H: Handler> Core<H> {
     /// Ends [`crate::Reactor::run`] after this turn.
     pub fn stop(&mut self) {
         self.stopping = true;
+    }
+
+    /// Whether a stop was asked for, which is forgotten: for owners that end in their own time.
+    pub fn take_stop(&mut self) -> bool {
+        std::mem::take(&mut self.stopping)
     }
 
     /// Whether a stop was asked for.

@@ -81,6 +81,8 @@ impl Interest {
     pub const WRITE: Self = Self { bits: 2 };
     /// Both.
     pub const BOTH: Self = Self { bits: 3 };
+    /// Nothing; a hang-up or an error is reported once, and not again every turn.
+    pub const ONCE: Self = Self { bits: 8 };
     /// Accepting from a listener that several reactors share: each connection wakes about one of them.
     pub const SHARED_LISTENER: Self = Self { bits: 5 };
 
@@ -98,7 +100,7 @@ impl Interest {
         Watch {
             readable: self.readable(),
             writable: self.writable(),
-            edge: false,
+            edge: self.bits & 8 != 0,
             exclusive: self.bits & 4 != 0,
         }
     }

@@ -42,6 +42,7 @@ mod responder;
 mod spin;
 mod topics;
 mod turn;
+mod waiting;
 mod wheel;
 
 pub use crate::buffers::{Buffer, BufferConfig};
@@ -74,10 +75,37 @@ pub trait Handler: Sized {
     /// The connection's one timer came due, never early. It is disarmed.
     fn timer(&mut self, core: &mut Core<Self>, key: Key);
 
-    /// After each turn's batch.
+    /// After each turn's batch. Sources that no descriptor announces are handled here.
     fn turn_ended(&mut self, core: &mut Core<Self>) {
         let _ = core;
     }
+
+    /// Looks at sources that no descriptor announces, such as rings in shared memory whose peers are up.
+    /// Cheap: it is asked again and again.
+    fn look(&mut self, core: &mut Core<Self>) -> Look {
+        let _ = core;
+        Look::Asleep
+    }
+
+    /// The reactor is about to sleep: such sources have to ring a descriptor from here on. `false`: one of
+    /// them has something already, so do not.
+    fn prepare_to_sleep(&mut self, core: &mut Core<Self>) -> bool {
+        let _ = core;
+        true
+    }
+}
+
+/// What a look at sources that no descriptor announces found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Look {
+    /// There are none, or all of them will ring a descriptor.
+    Asleep,
+    /// Nothing is there now; whoever may bring something runs on other processors.
+    Quiet,
+    /// Nothing is there now, and nothing will be before somebody else gets this processor.
+    Sharing,
+    /// Something is there.
+    Ready,
 }
 
 #[cfg(test)]

@@ -75,6 +75,11 @@ impl<T> Ordered<T> {
         Some(answer)
     }
 
+    /// Whether this question is the oldest: its answer would leave at once.
+    pub fn is_first(&self, sequence: Sequence) -> bool {
+        self.pending > 0 && sequence.0 == self.first
+    }
+
     /// Whether [`Ordered::pop`] would bring an answer.
     pub fn is_ready(&self) -> bool {
         self.head.is_some()

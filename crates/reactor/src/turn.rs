@@ -1,22 +1,22 @@
-//! The loop: wait, then hand each thing that happened to the handler.
+//! The loop: wait (see [`crate::waiting`]), then hand each thing that happened to the handler.
 //!
 //! Parked or not: between two turns made by [`Reactor::run`] the reactor counts as up and producers make
 //! no system call; it counts as parked inside `epoll_wait`, and, for a foreign loop, from the end of a
 //! [`Wait::Poll`] turn to the beginning of the next.
 
-use crate::Handler;
 use crate::buffers::{BufferConfig, Buffers};
 use crate::core::Core;
 use crate::handle::{Handle, Waker};
 use crate::key::{Key, Readiness};
 use crate::spin::Spin;
+use crate::{Handler, Look};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Instant;
 use thalweg_sync::mailbox::Mailbox;
-use thalweg_sys::epoll::{Epoll, Events, Timeout, Watch};
+use thalweg_sys::epoll::{Epoll, Events, Watch};
 use thalweg_sys::event::TimerFd;
 use thalweg_sys::{clock, process};
 
@@ -64,12 +64,14 @@ pub enum Wait {
 
 /// A reactor: a core and the handler it calls, on the thread that runs it.
 pub struct Reactor<H: Handler> {
-    core: Core<H>,
-    handler: H,
-    events: Events,
+    pub(crate) core: Core<H>,
+    pub(crate) handler: H,
+    pub(crate) events: Events,
     /// Messages drained and not handled yet.
-    inbox: VecDeque<H::Message>,
-    spin: Spin,
+    pub(crate) inbox: VecDeque<H::Message>,
+    pub(crate) spin: Spin,
+    /// When the kernel was last asked, on the monotonic clock, if sources that it does not announce are up.
+    pub(crate) asked_ns: u64,
     /// Only for foreign loops: says when the next timer is due, and what it was last set to.
     timer: Option<(TimerFd, Option<u64>)>,
 }
@@ -98,6 +100,7 @@ impl<H: Handler> Reactor<H> {
             events: Events::with_capacity(EVENTS_MAX),
             inbox: VecDeque::new(),
             spin: Spin::new(config.spin, process::parallelism()),
+            asked_ns: 0,
             timer: None,
         };
         // A foreign loop may look at the descriptor before the first turn.
@@ -118,6 +121,11 @@ impl<H: Handler> Reactor<H> {
     /// The core, between turns. A foreign loop that changes something through it takes a turn next.
     pub fn core(&mut self) -> &mut Core<H> {
         &mut self.core
+    }
+
+    /// Core and handler, between turns.
+    pub fn parts(&mut self) -> (&mut Core<H>, &mut H) {
+        (&mut self.core, &mut self.handler)
     }
 
     /// The epoll descriptor, to be watched for reading by a foreign loop that calls [`Reactor::turn`]
@@ -145,6 +153,20 @@ impl<H: Handler> Reactor<H> {
     /// # Errors
     /// Only for a broken epoll instance.
     pub fn turn(&mut self, budget: usize, wait: Wait) -> io::Result<usize> {
+        let calls = self.gather(budget, wait)?;
+        if wait == Wait::Poll {
+            self.leave()?;
+        }
+        Ok(calls)
+    }
+
+    /// A turn without its last step, for handlers that merely note what came, and owners that act on it
+    /// between turns through [`Reactor::parts`]. Behind [`Wait::Poll`] it is to be followed by
+    /// [`Reactor::leave`].
+    ///
+    /// # Errors
+    /// Only for a broken epoll instance.
+    pub fn gather(&mut self, budget: usize, wait: Wait) -> io::Result<usize> {
         let budget = budget.max(1);
         self.core.mailbox.resume();
         self.wait(budget, wait)?;
@@ -154,83 +176,33 @@ impl<H: Handler> Reactor<H> {
             + self.hand_over_ready_queue(budget)
             + self.hand_over_timers(budget);
         self.handler.turn_ended(&mut self.core);
-        if wait == Wait::Poll {
-            self.park();
-            self.arm_timer()?;
-        }
         Ok(calls)
     }
 
-    fn wait(&mut self, limit: usize, wait: Wait) -> io::Result<()> {
-        if self.has_messages() || self.core.stopping || wait == Wait::Poll {
-            return self.core.epoll.wait(&mut self.events, limit, Timeout::Now);
-        }
-        if !self.spin.is_enabled() {
-            return self.sleep(limit, wait);
-        }
-        let began_ns = clock::monotonic_ns();
-        let outcome = match self.spin.limit_ns() {
-            Some(limit_ns) => self.look_again(limit, began_ns, limit_ns, wait),
-            None => self.sleep(limit, wait),
-        };
-        self.spin.record(clock::monotonic_ns().saturating_sub(began_ns));
-        outcome
-    }
-
-    /// Looks at mailbox, descriptors and timers again and again for a moment, then sleeps.
-    fn look_again(&mut self, limit: usize, began_ns: u64, limit_ns: u64, wait: Wait) -> io::Result<()> {
-        let timer_ns = self.core.wheel.next_tick().map_or(u64::MAX, |tick| tick.saturating_mul(1_000_000));
-        loop {
-            self.core.epoll.wait(&mut self.events, limit, Timeout::Now)?;
-            let now_ns = clock::monotonic_ns();
-            if !self.events.is_empty() || self.core.mailbox.pending() || now_ns >= timer_ns {
-                return Ok(());
-            }
-            if now_ns.saturating_sub(began_ns) >= limit_ns {
-                return self.sleep(limit, wait);
-            }
-            std::hint::spin_loop();
-        }
-    }
-
-    fn sleep(&mut self, limit: usize, wait: Wait) -> io::Result<()> {
-        let timeout = self.timeout(wait);
-        if !self.core.mailbox.prepare_to_park() {
-            return self.core.epoll.wait(&mut self.events, limit, Timeout::Now);
-        }
-        let outcome = self.core.epoll.wait(&mut self.events, limit, timeout);
+    /// Hands over what other threads posted, without asking the kernel for anything else.
+    pub fn hear(&mut self) -> usize {
         self.core.mailbox.resume();
-        outcome
+        self.hand_over_messages(usize::MAX)
     }
 
-    /// How long to sleep: to the next timer, or to what the caller allows. Rounded up, so that a turn
-    /// woken by it finds the timer due.
-    fn timeout(&self, wait: Wait) -> Timeout {
-        let until_timer_ns = self
-            .core
-            .wheel
-            .next_tick()
-            .map(|tick| tick.saturating_mul(1_000_000).saturating_sub(clock::monotonic_ns()));
-        let until_caller_ns = match wait {
-            Wait::Poll => Some(0),
-            Wait::Until(instant) => {
-                let left = instant.saturating_duration_since(Instant::now());
-                Some(u64::try_from(left.as_nanos()).unwrap_or(u64::MAX))
-            }
-            Wait::Block => None,
-        };
-        match until_timer_ns.into_iter().chain(until_caller_ns).min() {
-            None => Timeout::Never,
-            Some(0) => Timeout::Now,
-            Some(ns) => {
-                let ms = ns.div_ceil(1_000_000).min(i32::MAX as u64);
-                Timeout::Milliseconds(u32::try_from(ms).unwrap_or(u32::MAX))
-            }
+    /// How often the kernel was asked what is ready.
+    pub fn waits(&self) -> u64 {
+        self.core.waits
+    }
+
+    /// Leaves the reactor to a foreign loop: from here on its descriptor becomes readable when the next
+    /// turn has something to do.
+    ///
+    /// # Errors
+    /// Out of descriptors; a broken epoll instance.
+    pub fn leave(&mut self) -> io::Result<()> {
+        let asleep = self.handler.look(&mut self.core) == Look::Asleep
+            || self.handler.prepare_to_sleep(&mut self.core);
+        self.park();
+        if !asleep {
+            self.core.mailbox.wake();
         }
-    }
-
-    fn has_messages(&self) -> bool {
-        !self.inbox.is_empty() || !self.core.ready_queue.is_empty() || self.core.mailbox.pending()
+        self.arm_timer()
     }
 
     fn hand_over_ready(&mut self) -> usize {

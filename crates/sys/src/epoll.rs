@@ -53,6 +53,10 @@ pub struct Events {
     list: Vec<kernel::Event>,
 }
 
+// SAFETY: a report is plain data. The kernel's type could carry a pointer, which nobody here stores or follows: the
+// token of a watch is always a number.
+unsafe impl Send for Events {}
+
 impl Events {
     /// Room for at most `capacity` reports per wait.
     pub fn with_capacity(capacity: usize) -> Self {
@@ -67,6 +71,11 @@ impl Events {
     /// Whether the last wait brought none.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
+    }
+
+    /// Forgets them.
+    pub fn clear(&mut self) {
+        self.list.clear();
     }
 
     /// The report at `index`, `None` past the end.

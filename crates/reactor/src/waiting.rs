@@ -1,0 +1,155 @@
+//! How a turn waits for something to do.
+//!
+//! Most sources are announced by the kernel, and waiting is one `epoll_wait`. Some are not: a ring in shared
+//! memory whose writer makes no system call while its reader is up. While a handler has such sources up
+//! ([`Handler::look`]) the wait looks at them instead, and asks the kernel only every [`ASK_NS`], so that
+//! neither kind starves the other and a turn that finds work in a ring costs no system call. Before the
+//! reactor sleeps they have to go to sleep too, each by its own handshake ([`Handler::prepare_to_sleep`]): then
+//! they ring a descriptor.
+
+use crate::turn::{Reactor, Wait};
+use crate::{Handler, Look};
+use std::io;
+use std::time::Instant;
+use thalweg_sys::epoll::Timeout;
+use thalweg_sys::{clock, process};
+
+/// The kernel is asked at least this often while other sources keep the reactor busy.
+const ASK_NS: u64 = 20_000;
+/// How often a reactor makes way for a peer on its own processor before it sleeps.
+const YIELDS_MAX: u32 = 2;
+
+impl<H: Handler> Reactor<H> {
+    pub(crate) fn wait(&mut self, limit: usize, wait: Wait) -> io::Result<()> {
+        if self.has_messages() || self.core.stopping || wait == Wait::Poll {
+            return self.ask(limit, Timeout::Now);
+        }
+        match self.handler.look(&mut self.core) {
+            Look::Asleep => self.wait_for_kernel(limit, wait),
+            look => self.wait_for_both(look, limit, wait),
+        }
+    }
+
+    fn wait_for_kernel(&mut self, limit: usize, wait: Wait) -> io::Result<()> {
+        if !self.spin.is_enabled() {
+            return self.sleep(limit, wait);
+        }
+        let began_ns = clock::monotonic_ns();
+        let outcome = match self.spin.limit_ns() {
+            Some(limit_ns) => self.look_again(limit, began_ns, limit_ns, wait),
+            None => self.sleep(limit, wait),
+        };
+        self.spin.record(clock::monotonic_ns().saturating_sub(began_ns));
+        outcome
+    }
+
+    /// Looks at mailbox, descriptors and timers again and again for a moment, then sleeps.
+    fn look_again(&mut self, limit: usize, began_ns: u64, limit_ns: u64, wait: Wait) -> io::Result<()> {
+        let timer_ns = self.timer_ns();
+        loop {
+            self.ask(limit, Timeout::Now)?;
+            let now_ns = clock::monotonic_ns();
+            if !self.events.is_empty() || self.core.mailbox.pending() || now_ns >= timer_ns {
+                return Ok(());
+            }
+            if now_ns.saturating_sub(began_ns) >= limit_ns {
+                return self.sleep(limit, wait);
+            }
+            std::hint::spin_loop();
+        }
+    }
+
+    /// Looks at the handler's own sources all the time and at everything else once in a while; sleeps once
+    /// work has become rare, or nobody can bring any while this thread runs.
+    fn wait_for_both(&mut self, mut look: Look, limit: usize, wait: Wait) -> io::Result<()> {
+        let began_ns = clock::monotonic_ns();
+        let (timer_ns, spin_ns) = (self.timer_ns(), self.spin.limit_ns().unwrap_or(0));
+        let (mut now_ns, mut yields) = (began_ns, 0);
+        loop {
+            if now_ns.saturating_sub(self.asked_ns) >= ASK_NS {
+                self.asked_ns = now_ns;
+                self.ask(limit, Timeout::Now)?;
+            } else {
+                self.events.clear();
+            }
+            let busy = look == Look::Ready || !self.events.is_empty();
+            if busy || self.core.mailbox.pending() || now_ns >= timer_ns {
+                break;
+            }
+            match look {
+                Look::Sharing if yields < YIELDS_MAX => {
+                    yields += 1;
+                    process::yield_now();
+                }
+                Look::Quiet if now_ns.saturating_sub(began_ns) < spin_ns => std::hint::spin_loop(),
+                _ => {
+                    self.sleep_with_all(limit, wait)?;
+                    now_ns = clock::monotonic_ns();
+                    break;
+                }
+            }
+            now_ns = clock::monotonic_ns();
+            look = self.handler.look(&mut self.core);
+        }
+        self.spin.record(now_ns.saturating_sub(began_ns));
+        Ok(())
+    }
+
+    fn sleep_with_all(&mut self, limit: usize, wait: Wait) -> io::Result<()> {
+        if !self.handler.prepare_to_sleep(&mut self.core) {
+            // Something came meanwhile; the turn finds it.
+            return Ok(());
+        }
+        self.sleep(limit, wait)
+    }
+
+    fn sleep(&mut self, limit: usize, wait: Wait) -> io::Result<()> {
+        let timeout = self.timeout(wait);
+        if !self.core.mailbox.prepare_to_park() {
+            return self.ask(limit, Timeout::Now);
+        }
+        let outcome = self.ask(limit, timeout);
+        self.core.mailbox.resume();
+        outcome
+    }
+
+    fn ask(&mut self, limit: usize, timeout: Timeout) -> io::Result<()> {
+        self.core.waits += 1;
+        self.core.epoll.wait(&mut self.events, limit, timeout)
+    }
+
+    /// When the next timer is due.
+    fn timer_ns(&self) -> u64 {
+        self.core.wheel.next_tick().map_or(u64::MAX, |tick| tick.saturating_mul(1_000_000))
+    }
+
+    /// How long to sleep: to the next timer, or to what the caller allows. Rounded up, so that a turn
+    /// woken by it finds the timer due.
+    fn timeout(&self, wait: Wait) -> Timeout {
+        let until_timer_ns = self
+            .core
+            .wheel
+            .next_tick()
+            .map(|tick| tick.saturating_mul(1_000_000).saturating_sub(clock::monotonic_ns()));
+        let until_caller_ns = match wait {
+            Wait::Poll => Some(0),
+            Wait::Until(instant) => {
+                let left = instant.saturating_duration_since(Instant::now());
+                Some(u64::try_from(left.as_nanos()).unwrap_or(u64::MAX))
+            }
+            Wait::Block => None,
+        };
+        match until_timer_ns.into_iter().chain(until_caller_ns).min() {
+            None => Timeout::Never,
+            Some(0) => Timeout::Now,
+            Some(ns) => {
+                let ms = ns.div_ceil(1_000_000).min(i32::MAX as u64);
+                Timeout::Milliseconds(u32::try_from(ms).unwrap_or(u32::MAX))
+            }
+        }
+    }
+
+    fn has_messages(&self) -> bool {
+        !self.inbox.is_empty() || !self.core.ready_queue.is_empty() || self.core.mailbox.pending()
+    }
+}
