@@ -27,4 +27,5 @@ pub mod name;
 pub mod process;
 pub mod signal;
 pub mod socket;
+pub mod standard;
 pub mod supervisor;

@@ -2,7 +2,7 @@
 
 use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;
-use thalweg_sys::socket;
+use thalweg_sys::{socket, standard};
 
 /// What a read found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +79,26 @@ pub fn write_file(
     count: usize,
 ) -> io::Result<Written> {
     socket::send_file(socket, file, offset, count).map(Written::from)
+}
+
+/// As [`read`], for what [`standard_streams`] gave, which need not be sockets.
+///
+/// # Errors
+/// What the kernel says; `InvalidInput` when there is no spare room.
+pub fn read_any(descriptor: BorrowedFd<'_>, into: &mut Vec<u8>) -> io::Result<Read> {
+    Ok(match standard::read(descriptor, into)? {
+        None => Read::WouldBlock,
+        Some(0) => Read::End,
+        Some(count) => Read::Bytes(count),
+    })
+}
+
+/// As [`write()`], for what [`standard_streams`] gave.
+///
+/// # Errors
+/// `BrokenPipe` and the like.
+pub fn write_any(descriptor: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<Written> {
+    standard::write(descriptor, bytes).map(Written::from)
 }
 
 /// Says that nothing more will be written, once everything written before has been sent. The peer may

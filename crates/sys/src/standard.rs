@@ -1,0 +1,102 @@
+//! Standard input and output as descriptors that never block, for whoever serves a peer behind them.
+
+use rustix::fs::{FileType, Mode, OFlags, fstat, open};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+/// Standard input and output, for a reactor to own.
+///
+/// A pipe is opened anew, so that not blocking remains a matter of ours alone; a socket cannot be, and is told not to
+/// block, which it is for everybody who shares it. From here on a broken pipe is an error, in the whole process, and
+/// never a signal.
+///
+/// # Errors
+/// Out of descriptors; no `/proc`; one of the two is closed.
+pub fn descriptors() -> io::Result<(OwnedFd, OwnedFd)> {
+    crate::signal::ignore_broken_pipes();
+    let input = own(io::stdin().as_fd(), OFlags::RDONLY)?;
+    Ok((input, own(io::stdout().as_fd(), OFlags::WRONLY)?))
+}
+
+fn own(descriptor: BorrowedFd<'_>, access: OFlags) -> io::Result<OwnedFd> {
+    if FileType::from_raw_mode(fstat(descriptor)?.st_mode) == FileType::Socket {
+        let socket = descriptor.try_clone_to_owned()?;
+        rustix::io::ioctl_fionbio(&socket, true)?;
+        return Ok(socket);
+    }
+    let path = format!("/proc/self/fd/{}", descriptor.as_raw_fd());
+    Ok(open(path, access | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())?)
+}
+
+/// Reads what is there into the vector's spare room. `None` when nothing is there yet, `Some(0)` at the end.
+///
+/// # Errors
+/// What the kernel says; `InvalidInput` without spare room, which would look like the end.
+pub fn read(descriptor: BorrowedFd<'_>, into: &mut Vec<u8>) -> io::Result<Option<usize>> {
+    let length = into.len();
+    let spare = into.spare_capacity_mut();
+    if spare.is_empty() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "no room to read into"));
+    }
+    loop {
+        match rustix::io::read(descriptor, &mut *spare) {
+            Ok((filled, _)) => {
+                let count = filled.len();
+                // SAFETY: the kernel wrote `count` bytes behind `length`, inside the capacity.
+                unsafe { into.set_len(length + count) };
+                return Ok(Some(count));
+            }
+            Err(rustix::io::Errno::AGAIN) => return Ok(None),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Writes; `None` when there is no room.
+///
+/// # Errors
+/// `BrokenPipe` and the like.
+pub fn write(descriptor: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<Option<usize>> {
+    loop {
+        match rustix::io::write(descriptor, bytes) {
+            Ok(count) => return Ok(Some(count)),
+            Err(rustix::io::Errno::AGAIN) => return Ok(None),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pipe_is_opened_anew_and_never_blocks() {
+        let (reader, writer) = io::pipe().unwrap();
+        let input = own(reader.as_fd(), OFlags::RDONLY).unwrap();
+        let output = own(writer.as_fd(), OFlags::WRONLY).unwrap();
+        let mut bytes = Vec::with_capacity(8);
+        assert_eq!(read(input.as_fd(), &mut bytes).unwrap(), None);
+        assert_eq!(write(output.as_fd(), b"abc").unwrap(), Some(3));
+        assert_eq!(read(input.as_fd(), &mut bytes).unwrap(), Some(3));
+        assert_eq!(bytes, b"abc");
+        let piece = [0; 4096];
+        while write(output.as_fd(), &piece).unwrap().is_some() {}
+        let flags = rustix::fs::fcntl_getfl(&writer).unwrap();
+        assert!(!flags.contains(OFlags::NONBLOCK), "the one that was given is as it was");
+        drop((writer, output));
+        while read(input.as_fd(), &mut Vec::with_capacity(65_536)).unwrap() != Some(0) {}
+    }
+
+    #[test]
+    fn a_socket_is_shared_and_told_not_to_block() {
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        let ours = own(ours.as_fd(), OFlags::RDONLY).unwrap();
+        let mut bytes = Vec::with_capacity(8);
+        assert_eq!(read(ours.as_fd(), &mut bytes).unwrap(), None);
+        drop(theirs);
+        assert_eq!(read(ours.as_fd(), &mut bytes).unwrap(), Some(0));
+    }
+}
