@@ -15,6 +15,7 @@ mod error;
 mod pool;
 mod schedule;
 mod schedule_service;
+mod server;
 mod sync_client;
 
 pub use async_client::{AsyncClient, Frames};
@@ -24,4 +25,7 @@ pub use error::Error;
 pub use pool::Pool;
 pub use schedule::{Executor, Scheduler, Turn};
 pub use schedule_service::Scheduled;
+pub use server::{ClientId, Handler, Incoming, Reply, Request, Server, ServerOptions, Statistics, Stopper};
 pub use sync_client::SyncClient;
+pub use thalweg_reactor::Wait;
+pub use thalweg_transport::Endpoint;

@@ -1,0 +1,237 @@
+//! The server: a reactor, and the calls of its clients.
+//!
+//! Three ways to do the work, over one engine: [`Server::run`] calls a function that answers before the next request,
+//! [`Server::run_reactor`] calls a [`Handler`] that may answer later and from anywhere, and [`Server::turn`] with
+//! [`Server::next`] keep what came until it is asked for, for a program with a loop of its own.
+//!
+//! *Ownership*: everything belongs to the thread that runs the server. Replies and stoppers may go anywhere.
+//!
+//! *Invariants*: every request that was handed out is answered exactly once, by its reply or by that being dropped;
+//! everything has a bound, and at a bound a connection is not read from, never dropped; a client that does not read, or
+//! sends half a frame, holds up nobody but itself. Checked by `tests/`.
+
+mod accept;
+mod answers;
+mod bind;
+mod busy;
+mod call;
+mod client;
+mod collector;
+mod cut;
+mod drain;
+mod engine;
+mod flow;
+mod framing;
+mod handler;
+mod inline;
+mod opening;
+mod options;
+mod reply;
+mod send;
+mod serve;
+mod settle;
+mod statistics;
+
+pub use self::handler::{ClientId, Handler, Incoming, Request};
+pub use self::options::ServerOptions;
+pub use self::reply::Reply;
+pub use self::statistics::Statistics;
+
+use self::answers::Answers;
+use self::collector::{Collector, Message};
+use self::engine::Engine;
+use self::handler::Serial;
+use crate::Error;
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use thalweg_reactor::{Config, Handle, Reactor, Wait};
+use thalweg_transport::Endpoint;
+use thalweg_wire::fault::Fault;
+
+/// Ready descriptors that one turn takes.
+const TURN_MAX: usize = 256;
+
+/// A server of one service.
+///
+/// ```
+/// use thalweg_service::{Server, ServerOptions};
+/// let directory = tempfile::tempdir().unwrap();
+/// let endpoint = directory.path().join("echo.sock").to_str().unwrap().parse().unwrap();
+/// let mut server = Server::bind(&[endpoint], ServerOptions::default()).unwrap();
+/// let stopper = server.stopper();
+/// std::thread::spawn(move || stopper.stop());
+/// server.run(|request, response| response.extend_from_slice(request)).unwrap();
+/// ```
+pub struct Server {
+    reactor: Reactor<Collector>,
+    engine: Engine,
+    /// What came and was not asked for yet.
+    queue: VecDeque<Incoming>,
+    /// A foreign loop was not told yet when to come again.
+    owes_leave: bool,
+    is_stopped: bool,
+}
+
+/// Stops a server, from any thread.
+#[derive(Clone, Debug)]
+pub struct Stopper {
+    handle: Handle<Message>,
+}
+
+impl Stopper {
+    /// Asks the server to end: it takes nothing new, and its run returns when everything that was begun is answered. Any
+    /// number of times.
+    pub fn stop(&self) {
+        self.handle.stop();
+    }
+}
+
+impl Server {
+    /// Listens. A path that a dead server left behind is taken over, a live one's never. Clients may connect from here
+    /// on; they are served once the server runs.
+    ///
+    /// # Errors
+    /// [`Fault::AddressInUse`], [`Fault::PermissionDenied`], [`Fault::BadArgument`] without an endpoint or with an option
+    /// that cannot be right, [`Fault::System`].
+    pub fn bind(endpoints: &[Endpoint], options: ServerOptions) -> Result<Self, Error> {
+        if endpoints.is_empty() {
+            return Err(Error::new(Fault::BadArgument, "a server needs an endpoint"));
+        }
+        if options.in_flight_max == 0 || options.clients_max == 0 || options.stream_credit == 0 {
+            return Err(Error::new(Fault::BadArgument, "a bound of a server is 0: nothing could be served"));
+        }
+        // Listeners and what leads to standard output take places beside the clients.
+        let places = options.clients_max.saturating_add(8);
+        let config = Config { entries_max: places, spin: options.spin, ..Config::default() };
+        let mut reactor = Reactor::new(config, |_| Ok::<_, io::Error>(Collector::default()))?;
+        let answers = Arc::new(Answers::new(reactor.handle(), &options.error_tag));
+        let mut engine = Engine::new(options, answers);
+        for endpoint in endpoints {
+            match endpoint {
+                Endpoint::Socket(path) => engine.listen_at(reactor.core(), path, false)?,
+                Endpoint::Shared(path) => engine.listen_at(reactor.core(), path, true)?,
+                Endpoint::Stdio => engine.take_standard_streams(reactor.core())?,
+            }
+        }
+        Ok(Self { reactor, engine, queue: VecDeque::new(), owes_leave: false, is_stopped: false })
+    }
+
+    /// Serves until it is stopped, one request after the other: `handler` appends the response to each. A handler that
+    /// panics has abandoned its call.
+    ///
+    /// # Errors
+    /// Only for a broken epoll instance.
+    pub fn run(&mut self, handler: impl FnMut(&[u8], &mut Vec<u8>)) -> Result<(), Error> {
+        self.run_reactor(Serial(handler))
+    }
+
+    /// Serves until it is stopped: `handler` answers at once, or later from any thread. Returns when every reply was
+    /// answered or dropped, so nobody uses the server any more.
+    ///
+    /// # Errors
+    /// Only for a broken epoll instance.
+    pub fn run_reactor(&mut self, mut handler: impl Handler) -> Result<(), Error> {
+        while !self.is_stopped {
+            let wait = self.engine.drain_until().map_or(Wait::Block, Wait::Until);
+            self.cycle(wait, &mut handler)?;
+        }
+        Ok(())
+    }
+
+    /// What stops this server.
+    pub fn stopper(&self) -> Stopper {
+        Stopper { handle: self.reactor.handle() }
+    }
+
+    /// To be watched for reading by a foreign loop, which calls [`Server::turn`] with [`Wait::Poll`] whenever it is
+    /// readable, and once to begin with.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.reactor.descriptor()
+    }
+
+    /// One turn: sends what was answered, and takes in what came, to be asked for with [`Server::next`] until that says
+    /// that there is no more: only then is the descriptor readable again when there is. Returns how many things happened.
+    ///
+    /// # Errors
+    /// Only for a broken epoll instance.
+    pub fn turn(&mut self, wait: Wait) -> Result<usize, Error> {
+        let mut queue = std::mem::take(&mut self.queue);
+        let outcome = self.cycle(wait, &mut queue);
+        self.queue = queue;
+        let count = outcome?;
+        self.owes_leave = wait == Wait::Poll;
+        if self.queue.is_empty() {
+            self.leave()?;
+        }
+        Ok(count)
+    }
+
+    /// The next request. When there is none, what was answered since the turn is sent.
+    #[allow(clippy::should_implement_trait, reason = "a server is no iterator: more may come")]
+    pub fn next(&mut self) -> Option<Incoming> {
+        loop {
+            while let Some(incoming) = self.queue.pop_front() {
+                // One that was cancelled meanwhile is dropped, which answers it.
+                if !incoming.reply.is_cancelled() {
+                    return Some(incoming);
+                }
+            }
+            if !self.owes_leave {
+                return None;
+            }
+            self.reactor.hear();
+            let (core, collector) = self.reactor.parts();
+            self.engine.act(core, collector, &mut self.queue);
+            if self.queue.is_empty() {
+                // A timer that cannot be had is tried for again in the next turn.
+                let _ = self.leave();
+                return None;
+            }
+        }
+    }
+
+    /// Whether it was stopped, and everything that was begun is answered.
+    pub fn is_stopped(&self) -> bool {
+        self.is_stopped
+    }
+
+    /// What it has done so far.
+    pub fn statistics(&self) -> Statistics {
+        Statistics { waits: self.reactor.waits(), ..self.engine.statistics }
+    }
+
+    fn cycle<H: Handler>(&mut self, wait: Wait, handler: &mut H) -> Result<usize, Error> {
+        let count = self.reactor.gather(TURN_MAX, wait)?;
+        let (core, collector) = self.reactor.parts();
+        self.engine.act(core, collector, handler);
+        if core.take_stop() {
+            self.engine.begin_to_drain(core, collector, handler);
+        }
+        self.is_stopped = self.engine.has_drained(core, collector);
+        Ok(count)
+    }
+
+    fn leave(&mut self) -> Result<(), Error> {
+        if std::mem::take(&mut self.owes_leave) {
+            self.reactor.leave()?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.engine.answers.close();
+        let (core, collector) = self.reactor.parts();
+        self.engine.leave_clients(core, collector);
+    }
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Server").field("statistics", &self.statistics()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,339 @@
+//! What a connection needs while bytes or calls are in flight, and only then.
+//!
+//! *Ownership*: a connection's slot owns its box while it is busy; the server keeps a few idle ones with their buffers,
+//! last used first, so that a steady load runs on warm memory and an idle client costs its slot and nothing else.
+
+use crate::server::call::Call;
+use crate::server::framing::Framing;
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use thalweg_reactor::{Ordered, Sequence};
+
+/// Room for one read.
+const READ_BYTES: usize = 64 * 1024;
+/// Buffers larger than this are freed with their burst.
+const KEPT_BYTES_MAX: usize = 256 * 1024;
+/// Idle boxes kept.
+const IDLE_MAX: usize = 64;
+
+/// No deadline.
+pub(crate) const NEVER_MS: u64 = u64::MAX;
+
+/// A connection's state while it is busy.
+#[derive(Debug)]
+pub(crate) struct Busy {
+    pub(crate) input: Input,
+    pub(crate) output: Output,
+    /// Calls that began and were not answered at once.
+    pub(crate) in_flight: InFlight,
+    /// Plain connections: whose turn it is.
+    pub(crate) order: Ordered<Vec<u8>>,
+    /// The serials of the calls in that order.
+    pub(crate) turns: VecDeque<u64>,
+    /// Calls that ended for the client, by cancelling or a deadline, while their handlers go on.
+    pub(crate) abandoned: u32,
+    /// When the timer is due, in the reactor's milliseconds.
+    pub(crate) timer_ms: u64,
+    /// The peer sends nothing more.
+    pub(crate) ended: bool,
+    /// The connection ends once everything is sent; nothing more is read.
+    pub(crate) closing: bool,
+    /// Not read from: too much is in flight or unsent.
+    pub(crate) paused: bool,
+    /// Streams were told to wait until what is unsent has left.
+    pub(crate) congested: bool,
+    /// Is among those to be flushed at the end of the turn.
+    pub(crate) dirty: bool,
+}
+
+impl Busy {
+    fn new() -> Self {
+        Self {
+            input: Input::default(),
+            output: Output::default(),
+            in_flight: InFlight::default(),
+            order: Ordered::new(),
+            turns: VecDeque::new(),
+            abandoned: 0,
+            timer_ms: NEVER_MS,
+            ended: false,
+            closing: false,
+            paused: false,
+            congested: false,
+            dirty: false,
+        }
+    }
+
+    /// Calls that count against the connection's bound.
+    pub(crate) fn calls(&self) -> usize {
+        self.in_flight.len() + self.abandoned as usize
+    }
+
+    /// Nothing is in flight in either direction.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.has_answered_all()
+            && self.input.is_empty()
+            && self.abandoned == 0
+            && !self.ended
+            && !self.closing
+    }
+
+    /// Nothing is owed to the client.
+    pub(crate) fn has_answered_all(&self) -> bool {
+        self.output.is_empty() && self.in_flight.len() == 0 && self.order.pending() == 0
+    }
+}
+
+/// Bytes that came and were not dealt with.
+#[derive(Debug, Default)]
+pub(crate) struct Input {
+    bytes: Vec<u8>,
+    /// What was dealt with.
+    start: usize,
+    /// Bytes still to come that nobody wants: the rest of a frame that is too long.
+    skip: usize,
+}
+
+impl Input {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.start == self.bytes.len() && self.skip == 0
+    }
+
+    /// What was not dealt with.
+    #[inline]
+    pub(crate) fn unread(&self) -> &[u8] {
+        &self.bytes[self.start..]
+    }
+
+    #[inline]
+    pub(crate) fn consume(&mut self, count: usize) {
+        self.start += count;
+    }
+
+    /// Passes over bytes, come or still to come.
+    pub(crate) fn skip(&mut self, count: usize) {
+        self.skip += count;
+        self.pass_over();
+    }
+
+    fn pass_over(&mut self) {
+        let now = self.skip.min(self.bytes.len() - self.start);
+        self.start += now;
+        self.skip -= now;
+    }
+
+    /// Room to read into. What was dealt with goes; a frame that is longer than there is room for gets room as its
+    /// bytes come, not on its word.
+    pub(crate) fn room(&mut self) -> &mut Vec<u8> {
+        if self.start == self.bytes.len() {
+            self.bytes.clear();
+        } else if self.start > 0 {
+            self.bytes.drain(..self.start);
+        }
+        self.start = 0;
+        let spare = self.bytes.capacity() - self.bytes.len();
+        if spare < READ_BYTES / 2 {
+            self.bytes.reserve(READ_BYTES.max(self.bytes.len()));
+        }
+        &mut self.bytes
+    }
+
+    /// After bytes were appended.
+    pub(crate) fn grown(&mut self) {
+        if self.skip > 0 {
+            self.pass_over();
+        }
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.start = 0;
+        self.skip = 0;
+        if self.bytes.capacity() > KEPT_BYTES_MAX {
+            self.bytes = Vec::new();
+        }
+    }
+}
+
+/// Bytes to be sent.
+#[derive(Debug, Default)]
+pub(crate) struct Output {
+    pub(crate) bytes: Vec<u8>,
+    sent: usize,
+}
+
+impl Output {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    pub(crate) fn unsent(&self) -> &[u8] {
+        &self.bytes[self.sent..]
+    }
+
+    pub(crate) fn sent(&mut self, count: usize) {
+        self.sent += count;
+        if self.sent >= self.bytes.len() {
+            self.clear();
+        } else if self.sent > self.bytes.len() / 2 {
+            // Each byte is moved at most once per halving.
+            self.bytes.drain(..self.sent);
+            self.sent = 0;
+        }
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.sent = 0;
+        if self.bytes.capacity() > KEPT_BYTES_MAX {
+            self.bytes = Vec::new();
+        }
+    }
+}
+
+/// A call in flight.
+#[derive(Debug)]
+pub(crate) struct Begun {
+    pub(crate) id: u64,
+    pub(crate) serial: u64,
+    pub(crate) call: Arc<Call>,
+    /// On plain connections.
+    pub(crate) turn: Option<Turn>,
+    /// In the reactor's milliseconds.
+    pub(crate) deadline_ms: u64,
+}
+
+/// A call's place in a plain connection's order.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    pub(crate) sequence: Sequence,
+    /// What was answered before it came.
+    pub(crate) answered: Vec<u8>,
+}
+
+impl Begun {
+    pub(crate) fn framing(&self) -> Framing {
+        if self.turn.is_some() { Framing::Plain } else { Framing::Multiplexed(self.id) }
+    }
+}
+
+/// A connection's calls in flight, by id.
+#[derive(Debug, Default)]
+pub(crate) struct InFlight {
+    calls: HashTable<Begun>,
+}
+
+/// Ids are chosen by the client, and a table holds as many as one connection may have in flight, so that a client
+/// can slow down nobody but itself, and that not by much.
+#[inline]
+fn hash(id: u64) -> u64 {
+    let mixed = id.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed ^ (mixed >> 32)
+}
+
+impl InFlight {
+    pub(crate) fn len(&self) -> usize {
+        self.calls.len()
+    }
+
+    #[inline]
+    pub(crate) fn find(&mut self, id: u64) -> Option<&mut Begun> {
+        self.calls.find_mut(hash(id), |begun| begun.id == id)
+    }
+
+    /// The call, if it is still the one that was named so then.
+    #[inline]
+    pub(crate) fn find_very(&mut self, id: u64, serial: u64) -> Option<&mut Begun> {
+        self.find(id).filter(|begun| begun.serial == serial)
+    }
+
+    pub(crate) fn insert(&mut self, begun: Begun) {
+        self.calls.insert_unique(hash(begun.id), begun, |begun| hash(begun.id));
+    }
+
+    #[inline]
+    pub(crate) fn remove(&mut self, id: u64) -> Option<Begun> {
+        match self.calls.entry(hash(id), |begun| begun.id == id, |begun| hash(begun.id)) {
+            Entry::Occupied(entry) => Some(entry.remove().0),
+            Entry::Vacant(_) => None,
+        }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Begun> {
+        self.calls.iter()
+    }
+
+    pub(crate) fn drain(&mut self) -> impl Iterator<Item = Begun> + '_ {
+        self.calls.drain()
+    }
+}
+
+/// Idle boxes.
+#[derive(Debug, Default)]
+pub(crate) struct Spare {
+    #[allow(clippy::vec_box, reason = "the boxes move between here and the slots")]
+    idle: Vec<Box<Busy>>,
+}
+
+impl Spare {
+    #[inline]
+    pub(crate) fn take(&mut self) -> Box<Busy> {
+        self.idle.pop().unwrap_or_else(|| Box::new(Busy::new()))
+    }
+
+    #[inline]
+    pub(crate) fn give(&mut self, mut busy: Box<Busy>) {
+        if self.idle.len() >= IDLE_MAX {
+            return;
+        }
+        busy.input.clear();
+        busy.output.clear();
+        busy.order = Ordered::new();
+        busy.turns.clear();
+        busy.in_flight.calls.clear();
+        (busy.abandoned, busy.timer_ms) = (0, NEVER_MS);
+        (busy.ended, busy.closing, busy.paused) = (false, false, false);
+        (busy.congested, busy.dirty) = (false, false);
+        self.idle.push(busy);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn arrive(input: &mut Input, bytes: &[u8]) {
+        input.room().extend_from_slice(bytes);
+        input.grown();
+    }
+
+    #[test]
+    fn what_is_skipped_never_shows_however_it_comes() {
+        let mut input = Input::default();
+        arrive(&mut input, b"ab12");
+        input.consume(2);
+        input.skip(5);
+        assert!(input.unread().is_empty() && !input.is_empty());
+        arrive(&mut input, b"34");
+        assert!(input.unread().is_empty());
+        arrive(&mut input, b"5cd");
+        assert_eq!(input.unread(), b"cd");
+        input.consume(2);
+        assert!(input.is_empty());
+    }
+
+    #[test]
+    fn output_leaves_in_pieces_and_whole() {
+        let mut output = Output { bytes: b"abcdefgh".to_vec(), sent: 0 };
+        output.sent(3);
+        assert_eq!(output.unsent(), b"defgh");
+        output.sent(3);
+        assert_eq!(output.unsent(), b"gh");
+        output.bytes.extend_from_slice(b"ij");
+        assert_eq!(output.unsent(), b"ghij");
+        output.sent(4);
+        assert!(output.is_empty() && output.unsent().is_empty());
+    }
+}

@@ -1,0 +1,123 @@
+use super::*;
+use crate::server::collector::Collector;
+use std::io;
+use std::task::Wake;
+use thalweg_reactor::{Config, Reactor};
+
+fn call(credit: u32) -> Call {
+    let reactor = Reactor::new(Config::default(), |_| Ok::<_, io::Error>(Collector::default())).unwrap();
+    Call::new(Arc::new(Answers::new(reactor.handle(), "Error")), credit)
+}
+
+#[derive(Default)]
+struct Counted(Mutex<usize>);
+
+impl Wake for Counted {
+    fn wake(self: Arc<Self>) {
+        *self.0.lock() += 1;
+    }
+}
+
+fn released(call: &Call) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    call.release(|held| match held {
+        Held::Item(frame) => bytes.extend(frame),
+        Held::End(_, frame) => {
+            bytes.push(b'|');
+            bytes.extend(frame);
+        }
+    });
+    bytes
+}
+
+#[test]
+fn items_cost_credit_and_wait_without_it_the_end_behind_them() {
+    let call = call(2);
+    assert!(matches!(call.admit(b"a"), Admitted::Leaves(Flow::Go)));
+    assert!(matches!(call.admit(b"b"), Admitted::Leaves(Flow::Wait)));
+    assert!(matches!(call.admit(b"c"), Admitted::Held));
+    assert!(matches!(call.admit(b"d"), Admitted::Held));
+    assert!(call.hold_end(0, b"e"));
+    assert!(released(&call).is_empty(), "there is no credit");
+    assert!(!call.pay(Pay::Items(1), false), "what was pushed before comes first");
+    assert_eq!(released(&call), b"c");
+    assert!(!call.pay(Pay::UpTo(5), false));
+    assert_eq!(released(&call), b"d|e", "an end costs nothing");
+    assert!(call.pay(Pay::Items(1), false), "nothing is held any more");
+}
+
+#[test]
+fn a_producer_that_does_not_wait_is_stopped() {
+    let call = call(1);
+    assert!(matches!(call.admit(b"a"), Admitted::Leaves(Flow::Wait)));
+    for _ in 0..HELD_ITEMS_MAX {
+        assert!(matches!(call.admit(b"b"), Admitted::Held));
+    }
+    assert!(matches!(call.admit(b"c"), Admitted::Overrun));
+    assert!(matches!(call.admit(b"d"), Admitted::Unwanted));
+    assert!(!call.hold_end(0, b""), "nothing is held back behind which it could wait");
+}
+
+#[test]
+fn held_bytes_have_a_bound_but_one_item_always_fits() {
+    let call = call(1);
+    assert!(matches!(call.admit(b"a"), Admitted::Leaves(Flow::Wait)));
+    assert!(matches!(call.admit(&vec![0; HELD_BYTES_MAX + 1]), Admitted::Held));
+    assert!(matches!(call.admit(b"b"), Admitted::Overrun));
+}
+
+#[test]
+fn whoever_waits_is_woken_once_for_credit_for_a_cancel_and_for_what_is_so_already() {
+    let call = call(1);
+    let counted = Arc::new(Counted::default());
+    let waker = Waker::from(Arc::clone(&counted));
+    let times = || *counted.0.lock();
+    call.changed(&waker);
+    assert_eq!(times(), 1, "there is credit already");
+    assert!(matches!(call.admit(b"a"), Admitted::Leaves(Flow::Wait)));
+    call.changed(&waker);
+    assert_eq!(times(), 1);
+    assert!(call.pay(Pay::Items(1), false));
+    assert!(call.pay(Pay::Items(1), false));
+    assert_eq!(times(), 2, "once");
+    call.congest();
+    call.changed(&waker);
+    assert!(call.pay(Pay::Items(1), true));
+    assert_eq!(times(), 2, "credit helps nothing while the connection is congested");
+    assert!(!call.cancel());
+    assert_eq!(times(), 3);
+    call.changed(&waker);
+    assert_eq!(times(), 4, "it is cancelled already");
+}
+
+#[test]
+fn cancelling_says_whether_the_end_was_held_back() {
+    let call = call(1);
+    let _ = call.admit(b"a");
+    let _ = call.admit(b"b");
+    assert!(call.hold_end(0, b"e"));
+    assert!(call.cancel());
+    assert!(!call.cancel(), "it was told once");
+    assert!(released(&call).is_empty());
+}
+
+#[test]
+fn a_call_is_used_again_only_when_nobody_else_knows_it_and_is_as_good_as_new() {
+    let mut calls = Calls::new(Arc::clone(&call(1).answers), 3);
+    let first = calls.take();
+    let elsewhere = Arc::clone(&first);
+    let address = Arc::as_ptr(&first);
+    first.cancel();
+    calls.give(first);
+    let second = calls.take();
+    assert_ne!(Arc::as_ptr(&second), address);
+    drop(elsewhere);
+    let address = Arc::as_ptr(&second);
+    let _ = second.admit(b"a");
+    second.cancel();
+    calls.give(second);
+    let third = calls.take();
+    assert_eq!(Arc::as_ptr(&third), address);
+    assert!(!third.is_cancelled());
+    assert!(matches!(third.admit(b"a"), Admitted::Leaves(Flow::Go)), "its credit is whole again");
+}

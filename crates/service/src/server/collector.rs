@@ -1,0 +1,96 @@
+//! What a turn of the reactor brought, noted for the server to act on, and which rings are up.
+//!
+//! The reactor calls a handler that lives as long as it does; a server's handler is borrowed for one run. So the
+//! reactor's part only notes, and the server acts between turns, with everything at hand.
+
+use crate::server::client::{Client, Entry};
+use thalweg_reactor::{Core, Handler, Key, Look, Readiness};
+
+/// What other threads tell the reactor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Message {
+    /// There are answers.
+    Answers,
+}
+
+/// What a turn brought.
+#[derive(Debug, Default)]
+pub(crate) struct Collector {
+    pub(crate) ready: Vec<(Key, Readiness)>,
+    pub(crate) timers: Vec<Key>,
+    pub(crate) answers: bool,
+    /// Rings whose peers make no system call, so that they have to be looked at.
+    pub(crate) hot: Vec<Key>,
+}
+
+pub(crate) type ServerCore = Core<Collector>;
+
+/// The client behind a key.
+#[inline]
+pub(crate) fn client(core: &mut ServerCore, key: Key) -> Option<&mut Client> {
+    match core.entry(key)? {
+        Entry::Client(client) => Some(client),
+        _ => None,
+    }
+}
+
+impl Collector {
+    /// The client's rings are looked at from here on.
+    pub(crate) fn heat(&mut self, key: Key, client: &mut Client, turn: u64) {
+        if let Some(ring) = &mut client.ring
+            && !ring.hot
+        {
+            ring.hot = true;
+            ring.active = turn;
+            ring.end.wake_up();
+            self.hot.push(key);
+        }
+    }
+}
+
+impl Handler for Collector {
+    type Entry = Entry;
+    type Topic = ();
+    type Message = Message;
+
+    fn ready(&mut self, _: &mut Core<Self>, key: Key, readiness: Readiness) {
+        self.ready.push((key, readiness));
+    }
+
+    fn message(&mut self, _: &mut Core<Self>, message: Message) {
+        match message {
+            Message::Answers => self.answers = true,
+        }
+    }
+
+    fn timer(&mut self, _: &mut Core<Self>, key: Key) {
+        self.timers.push(key);
+    }
+
+    fn look(&mut self, core: &mut Core<Self>) -> Look {
+        if self.hot.is_empty() {
+            return Look::Asleep;
+        }
+        let mut sharing = false;
+        for key in &self.hot {
+            let Some(ring) = client(core, *key).and_then(|client| client.ring.as_mut()) else { continue };
+            if ring.is_ready() {
+                return Look::Ready;
+            }
+            ring.end.runs_here();
+            sharing |= ring.end.shares_cpu();
+        }
+        if sharing { Look::Sharing } else { Look::Quiet }
+    }
+
+    fn prepare_to_sleep(&mut self, core: &mut Core<Self>) -> bool {
+        self.hot.retain(|key| {
+            let ring = client(core, *key).and_then(|client| client.ring.as_mut());
+            ring.is_some_and(|ring| {
+                ring.hot = !ring.prepare_to_sleep();
+                ring.hot
+            })
+        });
+        self.hot.is_empty()
+    }
+}

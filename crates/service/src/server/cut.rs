@@ -1,0 +1,113 @@
+//! What comes next in a connection's input. Pure: bytes in, meaning out; nothing is consumed here.
+
+use thalweg_wire::fault::Fault;
+use thalweg_wire::frame::{HEADER_BYTES, Header, Kind, LENGTH_BYTES, LENGTH_MAX};
+
+/// What comes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cut {
+    /// More bytes are needed.
+    More,
+    /// A request: `head` bytes, then `length` of payload.
+    Request { head: usize, length: usize, id: u64, deadline_ms: u32 },
+    /// Nobody waits for a call any more.
+    Cancel(u64),
+    /// A call may send more items.
+    Credit(u64, u32),
+    /// A request that is longer than is allowed: so many bytes in all, some of which may be still to come.
+    TooLong { id: u64, bytes: usize },
+    /// The connection cannot go on; the call that its last frame named.
+    Wrong { id: u64, fault: Fault },
+}
+
+/// Cuts a plain connection's input.
+#[inline]
+pub(crate) fn plain(unread: &[u8], length_max: u32) -> Cut {
+    let Some(length) = unread.first_chunk::<LENGTH_BYTES>() else { return Cut::More };
+    let length = u32::from_le_bytes(*length);
+    if length > LENGTH_MAX {
+        return Cut::Wrong { id: 0, fault: Fault::BadFrame };
+    }
+    if length > length_max {
+        return Cut::TooLong { id: 0, bytes: LENGTH_BYTES + length as usize };
+    }
+    if unread.len() - LENGTH_BYTES < length as usize {
+        return Cut::More;
+    }
+    Cut::Request { head: LENGTH_BYTES, length: length as usize, id: 0, deadline_ms: 0 }
+}
+
+/// Cuts a multiplexed connection's input.
+#[inline]
+pub(crate) fn multiplexed(unread: &[u8], length_max: u32) -> Cut {
+    let header = match Header::decode(unread, LENGTH_MAX) {
+        Ok(Some(header)) => header,
+        Ok(None) => return Cut::More,
+        Err(error) => return Cut::Wrong { id: id_of(unread), fault: error.fault() },
+    };
+    let wrong = Cut::Wrong { id: header.id, fault: Fault::BadFrame };
+    match header.kind {
+        Kind::Request if header.length > length_max => {
+            Cut::TooLong { id: header.id, bytes: HEADER_BYTES + header.length as usize }
+        }
+        Kind::Request if unread.len() - HEADER_BYTES < header.length as usize => Cut::More,
+        Kind::Request => Cut::Request {
+            head: HEADER_BYTES,
+            length: header.length as usize,
+            id: header.id,
+            deadline_ms: header.deadline_ms,
+        },
+        Kind::Cancel if header.length == 0 => Cut::Cancel(header.id),
+        Kind::Credit if header.length == 0 => Cut::Credit(header.id, header.credit),
+        // A server's own kinds, or bytes behind what has none.
+        Kind::Cancel | Kind::Credit | Kind::Item | Kind::End | Kind::Goodbye => wrong,
+    }
+}
+
+/// The id in a header that is wrong otherwise.
+fn id_of(header: &[u8]) -> u64 {
+    header.get(8..16).and_then(|id| id.try_into().ok()).map_or(0, u64::from_le_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Whatever comes, a cut is either a request that lies wholly in the input or is decided by its head alone.
+        #[test]
+        fn no_bytes_are_claimed_that_are_not_there(bytes in proptest::collection::vec(any::<u8>(), 0..80), max in 0_u32..64) {
+            for cut in [plain(&bytes, max), multiplexed(&bytes, max)] {
+                if let Cut::Request { head, length, .. } = cut {
+                    prop_assert!(head + length <= bytes.len());
+                    prop_assert!(length <= max as usize);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_frame_is_cut_once_it_is_whole() {
+        assert_eq!(plain(&[2, 0, 0, 0, 1], 9), Cut::More);
+        assert_eq!(plain(&[0, 0, 0, 0], 0), Cut::Request { head: 4, length: 0, id: 0, deadline_ms: 0 });
+        assert_eq!(plain(&[9, 0, 0, 0], 8), Cut::TooLong { id: 0, bytes: 13 });
+        assert_eq!(plain(&[0, 0, 0, 0xff], 8), Cut::Wrong { id: 0, fault: Fault::BadFrame });
+    }
+
+    #[test]
+    fn a_servers_own_kinds_and_payloads_of_what_has_none_are_wrong() {
+        for (kind, length) in
+            [(Kind::Item, 0), (Kind::End, 0), (Kind::Goodbye, 0), (Kind::Cancel, 1), (Kind::Credit, 1)]
+        {
+            let header = Header::new(kind, 5, length);
+            assert_eq!(multiplexed(&header.encode(), 64), Cut::Wrong { id: 5, fault: Fault::BadFrame });
+        }
+        let credit = Header { credit: 3, ..Header::new(Kind::Credit, 5, 0) };
+        assert_eq!(multiplexed(&credit.encode(), 64), Cut::Credit(5, 3));
+        assert_eq!(multiplexed(&Header::new(Kind::Cancel, 5, 0).encode(), 64), Cut::Cancel(5));
+        let mut unknown = Header::new(Kind::Request, 5, 0).encode();
+        unknown[4] = 99;
+        assert_eq!(multiplexed(&unknown, 64), Cut::Wrong { id: 5, fault: Fault::BadFrame });
+    }
+}

@@ -1,0 +1,299 @@
+//! What a server does with what a turn of its reactor brought.
+//!
+//! The parts, each a file: `accept` lets clients in, `opening` finds out what kind of connection each is, `serve` cuts
+//! its input into calls and has them handled, `settle` brings in what was answered elsewhere, `flow` does credit,
+//! cancelling and deadlines, `send` writes and applies back-pressure, `drain` ends it all.
+//!
+//! *A connection's box* ([`Busy`](crate::server::busy::Busy)) is taken out of its slot while something is done to it and
+//! put back, given to the spare ones, or lost with the connection at the end of that ([`Engine::put_back`]).
+
+use crate::server::accept::Source;
+use crate::server::answers::{Answers, Batch, Place};
+use crate::server::busy::{Busy, Spare};
+use crate::server::call::{Calls, Pay};
+use crate::server::client::{Client, Entry};
+use crate::server::collector::{Collector, ServerCore, client};
+use crate::server::handler::Handler;
+use crate::server::options::ServerOptions;
+use crate::server::statistics::Statistics;
+use std::sync::Arc;
+use std::time::Instant;
+use thalweg_reactor::{Key, Readiness};
+use thalweg_transport::{Heard, Read};
+
+/// Turns between two looks for rings that have gone quiet.
+const COOL_EVERY: u64 = 256;
+/// A ring that brought nothing for so many turns need not be looked at every turn.
+const QUIET_TURNS: u64 = 2_048;
+
+pub(crate) struct Engine {
+    pub(crate) options: ServerOptions,
+    pub(crate) answers: Arc<Answers>,
+    pub(crate) batch: Batch,
+    pub(crate) calls: Calls,
+    pub(crate) spare: Spare,
+    pub(crate) sources: Vec<Source>,
+    /// Connections with something to send at the end of this turn.
+    pub(crate) dirty: Vec<Key>,
+    /// Connections whose input may be dealt with again.
+    pub(crate) relieved: Vec<Key>,
+    /// Credit that calls are owed.
+    pub(crate) payments: Vec<(Place, Pay)>,
+    /// Connections to be served in this turn.
+    due: Vec<(Key, Readiness)>,
+    pub(crate) serial: u64,
+    pub(crate) turn: u64,
+    pub(crate) draining: bool,
+    /// When the grace of a drain is over.
+    pub(crate) drain_until: Option<Instant>,
+    /// Clients over the bound wait to be accepted.
+    pub(crate) crowded: bool,
+    pub(crate) statistics: Statistics,
+}
+
+/// What became of a connection while something was done to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Lives,
+    Gone,
+}
+
+impl Engine {
+    pub(crate) fn new(options: ServerOptions, answers: Arc<Answers>) -> Self {
+        let calls = Calls::new(Arc::clone(&answers), options.stream_credit);
+        Self {
+            options,
+            answers,
+            batch: Batch::default(),
+            calls,
+            spare: Spare::default(),
+            sources: Vec::new(),
+            dirty: Vec::new(),
+            relieved: Vec::new(),
+            payments: Vec::new(),
+            due: Vec::new(),
+            serial: 0,
+            turn: 0,
+            draining: false,
+            drain_until: None,
+            crowded: false,
+            statistics: Statistics::default(),
+        }
+    }
+
+    /// Acts on everything that a turn brought.
+    pub(crate) fn act<H: Handler>(
+        &mut self,
+        core: &mut ServerCore,
+        collector: &mut Collector,
+        handler: &mut H,
+    ) {
+        self.turn += 1;
+        self.sort_out(core, collector);
+        let mut due = std::mem::take(&mut self.due);
+        let only_one = due.len() == 1 && !collector.answers;
+        for (key, readiness) in due.drain(..) {
+            self.come(core, collector, (key, readiness), only_one, handler);
+        }
+        self.due = due;
+        if std::mem::take(&mut collector.answers) {
+            self.take_answers(core);
+        }
+        while let Some(key) = collector.timers.pop() {
+            self.timer(core, key);
+        }
+        self.clear_up(core, collector, handler);
+        if self.turn.is_multiple_of(COOL_EVERY) {
+            self.cool(core, collector);
+        }
+    }
+
+    /// Lets clients in, hears bells, and finds whose input is to be served.
+    fn sort_out(&mut self, core: &mut ServerCore, collector: &mut Collector) {
+        let mut ready = std::mem::take(&mut collector.ready);
+        for (key, readiness) in ready.drain(..) {
+            match core.entry(key) {
+                Some(Entry::Listener(index)) => {
+                    let index = *index;
+                    self.accept(core, index);
+                }
+                Some(Entry::Client(Client { ring: Some(_), .. })) => self.hear(core, collector, key),
+                Some(Entry::Client(_)) => self.due.push((key, readiness)),
+                Some(Entry::Outlet(inlet)) => {
+                    let inlet = *inlet;
+                    if readiness.hangup() || readiness.error() {
+                        self.lose(core, collector, inlet);
+                    } else {
+                        self.dirty.push(inlet);
+                    }
+                }
+                None => {}
+            }
+        }
+        collector.ready = ready;
+        for key in &collector.hot {
+            let ring = client(core, *key).and_then(|client| client.ring.as_mut());
+            if ring.is_some_and(|ring| ring.is_ready()) {
+                self.due.push((*key, Readiness::default()));
+            }
+        }
+    }
+
+    /// A peer behind shared memory rang, or is gone.
+    fn hear(&mut self, core: &mut ServerCore, collector: &mut Collector, key: Key) {
+        self.statistics.reads += 1;
+        let heard = core.descriptor(key).map(thalweg_transport::hush);
+        let Some(client) = client(core, key) else { return };
+        match heard {
+            Some(Ok(Heard::Bells | Heard::Nothing)) => collector.heat(key, client, self.turn),
+            _ => self.lose(core, collector, key),
+        }
+    }
+
+    /// A client is gone.
+    pub(crate) fn lose(&mut self, core: &mut ServerCore, collector: &mut Collector, key: Key) {
+        let Some(client) = client(core, key) else { return };
+        let busy = client.busy.take().unwrap_or_else(|| self.spare.take());
+        self.remove(core, collector, key, busy);
+    }
+
+    /// Something can be read or written.
+    fn come<H: Handler>(
+        &mut self,
+        core: &mut ServerCore,
+        collector: &mut Collector,
+        (key, readiness): (Key, Readiness),
+        only_one: bool,
+        handler: &mut H,
+    ) {
+        let Some(client) = client(core, key) else { return };
+        let (is_ring, is_piped) = (client.ring.is_some(), client.outlet.is_some());
+        let mut busy = client.busy.take().unwrap_or_else(|| self.spare.take());
+        let mut fate = Fate::Lives;
+        let reads = !busy.paused && !busy.ended && !busy.closing;
+        let readable = is_ring || readiness.readable() || readiness.error() || readiness.hangup();
+        if reads && readable {
+            fate = self.receive(core, key, &mut busy);
+            if fate == Fate::Lives {
+                let alone = only_one && self.statistics.in_flight == 0 && core.alone();
+                self.serve(core, collector, key, &mut busy, alone, handler);
+            }
+        }
+        if readiness.hangup() && !is_piped && (busy.ended || !reads) {
+            // Nobody is there to take an answer.
+            fate = Fate::Gone;
+        }
+        self.put_back(core, collector, key, busy, fate);
+    }
+
+    /// One read.
+    pub(crate) fn receive(&mut self, core: &mut ServerCore, key: Key, busy: &mut Busy) -> Fate {
+        let Some((Entry::Client(client), socket)) = core.entry_and_descriptor(key) else { return Fate::Gone };
+        match &mut client.ring {
+            Some(ring) => ring.active = self.turn,
+            None => self.statistics.reads += 1,
+        }
+        let found = client.read(socket, busy.input.room());
+        busy.input.grown();
+        match found {
+            Ok(Read::Bytes(_) | Read::WouldBlock) => Fate::Lives,
+            Ok(Read::End) => {
+                busy.ended = true;
+                Fate::Lives
+            }
+            Err(_) => Fate::Gone,
+        }
+    }
+
+    /// Sends what is to be sent, and lets go of whatever has nothing left to do.
+    pub(crate) fn put_back(
+        &mut self,
+        core: &mut ServerCore,
+        collector: &mut Collector,
+        key: Key,
+        mut busy: Box<Busy>,
+        mut fate: Fate,
+    ) {
+        if fate == Fate::Lives {
+            fate = self.send(core, collector, key, &mut busy);
+        }
+        let over = busy.closing || ((busy.ended || self.draining) && !busy.paused);
+        if fate == Fate::Gone || (over && busy.has_answered_all()) {
+            self.remove(core, collector, key, busy);
+        } else if busy.is_idle() {
+            self.spare.give(busy);
+        } else if let Some(client) = client(core, key) {
+            client.busy = Some(busy);
+        }
+    }
+
+    /// A client is gone, or has to go.
+    pub(crate) fn remove(
+        &mut self,
+        core: &mut ServerCore,
+        collector: &mut Collector,
+        key: Key,
+        mut busy: Box<Busy>,
+    ) {
+        for begun in busy.in_flight.drain() {
+            self.abandon(&begun.call);
+        }
+        self.spare.give(busy);
+        let Some(removed) = core.remove(key) else { return };
+        self.statistics.clients -= 1;
+        if let Entry::Client(client) = removed.entry {
+            if client.ring.is_some() {
+                self.statistics.shared_clients -= 1;
+                collector.hot.retain(|hot| *hot != key);
+            }
+            if let Some(outlet) = client.outlet {
+                core.remove(*outlet);
+                // Nobody else can come where there is no listener.
+                if self.sources.is_empty() && !self.draining {
+                    core.stop();
+                }
+            }
+        }
+        self.let_in_again(core);
+    }
+
+    /// Does what acting itself made necessary: each connection is sent to once.
+    pub(crate) fn clear_up<H: Handler>(
+        &mut self,
+        core: &mut ServerCore,
+        collector: &mut Collector,
+        handler: &mut H,
+    ) {
+        loop {
+            self.pay_all(core);
+            if let Some(key) = self.relieved.pop() {
+                let Some(mut busy) = client(core, key).and_then(|client| client.busy.take()) else {
+                    continue;
+                };
+                self.serve(core, collector, key, &mut busy, false, handler);
+                self.put_back(core, collector, key, busy, Fate::Lives);
+            } else if let Some(key) = self.dirty.pop() {
+                let Some(mut busy) = client(core, key).and_then(|client| client.busy.take()) else {
+                    continue;
+                };
+                busy.dirty = false;
+                self.put_back(core, collector, key, busy, Fate::Lives);
+            } else {
+                return;
+            }
+        }
+    }
+
+    /// Rings that have been quiet for long ring from here on, instead of being looked at.
+    fn cool(&mut self, core: &mut ServerCore, collector: &mut Collector) {
+        let turn = self.turn;
+        collector.hot.retain(|key| {
+            let ring = client(core, *key).and_then(|client| client.ring.as_mut());
+            ring.is_some_and(|ring| {
+                let quiet = turn.saturating_sub(ring.active) > QUIET_TURNS;
+                ring.hot = !(quiet && ring.prepare_to_sleep());
+                ring.hot
+            })
+        });
+    }
+}

@@ -1,0 +1,68 @@
+//! Calls that end before their handlers do: cancelled, overdue, or left by a client that is gone.
+
+use crate::server::answers::Place;
+use crate::server::busy::{Busy, NEVER_MS};
+use crate::server::call::Call;
+use crate::server::client::Entry;
+use crate::server::collector::{ServerCore, client};
+use crate::server::engine::Engine;
+use std::sync::Arc;
+use thalweg_reactor::Key;
+use thalweg_wire::fault::Fault;
+use thalweg_wire::service::error_frame;
+
+impl Engine {
+    /// Ends a call for its client, and tells its handler. Until the handler ends it too it counts against the
+    /// connection's bound. A call that has ended already is none of anybody's business.
+    pub(crate) fn end_early(&mut self, busy: &mut Busy, key: Key, id: u64, fault: Fault, message: &str) {
+        let Some(begun) = busy.in_flight.find(id) else { return };
+        let place = Place { key, id, serial: begun.serial };
+        let call = Arc::clone(&begun.call);
+        if !self.abandon(&call) {
+            busy.abandoned += 1;
+        }
+        drop(call);
+        let frame = error_frame(&self.options.error_tag, &format!("{fault}: {message}"));
+        self.end_call(busy, place, fault as u16, &frame);
+    }
+
+    /// Tells a handler that nobody waits any more; whether it had ended the call already.
+    pub(crate) fn abandon(&mut self, call: &Call) -> bool {
+        let had_ended = call.cancel();
+        if had_ended {
+            self.statistics.in_flight -= 1;
+        }
+        had_ended
+    }
+
+    /// Sees to it that the connection's timer is due by then.
+    pub(crate) fn watch_deadline(&self, core: &mut ServerCore, key: Key, busy: &mut Busy, deadline_ms: u64) {
+        if deadline_ms < busy.timer_ms {
+            busy.timer_ms = deadline_ms;
+            let after_ms = deadline_ms.saturating_sub(core.fresh_now_ms());
+            core.set_timer(key, u32::try_from(after_ms).unwrap_or(u32::MAX));
+        }
+    }
+
+    /// A connection's timer came due: its overdue calls end.
+    pub(crate) fn timer(&mut self, core: &mut ServerCore, key: Key) {
+        if let Some(Entry::Listener(index)) = core.entry(key) {
+            let index = *index;
+            return self.listen(core, index);
+        }
+        let Some(mut busy) = client(core, key).and_then(|client| client.busy.take()) else { return };
+        let now_ms = core.fresh_now_ms();
+        let overdue = busy.in_flight.iter().filter(|begun| begun.deadline_ms <= now_ms);
+        let overdue: Vec<u64> = overdue.map(|begun| begun.id).collect();
+        for id in overdue {
+            self.end_early(&mut busy, key, id, Fault::DeadlineExceeded, "its handler goes on");
+        }
+        busy.timer_ms = NEVER_MS;
+        let next_ms = busy.in_flight.iter().map(|begun| begun.deadline_ms).min().unwrap_or(NEVER_MS);
+        self.watch_deadline(core, key, &mut busy, next_ms);
+        self.mark_dirty(key, &mut busy);
+        if let Some(client) = client(core, key) {
+            client.busy = Some(busy);
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! What a server hands to whoever does the work, and the three shapes of that.
+
+use crate::server::reply::Reply;
+use std::collections::VecDeque;
+use std::fmt;
+use std::time::Instant;
+use thalweg_reactor::Key;
+
+/// Names a client for as long as it is connected; never given to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ClientId(u64);
+
+impl ClientId {
+    pub(crate) fn of(key: Key) -> Self {
+        Self(key.token())
+    }
+
+    /// As a number.
+    pub const fn number(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Display for ClientId {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(out)
+    }
+}
+
+/// A request, as long as its handler is being called.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// The request's frame, in the connection's own buffer.
+    pub frame: &'a [u8],
+    /// Who asked.
+    pub client: ClientId,
+    /// When nobody waits for the answer any more.
+    pub deadline: Option<Instant>,
+    /// Nothing else waits or is in flight: to answer at once delays nobody, and to hand it to another thread would
+    /// only cost time.
+    pub alone: bool,
+}
+
+/// Does the work, on the reactor's thread: answer at once, or hand the reply to whoever will. Must not block.
+pub trait Handler {
+    /// A request came.
+    fn request(&mut self, request: Request<'_>, reply: Reply);
+}
+
+impl<F: FnMut(Request<'_>, Reply)> Handler for F {
+    fn request(&mut self, request: Request<'_>, reply: Reply) {
+        self(request, reply);
+    }
+}
+
+/// A request that was taken in, for those who ask for the next one instead of being called.
+#[derive(Debug)]
+pub struct Incoming {
+    /// Who asked.
+    pub client: ClientId,
+    /// The request's frame.
+    pub request: Vec<u8>,
+    /// Answers it.
+    pub reply: Reply,
+    /// When nobody waits for the answer any more.
+    pub deadline: Option<Instant>,
+    /// Nothing else waits or is in flight.
+    pub alone: bool,
+}
+
+/// Keeps requests until they are asked for.
+impl Handler for VecDeque<Incoming> {
+    fn request(&mut self, request: Request<'_>, reply: Reply) {
+        let Request { frame, client, deadline, alone } = request;
+        self.push_back(Incoming { client, request: frame.to_vec(), reply, deadline, alone });
+    }
+}
+
+/// Answers each request before the next.
+pub(crate) struct Serial<F>(pub(crate) F);
+
+impl<F: FnMut(&[u8], &mut Vec<u8>)> Handler for Serial<F> {
+    fn request(&mut self, request: Request<'_>, reply: Reply) {
+        reply.end_with(|response| (self.0)(request.frame, response));
+    }
+}

@@ -1,0 +1,58 @@
+//! What a server allows.
+
+use std::borrow::Cow;
+use std::time::Duration;
+use thalweg_transport::RING_BYTES_DEFAULT;
+use thalweg_wire::frame::SchemaHash;
+
+/// What a server allows. Everything has a bound; the defaults suit a service whose clients are local programs.
+///
+/// ```
+/// use thalweg_service::ServerOptions;
+/// let options = ServerOptions { error_tag: "EchoErrorResponse".into(), ..ServerOptions::default() };
+/// assert_eq!(options.in_flight_max, 1_024);
+/// ```
+#[derive(Clone, Debug)]
+pub struct ServerOptions {
+    /// The schema it was made from; zeros fit any.
+    pub schema: SchemaHash,
+    /// The tag of the service's error, for answers that the server makes itself.
+    pub error_tag: Cow<'static, str>,
+    /// The longest request. A longer one is refused and skipped.
+    pub frame_bytes_max: u32,
+    /// The largest ring a client may ask for, in bytes, each way.
+    pub ring_bytes_max: u32,
+    /// Clients at once. More wait to be accepted.
+    pub clients_max: u32,
+    /// Calls of one connection that have begun and not ended. A connection at this bound is not read from.
+    pub in_flight_max: u32,
+    /// Bytes of answers that one connection may leave lying. A connection beyond this bound is not read from, and
+    /// its streams are told to wait.
+    pub unsent_bytes_max: usize,
+    /// Items that a new stream may send before its client asks for more.
+    pub stream_credit: u32,
+    /// Look again for a moment before sleeping while work comes fast.
+    pub spin: bool,
+    /// How long clients may take, once the server was stopped, to take their last answers.
+    pub drain_grace: Duration,
+    /// Only this process's user may connect.
+    pub same_user_only: bool,
+}
+
+impl Default for ServerOptions {
+    fn default() -> Self {
+        Self {
+            schema: [0; 32],
+            error_tag: Cow::Borrowed("ErrorResponse"),
+            frame_bytes_max: 16 << 20,
+            ring_bytes_max: RING_BYTES_DEFAULT,
+            clients_max: 65_000,
+            in_flight_max: 1_024,
+            unsent_bytes_max: 4 << 20,
+            stream_credit: 64,
+            spin: true,
+            drain_grace: Duration::from_secs(5),
+            same_user_only: true,
+        }
+    }
+}

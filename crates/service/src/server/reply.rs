@@ -1,0 +1,159 @@
+//! The right, and the duty, to answer one call, from any thread.
+
+use crate::server::ClientId;
+use crate::server::answers::Place;
+use crate::server::call::{Admitted, Call};
+use crate::server::inline;
+use std::fmt;
+use std::sync::Arc;
+use std::task::Waker;
+use thalweg_wire::fault::Fault;
+use thalweg_wire::frame::{Kind, LENGTH_MAX};
+use thalweg_wire::service::{self, Flow, error_frame};
+
+/// Answers one call, once, now or later, from any thread. Dropped unanswered it answers with [`Fault::Abandoned`]:
+/// an error, never silence. Given while the handler is being called, on the reactor's thread, an answer costs neither
+/// lock nor allocation.
+pub struct Reply {
+    /// `None` once answered.
+    call: Option<Arc<Call>>,
+    place: Place,
+    /// Items may be held back, so the end has to wait behind them.
+    holds: bool,
+}
+
+impl Reply {
+    pub(crate) fn new(call: Arc<Call>, place: Place) -> Self {
+        Self { call: Some(call), place, holds: false }
+    }
+
+    /// Ends the call with a response, or with the service's own error.
+    pub fn end(mut self, frame: &[u8]) {
+        self.finish(0, frame);
+    }
+
+    /// Ends the call with the response that `fill` appends, without a copy where the handler is still being called.
+    pub fn end_with(mut self, fill: impl FnOnce(&mut Vec<u8>)) {
+        let Some(call) = &self.call else { return };
+        let mut fill = Some(fill);
+        let here = |output: &mut Vec<u8>| {
+            if let Some(fill) = fill.take() {
+                fill(output);
+            }
+            Some(0)
+        };
+        if inline::write(call, here).is_ok() {
+            self.call = None;
+        } else if let Some(fill) = fill {
+            let mut frame = Vec::new();
+            fill(&mut frame);
+            self.finish(0, &frame);
+        }
+    }
+
+    /// Ends the call with a fault, in words for people.
+    pub fn fail(mut self, fault: Fault, message: &str) {
+        self.refuse(fault, message);
+    }
+
+    /// Sends one item of a stream, and says whether to make another. A producer that does not wait when it is told to
+    /// has its call ended with [`Fault::Overrun`] before long.
+    pub fn item(&mut self, frame: &[u8]) -> Flow {
+        let Some(call) = &self.call else { return Flow::Gone };
+        match call.admit(frame) {
+            Admitted::Leaves(flow) => {
+                let here = |output: &mut Vec<u8>| {
+                    output.extend_from_slice(frame);
+                    None
+                };
+                if inline::write(call, here).is_err() {
+                    call.answers().push(self.place, Kind::Item, 0, frame);
+                }
+                flow
+            }
+            Admitted::Held => {
+                self.holds = true;
+                Flow::Wait
+            }
+            Admitted::Unwanted => Flow::Gone,
+            Admitted::Overrun => {
+                self.refuse(Fault::Overrun, "wait for credit between items");
+                Flow::Gone
+            }
+        }
+    }
+
+    /// Whether nobody waits for the answer any more: the call was cancelled, its deadline passed, or its client is
+    /// gone. It is to be ended, or dropped, all the same.
+    pub fn is_cancelled(&self) -> bool {
+        self.call.as_ref().is_none_or(|call| call.is_cancelled())
+    }
+
+    /// Wakes `waker` once, when there is credit again or nobody waits any more; at once if it is so already. Any
+    /// waker given before is forgotten.
+    pub fn changed(&mut self, waker: &Waker) {
+        match &self.call {
+            Some(call) => call.changed(waker),
+            None => waker.wake_by_ref(),
+        }
+    }
+
+    /// Who asked.
+    pub fn client(&self) -> ClientId {
+        ClientId::of(self.place.key)
+    }
+
+    fn refuse(&mut self, fault: Fault, message: &str) {
+        if let Some(call) = &self.call {
+            let frame = error_frame(call.answers().error_tag(), message);
+            self.finish(fault as u16, &frame);
+        }
+    }
+
+    fn finish(&mut self, fault: u16, frame: &[u8]) {
+        if frame.len() > LENGTH_MAX as usize {
+            return self.refuse(Fault::FrameTooLarge, "the answer is longer than a frame can be");
+        }
+        let Some(call) = self.call.take() else { return };
+        if self.holds && call.hold_end(fault, frame) {
+            return;
+        }
+        let here = |output: &mut Vec<u8>| {
+            output.extend_from_slice(frame);
+            Some(fault)
+        };
+        if inline::write(&call, here).is_err() {
+            call.answers().push(self.place, Kind::End, fault, frame);
+        }
+    }
+}
+
+impl Drop for Reply {
+    fn drop(&mut self) {
+        self.refuse(Fault::Abandoned, "the handler gave no answer");
+    }
+}
+
+impl fmt::Debug for Reply {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Reply").field("client", &self.client()).finish_non_exhaustive()
+    }
+}
+
+impl service::Reply for Reply {
+    fn item(&mut self, frame: &[u8]) -> Flow {
+        self.item(frame)
+    }
+
+    fn end(&mut self, frame: &[u8]) {
+        self.finish(0, frame);
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.is_cancelled()
+    }
+
+    fn changed(&mut self, waker: &Waker) {
+        self.changed(waker);
+    }
+}

@@ -1,0 +1,148 @@
+//! Writing, and the back-pressure that follows from what could not be written.
+//!
+//! A connection is not read from while too many of its calls are in flight or too much for it lies unsent; nothing is
+//! ever dropped for that. It is relieved at half of the bound of unsent bytes, so that it does not flutter.
+
+use crate::server::answers::Place;
+use crate::server::busy::Busy;
+use crate::server::call::Pay;
+use crate::server::client::{Entry, Phase, Ring};
+use crate::server::collector::{Collector, ServerCore, client};
+use crate::server::engine::{Engine, Fate};
+use crate::server::framing::Framing;
+use std::os::fd::BorrowedFd;
+use thalweg_reactor::{Interest, Key};
+use thalweg_transport::Written;
+
+impl Engine {
+    /// Whether the connection may not begin another call.
+    #[inline]
+    pub(crate) fn is_overfull(&self, busy: &Busy) -> bool {
+        busy.calls() >= self.options.in_flight_max as usize
+            || busy.output.unsent().len() > self.options.unsent_bytes_max
+    }
+
+    /// Writes what is to be sent, at once if it can be; decides what is to be heard of next.
+    pub(crate) fn send(
+        &mut self,
+        core: &mut ServerCore,
+        collector: &mut Collector,
+        key: Key,
+        busy: &mut Busy,
+    ) -> Fate {
+        if !busy.output.is_empty() && self.write(core, key, busy) == Fate::Gone {
+            return Fate::Gone;
+        }
+        self.regulate(key, busy);
+        let Some((entry, socket)) = core.entry_and_descriptor(key) else { return Fate::Gone };
+        let Entry::Client(client) = entry else { return Fate::Gone };
+        if let Some(ring) = &mut client.ring {
+            (ring.paused, ring.blocked) = (busy.paused || busy.closing, !busy.output.is_empty());
+            self.statistics.bells += u64::from(ring_if_wanted(ring, socket));
+            if ring.blocked || !ring.paused && ring.end.pending() {
+                collector.heat(key, client, self.turn);
+            }
+            return Fate::Lives;
+        }
+        let outlet = client.outlet.as_deref().copied();
+        interest(core, key, outlet, busy)
+    }
+
+    fn write(&mut self, core: &mut ServerCore, key: Key, busy: &mut Busy) -> Fate {
+        let outlet = client(core, key).and_then(|client| client.outlet.as_deref().copied());
+        let written = match outlet {
+            Some(outlet) => {
+                let Some(descriptor) = core.descriptor(outlet) else { return Fate::Gone };
+                self.statistics.writes += 1;
+                thalweg_transport::write_any(descriptor, busy.output.unsent())
+            }
+            None => {
+                let Some((Entry::Client(client), socket)) = core.entry_and_descriptor(key) else {
+                    return Fate::Gone;
+                };
+                self.statistics.writes += u64::from(client.ring.is_none());
+                client.write(socket, busy.output.unsent())
+            }
+        };
+        match written {
+            Ok(Written::Bytes(count)) => busy.output.sent(count),
+            Ok(Written::WouldBlock) => {}
+            Err(_) => return Fate::Gone,
+        }
+        Fate::Lives
+    }
+
+    /// Lets a connection begin calls again, and its streams go on, once what held them up is over.
+    fn regulate(&mut self, key: Key, busy: &mut Busy) {
+        let unsent_bytes = busy.output.unsent().len();
+        let is_relieved = unsent_bytes <= self.options.unsent_bytes_max / 2;
+        if busy.paused && is_relieved && busy.calls() < self.options.in_flight_max as usize {
+            busy.paused = false;
+            self.relieved.push(key);
+        }
+        if busy.congested && is_relieved {
+            busy.congested = false;
+            let places = busy.in_flight.iter().map(|begun| Place { key, id: begun.id, serial: begun.serial });
+            self.payments.extend(places.map(|place| (place, Pay::Items(0))));
+        }
+    }
+
+    /// The connection has more unsent than it may: its streams are told to wait.
+    pub(crate) fn congest(&self, busy: &mut Busy) {
+        if !busy.congested && busy.output.unsent().len() > self.options.unsent_bytes_max {
+            busy.congested = true;
+            busy.in_flight.iter().for_each(|begun| begun.call.congest());
+        }
+    }
+
+    /// The connection is sent to before the turn ends.
+    pub(crate) fn mark_dirty(&mut self, key: Key, busy: &mut Busy) {
+        if !std::mem::replace(&mut busy.dirty, true) {
+            self.dirty.push(key);
+        }
+    }
+
+    /// How answers to a call are framed.
+    pub(crate) fn framing(phase: Phase, id: u64) -> Framing {
+        if phase == Phase::Multiplexed { Framing::Multiplexed(id) } else { Framing::Plain }
+    }
+}
+
+/// Wakes the peer if it sleeps and waits for what was done; whether it did.
+fn ring_if_wanted(ring: &mut Ring, socket: BorrowedFd<'_>) -> bool {
+    let wanted = ring.end.bell_wanted();
+    if wanted {
+        // A peer that is gone hangs up, which is heard as such.
+        let _ = thalweg_transport::ring_bell(socket);
+    }
+    wanted
+}
+
+/// Asks to hear of room to write only while it is missing, and of input only while it is wanted.
+fn interest(core: &mut ServerCore, key: Key, outlet: Option<Key>, busy: &Busy) -> Fate {
+    let reads = !busy.paused && !busy.ended && !busy.closing;
+    let blocked = !busy.output.is_empty();
+    let told = match outlet {
+        Some(outlet) => {
+            let writes = if blocked { Interest::WRITE } else { Interest::NONE };
+            let told = core.set_interest(outlet, writes);
+            // A pipe whose writers are gone says so for ever, and there may be answers to give yet.
+            let inlet = match (reads, busy.ended) {
+                (true, _) => Interest::READ,
+                (false, true) => Interest::ONCE,
+                (false, false) => Interest::NONE,
+            };
+            told.and_then(|()| core.set_interest(key, inlet))
+        }
+        None => {
+            let wanted = match (reads, blocked) {
+                (true, true) => Interest::BOTH,
+                (true, false) => Interest::READ,
+                (false, true) => Interest::WRITE,
+                (false, false) => Interest::NONE,
+            };
+            core.set_interest(key, wanted)
+        }
+    };
+    if told.is_ok() { Fate::Lives } else { Fate::Gone }
+}

@@ -1,0 +1,201 @@
+//! From a connection's input to calls that are handled.
+
+use crate::server::answers::Place;
+use crate::server::busy::{Begun, Busy, NEVER_MS, Turn};
+use crate::server::call::Pay;
+use crate::server::client::Phase;
+use crate::server::collector::{Collector, ServerCore, client};
+use crate::server::cut::{self, Cut};
+use crate::server::engine::Engine;
+use crate::server::framing::Framing;
+use crate::server::handler::{ClientId, Handler, Request};
+use crate::server::inline;
+use crate::server::reply::Reply;
+use std::time::{Duration, Instant};
+use thalweg_reactor::Key;
+use thalweg_wire::fault::Fault;
+use thalweg_wire::service::error_frame;
+
+/// A request that was cut out of the input.
+struct Asked {
+    head: usize,
+    length: usize,
+    id: u64,
+    deadline_ms: u32,
+}
+
+impl Engine {
+    /// Deals with what came, as far as it is whole and the connection may begin calls.
+    pub(crate) fn serve<H: Handler>(
+        &mut self,
+        core: &mut ServerCore,
+        collector: &mut Collector,
+        key: Key,
+        busy: &mut Busy,
+        alone: bool,
+        handler: &mut H,
+    ) {
+        let Some(mut phase) = client(core, key).map(|client| client.phase) else { return };
+        while !busy.closing {
+            if self.is_overfull(busy) {
+                busy.paused = true;
+                return;
+            }
+            let unread = busy.input.unread();
+            if phase == Phase::Fresh {
+                if unread.is_empty() {
+                    return;
+                }
+                match self.open(core, collector, key, busy) {
+                    Some(opened) => phase = opened,
+                    None => return,
+                }
+                continue;
+            }
+            let length_max = self.options.frame_bytes_max;
+            let cut = match phase {
+                Phase::Multiplexed => cut::multiplexed(unread, length_max),
+                _ => cut::plain(unread, length_max),
+            };
+            match cut {
+                Cut::More => return,
+                Cut::Request { head, length, id, deadline_ms } => {
+                    let last = unread.len() == head + length;
+                    let asked = Asked { head, length, id, deadline_ms };
+                    self.request(core, (key, phase), busy, asked, alone && last, handler);
+                }
+                other => self.control((key, phase), busy, other),
+            }
+        }
+    }
+
+    /// Has one call handled.
+    #[inline]
+    fn request<H: Handler>(
+        &mut self,
+        core: &mut ServerCore,
+        (key, phase): (Key, Phase),
+        busy: &mut Busy,
+        asked: Asked,
+        alone: bool,
+        handler: &mut H,
+    ) {
+        self.statistics.requests += 1;
+        self.serial += 1;
+        let serial = self.serial;
+        let id = if phase == Phase::Plain { serial } else { asked.id };
+        let framing = Self::framing(phase, id);
+        let total = asked.head + asked.length;
+        if let Some((fault, message)) = self.objection(busy, phase, id) {
+            busy.input.consume(total);
+            return self.refuse(busy, framing, fault, message);
+        }
+        let (deadline, deadline_ms) = match asked.deadline_ms {
+            0 => (None, NEVER_MS),
+            ms => {
+                // One more than asked: the millisecond it came in has partly passed.
+                let due_ms = core.now_ms() + u64::from(ms) + 1;
+                let left_ms = due_ms.saturating_sub(core.fresh_now_ms());
+                if left_ms == 0 {
+                    busy.input.consume(total);
+                    return self.refuse(busy, framing, Fault::DeadlineExceeded, "before its handler began");
+                }
+                (Some(Instant::now() + Duration::from_millis(left_ms)), due_ms)
+            }
+        };
+        let call = self.calls.take();
+        let place = Place { key, id, serial };
+        let reply = Reply::new(call.clone(), place);
+        let start = busy.output.bytes.len();
+        let Busy { input, output, .. } = busy;
+        let request =
+            Request { frame: &input.unread()[asked.head..total], client: ClientId::of(key), deadline, alone };
+        let ended = inline::handle(&call, framing, &mut output.bytes, || handler.request(request, reply));
+        busy.input.consume(total);
+        if ended {
+            self.statistics.answers += 1;
+            self.calls.give(call);
+            if phase == Phase::Plain && busy.order.pending() > 0 {
+                wait_behind_others(busy, serial, start);
+            }
+            return;
+        }
+        self.statistics.in_flight += 1;
+        let turn = (phase == Phase::Plain).then(|| take_turn(busy, serial, start));
+        if turn.as_ref().is_some_and(|turn| turn.answered.is_empty()) {
+            // What a plain connection's stream sent is paid back as it leaves.
+            self.payments.push((place, Pay::UpTo(self.options.stream_credit)));
+        }
+        busy.in_flight.insert(Begun { id, serial, call, turn, deadline_ms });
+        self.watch_deadline(core, key, busy, deadline_ms);
+    }
+
+    /// Why a call cannot begin.
+    #[inline]
+    fn objection(&self, busy: &mut Busy, phase: Phase, id: u64) -> Option<(Fault, &'static str)> {
+        if self.draining {
+            return Some((Fault::Draining, "the server is ending"));
+        }
+        if phase == Phase::Multiplexed && busy.in_flight.find(id).is_some() {
+            return Some((Fault::DuplicateId, "a call with this id has not ended yet"));
+        }
+        None
+    }
+
+    /// Frames that are no request.
+    fn control(&mut self, (key, phase): (Key, Phase), busy: &mut Busy, cut: Cut) {
+        match cut {
+            Cut::Cancel(id) => {
+                busy.input.consume(thalweg_wire::frame::HEADER_BYTES);
+                self.end_early(busy, key, id, Fault::Cancelled, "the client cancelled it");
+            }
+            Cut::Credit(id, items) => {
+                busy.input.consume(thalweg_wire::frame::HEADER_BYTES);
+                if let Some(begun) = busy.in_flight.find(id) {
+                    let place = Place { key, id, serial: begun.serial };
+                    self.payments.push((place, Pay::Items(items)));
+                }
+            }
+            Cut::TooLong { id, bytes } => {
+                busy.input.skip(bytes);
+                let message = format!("{} bytes are allowed", self.options.frame_bytes_max);
+                self.refuse(busy, Self::framing(phase, id), Fault::FrameTooLarge, &message);
+            }
+            Cut::Wrong { id, fault } => {
+                self.refuse(busy, Self::framing(phase, id), fault, "the connection ends");
+                busy.closing = true;
+            }
+            Cut::More | Cut::Request { .. } => {}
+        }
+    }
+
+    /// Answers a call that does not begin.
+    pub(crate) fn refuse(&mut self, busy: &mut Busy, framing: Framing, fault: Fault, message: &str) {
+        self.statistics.answers += 1;
+        let says = if fault.says() == message { message.to_owned() } else { format!("{fault}: {message}") };
+        let frame = error_frame(&self.options.error_tag, &says);
+        let start = busy.output.bytes.len();
+        framing.write(&mut busy.output.bytes, &frame, Some(fault as u16));
+        if framing == Framing::Plain && busy.order.pending() > 0 {
+            self.serial += 1;
+            wait_behind_others(busy, self.serial, start);
+        }
+    }
+}
+
+/// A plain connection's call was answered at once, but others are before it.
+fn wait_behind_others(busy: &mut Busy, serial: u64, start: usize) {
+    let answer = busy.output.bytes.split_off(start);
+    let sequence = busy.order.expect();
+    busy.turns.push_back(serial);
+    busy.order.complete(sequence, answer);
+}
+
+/// A plain connection's call begins: it takes its place, and what it answered so far waits for its turn.
+fn take_turn(busy: &mut Busy, serial: u64, start: usize) -> Turn {
+    let sequence = busy.order.expect();
+    busy.turns.push_back(serial);
+    let answered =
+        if busy.order.is_first(sequence) { Vec::new() } else { busy.output.bytes.split_off(start) };
+    Turn { sequence, answered }
+}

@@ -1,0 +1,138 @@
+//! Brings in what was answered elsewhere, or later.
+//!
+//! On a multiplexed connection a frame goes straight to the output. On a plain one it does so when its call is the
+//! oldest; otherwise it is kept with the call, and an end in the order's own stash.
+//!
+//! *Credit is paid last* ([`Engine::pay_all`]): items that were held back for want of it may leave only behind those that
+//! were pushed before them, so when there are any, what was pushed is taken once more.
+
+use crate::server::answers::{Piece, Place};
+use crate::server::busy::Busy;
+use crate::server::call::{Held, Pay};
+use crate::server::collector::{ServerCore, client};
+use crate::server::engine::Engine;
+use thalweg_reactor::Key;
+use thalweg_wire::frame::Kind;
+
+impl Engine {
+    /// Takes everything that was answered so far.
+    pub(crate) fn take_answers(&mut self, core: &mut ServerCore) {
+        let mut batch = std::mem::take(&mut self.batch);
+        self.answers.take(&mut batch);
+        for piece in &batch.pieces {
+            self.settle(core, piece, batch.payload(piece));
+        }
+        batch.clear();
+        self.batch = batch;
+    }
+
+    fn settle(&mut self, core: &mut ServerCore, piece: &Piece, payload: &[u8]) {
+        let end = (piece.kind == Kind::End).then_some(piece.fault);
+        let place = piece.place;
+        if end.is_some() {
+            self.statistics.in_flight -= 1;
+        }
+        // Without a box nothing is in flight: the client is gone, or another's.
+        let Some(mut busy) = client(core, place.key).and_then(|client| client.busy.take()) else { return };
+        match (busy.in_flight.find_very(place.id, place.serial), end) {
+            (Some(_), Some(fault)) => self.end_call(&mut busy, place, fault, payload),
+            (Some(begun), None) => {
+                let framing = begun.framing();
+                let output = match &mut begun.turn {
+                    Some(turn) if !busy.order.is_first(turn.sequence) => &mut turn.answered,
+                    Some(_) => {
+                        // What leaves is paid back; what stays is stopped by congestion.
+                        self.payments.push((place, Pay::Items(1)));
+                        &mut busy.output.bytes
+                    }
+                    None => &mut busy.output.bytes,
+                };
+                framing.write(output, payload, None);
+                self.congest(&mut busy);
+            }
+            // The client was told otherwise meanwhile.
+            (None, Some(_)) => busy.abandoned = busy.abandoned.saturating_sub(1),
+            (None, None) => {}
+        }
+        self.mark_dirty(place.key, &mut busy);
+        if let Some(client) = client(core, place.key) {
+            client.busy = Some(busy);
+        }
+    }
+
+    /// The end of a call in flight goes out, or waits for its turn.
+    pub(crate) fn end_call(&mut self, busy: &mut Busy, place: Place, fault: u16, payload: &[u8]) {
+        let Some(begun) = busy.in_flight.remove(place.id) else { return };
+        self.statistics.answers += 1;
+        let framing = begun.framing();
+        self.calls.give(begun.call);
+        let Some(mut turn) = begun.turn else {
+            return framing.write(&mut busy.output.bytes, payload, Some(fault));
+        };
+        if busy.order.is_first(turn.sequence) {
+            framing.write(&mut busy.output.bytes, payload, Some(fault));
+        } else {
+            framing.write(&mut turn.answered, payload, Some(fault));
+        }
+        busy.order.complete(turn.sequence, turn.answered);
+        self.advance(busy, place.key);
+    }
+
+    /// Whose answers are complete leave, up to the first call that is not; what that one has so far leaves too.
+    fn advance(&mut self, busy: &mut Busy, key: Key) {
+        while let Some(answer) = busy.order.pop() {
+            busy.output.bytes.extend_from_slice(&answer);
+            busy.turns.pop_front();
+        }
+        let Some(first) = busy.turns.front().copied() else { return };
+        if let Some(begun) = busy.in_flight.find(first)
+            && let Some(turn) = &mut begun.turn
+        {
+            busy.output.bytes.append(&mut turn.answered);
+            let place = Place { key, id: begun.id, serial: begun.serial };
+            self.payments.push((place, Pay::UpTo(self.options.stream_credit)));
+        }
+    }
+
+    /// Gives calls the credit they are owed; what was held back for want of it leaves.
+    pub(crate) fn pay_all(&mut self, core: &mut ServerCore) {
+        while let Some((place, pay)) = self.payments.pop() {
+            let Some(busy) = client(core, place.key).and_then(|client| client.busy.as_mut()) else {
+                continue;
+            };
+            let congested = busy.congested;
+            let Some(begun) = busy.in_flight.find_very(place.id, place.serial) else { continue };
+            if begun.call.pay(pay, congested) {
+                continue;
+            }
+            // What it pushed before it began to hold back comes first.
+            self.take_answers(core);
+            let Some(client) = client(core, place.key) else { continue };
+            let Some(mut busy) = client.busy.take() else { continue };
+            self.release(&mut busy, place);
+            self.mark_dirty(place.key, &mut busy);
+            client.busy = Some(busy);
+        }
+    }
+
+    fn release(&mut self, busy: &mut Busy, place: Place) {
+        let Some(begun) = busy.in_flight.find_very(place.id, place.serial) else { return };
+        let (framing, paid_back) = (begun.framing(), begun.turn.is_some());
+        let (mut items, mut end) = (0, None);
+        let output = &mut busy.output.bytes;
+        begun.call.release(|held| match held {
+            Held::Item(frame) => {
+                framing.write(output, &frame, None);
+                items += 1;
+            }
+            Held::End(fault, frame) => end = Some((fault, frame)),
+        });
+        self.congest(busy);
+        if let Some((fault, frame)) = end {
+            self.statistics.in_flight -= 1;
+            self.end_call(busy, place, fault, &frame);
+        } else if paid_back && items > 0 {
+            self.payments.push((place, Pay::Items(items)));
+        }
+    }
+}
