@@ -137,6 +137,7 @@ impl SharedEnd {
     #[inline]
     pub fn wake_up(&mut self) {
         self.end.wake_up();
+        self.runs_here();
     }
 
     /// Whether the peer last said that it runs on the processor that this thread is on: then it cannot run
@@ -171,8 +172,8 @@ pub fn ring_bell(socket: BorrowedFd<'_>) -> io::Result<()> {
     bell::ring(socket)
 }
 
-/// Takes the bells away that were rung, so that the socket is readable only when there are new ones. An end
-/// behind bells is told by the next call.
+/// Takes away the bells that were rung, so that the socket is readable only when there are new ones. An end behind
+/// bells is told by the next call.
 ///
 /// # Errors
 /// What the kernel says of a broken descriptor; a connection that was reset is an end.
