@@ -80,15 +80,12 @@ fn renames() -> std::collections::HashMap<String, String> {
         "Event",
         "EventKind",
         "Flow",
-        "Handle",
         "Reply",
         "Request",
         "Server",
         "ServerOptions",
         "ServerStatistics",
         "Stopper",
-        "Take",
-        "Wake",
     ];
     types.iter().map(|name| (format!("Thalweg{name}"), format!("thalweg{}", snake(name)))).collect()
 }

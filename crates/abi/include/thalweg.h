@@ -36,10 +36,50 @@ enum thalweg_event_kind {
 };
 
 /**
+ * What a producer of a stream does next.
+ */
+enum thalweg_flow {
+  /**
+   * There is room for the next item.
+   */
+  THALWEG_FLOW_GO = 0,
+  /**
+   * The item was taken, but nobody waits for another yet: see `thalweg_reply_changed`. Whoever goes on regardless has
+   * its call ended before long.
+   */
+  THALWEG_FLOW_WAIT = 1,
+  /**
+   * Nobody waits for more: end the call.
+   */
+  THALWEG_FLOW_GONE = 2,
+};
+
+/**
+ * Where a serial handler's answer is put together.
+ */
+struct thalweg_answer;
+
+/**
  * One connection to a service, with any number of calls in flight, and no thread. From `thalweg_client_open`, to be
  * handed to `thalweg_client_close`.
  */
 struct thalweg_client;
+
+/**
+ * The right, and the duty, to answer one call: once, now or later, from any thread, but from one at a time. Whoever has one
+ * hands it to `thalweg_reply_end`, `thalweg_reply_fail` or `thalweg_reply_drop`, each of which takes it away.
+ */
+struct thalweg_reply;
+
+/**
+ * A server, with no thread. From `thalweg_server_open`, to be handed to `thalweg_server_close`.
+ */
+struct thalweg_server;
+
+/**
+ * What stops a server from wherever one is.
+ */
+struct thalweg_stopper;
 
 /**
  * How a client connects and what bounds it keeps. Begin with `thalweg_client_defaults()`.
@@ -159,6 +199,130 @@ struct thalweg_client_state {
    * There is a connection now.
    */
   bool connected;
+};
+
+/**
+ * What a server allows. Begin with `thalweg_server_defaults()`.
+ */
+struct thalweg_server_options {
+  /**
+   * SHA-256 of the schema it was made from; zeros fit any.
+   */
+  uint8_t schema[32];
+  /**
+   * The tag of the service's error, for answers that the server makes itself. Copied; null for the default.
+   */
+  const char *error_tag;
+  /**
+   * Bytes of answers that one connection may leave lying. A connection beyond this bound is not read from, and its
+   * streams are told to wait.
+   */
+  uint64_t unsent_bytes_max;
+  /**
+   * How long clients may take, once the server was stopped, to take their last answers.
+   */
+  uint64_t drain_grace_ms;
+  /**
+   * The longest request. A longer one is refused and skipped.
+   */
+  uint32_t frame_bytes_max;
+  /**
+   * The largest ring of shared memory a client may ask for, in bytes, each way.
+   */
+  uint32_t ring_bytes_max;
+  /**
+   * Clients at once. More wait to be accepted.
+   */
+  uint32_t clients_max;
+  /**
+   * Calls of one connection that have begun and not ended. A connection at this bound is not read from.
+   */
+  uint32_t in_flight_max;
+  /**
+   * Items that a new stream may send before its client asks for more.
+   */
+  uint32_t stream_credit;
+  /**
+   * Look again for a moment before sleeping while work comes fast.
+   */
+  bool spin;
+  /**
+   * Only this process's user may connect.
+   */
+  bool same_user_only;
+};
+
+/**
+ * A request, with the duty to answer it.
+ */
+struct thalweg_request {
+  /**
+   * Who asked; no two clients of a server have the same number.
+   */
+  uint64_t client;
+  /**
+   * The request, `length` bytes. From a turn it is lent until the next function is called with the server; to a callback,
+   * until that returns.
+   */
+  const uint8_t *frame;
+  /**
+   * Bytes of the frame.
+   */
+  size_t length;
+  /**
+   * Milliseconds until nobody wants the answer any more; negative for no such moment.
+   */
+  int64_t deadline_ms;
+  /**
+   * What answers it, and is the receiver's; null when there is no request.
+   */
+  struct thalweg_reply *reply;
+  /**
+   * Nothing else waits to be handled: what is done at once is not in anybody's way.
+   */
+  bool alone;
+};
+
+/**
+ * What a server has done so far, and what it is busy with.
+ */
+struct thalweg_server_statistics {
+  /**
+   * Clients connected.
+   */
+  uint64_t clients;
+  /**
+   * Of them over shared memory.
+   */
+  uint64_t shared_clients;
+  /**
+   * Calls that were handed out and have not been answered.
+   */
+  uint64_t in_flight;
+  /**
+   * Requests that came.
+   */
+  uint64_t requests;
+  /**
+   * Calls that ended, refused ones included.
+   */
+  uint64_t answers;
+  /**
+   * System calls that read.
+   */
+  uint64_t reads;
+  /**
+   * System calls that wrote.
+   */
+  uint64_t writes;
+  /**
+   * System calls that woke a peer behind shared memory.
+   */
+  uint64_t bells;
+  /**
+   * System calls that waited, or asked what is ready.
+   */
+  uint64_t waits;
 };
 
 #ifdef __cplusplus
@@ -306,7 +470,7 @@ uint16_t thalweg_client_wait(struct thalweg_client *client,
  * Requires:
  * `client` is null or a client.
  */
-struct thalweg_client_state thalweg_client_state(const struct thalweg_client *client);
+struct thalweg_client_state thalweg_client_state_of(const struct thalweg_client *client);
 
 /**
  * What suits a client of a local service.
@@ -319,6 +483,201 @@ struct thalweg_client_options thalweg_client_defaults(void);
  * null.
  */
 const char *thalweg_error_detail(void);
+
+/**
+ * Ends the call with a response frame, or with the service's own error. Takes the reply away.
+ *
+ * Requires:
+ * `reply` is null or one that was not taken away; `frame` points to `length` bytes.
+ */
+uint16_t thalweg_reply_end(struct thalweg_reply *reply, const uint8_t *frame, size_t length);
+
+/**
+ * Ends the call with a fault (a code of `enum thalweg_fault`) and a message for people, `length` bytes of UTF-8. Takes the
+ * reply away. An unknown code is THALWEG_BAD_ARGUMENT, and the call ends as THALWEG_ABANDONED.
+ *
+ * Requires:
+ * `reply` is null or one that was not taken away; `message` points to `length` bytes.
+ */
+uint16_t thalweg_reply_fail(struct thalweg_reply *reply,
+                            uint16_t fault,
+                            const uint8_t *message,
+                            size_t length);
+
+/**
+ * Ends the call as THALWEG_ABANDONED. Takes the reply away; null is fine.
+ *
+ * Requires:
+ * `reply` is null or one that was not taken away.
+ */
+void thalweg_reply_drop(struct thalweg_reply *reply);
+
+/**
+ * Sends one item of a stream, and says whether to make another.
+ *
+ * Requires:
+ * `reply` is null or one that was not taken away; `frame` points to `length` bytes.
+ */
+enum thalweg_flow thalweg_reply_item(struct thalweg_reply *reply,
+                                     const uint8_t *frame,
+                                     size_t length);
+
+/**
+ * Whether nobody waits for the answer any more: the call was cancelled, its deadline passed, or its client is gone. It is
+ * to be ended, or dropped, all the same.
+ *
+ * Requires:
+ * `reply` is null or one that was not taken away.
+ */
+bool thalweg_reply_cancelled(const struct thalweg_reply *reply);
+
+/**
+ * Has `wake` called with `context` once a stream may go on or nobody waits for the answer any more; at once if it is so
+ * already. It is called from whatever thread brought that about, which must not be held up: let it set a flag or wake
+ * somebody. One that was given before is forgotten. `release`, which may be null, is called once, from any thread, when
+ * `wake` will not be called (any more): then nobody uses `context`. That may be some time after the reply was taken away.
+ *
+ * Requires:
+ * `reply` is null or one that was not taken away; `wake` and `release` may be called with `context` from any thread.
+ */
+uint16_t thalweg_reply_changed(struct thalweg_reply *reply,
+                               void (*wake)(void *context),
+                               void *context,
+                               void (*release)(void *context));
+
+/**
+ * Listens at `count` endpoints (`*.sock`, `*.shm`, `-`). A path is taken over only from a server that is dead. Null options
+ * are the defaults. Faults: THALWEG_ADDRESS_IN_USE, THALWEG_PERMISSION_DENIED, THALWEG_BAD_ARGUMENT, THALWEG_SYSTEM.
+ *
+ * Requires:
+ * `endpoints` points to `count` strings that a NUL ends; `options` is null or points to options; `server` to a place for a
+ * handle.
+ */
+uint16_t thalweg_server_open(const char *const *endpoints,
+                             size_t count,
+                             const struct thalweg_server_options *options,
+                             struct thalweg_server **server);
+
+/**
+ * Ends every connection, takes the paths away and frees the server; null is fine. Replies that are still out may be used,
+ * and answer nobody.
+ *
+ * Requires:
+ * `server` is null, or came from `thalweg_server_open` and was not closed.
+ */
+void thalweg_server_close(struct thalweg_server *server);
+
+/**
+ * The descriptor for a foreign loop: readable whenever `thalweg_server_turn` without waiting has something to do. It
+ * belongs to the server. -1 for null.
+ *
+ * Requires:
+ * `server` is null or a server.
+ */
+int thalweg_server_descriptor(const struct thalweg_server *server);
+
+/**
+ * Reads, writes and waits (0: not at all; so many milliseconds; negative: as long as it takes): then `thalweg_server_next`
+ * has the requests that came. `happened`, which may be null, is how much did.
+ *
+ * Requires:
+ * `server` is null or a server; `happened` is null or points to a place for a number.
+ */
+uint16_t thalweg_server_turn(struct thalweg_server *server,
+                             int64_t wait_ms,
+                             size_t *happened);
+
+/**
+ * Whether the server was stopped and everything that was begun is answered: the end of a loop of turns.
+ *
+ * Requires:
+ * `server` is null or a server.
+ */
+bool thalweg_server_is_stopped(const struct thalweg_server *server);
+
+/**
+ * The next request that came; one whose reply is null when there is none until another turn.
+ *
+ * Requires:
+ * `server` is null or a server; `request` points to a place for one.
+ */
+uint16_t thalweg_server_next(struct thalweg_server *server, struct thalweg_request *request);
+
+/**
+ * Answers requests one after the other, on this thread, until the server is stopped: `handle` is lent a request until it
+ * returns, and says its answer by `thalweg_answer_write`. One that writes nothing answers with an empty frame.
+ *
+ * Requires:
+ * `server` is null or a server; `handle` may be called with `context`, and does not unwind.
+ */
+uint16_t thalweg_server_run(struct thalweg_server *server,
+                            void (*handle)(void *context,
+                                           const uint8_t *frame,
+                                           size_t length,
+                                           struct thalweg_answer *answer),
+                            void *context);
+
+/**
+ * Appends to the answer that a serial handler gives.
+ *
+ * Requires:
+ * `answer` is null or the one a handler was called with, which has not returned; `bytes` points to `length` bytes.
+ */
+uint16_t thalweg_answer_write(struct thalweg_answer *answer,
+                              const uint8_t *bytes,
+                              size_t length);
+
+/**
+ * Hands requests out as they come, on this thread, until the server is stopped; then takes no more and returns when each
+ * one that was handed out has been answered. `take` is lent the request until it returns, but for the reply, which is its
+ * own: what is answered before it returns costs neither lock nor copy.
+ *
+ * Requires:
+ * `server` is null or a server; `take` may be called with `context`, and does not unwind.
+ */
+uint16_t thalweg_server_run_reactor(struct thalweg_server *server,
+                                    void (*take)(void *context,
+                                                 const struct thalweg_request *request),
+                                    void *context);
+
+/**
+ * What stops this server, to be handed to `thalweg_stopper_free`. It may outlive the server.
+ *
+ * Requires:
+ * `server` is null or a server; `stopper` points to a place for a handle.
+ */
+uint16_t thalweg_server_stopper(const struct thalweg_server *server,
+                                struct thalweg_stopper **stopper);
+
+/**
+ * Stops the server, from any thread: it takes nothing new, what has begun is answered, then its `run` returns. More than
+ * once is fine, and so is null.
+ *
+ * Requires:
+ * `stopper` is null or one that was not freed.
+ */
+void thalweg_stopper_stop(const struct thalweg_stopper *stopper);
+
+/**
+ * Frees a stopper; null is fine.
+ *
+ * Requires:
+ * `stopper` is null, or came from `thalweg_server_stopper` and was not freed.
+ */
+void thalweg_stopper_free(struct thalweg_stopper *stopper);
+
+/**
+ * What the server has done so far; all zeros for null.
+ *
+ * Requires:
+ * `server` is null or a server.
+ */
+struct thalweg_server_statistics thalweg_server_statistics_of(const struct thalweg_server *server);
+
+/**
+ * What suits a service whose clients are local programs.
+ */
+struct thalweg_server_options thalweg_server_defaults(void);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -359,7 +359,7 @@ fn told(event: Event<'_>, detail: &mut CString) -> ThalwegEvent {
 /// # Safety
 /// `client` is null or a client.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn thalweg_client_state(client: *const ThalwegClient) -> ThalwegClientState {
+pub unsafe extern "C" fn thalweg_client_state_of(client: *const ThalwegClient) -> ThalwegClientState {
     value(ThalwegClientState::default(), || {
         // SAFETY: the caller's promise.
         let Some(ThalwegClient { client, .. }) = (unsafe { borrowed::option(client) }) else {

@@ -2,7 +2,7 @@
 
 use crate::borrowed;
 use crate::outcome::{code, value};
-use crate::wake::{self, ThalwegWake};
+use crate::wake;
 use std::ffi::c_void;
 use thalweg_service::{Error, Reply};
 use thalweg_wire::fault::Fault;
@@ -101,7 +101,9 @@ pub unsafe extern "C" fn thalweg_reply_item(
 ) -> ThalwegFlow {
     value(ThalwegFlow::Gone, || {
         // SAFETY: the caller's promise.
-        let lent = unsafe { borrowed::handle(reply, "the reply").and_then(|r| Ok((r, borrowed::bytes(frame, length)?))) };
+        let lent = unsafe {
+            borrowed::handle(reply, "the reply").and_then(|r| Ok((r, borrowed::bytes(frame, length)?)))
+        };
         match lent.map(|(reply, frame)| reply.reply.item(frame)) {
             Ok(Flow::Go) => ThalwegFlow::Go,
             Ok(Flow::Wait) => ThalwegFlow::Wait,
@@ -131,14 +133,15 @@ pub unsafe extern "C" fn thalweg_reply_cancelled(reply: *const ThalwegReply) -> 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn thalweg_reply_changed(
     reply: *mut ThalwegReply,
-    wake: Option<ThalwegWake>,
+    wake: Option<unsafe extern "C" fn(context: *mut c_void)>,
     context: *mut c_void,
-    release: Option<ThalwegWake>,
+    release: Option<unsafe extern "C" fn(context: *mut c_void)>,
 ) -> u16 {
     code(|| {
         let wake = wake.ok_or_else(|| Error::new(Fault::BadArgument, "wake is null"))?;
         // SAFETY: the caller's promise.
-        let (waker, reply) = unsafe { (wake::waker(wake, context, release), borrowed::handle(reply, "the reply")?) };
+        let (waker, reply) =
+            unsafe { (wake::waker(wake, context, release), borrowed::handle(reply, "the reply")?) };
         reply.reply.changed(&waker);
         Ok(())
     })

@@ -49,13 +49,6 @@ pub struct ThalwegRequest {
     pub alone: bool,
 }
 
-/// Answers one request at once, by `thalweg_answer_write`.
-pub type ThalwegHandle =
-    unsafe extern "C" fn(context: *mut c_void, frame: *const u8, length: usize, answer: *mut ThalwegAnswer);
-
-/// Takes a request, to be answered now or later. The request is lent until this returns, but for the reply.
-pub type ThalwegTake = unsafe extern "C" fn(context: *mut c_void, request: *const ThalwegRequest);
-
 /// Listens at `count` endpoints (`*.sock`, `*.shm`, `-`). A path is taken over only from a server that is dead. Null options
 /// are the defaults. Faults: THALWEG_ADDRESS_IN_USE, THALWEG_PERMISSION_DENIED, THALWEG_BAD_ARGUMENT, THALWEG_SYSTEM.
 ///
@@ -125,7 +118,11 @@ pub unsafe extern "C" fn thalweg_server_descriptor(server: *const ThalwegServer)
 /// # Safety
 /// `server` is null or a server; `happened` is null or points to a place for a number.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn thalweg_server_turn(server: *mut ThalwegServer, wait_ms: i64, happened: *mut usize) -> u16 {
+pub unsafe extern "C" fn thalweg_server_turn(
+    server: *mut ThalwegServer,
+    wait_ms: i64,
+    happened: *mut usize,
+) -> u16 {
     code(|| {
         // SAFETY: the caller's promise.
         let server = unsafe { borrowed::handle(server, "the server") }?;
@@ -138,12 +135,25 @@ pub unsafe extern "C" fn thalweg_server_turn(server: *mut ThalwegServer, wait_ms
     })
 }
 
+/// Whether the server was stopped and everything that was begun is answered: the end of a loop of turns.
+///
+/// # Safety
+/// `server` is null or a server.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn thalweg_server_is_stopped(server: *const ThalwegServer) -> bool {
+    // SAFETY: the caller's promise.
+    value(true, || unsafe { borrowed::option(server) }.is_none_or(|of| of.server.is_stopped()))
+}
+
 /// The next request that came; one whose reply is null when there is none until another turn.
 ///
 /// # Safety
 /// `server` is null or a server; `request` points to a place for one.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn thalweg_server_next(server: *mut ThalwegServer, request: *mut ThalwegRequest) -> u16 {
+pub unsafe extern "C" fn thalweg_server_next(
+    server: *mut ThalwegServer,
+    request: *mut ThalwegRequest,
+) -> u16 {
     code(|| {
         let place = borrowed::place(request, "the place for the request")?;
         // SAFETY: the caller's promise.
@@ -183,15 +193,22 @@ fn left(deadline: Option<Instant>) -> i64 {
     })
 }
 
-/// Answers requests one after the other, on this thread, until the server is stopped. A handler that writes nothing answers
-/// with an empty frame.
+/// Answers requests one after the other, on this thread, until the server is stopped: `handle` is lent a request until it
+/// returns, and says its answer by `thalweg_answer_write`. One that writes nothing answers with an empty frame.
 ///
 /// # Safety
 /// `server` is null or a server; `handle` may be called with `context`, and does not unwind.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn thalweg_server_run(
     server: *mut ThalwegServer,
-    handle: Option<ThalwegHandle>,
+    handle: Option<
+        unsafe extern "C" fn(
+            context: *mut c_void,
+            frame: *const u8,
+            length: usize,
+            answer: *mut ThalwegAnswer,
+        ),
+    >,
     context: *mut c_void,
 ) -> u16 {
     code(|| {
@@ -212,24 +229,30 @@ pub unsafe extern "C" fn thalweg_server_run(
 /// # Safety
 /// `answer` is null or the one a handler was called with, which has not returned; `bytes` points to `length` bytes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn thalweg_answer_write(answer: *mut ThalwegAnswer, bytes: *const u8, length: usize) -> u16 {
+pub unsafe extern "C" fn thalweg_answer_write(
+    answer: *mut ThalwegAnswer,
+    bytes: *const u8,
+    length: usize,
+) -> u16 {
     code(|| {
         // SAFETY: the caller's promise.
-        let (answer, bytes) = unsafe { (borrowed::handle(answer, "the answer")?, borrowed::bytes(bytes, length)?) };
+        let (answer, bytes) =
+            unsafe { (borrowed::handle(answer, "the answer")?, borrowed::bytes(bytes, length)?) };
         answer.bytes.extend_from_slice(bytes);
         Ok(())
     })
 }
 
 /// Hands requests out as they come, on this thread, until the server is stopped; then takes no more and returns when each
-/// one that was handed out has been answered. What is answered before the callback returns costs neither lock nor copy.
+/// one that was handed out has been answered. `take` is lent the request until it returns, but for the reply, which is its
+/// own: what is answered before it returns costs neither lock nor copy.
 ///
 /// # Safety
 /// `server` is null or a server; `take` may be called with `context`, and does not unwind.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn thalweg_server_run_reactor(
     server: *mut ThalwegServer,
-    take: Option<ThalwegTake>,
+    take: Option<unsafe extern "C" fn(context: *mut c_void, request: *const ThalwegRequest)>,
     context: *mut c_void,
 ) -> u16 {
     code(|| {
@@ -241,7 +264,7 @@ pub unsafe extern "C" fn thalweg_server_run_reactor(
 }
 
 struct Taker {
-    take: ThalwegTake,
+    take: unsafe extern "C" fn(context: *mut c_void, request: *const ThalwegRequest),
     context: *mut c_void,
 }
 
@@ -309,8 +332,12 @@ pub unsafe extern "C" fn thalweg_stopper_free(stopper: *mut ThalwegStopper) {
 /// # Safety
 /// `server` is null or a server.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn thalweg_server_statistics(server: *const ThalwegServer) -> ThalwegServerStatistics {
-    // SAFETY: the caller's promise.
-    value(ThalwegServerStatistics::default(), || unsafe { borrowed::option(server) }
-        .map_or_else(ThalwegServerStatistics::default, |of| of.server.statistics().into()))
+pub unsafe extern "C" fn thalweg_server_statistics_of(
+    server: *const ThalwegServer,
+) -> ThalwegServerStatistics {
+    value(ThalwegServerStatistics::default(), || {
+        // SAFETY: the caller's promise.
+        let server = unsafe { borrowed::option(server) };
+        server.map_or_else(ThalwegServerStatistics::default, |of| of.server.statistics().into())
+    })
 }

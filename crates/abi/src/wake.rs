@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::task::{Wake, Waker};
 
 /// Called from any thread, with the context it was given beside.
-pub type ThalwegWake = unsafe extern "C" fn(context: *mut c_void);
+pub(crate) type Call = unsafe extern "C" fn(context: *mut c_void);
 
 struct Callback {
-    wake: ThalwegWake,
+    wake: Call,
     context: *mut c_void,
-    release: Option<ThalwegWake>,
+    release: Option<Call>,
 }
 
 // SAFETY: whoever gave them promised that the function may be called with this context from any thread.
@@ -42,6 +42,6 @@ impl Drop for Callback {
 ///
 /// # Safety
 /// Both may be called with `context` from any thread, `wake` as long as the waker or a clone of it lives, `release` then.
-pub(crate) unsafe fn waker(wake: ThalwegWake, context: *mut c_void, release: Option<ThalwegWake>) -> Waker {
+pub(crate) unsafe fn waker(wake: Call, context: *mut c_void, release: Option<Call>) -> Waker {
     Waker::from(Arc::new(Callback { wake, context, release }))
 }

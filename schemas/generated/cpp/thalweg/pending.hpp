@@ -23,19 +23,23 @@ public:
     virtual void failed(std::exception_ptr why) = 0;
 };
 
+/// A call that has begun: its number, and how many items a stream may bring before it is granted more.
+struct Begun {
+    std::uint64_t call;
+    std::uint32_t credit;
+};
+
 /// Carries many requests at once.
 class AsyncTransport {
 public:
     virtual ~AsyncTransport() = default;
-    /// Begins a call, of which `listener` hears until it ended, and returns its number. The request is copied; it leaves
-    /// when the transport is driven. Throws Error.
-    virtual std::uint64_t begin(FrameView request, std::shared_ptr<Listener> listener) = 0;
+    /// Begins a call, of which `listener` hears until it has ended. The request is copied; it leaves when the transport is
+    /// driven. Throws Error.
+    virtual Begun begin(FrameView request, std::shared_ptr<Listener> listener) = 0;
     /// Nobody waits for the call any more. It still ends.
     virtual void cancel(std::uint64_t call) = 0;
     /// The call's stream may send so many items more.
     virtual void grant(std::uint64_t call, std::uint32_t items) = 0;
-    /// Items that a stream may send before it is granted more.
-    [[nodiscard]] virtual std::uint32_t credit() const = 0;
 };
 
 /// Who is told when something came: a coroutine, or a callback.
@@ -57,7 +61,7 @@ private:
 template <class R> class Pending {
 public:
     Pending(AsyncTransport& transport, FrameView request, std::string_view error)
-        : transport_(transport), state_(std::make_shared<State>(error)), call_(transport.begin(request, state_)) {}
+        : transport_(transport), state_(std::make_shared<State>(error)), begun_(transport.begin(request, state_)) {}
 
     /// Whether the answer, or why there is none, is there.
     [[nodiscard]] bool ready() const { return state_->outcome.index() != 0; }
@@ -67,7 +71,7 @@ public:
         return std::move(std::get<R>(state_->outcome));
     }
     /// Tells the server that nobody waits for the answer. The call still ends, usually as cancelled.
-    void cancel() { transport_.cancel(call_); }
+    void cancel() { transport_.cancel(begun_.call); }
     /// Has `act` called with this when it is ready, by whoever drives the transport, or at once.
     template <class F> void then(F act) && {
         const auto state = state_;
@@ -106,20 +110,20 @@ private:
 
     AsyncTransport& transport_;
     std::shared_ptr<State> state_;
-    std::uint64_t call_;
+    Begun begun_;
 };
 
 /// A stream of owned items that an owned R ends. The server sends as many as were granted; what is taken is granted anew.
 template <class I, class R> class Items {
 public:
     Items(AsyncTransport& transport, FrameView request, std::string_view error)
-        : transport_(transport), state_(std::make_shared<State>(error)), call_(transport.begin(request, state_)) {}
+        : transport_(transport), state_(std::make_shared<State>(error)), begun_(transport.begin(request, state_)) {}
     Items(Items&&) noexcept = default;
     Items(const Items&) = delete;
     Items& operator=(const Items&) = delete;
     Items& operator=(Items&&) = delete;
     ~Items() {
-        if (state_ && !state_->ended()) transport_.cancel(call_);
+        if (state_ && !state_->ended()) transport_.cancel(begun_.call);
     }
 
     /// Whether `take` has something to say.
@@ -132,14 +136,16 @@ public:
         }
         std::optional<I> item(std::move(state_->items.front()));
         state_->items.pop_front();
-        const std::uint32_t half = transport_.credit() / 2;
-        if (++taken_ > half && !state_->ended()) transport_.grant(call_, std::exchange(taken_, 0));
+        // Half at a time: the server goes on while the other half is on its way.
+        if (++taken_ > begun_.credit / 2 && !state_->ended()) {
+            transport_.grant(begun_.call, std::exchange(taken_, 0));
+        }
         return item;
     }
     /// What ended the stream, once it has.
     [[nodiscard]] const R& response() const { return state_->response.value(); }
     /// Tells the server that nobody waits for more. The call still ends, usually as cancelled.
-    void cancel() { transport_.cancel(call_); }
+    void cancel() { transport_.cancel(begun_.call); }
 
     /// What `next` returns: `while (auto item = co_await items.next())`.
     struct Next {
@@ -182,7 +188,7 @@ private:
 
     AsyncTransport& transport_;
     std::shared_ptr<State> state_;
-    std::uint64_t call_;
+    Begun begun_;
     std::uint32_t taken_ = 0;
 };
 

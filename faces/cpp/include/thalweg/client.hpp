@@ -1,0 +1,173 @@
+// A client: one connection, many calls at once, no thread of its own. Generated code calls through it, waiting
+// (`EchoClient`) or not (`EchoAsyncClient`); both may share one.
+#ifndef THALWEG_CLIENT_HPP
+#define THALWEG_CLIENT_HPP
+
+#include "code.hpp"
+#include "pending.hpp"
+#include "task.hpp"
+
+#include <unordered_map>
+
+namespace thalweg {
+
+/// As `thalweg.h` says; made with the defaults.
+struct ClientOptions : thalweg_client_options {
+    ClientOptions() : thalweg_client_options(thalweg_client_defaults()) {}
+    /// Of one schema: pass the `schema_hash` that was generated with the types.
+    explicit ClientOptions(const std::array<std::uint8_t, 32>& hash) : ClientOptions() {
+        std::copy(hash.begin(), hash.end(), schema);
+    }
+};
+
+/// What one call may be given. Zeros give it what the client's options, and the server, say.
+struct CallOptions {
+    /// How long anybody wants the answer.
+    std::chrono::nanoseconds deadline{0};
+    /// Of a stream: how many items may come before more are granted, which reading them does.
+    std::uint32_t credit = 0;
+};
+
+/// Calls a service. To be used from one thread at a time. Nothing is in flight for nobody: whatever was begun ends, at the
+/// latest as Fault::closed when the client is destroyed.
+class Client : public Transport, public AsyncTransport {
+public:
+    /// Connects to `*.sock` or `*.shm`, trying again for as long as the options say. Throws Error.
+    explicit Client(const std::string& endpoint, const ClientOptions& options = ClientOptions()) {
+        check(thalweg_client_open(endpoint.c_str(), &options, &client_));
+    }
+    Client(const Client&) = delete;
+    Client& operator=(const Client&) = delete;
+    ~Client() override {
+        thalweg_client_close(client_);
+        for (const auto& [call, listener] : std::exchange(listeners_, {})) {
+            listener->failed(std::make_exception_ptr(Error(Fault::closed, "the client was destroyed")));
+        }
+    }
+
+    // Waiting, one call at a time.
+
+    void send(FrameView request) override {
+        // Who did not read a stream to its end does not want it.
+        if (waited_.call != 0) check(thalweg_client_forget(client_, waited_.call));
+        waited_ = call(request);
+        taken_ = 0;
+    }
+
+    FrameView receive() override {
+        thalweg_event event{};
+        check(thalweg_client_wait(client_, waited_.call, &event));
+        if (event.kind == THALWEG_EVENT_KIND_ITEM) {
+            if (++taken_ > waited_.credit / 2) grant(waited_.call, std::exchange(taken_, 0));
+            return frame(event);
+        }
+        waited_ = {};
+        if (has_failed(event)) throw failure(event);
+        return frame(event);
+    }
+
+    // Many at once.
+
+    Begun begin(FrameView request, std::shared_ptr<Listener> listener) override {
+        const Begun begun = call(request);
+        listeners_.emplace(begun.call, std::move(listener));
+        return begun;
+    }
+    void cancel(std::uint64_t call) override { check(thalweg_client_cancel(client_, call)); }
+    void grant(std::uint64_t call, std::uint32_t items) override {
+        check(thalweg_client_grant(client_, call, items));
+    }
+
+    /// Gives the next call, and no other, what it says here instead of what the client's options say.
+    Client& with(CallOptions options) {
+        next_call_ = options;
+        return *this;
+    }
+
+    /// Writes what is queued, as far as it can be now.
+    void flush() { check(thalweg_client_flush(client_)); }
+
+    /// Writes, waits, reads, and tells whoever waits what came, by callback or by going on with a coroutine. Says of how
+    /// many things. What a callback throws comes out of here; the others are told in the next turn.
+    std::size_t turn(Wait wait) {
+        std::size_t told = tell();
+        if (told > 0) return told;
+        check(thalweg_client_turn(client_, wait.ms(), nullptr));
+        return tell();
+    }
+
+    /// Takes turns until the task has ended, and returns what it did.
+    template <class T> T run(Task<T> task) {
+        task.start();
+        while (!task.done()) turn(Wait::block());
+        return task.result();
+    }
+
+    /// Takes turns until one call is answered.
+    template <class R> R wait(Pending<R> pending) {
+        while (!pending.ready()) turn(Wait::block());
+        return pending.take();
+    }
+
+    /// For a foreign loop: readable whenever `turn(Wait::poll())` has something to do. One such turn comes first, and one
+    /// after each round of calls.
+    [[nodiscard]] int descriptor() {
+        int descriptor = -1;
+        check(thalweg_client_descriptor(client_, &descriptor));
+        return descriptor;
+    }
+    [[nodiscard]] std::size_t in_flight() const { return thalweg_client_state_of(client_).in_flight; }
+    /// Whether frames go through shared memory.
+    [[nodiscard]] bool is_shared() const { return thalweg_client_state_of(client_).shared; }
+    [[nodiscard]] bool is_connected() const { return thalweg_client_state_of(client_).connected; }
+
+private:
+    Begun call(FrameView request) {
+        const CallOptions given = std::exchange(next_call_, {});
+        const auto ms = std::chrono::ceil<std::chrono::milliseconds>(given.deadline).count();
+        const thalweg_call_options options{.deadline_ms = static_cast<std::uint64_t>(ms), .credit = given.credit};
+        Begun begun{.call = 0, .credit = given.credit};
+        check(thalweg_client_call(client_, request.data(), request.size(), &options, &begun.call));
+        if (begun.credit == 0) begun.credit = thalweg_client_state_of(client_).credit;
+        return begun;
+    }
+
+    /// A refusal is the service's own answer: whoever reads the frame finds its words.
+    static bool has_failed(const thalweg_event& event) {
+        const bool refused = event.fault == THALWEG_REFUSED && event.length > 0;
+        return event.kind == THALWEG_EVENT_KIND_FAILED && !refused;
+    }
+    static FrameView frame(const thalweg_event& event) { return {event.frame, event.length}; }
+    static Error failure(const thalweg_event& event) { return {Fault(event.fault), event.detail}; }
+
+    std::size_t tell() {
+        std::size_t told = 0;
+        for (thalweg_event event{};; told++) {
+            check(thalweg_client_next(client_, &event));
+            if (event.kind == THALWEG_EVENT_KIND_NOTHING) return told;
+            tell(event);
+        }
+    }
+
+    void tell(const thalweg_event& event) {
+        const auto found = listeners_.find(event.call);
+        if (found == listeners_.end()) return;
+        // Held while it is told, and forgotten before: it may begin calls.
+        const std::shared_ptr<Listener> listener = found->second;
+        if (event.kind == THALWEG_EVENT_KIND_ITEM) return listener->item(frame(event));
+        listeners_.erase(found);
+        if (has_failed(event)) return listener->failed(std::make_exception_ptr(failure(event)));
+        listener->end(frame(event));
+    }
+
+    thalweg_client* client_ = nullptr;
+    /// The call that `receive` is about, and how many of its stream's items were taken and not granted anew.
+    Begun waited_{};
+    std::uint32_t taken_ = 0;
+    CallOptions next_call_;
+    std::unordered_map<std::uint64_t, std::shared_ptr<Listener>> listeners_;
+};
+
+} // namespace thalweg
+
+#endif

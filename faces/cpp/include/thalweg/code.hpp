@@ -1,0 +1,38 @@
+// The C interface's codes, as exceptions.
+#ifndef THALWEG_CODE_HPP
+#define THALWEG_CODE_HPP
+
+#include "service.hpp"
+
+#include <thalweg.h>
+
+#include <chrono>
+#include <optional>
+
+namespace thalweg {
+
+/// Throws Error when a function of the C interface has answered with a fault.
+inline void check(std::uint16_t code) {
+    if (code != THALWEG_OK) throw Error(Fault(code), thalweg_error_detail());
+}
+
+/// How long a turn may wait: not at all, so long, or as long as it takes.
+class Wait {
+public:
+    static constexpr Wait poll() { return Wait(0); }
+    static constexpr Wait block() { return Wait(-1); }
+    /// Rounded up, so that a short wait is one.
+    template <class R, class P> static constexpr Wait within(std::chrono::duration<R, P> time) {
+        const auto ms = std::chrono::ceil<std::chrono::milliseconds>(time).count();
+        return Wait(ms > 0 ? static_cast<std::int64_t>(ms) : 0);
+    }
+    [[nodiscard]] constexpr std::int64_t ms() const { return ms_; }
+
+private:
+    explicit constexpr Wait(std::int64_t ms) : ms_(ms) {}
+    std::int64_t ms_;
+};
+
+} // namespace thalweg
+
+#endif
