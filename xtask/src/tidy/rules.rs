@@ -67,7 +67,7 @@ fn unsafe_code(source: &Source, findings: &mut Vec<Finding>) {
             report(source, n, findings, "`unsafe` outside sys and sync");
         }
         // A declaration states what its callers owe; a use states why it is owed no more.
-        let exported = line.contains("unsafe extern \"") && line.contains(" fn ");
+        let exported = line.contains("unsafe extern \"") && line.contains("\" fn ");
         let declares = exported || line.contains("unsafe fn") || line.contains("unsafe trait");
         let wanted = if declares { "# Safety" } else { "SAFETY:" };
         let callback_type = line.contains("unsafe fn(") || (line.contains("unsafe extern \"") && !exported);
@@ -217,6 +217,7 @@ mod tests {
         bad(SYS, exported, "# Safety");
         good(SYS, &format!("/// # Safety\n/// p is valid.\n{exported}"));
         good(SYS, "type F = unsafe extern \"C\" fn(p: *const u8);\n");
+        good(SYS, "    fn f(call: unsafe extern \"C\" fn(u8));\n");
         bad(LOG, "// SAFETY: p is valid.\nlet x = unsafe { *p };\n", "outside sys and sync");
         good(UNSAFE_FILE, "// SAFETY: p is valid.\nlet x = unsafe { *p };\n");
         bad(
