@@ -90,14 +90,19 @@ impl Client {
         Ok(Self::with(Some(endpoint.clone()), options, line, 0))
     }
 
-    /// Speaks plain frames over a connected socket, a pair's half say: there is no hello and no second connection.
+    /// Speaks over a connected socket, a pair's half say. There is no second connection, whatever the options say.
     ///
     /// # Errors
-    /// [`Fault::System`] where it is no socket.
+    /// [`Fault::System`] where it is no socket; what the welcome says.
     pub fn over(socket: OwnedFd, options: ClientOptions) -> Result<Self, Error> {
-        let options = ClientOptions { plain: true, ..options }.checked()?;
-        let dialed = Dialed { link: Link::over(socket)?, credit: 0 };
-        Ok(Self::up(None, options, dialed))
+        let options = options.checked()?;
+        let mut dialer = Dialer::over(socket, &options)?;
+        loop {
+            if let Some(dialed) = dialer.advance()? {
+                return Ok(Self::up(None, options, dialed));
+            }
+            dialer.wait(None)?;
+        }
     }
 
     fn up(endpoint: Option<Endpoint>, options: ClientOptions, dialed: Dialed) -> Self {
@@ -278,6 +283,14 @@ impl Client {
     /// Whether there is a connection now.
     pub fn is_connected(&self) -> bool {
         matches!(self.line, Line::Up(_))
+    }
+
+    /// Why there is no connection and none is being made, if so.
+    pub fn failure(&self) -> Option<&Error> {
+        match &self.line {
+            Line::Down(error) => Some(error),
+            Line::Up(_) | Line::Dialing(_) => None,
+        }
     }
 
     /// Items that each new stream may send before [`Client::grant`] lets more come; 0 where streams know no credit.

@@ -2,8 +2,9 @@
 //! per fork.
 //!
 //! Owns: connections that speak the frames of `thalweg-wire`, from the first byte to the last: which kind each is, how
-//! its answers are ordered, what it may have in flight, how it ends. A server and a client each *are* a reactor, own no
-//! thread, and can be driven by a foreign loop: each shows a descriptor and takes turns.
+//! its answers are ordered, what it may have in flight, how it ends. A server is a reactor, a client
+//! a connection that can be waited for; neither owns a thread, and each can be driven by a foreign loop: it shows a
+//! descriptor and takes turns. Beside them the order of calls per fork ([`Scheduler`]), and programs that serve ([`Spawned`]).
 //!
 //! Never knows: a schema, what a payload says, where a handler runs.
 #![forbid(unsafe_code)]
@@ -16,6 +17,7 @@ mod pool;
 mod schedule;
 mod schedule_service;
 mod server;
+mod spawn;
 mod sync_client;
 
 pub use async_client::{AsyncClient, Frames};
@@ -26,6 +28,7 @@ pub use pool::Pool;
 pub use schedule::{Executor, Scheduler, Turn};
 pub use schedule_service::Scheduled;
 pub use server::{ClientId, Handler, Incoming, Reply, Request, Server, ServerOptions, Statistics, Stopper};
+pub use spawn::{Exit, Respawn, SpawnOptions, Spawned, Tended};
 pub use sync_client::SyncClient;
 pub use thalweg_reactor::Wait;
 pub use thalweg_transport::Endpoint;

@@ -378,16 +378,20 @@ fn a_client_that_was_closed_says_so() {
 }
 
 #[test]
-fn a_pair_of_sockets_is_enough_for_plain_calls() {
-    let (ours, theirs) = UnixStream::pair().unwrap();
-    let peer = std::thread::spawn(move || echo(&mut Peer::over(theirs, Way::Plain)));
-    let mut client = Client::over(OwnedFd::from(ours), ClientOptions::default()).unwrap();
+fn a_pair_of_sockets_is_enough() {
+    for way in WAYS {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let peer = std::thread::spawn(move || echo(&mut Peer::over(theirs, way)));
+        let options = ClientOptions { shared: way == Way::Shared, ..options(way) };
+        let mut client = Client::over(OwnedFd::from(ours), options).unwrap();
+        let id = call(&mut client, b"hello");
+        assert_eq!(client.wait(id).unwrap(), b"hello");
+        client.close();
+        peer.join().unwrap();
+    }
+    let file = || OwnedFd::from(tempfile::tempfile().unwrap());
+    assert!(Client::over(file(), options(Way::Multiplexed)).is_err(), "a file is no connection");
+    let mut client = Client::over(file(), options(Way::Plain)).unwrap();
     let id = call(&mut client, b"hello");
-    assert_eq!(client.wait(id).unwrap(), b"hello");
-    client.close();
-    peer.join().unwrap();
-    let file = OwnedFd::from(tempfile::tempfile().unwrap());
-    let mut client = Client::over(file, ClientOptions::default()).unwrap();
-    let id = call(&mut client, b"hello");
-    assert!(client.wait(id).is_err(), "a file is no connection");
+    assert!(client.wait(id).is_err());
 }

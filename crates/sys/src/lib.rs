@@ -2,7 +2,8 @@
 //!
 //! Owns: the only mention of `rustix` and `libc` in the workspace. Readiness ([`epoll`], [`event`]),
 //! sockets ([`socket`]) and their names ([`name`]), clocks ([`clock`]), signals ([`signal`]), limits and entropy ([`process`]),
-//! files and maps (`disk`), sleeping on a word of a map ([`futex`]), and what a supervisor hands over ([`supervisor`]).
+//! files and maps (`disk`), sleeping on a word of a map ([`futex`]), what a supervisor hands over ([`supervisor`]), and other
+//! programs ([`child`]).
 //!
 //! Never knows: what a byte means, who waits for it, any policy. A function here is one system call, or
 //! the fixed few that make one thing (a listener, a descriptor for signals); retrying, batching and
@@ -16,6 +17,7 @@
 compile_error!("thalweg-sys speaks to Linux (epoll, eventfd, signalfd); no other kernel is supported yet");
 
 pub mod bell;
+pub mod child;
 pub mod clock;
 pub mod disk;
 pub mod epoll;

@@ -27,6 +27,8 @@ pub(crate) struct Dialer {
     until: Instant,
     pause: Duration,
     pause_most: Duration,
+    /// There is one socket and no way to another.
+    once: bool,
     attempt: Attempt,
 }
 
@@ -35,6 +37,13 @@ enum Attempt {
     /// Not before then.
     At(Instant),
     Greeting(Greeting),
+}
+
+impl Attempt {
+    fn greeting(socket: OwnedFd) -> Self {
+        let received = Vec::with_capacity(HELLO_BYTES);
+        Self::Greeting(Greeting { socket, sent: 0, received, memory: None })
+    }
 }
 
 /// A hello on its way, and the welcome that answers it.
@@ -78,8 +87,24 @@ impl Dialer {
         let now = Instant::now();
         // A budget too long to count is one without an end that anybody sees.
         let until = now.checked_add(options.connect_within).unwrap_or(now + Duration::from_secs(1 << 30));
-        let attempt = Attempt::At(now);
-        Ok(Self { endpoint: endpoint.clone(), hello, spin: options.spin, until, pause, pause_most, attempt })
+        Ok(Self {
+            endpoint: endpoint.clone(),
+            hello,
+            spin: options.spin,
+            until,
+            pause,
+            pause_most,
+            once: matches!(endpoint, Endpoint::Stdio),
+            attempt: Attempt::At(now),
+        })
+    }
+
+    /// Begins with a socket that is connected already.
+    ///
+    /// # Errors
+    /// None in practice.
+    pub(crate) fn over(socket: OwnedFd, options: &ClientOptions) -> Result<Self, Error> {
+        Ok(Self { attempt: Attempt::greeting(socket), ..Self::new(&Endpoint::Stdio, options)? })
     }
 
     /// Goes on as far as it can without waiting. `None`: wait first.
@@ -140,8 +165,7 @@ impl Dialer {
                 Error::system(Fault::BadArgument, detail, error)
             })?,
         };
-        let received = Vec::with_capacity(HELLO_BYTES);
-        self.attempt = Attempt::Greeting(Greeting { socket, sent: 0, received, memory: None });
+        self.attempt = Attempt::greeting(socket);
         Ok(())
     }
 
@@ -207,7 +231,7 @@ impl Dialer {
     /// Tries again after a pause, if that may help and there is time.
     fn again(&mut self, error: Error) -> Result<(), Error> {
         let now = Instant::now();
-        if error.retry() != Retry::Safe || now >= self.until {
+        if self.once || error.retry() != Retry::Safe || now >= self.until {
             return Err(error);
         }
         // Clients that lost one server must not all come back at the same moment.

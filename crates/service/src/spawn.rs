@@ -1,0 +1,344 @@
+//! A service's program, started, waited for, watched and ended.
+//!
+//! Ready means that its endpoint answers: a connection is made and greeted, while its end is watched for at the same time. So
+//! nothing sleeps in the hope that enough time has passed, and a program that dies says so at once, with its exit and the end of
+//! its log.
+//!
+//! Ownership: a [`Spawned`] owns the child and ends it when it is dropped. The kernel kills the child when the thread that
+//! started it ends: start services from a thread that lives as long as they should, the first one say. There is no thread here:
+//! whoever wants a program that died to be started anew calls [`Spawned::tend`], when [`Spawned::descriptor`] is readable or before
+//! it is used.
+
+use crate::client::{Client, ClientOptions};
+use crate::error::Error;
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+use thalweg_reactor::Wait;
+use thalweg_sys::child::{Child, Program, log_bytes, log_tail};
+use thalweg_sys::socket;
+use thalweg_transport::Endpoint;
+use thalweg_wire::fault::Fault;
+
+pub use thalweg_sys::child::Exit;
+
+/// How much of a log an error quotes.
+const TAIL_BYTES: u64 = 2_048;
+
+/// How a program is started, and what happens when it does not do as it should.
+#[derive(Clone, Debug)]
+pub struct SpawnOptions {
+    /// What it is told.
+    pub arguments: Vec<OsString>,
+    /// Variables it gets beside those of this process.
+    pub environment: Vec<(OsString, OsString)>,
+    /// Where it runs; else where this process does.
+    pub directory: Option<PathBuf>,
+    /// Where its output and its errors are appended, to be quoted when it fails; else they go where those of this process go.
+    pub log: Option<PathBuf>,
+    /// How long it may take until its endpoint answers.
+    pub ready_within: Duration,
+    /// It speaks plain frames only: a connection is all the answer there is.
+    pub plain: bool,
+    /// How long it may take to end when it is asked to, before it is killed.
+    pub end_within: Duration,
+    /// What to do when it ends unasked.
+    pub respawn: Respawn,
+}
+
+impl Default for SpawnOptions {
+    fn default() -> Self {
+        Self {
+            arguments: Vec::new(),
+            environment: Vec::new(),
+            directory: None,
+            log: None,
+            ready_within: Duration::from_secs(10),
+            plain: false,
+            end_within: Duration::from_secs(5),
+            respawn: Respawn::Never,
+        }
+    }
+}
+
+/// What [`Spawned::tend`] does when the program ended unasked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Respawn {
+    /// It stays ended.
+    #[default]
+    Never,
+    /// It is started anew, unless that happened `most` times `within` this long.
+    Limited {
+        /// So many times.
+        most: u32,
+        /// In any such stretch of time.
+        within: Duration,
+    },
+}
+
+/// What [`Spawned::tend`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tended {
+    /// It runs.
+    Running,
+    /// It had ended so, and a new one answers.
+    Respawned(Exit),
+}
+
+/// A program that serves an endpoint.
+///
+/// ```no_run
+/// use thalweg_service::{ClientOptions, SpawnOptions, Spawned};
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let options = SpawnOptions { log: Some("run/echo.log".into()), ..SpawnOptions::default() };
+/// let mut echo = Spawned::start("echo-server", "run/echo.sock".parse()?, options)?;
+/// let client = echo.connect(ClientOptions::default())?;
+/// drop(client);
+/// echo.stop()?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Spawned {
+    program: OsString,
+    endpoint: Endpoint,
+    options: SpawnOptions,
+    child: Option<Child>,
+    /// Of a program that speaks over its standard input and output: our half, until it is connected.
+    socket: Option<OwnedFd>,
+    /// How long the log was when the program was started.
+    log_from: u64,
+    /// When it was started anew.
+    respawns: VecDeque<Instant>,
+    exit: Option<Exit>,
+}
+
+impl Spawned {
+    /// Starts a program and waits until its endpoint answers. With [`Endpoint::Stdio`] it gets a socket as its standard input
+    /// and output, over which [`Spawned::connect`] speaks once.
+    ///
+    /// # Errors
+    /// [`Fault::BadArgument`] where there is no such program, [`Fault::PermissionDenied`] where it may not be run,
+    /// [`Fault::NoServer`] when it ended before it answered, [`Fault::ConnectTimeout`] when it did not answer in time and was
+    /// ended. Each with how it ended and the end of its log.
+    pub fn start(
+        program: impl Into<OsString>,
+        endpoint: Endpoint,
+        options: SpawnOptions,
+    ) -> Result<Self, Error> {
+        let mut spawned = Self {
+            program: program.into(),
+            endpoint,
+            options,
+            child: None,
+            socket: None,
+            log_from: 0,
+            respawns: VecDeque::new(),
+            exit: None,
+        };
+        spawned.launch()?;
+        Ok(spawned)
+    }
+
+    /// Where it serves.
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    /// Its process, while there is one.
+    pub fn process(&self) -> Option<u32> {
+        self.child.as_ref().map(Child::id)
+    }
+
+    /// How it ended, once it did.
+    pub fn exit(&self) -> Option<Exit> {
+        self.exit
+    }
+
+    /// Readable when the program ended. Another one after it was started anew.
+    pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.child.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Looks whether it still runs, and starts it anew if it does not and may be.
+    ///
+    /// # Errors
+    /// [`Fault::NoServer`]: it ended, and stays so; as [`Spawned::start`] when a new one did not come up.
+    pub fn tend(&mut self) -> Result<Tended, Error> {
+        let exit = match (&mut self.child, self.exit) {
+            (Some(child), _) => match child.wait(Some(Duration::ZERO))? {
+                None => return Ok(Tended::Running),
+                Some(exit) => exit,
+            },
+            (None, Some(exit)) => exit,
+            (None, None) => return Err(Error::new(Fault::NoServer, "it never ran")),
+        };
+        self.child = None;
+        self.exit = Some(exit);
+        let Respawn::Limited { most, within } = self.options.respawn else {
+            return Err(self.ended(exit, ""));
+        };
+        let now = Instant::now();
+        self.respawns.retain(|at| now.saturating_duration_since(*at) < within);
+        if self.respawns.len() >= most as usize {
+            return Err(self.ended(exit, &format!(", {most} times within {} s", within.as_secs_f64())));
+        }
+        self.respawns.push_back(now);
+        self.launch()?;
+        Ok(Tended::Respawned(exit))
+    }
+
+    /// Tends the program, then connects to it.
+    ///
+    /// # Errors
+    /// As [`Spawned::tend`] and [`Client::connect`].
+    pub fn connect(&mut self, options: ClientOptions) -> Result<Client, Error> {
+        self.tend()?;
+        if self.endpoint != Endpoint::Stdio {
+            return Client::connect(&self.endpoint, options);
+        }
+        let spoken = || Error::new(Fault::NoServer, "its standard input and output are connected already");
+        Client::over(self.socket.take().ok_or_else(spoken)?, options)
+    }
+
+    /// Ends one that does not do as it should and starts it anew: asks it to end, kills it when it does not.
+    ///
+    /// # Errors
+    /// As [`Spawned::start`].
+    pub fn restart(&mut self) -> Result<(), Error> {
+        self.stop()?;
+        self.launch()
+    }
+
+    /// Asks the program to end, and kills it when it has not within [`SpawnOptions::end_within`]; how it ended. One that was
+    /// stopped is not started anew by [`Spawned::tend`] of itself, as long as nobody calls it.
+    ///
+    /// # Errors
+    /// The operating system failed.
+    pub fn stop(&mut self) -> Result<Option<Exit>, Error> {
+        self.socket = None;
+        if let Some(mut child) = self.child.take() {
+            self.exit = end(&mut child, self.options.end_within)?;
+        }
+        Ok(self.exit)
+    }
+
+    fn launch(&mut self) -> Result<(), Error> {
+        let options = &self.options;
+        self.log_from = options.log.as_deref().map_or(0, log_bytes);
+        let mut theirs = None;
+        if self.endpoint == Endpoint::Stdio {
+            let (ours, other) = socket::pair()?;
+            // Most programs expect their standard input to wait.
+            socket::block(other.as_fd())?;
+            (self.socket, theirs) = (Some(ours), Some(other));
+        }
+        let program = Program {
+            name: self.program.clone(),
+            arguments: options.arguments.clone(),
+            environment: options.environment.clone(),
+            directory: options.directory.clone(),
+            log: options.log.clone(),
+            socket: theirs,
+        };
+        let mut child = Child::start(program).map_err(|error| self.not_started(error))?;
+        let ready = self.await_ready(&mut child);
+        if ready.is_err() {
+            self.exit = end(&mut child, self.options.end_within)?;
+        } else {
+            self.exit = None;
+            self.child = Some(child);
+        }
+        ready
+    }
+
+    /// Waits until the endpoint answers or the child ended.
+    fn await_ready(&self, child: &mut Child) -> Result<(), Error> {
+        if self.endpoint == Endpoint::Stdio {
+            return Ok(());
+        }
+        let until = Instant::now() + self.options.ready_within;
+        let options = ClientOptions {
+            connect_within: self.options.ready_within,
+            plain: self.options.plain,
+            ..ClientOptions::default()
+        };
+        let mut client = Client::begin(&self.endpoint, options)?;
+        loop {
+            client.turn(Wait::Poll)?;
+            if let Some(exit) = child.wait(Some(Duration::ZERO))? {
+                // An endpoint that answers may be another server's, which this program could not take.
+                return Err(self.ended(exit, " before it answered"));
+            }
+            if client.is_connected() {
+                return Ok(());
+            }
+            if let Some(error) = client.failure() {
+                let source = error.source.as_ref().map_or_else(String::new, |source| format!(": {source}"));
+                return Err(Error::new(error.fault, format!("{}{source}{}", error.detail, self.tail())));
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            socket::wait_either(client.descriptor()?, child.as_fd(), Some(left))?;
+        }
+    }
+
+    fn not_started(&self, error: io::Error) -> Error {
+        let program = self.program.to_string_lossy();
+        match error.kind() {
+            io::ErrorKind::NotFound => {
+                Error::system(Fault::BadArgument, format!("{program}: there is no such program"), error)
+            }
+            io::ErrorKind::PermissionDenied => {
+                Error::system(Fault::PermissionDenied, format!("{program} may not be run"), error)
+            }
+            _ => Error::system(Fault::System, format!("{program} could not be started"), error),
+        }
+    }
+
+    fn ended(&self, exit: Exit, when: &str) -> Error {
+        let how = match exit {
+            Exit::Code(code) => format!("code {code}"),
+            Exit::Signal(signal) => format!("signal {signal}"),
+        };
+        let program = self.program.to_string_lossy();
+        Error::new(Fault::NoServer, format!("{program} ended with {how}{when}{}", self.tail()))
+    }
+
+    /// The end of what it wrote to its log, from the beginning of a line.
+    fn tail(&self) -> String {
+        let Some(log) = &self.options.log else { return String::new() };
+        let mut text = format!("; its log {}", log.display());
+        match log_tail(log, self.log_from, TAIL_BYTES) {
+            Ok(bytes) if bytes.is_empty() => text.push_str(" says nothing"),
+            Ok(bytes) => {
+                let cut = bytes.len() as u64 == TAIL_BYTES;
+                let line =
+                    bytes.iter().position(|byte| *byte == b'\n').filter(|_| cut).map_or(0, |at| at + 1);
+                let _ = write!(text, " ends:\n{}", String::from_utf8_lossy(&bytes[line..]).trim_end());
+            }
+            Err(error) => drop(write!(text, " cannot be read: {error}")),
+        }
+        text
+    }
+}
+
+/// Asks a child to end, then makes it.
+fn end(child: &mut Child, within: Duration) -> Result<Option<Exit>, Error> {
+    child.terminate()?;
+    if let Some(exit) = child.wait(Some(within))? {
+        return Ok(Some(exit));
+    }
+    child.kill()?;
+    Ok(child.wait(None)?)
+}
+
+impl Drop for Spawned {
+    fn drop(&mut self) {
+        // Nobody is left to be told.
+        let _ = self.stop();
+    }
+}

@@ -1,0 +1,214 @@
+//! Programs that are started, with real children: this very test program, which serves when a variable tells it to, and the
+//! shell where a program has to misbehave.
+#![allow(clippy::unwrap_used, reason = "this is a test's code, though not all of it in test functions")]
+
+mod peer;
+
+use peer::{Way, echo, options, serve_at};
+use std::ffi::OsString;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+use thalweg_service::{CallOptions, Client, Exit, Respawn, SpawnOptions, Spawned, Tended};
+use thalweg_transport::Endpoint;
+use thalweg_wire::fault::{Fault, Retry};
+
+/// Tells a child what to do.
+const ROLE: &str = "THALWEG_TEST_ROLE";
+const PATH: &str = "THALWEG_TEST_PATH";
+
+/// What a child does; nothing in the test program itself.
+#[test]
+fn a_child_plays_its_role() {
+    let (Ok(role), Some(path)) = (std::env::var(ROLE), std::env::var_os(PATH)) else { return };
+    let endpoint = Endpoint::Socket(path.into());
+    match &*role {
+        "slow" => std::thread::sleep(Duration::from_millis(100)),
+        "parent" => {
+            let _service =
+                Spawned::start(this(), endpoint, acting("serve", &std::env::var_os(PATH).unwrap()));
+            std::thread::sleep(Duration::from_secs(1_000));
+            return;
+        }
+        _ => {}
+    }
+    let way = if role == "plain" { Way::Plain } else { Way::Multiplexed };
+    let _ = std::fs::remove_file(endpoint.path().unwrap());
+    serve_at(&endpoint, 1_000, way, move |peer| {
+        let request = peer.request();
+        if request.payload == b"die" {
+            eprintln!("told to die");
+            std::process::exit(9);
+        }
+        peer.end(&request.header, &request.payload);
+        echo(peer);
+    })
+    .join();
+}
+
+fn this() -> OsString {
+    std::env::current_exe().unwrap().into()
+}
+
+fn acting(role: &str, path: &OsString) -> SpawnOptions {
+    SpawnOptions {
+        arguments: ["--exact", "a_child_plays_its_role", "--nocapture"].map(OsString::from).to_vec(),
+        environment: vec![(ROLE.into(), role.into()), (PATH.into(), path.clone())],
+        ready_within: Duration::from_secs(60),
+        log: Some(Path::new(path).with_extension("log")),
+        ..SpawnOptions::default()
+    }
+}
+
+struct Place {
+    _directory: tempfile::TempDir,
+    path: OsString,
+}
+
+impl Place {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("child.sock").into();
+        Self { _directory: directory, path }
+    }
+
+    fn endpoint(&self) -> Endpoint {
+        Endpoint::Socket(self.path.clone().into())
+    }
+
+    fn shell(&self, script: &str) -> SpawnOptions {
+        SpawnOptions { arguments: vec!["-c".into(), script.into()], ..acting("", &self.path) }
+    }
+}
+
+fn ask(client: &mut Client, request: &[u8]) -> Result<Vec<u8>, Fault> {
+    let call = client.call(request, CallOptions::default()).map_err(|error| error.fault)?;
+    client.wait(call).map(<[u8]>::to_vec).map_err(|error| error.fault)
+}
+
+#[test]
+fn a_program_is_ready_when_start_returns_and_ends_when_told() {
+    for role in ["serve", "slow", "plain"] {
+        let place = Place::new();
+        let plain = role == "plain";
+        let spawn = SpawnOptions { plain, ..acting(role, &place.path) };
+        let mut service = Spawned::start(this(), place.endpoint(), spawn).unwrap();
+        let way = if plain { Way::Plain } else { Way::Multiplexed };
+        let mut client = service.connect(options(way)).unwrap();
+        assert_eq!(ask(&mut client, b"hello").unwrap(), b"hello");
+        assert!(service.process().is_some() && service.exit().is_none());
+        assert_eq!(service.stop().unwrap(), Some(Exit::Signal(15)));
+        assert_eq!(ask(&mut client, b"hello"), Err(Fault::NotSent));
+        assert_eq!((service.process(), service.exit()), (None, Some(Exit::Signal(15))));
+    }
+}
+
+#[test]
+fn one_that_dies_at_once_says_with_what_and_why() {
+    let place = Place::new();
+    let log = Path::new(&place.path).with_extension("log");
+    std::fs::write(&log, "of an earlier life\n").unwrap();
+    let spawn = place.shell("echo 'cannot read the configuration' >&2; exit 3");
+    let error = Spawned::start("sh", place.endpoint(), spawn).unwrap_err();
+    assert_eq!((error.fault, error.retry()), (Fault::NoServer, Retry::Safe));
+    let text = error.to_string();
+    assert!(text.contains("code 3") && text.contains("cannot read the configuration"), "{text}");
+    assert!(!text.contains("earlier life"), "{text}");
+}
+
+#[test]
+fn one_that_is_not_there_says_so() {
+    let place = Place::new();
+    let error = Spawned::start("/nonexistent/program", place.endpoint(), place.shell("")).unwrap_err();
+    assert_eq!((error.fault, error.retry()), (Fault::BadArgument, Retry::Never));
+    assert!(error.to_string().contains("/nonexistent/program"), "{error}");
+}
+
+#[test]
+fn one_that_neither_answers_nor_ends_is_killed() {
+    let place = Place::new();
+    let spawn = SpawnOptions {
+        ready_within: Duration::from_millis(200),
+        end_within: Duration::from_millis(50),
+        ..place.shell("trap '' TERM; echo wedged; while :; do sleep 0.05; done")
+    };
+    let error = Spawned::start("sh", place.endpoint(), spawn).unwrap_err();
+    assert_eq!(error.fault, Fault::NoServer);
+    assert!(error.to_string().ends_with("wedged"), "{error}");
+
+    // One that listens and says nothing. Whatever it is, it is not ready.
+    let silent = Place::new();
+    let _listener = std::os::unix::net::UnixListener::bind(&silent.path).unwrap();
+    let spawn = SpawnOptions { ready_within: Duration::from_millis(100), ..silent.shell("exec sleep 1000") };
+    let error = Spawned::start("sleep", silent.endpoint(), spawn.clone()).unwrap_err();
+    assert_eq!(error.fault, Fault::NoServer, "sleep -c is an error of its own: {error}");
+    let error = Spawned::start("sh", silent.endpoint(), spawn).unwrap_err();
+    assert_eq!(error.fault, Fault::ConnectTimeout, "{error}");
+}
+
+#[test]
+fn one_that_dies_is_started_anew_as_often_as_it_may_be() {
+    let place = Place::new();
+    let respawn = Respawn::Limited { most: 2, within: Duration::from_secs(3_600) };
+    let spawn = SpawnOptions { respawn, ..acting("serve", &place.path) };
+    let mut service = Spawned::start(this(), place.endpoint(), spawn).unwrap();
+    assert_eq!(service.tend().unwrap(), Tended::Running);
+    for _ in 0..2 {
+        let before = service.process();
+        let mut client = service.connect(options(Way::Multiplexed)).unwrap();
+        assert_eq!(ask(&mut client, b"die"), Err(Fault::Disconnected));
+        thalweg_sys::epoll::wait_readable(service.descriptor().unwrap(), 30_000).unwrap();
+        assert_eq!(service.tend().unwrap(), Tended::Respawned(Exit::Code(9)));
+        assert_ne!(service.process(), before);
+    }
+    let mut client = service.connect(options(Way::Multiplexed)).unwrap();
+    assert_eq!(ask(&mut client, b"die"), Err(Fault::Disconnected));
+    thalweg_sys::epoll::wait_readable(service.descriptor().unwrap(), 30_000).unwrap();
+    let error = service.tend().unwrap_err();
+    assert_eq!(error.fault, Fault::NoServer);
+    assert!(error.to_string().contains("code 9") && error.to_string().contains("told to die"), "{error}");
+    assert!(service.connect(options(Way::Multiplexed)).is_err(), "and it stays ended");
+}
+
+#[test]
+fn one_that_does_not_do_as_it_should_is_restarted() {
+    let place = Place::new();
+    let mut service = Spawned::start(this(), place.endpoint(), acting("serve", &place.path)).unwrap();
+    let before = service.process();
+    service.restart().unwrap();
+    assert_ne!(service.process(), before);
+    let mut client = service.connect(options(Way::Multiplexed)).unwrap();
+    assert_eq!(ask(&mut client, b"hello").unwrap(), b"hello");
+}
+
+#[test]
+fn one_that_speaks_over_its_standard_input_and_output_has_one_connection() {
+    let place = Place::new();
+    // What `cat` makes of a request is a fine answer.
+    let spawn = SpawnOptions { arguments: Vec::new(), ..acting("", &place.path) };
+    let mut service = Spawned::start("cat", Endpoint::Stdio, spawn).unwrap();
+    let mut client = service.connect(options(Way::Plain)).unwrap();
+    assert_eq!(ask(&mut client, b"hello").unwrap(), b"hello");
+    assert_eq!(service.connect(options(Way::Plain)).unwrap_err().fault, Fault::NoServer);
+    drop(client);
+    thalweg_sys::epoll::wait_readable(service.descriptor().unwrap(), 30_000).unwrap();
+    assert!(service.tend().unwrap_err().to_string().contains("code 0"), "its input has ended");
+}
+
+#[test]
+fn a_program_ends_with_whoever_started_it() {
+    let place = Place::new();
+    let spawn = SpawnOptions { ready_within: Duration::from_secs(60), ..acting("parent", &place.path) };
+    // The parent's endpoint is its child's.
+    let mut parent = Spawned::start(this(), place.endpoint(), spawn).unwrap();
+    let mut client = parent.connect(options(Way::Multiplexed)).unwrap();
+    assert_eq!(ask(&mut client, b"hello").unwrap(), b"hello");
+    let socket = OwnedFd::from(UnixStream::connect(&place.path).unwrap());
+    // Killed, it has no moment to end anybody.
+    std::process::Command::new("kill").args(["-9", &parent.process().unwrap().to_string()]).status().unwrap();
+    // Whether the bytes still left depends on how fast the kernel is.
+    assert!(matches!(ask(&mut client, b"hello"), Err(Fault::Disconnected | Fault::NotSent)));
+    thalweg_sys::epoll::wait_readable(std::os::fd::AsFd::as_fd(&socket), 30_000).unwrap();
+    assert_eq!(parent.stop().unwrap(), Some(Exit::Signal(9)));
+}

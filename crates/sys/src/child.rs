@@ -1,0 +1,222 @@
+//! Another program, started and ended: in a process group of its own, killed with whoever started it, its end readable as a
+//! descriptor.
+//!
+//! A child leads a group. Whoever it started ends with it: what is left of the group when the leader is gone is killed before
+//! the leader is reaped, so that the group's number cannot have become somebody else's.
+
+use rustix::process::{
+    Pid, PidfdFlags, Signal, getpid, getppid, kill_process_group, pidfd_open, set_parent_process_death_signal,
+};
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// What to start, and with what.
+#[derive(Debug, Default)]
+pub struct Program {
+    /// The program: a path, or a name to be looked for as the shell does.
+    pub name: OsString,
+    /// What it is told.
+    pub arguments: Vec<OsString>,
+    /// Variables it gets beside those of this process.
+    pub environment: Vec<(OsString, OsString)>,
+    /// Where it runs; else where this process does.
+    pub directory: Option<PathBuf>,
+    /// Where its output and its errors are appended; else they go where those of this process go.
+    pub log: Option<PathBuf>,
+    /// What becomes its standard input and output.
+    pub socket: Option<OwnedFd>,
+}
+
+/// How a child ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// By itself, with this code.
+    Code(i32),
+    /// By a signal of this number.
+    Signal(i32),
+}
+
+/// A child that was started and not reaped.
+#[derive(Debug)]
+pub struct Child {
+    process: std::process::Child,
+    /// Readable once it ended.
+    descriptor: OwnedFd,
+    exit: Option<Exit>,
+}
+
+impl Child {
+    /// Starts a program. It is killed when the *thread* that starts it ends, which is when the process does if that is its
+    /// first one.
+    ///
+    /// # Errors
+    /// `NotFound`, `PermissionDenied`, what the kernel says.
+    pub fn start(program: Program) -> io::Result<Self> {
+        let mut command = Command::new(&program.name);
+        command.args(&program.arguments).envs(program.environment).process_group(0);
+        if let Some(directory) = &program.directory {
+            command.current_dir(directory);
+        }
+        if let Some(log) = &program.log {
+            let log = OpenOptions::new().append(true).create(true).mode(0o600).open(log)?;
+            command.stdout(log.try_clone()?).stderr(log).stdin(Stdio::null());
+        }
+        if let Some(socket) = program.socket {
+            command.stdin(socket.try_clone()?).stdout(socket);
+        }
+        let parent = getpid();
+        let follow = move || {
+            set_parent_process_death_signal(Some(Signal::KILL))?;
+            // A parent that ended before it could be followed is gone for good.
+            if getppid() == Some(parent) { Ok(()) } else { Err(io::ErrorKind::NotFound.into()) }
+        };
+        // SAFETY: between fork and exec the closure makes two system calls on values it owns, allocates nothing and takes no
+        // lock.
+        unsafe { command.pre_exec(follow) };
+        let mut process = command.spawn()?;
+        let id = Pid::from_child(&process);
+        match pidfd_open(id, PidfdFlags::empty()) {
+            Ok(descriptor) => Ok(Self { process, descriptor, exit: None }),
+            Err(error) => {
+                let _ = process.kill().and_then(|()| process.wait());
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Its process.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Asks the child and its group to end.
+    ///
+    /// # Errors
+    /// None in practice; one that ended already is no error.
+    pub fn terminate(&mut self) -> io::Result<()> {
+        self.signal(Signal::TERM)
+    }
+
+    /// Ends the child and its group.
+    ///
+    /// # Errors
+    /// None in practice; one that ended already is no error.
+    pub fn kill(&mut self) -> io::Result<()> {
+        self.signal(Signal::KILL)
+    }
+
+    fn signal(&mut self, signal: Signal) -> io::Result<()> {
+        if self.exit.is_some() {
+            return Ok(());
+        }
+        match kill_process_group(Pid::from_child(&self.process), signal) {
+            Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// How it ended, if it did within this time.
+    ///
+    /// # Errors
+    /// None in practice.
+    pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<Option<Exit>> {
+        let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        while self.exit.is_none() {
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            if crate::socket::wait(self.descriptor.as_fd(), false, left)?.readable {
+                self.kill()?;
+                let status = self.process.wait()?;
+                self.exit = status.code().map(Exit::Code).or(status.signal().map(Exit::Signal));
+            } else if left == Some(Duration::ZERO) {
+                break;
+            }
+        }
+        Ok(self.exit)
+    }
+}
+
+impl AsFd for Child {
+    /// Readable once it ended.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}
+
+/// How long a log is now; 0 where there is none.
+pub fn log_bytes(path: &Path) -> u64 {
+    std::fs::metadata(path).map_or(0, |metadata| metadata.len())
+}
+
+/// The last bytes of a log, at most so many, and none before a place.
+///
+/// # Errors
+/// What the file system says.
+pub fn log_tail(path: &Path, from: u64, bytes_max: u64) -> io::Result<Vec<u8>> {
+    let mut file = File::open(path)?;
+    let length = file.metadata()?.len();
+    file.seek(SeekFrom::Start(from.max(length.saturating_sub(bytes_max))))?;
+    let mut tail = Vec::new();
+    file.take(bytes_max).read_to_end(&mut tail)?;
+    Ok(tail)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Program {
+        Program { name: "sh".into(), arguments: vec!["-c".into(), script.into()], ..Program::default() }
+    }
+
+    #[test]
+    fn a_child_says_how_it_ended() {
+        let mut child = Child::start(shell("exit 7")).unwrap();
+        assert_eq!(child.wait(None).unwrap(), Some(Exit::Code(7)));
+        assert_eq!(child.wait(None).unwrap(), Some(Exit::Code(7)), "and says so again");
+        let mut child = Child::start(shell("kill -9 $$")).unwrap();
+        assert_eq!(child.wait(None).unwrap(), Some(Exit::Signal(9)));
+        child.kill().unwrap();
+        let missing = Program { name: "/nonexistent/program".into(), ..Program::default() };
+        assert_eq!(Child::start(missing).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn a_child_is_asked_to_end_before_it_is_made_to() {
+        let mut child = Child::start(shell("trap 'exit 3' TERM; echo ready; while :; do sleep 0.01; done"));
+        let child = child.as_mut().unwrap();
+        assert_eq!(child.wait(Some(Duration::from_millis(50))).unwrap(), None);
+        child.terminate().unwrap();
+        assert!(matches!(child.wait(None).unwrap(), Some(Exit::Code(3) | Exit::Signal(15))));
+    }
+
+    #[test]
+    fn whoever_a_child_started_ends_with_it() {
+        let (ours, theirs) = crate::socket::pair().unwrap();
+        // The sleeper keeps the socket open, which is its standard output.
+        let program = Program { socket: Some(theirs), ..shell("sleep 1000 & exit 0") };
+        let mut child = Child::start(program).unwrap();
+        assert_eq!(child.wait(None).unwrap(), Some(Exit::Code(0)));
+        assert!(crate::socket::wait(ours.as_fd(), false, Some(Duration::from_secs(30))).unwrap().readable);
+    }
+
+    #[test]
+    fn a_log_is_appended_to_and_its_end_is_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let log = directory.path().join("log");
+        assert_eq!(log_bytes(&log), 0);
+        for script in ["echo first", "echo second >&2; echo third"] {
+            let mut child = Child::start(Program { log: Some(log.clone()), ..shell(script) }).unwrap();
+            child.wait(None).unwrap();
+        }
+        assert_eq!(log_bytes(&log), 19);
+        assert_eq!(log_tail(&log, 6, 1_000).unwrap(), b"second\nthird\n");
+        assert_eq!(log_tail(&log, 0, 6).unwrap(), b"third\n");
+    }
+}
