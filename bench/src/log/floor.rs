@@ -116,6 +116,8 @@ impl FramesReader<'_> {
 }
 
 impl Reading for FramesReader<'_> {
+    type Place = usize;
+
     fn scan(&mut self) -> Result<Sum, Failure> {
         let mut sum = Sum::default();
         let mut at = START;
@@ -141,6 +143,18 @@ impl Reading for FramesReader<'_> {
         let mut sum = Sum::default();
         times.iter().for_each(|time| {
             self.take(Self::place(self.number(*time)), &mut sum);
+        });
+        Ok(sum)
+    }
+
+    fn places(&mut self, numbers: &[u64]) -> Result<Vec<usize>, Failure> {
+        Ok(numbers.iter().map(|number| Self::place(*number)).collect())
+    }
+
+    fn reads(&mut self, places: &[usize]) -> Result<Sum, Failure> {
+        let mut sum = Sum::default();
+        places.iter().for_each(|place| {
+            self.take(*place, &mut sum);
         });
         Ok(sum)
     }

@@ -6,7 +6,7 @@ use crate::side::{Failure, Reading, Side};
 use crate::workload::{Sum, payload, time};
 use std::path::Path;
 use std::sync::Arc;
-use thalweg_log::{Attached, Cursor, Disk, Durability, Log, Options, Query, Reader, Start, Store};
+use thalweg_log::{Attached, Cursor, Disk, Durability, Log, Options, Place, Query, Reader, Start, Store};
 
 /// Entries that are appended by one call where there are many.
 const CALL_ENTRIES: usize = 100;
@@ -118,6 +118,8 @@ impl OursReader {
 }
 
 impl Reading for OursReader {
+    type Place = Place;
+
     fn scan(&mut self) -> Result<Sum, Failure> {
         let mut sum = Sum::default();
         for entry in self.reader.entries(&Query::default()) {
@@ -143,6 +145,25 @@ impl Reading for OursReader {
         for time in times {
             if let Some(entry) = self.reader.entries(&Query::from(Start::Time(*time))).next() {
                 let entry = entry?;
+                sum.take(entry.time, entry.offset, entry.data);
+            }
+        }
+        Ok(sum)
+    }
+
+    fn places(&mut self, numbers: &[u64]) -> Result<Vec<Place>, Failure> {
+        let mut all = Vec::new();
+        for entry in self.reader.entries(&Query::default()) {
+            all.push(entry?.place());
+        }
+        let place = |number: &u64| all.get(*number as usize).copied().ok_or("no such entry");
+        Ok(numbers.iter().map(place).collect::<Result<_, _>>()?)
+    }
+
+    fn reads(&mut self, places: &[Place]) -> Result<Sum, Failure> {
+        let mut sum = Sum::default();
+        for place in places {
+            if let Some(entry) = self.reader.at(*place)? {
                 sum.take(entry.time, entry.offset, entry.data);
             }
         }

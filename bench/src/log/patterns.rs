@@ -183,6 +183,34 @@ pub(crate) fn seeks<S: Side>(
     })
 }
 
+/// Ticks of 1,000 reads of an entry anywhere whose place is known. An operation is a read.
+///
+/// # Errors
+/// The store fails, or something else was read.
+pub(crate) fn reads<'s, S: Side>(
+    subject: &'s Subject<S>,
+    entries: u64,
+    readers: usize,
+    until: Until,
+) -> Result<Measured, Failure> {
+    let ticks = ticks(TICK_QUERIES, entries, 1)?;
+    let numbers: Vec<u64> = ticks.iter().flat_map(|tick| &tick.asked).copied().collect();
+    let places = subject.side.reader()?.places(&numbers)?;
+    let prepare = |_| {
+        let mut reader = subject.side.reader()?;
+        reader.scan()?;
+        Ok(reader)
+    };
+    let turn = |reader: &mut S::Reader<'s>, thread: usize, turn: u64| {
+        let number = (turn as usize + thread * 5) % ticks.len();
+        let (from, wanted) = (number * TICK_QUERIES, &ticks[number].wanted);
+        let sum = reader.reads(&places[from..from + TICK_QUERIES])?;
+        check(sum.agrees(wanted), &sum, wanted, S::NAME)?;
+        Ok(Turn { operations: TICK_QUERIES as u64, sum })
+    };
+    crew(readers, until, prepare, turn, alone)
+}
+
 /// Holds 100 iterators open and takes one entry of each in turn; with `writing` beside a paced writer. An operation
 /// is an entry.
 ///
@@ -377,6 +405,8 @@ mod tests {
     }
 
     impl Reading for Counter<'_> {
+        type Place = u64;
+
         fn scan(&mut self) -> Result<Sum, Failure> {
             let held = *self.side.held.lock().unwrap();
             Ok(Sum { entries: held.entries - self.side.lacks, ..held })
@@ -388,6 +418,14 @@ mod tests {
 
         fn seeks(&mut self, times: &[u64]) -> Result<Sum, Failure> {
             self.all(times.iter().map(|since| since.saturating_sub(time(0)).div_ceil(STEP)), 1)
+        }
+
+        fn places(&mut self, numbers: &[u64]) -> Result<Vec<u64>, Failure> {
+            Ok(numbers.to_vec())
+        }
+
+        fn reads(&mut self, places: &[u64]) -> Result<Sum, Failure> {
+            self.all(places.iter().copied(), 1)
         }
 
         fn iterate(&mut self, starts: &[u64], each: u64) -> Result<Sum, Failure> {
@@ -410,11 +448,12 @@ mod tests {
     type Pattern = fn(&Subject<Counting>) -> Result<Measured, Failure>;
 
     const TURNS: Until = Until::Turns(2);
-    const PATTERNS: [(&str, Pattern); 8] = [
+    const PATTERNS: [(&str, Pattern); 9] = [
         ("scan", |subject| scan(subject, 2, TURNS, false)),
         ("scan beside a writer", |subject| scan(subject, 2, TURNS, true)),
         ("ranges", |subject| ranges(subject, 1000, 2, TURNS)),
         ("seeks", |subject| seeks(subject, 1000, 2, TURNS)),
+        ("reads", |subject| reads(subject, 1000, 2, TURNS)),
         ("iterators", |subject| iterators(subject, 1000, TURNS, true)),
         ("delivered", |subject| delivered(subject, 2, TURNS)),
         ("append", |subject| append(&subject.side, 1, TURNS)),

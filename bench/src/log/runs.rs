@@ -131,6 +131,8 @@ pub(crate) fn run(plan: &Plan) -> Result<(), Failure> {
     ranges(plan, "ranges-hot", &hot)?;
     seeks(plan, "seek", &large)?;
     seeks(plan, "seek-small", &small)?;
+    reads(plan, "place", &large)?;
+    reads(plan, "place-small", &small)?;
     beside_a_writer(plan, &large)?;
     followers(plan, &large)?;
     appends(plan)?;
@@ -167,6 +169,14 @@ fn seeks(plan: &Plan, group: &str, trio: &Trio<'_>) -> Result<(), Failure> {
     let ours = |readers| patterns::seeks(&trio.ours, entries, readers, until);
     let peer = |readers| patterns::seeks(&trio.peer, entries, readers, until);
     let floor = |readers| patterns::seeks(&trio.floor, entries, readers, until);
+    plan.compare(group, &READERS, &[("ours", &ours), ("peer", &peer), ("floor", &floor)])
+}
+
+fn reads(plan: &Plan, group: &str, trio: &Trio<'_>) -> Result<(), Failure> {
+    let (entries, until) = (trio.entries, plan.until);
+    let ours = |readers| patterns::reads(&trio.ours, entries, readers, until);
+    let peer = |readers| patterns::reads(&trio.peer, entries, readers, until);
+    let floor = |readers| patterns::reads(&trio.floor, entries, readers, until);
     plan.compare(group, &READERS, &[("ours", &ours), ("peer", &peer), ("floor", &floor)])
 }
 

@@ -38,6 +38,9 @@ pub(crate) trait Side: Sync {
 
 /// One thread's way to read. Every call reads what its pattern asks for and answers the sum of it.
 pub(crate) trait Reading {
+    /// What one keeps of an entry to read it again.
+    type Place: Copy + Send + Sync;
+
     /// Everything there is, from the first entry on.
     ///
     /// # Errors
@@ -55,6 +58,18 @@ pub(crate) trait Reading {
     /// # Errors
     /// Whatever the store says.
     fn seeks(&mut self, times: &[u64]) -> Result<Sum, Failure>;
+
+    /// Where the entries of these numbers are.
+    ///
+    /// # Errors
+    /// Whatever the store says.
+    fn places(&mut self, numbers: &[u64]) -> Result<Vec<Self::Place>, Failure>;
+
+    /// The entries at places.
+    ///
+    /// # Errors
+    /// Whatever the store says.
+    fn reads(&mut self, places: &[Self::Place]) -> Result<Sum, Failure>;
 
     /// Opens an iterator at each of the numbers and takes one entry of each in turn, `each` times.
     ///

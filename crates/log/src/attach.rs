@@ -234,6 +234,10 @@ impl Home for Neighbour {
         self.follower.start();
     }
 
+    fn follows(&self) -> bool {
+        true
+    }
+
     fn look(&self) {
         if self.seen.bytes() != self.control.segments_version() as u32 {
             drop(self.catch_up());

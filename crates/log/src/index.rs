@@ -69,6 +69,19 @@ pub(crate) fn meet(bytes: &[u8], at: u32) -> Option<Met> {
     Some(Met { bytes, time })
 }
 
+/// What a search guesses from: the keys at both ends of an index, as of a mark of it. Kept by whoever searches, so that
+/// nothing has to be computed that is the same in the next search.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Line {
+    mark: u64,
+    first: u32,
+    last: u32,
+    first_key: Time,
+    last_key: Time,
+    /// Blocks per microsecond.
+    slope: f64,
+}
+
 /// A time that is sought, as keys are compared with it.
 #[derive(Clone, Copy)]
 struct Bound(Time);
@@ -174,35 +187,46 @@ impl TimeIndex {
         }
     }
 
-    /// Byte from which to look for the first entry at or after a time: before it, every entry is older.
+    /// Byte from which to look for the first entry at or after a time: before it, every entry is older. `line` is what
+    /// the caller was last left with for this index, or nothing.
     /// Complexity: a cache line or two where times grow evenly, and at most a bisection.
     #[inline]
-    pub(crate) fn seek(&self, time: Time) -> u32 {
-        let (blocks, _) = self.mark();
+    pub(crate) fn seek(&self, time: Time, line: &mut Line) -> u32 {
+        let mark = self.words.load(MARK);
+        if line.mark != mark {
+            *line = self.line(mark);
+        }
         let bound = Bound::of(time);
-        let Some(last) = blocks.checked_sub(1) else { return SEGMENT_HEADER_BYTES };
-        let last_word = self.word(last);
-        let (low, word) =
-            if bound.is_behind(last_word) { (last, last_word) } else { self.below(last, last_word, bound) };
+        let (block, word) = if bound.0 > line.last_key {
+            (line.last, self.word(line.last))
+        } else if bound.0 > line.first_key {
+            self.below(line, bound)
+        } else {
+            return SEGMENT_HEADER_BYTES;
+        };
         // Of blocks in which nothing starts the key is the next one's, so the last below is one with a start.
         let start = word & 0xff;
-        if start == NONE { SEGMENT_HEADER_BYTES } else { low * BLOCK_BYTES + start as u32 * 8 }
+        let at = if start == NONE { 0 } else { block * BLOCK_BYTES + start as u32 * 8 };
+        at.max(SEGMENT_HEADER_BYTES)
     }
 
-    /// The last block with a key below the bound, in front of the last one, and its word.
-    #[inline]
-    fn below(&self, last: u32, last_word: u64, bound: Bound) -> (u32, u64) {
+    /// What is guessed from, as of a mark.
+    #[cold]
+    fn line(&self, mark: u64) -> Line {
+        let Some(last) = ((mark >> 32) as u32).checked_sub(1) else { return Line::default() };
         // The first key speaks of earlier segments, of which there may be none.
         let first = last.min(1);
-        let first_word = self.word(first);
-        if !bound.is_behind(first_word) {
-            return (0, self.word(0));
-        }
+        let (first_key, last_key) = (self.word(first) >> 8, self.word(last) >> 8);
+        let keys = last_key.saturating_sub(first_key).max(1);
+        Line { mark, first, last, first_key, last_key, slope: f64::from(last - first) / keys as f64 }
+    }
+
+    /// The last block with a key below the bound, behind the line's first and in front of its last, and its word.
+    #[inline]
+    fn below(&self, line: &Line, bound: Bound) -> (u32, u64) {
         // Keys have 56 bits, so they are the same with a sign.
-        let share = (bound.0 - (first_word >> 8)) as i64 as f64
-            / ((last_word >> 8) - (first_word >> 8)) as i64 as f64;
-        let guess = first + (share * f64::from(last - first)) as u32;
-        self.near(guess, last, bound).unwrap_or_else(|(low, high)| {
+        let guess = line.first + ((bound.0 - line.first_key) as i64 as f64 * line.slope) as u32;
+        self.near(guess, line.last, bound).unwrap_or_else(|(low, high)| {
             let low = self.bisect(low, high, bound);
             (low, self.word(low))
         })
@@ -274,7 +298,7 @@ mod tests {
                 index.extend(&bytes[..end as usize], index.indexed(), latest);
                 prop_assert_eq!(index.indexed(), end);
             }
-            let found = index.seek(sought);
+            let found = index.seek(sought, &mut Line::default());
             let first = entries.iter().position(|(time, _)| *time >= sought.min(KEY_MAX));
             let target = first.map_or(u32::MAX, |first| starts[first]);
             prop_assert!(found <= target);
@@ -302,7 +326,7 @@ mod tests {
             for block in 0..alone.mark().0 {
                 prop_assert_eq!(shared.word(block), alone.word(block));
             }
-            prop_assert_eq!(shared.seek(sought), alone.seek(sought));
+            prop_assert_eq!(shared.seek(sought, &mut Line::default()), alone.seek(sought, &mut Line::default()));
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::Damage;
 use crate::error::ReadError;
 use crate::query::{Query, Start};
 use crate::source::Source;
-use crate::walk::{Filter, Found, Step, Walk};
+use crate::walk::{Filter, Found, Step, Walk, Wanted};
 
 /// Why nothing more comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,29 +39,26 @@ impl Progress {
     pub(crate) fn begin(&mut self, source: &mut Source, query: &Query) {
         let limit = source.limit(query.uncommitted);
         source.refresh();
-        (self.skipped, self.ended, self.filter) = (0, None, source.filter());
+        (self.skipped, self.ended) = (0, None);
         let (since, exact) = match query.start {
             Start::Time(time) => (time, false),
             Start::After(time) => (time.saturating_add(1), false),
             Start::Exact(time) => (time, true),
             _ => return self.begin_elsewhere(source, query, limit),
         };
-        self.filter.times(since, query.end, exact, source.sight.control.lateness());
+        let wanted = Wanted::of(since, query.end, exact, source.sight.control.lateness());
+        self.filter = source.filter(wanted, self.filter.pace);
         self.walk = source.walk_from_time(since, limit);
         self.stretch = source.stretch_at(self.walk.position(), &mut self.filter);
-        let begun = self.walk;
-        if let Ok(true) = self.walk.more(source.view()) {
-            self.filter.skip_older(self.walk.bytes(source.view()), &mut self.walk.at);
-        } else {
-            // Whatever it came to is found again, and said, by the first step.
-            self.walk = begun;
-        }
+        self.filter.skip_older(self.walk.bytes(source.view()), &mut self.walk.at);
     }
 
     fn begin_elsewhere(&mut self, source: &Source, query: &Query, limit: crate::Position) {
-        if query.end.is_some() {
-            self.filter.times(0, query.end, false, source.sight.control.lateness());
-        }
+        let wanted = match query.end {
+            Some(_) => Wanted::of(0, query.end, false, source.sight.control.lateness()),
+            None => Wanted::default(),
+        };
+        self.filter = source.filter(wanted, self.filter.pace);
         let start = match query.start {
             Start::Offset(offset) => {
                 self.filter.from = self.filter.from.max(offset);
@@ -131,7 +128,7 @@ impl Progress {
     }
 
     /// An entry is missing where none was purged.
-    fn gap(&self) -> ReadError {
+    pub(crate) fn gap(&self) -> ReadError {
         let (file, from) = (crate::segment::file_name(self.walk.number), self.walk.position());
         ReadError::Damaged(Box::new(Damage { file, from, to: from, logs: None }))
     }

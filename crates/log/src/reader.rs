@@ -8,6 +8,7 @@
 //! being written as on sealed ones. Locks are taken when the list of segments changed, when bytes are read that
 //! this process has not verified, and to find where a log begins or goes on among others.
 
+use crate::Offset;
 use crate::error::ReadError;
 use crate::log::Log;
 use crate::progress::{Ended, Next, Progress};
@@ -88,6 +89,11 @@ impl<'r> Entries<'r> {
         self.progress.skipped
     }
 
+    /// Why an offset in front of the entry just read holds nothing; `None`: it was purged.
+    pub(crate) fn missing(&self, offset: Offset) -> Option<ReadError> {
+        (!self.source.is_purged(offset + 1)).then(|| self.progress.gap())
+    }
+
     /// The next entry, wherever it is, for an iteration that has come to anything but a plain one.
     #[inline(never)]
     fn step(&mut self) -> Option<Result<Entry<'r>, ReadError>> {
@@ -112,7 +118,8 @@ impl<'r> Entries<'r> {
 impl<'r> Iterator for Entries<'r> {
     type Item = Result<Entry<'r>, ReadError>;
 
-    #[inline]
+    // Inlined, the entry stays in registers: a call would hand it over in memory.
+    #[inline(always)]
     fn next(&mut self) -> Option<Result<Entry<'r>, ReadError>> {
         let Progress { filter, walk, .. } = &mut *self.progress;
         if let Some(found) = filter.plain(self.bytes, &mut walk.at) {

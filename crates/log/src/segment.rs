@@ -253,10 +253,16 @@ impl Segment {
     /// not verified yet is verified on the way, a step at a time.
     #[inline]
     pub(crate) fn readable(&self, from: u32, to: u32) -> Readable {
-        if from >= self.trusted_from || to <= self.clean.bytes() {
+        if self.needs_no_look(from, to) {
             return Readable::To(to);
         }
         self.look_and_read(from, to)
+    }
+
+    /// Whether everything there was verified and nothing is wrong with it.
+    #[inline]
+    pub(crate) fn needs_no_look(&self, from: u32, to: u32) -> bool {
+        from >= self.trusted_from || to <= self.clean.bytes()
     }
 
     #[cold]

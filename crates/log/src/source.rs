@@ -8,10 +8,11 @@ use crate::control::Control;
 use crate::extents::Extent;
 use crate::fork::{Stretch, stretches};
 use crate::format::SEGMENT_HEADER_BYTES;
+use crate::index::Line;
 use crate::log::Log;
 use crate::view::{Segments, View};
-use crate::walk::{Filter, Step, Walk};
-use crate::{Offset, Position, Time, segment_of};
+use crate::walk::{Filter, Pace, Step, Walk, Wanted};
+use crate::{LogId, Offset, Position, Time, segment_of};
 use smallvec::SmallVec;
 use std::sync::Arc;
 use thalweg_sync::gate::Gate;
@@ -28,6 +29,10 @@ pub(crate) struct Sight {
 
 /// What readers ask the store about, seldom.
 pub(crate) trait Home: Send + Sync + std::fmt::Debug {
+    /// Whether the list of segments is kept by another process.
+    fn follows(&self) -> bool {
+        false
+    }
     /// Brings the list of segments up to date, in a process that does not keep it.
     fn look(&self) {}
     /// A task of this process is going to wait.
@@ -43,7 +48,11 @@ pub(crate) trait Home: Send + Sync + std::fmt::Debug {
 pub(crate) struct Source {
     pub(crate) sight: Sight,
     log: Arc<Log>,
+    /// Another process keeps the list of segments.
+    follows: bool,
     cached: Cached<View>,
+    /// What searches for a time guess from, by the place of the segment.
+    lines: Vec<Line>,
     /// Oldest first; the last one is the log's own.
     stretches: SmallVec<[Stretch; 1]>,
 }
@@ -51,8 +60,8 @@ pub(crate) struct Source {
 impl Source {
     pub(crate) fn new(sight: Sight, log: Arc<Log>) -> Source {
         let cached = sight.segments.cached();
-        let stretches = stretches(&log);
-        Source { sight, log, cached, stretches }
+        let (stretches, follows) = (stretches(&log), sight.home.follows());
+        Source { sight, log, follows, cached, lines: Vec::new(), stretches }
     }
 
     pub(crate) fn log(&self) -> &Arc<Log> {
@@ -68,10 +77,13 @@ impl Source {
     /// Takes notice of segments that came and went and of what was purged; whether there was any such thing.
     #[inline]
     pub(crate) fn refresh(&mut self) -> bool {
-        self.sight.home.look();
+        if self.follows {
+            self.sight.home.look();
+        }
         let changed = self.sight.segments.refresh(&mut self.cached);
         if changed {
             self.stretches = stretches(&self.log);
+            self.lines.clear();
         }
         changed
     }
@@ -81,35 +93,51 @@ impl Source {
         self.cached.value()
     }
 
+    /// The log and the first offset it holds, unless part of it is inherited.
+    #[inline]
+    pub(crate) fn own(&self) -> Option<(LogId, Offset)> {
+        match &self.stretches[..] {
+            [own] => Some((own.log.id(), own.from)),
+            _ => None,
+        }
+    }
+
     /// Takes what the oldest log of the lineage holds.
     #[inline]
-    pub(crate) fn filter(&self) -> Filter {
+    pub(crate) fn filter(&self, wanted: Wanted, pace: Pace) -> Filter {
         let first = &self.stretches[0];
-        Filter::new(first.log.id(), first.from, first.cut)
+        Filter::new(first.log.id(), first.from, first.cut, wanted, pace)
     }
 
     /// A walk before which every entry is older.
     #[inline]
-    pub(crate) fn walk_from_time(&self, time: Time, limit: Position) -> Walk {
-        let view = self.view();
+    pub(crate) fn walk_from_time(&mut self, time: Time, limit: Position) -> Walk {
+        let view = self.cached.value();
         let place = view.place_of_time(time);
         match view.all().get(place) {
             Some(segment) if segment.header.number <= segment_of(limit) => {
+                let bound = segment.end(limit);
                 // Without memory for an index the walk begins at the beginning.
-                let index = segment.index(segment.end(limit));
-                let at = index.map_or(SEGMENT_HEADER_BYTES, |index| index.seek(time));
-                Walk { place, number: segment.header.number, at, end: 0, limit }
+                let line = line_at(&mut self.lines, place);
+                let at = segment.index(bound).map_or(SEGMENT_HEADER_BYTES, |index| index.seek(time, line));
+                let end = if segment.needs_no_look(at, bound) { bound } else { 0 };
+                Walk { place, number: segment.header.number, at, end, limit }
             }
             _ => Walk::at(view, limit, limit),
         }
     }
 
     /// The stretch that a walk from a position is in: the first with anything behind it.
+    #[inline]
     pub(crate) fn stretch_at(&self, start: Position, filter: &mut Filter) -> usize {
-        let last = self.stretches.len() - 1;
-        if last == 0 {
-            return 0;
+        match self.stretches.len() - 1 {
+            0 => 0,
+            last => self.stretch_of(last, start, filter),
         }
+    }
+
+    #[cold]
+    fn stretch_of(&self, last: usize, start: Position, filter: &mut Filter) -> usize {
         let ends_before = |stretch: &Stretch| {
             let inner = stretch.log.lock();
             let held = inner.extents.covering(stretch.from, stretch.cut);
@@ -211,4 +239,13 @@ impl Source {
     pub(crate) fn is_purged(&self, below: Offset) -> bool {
         self.log.lock().first_visible >= below
     }
+}
+
+/// What searches in the segment at a place guess from.
+#[inline]
+fn line_at(lines: &mut Vec<Line>, place: usize) -> &mut Line {
+    if place >= lines.len() {
+        lines.resize(place + 1, Line::default());
+    }
+    &mut lines[place]
 }

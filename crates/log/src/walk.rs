@@ -8,7 +8,7 @@
 
 use crate::error::ReadError;
 use crate::format::{BATCH_HEADER_BYTES, BATCH_MAGIC, FLAG_LAST, FRAME_HEADER_BYTES, Kind};
-use crate::format::{SEGMENT_HEADER_BYTES, TOUCHED_BYTES, word16, word32, word64};
+use crate::format::{SEGMENT_BYTES_MAX, SEGMENT_HEADER_BYTES, TOUCHED_BYTES, word16, word32, word64};
 use crate::query::Entry;
 use crate::segment::Readable;
 use crate::view::View;
@@ -22,14 +22,10 @@ const LONE: usize = (BATCH_HEADER_BYTES + TOUCHED_BYTES) as usize;
 /// After so many bytes of other logs it pays to ask where this one goes on.
 const FOREIGN_BYTES_MAX: u32 = 256 << 10;
 
-/// Which frames are entries of the query.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Filter {
-    pub(crate) log: LogId,
-    /// Offsets taken: from the first one to the one where a fork branches off.
-    pub(crate) from: Offset,
-    pub(crate) cut: Offset,
-    /// Times taken, both ends included.
+/// Which times are taken.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    /// Both ends included.
     since: Time,
     until: Time,
     /// A time after which none that is looked for can follow.
@@ -40,11 +36,55 @@ pub(crate) struct Filter {
     /// Times that need no second look: from the lowest one, so many more.
     lowest: Time,
     window: Time,
+}
+
+impl Default for Wanted {
+    /// All of them.
+    fn default() -> Wanted {
+        Wanted::taking(0, Time::MAX, false, 0)
+    }
+}
+
+impl Wanted {
+    /// Takes entries of these times, the last one excluded; in a store whose times lie behind earlier ones by no
+    /// more than `lateness`.
+    #[inline]
+    pub(crate) fn of(since: Time, end: Option<Time>, exact: bool, lateness: Time) -> Wanted {
+        match end {
+            None => Wanted::taking(since, Time::MAX, exact, lateness),
+            Some(0) => Wanted::taking(1, 0, false, lateness),
+            Some(end) => Wanted::taking(since, end - 1, exact, lateness),
+        }
+    }
+
+    #[inline]
+    fn taking(since: Time, until: Time, exact: bool, lateness: Time) -> Wanted {
+        let sought = if exact { since.min(until) } else { until };
+        let plain = !exact && since <= until;
+        let (lowest, window) = if plain { (since, until - since) } else { (Time::MAX, 0) };
+        Wanted { since, until, stop: sought.saturating_add(lateness), lateness, exact, lowest, window }
+    }
+
+    /// An entry of exactly the time was met: from there on entries of any time are taken.
+    fn met(self) -> Wanted {
+        Wanted::taking(0, self.until, false, self.lateness)
+    }
+}
+
+/// Which frames are entries of the query.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Filter {
+    pub(crate) log: LogId,
+    /// Offsets taken: from the first one to the one where a fork branches off.
+    pub(crate) from: Offset,
+    pub(crate) cut: Offset,
+    wanted: Wanted,
     over: bool,
     /// Offset at which the next entry of the log begins.
     next: Offset,
     /// Bytes of other logs since the last batch of this one.
     foreign: u32,
+    pub(crate) pace: Pace,
 }
 
 /// An entry that was found: where its frame begins and what its header says.
@@ -54,7 +94,7 @@ pub(crate) struct Found {
     /// Payload bytes left out in front and behind.
     skip: u32,
     length: u32,
-    offset: Offset,
+    pub(crate) offset: Offset,
     time: Time,
     last: bool,
 }
@@ -82,6 +122,25 @@ fn lone(bytes: &[u8], at: u32, log: LogId) -> Option<Found> {
 }
 
 impl Found {
+    /// The entry whose header stands at a byte, if there is one of a log. The bytes need not be verified: it may end
+    /// anywhere.
+    #[inline]
+    pub(crate) fn read(bytes: &[u8], at: u32, log: LogId) -> Option<Found> {
+        let head = bytes.get(at as usize..)?.first_chunk::<HEAD>()?;
+        let first = word64(head, 0);
+        let (length, kind) = (first as u32, (first >> 32) as u8);
+        let ours = kind == Kind::Data as u8 && word64(head, 8) == log && length <= SEGMENT_BYTES_MAX;
+        let last = (first >> 40) as u8 & FLAG_LAST != 0;
+        let (offset, time) = (word64(head, 16), word64(head, 24));
+        ours.then_some(Found { at, skip: 0, length, offset, time, last })
+    }
+
+    /// Where its payload ends.
+    #[inline]
+    pub(crate) fn end(&self) -> u32 {
+        self.at + FRAME_HEADER_BYTES + self.skip + self.length
+    }
+
     /// Where the next header is, of an entry of which nothing is left out.
     #[inline(always)]
     fn next(&self) -> u32 {
@@ -94,6 +153,59 @@ impl Found {
         let data = &bytes[start..start + self.length as usize];
         let position = position(segment, self.at);
         Entry { offset: self.offset, time: self.time, last: self.last, position, data }
+    }
+}
+
+/// How long entries have been of late.
+///
+/// Where the next header stands follows from a length that has to be read first, so a walk waits for one header after
+/// the other. Where entries have the same length for a while the place is foreseen, and the processor reads
+/// several headers at once; that it was right is made sure of behind. Where lengths vary it would be wrong more often
+/// than it helps, so it stops and waits until they do not.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Pace {
+    length: u32,
+    /// Bytes from a header to the next, at that length.
+    frame_bytes: u32,
+    /// Entries of that length in a row, until there are enough of them.
+    alike: u32,
+    steady: bool,
+}
+
+/// Entries of one length in a row that are taken for a sign of more.
+const ALIKE: u32 = 16;
+
+impl Pace {
+    /// Where the next header is, of an entry of which nothing is left out.
+    #[inline(always)]
+    fn next(&mut self, found: &Found) -> u32 {
+        if self.steady {
+            // A branch, never a choice between two values: what is foreseen must not wait for what was read.
+            if found.length == self.length {
+                return found.at + self.frame_bytes;
+            }
+            self.stumble();
+        } else {
+            self.alike = if found.length == self.length { self.alike + 1 } else { 0 };
+            self.length = found.length;
+            if self.alike == ALIKE {
+                self.settle();
+            }
+        }
+        found.next()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn stumble(&mut self) {
+        (self.steady, self.alike) = (false, 0);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn settle(&mut self) {
+        self.frame_bytes = FRAME_HEADER_BYTES + self.length.next_multiple_of(8);
+        self.steady = true;
     }
 }
 
@@ -118,46 +230,16 @@ pub(crate) enum Step {
 }
 
 impl Filter {
-    pub(crate) fn new(log: LogId, from: Offset, cut: Offset) -> Filter {
-        let (since, until, stop, lateness, exact) = (0, Time::MAX, Time::MAX, 0, false);
-        let (lowest, window, next, foreign) = (since, until, ANYWHERE, 0);
-        Filter {
-            log,
-            from,
-            cut,
-            since,
-            until,
-            stop,
-            lateness,
-            exact,
-            lowest,
-            window,
-            over: false,
-            next,
-            foreign,
-        }
-    }
-
-    /// Takes entries of these times, the last one excluded; in a store whose times lie behind earlier ones by no
-    /// more than `lateness`.
-    pub(crate) fn times(&mut self, since: Time, end: Option<Time>, exact: bool, lateness: Time) {
-        (self.since, self.exact) = (since, exact);
-        self.until = end.map_or(Time::MAX, |end| end.saturating_sub(1));
-        if end == Some(0) {
-            (self.since, self.until, self.exact) = (1, 0, false);
-        }
-        self.relax(lateness);
+    #[inline]
+    pub(crate) fn new(log: LogId, from: Offset, cut: Offset, wanted: Wanted, pace: Pace) -> Filter {
+        Filter { log, from, cut, wanted, over: false, next: ANYWHERE, foreign: 0, pace }
     }
 
     /// Times may now lie further back than was known; whether they do.
     pub(crate) fn relax(&mut self, lateness: Time) -> bool {
-        let sought = if self.exact { self.since.min(self.until) } else { self.until };
-        let late = lateness > self.lateness;
-        (self.lateness, self.stop) = (lateness, sought.saturating_add(lateness));
-        let plain = !self.exact && self.since <= self.until;
-        (self.lowest, self.window) =
-            if plain { (self.since, self.until - self.since) } else { (Time::MAX, 0) };
-        late
+        let Wanted { since, until, exact, lateness: known, .. } = self.wanted;
+        self.wanted = Wanted::taking(since, until, exact, lateness);
+        lateness > known
     }
 
     /// The same times in another log, whose offsets go on where this one's end.
@@ -170,7 +252,7 @@ impl Filter {
 
     /// Looks at everything, however late: for a walk that does not go forwards.
     pub(crate) fn never_over(&mut self) {
-        self.stop = Time::MAX;
+        self.wanted.stop = Time::MAX;
     }
 
     /// Takes up the walk at a place from which offsets need not follow on.
@@ -189,15 +271,15 @@ impl Filter {
     pub(crate) fn plain(&mut self, bytes: &[u8], at: &mut u32) -> Option<Found> {
         let found = lone(bytes, *at, self.log)?;
         let end = found.offset + u64::from(found.length);
-        let inside = found.time.wrapping_sub(self.lowest) <= self.window
+        let inside = found.time.wrapping_sub(self.wanted.lowest) <= self.wanted.window
             && found.offset >= self.from
             && end <= self.cut;
         // An entry that none of this log has come before may begin anywhere.
         if !(inside && (found.offset == self.next || self.next == ANYWHERE)) {
-            self.over = found.time > self.stop;
+            self.over = found.time > self.wanted.stop;
             return None;
         }
-        *at = found.next();
+        *at = self.pace.next(&found);
         self.next = end;
         Some(found)
     }
@@ -205,14 +287,14 @@ impl Filter {
     /// Passes over entries before the first time taken, as long as they are of the ordinary kind.
     #[inline]
     pub(crate) fn skip_older(&mut self, bytes: &[u8], at: &mut u32) {
-        if self.exact {
+        if self.wanted.exact {
             return;
         }
         while let Some(found) = lone(bytes, *at, self.log) {
-            if found.time >= self.since || found.offset != self.next && self.next != ANYWHERE {
+            if found.time >= self.wanted.since || found.offset != self.next && self.next != ANYWHERE {
                 return;
             }
-            *at = found.next();
+            *at = self.pace.next(&found);
             self.next = found.offset + u64::from(found.length);
         }
     }
@@ -263,7 +345,8 @@ impl Filter {
             (self.next, *at) = (end, next_at);
             let last = (first >> 40) as u8 & FLAG_LAST != 0;
             let found = Found { at: frame_at, skip: 0, length, offset, time, last };
-            if time < self.since || time > self.until || offset < self.from || end > self.cut || self.exact {
+            let Wanted { since, until, exact, .. } = self.wanted;
+            if time < since || time > until || offset < self.from || end > self.cut || exact {
                 match self.edge(found, end) {
                     Edge::Taken(found) => return Step::Found(found),
                     Edge::Passed => continue,
@@ -282,18 +365,17 @@ impl Filter {
         if found.offset >= self.cut {
             return Edge::Stop(Step::Cut);
         }
-        if found.time > self.stop {
+        if found.time > self.wanted.stop {
             return Edge::Stop(Step::Over);
         }
         if end <= self.from {
             return Edge::Passed;
         }
-        if self.exact && found.time == self.since {
-            // From here on entries of any time are taken.
-            (self.exact, self.since) = (false, 0);
-            self.relax(self.lateness);
+        if self.wanted.exact && found.time == self.wanted.since {
+            self.wanted = self.wanted.met();
         }
-        if self.exact || found.time < self.since || found.time > self.until {
+        let Wanted { since, until, exact, .. } = self.wanted;
+        if exact || found.time < since || found.time > until {
             return Edge::Passed;
         }
         Edge::Taken(trimmed(found, self.from, end.min(self.cut)))

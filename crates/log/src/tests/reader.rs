@@ -103,6 +103,30 @@ fn entries_appended_in_one_call_keep_their_own_times_however_these_go() {
     assert!(reader.entries(&Query::default()).all(|entry| entry.unwrap().last), "each is a transaction");
 }
 
+/// Readers foresee where the next header stands where entries have been alike for a while.
+#[test]
+fn entries_alike_for_a_while_and_then_not_are_all_read() {
+    let store = memory();
+    let log = store.log(b"a").unwrap();
+    let runs = [(40, 100), (1, 7), (30, 8), (17, 1), (16, 90), (1, 91), (50, 90), (2, 3000), (60, 24)];
+    let lengths: Vec<usize> = runs.iter().flat_map(|(count, length)| vec![*length; *count]).collect();
+    for (time, length) in lengths.iter().enumerate() {
+        store.append(&log, &vec![time as u8; *length], time as Time).unwrap();
+    }
+    let mut cursor = Cursor::new(store.reader(&log), &Query::default());
+    for (time, length) in lengths.iter().enumerate() {
+        let found = cursor.next().unwrap().map(|entry| (entry.time, entry.data.to_vec()));
+        assert_eq!(found, Some((time as Time, vec![time as u8; *length])));
+    }
+    assert_eq!(cursor.next(), Ok(None));
+    let mut reader = store.reader(&log);
+    for (time, length) in lengths.iter().enumerate() {
+        let rest =
+            reader.entries(&Query::from(Start::Time(time as Time))).map(|entry| entry.unwrap().data.len());
+        assert_eq!(rest.collect::<Vec<_>>(), lengths[time..], "from {time} on, the first of {length}");
+    }
+}
+
 #[test]
 fn a_cursor_resumes_after_the_end_and_across_segments() {
     let store = memory();

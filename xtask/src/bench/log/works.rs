@@ -81,6 +81,7 @@ const FULL_SPEED: &str = "the writer adds 50 entries per transaction and never p
 const LAZY: &str = "ours takes each entry's time, offset and length, and makes nothing of its data";
 const MOVED: &str =
     "ours takes each entry's time, offset and length from one object, and makes nothing of its data";
+const PLACE: &str = "ours is handed what it said of the entry before, the peer its key";
 const MAP: &str = "the peer stores into its map (MDB_WRITEMAP), which its users leave off";
 
 /// Through Rust.
@@ -113,8 +114,10 @@ pub(crate) const NATIVE: &[Work] = &[
         note: MAP,
         ..beside_a_writer("delivered", 0.0, "cursor behind a writer: delivered; peer in its map", ENTRIES)
     },
-    reading("seek", 8.0, "random position read of {n}", READS),
-    reading("seek-small", 8.0, "random position read of 1,000", READS),
+    Work { note: PLACE, ..reading("place", 8.0, "random position read of {n}", READS) },
+    Work { note: PLACE, ..reading("place-small", 8.0, "random position read of 1,000", READS) },
+    Work { bar: None, ..reading("seek", 0.0, "first entry after a random time, of {n}", READS) },
+    Work { bar: None, ..reading("seek-small", 0.0, "first entry after a random time, of 1,000", READS) },
     single("append", 20.0, "append one by one, os", ENTRIES),
     Work {
         against: PEER_MAP,
