@@ -70,6 +70,9 @@ pub struct Reactor<H: Handler> {
     /// Messages drained and not handled yet.
     pub(crate) inbox: VecDeque<H::Message>,
     pub(crate) spin: Spin,
+    /// The same for sources that say themselves where their peers run: whether there is another processor is
+    /// known then, whatever this thread may run on.
+    pub(crate) spin_for_peers: Spin,
     /// When the kernel was last asked, on the monotonic clock, if sources that it does not announce are up.
     pub(crate) asked_ns: u64,
     /// Only for foreign loops: says when the next timer is due, and what it was last set to.
@@ -100,6 +103,7 @@ impl<H: Handler> Reactor<H> {
             events: Events::with_capacity(EVENTS_MAX),
             inbox: VecDeque::new(),
             spin: Spin::new(config.spin, process::parallelism()),
+            spin_for_peers: Spin::new(config.spin, usize::MAX),
             asked_ns: 0,
             timer: None,
         };

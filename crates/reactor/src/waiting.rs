@@ -63,7 +63,7 @@ impl<H: Handler> Reactor<H> {
     /// work has become rare, or nobody can bring any while this thread runs.
     fn wait_for_both(&mut self, mut look: Look, limit: usize, wait: Wait) -> io::Result<()> {
         let began_ns = clock::monotonic_ns();
-        let (timer_ns, spin_ns) = (self.timer_ns(), self.spin.limit_ns().unwrap_or(0));
+        let (timer_ns, spin_ns) = (self.timer_ns(), self.spin_for_peers.limit_ns().unwrap_or(0));
         let (mut now_ns, mut yields) = (began_ns, 0);
         loop {
             if now_ns.saturating_sub(self.asked_ns) >= ASK_NS {
@@ -91,7 +91,7 @@ impl<H: Handler> Reactor<H> {
             now_ns = clock::monotonic_ns();
             look = self.handler.look(&mut self.core);
         }
-        self.spin.record(now_ns.saturating_sub(began_ns));
+        self.spin_for_peers.record(now_ns.saturating_sub(began_ns));
         Ok(())
     }
 
