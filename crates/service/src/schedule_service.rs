@@ -7,6 +7,7 @@
 //! other goes to the executor, its frame copied, so that the caller may go on reading.
 
 use crate::schedule::{Executor, Scheduler, Turn};
+use crate::server::{Handler, Reply as ServerReply, Request};
 use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
@@ -17,11 +18,12 @@ use thalweg_wire::service::{Access, Flow, Fork, Reply, Service, error_frame};
 /// Hands requests to a generated handler, ordered per fork over an executor. Clones share both.
 ///
 /// ```no_run
-/// use thalweg_service::{Pool, Scheduled};
-/// use thalweg_wire::service::{Reply, Service};
-/// fn serve<S: Service<H> + 'static, H: Send + Sync + 'static>(handler: H, frame: &[u8], reply: impl Reply + 'static) {
-///     let scheduled = Scheduled::<S, H, Pool>::new(handler, Pool::new(4));
-///     scheduled.request(frame, true, reply);
+/// use thalweg_service::{Endpoint, Error, Pool, Scheduled, Server, ServerOptions};
+/// use thalweg_wire::service::Service;
+/// fn serve<S: Service<H> + 'static, H: Send + Sync + 'static>(store: H, at: Endpoint) -> Result<(), Error> {
+///     let options = ServerOptions { error_tag: S::ERROR.into(), ..ServerOptions::default() };
+///     let scheduled = Scheduled::<S, H, Pool>::new(store, Pool::new(4));
+///     Server::bind(&[at], options)?.run_reactor(scheduled)
 /// }
 /// ```
 pub struct Scheduled<S, H, E: Executor> {
@@ -85,6 +87,17 @@ where
             Access::Read => self.scheduler.read_alone(fork.clone(), false),
             Access::ReadCommitted => self.scheduler.read_alone(fork.clone(), true),
         }
+    }
+}
+
+impl<S, H, E> Handler for Scheduled<S, H, E>
+where
+    S: Service<H> + 'static,
+    H: Send + Sync + 'static,
+    E: Executor + 'static,
+{
+    fn request(&mut self, request: Request<'_>, reply: ServerReply) {
+        Scheduled::request(self, request.frame, request.alone, reply);
     }
 }
 

@@ -7,6 +7,7 @@
 #[path = "../../../schemas/generated/rust/mod.rs"]
 mod echo;
 
+use echo::client::{EchoAsyncClient, EchoClient};
 use echo::server::{EchoHandler, EchoService};
 use echo::types::*;
 use std::collections::HashMap;
@@ -14,9 +15,11 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::task::Waker;
 use std::time::Duration;
-use thalweg_service::{Error, Executor, Pool, Scheduled};
+use thalweg_service::{
+    AsyncClient, ClientOptions, Endpoint, Error, Executor, Pool, Scheduled, Server, ServerOptions, SyncClient,
+};
 use thalweg_wire::messagepack::{Message, request_frame};
-use thalweg_wire::service::{Flow, Reply, Responder, answer};
+use thalweg_wire::service::{Flow, Next, Reply, Responder, answer};
 
 /// Keeps values by fork. A put whose value is `later` is answered by the test.
 #[derive(Default)]
@@ -61,7 +64,28 @@ impl EchoHandler for Store {
     fn fail(&self, _: EchoFail<'_>, _: Responder<commands::Fail>) {}
     fn numbers(&self, _: EchoNumbers, _: Responder<commands::Numbers>) {}
     fn places(&self, _: EchoPlaces<'_>, _: Responder<commands::Places>) {}
-    fn count(&self, _: EchoCount, _: Responder<commands::Count>) {}
+
+    fn count(&self, request: EchoCount, mut responder: Responder<commands::Count>) {
+        std::thread::spawn(move || {
+            let unpark = Waker::from(Arc::new(Unpark(std::thread::current())));
+            for value in request.first..request.last {
+                if responder.item(&EchoCountItem { value }) == Flow::Wait {
+                    responder.changed(&unpark);
+                    std::thread::park();
+                }
+            }
+            responder.ok(&EchoCountResponse { count: request.last - request.first });
+        });
+    }
+}
+
+/// Wakes the thread that makes a stream.
+struct Unpark(std::thread::Thread);
+
+impl std::task::Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
 }
 
 /// Sends the frame that ends a call to the test.
@@ -179,4 +203,86 @@ fn what_is_no_request_is_answered_with_the_error() {
     let error = answer::<commands::Put, Error>(&answers.recv().unwrap()).unwrap_err();
     assert!(error.to_string().starts_with("refused: "), "{error}");
     assert_eq!(service.in_flight(), 0);
+}
+
+/// Serves the store at each kind of endpoint until the test is through.
+fn serve(test: impl Fn(Endpoint, bool)) {
+    for (name, plain) in [("store.sock", true), ("store.sock", false), ("store.shm", false)] {
+        let directory = tempfile::tempdir().unwrap();
+        let endpoint: Endpoint = directory.path().join(name).to_str().unwrap().parse().unwrap();
+        let options = ServerOptions {
+            error_tag: "EchoErrorResponse".into(),
+            ring_bytes_max: 65_536,
+            ..Default::default()
+        };
+        let mut server = Server::bind(std::slice::from_ref(&endpoint), options).unwrap();
+        let stopper = server.stopper();
+        let service = Service::new(Store::default(), Pool::new(2));
+        std::thread::scope(|scope| {
+            let running = scope.spawn(move || server.run_reactor(service));
+            let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| test(endpoint, plain)));
+            stopper.stop();
+            running.join().unwrap().unwrap();
+            outcome.unwrap();
+        });
+    }
+}
+
+#[test]
+fn generated_client_and_server_meet_over_each_kind_of_connection() {
+    serve(|endpoint, plain| {
+        let options = ClientOptions { plain, ..ClientOptions::default() };
+        let mut client = EchoClient::new(SyncClient::connect(&endpoint, options.clone()).unwrap());
+        for version in 1..=50_u64 {
+            let fork = format!("fork {version}");
+            let put = EchoPut { fork: fork.as_str().into(), value: b"value"[..].into() };
+            assert_eq!(client.put(&put).unwrap().version, version);
+            let peek = client.peek(&EchoPeek { fork: fork.as_str().into() }).unwrap();
+            assert_eq!(peek.value.as_deref(), Some(&b"value"[..]));
+        }
+        let values: Vec<u32> = {
+            let mut values = Vec::new();
+            let mut items = client.count(&EchoCount { first: 0, last: 1_000 }).unwrap();
+            while let Next::Item(item) = items.next().unwrap() {
+                values.push(item.value);
+            }
+            values
+        };
+        assert_eq!(values, (0..1_000).collect::<Vec<_>>());
+
+        let shared = AsyncClient::connect(&endpoint, options).unwrap();
+        let client = EchoAsyncClient::new(shared.clone());
+        let read = async {
+            let mut items = client.count(&EchoCount { first: 0, last: 1_000 }).await.unwrap();
+            let mut values = 0;
+            while let Next::Item(item) = items.next().await.unwrap() {
+                assert_eq!(item.value, values);
+                values += 1;
+            }
+            values
+        };
+        assert_eq!(shared.run_until(read).unwrap(), 1_000);
+    });
+}
+
+#[test]
+fn many_clients_at_once_see_writes_in_order() {
+    serve(|endpoint, plain| {
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let (endpoint, options) = (&endpoint, ClientOptions { plain, ..ClientOptions::default() });
+                scope.spawn(move || {
+                    let mut client = EchoClient::new(SyncClient::connect(endpoint, options).unwrap());
+                    let fork = format!("of thread {thread}");
+                    for round in 0..200_u32 {
+                        let value = round.to_le_bytes();
+                        let put = EchoPut { fork: fork.as_str().into(), value: value[..].into() };
+                        client.put(&put).unwrap();
+                        let peek = client.peek(&EchoPeek { fork: fork.as_str().into() }).unwrap();
+                        assert_eq!(peek.value.as_deref(), Some(&value[..]));
+                    }
+                });
+            }
+        });
+    });
 }

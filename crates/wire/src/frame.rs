@@ -26,7 +26,7 @@
 //! | 6..8 | fault of an end, else 0 |
 //! | 8..16 | id of the call, chosen by the client, not reused while the call lasts |
 //! | 16..20 | request: milliseconds until its deadline, 0 for none |
-//! | 20..24 | credit: items more that may be sent |
+//! | 20..24 | credit: items more that may be sent; request: items that may be sent to begin with, 0 for what the welcome says |
 //!
 //! *Checked by* the tests here (any bytes, any split) and by `schemas/golden`, which holds a hello, a welcome and a
 //! refusal byte for byte.
@@ -246,7 +246,7 @@ pub struct Header {
     pub fault: u16,
     /// Of a request: milliseconds until nobody wants the answer any more; 0 for no such moment.
     pub deadline_ms: u32,
-    /// Of a credit: items more.
+    /// Of a credit: items more. Of a request: items to begin with instead of what the welcome says; 0 for that.
     pub credit: u32,
 }
 

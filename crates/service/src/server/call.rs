@@ -100,6 +100,11 @@ impl Call {
         state.credit = credit;
     }
 
+    /// The client said how many items may leave to begin with.
+    pub(crate) fn begin_with(&self, credit: u32) {
+        self.state.lock().credit = credit;
+    }
+
     // For the reply.
 
     pub(crate) fn is_cancelled(&self) -> bool {

@@ -8,8 +8,8 @@ use thalweg_wire::frame::{HEADER_BYTES, Header, Kind, LENGTH_BYTES, LENGTH_MAX};
 pub(crate) enum Cut {
     /// More bytes are needed.
     More,
-    /// A request: `head` bytes, then `length` of payload.
-    Request { head: usize, length: usize, id: u64, deadline_ms: u32 },
+    /// A request: `head` bytes, then `length` of payload. With a credit its stream begins with that instead of ours.
+    Request { head: usize, length: usize, id: u64, deadline_ms: u32, credit: u32 },
     /// Nobody waits for a call any more.
     Cancel(u64),
     /// A call may send more items.
@@ -34,7 +34,7 @@ pub(crate) fn plain(unread: &[u8], length_max: u32) -> Cut {
     if unread.len() - LENGTH_BYTES < length as usize {
         return Cut::More;
     }
-    Cut::Request { head: LENGTH_BYTES, length: length as usize, id: 0, deadline_ms: 0 }
+    Cut::Request { head: LENGTH_BYTES, length: length as usize, id: 0, deadline_ms: 0, credit: 0 }
 }
 
 /// Cuts a multiplexed connection's input.
@@ -56,6 +56,7 @@ pub(crate) fn multiplexed(unread: &[u8], length_max: u32) -> Cut {
             length: header.length as usize,
             id: header.id,
             deadline_ms: header.deadline_ms,
+            credit: header.credit,
         },
         Kind::Cancel if header.length == 0 => Cut::Cancel(header.id),
         Kind::Credit if header.length == 0 => Cut::Credit(header.id, header.credit),
@@ -90,7 +91,10 @@ mod tests {
     #[test]
     fn a_frame_is_cut_once_it_is_whole() {
         assert_eq!(plain(&[2, 0, 0, 0, 1], 9), Cut::More);
-        assert_eq!(plain(&[0, 0, 0, 0], 0), Cut::Request { head: 4, length: 0, id: 0, deadline_ms: 0 });
+        assert_eq!(
+            plain(&[0, 0, 0, 0], 0),
+            Cut::Request { head: 4, length: 0, id: 0, deadline_ms: 0, credit: 0 }
+        );
         assert_eq!(plain(&[9, 0, 0, 0], 8), Cut::TooLong { id: 0, bytes: 13 });
         assert_eq!(plain(&[0, 0, 0, 0xff], 8), Cut::Wrong { id: 0, fault: Fault::BadFrame });
     }

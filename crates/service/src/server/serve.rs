@@ -22,6 +22,8 @@ struct Asked {
     length: usize,
     id: u64,
     deadline_ms: u32,
+    /// Items that its stream may send to begin with; 0 leaves that to us.
+    credit: u32,
 }
 
 impl Engine {
@@ -59,9 +61,9 @@ impl Engine {
             };
             match cut {
                 Cut::More => return,
-                Cut::Request { head, length, id, deadline_ms } => {
+                Cut::Request { head, length, id, deadline_ms, credit } => {
                     let last = unread.len() == head + length;
-                    let asked = Asked { head, length, id, deadline_ms };
+                    let asked = Asked { head, length, id, deadline_ms, credit };
                     self.request(core, (key, phase), busy, asked, alone && last, handler);
                 }
                 other => self.control((key, phase), busy, other),
@@ -104,6 +106,9 @@ impl Engine {
             }
         };
         let call = self.calls.take();
+        if asked.credit > 0 {
+            call.begin_with(asked.credit);
+        }
         let place = Place { key, id, serial };
         let reply = Reply::new(call.clone(), place);
         let start = busy.output.bytes.len();
