@@ -38,7 +38,7 @@
 //! 4. *A peer is a stranger.* Each side keeps its own `tail` and `head` to itself and only ever writes them out;
 //!    the peer's are checked whenever they are read: they never go back, and never farther than there is room
 //!    or there are bytes. One that lies is told as [`Broken`], and costs neither a panic nor an access
-//!    outside the rings ([`copy`] says why not either when the bytes change while they are copied). A lie that
+//!    outside the rings (`copy` says why not either when the bytes change while they are copied). A lie that
 //!    keeps to these rules is garbage that the peer could as well have written properly; the words of sleep can
 //!    only cost wakes.
 //!

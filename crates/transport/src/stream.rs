@@ -81,7 +81,7 @@ pub fn write_file(
     socket::send_file(socket, file, offset, count).map(Written::from)
 }
 
-/// As [`read`], for what [`standard_streams`] gave, which need not be sockets.
+/// As [`read`], for what [`crate::standard_streams`] gave, which need not be sockets.
 ///
 /// # Errors
 /// What the kernel says; `InvalidInput` when there is no spare room.
@@ -93,7 +93,7 @@ pub fn read_any(descriptor: BorrowedFd<'_>, into: &mut Vec<u8>) -> io::Result<Re
     })
 }
 
-/// As [`write()`], for what [`standard_streams`] gave.
+/// As [`write()`], for what [`crate::standard_streams`] gave.
 ///
 /// # Errors
 /// `BrokenPipe` and the like.
