@@ -15,6 +15,7 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     ("wire", &[]),
     ("service", &["sys", "sync", "reactor", "transport", "wire"]),
     ("log", &["sys", "sync"]),
+    ("state", &["log"]),
     ("http", &["sys", "sync", "reactor", "transport", "wire"]),
     ("streams", &["wire", "log"]),
     ("schema", &[]),

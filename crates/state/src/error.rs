@@ -1,0 +1,63 @@
+//! What can go wrong.
+
+use crate::state::ForkId;
+use thalweg_log::{CommitError, Offset, ReadError};
+use thiserror::Error as ThisError;
+
+/// Why something was not done. Unless it says otherwise nothing was changed.
+#[derive(Debug, ThisError)]
+pub enum Error {
+    /// There is no such fork, any more or yet.
+    #[error("there is no fork {0}: it was dropped, or never made")]
+    NoFork(ForkId),
+    /// The main line cannot be dropped.
+    #[error("the main line cannot be dropped: destroy the store instead")]
+    MainLine,
+    /// A rollback, or a commit that was asked for by name, without a snapshot.
+    #[error("there is no snapshot to go back to")]
+    NoSnapshot,
+    /// Others committed since the snapshot.
+    #[error(
+        "fork {fork} moved on since the snapshot, from offset {base} to {tail}: roll back and do it again"
+    )]
+    Conflict {
+        /// The fork.
+        fork: ForkId,
+        /// Where it was when the snapshot was taken.
+        base: Offset,
+        /// Where it is.
+        tail: Offset,
+    },
+    /// A key that cannot be.
+    #[error("a key is text of 1 to {limit} bytes; this one has {length}")]
+    Key {
+        /// Bytes it has.
+        length: usize,
+        /// Bytes it may have.
+        limit: usize,
+    },
+    /// An offset at which no commit of the fork ended.
+    #[error("fork {fork} had no state at offset {offset}: commits end at other places")]
+    NoState {
+        /// The fork.
+        fork: ForkId,
+        /// The offset asked for.
+        offset: Offset,
+    },
+    /// The log holds something that is no change.
+    #[error("the entry at offset {offset} of fork {fork} is no change of a state: {why}")]
+    Foreign {
+        /// The fork.
+        fork: ForkId,
+        /// Where the entry begins.
+        offset: Offset,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The log did not take the commit; see there whether it may have been applied.
+    #[error("the commit was not taken: {0}")]
+    Commit(#[from] CommitError),
+    /// The log cannot be read.
+    #[error("the log cannot be read: {0}")]
+    Read(#[from] ReadError),
+}

@@ -1,0 +1,194 @@
+//! A commit as the bytes of its entry, and back: change messages of the open state protocol for Durable Streams
+//! (`packages/state/STATE-PROTOCOL.md` of durable-streams/durable-streams), each followed by a comma, as a stream of JSON
+//! keeps them. So a fork's log is a Durable Stream that a browser follows as it is.
+//!
+//! A value that is JSON, without blanks around it, stands there as it is, byte for byte; any other stands in base64, and
+//! the header `encoding` says so. All messages of one commit have one `txid`: the offset at which its entry begins.
+
+use crate::changes::Changes;
+use crate::map::{Key, Map, Value};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+use thalweg_log::Offset;
+
+/// The content type of a fork's log.
+pub(crate) const CONTENT_TYPE: &str = "application/json";
+const BASE64: &str = "base64";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Operation {
+    Insert,
+    Update,
+    Delete,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Message<'a> {
+    #[serde(borrow)]
+    r#type: Cow<'a, str>,
+    #[serde(borrow)]
+    key: Cow<'a, str>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    value: Option<&'a RawValue>,
+    #[serde(borrow)]
+    headers: Headers<'a>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Headers<'a> {
+    operation: Operation,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    encoding: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    txid: Cow<'a, str>,
+}
+
+/// Appends the messages of a commit that changes `before`, all but the last comma. What changes nothing is left out.
+pub(crate) fn encode(kind: &str, before: &Map, changes: &Changes, at: Offset, out: &mut Vec<u8>) {
+    let txid = at.to_string();
+    for (key, value) in changes.iter() {
+        let held = before.get(key);
+        let operation = match (held, value) {
+            (None, None) => continue,
+            (Some(held), Some(value)) if held == value => continue,
+            (None, Some(_)) => Operation::Insert,
+            (Some(_), Some(_)) => Operation::Update,
+            (Some(_), None) => Operation::Delete,
+        };
+        let (raw, encoded) = match value.map(|value| raw(value)) {
+            None => (None, None),
+            Some(Some(raw)) => (Some(Cow::Borrowed(raw)), None),
+            Some(None) => (value.map(quoted).map(Cow::Owned), Some(BASE64)),
+        };
+        if !out.is_empty() {
+            out.push(b',');
+        }
+        let message = Message {
+            r#type: kind.into(),
+            key: key.as_str().into(),
+            value: raw.as_deref(),
+            headers: Headers { operation, encoding: encoded.map(Cow::Borrowed), txid: txid.as_str().into() },
+        };
+        let whole = out.len();
+        if serde_json::to_writer(&mut *out, &message).is_err() {
+            // Text and bytes in memory are always written; a half message would be worse than none.
+            out.truncate(whole);
+        }
+    }
+}
+
+/// Reads an entry.
+///
+/// # Errors
+/// Why it is none.
+pub(crate) fn decode(payload: &[u8]) -> Result<Changes, String> {
+    let inner = payload.strip_suffix(b",").ok_or("it does not end with a comma")?;
+    let list = [b"[", inner, b"]"].concat();
+    let messages: Vec<Message<'_>> = serde_json::from_slice(&list).map_err(|error| error.to_string())?;
+    let mut changes = Changes::default();
+    for message in messages {
+        let key = Key::from(&*message.key);
+        match (message.headers.operation, message.value) {
+            (Operation::Delete, _) => changes.delete(key),
+            (_, None) => return Err(format!("the message of {key} has no value")),
+            (_, Some(raw)) => changes.put(key, value(raw, message.headers.encoding.as_deref())?),
+        }
+    }
+    Ok(changes)
+}
+
+fn value(raw: &RawValue, encoding: Option<&str>) -> Result<Value, String> {
+    match encoding {
+        None => Ok(raw.get().as_bytes().into()),
+        Some(BASE64) => {
+            let text: Cow<'_, str> = serde_json::from_str(raw.get()).map_err(|error| error.to_string())?;
+            Ok(STANDARD.decode(&*text).map_err(|error| error.to_string())?.into())
+        }
+        Some(other) => Err(format!("the encoding {other} is none we know")),
+    }
+}
+
+/// The value as it stands, if it is JSON and nothing around it.
+fn raw(value: &[u8]) -> Option<&RawValue> {
+    // The first byte of most values that are no JSON tells so.
+    matches!(value.first(), Some(b'{' | b'[' | b'"' | b'-' | b'0'..=b'9' | b't' | b'f' | b'n'))
+        .then_some(())?;
+    let raw: &RawValue = serde_json::from_slice(value).ok()?;
+    (raw.get().len() == value.len()).then_some(raw)
+}
+
+fn quoted(value: &Value) -> Box<RawValue> {
+    let text = format!("\"{}\"", STANDARD.encode(value));
+    // Base64 between quotes is JSON.
+    RawValue::from_string(text).unwrap_or_else(|_| RawValue::NULL.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::changes::Change;
+    use proptest::prelude::*;
+
+    fn encoded(before: &Map, changes: &Changes) -> Vec<u8> {
+        let mut out = Vec::new();
+        encode("kv", before, changes, 42, &mut out);
+        out.push(b',');
+        out
+    }
+
+    #[test]
+    fn messages_are_those_of_the_protocol() {
+        let mut before = Map::default();
+        before.apply(
+            &[Change::Put("b".into(), b"1"[..].into()), Change::Put("c".into(), b"1"[..].into())]
+                .into_iter()
+                .collect(),
+        );
+        let changes: Changes = [
+            Change::Put("a".into(), br#"{"x":1.50}"#[..].into()),
+            Change::Put("b".into(), b"\xff"[..].into()),
+            Change::Delete("c".into()),
+            Change::Delete("never".into()),
+        ]
+        .into_iter()
+        .collect();
+        let wanted = concat!(
+            r#"{"type":"kv","key":"a","value":{"x":1.50},"headers":{"operation":"insert","txid":"42"}},"#,
+            r#"{"type":"kv","key":"b","value":"/w==","headers":{"operation":"update","encoding":"base64","txid":"42"}},"#,
+            r#"{"type":"kv","key":"c","headers":{"operation":"delete","txid":"42"}},"#,
+        );
+        assert_eq!(String::from_utf8(encoded(&before, &changes)).unwrap(), wanted);
+    }
+
+    proptest! {
+        #[test]
+        fn any_value_comes_back_byte_for_byte(
+            entries in proptest::collection::btree_map("\\PC{1,8}", prop_oneof![
+                any::<Vec<u8>>(),
+                "\\PC{0,8}".prop_map(String::into_bytes),
+                "[ \\[\\]{}\":0-9a-z,.-]{0,12}".prop_map(String::into_bytes),
+                any::<i64>().prop_map(|n| n.to_string().into_bytes()),
+            ], 1..6),
+        ) {
+            let changes: Changes = entries.into_iter().map(|(key, value)| Change::Put(key.into(), value.into())).collect();
+            prop_assert_eq!(decode(&encoded(&Map::default(), &changes)).unwrap(), changes);
+        }
+
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes: Vec<u8>) {
+            let _ = decode(&bytes);
+        }
+    }
+
+    #[test]
+    fn what_is_no_entry_says_why() {
+        for bad in ["", "{}", "{},", r#"{"type":"a","key":"b","headers":{"operation":"insert","txid":"1"}},"#]
+        {
+            assert!(decode(bad.as_bytes()).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! What keys hold: a persistent ordered map, whose copies share what they have in common.
+
+use crate::changes::Changes;
+use imbl::OrdMap;
+use imbl::ordmap::DiffItem;
+use smol_str::SmolStr;
+use std::ops::Bound;
+use std::sync::Arc;
+
+/// A key: text, not empty. Short ones lie in the map itself.
+pub type Key = SmolStr;
+/// What a key holds: any bytes.
+pub type Value = Arc<[u8]>;
+
+/// Keys and what they hold. A copy costs nothing, and a change to one of two copies what lies on the way to the key.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Map {
+    entries: OrdMap<Key, Value>,
+}
+
+impl Map {
+    /// What a key holds. Complexity: logarithmic.
+    pub fn get(&self, key: &str) -> Option<&Value> {
+        self.entries.get(key)
+    }
+
+    /// How many keys there are.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The entries from `from` (or behind `after`) on, in the order of their keys.
+    pub fn scan(&self, from: Bound<&str>) -> impl Iterator<Item = (&Key, &Value)> {
+        self.entries.range::<_, str>((from, Bound::Unbounded))
+    }
+
+    /// Makes changes.
+    pub fn apply(&mut self, changes: &Changes) {
+        for (key, value) in changes.iter() {
+            match value {
+                Some(value) => drop(self.entries.insert(key.clone(), value.clone())),
+                None => drop(self.entries.remove(key.as_str())),
+            }
+        }
+    }
+
+    /// What makes `other` of this one. Complexity: what the two do not share, times the logarithm.
+    pub fn changes_to(&self, other: &Map) -> Changes {
+        let mut changes = Changes::default();
+        for item in self.entries.diff(&other.entries) {
+            match item {
+                DiffItem::Add(key, value) | DiffItem::Update { new: (key, value), .. } => {
+                    changes.put(key.clone(), value.clone());
+                }
+                DiffItem::Remove(key, _) => changes.delete(key.clone()),
+            }
+        }
+        changes
+    }
+}

@@ -1,0 +1,298 @@
+//! The state against plain maps, over memory and over files, and what remains of it after a restart.
+
+use super::*;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::mpsc::channel;
+use thalweg_log::{Disk, Durability, Options as StoreOptions, Store};
+
+type Model = BTreeMap<String, Vec<u8>>;
+
+fn memory() -> Store {
+    Store::memory(StoreOptions::default()).unwrap()
+}
+
+fn on_disk(path: &std::path::Path, durability: Durability) -> Store {
+    Store::open(&Disk::Real, path, StoreOptions { durability, ..StoreOptions::default() }).unwrap().0
+}
+
+fn put(key: &str, value: &str) -> Changes {
+    [Change::Put(key.into(), value.as_bytes().into())].into_iter().collect()
+}
+
+fn delete(key: &str) -> Changes {
+    [Change::Delete(key.into())].into_iter().collect()
+}
+
+fn contents(map: &Map) -> Model {
+    map.scan(Bound::Unbounded).map(|(key, value)| (key.to_string(), value.to_vec())).collect()
+}
+
+fn applied(model: &mut Model, changes: &Changes) {
+    for (key, value) in changes.iter() {
+        match value {
+            Some(value) => drop(model.insert(key.to_string(), value.to_vec())),
+            None => drop(model.remove(key.as_str())),
+        }
+    }
+}
+
+/// What a history does.
+#[derive(Clone, Debug)]
+enum Step {
+    Write(usize, Vec<(u8, Option<u8>)>),
+    Fork(usize),
+    ForkAt(usize, usize),
+    Drop(usize),
+    Snapshot(usize),
+    InSession(Vec<(u8, Option<u8>)>),
+    Commit,
+    Rollback,
+    Reopen,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let changes = || proptest::collection::vec((0_u8..8, proptest::option::of(0_u8..4)), 1..4);
+    prop_oneof![
+        6 => (0_usize..6, changes()).prop_map(|(fork, changes)| Step::Write(fork, changes)),
+        2 => (0_usize..6).prop_map(Step::Fork),
+        1 => (0_usize..6, 0_usize..20).prop_map(|(fork, back)| Step::ForkAt(fork, back)),
+        1 => (0_usize..6).prop_map(Step::Drop),
+        2 => (0_usize..6).prop_map(Step::Snapshot),
+        4 => changes().prop_map(Step::InSession),
+        2 => Just(Step::Commit),
+        1 => Just(Step::Rollback),
+        1 => Just(Step::Reopen),
+    ]
+}
+
+fn changes_of(list: &[(u8, Option<u8>)]) -> Changes {
+    let change = |(key, value): &(u8, Option<u8>)| {
+        let key = format!("k{key}");
+        value.map_or(Change::Delete(key.as_str().into()), |v| {
+            Change::Put(key.as_str().into(), v.to_string().as_bytes().into())
+        })
+    };
+    list.iter().map(change).collect()
+}
+
+/// A plain model: for each fork what it holds now, and what it held at each offset.
+#[derive(Clone, Default)]
+struct Line {
+    now: Model,
+    history: Vec<(u64, Model)>,
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    /// Forks, writes, sessions and restarts come to what they come to in plain maps; no fork sees another's writes; roots
+    /// are equal exactly for equal states; and every state there ever was can be had again.
+    #[test]
+    fn agrees_with_plain_maps(steps in proptest::collection::vec(step(), 1..60)) {
+        let directory = tempfile::tempdir().unwrap();
+        let mut store = on_disk(directory.path(), Durability::Os);
+        let mut state = State::open(&store, "s", Options::default()).unwrap();
+        let mut lines: BTreeMap<ForkId, Line> = BTreeMap::from([(state.main(), Line::default())]);
+        let mut session: Option<(Session, Model, u64)> = None;
+        for (time, step) in (1_u64..).zip(steps) {
+            let pick = |n: usize| *lines.keys().nth(n % lines.len()).unwrap();
+            match step {
+                Step::Write(n, list) => {
+                    let (fork, changes) = (pick(n), changes_of(&list));
+                    let receipt = state.write(fork, &changes, time).unwrap();
+                    let line = lines.get_mut(&fork).unwrap();
+                    let before = line.now.clone();
+                    applied(&mut line.now, &changes);
+                    prop_assert_eq!(receipt.first == receipt.next, before == line.now, "no entry for no change");
+                    line.history.push((receipt.next, line.now.clone()));
+                }
+                Step::Fork(n) => {
+                    let of = pick(n);
+                    let line = lines[&of].clone();
+                    lines.insert(state.fork(of, time).unwrap(), line);
+                }
+                Step::ForkAt(n, back) => {
+                    let of = pick(n);
+                    let history = &lines[&of].history;
+                    if history.is_empty() { continue; }
+                    let (offset, now) = history[history.len() - 1 - back % history.len()].clone();
+                    let history = history.iter().filter(|(at, _)| *at <= offset).cloned().collect();
+                    lines.insert(state.fork_at(of, offset, time).unwrap(), Line { now, history });
+                }
+                Step::Drop(n) => {
+                    let fork = pick(n);
+                    if fork == state.main() {
+                        prop_assert!(matches!(state.drop_fork(fork, time), Err(Error::MainLine)));
+                    } else {
+                        state.drop_fork(fork, time).unwrap();
+                        lines.remove(&fork);
+                        prop_assert!(matches!(state.get(fork, View::Pending, "k1"), Err(Error::NoFork(_))));
+                    }
+                }
+                Step::Snapshot(n) => {
+                    let fork = pick(n);
+                    let mut fresh = state.session(fork).unwrap();
+                    fresh.snapshot(time).unwrap();
+                    let at = state.offset(fork, View::Pending).unwrap();
+                    session = Some((fresh, lines[&fork].now.clone(), at));
+                }
+                Step::InSession(list) => if let Some((session, model, _)) = &mut session {
+                    let changes = changes_of(&list);
+                    session.write(changes.clone(), time).unwrap();
+                    applied(model, &changes);
+                },
+                Step::Commit => if let Some((mut session, model, at)) = session.take() {
+                    let fork = session.fork();
+                    let moved = state.offset(fork, View::Pending).map(|offset| offset != at);
+                    match (moved, session.commit(time)) {
+                        (Ok(false), Ok(receipt)) => {
+                            let line = lines.get_mut(&fork).unwrap();
+                            line.now = model;
+                            if receipt.ticket > 0 || receipt.next > receipt.first {
+                                line.history.push((receipt.next, line.now.clone()));
+                            }
+                        }
+                        (Ok(true), Err(Error::Conflict { .. })) | (Err(Error::NoFork(_)), Err(Error::NoFork(_))) => {
+                            session.rollback().unwrap();
+                        }
+                        (moved, outcome) => prop_assert!(false, "{moved:?}: {outcome:?}"),
+                    }
+                },
+                Step::Rollback => if let Some((mut session, ..)) = session.take() {
+                    session.rollback().unwrap();
+                    prop_assert!(matches!(session.rollback(), Err(Error::NoSnapshot)));
+                },
+                Step::Reopen => {
+                    session = None;
+                    drop(state);
+                    store.close().unwrap();
+                    drop(store);
+                    store = on_disk(directory.path(), Durability::Os);
+                    state = State::open(&store, "s", Options::default()).unwrap();
+                }
+            }
+            if let Some((session, model, _)) = &session {
+                let seen: Model = session.scan(Bound::Unbounded, 100).unwrap().into_iter()
+                    .map(|(key, value)| (key.to_string(), value.to_vec())).collect();
+                prop_assert_eq!(&seen, model);
+                for key in ["k0", "k3", "k7"] {
+                    prop_assert_eq!(session.get(key).unwrap().map(|v| v.to_vec()), model.get(key).cloned());
+                }
+                let mut map = Map::default();
+                map.apply(&model.iter().map(|(k, v)| Change::Put(k.as_str().into(), v.as_slice().into())).collect());
+                prop_assert_eq!(session.root().unwrap(), Digest::of(&map).root());
+            }
+            prop_assert_eq!(state.forks(), lines.keys().copied().collect::<Vec<_>>());
+        }
+        for (fork, line) in &lines {
+            let map = state.map(*fork, View::Committed).unwrap();
+            prop_assert_eq!(&contents(&map), &line.now);
+            prop_assert_eq!(state.root(*fork, View::Committed).unwrap(), Digest::of(&map).root());
+            for (offset, model) in &line.history {
+                prop_assert_eq!(&contents(&state.at(*fork, *offset).unwrap()), model);
+            }
+            for (other, theirs) in &lines {
+                let mut patched = line.now.clone();
+                applied(&mut patched, &state.diff(*fork, *other, View::Committed).unwrap());
+                prop_assert_eq!(&patched, &theirs.now);
+            }
+        }
+    }
+}
+
+#[test]
+fn committed_is_what_is_durable_and_pending_what_is_on_its_way() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = on_disk(directory.path(), Durability::Sync);
+    let state = State::open(&store, "s", Options::default()).unwrap();
+    let main = state.main();
+    let receipt = state.write(main, &put("a", "1"), 1).unwrap();
+    assert!(receipt.ticket > 0);
+    assert_eq!(state.get(main, View::Pending, "a").unwrap().as_deref(), Some(&b"1"[..]));
+    let (told, hear) = channel();
+    state.when(receipt.ticket, move |outcome| told.send(outcome).unwrap());
+    hear.recv().unwrap().unwrap();
+    assert_eq!(state.get(main, View::Committed, "a").unwrap().as_deref(), Some(&b"1"[..]));
+    // What is durable already calls back at once.
+    let (told, hear) = channel();
+    state.when(receipt.ticket, move |outcome| told.send(outcome).unwrap());
+    hear.try_recv().unwrap().unwrap();
+}
+
+#[test]
+fn a_snapshot_that_is_pending_is_committed_by_the_next() {
+    let state = State::open(&memory(), "s", Options::default()).unwrap();
+    let mut session = state.session(state.main()).unwrap();
+    session.snapshot(1).unwrap();
+    session.write(put("a", "1"), 1).unwrap();
+    assert_eq!(state.get(state.main(), View::Pending, "a").unwrap(), None);
+    let receipt = session.snapshot(2).unwrap();
+    assert!(receipt.next > receipt.first);
+    session.write(delete("a"), 2).unwrap();
+    session.rollback().unwrap();
+    assert_eq!(session.get("a").unwrap().as_deref(), Some(&b"1"[..]));
+    assert_eq!(session.commit(3).unwrap(), thalweg_log::Receipt::default(), "nothing to commit");
+}
+
+#[test]
+fn a_session_leaves_nothing_behind_and_writes_nothing_before_its_commit() {
+    let store = memory();
+    let state = State::open(&store, "s", Options::default()).unwrap();
+    let before = store.stats().written;
+    for _ in 0..100 {
+        let mut session = state.session(state.main()).unwrap();
+        session.snapshot(1).unwrap();
+        session.write(put("a", "1"), 1).unwrap();
+    }
+    assert_eq!(store.stats().written, before);
+}
+
+#[test]
+fn keys_that_cannot_be_and_logs_of_others_are_refused() {
+    let store = memory();
+    let state = State::open(&store, "s", Options::default()).unwrap();
+    for key in [String::new(), "x".repeat(KEY_BYTES_MAX + 1)] {
+        assert!(matches!(state.write(state.main(), &put(&key, "1"), 1), Err(Error::Key { .. })), "{key}");
+        let mut session = state.session(state.main()).unwrap();
+        session.snapshot(1).unwrap();
+        assert!(matches!(session.write(put(&key, "1"), 1), Err(Error::Key { .. })));
+    }
+    assert!(matches!(state.at(state.main(), 7), Err(Error::NoState { offset: 7, .. })));
+    store.append(&store.find(b"s/main").unwrap(), b"not a change", 1).unwrap();
+    assert!(matches!(State::open(&store, "s", Options::default()), Err(Error::Foreign { offset: 0, .. })));
+    assert!(matches!(state.write(state.main(), &put("a", "1"), 1), Err(Error::Conflict { .. })));
+}
+
+#[test]
+fn writers_on_many_threads_lose_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = on_disk(directory.path(), Durability::Sync);
+    let state = State::open(&store, "s", Options::default()).unwrap();
+    let fork = state.fork(state.main(), 1).unwrap();
+    std::thread::scope(|scope| {
+        for writer in 0..4 {
+            let state = &state;
+            scope.spawn(move || {
+                for n in 0..50 {
+                    let to = if n % 2 == 0 { state.main() } else { fork };
+                    let receipt = state.write(to, &put(&format!("{writer}-{n}"), "1"), n).unwrap();
+                    let (told, hear) = channel();
+                    state.when(receipt.ticket, move |outcome| told.send(outcome).unwrap());
+                    hear.recv().unwrap().unwrap();
+                    let held = state.get(to, View::Committed, &format!("{writer}-{n}")).unwrap();
+                    assert!(held.is_some(), "what was acknowledged is committed");
+                }
+            });
+        }
+    });
+    drop(state);
+    store.close().unwrap();
+    drop(store);
+    let store = on_disk(directory.path(), Durability::Sync);
+    let state = State::open(&store, "s", Options::default()).unwrap();
+    for of in [state.main(), fork] {
+        assert_eq!(state.map(of, View::Committed).unwrap().len(), 100);
+    }
+}
