@@ -117,6 +117,54 @@ pub(crate) fn build_peer() -> Result<PathBuf, String> {
     if status.success() { Ok(binary) } else { Err("cargo install durable-streams failed".to_owned()) }
 }
 
+/// The program that measures other people's calls between processes, built into the cache.
+///
+/// # Errors
+/// It cannot be built.
+pub(crate) fn build_ipc_peers() -> Result<PathBuf, String> {
+    let home = cache().join("peers");
+    let python = home.join("python");
+    if !python.exists() {
+        // The one that generates bindings for iceoryx2 when it is built; a wheel brings it to every machine alike.
+        println!("installing libclang into {}", python.display());
+        run_in(Command::new("python3").args(["-m", "venv"]).arg(&python))?;
+        run_in(Command::new(python.join("bin/pip")).args(["install", "--quiet", "libclang==18.1.1"]))?;
+    }
+    let library = format!("lib/{}/site-packages/clang/native", python_version()?);
+    let target = home.join("target");
+    let mut command = Command::new("cargo");
+    command
+        .args(["build", "--quiet", "--release", "--locked"])
+        .env("CARGO_TARGET_DIR", &target)
+        .env("LIBCLANG_PATH", python.join(library))
+        .current_dir(root().join("bench/peers"));
+    if let Some(headers) = compiler_headers() {
+        command.env("BINDGEN_EXTRA_CLANG_ARGS", format!("-I{headers}"));
+    }
+    run_in(&mut command)?;
+    Ok(target.join("release/thalweg-ipc-peers"))
+}
+
+/// `python3.11`, or whichever the system has.
+fn python_version() -> Result<String, String> {
+    let text = "import sys; print('python%d.%d' % sys.version_info[:2])";
+    let output = Command::new("python3").args(["-c", text]).output().map_err(|e| format!("python3: {e}"))?;
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+/// Where the system's compiler keeps the headers that come with it, which libclang alone does not have.
+fn compiler_headers() -> Option<String> {
+    let output = Command::new("cc").arg("-print-file-name=include").output().ok()?;
+    let path = String::from_utf8(output.stdout).ok()?.trim().to_owned();
+    Path::new(&path).is_absolute().then_some(path)
+}
+
+fn run_in(command: &mut Command) -> Result<(), String> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let status = command.status().map_err(|e| format!("{name}: {e}"))?;
+    if status.success() { Ok(()) } else { Err(format!("{name}: {status}")) }
+}
+
 /// How to start a server.
 #[derive(Clone, Debug)]
 pub(crate) struct Launch {

@@ -2,7 +2,7 @@
 //! the processes at both ends and the clock; never knows what a rate should be: it prints a line of JSON for each
 //! measurement, and the report is made elsewhere.
 //!
-//! `thalweg-ipc-bench [--pairs N] [--milliseconds N | --turns N] [--only WORK,WORK] [--sides SIDE,SIDE]`
+//! `thalweg-ipc-bench [--pairs N] [--first-pair N] [--milliseconds N | --turns N] [--only WORK,WORK] [--sides SIDE,SIDE]`
 //!
 //! The far end is this program started again, so that what is measured crosses processes. Both ends are pinned as the
 //! work says. What comes back is compared with what was sent, on every side and in every turn.
@@ -44,9 +44,9 @@ fn run() -> Result<(), Failure> {
         if turns > 0 { Until::Turns(turns) } else { Until::Elapsed(Duration::from_millis(milliseconds)) };
     let (only, sides) = (list("--only")?, list("--sides")?);
     let wanted = |names: &[String], name: &str| names.is_empty() || names.iter().any(|n| n == name);
-    let pairs: usize = option("--pairs", 5)?;
+    let (pairs, first): (usize, usize) = (option("--pairs", 5)?, option("--first-pair", 0)?);
     for work in WORKS.iter().filter(|work| wanted(&only, work.name)) {
-        for pair in 0..pairs {
+        for pair in first..first + pairs {
             for side in work.sides.iter().filter(|side| wanted(&sides, side.name())) {
                 let measured = measure(*side, work, until)
                     .map_err(|problem| format!("{}, {}: {problem}", work.name, side.name()))?;

@@ -7,7 +7,7 @@ use super::row::Row;
 use super::samples::Samples;
 use super::statistics::{Spread, median};
 use crate::options::Options;
-use crate::server::{Scratch, build, root};
+use crate::server::{Scratch, build, build_ipc_peers, root};
 use crate::{Outcome, Tally};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -82,6 +82,16 @@ const LINES: &[Line] = &[
     line("reads-clients-7", "pool", "", Bar::None, "reads of 10 us, 7 clients"),
 ];
 
+/// Other people's, and the work of ours that each stands beside: how it is pinned and how much is under way.
+const PEERS: &[(&str, &str, &str, &str)] = &[
+    ("memory-two-cores", "iceoryx2", "two-cores", "1"),
+    ("memory-deep", "iceoryx2", "two-cores", "16"),
+    ("socket-two-cores", "tonic", "two-cores", "1"),
+    ("socket-deep", "tonic", "two-cores", "16"),
+    ("socket-two-cores", "zeromq", "two-cores", "1"),
+    ("socket-deep", "zeromq", "two-cores", "16"),
+];
+
 /// `cargo xtask bench ipc`.
 ///
 /// # Errors
@@ -91,9 +101,24 @@ pub(crate) fn run(options: &Options) -> Outcome {
     let pairs: usize = options.value("pairs", if tiny { 1 } else { 5 })?;
     let until = if tiny { ["--turns", "20"] } else { ["--milliseconds", "400"] };
     let program = build("thalweg-bench", "thalweg-ipc-bench")?;
-    let samples = hear(&program, pairs, until)?;
+    // Other people's take minutes to build, so a tiny run does without, and so may others.
+    let peers = if tiny || options.flag("without-peers") { None } else { Some(build_ipc_peers()?) };
+    let mut samples = Samples::default();
+    for pair in 0..pairs {
+        let pair = pair.to_string();
+        hear(Command::new(&program).args(["--pairs", "1", "--first-pair", &pair]).args(until), &mut samples)?;
+        for (work, peer, pins, depth) in PEERS.iter().filter(|_| peers.is_some()) {
+            let mut command = Command::new(peers.as_deref().unwrap_or(Path::new("")));
+            command.args(["--peer", peer, "--work", work, "--pair", &pair, "--pins", pins, "--depth", depth]);
+            hear(command.args(until), &mut samples)?;
+        }
+    }
     let mut tally = Tally::default();
-    let rows: Vec<Row> = LINES.iter().map(|line| row(line, &samples)).collect();
+    let mut rows: Vec<Row> = LINES.iter().map(|line| row(line, &samples)).collect();
+    if peers.is_some() {
+        rows.extend(PEERS.iter().map(|(work, peer, ..)| beside(work, peer, &samples)));
+    }
+    rows[LINES.len()..].iter().for_each(print);
     for (line, row) in LINES.iter().zip(&rows) {
         let count = samples.of(line.work, line.ours).len();
         tally.check(count == pairs, || format!("{}, {}: {count} samples of {pairs}", line.work, line.ours));
@@ -113,18 +138,16 @@ pub(crate) fn run(options: &Options) -> Outcome {
     Ok(tally)
 }
 
-fn hear(program: &Path, pairs: usize, until: [&str; 2]) -> Result<Samples, String> {
-    let mut command = Command::new(program);
-    command.args(["--pairs", &pairs.to_string()]).args(until).stdout(Stdio::piped());
-    let mut child = command.spawn().map_err(|e| format!("{}: {e}", program.display()))?;
-    let mut samples = Samples::default();
+fn hear(command: &mut Command, samples: &mut Samples) -> Result<(), String> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let mut child = command.stdout(Stdio::piped()).spawn().map_err(|e| format!("{name}: {e}"))?;
     if let Some(output) = child.stdout.take() {
         for line in BufReader::new(output).lines() {
             samples.take(&line.map_err(|e| e.to_string())?)?;
         }
     }
     let status = child.wait().map_err(|e| e.to_string())?;
-    if status.success() { Ok(samples) } else { Err(format!("{}: {status}", program.display())) }
+    if status.success() { Ok(()) } else { Err(format!("{name}: {status}")) }
 }
 
 fn row(line: &Line, samples: &Samples) -> Row {
@@ -147,6 +170,25 @@ fn row(line: &Line, samples: &Samples) -> Row {
         costs_us: [samples.cost_us(line.work, line.ours), None, samples.cost_us(line.work, line.floor)],
         face: "",
         note,
+    }
+}
+
+/// Ours beside another's: each carries bytes as they are.
+fn beside(work: &str, peer: &str, samples: &Samples) -> Row {
+    let (ours, theirs) = (samples.rates(work, "serial"), samples.rates(work, peer));
+    let text = LINES.iter().find(|line| line.work == work).map_or(work, |line| line.text);
+    Row {
+        work: text.trim_end_matches(", rings alone").to_owned(),
+        unit: "calls/s",
+        ours: median(&ours),
+        peer: median(&theirs),
+        peer_name: peer.to_owned(),
+        floor: None,
+        ratio: Spread::of_ratios(&ours, &theirs),
+        bar: None,
+        costs_us: [samples.cost_us(work, "serial"), samples.cost_us(work, peer), None],
+        face: "",
+        note: "",
     }
 }
 
