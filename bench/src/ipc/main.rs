@@ -8,6 +8,10 @@
 //! work says. What comes back is compared with what was sent, on every side and in every turn.
 #![deny(unsafe_code)]
 
+mod answering;
+#[path = "../../../schemas/generated/rust/mod.rs"]
+#[allow(dead_code, reason = "generated for every command, of which one is measured")]
+mod echo;
 mod far;
 mod floors;
 mod ours;

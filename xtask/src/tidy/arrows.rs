@@ -24,7 +24,7 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     ("server", &["sys", "sync", "reactor", "transport", "wire", "log", "http", "streams", "codegen"]),
     ("node", &["sys", "sync", "reactor", "transport", "service", "log"]),
     ("python", &["sys", "reactor", "transport", "wire", "service", "log"]),
-    ("bench", &["sys", "sync", "transport", "log"]),
+    ("bench", &["sys", "sync", "transport", "wire", "log", "service"]),
     ("xtask", &["wire", "schema", "codegen"]),
 ];
 
