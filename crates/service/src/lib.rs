@@ -27,7 +27,9 @@ pub use error::Error;
 pub use pool::Pool;
 pub use schedule::{Executor, Scheduler, Turn};
 pub use schedule_service::Scheduled;
-pub use server::{ClientId, Handler, Incoming, Reply, Request, Server, ServerOptions, Statistics, Stopper};
+pub use server::{
+    Bell, ClientId, Handler, Incoming, Reply, Request, Server, ServerOptions, Statistics, Stopper,
+};
 pub use spawn::{Exit, Respawn, SpawnOptions, Spawned, Tended};
 pub use sync_client::SyncClient;
 pub use thalweg_reactor::Wait;

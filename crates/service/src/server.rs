@@ -89,6 +89,20 @@ impl Stopper {
     }
 }
 
+/// Calls a server's handler on its reactor's thread, from any other. Outlives the server harmlessly.
+#[derive(Clone, Debug)]
+pub struct Bell {
+    handle: Handle<Message>,
+}
+
+impl Bell {
+    /// Has [`Handler::rung`] called in the next turn, once however often it is rung before.
+    pub fn ring(&self) {
+        // Answers are told of once, so a mailbox that is full is full of rings.
+        let _ = self.handle.post(Message::Rung);
+    }
+}
+
 impl Server {
     /// Listens. A path that a dead server left behind is taken over, a live one's never. Clients may connect from here
     /// on; they are served once the server runs.
@@ -144,6 +158,11 @@ impl Server {
     /// What stops this server.
     pub fn stopper(&self) -> Stopper {
         Stopper { handle: self.reactor.handle() }
+    }
+
+    /// What wakes this server's handler.
+    pub fn bell(&self) -> Bell {
+        Bell { handle: self.reactor.handle() }
     }
 
     /// To be watched for reading by a foreign loop, which calls [`Server::turn`] with [`Wait::Poll`] whenever it is
@@ -206,6 +225,9 @@ impl Server {
     fn cycle<H: Handler>(&mut self, wait: Wait, handler: &mut H) -> Result<usize, Error> {
         let count = self.reactor.gather(TURN_MAX, wait)?;
         let (core, collector) = self.reactor.parts();
+        if std::mem::take(&mut collector.rung) {
+            handler.rung();
+        }
         self.engine.act(core, collector, handler);
         if core.take_stop() {
             self.engine.begin_to_drain(core, collector, handler);

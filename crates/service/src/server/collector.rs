@@ -11,6 +11,8 @@ use thalweg_reactor::{Core, Handler, Key, Look, Readiness};
 pub(crate) enum Message {
     /// There are answers.
     Answers,
+    /// Somebody rang for the handler.
+    Rung,
 }
 
 /// What a turn brought.
@@ -19,6 +21,7 @@ pub(crate) struct Collector {
     pub(crate) ready: Vec<(Key, Readiness)>,
     pub(crate) timers: Vec<Key>,
     pub(crate) answers: bool,
+    pub(crate) rung: bool,
     /// Rings whose peers make no system call, so that they have to be looked at.
     pub(crate) hot: Vec<Key>,
 }
@@ -60,6 +63,7 @@ impl Handler for Collector {
     fn message(&mut self, _: &mut Core<Self>, message: Message) {
         match message {
             Message::Answers => self.answers = true,
+            Message::Rung => self.rung = true,
         }
     }
 

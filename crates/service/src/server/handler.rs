@@ -45,6 +45,10 @@ pub struct Request<'a> {
 pub trait Handler {
     /// A request came.
     fn request(&mut self, request: Request<'_>, reply: Reply);
+
+    /// Somebody rang the server's [`Bell`](crate::Bell) since the last turn: for handlers that are told things by other
+    /// threads and deal with them on the reactor's.
+    fn rung(&mut self) {}
 }
 
 impl<F: FnMut(Request<'_>, Reply)> Handler for F {
