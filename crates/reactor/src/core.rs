@@ -224,6 +224,12 @@ impl<H: Handler> Core<H> {
     /// Lets a connection go: ends its timer and its subscription, stops watching and closes its
     /// descriptor. Its key is dead from here on. `None` when it was dead already.
     pub fn remove(&mut self, key: Key) -> Option<Removed<H::Entry, H::Topic>> {
+        self.release(key).map(|(removed, _)| removed)
+    }
+
+    /// Lets a connection go as [`Core::remove`] does, but gives its descriptor back instead of closing it:
+    /// for descriptors that live on elsewhere.
+    pub fn release(&mut self, key: Key) -> Option<(Removed<H::Entry, H::Topic>, OwnedFd)> {
         if !self.slab.is_alive(key) {
             return None;
         }
@@ -241,7 +247,7 @@ impl<H: Handler> Core<H> {
         // Closing alone would leave the watch behind while a duplicate of the descriptor lives, in a
         // child process say; then events would come for nobody, without end.
         let _ = self.epoll.delete(descriptor.as_fd());
-        Some(Removed { entry, last_topic })
+        Some((Removed { entry, last_topic }, descriptor))
     }
 
     /// The connection's entry; `None` when the key is dead.

@@ -196,6 +196,18 @@ mod invariant_1_a_connection_is_its_key {
     }
 
     #[test]
+    fn a_released_descriptor_is_silent_and_still_open() {
+        let mut reactor = reactor();
+        let (key, peer) = connect(&mut reactor, Interest::READ);
+        say(&peer, b"x");
+        let (_, ours) = reactor.core().release(key).unwrap();
+        assert_eq!(poll(&mut reactor), 0);
+        assert!(reactor.core().release(key).is_none() && reactor.core().is_empty());
+        let mut heard = Vec::with_capacity(4);
+        assert_eq!(socket::receive(ours.as_fd(), &mut heard, 4).unwrap(), Some(1));
+    }
+
+    #[test]
     fn a_hangup_is_told_without_any_interest() {
         let mut reactor = reactor();
         let (key, peer) = connect(&mut reactor, Interest::NONE);
