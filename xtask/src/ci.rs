@@ -47,6 +47,7 @@ const STEPS: &[Step] = &[
     step("judges", "xtask judges"),
     step("node", "xtask node"),
     step("python", "xtask python"),
+    step("asyncio", "xtask asyncio"),
     step("codegen", "xtask codegen --check"),
     step("faults", "xtask faults --check"),
     step("header", "xtask header --check"),

@@ -3,6 +3,7 @@
 //! to over HTTP, measured through /proc, and killed).
 #![forbid(unsafe_code)]
 
+mod asyncio;
 mod bench;
 mod ci;
 mod client;
@@ -80,6 +81,8 @@ cargo xtask <task> [options]
   faces-format             writes anew what the faces generate from the log's format
   python                   the wheel: built, installed in an empty environment, its tests and types
                              --only TEST,TEST
+  asyncio                  CPython's own tests of asyncio on our event loop
+                             --only MODULE,MODULE
   codegen                  writes what is generated from schemas/   --check  says how it differs
   faults                   writes the table of faults as every face has it   --check  says how it differs
   header                   writes the C header, from crates/abi   --check  says whether it differs
@@ -131,6 +134,7 @@ fn run(task: &str, options: &Options) -> Outcome {
         "faces-format" => node::write_format(),
         "damage" => damage::run(options),
         "python" => python::run(options),
+        "asyncio" => asyncio::run(options),
         "bench" => bench::run(options),
         "codegen" => codegen::run(options),
         "golden" => golden::run(options),

@@ -126,6 +126,15 @@ pub struct Removed<E, T> {
     pub last_topic: Option<T>,
 }
 
+/// An entry that was removed, and its descriptor.
+#[derive(Debug)]
+pub struct Released<E, T> {
+    /// The entry.
+    pub removed: Removed<E, T>,
+    /// Open still, and watched no more.
+    pub descriptor: OwnedFd,
+}
+
 /// A subscription that ended.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Unsubscribed<T> {
@@ -224,12 +233,12 @@ impl<H: Handler> Core<H> {
     /// Lets a connection go: ends its timer and its subscription, stops watching and closes its
     /// descriptor. Its key is dead from here on. `None` when it was dead already.
     pub fn remove(&mut self, key: Key) -> Option<Removed<H::Entry, H::Topic>> {
-        self.release(key).map(|(removed, _)| removed)
+        self.release(key).map(|released| released.removed)
     }
 
     /// Lets a connection go as [`Core::remove`] does, but gives its descriptor back instead of closing it:
     /// for descriptors that live on elsewhere.
-    pub fn release(&mut self, key: Key) -> Option<(Removed<H::Entry, H::Topic>, OwnedFd)> {
+    pub fn release(&mut self, key: Key) -> Option<Released<H::Entry, H::Topic>> {
         if !self.slab.is_alive(key) {
             return None;
         }
@@ -247,7 +256,7 @@ impl<H: Handler> Core<H> {
         // Closing alone would leave the watch behind while a duplicate of the descriptor lives, in a
         // child process say; then events would come for nobody, without end.
         let _ = self.epoll.delete(descriptor.as_fd());
-        Some((Removed { entry, last_topic }, descriptor))
+        Some(Released { removed: Removed { entry, last_topic }, descriptor })
     }
 
     /// The connection's entry; `None` when the key is dead.

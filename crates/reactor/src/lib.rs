@@ -46,7 +46,7 @@ mod waiting;
 mod wheel;
 
 pub use crate::buffers::{Buffer, BufferConfig};
-pub use crate::core::{Core, Reason, Rejected, Removed, Unsubscribed, slot_bytes};
+pub use crate::core::{Core, Reason, Rejected, Released, Removed, Unsubscribed, slot_bytes};
 pub use crate::handle::{Full, Handle, Permit};
 pub use crate::key::{Interest, Key, Readiness};
 pub use crate::ordered::{Ordered, Sequence};

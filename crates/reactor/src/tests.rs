@@ -200,7 +200,7 @@ mod invariant_1_a_connection_is_its_key {
         let mut reactor = reactor();
         let (key, peer) = connect(&mut reactor, Interest::READ);
         say(&peer, b"x");
-        let (_, ours) = reactor.core().release(key).unwrap();
+        let ours = reactor.core().release(key).unwrap().descriptor;
         assert_eq!(poll(&mut reactor), 0);
         assert!(reactor.core().release(key).is_none() && reactor.core().is_empty());
         let mut heard = Vec::with_capacity(4);

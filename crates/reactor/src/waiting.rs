@@ -45,11 +45,11 @@ impl<H: Handler> Reactor<H> {
 
     /// Looks at mailbox, descriptors and timers again and again for a moment, then sleeps.
     fn look_again(&mut self, limit: usize, began_ns: u64, limit_ns: u64, wait: Wait) -> io::Result<()> {
-        let timer_ns = self.timer_ns();
+        let due_ns = self.due_ns(began_ns, wait);
         loop {
             self.ask(limit, Timeout::Now)?;
             let now_ns = clock::monotonic_ns();
-            if !self.events.is_empty() || self.core.mailbox.pending() || now_ns >= timer_ns {
+            if !self.events.is_empty() || self.core.mailbox.pending() || now_ns >= due_ns {
                 return Ok(());
             }
             if now_ns.saturating_sub(began_ns) >= limit_ns {
@@ -63,7 +63,7 @@ impl<H: Handler> Reactor<H> {
     /// work has become rare, or nobody can bring any while this thread runs.
     fn wait_for_both(&mut self, mut look: Look, limit: usize, wait: Wait) -> io::Result<()> {
         let began_ns = clock::monotonic_ns();
-        let (timer_ns, spin_ns) = (self.timer_ns(), self.spin_for_peers.limit_ns().unwrap_or(0));
+        let (due_ns, spin_ns) = (self.due_ns(began_ns, wait), self.spin_for_peers.limit_ns().unwrap_or(0));
         let (mut now_ns, mut yields) = (began_ns, 0);
         loop {
             if now_ns.saturating_sub(self.asked_ns) >= ASK_NS {
@@ -73,7 +73,7 @@ impl<H: Handler> Reactor<H> {
                 self.events.clear();
             }
             let busy = look == Look::Ready || !self.events.is_empty();
-            if busy || self.core.mailbox.pending() || now_ns >= timer_ns {
+            if busy || self.core.mailbox.pending() || now_ns >= due_ns {
                 break;
             }
             match look {
@@ -118,9 +118,10 @@ impl<H: Handler> Reactor<H> {
         self.core.epoll.wait(&mut self.events, limit, timeout)
     }
 
-    /// When the next timer is due.
-    fn timer_ns(&self) -> u64 {
-        self.core.wheel.next_tick().map_or(u64::MAX, |tick| tick.saturating_mul(1_000_000))
+    /// When the next timer is due, or the caller wants to be back.
+    fn due_ns(&self, now_ns: u64, wait: Wait) -> u64 {
+        let timer_ns = self.core.wheel.next_tick().map_or(u64::MAX, |tick| tick.saturating_mul(1_000_000));
+        left_ns(wait).map_or(timer_ns, |left_ns| timer_ns.min(now_ns.saturating_add(left_ns)))
     }
 
     /// How long to sleep: to the next timer, or to what the caller allows. Rounded up, so that a turn
@@ -131,15 +132,7 @@ impl<H: Handler> Reactor<H> {
             .wheel
             .next_tick()
             .map(|tick| tick.saturating_mul(1_000_000).saturating_sub(clock::monotonic_ns()));
-        let until_caller_ns = match wait {
-            Wait::Poll => Some(0),
-            Wait::Until(instant) => {
-                let left = instant.saturating_duration_since(Instant::now());
-                Some(u64::try_from(left.as_nanos()).unwrap_or(u64::MAX))
-            }
-            Wait::Block => None,
-        };
-        match until_timer_ns.into_iter().chain(until_caller_ns).min() {
+        match until_timer_ns.into_iter().chain(left_ns(wait)).min() {
             None => Timeout::Never,
             Some(0) => Timeout::Now,
             Some(ns) => {
@@ -151,5 +144,17 @@ impl<H: Handler> Reactor<H> {
 
     fn has_messages(&self) -> bool {
         !self.inbox.is_empty() || !self.core.ready_queue.is_empty() || self.core.mailbox.pending()
+    }
+}
+
+/// Nanoseconds that a caller allows from now on; `None`: as many as it takes.
+fn left_ns(wait: Wait) -> Option<u64> {
+    match wait {
+        Wait::Poll => Some(0),
+        Wait::Until(instant) => {
+            let left = instant.saturating_duration_since(Instant::now());
+            Some(u64::try_from(left.as_nanos()).unwrap_or(u64::MAX))
+        }
+        Wait::Block => None,
     }
 }

@@ -15,6 +15,7 @@ mod entries;
 mod entry;
 mod error;
 mod log;
+mod r#loop;
 mod messagepack;
 mod neighbour;
 mod payload;
@@ -54,5 +55,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(store::now, module)?)?;
     module.add_function(wrap_pyfunction!(report::verify, module)?)?;
     module.add_function(wrap_pyfunction!(shared::forked, module)?)?;
+    r#loop::register(module)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))
 }

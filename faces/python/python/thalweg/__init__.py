@@ -14,6 +14,8 @@ writes it.
 """
 
 import os as _os
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
 
 from . import errors
 from ._native import (
@@ -53,12 +55,26 @@ from .errors import (
     NoLog,
     NotAStore,
     OffsetPurged,
+    Overloaded,
     PastEnd,
     Pending,
     ReadOnly,
     TooLarge,
     TransactionOver,
 )
+
+if _TYPE_CHECKING:
+    from .loop import EventLoopPolicy, new_event_loop, run
+else:
+
+    def __getattr__(name: str) -> _Any:
+        """What needs asyncio comes with it when it is asked for: importing the log stays cheap."""
+        if name not in {"EventLoopPolicy", "new_event_loop", "run"}:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from . import loop
+
+        return getattr(loop, name)
+
 
 __all__ = [
     "BadName",
@@ -73,6 +89,7 @@ __all__ = [
     "Entries",
     "Entry",
     "Error",
+    "EventLoopPolicy",
     "Failed",
     "Forked",
     "Full",
@@ -84,6 +101,7 @@ __all__ = [
     "NoLog",
     "NotAStore",
     "OffsetPurged",
+    "Overloaded",
     "PastEnd",
     "Pending",
     "Purged",
@@ -97,8 +115,10 @@ __all__ = [
     "TransactionOver",
     "__version__",
     "errors",
+    "new_event_loop",
     "now",
     "open",
+    "run",
     "verify",
 ]
 

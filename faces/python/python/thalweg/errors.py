@@ -152,5 +152,11 @@ class Damaged(Error):
         self.resync = resync
 
 
+class Overloaded(Error):
+    """An event loop does not keep up with what other threads bring. The call was not scheduled; try again later."""
+
+    code = "OVERLOADED"
+
+
 BY_CODE: dict[str, type[Error]] = {row.code: row for row in Error.__subclasses__()}
 """The classes by their codes."""

@@ -1,0 +1,39 @@
+"""An asyncio event loop on Thalweg's reactor.
+
+    import thalweg
+
+    thalweg.run(main())
+
+`EventLoop` is an `asyncio.SelectorEventLoop` whose scheduling, timers, descriptors and connections are native; what is
+not hot (name lookups, executors, TLS, signals) is asyncio's own. It is used like any other loop:
+`asyncio.Runner(loop_factory=thalweg.new_event_loop)`, or `asyncio.set_event_loop_policy(thalweg.EventLoopPolicy())`.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from ._event_loop import EventLoop
+
+__all__ = ["EventLoop", "EventLoopPolicy", "new_event_loop", "run"]
+
+_T = TypeVar("_T")
+
+
+def new_event_loop() -> EventLoop:
+    """A new loop: what `asyncio.Runner(loop_factory=...)` wants."""
+    return EventLoop()
+
+
+def run(main: Coroutine[Any, Any, _T], *, debug: bool | None = None) -> _T:
+    """Runs a coroutine in a loop of its own and returns its result, as `asyncio.run` does."""
+    with asyncio.Runner(debug=debug, loop_factory=new_event_loop) as runner:
+        return runner.run(main)
+
+
+class EventLoopPolicy(asyncio.DefaultEventLoopPolicy):
+    """Makes every loop that asyncio makes one of ours."""
+
+    def new_event_loop(self) -> asyncio.AbstractEventLoop:
+        """A new loop of ours."""
+        return EventLoop()

@@ -1,0 +1,98 @@
+"""The loop as asyncio's own classes see it: what they ask for by private names is answered natively."""
+
+import asyncio
+import selectors
+import socket
+from asyncio import constants, sslproto
+from collections.abc import Mapping
+from typing import Any
+
+from .._native import Loop
+from ._streams import StreamTransport
+
+
+class _Watched(selectors.BaseSelector):
+    """What the loop watches, for those who look it up in a selector."""
+
+    def __init__(self, loop: Loop) -> None:
+        self._loop = loop
+
+    def get_key(self, fileobj: Any) -> selectors.SelectorKey:
+        """What is watched of a descriptor; `KeyError` if nothing is."""
+        descriptor = fileobj if isinstance(fileobj, int) else fileobj.fileno()
+        sides = self._loop._watched(descriptor)
+        if sides is None:
+            raise KeyError(f"{fileobj!r} is not watched")
+        reads, writes = sides
+        events = (selectors.EVENT_READ if reads else 0) | (selectors.EVENT_WRITE if writes else 0)
+        return selectors.SelectorKey(fileobj, descriptor, events, None)
+
+    def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
+        """Everything that is watched, by descriptor."""
+        return {descriptor: self.get_key(descriptor) for descriptor in self._loop._watched_descriptors()}
+
+    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        """Refused: descriptors are watched through the loop."""
+        raise NotImplementedError("use the loop's add_reader() and add_writer()")
+
+    def unregister(self, fileobj: Any) -> selectors.SelectorKey:
+        """Refused, as `register` is."""
+        raise NotImplementedError("use the loop's remove_reader() and remove_writer()")
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        """Refused: the loop itself waits."""
+        raise NotImplementedError("the loop waits natively")
+
+    def close(self) -> None:
+        """Lets go of everything that is scheduled or watched."""
+        self._loop._let_go()
+
+
+class EventLoop(Loop, asyncio.SelectorEventLoop):
+    """An event loop. Made by `thalweg.new_event_loop`."""
+
+    def __init__(self) -> None:
+        super().__init__(_Watched(self))
+
+    def _add_callback(self, handle: asyncio.Handle) -> None:
+        """Queues a handle that asyncio made itself: that of a signal."""
+        if not handle._cancelled:
+            self.call_soon(handle._run)
+
+    def _make_socket_transport(
+        self,
+        sock: socket.socket,
+        protocol: asyncio.BaseProtocol,
+        waiter: asyncio.Future[None] | None = None,
+        *,
+        extra: dict[str, Any] | None = None,
+        server: Any = None,
+    ) -> StreamTransport:
+        return StreamTransport(self, sock, protocol, waiter, extra, server)
+
+    def _make_ssl_transport(
+        self,
+        rawsock: socket.socket,
+        protocol: asyncio.BaseProtocol,
+        sslcontext: Any,
+        waiter: Any = None,
+        *,
+        server_side: bool = False,
+        server_hostname: str | None = None,
+        extra: dict[str, Any] | None = None,
+        server: Any = None,
+        ssl_handshake_timeout: Any = constants.SSL_HANDSHAKE_TIMEOUT,
+        ssl_shutdown_timeout: Any = constants.SSL_SHUTDOWN_TIMEOUT,
+    ) -> asyncio.Transport:
+        tls = sslproto.SSLProtocol(
+            self,
+            protocol,
+            sslcontext,
+            waiter,
+            server_side,
+            server_hostname,
+            ssl_handshake_timeout=ssl_handshake_timeout,
+            ssl_shutdown_timeout=ssl_shutdown_timeout,
+        )
+        StreamTransport(self, rawsock, tls, None, extra, server)
+        return tls._app_transport

@@ -1,0 +1,352 @@
+//! The class that Python's `EventLoop` stands on: scheduling, time, and who watches what.
+//!
+//! The names with an underscore are those that asyncio's own base classes call. Two of its attributes are kept here,
+//! because every turn asks for them: whether the loop is to stop, and whether it is in debug mode.
+
+use super::handle::{Handle, TimerHandle};
+use super::held::{Held, Kept};
+use super::io::{Io, Side, Target, Wake};
+use super::os_error;
+use super::timers::{Timers, due_ns, seconds};
+use super::turn::{self, Ready};
+use crate::error;
+use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+use std::collections::VecDeque;
+use std::os::fd::RawFd;
+use thalweg_sys::clock;
+
+/// Calls that may wait in a loop when another thread brings one more; beyond, that thread is told.
+const QUEUED_MAX: usize = 1 << 20;
+
+/// What a loop is made of.
+#[pyclass(module = "thalweg._native", frozen, subclass)]
+pub(crate) struct Loop {
+    pub(crate) ready: Held<VecDeque<Ready>>,
+    pub(crate) timers: Held<Timers>,
+    pub(crate) io: Held<Io>,
+    pub(crate) stopping: Kept<bool>,
+    pub(crate) debug: Kept<bool>,
+    closed: Kept<bool>,
+    /// What every connection reads into.
+    pub(crate) scratch: Held<Vec<u8>>,
+    /// Whether the loop sleeps, or is about to: then a call from another thread wakes it, once.
+    pub(crate) waiting: Kept<bool>,
+    waker: thalweg_reactor::Handle<Wake>,
+}
+
+impl Loop {
+    /// Refuses when the loop is closed.
+    #[inline]
+    pub(crate) fn open(&self, py: Python<'_>) -> PyResult<()> {
+        if self.closed.get(py) { Err(PyRuntimeError::new_err("Event loop is closed")) } else { Ok(()) }
+    }
+
+    /// A timer among ours was cancelled.
+    pub(crate) fn timer_cancelled(&self, py: Python<'_>) -> PyResult<()> {
+        drop(self.timers.with(py, |timers| timers.count_cancelled(py))?);
+        Ok(())
+    }
+
+    /// Queues a handle to be called in the next turn.
+    #[inline]
+    pub(crate) fn queue(&self, py: Python<'_>, handle: Py<Handle>) -> PyResult<()> {
+        self.ready.with(py, |ready| ready.push_back(Ready::Call(handle)))
+    }
+
+    /// Sets who is told of one side of a descriptor.
+    pub(crate) fn watch(&self, py: Python<'_>, fd: RawFd, side: Side, target: Target) -> PyResult<()> {
+        let before = self.io.with(py, |io| io.watch(fd, side, target))?.map_err(|e| os_error(&e))?;
+        if let Some(Target::Call(before)) = before {
+            before.get().cancel_once(py);
+        }
+        Ok(())
+    }
+
+    /// Whether anybody was told of that side.
+    pub(crate) fn unwatch(&self, py: Python<'_>, fd: RawFd, side: Side) -> PyResult<bool> {
+        let before = self.io.with(py, |io| io.unwatch(fd, side))?;
+        if let Some(Target::Call(before)) = &before {
+            before.get().cancel_once(py);
+        }
+        Ok(before.is_some())
+    }
+
+    fn watch_call(
+        slf: &Bound<'_, Self>,
+        fd: &Bound<'_, PyAny>,
+        side: Side,
+        callback: Bound<'_, PyAny>,
+        arguments: Bound<'_, PyTuple>,
+    ) -> PyResult<Py<Handle>> {
+        let (py, state) = (slf.py(), slf.get());
+        state.open(py)?;
+        let handle = Py::new(py, Handle::new(py, callback, arguments, None)?)?;
+        state.watch(py, descriptor_of(fd)?, side, Target::Call(handle.clone_ref(py)))?;
+        Ok(handle)
+    }
+
+    fn unwatch_call(&self, fd: &Bound<'_, PyAny>, side: Side) -> PyResult<bool> {
+        if self.closed.get(fd.py()) {
+            return Ok(false);
+        }
+        self.unwatch(fd.py(), descriptor_of(fd)?, side)
+    }
+
+    /// What debug mode asks of a call before it is scheduled.
+    #[cold]
+    fn check(
+        slf: &Bound<'_, Self>,
+        callback: &Bound<'_, PyAny>,
+        name: &str,
+        same_thread: bool,
+    ) -> PyResult<()> {
+        if same_thread {
+            slf.call_method0("_check_thread")?;
+        }
+        slf.call_method1("_check_callback", (callback, name)).map(drop)
+    }
+
+    /// Notes in debug mode where a call was scheduled.
+    #[cold]
+    fn trace(py: Python<'_>, handle: &Handle) -> PyResult<()> {
+        let frame = py.import("sys")?.call_method1("_getframe", (0,))?;
+        let stack = py.import("asyncio.format_helpers")?.call_method1("extract_stack", (frame,))?;
+        handle.traceback.set(py, Some(stack.unbind()));
+        Ok(())
+    }
+
+    fn schedule(
+        slf: &Bound<'_, Self>,
+        when: f64,
+        callback: Bound<'_, PyAny>,
+        arguments: Bound<'_, PyTuple>,
+        context: Option<Bound<'_, PyAny>>,
+    ) -> PyResult<Py<TimerHandle>> {
+        let (py, state) = (slf.py(), slf.get());
+        state.open(py)?;
+        if state.debug.get(py) {
+            Self::check(slf, &callback, "call_at", true)?;
+        }
+        let base = Handle::new(py, callback, arguments, context)?;
+        if state.debug.get(py) {
+            Self::trace(py, &base)?;
+        }
+        let timer = TimerHandle::new(when, Some(slf.clone().unbind()));
+        let handle = Py::new(py, PyClassInitializer::from(base).add_subclass(timer))?;
+        state.timers.with(py, |timers| timers.push(due_ns(when), handle.clone_ref(py)))?;
+        Ok(handle)
+    }
+}
+
+/// The number of a descriptor, or of what has one.
+pub(crate) fn descriptor_of(from: &Bound<'_, PyAny>) -> PyResult<RawFd> {
+    let number = match from.extract::<RawFd>() {
+        Ok(number) => number,
+        Err(_) => {
+            let asked = from.call_method0(intern!(from.py(), "fileno")).and_then(|number| number.extract());
+            asked.map_err(|_| PyValueError::new_err(format!("Invalid file object: {from:?}")))?
+        }
+    };
+    if number < 0 {
+        Err(PyValueError::new_err(format!("Invalid file descriptor: {number}")))
+    } else {
+        Ok(number)
+    }
+}
+
+#[pymethods]
+impl Loop {
+    #[new]
+    #[pyo3(signature = (*_arguments, **_words))]
+    fn new(_arguments: &Bound<'_, PyTuple>, _words: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
+        let (io, waker) = Io::new()?;
+        Ok(Self {
+            ready: Held::new(VecDeque::new()),
+            timers: Held::new(Timers::default()),
+            io: Held::new(io),
+            stopping: Kept::new(false),
+            debug: Kept::new(false),
+            closed: Kept::new(false),
+            scratch: Held::new(Vec::new()),
+            waiting: Kept::new(false),
+            waker,
+        })
+    }
+
+    /// Calls `callback(*args)` in the next turn.
+    #[pyo3(signature = (callback, *args, context = None))]
+    fn call_soon(
+        slf: &Bound<'_, Self>,
+        callback: Bound<'_, PyAny>,
+        args: Bound<'_, PyTuple>,
+        context: Option<Bound<'_, PyAny>>,
+    ) -> PyResult<Py<Handle>> {
+        let (py, state) = (slf.py(), slf.get());
+        state.open(py)?;
+        let debug = state.debug.get(py);
+        if debug {
+            Self::check(slf, &callback, "call_soon", true)?;
+        }
+        let handle = Handle::new(py, callback, args, context)?;
+        if debug {
+            Self::trace(py, &handle)?;
+        }
+        let handle = Py::new(py, handle)?;
+        state.queue(py, handle.clone_ref(py))?;
+        Ok(handle)
+    }
+
+    /// Calls `callback(*args)` in the loop, from any thread.
+    #[pyo3(signature = (callback, *args, context = None))]
+    fn call_soon_threadsafe(
+        slf: &Bound<'_, Self>,
+        callback: Bound<'_, PyAny>,
+        args: Bound<'_, PyTuple>,
+        context: Option<Bound<'_, PyAny>>,
+    ) -> PyResult<Py<Handle>> {
+        let (py, state) = (slf.py(), slf.get());
+        state.open(py)?;
+        let debug = state.debug.get(py);
+        if debug {
+            Self::check(slf, &callback, "call_soon_threadsafe", false)?;
+        }
+        let handle = Handle::new(py, callback, args, context)?;
+        if debug {
+            Self::trace(py, &handle)?;
+        }
+        let handle = Py::new(py, handle)?;
+        // The interpreter's lock makes one queue of all threads' calls, in the order they were made.
+        if state.ready.with(py, |ready| ready.len())? >= QUEUED_MAX {
+            let why = "the event loop does not keep up: too many calls wait in it, try again later";
+            return Err(error::failure("OVERLOADED", why));
+        }
+        state.queue(py, handle.clone_ref(py))?;
+        if state.waiting.replace(py, false) {
+            // A full mailbox is one whose owner has been woken already.
+            let _ = state.waker.post(Wake);
+        }
+        Ok(handle)
+    }
+
+    /// Calls `callback(*args)` in `delay` seconds, never early.
+    #[pyo3(signature = (delay, callback, *args, context = None))]
+    fn call_later(
+        slf: &Bound<'_, Self>,
+        delay: &Bound<'_, PyAny>,
+        callback: Bound<'_, PyAny>,
+        args: Bound<'_, PyTuple>,
+        context: Option<Bound<'_, PyAny>>,
+    ) -> PyResult<Py<TimerHandle>> {
+        if delay.is_none() {
+            return Err(PyTypeError::new_err("delay must not be None"));
+        }
+        let delay: f64 = delay.extract()?;
+        Self::schedule(slf, seconds(clock::monotonic_ns()) + delay, callback, args, context)
+    }
+
+    /// Calls `callback(*args)` when the loop's clock says `when`, never early.
+    #[pyo3(signature = (when, callback, *args, context = None))]
+    fn call_at(
+        slf: &Bound<'_, Self>,
+        when: &Bound<'_, PyAny>,
+        callback: Bound<'_, PyAny>,
+        args: Bound<'_, PyTuple>,
+        context: Option<Bound<'_, PyAny>>,
+    ) -> PyResult<Py<TimerHandle>> {
+        if when.is_none() {
+            return Err(PyTypeError::new_err("when cannot be None"));
+        }
+        Self::schedule(slf, when.extract()?, callback, args, context)
+    }
+
+    /// Seconds on the loop's clock: the monotonic one.
+    fn time(&self) -> f64 {
+        seconds(clock::monotonic_ns())
+    }
+
+    /// Turns until a stop is asked for. asyncio's `run_forever` calls it once per turn; here once is all.
+    fn _run_once(slf: &Bound<'_, Self>) -> PyResult<()> {
+        turn::run(slf)
+    }
+
+    #[pyo3(signature = (fd, callback, *args))]
+    fn _add_reader(
+        slf: &Bound<'_, Self>,
+        fd: &Bound<'_, PyAny>,
+        callback: Bound<'_, PyAny>,
+        args: Bound<'_, PyTuple>,
+    ) -> PyResult<Py<Handle>> {
+        Self::watch_call(slf, fd, Side::Read, callback, args)
+    }
+
+    #[pyo3(signature = (fd, callback, *args))]
+    fn _add_writer(
+        slf: &Bound<'_, Self>,
+        fd: &Bound<'_, PyAny>,
+        callback: Bound<'_, PyAny>,
+        args: Bound<'_, PyTuple>,
+    ) -> PyResult<Py<Handle>> {
+        Self::watch_call(slf, fd, Side::Write, callback, args)
+    }
+
+    fn _remove_reader(&self, fd: &Bound<'_, PyAny>) -> PyResult<bool> {
+        self.unwatch_call(fd, Side::Read)
+    }
+
+    fn _remove_writer(&self, fd: &Bound<'_, PyAny>) -> PyResult<bool> {
+        self.unwatch_call(fd, Side::Write)
+    }
+
+    /// Whether reading and writing are watched; `None` for a descriptor that is not.
+    fn _watched(&self, py: Python<'_>, fd: RawFd) -> PyResult<Option<(bool, bool)>> {
+        self.io.with(py, |io| io.sides(fd))
+    }
+
+    /// The descriptors that are watched.
+    fn _watched_descriptors(&self, py: Python<'_>) -> PyResult<Vec<RawFd>> {
+        self.io.with(py, |io| io.descriptors())
+    }
+
+    /// Lets go of everything that is scheduled or watched.
+    fn _let_go(&self, py: Python<'_>) -> PyResult<()> {
+        let ready = self.ready.with(py, std::mem::take)?;
+        let timers = self.timers.with(py, Timers::clear)?;
+        timers.iter().for_each(|timer| timer.get().came_due(py));
+        let targets = self.io.with(py, Io::close)?;
+        drop((ready, timers, targets));
+        Ok(())
+    }
+
+    #[getter(_stopping)]
+    fn stopping(&self, py: Python<'_>) -> bool {
+        self.stopping.get(py)
+    }
+
+    #[setter(_stopping)]
+    fn set_stopping(&self, py: Python<'_>, to: bool) {
+        self.stopping.set(py, to);
+    }
+
+    #[getter(_debug)]
+    fn debug(&self, py: Python<'_>) -> bool {
+        self.debug.get(py)
+    }
+
+    #[setter(_debug)]
+    fn set_debug_mode(&self, py: Python<'_>, to: bool) {
+        self.debug.set(py, to);
+    }
+
+    #[getter(_closed)]
+    fn closed(&self, py: Python<'_>) -> bool {
+        self.closed.get(py)
+    }
+
+    #[setter(_closed)]
+    fn set_closed(&self, py: Python<'_>, to: bool) {
+        self.closed.set(py, to);
+    }
+}

@@ -1,0 +1,68 @@
+//! Calls into the interpreter that its limited interface names too late or not at all.
+//!
+//! `PyObject_Vectorcall` belongs to it only since 3.12, and the calls for contexts never did, though all of them are
+//! documented, exported by every CPython since 3.9, and unchanged: with them one wheel still serves all versions, and
+//! a callback costs no tuple and no method lookup. A build without one of them does not import, rather than misbehave.
+
+use pyo3::ffi::PyObject;
+use pyo3::prelude::*;
+use std::ffi::c_int;
+
+/// Tells a callee that it may use the place before the first argument.
+const ARGUMENTS_OFFSET: usize = 1 << (usize::BITS - 1);
+
+unsafe extern "C" {
+    fn PyContext_CopyCurrent() -> *mut PyObject;
+    fn PyContext_Enter(context: *mut PyObject) -> c_int;
+    fn PyContext_Exit(context: *mut PyObject) -> c_int;
+    fn PyObject_Vectorcall(
+        callable: *mut PyObject,
+        arguments: *const *mut PyObject,
+        count_and_flags: usize,
+        names: *mut PyObject,
+    ) -> *mut PyObject;
+}
+
+/// A copy of the current context.
+pub(crate) fn current_context(py: Python<'_>) -> PyResult<Py<PyAny>> {
+    // SAFETY: the interpreter's lock is held; a new reference comes back, or null with an exception set.
+    unsafe { Bound::from_owned_ptr_or_err(py, PyContext_CopyCurrent()).map(Bound::unbind) }
+}
+
+/// Does `work` in a context.
+///
+/// # Errors
+/// The context is entered already, or it is none; or what `work` says.
+#[inline]
+pub(crate) fn in_context<R>(context: &Bound<'_, PyAny>, work: impl FnOnce() -> PyResult<R>) -> PyResult<R> {
+    // SAFETY: the lock is held, and the call itself refuses what is no context.
+    if unsafe { PyContext_Enter(context.as_ptr()) } != 0 {
+        return Err(PyErr::fetch(context.py()));
+    }
+    let outcome = work();
+    // SAFETY: it was entered above, and whatever `work` entered since it has left.
+    if unsafe { PyContext_Exit(context.as_ptr()) } != 0 && outcome.is_ok() {
+        return Err(PyErr::fetch(context.py()));
+    }
+    outcome
+}
+
+/// `callable(argument)`.
+#[inline]
+pub(crate) fn call_one<'py>(
+    callable: &Bound<'py, PyAny>,
+    argument: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let places = [std::ptr::null_mut(), argument.as_ptr()];
+    // SAFETY: the lock is held; the one argument lives through the call, and there is a place before it to be used; a
+    // new reference comes back, or null with an exception set.
+    unsafe {
+        let result = PyObject_Vectorcall(
+            callable.as_ptr(),
+            places.as_ptr().add(1),
+            1 | ARGUMENTS_OFFSET,
+            std::ptr::null_mut(),
+        );
+        Bound::from_owned_ptr_or_err(callable.py(), result)
+    }
+}

@@ -1,0 +1,256 @@
+//! What is to be called, and may be cancelled until then.
+//!
+//! Purpose: the loop's own `asyncio.Handle` and `asyncio.TimerHandle`; `isinstance` takes them for those. A handle
+//! lets go of its callback when it was called or cancelled, so it needs no garbage collector: making one costs one
+//! allocation and no collection. Invariant: a callback scheduled once is called at most once.
+
+use super::core::Loop;
+use super::foreign;
+use super::held::Kept;
+use pyo3::basic::CompareOp;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyTuple, PyType};
+
+/// A callback, its arguments, and the context it is called in. Made by `call_soon` and its kin.
+#[pyclass(module = "thalweg.loop", frozen, subclass, weakref)]
+pub(crate) struct Handle {
+    callback: Kept<Option<Py<PyAny>>>,
+    /// `None`: no arguments.
+    arguments: Kept<Option<Py<PyTuple>>>,
+    context: Py<PyAny>,
+    cancelled: Kept<bool>,
+    /// Where it was scheduled, in debug mode.
+    pub(crate) traceback: Kept<Option<Py<PyAny>>>,
+}
+
+impl Handle {
+    /// A handle for `callback(*arguments)`, in a copy of the current context if none is given.
+    #[inline]
+    pub(crate) fn new(
+        py: Python<'_>,
+        callback: Bound<'_, PyAny>,
+        arguments: Bound<'_, PyTuple>,
+        context: Option<Bound<'_, PyAny>>,
+    ) -> PyResult<Self> {
+        let context = match context {
+            Some(context) if !context.is_none() => context.unbind(),
+            _ => foreign::current_context(py)?,
+        };
+        let arguments = if arguments.is_empty() { None } else { Some(arguments.unbind()) };
+        Ok(Self {
+            callback: Kept::new(Some(callback.unbind())),
+            arguments: Kept::new(arguments),
+            context,
+            cancelled: Kept::new(false),
+            traceback: Kept::new(None),
+        })
+    }
+
+    #[inline]
+    pub(crate) fn is_cancelled(&self, py: Python<'_>) -> bool {
+        self.cancelled.get(py)
+    }
+
+    /// Calls it for the only time.
+    #[inline]
+    pub(crate) fn call_once(&self, py: Python<'_>) -> PyResult<()> {
+        if self.cancelled.get(py) {
+            return Ok(());
+        }
+        let (callback, arguments) = (self.callback.take(py), self.arguments.take(py));
+        let outcome = self.call(py, callback.as_ref(), arguments.as_ref());
+        if outcome.is_err() {
+            // Whoever hears of the error wants to read what was called.
+            self.callback.set(py, callback);
+            self.arguments.set(py, arguments);
+        }
+        outcome
+    }
+
+    /// Calls it, and keeps it to be called again: what watches a descriptor.
+    pub(crate) fn call_again(&self, py: Python<'_>) -> PyResult<()> {
+        if self.cancelled.get(py) {
+            return Ok(());
+        }
+        let (callback, arguments) = (self.callback.share(py), self.arguments.share(py));
+        self.call(py, callback.as_ref(), arguments.as_ref())
+    }
+
+    #[inline]
+    fn call(
+        &self,
+        py: Python<'_>,
+        callback: Option<&Py<PyAny>>,
+        arguments: Option<&Py<PyTuple>>,
+    ) -> PyResult<()> {
+        let Some(callback) = callback else { return Ok(()) };
+        foreign::in_context(self.context.bind(py), || {
+            match arguments {
+                None => callback.bind(py).call0()?,
+                Some(arguments) => callback.bind(py).call1(arguments.bind(py))?,
+            };
+            Ok(())
+        })
+    }
+
+    /// Whether this was what cancelled it.
+    pub(crate) fn cancel_once(&self, py: Python<'_>) -> bool {
+        if self.cancelled.replace(py, true) {
+            return false;
+        }
+        drop((self.callback.take(py), self.arguments.take(py)));
+        true
+    }
+}
+
+/// `asyncio`'s class of a name, for `isinstance`.
+fn class_of_asyncio(py: Python<'_>, timer: bool) -> PyResult<Bound<'_, PyType>> {
+    static HANDLE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    static TIMER: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    let (cell, name) = if timer { (&TIMER, "TimerHandle") } else { (&HANDLE, "Handle") };
+    cell.import(py, "asyncio.events", name).cloned()
+}
+
+#[pymethods]
+impl Handle {
+    /// The callback will not be called.
+    fn cancel(&self, py: Python<'_>) {
+        self.cancel_once(py);
+    }
+
+    /// Whether it was cancelled.
+    fn cancelled(&self, py: Python<'_>) -> bool {
+        self.cancelled.get(py)
+    }
+
+    /// The context that the callback is called in.
+    fn get_context(&self, py: Python<'_>) -> Py<PyAny> {
+        self.context.clone_ref(py)
+    }
+
+    /// Calls it there and then, as the loop would.
+    fn _run(&self, py: Python<'_>) -> PyResult<()> {
+        self.call_again(py)
+    }
+
+    #[getter]
+    fn _context(&self, py: Python<'_>) -> Py<PyAny> {
+        self.context.clone_ref(py)
+    }
+
+    #[getter]
+    fn _cancelled(&self, py: Python<'_>) -> bool {
+        self.cancelled.get(py)
+    }
+
+    #[getter]
+    fn _callback(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        self.callback.share(py)
+    }
+
+    #[getter]
+    fn _args<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyTuple>> {
+        match self.arguments.share(py) {
+            Some(arguments) => Some(arguments.into_bound(py)),
+            None if self.cancelled.get(py) => None,
+            None => Some(PyTuple::empty(py)),
+        }
+    }
+
+    #[getter]
+    fn _source_traceback(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        self.traceback.share(py)
+    }
+
+    #[getter]
+    fn __class__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyType>> {
+        class_of_asyncio(slf.py(), slf.cast::<TimerHandle>().is_ok())
+    }
+
+    fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
+        let info = Self::__class__(slf)?.call_method1("_repr_info", (slf,))?;
+        let words: Vec<String> = info.extract()?;
+        Ok(format!("<{}>", words.join(" ")))
+    }
+}
+
+/// A handle that is called at a time. Made by `call_later` and `call_at`.
+#[pyclass(module = "thalweg.loop", frozen, extends = Handle)]
+pub(crate) struct TimerHandle {
+    /// Seconds on the loop's clock, as asked for.
+    when: f64,
+    /// Whose timers it lies among; lets go of the loop when it was cancelled or came due.
+    scheduled_on: Kept<Option<Py<Loop>>>,
+}
+
+impl TimerHandle {
+    #[inline]
+    pub(crate) fn new(when: f64, scheduled_on: Option<Py<Loop>>) -> Self {
+        Self { when, scheduled_on: Kept::new(scheduled_on) }
+    }
+
+    /// It left the loop's timers.
+    #[inline]
+    pub(crate) fn came_due(&self, py: Python<'_>) {
+        self.scheduled_on.set(py, None);
+    }
+}
+
+#[pymethods]
+impl TimerHandle {
+    /// The callback will not be called.
+    fn cancel(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let py = slf.py();
+        if slf.as_super().get().cancel_once(py)
+            && let Some(scheduled_on) = slf.get().scheduled_on.take(py)
+        {
+            scheduled_on.get().timer_cancelled(py)?;
+        }
+        Ok(())
+    }
+
+    /// When it is called, in seconds on the loop's clock.
+    fn when(&self) -> f64 {
+        self.when
+    }
+
+    #[getter]
+    fn _when(&self) -> f64 {
+        self.when
+    }
+
+    #[getter]
+    fn _scheduled(&self, py: Python<'_>) -> bool {
+        self.scheduled_on.share(py).is_some()
+    }
+
+    fn __hash__(&self, py: Python<'_>) -> PyResult<isize> {
+        self.when.into_pyobject(py)?.hash()
+    }
+
+    fn __richcmp__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>, how: CompareOp) -> PyResult<Py<PyAny>> {
+        let py = slf.py();
+        let Ok(theirs) = other.getattr("_when").and_then(|when| when.extract::<f64>()) else {
+            return Ok(py.NotImplemented());
+        };
+        let mine = slf.get().when;
+        let same = || -> PyResult<bool> {
+            for name in ["_callback", "_args", "_cancelled"] {
+                if !slf.getattr(name)?.eq(other.getattr(name)?)? {
+                    return Ok(false);
+                }
+            }
+            Ok(mine == theirs)
+        };
+        let holds = match how {
+            CompareOp::Lt => mine < theirs,
+            CompareOp::Gt => mine > theirs,
+            CompareOp::Le => mine < theirs || same()?,
+            CompareOp::Ge => mine > theirs || same()?,
+            CompareOp::Eq => same()?,
+            CompareOp::Ne => !same()?,
+        };
+        Ok(holds.into_pyobject(py)?.to_owned().into_any().unbind())
+    }
+}

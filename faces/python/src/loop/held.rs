@@ -1,0 +1,87 @@
+//! What the interpreter's lock guards.
+//!
+//! Purpose: a loop's state is touched by whoever holds the interpreter's lock, so it needs no lock of its own; the
+//! type system only has to be told. Invariant: nothing here is reached without a `Python` token, and no reference
+//! into a cell outlives the call that was handed it. Checked by the compiler, given the two `SAFETY` arguments.
+
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use std::cell::{Cell, RefCell};
+
+/// One value, taken and put whole: nobody ever holds a reference into it.
+pub(crate) struct Kept<T>(Cell<T>);
+
+// SAFETY: every method takes a `Python` token, so only the thread that holds the interpreter's lock is in here, and
+// none of them gives that lock away half-way: what a replaced value runs when it is dropped, runs after the store.
+unsafe impl<T: Send> Sync for Kept<T> {}
+
+impl<T> Kept<T> {
+    pub(crate) const fn new(value: T) -> Self {
+        Self(Cell::new(value))
+    }
+
+    #[inline]
+    pub(crate) fn set(&self, _: Python<'_>, value: T) {
+        self.0.set(value);
+    }
+
+    #[inline]
+    pub(crate) fn replace(&self, _: Python<'_>, value: T) -> T {
+        self.0.replace(value)
+    }
+}
+
+impl<T: Copy> Kept<T> {
+    #[inline]
+    pub(crate) fn get(&self, _: Python<'_>) -> T {
+        self.0.get()
+    }
+}
+
+impl<T: Default> Kept<T> {
+    #[inline]
+    pub(crate) fn take(&self, _: Python<'_>) -> T {
+        self.0.take()
+    }
+}
+
+impl<T> Kept<Option<Py<T>>> {
+    /// Another reference to what is kept.
+    #[inline]
+    pub(crate) fn share(&self, py: Python<'_>) -> Option<Py<T>> {
+        let kept = self.0.take();
+        let shared = kept.as_ref().map(|kept| kept.clone_ref(py));
+        self.0.set(kept);
+        shared
+    }
+}
+
+/// Something larger, lent to one caller at a time.
+pub(crate) struct Held<T>(RefCell<T>);
+
+// SAFETY: it is lent and taken back only by `with`, under the interpreter's lock. A caller that gives that lock away
+// meanwhile has it marked as lent, so whoever comes then is refused; the mark itself changes under the lock alone.
+unsafe impl<T: Send> Sync for Held<T> {}
+
+impl<T> Held<T> {
+    pub(crate) const fn new(value: T) -> Self {
+        Self(RefCell::new(value))
+    }
+
+    /// Lends the value to `work`, which must not drop Python objects in it: their finalizers may come back here.
+    ///
+    /// # Errors
+    /// It is lent already: the loop waits in another thread.
+    #[inline]
+    pub(crate) fn with<R>(&self, _: Python<'_>, work: impl FnOnce(&mut T) -> R) -> PyResult<R> {
+        match self.0.try_borrow_mut() {
+            Ok(mut value) => Ok(work(&mut value)),
+            Err(_) => Err(busy()),
+        }
+    }
+}
+
+#[cold]
+fn busy() -> PyErr {
+    PyRuntimeError::new_err("the event loop is busy in another thread: use call_soon_threadsafe()")
+}

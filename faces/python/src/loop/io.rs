@@ -1,0 +1,231 @@
+//! The loop's half that waits: a reactor, and who watches which descriptor.
+//!
+//! Purpose: what happened is collected here without the interpreter's lock and handed to the loop as a batch. The
+//! descriptors belong to Python's own socket and file objects: the reactor borrows their numbers and gives every one
+//! back, closing none. Invariants: a descriptor has at most one watch; its key is alive in the reactor exactly while
+//! the watch exists; what happened to a watch that is gone since is not delivered, because keys are never reused.
+
+use super::handle::Handle;
+use super::stream::StreamTransport;
+use crate::error;
+use pyo3::prelude::*;
+use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use thalweg_reactor::{Config, Core, Handler, Interest, Key, Reactor, Readiness, Reason, Released, Wait};
+
+/// A descriptor is ready.
+#[derive(Clone, Copy)]
+pub(crate) struct Seen {
+    pub(crate) descriptor: RawFd,
+    pub(crate) readable: bool,
+    pub(crate) writable: bool,
+    key: Key,
+}
+
+/// Says to whoever waits that something else is there: a call from another thread.
+pub(crate) struct Wake;
+
+/// Collects what is ready; what to do about it needs the interpreter.
+#[derive(Default)]
+struct Collector(Vec<Seen>);
+
+impl Handler for Collector {
+    type Entry = RawFd;
+    type Topic = ();
+    type Message = Wake;
+
+    fn ready(&mut self, core: &mut Core<Self>, key: Key, readiness: Readiness) {
+        let Some(descriptor) = core.entry(key).copied() else { return };
+        // A broken descriptor is reported to whoever watches it, for whatever they watch it.
+        let broken = readiness.hangup() || readiness.error();
+        let (readable, writable) = (readiness.readable() || broken, readiness.writable() || broken);
+        self.0.push(Seen { descriptor, readable, writable, key });
+    }
+
+    fn message(&mut self, _: &mut Core<Self>, _: Wake) {}
+
+    fn timer(&mut self, _: &mut Core<Self>, _: Key) {}
+}
+
+/// Who is told that a descriptor is ready.
+pub(crate) enum Target {
+    Call(Py<Handle>),
+    Stream(Py<StreamTransport>),
+}
+
+impl Target {
+    fn share(&self, py: Python<'_>) -> Self {
+        match self {
+            Self::Call(handle) => Self::Call(handle.clone_ref(py)),
+            Self::Stream(stream) => Self::Stream(stream.clone_ref(py)),
+        }
+    }
+}
+
+/// The two directions of a descriptor.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Side {
+    Read = 0,
+    Write = 1,
+}
+
+struct Watch {
+    key: Key,
+    targets: [Option<Target>; 2],
+}
+
+impl Watch {
+    fn interest(&self) -> Interest {
+        match (&self.targets[0], &self.targets[1]) {
+            (None, None) => Interest::NONE,
+            (Some(_), None) => Interest::READ,
+            (None, Some(_)) => Interest::WRITE,
+            (Some(_), Some(_)) => Interest::BOTH,
+        }
+    }
+}
+
+/// Reactor and watches. What its methods return is to be dropped by the caller, outside.
+pub(crate) struct Io {
+    reactor: Option<Reactor<Collector>>,
+    /// By descriptor.
+    watches: Vec<Option<Watch>>,
+    /// Who made it: a child after a fork must not touch what it shares with its parent.
+    process: u32,
+}
+
+impl Io {
+    /// A new one, and what wakes it.
+    pub(crate) fn new() -> PyResult<(Self, thalweg_reactor::Handle<Wake>)> {
+        let config = Config { entries_max: u32::MAX, ..Config::default() };
+        let reactor = Reactor::new(config, |_| Ok::<_, std::io::Error>(Collector::default()))
+            .map_err(|error| error::io("make an event loop", &error))?;
+        let post = reactor.handle();
+        let watches = Vec::new();
+        Ok((Self { reactor: Some(reactor), watches, process: std::process::id() }, post))
+    }
+
+    /// Waits, and puts what is ready behind what `seen` holds. Never touches Python.
+    pub(crate) fn turn(&mut self, wait: Wait, seen: &mut Vec<Seen>) -> std::io::Result<()> {
+        let Some(reactor) = &mut self.reactor else { return Ok(()) };
+        std::mem::swap(&mut reactor.handler().0, seen);
+        let turned = reactor.gather(usize::MAX, wait);
+        std::mem::swap(&mut reactor.handler().0, seen);
+        turned.map(drop)
+    }
+
+    /// Sets who is told of one side of a descriptor; who was told before.
+    pub(crate) fn watch(
+        &mut self,
+        descriptor: RawFd,
+        side: Side,
+        target: Target,
+    ) -> std::io::Result<Option<Target>> {
+        let place = usize::try_from(descriptor).map_err(|_| std::io::ErrorKind::InvalidInput)?;
+        let Some(reactor) = &mut self.reactor else { return Err(std::io::ErrorKind::NotConnected.into()) };
+        if self.watches.len() <= place {
+            self.watches.resize_with(place + 1, || None);
+        }
+        let core = reactor.core();
+        if let Some(watch) = &mut self.watches[place] {
+            let before = watch.targets[side as usize].replace(target);
+            match core.set_interest(watch.key, watch.interest()) {
+                Ok(()) => return Ok(before),
+                // Closed under its watch, and the number used again since: watch what it is now.
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                Err(error) => {
+                    watch.targets[side as usize] = before;
+                    return Err(error);
+                }
+            }
+            give_back(core.release(watch.key));
+            watch.key = lend(core, descriptor, watch.interest())?;
+            return Ok(before);
+        }
+        let interest = if side == Side::Read { Interest::READ } else { Interest::WRITE };
+        let key = lend(core, descriptor, interest)?;
+        let mut targets = [None, None];
+        targets[side as usize] = Some(target);
+        self.watches[place] = Some(Watch { key, targets });
+        Ok(None)
+    }
+
+    /// Stops telling of one side of a descriptor; who was told.
+    pub(crate) fn unwatch(&mut self, descriptor: RawFd, side: Side) -> Option<Target> {
+        let slot = self.watches.get_mut(usize::try_from(descriptor).ok()?)?;
+        let watch = slot.as_mut()?;
+        let before = watch.targets[side as usize].take();
+        if let Some(reactor) = &mut self.reactor {
+            let interest = watch.interest();
+            if interest == Interest::NONE {
+                give_back(reactor.core().release(watch.key));
+                *slot = None;
+            } else {
+                // Refused only when the descriptor was closed meanwhile: then nothing is told of it anyway.
+                let _ = reactor.core().set_interest(watch.key, interest);
+            }
+        }
+        before
+    }
+
+    /// Who is to be told now of one side of something seen; nobody when that changed since.
+    #[inline]
+    pub(crate) fn target(&self, py: Python<'_>, seen: Seen, side: Side) -> Option<Target> {
+        let watch = self.watches.get(usize::try_from(seen.descriptor).ok()?)?.as_ref()?;
+        if watch.key != seen.key {
+            return None;
+        }
+        watch.targets[side as usize].as_ref().map(|target| target.share(py))
+    }
+
+    /// Which sides of a descriptor are watched.
+    pub(crate) fn sides(&self, descriptor: RawFd) -> Option<(bool, bool)> {
+        let watch = self.watches.get(usize::try_from(descriptor).ok()?)?.as_ref()?;
+        Some((watch.targets[0].is_some(), watch.targets[1].is_some()))
+    }
+
+    /// Every descriptor that is watched.
+    pub(crate) fn descriptors(&self) -> Vec<RawFd> {
+        let watched = self.watches.iter().enumerate().filter(|(_, watch)| watch.is_some());
+        watched.filter_map(|(place, _)| RawFd::try_from(place).ok()).collect()
+    }
+
+    /// Lets go of everything.
+    pub(crate) fn close(&mut self) -> Vec<Target> {
+        let Some(mut reactor) = self.reactor.take() else { return Vec::new() };
+        let watches = std::mem::take(&mut self.watches).into_iter().flatten();
+        let targets = watches.flat_map(|watch| watch.targets).flatten().collect();
+        if self.process == std::process::id() {
+            let keys: Vec<Key> = reactor.core().keys().collect();
+            keys.into_iter().for_each(|key| give_back(reactor.core().release(key)));
+        } else {
+            // The kernel's list is one for parent and child: what is taken off it here, the parent misses too.
+            std::mem::forget(reactor);
+        }
+        targets
+    }
+}
+
+impl Drop for Io {
+    fn drop(&mut self) {
+        drop(self.close());
+    }
+}
+
+fn lend(core: &mut Core<Collector>, descriptor: RawFd, interest: Interest) -> std::io::Result<Key> {
+    // SAFETY: the number is not negative, or it had no place among the watches; whoever owns it keeps it, because
+    // `give_back` takes it out of every one that is made here before it could be closed.
+    let lent = unsafe { OwnedFd::from_raw_fd(descriptor) };
+    core.insert(lent, descriptor, interest).map_err(|rejected| {
+        let _ = rejected.descriptor.into_raw_fd();
+        match rejected.reason {
+            Reason::Full => std::io::Error::other("as many descriptors are watched as may be"),
+            Reason::Kernel(error) => error,
+        }
+    })
+}
+
+fn give_back<E, T>(released: Option<Released<E, T>>) {
+    if let Some(released) = released {
+        let _ = released.descriptor.into_raw_fd();
+    }
+}

@@ -1,0 +1,45 @@
+//! The event loop: asyncio's contract over our reactor.
+//!
+//! Owns scheduling, timers, descriptors, calls from other threads, and the transports of sockets. Everything that is
+//! not hot (name lookups, executors, TLS, signals, how servers are set up) stands on asyncio's own base classes, see
+//! `python/thalweg/loop`.
+//!
+//! [`io`] waits, without the interpreter's lock; [`turn`] is one turn of the loop and the order of things in it;
+//! [`core`] is the class that Python sees; [`handle`] and [`timers`] are what is scheduled; [`stream`] is a connection,
+//! [`reading`] its one half, [`outgoing`] and [`flow`] what its peer does not take yet.
+//! [`held`] is how all of it is shared under the interpreter's lock.
+
+mod core;
+mod flow;
+mod foreign;
+mod handle;
+mod held;
+mod io;
+mod outgoing;
+mod reading;
+mod stream;
+mod timers;
+mod turn;
+
+use pyo3::exceptions::PyOSError;
+use pyo3::prelude::*;
+
+/// Adds the loop's classes to the module.
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<core::Loop>()?;
+    module.add_class::<handle::Handle>()?;
+    module.add_class::<handle::TimerHandle>()?;
+    module.add_class::<stream::StreamTransport>()
+}
+
+/// What the system said, as the `OSError` that Python makes of its number.
+pub(crate) fn os_error(error: &std::io::Error) -> PyErr {
+    let said = error.to_string();
+    match error.raw_os_error() {
+        Some(number) => {
+            let words = said.strip_suffix(&format!(" (os error {number})")).unwrap_or(&said).to_owned();
+            PyOSError::new_err((number, words))
+        }
+        None => PyOSError::new_err(said),
+    }
+}

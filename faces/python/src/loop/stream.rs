@@ -1,0 +1,537 @@
+//! A connection as asyncio sees it: the transport of a stream socket, TCP or Unix.
+//!
+//! Purpose: bytes go from the socket to the protocol and back without a Python frame of ours. The socket object is
+//! Python's and closes the descriptor; the loop watches the number. A write is tried at once and queued only when
+//! the peer does not take it; a read goes through one buffer that all connections of a loop share.
+//!
+//! Invariants: `connection_lost` is called once, after everything else; between the end of writing
+//! (`closing`) and it nothing is read. Checked by CPython's own tests of asyncio, run on this loop.
+
+use super::core::Loop;
+use super::flow::Flow;
+use super::foreign;
+use super::handle::Handle;
+use super::held::{Held, Kept};
+use super::io::{Side, Target};
+use super::outgoing::Outgoing;
+use crate::r#loop::os_error;
+use pyo3::exceptions::{
+    PyConnectionError, PyKeyboardInterrupt, PyOSError, PyRuntimeError, PySystemExit, PyTypeError,
+};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyByteArray, PyBytes, PyDict, PyMemoryView, PyTuple};
+use std::os::fd::{BorrowedFd, RawFd};
+use thalweg_sys::socket;
+
+/// Writes to a lost connection after which the log says so.
+const LOST_WRITES_LOGGED: u32 = 5;
+
+/// What has become of a connection.
+#[derive(Clone, Copy, Default)]
+struct Life {
+    /// `close` or `abort` was called, or the peer is gone.
+    closing: bool,
+    /// Reading is paused.
+    paused: bool,
+    /// `write_eof` was called.
+    ended: bool,
+    /// Zero until `connection_lost` is scheduled; writes since are counted.
+    lost: u32,
+}
+
+/// How a protocol wants to be given bytes.
+pub(crate) enum Receiver {
+    /// `data_received`.
+    Data(Py<PyAny>),
+    /// `get_buffer` and `buffer_updated`.
+    Buffer(Py<PyAny>, Py<PyAny>),
+}
+
+/// The native half of a stream's transport.
+#[pyclass(module = "thalweg._native", frozen, subclass, weakref)]
+pub(crate) struct StreamTransport {
+    owner: Kept<Option<Py<Loop>>>,
+    descriptor: RawFd,
+    pub(crate) socket: Kept<Option<Py<PyAny>>>,
+    extra: Py<PyDict>,
+    pub(crate) context: Py<PyAny>,
+    pub(crate) protocol: Kept<Option<Py<PyAny>>>,
+    pub(crate) receiver: Held<Option<Receiver>>,
+    /// Called at the very end: tells the server, if it came from one, that it is gone.
+    leave: Kept<Option<Py<PyAny>>>,
+    /// A future that waits until everything is sent.
+    drained: Kept<Option<Py<PyAny>>>,
+    life: Kept<Life>,
+    outgoing: Held<Outgoing>,
+    flow: Flow,
+}
+
+/// What is meant to end the program, not the connection.
+fn ends_program(py: Python<'_>, raised: &PyErr) -> bool {
+    raised.is_instance_of::<PySystemExit>(py) || raised.is_instance_of::<PyKeyboardInterrupt>(py)
+}
+
+impl StreamTransport {
+    pub(crate) fn borrowed(&self) -> BorrowedFd<'_> {
+        // SAFETY: the socket object that owns the descriptor is kept until `connection_lost`, and every caller has
+        // seen that this is not over; a number closed behind our back makes the calls fail, nothing worse.
+        unsafe { BorrowedFd::borrow_raw(self.descriptor) }
+    }
+
+    pub(crate) fn owner(&self, py: Python<'_>) -> PyResult<Py<Loop>> {
+        self.owner.share(py).ok_or_else(|| PyRuntimeError::new_err("the connection is over"))
+    }
+
+    fn change(&self, py: Python<'_>, change: impl FnOnce(&mut Life)) {
+        let mut life = self.life.get(py);
+        change(&mut life);
+        self.life.set(py, life);
+    }
+
+    fn is_reading(&self, py: Python<'_>) -> bool {
+        let life = self.life.get(py);
+        !life.closing && !life.paused
+    }
+
+    /// Has the loop call a method of this object in its next turn.
+    fn soon(
+        slf: &Bound<'_, Self>,
+        callback: Bound<'_, PyAny>,
+        arguments: Bound<'_, PyTuple>,
+    ) -> PyResult<()> {
+        let (py, owner) = (slf.py(), slf.get().owner(slf.py())?);
+        let context = slf.get().context.bind(py).clone();
+        owner.get().open(py)?;
+        owner.get().queue(py, Py::new(py, Handle::new(py, callback, arguments, Some(context))?)?)
+    }
+
+    fn watch(slf: &Bound<'_, Self>, side: Side) -> PyResult<()> {
+        let owner = slf.get().owner(slf.py())?;
+        owner.get().watch(slf.py(), slf.get().descriptor, side, Target::Stream(slf.clone().unbind()))
+    }
+
+    pub(crate) fn unwatch(&self, py: Python<'_>, side: Side) -> PyResult<()> {
+        match self.owner.share(py) {
+            Some(owner) => owner.get().unwatch(py, self.descriptor, side).map(drop),
+            None => Ok(()),
+        }
+    }
+
+    /// The descriptor is ready: what the loop calls.
+    #[inline]
+    pub(crate) fn ready(&self, slf: &Bound<'_, Self>, side: Side) -> PyResult<()> {
+        if self.life.get(slf.py()).lost > 0 {
+            return Ok(());
+        }
+        match side {
+            Side::Read => self.read_ready(slf),
+            Side::Write => self.write_ready(slf),
+        }
+    }
+
+    fn write_ready(&self, slf: &Bound<'_, Self>) -> PyResult<()> {
+        let py = slf.py();
+        let sent = self.outgoing.with(py, |outgoing| outgoing.send(py, self.borrowed()))?;
+        match sent {
+            Ok(gone) => drop(gone),
+            Err(error) => {
+                let raised = os_error(&error);
+                self.unwatch(py, Side::Write)?;
+                drop(self.outgoing.with(py, Outgoing::clear)?);
+                if let Some(drained) = self.drained.share(py) {
+                    drained.bind(py).call_method1("set_exception", (raised.value(py),))?;
+                }
+                return Self::fatal(slf, raised, "Fatal write error on socket transport");
+            }
+        }
+        self.maybe_resume_protocol(slf)?;
+        if self.outgoing.with(py, |outgoing| outgoing.bytes())? > 0 {
+            return Ok(());
+        }
+        self.unwatch(py, Side::Write)?;
+        if let Some(drained) = self.drained.share(py) {
+            drained.bind(py).call_method1("set_result", (py.None(),))?;
+        }
+        let life = self.life.get(py);
+        if life.closing {
+            return Self::_call_connection_lost(slf, py.None().into_bound(py));
+        }
+        if life.ended {
+            self.shut_writing()?;
+        }
+        Ok(())
+    }
+
+    fn shut_writing(&self) -> PyResult<()> {
+        socket::shutdown_write(self.borrowed()).map_err(|error| os_error(&error))
+    }
+
+    /// Something ended the connection. What is meant to end the program goes on to do so.
+    #[cold]
+    pub(crate) fn fatal(slf: &Bound<'_, Self>, raised: PyErr, message: &str) -> PyResult<()> {
+        if ends_program(slf.py(), &raised) {
+            return Err(raised);
+        }
+        Self::_fatal_error(slf, raised.into_value(slf.py()).into_bound(slf.py()).into_any(), message)
+    }
+
+    /// Asks the protocol to pause or to go on; an error of it goes to the loop's handler.
+    fn tell_flow(&self, slf: &Bound<'_, Self>, pause: bool) -> PyResult<()> {
+        let py = slf.py();
+        let name = if pause { "pause_writing" } else { "resume_writing" };
+        let Some(protocol) = self.protocol.share(py) else { return Ok(()) };
+        match protocol.bind(py).call_method0(name) {
+            Err(raised) if ends_program(py, &raised) => Err(raised),
+            Err(raised) => {
+                Self::report(slf, raised.into_value(py).bind(py), &format!("protocol.{name}() failed"))
+            }
+            Ok(_) => Ok(()),
+        }
+    }
+
+    fn report(slf: &Bound<'_, Self>, raised: &Bound<'_, PyAny>, message: &str) -> PyResult<()> {
+        let (py, this) = (slf.py(), slf.get());
+        let context = PyDict::new(py);
+        context.set_item("message", message)?;
+        context.set_item("exception", raised)?;
+        context.set_item("transport", slf)?;
+        context.set_item("protocol", this.protocol.share(py))?;
+        let owner = this.owner(py)?;
+        owner.bind(py).call_method1(intern!(py, "call_exception_handler"), (context,)).map(drop)
+    }
+
+    #[inline]
+    fn maybe_pause_protocol(&self, slf: &Bound<'_, Self>) -> PyResult<()> {
+        let bytes = self.outgoing.with(slf.py(), |outgoing| outgoing.bytes())?;
+        if self.flow.pauses(slf.py(), bytes) { self.tell_flow(slf, true) } else { Ok(()) }
+    }
+
+    #[inline]
+    fn maybe_resume_protocol(&self, slf: &Bound<'_, Self>) -> PyResult<()> {
+        let bytes = self.outgoing.with(slf.py(), |outgoing| outgoing.bytes())?;
+        if self.flow.resumes(slf.py(), bytes) { self.tell_flow(slf, false) } else { Ok(()) }
+    }
+
+    /// Sends what it can at once and queues the rest.
+    fn send(&self, slf: &Bound<'_, Self>, data: &Bound<'_, PyBytes>) -> PyResult<()> {
+        let py = slf.py();
+        let mut sent = 0;
+        if self.outgoing.with(py, |outgoing| outgoing.bytes())? == 0 {
+            match socket::send(self.borrowed(), data.as_bytes()) {
+                Ok(Some(count)) if count == data.as_bytes().len() => return Ok(()),
+                Ok(count) => sent = count.unwrap_or(0),
+                Err(error) => {
+                    return Self::fatal(slf, os_error(&error), "Fatal write error on socket transport");
+                }
+            }
+            Self::watch(slf, Side::Write)?;
+        }
+        self.outgoing.with(py, |outgoing| outgoing.push(data, sent))?;
+        self.maybe_pause_protocol(slf)
+    }
+}
+
+#[pymethods]
+impl StreamTransport {
+    #[new]
+    fn new(owner: &Bound<'_, Loop>, sock: &Bound<'_, PyAny>, extra: Bound<'_, PyDict>) -> PyResult<Self> {
+        let py = owner.py();
+        Ok(Self {
+            owner: Kept::new(Some(owner.clone().unbind())),
+            descriptor: sock.call_method0("fileno")?.extract()?,
+            socket: Kept::new(Some(sock.clone().unbind())),
+            extra: extra.unbind(),
+            context: foreign::current_context(py)?,
+            protocol: Kept::new(None),
+            receiver: Held::new(None),
+            leave: Kept::new(None),
+            drained: Kept::new(None),
+            life: Kept::new(Life::default()),
+            outgoing: Held::new(Outgoing::default()),
+            flow: Flow::default(),
+        })
+    }
+
+    /// Schedules what a connection begins with: `connection_made`, then reading, then whoever waits for both.
+    fn _begin(slf: &Bound<'_, Self>, waiter: &Bound<'_, PyAny>) -> PyResult<()> {
+        let (py, this) = (slf.py(), slf.get());
+        if let Some(protocol) = this.protocol.share(py) {
+            let made = protocol.bind(py).getattr(intern!(py, "connection_made"))?;
+            Self::soon(slf, made, PyTuple::new(py, [slf])?)?;
+        }
+        Self::soon(slf, slf.getattr(intern!(py, "_start_reading"))?, PyTuple::empty(py))?;
+        if !waiter.is_none() {
+            let resolve = py.import("asyncio.futures")?.getattr("_set_result_unless_cancelled")?;
+            Self::soon(slf, resolve, (waiter, py.None()).into_pyobject(py)?)?;
+        }
+        Ok(())
+    }
+
+    /// Sets what is called at the very end.
+    fn _leave(&self, py: Python<'_>, callback: Py<PyAny>) {
+        self.leave.set(py, Some(callback));
+    }
+
+    fn _start_reading(slf: &Bound<'_, Self>) -> PyResult<()> {
+        if slf.get().is_reading(slf.py()) { Self::watch(slf, Side::Read) } else { Ok(()) }
+    }
+
+    /// What is known of the connection: `socket`, `sockname`, `peername` and what else its maker said.
+    #[pyo3(signature = (name, default = None))]
+    fn get_extra_info(
+        &self,
+        py: Python<'_>,
+        name: &Bound<'_, PyAny>,
+        default: Option<Py<PyAny>>,
+    ) -> PyResult<Option<Py<PyAny>>> {
+        Ok(self.extra.bind(py).get_item(name)?.map(Bound::unbind).or(default))
+    }
+
+    fn set_protocol(&self, protocol: &Bound<'_, PyAny>) -> PyResult<()> {
+        let py = protocol.py();
+        let buffered = py.import("asyncio.protocols")?.getattr("BufferedProtocol")?;
+        let receiver = if protocol.is_instance(&buffered)? {
+            let (get, updated) = (protocol.getattr("get_buffer")?, protocol.getattr("buffer_updated")?);
+            Some(Receiver::Buffer(get.unbind(), updated.unbind()))
+        } else {
+            protocol.getattr("data_received").ok().map(|call| Receiver::Data(call.unbind()))
+        };
+        self.protocol.set(py, Some(protocol.clone().unbind()));
+        drop(self.receiver.with(py, |place| std::mem::replace(place, receiver))?);
+        Ok(())
+    }
+
+    fn get_protocol(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        self.protocol.share(py)
+    }
+
+    fn is_closing(&self, py: Python<'_>) -> bool {
+        self.life.get(py).closing
+    }
+
+    #[pyo3(name = "is_reading")]
+    fn reading(&self, py: Python<'_>) -> bool {
+        self.is_reading(py)
+    }
+
+    fn pause_reading(&self, py: Python<'_>) -> PyResult<()> {
+        if !self.is_reading(py) {
+            return Ok(());
+        }
+        self.change(py, |life| life.paused = true);
+        self.unwatch(py, Side::Read)
+    }
+
+    fn resume_reading(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let life = slf.get().life.get(slf.py());
+        if life.closing || !life.paused {
+            return Ok(());
+        }
+        slf.get().change(slf.py(), |life| life.paused = false);
+        Self::watch(slf, Side::Read)
+    }
+
+    /// Sends what is queued, then ends the connection.
+    pub(crate) fn close(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let (py, this) = (slf.py(), slf.get());
+        if this.life.get(py).closing {
+            return Ok(());
+        }
+        this.change(py, |life| life.closing = true);
+        this.unwatch(py, Side::Read)?;
+        if this.outgoing.with(py, |outgoing| outgoing.bytes())? > 0 {
+            return Ok(());
+        }
+        this.change(py, |life| life.lost += 1);
+        this.unwatch(py, Side::Write)?;
+        Self::soon(slf, slf.getattr("_call_connection_lost")?, PyTuple::new(py, [py.None()])?)
+    }
+
+    /// Ends the connection at once; what is queued is lost.
+    fn abort(slf: &Bound<'_, Self>) -> PyResult<()> {
+        Self::_force_close(slf, slf.py().None().into_bound(slf.py()))
+    }
+
+    fn _force_close(slf: &Bound<'_, Self>, exc: Bound<'_, PyAny>) -> PyResult<()> {
+        let (py, this) = (slf.py(), slf.get());
+        if this.life.get(py).lost > 0 {
+            return Ok(());
+        }
+        let queued = this.outgoing.with(py, Outgoing::clear)?;
+        if !queued.is_empty() {
+            this.unwatch(py, Side::Write)?;
+        }
+        if !this.life.get(py).closing {
+            this.change(py, |life| life.closing = true);
+            this.unwatch(py, Side::Read)?;
+        }
+        this.change(py, |life| life.lost += 1);
+        Self::soon(slf, slf.getattr("_call_connection_lost")?, PyTuple::new(py, [exc])?)
+    }
+
+    fn _fatal_error(slf: &Bound<'_, Self>, exc: Bound<'_, PyAny>, message: &str) -> PyResult<()> {
+        let (py, owner) = (slf.py(), slf.get().owner(slf.py())?);
+        if !exc.is_instance_of::<PyOSError>() {
+            Self::report(slf, &exc, message)?;
+        } else if owner.get().debug.get(py) {
+            let words = PyDict::new(py);
+            words.set_item("exc_info", &exc)?;
+            let logger = py.import("asyncio.log")?.getattr("logger")?;
+            logger.call_method("debug", ("%r: %s", slf, message), Some(&words))?;
+        }
+        Self::_force_close(slf, exc)
+    }
+
+    /// The last thing that is called of a connection.
+    fn _call_connection_lost(slf: &Bound<'_, Self>, exc: Bound<'_, PyAny>) -> PyResult<()> {
+        let (py, this) = (slf.py(), slf.get());
+        this.change(py, |life| life.lost = life.lost.max(1));
+        let told = match this.protocol.share(py) {
+            Some(protocol) => {
+                protocol.bind(py).call_method1(intern!(py, "connection_lost"), (exc,)).map(drop)
+            }
+            None => Ok(()),
+        };
+        let closed = match this.socket.take(py) {
+            Some(socket) => socket.bind(py).call_method0(intern!(py, "close")).map(drop),
+            None => Ok(()),
+        };
+        drop((this.protocol.take(py), this.receiver.with(py, Option::take)?));
+        if let Some(drained) = this.drained.share(py)
+            && !drained.bind(py).call_method0("done")?.is_truthy()?
+        {
+            let gone = PyConnectionError::new_err("Connection is closed by peer");
+            drained.bind(py).call_method1("set_exception", (gone.into_value(py),))?;
+        }
+        let left = match this.leave.take(py) {
+            Some(leave) => leave.bind(py).call0().map(drop),
+            None => Ok(()),
+        };
+        this.owner.set(py, None);
+        told.and(closed).and(left)
+    }
+
+    /// Sends bytes, or queues what the peer does not take yet.
+    fn write(slf: &Bound<'_, Self>, data: &Bound<'_, PyAny>) -> PyResult<()> {
+        let (py, this) = (slf.py(), slf.get());
+        let bytes = match data.cast::<PyBytes>() {
+            Ok(bytes) => bytes.clone(),
+            Err(_) => immutable(data)?,
+        };
+        let life = this.life.get(py);
+        if life.ended {
+            return Err(PyRuntimeError::new_err("Cannot call write() after write_eof()"));
+        }
+        if this.drained.share(py).is_some() {
+            return Err(PyRuntimeError::new_err("unable to write; sendfile is in progress"));
+        }
+        if bytes.as_bytes().is_empty() {
+            return Ok(());
+        }
+        if life.lost > 0 {
+            if life.lost >= LOST_WRITES_LOGGED {
+                let logger = py.import("asyncio.log")?.getattr("logger")?;
+                logger.call_method1("warning", ("socket.send() raised exception.",))?;
+            }
+            this.change(py, |life| life.lost += 1);
+            return Ok(());
+        }
+        this.send(slf, &bytes)
+    }
+
+    /// Sends several pieces as one.
+    fn writelines(slf: &Bound<'_, Self>, list_of_data: &Bound<'_, PyAny>) -> PyResult<()> {
+        let joined = PyBytes::new(slf.py(), b"").call_method1(intern!(slf.py(), "join"), (list_of_data,))?;
+        Self::write(slf, &joined)
+    }
+
+    /// Says, once everything is sent, that nothing more will come.
+    fn write_eof(&self, py: Python<'_>) -> PyResult<()> {
+        let life = self.life.get(py);
+        if life.closing || life.ended {
+            return Ok(());
+        }
+        self.change(py, |life| life.ended = true);
+        if self.outgoing.with(py, |outgoing| outgoing.bytes())? == 0 { self.shut_writing() } else { Ok(()) }
+    }
+
+    fn can_write_eof(&self) -> bool {
+        true
+    }
+
+    fn get_write_buffer_size(&self, py: Python<'_>) -> PyResult<usize> {
+        self.outgoing.with(py, |outgoing| outgoing.bytes())
+    }
+
+    /// The marks of the write buffer: `(low, high)`.
+    fn get_write_buffer_limits(&self, py: Python<'_>) -> (usize, usize) {
+        self.flow.limits(py)
+    }
+
+    #[pyo3(signature = (high = None, low = None))]
+    fn set_write_buffer_limits(
+        slf: &Bound<'_, Self>,
+        high: Option<isize>,
+        low: Option<isize>,
+    ) -> PyResult<()> {
+        slf.get().flow.set_limits(slf.py(), high, low)?;
+        slf.get().maybe_pause_protocol(slf)
+    }
+
+    fn _make_empty_waiter(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        if self.drained.share(py).is_some() {
+            return Err(PyRuntimeError::new_err("Empty waiter is already set"));
+        }
+        let waiter = self.owner(py)?.bind(py).call_method0("create_future")?;
+        if self.outgoing.with(py, |outgoing| outgoing.bytes())? == 0 {
+            waiter.call_method1("set_result", (py.None(),))?;
+        }
+        self.drained.set(py, Some(waiter.clone().unbind()));
+        Ok(waiter.unbind())
+    }
+
+    fn _reset_empty_waiter(&self, py: Python<'_>) {
+        self.drained.set(py, None);
+    }
+
+    #[getter]
+    fn _loop(&self, py: Python<'_>) -> Option<Py<Loop>> {
+        self.owner.share(py)
+    }
+
+    #[getter]
+    fn _sock(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        self.socket.share(py)
+    }
+
+    #[getter]
+    fn _sock_fd(&self) -> RawFd {
+        self.descriptor
+    }
+
+    #[getter]
+    fn _extra(&self, py: Python<'_>) -> Py<PyDict> {
+        self.extra.clone_ref(py)
+    }
+
+    #[getter]
+    fn _protocol_paused(&self, py: Python<'_>) -> bool {
+        self.flow.is_paused(py)
+    }
+
+    #[getter]
+    fn _protocol(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        self.protocol.share(py)
+    }
+}
+
+/// Bytes that nobody changes any more.
+fn immutable<'py>(data: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
+    if data.is_instance_of::<PyByteArray>() || data.is_instance_of::<PyMemoryView>() {
+        let class = data.py().get_type::<PyBytes>();
+        return Ok(class.call1((data,))?.cast_into()?);
+    }
+    let name = data.get_type().name()?;
+    Err(PyTypeError::new_err(format!("data argument must be a bytes-like object, not {:?}", name.to_cow()?)))
+}

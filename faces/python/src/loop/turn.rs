@@ -1,0 +1,176 @@
+//! One turn of the loop, and the order of things in it.
+//!
+//! What is ready when a turn begins is called in the turn; what is scheduled meanwhile, in the next. Before it come
+//! the descriptors that are ready and the timers that are due, in this order, behind what was scheduled already. While callbacks keep scheduling callbacks the kernel is asked only now and then: that is
+//! what a turn would spend most of its time on otherwise.
+
+use super::core::Loop;
+use super::handle::Handle;
+use super::io::{Seen, Side, Target};
+use crate::error;
+use pyo3::exceptions::{PyKeyboardInterrupt, PySystemExit};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use std::time::{Duration, Instant};
+use thalweg_reactor::Wait;
+use thalweg_sys::clock;
+
+/// For so long the kernel is not asked again while there is something to call.
+const LOOK_AGAIN_NS: u64 = 50_000;
+
+/// What is to be done in a turn.
+pub(crate) enum Ready {
+    Call(Py<Handle>),
+    Seen(Seen),
+}
+
+/// Turns until the loop is asked to stop; at least once.
+pub(crate) fn run(slf: &Bound<'_, Loop>) -> PyResult<()> {
+    let (py, state) = (slf.py(), slf.get());
+    let mut seen = Vec::new();
+    let mut looked_ns = 0;
+    loop {
+        gather(py, state, &mut seen, &mut looked_ns)?;
+        call_ready(slf)?;
+        if state.stopping.get(py) {
+            return Ok(());
+        }
+    }
+}
+
+/// Queues whatever is to be called, waiting for it if there is nothing.
+fn gather(py: Python<'_>, state: &Loop, seen: &mut Vec<Seen>, looked_ns: &mut u64) -> PyResult<()> {
+    let mut swept = Vec::new();
+    let first_ns = state.timers.with(py, |timers| timers.first_ns(py, &mut swept))?;
+    drop(swept);
+    let idle = state.ready.with(py, |ready| ready.is_empty())? && !state.stopping.get(py);
+    let mut now_ns = clock::monotonic_ns();
+    let waits = idle && first_ns.is_none_or(|first_ns| first_ns > now_ns);
+    let wait = match first_ns {
+        _ if !waits => Wait::Poll,
+        Some(first_ns) => until(first_ns - now_ns),
+        None => Wait::Block,
+    };
+    if waits || state.stopping.get(py) || now_ns.saturating_sub(*looked_ns) >= LOOK_AGAIN_NS {
+        // Whoever calls from another thread meanwhile finds that somebody waits, and wakes us.
+        state.waiting.set(py, waits);
+        let turned = state.io.with(py, |io| py.detach(|| io.turn(wait, seen)));
+        state.waiting.set(py, false);
+        turned?.map_err(|e| error::io("wait", &e))?;
+        now_ns = clock::monotonic_ns();
+        *looked_ns = now_ns;
+        if waits {
+            // A signal may be what ended the wait.
+            py.check_signals()?;
+        }
+        state.ready.with(py, |ready| ready.extend(seen.drain(..).map(Ready::Seen)))?;
+    }
+    if first_ns.is_some_and(|first_ns| first_ns <= now_ns) {
+        queue_due(py, state, now_ns)?;
+    }
+    Ok(())
+}
+
+/// For so long, if clocks reach that far.
+fn until(left_ns: u64) -> Wait {
+    Instant::now().checked_add(Duration::from_nanos(left_ns)).map_or(Wait::Block, Wait::Until)
+}
+
+fn queue_due(py: Python<'_>, state: &Loop, now_ns: u64) -> PyResult<()> {
+    state.timers.with(py, |timers| {
+        state.ready.with(py, |ready| {
+            while let Some(due) = timers.pop(py, now_ns) {
+                due.get().came_due(py);
+                ready.push_back(Ready::Call(due.into_bound(py).into_super().unbind()));
+            }
+        })
+    })?
+}
+
+/// Calls what is ready by now.
+fn call_ready(slf: &Bound<'_, Loop>) -> PyResult<()> {
+    let (py, state) = (slf.py(), slf.get());
+    let count = state.ready.with(py, |ready| ready.len())?;
+    for _ in 0..count {
+        match state.ready.with(py, |ready| ready.pop_front())? {
+            Some(Ready::Call(handle)) if state.debug.get(py) => call_watched(slf, &handle)?,
+            Some(Ready::Call(handle)) => {
+                if let Err(raised) = handle.get().call_once(py) {
+                    report(slf, &handle, raised)?;
+                }
+            }
+            Some(Ready::Seen(seen)) => deliver(slf, seen)?,
+            None => break,
+        }
+    }
+    Ok(())
+}
+
+fn deliver(slf: &Bound<'_, Loop>, seen: Seen) -> PyResult<()> {
+    let sides = [(seen.readable, Side::Read), (seen.writable, Side::Write)];
+    for (_, side) in sides.into_iter().filter(|(ready, _)| *ready) {
+        let py = slf.py();
+        match slf.get().io.with(py, |io| io.target(py, seen, side))? {
+            Some(Target::Stream(stream)) => stream.bind(py).get().ready(stream.bind(py), side)?,
+            Some(Target::Call(handle)) => {
+                if let Err(raised) = handle.get().call_again(py) {
+                    report(slf, &handle, raised)?;
+                }
+            }
+            None => {}
+        }
+    }
+    Ok(())
+}
+
+/// Tells the loop's exception handler what a callback raised; what is meant to end the program does.
+#[cold]
+fn report(slf: &Bound<'_, Loop>, handle: &Py<Handle>, raised: PyErr) -> PyResult<()> {
+    let py = slf.py();
+    if raised.is_instance_of::<PySystemExit>(py) || raised.is_instance_of::<PyKeyboardInterrupt>(py) {
+        return Err(raised);
+    }
+    let described = describe(py, handle)?;
+    let context = PyDict::new(py);
+    context.set_item("message", format!("Exception in callback {described}"))?;
+    context.set_item("exception", raised.into_value(py))?;
+    context.set_item("handle", handle)?;
+    if let Some(traceback) = handle.get().traceback.share(py) {
+        context.set_item("source_traceback", traceback)?;
+    }
+    slf.call_method1(intern!(py, "call_exception_handler"), (context,))?;
+    Ok(())
+}
+
+fn describe<'py>(py: Python<'py>, handle: &Py<Handle>) -> PyResult<Bound<'py, PyAny>> {
+    let handle = handle.bind(py);
+    let (callback, arguments) = (handle.getattr("_callback")?, handle.getattr("_args")?);
+    let helpers = py.import("asyncio.format_helpers")?;
+    helpers.call_method1("_format_callback_source", (callback, arguments))
+}
+
+/// A call in debug mode: one that takes long is named in the log.
+#[cold]
+fn call_watched(slf: &Bound<'_, Loop>, handle: &Py<Handle>) -> PyResult<()> {
+    let py = slf.py();
+    let began_ns = clock::monotonic_ns();
+    slf.setattr("_current_handle", handle)?;
+    let called = handle.get().call_again(py);
+    let took = clock::monotonic_ns().saturating_sub(began_ns) as f64 / 1e9;
+    let slow: f64 = slf.getattr("slow_callback_duration")?.extract()?;
+    let logged = || -> PyResult<()> {
+        let base = py.import("asyncio.base_events")?;
+        let described = base.call_method1("_format_handle", (handle,))?;
+        base.getattr("logger")?
+            .call_method1("warning", ("Executing %s took %.3f seconds", described, took))
+            .map(drop)
+    };
+    let outcome = match called {
+        Err(raised) => report(slf, handle, raised),
+        Ok(()) if took >= slow => logged(),
+        Ok(()) => Ok(()),
+    };
+    slf.setattr("_current_handle", py.None())?;
+    outcome
+}

@@ -1,0 +1,261 @@
+"""The event loop, where CPython's own tests of asyncio do not look: its promises beyond asyncio's contract."""
+
+import asyncio
+import contextvars
+import gc
+import os
+import socket
+import threading
+import time
+import unittest
+import warnings
+import weakref
+
+import thalweg
+from thalweg.loop import EventLoop
+
+
+class Scheduling(unittest.TestCase):
+    def setUp(self) -> None:
+        self.loop = thalweg.new_event_loop()
+        self.addCleanup(self.loop.close)
+
+    def run_for(self, seconds: float) -> None:
+        self.loop.run_until_complete(asyncio.sleep(seconds))
+
+    def test_a_timer_is_never_early_on_the_loops_own_clock(self) -> None:
+        early = []
+        for step in range(300):
+            when = self.loop.time() + step * 61e-6
+            self.loop.call_at(when, lambda when=when: early.append(when) if self.loop.time() < when else None)
+        self.run_for(0.03)
+        self.assertEqual(early, [])
+
+    def test_timers_of_one_instant_come_in_the_order_they_were_made(self) -> None:
+        when, seen = self.loop.time() + 0.005, []
+        for number in range(50):
+            self.loop.call_at(when, seen.append, number)
+        self.run_for(0.01)
+        self.assertEqual(seen, list(range(50)))
+
+    def test_cancelled_timers_are_swept_and_the_others_stay(self) -> None:
+        seen: list[int] = []
+        timers = [self.loop.call_later(0.001, seen.append, number) for number in range(1000)]
+        for number, timer in enumerate(timers):
+            if number % 3:
+                timer.cancel()
+        self.run_for(0.01)
+        self.assertEqual(sorted(seen), list(range(0, 1000, 3)))
+
+    def test_handles_pass_for_those_of_asyncio(self) -> None:
+        soon, later = self.loop.call_soon(print), self.loop.call_later(1, print)
+        self.assertIsInstance(soon, asyncio.Handle)
+        self.assertNotIsInstance(soon, asyncio.TimerHandle)
+        self.assertIsInstance(later, asyncio.TimerHandle)
+        self.assertAlmostEqual(later.when(), self.loop.time() + 1, delta=0.5)
+        self.assertIn("print", repr(soon))
+        soon.cancel()
+        self.assertTrue(soon.cancelled())
+        self.assertIn("cancelled", repr(soon))
+        later.cancel()
+
+    def test_a_callback_is_let_go_of_when_it_was_called_or_cancelled(self) -> None:
+        class Callback:
+            def __call__(self) -> None:
+                pass
+
+        self.loop.set_debug(False)
+        called, cancelled = Callback(), Callback()
+        handles = [self.loop.call_soon(called), self.loop.call_later(60, cancelled)]
+        references = [weakref.ref(called), weakref.ref(cancelled)]
+        del called, cancelled
+        handles[1].cancel()
+        self.run_for(0)
+        self.assertEqual([reference() for reference in references], [None, None])
+
+    def test_callbacks_run_in_the_context_they_were_scheduled_in(self) -> None:
+        word = contextvars.ContextVar("word", default="none")
+        seen = []
+        context = contextvars.copy_context()
+        context.run(word.set, "given")
+        self.loop.call_soon(lambda: seen.append(word.get()), context=context)
+        word.set("here")
+        self.loop.call_soon(lambda: seen.append(word.get()))
+        word.set("later")
+        self.run_for(0)
+        self.assertEqual(seen, ["given", "here"])
+
+    def test_an_exception_goes_to_the_handler_and_the_loop_goes_on(self) -> None:
+        told = []
+        self.loop.set_exception_handler(lambda _, context: told.append(context))
+        self.loop.call_soon(lambda: 1 / 0)
+        self.run_for(0)
+        self.assertIsInstance(told[0]["exception"], ZeroDivisionError)
+        self.assertIn("test_loop.py", told[0]["message"])
+
+    def test_what_is_closed_says_so(self) -> None:
+        self.loop.close()
+        for call in (self.loop.call_soon, self.loop.call_soon_threadsafe):
+            self.assertRaisesRegex(RuntimeError, "closed", call, print)
+        self.assertRaisesRegex(RuntimeError, "closed", self.loop.call_later, 1, print)
+        self.assertRaisesRegex(RuntimeError, "closed", self.loop.run_forever)
+
+    def test_a_running_loop_is_not_closed(self) -> None:
+        async def main() -> None:
+            self.assertRaisesRegex(RuntimeError, "running", self.loop.close)
+
+        self.loop.run_until_complete(main())
+
+    def test_nothing_scheduled_keeps_a_closed_loop_alive(self) -> None:
+        loop = thalweg.new_event_loop()
+        loop.call_soon(loop.stop)
+        loop.call_later(60, loop.stop)
+        loop.close()
+        reference = weakref.ref(loop)
+        del loop
+        gc.collect()
+        self.assertIsNone(reference())
+
+
+class Threads(unittest.TestCase):
+    def test_a_sleeping_loop_hears_every_call_of_every_thread_in_its_order(self) -> None:
+        loop = thalweg.new_event_loop()
+        seen: list[tuple[int, int]] = []
+
+        def heard(thread: int, number: int) -> None:
+            seen.append((thread, number))
+            if len(seen) == 3000:
+                loop.stop()
+
+        def call(thread: int) -> None:
+            for number in range(1000):
+                loop.call_soon_threadsafe(heard, thread, number)
+                if number % 100 == 0:
+                    time.sleep(0.001)
+
+        threads = [threading.Thread(target=call, args=(thread,)) for thread in range(3)]
+        for thread in threads:
+            thread.start()
+        loop.run_forever()
+        for thread in threads:
+            thread.join()
+        loop.close()
+        for thread in range(3):
+            self.assertEqual([n for t, n in seen if t == thread], list(range(1000)))
+
+    def test_a_loop_that_does_not_keep_up_says_so(self) -> None:
+        loop = thalweg.new_event_loop()
+        loop.set_debug(False)
+        for _ in range(1 << 20):
+            loop.call_soon(int)
+        self.assertRaises(thalweg.Overloaded, loop.call_soon_threadsafe, int)
+        loop.call_soon(loop.stop)
+        loop.run_forever()
+        loop.call_soon_threadsafe(int)
+        loop.close()
+
+
+class Descriptors(unittest.TestCase):
+    def setUp(self) -> None:
+        self.loop = thalweg.new_event_loop()
+        self.addCleanup(self.loop.close)
+        self.ours, self.theirs = socket.socketpair()
+        self.addCleanup(self.ours.close)
+        self.addCleanup(self.theirs.close)
+
+    def test_a_descriptor_closed_under_its_reader_is_watched_anew_under_its_number(self) -> None:
+        seen: list[bytes] = []
+        self.loop.add_reader(self.ours, seen.append, b"")
+        number = self.ours.fileno()
+        self.ours.close()
+        other, peer = socket.socketpair()
+        with peer, other:
+            if other.fileno() != number:
+                os.dup2(other.fileno(), number)
+                self.addCleanup(os.close, number)
+            self.loop.add_writer(number, self.loop.stop)
+            self.loop.run_forever()
+            self.loop.remove_writer(number)
+            self.loop.remove_reader(number)
+
+    def test_a_reader_removed_in_the_same_turn_is_not_called(self) -> None:
+        seen = []
+        first, second = socket.socketpair()
+        with first, second:
+            self.theirs.send(b"x")
+            second.send(b"x")
+
+            def ready(other: socket.socket) -> None:
+                seen.append(other)
+                self.loop.remove_reader(other)
+                self.loop.stop()
+
+            self.loop.add_reader(self.ours, ready, first)
+            self.loop.add_reader(first, ready, self.ours)
+            self.loop.run_forever()
+            self.assertEqual(len(seen), 1)
+
+    def test_closing_the_loop_closes_no_descriptor_of_others(self) -> None:
+        loop = thalweg.new_event_loop()
+        loop.add_reader(self.ours, print)
+        loop.close()
+        self.theirs.send(b"still there")
+        self.assertEqual(self.ours.recv(20), b"still there")
+
+    def test_what_is_no_descriptor_is_refused(self) -> None:
+        self.assertRaises(ValueError, self.loop.add_reader, -1, print)
+        self.assertRaises(ValueError, self.loop.add_reader, object(), print)
+        with open(__file__) as file:
+            self.assertRaises(PermissionError, self.loop.add_reader, file, print)
+
+
+class Forks(unittest.TestCase):
+    def test_a_child_makes_a_loop_of_its_own_and_leaves_the_parents_alone(self) -> None:
+        async def main() -> bytes:
+            loop = asyncio.get_running_loop()
+            ours, theirs = socket.socketpair()
+            with ours, theirs:
+                ours.setblocking(False)
+                reads = asyncio.ensure_future(loop.sock_recv(ours, 10))
+                await asyncio.sleep(0)
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", DeprecationWarning)
+                    child = os.fork()
+                if child == 0:
+                    status = 1
+                    try:
+                        asyncio._set_running_loop(None)
+                        loop._let_go()
+                        status = thalweg.run(asyncio.sleep(0, result=0))
+                    finally:
+                        os._exit(status)
+                self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 0)
+                theirs.send(b"heard")
+                return await asyncio.wait_for(reads, 10)
+
+        self.assertEqual(thalweg.run(main()), b"heard")
+
+
+class Ways(unittest.TestCase):
+    """The ways to a loop."""
+
+    async def which(self) -> asyncio.AbstractEventLoop:
+        return asyncio.get_running_loop()
+
+    def test_run(self) -> None:
+        self.assertIsInstance(thalweg.run(self.which()), EventLoop)
+
+    def test_a_runner(self) -> None:
+        with asyncio.Runner(loop_factory=thalweg.new_event_loop) as runner:
+            self.assertIsInstance(runner.run(self.which()), EventLoop)
+
+    def test_a_policy(self) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            self.addCleanup(asyncio.set_event_loop_policy, None)
+            asyncio.set_event_loop_policy(thalweg.EventLoopPolicy())
+            self.assertIsInstance(asyncio.run(self.which()), EventLoop)
+
+
+if __name__ == "__main__":
+    unittest.main()

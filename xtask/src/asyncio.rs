@@ -1,0 +1,110 @@
+//! CPython's own tests of asyncio, with our loop in place of asyncio's: the wheel is built and installed into an empty
+//! environment, and `faces/python/tests/loop_cpython` runs one module after the other in a process each. Printed are how
+//! many tests ran, in how many of them our loop did, and why each of the others was skipped. Tests that make loops of
+//! their own which only pretend run too: they show that substituting ours disturbs nothing.
+
+use crate::options::Options;
+use crate::python;
+use crate::server::{Scratch, cache, root};
+use crate::{Outcome, Tally};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+
+/// The modules, and in how many tests of each our loop runs at least: fewer mean that it was not put in place.
+const MODULES: &[(&str, u64)] = &[
+    ("test_streams", 67),
+    ("test_tasks", 200),
+    ("test_sock_lowlevel", 39),
+    ("test_taskgroups", 35),
+    ("test_timeouts", 32),
+    ("test_waitfor", 15),
+    ("test_queues", 44),
+    ("test_locks", 70),
+    ("test_runners", 0),
+    ("test_futures", 0),
+    ("test_server", 2),
+    ("test_unix_events", 28),
+    ("test_subprocess", 100),
+    ("test_ssl", 22),
+    ("test_sslproto", 13),
+    ("test_events", 220),
+    ("test_base_events", 50),
+    ("test_buffered_proto", 1),
+    ("test_sendfile", 60),
+    ("test_threads", 6),
+];
+
+/// `cargo xtask asyncio`.
+///
+/// # Errors
+/// A tool is missing, the wheel is not built, or a module does not run to its end.
+pub(crate) fn run(options: &Options) -> Outcome {
+    let tools = cache().join("face-python");
+    let scratch = Scratch::new("asyncio")?;
+    let python = python::installed(&tools, scratch.path())?;
+    let only: Vec<&str> = options.text("only", "").split(',').filter(|word| !word.is_empty()).collect();
+    let mut tally = Tally::default();
+    println!("{:<24}{:>8}{:>10}{:>10}{:>10}", "module", "ran", "our loop", "failed", "skipped");
+    for (module, ours_min) in MODULES.iter().filter(|(name, _)| only.is_empty() || only.contains(name)) {
+        let summary = judge(&python, module)?;
+        let count = |name: &str| summary[name].as_u64().unwrap_or(0);
+        let failed: Vec<&str> =
+            summary["failed"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let skipped = reasons(&summary["skipped"]);
+        let (ran, ours) = (count("ran"), count("ours"));
+        let skips: u64 = skipped.values().sum();
+        println!("{module:<24}{ran:>8}{ours:>10}{:>10}{skips:>10}", failed.len());
+        for (reason, count) in &skipped {
+            println!("{:>24} {count} skipped: {reason}", "");
+        }
+        failed.iter().for_each(|test| eprintln!("  FAILED: {test}"));
+        tally.passed += ran.saturating_sub(failed.len() as u64);
+        tally.failed += failed.len() as u64;
+        tally.check(ours >= *ours_min, || {
+            format!("{module}: our loop ran in {ours} tests, {ours_min} need it")
+        });
+    }
+    Ok(tally)
+}
+
+/// Runs a module and reads the summary that it ends with.
+fn judge(python: &Path, module: &str) -> Result<Value, String> {
+    let runner = root().join("faces/python/tests/loop_cpython/run.py");
+    let output =
+        Command::new(python).arg(runner).arg(module).output().map_err(|error| format!("python: {error}"))?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    let summary: Value = said
+        .lines()
+        .last()
+        .and_then(|line| serde_json::from_str(line).ok())
+        .ok_or_else(|| format!("{module}: {}", String::from_utf8_lossy(&output.stderr)))?;
+    if summary["failed"].as_array().is_none_or(|failed| !failed.is_empty()) {
+        eprintln!("{}", String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(summary)
+}
+
+/// Why tests were skipped, and how many for each reason.
+fn reasons(skipped: &Value) -> BTreeMap<String, u64> {
+    let mut counts = BTreeMap::new();
+    for reason in skipped.as_object().into_iter().flat_map(|tests| tests.values()) {
+        let words: Vec<&str> = reason.as_str().unwrap_or("no reason").split_whitespace().collect();
+        *counts.entry(words.join(" ")).or_insert(0) += 1;
+    }
+    counts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn skips_are_counted_by_reason() {
+        let skipped = json!({"a": "Windows  only", "b": "Windows\nonly", "c": "slow"});
+        let counts: Vec<(String, u64)> = reasons(&skipped).into_iter().collect();
+        assert_eq!(counts, [("Windows only".to_owned(), 2), ("slow".to_owned(), 1)]);
+    }
+}
