@@ -224,8 +224,8 @@ impl Segment {
     }
 
     /// Writes zeros over bytes that nobody has written, which brings in their pages.
-    pub(crate) fn blank(&self, from: u32, zeros: &[u8]) -> io::Result<()> {
-        self.file.as_ref().map_or(Ok(()), |file| file.write_at(zeros, from.into()))
+    pub(crate) fn blank(&self, from: u32, to: u32) -> io::Result<()> {
+        self.file.as_ref().map_or(Ok(()), |file| file.write_zeros(u64::from(to - from), from.into()))
     }
 
     pub(crate) fn sync(&self) -> io::Result<()> {

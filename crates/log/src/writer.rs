@@ -39,9 +39,9 @@ pub(crate) struct PlannedFrame<'a> {
 
 /// Room that a thread keeps for encoding.
 const ENCODED_BYTES_KEPT: usize = 256 << 10;
-/// Pages brought in at a time.
-const PREPARED_BYTES: u32 = 256 << 10;
-static ZEROS: [u8; PREPARED_BYTES as usize] = [0; PREPARED_BYTES as usize];
+/// Bytes whose pages are brought in at a time, at most: as many as one large page has, so that the kernel may keep them
+/// as one and map them by one fault. Of a small segment it is about an eighth.
+const PREPARED_BYTES_MAX: u32 = 2 << 20;
 
 /// Frames of entries, encoded one behind the other.
 #[derive(Debug, Default)]
@@ -93,6 +93,11 @@ pub(crate) struct PlannedBatch<'a> {
     pub(crate) entries: u64,
     pub(crate) body_bytes: u64,
     pub(crate) body_checksum: u32,
+}
+
+/// Bytes of a segment whose pages are brought in at a time.
+fn stretch_bytes(capacity: u32) -> u32 {
+    (capacity / 8).next_power_of_two().clamp(4096, PREPARED_BYTES_MAX).min(capacity)
 }
 
 /// Where a batch went.
@@ -281,15 +286,10 @@ impl Writer {
     fn bring_in(&mut self, length: u32) {
         let capacity = self.active.header.capacity;
         let needed = self.region.filled() + length;
-        while self.prepared < needed {
-            let from = self.prepared.max(self.region.filled());
-            let step = PREPARED_BYTES.min(capacity.saturating_sub(from));
-            if step == 0 || self.active.blank(from, &ZEROS[..step as usize]).is_err() {
-                self.prepared = capacity;
-                return;
-            }
-            self.prepared = from + step;
-        }
+        let from = self.prepared.max(self.region.filled());
+        let to = needed.next_multiple_of(stretch_bytes(capacity)).min(capacity);
+        // Refused once, it is not tried again in this segment.
+        self.prepared = if self.active.blank(from, to).is_ok() { to } else { capacity };
     }
 
     fn place(&mut self, batch: &PlannedBatch<'_>, length: u32, durable: Position) {
@@ -348,6 +348,7 @@ impl Writer {
             after_damage: false,
             latest: self.times.latest,
         };
+        let mut prepared = 0;
         let (segment, region) = match &self.directory {
             None => Segment::in_memory(header(self.next_capacity(needed))).map_err(full)?,
             Some(_) => {
@@ -360,6 +361,12 @@ impl Writer {
                     }
                 };
                 self.directory_changed = true;
+                if self.options.durability == Durability::Os {
+                    // Before anything is stored through a map: the first fault on a page that is not there has the
+                    // kernel read ahead, and what it reads is the zeros that nobody has written.
+                    let first = stretch_bytes(spare.capacity);
+                    prepared = spare.file.write_zeros(first.into(), 0).map_or(spare.capacity, |()| first);
+                }
                 Segment::activate(header(spare.capacity), spare.file).map_err(full)?
             }
         };
@@ -367,7 +374,7 @@ impl Writer {
         segments.add(segment.clone());
         control.bump_segments();
         let sealed = std::mem::replace(&mut self.active, segment);
-        (self.region, self.prepared, self.begun) = (region, 0, 0);
+        (self.region, self.prepared, self.begun) = (region, prepared, 0);
         self.rotations += 1;
         match self.options.durability {
             Durability::Sync => self.unsynced.push(sealed),

@@ -231,6 +231,15 @@ impl File {
         on!(&self.0, file => file.write_at(bytes, position), file => file.write_at(bytes, position))
     }
 
+    /// Writes so many zeros at `position`, extending the file if needed: in calls of up to 2 MiB, which the kernel keeps
+    /// in pieces as large, so that a map of them costs few faults.
+    ///
+    /// # Errors
+    /// `StorageFull`, and whatever the file system says.
+    pub fn write_zeros(&self, length: u64, position: u64) -> io::Result<()> {
+        on!(&self.0, file => file.write_zeros(length, position), file => file.write_zeros(length, position))
+    }
+
     /// Cuts the file to nothing. It must not be mapped.
     fn empty(&self) -> io::Result<()> {
         on!(&self.0, file => file.empty(), file => { file.empty(); Ok(()) })

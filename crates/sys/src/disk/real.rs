@@ -13,6 +13,8 @@ pub(super) struct RealFile {
 }
 
 static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
+/// Pieces of zeros that one call writes at most.
+const ZEROS_MAX: usize = 32;
 
 impl RealFile {
     pub(super) fn create(path: &Path) -> io::Result<RealFile> {
@@ -73,6 +75,26 @@ impl RealFile {
         Ok(())
     }
 
+    pub(super) fn write_zeros(&self, length: u64, position: u64) -> io::Result<()> {
+        let end = position + length;
+        let mut position = position;
+        while position < end {
+            let left = usize::try_from(end - position).unwrap_or(usize::MAX);
+            let (whole, rest) = (left / ZEROS.len(), left % ZEROS.len());
+            let mut pieces = [io::IoSlice::new(&ZEROS); ZEROS_MAX];
+            if let Some(last) = pieces.get_mut(whole) {
+                *last = io::IoSlice::new(&ZEROS[..rest]);
+            }
+            match rustix::io::pwritev(&self.descriptor, &pieces[..ZEROS_MAX.min(whole + 1)], position) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) => position += count as u64,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
     pub(super) fn empty(&self) -> io::Result<()> {
         Ok(fs::ftruncate(&self.descriptor, 0)?)
     }
@@ -116,5 +138,29 @@ pub(super) fn lock(path: &Path, holder: &str) -> io::Result<RealFile> {
             Err(io::Error::new(io::ErrorKind::WouldBlock, held_by))
         }
         Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::disk::Disk;
+
+    #[test]
+    fn zeros_are_written_where_they_belong_and_nowhere_else() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("f");
+        let most = super::ZEROS.len() * super::ZEROS_MAX;
+        for (length, position) in
+            [(0, 3), (1, 0), (5, 4093), (super::ZEROS.len(), 7), (most, 1), (most + 70_001, 9)]
+        {
+            let whole = position + length + 100;
+            std::fs::write(&path, vec![7; whole]).unwrap();
+            Disk::Real.open(&path).unwrap().write_zeros(length as u64, position as u64).unwrap();
+            let bytes = std::fs::read(&path).unwrap();
+            let zeros = position..position + length;
+            assert_eq!(bytes.len(), whole, "{length} at {position}");
+            let right = |(at, byte): (usize, &u8)| *byte == if zeros.contains(&at) { 0 } else { 7 };
+            assert!(bytes.iter().enumerate().all(right), "{length} at {position}");
+        }
     }
 }

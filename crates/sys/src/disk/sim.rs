@@ -388,6 +388,10 @@ impl SimFile {
         Ok(())
     }
 
+    pub(super) fn write_zeros(&self, length: u64, position: u64) -> io::Result<()> {
+        self.write_at(&vec![0; usize::try_from(length).map_err(io::Error::other)?], position)
+    }
+
     pub(super) fn mark(&self, position: usize, length: usize) {
         if length > 0 {
             let sectors = position / SECTOR_BYTES..=(position + length - 1) / SECTOR_BYTES;
