@@ -115,7 +115,7 @@ pub fn EchoPipeline(comptime Transport: type) type {
             self.writer.deinit();
         }
 
-        fn begin(self: *@This(), comptime Codec: type, request: Codec.T) !u64 {
+        fn begin(self: *@This(), comptime Codec: type, request: Codec.T) !Transport.Begun {
             self.writer.clear();
             try mp.frameOf(true, Codec, &self.writer, request);
             return self.transport.begin(self.writer.written());
@@ -123,62 +123,74 @@ pub fn EchoPipeline(comptime Transport: type) type {
 
         /// Any bytes.
         pub fn bytes(self: *@This(), request: types.EchoBytes) !service.Pending(Transport, types.EchoBytesResponseCodec, types.EchoErrorResponseCodec) {
-            return .{ .transport = self.transport, .call = try self.begin(types.EchoBytesCodec, request) };
+            const begun = try self.begin(types.EchoBytesCodec, request);
+            return .{ .transport = self.transport, .call = begun.call };
         }
 
         /// Leaves side by side.
         pub fn fields(self: *@This(), request: types.EchoFields) !service.Pending(Transport, types.EchoFieldsResponseCodec, types.EchoErrorResponseCodec) {
-            return .{ .transport = self.transport, .call = try self.begin(types.EchoFieldsCodec, request) };
+            const begun = try self.begin(types.EchoFieldsCodec, request);
+            return .{ .transport = self.transport, .call = begun.call };
         }
 
         /// A struct in a struct.
         pub fn nested(self: *@This(), request: types.EchoNested) !service.Pending(Transport, types.EchoNestedResponseCodec, types.EchoErrorResponseCodec) {
-            return .{ .transport = self.transport, .call = try self.begin(types.EchoNestedCodec, request) };
+            const begun = try self.begin(types.EchoNestedCodec, request);
+            return .{ .transport = self.transport, .call = begun.call };
         }
 
         /// Named leaves.
         pub fn aliases(self: *@This(), request: types.EchoAliases) !service.Pending(Transport, types.EchoAliasesResponseCodec, types.EchoErrorResponseCodec) {
-            return .{ .transport = self.transport, .call = try self.begin(types.EchoAliasesCodec, request) };
+            const begun = try self.begin(types.EchoAliasesCodec, request);
+            return .{ .transport = self.transport, .call = begun.call };
         }
 
         /// Bytes that may be absent, and exactly two of them.
         pub fn blobs(self: *@This(), request: types.EchoBlobs) !service.Pending(Transport, types.EchoBlobsResponseCodec, types.EchoErrorResponseCodec) {
-            return .{ .transport = self.transport, .call = try self.begin(types.EchoBlobsCodec, request) };
+            const begun = try self.begin(types.EchoBlobsCodec, request);
+            return .{ .transport = self.transport, .call = begun.call };
         }
 
         /// Always answers with the error, in these words.
         pub fn fail(self: *@This(), request: types.EchoFail) !service.Pending(Transport, types.EchoFailResponseCodec, types.EchoErrorResponseCodec) {
-            return .{ .transport = self.transport, .call = try self.begin(types.EchoFailCodec, request) };
+            const begun = try self.begin(types.EchoFailCodec, request);
+            return .{ .transport = self.transport, .call = begun.call };
         }
 
         /// Every width.
         pub fn numbers(self: *@This(), request: types.EchoNumbers) !service.Pending(Transport, types.EchoNumbersResponseCodec, types.EchoErrorResponseCodec) {
-            return .{ .transport = self.transport, .call = try self.begin(types.EchoNumbersCodec, request) };
+            const begun = try self.begin(types.EchoNumbersCodec, request);
+            return .{ .transport = self.transport, .call = begun.call };
         }
 
         /// Types of types.
         pub fn places(self: *@This(), request: types.EchoPlaces) !service.Pending(Transport, types.EchoPlacesResponseCodec, types.EchoErrorResponseCodec) {
-            return .{ .transport = self.transport, .call = try self.begin(types.EchoPlacesCodec, request) };
+            const begun = try self.begin(types.EchoPlacesCodec, request);
+            return .{ .transport = self.transport, .call = begun.call };
         }
 
         /// Counts, one item at a time.
         pub fn count(self: *@This(), request: types.EchoCount) !service.PendingItems(Transport, types.EchoCountItemCodec, types.EchoCountResponseCodec, types.EchoErrorResponseCodec) {
-            return .{ .transport = self.transport, .call = try self.begin(types.EchoCountCodec, request) };
+            const begun = try self.begin(types.EchoCountCodec, request);
+            return .{ .transport = self.transport, .call = begun.call, .credit = begun.credit };
         }
 
         /// Remembers a value on a fork.
         pub fn put(self: *@This(), request: types.EchoPut) !service.Pending(Transport, types.EchoPutResponseCodec, types.EchoErrorResponseCodec) {
-            return .{ .transport = self.transport, .call = try self.begin(types.EchoPutCodec, request) };
+            const begun = try self.begin(types.EchoPutCodec, request);
+            return .{ .transport = self.transport, .call = begun.call };
         }
 
         /// Says what was put last.
         pub fn peek(self: *@This(), request: types.EchoPeek) !service.Pending(Transport, types.EchoPeekResponseCodec, types.EchoErrorResponseCodec) {
-            return .{ .transport = self.transport, .call = try self.begin(types.EchoPeekCodec, request) };
+            const begun = try self.begin(types.EchoPeekCodec, request);
+            return .{ .transport = self.transport, .call = begun.call };
         }
 
         /// Says what everybody agreed on.
         pub fn peekCommitted(self: *@This(), request: types.EchoPeekCommitted) !service.Pending(Transport, types.EchoPeekResponseCodec, types.EchoErrorResponseCodec) {
-            return .{ .transport = self.transport, .call = try self.begin(types.EchoPeekCommittedCodec, request) };
+            const begun = try self.begin(types.EchoPeekCommittedCodec, request);
+            return .{ .transport = self.transport, .call = begun.call };
         }
     };
 }

@@ -6,62 +6,40 @@ const service = @import("service.zig");
 const types = @import("echo_types.zig");
 
 /// Answers Bytes.
-pub const BytesResponder = service.Responder(types.EchoBytesResponseCodec, struct {
-    pub const T = noreturn;
-}, types.EchoErrorResponseCodec);
+pub const BytesResponder = service.Responder(types.EchoBytesResponseCodec, service.NoItem, types.EchoErrorResponseCodec);
 
 /// Answers Fields.
-pub const FieldsResponder = service.Responder(types.EchoFieldsResponseCodec, struct {
-    pub const T = noreturn;
-}, types.EchoErrorResponseCodec);
+pub const FieldsResponder = service.Responder(types.EchoFieldsResponseCodec, service.NoItem, types.EchoErrorResponseCodec);
 
 /// Answers Nested.
-pub const NestedResponder = service.Responder(types.EchoNestedResponseCodec, struct {
-    pub const T = noreturn;
-}, types.EchoErrorResponseCodec);
+pub const NestedResponder = service.Responder(types.EchoNestedResponseCodec, service.NoItem, types.EchoErrorResponseCodec);
 
 /// Answers Aliases.
-pub const AliasesResponder = service.Responder(types.EchoAliasesResponseCodec, struct {
-    pub const T = noreturn;
-}, types.EchoErrorResponseCodec);
+pub const AliasesResponder = service.Responder(types.EchoAliasesResponseCodec, service.NoItem, types.EchoErrorResponseCodec);
 
 /// Answers Blobs.
-pub const BlobsResponder = service.Responder(types.EchoBlobsResponseCodec, struct {
-    pub const T = noreturn;
-}, types.EchoErrorResponseCodec);
+pub const BlobsResponder = service.Responder(types.EchoBlobsResponseCodec, service.NoItem, types.EchoErrorResponseCodec);
 
 /// Answers Fail.
-pub const FailResponder = service.Responder(types.EchoFailResponseCodec, struct {
-    pub const T = noreturn;
-}, types.EchoErrorResponseCodec);
+pub const FailResponder = service.Responder(types.EchoFailResponseCodec, service.NoItem, types.EchoErrorResponseCodec);
 
 /// Answers Numbers.
-pub const NumbersResponder = service.Responder(types.EchoNumbersResponseCodec, struct {
-    pub const T = noreturn;
-}, types.EchoErrorResponseCodec);
+pub const NumbersResponder = service.Responder(types.EchoNumbersResponseCodec, service.NoItem, types.EchoErrorResponseCodec);
 
 /// Answers Places.
-pub const PlacesResponder = service.Responder(types.EchoPlacesResponseCodec, struct {
-    pub const T = noreturn;
-}, types.EchoErrorResponseCodec);
+pub const PlacesResponder = service.Responder(types.EchoPlacesResponseCodec, service.NoItem, types.EchoErrorResponseCodec);
 
 /// Answers Count.
 pub const CountResponder = service.Responder(types.EchoCountResponseCodec, types.EchoCountItemCodec, types.EchoErrorResponseCodec);
 
 /// Answers Put.
-pub const PutResponder = service.Responder(types.EchoPutResponseCodec, struct {
-    pub const T = noreturn;
-}, types.EchoErrorResponseCodec);
+pub const PutResponder = service.Responder(types.EchoPutResponseCodec, service.NoItem, types.EchoErrorResponseCodec);
 
 /// Answers Peek.
-pub const PeekResponder = service.Responder(types.EchoPeekResponseCodec, struct {
-    pub const T = noreturn;
-}, types.EchoErrorResponseCodec);
+pub const PeekResponder = service.Responder(types.EchoPeekResponseCodec, service.NoItem, types.EchoErrorResponseCodec);
 
 /// Answers PeekCommitted.
-pub const PeekCommittedResponder = service.Responder(types.EchoPeekResponseCodec, struct {
-    pub const T = noreturn;
-}, types.EchoErrorResponseCodec);
+pub const PeekCommittedResponder = service.Responder(types.EchoPeekResponseCodec, service.NoItem, types.EchoErrorResponseCodec);
 
 /// Hands a request's frame to its method; requests borrow from the frame and the arena. A frame that is no
 /// request is answered with the error, and so is what a method returns as an error: one that has answered has

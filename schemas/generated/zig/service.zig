@@ -63,8 +63,9 @@ pub fn Items(comptime Transport: type, comptime Item: type, comptime Response: t
     };
 }
 
-/// A call under way on a transport that carries many at once: one with `begin(self, frame) !u64`,
-/// `wait(self, call) ![]const u8`, which waits for the call's next frame, and `cancel(self, call) void`.
+/// A call under way on a transport that carries many at once: one with a type `Begun` of `call`, a
+/// number, and `credit`, the items that a stream may bring before it is granted more; `begin(self, frame) !Begun`; `wait(self, call) ![]const u8`, which
+/// waits for the call's next frame; `grant(self, call, items) void`; `cancel(self, call) void`.
 pub fn Pending(comptime Transport: type, comptime Response: type, comptime Error: type) type {
     return struct {
         transport: *Transport,
@@ -87,10 +88,19 @@ pub fn PendingItems(comptime Transport: type, comptime Item: type, comptime Resp
     return struct {
         transport: *Transport,
         call: u64,
+        credit: u32,
+        taken: u32 = 0,
 
-        /// Waits for what comes next; nothing does after the end.
-        pub fn next(self: @This(), arena: Allocator) !Next(Item.T, Response.T) {
-            return heard(Item, Response, Error, arena, try self.transport.wait(self.call));
+        /// Waits for what comes next; nothing does after the end. The stream may go on as far as items are taken.
+        pub fn next(self: *@This(), arena: Allocator) !Next(Item.T, Response.T) {
+            const what = try heard(Item, Response, Error, arena, try self.transport.wait(self.call));
+            if (what == .item) self.taken += 1;
+            // Half at a time: the server goes on while the other half is on its way.
+            if (self.taken > self.credit / 2) {
+                self.transport.grant(self.call, self.taken);
+                self.taken = 0;
+            }
+            return what;
         }
 
         /// Tells the server that nobody waits for more. The call still ends, usually as cancelled.
@@ -120,11 +130,38 @@ pub const Reply = struct {
         cancelled: ?*const fn (context: *anyopaque) bool = null,
         /// Has `wake` called once, from any thread, when `cancelled` or a `Flow` may have changed.
         changed: ?*const fn (context: *anyopaque, wake: *const fn (?*anyopaque) callconv(.c) void, of: ?*anyopaque) void = null,
+        /// Frees what was kept for the call, the request and the allocator among it. The last to be called.
+        release: ?*const fn (context: *anyopaque) void = null,
     };
+
+    fn release(self: Reply) void {
+        if (self.ways.release) |releases| releases(self.context);
+    }
 };
 
-/// Answers one request, once, now or later, from any thread. Zig runs nothing when a value goes out of scope, so each
-/// responder has to be answered by hand, on every path; `abandon` is the answer of who has none.
+/// The items of what is no stream: no value of this can be made.
+pub const NoItem = struct {
+    pub const T = noreturn;
+};
+
+/// Writes a frame into memory of the allocator, and hands it on.
+fn hand(
+    comptime Codec: type,
+    allocator: Allocator,
+    context: *anyopaque,
+    comptime Outcome: type,
+    way: *const fn (context: *anyopaque, frame: []const u8) Outcome,
+    value: Codec.T,
+) mp.EncodeError!Outcome {
+    var writer: mp.Writer = .{ .allocator = allocator };
+    defer writer.deinit();
+    try mp.frameOf(false, Codec, &writer, value);
+    return way(context, writer.written());
+}
+
+/// Answers one request, once, now or later, from any thread; then nothing that came with the request may be used any more.
+/// Zig runs nothing when a value goes out of scope, so each responder has to be answered by hand, on every path; `abandon`
+/// is the answer of who has none.
 pub fn Responder(comptime Response: type, comptime Item: type, comptime Error: type) type {
     return struct {
         reply: Reply,
@@ -132,10 +169,8 @@ pub fn Responder(comptime Response: type, comptime Item: type, comptime Error: t
 
         /// Answers; a stream ends with it.
         pub fn ok(self: @This(), response: Response.T) mp.EncodeError!void {
-            var writer: mp.Writer = .{ .allocator = self.allocator };
-            defer writer.deinit();
-            try mp.frameOf(false, Response, &writer, response);
-            self.reply.ways.end(self.reply.context, writer.written());
+            try hand(Response, self.allocator, self.reply.context, void, self.reply.ways.end, response);
+            self.reply.release();
         }
 
         /// Answers with the service's error.
@@ -150,10 +185,7 @@ pub fn Responder(comptime Response: type, comptime Item: type, comptime Error: t
 
         /// Sends one item of a stream.
         pub fn item(self: @This(), value: Item.T) mp.EncodeError!Flow {
-            var writer: mp.Writer = .{ .allocator = self.allocator };
-            defer writer.deinit();
-            try mp.frameOf(false, Item, &writer, value);
-            return self.reply.ways.item(self.reply.context, writer.written());
+            return hand(Item, self.allocator, self.reply.context, Flow, self.reply.ways.item, value);
         }
 
         /// Whether nobody waits for the answer any more.
@@ -176,11 +208,12 @@ pub fn fail(
     fault: Fault,
     message: []const u8,
 ) mp.EncodeError!void {
-    if (reply.ways.fail) |fails| return fails(reply.context, fault, message);
-    var writer: mp.Writer = .{ .allocator = allocator };
-    defer writer.deinit();
-    try mp.frameOf(false, Error, &writer, .{ .message = message });
-    reply.ways.end(reply.context, writer.written());
+    if (reply.ways.fail) |fails| {
+        fails(reply.context, fault, message);
+    } else {
+        try hand(Error, allocator, reply.context, void, reply.ways.end, .{ .message = message });
+    }
+    reply.release();
 }
 
 /// What a call does to its fork, for servers that order calls per fork.

@@ -18,13 +18,13 @@ impl Zig<'_> {
             "/// Calls {} and waits. What is returned borrows from the transport and the arena.",
             self.service.name
         ));
-        self.client_type(&mut text, "Client", "send", "void", Self::waiting_method);
+        self.client_type(&mut text, "Client", "send", "!void", Self::waiting_method);
         text.line("");
         text.line(format!(
             "/// Calls {} without waiting: as many calls at once as are pending.",
             self.service.name
         ));
-        self.client_type(&mut text, "Pipeline", "begin", "u64", Self::pending_method);
+        self.client_type(&mut text, "Pipeline", "begin", "!Transport.Begun", Self::pending_method);
         text.finish()
     }
 
@@ -48,7 +48,7 @@ impl Zig<'_> {
                      pub fn init(allocator: std.mem.Allocator, transport: *Transport) @This() {{\n    \
                      return .{{ .transport = transport, .writer = .{{ .allocator = allocator }} }};\n}}\n\n\
                      pub fn deinit(self: *@This()) void {{\n    self.writer.deinit();\n}}\n\n\
-                     fn {way}(self: *@This(), comptime Codec: type, request: Codec.T) !{outcome} {{\n    \
+                     fn {way}(self: *@This(), comptime Codec: type, request: Codec.T) {outcome} {{\n    \
                      self.writer.clear();\n    try mp.frameOf(true, Codec, &self.writer, request);\n    \
                      return self.transport.{way}(self.writer.written());\n}}"
                     ));
@@ -97,6 +97,7 @@ impl Zig<'_> {
         let method = self.names.method_camel(command);
         let error = self.error_codec();
         let (request, response) = (self.type_name(&command.request), self.codec_of(&command.response));
+        let credit = if command.item.is_some() { ", .credit = begun.credit" } else { "" };
         let of = match &command.item {
             None => format!("service.Pending(Transport, {response}, {error})"),
             Some(item) => {
@@ -108,7 +109,8 @@ impl Zig<'_> {
         text.comment("///", &command.doc);
         text.lines(&format!(
             "pub fn {method}(self: *@This(), request: {request}) !{of} {{\n    \
-             return .{{ .transport = self.transport, .call = try self.begin({request}Codec, request) }};\n}}"
+             const begun = try self.begin({request}Codec, request);\n    \
+             return .{{ .transport = self.transport, .call = begun.call{credit} }};\n}}"
         ));
     }
 
@@ -121,15 +123,7 @@ impl Zig<'_> {
         let error = format!("types.{}Codec", self.names.message(&self.service.error));
         for command in &self.service.commands {
             let response = format!("types.{}Codec", self.names.message(&command.response));
-            // What is no stream has no items; no value of this type can be made.
-            let item = command.item.as_ref();
-            let item = item.map_or(
-                "struct {
-    pub const T = noreturn;
-}"
-                .to_owned(),
-                |of| format!("types.{}Codec", self.names.message(of)),
-            );
+            let item = command.item.as_ref().map_or("service.NoItem".to_owned(), |of| self.codec_of(of));
             let name = &command.name;
             text.line("");
             text.line(format!("/// Answers {name}."));

@@ -1,0 +1,43 @@
+//! What the echo programs need of the system, by the C library: the standard library spells it differently in each Zig.
+
+/// As large as the C library's.
+pub const SignalSet = extern struct { words: [16]c_ulong };
+pub const Poll = extern struct { fd: c_int, events: c_short = 1, revents: c_short = 0 };
+
+pub const SIGINT = 2;
+pub const SIGTERM = 15;
+const SIG_BLOCK = 0;
+
+extern fn sigemptyset(set: *SignalSet) c_int;
+extern fn sigaddset(set: *SignalSet, signal: c_int) c_int;
+extern fn sigprocmask(how: c_int, set: *const SignalSet, old: ?*SignalSet) c_int;
+extern fn signalfd(fd: c_int, set: *const SignalSet, flags: c_int) c_int;
+pub extern fn poll(fds: [*]Poll, count: c_ulong, timeout_ms: c_int) c_int;
+extern fn write(fd: c_int, bytes: [*]const u8, length: usize) isize;
+extern fn getentropy(buffer: *anyopaque, length: usize) c_int;
+
+/// A descriptor that is readable once the program was asked to end.
+pub fn endings() c_int {
+    var set: SignalSet = undefined;
+    _ = sigemptyset(&set);
+    _ = sigaddset(&set, SIGTERM);
+    _ = sigaddset(&set, SIGINT);
+    _ = sigprocmask(SIG_BLOCK, &set, null);
+    return signalfd(-1, &set, 0);
+}
+
+pub fn say(text: []const u8) void {
+    _ = write(1, text.ptr, text.len);
+}
+
+pub fn complain(text: []const u8) void {
+    _ = write(2, text.ptr, text.len);
+    _ = write(2, "\n", 1);
+}
+
+/// A number that nobody else has.
+pub fn random() u64 {
+    var number: u64 = 0;
+    _ = getentropy(&number, @sizeOf(u64));
+    return number;
+}

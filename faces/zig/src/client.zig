@@ -1,0 +1,170 @@
+//! A client: one connection, many calls at once. It is the transport of both generated clients, the one that waits and the
+//! pipeline.
+
+const std = @import("std");
+const c = @import("c.zig");
+const faults = @import("faults.zig");
+const check = @import("code.zig").check;
+const Wait = @import("thalweg.zig").Wait;
+const Error = faults.Error;
+
+/// As `thalweg.h` says.
+pub const ClientOptions = struct {
+    /// The `schema_hash` that was generated with the types; zeros fit any.
+    schema: [32]u8 = @splat(0),
+    connect_within_ms: ?u64 = null,
+    deadline_ms: u64 = 0,
+    reconnect_first_ms: u64 = 0,
+    reconnect_most_ms: u64 = 0,
+    unsent_bytes_max: ?u64 = null,
+    in_flight_max: ?u32 = null,
+    frame_bytes_max: ?u32 = null,
+    ring_bytes: u32 = 0,
+    shared: bool = false,
+    spin: bool = true,
+    plain: bool = false,
+
+    fn inC(self: ClientOptions) c.ClientOptions {
+        const of = c.thalweg_client_defaults();
+        return .{
+            .schema = self.schema,
+            .connect_within_ms = self.connect_within_ms orelse of.connect_within_ms,
+            .deadline_ms = self.deadline_ms,
+            .reconnect_first_ms = self.reconnect_first_ms,
+            .reconnect_most_ms = self.reconnect_most_ms,
+            .unsent_bytes_max = self.unsent_bytes_max orelse of.unsent_bytes_max,
+            .in_flight_max = self.in_flight_max orelse of.in_flight_max,
+            .frame_bytes_max = self.frame_bytes_max orelse of.frame_bytes_max,
+            .ring_bytes = self.ring_bytes,
+            .shared = self.shared,
+            .spin = self.spin,
+            .plain = self.plain,
+        };
+    }
+};
+
+/// What one call may be given. Zeros give it what the client's options, and the server, say.
+pub const CallOptions = c.CallOptions;
+
+/// Calls a service. To be used from one thread at a time.
+pub const Client = struct {
+    handle: *c.Client,
+    next_call: CallOptions = .{},
+    /// The call that `receive` is about, and how many of its stream's items were taken and not granted anew.
+    waited: Begun = .{ .call = 0, .credit = 0 },
+    taken: u32 = 0,
+
+    /// A call that has begun, and how many items a stream may bring before it is granted more.
+    pub const Begun = struct { call: u64, credit: u32 };
+
+    /// Connects to `*.sock` or `*.shm`, trying again for as long as the options say.
+    pub fn open(endpoint: [:0]const u8, options: ClientOptions) Error!Client {
+        var handle: ?*c.Client = null;
+        try check(c.thalweg_client_open(endpoint, &options.inC(), &handle));
+        return .{ .handle = handle.? };
+    }
+
+    /// Ends the connection. Calls in flight are not heard of any more.
+    pub fn close(self: *Client) void {
+        c.thalweg_client_close(self.handle);
+    }
+
+    /// Gives the next call, and no other, what it says here.
+    pub fn with(self: *Client, options: CallOptions) void {
+        self.next_call = options;
+    }
+
+    /// Begins a call, which leaves with the next flush, turn or wait.
+    pub fn begin(self: *Client, frame: []const u8) Error!Begun {
+        const options = self.next_call;
+        self.next_call = .{};
+        var call: u64 = 0;
+        try check(c.thalweg_client_call(self.handle, frame.ptr, frame.len, &options, &call));
+        return .{ .call = call, .credit = if (options.credit > 0) options.credit else self.state().credit };
+    }
+
+    /// Waits for the call's next frame, which is lent until the next call of this client's methods.
+    pub fn wait(self: *Client, call: u64) Error![]const u8 {
+        var event: c.Event = undefined;
+        try check(c.thalweg_client_wait(self.handle, call, &event));
+        return frameOf(&event);
+    }
+
+    /// The call's next frame if it has come; nothing until another turn, or when there is no such call.
+    pub fn take(self: *Client, call: u64) Error!?[]const u8 {
+        var event: c.Event = undefined;
+        try check(c.thalweg_client_take(self.handle, call, &event));
+        return if (event.kind == .nothing) null else try frameOf(&event);
+    }
+
+    /// Lets a stream send so many items more.
+    pub fn grant(self: *Client, call: u64, items: u32) void {
+        _ = c.thalweg_client_grant(self.handle, call, items);
+    }
+
+    /// Says that nobody waits for the answer any more. The call still ends, usually as `error.Cancelled`.
+    pub fn cancel(self: *Client, call: u64) void {
+        _ = c.thalweg_client_cancel(self.handle, call);
+    }
+
+    /// Cancels the call and never hears of it again.
+    pub fn forget(self: *Client, call: u64) void {
+        _ = c.thalweg_client_forget(self.handle, call);
+    }
+
+    /// Sends a request whose answer `receive` waits for. Who did not read the stream before to its end does not want it.
+    pub fn send(self: *Client, frame: []const u8) Error!void {
+        if (self.waited.call != 0) self.forget(self.waited.call);
+        self.waited = try self.begin(frame);
+        self.taken = 0;
+    }
+
+    /// Waits for the next frame that answers what was sent.
+    pub fn receive(self: *Client) Error![]const u8 {
+        var event: c.Event = undefined;
+        try check(c.thalweg_client_wait(self.handle, self.waited.call, &event));
+        if (event.kind != .item) {
+            self.waited.call = 0;
+            return frameOf(&event);
+        }
+        self.taken += 1;
+        if (self.taken > self.waited.credit / 2) {
+            self.grant(self.waited.call, self.taken);
+            self.taken = 0;
+        }
+        return frameOf(&event);
+    }
+
+    /// Writes what is queued, as far as it can be now.
+    pub fn flush(self: *Client) Error!void {
+        try check(c.thalweg_client_flush(self.handle));
+    }
+
+    /// Writes what is queued, waits as it may for something to come, and reads it. Says how much happened.
+    pub fn turn(self: *Client, how: Wait) Error!usize {
+        var happened: usize = 0;
+        try check(c.thalweg_client_turn(self.handle, how.number(), &happened));
+        return happened;
+    }
+
+    /// For a foreign loop: readable whenever a turn that polls has something to do. One such turn comes first, and one
+    /// after each round of calls.
+    pub fn descriptor(self: *Client) Error!c_int {
+        var number: c_int = -1;
+        try check(c.thalweg_client_descriptor(self.handle, &number));
+        return number;
+    }
+
+    /// Calls that have not ended, credit of new streams, whether frames go through shared memory, whether it is connected.
+    pub fn state(self: *const Client) c.ClientState {
+        return c.thalweg_client_state_of(self.handle);
+    }
+
+    /// A refusal is the service's own answer: whoever reads the frame finds its words.
+    fn frameOf(event: *const c.Event) Error![]const u8 {
+        const fault: faults.Fault = @enumFromInt(event.fault);
+        const frame: []const u8 = if (event.frame) |bytes| bytes[0..event.length] else &.{};
+        if (event.kind == .failed and !(fault == .refused and frame.len > 0)) return faults.errorOf(fault);
+        return frame;
+    }
+};

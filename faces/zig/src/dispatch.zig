@@ -1,0 +1,82 @@
+//! From a server's requests to the methods of a generated service. What belongs to a request (its bytes, what was read from
+//! them, the memory its answer is written in) lives in an arena of its own until it is answered, on whatever thread.
+
+const std = @import("std");
+const Allocator = std.mem.Allocator;
+const server = @import("server.zig");
+
+/// Dispatches to handlers of a generated module, `@import("echo")` say.
+pub fn Dispatcher(comptime Module: type) type {
+    const service = Module.service;
+    return struct {
+        const Call = struct {
+            allocator: Allocator,
+            arena: std.heap.ArenaAllocator,
+            reply: server.Reply,
+
+            fn of(context: *anyopaque) *Call {
+                return @ptrCast(@alignCast(context));
+            }
+
+            fn item(context: *anyopaque, frame: []const u8) service.Flow {
+                return switch (of(context).reply.item(frame)) {
+                    .go => .go,
+                    .wait => .wait,
+                    .gone => .gone,
+                };
+            }
+
+            fn end(context: *anyopaque, frame: []const u8) void {
+                of(context).reply.end(frame);
+            }
+
+            fn fail(context: *anyopaque, fault: service.Fault, message: []const u8) void {
+                of(context).reply.fail(@enumFromInt(@intFromEnum(fault)), message);
+            }
+
+            fn cancelled(context: *anyopaque) bool {
+                return of(context).reply.cancelled();
+            }
+
+            fn changed(context: *anyopaque, wake: *const fn (?*anyopaque) callconv(.c) void, to: ?*anyopaque) void {
+                of(context).reply.changed(wake, to);
+            }
+
+            fn release(context: *anyopaque) void {
+                const self = of(context);
+                self.arena.deinit();
+                self.allocator.destroy(self);
+            }
+
+            const ways: service.Reply.Ways = .{
+                .item = item,
+                .end = end,
+                .fail = fail,
+                .cancelled = cancelled,
+                .changed = changed,
+                .release = release,
+            };
+        };
+
+        /// Hands a request to its method. The allocator is used by whatever thread answers. Where memory ends, the call does
+        /// too, as abandoned.
+        pub fn dispatch(allocator: Allocator, handler: anytype, incoming: server.Incoming) void {
+            const call = allocator.create(Call) catch return incoming.reply.drop();
+            call.* = .{
+                .allocator = allocator,
+                .arena = std.heap.ArenaAllocator.init(allocator),
+                .reply = incoming.reply,
+            };
+            const memory = call.arena.allocator();
+            const reply: service.Reply = .{ .context = call, .ways = &Call.ways };
+            const frame = memory.dupe(u8, incoming.frame) catch return abandon(call);
+            // What cannot even be refused was not answered.
+            Module.server.dispatch(handler, memory, frame, reply) catch abandon(call);
+        }
+
+        fn abandon(call: *Call) void {
+            call.reply.drop();
+            Call.release(call);
+        }
+    };
+}
