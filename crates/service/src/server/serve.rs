@@ -39,10 +39,6 @@ impl Engine {
     ) {
         let Some(mut phase) = client(core, key).map(|client| client.phase) else { return };
         while !busy.closing {
-            if self.is_overfull(busy) {
-                busy.paused = true;
-                return;
-            }
             let unread = busy.input.unread();
             if phase == Phase::Fresh {
                 if unread.is_empty() {
@@ -61,6 +57,11 @@ impl Engine {
             };
             match cut {
                 Cut::More => return,
+                // Cancelling and credit go on: they are what may end the calls that are in flight.
+                Cut::Request { .. } | Cut::TooLong { .. } if self.is_overfull(busy) => {
+                    busy.paused = true;
+                    return;
+                }
                 Cut::Request { head, length, id, deadline_ms, credit } => {
                     let last = unread.len() == head + length;
                     let asked = Asked { head, length, id, deadline_ms, credit };

@@ -1,0 +1,381 @@
+//! Streams with credit, cancelled calls, deadlines.
+#![allow(clippy::unwrap_used, reason = "this is a test's code, though not all of it in test functions")]
+
+mod caller;
+
+use caller::{Came, Peer, Running, end, eventually, options};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Condvar, Mutex};
+use std::task::{Wake, Waker};
+use thalweg_service::{Reply, Request, ServerOptions};
+use thalweg_wire::fault::Fault;
+use thalweg_wire::frame::{Header, Kind};
+use thalweg_wire::service::Flow;
+
+/// Wakes a thread that waits.
+#[derive(Default)]
+struct Bell {
+    rung: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        *self.rung.lock().unwrap() = true;
+        self.changed.notify_all();
+    }
+}
+
+impl Bell {
+    fn wait(&self) {
+        let mut rung = self.rung.lock().unwrap();
+        while !std::mem::take(&mut *rung) {
+            rung = self.changed.wait(rung).unwrap();
+        }
+    }
+}
+
+/// Sends numbers as long as it may, waiting when it is told to; how many there were room for.
+fn count(reply: &mut Reply, total: u32) -> u32 {
+    let bell = Arc::new(Bell::default());
+    let waker = Waker::from(Arc::clone(&bell));
+    for number in 0..total {
+        match reply.item(&number.to_le_bytes()) {
+            Flow::Go => {}
+            Flow::Wait => {
+                reply.changed(&waker);
+                bell.wait();
+                if reply.is_cancelled() {
+                    return number + 1;
+                }
+            }
+            Flow::Gone => return number,
+        }
+    }
+    total
+}
+
+/// A server whose every call is a stream of as many numbers as it asks for, made on a thread of its own or here.
+fn counting(options: ServerOptions) -> Running {
+    Running::with(options, "test.sock", |request: Request<'_>, mut reply: Reply| {
+        let total = u32::from_le_bytes(request.frame[1..5].try_into().unwrap());
+        match request.frame[0] {
+            b't' => {
+                std::thread::spawn(move || {
+                    let sent = count(&mut reply, total);
+                    reply.end(&sent.to_le_bytes());
+                });
+            }
+            // As many as there is credit for while it is called, and the rest elsewhere.
+            _ => {
+                let mut number = 0_u32;
+                while number < total && reply.item(&number.to_le_bytes()) == Flow::Go {
+                    number += 1;
+                }
+                std::thread::spawn(move || {
+                    let waker = Waker::from(Arc::new(Bell::default()));
+                    reply.changed(&waker);
+                    reply.end(&number.to_le_bytes());
+                });
+            }
+        }
+    })
+}
+
+fn ask(how: u8, total: u32) -> Vec<u8> {
+    [&[how][..], &total.to_le_bytes()].concat()
+}
+
+fn item(id: u64, number: u32) -> Came {
+    Came { kind: Kind::Item, id, fault: None, payload: number.to_le_bytes().to_vec() }
+}
+
+/// Nothing has come: asked by a call that is answered behind whatever would have.
+fn quiet(peer: &mut Peer, id: u64) {
+    peer.call(id, &ask(b't', 0));
+    assert_eq!(peer.receive(), end(id, &0_u32.to_le_bytes()), "something came without credit");
+}
+
+#[test]
+fn a_stream_sends_what_it_has_credit_for_and_goes_on_when_there_is_more() {
+    let server = counting(ServerOptions { stream_credit: 4, ..options() });
+    let mut peer = Peer::multiplexed(&server.path);
+    peer.call(1, &ask(b't', 10));
+    (0..4).for_each(|number| assert_eq!(peer.receive(), item(1, number)));
+    quiet(&mut peer, 2);
+    peer.grant(1, 3);
+    (4..7).for_each(|number| assert_eq!(peer.receive(), item(1, number)));
+    quiet(&mut peer, 3);
+    peer.grant(1, 100);
+    (7..10).for_each(|number| assert_eq!(peer.receive(), item(1, number)));
+    assert_eq!(peer.receive(), end(1, &10_u32.to_le_bytes()));
+    peer.grant(1, 1);
+    quiet(&mut peer, 4);
+}
+
+#[test]
+fn items_sent_while_the_handler_is_called_cost_credit_too() {
+    let server = counting(ServerOptions { stream_credit: 4, ..options() });
+    let mut peer = Peer::multiplexed(&server.path);
+    peer.call(1, &ask(b'h', 10));
+    (0..4).for_each(|number| assert_eq!(peer.receive(), item(1, number)));
+    assert_eq!(peer.receive(), end(1, &3_u32.to_le_bytes()));
+}
+
+#[test]
+fn items_keep_their_order_however_credit_comes() {
+    let server = counting(ServerOptions { stream_credit: 4, ..options() });
+    let mut peer = Peer::multiplexed(&server.path);
+    const TOTAL: u32 = 20_000;
+    for id in 0..3 {
+        peer.call(id, &ask(b't', TOTAL));
+    }
+    let mut next = [0_u32; 3];
+    let mut ended = 0;
+    while ended < 3 {
+        let came = peer.receive();
+        let at = &mut next[came.id as usize];
+        if came.kind == Kind::End {
+            assert_eq!(came, end(came.id, &TOTAL.to_le_bytes()));
+            assert_eq!(*at, TOTAL);
+            ended += 1;
+        } else {
+            assert_eq!(came, item(came.id, *at));
+            *at += 1;
+            // Now one, now several, so that some meet a producer that waits and some do not.
+            if at.is_multiple_of(3) {
+                peer.grant(came.id, 3);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_producer_that_ignores_its_credit_is_ended() {
+    let server = Running::with(
+        ServerOptions { stream_credit: 2, ..options() },
+        "test.sock",
+        |_: Request<'_>, mut reply: Reply| {
+            while reply.item(b"more") != Flow::Gone {}
+            reply.end(b"never sent");
+        },
+    );
+    let mut peer = Peer::multiplexed(&server.path);
+    peer.call(1, b"");
+    for _ in 0..2 {
+        assert_eq!(peer.receive().payload, b"more");
+    }
+    let came = peer.receive();
+    assert_eq!((came.kind, came.fault), (Kind::End, Some(Fault::Overrun)));
+    assert_eq!(server.stop().in_flight, 0);
+}
+
+#[test]
+fn what_is_held_back_for_want_of_credit_leaves_before_the_end() {
+    let server = Running::with(
+        ServerOptions { stream_credit: 1, ..options() },
+        "test.sock",
+        |_: Request<'_>, mut reply: Reply| {
+            (0..5_u32).for_each(|number| drop(reply.item(&number.to_le_bytes())));
+            reply.end(b"done");
+        },
+    );
+    let mut peer = Peer::multiplexed(&server.path);
+    peer.call(1, b"");
+    assert_eq!(peer.receive(), item(1, 0));
+    peer.grant(1, 2);
+    assert_eq!(peer.receive(), item(1, 1));
+    assert_eq!(peer.receive(), item(1, 2));
+    peer.grant(1, 9);
+    assert_eq!(peer.receive(), item(1, 3));
+    assert_eq!(peer.receive(), item(1, 4));
+    assert_eq!(peer.receive(), end(1, b"done"));
+    assert_eq!(server.stop().in_flight, 0);
+}
+
+#[test]
+fn a_plain_stream_flows_as_its_socket_takes_it_each_in_its_turn() {
+    let server = counting(ServerOptions { stream_credit: 2, unsent_bytes_max: 4_096, ..options() });
+    let mut peer = Peer::plain(&server.path);
+    const TOTAL: u32 = 50_000;
+    for _ in 0..3 {
+        peer.send_plain(&ask(b't', TOTAL));
+    }
+    for _ in 0..3 {
+        for number in 0..TOTAL {
+            assert_eq!(peer.receive_plain(), number.to_le_bytes());
+        }
+        assert_eq!(peer.receive_plain(), TOTAL.to_le_bytes());
+    }
+}
+
+#[test]
+fn a_plain_reader_that_stops_stops_its_stream_and_nothing_else() {
+    let (ended, endings) = channel::<u32>();
+    let server = Running::with(
+        ServerOptions { unsent_bytes_max: 65_536, ..options() },
+        "test.sock",
+        move |request: Request<'_>, mut reply: Reply| {
+            if request.frame.is_empty() {
+                return reply.end(b"");
+            }
+            let ended = ended.clone();
+            std::thread::spawn(move || {
+                let sent = count(&mut reply, u32::MAX);
+                ended.send(sent).unwrap();
+            });
+        },
+    );
+    let mut reader = Peer::plain(&server.path);
+    reader.send_plain(b"everything");
+    assert_eq!(reader.receive_plain(), 0_u32.to_le_bytes());
+    let mut other = Peer::plain(&server.path);
+    for _ in 0..50 {
+        other.send_plain(b"");
+        assert_eq!(other.receive_plain(), b"");
+    }
+    assert!(endings.try_recv().is_err(), "four thousand million numbers found room");
+    drop(reader);
+    endings.recv().unwrap();
+}
+
+/// A server that hands out its replies.
+fn keeping(options: ServerOptions) -> (Running, Receiver<Reply>) {
+    let (keeper, kept) = channel::<Reply>();
+    let keep = move |request: Request<'_>, reply: Reply| match request.frame {
+        b"echo" => reply.end(b"echo"),
+        _ => keeper.send(reply).unwrap(),
+    };
+    (Running::with(options, "test.sock", keep), kept)
+}
+
+#[test]
+fn a_cancelled_call_ends_its_handler_is_told_and_its_late_answer_is_dropped() {
+    let (server, kept) = keeping(options());
+    let mut peer = Peer::multiplexed(&server.path);
+    peer.call(1, b"keep");
+    let mut reply = kept.recv().unwrap();
+    let bell = Arc::new(Bell::default());
+    // A reply with credit is not waiting; use it up first.
+    while reply.item(b"x") == Flow::Go {}
+    reply.changed(&Waker::from(Arc::clone(&bell)));
+    peer.cancel(1);
+    bell.wait();
+    assert!(reply.is_cancelled());
+    assert_eq!(reply.item(b"y"), Flow::Gone);
+    let came = std::iter::repeat_with(|| peer.receive()).find(|came| came.kind == Kind::End).unwrap();
+    assert_eq!((came.id, came.fault), (1, Some(Fault::Cancelled)));
+    // The id is free again, and the late answer is not taken for the new call's.
+    peer.call(1, b"keep");
+    let second = kept.recv().unwrap();
+    reply.end(b"late");
+    peer.call(2, b"echo");
+    assert_eq!(peer.receive(), end(2, b"echo"));
+    second.end(b"second");
+    assert_eq!(peer.receive(), end(1, b"second"));
+    // Nobody to cancel is no mistake: it may have been answered meanwhile.
+    peer.cancel(1);
+    peer.call(2, b"echo");
+    assert_eq!(peer.receive(), end(2, b"echo"));
+    assert_eq!(server.stop().in_flight, 0);
+}
+
+#[test]
+fn cancelled_calls_count_until_their_handlers_end_them() {
+    let (server, kept) = keeping(ServerOptions { in_flight_max: 2, ..options() });
+    let mut peer = Peer::multiplexed(&server.path);
+    for id in 0..2 {
+        peer.call(id, b"keep");
+        peer.cancel(id);
+        assert_eq!(peer.receive().fault, Some(Fault::Cancelled));
+    }
+    let replies = [kept.recv().unwrap(), kept.recv().unwrap()];
+    peer.call(2, b"keep");
+    // Another connection is served meanwhile; this one is not.
+    let mut other = Peer::multiplexed(&server.path);
+    other.call(0, b"echo");
+    assert_eq!(other.receive(), end(0, b"echo"));
+    assert!(kept.try_recv().is_err());
+    drop(replies);
+    kept.recv().unwrap().end(b"at last");
+    assert_eq!(peer.receive(), end(2, b"at last"));
+}
+
+#[test]
+fn a_call_ends_at_its_deadline_and_its_late_answer_is_dropped() {
+    let (server, kept) = keeping(options());
+    let mut peer = Peer::multiplexed(&server.path);
+    let with = |id: u64, deadline_ms: u32| Header { deadline_ms, ..Header::new(Kind::Request, id, 0) };
+    peer.send(with(1, 30), b"keep");
+    peer.send(with(2, 20), b"keep");
+    peer.send(with(3, 60_000), b"keep");
+    let replies = [kept.recv().unwrap(), kept.recv().unwrap(), kept.recv().unwrap()];
+    for id in [2, 1] {
+        let came = peer.receive();
+        assert_eq!((came.id, came.fault), (id, Some(Fault::DeadlineExceeded)));
+    }
+    assert!(replies[0].is_cancelled() && replies[1].is_cancelled() && !replies[2].is_cancelled());
+    for reply in replies {
+        reply.end(b"answer");
+    }
+    assert_eq!(peer.receive(), end(3, b"answer"));
+    assert_eq!(server.stop().in_flight, 0);
+}
+
+#[test]
+fn a_deadline_that_passed_before_its_handler_began_costs_no_handler() {
+    let (told, asked) = channel::<Vec<u8>>();
+    let server = Running::start(options(), "test.sock", move |server| {
+        server.run(|request, _| {
+            told.send(request.to_vec()).unwrap();
+            if request == b"slow" {
+                std::thread::sleep(std::time::Duration::from_millis(30));
+            }
+        })
+    });
+    let mut peer = Peer::multiplexed(&server.path);
+    // In one write, so that the second waits in the server's own buffer while the first is handled.
+    let slow = Header { length: 4, ..Header::new(Kind::Request, 1, 0) }.encode();
+    let late = Header { length: 4, deadline_ms: 5, ..Header::new(Kind::Request, 2, 0) }.encode();
+    let bytes = [&slow[..], b"slow", &late, b"late"].concat();
+    std::io::Write::write_all(&mut peer.stream, &bytes).unwrap();
+    assert_eq!(peer.receive(), end(1, b""));
+    let came = peer.receive();
+    assert_eq!((came.id, came.fault), (2, Some(Fault::DeadlineExceeded)));
+    drop(server);
+    assert_eq!(asked.iter().collect::<Vec<_>>(), [b"slow".to_vec()]);
+}
+
+#[test]
+fn a_client_that_leaves_takes_its_calls_along() {
+    let (server, kept) = keeping(options());
+    let mut peer = Peer::multiplexed(&server.path);
+    (0..3).for_each(|id| peer.call(id, b"keep"));
+    let mut plain = Peer::plain(&server.path);
+    plain.send_plain(b"keep");
+    let replies: Vec<Reply> = (0..4).map(|_| kept.recv().unwrap()).collect();
+    drop((peer, plain));
+    eventually(|| replies.iter().all(Reply::is_cancelled));
+    drop(replies);
+    let statistics = server.stop();
+    assert_eq!((statistics.in_flight, statistics.clients), (0, 0));
+}
+
+#[test]
+fn credit_is_heard_at_the_bound_of_calls() {
+    let server = counting(ServerOptions { stream_credit: 1, in_flight_max: 2, ..options() });
+    let mut peer = Peer::multiplexed(&server.path);
+    (0..2).for_each(|id| peer.call(id, &ask(b't', 50)));
+    let (mut items, mut ends) = (0, 0);
+    while ends < 2 {
+        let came = peer.receive();
+        match came.kind {
+            Kind::Item => {
+                items += 1;
+                peer.grant(came.id, 1);
+            }
+            _ => ends += 1,
+        }
+    }
+    assert_eq!(items, 100);
+}
