@@ -1,0 +1,209 @@
+//! How a server ends, and what it waits for.
+#![allow(clippy::unwrap_used, reason = "this is a test's code, though not all of it in test functions")]
+
+mod caller;
+
+use caller::{Peer, Running, end, eventually, options};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use thalweg_service::{Endpoint, Reply, Request, Server, ServerOptions};
+use thalweg_wire::fault::Fault;
+use thalweg_wire::frame::{Kind, LENGTH_BYTES};
+
+fn keeping(options: ServerOptions) -> (Running, Receiver<Reply>) {
+    let (keeper, kept) = channel::<Reply>();
+    let keep = move |request: Request<'_>, reply: Reply| match request.frame {
+        b"echo" => reply.end(b"echo"),
+        _ => keeper.send(reply).unwrap(),
+    };
+    (Running::with(options, "test.sock", keep), kept)
+}
+
+#[test]
+fn a_stopped_server_takes_nothing_new_and_answers_what_it_began() {
+    let (server, kept) = keeping(options());
+    let mut busy = Peer::multiplexed(&server.path);
+    let mut plain = Peer::plain(&server.path);
+    let mut idle = Peer::multiplexed(&server.path);
+    busy.call(1, b"keep");
+    let reply = kept.recv().unwrap();
+    plain.send_plain(b"keep");
+    let plain_reply = kept.recv().unwrap();
+    server.stopper.stop();
+    assert_eq!(idle.receive().kind, Kind::Goodbye);
+    assert!(idle.rest().is_empty(), "who waits for nothing is let go");
+    assert!(UnixStream::connect(&server.path).is_err(), "the path is free");
+    assert_eq!(busy.receive().kind, Kind::Goodbye);
+    busy.call(2, b"echo");
+    let refused = busy.receive();
+    assert_eq!((refused.id, refused.fault), (2, Some(Fault::Draining)));
+    reply.end(b"one");
+    assert_eq!(busy.receive(), end(1, b"one"));
+    assert!(busy.rest().is_empty());
+    plain_reply.end(b"two");
+    assert_eq!(plain.receive_plain(), b"two");
+    assert!(plain.rest().is_empty());
+    let statistics = server.stop();
+    assert_eq!((statistics.clients, statistics.in_flight), (0, 0));
+}
+
+#[test]
+fn a_run_returns_only_when_every_reply_was_answered_or_dropped() {
+    let (returned, returns) = channel();
+    let (keeper, kept) = channel::<Reply>();
+    let options = ServerOptions { drain_grace: Duration::ZERO, ..options() };
+    let server = Running::start(options, "test.sock", move |server| {
+        let outcome = server.run_reactor(|_: Request<'_>, reply: Reply| keeper.send(reply).unwrap());
+        returned.send(()).unwrap();
+        outcome
+    });
+    let mut peer = Peer::plain(&server.path);
+    (0..2).for_each(|_| peer.send_plain(b""));
+    let (first, second) = (kept.recv().unwrap(), kept.recv().unwrap());
+    server.stopper.stop();
+    // Its client is left when the grace is over, and its handlers are told; they are waited for all the same.
+    eventually(|| first.is_cancelled() && second.is_cancelled());
+    assert!(peer.rest().is_empty());
+    drop(first);
+    assert!(returns.recv_timeout(Duration::from_millis(50)).is_err());
+    second.end(b"");
+    returns.recv().unwrap();
+}
+
+#[test]
+fn a_client_that_does_not_take_its_answer_is_left_after_the_grace() {
+    let options = ServerOptions { drain_grace: Duration::from_millis(50), ..options() };
+    let server = Running::with(options, "test.sock", |_: Request<'_>, reply: Reply| {
+        reply.end(&vec![0; 8 << 20]);
+    });
+    let mut peer = Peer::plain(&server.path);
+    peer.send_plain(b"");
+    let mut length = [0; LENGTH_BYTES];
+    peer.stream.read_exact(&mut length).unwrap();
+    // It has begun to come, and nobody takes the rest.
+    assert_eq!(server.stop().clients, 0);
+}
+
+#[test]
+fn a_handler_may_wait_for_a_pool_of_its_own_that_waits_for_nothing_of_ours() {
+    // As many calls as there are workers wait for jobs that come behind them.
+    let (jobs, taken) = channel::<Box<dyn FnOnce() + Send>>();
+    let taken = Arc::new(Mutex::new(taken));
+    for _ in 0..2 {
+        let taken = Arc::clone(&taken);
+        std::thread::spawn(move || {
+            loop {
+                let Ok(job) = taken.lock().unwrap().recv() else { return };
+                job();
+            }
+        });
+    }
+    let server = Running::new(move |request: Request<'_>, reply: Reply| {
+        let (number, (told, hears)) = (request.frame[0], channel());
+        jobs.send(Box::new(move || told.send(number).unwrap())).unwrap();
+        // On the reactor's own thread: nobody should, and it must not deadlock.
+        reply.end(&[hears.recv().unwrap()]);
+    });
+    let mut peer = Peer::plain(&server.path);
+    (0..100).for_each(|number| peer.send_plain(&[number]));
+    (0..100).for_each(|number| assert_eq!(peer.receive_plain(), [number]));
+}
+
+#[test]
+fn a_server_that_is_dropped_tells_its_handlers_and_frees_its_path() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("test.sock");
+    let endpoint: Endpoint = path.to_str().unwrap().parse().unwrap();
+    let mut server = Server::bind(std::slice::from_ref(&endpoint), options()).unwrap();
+    let again = Server::bind(std::slice::from_ref(&endpoint), options()).unwrap_err();
+    assert_eq!(again.fault, Fault::AddressInUse, "{again}");
+    let mut peer = Peer::plain(&path);
+    peer.send_plain(b"a");
+    let mut incoming = None;
+    while incoming.is_none() {
+        server.turn(thalweg_service::Wait::Block).unwrap();
+        incoming = server.next();
+    }
+    let reply = incoming.unwrap().reply;
+    assert!(!reply.is_cancelled());
+    drop(server);
+    assert!(reply.is_cancelled());
+    reply.end(b"to nobody");
+    assert!(peer.rest().is_empty());
+    Server::bind(&[endpoint], options()).unwrap();
+}
+
+#[test]
+fn what_cannot_be_bound_says_why() {
+    let fault = |endpoints: &[Endpoint], options| Server::bind(endpoints, options).unwrap_err().fault;
+    assert_eq!(fault(&[], options()), Fault::BadArgument);
+    let nowhere: Endpoint = "/nowhere/at/all.sock".parse().unwrap();
+    assert_eq!(fault(std::slice::from_ref(&nowhere), options()), Fault::BadArgument);
+    assert_eq!(fault(&[nowhere], ServerOptions { in_flight_max: 0, ..options() }), Fault::BadArgument);
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("a file.sock");
+    std::fs::write(&file, b"precious").unwrap();
+    assert_eq!(fault(&[file.to_str().unwrap().parse().unwrap()], options()), Fault::BadArgument);
+    assert_eq!(std::fs::read(&file).unwrap(), b"precious");
+}
+
+const SERVES: &str = "THALWEG_TEST_SERVES";
+
+/// Not a test of its own: what the next one starts in a process of its own, with that process's standard streams.
+#[test]
+fn serves_standard_streams_when_told_to() {
+    if std::env::var_os(SERVES).is_none() {
+        return;
+    }
+    let mut server = Server::bind(&[Endpoint::Stdio], options()).unwrap();
+    server.run(|request, response| response.extend(request.iter().rev())).unwrap();
+    // Before the test harness says anything on the very same pipe.
+    std::process::exit(0);
+}
+
+#[test]
+fn one_client_on_standard_streams_is_served_until_it_ends() {
+    for by_socket in [false, true] {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "serves_standard_streams_when_told_to", "--nocapture", "--quiet"]);
+        command.env(SERVES, "1").stderr(Stdio::null());
+        let (mut input, mut output): (Box<dyn Write>, Box<dyn Read>);
+        let mut child;
+        if by_socket {
+            let (ours, theirs) = UnixStream::pair().unwrap();
+            command.stdin(std::os::fd::OwnedFd::from(theirs.try_clone().unwrap()));
+            child = command.stdout(std::os::fd::OwnedFd::from(theirs)).spawn().unwrap();
+            drop(command);
+            (input, output) = (Box::new(ours.try_clone().unwrap()), Box::new(ours));
+        } else {
+            child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+            input = Box::new(child.stdin.take().unwrap());
+            output = Box::new(child.stdout.take().unwrap());
+        }
+        skip_banner(&mut output);
+        for request in [&b"abc"[..], b"", &[7; 300_000]] {
+            input.write_all(&(request.len() as u32).to_le_bytes()).unwrap();
+            input.write_all(request).unwrap();
+            let mut length = [0; LENGTH_BYTES];
+            output.read_exact(&mut length).unwrap();
+            let mut response = vec![0; u32::from_le_bytes(length) as usize];
+            output.read_exact(&mut response).unwrap();
+            assert!(response.iter().eq(request.iter().rev()));
+        }
+        drop((input, output));
+        assert!(child.wait().unwrap().success());
+    }
+}
+
+/// What the test harness of the child says before the test runs: up to the end of its line.
+fn skip_banner(output: &mut impl Read) {
+    let (mut byte, mut seen) = ([0], Vec::new());
+    while !seen.ends_with(b"running 1 test\n") {
+        output.read_exact(&mut byte).unwrap();
+        seen.push(byte[0]);
+    }
+}

@@ -1,0 +1,174 @@
+//! A server inside a loop of somebody else's: its descriptor, turns, and asking for what came.
+#![allow(clippy::unwrap_used, reason = "this is a test's code, though not all of it in test functions")]
+
+mod caller;
+
+use caller::{Peer, end, options};
+use std::path::PathBuf;
+use thalweg_service::{
+    CallOptions, Client, ClientOptions, Endpoint, Incoming, Reply, Server, ServerOptions, Wait,
+};
+use thalweg_sys::epoll::wait_readable;
+use thalweg_wire::fault::Fault;
+use thalweg_wire::frame::{Header, Kind};
+
+struct Embedded {
+    server: Server,
+    path: PathBuf,
+    _directory: tempfile::TempDir,
+}
+
+impl Embedded {
+    fn new(name: &str, options: ServerOptions) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join(name);
+        let endpoint: Endpoint = path.to_str().unwrap().parse().unwrap();
+        let mut server = Server::bind(&[endpoint], options).unwrap();
+        server.turn(Wait::Poll).unwrap();
+        Self { server, path, _directory: directory }
+    }
+
+    /// What a foreign loop does: waits for the descriptor, takes a turn, takes what came.
+    fn round(&mut self, mut take: impl FnMut(Incoming)) {
+        assert!(wait_readable(self.server.descriptor(), 30_000).unwrap(), "the loop was told nothing");
+        self.server.turn(Wait::Poll).unwrap();
+        while let Some(incoming) = self.server.next() {
+            take(incoming);
+        }
+    }
+
+    fn is_quiet(&self) -> bool {
+        !wait_readable(self.server.descriptor(), 0).unwrap()
+    }
+}
+
+#[test]
+fn requests_are_asked_for_and_answers_leave_with_the_last_of_them() {
+    let mut embedded = Embedded::new("test.sock", options());
+    let path = embedded.path.clone();
+    let client = std::thread::spawn(move || {
+        let mut peer = Peer::multiplexed(&path);
+        for id in 0..100 {
+            peer.call(id, &[id as u8]);
+            assert_eq!(peer.receive(), end(id, &[id as u8]));
+        }
+    });
+    let mut taken = 0;
+    while taken < 100 {
+        embedded.round(|incoming| {
+            taken += 1;
+            let frame = incoming.request;
+            incoming.reply.end(&frame);
+        });
+    }
+    client.join().unwrap();
+}
+
+#[test]
+fn the_descriptor_is_silent_while_there_is_nothing_and_speaks_for_answers_of_others() {
+    let mut embedded = Embedded::new("test.sock", options());
+    let mut peer = greeted(&mut embedded);
+    peer.call(1, b"a");
+    let mut kept: Vec<Reply> = Vec::new();
+    while kept.is_empty() {
+        embedded.round(|incoming| kept.push(incoming.reply));
+    }
+    assert!(embedded.is_quiet(), "nothing is to be done until there is an answer");
+    let answers = std::thread::spawn(move || kept.pop().unwrap().end(b"b"));
+    embedded.round(|_| panic!("nobody asked"));
+    answers.join().unwrap();
+    assert_eq!(peer.receive(), end(1, b"b"));
+}
+
+/// A client whose greeting is through: it needs the server's turns.
+fn greeted(embedded: &mut Embedded) -> Peer {
+    let path = embedded.path.clone();
+    let greeting = std::thread::spawn(move || {
+        let mut peer = Peer::multiplexed(&path);
+        peer.call(0, b"greeting");
+        assert_eq!(peer.receive(), end(0, b"greeting"));
+        peer
+    });
+    let mut answered = false;
+    while !answered {
+        embedded.round(|incoming| {
+            incoming.reply.end(b"greeting");
+            answered = true;
+        });
+    }
+    greeting.join().unwrap()
+}
+
+#[test]
+fn what_is_cancelled_or_overdue_before_it_is_asked_for_is_not_handed_out() {
+    let mut embedded = Embedded::new("test.sock", options());
+    let mut peer = greeted(&mut embedded);
+    peer.call(1, b"cancelled");
+    peer.cancel(1);
+    peer.send(Header { deadline_ms: 1, ..Header::new(Kind::Request, 2, 0) }, b"overdue");
+    peer.call(3, b"wanted");
+    let mut turns = 0;
+    while embedded.server.statistics().answers < 3 {
+        // Turns alone: nothing is asked for until both have ended.
+        embedded.server.turn(Wait::Block).unwrap();
+        turns += 1;
+        assert!(turns < 1_000);
+    }
+    let mut taken = Vec::new();
+    while let Some(incoming) = embedded.server.next() {
+        taken.push(incoming.request.clone());
+        incoming.reply.end(b"yes");
+    }
+    assert_eq!(taken, [b"wanted".to_vec()]);
+    embedded.server.turn(Wait::Poll).unwrap();
+    assert_eq!(embedded.server.next().map(|incoming| incoming.request), None);
+    let (first, second) = (peer.receive(), peer.receive());
+    assert_eq!((first.id, first.fault), (1, Some(Fault::Cancelled)));
+    assert_eq!((second.id, second.fault), (2, Some(Fault::DeadlineExceeded)));
+    assert_eq!(peer.receive(), end(3, b"yes"));
+    assert_eq!(embedded.server.statistics().in_flight, 0);
+}
+
+#[test]
+fn rings_ring_while_a_foreign_loop_has_the_thread() {
+    let mut embedded = Embedded::new("test.shm", options());
+    let endpoint: Endpoint = embedded.path.to_str().unwrap().parse().unwrap();
+    let client = std::thread::spawn(move || {
+        let mut client = Client::connect(&endpoint, ClientOptions::default()).unwrap();
+        assert!(client.is_shared());
+        for number in 0..200_u32 {
+            let call = client.call(&number.to_le_bytes(), CallOptions::default()).unwrap();
+            assert_eq!(client.wait(call).unwrap(), number.to_le_bytes());
+        }
+    });
+    let mut taken = 0;
+    while taken < 200 {
+        embedded.round(|incoming| {
+            taken += 1;
+            let frame = incoming.request;
+            incoming.reply.end(&frame);
+        });
+    }
+    client.join().unwrap();
+}
+
+#[test]
+fn a_stop_is_taken_in_turns_too() {
+    let mut embedded = Embedded::new("test.sock", options());
+    let mut peer = greeted(&mut embedded);
+    peer.call(1, b"last");
+    let mut kept = Vec::new();
+    while kept.is_empty() {
+        embedded.round(|incoming| kept.push(incoming.reply));
+    }
+    embedded.server.stopper().stop();
+    embedded.round(|_| panic!("nobody asked"));
+    assert!(!embedded.server.is_stopped());
+    kept.pop().unwrap().end(b"answer");
+    while !embedded.server.is_stopped() {
+        embedded.round(|_| panic!("nobody asked"));
+    }
+    assert_eq!(peer.receive().kind, Kind::Goodbye);
+    assert_eq!(peer.receive(), end(1, b"answer"));
+    assert!(peer.rest().is_empty());
+}
