@@ -176,7 +176,9 @@ fn what_is_held_back_for_want_of_credit_leaves_before_the_end() {
         ServerOptions { stream_credit: 1, ..options() },
         "test.sock",
         |_: Request<'_>, mut reply: Reply| {
-            (0..5_u32).for_each(|number| drop(reply.item(&number.to_le_bytes())));
+            for number in 0..5_u32 {
+                let _ = reply.item(&number.to_le_bytes());
+            }
             reply.end(b"done");
         },
     );
