@@ -9,6 +9,7 @@
 #![deny(unsafe_code)]
 
 mod answering;
+#[rustfmt::skip]
 #[path = "../../../schemas/generated/rust/mod.rs"]
 #[allow(dead_code, reason = "generated for every command, of which one is measured")]
 mod echo;

@@ -14,14 +14,20 @@ pub struct EchoClient<C> {
 impl<C: Call> EchoClient<C> {
     /// A client over a transport.
     pub fn new(call: C) -> Self {
-        Self { call, frame: Vec::new() }
+        Self {
+            call,
+            frame: Vec::new(),
+        }
     }
 
     /// Any bytes.
     ///
     /// # Errors
     /// The transport failed, the server refused, or it answered nonsense.
-    pub fn bytes(&mut self, request: &EchoBytes<'_>) -> Result<EchoBytesResponse<'_>, CallError<C::Error>> {
+    pub fn bytes(
+        &mut self,
+        request: &EchoBytes<'_>,
+    ) -> Result<EchoBytesResponse<'_>, CallError<C::Error>> {
         self.frame.clear();
         request_frame(request, &mut self.frame);
         self.call.send(&self.frame).map_err(CallError::Transport)?;
@@ -60,7 +66,10 @@ impl<C: Call> EchoClient<C> {
     ///
     /// # Errors
     /// The transport failed, the server refused, or it answered nonsense.
-    pub fn aliases(&mut self, request: &EchoAliases) -> Result<EchoAliasesResponse, CallError<C::Error>> {
+    pub fn aliases(
+        &mut self,
+        request: &EchoAliases,
+    ) -> Result<EchoAliasesResponse, CallError<C::Error>> {
         self.frame.clear();
         request_frame(request, &mut self.frame);
         self.call.send(&self.frame).map_err(CallError::Transport)?;
@@ -71,7 +80,10 @@ impl<C: Call> EchoClient<C> {
     ///
     /// # Errors
     /// The transport failed, the server refused, or it answered nonsense.
-    pub fn blobs(&mut self, request: &EchoBlobs<'_>) -> Result<EchoBlobsResponse<'_>, CallError<C::Error>> {
+    pub fn blobs(
+        &mut self,
+        request: &EchoBlobs<'_>,
+    ) -> Result<EchoBlobsResponse<'_>, CallError<C::Error>> {
         self.frame.clear();
         request_frame(request, &mut self.frame);
         self.call.send(&self.frame).map_err(CallError::Transport)?;
@@ -82,7 +94,10 @@ impl<C: Call> EchoClient<C> {
     ///
     /// # Errors
     /// The transport failed, the server refused, or it answered nonsense.
-    pub fn fail(&mut self, request: &EchoFail<'_>) -> Result<EchoFailResponse, CallError<C::Error>> {
+    pub fn fail(
+        &mut self,
+        request: &EchoFail<'_>,
+    ) -> Result<EchoFailResponse, CallError<C::Error>> {
         self.frame.clear();
         request_frame(request, &mut self.frame);
         self.call.send(&self.frame).map_err(CallError::Transport)?;
@@ -93,7 +108,10 @@ impl<C: Call> EchoClient<C> {
     ///
     /// # Errors
     /// The transport failed, the server refused, or it answered nonsense.
-    pub fn numbers(&mut self, request: &EchoNumbers) -> Result<EchoNumbersResponse, CallError<C::Error>> {
+    pub fn numbers(
+        &mut self,
+        request: &EchoNumbers,
+    ) -> Result<EchoNumbersResponse, CallError<C::Error>> {
         self.frame.clear();
         request_frame(request, &mut self.frame);
         self.call.send(&self.frame).map_err(CallError::Transport)?;
@@ -143,7 +161,10 @@ impl<C: Call> EchoClient<C> {
     ///
     /// # Errors
     /// The transport failed, the server refused, or it answered nonsense.
-    pub fn peek(&mut self, request: &EchoPeek<'_>) -> Result<EchoPeekResponse<'_>, CallError<C::Error>> {
+    pub fn peek(
+        &mut self,
+        request: &EchoPeek<'_>,
+    ) -> Result<EchoPeekResponse<'_>, CallError<C::Error>> {
         self.frame.clear();
         request_frame(request, &mut self.frame);
         self.call.send(&self.frame).map_err(CallError::Transport)?;
@@ -222,7 +243,10 @@ impl<C: AsyncCall> EchoAsyncClient<C> {
     ///
     /// # Errors
     /// The transport failed, the server refused, or it answered nonsense.
-    pub async fn aliases(&self, request: &EchoAliases) -> Result<EchoAliasesResponse, CallError<C::Error>> {
+    pub async fn aliases(
+        &self,
+        request: &EchoAliases,
+    ) -> Result<EchoAliasesResponse, CallError<C::Error>> {
         let mut frame = Vec::new();
         request_frame(request, &mut frame);
         let frame = self.call.call(frame).await.map_err(CallError::Transport)?;
@@ -247,7 +271,10 @@ impl<C: AsyncCall> EchoAsyncClient<C> {
     ///
     /// # Errors
     /// The transport failed, the server refused, or it answered nonsense.
-    pub async fn fail(&self, request: &EchoFail<'_>) -> Result<EchoFailResponse, CallError<C::Error>> {
+    pub async fn fail(
+        &self,
+        request: &EchoFail<'_>,
+    ) -> Result<EchoFailResponse, CallError<C::Error>> {
         let mut frame = Vec::new();
         request_frame(request, &mut frame);
         let frame = self.call.call(frame).await.map_err(CallError::Transport)?;
@@ -258,7 +285,10 @@ impl<C: AsyncCall> EchoAsyncClient<C> {
     ///
     /// # Errors
     /// The transport failed, the server refused, or it answered nonsense.
-    pub async fn numbers(&self, request: &EchoNumbers) -> Result<EchoNumbersResponse, CallError<C::Error>> {
+    pub async fn numbers(
+        &self,
+        request: &EchoNumbers,
+    ) -> Result<EchoNumbersResponse, CallError<C::Error>> {
         let mut frame = Vec::new();
         request_frame(request, &mut frame);
         let frame = self.call.call(frame).await.map_err(CallError::Transport)?;
@@ -289,7 +319,11 @@ impl<C: AsyncCall> EchoAsyncClient<C> {
     ) -> Result<AsyncItems<C::Frames, commands::Count>, CallError<C::Error>> {
         let mut frame = Vec::new();
         request_frame(request, &mut frame);
-        let frames = self.call.stream(frame).await.map_err(CallError::Transport)?;
+        let frames = self
+            .call
+            .stream(frame)
+            .await
+            .map_err(CallError::Transport)?;
         Ok(AsyncItems::new(frames))
     }
 

@@ -40,7 +40,11 @@ pub trait EchoHandler {
     fn peek(&self, request: EchoPeek<'_>, responder: Responder<commands::Peek>);
 
     /// Says what everybody agreed on.
-    fn peek_committed(&self, request: EchoPeekCommitted<'_>, responder: Responder<commands::PeekCommitted>);
+    fn peek_committed(
+        &self,
+        request: EchoPeekCommitted<'_>,
+        responder: Responder<commands::PeekCommitted>,
+    );
 }
 
 /// Hands a request's frame to its method. A frame that is no request is answered with the error.
@@ -52,7 +56,11 @@ pub fn dispatch<H: EchoHandler + ?Sized>(handler: &H, frame: &[u8], mut reply: B
 }
 
 /// Hands a request to its method, for servers that order calls before they handle them.
-pub fn handle<H: EchoHandler + ?Sized>(handler: &H, request: EchoRequest<'_>, reply: Box<dyn Reply>) {
+pub fn handle<H: EchoHandler + ?Sized>(
+    handler: &H,
+    request: EchoRequest<'_>,
+    reply: Box<dyn Reply>,
+) {
     match request {
         EchoRequest::Bytes(request) => handler.bytes(request, Responder::new(reply)),
         EchoRequest::Fields(request) => handler.fields(request, Responder::new(reply)),
@@ -65,7 +73,9 @@ pub fn handle<H: EchoHandler + ?Sized>(handler: &H, request: EchoRequest<'_>, re
         EchoRequest::Count(request) => handler.count(request, Responder::new(reply)),
         EchoRequest::Put(request) => handler.put(request, Responder::new(reply)),
         EchoRequest::Peek(request) => handler.peek(request, Responder::new(reply)),
-        EchoRequest::PeekCommitted(request) => handler.peek_committed(request, Responder::new(reply)),
+        EchoRequest::PeekCommitted(request) => {
+            handler.peek_committed(request, Responder::new(reply))
+        }
     }
 }
 
