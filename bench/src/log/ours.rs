@@ -32,24 +32,6 @@ impl Ours {
     }
 }
 
-impl Ours {
-    /// Appends entries `first .. first + count`, each a transaction of its own, a call for every hundred.
-    ///
-    /// # Errors
-    /// Whatever the store says.
-    pub(crate) fn append_each(&self, first: u64, count: u64) -> Result<(), Failure> {
-        let end = first + count;
-        for from in (first..end).step_by(CALL_ENTRIES) {
-            let numbers = from..end.min(from + CALL_ENTRIES as u64);
-            let payloads: Vec<_> = numbers.map(|number| (time(number), payload(number))).collect();
-            let entries: Vec<(u64, &[u8])> =
-                payloads.iter().map(|(time, payload)| (*time, &payload[..])).collect();
-            self.store.append_timed(&self.log, &entries)?;
-        }
-        Ok(())
-    }
-}
-
 impl Side for Ours {
     const NAME: &'static str = "ours";
     type Reader<'s> = OursReader;
@@ -68,6 +50,19 @@ impl Side for Ours {
             transaction.append(&self.log, &payload(number))?;
         }
         transaction.commit()?;
+        Ok(())
+    }
+
+    /// In one call for every hundred, which is what a program does that has many at hand.
+    fn append_each(&self, first: u64, count: u64) -> Result<(), Failure> {
+        let end = first + count;
+        for from in (first..end).step_by(CALL_ENTRIES) {
+            let numbers = from..end.min(from + CALL_ENTRIES as u64);
+            let payloads: Vec<_> = numbers.map(|number| (time(number), payload(number))).collect();
+            let entries: Vec<(u64, &[u8])> =
+                payloads.iter().map(|(time, payload)| (*time, &payload[..])).collect();
+            self.store.append_timed(&self.log, &entries)?;
+        }
         Ok(())
     }
 }

@@ -45,9 +45,12 @@ impl<S: Side> Subject<S> {
     }
 
     /// Adds one tick's entries.
-    fn tick(&self) -> Result<(), Failure> {
+    fn tick(&self, together: bool) -> Result<(), Failure> {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        self.side.append(*entries, TICK_ENTRIES)?;
+        match together {
+            true => self.side.append(*entries, TICK_ENTRIES)?,
+            false => self.side.append_each(*entries, TICK_ENTRIES)?,
+        }
         *entries += TICK_ENTRIES;
         Ok(())
     }
@@ -56,7 +59,7 @@ impl<S: Side> Subject<S> {
     fn write_paced(&self, ended: &Receiver<()>) -> Result<(), Failure> {
         let mut due = Instant::now();
         loop {
-            self.tick()?;
+            self.tick(true)?;
             due += PACE;
             let pause = due.saturating_duration_since(Instant::now());
             if ended.recv_timeout(pause) == Err(RecvTimeoutError::Disconnected) {
@@ -66,9 +69,9 @@ impl<S: Side> Subject<S> {
     }
 
     /// Writes ticks as fast as it can until the readers are done.
-    fn write_at_full_speed(&self, ended: &Receiver<()>) -> Result<(), Failure> {
+    fn write_at_full_speed(&self, ended: &Receiver<()>, together: bool) -> Result<(), Failure> {
         while ended.try_recv() != Err(TryRecvError::Disconnected) {
-            self.tick()?;
+            self.tick(together)?;
         }
         Ok(())
     }
@@ -274,7 +277,8 @@ pub(crate) fn polls<'s, S: Side>(
     crew(readers, until, |_| follower(subject), turn, |ended| subject.write_paced(ended))
 }
 
-/// Polls for what a writer wrote that never pauses. An operation is an entry that was delivered to a reader.
+/// Polls for what a writer wrote that never pauses: ticks of entries of which each is a transaction of its own, or all
+/// of a tick one `together`. An operation is an entry that was delivered to a reader.
 ///
 /// # Errors
 /// The store fails, or an entry is missing.
@@ -282,6 +286,7 @@ pub(crate) fn delivered<'s, S: Side>(
     subject: &'s Subject<S>,
     readers: usize,
     until: Until,
+    together: bool,
 ) -> Result<Measured, Failure> {
     let turn = |follower: &mut Follower<S::Reader<'s>>, _: usize, _: u64| {
         let (before, since) = (follower.total, Instant::now());
@@ -294,7 +299,7 @@ pub(crate) fn delivered<'s, S: Side>(
         }
         Ok(Turn { operations: count, sum: gained(before, follower.total) })
     };
-    crew(readers, until, |_| follower(subject), turn, |ended| subject.write_at_full_speed(ended))
+    crew(readers, until, |_| follower(subject), turn, |ended| subject.write_at_full_speed(ended, together))
 }
 
 fn gained(before: Sum, after: Sum) -> Sum {
@@ -448,14 +453,15 @@ mod tests {
     type Pattern = fn(&Subject<Counting>) -> Result<Measured, Failure>;
 
     const TURNS: Until = Until::Turns(2);
-    const PATTERNS: [(&str, Pattern); 9] = [
+    const PATTERNS: [(&str, Pattern); 10] = [
         ("scan", |subject| scan(subject, 2, TURNS, false)),
         ("scan beside a writer", |subject| scan(subject, 2, TURNS, true)),
         ("ranges", |subject| ranges(subject, 1000, 2, TURNS)),
         ("seeks", |subject| seeks(subject, 1000, 2, TURNS)),
         ("reads", |subject| reads(subject, 1000, 2, TURNS)),
         ("iterators", |subject| iterators(subject, 1000, TURNS, true)),
-        ("delivered", |subject| delivered(subject, 2, TURNS)),
+        ("delivered", |subject| delivered(subject, 2, TURNS, false)),
+        ("delivered together", |subject| delivered(subject, 2, TURNS, true)),
         ("append", |subject| append(&subject.side, 1, TURNS)),
         ("workers", |subject| workers(&subject.side, 3, TURNS)),
     ];

@@ -199,12 +199,18 @@ fn followers(plan: &Plan, trio: &Trio<'_>) -> Result<(), Failure> {
     let peer = |readers| patterns::polls(&trio.peer, readers, until);
     plan.compare("polls", &READERS, &[("ours", &ours), ("peer", &peer)])?;
     // The writer goes as fast as it can: new stores, or each pair's would be larger than the last one's.
-    let ours = |readers| plan.ours(|side| patterns::delivered(&Subject::new(side, 0), readers, until));
-    let peer = |mode| {
-        move |readers| plan.peer(mode, |side| patterns::delivered(&Subject::new(side, 0), readers, until))
-    };
-    let (peer, map) = (peer(Mode::Os), peer(Mode::WriteMap));
-    plan.compare("delivered", &READERS, &[("ours", &ours), ("peer", &peer), ("peer-map", &map)])
+    for (group, together) in [("delivered", false), ("delivered-together", true)] {
+        let ours =
+            |readers| plan.ours(|side| patterns::delivered(&Subject::new(side, 0), readers, until, together));
+        let peer = |mode| {
+            move |readers| {
+                plan.peer(mode, |side| patterns::delivered(&Subject::new(side, 0), readers, until, together))
+            }
+        };
+        let (peer, map) = (peer(Mode::Os), peer(Mode::WriteMap));
+        plan.compare(group, &READERS, &[("ours", &ours), ("peer", &peer), ("peer-map", &map)])?;
+    }
+    Ok(())
 }
 
 fn appends(plan: &Plan) -> Result<(), Failure> {

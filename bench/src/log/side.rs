@@ -27,6 +27,14 @@ pub(crate) trait Side: Sync {
     /// Whatever the store says.
     fn append(&self, first: u64, count: u64) -> Result<(), Failure>;
 
+    /// Appends entries `first .. first + count`, each a transaction of its own.
+    ///
+    /// # Errors
+    /// Whatever the store says.
+    fn append_each(&self, first: u64, count: u64) -> Result<(), Failure> {
+        (first..first + count).try_for_each(|number| self.append(number, 1))
+    }
+
     /// Appends one entry whose number others may overtake: several threads call it at once.
     ///
     /// # Errors

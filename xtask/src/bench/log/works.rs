@@ -78,6 +78,7 @@ const fn way(
 /// A pause of the writer's of a millisecond after each 50 entries.
 const PACED: &str = "the writer adds 50 entries each millisecond";
 const FULL_SPEED: &str = "the writer adds 50 entries per transaction and never pauses";
+const EACH: &str = "each entry is a transaction of its own; ours takes 50 in a call, the peer commits each";
 const LAZY: &str = "ours takes each entry's time, offset and length, and makes nothing of its data";
 const MOVED: &str =
     "ours takes each entry's time, offset and length from one object, and makes nothing of its data";
@@ -104,15 +105,22 @@ pub(crate) const NATIVE: &[Work] = &[
         ..single("workers", 0.0, "append one by one, 10 threads, os; peer in its map", ENTRIES)
     },
     Work { note: PACED, ..beside_a_writer("polls", 4.0, "cursor behind a writer: polls", POLLS) },
-    Work {
-        note: FULL_SPEED,
-        ..beside_a_writer("delivered", 40.0, "cursor behind a writer: delivered", ENTRIES)
-    },
+    Work { note: EACH, ..beside_a_writer("delivered", 40.0, "cursor behind a writer: delivered", ENTRIES) },
     Work {
         against: PEER_MAP,
         bar: None,
         note: MAP,
         ..beside_a_writer("delivered", 0.0, "cursor behind a writer: delivered; peer in its map", ENTRIES)
+    },
+    Work {
+        bar: None,
+        note: FULL_SPEED,
+        ..beside_a_writer(
+            "delivered-together",
+            0.0,
+            "cursor behind a writer: delivered, 50 per transaction",
+            ENTRIES,
+        )
     },
     Work { note: PLACE, ..reading("place", 8.0, "random position read of {n}", READS) },
     Work { note: PLACE, ..reading("place-small", 8.0, "random position read of 1,000", READS) },
