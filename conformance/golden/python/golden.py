@@ -165,11 +165,11 @@ class Wire:
     def end(self, frame: bytes) -> None:
         self.frames.append(frame)
 
-    async def call(self, request: bytes) -> bytes:
+    async def call(self, request: bytes, **_: object) -> bytes:
         await server.dispatch(Service(), request, self)
         return self.frames.pop(0)
 
-    async def stream(self, request: bytes) -> AsyncIterator[bytes]:
+    async def stream(self, request: bytes, **_: object) -> AsyncIterator[bytes]:
         await server.dispatch(Service(), request, self)
         while self.frames:
             yield self.frames.pop(0)
@@ -201,7 +201,7 @@ def calls() -> None:
     asyncio.run(run())
 
     class Waiting:
-        def call(self, request: bytes) -> bytes:
+        def call(self, request: bytes, **_: object) -> bytes:
             return golden["echo_bytes_response"]
 
     waiting = client_module.EchoSyncClient(Waiting())

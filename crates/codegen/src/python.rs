@@ -265,7 +265,11 @@ impl Python<'_> {
         if column + whole.len() <= COLUMNS {
             return whole;
         }
-        format!("{function}(\n    {}\n) -> {returns}:", parameters.join(", "))
+        let inside = parameters.join(", ");
+        if column + 4 + inside.len() <= COLUMNS {
+            return format!("{function}(\n    {inside}\n) -> {returns}:");
+        }
+        format!("{function}(\n    {},\n) -> {returns}:", parameters.join(",\n    "))
     }
 
     /// `before function(arguments) after`, broken as `black` breaks it.

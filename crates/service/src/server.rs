@@ -188,6 +188,12 @@ impl Server {
         Ok(count)
     }
 
+    /// How many requests a turn took in that were not asked for yet. Asking for no more than these sends nothing: who wants
+    /// to answer some of them first, and have it leave together, asks for the one beyond them afterwards.
+    pub fn queued(&self) -> usize {
+        self.queue.len()
+    }
+
     /// The next request. When there is none, what was answered since the turn is sent.
     #[allow(clippy::should_implement_trait, reason = "a server is no iterator: more may come")]
     pub fn next(&mut self) -> Option<Incoming> {

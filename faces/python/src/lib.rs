@@ -36,13 +36,10 @@ use pyo3::prelude::*;
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<bell::Bell>()?;
     module.add_class::<column::Column>()?;
-    module.add_class::<service::Connection>()?;
     module.add_class::<cursor::Cursor>()?;
     module.add_class::<entries::Entries>()?;
     module.add_class::<entry::Entry>()?;
     module.add_class::<log::Log>()?;
-    module.add_class::<messagepack::Reader>()?;
-    messagepack::add(module)?;
     module.add_class::<report::Damage>()?;
     module.add_class::<report::Purged>()?;
     module.add_class::<report::Report>()?;
@@ -55,6 +52,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(store::now, module)?)?;
     module.add_function(wrap_pyfunction!(report::verify, module)?)?;
     module.add_function(wrap_pyfunction!(shared::forked, module)?)?;
+    messagepack::register(module)?;
+    service::register(module)?;
     r#loop::register(module)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))
 }

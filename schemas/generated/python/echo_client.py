@@ -25,93 +25,141 @@ class EchoClient:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
-    async def bytes(self, request: types.EchoBytes) -> types.EchoBytesResponse:
+    async def bytes(
+        self, request: types.EchoBytes, *, deadline: float | None = None
+    ) -> types.EchoBytesResponse:
         """Any bytes."""
-        frame = await self._transport.call(types.encode_request(request))
+        frame = await self._transport.call(
+            types.encode_request(request), deadline=deadline
+        )
         return answer(
             frame, _ERROR, {"EchoBytesResponse": types.read_echo_bytes_response}
         )
 
-    async def fields(self, request: types.EchoFields) -> types.EchoFieldsResponse:
+    async def fields(
+        self, request: types.EchoFields, *, deadline: float | None = None
+    ) -> types.EchoFieldsResponse:
         """Leaves side by side."""
-        frame = await self._transport.call(types.encode_request(request))
+        frame = await self._transport.call(
+            types.encode_request(request), deadline=deadline
+        )
         return answer(
             frame, _ERROR, {"EchoFieldsResponse": types.read_echo_fields_response}
         )
 
-    async def nested(self, request: types.EchoNested) -> types.EchoNestedResponse:
+    async def nested(
+        self, request: types.EchoNested, *, deadline: float | None = None
+    ) -> types.EchoNestedResponse:
         """A struct in a struct."""
-        frame = await self._transport.call(types.encode_request(request))
+        frame = await self._transport.call(
+            types.encode_request(request), deadline=deadline
+        )
         return answer(
             frame, _ERROR, {"EchoNestedResponse": types.read_echo_nested_response}
         )
 
-    async def aliases(self, request: types.EchoAliases) -> types.EchoAliasesResponse:
+    async def aliases(
+        self, request: types.EchoAliases, *, deadline: float | None = None
+    ) -> types.EchoAliasesResponse:
         """Named leaves."""
-        frame = await self._transport.call(types.encode_request(request))
+        frame = await self._transport.call(
+            types.encode_request(request), deadline=deadline
+        )
         return answer(
             frame, _ERROR, {"EchoAliasesResponse": types.read_echo_aliases_response}
         )
 
-    async def blobs(self, request: types.EchoBlobs) -> types.EchoBlobsResponse:
+    async def blobs(
+        self, request: types.EchoBlobs, *, deadline: float | None = None
+    ) -> types.EchoBlobsResponse:
         """Bytes that may be absent, and exactly two of them."""
-        frame = await self._transport.call(types.encode_request(request))
+        frame = await self._transport.call(
+            types.encode_request(request), deadline=deadline
+        )
         return answer(
             frame, _ERROR, {"EchoBlobsResponse": types.read_echo_blobs_response}
         )
 
-    async def fail(self, request: types.EchoFail) -> types.EchoFailResponse:
+    async def fail(
+        self, request: types.EchoFail, *, deadline: float | None = None
+    ) -> types.EchoFailResponse:
         """Always answers with the error, in these words."""
-        frame = await self._transport.call(types.encode_request(request))
+        frame = await self._transport.call(
+            types.encode_request(request), deadline=deadline
+        )
         return answer(
             frame, _ERROR, {"EchoFailResponse": types.read_echo_fail_response}
         )
 
-    async def numbers(self, request: types.EchoNumbers) -> types.EchoNumbersResponse:
+    async def numbers(
+        self, request: types.EchoNumbers, *, deadline: float | None = None
+    ) -> types.EchoNumbersResponse:
         """Every width."""
-        frame = await self._transport.call(types.encode_request(request))
+        frame = await self._transport.call(
+            types.encode_request(request), deadline=deadline
+        )
         return answer(
             frame, _ERROR, {"EchoNumbersResponse": types.read_echo_numbers_response}
         )
 
-    async def places(self, request: types.EchoPlaces) -> types.EchoPlacesResponse:
+    async def places(
+        self, request: types.EchoPlaces, *, deadline: float | None = None
+    ) -> types.EchoPlacesResponse:
         """Types of types."""
-        frame = await self._transport.call(types.encode_request(request))
+        frame = await self._transport.call(
+            types.encode_request(request), deadline=deadline
+        )
         return answer(
             frame, _ERROR, {"EchoPlacesResponse": types.read_echo_places_response}
         )
 
     async def count(
-        self, request: types.EchoCount
+        self,
+        request: types.EchoCount,
+        *,
+        deadline: float | None = None,
+        credit: int | None = None,
     ) -> AsyncIterator[types.EchoCountItem | types.EchoCountResponse]:
         """Counts, one item at a time."""
         reads: dict[str, Read[_CountHeard]] = {
             "EchoCountItem": types.read_echo_count_item,
             "EchoCountResponse": types.read_echo_count_response,
         }
-        async for frame in self._transport.stream(types.encode_request(request)):
+        async for frame in self._transport.stream(
+            types.encode_request(request), deadline=deadline, credit=credit
+        ):
             value = answer(frame, _ERROR, reads)
             yield value
             if isinstance(value, types.EchoCountResponse):
                 return
 
-    async def put(self, request: types.EchoPut) -> types.EchoPutResponse:
+    async def put(
+        self, request: types.EchoPut, *, deadline: float | None = None
+    ) -> types.EchoPutResponse:
         """Remembers a value on a fork."""
-        frame = await self._transport.call(types.encode_request(request))
+        frame = await self._transport.call(
+            types.encode_request(request), deadline=deadline
+        )
         return answer(frame, _ERROR, {"EchoPutResponse": types.read_echo_put_response})
 
-    async def peek(self, request: types.EchoPeek) -> types.EchoPeekResponse:
+    async def peek(
+        self, request: types.EchoPeek, *, deadline: float | None = None
+    ) -> types.EchoPeekResponse:
         """Says what was put last."""
-        frame = await self._transport.call(types.encode_request(request))
+        frame = await self._transport.call(
+            types.encode_request(request), deadline=deadline
+        )
         return answer(
             frame, _ERROR, {"EchoPeekResponse": types.read_echo_peek_response}
         )
 
     async def peek_committed(
-        self, request: types.EchoPeekCommitted
+        self, request: types.EchoPeekCommitted, *, deadline: float | None = None
     ) -> types.EchoPeekResponse:
         """Says what everybody agreed on."""
-        frame = await self._transport.call(types.encode_request(request))
+        frame = await self._transport.call(
+            types.encode_request(request), deadline=deadline
+        )
         return answer(
             frame, _ERROR, {"EchoPeekResponse": types.read_echo_peek_response}
         )
@@ -126,93 +174,119 @@ class EchoSyncClient:
     def __init__(self, transport: SyncTransport) -> None:
         self._transport = transport
 
-    def bytes(self, request: types.EchoBytes) -> types.EchoBytesResponse:
+    def bytes(
+        self, request: types.EchoBytes, *, deadline: float | None = None
+    ) -> types.EchoBytesResponse:
         """Any bytes."""
-        frame = self._transport.call(types.encode_request(request))
+        frame = self._transport.call(types.encode_request(request), deadline=deadline)
         return answer(
             frame, _ERROR, {"EchoBytesResponse": types.read_echo_bytes_response}
         )
 
-    def fields(self, request: types.EchoFields) -> types.EchoFieldsResponse:
+    def fields(
+        self, request: types.EchoFields, *, deadline: float | None = None
+    ) -> types.EchoFieldsResponse:
         """Leaves side by side."""
-        frame = self._transport.call(types.encode_request(request))
+        frame = self._transport.call(types.encode_request(request), deadline=deadline)
         return answer(
             frame, _ERROR, {"EchoFieldsResponse": types.read_echo_fields_response}
         )
 
-    def nested(self, request: types.EchoNested) -> types.EchoNestedResponse:
+    def nested(
+        self, request: types.EchoNested, *, deadline: float | None = None
+    ) -> types.EchoNestedResponse:
         """A struct in a struct."""
-        frame = self._transport.call(types.encode_request(request))
+        frame = self._transport.call(types.encode_request(request), deadline=deadline)
         return answer(
             frame, _ERROR, {"EchoNestedResponse": types.read_echo_nested_response}
         )
 
-    def aliases(self, request: types.EchoAliases) -> types.EchoAliasesResponse:
+    def aliases(
+        self, request: types.EchoAliases, *, deadline: float | None = None
+    ) -> types.EchoAliasesResponse:
         """Named leaves."""
-        frame = self._transport.call(types.encode_request(request))
+        frame = self._transport.call(types.encode_request(request), deadline=deadline)
         return answer(
             frame, _ERROR, {"EchoAliasesResponse": types.read_echo_aliases_response}
         )
 
-    def blobs(self, request: types.EchoBlobs) -> types.EchoBlobsResponse:
+    def blobs(
+        self, request: types.EchoBlobs, *, deadline: float | None = None
+    ) -> types.EchoBlobsResponse:
         """Bytes that may be absent, and exactly two of them."""
-        frame = self._transport.call(types.encode_request(request))
+        frame = self._transport.call(types.encode_request(request), deadline=deadline)
         return answer(
             frame, _ERROR, {"EchoBlobsResponse": types.read_echo_blobs_response}
         )
 
-    def fail(self, request: types.EchoFail) -> types.EchoFailResponse:
+    def fail(
+        self, request: types.EchoFail, *, deadline: float | None = None
+    ) -> types.EchoFailResponse:
         """Always answers with the error, in these words."""
-        frame = self._transport.call(types.encode_request(request))
+        frame = self._transport.call(types.encode_request(request), deadline=deadline)
         return answer(
             frame, _ERROR, {"EchoFailResponse": types.read_echo_fail_response}
         )
 
-    def numbers(self, request: types.EchoNumbers) -> types.EchoNumbersResponse:
+    def numbers(
+        self, request: types.EchoNumbers, *, deadline: float | None = None
+    ) -> types.EchoNumbersResponse:
         """Every width."""
-        frame = self._transport.call(types.encode_request(request))
+        frame = self._transport.call(types.encode_request(request), deadline=deadline)
         return answer(
             frame, _ERROR, {"EchoNumbersResponse": types.read_echo_numbers_response}
         )
 
-    def places(self, request: types.EchoPlaces) -> types.EchoPlacesResponse:
+    def places(
+        self, request: types.EchoPlaces, *, deadline: float | None = None
+    ) -> types.EchoPlacesResponse:
         """Types of types."""
-        frame = self._transport.call(types.encode_request(request))
+        frame = self._transport.call(types.encode_request(request), deadline=deadline)
         return answer(
             frame, _ERROR, {"EchoPlacesResponse": types.read_echo_places_response}
         )
 
     def count(
-        self, request: types.EchoCount
+        self,
+        request: types.EchoCount,
+        *,
+        deadline: float | None = None,
+        credit: int | None = None,
     ) -> Iterator[types.EchoCountItem | types.EchoCountResponse]:
         """Counts, one item at a time."""
         reads: dict[str, Read[_CountHeard]] = {
             "EchoCountItem": types.read_echo_count_item,
             "EchoCountResponse": types.read_echo_count_response,
         }
-        for frame in self._transport.stream(types.encode_request(request)):
+        for frame in self._transport.stream(
+            types.encode_request(request), deadline=deadline, credit=credit
+        ):
             value = answer(frame, _ERROR, reads)
             yield value
             if isinstance(value, types.EchoCountResponse):
                 return
 
-    def put(self, request: types.EchoPut) -> types.EchoPutResponse:
+    def put(
+        self, request: types.EchoPut, *, deadline: float | None = None
+    ) -> types.EchoPutResponse:
         """Remembers a value on a fork."""
-        frame = self._transport.call(types.encode_request(request))
+        frame = self._transport.call(types.encode_request(request), deadline=deadline)
         return answer(frame, _ERROR, {"EchoPutResponse": types.read_echo_put_response})
 
-    def peek(self, request: types.EchoPeek) -> types.EchoPeekResponse:
+    def peek(
+        self, request: types.EchoPeek, *, deadline: float | None = None
+    ) -> types.EchoPeekResponse:
         """Says what was put last."""
-        frame = self._transport.call(types.encode_request(request))
+        frame = self._transport.call(types.encode_request(request), deadline=deadline)
         return answer(
             frame, _ERROR, {"EchoPeekResponse": types.read_echo_peek_response}
         )
 
     def peek_committed(
-        self, request: types.EchoPeekCommitted
+        self, request: types.EchoPeekCommitted, *, deadline: float | None = None
     ) -> types.EchoPeekResponse:
         """Says what everybody agreed on."""
-        frame = self._transport.call(types.encode_request(request))
+        frame = self._transport.call(types.encode_request(request), deadline=deadline)
         return answer(
             frame, _ERROR, {"EchoPeekResponse": types.read_echo_peek_response}
         )

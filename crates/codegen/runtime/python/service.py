@@ -19,24 +19,42 @@ T = TypeVar("T")
 class Transport(Protocol):
     """Carries requests and lets others run meanwhile."""
 
-    async def call(self, request: bytes) -> bytes:
-        """Sends a request and returns the frame that answers it."""
+    async def call(self, request: bytes, *, deadline: float | None = None) -> bytes:
+        """Sends a request; returns the frame that answers it, within so many seconds."""
         ...
 
-    def stream(self, request: bytes) -> AsyncIterator[bytes]:
-        """Sends a request that a stream answers; yields its frames."""
+    def stream(
+        self,
+        request: bytes,
+        *,
+        deadline: float | None = None,
+        credit: int | None = None,
+    ) -> AsyncIterator[bytes]:
+        """Sends a request that a stream answers; yields its frames.
+
+        At most ``credit`` items are on their way at a time.
+        """
         ...
 
 
 class SyncTransport(Protocol):
     """Carries one request at a time and waits."""
 
-    def call(self, request: bytes) -> bytes:
-        """Sends a request and returns the frame that answers it."""
+    def call(self, request: bytes, *, deadline: float | None = None) -> bytes:
+        """Sends a request; returns the frame that answers it, within so many seconds."""
         ...
 
-    def stream(self, request: bytes) -> Iterator[bytes]:
-        """Sends a request that a stream answers; yields its frames."""
+    def stream(
+        self,
+        request: bytes,
+        *,
+        deadline: float | None = None,
+        credit: int | None = None,
+    ) -> Iterator[bytes]:
+        """Sends a request that a stream answers; yields its frames.
+
+        At most ``credit`` items are on their way at a time.
+        """
         ...
 
 

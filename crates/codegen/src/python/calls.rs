@@ -62,15 +62,20 @@ impl Python<'_> {
             false => ("async def", "await ", "AsyncIterator"),
         };
         let method = self.names.method_snake(command);
-        let parameters = ["self".to_owned(), format!("request: {}", types(&command.request))];
-        let ask = "types.encode_request(request)";
+        let mut parameters = vec!["self".to_owned(), format!("request: {}", types(&command.request))];
+        let mut asked = vec!["types.encode_request(request)".to_owned(), "deadline=deadline".to_owned()];
+        parameters.extend(["*".to_owned(), "deadline: float | None = None".to_owned()]);
+        if command.item.is_some() {
+            parameters.push("credit: int | None = None".to_owned());
+            asked.push("credit=credit".to_owned());
+        }
         text.line("");
         let Some(item) = &command.item else {
             let returns = types(&command.response);
             text.lines(&self.signature_at(4, &format!("{keyword} {method}"), &parameters, &returns));
             text.deeper(|text| {
                 docstring(text, &documented(command));
-                text.line(format!("frame = {wait}self._transport.call({ask})"));
+                self.call(text, &format!("frame = {wait}"), "self._transport.call", &asked, "");
                 let parts =
                     ["frame".to_owned(), "_ERROR".to_owned(), format!("{{{}}}", read(&command.response))];
                 self.call(text, "return ", "answer", &parts, "");
@@ -86,7 +91,7 @@ impl Python<'_> {
                 text.line(format!("{},", read(&command.response)));
             });
             let keyword = if waits { "for" } else { "async for" };
-            text.line(format!("{keyword} frame in self._transport.stream({ask}):"));
+            self.call(text, &format!("{keyword} frame in "), "self._transport.stream", &asked, ":");
             text.deeper(|text| {
                 text.line("value = answer(frame, _ERROR, reads)");
                 text.line("yield value");

@@ -36,6 +36,8 @@ struct State {
     held: VecDeque<Held>,
     held_bytes: usize,
     waker: Option<Waker>,
+    /// Woken only when nobody waits any more.
+    bereaved: Option<Waker>,
 }
 
 /// A frame that waits for credit, or for the items before it.
@@ -94,7 +96,8 @@ impl Call {
     /// Makes a call that nobody else knows any more as good as new.
     pub(crate) fn renew(&mut self, credit: u32) {
         let state = self.state.get_mut();
-        if state.cancelled || state.waker.is_some() || !state.held.is_empty() || state.congested {
+        let waits = state.waker.is_some() || state.bereaved.is_some();
+        if state.cancelled || waits || !state.held.is_empty() || state.congested {
             *state = State::default();
         }
         state.credit = credit;
@@ -153,6 +156,17 @@ impl Call {
         waker.wake_by_ref();
     }
 
+    /// Wakes once nobody waits any more, at once if it is so already.
+    pub(crate) fn when_cancelled(&self, waker: &Waker) {
+        let mut state = self.state.lock();
+        if !state.cancelled {
+            state.bereaved = Some(waker.clone());
+            return;
+        }
+        drop(state);
+        waker.wake_by_ref();
+    }
+
     // For the connection.
 
     /// Nobody waits for the answer any more. Whether the end was held back here: then none will come.
@@ -161,7 +175,11 @@ impl Call {
         state.cancelled = true;
         let ended = state.held.iter().any(|held| matches!(held, Held::End(..)));
         state.held.clear();
+        let bereaved = state.bereaved.take();
         wake(state);
+        if let Some(bereaved) = bereaved {
+            bereaved.wake();
+        }
         ended
     }
 

@@ -98,6 +98,15 @@ impl Reply {
         }
     }
 
+    /// Wakes `waker` once nobody waits for the answer any more; at once if it is so already. Any waker given before is
+    /// forgotten, those of [`Reply::changed`] aside.
+    pub fn when_cancelled(&mut self, waker: &Waker) {
+        match &self.call {
+            Some(call) => call.when_cancelled(waker),
+            None => waker.wake_by_ref(),
+        }
+    }
+
     /// Who asked.
     pub fn client(&self) -> ClientId {
         ClientId::of(self.place.key)

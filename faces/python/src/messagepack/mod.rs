@@ -11,12 +11,16 @@ mod leaf;
 mod reader;
 mod write;
 
-pub(crate) use reader::Reader;
-pub(crate) use write::add;
-
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
+use reader::Reader;
+
+/// Puts reader and functions into the module.
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<Reader>()?;
+    write::add(module)
+}
 
 static DECODE_ERROR: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 static ENCODE_ERROR: PyOnceLock<Py<PyType>> = PyOnceLock::new();

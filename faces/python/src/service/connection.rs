@@ -5,13 +5,13 @@
 //! before the wait goes on.
 
 use super::error::{Raise, exception, fault};
-use super::lock;
+use super::{lock, seconds};
 use crate::payload::Payload;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 use std::os::fd::AsRawFd;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use thalweg_reactor::Wait;
 use thalweg_service::{CallId, CallOptions, Client, ClientOptions, Event, EventKind, Reconnect};
 use thalweg_wire::fault::Fault;
@@ -24,12 +24,6 @@ const FAILED: u8 = 2;
 /// One connection to a service, and its calls.
 #[pyclass(module = "thalweg", frozen)]
 pub(crate) struct Connection(Mutex<Client>);
-
-fn seconds(py: Python<'_>, name: &str, value: Option<f64>) -> PyResult<Option<Duration>> {
-    let duration = value.map(Duration::try_from_secs_f64).transpose();
-    duration
-        .map_err(|_| fault(py, Fault::BadArgument, format!("{name}: give a number of seconds, 0 or more")))
-}
 
 impl Connection {
     /// What came next of any call, or of one.
@@ -74,10 +68,7 @@ impl Connection {
         credit: Option<u32>,
     ) -> PyResult<CallId> {
         let py = request.py();
-        let deadline = match deadline {
-            None => None,
-            some => seconds(py, "deadline", some)?,
-        };
+        let deadline = deadline.map(|deadline| seconds(py, "deadline", deadline)).transpose()?;
         let payload = Payload::of(request)?;
         lock(py, &self.0).call(payload.bytes(), CallOptions { deadline, credit }).raise(py)
     }
@@ -110,14 +101,14 @@ impl Connection {
         let reconnect = match reconnect {
             None => Reconnect::Never,
             Some((first, most)) => Reconnect::Backoff {
-                first: seconds(py, "reconnect", Some(first))?.unwrap_or_default(),
-                most: seconds(py, "reconnect", Some(most))?.unwrap_or_default(),
+                first: seconds(py, "reconnect", first)?,
+                most: seconds(py, "reconnect", most)?,
             },
         };
         let options = ClientOptions {
             schema: super::schema(py, schema)?,
-            connect_within: seconds(py, "connect_within", Some(connect_within))?.unwrap_or_default(),
-            deadline: seconds(py, "deadline", deadline)?,
+            connect_within: seconds(py, "connect_within", connect_within)?,
+            deadline: deadline.map(|deadline| seconds(py, "deadline", deadline)).transpose()?,
             in_flight_max,
             unsent_bytes_max,
             frame_bytes_max,

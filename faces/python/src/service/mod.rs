@@ -8,14 +8,26 @@
 
 mod connection;
 mod error;
+mod listener;
+mod reply;
 
-pub(crate) use connection::Connection;
+use connection::Connection;
+use listener::Listener;
+use reply::Reply;
 
 use parking_lot::{Mutex, MutexGuard};
 use pyo3::prelude::*;
+use std::time::Duration;
 use thalweg_transport::Endpoint;
 use thalweg_wire::fault::Fault;
 use thalweg_wire::frame::SchemaHash;
+
+/// Puts the classes into the module.
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<Connection>()?;
+    module.add_class::<Listener>()?;
+    module.add_class::<Reply>()
+}
 
 /// Locks what another thread may hold while it waits for a peer.
 fn lock<'a, T: Send>(py: Python<'_>, shared: &'a Mutex<T>) -> MutexGuard<'a, T> {
@@ -39,4 +51,11 @@ fn schema(py: Python<'_>, hash: Option<&[u8]>) -> PyResult<SchemaHash> {
     let wrong =
         |_| error::fault(py, Fault::BadArgument, format!("a schema's hash has 32 bytes, not {}", hash.len()));
     hash.try_into().map_err(wrong)
+}
+
+/// A number of seconds.
+fn seconds(py: Python<'_>, name: &str, value: f64) -> PyResult<Duration> {
+    let wrong =
+        |_| error::fault(py, Fault::BadArgument, format!("{name} is {value}: give seconds, 0 or more"));
+    Duration::try_from_secs_f64(value).map_err(wrong)
 }

@@ -91,6 +91,27 @@ fn whoever_waits_is_woken_once_for_credit_for_a_cancel_and_for_what_is_so_alread
 }
 
 #[test]
+fn whoever_asks_is_told_of_a_cancel_and_of_nothing_else() {
+    let mut call = call(1);
+    let counted = Arc::new(Counted::default());
+    let waker = Waker::from(Arc::clone(&counted));
+    let times = || *counted.0.lock();
+    call.when_cancelled(&waker);
+    assert!(matches!(call.admit(b"a"), Admitted::Leaves(Flow::Wait)));
+    assert!(call.pay(Pay::Items(1), false));
+    assert_eq!(times(), 0, "credit is nothing to mourn");
+    call.renew(1);
+    let _ = call.cancel();
+    assert_eq!(times(), 0, "the call before was another's");
+    call.renew(1);
+    call.when_cancelled(&waker);
+    let _ = call.cancel();
+    assert_eq!(times(), 1);
+    call.when_cancelled(&waker);
+    assert_eq!(times(), 2, "it is cancelled already");
+}
+
+#[test]
 fn cancelling_says_whether_the_end_was_held_back() {
     let call = call(1);
     let _ = call.admit(b"a");

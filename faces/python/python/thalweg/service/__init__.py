@@ -45,7 +45,7 @@ from ..faults import (
 )
 from ..messagepack import DecodeError, EncodeError
 from .client import Client, Stream
-from .options import ClientOptions
+from .options import ClientOptions, ServerOptions
 from .runtime import (
     Reply,
     Service,
@@ -56,6 +56,8 @@ from .runtime import (
     answer,
     error_frame,
 )
+from .serve import serve
+from .server import Server
 from .sync import SyncClient, SyncStream
 
 __all__ = [
@@ -90,6 +92,8 @@ __all__ = [
     "Reply",
     "Retry",
     "SchemaMismatch",
+    "Server",
+    "ServerOptions",
     "Service",
     "ServiceError",
     "Stream",
@@ -104,4 +108,5 @@ __all__ = [
     "VersionMismatch",
     "answer",
     "error_frame",
+    "serve",
 ]

@@ -183,7 +183,9 @@ class _Inbox:
 
 
 class Stream:
-    """The frames of a call that a stream answers, for `async for`."""
+    """The frames of a call that a stream answers, for `async for`. A task that is cancelled while it waits for one cancels
+    the call.
+    """
 
     __slots__ = ("_client", "_call", "_inbox", "_window", "_taken", "_over")
 
@@ -209,6 +211,9 @@ class Stream:
             inbox.waiter = self._client._loop.create_future()
             try:
                 await inbox.waiter
+            except asyncio.CancelledError:
+                self._leave()
+                raise
             finally:
                 inbox.waiter = None
         kind, value = inbox.came.popleft()

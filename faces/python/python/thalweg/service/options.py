@@ -29,3 +29,26 @@ class ClientOptions(TypedDict):
     failed, and never longer than so many. Without it further calls fail."""
     plain: NotRequired[bool]
     """Speak plain frames: no hello, answers in order, neither cancellation nor credit."""
+
+
+class ServerOptions(TypedDict):
+    """The keywords of `Server` and `serve`."""
+
+    frame_bytes_max: NotRequired[int]
+    """The longest request; a longer one is refused. 16 MiB unless said."""
+    ring_bytes_max: NotRequired[int]
+    """The largest ring a client may ask for, in bytes, each way. 4 MiB unless said."""
+    clients_max: NotRequired[int]
+    """Clients at once; more wait to be accepted. 65,000 unless said."""
+    in_flight_max: NotRequired[int]
+    """Calls of one connection at once; at this bound it is not read from. 1024 unless said."""
+    unsent_bytes_max: NotRequired[int]
+    """Bytes of answers that one connection may leave lying before it is not read from. 4 MiB unless said."""
+    stream_credit: NotRequired[int]
+    """Items that a new stream may send before its client asks for more. 64 unless said."""
+    spin: NotRequired[bool]
+    """May look again for a moment before sleeping while work comes fast, in `serve`. True unless said."""
+    drain_grace: NotRequired[float]
+    """Seconds that clients may take, once the server was stopped, to take their last answers. 5 unless said."""
+    same_user_only: NotRequired[bool]
+    """Only this process's user may connect. True unless said."""

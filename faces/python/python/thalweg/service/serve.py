@@ -1,0 +1,117 @@
+"""Being a service in a program that does nothing else."""
+
+import os
+import signal
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Final, Protocol, Unpack
+
+from .._native import Listener
+from .._native import Reply as NativeReply
+from .options import ServerOptions
+from .runtime import SyncReply, error_frame
+
+_GO: Final = 0
+_WAIT: Final = 1
+_LOOK_SECONDS: Final = 0.05
+"""How long a server that was stopped sleeps before it looks whether its grace is over."""
+
+
+class SyncServed(Protocol):
+    """A handler and what has to be known to serve it: what the generated `service_sync(handler)` returns."""
+
+    @property
+    def dispatch(self) -> Callable[[bytes, SyncReply], None]:
+        """Answers one request's frame."""
+
+    @property
+    def schema(self) -> bytes:
+        """SHA-256 of the schema."""
+
+    @property
+    def error(self) -> str:
+        """The tag of the service's error."""
+
+
+def serve(
+    service: SyncServed,
+    *endpoints: str | os.PathLike[str],
+    ready: Callable[[], None] | None = None,
+    **options: Unpack[ServerOptions],
+) -> None:
+    """Serves one request after the other until the process is asked to end, by SIGTERM or SIGINT; then answers what was begun.
+
+    `ready` is called once clients can connect. Signals are only heard in the main thread; elsewhere `serve` ends by what
+    `ready` or a handler raises.
+    """
+    paths = [os.fspath(endpoint) for endpoint in endpoints]
+    listener = Listener(paths, schema=service.schema, error_tag=service.error, **options)
+    try:
+        with _stopped_by_signals(listener):
+            if ready is not None:
+                ready()
+            _Loop(listener, service).run()
+    finally:
+        listener.close()
+
+
+@contextmanager
+def _stopped_by_signals(listener: Listener) -> Iterator[None]:
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        listener.stop()
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class _Loop:
+    def __init__(self, listener: Listener, service: SyncServed) -> None:
+        self._listener = listener
+        self._service = service
+        self._waiting: deque[tuple[NativeReply, bytes]] = deque()
+
+    def run(self) -> None:
+        while not self._listener.is_stopped:
+            self.turn()
+            while self._waiting:
+                native, frame = self._waiting.popleft()
+                self._answer(native, frame)
+
+    def turn(self) -> None:
+        """Sends what was answered, waits, and takes in what comes."""
+        self._waiting.extend(self._listener.wait())
+
+    def _answer(self, native: NativeReply, frame: bytes) -> None:
+        try:
+            self._service.dispatch(frame, _Reply(native, self))
+        except Exception as error:
+            native.end(error_frame(self._service.error, error))
+
+
+class _Reply:
+    """Where the frames that answer one request go."""
+
+    __slots__ = ("_native", "_loop", "end")
+
+    def __init__(self, native: NativeReply, loop: _Loop) -> None:
+        self._native = native
+        self._loop = loop
+        self.end = native.end
+
+    def item(self, frame: bytes) -> bool:
+        flow = self._native.item(frame)
+        # What others ask meanwhile is taken in, and answered after this.
+        while flow == _WAIT and self._native.watch():
+            self._loop.turn()
+            flow = _GO
+        return flow != 2 and not self._native.is_cancelled

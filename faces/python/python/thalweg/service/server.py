@@ -1,0 +1,211 @@
+"""Being a service in an event loop.
+
+The loop watches one descriptor; no thread is started. One native call per turn brings every request that came, each request
+is a task, and what the tasks of a turn answer at once leaves together.
+"""
+
+import asyncio
+import os
+import signal
+from collections.abc import Awaitable, Callable
+from functools import partial
+from types import TracebackType
+from typing import Final, Protocol, Self, Unpack
+
+from .._native import Listener
+from .._native import Reply as NativeReply
+from ..faults import Fault
+from .options import ServerOptions
+from .runtime import Reply, error_frame
+
+_WAIT: Final = 1
+_GONE: Final = 2
+
+
+class Served(Protocol):
+    """A handler and what has to be known to serve it: what the generated `service(handler)` returns."""
+
+    @property
+    def dispatch(self) -> Callable[[bytes, Reply], Awaitable[None]]:
+        """Answers one request's frame."""
+
+    @property
+    def schema(self) -> bytes:
+        """SHA-256 of the schema."""
+
+    @property
+    def error(self) -> str:
+        """The tag of the service's error."""
+
+
+class Server:
+    """Serves at endpoints, one task for each request.
+
+    Listens from the moment it is made, and serves once it is entered: `async with`, or `run`. A call that is cancelled, by
+    its client or because that is gone, cancels its task. Leaving it takes nothing new, and waits for what was begun.
+    """
+
+    def __init__(self, service: Served, *endpoints: str | os.PathLike[str], **options: Unpack[ServerOptions]) -> None:
+        """Listens: a path that a dead server left behind is taken over, a live one's never.
+
+        Raises `AddressInUse`, `PermissionDenied` or `BadArgument`.
+        """
+        paths = [os.fspath(endpoint) for endpoint in endpoints]
+        self._listener = Listener(paths, schema=service.schema, error_tag=service.error, **options)
+        self._grace = options.get("drain_grace", 5.0)
+        self._dispatch = service.dispatch
+        self._error = service.error
+        self._calls: dict[int, tuple[asyncio.Task[None], _Reply]] = {}
+        self._descriptor = -1
+        self._owes_finish = False
+
+    def start(self) -> None:
+        """Serves from here on, in the event loop that runs."""
+        self._loop = asyncio.get_running_loop()
+        self._stopped: asyncio.Future[None] = self._loop.create_future()
+        self._descriptor = self._listener.fileno()
+        self._loop.add_reader(self._descriptor, self._turn)
+        self._turn()
+
+    def stop(self) -> None:
+        """Takes nothing new from here on. Paths are free at once; what was begun is still answered."""
+        self._listener.stop()
+        if self._descriptor >= 0:
+            self._turn()
+            # Whoever does not take its answers in time is left.
+            self._loop.call_later(self._grace, self._late)
+
+    async def wait(self) -> None:
+        """Waits until it was stopped and everything that was begun is answered."""
+        await asyncio.shield(self._stopped)
+
+    async def close(self) -> None:
+        """Stops, and waits for what was begun."""
+        if self._descriptor >= 0:
+            self.stop()
+        try:
+            if self._descriptor >= 0:
+                await self.wait()
+        finally:
+            self._leave()
+            self._listener.close()
+
+    async def run(self) -> None:
+        """Serves until the process is asked to end, by SIGTERM or SIGINT, or `stop` is called; then closes."""
+        loop = asyncio.get_running_loop()
+        signals = (signal.SIGTERM, signal.SIGINT)
+        async with self:
+            for number in signals:
+                loop.add_signal_handler(number, self.stop)
+            try:
+                await self.wait()
+            finally:
+                for number in signals:
+                    loop.remove_signal_handler(number)
+
+    def statistics(self) -> dict[str, int]:
+        """Clients, shared clients, calls in flight, requests and answers so far."""
+        return self._listener.statistics()
+
+    async def __aenter__(self) -> Self:
+        self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def _turn(self) -> None:
+        self._begin(self._listener.turn())
+        self._tell(self._listener.changed())
+
+    def _finish(self) -> None:
+        """After the first step of every task that a turn began: what they answered leaves, and the loop may sleep."""
+        self._owes_finish = False
+        if self._descriptor >= 0:
+            self._begin(self._listener.finish())
+            self._tell(self._listener.changed())
+
+    def _begin(self, requests: list[tuple[NativeReply, bytes]]) -> None:
+        for native, frame in requests:
+            reply = _Reply(native, self._loop)
+            task = self._loop.create_task(self._answer(frame, reply))
+            self._calls[native.number] = (task, reply)
+            task.add_done_callback(partial(self._over, native))
+            if not native.watch_cancel():
+                self._loop.call_soon(self._tell, [native.number])
+        if requests and not self._owes_finish:
+            self._owes_finish = True
+            self._loop.call_soon(self._finish)
+        if self._listener.is_stopped and not self._stopped.done():
+            self._stopped.set_result(None)
+
+    async def _answer(self, frame: bytes, reply: "_Reply") -> None:
+        try:
+            await self._dispatch(frame, reply)
+        except Exception as error:
+            reply.end(error_frame(self._error, error))
+            raise
+
+    def _over(self, native: NativeReply, _task: asyncio.Task[None]) -> None:
+        """A call that its handler did not answer ends now, whoever still holds the reply."""
+        del self._calls[native.number]
+        native.fail(Fault.ABANDONED, "the handler gave no answer")
+
+    def _tell(self, numbers: list[int]) -> None:
+        """Something changed for these calls: there is credit again, or nobody waits any more."""
+        for number in numbers:
+            found = self._calls.get(number)
+            if found is not None:
+                task, reply = found
+                if not reply.is_cancelled:
+                    reply.go_on()
+                elif not reply.is_told:
+                    reply.is_told = True
+                    task.cancel()
+
+    def _late(self) -> None:
+        if self._descriptor >= 0:
+            self._turn()
+
+    def _leave(self) -> None:
+        if self._descriptor >= 0:
+            self._loop.remove_reader(self._descriptor)
+            self._descriptor = -1
+            for task, _ in self._calls.values():
+                task.cancel()
+
+
+class _Reply:
+    """Where the frames that answer one request go."""
+
+    __slots__ = ("_native", "_loop", "_waiter", "number", "end", "is_told")
+
+    def __init__(self, native: NativeReply, loop: asyncio.AbstractEventLoop) -> None:
+        self._native = native
+        self._loop = loop
+        self._waiter: asyncio.Future[None] | None = None
+        self.number = native.number
+        self.end = native.end
+        self.is_told = False
+
+    @property
+    def is_cancelled(self) -> bool:
+        return self._native.is_cancelled
+
+    async def item(self, frame: bytes) -> bool:
+        flow = self._native.item(frame)
+        if flow == _WAIT:
+            self._waiter = self._loop.create_future()
+            if self._native.watch():
+                await self._waiter
+            return not self._native.is_cancelled
+        return flow != _GONE
+
+    def fail(self, fault: Fault, message: str) -> None:
+        self._native.fail(fault, message)
+
+    def go_on(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)

@@ -1,0 +1,128 @@
+//! The right, and the duty, to answer one call.
+//!
+//! Who watches a reply is told by its number in the next turn, because a waker runs where no Python may: within a turn.
+
+use super::error::fault;
+use crate::payload::Payload;
+use parking_lot::Mutex;
+use pyo3::prelude::*;
+use std::sync::{Arc, OnceLock};
+use std::task::{Wake, Waker};
+use thalweg_service::Reply as Inner;
+use thalweg_wire::fault::Fault;
+use thalweg_wire::service::Flow;
+
+/// What tells the replies of one server apart, and which of them changed.
+#[derive(Default)]
+pub(super) struct Replies {
+    taken: Mutex<u64>,
+    changed: Arc<Mutex<Vec<u64>>>,
+}
+
+impl Replies {
+    pub(super) fn take_in(&self, inner: Inner) -> Reply {
+        let mut taken = self.taken.lock();
+        *taken += 1;
+        Reply { number: *taken, inner: Mutex::new(Some(inner)), changed: self.changed.clone() }
+    }
+
+    pub(super) fn changed(&self) -> Vec<u64> {
+        std::mem::take(&mut *self.changed.lock())
+    }
+}
+
+/// Answers one call, once, from any thread. Let go of unanswered, it answers that it was abandoned.
+#[pyclass(module = "thalweg", frozen)]
+pub(crate) struct Reply {
+    number: u64,
+    /// `None` once answered.
+    inner: Mutex<Option<Inner>>,
+    changed: Arc<Mutex<Vec<u64>>>,
+}
+
+/// Notes that a reply changed.
+struct Watcher {
+    number: u64,
+    fired: OnceLock<()>,
+    changed: Arc<Mutex<Vec<u64>>>,
+}
+
+impl Wake for Watcher {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if self.fired.set(()).is_ok() {
+            self.changed.lock().push(self.number);
+        }
+    }
+}
+
+#[pymethods]
+impl Reply {
+    /// Tells the replies of a server apart.
+    #[getter]
+    fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Ends the call with a response, or with the service's own error. Nothing happens when it has ended.
+    fn end(&self, frame: &Bound<'_, PyAny>) -> PyResult<()> {
+        let payload = Payload::of(frame)?;
+        if let Some(inner) = self.inner.lock().take() {
+            inner.end(payload.bytes());
+        }
+        Ok(())
+    }
+
+    /// Ends the call with a fault, in words for people.
+    fn fail(&self, py: Python<'_>, code: u16, message: &str) -> PyResult<()> {
+        let Some(found) = Fault::of(code) else {
+            return Err(fault(py, Fault::BadArgument, format!("there is no fault {code}")));
+        };
+        if let Some(inner) = self.inner.lock().take() {
+            inner.fail(found, message);
+        }
+        Ok(())
+    }
+
+    /// Sends one item of a stream: 0 says to go on, 1 to wait for a change first, 2 that nobody waits for more.
+    fn item(&self, frame: &Bound<'_, PyAny>) -> PyResult<u8> {
+        let payload = Payload::of(frame)?;
+        let flow = self.inner.lock().as_mut().map_or(Flow::Gone, |inner| inner.item(payload.bytes()));
+        Ok(match flow {
+            Flow::Go => 0,
+            Flow::Wait => 1,
+            Flow::Gone => 2,
+        })
+    }
+
+    /// Whether nobody waits for the answer any more.
+    #[getter]
+    fn is_cancelled(&self) -> bool {
+        self.inner.lock().as_ref().is_none_or(Inner::is_cancelled)
+    }
+
+    /// Has the server say once, in a later turn, that there is credit again or that nobody waits any more. `False`: it is
+    /// so already.
+    fn watch(&self) -> bool {
+        self.watched(Inner::changed)
+    }
+
+    /// Has the server say once, in a later turn, that nobody waits for the answer any more. `False`: it is so already.
+    fn watch_cancel(&self) -> bool {
+        self.watched(Inner::when_cancelled)
+    }
+}
+
+impl Reply {
+    fn watched(&self, watch: fn(&mut Inner, &Waker)) -> bool {
+        let (number, changed) = (self.number, self.changed.clone());
+        let watcher = Arc::new(Watcher { number, fired: OnceLock::new(), changed });
+        if let Some(inner) = self.inner.lock().as_mut() {
+            watch(inner, &Waker::from(watcher.clone()));
+        }
+        watcher.fired.get().is_none()
+    }
+}
