@@ -92,7 +92,7 @@ export class SyncClient {
 /** Where the frames that answer one request go. */
 export interface Reply {
   /** Who asked: a number that no other client of this server has. */
-  readonly client: number
+  readonly client: bigint
   /** Aborted once nobody waits for the answer: the call was cancelled, its deadline passed, its client is gone. */
   readonly signal: AbortSignal
   /** Sends one item of a stream; resolves when another may be made, to `false` when nobody waits for more. */

@@ -52,6 +52,7 @@ const STEPS: &[Step] = &[
     step("faults", "xtask faults --check"),
     step("header", "xtask header --check"),
     step("golden", "xtask golden"),
+    step("matrix", "xtask matrix --only rust,node"),
     step("full", "xtask full"),
     step("damage", "xtask damage"),
     step("crash", "xtask crash --rounds 20"),

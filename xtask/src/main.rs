@@ -21,6 +21,7 @@ mod golden;
 mod header;
 mod hold;
 mod judges;
+mod matrix;
 mod memory;
 mod node;
 mod options;
@@ -88,6 +89,8 @@ cargo xtask <task> [options]
   header                   writes the C header, from crates/abi   --check  says whether it differs
   golden                   generated code of six languages against the golden frames
                              --only rust,ts,python,cpp,zig,erlang
+  matrix                   every language's echo client against every language's echo server
+                             --only rust,cpp,zig,node,python
   damage                   flipped bits, held and newer stores
   bench streams            ours beside the Rust peer, in turn
                              --pairs 5  --seconds 5  --connections 256  --streams 100  --bytes 256
@@ -140,6 +143,7 @@ fn run(task: &str, options: &Options) -> Outcome {
         "golden" => golden::run(options),
         "header" => header::run(options),
         "faults" => faults::run(options),
+        "matrix" => matrix::run(options),
         _ => Err(format!("no such task\n\n{USAGE}")),
     }
 }

@@ -63,6 +63,16 @@ pub(crate) fn build() -> Result<PathBuf, String> {
     Ok(file)
 }
 
+/// Builds the native part, and compiles what the echo programs import.
+///
+/// # Errors
+/// It does not build or compile.
+pub(crate) fn build_echo() -> Result<(), String> {
+    build()?;
+    let compiler = face().join("node_modules/.bin/tsc");
+    output(Command::new(compiler).args(["--project", "echo"]).current_dir(face())).map(drop)
+}
+
 fn face() -> PathBuf {
     root().join("faces/node")
 }
@@ -109,9 +119,10 @@ fn contents(installed: &Path, tally: &mut Tally) -> Result<(), String> {
         Ok(names)
     };
     let found = names(installed)?;
-    tally.check(found == ["README.md", "index.d.ts", "lib", "native", "package.json"], || {
-        format!("the package holds {found:?}")
-    });
+    tally
+        .check(found == ["README.md", "index.d.ts", "lib", "native", "package.json", "service.d.ts"], || {
+            format!("the package holds {found:?}")
+        });
     let native = names(&installed.join("native"))?;
     tally.check(native.iter().all(|name| name.ends_with(".node")), || format!("native holds {native:?}"));
     Ok(())

@@ -12,7 +12,9 @@ import { Refused } from "./generated/service.js"
 
 const ENDLESS = { first: 0, last: 0xffff_ffff }
 const GOLDEN = new URL("../../../schemas/golden/", import.meta.url)
-const golden = (name) => types.decodeRequest(readFileSync(new URL(`${name}.bin`, GOLDEN)))
+// Plain arrays, as what is decoded from the network has.
+const frame = (file) => new Uint8Array(readFileSync(new URL(file, GOLDEN)))
+const golden = (name) => types.decodeRequest(frame(`${name}.bin`))
 
 let passed = 0
 async function passes(outcome) {
@@ -21,8 +23,8 @@ async function passes(outcome) {
 }
 
 /** The golden requests that are answered with what they ask. */
-const frames = readdirSync(GOLDEN).filter((name) => name.endsWith(".bin")).map((name) => readFileSync(new URL(name, GOLDEN)))
-const requests = frames.filter((frame) => frame[0] === 0x91).map(types.decodeRequest)
+const frames = readdirSync(GOLDEN).filter((name) => name.endsWith(".bin")).map(frame)
+const requests = frames.filter(([first]) => first === 0x91).map(types.decodeRequest)
 const REQUESTS = requests.filter(({ tag }) => !["EchoCount", "EchoFail", "EchoPut"].includes(tag))
 
 const methodOf = (tag) => tag[4].toLowerCase() + tag.slice(5)

@@ -22,7 +22,7 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     ("codegen", &["wire", "schema"]),
     ("abi", &["reactor", "transport", "wire", "service"]),
     ("server", &["sys", "sync", "reactor", "transport", "wire", "log", "http", "streams", "codegen"]),
-    ("node", &["sys", "sync", "reactor", "transport", "service", "log"]),
+    ("node", &["sys", "sync", "reactor", "transport", "wire", "service", "log"]),
     ("python", &["sys", "reactor", "transport", "wire", "service", "log"]),
     ("bench", &["sys", "sync", "transport", "wire", "log", "service"]),
     ("xtask", &["wire", "schema", "codegen"]),

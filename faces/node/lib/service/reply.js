@@ -18,11 +18,11 @@ const GOES_ON = Promise.resolve(true)
 const IS_OVER = Promise.resolve(false)
 
 class Reply {
-  constructor(server, slot, client) {
+  constructor(server, slot, low, high) {
     this.server = server
     this.slot = slot
-    /** Who asked: a number that no other client of this server has. */
-    this.client = client
+    this.low = low
+    this.high = high
     this.isOver = false
     this.isGone = false
     this.isWaiting = false
@@ -30,6 +30,11 @@ class Reply {
     this.aheadBytes = 0
     this.producer = null
     this.controller = null
+  }
+
+  /** Who asked: a number that no other client of this server has. */
+  get client() {
+    return (BigInt(this.high) << 32n) | BigInt(this.low)
   }
 
   /** Sends one item; resolves when another may be made, to `false` when nobody waits for more. */

@@ -134,7 +134,7 @@ class Server {
   hear(what, slot, first, second) {
     if (what === CHANGED) return this.replies[slot]?.changed(first === 1)
     if (what !== REQUEST) return
-    const reply = new Reply(this, slot, second * 0x1_0000_0000 + first)
+    const reply = new Reply(this, slot, first, second)
     this.replies[slot] = reply
     this.answer(this.inbox.payload(), reply)
   }

@@ -4,10 +4,12 @@
 // that runs on the same thread can never answer it.
 
 const binding = require("../binding.js")
-const { badArgument, native } = require("./error.js")
+const { badArgument, faulty, native } = require("./error.js")
 const { connectOptions, milliseconds } = require("./options.js")
 
 const CREDIT = 64
+const SLAB_BYTES = 64 << 10
+const SLAB_BYTES_LEFT = 4 << 10
 
 class SyncClient {
   /** Connects to a server's endpoint. */
@@ -19,13 +21,36 @@ class SyncClient {
     if (typeof endpoint !== "string") throw badArgument("an endpoint is a path, as ./run/echo.sock")
     const settings = connectOptions(options)
     this.native = native(() => binding.connectBlocking(endpoint, settings))
+    this.allocate(SLAB_BYTES)
+  }
+
+  allocate(bytes) {
+    this.slab = Buffer.allocUnsafeSlow(bytes)
+    this.at = 0
+  }
+
+  /** The frame that was written into the slab; what is in there is never written over. */
+  delivered(length) {
+    if (length < 0) {
+      length = ~length
+      this.allocate(Math.max(SLAB_BYTES, length))
+      this.native.takeKept(this.slab)
+    }
+    const frame = new Uint8Array(this.slab.buffer, this.at, length)
+    this.at += length
+    if (this.slab.length - this.at < SLAB_BYTES_LEFT) this.allocate(SLAB_BYTES)
+    return frame
   }
 
   /** Sends a request and returns the frame that answers it. */
   call(request, options) {
     check(request)
     const deadline = milliseconds(options?.deadlineMs, "deadlineMs")
-    return native(() => this.native.call(request, deadline))
+    try {
+      return this.delivered(this.native.call(request, deadline, this.slab, this.at))
+    } catch (error) {
+      throw faulty(error)
+    }
   }
 
   /** Sends a request that a stream answers, once it is iterated; yields its frames. */
@@ -38,7 +63,7 @@ class SyncClient {
     let taken = 0
     try {
       for (;;) {
-        const frame = native(() => this.native.next(call))
+        const frame = native(() => this.delivered(this.native.next(call, this.slab, this.at)))
         isOver = !this.native.knows(call)
         if (!isOver && ++taken * 2 >= credit) {
           this.native.grant(call, taken)

@@ -39,6 +39,13 @@ pub(crate) fn read(area: &[u8], at: usize) -> Option<(Record, Range<usize>, usiz
     Some((record, start..end, end.next_multiple_of(4)))
 }
 
+/// Writes over the first word of the record at a byte: what became of it.
+pub(crate) fn note(area: &mut [u8], at: usize, value: u32) {
+    if let Some(place) = area.get_mut(at + 12..at + 16) {
+        place.copy_from_slice(&value.to_le_bytes());
+    }
+}
+
 /// What is filled with records for JavaScript. What no longer fits is kept, and comes first the next time.
 #[derive(Debug, Default)]
 pub(crate) struct Spill {

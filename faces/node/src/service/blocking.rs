@@ -2,7 +2,7 @@
 
 use super::options::{ConnectOptions, endpoint, fault};
 use crate::error::{Result, failure};
-use napi::bindgen_prelude::{Buffer, Uint8ArraySlice};
+use napi::bindgen_prelude::Uint8ArraySlice;
 use napi_derive::napi;
 use std::cell::RefCell;
 use std::time::Duration;
@@ -14,6 +14,8 @@ pub struct BlockingCaller {
     client: RefCell<Option<Client>>,
     /// The call that streams are named by here, and the next name.
     streams: RefCell<(Vec<(u32, CallId)>, u32)>,
+    /// A frame that did not fit where it was to go.
+    kept: RefCell<Vec<u8>>,
 }
 
 fn closed() -> napi::Error {
@@ -24,7 +26,11 @@ fn closed() -> napi::Error {
 #[napi]
 pub fn connect_blocking(path: String, options: ConnectOptions) -> Result<BlockingCaller> {
     let client = Client::connect(&endpoint(&path)?, options.take()?).map_err(|error| fault(&error))?;
-    Ok(BlockingCaller { client: RefCell::new(Some(client)), streams: RefCell::default() })
+    Ok(BlockingCaller {
+        client: RefCell::new(Some(client)),
+        streams: RefCell::default(),
+        kept: RefCell::default(),
+    })
 }
 
 #[napi]
@@ -43,13 +49,41 @@ impl BlockingCaller {
         found.map(|(_, call)| *call).ok_or_else(|| failure("BAD_ARGUMENT", "no such stream is under way"))
     }
 
-    /// Calls, and waits for the answer.
+    /// Writes a frame into the area from a byte on and answers its length; where it does not fit, keeps it and answers
+    /// the complement of that.
+    fn deliver(&self, frame: &[u8], area: &mut [u8], from: u32) -> i32 {
+        let from = from as usize;
+        if let Some(place) = area.get_mut(from..from + frame.len()) {
+            place.copy_from_slice(frame);
+            return frame.len() as i32;
+        }
+        self.kept.replace(frame.to_vec());
+        !(frame.len() as i32)
+    }
+
+    /// Calls, and waits for the answer, which goes into the area.
     #[napi]
-    pub fn call(&self, request: Uint8ArraySlice<'_>, deadline_ms: u32) -> Result<Buffer> {
+    pub fn call(
+        &self,
+        request: Uint8ArraySlice<'_>,
+        deadline_ms: u32,
+        mut area: Uint8ArraySlice<'_>,
+        from: u32,
+    ) -> Result<i32> {
+        // SAFETY: JavaScript is in this call, and nobody holds a view of what lies behind `from`.
+        let area = unsafe { area.as_mut() };
         self.with(|client| {
             let call = client.call(&request, options(deadline_ms, 0))?;
-            client.wait(call).map(Buffer::from)
+            client.wait(call).map(|frame| self.deliver(frame, area, from))
         })
+    }
+
+    /// Writes what was kept into an area that is large enough.
+    #[napi]
+    pub fn take_kept(&self, mut area: Uint8ArraySlice<'_>) {
+        let kept = self.kept.take();
+        // SAFETY: JavaScript is in this call, and the area is new.
+        self.deliver(&kept, unsafe { area.as_mut() }, 0);
     }
 
     /// Begins a call that a stream answers.
@@ -63,11 +97,13 @@ impl BlockingCaller {
         Ok(name)
     }
 
-    /// Waits for the next frame of a stream.
+    /// Waits for the next frame of a stream, which goes into the area.
     #[napi]
-    pub fn next(&self, stream: u32) -> Result<Buffer> {
+    pub fn next(&self, stream: u32, mut area: Uint8ArraySlice<'_>, from: u32) -> Result<i32> {
         let call = self.stream(stream)?;
-        let frame = self.with(|client| client.wait(call).map(Buffer::from));
+        // SAFETY: JavaScript is in this call, and nobody holds a view of what lies behind `from`.
+        let area = unsafe { area.as_mut() };
+        let frame = self.with(|client| client.wait(call).map(|frame| self.deliver(frame, area, from)));
         if !self.with(|client| Ok(client.knows(call))).unwrap_or(false) {
             self.streams.borrow_mut().0.retain(|(_, known)| *known != call);
         }

@@ -16,7 +16,7 @@ use napi::bindgen_prelude::{Env, Function, Uint8ArraySlice};
 use napi_derive::napi;
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use thalweg_reactor::Wait;
 use thalweg_service::{CallId, CallOptions, Client, Error, EventKind};
 
@@ -189,12 +189,12 @@ impl Caller {
     /// Whether there is a connection. Throws why none came about.
     #[napi]
     pub fn is_connected(&self) -> Result<bool> {
-        let mut line = self.line.borrow_mut();
-        let client = &mut line.as_mut().ok_or_else(closed)?.client;
-        if !client.is_connected() {
-            client.turn(Wait::Until(Instant::now())).map_err(|error| fault(&error))?;
+        let line = self.line.borrow();
+        let client = &line.as_ref().ok_or_else(closed)?.client;
+        match client.failure() {
+            Some(error) => Err(fault(error)),
+            None => Ok(client.is_connected()),
         }
-        Ok(client.is_connected())
     }
 
     /// Whether frames go through shared memory.

@@ -7,4 +7,5 @@ mod area;
 mod blocking;
 mod client;
 mod options;
+mod server;
 mod watch;

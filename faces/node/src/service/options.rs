@@ -3,8 +3,9 @@
 use crate::error::{Result, failure};
 use napi::bindgen_prelude::Uint8Array;
 use napi_derive::napi;
+use std::borrow::Cow;
 use std::time::Duration;
-use thalweg_service::{ClientOptions, Error, Reconnect};
+use thalweg_service::{ClientOptions, Error, Reconnect, ServerOptions};
 use thalweg_transport::Endpoint;
 
 /// How a client that may connects anew.
@@ -61,6 +62,40 @@ impl ConnectOptions {
             plain: self.plain.unwrap_or(usual.plain),
             reconnect: if self.reconnect.unwrap_or(false) { RECONNECT } else { Reconnect::Never },
             ..usual
+        })
+    }
+}
+
+#[napi(object)]
+pub struct ListenOptions {
+    pub schema: Option<Uint8Array>,
+    pub error_tag: Option<String>,
+    pub frame_bytes_max: Option<u32>,
+    pub ring_bytes_max: Option<u32>,
+    pub clients_max: Option<u32>,
+    pub in_flight_max: Option<u32>,
+    pub unsent_bytes_max: Option<u32>,
+    pub stream_credit: Option<u32>,
+    pub spin: Option<bool>,
+    pub drain_grace_ms: Option<f64>,
+    pub same_user_only: Option<bool>,
+}
+
+impl ListenOptions {
+    pub(crate) fn take(self) -> Result<ServerOptions> {
+        let usual = ServerOptions::default();
+        Ok(ServerOptions {
+            schema: schema(self.schema.as_ref())?,
+            error_tag: self.error_tag.map_or(usual.error_tag, Cow::Owned),
+            frame_bytes_max: self.frame_bytes_max.unwrap_or(usual.frame_bytes_max),
+            ring_bytes_max: self.ring_bytes_max.unwrap_or(usual.ring_bytes_max),
+            clients_max: self.clients_max.unwrap_or(usual.clients_max),
+            in_flight_max: self.in_flight_max.unwrap_or(usual.in_flight_max),
+            unsent_bytes_max: self.unsent_bytes_max.map_or(usual.unsent_bytes_max, |bytes| bytes as usize),
+            stream_credit: self.stream_credit.unwrap_or(usual.stream_credit),
+            spin: self.spin.unwrap_or(usual.spin),
+            drain_grace: self.drain_grace_ms.map_or(usual.drain_grace, milliseconds),
+            same_user_only: self.same_user_only.unwrap_or(usual.same_user_only),
         })
     }
 }

@@ -23,18 +23,25 @@ const UV_READABLE: c_int = 1;
 
 type Handle = *mut c_void;
 
+/// # Safety
+/// For libuv to call, with a handle that is not closed.
+type Ready = unsafe extern "C" fn(Handle, c_int, c_int);
+
+/// # Safety
+/// For libuv to call, once, with a handle that it lets go of.
+type Closed = unsafe extern "C" fn(Handle);
+
 // libuv's own interface, as the program that loads us exports it.
+//
+// # Safety
+// On the thread of the loop that a handle belongs to; a handle is `uv_handle_size` bytes that stay until `closed`.
 unsafe extern "C" {
     fn uv_handle_size(kind: c_int) -> usize;
     fn uv_handle_set_data(handle: Handle, data: *mut c_void);
     fn uv_handle_get_data(handle: *const c_void) -> *mut c_void;
     fn uv_poll_init(event_loop: *mut sys::uv_loop_s, handle: Handle, descriptor: c_int) -> c_int;
-    fn uv_poll_start(
-        handle: Handle,
-        events: c_int,
-        ready: unsafe extern "C" fn(Handle, c_int, c_int),
-    ) -> c_int;
-    fn uv_close(handle: Handle, closed: unsafe extern "C" fn(Handle));
+    fn uv_poll_start(handle: Handle, events: c_int, ready: Ready) -> c_int;
+    fn uv_close(handle: Handle, closed: Closed);
     fn uv_ref(handle: Handle);
     fn uv_unref(handle: Handle);
 }

@@ -1,0 +1,129 @@
+"use strict"
+
+// Calls over both transports: what is asked is answered, in whatever order, of whatever size.
+
+const assert = require("node:assert/strict")
+const test = require("node:test")
+const { Client, bytes, connect, echo, endpoint, serve, text } = require("./service-helpers.js")
+
+for (const kind of ["sock", "shm"]) {
+  test(`a call is answered (${kind})`, async (context) => {
+    const path = endpoint(context, kind)
+    await serve(context, path, echo)
+    const client = await connect(context, path)
+    assert.equal(client.isShared, kind === "shm")
+    assert.equal(text(await client.call(bytes("hello"))), "hello")
+  })
+
+  test(`calls in one turn leave together and each has its own answer (${kind})`, async (context) => {
+    const path = endpoint(context, kind)
+    await serve(context, path, echo)
+    const client = await connect(context, path)
+    const answers = await Promise.all(Array.from({ length: 500 }, (_, n) => client.call(bytes(`call ${n}`))))
+    assert.deepEqual(answers.map(text), Array.from({ length: 500 }, (_, n) => `call ${n}`))
+  })
+
+  test(`frames of every size come through whole (${kind})`, async (context) => {
+    const path = endpoint(context, kind)
+    await serve(context, path, echo)
+    const client = await connect(context, path, { ringBytes: 65536 })
+    const sizes = [0, 1, 3, 4, 5, 4095, 65535, 65536, 70001, 1 << 20, (8 << 20) + 1]
+    const frames = sizes.map((size, n) => Buffer.alloc(size, n + 1))
+    const answers = await Promise.all(frames.map((frame) => client.call(frame)))
+    for (const [n, answer] of answers.entries()) assert.ok(frames[n].equals(answer), `${sizes[n]} bytes`)
+  })
+
+  test(`answers leave as they are ready (${kind})`, async (context) => {
+    const path = endpoint(context, kind)
+    const held = []
+    await serve(context, path, (frame, reply) => {
+      held.push(() => reply.end(frame))
+      if (held.length === 8) for (const answer of held.reverse()) answer()
+    })
+    const client = await connect(context, path)
+    const order = []
+    await Promise.all(Array.from({ length: 8 }, (_, n) => client.call(Uint8Array.of(n)).then(([n]) => order.push(n))))
+    assert.deepEqual(order, [7, 6, 5, 4, 3, 2, 1, 0])
+  })
+
+  test(`four clients at once get their own answers (${kind})`, async (context) => {
+    const path = endpoint(context, kind)
+    await serve(context, path, async (frame, reply) => {
+      await new Promise((resolve) => setImmediate(resolve))
+      reply.end(frame)
+    })
+    const clients = await Promise.all(Array.from({ length: 4 }, () => connect(context, path)))
+    const asked = clients.flatMap((client, c) => Array.from({ length: 128 }, (_, n) => [client, `${c}:${n}`]))
+    const answers = await Promise.all(asked.map(([client, word]) => client.call(bytes(word))))
+    assert.deepEqual(answers.map(text), asked.map(([, word]) => word))
+  })
+}
+
+test("plain frames are answered in order", async (context) => {
+  const path = endpoint(context)
+  const held = []
+  await serve(context, path, (frame, reply) => {
+    held.push(() => reply.end(frame))
+    if (held.length === 4) for (const answer of held.reverse()) answer()
+  })
+  const client = await connect(context, path, { plain: true })
+  const order = []
+  await Promise.all(Array.from({ length: 4 }, (_, n) => client.call(Uint8Array.of(n)).then(([n]) => order.push(n))))
+  assert.deepEqual(order, [0, 1, 2, 3])
+})
+
+test("one server listens at several endpoints", async (context) => {
+  const paths = [endpoint(context), endpoint(context, "shm")]
+  await serve(context, paths, echo)
+  for (const path of paths) assert.equal(text(await (await connect(context, path)).call(bytes("x"))), "x")
+})
+
+test("more calls than may be in flight wait for their turn", async (context) => {
+  const path = endpoint(context)
+  let most = 0
+  let now = 0
+  await serve(context, path, async (frame, reply) => {
+    most = Math.max(most, ++now)
+    await new Promise((resolve) => setImmediate(resolve))
+    now--
+    reply.end(frame)
+  })
+  const client = await connect(context, path, { inFlightMax: 3 })
+  const answers = await Promise.all(Array.from({ length: 50 }, (_, n) => client.call(Uint8Array.of(n))))
+  assert.deepEqual(answers.map(([n]) => n), Array.from({ length: 50 }, (_, n) => n))
+  assert.ok(most <= 3, `${most} were in flight`)
+})
+
+test("what was answered is not written over by what comes later", async (context) => {
+  const path = endpoint(context)
+  await serve(context, path, echo)
+  const client = await connect(context, path)
+  const kept = []
+  for (let n = 0; n < 300; n++) kept.push(await client.call(Buffer.alloc(1000, n % 251)))
+  for (const [n, frame] of kept.entries()) assert.ok(frame.every((byte) => byte === n % 251), `answer ${n}`)
+})
+
+test("a client connects before its server listens", async (context) => {
+  const path = endpoint(context)
+  const connecting = Client.connect(path)
+  await new Promise((resolve) => setTimeout(resolve, 30))
+  await serve(context, path, echo)
+  const client = await connecting
+  assert.equal(text(await client.call(bytes("late"))), "late")
+  client.close()
+})
+
+test("arguments that can never be right are refused", async (context) => {
+  const path = endpoint(context)
+  await serve(context, path, echo)
+  const client = await connect(context, path)
+  const wrong = { name: "ServiceError", code: "BAD_ARGUMENT", retry: "never" }
+  await assert.rejects(client.call("text"), wrong)
+  await assert.rejects(client.call(bytes("x"), { deadlineMs: -1 }), wrong)
+  assert.throws(() => client.stream(bytes("x"), { credit: 0 }), wrong)
+  await assert.rejects(Client.connect(7), wrong)
+  await assert.rejects(Client.connect("a.txt"), wrong)
+  await assert.rejects(Client.connect(path, { schema: "12" }), wrong)
+  await assert.rejects(Client.connect(path, { inFlightMax: 0 }), wrong)
+  assert.equal(text(await client.call(bytes("still here"))), "still here")
+})

@@ -1,0 +1,166 @@
+//! Every client language against every server language, over a Unix socket and over shared memory. What the programs do
+//! is said in `conformance/matrix/README.md`; this task builds them, starts servers, runs clients, and counts. A language
+//! whose programs are missing has failed. Never knows a frame.
+
+mod languages;
+
+use crate::options::Options;
+use crate::server::Scratch;
+use crate::{Outcome, Tally};
+use languages::{LANGUAGES, Programs};
+use std::io::{BufRead, BufReader, Read as _};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+/// How long a server may take to listen and to end, and a client to run.
+const READY_WITHIN: Duration = Duration::from_secs(20);
+const ENDED_WITHIN: Duration = Duration::from_secs(10);
+const RUN_WITHIN: Duration = Duration::from_secs(60);
+/// Fewer calls than this means that a client left something out: 64 at once, and each command.
+const CALLS_MIN: u64 = 80;
+
+/// `cargo xtask matrix [--only rust,node]`.
+///
+/// # Errors
+/// An unknown language.
+pub(crate) fn run(options: &Options) -> Outcome {
+    let only: Vec<&str> = options.text("only", "").split(',').filter(|word| !word.is_empty()).collect();
+    if let Some(unknown) = only.iter().find(|word| LANGUAGES.iter().all(|(name, _)| name != *word)) {
+        return Err(format!("no language {unknown}"));
+    }
+    let scratch = Scratch::new("matrix")?;
+    let mut tally = Tally::default();
+    let mut built = Vec::new();
+    for (name, build) in LANGUAGES.iter().filter(|(name, _)| only.is_empty() || only.contains(name)) {
+        match build(scratch.path()) {
+            Ok(programs) => built.push((*name, programs)),
+            Err(problem) => tally.check(false, || format!("{name}: {problem}")),
+        }
+    }
+    for (name, programs) in &built {
+        for kind in ["sock", "shm"] {
+            let endpoint = scratch.path().join(format!("{name}.{kind}"));
+            if let Err(problem) = row(name, programs, &endpoint, &built, &mut tally) {
+                tally.check(false, || format!("{name} serving {kind}: {problem}"));
+            }
+        }
+    }
+    Ok(tally)
+}
+
+/// All clients against one server.
+fn row(
+    name: &str,
+    server: &Programs,
+    endpoint: &Path,
+    clients: &[(&str, Programs)],
+    tally: &mut Tally,
+) -> Result<(), String> {
+    let kind = endpoint.extension().unwrap_or_default().to_string_lossy();
+    let serving = Serving::start(server, endpoint)?;
+    for (client, programs) in clients {
+        let started = Instant::now();
+        let output = within(programs.client(endpoint), RUN_WITHIN)?;
+        let said = String::from_utf8_lossy(&output.stdout);
+        let calls = said.lines().find_map(|line| line.strip_prefix("ok ")?.trim().parse::<u64>().ok());
+        let is_good = output.status.success() && calls.is_some_and(|calls| calls >= CALLS_MIN);
+        tally.check(is_good, || {
+            let complaint = String::from_utf8_lossy(&output.stderr);
+            format!("{client} calling {name} over {kind}: {}\n{said}{complaint}", output.status)
+        });
+        if is_good {
+            let calls = calls.unwrap_or_default();
+            println!(
+                "{client:>8} calling {name:<8}{kind:>5}{calls:>6} calls {:>6.2} s",
+                started.elapsed().as_secs_f64()
+            );
+        }
+    }
+    let ended = serving.end()?;
+    tally.check(ended.success(), || format!("{name} serving {kind} ended with {ended}"));
+    tally.check(!endpoint.exists(), || format!("{name} left {} behind", endpoint.display()));
+    Ok(())
+}
+
+/// A server that listens.
+struct Serving {
+    child: Child,
+}
+
+impl Serving {
+    fn start(programs: &Programs, endpoint: &Path) -> Result<Self, String> {
+        let mut command = programs.server(endpoint);
+        let mut child = command.stdout(Stdio::piped()).spawn().map_err(|e| format!("{command:?}: {e}"))?;
+        let (ready, is_ready) = mpsc::channel();
+        if let Some(output) = child.stdout.take() {
+            // Reads on to the end, so that a server that says more never waits for its reader.
+            std::thread::spawn(move || {
+                let mut lines = BufReader::new(output).lines();
+                let first = lines.next().and_then(Result::ok).unwrap_or_default();
+                let _ = ready.send(first);
+                lines.for_each(drop);
+            });
+        }
+        let serving = Self { child };
+        match is_ready.recv_timeout(READY_WITHIN) {
+            Ok(line) if line.trim() == "ready" => Ok(serving),
+            Ok(line) => Err(format!("{command:?} said {line:?}, not ready")),
+            Err(_) => Err(format!("{command:?} did not get ready")),
+        }
+    }
+
+    /// Asks it to end, and says how it did.
+    fn end(mut self) -> Result<ExitStatus, String> {
+        let asked = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
+        asked.map_err(|e| format!("kill: {e}"))?;
+        await_end(&mut self.child, ENDED_WITHIN)?
+            .ok_or_else(|| "it did not end when it was asked to".to_owned())
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// How a process ended; `None` when it did not in time.
+fn await_end(child: &mut Child, limit: Duration) -> Result<Option<ExitStatus>, String> {
+    let started = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().map_err(|e| e.to_string())? {
+            return Ok(Some(status));
+        }
+        if started.elapsed() > limit {
+            return Ok(None);
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Runs a program to its end, or ends it.
+fn within(mut command: Command, limit: Duration) -> Result<Output, String> {
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(|e| format!("{command:?}: {e}"))?;
+    let gather = |stream: Option<Box<dyn std::io::Read + Send>>| {
+        std::thread::spawn(move || {
+            let mut bytes = Vec::new();
+            let _ = stream.map(|mut stream| stream.read_to_end(&mut bytes));
+            bytes
+        })
+    };
+    let stdout = gather(child.stdout.take().map(|stream| Box::new(stream) as _));
+    let stderr = gather(child.stderr.take().map(|stream| Box::new(stream) as _));
+    let status = match await_end(&mut child, limit)? {
+        Some(status) => status,
+        None => {
+            let _ = child.kill();
+            child.wait().map_err(|e| e.to_string())?
+        }
+    };
+    let [stdout, stderr] = [stdout, stderr].map(|gathered| gathered.join().unwrap_or_default());
+    Ok(Output { status, stdout, stderr })
+}

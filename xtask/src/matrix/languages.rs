@@ -1,0 +1,92 @@
+//! How each language's echo programs are built and started.
+
+use crate::server::{cache, root, target};
+use crate::{node, python};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Builds the programs of a language; what is temporary goes into the folder.
+type Build = fn(&Path) -> Result<Programs, String>;
+
+pub(super) const LANGUAGES: [(&str, Build); 5] =
+    [("rust", rust), ("cpp", cpp), ("zig", zig), ("node", node), ("python", python)];
+
+/// Two programs that are given an endpoint.
+pub(super) struct Programs {
+    server: Vec<OsString>,
+    client: Vec<OsString>,
+}
+
+impl Programs {
+    /// Programs that run by themselves.
+    fn alone(server: PathBuf, client: PathBuf) -> Self {
+        Self { server: vec![server.into()], client: vec![client.into()] }
+    }
+
+    /// Programs that an interpreter runs.
+    fn interpreted(interpreter: &Path, folder: &Path, [server, client]: [&str; 2]) -> Result<Self, String> {
+        let words = |name: &str| {
+            let path = folder.join(name);
+            if !path.exists() {
+                return Err(format!("{} is missing", path.display()));
+            }
+            Ok(vec![interpreter.into(), path.into()])
+        };
+        Ok(Self { server: words(server)?, client: words(client)? })
+    }
+
+    pub(super) fn server(&self, endpoint: &Path) -> Command {
+        command(&self.server, endpoint)
+    }
+
+    pub(super) fn client(&self, endpoint: &Path) -> Command {
+        command(&self.client, endpoint)
+    }
+}
+
+fn command(words: &[OsString], endpoint: &Path) -> Command {
+    let mut command = Command::new(words.first().cloned().unwrap_or_default());
+    command.args(words.iter().skip(1)).arg(endpoint).current_dir(root());
+    command
+}
+
+fn succeed(command: &mut Command) -> Result<(), String> {
+    let output = command.output().map_err(|e| format!("{command:?}: {e}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    Err(format!("{command:?}: {}\n{out}{err}", output.status))
+}
+
+fn cargo() -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(root());
+    command
+}
+
+fn rust(_scratch: &Path) -> Result<Programs, String> {
+    let examples = ["--example", "echo_server", "--example", "echo_client"];
+    succeed(cargo().args(["build", "--quiet", "--release", "--package", "thalweg-service"]).args(examples))?;
+    let home = target().join("release/examples");
+    Ok(Programs::alone(home.join("echo_server"), home.join("echo_client")))
+}
+
+fn node(_scratch: &Path) -> Result<Programs, String> {
+    node::build_echo()?;
+    Programs::interpreted(Path::new("node"), &root().join("faces/node/echo"), ["server.mjs", "client.mjs"])
+}
+
+fn python(scratch: &Path) -> Result<Programs, String> {
+    let interpreter = python::installed(&cache().join("face-python"), scratch)?;
+    Programs::interpreted(&interpreter, &root().join("faces/python/echo"), ["server.py", "client.py"])
+}
+
+fn cpp(_scratch: &Path) -> Result<Programs, String> {
+    Err("faces/cpp/echo is missing".to_owned())
+}
+
+fn zig(_scratch: &Path) -> Result<Programs, String> {
+    Err("faces/zig/echo is missing".to_owned())
+}
