@@ -158,3 +158,6 @@ fn left_ns(wait: Wait) -> Option<u64> {
         Wait::Block => None,
     }
 }
+
+#[cfg(test)]
+mod tests;

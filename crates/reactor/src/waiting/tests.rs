@@ -1,0 +1,143 @@
+//! A source that no descriptor announces, as the test wants it to be, beside those that the kernel announces.
+
+use crate::*;
+use std::io;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+use thalweg_sys::epoll::wait_readable;
+use thalweg_sys::socket;
+
+struct Source {
+    /// What a look finds, by the number of looks since the turn began.
+    finds: fn(usize) -> Look,
+    /// Whether it can go to sleep.
+    sleeps: bool,
+    looks: usize,
+    declared: usize,
+    ready: usize,
+    messages: usize,
+    timers: usize,
+}
+
+impl Handler for Source {
+    type Entry = ();
+    type Topic = ();
+    type Message = ();
+
+    fn ready(&mut self, _: &mut Core<Self>, _: Key, _: Readiness) {
+        self.ready += 1;
+    }
+
+    fn message(&mut self, _: &mut Core<Self>, (): ()) {
+        self.messages += 1;
+    }
+
+    fn timer(&mut self, _: &mut Core<Self>, _: Key) {
+        self.timers += 1;
+    }
+
+    fn look(&mut self, _: &mut Core<Self>) -> Look {
+        self.looks += 1;
+        (self.finds)(self.looks)
+    }
+
+    fn prepare_to_sleep(&mut self, _: &mut Core<Self>) -> bool {
+        self.declared += 1;
+        self.sleeps
+    }
+}
+
+fn reactor(finds: fn(usize) -> Look, sleeps: bool) -> Reactor<Source> {
+    let source = Source { finds, sleeps, looks: 0, declared: 0, ready: 0, messages: 0, timers: 0 };
+    Reactor::new(Config::default(), |_| Ok::<_, io::Error>(source)).unwrap()
+}
+
+#[test]
+fn a_turn_that_finds_work_does_not_ask_the_kernel_every_time() {
+    let mut reactor = reactor(|_| Look::Ready, true);
+    for _ in 0..5_000 {
+        reactor.turn(10, Wait::Block).unwrap();
+    }
+    assert!(reactor.waits() < 5_000, "{} questions", reactor.waits());
+    assert_eq!(reactor.handler().declared, 0, "it never slept");
+}
+
+#[test]
+fn a_busy_source_starves_neither_descriptors_nor_messages_nor_timers() {
+    let mut reactor = reactor(|_| Look::Ready, true);
+    let (ours, theirs) = socket::pair().unwrap();
+    let key = reactor.core().insert(ours, (), Interest::READ).unwrap();
+    reactor.core().set_timer(key, 1);
+    socket::send(theirs.as_fd(), b"x").unwrap();
+    reactor.handle().post(()).unwrap();
+    while reactor.handler().ready == 0 || reactor.handler().messages == 0 || reactor.handler().timers == 0 {
+        reactor.turn(10, Wait::Block).unwrap();
+    }
+}
+
+#[test]
+fn a_source_that_brings_something_late_ends_the_wait() {
+    let mut reactor = reactor(|looks| if looks < 4 { Look::Quiet } else { Look::Ready }, false);
+    // The reactor spins once work has come fast; before that it asks the source to sleep, which this one refuses.
+    for _ in 0..50 {
+        reactor.handler().looks = 0;
+        reactor.turn(10, Wait::Block).unwrap();
+    }
+    reactor.handler().looks = 0;
+    reactor.turn(10, Wait::Block).unwrap();
+    assert!(reactor.handler().looks <= 4);
+}
+
+#[test]
+fn before_it_sleeps_a_reactor_has_its_sources_declare_themselves() {
+    let quiet: fn(usize) -> Look = |_| Look::Quiet;
+    for (finds, makes_way) in [(quiet, false), (|_| Look::Sharing, true)] {
+        let mut reactor = reactor(finds, true);
+        let until = Instant::now() + Duration::from_millis(3);
+        reactor.turn(10, Wait::Until(until)).unwrap();
+        assert!(Instant::now() >= until, "it slept");
+        assert_eq!(reactor.handler().declared, 1);
+        if makes_way {
+            assert_eq!(reactor.handler().looks, 3, "it makes way twice and then sleeps");
+        }
+    }
+}
+
+#[test]
+fn a_source_that_cannot_sleep_keeps_the_reactor_up() {
+    let mut reactor = reactor(|_| Look::Sharing, false);
+    // Were it to sleep, nothing would ever end that.
+    reactor.turn(10, Wait::Block).unwrap();
+    assert_eq!(reactor.handler().declared, 1);
+}
+
+#[test]
+fn a_foreign_loop_is_told_of_a_source_that_cannot_sleep() {
+    for sleeps in [true, false] {
+        let mut reactor = reactor(|_| Look::Quiet, sleeps);
+        reactor.turn(10, Wait::Poll).unwrap();
+        reactor.turn(10, Wait::Poll).unwrap();
+        assert_eq!(reactor.handler().declared, 2);
+        assert_eq!(wait_readable(reactor.descriptor(), 0).unwrap(), !sleeps);
+    }
+}
+
+#[test]
+fn an_owner_may_act_between_gathering_and_leaving() {
+    let mut reactor = reactor(|_| Look::Asleep, true);
+    let (ours, theirs) = socket::pair().unwrap();
+    reactor.gather(10, Wait::Poll).unwrap();
+    let (core, source) = reactor.parts();
+    let key = core.insert(ours, (), Interest::READ).unwrap();
+    assert_eq!(source.ready, 0);
+    core.set_timer(key, 1);
+    reactor.leave().unwrap();
+    assert!(wait_readable(reactor.descriptor(), 10_000).unwrap(), "the timer set meanwhile is told of");
+    while reactor.handler().timers == 0 {
+        reactor.turn(10, Wait::Poll).unwrap();
+    }
+    reactor.handle().post(()).unwrap();
+    assert_eq!(reactor.hear(), 1);
+    assert_eq!(reactor.handler().messages, 1);
+    drop(theirs);
+}
