@@ -40,13 +40,22 @@ pub struct Config {
     pub mailbox_max: usize,
     /// Look again for a moment before sleeping while work comes fast. Never with one processor.
     pub spin: bool,
+    /// The same for sources that no descriptor announces, whose peers say themselves where they run: it makes
+    /// sense wherever they run elsewhere, whatever this thread may run on.
+    pub spin_for_peers: bool,
     /// The buffer pool.
     pub buffers: BufferConfig,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { entries_max: 65_536, mailbox_max: 65_536, spin: true, buffers: BufferConfig::default() }
+        Self {
+            entries_max: 65_536,
+            mailbox_max: 65_536,
+            spin: true,
+            spin_for_peers: true,
+            buffers: BufferConfig::default(),
+        }
     }
 }
 
@@ -70,8 +79,6 @@ pub struct Reactor<H: Handler> {
     /// Messages drained and not handled yet.
     pub(crate) inbox: VecDeque<H::Message>,
     pub(crate) spin: Spin,
-    /// The same for sources that say themselves where their peers run: whether there is another processor is
-    /// known then, whatever this thread may run on.
     pub(crate) spin_for_peers: Spin,
     /// When the kernel was last asked, on the monotonic clock, if sources that it does not announce are up.
     pub(crate) asked_ns: u64,
@@ -103,7 +110,7 @@ impl<H: Handler> Reactor<H> {
             events: Events::with_capacity(EVENTS_MAX),
             inbox: VecDeque::new(),
             spin: Spin::new(config.spin, process::parallelism()),
-            spin_for_peers: Spin::new(config.spin, usize::MAX),
+            spin_for_peers: Spin::new(config.spin_for_peers, usize::MAX),
             asked_ns: 0,
             timer: None,
         };

@@ -15,7 +15,7 @@ use thalweg_sys::epoll::Timeout;
 use thalweg_sys::{clock, process};
 
 /// The kernel is asked at least this often while other sources keep the reactor busy.
-const ASK_NS: u64 = 20_000;
+const ASK_NS: u64 = 50_000;
 /// How often a reactor makes way for a peer on its own processor before it sleeps.
 const YIELDS_MAX: u32 = 2;
 

@@ -25,7 +25,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn serve(path: &str, how: &str) -> Result<(), Box<dyn Error>> {
-    let mut server = Server::bind(&[path.parse::<Endpoint>()?], ServerOptions::default())?;
+    let options = ServerOptions { spin: std::env::var_os("NO_SPIN").is_none(), ..ServerOptions::default() };
+    let mut server = Server::bind(&[path.parse::<Endpoint>()?], options)?;
     match how {
         "serial" => server.run(|request, response| response.extend_from_slice(request))?,
         "pool" => {

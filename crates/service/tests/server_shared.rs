@@ -107,6 +107,27 @@ fn whoever_asks_for_rings_and_goes_on_without_waiting_gets_none() {
     assert_eq!(peer.receive(), caller::end(1, b"a"));
 }
 
+#[test]
+fn what_a_client_asked_before_it_left_is_handled() {
+    let (told, hears) = channel();
+    let server = Running::with(options(), "test.shm", move |request: Request<'_>, reply: Reply| {
+        told.send(request.frame.to_vec()).unwrap();
+        reply.end(b"");
+    });
+    for round in 0..50_u32 {
+        let mut client = connect(&server, 4_096);
+        for part in 0..20 {
+            client.call(&(round * 20 + part).to_le_bytes(), CallOptions::default()).unwrap();
+        }
+        client.flush().unwrap();
+        drop(client);
+    }
+    let mut numbers: Vec<u32> =
+        (0..1_000).map(|_| u32::from_le_bytes(hears.recv().unwrap().try_into().unwrap())).collect();
+    numbers.sort_unstable();
+    assert!(numbers.into_iter().eq(0..1_000));
+}
+
 const CLIENTS: usize = 1_000;
 
 #[test]

@@ -1,7 +1,8 @@
 //! What a connection needs while bytes or calls are in flight, and only then.
 //!
-//! *Ownership*: a connection's slot owns its box while it is busy; the server keeps a few idle ones with their buffers,
-//! last used first, so that a steady load runs on warm memory and an idle client costs its slot and nothing else.
+//! *Ownership*: a connection's slot owns its box while it is busy, and its buffers own memory while bytes are in them: a
+//! client that only waits for an answer has a box without any. The server keeps a few idle boxes and buffers, last used
+//! first, so that a steady load runs on warm memory and an idle client costs its slot and nothing else.
 
 use crate::server::call::Call;
 use crate::server::framing::Framing;
@@ -15,7 +16,9 @@ use thalweg_reactor::{Ordered, Sequence};
 const READ_BYTES: usize = 64 * 1024;
 /// Buffers larger than this are freed with their burst.
 const KEPT_BYTES_MAX: usize = 256 * 1024;
-/// Idle boxes kept.
+/// Tables with room for more calls than this are freed with their burst.
+const KEPT_CALLS_MAX: usize = 64;
+/// Idle boxes kept, and idle buffers.
 const IDLE_MAX: usize = 64;
 
 /// No deadline.
@@ -118,6 +121,15 @@ impl Input {
         self.pass_over();
     }
 
+    /// Forgets what was dealt with, if that is all there is.
+    #[inline]
+    pub(crate) fn dealt_with(&mut self) {
+        if self.start == self.bytes.len() {
+            self.bytes.clear();
+            self.start = 0;
+        }
+    }
+
     fn pass_over(&mut self) {
         let now = self.skip.min(self.bytes.len() - self.start);
         self.start += now;
@@ -128,6 +140,7 @@ impl Input {
     /// bytes come, not on its word.
     pub(crate) fn room(&mut self) -> &mut Vec<u8> {
         if self.start == self.bytes.len() {
+            // (What is skipped is still to come.)
             self.bytes.clear();
         } else if self.start > 0 {
             self.bytes.drain(..self.start);
@@ -151,9 +164,6 @@ impl Input {
         self.bytes.clear();
         self.start = 0;
         self.skip = 0;
-        if self.bytes.capacity() > KEPT_BYTES_MAX {
-            self.bytes = Vec::new();
-        }
     }
 }
 
@@ -187,9 +197,6 @@ impl Output {
     fn clear(&mut self) {
         self.bytes.clear();
         self.sent = 0;
-        if self.bytes.capacity() > KEPT_BYTES_MAX {
-            self.bytes = Vec::new();
-        }
     }
 }
 
@@ -270,11 +277,12 @@ impl InFlight {
     }
 }
 
-/// Idle boxes.
+/// Idle boxes and buffers.
 #[derive(Debug, Default)]
 pub(crate) struct Spare {
     #[allow(clippy::vec_box, reason = "the boxes move between here and the slots")]
     idle: Vec<Box<Busy>>,
+    buffers: Vec<Vec<u8>>,
 }
 
 impl Spare {
@@ -283,13 +291,39 @@ impl Spare {
         self.idle.pop().unwrap_or_else(|| Box::new(Busy::new()))
     }
 
+    /// Gives a box what it needs to read and to answer.
+    #[inline]
+    pub(crate) fn equip(&mut self, busy: &mut Busy) {
+        for buffer in [&mut busy.input.bytes, &mut busy.output.bytes] {
+            if buffer.capacity() == 0 {
+                *buffer = self.buffers.pop().unwrap_or_else(|| Vec::with_capacity(READ_BYTES));
+            }
+        }
+    }
+
+    /// Takes the buffers that a box has no use for now.
+    #[inline]
+    pub(crate) fn strip(&mut self, busy: &mut Busy) {
+        for buffer in [&mut busy.input.bytes, &mut busy.output.bytes] {
+            if !buffer.is_empty() || buffer.capacity() == 0 {
+                continue;
+            }
+            let buffer = std::mem::take(buffer);
+            let fits = (READ_BYTES / 2..=KEPT_BYTES_MAX).contains(&buffer.capacity());
+            if fits && self.buffers.len() < IDLE_MAX {
+                self.buffers.push(buffer);
+            }
+        }
+    }
+
     #[inline]
     pub(crate) fn give(&mut self, mut busy: Box<Busy>) {
-        if self.idle.len() >= IDLE_MAX {
-            return;
-        }
         busy.input.clear();
         busy.output.clear();
+        self.strip(&mut busy);
+        if self.idle.len() >= IDLE_MAX || busy.in_flight.calls.capacity() > KEPT_CALLS_MAX {
+            return;
+        }
         busy.order = Ordered::new();
         busy.turns.clear();
         busy.in_flight.calls.clear();
@@ -322,6 +356,29 @@ mod tests {
         assert_eq!(input.unread(), b"cd");
         input.consume(2);
         assert!(input.is_empty());
+    }
+
+    #[test]
+    fn a_box_that_waits_has_no_buffers_and_one_with_bytes_keeps_them() {
+        let mut spare = Spare::default();
+        let mut busy = spare.take();
+        spare.equip(&mut busy);
+        let address = busy.input.bytes.as_ptr();
+        busy.output.bytes.push(1);
+        arrive(&mut busy.input, b"ab");
+        busy.input.consume(2);
+        busy.input.dealt_with();
+        spare.strip(&mut busy);
+        assert_eq!((busy.input.bytes.capacity(), busy.output.bytes.len()), (0, 1));
+        let mut other = spare.take();
+        spare.equip(&mut other);
+        assert!([other.input.bytes.as_ptr(), other.output.bytes.as_ptr()].contains(&address));
+        spare.give(other);
+        busy.output.sent(1);
+        busy.output.bytes.reserve(KEPT_BYTES_MAX + 1);
+        spare.give(busy);
+        assert!(spare.buffers.iter().all(|buffer| buffer.is_empty() && buffer.capacity() <= KEPT_BYTES_MAX));
+        assert_eq!((spare.buffers.len(), spare.idle.len()), (2, 2));
     }
 
     #[test]

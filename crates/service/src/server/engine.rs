@@ -39,6 +39,8 @@ pub(crate) struct Engine {
     pub(crate) relieved: Vec<Key>,
     /// Credit that calls are owed.
     pub(crate) payments: Vec<(Place, Pay)>,
+    /// Clients behind shared memory that are gone, but may have left requests.
+    hung_up: Vec<Key>,
     /// Connections to be served in this turn.
     due: Vec<(Key, Readiness)>,
     pub(crate) serial: u64,
@@ -71,6 +73,7 @@ impl Engine {
             dirty: Vec::new(),
             relieved: Vec::new(),
             payments: Vec::new(),
+            hung_up: Vec::new(),
             due: Vec::new(),
             serial: 0,
             turn: 0,
@@ -96,6 +99,9 @@ impl Engine {
             self.come(core, collector, (key, readiness), only_one, handler);
         }
         self.due = due;
+        while let Some(key) = self.hung_up.pop() {
+            self.bury(core, collector, key, handler);
+        }
         if std::mem::take(&mut collector.answers) {
             self.take_answers(core);
         }
@@ -146,8 +152,33 @@ impl Engine {
         let Some(client) = client(core, key) else { return };
         match heard {
             Some(Ok(Heard::Bells | Heard::Nothing)) => collector.heat(key, client, self.turn),
-            _ => self.lose(core, collector, key),
+            _ => self.hung_up.push(key),
         }
+    }
+
+    /// What a client left behind in its ring is handled before it is forgotten, as it would be on a socket: as much as a
+    /// ring can hold, whatever the memory says.
+    fn bury<H: Handler>(
+        &mut self,
+        core: &mut ServerCore,
+        collector: &mut Collector,
+        key: Key,
+        handler: &mut H,
+    ) {
+        let Some(Client { busy, ring: Some(ring), .. }) = client(core, key) else { return };
+        let mut busy = busy.take().unwrap_or_else(|| self.spare.take());
+        let mut left_bytes = ring.end.ring_bytes() as usize;
+        while left_bytes > 0 && !busy.paused && !busy.closing {
+            let before = busy.input.unread().len();
+            let fate = self.receive(core, key, &mut busy);
+            let came = busy.input.unread().len() - before;
+            if fate == Fate::Gone || came == 0 {
+                break;
+            }
+            left_bytes = left_bytes.saturating_sub(came);
+            self.serve(core, collector, key, &mut busy, false, handler);
+        }
+        self.remove(core, collector, key, busy);
     }
 
     /// A client is gone.
@@ -193,6 +224,7 @@ impl Engine {
             Some(ring) => ring.active = self.turn,
             None => self.statistics.reads += 1,
         }
+        self.spare.equip(busy);
         let found = client.read(socket, busy.input.room());
         busy.input.grown();
         match found {
@@ -223,6 +255,8 @@ impl Engine {
         } else if busy.is_idle() {
             self.spare.give(busy);
         } else if let Some(client) = client(core, key) {
+            busy.input.dealt_with();
+            self.spare.strip(&mut busy);
             client.busy = Some(busy);
         }
     }

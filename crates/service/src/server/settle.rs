@@ -34,6 +34,7 @@ impl Engine {
         }
         // Without a box nothing is in flight: the client is gone, or another's.
         let Some(mut busy) = client(core, place.key).and_then(|client| client.busy.take()) else { return };
+        self.spare.equip(&mut busy);
         match (busy.in_flight.find_very(place.id, place.serial), end) {
             (Some(_), Some(fault)) => self.end_call(&mut busy, place, fault, payload),
             (Some(begun), None) => {
