@@ -115,6 +115,8 @@ pub struct Spawned {
     /// When it was started anew.
     respawns: VecDeque<Instant>,
     exit: Option<Exit>,
+    /// It was told to end, and is not to be started anew.
+    stopped: bool,
 }
 
 impl Spawned {
@@ -123,6 +125,7 @@ impl Spawned {
     ///
     /// # Errors
     /// [`Fault::BadArgument`] where there is no such program, [`Fault::PermissionDenied`] where it may not be run,
+    /// [`Fault::AddressInUse`] where another server answers already,
     /// [`Fault::NoServer`] when it ended before it answered, [`Fault::ConnectTimeout`] when it did not answer in time and was
     /// ended. Each with how it ended and the end of its log.
     pub fn start(
@@ -139,6 +142,7 @@ impl Spawned {
             log_from: 0,
             respawns: VecDeque::new(),
             exit: None,
+            stopped: false,
         };
         spawned.launch()?;
         Ok(spawned)
@@ -167,8 +171,11 @@ impl Spawned {
     /// Looks whether it still runs, and starts it anew if it does not and may be.
     ///
     /// # Errors
-    /// [`Fault::NoServer`]: it ended, and stays so; as [`Spawned::start`] when a new one did not come up.
+    /// [`Fault::NoServer`]: it ended, and stays so; [`Fault::Closed`]: it was stopped; as [`Spawned::start`] when a new one did not come up.
     pub fn tend(&mut self) -> Result<Tended, Error> {
+        if self.stopped {
+            return Err(Error::new(Fault::Closed, "the program was stopped"));
+        }
         let exit = match (&mut self.child, self.exit) {
             (Some(child), _) => match child.wait(Some(Duration::ZERO))? {
                 None => return Ok(Tended::Running),
@@ -211,16 +218,18 @@ impl Spawned {
     /// As [`Spawned::start`].
     pub fn restart(&mut self) -> Result<(), Error> {
         self.stop()?;
+        self.stopped = false;
         self.launch()
     }
 
-    /// Asks the program to end, and kills it when it has not within [`SpawnOptions::end_within`]; how it ended. One that was
-    /// stopped is not started anew by [`Spawned::tend`] of itself, as long as nobody calls it.
+    /// Asks the program to end, and kills it when it has not within [`SpawnOptions::end_within`]; how it ended. It is
+    /// started anew by [`Spawned::restart`] only.
     ///
     /// # Errors
     /// The operating system failed.
     pub fn stop(&mut self) -> Result<Option<Exit>, Error> {
         self.socket = None;
+        self.stopped = true;
         if let Some(mut child) = self.child.take() {
             self.exit = end(&mut child, self.options.end_within)?;
         }
@@ -228,6 +237,7 @@ impl Spawned {
     }
 
     fn launch(&mut self) -> Result<(), Error> {
+        self.ensure_free()?;
         let options = &self.options;
         self.log_from = options.log.as_deref().map_or(0, log_bytes);
         let mut theirs = None;
@@ -256,6 +266,18 @@ impl Spawned {
         ready
     }
 
+    /// Another server that answers would be taken for the one that is started here.
+    fn ensure_free(&self) -> Result<(), Error> {
+        let taken = self.endpoint.path().is_some_and(|path| match socket::connect_unix(path) {
+            Ok(_) => true,
+            Err(error) => error.kind() == io::ErrorKind::WouldBlock,
+        });
+        if taken {
+            return Err(Error::new(Fault::AddressInUse, format!("{}: end that one first", self.endpoint)));
+        }
+        Ok(())
+    }
+
     /// Waits until the endpoint answers or the child ended.
     fn await_ready(&self, child: &mut Child) -> Result<(), Error> {
         if self.endpoint == Endpoint::Stdio {
@@ -271,7 +293,6 @@ impl Spawned {
         loop {
             client.turn(Wait::Poll)?;
             if let Some(exit) = child.wait(Some(Duration::ZERO))? {
-                // An endpoint that answers may be another server's, which this program could not take.
                 return Err(self.ended(exit, " before it answered"));
             }
             if client.is_connected() {

@@ -7,7 +7,7 @@ mod peer;
 use peer::{Way, echo, options, serve_at};
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::time::Duration;
 use thalweg_service::{CallOptions, Client, Exit, Respawn, SpawnOptions, Spawned, Tended};
@@ -25,6 +25,11 @@ fn a_child_plays_its_role() {
     let endpoint = Endpoint::Socket(path.into());
     match &*role {
         "slow" => std::thread::sleep(Duration::from_millis(100)),
+        "mute" => {
+            let _listener = UnixListener::bind(endpoint.path().unwrap()).unwrap();
+            std::thread::sleep(Duration::from_secs(1_000));
+            return;
+        }
         "parent" => {
             let _service =
                 Spawned::start(this(), endpoint, acting("serve", &std::env::var_os(PATH).unwrap()));
@@ -101,6 +106,7 @@ fn a_program_is_ready_when_start_returns_and_ends_when_told() {
         assert_eq!(service.stop().unwrap(), Some(Exit::Signal(15)));
         assert_eq!(ask(&mut client, b"hello"), Err(Fault::NotSent));
         assert_eq!((service.process(), service.exit()), (None, Some(Exit::Signal(15))));
+        assert_eq!(service.tend().unwrap_err().fault, Fault::Closed);
     }
 }
 
@@ -137,14 +143,22 @@ fn one_that_neither_answers_nor_ends_is_killed() {
     assert_eq!(error.fault, Fault::NoServer);
     assert!(error.to_string().ends_with("wedged"), "{error}");
 
-    // One that listens and says nothing. Whatever it is, it is not ready.
-    let silent = Place::new();
-    let _listener = std::os::unix::net::UnixListener::bind(&silent.path).unwrap();
-    let spawn = SpawnOptions { ready_within: Duration::from_millis(100), ..silent.shell("exec sleep 1000") };
-    let error = Spawned::start("sleep", silent.endpoint(), spawn.clone()).unwrap_err();
-    assert_eq!(error.fault, Fault::NoServer, "sleep -c is an error of its own: {error}");
-    let error = Spawned::start("sh", silent.endpoint(), spawn).unwrap_err();
-    assert_eq!(error.fault, Fault::ConnectTimeout, "{error}");
+    let place = Place::new();
+    let spawn = SpawnOptions { ready_within: Duration::from_millis(500), ..acting("mute", &place.path) };
+    let error = Spawned::start(this(), place.endpoint(), spawn).unwrap_err();
+    // On a machine so busy that it does not even listen by then, nobody does.
+    assert!(matches!(error.fault, Fault::ConnectTimeout | Fault::NoServer), "{error}");
+}
+
+#[test]
+fn one_whose_place_is_taken_is_not_started() {
+    let place = Place::new();
+    let _first = Spawned::start(this(), place.endpoint(), acting("serve", &place.path)).unwrap();
+    let spawn = place.shell("echo started");
+    let error = Spawned::start("sh", place.endpoint(), spawn.clone()).unwrap_err();
+    assert_eq!(error.fault, Fault::AddressInUse);
+    let log = std::fs::read_to_string(spawn.log.unwrap()).unwrap();
+    assert!(!log.contains("started"), "{log}");
 }
 
 #[test]
