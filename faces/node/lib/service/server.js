@@ -21,6 +21,7 @@ const REQUEST = 1
 const CHANGED = 2
 
 const SAID_BYTES_MAX = 1 << 20
+const DRAIN_GRACE_MS = 5_000
 const NO_BYTES = new Uint8Array(0)
 
 class Server {
@@ -39,7 +40,8 @@ class Server {
     if (!isBare && typeof service?.dispatch !== "function") throw badArgument("a service has a function dispatch")
     this.dispatch = isBare ? service : (frame, reply) => service.dispatch(frame, reply)
     const known = isBare ? {} : { schema: service.schema, errorTag: service.errorTag }
-    const settings = listenOptions({ ...known, ...options })
+    this.drainGraceMs = options.drainGraceMs ?? DRAIN_GRACE_MS
+    const settings = listenOptions({ ...known, ...options, drainGraceMs: this.drainGraceMs })
     this.inbox = new Inbox()
     this.outbox = new Outbox()
     // By slot: what was not answered.
@@ -50,6 +52,7 @@ class Server {
     this.isReceiving = false
     this.isMissed = false
     this.closing = null
+    this.grace = undefined
     this.isOver = false
     this.flushNow = () => this.flush()
     this.flushLast = () => process.nextTick(this.flushNow)
@@ -65,6 +68,8 @@ class Server {
     if (this.closing === null) {
       this.closing = new Promise((resolve, reject) => (this.ended = { resolve, reject }))
       this.native.stop()
+      // Nothing that a descriptor tells happens when the grace is over.
+      this.grace = setTimeout(() => this.receive(), this.drainGraceMs + 1)
       this.receive()
     }
     return this.closing
@@ -117,6 +122,7 @@ class Server {
 
   over(error) {
     this.isOver = true
+    clearTimeout(this.grace)
     this.native.close()
     for (const reply of this.replies.splice(0)) {
       if (reply === undefined) continue

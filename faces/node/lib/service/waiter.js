@@ -120,7 +120,7 @@ class Items extends Waiter {
   /** One was taken: the server may send as many as were, half the credit at a time. */
   granted() {
     this.taken++
-    if (this.isOver || this.taken * 2 < this.credit) return
+    if (this.client === null || this.isOver || this.taken * 2 < this.credit) return
     this.client.grant(this, this.taken)
     this.taken = 0
   }

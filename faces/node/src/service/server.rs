@@ -67,6 +67,8 @@ struct Desk {
     generation: u32,
     changes: Changes,
     watched: Vec<u32>,
+    /// It takes nothing new, so no slot is handed out again.
+    is_stopping: bool,
     spill: Spill,
 }
 
@@ -151,7 +153,20 @@ impl Desk {
             None => false,
         });
         self.watched = watched;
+        if self.is_stopping {
+            self.abandon(&mut changed);
+        }
         changed
+    }
+
+    /// A server that ends waits for no handler whose answer nobody waits for.
+    fn abandon(&mut self, changed: &mut Vec<(u32, bool)>) {
+        for slot in 0..self.open.len() as u32 {
+            if self.open(slot).is_some_and(|open| open.reply.is_cancelled()) {
+                self.leave(slot);
+                changed.push((slot, true));
+            }
+        }
     }
 
     /// Fills the area with what came.
@@ -212,6 +227,7 @@ pub fn listen_service(paths: Vec<String>, options: ListenOptions) -> Result<List
         generation: 0,
         changes: Changes::default(),
         watched: Vec::new(),
+        is_stopping: false,
         spill: Spill::default(),
     };
     Ok(Listener { desk: RefCell::new(Some(desk)), watch: RefCell::default() })
@@ -276,7 +292,8 @@ impl Listener {
     /// Takes nothing new, and ends when what is under way was answered.
     #[napi]
     pub fn stop(&self) {
-        if let Some(desk) = &*self.desk.borrow() {
+        if let Some(desk) = &mut *self.desk.borrow_mut() {
+            desk.is_stopping = true;
             desk.server.stopper().stop();
         }
     }

@@ -1,0 +1,143 @@
+"use strict"
+
+// The event loop: never blocked, kept alive exactly while somebody waits, and left in good order.
+
+const assert = require("node:assert/strict")
+const { execFile } = require("node:child_process")
+const { once } = require("node:events")
+const { readdirSync } = require("node:fs")
+const test = require("node:test")
+const { promisify } = require("node:util")
+const { Worker } = require("node:worker_threads")
+const { Client, HOME, Server, bytes, connect, echo, endpoint, folder, serve } = require("./service-helpers.js")
+
+const run = promisify(execFile)
+
+/** Runs a program to its end: it has `service` and `path`. */
+async function program(context, path, text) {
+  const source = `const service = require(${JSON.stringify(HOME)}); const path = ${JSON.stringify(path)};
+    const bytes = (text) => Buffer.from(text);
+    (async () => { ${text} })()`
+  const { stdout } = await run(process.execPath, ["-e", source], { timeout: 20_000 })
+  return stdout.trim()
+}
+
+test("an idle client lets the process end", async (context) => {
+  const path = endpoint(context)
+  await serve(context, path, echo)
+  const said = await program(context, path, `
+    const client = await service.Client.connect(path)
+    console.log((await client.call(bytes("x"))).length)`)
+  assert.equal(said, "1")
+})
+
+test("a call under way keeps the process alive, unless told otherwise", async (context) => {
+  const path = endpoint(context)
+  await serve(context, path, (frame, reply) => new Promise((resolve) => setTimeout(() => resolve(reply.end(frame)), 100)))
+  const call = (how) => `
+    const client = (await service.Client.connect(path))${how}
+    process.on("exit", () => console.log("over"))
+    await client.call(bytes("x"))
+    console.log("answered")`
+  assert.equal(await program(context, path, call("")), "answered\nover")
+  assert.equal(await program(context, path, call(".unref()")), "over")
+})
+
+test("a server keeps the process alive until it closes, unless told otherwise", async (context) => {
+  const path = endpoint(context)
+  const said = await program(context, path, `
+    const server = await service.Server.listen(path, () => {})
+    process.on("exit", () => console.log("over"))
+    setTimeout(() => { console.log("listening"); server.close() }, 50).unref()`)
+  assert.equal(said, "listening\nover")
+  assert.equal(await program(context, path, `(await service.Server.listen(path, () => {})).unref(); console.log("x")`), "x")
+})
+
+test("timers go on while calls do", async (context) => {
+  const path = endpoint(context)
+  await serve(context, path, echo)
+  const client = await connect(context, path)
+  let ticks = 0
+  let isOver = false
+  const ticking = setInterval(() => ++ticks === 20 && (isOver = true), 1)
+  while (!isOver) await Promise.all(Array.from({ length: 16 }, () => client.call(bytes("x"))))
+  clearInterval(ticking)
+})
+
+test("a thread may end in the middle of calls", async (context) => {
+  const path = endpoint(context)
+  await serve(context, path, echo)
+  const source = `
+    const { Client } = require(${JSON.stringify(HOME)})
+    const { parentPort } = require("node:worker_threads")
+    Client.connect(${JSON.stringify(path)}).then(async (client) => {
+      for (let n = 0; ; n++) {
+        await Promise.all(Array.from({ length: 16 }, () => client.call(Buffer.from("x"))))
+        if (n === 3) parentPort.postMessage("under way")
+      }
+    })`
+  for (let n = 0; n < 8; n++) {
+    const worker = new Worker(source, { eval: true })
+    await once(worker, "message")
+    await worker.terminate()
+  }
+})
+
+test("a thread may end in the middle of serving", async (context) => {
+  for (let n = 0; n < 8; n++) {
+    const path = endpoint(context)
+    const source = `
+      const { Server } = require(${JSON.stringify(HOME)})
+      const { parentPort } = require("node:worker_threads")
+      Server.listen(${JSON.stringify(path)}, (frame, reply) => reply.end(frame)).then(() => parentPort.postMessage("ready"))`
+    const worker = new Worker(source, { eval: true })
+    await once(worker, "message")
+    const client = await Client.connect(path)
+    const calls = Array.from({ length: 100 }, () => client.call(bytes("x")).catch(() => {}))
+    await calls[0]
+    await worker.terminate()
+    await Promise.all(calls)
+    client.close()
+  }
+})
+
+test("clients and servers may be closed from what they call", async (context) => {
+  const path = endpoint(context)
+  const server = await Server.listen(path, (frame, reply) => {
+    reply.end(frame)
+    server.close()
+  })
+  const client = await Client.connect(path)
+  await client.call(bytes("x")).then(() => client.close())
+  await server.close()
+})
+
+test("nothing is left behind", async (context) => {
+  const descriptors = () => readdirSync("/proc/self/fd").length
+  const home = folder(context)
+  const round = async (n) => {
+    const path = `${home}/${n}.${n % 2 === 0 ? "sock" : "shm"}`
+    const server = await Server.listen(path, echo)
+    const client = await Client.connect(path)
+    await client.call(bytes("x"))
+    client.close()
+    await server.close()
+    // Handles are closed in a later phase of the loop.
+    await new Promise((resolve) => setTimeout(resolve, 5))
+  }
+  for (let n = 0; n < 4; n++) await round(n)
+  const before = descriptors()
+  for (let n = 0; n < 20; n++) await round(n)
+  assert.equal(descriptors(), before)
+})
+
+test("what a handler's callback throws ends the process as it would anywhere", async (context) => {
+  const path = endpoint(context)
+  await serve(context, path, echo)
+  const said = await program(context, path, `
+    process.on("uncaughtException", (error) => { console.log("caught", error.message); process.exit() })
+    const client = await service.Client.connect(path)
+    client.hear = () => { throw new Error("ours") }
+    client.call(bytes("x"))`)
+  assert.equal(said, "caught ours")
+})

@@ -1,0 +1,118 @@
+"use strict"
+
+// What a server does with its handlers, and how it ends.
+
+const assert = require("node:assert/strict")
+const { existsSync } = require("node:fs")
+const test = require("node:test")
+const { after, bytes, connect, echo, endpoint, failure, serve, text } = require("./service-helpers.js")
+
+const soon = () => new Promise((resolve) => setTimeout(resolve, 10))
+
+test("a handler that throws, rejects or forgets is answered for", async (context) => {
+  const path = endpoint(context)
+  await serve(context, path, (frame) => {
+    const what = text(frame)
+    if (what === "throw") throw new Error("thrown")
+    if (what === "reject") return Promise.reject(new Error("rejected"))
+    return undefined
+  })
+  const client = await connect(context, path)
+  for (const [what, says] of [["throw", /thrown/], ["reject", /rejected/], ["forget", /gave no answer/]]) {
+    const error = await failure(client.call(bytes(what)))
+    assert.deepEqual([error.code, error.retry], ["ABANDONED", "unknown"])
+    assert.match(error.message, says)
+  }
+})
+
+test("a fault of the handler's own choice", async (context) => {
+  const path = endpoint(context)
+  await serve(context, path, (_, reply) => {
+    assert.throws(() => reply.fail("NO_SUCH_FAULT"), { code: "BAD_ARGUMENT" })
+    reply.fail("OVERLOADED", "later")
+    // Once is enough.
+    reply.fail("REFUSED", "again")
+    reply.end(bytes("again"))
+  })
+  const error = await failure((await connect(context, path)).call(bytes("x")))
+  assert.deepEqual([error.code, error.retry], ["OVERLOADED", "safe"])
+})
+
+test("a server that closes answers what is under way and takes its path along", async (context) => {
+  for (const kind of ["sock", "shm"]) {
+    const path = endpoint(context, kind)
+    const held = []
+    const server = await serve(context, path, (frame, reply) => void held.push(() => reply.end(frame)) ?? new Promise(() => {}))
+    const client = await connect(context, path)
+    const calls = ["a", "b", "c"].map((word) => client.call(bytes(word)))
+    while (held.length < 3) await soon()
+    const closing = server.close()
+    assert.equal(server.close(), closing)
+    await soon()
+    for (const answer of held) answer()
+    assert.deepEqual((await Promise.all(calls)).map(text), ["a", "b", "c"])
+    await closing
+    assert.equal(existsSync(path), false)
+    const late = await failure(client.call(bytes("late")))
+    assert.ok(["DRAINING", "DISCONNECTED", "NOT_SENT"].includes(late.code), late.code)
+  }
+})
+
+test("a server that closes does not wait for handlers for ever", async (context) => {
+  const path = endpoint(context)
+  let signal
+  const server = await serve(context, path, (_, reply) => ((signal = reply.signal), new Promise(() => {})), { drainGraceMs: 50 })
+  const client = await connect(context, path)
+  const call = failure(client.call(bytes("x")))
+  while (signal === undefined) await soon()
+  await server.close()
+  assert.equal(signal.aborted, true)
+  assert.ok(["DISCONNECTED", "DRAINING", "ABANDONED"].includes((await call).code))
+})
+
+test("a handler hears that its client went away", async (context) => {
+  const path = endpoint(context)
+  let signal
+  await serve(context, path, (_, reply) => ((signal = reply.signal), new Promise(() => {})))
+  const client = await connect(context, path)
+  const call = failure(client.call(bytes("x")))
+  while (signal === undefined) await soon()
+  assert.equal(signal.aborted, false)
+  client.close()
+  await call
+  while (!signal.aborted) await soon()
+})
+
+test("clients are told apart and counted", async (context) => {
+  const path = endpoint(context)
+  const clients = new Set()
+  const server = await serve(context, path, (frame, reply) => (clients.add(reply.client), reply.end(frame)))
+  const [one, two] = [await connect(context, path), await connect(context, path)]
+  for (const client of [one, two, one, two]) await client.call(bytes("x"))
+  assert.equal(clients.size, 2)
+  const { clients: now, requests, answers, inFlight } = server.stats()
+  assert.deepEqual([now, requests, answers, inFlight], [2, 4, 4, 0])
+})
+
+test("a client that never reads holds up nobody else", async (context) => {
+  const path = endpoint(context)
+  await serve(context, path, (frame, reply) => reply.end(Buffer.alloc(1 << 20)), { unsentBytesMax: 1 << 20 })
+  const net = require("node:net")
+  const silent = net.connect(path)
+  after(context, () => silent.destroy())
+  silent.pause()
+  await new Promise((resolve) => silent.once("connect", resolve))
+  // Plain frames of one byte each.
+  for (let n = 0; n < 200; n++) silent.write(Buffer.from([1, 0, 0, 0, 7]))
+  const client = await connect(context, path)
+  for (let n = 0; n < 5; n++) assert.equal((await client.call(bytes("x"))).length, 1 << 20)
+})
+
+test("half a frame holds up nobody else", async (context) => {
+  const path = endpoint(context)
+  await serve(context, path, echo)
+  const half = require("node:net").connect(path)
+  after(context, () => half.destroy())
+  half.write(Buffer.from([100, 0, 0, 0, 1, 2, 3]))
+  assert.equal(text(await (await connect(context, path)).call(bytes("x"))), "x")
+})

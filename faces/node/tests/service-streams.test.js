@@ -1,0 +1,123 @@
+"use strict"
+
+// Streams: no faster than they are read, in order, and over as soon as nobody wants more.
+
+const assert = require("node:assert/strict")
+const test = require("node:test")
+const { bytes, connect, endpoint, failure, serve, text } = require("./service-helpers.js")
+
+const settled = () => new Promise((resolve) => setTimeout(resolve, 20))
+
+/** Counts to the number that was asked for, and says how far it came. */
+function counter() {
+  const seen = { made: 0, ended: 0, gone: 0 }
+  const dispatch = async (frame, reply) => {
+    const last = Number(text(frame))
+    for (let n = 0; n < last; n++) {
+      seen.made++
+      if (await reply.item(bytes(`${n}`))) continue
+      seen.gone++
+      break
+    }
+    seen.ended++
+    reply.end(bytes("end"))
+  }
+  return { dispatch, seen }
+}
+
+for (const kind of ["sock", "shm"]) {
+  test(`items come in order, and then the end (${kind})`, async (context) => {
+    const path = endpoint(context, kind)
+    await serve(context, path, counter().dispatch)
+    const client = await connect(context, path)
+    const frames = []
+    for await (const frame of client.stream(bytes("1000"))) frames.push(text(frame))
+    assert.deepEqual(frames, [...Array.from({ length: 1000 }, (_, n) => `${n}`), "end"])
+  })
+}
+
+test("a stream runs no further ahead than its reader allows", async (context) => {
+  const path = endpoint(context)
+  const { dispatch, seen } = counter()
+  await serve(context, path, dispatch)
+  const client = await connect(context, path)
+  const stream = client.stream(bytes("1000"), { credit: 10 })
+  assert.equal(seen.made, 0)
+  assert.equal(text((await stream.next()).value), "0")
+  await settled()
+  // Ten that were allowed, and those that are held back before the producer is told.
+  assert.ok(seen.made <= 10 + 9, `${seen.made} items were made for a reader that took one`)
+  let count = 1
+  for await (const frame of stream) assert.equal(text(frame), count < 1000 ? `${count++}` : "end")
+  assert.equal(count, 1000)
+})
+
+test("whoever stops early ends the producer", async (context) => {
+  const path = endpoint(context)
+  const { dispatch, seen } = counter()
+  await serve(context, path, dispatch)
+  const client = await connect(context, path)
+  for await (const frame of client.stream(bytes("1000000000"), { credit: 4 })) if (text(frame) === "5") break
+  while (seen.ended === 0) await settled()
+  assert.equal(seen.gone, 1)
+  const controller = new AbortController()
+  const stream = client.stream(bytes("1000000000"), { credit: 4, signal: controller.signal })
+  await stream.next()
+  controller.abort(new Error("enough"))
+  const error = await failure((async () => { for await (const _ of stream); })())
+  assert.equal(error.message, "enough")
+  while (seen.ended === 1) await settled()
+  assert.equal(seen.gone, 2)
+})
+
+test("a client that goes away ends its producers", async (context) => {
+  const path = endpoint(context)
+  const { dispatch, seen } = counter()
+  const server = await serve(context, path, dispatch)
+  const client = await connect(context, path)
+  await Promise.all([0, 1, 2].map(() => client.stream(bytes("1000000000")).next()))
+  client.close()
+  while (seen.ended < 3) await settled()
+  assert.equal(seen.gone, 3)
+  while (server.stats().clients > 0) await settled()
+})
+
+test("several may ask a stream for its next at once", async (context) => {
+  const path = endpoint(context)
+  await serve(context, path, counter().dispatch)
+  const client = await connect(context, path)
+  const stream = client.stream(bytes("3"))
+  const results = await Promise.all(Array.from({ length: 6 }, () => stream.next()))
+  assert.deepEqual(results.map(({ value }) => value && text(value)), ["0", "1", "2", "end", undefined, undefined])
+  assert.deepEqual(await stream.next(), { value: undefined, done: true })
+})
+
+test("a stream that fails says so after what came before", async (context) => {
+  const path = endpoint(context)
+  await serve(context, path, async (_, reply) => {
+    await reply.item(bytes("one"))
+    reply.fail("OVERLOADED", "too much")
+  })
+  const client = await connect(context, path)
+  const stream = client.stream(bytes("x"))
+  assert.equal(text((await stream.next()).value), "one")
+  const error = await failure(stream.next())
+  assert.deepEqual([error.code, error.retry], ["OVERLOADED", "safe"])
+  assert.match(error.message, /too much/)
+  assert.deepEqual(await stream.next(), { value: undefined, done: true })
+})
+
+test("large items do not overrun", async (context) => {
+  const path = endpoint(context)
+  await serve(context, path, async (_, reply) => {
+    for (let n = 0; n < 40; n++) if (!(await reply.item(Buffer.alloc(200_000, n)))) return
+    reply.end(bytes("end"))
+  })
+  const client = await connect(context, path)
+  let count = 0
+  for await (const frame of client.stream(bytes("x"), { credit: 1 })) {
+    if (count < 40) assert.deepEqual([frame.length, frame[199_999]], [200_000, count])
+    count++
+  }
+  assert.equal(count, 41)
+})

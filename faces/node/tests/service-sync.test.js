@@ -1,0 +1,62 @@
+"use strict"
+
+// The client that waits, against a server in another thread.
+
+const assert = require("node:assert/strict")
+const { once } = require("node:events")
+const test = require("node:test")
+const { Worker } = require("node:worker_threads")
+const { HOME, SyncClient, after, bytes, endpoint, text } = require("./service-helpers.js")
+
+async function elsewhere(context, kind) {
+  const path = endpoint(context, kind)
+  const source = `
+    const { Server } = require(${JSON.stringify(HOME)})
+    const { parentPort } = require("node:worker_threads")
+    const text = (frame) => Buffer.from(frame).toString()
+    Server.listen(${JSON.stringify(path)}, async (frame, reply) => {
+      const what = text(frame)
+      if (what === "never") return new Promise(() => {})
+      if (what === "fail") return reply.fail("OVERLOADED", "later")
+      if (!what.startsWith("count ")) return reply.end(frame)
+      for (let n = 0; n < Number(what.slice(6)); n++) if (!(await reply.item(Buffer.from(String(n))))) break
+      reply.end(Buffer.from("end"))
+    }).then(() => parentPort.postMessage("ready"))`
+  const worker = new Worker(source, { eval: true })
+  after(context, () => worker.terminate())
+  await once(worker, "message")
+  const client = SyncClient.connect(path)
+  after(context, () => client.close())
+  return client
+}
+
+for (const kind of ["sock", "shm"]) {
+  test(`calls are answered (${kind})`, async (context) => {
+    const client = await elsewhere(context, kind)
+    assert.equal(client.isShared, kind === "shm")
+    const kept = []
+    for (let n = 0; n < 2000; n++) kept.push(client.call(bytes(`call ${n}`)))
+    assert.deepEqual(kept.map(text), Array.from({ length: 2000 }, (_, n) => `call ${n}`))
+    for (const size of [0, 65_536, 1 << 20]) assert.equal(client.call(Buffer.alloc(size)).length, size)
+  })
+
+  test(`streams come to their end (${kind})`, async (context) => {
+    const client = await elsewhere(context, kind)
+    const frames = [...client.stream(bytes("count 500"), { credit: 8 })].map(text)
+    assert.deepEqual(frames, [...Array.from({ length: 500 }, (_, n) => `${n}`), "end"])
+    for (const frame of client.stream(bytes("count 1000000000"))) if (text(frame) === "9") break
+    assert.equal(text(client.call(bytes("after"))), "after")
+  })
+}
+
+test("what goes wrong is typed", async (context) => {
+  const client = await elsewhere(context, "sock")
+  assert.throws(() => client.call(bytes("fail")), { name: "ServiceError", code: "OVERLOADED", retry: "safe" })
+  assert.throws(() => client.call(bytes("never"), { deadlineMs: 20 }), { code: "DEADLINE_EXCEEDED" })
+  assert.throws(() => client.call("text"), { code: "BAD_ARGUMENT" })
+  assert.throws(() => [...client.stream(bytes("fail"))], { code: "OVERLOADED" })
+  assert.equal(text(client.call(bytes("still here"))), "still here")
+  client.close()
+  assert.throws(() => client.call(bytes("x")), { code: "CLOSED" })
+  assert.throws(() => SyncClient.connect(endpoint(context), { connectWithinMs: 10 }), { code: "NO_SERVER" })
+})
