@@ -3,6 +3,7 @@
 use crate::options::Options;
 use crate::server::root;
 use crate::{Outcome, Tally};
+use std::path::PathBuf;
 use thalweg_codegen::{Arguments, Language};
 
 /// Every language, with the folder its output is committed in.
@@ -15,27 +16,40 @@ pub(crate) const LANGUAGES: [(Language, &str); 6] = [
     (Language::Erlang, "erlang"),
 ];
 
+/// Everything that is committed: where it is, and what makes it.
+fn outputs() -> Vec<(String, Arguments)> {
+    let schema = |name: &str| root().join("schemas").join(name);
+    let whole = |schema: PathBuf, lang, out: &str| Arguments {
+        client: true,
+        server: true,
+        ..Arguments::new(schema, lang, root().join(out))
+    };
+    let examples = LANGUAGES.map(|(lang, folder)| {
+        let out = format!("schemas/generated/{folder}");
+        (out.clone(), whole(schema("echo.jsonc"), lang, &out))
+    });
+    let log = "crates/server/src/services/generated";
+    let log = (log.to_owned(), whole(schema("log.jsonc"), Language::Rust, log));
+    examples.into_iter().chain([log]).collect()
+}
+
 /// `cargo xtask codegen [--check]`.
 ///
 /// # Errors
 /// A schema is wrong, or a file cannot be read or written.
 pub(crate) fn run(options: &Options) -> Outcome {
     let mut tally = Tally::default();
-    let schemas = root().join("schemas");
-    for (lang, folder) in LANGUAGES {
-        let out = schemas.join("generated").join(folder);
-        let mut arguments = Arguments::new(schemas.join("echo.jsonc"), lang, out);
-        (arguments.client, arguments.server) = (true, true);
+    for (out, arguments) in outputs() {
         if options.flag("check") {
             let differences = thalweg_codegen::check(&arguments).map_err(|e| e.to_string())?;
             tally.check(differences.is_empty(), || {
-                format!("schemas/generated/{folder}: {differences:?}; run cargo xtask codegen and look at the difference")
+                format!("{out}: {differences:?}; run cargo xtask codegen and look at the difference")
             });
         } else {
             let report = thalweg_codegen::run(&arguments).map_err(|e| e.to_string())?;
-            println!("schemas/generated/{folder}: {} written", report.written.len());
+            println!("{out}: {} written", report.written.len());
             tally.check(report.kept.is_empty(), || {
-                format!("{folder}: no longer generated, but changed by hand: {:?}", report.kept)
+                format!("{out}: no longer generated, but changed by hand: {:?}", report.kept)
             });
         }
     }

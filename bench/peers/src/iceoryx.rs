@@ -3,8 +3,7 @@
 use crate::{Failure, Measured, Work, ready, same};
 use iceoryx2::prelude::*;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
 
 type Bytes = [u8];
 
@@ -45,10 +44,12 @@ pub(crate) fn serve(work: Work, directory: &Path) -> Result<(), Failure> {
         .max_active_requests_per_client(work.depth)
         .create()?;
     let server = service.server_builder().initial_max_slice_len(work.bytes).create()?;
-    let over = Arc::new(AtomicBool::new(false));
-    let ended = over.clone();
-    ready(move || ended.store(true, Ordering::Relaxed))?;
-    while !over.load(Ordering::Relaxed) {
+    let (ended, over) = channel();
+    ready(move || {
+        // Nobody waits for it any more when the server ended by itself.
+        let _ = ended.send(());
+    })?;
+    while over.try_recv().is_err() {
         while let Some(request) = server.receive()? {
             let response = request.loan_slice_uninit(request.len())?;
             response.write_from_slice(&request).send()?;

@@ -135,7 +135,7 @@ pub(crate) struct ServeOptions {
     #[arg(long, env = "THALWEG_CONNECTIONS_MAX", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     pub(crate) connections_max: Option<u32>,
     /// Reactors, each a thread; by default one per processor this process may use.
-    #[arg(long, env = "THALWEG_REACTORS", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=31))]
+    #[arg(long, env = "THALWEG_REACTORS", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=30))]
     pub(crate) reactors: Option<u32>,
     /// How long a server that was asked to end waits for requests in flight.
     #[arg(long, env = "THALWEG_DRAIN_GRACE_MS", value_name = "MS", default_value_t = 10_000)]
@@ -143,6 +143,10 @@ pub(crate) struct ServeOptions {
     /// Look again for a moment before sleeping while work comes fast: lower latency for some CPU.
     #[arg(long, env = "THALWEG_SPIN", value_enum, default_value_t = Switch::On)]
     pub(crate) spin: Switch,
+    /// Serve the log to programs on this machine, through thalweg.sock and thalweg.shm in the store's directory. A
+    /// store in memory has no directory, and so no such services.
+    #[arg(long, env = "THALWEG_SERVICES", value_enum, default_value_t = Switch::On)]
+    pub(crate) services: Switch,
     /// How log lines look.
     #[arg(long, env = "THALWEG_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
     pub(crate) log_format: LogFormat,

@@ -36,7 +36,7 @@ const fn key(name: &'static str, kind: Kind, reloads: bool) -> Key {
 }
 
 /// Every key, in the order they are printed.
-pub(crate) const KEYS: [Key; 17] = [
+pub(crate) const KEYS: [Key; 18] = [
     key("listen", Kind::Texts, false),
     key("insecure_listen_anywhere", Kind::Boolean, false),
     key("data", Kind::Text, false),
@@ -51,6 +51,7 @@ pub(crate) const KEYS: [Key; 17] = [
     key("reactors", Kind::Integer, false),
     key("drain_grace_ms", Kind::Integer, true),
     key("spin", Kind::Text, false),
+    key("services", Kind::Text, false),
     key("log_format", Kind::Text, false),
     key("log_level", Kind::Text, true),
     key("config", Kind::Text, false),

@@ -96,7 +96,15 @@ impl Engine {
     /// # Errors
     /// More reactors than a store announces to.
     pub(crate) fn service(&self, handle: Handle<Message>) -> io::Result<Service> {
-        let watcher = self.store.watcher(Arc::new(Announcer { handle }));
+        self.service_for(Arc::new(Announcer { handle }))
+    }
+
+    /// The rules over this store for whoever is told what becomes durable.
+    ///
+    /// # Errors
+    /// More watchers than a store announces to.
+    pub(crate) fn service_for(&self, watch: Arc<dyn log::Watch>) -> io::Result<Service> {
+        let watcher = self.store.watcher(watch);
         let watcher =
             watcher.ok_or_else(|| io::Error::other("the store announces to 32 reactors at most"))?;
         let streams = Streams::new(Embedded::new(self.store.clone(), Some(watcher)), Options::default());

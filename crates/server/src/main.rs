@@ -14,6 +14,7 @@ mod listen;
 mod logging;
 mod pages;
 mod serve;
+mod services;
 mod supervisor;
 mod webhooks;
 
@@ -24,6 +25,7 @@ use serde_json::json;
 use std::ffi::OsString;
 use std::fmt::Display;
 use std::process::ExitCode;
+use thalweg_wire::fault::Fault;
 
 /// The server refused, or the program failed.
 const EXIT_FAILED: u8 = 1;
@@ -33,6 +35,8 @@ const EXIT_CONFIGURATION: u8 = 2;
 const EXIT_UNREACHABLE: u8 = 3;
 /// The stream does not exist, or does not any more.
 const EXIT_NO_STREAM: u8 = 4;
+/// What a service's client says where none could be reached.
+const UNREACHABLE: [Fault; 3] = [Fault::NoServer, Fault::ConnectTimeout, Fault::PermissionDenied];
 /// Damage was found.
 const EXIT_DAMAGED: u8 = 5;
 /// What was asked for is in conflict with what is there.
@@ -82,8 +86,12 @@ fn report(outcome: Result<(), client::Failure>, output: Output) -> ExitCode {
     let Err(failure) = outcome else { return ExitCode::SUCCESS };
     let code = match failure {
         client::Failure::Unreachable { .. } => EXIT_UNREACHABLE,
-        client::Failure::Refused { status: 404 | 410, .. } => EXIT_NO_STREAM,
-        client::Failure::Refused { status: 403 | 409, .. } | client::Failure::Copy(_) => EXIT_CONFLICT,
+        client::Failure::Service(ref error) if UNREACHABLE.contains(&error.fault) => EXIT_UNREACHABLE,
+        client::Failure::Refused { status: 404 | 410, .. }
+        | client::Failure::Said { status: 404 | 410, .. } => EXIT_NO_STREAM,
+        client::Failure::Refused { status: 403 | 409, .. }
+        | client::Failure::Said { status: 403 | 409, .. }
+        | client::Failure::Copy(_) => EXIT_CONFLICT,
         _ => EXIT_FAILED,
     };
     complain(&failure, code, output)

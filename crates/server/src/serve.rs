@@ -10,7 +10,7 @@ use crate::limits::Limits;
 use crate::listen::{self, Doors, Listen};
 use crate::logging::Logging;
 use crate::supervisor::{self, Supervisor};
-use crate::webhooks;
+use crate::{services, webhooks};
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
@@ -19,6 +19,7 @@ use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 use thalweg_http::{Config, Http, Listening, Message};
 use thalweg_reactor::{Handle, Pool, Reactor};
+use thalweg_service::Endpoint;
 use thalweg_sys::epoll::wait_readable;
 use thalweg_sys::process::{parallelism, raise_descriptors_max};
 use thalweg_sys::signal::{Signal, Signals, ignore_broken_pipes};
@@ -27,8 +28,8 @@ use thalweg_sys::signal::{Signal, Signals, ignore_broken_pipes};
 const DESCRIPTORS_BESIDE: u64 = 512;
 /// Connections at once, unless something else is asked for.
 const CONNECTIONS_DEFAULT: u32 = 65_536;
-/// The store announces to 32 watchers, and what drives subscriptions is one of them.
-const REACTORS_MAX: usize = 31;
+/// The store announces to 32 watchers; what drives subscriptions is one of them, and what serves neighbours another.
+const REACTORS_MAX: usize = 30;
 /// Between two looks at the store's housekeeping.
 const HOUSEKEEPING_MS: u32 = 5_000;
 /// Between two looks at reactors that are ending.
@@ -47,6 +48,8 @@ pub(crate) enum Failure {
     Listen(Listen, io::Error),
     /// The store cannot be served.
     Store(String),
+    /// The log cannot be served to neighbours.
+    Service(thalweg_service::Error),
     /// The system refused something else.
     System(&'static str, io::Error),
     /// A reactor ended by itself.
@@ -69,6 +72,7 @@ impl std::fmt::Display for Failure {
                 Ok(())
             }
             Self::Store(why) => write!(out, "{why}"),
+            Self::Service(error) => write!(out, "{error}; --services off does without"),
             Self::System(action, error) => write!(out, "cannot {action}: {error}"),
             Self::Reactor => write!(out, "a reactor ended unasked; see the log above"),
         }
@@ -118,20 +122,26 @@ pub(crate) fn serve(configuration: Configuration, line: &[OsString]) -> Result<(
         added.map_err(|error| Failure::Listen(place, error))?;
     }
     let config = http_config(options, connections_max);
-    let running = start_all(&engine, config, options.spin == Switch::On, &mut doors)?;
+    let pool = Pool::start(COLD_THREADS).map_err(|error| Failure::System("start a thread", error))?;
+    let running = start_all(&engine, &pool, config, options.spin == Switch::On, &mut doors)?;
+    let neighbours = services::Running::start(&engine, &pool, options, connections_max * reactors)?;
     let webhooks = webhooks::Running::start(&engine)?;
     let limits = Limits::of(&config, reactors);
     tracing::info!(reactors, durability = ?options.durability, %limits, "serving");
-    greet(&doors.places, &limits);
+    greet(&doors.places, neighbours.as_ref().map_or(&[], |neighbours| &neighbours.endpoints), &limits);
     let supervisor = Supervisor::from_environment();
     supervisor.ready();
     let mut control = Control { configuration, line, logging, connections_max };
-    watch(&signals, &engine, &running, &mut control)?;
+    watch(&signals, &engine, &running, neighbours.as_ref(), &mut control)?;
     let grace_ms = control.configuration.options.drain_grace_ms;
     tracing::info!(grace_ms, "ending: a second signal ends at once");
     supervisor.stopping();
     drop(doors.paths);
-    let in_order = drain(&signals, running, grace_ms);
+    if let Some(neighbours) = &neighbours {
+        neighbours.stop();
+    }
+    let mut in_order = drain(&signals, running, grace_ms);
+    in_order &= neighbours.is_none_or(services::Running::end);
     webhooks.end();
     if in_order {
         engine.close().map_err(Failure::Store)?;
@@ -141,13 +151,13 @@ pub(crate) fn serve(configuration: Configuration, line: &[OsString]) -> Result<(
 
 fn start_all(
     engine: &Engine,
+    pool: &Pool,
     config: Config,
     spin: bool,
     doors: &mut Doors,
 ) -> Result<Vec<Running>, Failure> {
-    let pool = Pool::start(COLD_THREADS).map_err(|error| Failure::System("start a thread", error))?;
     let listening = std::mem::take(&mut doors.per_reactor).into_iter().enumerate();
-    listening.map(|(index, listening)| start(index, engine, &pool, config, spin, listening)).collect()
+    listening.map(|(index, listening)| start(index, engine, pool, config, spin, listening)).collect()
 }
 
 impl Control<'_> {
@@ -252,10 +262,13 @@ fn start(
 }
 
 /// Says where the server is and what to try. Standard output may be closed: then nobody wanted to know.
-fn greet(places: &[Listen], limits: &Limits) {
+fn greet(places: &[Listen], endpoints: &[Endpoint], limits: &Limits) {
     let mut text = String::new();
     for place in places {
         text += &format!("thalweg is listening on {place}\n");
+    }
+    for endpoint in endpoints {
+        text += &format!("and to its neighbours on {endpoint}\n");
     }
     text += &format!("limits: {limits}\n");
     let url = places.iter().find(|place| matches!(place, Listen::Tcp(_))).map(Listen::to_string);
@@ -275,6 +288,7 @@ fn watch(
     signals: &Signals,
     engine: &Engine,
     running: &[Running],
+    neighbours: Option<&services::Running>,
     control: &mut Control<'_>,
 ) -> Result<(), Failure> {
     loop {
@@ -283,7 +297,8 @@ fn watch(
             Some(Signal::HangUp) => control.reload(running),
             None => {}
         }
-        if running.iter().any(|reactor| reactor.thread.is_finished()) {
+        let ended = running.iter().any(|reactor| reactor.thread.is_finished());
+        if ended || neighbours.is_some_and(services::Running::has_ended) {
             return Err(Failure::Reactor);
         }
         engine.keep_house();

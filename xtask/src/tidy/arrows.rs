@@ -21,7 +21,10 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     ("schema", &[]),
     ("codegen", &["wire", "schema"]),
     ("abi", &["reactor", "transport", "wire", "service"]),
-    ("server", &["sys", "sync", "reactor", "transport", "wire", "log", "http", "streams", "codegen"]),
+    (
+        "server",
+        &["sys", "sync", "reactor", "transport", "wire", "log", "http", "streams", "codegen", "service"],
+    ),
     ("node", &["sys", "sync", "reactor", "transport", "wire", "service", "log"]),
     ("python", &["sys", "reactor", "transport", "wire", "service", "log"]),
     ("bench", &["sys", "sync", "transport", "wire", "log", "service"]),

@@ -6,6 +6,7 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
+use thalweg_wire::fault::Fault;
 use thalweg_wire::http1::{BodyLength, ChunkedDecoder, ResponseError, parse_response};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -39,6 +40,15 @@ pub(crate) enum Failure {
         /// What it said.
         why: String,
     },
+    /// The server's service said no.
+    Said {
+        /// The status that HTTP would give it.
+        status: u16,
+        /// The rule, and what to do.
+        why: String,
+    },
+    /// The server's service was not reached, or its connection broke.
+    Service(thalweg_service::Error),
     /// A name that no stream can have.
     Name {
         /// The name.
@@ -106,6 +116,14 @@ impl fmt::Display for Failure {
             }
             Self::Protocol(error) => write!(out, "{error}"),
             Self::Refused { status, why, .. } => write!(out, "the server refused ({status}): {why}"),
+            Self::Said { status, why } => write!(out, "the server refused ({status}): {why}"),
+            Self::Service(error) => {
+                write!(out, "{error}")?;
+                if error.fault == Fault::NoServer {
+                    write!(out, "; is the server running? start it with `thalweg serve`")?;
+                }
+                Ok(())
+            }
             Self::Name { name, why } => write!(out, "{name:?} cannot be a stream: {why}"),
             Self::Message { what, number, why } => write!(
                 out,

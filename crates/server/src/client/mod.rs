@@ -7,6 +7,7 @@ mod copy;
 mod events;
 mod glob;
 mod list;
+mod neighbour;
 mod output;
 mod producer;
 mod progress;
@@ -17,6 +18,7 @@ mod verbs;
 
 use address::Address;
 use connection::{Connection, Head};
+use neighbour::Via;
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 use verbs::{Lifetime, Target};
@@ -36,8 +38,11 @@ pub(crate) fn run(verb: &ClientVerb, output: Output) -> Result<(), Failure> {
         }
         ClientVerb::Append(options) => append::append(options, output),
         ClientVerb::Read { target, from, until } => read::read(&target.address()?, from, until, output),
-        ClientVerb::Tail { target, from, follow: _ } => {
+        ClientVerb::Tail { target, from, via: Via::Http, .. } => {
             tail::tail(&target.address()?, read::begin(from), output)
+        }
+        ClientVerb::Tail { target, from, via, data, .. } => {
+            neighbour::tail(&target.address()?.name, *via, data, read::begin(from), output)
         }
         ClientVerb::Head { target } => head(&target.address()?, output),
         ClientVerb::Ls { glob, server, long } => list::list(glob.as_deref(), server, *long, output),

@@ -1,6 +1,7 @@
 //! A kept-alive connection to one server, opened again where that is safe.
 
 use super::connection::{Connection, Failure, Head, Url};
+use thalweg_wire::fault::Retry;
 
 /// Requests to one server, one after the other.
 #[derive(Debug)]
@@ -72,7 +73,8 @@ impl Session {
 pub(super) fn passes(failure: &Failure) -> bool {
     match failure {
         Failure::Unreachable { .. } | Failure::Broken(_) => true,
-        Failure::Refused { status, .. } => *status == 429 || *status == 503,
+        Failure::Service(error) => error.retry() != Retry::Never,
+        Failure::Refused { status, .. } | Failure::Said { status, .. } => *status == 429 || *status == 503,
         _ => false,
     }
 }

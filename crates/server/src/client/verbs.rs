@@ -1,5 +1,6 @@
 //! The verbs that use a server, as the command line names them.
 
+use super::neighbour::Via;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
@@ -115,6 +116,13 @@ pub(crate) enum ClientVerb {
         /// Where to begin: an offset, `beginning`, or `now` for what comes.
         #[arg(long, value_name = "OFFSET", default_value = "beginning", allow_hyphen_values = true)]
         from: String,
+        /// How to reach the server: over HTTP, or, on the same machine, through the socket or the shared memory that
+        /// it offers in its store's directory.
+        #[arg(long, value_enum, default_value_t = Via::Http)]
+        via: Via,
+        /// The store's directory, for --via sock and shm.
+        #[arg(long, value_name = "DIR", env = "THALWEG_DATA", default_value = "./data")]
+        data: PathBuf,
         /// Follow what is appended. It does anyway; for hands that are used to it.
         #[arg(long, short)]
         follow: bool,

@@ -114,6 +114,11 @@ impl Call {
         self.state.lock().cancelled
     }
 
+    /// Whether an item would leave.
+    pub(crate) fn flow(&self) -> Flow {
+        self.state.lock().flow()
+    }
+
     /// Decides about one item.
     pub(crate) fn admit(&self, frame: &[u8]) -> Admitted {
         let mut state = self.state.lock();

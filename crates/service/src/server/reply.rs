@@ -83,6 +83,11 @@ impl Reply {
         }
     }
 
+    /// What would become of an item: for a producer that makes one only if it would leave.
+    pub fn flow(&self) -> Flow {
+        self.call.as_ref().map_or(Flow::Gone, |call| call.flow())
+    }
+
     /// Whether nobody waits for the answer any more: the call was cancelled, its deadline passed, or its client is
     /// gone. It is to be ended, or dropped, all the same.
     pub fn is_cancelled(&self) -> bool {

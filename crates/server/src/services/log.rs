@@ -1,0 +1,263 @@
+//! The log as a service: commands in, answers out, tails in between, over the same rules that HTTP has.
+//!
+//! Owns what waits: answers for their ticket, calls for a disk, tails for what is appended and for their readers'
+//! credit. A tail is a long-poll that is asked again and again without the asking: it stands at an offset, and each
+//! movement of its stream brings one item. Runs on one reactor's thread and never waits there.
+
+use super::ask::{self, Ask, Kind};
+use super::generated::types::LogRequest;
+use super::news::News;
+use crate::engine::Service as Streams;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::task::{Wake, Waker};
+use thalweg_reactor::Pool;
+use thalweg_service::{Handler, Reply, Request};
+use thalweg_sys::clock;
+use thalweg_wire::exchange::{Advance, Answer, Live, Mode, Now, Response, Service};
+use thalweg_wire::fault::Fault;
+use thalweg_wire::messagepack::{DecodeError, Wrong};
+use thalweg_wire::service::{self, Flow};
+use thalweg_wire::token::Token;
+
+/// What a stream is to those who follow it.
+type Topic = <Streams as Service>::Topic;
+/// Items that one tail sends before others have their turn.
+const ITEMS_PER_TURN: usize = 16;
+
+/// Whoever follows a stream.
+struct Tail {
+    reply: Reply,
+    live: Live,
+}
+
+/// Those who follow one stream.
+struct Tails {
+    topic: Topic,
+    tails: Vec<Tail>,
+}
+
+/// What became of a tail that was asked to go on.
+enum Stood {
+    /// It waits for something that will be told.
+    Waits,
+    /// It has more to send than its share of this turn.
+    HasMore,
+    /// It ended.
+    Ended,
+}
+
+/// The handler of one reactor.
+pub(super) struct LogService {
+    streams: Streams,
+    news: Arc<News>,
+    pool: Pool,
+    /// Answers by the ticket after which they may leave.
+    waiting: BTreeMap<u64, Vec<(Reply, Vec<u8>)>>,
+    tails: HashMap<u64, Tails>,
+}
+
+impl LogService {
+    pub(super) fn new(streams: Streams, news: Arc<News>, pool: Pool) -> Self {
+        Self { streams, news, pool, waiting: BTreeMap::new(), tails: HashMap::new() }
+    }
+
+    fn call(&mut self, frame: &[u8], reply: Reply) {
+        let request = match LogRequest::decode(frame) {
+            Ok(request) => request,
+            Err(error) => return reply.fail(fault_of(&error), &error.to_string()),
+        };
+        let mut ask = Ask::of(&request);
+        if ask.lacks_content_type() {
+            match self.content_type(&ask) {
+                Ok(content_type) => ask.name_content_type(content_type),
+                Err(refusal) => return reply.end(&ask::end(Kind::Head, &refusal)),
+            }
+        }
+        match ask.request(|request| self.streams.call(request, now())) {
+            Answer::Respond(response) | Answer::After(0, response) => {
+                reply.end(&ask::end(ask.kind, &response))
+            }
+            Answer::After(ticket, response) => {
+                self.waiting.entry(ticket).or_default().push((reply, ask::end(ask.kind, &response)));
+            }
+            Answer::Cold(work) => {
+                let (news, frame) = (self.news.clone(), frame.to_vec());
+                let done = move || {
+                    work.0();
+                    news.warmed(frame, reply);
+                };
+                // A queue that is full drops the job and with it the reply, which then says so.
+                drop(self.pool.submit(Box::new(done)));
+            }
+            Answer::Live { topic_id, topic, live, .. } => {
+                let live = Live { mode: Mode::LongPoll, ..live };
+                self.follow(topic_id, topic, Tail { reply, live });
+            }
+        }
+    }
+
+    /// The content type of the stream that is appended to.
+    fn content_type(&mut self, ask: &Ask<'_>) -> Result<String, Response> {
+        let head = match ask.head().request(|request| self.streams.call(request, now())) {
+            Answer::Respond(head) | Answer::After(_, head) => head,
+            Answer::Cold(_) | Answer::Live { .. } => return Err(self.streams.failed(now())),
+        };
+        let content_type = ask::line(&head, "Content-Type").map(str::to_owned);
+        content_type.filter(|_| head.status < 400).ok_or(head)
+    }
+
+    fn follow(&mut self, topic_id: u64, topic: Topic, tail: Tail) {
+        if !self.tails.contains_key(&topic_id) {
+            self.streams.watch(&topic);
+            self.tails.insert(topic_id, Tails { topic, tails: Vec::new() });
+        }
+        if let Some(tails) = self.tails.get_mut(&topic_id) {
+            tails.tails.push(tail);
+        }
+        self.walk(topic_id);
+    }
+
+    /// Lets everybody who follows a stream go on.
+    fn walk(&mut self, topic_id: u64) {
+        let Some(mut tails) = self.tails.remove(&topic_id) else { return };
+        let mut more = false;
+        tails.tails.retain_mut(|tail| match self.stand(topic_id, &tails.topic, tail) {
+            Stood::Waits => true,
+            Stood::HasMore => {
+                more = true;
+                true
+            }
+            Stood::Ended => false,
+        });
+        if tails.tails.is_empty() {
+            return self.streams.unwatch(&tails.topic);
+        }
+        self.tails.insert(topic_id, tails);
+        if more {
+            self.news.resumed(topic_id);
+        }
+    }
+
+    /// Sends what one tail is to be sent now.
+    fn stand(&mut self, topic_id: u64, topic: &Topic, tail: &mut Tail) -> Stood {
+        let waker = self.waker(topic_id);
+        for _ in 0..ITEMS_PER_TURN {
+            match tail.reply.flow() {
+                Flow::Go => {}
+                Flow::Wait => {
+                    tail.reply.changed(&waker);
+                    return Stood::Waits;
+                }
+                Flow::Gone => return Stood::Ended,
+            }
+            let response = match self.streams.advance(topic, &tail.live, now()) {
+                Advance::Wait | Advance::Events { .. } => {
+                    tail.reply.when_cancelled(&waker);
+                    return Stood::Waits;
+                }
+                Advance::Cold(work) => {
+                    let news = self.news.clone();
+                    let done = move || {
+                        work.0();
+                        news.resumed(topic_id);
+                    };
+                    // With the queue full there is a next turn to try in.
+                    return if self.pool.submit(Box::new(done)).is_ok() {
+                        Stood::Waits
+                    } else {
+                        Stood::HasMore
+                    };
+                }
+                Advance::Respond(response) => response,
+            };
+            if !tail.send(&response) {
+                return Stood::Ended;
+            }
+        }
+        Stood::HasMore
+    }
+
+    fn waker(&self, topic_id: u64) -> Waker {
+        Waker::from(Arc::new(Resume { news: self.news.clone(), topic_id }))
+    }
+
+    /// Lets the answers leave whose tickets are complete.
+    fn complete(&mut self, up_to: u64) {
+        let left = self.waiting.split_off(&(up_to + 1));
+        for (reply, frame) in std::mem::replace(&mut self.waiting, left).into_values().flatten() {
+            reply.end(&frame);
+        }
+    }
+
+    /// The store failed: nobody knows what became of what waits for it.
+    fn fail(&mut self) {
+        let response = self.streams.failed(now());
+        for (reply, _) in std::mem::take(&mut self.waiting).into_values().flatten() {
+            reply.end(&ask::end(Kind::Head, &response));
+        }
+    }
+}
+
+impl Handler for LogService {
+    fn request(&mut self, request: Request<'_>, reply: Reply) {
+        self.call(request.frame, reply);
+    }
+
+    fn rung(&mut self) {
+        let batch = self.news.take();
+        self.complete(batch.complete);
+        if batch.failed {
+            self.fail();
+        }
+        for topic_id in batch.advanced {
+            if let Some(tails) = self.tails.get(&topic_id) {
+                self.streams.acknowledge(&tails.topic);
+                self.walk(topic_id);
+            }
+        }
+        batch.resumed.into_iter().for_each(|topic_id| self.walk(topic_id));
+        batch.warmed.into_iter().for_each(|(frame, reply)| self.call(&frame, reply));
+    }
+}
+
+impl Tail {
+    /// Sends an answer as an item, or as the end; whether the tail goes on.
+    fn send(&mut self, response: &Response) -> bool {
+        if response.status >= 400 {
+            service::Reply::end(&mut self.reply, &ask::end(Kind::Tail, response));
+            return false;
+        }
+        let next =
+            Token::parse(ask::next(response).as_bytes()).map_or(self.live.offset, |token| token.offset);
+        if next > self.live.offset {
+            self.reply.item(&ask::item(response));
+            self.live.offset = next;
+        }
+        let closed = ask::is_closed(response);
+        if closed {
+            service::Reply::end(&mut self.reply, &ask::end(Kind::Tail, response));
+        }
+        !closed
+    }
+}
+
+/// Lets the tails of a stream go on.
+struct Resume {
+    news: Arc<News>,
+    topic_id: u64,
+}
+
+impl Wake for Resume {
+    fn wake(self: Arc<Self>) {
+        self.news.resumed(self.topic_id);
+    }
+}
+
+fn fault_of(error: &DecodeError) -> Fault {
+    if error.wrong == Wrong::UnknownMessage { Fault::UnknownCommand } else { Fault::BadRequest }
+}
+
+fn now() -> Now {
+    Now { time_us: clock::wall_us(), entropy: clock::monotonic_ns() }
+}

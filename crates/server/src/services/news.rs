@@ -1,0 +1,70 @@
+//! What other threads tell the log's service, kept until its reactor's next turn.
+
+use std::mem::take;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use thalweg_log as log;
+use thalweg_service::{Bell, Reply};
+
+/// What happened since the last look.
+#[derive(Default)]
+pub(super) struct Batch {
+    /// Every ticket up to this one is complete.
+    pub(super) complete: u64,
+    /// The store failed: what waits will never complete.
+    pub(super) failed: bool,
+    /// Topics that moved.
+    pub(super) advanced: Vec<u64>,
+    /// Topics whose tails may go on: there is credit again, or what they need is in memory now, or somebody left.
+    pub(super) resumed: Vec<u64>,
+    /// Calls that waited for a disk, to be made again.
+    pub(super) warmed: Vec<(Vec<u8>, Reply)>,
+}
+
+/// Where it is told.
+pub(super) struct News {
+    batch: Mutex<Batch>,
+    bell: Bell,
+}
+
+impl News {
+    pub(super) fn new(bell: Bell) -> Self {
+        Self { batch: Mutex::default(), bell }
+    }
+
+    /// Takes everything that was told.
+    pub(super) fn take(&self) -> Batch {
+        take(&mut *self.lock())
+    }
+
+    pub(super) fn resumed(&self, topic_id: u64) {
+        self.tell(|batch| batch.resumed.push(topic_id));
+    }
+
+    pub(super) fn warmed(&self, frame: Vec<u8>, reply: Reply) {
+        self.tell(|batch| batch.warmed.push((frame, reply)));
+    }
+
+    fn tell(&self, tell: impl FnOnce(&mut Batch)) {
+        tell(&mut self.lock());
+        self.bell.ring();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Batch> {
+        // Nothing panics in between, and a list is whole whatever happened.
+        self.batch.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl log::Watch for News {
+    fn complete(&self, up_to: log::Position) {
+        self.tell(|batch| batch.complete = batch.complete.max(up_to));
+    }
+
+    fn failed(&self) {
+        self.tell(|batch| batch.failed = true);
+    }
+
+    fn advanced(&self, log: log::LogId) {
+        self.tell(|batch| batch.advanced.push(log));
+    }
+}
