@@ -13,6 +13,8 @@ use std::time::Duration;
 use thalweg_service::{ClientOptions, Endpoint, SyncClient};
 use thalweg_wire::service::{CallError, Next};
 
+const CONNECT_WITHIN: Duration = Duration::from_secs(1);
+
 /// How a verb reaches a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Via {
@@ -67,9 +69,9 @@ pub(super) fn tail(name: &str, via: Via, data: &Path, from: &str, output: Output
 }
 
 fn follow(endpoint: &Endpoint, place: &mut Place<'_>) -> Result<(), Failure> {
-    // One attempt: whether to wait for a server is decided by whoever calls.
+    // Not for long: whether to go on waiting for a server is decided by whoever calls.
     let options =
-        ClientOptions { schema: SCHEMA_HASH, connect_within: Duration::ZERO, ..ClientOptions::default() };
+        ClientOptions { schema: SCHEMA_HASH, connect_within: CONNECT_WITHIN, ..ClientOptions::default() };
     let call = SyncClient::connect(endpoint, options).map_err(Failure::Service)?;
     let mut client = LogClient::new(call);
     if !place.met {
