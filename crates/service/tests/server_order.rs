@@ -4,9 +4,12 @@
 mod caller;
 
 use caller::{Peer, Running, end};
+use proptest::prelude::*;
+use std::io::Write;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex};
 use thalweg_service::{Reply, Request};
+use thalweg_wire::frame::{Header, Kind};
 
 const REQUESTS: u8 = 16;
 const WORKERS: usize = 8;
@@ -131,4 +134,114 @@ fn four_clients_of_128_requests_each_get_their_own_answers() {
     });
     clients.collect::<Vec<_>>().into_iter().for_each(|client| client.join().unwrap());
     assert_eq!(server.stop().answers, 4 * 128);
+}
+
+/// Frames of requests that each say what to do, and what is to come back.
+fn histories() -> impl Strategy<Value = Vec<(bool, Vec<u8>)>> {
+    let request = (any::<bool>(), proptest::collection::vec(any::<u8>(), 0..200));
+    proptest::collection::vec(request, 1..40)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+    /// However the bytes are cut on their way, and whether a call is answered at once or later, each request gets its
+    /// own answer, in order on a plain connection.
+    #[test]
+    fn any_split_of_the_bytes_gives_the_same_answers(
+        history in histories(),
+        cuts in proptest::collection::vec(1_usize..500, 1..20),
+        is_plain in any::<bool>(),
+    ) {
+        let (server, answers) = split_server();
+        let mut peer = if is_plain { Peer::plain(&server.path) } else { Peer::multiplexed(&server.path) };
+        let mut bytes = Vec::new();
+        for (n, (later, payload)) in history.iter().enumerate() {
+            let length = payload.len() as u32 + 1;
+            if is_plain {
+                bytes.extend_from_slice(&length.to_le_bytes());
+            } else {
+                bytes.extend_from_slice(&Header::new(Kind::Request, n as u64, length).encode());
+            }
+            bytes.push(u8::from(*later));
+            bytes.extend_from_slice(payload);
+        }
+        let mut rest = &bytes[..];
+        for cut in cuts.iter().cycle() {
+            let (now, then) = rest.split_at(rest.len().min(*cut));
+            peer.stream.write_all(now).unwrap();
+            rest = then;
+            if rest.is_empty() {
+                break;
+            }
+        }
+        let mut seen = vec![false; history.len()];
+        for n in 0..history.len() {
+            let (id, payload) = if is_plain {
+                (n, peer.receive_plain())
+            } else {
+                let came = peer.receive();
+                prop_assert_eq!((came.kind, came.fault), (Kind::End, None));
+                (came.id as usize, came.payload)
+            };
+            prop_assert!(!std::mem::replace(&mut seen[id], true));
+            prop_assert_eq!(&payload, &history[id].1);
+        }
+        drop(server);
+        answers.join().unwrap();
+    }
+}
+
+/// Answers at once or, when it is told to, on another thread.
+fn split_server() -> (Running, std::thread::JoinHandle<()>) {
+    let (jobs, taken) = channel::<(Vec<u8>, Reply)>();
+    let answers = std::thread::spawn(move || taken.iter().for_each(|(frame, reply)| reply.end(&frame)));
+    let server = Running::new(move |request: Request<'_>, reply: Reply| match request.frame {
+        [0, frame @ ..] => reply.end(frame),
+        frame => jobs.send((frame[1..].to_vec(), reply)).unwrap(),
+    });
+    (server, answers)
+}
+
+#[test]
+fn a_request_is_alone_when_nothing_waits_behind_it_and_nothing_is_in_flight() {
+    let (keeper, kept) = channel::<Reply>();
+    let server = Running::new(move |request: Request<'_>, reply: Reply| {
+        let alone = [u8::from(request.alone)];
+        if request.frame == b"keep" {
+            keeper.send(reply).unwrap();
+        } else {
+            reply.end(&alone);
+        }
+    });
+    let mut peer = Peer::plain(&server.path);
+    peer.send_plain(b"a");
+    assert_eq!(peer.receive_plain(), [1]);
+    // Two in one write: the first has another behind it.
+    peer.stream.write_all(&[1, 0, 0, 0, b'a', 1, 0, 0, 0, b'b']).unwrap();
+    assert_eq!((peer.receive_plain(), peer.receive_plain()), (vec![0], vec![1]));
+    let mut other = Peer::multiplexed(&server.path);
+    other.call(1, b"keep");
+    let reply = kept.recv().unwrap();
+    peer.send_plain(b"a");
+    assert_eq!(peer.receive_plain(), [0], "another client's call is in flight");
+    reply.end(b"");
+    assert_eq!(other.receive(), end(1, b""));
+    peer.send_plain(b"a");
+    assert_eq!(peer.receive_plain(), [1]);
+}
+
+#[test]
+fn frames_that_come_together_cost_one_read_and_one_write() {
+    let server = Running::new(|request: Request<'_>, reply: Reply| reply.end(request.frame));
+    let mut peer = Peer::plain(&server.path);
+    let frames = [1, 0, 0, 0, b'a'].repeat(500);
+    for _ in 0..20 {
+        peer.stream.write_all(&frames).unwrap();
+        (0..500).for_each(|_| assert_eq!(peer.receive_plain(), b"a"));
+    }
+    let statistics = server.stop();
+    assert_eq!(statistics.requests, 20 * 500);
+    assert_eq!(statistics.writes, 20);
+    // One to accept, one each, one or two to find out that the server ends.
+    assert!(statistics.reads <= 20 + 3, "{} reads", statistics.reads);
 }

@@ -4,6 +4,7 @@
 mod caller;
 
 use caller::{Came, Peer, Running, end, eventually, hello, options};
+use proptest::prelude::*;
 use std::io::Write;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
@@ -347,4 +348,28 @@ fn clients_over_the_bound_wait_until_one_leaves() {
     std::io::Read::read_exact(&mut third.stream, &mut welcome).unwrap();
     third.call(2, b"b");
     assert_eq!(third.receive(), end(2, b"b"));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(150))]
+    /// Whatever bytes a client sends, it is told so or let go of, and the next one is served.
+    #[test]
+    fn no_bytes_of_one_client_harm_another(
+        greets in any::<bool>(),
+        bytes in proptest::collection::vec(prop_oneof![3 => 0_u8..8, 1 => any::<u8>()], 0..300),
+    ) {
+        let server = harmed();
+        let mut peer = if greets { Peer::multiplexed(&server.path) } else { Peer::plain(&server.path) };
+        // The server may end the connection in the middle of it.
+        let _ = peer.stream.write_all(&bytes);
+        let mut other = Peer::multiplexed(&server.path);
+        other.call(1, b"fine");
+        prop_assert_eq!(other.receive(), end(1, b"fine"));
+    }
+}
+
+/// One server for all cases.
+fn harmed() -> &'static Running {
+    static SERVER: std::sync::OnceLock<Running> = std::sync::OnceLock::new();
+    SERVER.get_or_init(|| Running::new(echo))
 }
