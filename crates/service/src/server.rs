@@ -11,6 +11,7 @@
 //! sends half a frame, holds up nobody but itself. Checked by `tests/`.
 
 mod accept;
+mod ahead;
 mod answers;
 mod bind;
 mod busy;

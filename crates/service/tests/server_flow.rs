@@ -381,3 +381,57 @@ fn credit_is_heard_at_the_bound_of_calls() {
     }
     assert_eq!(items, 100);
 }
+
+#[test]
+fn credit_and_cancels_are_heard_behind_requests_that_wait() {
+    let server = counting(ServerOptions { stream_credit: 1, in_flight_max: 2, ..options() });
+    let mut peer = Peer::multiplexed(&server.path);
+    (0..2).for_each(|id| peer.call(id, &ask(b't', 50)));
+    // These wait until one of the streams ends, and the streams for what is said behind them.
+    (2..30).for_each(|id| peer.call(id, &ask(b't', 0)));
+    assert_eq!([peer.receive().kind, peer.receive().kind], [Kind::Item, Kind::Item]);
+    peer.cancel(1);
+    let cancelled = peer.receive();
+    assert_eq!((cancelled.id, cancelled.fault), (1, Some(Fault::Cancelled)));
+    // About a call that has not begun: heard when it has.
+    peer.cancel(29);
+    peer.grant(0, 100);
+    let mut ends = vec![];
+    while ends.len() < 29 {
+        let came = peer.receive();
+        match came.kind {
+            Kind::Item => assert_eq!(came.id, 0),
+            _ => ends.push(came.id),
+        }
+    }
+    ends.sort_unstable();
+    assert!(ends.into_iter().eq((0..30).filter(|id| *id != 1)));
+    assert_eq!(server.stop().in_flight, 0);
+}
+
+#[test]
+fn a_connection_that_waits_is_read_from_no_further_than_it_may() {
+    let (server, kept) = keeping(ServerOptions { in_flight_max: 1, ..options() });
+    let mut peer = Peer::multiplexed(&server.path);
+    peer.call(0, b"keep");
+    let first = kept.recv().unwrap();
+    peer.stream.set_nonblocking(true).unwrap();
+    let frame =
+        [&Header { length: 1_000, ..Header::new(Kind::Request, 1, 0) }.encode()[..], &[7; 1_000]].concat();
+    let (mut sent, mut refusals) = (0, 0);
+    while refusals < 20 {
+        match std::io::Write::write(&mut peer.stream, &frame[sent % frame.len()..]) {
+            Ok(count) => (sent, refusals) = (sent + count, 0),
+            Err(_) => {
+                refusals += 1;
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+        }
+        assert!(sent < 16 << 20, "somebody holds what nobody handles");
+    }
+    peer.stream.set_nonblocking(false).unwrap();
+    first.end(b"");
+    assert_eq!(peer.receive(), end(0, b""));
+    kept.recv().unwrap().end(b"second");
+    assert_eq!(peer.receive(), end(1, b"second"));
+}

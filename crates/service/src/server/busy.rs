@@ -43,8 +43,10 @@ pub(crate) struct Busy {
     pub(crate) ended: bool,
     /// The connection ends once everything is sent; nothing more is read.
     pub(crate) closing: bool,
-    /// Not read from: too much is in flight or unsent.
+    /// Begins no call: too much is in flight or unsent.
     pub(crate) paused: bool,
+    /// Is read from all the same, for what is said about calls in flight.
+    pub(crate) looks_ahead: bool,
     /// Streams were told to wait until what is unsent has left.
     pub(crate) congested: bool,
     /// Is among those to be flushed at the end of the turn.
@@ -64,6 +66,7 @@ impl Busy {
             ended: false,
             closing: false,
             paused: false,
+            looks_ahead: false,
             congested: false,
             dirty: false,
         }
@@ -95,6 +98,8 @@ pub(crate) struct Input {
     bytes: Vec<u8>,
     /// What was dealt with.
     start: usize,
+    /// What was looked through of the rest.
+    ahead: usize,
     /// Bytes still to come that nobody wants: the rest of a frame that is too long.
     skip: usize,
 }
@@ -113,10 +118,28 @@ impl Input {
     #[inline]
     pub(crate) fn consume(&mut self, count: usize) {
         self.start += count;
+        self.ahead = self.ahead.saturating_sub(count);
+    }
+
+    /// What was not looked through.
+    pub(crate) fn ahead(&self) -> &[u8] {
+        &self.bytes[self.start + self.ahead..]
+    }
+
+    /// So much of it was looked through.
+    pub(crate) fn pass_ahead(&mut self, count: usize) {
+        self.ahead += count;
+    }
+
+    /// Replaces what comes next of it.
+    pub(crate) fn rewrite_ahead(&mut self, bytes: &[u8]) {
+        let start = self.start + self.ahead;
+        self.bytes[start..start + bytes.len()].copy_from_slice(bytes);
     }
 
     /// Passes over bytes, come or still to come.
     pub(crate) fn skip(&mut self, count: usize) {
+        self.ahead = self.ahead.saturating_sub(count);
         self.skip += count;
         self.pass_over();
     }
@@ -162,8 +185,7 @@ impl Input {
 
     fn clear(&mut self) {
         self.bytes.clear();
-        self.start = 0;
-        self.skip = 0;
+        (self.start, self.ahead, self.skip) = (0, 0, 0);
     }
 }
 
@@ -329,7 +351,7 @@ impl Spare {
         busy.in_flight.calls.clear();
         (busy.abandoned, busy.timer_ms) = (0, NEVER_MS);
         (busy.ended, busy.closing, busy.paused) = (false, false, false);
-        (busy.congested, busy.dirty) = (false, false);
+        (busy.looks_ahead, busy.congested, busy.dirty) = (false, false, false);
         self.idle.push(busy);
     }
 }

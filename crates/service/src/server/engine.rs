@@ -201,7 +201,7 @@ impl Engine {
         let (is_ring, is_piped) = (client.ring.is_some(), client.outlet.is_some());
         let mut busy = client.busy.take().unwrap_or_else(|| self.spare.take());
         let mut fate = Fate::Lives;
-        let reads = !busy.paused && !busy.ended && !busy.closing;
+        let reads = busy.wants_input();
         let readable = is_ring || readiness.readable() || readiness.error() || readiness.hangup();
         if reads && readable {
             fate = self.receive(core, key, &mut busy);

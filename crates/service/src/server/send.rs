@@ -37,7 +37,7 @@ impl Engine {
         let Some((entry, socket)) = core.entry_and_descriptor(key) else { return Fate::Gone };
         let Entry::Client(client) = entry else { return Fate::Gone };
         if let Some(ring) = &mut client.ring {
-            (ring.paused, ring.blocked) = (busy.paused || busy.closing, !busy.output.is_empty());
+            (ring.paused, ring.blocked) = (!busy.wants_input(), !busy.output.is_empty());
             self.statistics.bells += u64::from(ring_if_wanted(ring, socket));
             if ring.blocked || !ring.paused && ring.end.pending() {
                 collector.heat(key, client, self.turn);
@@ -120,7 +120,7 @@ fn ring_if_wanted(ring: &mut Ring, socket: BorrowedFd<'_>) -> bool {
 
 /// Asks to hear of room to write only while it is missing, and of input only while it is wanted.
 fn interest(core: &mut ServerCore, key: Key, outlet: Option<Key>, busy: &Busy) -> Fate {
-    let reads = !busy.paused && !busy.ended && !busy.closing;
+    let reads = busy.wants_input();
     let blocked = !busy.output.is_empty();
     let told = match outlet {
         Some(outlet) => {

@@ -57,10 +57,8 @@ impl Engine {
             };
             match cut {
                 Cut::More => return,
-                // Cancelling and credit go on: they are what may end the calls that are in flight.
                 Cut::Request { .. } | Cut::TooLong { .. } if self.is_overfull(busy) => {
-                    busy.paused = true;
-                    return;
+                    return self.pause((key, phase), busy);
                 }
                 Cut::Request { head, length, id, deadline_ms, credit } => {
                     let last = unread.len() == head + length;

@@ -1,0 +1,63 @@
+//! Hearing what is said behind a request that has to wait.
+//!
+//! A multiplexed connection at its bound begins no call until one ends. What may end one is a cancel, or credit for a
+//! stream, and these stand behind the request that waits: so the input is looked through, as far as it may reach, for
+//! what concerns calls in flight. What was heard is turned into a credit of nothing where it stands. What concerns a
+//! call that has not begun stays, to be heard in its place.
+
+use crate::server::answers::Place;
+use crate::server::busy::Busy;
+use crate::server::call::Pay;
+use crate::server::client::Phase;
+use crate::server::cut::{self, Cut};
+use crate::server::engine::Engine;
+use thalweg_reactor::Key;
+use thalweg_wire::fault::Fault;
+use thalweg_wire::frame::{HEADER_BYTES, Header, Kind};
+
+/// Bytes of input that a connection which begins no call may have.
+const AHEAD_BYTES_MAX: usize = 64 * 1024;
+
+impl Busy {
+    /// Whether input is wanted: to be dealt with, or at least to be looked through.
+    pub(crate) fn wants_input(&self) -> bool {
+        let looks = self.looks_ahead && self.input.unread().len() < AHEAD_BYTES_MAX;
+        !self.ended && !self.closing && (!self.paused || looks)
+    }
+}
+
+impl Engine {
+    /// The connection may not begin the request that comes next: hears what stands behind it.
+    pub(crate) fn pause(&mut self, (key, phase): (Key, Phase), busy: &mut Busy) {
+        busy.paused = true;
+        busy.looks_ahead = phase == Phase::Multiplexed;
+        if !busy.looks_ahead {
+            return;
+        }
+        loop {
+            let ahead = busy.input.ahead();
+            let passed = match cut::multiplexed(ahead, self.options.frame_bytes_max) {
+                Cut::Request { head, length, .. } => head + length,
+                Cut::TooLong { bytes, .. } if bytes <= ahead.len() => bytes,
+                Cut::Cancel(id) => {
+                    if busy.in_flight.find(id).is_some() {
+                        busy.input.rewrite_ahead(&Header::new(Kind::Credit, id, 0).encode());
+                        self.end_early(busy, key, id, Fault::Cancelled, "the client cancelled it");
+                    }
+                    HEADER_BYTES
+                }
+                Cut::Credit(id, items) => {
+                    if let Some(begun) = busy.in_flight.find(id) {
+                        let place = Place { key, id, serial: begun.serial };
+                        self.payments.push((place, Pay::Items(items)));
+                        busy.input.rewrite_ahead(&Header::new(Kind::Credit, id, 0).encode());
+                    }
+                    HEADER_BYTES
+                }
+                // What is wrong is told in its place too.
+                Cut::More | Cut::TooLong { .. } | Cut::Wrong { .. } => return,
+            };
+            busy.input.pass_ahead(passed);
+        }
+    }
+}
