@@ -192,7 +192,9 @@ impl Client {
             Wait::Until(until) => Some(until),
             Wait::Block => None,
         };
-        if self.session.is_ready() { self.flush().map(|()| 1) } else { self.advance(until) }
+        let moved = if self.session.is_ready() { self.flush().map(|()| 1) } else { self.advance(until) };
+        self.leave_watched()?;
+        moved
     }
 
     /// What came next, in order of arrival; `None` until another turn.
@@ -246,6 +248,7 @@ impl Client {
             }
             self.advance(None)?;
         };
+        self.leave_watched()?;
         Ok(self.event(found))
     }
 
@@ -255,7 +258,7 @@ impl Client {
     }
 
     /// The descriptor for a foreign loop: readable whenever a turn with [`Wait::Poll`] has something to do. One such turn
-    /// comes first, and one after each round of calls. The descriptor stays the same through reconnections.
+    /// comes first, and one after each round of calls; waiting in between is fine. The descriptor stays the same through reconnections.
     ///
     /// # Errors
     /// Out of descriptors.
@@ -416,6 +419,17 @@ impl Client {
         }
         watch.due(due)?;
         Ok(true)
+    }
+
+    /// After a wait beside a foreign loop: what came that was not asked for is that loop's to hear of.
+    fn leave_watched(&mut self) -> Result<(), Error> {
+        if self.watch.is_none() || self.settle()? && !self.session.is_ready() {
+            return Ok(());
+        }
+        match &mut self.watch {
+            Some(watch) => Ok(watch.due(Some(Instant::now()))?),
+            None => Ok(()),
+        }
     }
 
     /// Goes on connecting.

@@ -126,6 +126,35 @@ fn a_quiet_client_leaves_its_loop_alone() {
 }
 
 #[test]
+fn what_came_beside_a_wait_is_heard_of_by_the_loop() {
+    for way in WAYS {
+        // Two answers at once, and one that comes after the wait.
+        let (endpoint, _peer) = serve(way, |peer| {
+            let requests = [peer.request(), peer.request(), peer.request()];
+            for request in &requests {
+                peer.end(&request.header, &request.payload);
+            }
+            echo(peer);
+        });
+        let mut client = Client::connect(&endpoint, options(way)).unwrap();
+        client.descriptor().unwrap();
+        let calls = [b"a", b"b", b"c"].map(|request| call(&mut client, request));
+        assert_eq!(client.wait(calls[1]).unwrap(), b"b");
+        for expected in [(calls[0], "end a".to_owned()), (calls[2], "end c".to_owned())] {
+            let ready = thalweg_sys::epoll::wait_readable(client.descriptor().unwrap(), 30_000).unwrap();
+            assert!(ready, "nothing was heard of {expected:?}, {way:?}");
+            client.turn(Wait::Poll).unwrap();
+            assert_eq!(next(&mut client), expected);
+            client.turn(Wait::Until(Instant::now())).unwrap();
+        }
+        let (waited, later) = (call(&mut client, b"d"), call(&mut client, b"e"));
+        client.wait(waited).unwrap();
+        assert!(thalweg_sys::epoll::wait_readable(client.descriptor().unwrap(), 30_000).unwrap());
+        assert_eq!(next(&mut client), (later, "end e".into()));
+    }
+}
+
+#[test]
 fn a_deadline_ends_a_call_whoever_waits_and_tells_the_server() {
     for way in [Way::Plain, Way::Multiplexed, Way::Shared] {
         let (endpoint, peer) = serve(way, |peer| {
