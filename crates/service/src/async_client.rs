@@ -71,6 +71,14 @@ enum Frame {
     End(Vec<u8>),
 }
 
+/// How a turn is taken.
+type TakeTurn = fn(&mut Client) -> Result<usize, Error>;
+
+/// A turn that never waits and leaves everything to be watched.
+fn glance(client: &mut Client) -> Result<usize, Error> {
+    client.turn(Wait::Poll)
+}
+
 impl AsyncClient {
     /// Connects; see [`Client::connect`]. Waits, unlike everything else here.
     ///
@@ -112,7 +120,7 @@ impl AsyncClient {
     /// # Errors
     /// The operating system failed. A connection that ended shows in the calls.
     pub fn drive(&self, wait: Wait) -> Result<usize, Error> {
-        let count = self.shared.pump()?;
+        let count = self.shared.pump(glance)?;
         let left = match wait {
             Wait::Poll => return Ok(count),
             _ if count > 0 => return Ok(count),
@@ -120,7 +128,7 @@ impl AsyncClient {
             Wait::Block => None,
         };
         socket::wait(self.descriptor(), false, left)?;
-        self.shared.pump()
+        self.shared.pump(glance)
     }
 
     /// Runs a future to its end on this thread, driving the client whenever the future waits.
@@ -137,7 +145,7 @@ impl AsyncClient {
             if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
                 return Ok(output);
             }
-            self.shared.pump()?;
+            self.shared.pump(Client::attend)?;
             if alarm.about_to_sleep() {
                 let retired = self.shared.retire();
                 let slept = retired
@@ -145,7 +153,7 @@ impl AsyncClient {
                 self.shared.state.lock().drivers += 1;
                 slept?;
                 alarm.up()?;
-                self.shared.pump()?;
+                self.shared.pump(Client::attend)?;
             }
         }
     }
@@ -176,27 +184,24 @@ impl AsyncCall for AsyncClient {
 }
 
 impl Shared {
-    /// A turn that never waits; how many futures it woke.
-    fn pump(&self) -> Result<usize, Error> {
+    /// A turn; how many futures it woke.
+    fn pump(&self, how: TakeTurn) -> Result<usize, Error> {
         let mut wakers = Vec::new();
-        let outcome = {
-            let mut state = self.state.lock();
-            state.turn(&mut wakers)
-        };
+        let outcome = self.state.lock().turn(how, &mut wakers);
         let count = wakers.len();
         // Outside the lock: a waker is somebody else's code, and may well call.
         wakers.into_iter().for_each(Waker::wake);
         outcome.map(|()| count)
     }
 
-    /// A driver is about to sleep. What was queued since its last turn counted on it; what is queued from here on is its
-    /// caller's to send.
+    /// A driver is about to sleep. What was queued since its last turn counted on it, and is sent; what is queued from here on
+    /// is its caller's to send. From here on, too, the descriptor tells of everything.
     fn retire(&self) -> Result<(), Error> {
         let mut wakers = Vec::new();
         let outcome = {
             let mut state = self.state.lock();
             state.drivers -= 1;
-            if state.stale { state.turn(&mut wakers) } else { Ok(()) }
+            state.turn(glance, &mut wakers)
         };
         wakers.into_iter().for_each(Waker::wake);
         outcome
@@ -204,9 +209,9 @@ impl Shared {
 }
 
 impl State {
-    fn turn(&mut self, wakers: &mut Vec<Waker>) -> Result<(), Error> {
+    fn turn(&mut self, how: TakeTurn, wakers: &mut Vec<Waker>) -> Result<(), Error> {
         self.stale = false;
-        self.client.turn(Wait::Poll)?;
+        how(&mut self.client)?;
         while let Some(event) = self.client.next() {
             let Some(waiting) = self.calls.get_mut(&event.call) else { continue };
             waiting.frames.push_back(match event.kind {
@@ -246,7 +251,7 @@ impl Frames {
         let mut state = self.shared.state.lock();
         if state.is_empty(self.call) && state.stale && state.drivers == 0 && self.yielded {
             // A failure here is one of the operating system, and shows again to whoever drives.
-            let _ = state.turn(&mut wakers);
+            let _ = state.turn(glance, &mut wakers);
         }
         let taken = match state.take(self.call, self.window) {
             Some(taken) => {

@@ -29,7 +29,7 @@ use link::Link;
 use session::{Bounds, Found, Session, What};
 use std::io::IoSlice;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use thalweg_reactor::Wait;
 use thalweg_transport::{Endpoint, Read, Written};
 use thalweg_wire::fault::Fault;
@@ -37,6 +37,9 @@ use watch::Watch;
 
 /// Requests from this length on are written from where they lie, if nothing waits to be sent before them.
 const DIRECT_BYTES: usize = 4 << 10;
+
+/// About what a wake across processors costs.
+const ATTENTION: Duration = Duration::from_micros(50);
 
 /// Calls a service.
 ///
@@ -51,6 +54,8 @@ pub struct Client {
     line: Line,
     session: Session,
     watch: Option<Watch>,
+    /// The peer was told that this side sleeps, and rings when it has something.
+    settled: bool,
     /// Items that each new stream may send before more credit.
     credit: u32,
 }
@@ -116,7 +121,7 @@ impl Client {
             in_flight_max: options.in_flight_max,
             unsent_bytes_max: options.unsent_bytes_max,
         });
-        Self { options, endpoint, line, session, watch: None, credit }
+        Self { options, endpoint, line, session, watch: None, settled: false, credit }
     }
 
     /// Queues a request. It leaves with the next flush, turn or wait, at the latest.
@@ -195,6 +200,16 @@ impl Client {
         let moved = if self.session.is_ready() { self.flush().map(|()| 1) } else { self.advance(until) };
         self.leave_watched()?;
         moved
+    }
+
+    /// As a turn that never waits, for whoever takes another before it sleeps: may look a little for what comes through
+    /// shared memory, and leaves nothing to be watched.
+    pub(crate) fn attend(&mut self) -> Result<usize, Error> {
+        if self.options.spin && self.is_shared() && self.session.in_flight() > 0 && !self.session.is_ready() {
+            self.advance(Some(Instant::now() + ATTENTION))
+        } else {
+            self.look()
+        }
     }
 
     /// What came next, in order of arrival; `None` until another turn.
@@ -345,8 +360,9 @@ impl Client {
     fn advance(&mut self, until: Option<Instant>) -> Result<usize, Error> {
         let due = self.session.next_deadline();
         let due = until.map_or(due, |until| Some(due.map_or(until, |due| due.min(until))));
+        let settled = std::mem::take(&mut self.settled);
         let moved = match &mut self.line {
-            Line::Up(link) => match exchange(link, &mut self.session, due) {
+            Line::Up(link) => match exchange(link, &mut self.session, settled, due) {
                 Ok(moved) => moved,
                 Err(error) => {
                     self.drain_and_lose(error);
@@ -372,8 +388,9 @@ impl Client {
     fn look(&mut self) -> Result<usize, Error> {
         let mut moved = 0;
         loop {
+            let settled = std::mem::take(&mut self.settled);
             moved += match &mut self.line {
-                Line::Up(link) => match glance(link, &mut self.session, self.watch.is_some()) {
+                Line::Up(link) => match glance(link, &mut self.session, settled) {
                     Ok(moved) => moved,
                     Err(error) => {
                         self.drain_and_lose(error);
@@ -407,6 +424,7 @@ impl Client {
                 if !link.settle(unsent) {
                     return Ok(false);
                 }
+                self.settled = true;
             }
             Line::Dialing(dialer) => {
                 let (socket, at) = dialer.watched();
@@ -506,15 +524,23 @@ fn write_out(link: &mut Link, session: &mut Session) -> Result<(), Error> {
 }
 
 /// Writes, waits and reads once.
-fn exchange(link: &mut Link, session: &mut Session, until: Option<Instant>) -> Result<usize, Error> {
+fn exchange(
+    link: &mut Link,
+    session: &mut Session,
+    settled: bool,
+    until: Option<Instant>,
+) -> Result<usize, Error> {
+    if settled {
+        link.stir()?;
+    }
     write_out(link, session)?;
     let for_space = session.has_unsent();
     count(link.read_waiting(session.room(), for_space, until)?)
 }
 
 /// Writes and reads what can be now.
-fn glance(link: &mut Link, session: &mut Session, watched: bool) -> Result<usize, Error> {
-    if watched {
+fn glance(link: &mut Link, session: &mut Session, settled: bool) -> Result<usize, Error> {
+    if settled {
         link.stir()?;
     }
     write_out(link, session)?;
