@@ -33,6 +33,29 @@ use thalweg_wire::fault::Fault;
 use thalweg_wire::service::{AsyncCall, AsyncFrames};
 
 /// Carries many calls at once, each a future. Clones share one connection.
+///
+/// ```
+/// use thalweg_service::{AsyncClient, ClientOptions, Server, ServerOptions};
+/// use thalweg_wire::service::AsyncCall;
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let directory = tempfile::tempdir()?;
+/// let endpoint = directory.path().join("echo.sock").display().to_string().parse()?;
+/// let mut server = Server::bind(std::slice::from_ref(&endpoint), ServerOptions::default())?;
+/// let stopper = server.stopper();
+/// let serving = std::thread::spawn(move || server.run(|request, response| response.extend(request)));
+///
+/// let client = AsyncClient::connect(&endpoint, ClientOptions::default())?;
+/// let answer = client.run_until(async {
+///     let first = client.call(b"one".to_vec()).await?;
+///     client.call([first, b" and two".to_vec()].concat()).await
+/// })??;
+/// assert_eq!(answer, b"one and two");
+///
+/// stopper.stop();
+/// serving.join().unwrap()?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct AsyncClient {
     shared: Arc<Shared>,

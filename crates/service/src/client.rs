@@ -46,6 +46,27 @@ const ATTENTION: Duration = Duration::from_micros(50);
 /// Calls are queued by [`Client::call`], leave together with the next [`Client::flush`], [`Client::turn`] or
 /// [`Client::wait`], and what comes of them is taken one by one with [`Client::next`], or by name with [`Client::wait`] and
 /// [`Client::take`]. A foreign loop watches [`Client::descriptor`] and takes turns.
+///
+/// ```
+/// use thalweg_service::{CallOptions, Client, ClientOptions, Server, ServerOptions};
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let directory = tempfile::tempdir()?;
+/// let endpoint = directory.path().join("echo.shm").display().to_string().parse()?;
+/// let mut server = Server::bind(std::slice::from_ref(&endpoint), ServerOptions::default())?;
+/// let stopper = server.stopper();
+/// let serving = std::thread::spawn(move || server.run(|request, response| response.extend(request)));
+///
+/// let mut client = Client::connect(&endpoint, ClientOptions::default())?;
+/// let one = client.call(b"one", CallOptions::default())?;
+/// let two = client.call(b"two", CallOptions::default())?; // they leave together
+/// assert_eq!(client.wait(two)?, b"two");
+/// assert_eq!(client.wait(one)?, b"one");
+///
+/// stopper.stop();
+/// serving.join().unwrap()?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Client {
     options: ClientOptions,

@@ -6,7 +6,8 @@ mod peer;
 use peer::{Way, echo, options, serve};
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
-use std::task::{Context, Poll, Waker};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 use thalweg_reactor::Wait;
 use thalweg_service::{AsyncClient, CallOptions};
@@ -163,4 +164,57 @@ fn deadlines_and_lost_connections_reach_the_future() {
     peer.join();
     let error = client.run_until(client.call(b"c".to_vec())).unwrap().unwrap_err();
     assert_eq!(error.fault, Fault::Disconnected);
+}
+
+/// Wakes a thread that is parked.
+struct Unpark(std::thread::Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Runs a future on this thread and drives nothing.
+fn park_on<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => std::thread::park(),
+        }
+    }
+}
+
+#[test]
+fn threads_that_drive_nothing_are_served_by_one_that_does() {
+    for way in WAYS {
+        let (endpoint, _peer) = serve(way, echo);
+        let client = AsyncClient::connect(&endpoint, options(way)).unwrap();
+        // Ready once the others are through, who wake whoever waits for that.
+        let through: Mutex<(u32, Option<Waker>)> = Mutex::default();
+        std::thread::scope(|scope| {
+            for thread in 0..2_u32 {
+                let (client, through) = (client.clone(), &through);
+                scope.spawn(move || {
+                    for round in 0..1_000_u32 {
+                        let request = [thread.to_le_bytes(), round.to_le_bytes()].concat();
+                        assert_eq!(park_on(client.call(request.clone())).unwrap(), request);
+                    }
+                    let mut through = through.lock().unwrap();
+                    through.0 += 1;
+                    if let Some(waker) = through.1.take() {
+                        waker.wake();
+                    }
+                });
+            }
+            let both = poll_fn(|context| {
+                let mut through = through.lock().unwrap();
+                through.1 = Some(context.waker().clone());
+                if through.0 == 2 { Poll::Ready(()) } else { Poll::Pending }
+            });
+            client.run_until(both).unwrap();
+        });
+    }
 }
