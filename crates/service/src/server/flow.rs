@@ -53,8 +53,9 @@ impl Engine {
         let Some(mut busy) = client(core, key).and_then(|client| client.busy.take()) else { return };
         let now_ms = core.fresh_now_ms();
         let overdue = busy.in_flight.iter().filter(|begun| begun.deadline_ms <= now_ms);
-        let overdue: Vec<u64> = overdue.map(|begun| begun.id).collect();
-        for id in overdue {
+        let mut overdue: Vec<(u64, u64)> = overdue.map(|begun| (begun.deadline_ms, begun.id)).collect();
+        overdue.sort_unstable();
+        for (_, id) in overdue {
             self.end_early(&mut busy, key, id, Fault::DeadlineExceeded, "its handler goes on");
         }
         busy.timer_ms = NEVER_MS;
