@@ -17,10 +17,10 @@ use std::time::Duration;
 /// A place in a log that moves forward.
 #[derive(Clone, Debug)]
 pub struct Cursor {
-    reader: Reader,
+    pub(crate) reader: Reader,
     uncommitted: bool,
     /// The last call found nothing.
-    drained: bool,
+    pub(crate) drained: bool,
 }
 
 impl Cursor {
@@ -58,7 +58,7 @@ impl Cursor {
         Ok(found.map(|found| found.entry(progress.walk.number, progress.walk.bytes(source.view()))))
     }
 
-    fn look(&mut self) -> Result<Option<Found>, ReadError> {
+    pub(crate) fn look(&mut self) -> Result<Option<Found>, ReadError> {
         loop {
             if self.is_at_limit() {
                 return Ok(None);

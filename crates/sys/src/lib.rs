@@ -2,7 +2,7 @@
 //!
 //! Owns: the only mention of `rustix` and `libc` in the workspace. Readiness ([`epoll`], [`event`]),
 //! sockets ([`socket`]) and their names ([`name`]), clocks ([`clock`]), signals ([`signal`]), limits and entropy ([`process`]),
-//! files and maps (`disk`), sleeping on a word of a map ([`futex`]), what a supervisor hands over ([`supervisor`]), and other
+//! files and maps (`disk`), sleeping on a word of a map ([`futex`]), hints to the processor ([`hint`]), what a supervisor hands over ([`supervisor`]), and other
 //! programs ([`child`]).
 //!
 //! Never knows: what a byte means, who waits for it, any policy. A function here is one system call, or
@@ -24,6 +24,7 @@ pub mod epoll;
 pub mod event;
 pub mod futex;
 pub mod handover;
+pub mod hint;
 pub mod memory;
 pub mod name;
 pub mod process;

@@ -154,7 +154,7 @@ impl Log {
 
     /// The same entries in batches of at most `limit`: arrays of times, offsets, lengths and places, and the map
     /// that the payloads lie in. The first batches are smaller. Python's lock is given away while a batch is gathered.
-    #[pyo3(signature = (*, start=None, end=None, after=None, exact=None, offset=None, tail=false, checkpoint=false, uncommitted=false, limit=65536))]
+    #[pyo3(signature = (*, start=None, end=None, after=None, exact=None, offset=None, tail=false, checkpoint=false, uncommitted=false, limit=8192))]
     #[allow(clippy::too_many_arguments, reason = "keywords")]
     fn scan(
         &self,

@@ -26,6 +26,11 @@ impl Pin {
         self.0.start().as_ptr().cast_const()
     }
 
+    /// Whether it reaches that far.
+    pub(crate) fn holds(&self, end: u32) -> bool {
+        end as usize <= self.0.length()
+    }
+
     /// Where in the map bytes begin that a reader gave out; `None` when they lie elsewhere.
     #[inline]
     pub(crate) fn place_of(&self, address: usize, length: usize) -> Option<u32> {

@@ -8,7 +8,7 @@ use crate::error;
 use crate::log::Log;
 use crate::pin::Pin;
 use crate::shared::Seat;
-use crate::walk::{Step, Walk};
+use crate::walk::Walk;
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -16,13 +16,14 @@ use pyo3::types::{PyMemoryView, PySlice};
 use std::cell::UnsafeCell;
 use std::os::raw::c_int;
 use std::sync::Arc;
-use thalweg_log::ReadError;
+use thalweg_log::{Columns, ReadError};
 
 /// Times, offsets, lengths and places.
 type Views<'py> =
     (Bound<'py, PyMemoryView>, Bound<'py, PyMemoryView>, Bound<'py, PyMemoryView>, Bound<'py, PyMemoryView>);
 
 /// Entries of a scan's first batch; the next ones are larger, so that a short scan clears no memory that it does not need.
+/// By default they stay within what a processor keeps near by, and within what an allocator hands out again.
 const FIRST: usize = 4096;
 /// Most entries of a batch.
 const LIMIT_MAX: usize = 1 << 24;
@@ -35,10 +36,6 @@ pub(crate) struct Scan {
     limit: usize,
     /// Entries of the next batch.
     size: usize,
-    /// The first entry of the next segment.
-    ahead: Option<Step>,
-    /// What the walk came to behind the last batch.
-    failure: Option<ReadError>,
     spares: [Option<Py<Batch>>; 2],
 }
 
@@ -65,38 +62,14 @@ impl Rows {
         self
     }
 
-    /// Takes entries until the columns are full, the segment ends, or nothing comes. What begins the next segment is
-    /// left in `ahead`.
-    fn fill(&mut self, walk: &mut Walk, ahead: &mut Option<Step>) -> Result<(), ReadError> {
-        let columns =
-            self.times.iter_mut().zip(&mut self.offsets).zip(&mut self.lengths).zip(&mut self.places);
-        let mut end = 0;
-        let mut failed = Ok(());
-        for (((time, offset), length), place) in columns {
-            let step = match ahead.take() {
-                Some(step) => step,
-                None => match walk.step() {
-                    Ok(Some(step)) if step.turned && self.count > 0 => {
-                        *ahead = Some(step);
-                        break;
-                    }
-                    Ok(Some(step)) => step,
-                    Ok(None) => break,
-                    Err(error) => {
-                        failed = Err(error);
-                        break;
-                    }
-                },
-            };
-            if self.count == 0 {
-                self.map = walk.map().cloned();
-            }
-            (*time, *offset, *length, *place) = (step.time, step.offset, step.length, step.place);
-            end = step.place + step.length;
-            self.count += 1;
+    /// Takes entries until the columns are full, the segment ends, or nothing comes.
+    fn fill(&mut self, walk: &mut Walk) -> Result<(), ReadError> {
+        let Rows { times, offsets, lengths, places, .. } = self;
+        let found = walk.gather(&mut Columns { times, offsets, lengths, places })?;
+        if let Some((gathered, pin)) = found {
+            (self.count, self.end, self.map) = (gathered.count, gathered.end as usize, Some(pin));
         }
-        self.end = end as usize;
-        failed
+        Ok(())
     }
 }
 
@@ -107,7 +80,7 @@ impl Scan {
         }
         let (seat, log) = (log.shared.seat(walk), log.log.clone());
         let size = limit.min(FIRST);
-        Ok(Scan { seat, log, limit, size, ahead: None, failure: None, spares: [None, None] })
+        Ok(Scan { seat, log, limit, size, spares: [None, None] })
     }
 }
 
@@ -118,14 +91,11 @@ impl Scan {
     }
 
     fn __next__(&mut self, py: Python<'_>) -> PyResult<Option<Py<Batch>>> {
-        if let Some(error) = self.failure.take() {
-            return Err(error::read(&error, Some(&String::from_utf8_lossy(self.log.name()))));
-        }
         let (batch, mut rows) = self.spare(py);
-        let (seat, size, ahead) = (&*self.seat, self.size, &mut self.ahead);
+        let (seat, size) = (&*self.seat, self.size);
         let filled = py.detach(|| {
             rows = std::mem::take(&mut rows).sized(size);
-            seat.try_with(|walk| rows.fill(walk, ahead))
+            seat.try_with(|walk| rows.fill(walk))
         });
         let filled = filled.ok_or_else(|| self.seat.shared().over())?;
         let count = rows.count;
@@ -142,13 +112,8 @@ impl Scan {
         };
         self.spares[0] = Some(batch.clone_ref(py));
         match filled {
-            Err(error) if count == 0 => {
-                Err(error::read(&error, Some(&String::from_utf8_lossy(self.log.name()))))
-            }
-            filled => {
-                self.failure = filled.err();
-                Ok((count > 0).then_some(batch))
-            }
+            Err(error) => Err(error::read(&error, Some(&String::from_utf8_lossy(self.log.name())))),
+            Ok(()) => Ok((count > 0).then_some(batch)),
         }
     }
 

@@ -4,7 +4,7 @@ use crate::entry::{Entry, Spares};
 use crate::pin::Pin;
 use pyo3::prelude::*;
 use std::sync::Arc;
-use thalweg_log::{Cursor, Position, ReadError, Time};
+use thalweg_log::{Columns, Cursor, Gathered, Position, ReadError, Time};
 
 /// An entry that was found, in the map that the walk is in.
 #[derive(Clone, Copy, Debug)]
@@ -14,8 +14,6 @@ pub(crate) struct Step {
     pub(crate) last: bool,
     pub(crate) place: u32,
     pub(crate) length: u32,
-    /// It is the first one in this map.
-    pub(crate) turned: bool,
 }
 
 /// A cursor, and the segment that it is in.
@@ -46,12 +44,34 @@ impl Walk {
         let (offset, time, last, position) = (entry.offset, entry.time, entry.last, entry.position);
         let (start, length) = (entry.data.as_ptr().addr(), entry.data.len() as u32);
         let segment = (position >> 32) as u32;
-        let turned = !matches!(&self.map, Some((number, _)) if *number == segment);
-        if turned {
-            self.map = self.cursor.reader().mapped(position).map(|mapped| (segment, Pin::new(mapped)));
+        if !matches!(&self.map, Some((number, _)) if *number == segment) {
+            self.turn(position);
         }
         let place = self.map().and_then(|pin| pin.place_of(start, length as usize));
-        Ok(place.map(|place| Step { offset, time, last, place, length, turned }))
+        Ok(place.map(|place| Step { offset, time, last, place, length }))
+    }
+
+    /// Takes hold of the segment in which a position lies.
+    #[cold]
+    fn turn(&mut self, position: Position) {
+        let segment = (position >> 32) as u32;
+        self.map = self.cursor.reader().mapped(position).map(|mapped| (segment, Pin::new(mapped)));
+    }
+
+    /// The next entries in columns, and the map that they lie in; `None` when there are none for now.
+    pub(crate) fn gather(
+        &mut self,
+        columns: &mut Columns<'_>,
+    ) -> Result<Option<(Gathered, Arc<Pin>)>, ReadError> {
+        let gathered = self.cursor.gather(columns, self.until)?;
+        if gathered.count == 0 {
+            return Ok(None);
+        }
+        let segment = (gathered.position >> 32) as u32;
+        if !matches!(&self.map, Some((number, _)) if *number == segment) {
+            self.turn(gathered.position);
+        }
+        Ok(self.map().filter(|pin| pin.holds(gathered.end)).map(|pin| (gathered, pin.clone())))
     }
 }
 

@@ -86,7 +86,7 @@ class Log:
         tail: bool = False,
         checkpoint: bool = False,
         uncommitted: bool = False,
-        limit: int = 65536,
+        limit: int = 8192,
     ) -> Scan: ...
     def cursor(
         self,

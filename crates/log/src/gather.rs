@@ -1,0 +1,201 @@
+//! Entries in columns: for whoever reads more of them than can be looked at one by one.
+//!
+//! Purpose: a batch of entries is a few arrays, which a language that is slow at loops has a library for. One call
+//! fills them, at the cost of the walk. Owns nothing; goes on where the cursor stands. Invariant: what one call gathers
+//! lies in one segment, so that places are bytes of one map.
+
+use crate::cursor::Cursor;
+use crate::error::ReadError;
+use crate::progress::Progress;
+use crate::reader::Reader;
+use crate::walk::Found;
+use crate::{Offset, Position, Time, position, segment_of};
+
+/// Where a cursor puts entries: item `i` of each is of entry `i`.
+#[derive(Debug)]
+pub struct Columns<'c> {
+    /// Times.
+    pub times: &'c mut [Time],
+    /// Offsets in the log.
+    pub offsets: &'c mut [Offset],
+    /// Bytes of the payloads.
+    pub lengths: &'c mut [u32],
+    /// Byte of the segment at which each payload begins.
+    pub places: &'c mut [u32],
+}
+
+/// What was gathered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Gathered {
+    /// Entries.
+    pub count: usize,
+    /// Where the first one lies: see [`Reader::mapped`].
+    pub position: Position,
+    /// Byte of the segment at which the last payload ends.
+    pub end: u32,
+}
+
+impl Columns<'_> {
+    fn room(&self) -> usize {
+        self.times.len().min(self.offsets.len()).min(self.lengths.len()).min(self.places.len())
+    }
+
+    fn put(&mut self, at: usize, found: &Found) {
+        (self.times[at], self.offsets[at]) = (found.time, found.offset);
+        (self.lengths[at], self.places[at]) = (found.length, found.start());
+    }
+}
+
+impl Cursor {
+    /// Takes entries in front of a position until the columns are full, the segment ends or there are none for now.
+    ///
+    /// ```
+    /// use thalweg_log::{Columns, Cursor, Options, Query, Store};
+    /// let store = Store::memory(Options::default())?;
+    /// let log = store.log(b"readings")?;
+    /// store.append_timed(&log, &[(10, b"4.7"), (20, b"4.81")])?;
+    /// let (mut times, mut offsets, mut lengths, mut places) = ([0; 8], [0; 8], [0; 8], [0; 8]);
+    /// let mut columns =
+    ///     Columns { times: &mut times, offsets: &mut offsets, lengths: &mut lengths, places: &mut places };
+    /// let gathered = Cursor::new(store.reader(&log), &Query::default()).gather(&mut columns, u64::MAX)?;
+    /// assert_eq!((gathered.count, &times[..2], &offsets[..2], &lengths[..2]), (2, &[10, 20][..], &[0, 3][..], &[3, 4][..]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Cursor::next`], when nothing lies in front of it; else the next call says it.
+    pub fn gather(&mut self, columns: &mut Columns<'_>, until: Position) -> Result<Gathered, ReadError> {
+        let room = columns.room();
+        let mut gathered = Gathered::default();
+        while gathered.count < room {
+            // What comes next may turn out to belong to the next call.
+            let before = self.reader.progress.clone();
+            let found = match self.look() {
+                Ok(Some(found)) => found,
+                Ok(None) => {
+                    self.drained = true;
+                    break;
+                }
+                Err(error) if gathered.count == 0 => return Err(error),
+                Err(_) => {
+                    self.go_back(before);
+                    break;
+                }
+            };
+            self.drained = false;
+            let number = self.reader.progress.walk.number;
+            let turned = gathered.count > 0 && number != segment_of(gathered.position);
+            if turned || position(number, found.at) >= until {
+                self.go_back(before);
+                break;
+            }
+            if gathered.count == 0 {
+                gathered.position = position(number, found.at);
+            }
+            columns.put(gathered.count, &found);
+            (gathered.count, gathered.end) = (gathered.count + 1, found.end());
+            self.run(columns, &mut gathered, until);
+        }
+        Ok(gathered)
+    }
+
+    /// Takes entries of the ordinary kind from the run at hand.
+    fn run(&mut self, columns: &mut Columns<'_>, gathered: &mut Gathered, until: Position) {
+        let Reader { source, progress } = &mut self.reader;
+        let bytes = progress.walk.bytes(source.view());
+        let (from, mut at) = (gathered.count, progress.walk.at);
+        let Columns { times, offsets, lengths, places } = columns;
+        let rows = times[from..].iter_mut().zip(&mut offsets[from..]);
+        let rows = rows.zip(&mut lengths[from..]).zip(&mut places[from..]);
+        for (((time, offset), length), place) in rows {
+            if position(progress.walk.number, at) >= until {
+                break;
+            }
+            let Some(found) = progress.filter.plain(bytes, &mut at) else { break };
+            (*time, *offset, *length, *place) = (found.time, found.offset, found.length, found.start());
+            (gathered.count, gathered.end) = (gathered.count + 1, found.end());
+        }
+        progress.walk.at = at;
+        // Each entry ends before the next begins, so that the last one is within the run tells it of all.
+        assert!(
+            gathered.count == from || gathered.end as usize <= bytes.len(),
+            "an entry that its run does not hold"
+        );
+    }
+
+    /// Stands again where it stood, in whatever view there is by now.
+    fn go_back(&mut self, before: Progress) {
+        let Reader { source, progress } = &mut self.reader;
+        *progress = before;
+        progress.walk.locate(source.view());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Options, Query, Start, Store};
+    use proptest::prelude::*;
+
+    type Row = (Time, Offset, Vec<u8>);
+
+    /// Everything that gathering with so much room finds, and into how many batches it came.
+    fn gathered(cursor: &mut Cursor, room: usize, until: Position) -> Vec<Row> {
+        let mut rows = Vec::new();
+        loop {
+            let (mut times, mut offsets) = (vec![0; room], vec![0; room]);
+            let (mut lengths, mut places) = (vec![0; room], vec![0; room]);
+            let (times, offsets, lengths, places) = (&mut times, &mut offsets, &mut lengths, &mut places);
+            let batch = cursor.gather(&mut Columns { times, offsets, lengths, places }, until).unwrap();
+            if batch.count == 0 {
+                return rows;
+            }
+            let view = cursor.reader().source.view();
+            let segment = view.find(segment_of(batch.position)).unwrap();
+            let bytes = segment.region().bytes(0..batch.end);
+            for entry in 0..batch.count {
+                let payload = &bytes[places[entry] as usize..][..lengths[entry] as usize];
+                rows.push((times[entry], offsets[entry], payload.to_vec()));
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_gathered_is_what_a_cursor_yields(
+            transactions in proptest::collection::vec(proptest::collection::vec((0usize..3, 1usize..300), 1..8), 1..80),
+            room in 1usize..40, start in 0u64..80, alone: bool,
+        ) {
+            let options = Options { segment_bytes_min: 4096, segment_bytes_max: 8192, ..Options::default() };
+            let store = Store::memory(options).unwrap();
+            let logs = [b"a", b"b", b"c"].map(|name| store.log(name).unwrap());
+            let mut half = 0;
+            for (time, entries) in transactions.iter().enumerate() {
+                let mut transaction = store.transaction(time as Time);
+                for (log, length) in entries {
+                    let log = if alone { 0 } else { *log };
+                    transaction.append(&logs[log], &vec![time as u8; *length]).unwrap();
+                }
+                transaction.commit().unwrap();
+                if time == transactions.len() / 2 {
+                    half = store.maps().visible();
+                }
+            }
+            for query in [Query::default(), Query::from(Start::Time(start)), Query::between(start, start + 9)] {
+                let mut reader = store.reader(&logs[0]);
+                let wanted: Vec<(Position, Row)> = reader
+                    .entries(&query)
+                    .map(|entry| entry.unwrap())
+                    .map(|entry| (entry.position, (entry.time, entry.offset, entry.data.to_vec())))
+                    .collect();
+                let mut cursor = Cursor::new(store.reader(&logs[0]), &query);
+                let early = gathered(&mut cursor, room, half);
+                let before = wanted.iter().filter(|(position, _)| *position < half).count();
+                prop_assert_eq!(early.len(), before);
+                let late = gathered(&mut cursor, room, Position::MAX);
+                let rows: Vec<Row> = wanted.into_iter().map(|(_, row)| row).collect();
+                prop_assert_eq!([early, late].concat(), rows);
+            }
+        }
+    }
+}

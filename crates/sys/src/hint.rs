@@ -1,0 +1,26 @@
+//! Hints to the processor: they change when something is done, never what.
+
+/// Has the processor fetch the line that holds byte `at` of a slice which is going to be read soon, without waiting for
+/// it. Nothing where `at` lies outside, or where the processor knows no such thing.
+///
+/// ```
+/// let bytes = vec![7; 4096];
+/// thalweg_sys::hint::prefetch(&bytes, 4000);
+/// thalweg_sys::hint::prefetch(&bytes, usize::MAX);
+/// ```
+#[inline(always)]
+pub fn prefetch(bytes: &[u8], at: usize) {
+    let address = bytes.as_ptr().wrapping_add(at);
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch reads nothing and is allowed at whatever address.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address.cast());
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: a prefetch reads nothing and is allowed at whatever address.
+    unsafe {
+        std::arch::asm!("prfm pldl1keep, [{0}]", in(reg) address, options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    let _ = address;
+}
