@@ -388,6 +388,9 @@ fn a_refusal_at_the_door_is_the_fault_it_names() {
         let error = Client::connect(&endpoint, options(Way::Multiplexed)).unwrap_err();
         assert_eq!(error.fault, refusal);
         assert!(error.detail.contains(&endpoint.to_string()));
+        if refusal == Fault::SchemaMismatch {
+            assert!(error.detail.contains("00000000…") && error.detail.contains("07070707…"), "{error}");
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use thalweg_sys::{process, socket};
 use thalweg_transport::{Endpoint, Read, SharedEnd, Written, receive_with_descriptor, write};
 use thalweg_wire::fault::{Fault, Retry};
-use thalweg_wire::frame::{HELLO_BYTES, Hello, VERSION, Welcome};
+use thalweg_wire::frame::{HELLO_BYTES, Hello, SchemaHash, VERSION, Welcome};
 
 const PAUSE_FIRST: Duration = Duration::from_millis(1);
 const PAUSE_MOST: Duration = Duration::from_millis(50);
@@ -198,8 +198,7 @@ impl Dialer {
 
     fn welcomed(&mut self, welcome: &Welcome) -> Result<Dialed, Error> {
         if welcome.fault != 0 {
-            let fault = Fault::of(welcome.fault).unwrap_or(Fault::Refused);
-            return Err(Error::new(fault, format!("{} said so in its welcome", self.endpoint)));
+            return Err(self.unwelcome(welcome));
         }
         if welcome.version != VERSION {
             let detail = format!("{} speaks version {}, this is {VERSION}", self.endpoint, welcome.version);
@@ -210,6 +209,23 @@ impl Dialer {
             return Err(Error::new(Fault::NoSharedMemory, detail));
         }
         self.up(welcome.credit, welcome.ring_bytes > 0)
+    }
+
+    fn unwelcome(&self, welcome: &Welcome) -> Error {
+        let fault = Fault::of(welcome.fault).unwrap_or(Fault::Refused);
+        let detail = match (fault, &self.hello) {
+            (Fault::SchemaMismatch, Some(hello)) => format!(
+                "{}: its schema is {}, this client's {}: generate both from one",
+                self.endpoint,
+                begin_of(&welcome.schema),
+                begin_of(&hello.schema)
+            ),
+            (Fault::VersionMismatch, _) => {
+                format!("{} speaks version {}, this is {VERSION}", self.endpoint, welcome.version)
+            }
+            _ => format!("{} said so in its welcome", self.endpoint),
+        };
+        Error::new(fault, detail)
     }
 
     fn up(&mut self, credit: u32, shared: bool) -> Result<Dialed, Error> {
@@ -241,6 +257,11 @@ impl Dialer {
         self.pause = (self.pause * 2).min(self.pause_most);
         Ok(())
     }
+}
+
+/// As much of a hash as tells two apart.
+fn begin_of(hash: &SchemaHash) -> String {
+    hash[..4].iter().map(|byte| format!("{byte:02x}")).chain(["…".into()]).collect()
 }
 
 /// What a refused connection means.
