@@ -5,7 +5,8 @@
 //! before the wait goes on.
 
 use super::error::{Raise, exception, fault};
-use super::{lock, seconds};
+use super::owned::{Away, Owned};
+use super::seconds;
 use crate::payload::Payload;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
@@ -23,9 +24,40 @@ const FAILED: u8 = 2;
 
 /// One connection to a service, and its calls.
 #[pyclass(module = "thalweg", frozen)]
-pub(crate) struct Connection(Mutex<Client>);
+pub(crate) struct Connection {
+    client: Owned<Client>,
+    /// Calls that a finalizer wished to forget in the middle of another call.
+    left: Mutex<Vec<CallId>>,
+}
 
 impl Connection {
+    #[inline]
+    fn with<R>(&self, py: Python<'_>, task: impl FnOnce(&mut Client) -> PyResult<R>) -> PyResult<R> {
+        self.client.with(py, |client| {
+            self.forget_left(client);
+            task(client)
+        })
+    }
+
+    /// What a client says of itself; nothing when it was closed.
+    fn say<R: Default>(&self, py: Python<'_>, task: impl FnOnce(&mut Client) -> R) -> R {
+        self.client.try_with(py, task).unwrap_or_default()
+    }
+
+    #[inline]
+    fn forget_left(&self, client: &mut Client) {
+        for call in self.left.lock().drain(..) {
+            client.forget(call);
+        }
+    }
+
+    /// A turn that may wait, other threads running meanwhile; then signals are handled.
+    fn turn_waiting(&self, py: Python<'_>) -> PyResult<()> {
+        let turned = self.client.detached(py, |client| client.turn(Wait::Block));
+        turned.transpose().raise(py)?;
+        py.check_signals()
+    }
+
     /// What came next of any call, or of one.
     fn event(py: Python<'_>, event: Event<'_>) -> (u64, u8, Py<PyAny>) {
         let (kind, value) = match &event.kind {
@@ -39,18 +71,16 @@ impl Connection {
     /// Sleeps until something came of one call, handling signals.
     fn await_event(&self, py: Python<'_>, call: CallId) -> PyResult<(u8, Py<PyAny>)> {
         loop {
-            {
-                let mut client = lock(py, &self.0);
-                if let Some(event) = client.take(call) {
-                    let (_, kind, value) = Self::event(py, event);
-                    return Ok((kind, value));
-                }
-                if !client.knows(call) {
-                    return Err(fault(py, Fault::BadArgument, "no such call is in flight"));
-                }
+            let came =
+                self.with(py, |client| match client.take(call).map(|event| Self::event(py, event)) {
+                    Some((_, kind, value)) => Ok(Some((kind, value))),
+                    None if client.knows(call) => Ok(None),
+                    None => Err(fault(py, Fault::BadArgument, "no such call is in flight")),
+                })?;
+            if let Some(came) = came {
+                return Ok(came);
             }
-            py.detach(|| self.0.lock().turn(Wait::Block)).raise(py)?;
-            py.check_signals()?;
+            self.turn_waiting(py)?;
         }
     }
 
@@ -70,7 +100,7 @@ impl Connection {
         let py = request.py();
         let deadline = deadline.map(|deadline| seconds(py, "deadline", deadline)).transpose()?;
         let payload = Payload::of(request)?;
-        lock(py, &self.0).call(payload.bytes(), CallOptions { deadline, credit }).raise(py)
+        self.with(py, |client| client.call(payload.bytes(), CallOptions { deadline, credit }).raise(py))
     }
 }
 
@@ -119,27 +149,27 @@ impl Connection {
             plain,
         };
         let client = Client::begin(&super::endpoint(py, endpoint)?, options).raise(py)?;
-        Ok(Self(Mutex::new(client)))
+        Ok(Self { client: Owned::new(client), left: Mutex::default() })
     }
 
     /// Waits until the connection is there.
     fn await_connected(&self, py: Python<'_>) -> PyResult<()> {
-        while !lock(py, &self.0).is_connected() {
-            py.detach(|| self.0.lock().turn(Wait::Block)).raise(py)?;
-            py.check_signals()?;
+        while !self.with(py, |client| Ok(client.is_connected()))? {
+            self.turn_waiting(py)?;
         }
         Ok(())
     }
 
     /// Whether the connection is there, for whoever comes when the descriptor is readable; raises why it never will be.
     fn is_up(&self, py: Python<'_>) -> PyResult<bool> {
-        let mut client = lock(py, &self.0);
-        if !client.is_connected() {
-            client.turn(Wait::Until(Instant::now())).raise(py)?;
-            // Leaves what comes next to be watched.
-            client.turn(Wait::Poll).raise(py)?;
-        }
-        Ok(client.is_connected())
+        self.with(py, |client| {
+            if !client.is_connected() {
+                client.turn(Wait::Until(Instant::now())).raise(py)?;
+                // Leaves what comes next to be watched.
+                client.turn(Wait::Poll).raise(py)?;
+            }
+            Ok(client.is_connected())
+        })
     }
 
     /// Queues a request and names its call. It leaves with the next flush, turn or wait.
@@ -150,33 +180,37 @@ impl Connection {
 
     /// Nobody waits for the answer any more; the call still ends.
     fn cancel(&self, py: Python<'_>, call: u64) {
-        lock(py, &self.0).cancel(CallId::from_number(call));
+        self.say(py, |client| client.cancel(CallId::from_number(call)));
     }
 
     /// Cancels the call and never says anything of it again.
     fn forget(&self, py: Python<'_>, call: u64) {
-        lock(py, &self.0).forget(CallId::from_number(call));
+        let call = CallId::from_number(call);
+        if let Err(Away::Busy) = self.client.try_with(py, |client| client.forget(call)) {
+            self.left.lock().push(call);
+        }
     }
 
     /// Lets a stream send so many items more.
     fn grant(&self, py: Python<'_>, call: u64, items: u32) {
-        lock(py, &self.0).grant(CallId::from_number(call), items);
+        self.say(py, |client| client.grant(CallId::from_number(call), items));
     }
 
     /// Writes what is queued, as far as it can be now.
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
-        lock(py, &self.0).flush().raise(py)
+        self.with(py, |client| client.flush().raise(py))
     }
 
     /// Writes and reads what can be now, and returns what came: which call, what, and the frame or why there is none.
     fn turn<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        let mut client = lock(py, &self.0);
-        client.turn(Wait::Poll).raise(py)?;
-        let events = PyList::empty(py);
-        while let Some(event) = client.next() {
-            events.append(Self::event(py, event))?;
-        }
-        Ok(events)
+        self.with(py, |client| {
+            client.turn(Wait::Poll).raise(py)?;
+            let events = PyList::empty(py);
+            while let Some(event) = client.next() {
+                events.append(Self::event(py, event))?;
+            }
+            Ok(events)
+        })
     }
 
     /// Calls and waits for the answer.
@@ -184,7 +218,7 @@ impl Connection {
     fn ask(&self, request: &Bound<'_, PyAny>, deadline: Option<f64>) -> PyResult<Py<PyAny>> {
         let py = request.py();
         let call = self.begin_call(request, deadline, None)?;
-        let event = self.await_event(py, call).inspect_err(|_| lock(py, &self.0).forget(call))?;
+        let event = self.await_event(py, call).inspect_err(|_| self.say(py, |client| client.forget(call)))?;
         Self::answer(py, event).map(|(_, frame)| frame)
     }
 
@@ -195,33 +229,32 @@ impl Connection {
 
     /// The descriptor for an event loop: readable when a turn has something to do.
     fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
-        let mut client = lock(py, &self.0);
-        client.descriptor().map(|descriptor| descriptor.as_raw_fd()).raise(py)
+        self.with(py, |client| client.descriptor().map(|descriptor| descriptor.as_raw_fd()).raise(py))
     }
 
-    /// Ends the connection for good; every call fails.
+    /// Ends the connection for good, and lets go of everything.
     fn close(&self, py: Python<'_>) {
-        lock(py, &self.0).close();
+        self.client.close(py);
     }
 
     #[getter]
     fn in_flight(&self, py: Python<'_>) -> usize {
-        lock(py, &self.0).in_flight()
+        self.say(py, |client| client.in_flight())
     }
 
     #[getter]
     fn is_shared(&self, py: Python<'_>) -> bool {
-        lock(py, &self.0).is_shared()
+        self.say(py, |client| client.is_shared())
     }
 
     #[getter]
     fn is_connected(&self, py: Python<'_>) -> bool {
-        lock(py, &self.0).is_connected()
+        self.say(py, |client| client.is_connected())
     }
 
     /// Items that a new stream may send at first; 0 where streams know no credit.
     #[getter]
     fn credit(&self, py: Python<'_>) -> u32 {
-        lock(py, &self.0).credit()
+        self.say(py, |client| client.credit())
     }
 }

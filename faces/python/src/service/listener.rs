@@ -1,34 +1,25 @@
 //! A server as Python drives it: by turns, each of which brings every request that came.
 
-use super::error::{Raise, fault};
+use super::error::Raise;
+use super::owned::Owned;
 use super::reply::Replies;
-use super::{endpoint, lock, schema, seconds};
-use parking_lot::Mutex;
+use super::{endpoint, schema, seconds};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 use std::os::fd::AsRawFd;
 use std::time::Instant;
 use thalweg_reactor::Wait;
 use thalweg_service::{Incoming, Server, ServerOptions, Stopper};
-use thalweg_wire::fault::Fault;
 
 /// Listens at endpoints, and takes in what clients ask.
 #[pyclass(module = "thalweg", frozen)]
 pub(crate) struct Listener {
-    /// `None` once closed.
-    server: Mutex<Option<Server>>,
+    server: Owned<Server>,
     stopper: Stopper,
     replies: Replies,
 }
 
 impl Listener {
-    fn with<R>(&self, py: Python<'_>, task: impl FnOnce(&mut Server) -> PyResult<R>) -> PyResult<R> {
-        match lock(py, &self.server).as_mut() {
-            Some(server) => task(server),
-            None => Err(fault(py, Fault::Closed, "this server was closed")),
-        }
-    }
-
     /// Everything that was taken in, as replies with the frames to answer.
     fn taken<'py>(&self, py: Python<'py>, server: &mut Server) -> PyResult<Bound<'py, PyList>> {
         let requests = PyList::empty(py);
@@ -86,13 +77,13 @@ impl Listener {
             same_user_only,
         };
         let server = Server::bind(&endpoints, options).raise(py)?;
-        Ok(Self { stopper: server.stopper(), server: Mutex::new(Some(server)), replies: Replies::default() })
+        Ok(Self { stopper: server.stopper(), server: Owned::new(server), replies: Replies::default() })
     }
 
     /// Sends what was answered and takes in what came: replies with the frames to answer. `finish` comes after it, when
     /// the first of them may have been answered.
     fn turn<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        self.with(py, |server| {
+        self.server.with(py, |server| {
             server.turn(Wait::Poll).raise(py)?;
             self.taken(py, server)
         })
@@ -100,7 +91,7 @@ impl Listener {
 
     /// Sends what was answered since the turn, and has the descriptor say when to come again. What came meanwhile.
     fn finish<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        self.with(py, |server| {
+        self.server.with(py, |server| {
             let requests = PyList::empty(py);
             while let Some(incoming) = server.next() {
                 self.append(&requests, incoming)?;
@@ -119,13 +110,10 @@ impl Listener {
                 until.map_or(Wait::Block, Wait::Until)
             }
         };
-        let turned = py.detach(|| match self.server.lock().as_mut() {
-            Some(server) => server.turn(wait).map(drop),
-            None => Ok(()),
-        });
-        turned.raise(py)?;
+        let turned = self.server.detached(py, |server| server.turn(wait));
+        turned.transpose().raise(py)?;
         py.check_signals()?;
-        self.with(py, |server| self.taken(py, server))
+        self.server.with(py, |server| self.taken(py, server))
     }
 
     /// The numbers of replies that `Reply.watch` was called for and for which something changed.
@@ -141,23 +129,22 @@ impl Listener {
     /// Whether it was stopped, and everything that was begun is answered.
     #[getter]
     fn is_stopped(&self, py: Python<'_>) -> bool {
-        lock(py, &self.server).as_ref().is_none_or(Server::is_stopped)
+        self.server.try_with(py, |server| server.is_stopped()).unwrap_or(true)
     }
 
     /// Lets go of everything.
     fn close(&self, py: Python<'_>) {
-        let server = lock(py, &self.server).take();
-        drop(server);
+        self.server.close(py);
     }
 
     /// The descriptor for an event loop: readable when a turn has something to do.
     fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
-        self.with(py, |server| Ok(server.descriptor().as_raw_fd()))
+        self.server.with(py, |server| Ok(server.descriptor().as_raw_fd()))
     }
 
     /// What it has done so far.
     fn statistics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let statistics = self.with(py, |server| Ok(server.statistics()))?;
+        let statistics = self.server.with(py, |server| Ok(server.statistics()))?;
         let named = PyDict::new(py);
         named.set_item("clients", statistics.clients)?;
         named.set_item("shared_clients", statistics.shared_clients)?;

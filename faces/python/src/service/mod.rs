@@ -9,13 +9,13 @@
 mod connection;
 mod error;
 mod listener;
+mod owned;
 mod reply;
 
 use connection::Connection;
 use listener::Listener;
 use reply::Reply;
 
-use parking_lot::{Mutex, MutexGuard};
 use pyo3::prelude::*;
 use std::time::Duration;
 use thalweg_transport::Endpoint;
@@ -27,16 +27,6 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Connection>()?;
     module.add_class::<Listener>()?;
     module.add_class::<Reply>()
-}
-
-/// Locks what another thread may hold while it waits for a peer.
-fn lock<'a, T: Send>(py: Python<'_>, shared: &'a Mutex<T>) -> MutexGuard<'a, T> {
-    loop {
-        if let Some(guard) = shared.try_lock() {
-            return guard;
-        }
-        py.detach(|| drop(shared.lock()));
-    }
 }
 
 fn endpoint(py: Python<'_>, path: &str) -> PyResult<Endpoint> {

@@ -1,0 +1,291 @@
+"""Calling services from an event loop."""
+
+import asyncio
+import threading
+import unittest
+
+from service_support import (
+    CANCEL,
+    END,
+    ENDLESS,
+    FIELDS,
+    FIELDS_FRAME,
+    REQUEST,
+    Background,
+    Patient,
+    Peer,
+    Place,
+    descriptors,
+    echo_client,
+    echo_server,
+    header,
+    types,
+    waiting,
+)
+from thalweg.service import (
+    BadFrame,
+    Client,
+    Closed,
+    DeadlineExceeded,
+    Disconnected,
+    FrameTooLarge,
+    Overloaded,
+    Refused,
+    Server,
+    ServiceError,
+)
+
+
+class EventLoop(Place, unittest.IsolatedAsyncioTestCase):
+    kind = "sock"
+
+    async def asyncSetUp(self) -> None:
+        self.echo = Patient()
+        self.server = Server(echo_server.service(self.echo), self.endpoint(self.kind))
+        await self.server.__aenter__()
+        self.transport = await Client.connect(self.endpoint(self.kind), schema=types.SCHEMA_HASH)
+        self.client = echo_client.EchoClient(self.transport)
+
+    async def asyncTearDown(self) -> None:
+        self.transport.close()
+        await self.server.close()
+
+    async def still_serves(self) -> None:
+        answer = await self.client.fields(FIELDS)
+        self.assertEqual((answer.count, answer.total, answer.name), (1, 2, "three"))
+
+    async def nothing_left(self) -> None:
+        while self.transport.in_flight or self.server.statistics()["in_flight"]:
+            await asyncio.sleep(0.001)
+
+    async def test_each_call_has_its_own_answer_in_whatever_order_they_come(self):
+        ended = []
+
+        async def call(milliseconds):
+            answer = await self.client.fields(waiting(milliseconds))
+            ended.append(answer.total)
+            return answer.total
+
+        times = [60, 40, 20, 0]
+        self.assertEqual(await asyncio.gather(*map(call, times)), times)
+        self.assertEqual(ended, sorted(times))
+        names = [f"name {number}" for number in range(500)]
+        answers = await asyncio.gather(
+            *(self.client.fields(types.EchoFields(count=0, total=0, name=name)) for name in names)
+        )
+        self.assertEqual([answer.name for answer in answers], names)
+
+    async def test_clients_hear_only_of_their_own(self):
+        others = [await Client.connect(self.endpoint(self.kind)) for _ in range(4)]
+        try:
+            calls = [
+                echo_client.EchoClient(other).bytes(types.EchoBytes(data=b"%d %d" % (number, turn)))
+                for turn in range(32)
+                for number, other in enumerate(others)
+            ]
+            answers = [answer.data for answer in await asyncio.gather(*calls)]
+            self.assertEqual(answers, [b"%d %d" % (number, turn) for turn in range(32) for number in range(4)])
+        finally:
+            for other in others:
+                other.close()
+
+    async def test_large_frames_pass(self):
+        data = bytes(range(256)) * (20 << 10)
+        answers = await asyncio.gather(*(self.client.bytes(types.EchoBytes(data=data)) for _ in range(3)))
+        self.assertTrue(all(answer.data == data for answer in answers))
+
+    async def test_a_task_that_is_cancelled_cancels_its_call(self):
+        call = asyncio.create_task(self.client.fields(waiting(Patient.FOR_GOOD)))
+        await self.echo.began.wait()
+        call.cancel()
+        with self.assertRaises(asyncio.CancelledError):
+            await call
+        await self.echo.cancelled.wait()
+        await self.nothing_left()
+        await self.still_serves()
+
+    async def test_a_client_that_goes_cancels_its_calls(self):
+        other = await Client.connect(self.endpoint(self.kind))
+        call = asyncio.create_task(echo_client.EchoClient(other).fields(waiting(Patient.FOR_GOOD)))
+        await self.echo.began.wait()
+        other.close()
+        with self.assertRaises(Closed) as closed:
+            await call
+        self.assertEqual(closed.exception.retry, "never")
+        await self.echo.cancelled.wait()
+        with self.assertRaises(Closed):
+            await other.call(FIELDS_FRAME)
+        await self.still_serves()
+
+    async def test_a_deadline_passes(self):
+        with self.assertRaises(DeadlineExceeded) as late:
+            await self.client.fields(waiting(Patient.FOR_GOOD), deadline=0.02)
+        self.assertIsInstance(late.exception, TimeoutError)
+        self.assertEqual((late.exception.retry, late.exception.code), ("unknown", "DEADLINE_EXCEEDED"))
+        await self.echo.cancelled.wait()
+        await self.still_serves()
+
+    async def test_a_stream_is_made_as_fast_as_it_is_taken(self):
+        items = self.transport.stream(types.encode_request(ENDLESS), credit=4)
+        first = types.decode_response(await anext(items))
+        self.assertEqual(first, types.EchoCountItem(value=0))
+        # Calls made behind it are answered, so whatever the stream may send has been sent.
+        for _ in range(3):
+            await self.still_serves()
+        self.assertLessEqual(self.echo.made, 5)
+        for expected in range(1, 200):
+            self.assertEqual(types.decode_response(await anext(items)), types.EchoCountItem(value=expected))
+        await items.aclose()
+        await self.echo.cancelled.wait()
+        await self.nothing_left()
+        await self.still_serves()
+
+    async def test_a_stream_that_is_left_is_cancelled(self):
+        async for item in self.client.count(ENDLESS, credit=8):
+            if item.value == 20:
+                break
+        await self.echo.cancelled.wait()
+        await self.nothing_left()
+        await self.still_serves()
+
+    async def test_a_stream_that_nobody_reads_holds_nobody_up(self):
+        streams = [self.transport.stream(types.encode_request(ENDLESS)) for _ in range(20)]
+        await asyncio.gather(*(self.still_serves() for _ in range(50)))
+        self.assertLessEqual(self.echo.made, 20 * 65)
+        for items in streams:
+            await items.aclose()
+        await self.nothing_left()
+
+    async def test_the_service_refuses_in_its_own_words(self):
+        with self.assertRaises(Refused) as refused:
+            await self.client.fail(types.EchoFail(reason="not today"))
+        self.assertEqual((str(refused.exception), refused.exception.retry), ("not today", "never"))
+        self.assertIsInstance(refused.exception, ServiceError)
+
+    async def test_bad_requests_are_refused_and_the_connection_goes_on(self):
+        wrong = {
+            "nothing": b"",
+            "no MessagePack": b"\xc1\xc1\xc1",
+            "cut short": FIELDS_FRAME[:-3],
+            "bytes behind": FIELDS_FRAME + b"\0",
+            "unknown command": b"\x91\x92\xafEchoNoSuchThing\x80",
+            "wrong type": FIELDS_FRAME.replace(b"\xa5count\x01", b"\xa5count\xc3"),
+            "field missing": b"\x91\x92\xaaEchoFields\x82\xa5count\x01\xa5total\x02",
+            "field too many": b"\x91\x92\xaaEchoFields\x84" + FIELDS_FRAME[14:] + b"\xa4more\x01",
+        }
+        for name, frame in wrong.items():
+            with self.subTest(name):
+                answer = types.decode_response(await self.transport.call(frame))
+                self.assertIsInstance(answer, types.EchoErrorResponse)
+                self.assertNotEqual(answer.message, "")
+                await self.still_serves()
+
+    async def test_what_is_too_long_is_refused_before_it_is_sent(self):
+        with self.assertRaises(FrameTooLarge):
+            await self.transport.call(bytes((16 << 20) + 1))
+        await self.still_serves()
+
+    async def test_more_calls_than_are_allowed_are_refused(self):
+        few = await Client.connect(self.endpoint(self.kind), in_flight_max=2)
+        calls = [asyncio.create_task(few.call(types.encode_request(waiting(Patient.FOR_GOOD)))) for _ in range(2)]
+        await self.echo.began.wait()
+        with self.assertRaises(Overloaded) as overloaded:
+            await few.call(FIELDS_FRAME)
+        self.assertEqual(overloaded.exception.retry, "safe")
+        few.close()
+        await asyncio.gather(*calls, return_exceptions=True)
+
+    async def test_no_thread_is_started_and_nothing_stays_open(self):
+        threads, before = threading.active_count(), descriptors()
+        tasks = len(asyncio.all_tasks())
+        for _ in range(20):
+            async with await Client.connect(self.endpoint(self.kind)) as other:
+                client = echo_client.EchoClient(other)
+                await client.fields(FIELDS)
+                async for _ in client.count(types.EchoCount(first=1, last=3)):
+                    pass
+                self.assertEqual(threading.active_count(), threads)
+        while self.server.statistics()["clients"] > 1:
+            await asyncio.sleep(0.001)
+        self.assertEqual(len(descriptors()), len(before))
+        self.assertEqual(len(asyncio.all_tasks()), tasks)
+
+    async def test_the_loop_is_not_held_up(self):
+        turns = 0
+
+        async def count():
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        counter = asyncio.create_task(count())
+        await self.client.fields(waiting(20))
+        self.assertGreater(turns, 3)
+        counter.cancel()
+
+
+class SharedMemory(EventLoop):
+    kind = "shm"
+
+    async def test_frames_go_through_it(self):
+        self.assertTrue(self.transport.is_shared)
+        self.assertEqual(self.server.statistics()["shared_clients"], 1)
+
+
+class Trouble(Place, unittest.IsolatedAsyncioTestCase):
+    async def test_a_server_that_goes_fails_what_was_sent(self):
+        def take_and_go(hand):
+            self.assertEqual(hand.frame()[0], REQUEST)
+
+        with Peer(self.endpoint(), take_and_go):
+            async with await Client.connect(self.endpoint()) as transport:
+                with self.assertRaises(Disconnected) as gone:
+                    await transport.call(FIELDS_FRAME)
+                self.assertEqual(gone.exception.retry, "unknown")
+                self.assertIsInstance(gone.exception, ConnectionError)
+                self.assertIn(self.endpoint(), str(gone.exception))
+                with self.assertRaises(ServiceError):
+                    await transport.call(FIELDS_FRAME)
+                self.assertFalse(transport.is_connected)
+
+    async def test_bytes_that_are_no_frame_fail_the_calls(self):
+        def babble(hand):
+            hand.frame()
+            hand.send(b"\xff" * 64)
+
+        with Peer(self.endpoint(), babble):
+            async with await Client.connect(self.endpoint()) as transport:
+                with self.assertRaises((BadFrame, FrameTooLarge)):
+                    await transport.call(FIELDS_FRAME)
+
+    async def test_an_answer_to_a_call_that_was_cancelled_is_dropped(self):
+        def answer_late(hand):
+            _, first, _, _ = hand.frame()
+            self.assertEqual(hand.frame()[:2], (CANCEL, first))
+            hand.send(header(END, first, 4), b"late")
+            kind, second, _, _ = hand.frame()
+            self.assertEqual(kind, REQUEST)
+            self.assertNotEqual(second, first)
+            hand.send(header(END, first, 5), b"twice", header(END, second, 3), b"yes")
+
+        with Peer(self.endpoint(), answer_late):
+            async with await Client.connect(self.endpoint()) as transport:
+                call = asyncio.create_task(transport.call(b"first"))
+                await asyncio.sleep(0.02)
+                call.cancel()
+                await asyncio.gather(call, return_exceptions=True)
+                self.assertEqual(await transport.call(b"second"), b"yes")
+
+    async def test_a_client_that_may_connects_anew(self):
+        path = self.endpoint()
+        with Background(path):
+            transport = await Client.connect(path, reconnect=(0.01, 0.1))
+            await transport.call(FIELDS_FRAME)
+        for _ in range(100):
+            if not transport.is_connected:
+                break
+            await asyncio.sleep(0.01)
+        with Background(path):
+            self.assertIn(b"EchoFieldsResponse", await transport.call(FIELDS_FRAME))
+            transport.close()
