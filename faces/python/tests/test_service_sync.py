@@ -1,0 +1,299 @@
+"""Calling services and waiting, and connecting to what is not there."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import unittest
+from pathlib import Path
+
+from service_support import (
+    CANCEL,
+    END,
+    ENDLESS,
+    FIELDS,
+    FIELDS_FRAME,
+    REQUEST,
+    Background,
+    Patient,
+    Peer,
+    Place,
+    descriptors,
+    echo_client,
+    header,
+    types,
+    waiting,
+)
+from thalweg.service import (
+    BadArgument,
+    Cancelled,
+    Client,
+    Closed,
+    ConnectTimeout,
+    DeadlineExceeded,
+    Disconnected,
+    NoServer,
+    NoSharedMemory,
+    PermissionDenied,
+    Refused,
+    SchemaMismatch,
+    SyncClient,
+    VersionMismatch,
+)
+
+INTERRUPTED = """
+import sys
+from thalweg.service import SyncClient
+client = SyncClient(sys.argv[1])
+print("waiting", flush=True)
+try:
+    client.call(bytes.fromhex(sys.argv[2]))
+except KeyboardInterrupt:
+    print("interrupted", client.call(bytes.fromhex(sys.argv[3]))[:3].hex())
+"""
+
+
+class Waiting(Place):
+    kind = "sock"
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.server = Background(self.endpoint(self.kind))
+        self.enterContext(self.server)
+        self.transport = self.enterContext(SyncClient(self.endpoint(self.kind), schema=types.SCHEMA_HASH))
+        self.client = echo_client.EchoSyncClient(self.transport)
+
+    def still_serves(self) -> None:
+        self.assertEqual(self.client.fields(FIELDS).name, "three")
+
+    def test_a_call_returns_its_answer(self):
+        self.assertEqual(self.transport.is_shared, self.kind == "shm")
+        for number in range(300):
+            answer = self.client.fields(types.EchoFields(count=number, total=0, name="x" * number))
+            self.assertEqual((answer.count, answer.name), (number, "x" * number))
+
+    def test_requests_are_taken_from_any_buffer(self):
+        for request in (FIELDS_FRAME, bytearray(FIELDS_FRAME), memoryview(b" " + FIELDS_FRAME)[1:]):
+            self.assertIn(b"EchoFieldsResponse", self.transport.call(request))
+        with self.assertRaises(BufferError):
+            self.transport.call(memoryview(FIELDS_FRAME)[::2])
+        with self.assertRaises(TypeError):
+            self.transport.call("text")
+        self.still_serves()
+
+    def test_many_calls_are_under_way_at_once(self):
+        frames = [types.encode_request(types.EchoBytes(data=b"%d" % number)) for number in range(200)]
+        calls = [self.transport.send(frame) for frame in frames]
+        for number, call in reversed(list(enumerate(calls))):
+            self.assertEqual(types.decode_response(self.transport.receive(call)).data, b"%d" % number)
+        self.assertEqual(self.transport.in_flight, 0)
+        with self.assertRaises(BadArgument):
+            self.transport.receive(calls[0])
+
+    def test_answers_come_in_whatever_order(self):
+        slow = self.transport.send(types.encode_request(waiting(50)))
+        quick = self.transport.send(types.encode_request(waiting(0)))
+        self.assertEqual(types.decode_response(self.transport.receive(quick)).total, 0)
+        self.assertEqual(self.transport.in_flight, 1)
+        self.assertEqual(types.decode_response(self.transport.receive(slow)).total, 50)
+
+    def test_a_call_is_cancelled(self):
+        call = self.transport.send(types.encode_request(waiting(Patient.FOR_GOOD)))
+        self.transport.flush()
+        self.transport.cancel(call)
+        with self.assertRaises(Cancelled):
+            self.transport.receive(call)
+        self.still_serves()
+
+    def test_a_deadline_passes(self):
+        with self.assertRaises(DeadlineExceeded):
+            self.client.fields(waiting(Patient.FOR_GOOD), deadline=0.02)
+        self.still_serves()
+        with self.assertRaises(BadArgument):
+            self.client.fields(FIELDS, deadline=-1)
+
+    def test_a_stream_is_read_to_its_end(self):
+        values = list(self.client.count(types.EchoCount(first=1, last=1000), credit=3))
+        items = [types.EchoCountItem(value=value) for value in range(1, 1001)]
+        self.assertEqual(values, [*items, types.EchoCountResponse(count=1000)])
+
+    def test_a_stream_that_is_left_is_cancelled(self):
+        for item in self.client.count(ENDLESS, credit=4):
+            if item.value == 50:
+                break
+        del item
+        # The end of what was cancelled comes before this answer or with it.
+        self.still_serves()
+        while self.transport.in_flight:
+            self.still_serves()
+
+    def test_two_threads_may_use_one_client(self):
+        wrong = []
+
+        def call(name):
+            for number in range(100):
+                answer = self.client.fields(types.EchoFields(count=number, total=0, name=name))
+                if (answer.count, answer.name) != (number, name):
+                    wrong.append(answer)
+
+        threads = [threading.Thread(target=call, args=(f"thread {n}",)) for n in range(3)]
+        [thread.start() for thread in threads]
+        [thread.join() for thread in threads]
+        self.assertEqual(wrong, [])
+
+    def test_refused(self):
+        with self.assertRaisesRegex(Refused, "^because$"):
+            self.client.fail(types.EchoFail(reason="because"))
+        self.still_serves()
+
+    def test_closed(self):
+        call = self.transport.send(FIELDS_FRAME)
+        self.transport.close()
+        with self.assertRaises(Closed):
+            self.transport.receive(call)
+        with self.assertRaises(Closed):
+            self.client.fields(FIELDS)
+        self.assertEqual((self.transport.is_connected, self.transport.in_flight), (False, 0))
+        self.transport.close()
+
+    def test_nothing_stays_open(self):
+        SyncClient(self.endpoint(self.kind)).close()
+        before = descriptors()
+        for _ in range(20):
+            with SyncClient(self.endpoint(self.kind)) as client:
+                client.call(FIELDS_FRAME)
+        while self.server.server.statistics()["clients"] > 1:
+            self.still_serves()
+        self.assertEqual(len(descriptors()), len(before))
+
+    def test_a_wait_can_be_interrupted(self):
+        frames = [types.encode_request(request).hex() for request in (waiting(Patient.FOR_GOOD), FIELDS)]
+        command = [sys.executable, "-c", INTERRUPTED, self.endpoint(self.kind), *frames]
+        child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        with child:
+            self.assertEqual(child.stdout.readline(), "waiting\n")
+            while self.server.server.statistics()["in_flight"] == 0:
+                self.still_serves()
+            child.send_signal(signal.SIGINT)
+            self.assertEqual(child.stdout.readline(), "interrupted 92b245\n")
+        self.assertEqual(child.returncode, 0)
+
+
+class WaitingOnSharedMemory(Waiting):
+    kind = "shm"
+
+
+class Connecting(Place, unittest.IsolatedAsyncioTestCase):
+    async def refused(self, fault, endpoint, **options):
+        """Both clients raise the same, and leave nothing open."""
+        before = descriptors()
+        with self.assertRaises(fault) as waited:
+            SyncClient(endpoint, **options)
+        with self.assertRaises(fault) as awaited:
+            await Client.connect(endpoint, **options)
+        self.assertEqual(str(waited.exception), str(awaited.exception))
+        message = str(waited.exception)
+        del waited, awaited
+        self.assertEqual(len(descriptors()), len(before))
+        return message
+
+    async def test_nobody_is_there(self):
+        message = await self.refused(NoServer, self.endpoint(), connect_within=0)
+        self.assertIn(self.endpoint(), message)
+
+    async def test_the_server_died(self):
+        with socket.socket(socket.AF_UNIX) as dead:
+            dead.bind(self.endpoint())
+        await self.refused(NoServer, self.endpoint(), connect_within=0.03)
+
+    async def test_the_server_is_late(self):
+        late = threading.Timer(0.1, lambda: self.enterContext(Background(self.endpoint())))
+        late.start()
+        with SyncClient(self.endpoint()) as client:
+            self.assertIn(b"EchoFieldsResponse", client.call(FIELDS_FRAME))
+        late.join()
+
+    async def test_nobody_accepts(self):
+        with socket.socket(socket.AF_UNIX) as deaf:
+            deaf.bind(self.endpoint())
+            deaf.listen(0)
+            waiting = []
+            for _ in range(3):
+                client = socket.socket(socket.AF_UNIX)
+                client.setblocking(False)
+                try:
+                    client.connect(self.endpoint())
+                except BlockingIOError:
+                    client.close()
+                else:
+                    waiting.append(client)
+            await self.refused(ConnectTimeout, self.endpoint(), connect_within=0.05)
+            [client.close() for client in waiting]
+
+    async def test_another_schema(self):
+        with Background(self.endpoint()):
+            await self.refused(SchemaMismatch, self.endpoint(), schema=bytes(31) + b"\1")
+
+    async def test_another_version(self):
+        import struct
+
+        def newer(hand):
+            pass
+
+        import service_support
+
+        before = service_support.WELCOME
+        service_support.WELCOME = b"TwSv" + struct.pack("<HHII", 2, 8, 0, 0) + bytes(32)
+        self.addCleanup(setattr, service_support, "WELCOME", before)
+        with Peer(self.endpoint(), newer, newer):
+            await self.refused(VersionMismatch, self.endpoint(), connect_within=0)
+
+    async def test_shared_memory_or_nothing(self):
+        path = self.endpoint("shm")
+
+        def without(hand):
+            pass
+
+        with Peer(path, without, without):
+            await self.refused(NoSharedMemory, path, connect_within=0)
+
+    async def test_what_is_no_endpoint(self):
+        for endpoint in ("echo", "", "/"):
+            await self.refused(BadArgument, endpoint)
+        await self.refused(BadArgument, self.endpoint(), in_flight_max=0)
+        await self.refused(BadArgument, self.endpoint(), schema=b"short")
+        await self.refused(BadArgument, self.endpoint(), connect_within=float("nan"))
+
+    def test_another_user(self):
+        with Background(self.endpoint()):
+            os.chmod(self.directory, 0o755)
+            os.chmod(self.endpoint(), 0o600 if os.geteuid() == 0 else 0)
+            child = os.fork()
+            if child == 0:
+                try:
+                    if os.geteuid() == 0:
+                        os.setuid(65534)
+                    SyncClient(self.endpoint(), connect_within=0)
+                except PermissionDenied as error:
+                    os._exit(7 if isinstance(error, PermissionError) else 2)
+                except BaseException:
+                    os._exit(3)
+                os._exit(4)
+            self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 7)
+
+    def test_a_server_that_dies_in_the_middle_of_an_answer(self):
+        def half(hand):
+            _, call, _, _ = hand.frame()
+            hand.send(header(END, call, 100), b"half")
+
+        with Peer(self.endpoint(), half), SyncClient(self.endpoint()) as client, self.assertRaises(Disconnected):
+            client.call(FIELDS_FRAME)
+
+
+class Package(unittest.TestCase):
+    def test_whoever_reads_the_log_does_not_load_services(self):
+        alone = "import thalweg, sys; print(sorted(name for name in sys.modules if name.startswith('thalweg.service')))"
+        said = subprocess.run([sys.executable, "-c", alone], capture_output=True, text=True, check=True)
+        self.assertEqual(said.stdout, "[]\n")
