@@ -22,6 +22,8 @@ const YIELDS: usize = 2;
 pub enum Waited {
     /// There is something to read, or room to write if that was asked for.
     Ready,
+    /// A signal came; whoever waits may look at it and wait on.
+    Interrupted,
     /// The time was over.
     TimedOut,
     /// The peer is gone, and everything that it wrote has been read.
@@ -64,6 +66,9 @@ pub fn wait_for_peer(
             Heard::End => return Ok(Waited::Ended),
             // Also of a peer that rings for nothing.
             _ if left == Some(Duration::ZERO) => return Ok(Waited::TimedOut),
+            Heard::Nothing if deadline.is_none_or(|deadline| Instant::now() < deadline) => {
+                return Ok(Waited::Interrupted);
+            }
             Heard::Bells | Heard::Nothing => {}
         }
     }

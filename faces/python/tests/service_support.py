@@ -17,7 +17,7 @@ sys.path[:0] = [str(ROOT / "schemas/generated"), str(ROOT / "faces/python/echo")
 from python import echo_client, echo_server, echo_types as types  # noqa: E402,F401
 from server import Echo  # noqa: E402
 
-from thalweg.service import Server  # noqa: E402
+from thalweg.service import Server, VersionMismatch  # noqa: E402
 
 FIELDS = types.EchoFields(count=1, total=2, name="three")
 FIELDS_FRAME = types.encode_request(FIELDS)
@@ -116,6 +116,7 @@ def header(kind, call, length=0, *, fault=0, deadline_ms=0, credit=0) -> bytes:
 
 HELLO = b"TwSv" + struct.pack("<HHII", 1, 0, 0, 0) + bytes(32)
 WELCOME = b"TwSv" + struct.pack("<HHII", 1, 0, 0, 64) + bytes(32)
+NEWER = b"TwSv" + struct.pack("<HHII", 2, VersionMismatch.fault, 0, 0) + bytes(32)
 
 
 class Hand:
@@ -158,21 +159,25 @@ class Hand:
 class Peer:
     """A server moved by hand: `script` is called with each connection in turn, its hello already answered."""
 
-    def __init__(self, path: str, *scripts) -> None:
+    def __init__(self, path: str, *scripts, welcome: bytes = WELCOME) -> None:
         self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.settimeout(60)
         self.listener.bind(path)
         self.listener.listen()
         self.scripts = scripts
+        self.welcome = welcome
         self.wrong: list[BaseException] = []
 
     def _run(self) -> None:
         try:
             for script in self.scripts:
                 hand = Hand(self.listener.accept()[0])
-                assert hand.exactly(48)[:4] == b"TwSv"
-                hand.send(WELCOME)
-                script(hand)
-                hand.close()
+                try:
+                    assert hand.exactly(48)[:4] == b"TwSv"
+                    hand.send(self.welcome)
+                    script(hand)
+                finally:
+                    hand.close()
         except BaseException as error:
             self.wrong.append(error)
 

@@ -7,15 +7,13 @@ import subprocess
 import sys
 import threading
 import unittest
-from pathlib import Path
 
 from service_support import (
-    CANCEL,
     END,
     ENDLESS,
     FIELDS,
     FIELDS_FRAME,
-    REQUEST,
+    NEWER,
     Background,
     Patient,
     Peer,
@@ -67,6 +65,11 @@ class Waiting(Place):
 
     def still_serves(self) -> None:
         self.assertEqual(self.client.fields(FIELDS).name, "three")
+
+    def alone(self) -> None:
+        """The server has noticed that every other client is gone."""
+        while self.server.server.statistics()["clients"] > 1:
+            self.still_serves()
 
     def test_a_call_returns_its_answer(self):
         self.assertEqual(self.transport.is_shared, self.kind == "shm")
@@ -160,12 +163,12 @@ class Waiting(Place):
 
     def test_nothing_stays_open(self):
         SyncClient(self.endpoint(self.kind)).close()
+        self.alone()
         before = descriptors()
         for _ in range(20):
             with SyncClient(self.endpoint(self.kind)) as client:
                 client.call(FIELDS_FRAME)
-        while self.server.server.statistics()["clients"] > 1:
-            self.still_serves()
+        self.alone()
         self.assertEqual(len(descriptors()), len(before))
 
     def test_a_wait_can_be_interrupted(self):
@@ -183,6 +186,10 @@ class Waiting(Place):
 
 class WaitingOnSharedMemory(Waiting):
     kind = "shm"
+
+
+def nothing(hand):
+    """What a peer does that has said everything with its welcome."""
 
 
 class Connecting(Place, unittest.IsolatedAsyncioTestCase):
@@ -237,27 +244,13 @@ class Connecting(Place, unittest.IsolatedAsyncioTestCase):
             await self.refused(SchemaMismatch, self.endpoint(), schema=bytes(31) + b"\1")
 
     async def test_another_version(self):
-        import struct
-
-        def newer(hand):
-            pass
-
-        import service_support
-
-        before = service_support.WELCOME
-        service_support.WELCOME = b"TwSv" + struct.pack("<HHII", 2, 8, 0, 0) + bytes(32)
-        self.addCleanup(setattr, service_support, "WELCOME", before)
-        with Peer(self.endpoint(), newer, newer):
-            await self.refused(VersionMismatch, self.endpoint(), connect_within=0)
+        with Peer(self.endpoint(), nothing, nothing, welcome=NEWER):
+            await self.refused(VersionMismatch, self.endpoint())
 
     async def test_shared_memory_or_nothing(self):
         path = self.endpoint("shm")
-
-        def without(hand):
-            pass
-
-        with Peer(path, without, without):
-            await self.refused(NoSharedMemory, path, connect_within=0)
+        with Peer(path, nothing, nothing):
+            await self.refused(NoSharedMemory, path)
 
     async def test_what_is_no_endpoint(self):
         for endpoint in ("echo", "", "/"):

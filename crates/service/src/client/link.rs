@@ -90,7 +90,7 @@ impl Link {
         if !end.pending() {
             match wait_for_peer(end, self.socket.as_fd(), for_space, until, self.spin).map_err(gone)? {
                 Waited::Ready => {}
-                Waited::TimedOut => return Ok(Read::WouldBlock),
+                Waited::TimedOut | Waited::Interrupted => return Ok(Read::WouldBlock),
                 Waited::Ended => self.ended = true,
             }
         }

@@ -12,7 +12,6 @@ use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 use std::os::fd::AsRawFd;
-use std::time::Instant;
 use thalweg_reactor::Wait;
 use thalweg_service::{CallId, CallOptions, Client, ClientOptions, Event, EventKind, Reconnect};
 use thalweg_wire::fault::Fault;
@@ -163,10 +162,9 @@ impl Connection {
     /// Whether the connection is there, for whoever comes when the descriptor is readable; raises why it never will be.
     fn is_up(&self, py: Python<'_>) -> PyResult<bool> {
         self.with(py, |client| {
-            if !client.is_connected() {
-                client.turn(Wait::Until(Instant::now())).raise(py)?;
-                // Leaves what comes next to be watched.
-                client.turn(Wait::Poll).raise(py)?;
+            client.turn(Wait::Poll).raise(py)?;
+            if let Some(error) = client.failure() {
+                return Err(exception(py, error));
             }
             Ok(client.is_connected())
         })
