@@ -1,0 +1,270 @@
+"""Being a service."""
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import unittest
+
+from service_support import (
+    CREDIT,
+    END,
+    ENDLESS,
+    FIELDS,
+    FIELDS_FRAME,
+    ITEM,
+    REQUEST,
+    ROOT,
+    Hand,
+    Patient,
+    Place,
+    echo_client,
+    echo_server,
+    header,
+    types,
+    waiting,
+)
+from thalweg.service import (
+    Abandoned,
+    AddressInUse,
+    BadArgument,
+    Client,
+    Draining,
+    Fault,
+    FrameTooLarge,
+    NoServer,
+    NotSent,
+    Refused,
+    Server,
+    Service,
+    ServiceError,
+    SyncClient,
+)
+
+PLAIN = """
+import sys
+sys.path[:0] = sys.argv[2:]
+from python import echo_server, echo_types as types
+from thalweg.service import serve
+
+class Echo:
+    def fields(self, request):
+        return types.EchoFieldsResponse(count=request.count, total=request.total, name=request.name)
+    def fail(self, request):
+        raise ValueError(request.reason)
+    def count(self, request):
+        for value in range(request.first, request.last + 1):
+            yield types.EchoCountItem(value=value)
+        yield types.EchoCountResponse(count=request.last - request.first + 1)
+
+serve(echo_server.service_sync(Echo()), sys.argv[1], ready=lambda: print("ready", flush=True))
+print("ended")
+"""
+
+
+class Serving(Place, unittest.IsolatedAsyncioTestCase):
+    def serve(self, dispatch=None, **options):
+        self.echo = Patient()
+        service = echo_server.service(self.echo)
+        if dispatch is not None:
+            service = Service(dispatch, service.schema, service.error)
+        return Server(service, self.endpoint(), self.endpoint("shm"), **options)
+
+    async def test_what_was_begun_is_answered_before_the_end(self):
+        server = self.serve()
+        server.start()
+        async with await Client.connect(self.endpoint()) as transport:
+            client = echo_client.EchoClient(transport)
+            call = asyncio.create_task(client.fields(waiting(50)))
+            await self.echo.began.wait()
+            closing = asyncio.create_task(server.close())
+            await asyncio.sleep(0)
+            self.assertFalse(os.path.exists(self.endpoint()))
+            with self.assertRaises((Draining, NotSent)) as refused:
+                await client.fields(FIELDS)
+            self.assertEqual(refused.exception.retry, "safe")
+            self.assertEqual((await call).total, 50)
+        await closing
+        await server.close()
+        with self.assertRaises(NoServer):
+            await Client.connect(self.endpoint(), connect_within=0)
+
+    async def test_after_its_grace_whoever_does_not_read_is_left(self):
+        server = self.serve(drain_grace=0.05)
+        server.start()
+        async with await Client.connect(self.endpoint()) as transport:
+            call = asyncio.create_task(echo_client.EchoClient(transport).fields(waiting(Patient.FOR_GOOD)))
+            await self.echo.began.wait()
+            await server.close()
+            self.assertTrue(self.echo.cancelled.is_set())
+            with self.assertRaises(ServiceError):
+                await call
+
+    async def test_a_handler_that_gives_no_answer_has_abandoned_its_call(self):
+        async def silent(_frame, _reply):
+            pass
+
+        async with self.serve(silent), await Client.connect(self.endpoint()) as transport:
+            with self.assertRaises(Abandoned) as abandoned:
+                await transport.call(FIELDS_FRAME)
+            self.assertEqual(abandoned.exception.retry, "unknown")
+
+    async def test_a_handler_that_raises_answers_with_the_error(self):
+        async def broken(_frame, _reply):
+            raise KeyError("missing")
+
+        problems = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context))
+        async with self.serve(broken), await Client.connect(self.endpoint()) as transport:
+            answer = types.decode_response(await transport.call(FIELDS_FRAME))
+            self.assertEqual(answer, types.EchoErrorResponse(message="'missing'"))
+
+    async def test_a_handler_may_fail_with_any_fault_and_answers_once(self):
+        async def busy(frame, reply):
+            reply.fail(Fault.OVERLOADED, "come back later")
+            reply.end(b"too late")
+
+        async with self.serve(busy), await Client.connect(self.endpoint()) as transport:
+            with self.assertRaises(ServiceError) as overloaded:
+                await transport.call(FIELDS_FRAME)
+            self.assertEqual((overloaded.exception.code, overloaded.exception.retry), ("OVERLOADED", "safe"))
+            self.assertIn("come back later", str(overloaded.exception))
+
+    async def test_a_long_request_is_refused_and_the_connection_goes_on(self):
+        async with self.serve(frame_bytes_max=1000), await Client.connect(self.endpoint()) as transport:
+            with self.assertRaises(FrameTooLarge):
+                await transport.call(bytes(1001))
+            self.assertIn(b"EchoFieldsResponse", await transport.call(FIELDS_FRAME))
+
+    async def test_an_id_in_use_is_refused_and_the_connection_goes_on(self):
+        async with self.serve():
+            hand = await asyncio.to_thread(Hand.to, self.endpoint())
+            slow = types.encode_request(waiting(30))
+            hand.send(header(REQUEST, 9, len(slow)), slow, header(REQUEST, 9, len(FIELDS_FRAME)), FIELDS_FRAME)
+            heard = [await asyncio.to_thread(hand.frame) for _ in range(2)]
+            self.assertEqual(sorted(frame[:3] for frame in heard), [(END, 9, 0), (END, 9, Fault.DUPLICATE_ID)])
+            hand.send(header(REQUEST, 9, len(FIELDS_FRAME)), FIELDS_FRAME)
+            self.assertEqual((await asyncio.to_thread(hand.frame))[:3], (END, 9, 0))
+            hand.close()
+
+    async def test_credit_is_counted(self):
+        async with self.serve():
+            hand = await asyncio.to_thread(Hand.to, self.endpoint())
+            request = types.encode_request(types.EchoCount(first=1, last=5))
+            hand.send(header(REQUEST, 1, len(request), credit=2), request)
+            self.assertEqual([(await asyncio.to_thread(hand.frame))[0] for _ in range(2)], [ITEM, ITEM])
+            hand.send(header(REQUEST, 2, len(FIELDS_FRAME)), FIELDS_FRAME)
+            self.assertEqual((await asyncio.to_thread(hand.frame))[:2], (END, 2))
+            hand.send(header(CREDIT, 1, credit=10))
+            kinds = [(await asyncio.to_thread(hand.frame))[:2] for _ in range(4)]
+            self.assertEqual(kinds, [(ITEM, 1)] * 3 + [(END, 1)])
+            hand.close()
+
+    async def test_half_a_frame_and_garbage_hold_nobody_up(self):
+        async with self.serve() as server, await Client.connect(self.endpoint()) as transport:
+            half = await asyncio.to_thread(Hand.to, self.endpoint())
+            half.send(header(REQUEST, 1, 100), b"half")
+            garbage = await asyncio.to_thread(Hand.to, self.endpoint())
+            garbage.send(b"\xff" * 100)
+            for _ in range(10):
+                await echo_client.EchoClient(transport).fields(FIELDS)
+            kind, _, fault, _ = await asyncio.to_thread(garbage.frame)
+            self.assertIn(fault, (Fault.BAD_FRAME, Fault.FRAME_TOO_LARGE))
+            with self.assertRaises(EOFError):
+                await asyncio.to_thread(garbage.frame)
+            half.close()
+            garbage.close()
+            while server.statistics()["clients"] > 1:
+                await asyncio.sleep(0.001)
+
+    async def test_plain_frames_are_answered_in_their_order(self):
+        async with self.serve():
+            client = await Client.connect(self.endpoint(), plain=True)
+            echo = echo_client.EchoClient(client)
+            ended = []
+
+            async def call(milliseconds):
+                ended.append((await echo.fields(waiting(milliseconds))).total)
+
+            await asyncio.gather(*map(call, (30, 0, 15)))
+            self.assertEqual(ended, [30, 0, 15])
+            client.close()
+
+    async def test_one_server_at_an_endpoint(self):
+        async with self.serve():
+            with self.assertRaises(AddressInUse):
+                self.serve()
+        with socket.socket(socket.AF_UNIX) as dead:
+            dead.bind(self.endpoint())
+        async with self.serve(), await Client.connect(self.endpoint()) as transport:
+            await echo_client.EchoClient(transport).fields(FIELDS)
+        for wrong in ({"clients_max": 0}, {"in_flight_max": 0}, {"drain_grace": -1.0}):
+            with self.assertRaises(BadArgument):
+                self.serve(**wrong)
+
+    async def test_both_kinds_of_endpoint_at_once(self):
+        async with self.serve() as server:
+            for kind in ("sock", "shm"):
+                async with await Client.connect(self.endpoint(kind)) as transport:
+                    self.assertEqual(transport.is_shared, kind == "shm")
+                    await echo_client.EchoClient(transport).fields(FIELDS)
+            self.assertEqual((server.statistics()["requests"], server.statistics()["answers"]), (2, 2))
+
+
+class Programs(Place):
+    """Servers and clients as programs, as the matrix runs them."""
+
+    def program(self, *command: str) -> subprocess.Popen:
+        child = subprocess.Popen([sys.executable, *command], stdout=subprocess.PIPE, text=True)
+        self.addCleanup(child.stdout.close)
+        self.addCleanup(child.wait)
+        self.addCleanup(child.kill)
+        return child
+
+    def ends(self, server: subprocess.Popen, number: int, path: str) -> None:
+        server.send_signal(number)
+        self.assertEqual(server.wait(60), 0)
+        self.assertFalse(os.path.exists(path))
+
+    def test_every_call_over_both_kinds_of_endpoint(self):
+        programs = ROOT / "faces/python/echo"
+        for kind, number in (("sock", signal.SIGTERM), ("shm", signal.SIGINT)):
+            with self.subTest(kind):
+                path = self.endpoint(kind)
+                server = self.program(str(programs / "server.py"), path)
+                self.assertEqual(server.stdout.readline(), "ready\n")
+                client = self.program(str(programs / "client.py"), path)
+                self.assertRegex(client.stdout.read(), r"\Aok \d+\n\Z")
+                self.assertEqual(client.wait(60), 0)
+                self.ends(server, number, path)
+
+    def test_plain_functions(self):
+        for kind, number in (("sock", signal.SIGINT), ("shm", signal.SIGTERM)):
+            with self.subTest(kind):
+                path = self.endpoint(kind)
+                server = self.program("-c", PLAIN, path, str(ROOT / "schemas/generated"))
+                self.assertEqual(server.stdout.readline(), "ready\n")
+                with SyncClient(path) as transport:
+                    self.calls_plain_functions(transport)
+                self.ends(server, number, path)
+                self.assertEqual(server.stdout.read(), "ended\n")
+
+    def calls_plain_functions(self, transport: SyncClient) -> None:
+        client = echo_client.EchoSyncClient(transport)
+        for number in range(100):
+            self.assertEqual(client.fields(types.EchoFields(count=number, total=0, name="")).count, number)
+        values = list(client.count(types.EchoCount(first=1, last=300), credit=2))
+        self.assertEqual(values[-1], types.EchoCountResponse(count=300))
+        self.assertEqual(len(values), 301)
+        with self.assertRaisesRegex(Refused, "^no$"):
+            client.fail(types.EchoFail(reason="no"))
+        # A method that the handler lacks.
+        with self.assertRaises(Refused):
+            client.bytes(types.EchoBytes(data=b""))
+        # While a stream waits for its reader, others' requests are taken in; they are answered after it.
+        items = client.count(ENDLESS, credit=2)
+        self.assertEqual(next(items), types.EchoCountItem(value=0))
+        del items
+        self.assertEqual(client.fields(FIELDS).name, "three")
