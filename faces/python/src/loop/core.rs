@@ -83,7 +83,7 @@ impl Loop {
     ) -> PyResult<Py<Handle>> {
         let (py, state) = (slf.py(), slf.get());
         state.open(py)?;
-        let handle = Py::new(py, Handle::new(py, callback, arguments, None)?)?;
+        let handle = Handle::new(py, callback, arguments, None)?.into_object(py)?;
         state.watch(py, descriptor_of(fd)?, side, Target::Call(handle.clone_ref(py)))?;
         Ok(handle)
     }
@@ -135,7 +135,7 @@ impl Loop {
             Self::trace(py, &base)?;
         }
         let timer = TimerHandle::new(when, Some(slf.clone().unbind()));
-        let handle = Py::new(py, PyClassInitializer::from(base).add_subclass(timer))?;
+        let handle = timer.into_object(py, base)?;
         state.timers.with(py, |timers| timers.push(due_ns(when), handle.clone_ref(py)))?;
         Ok(handle)
     }
@@ -194,7 +194,7 @@ impl Loop {
         if debug {
             Self::trace(py, &handle)?;
         }
-        let handle = Py::new(py, handle)?;
+        let handle = handle.into_object(py)?;
         state.queue(py, handle.clone_ref(py))?;
         Ok(handle)
     }
@@ -217,7 +217,7 @@ impl Loop {
         if debug {
             Self::trace(py, &handle)?;
         }
-        let handle = Py::new(py, handle)?;
+        let handle = handle.into_object(py)?;
         // The interpreter's lock makes one queue of all threads' calls, in the order they were made.
         if state.ready.with(py, |ready| ready.len())? >= QUEUED_MAX {
             let why = "the event loop does not keep up: too many calls wait in it, try again later";

@@ -23,6 +23,17 @@ unsafe extern "C" {
     ) -> *mut PyObject;
 }
 
+/// Takes an object off the garbage collector's list: what lets go of everything by itself is not worth a look of it,
+/// and thousands of such objects are many looks.
+#[inline]
+pub(crate) fn untrack<T>(py: Python<'_>, object: Py<T>) -> Py<T> {
+    let _ = py;
+    // SAFETY: the interpreter's lock is held, and the object is alive and of one of our classes, which all have the
+    // collector's header; taking one off the list twice does nothing.
+    unsafe { pyo3::ffi::PyObject_GC_UnTrack(object.as_ptr().cast()) };
+    object
+}
+
 /// A copy of the current context.
 pub(crate) fn current_context(py: Python<'_>) -> PyResult<Py<PyAny>> {
     // SAFETY: the interpreter's lock is held; a new reference comes back, or null with an exception set.

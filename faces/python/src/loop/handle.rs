@@ -1,8 +1,8 @@
 //! What is to be called, and may be cancelled until then.
 //!
 //! Purpose: the loop's own `asyncio.Handle` and `asyncio.TimerHandle`; `isinstance` takes them for those. A handle
-//! lets go of its callback when it was called or cancelled, so it needs no garbage collector: making one costs one
-//! allocation and no collection. Invariant: a callback scheduled once is called at most once.
+//! lets go of its callback when it was called or cancelled, and a loop of its handles when it is closed, so no garbage
+//! collector has to look at them. Invariant: a callback scheduled once is called at most once.
 
 use super::core::Loop;
 use super::foreign;
@@ -13,7 +13,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyTuple, PyType};
 
 /// A callback, its arguments, and the context it is called in. Made by `call_soon` and its kin.
-#[pyclass(module = "thalweg.loop", frozen, subclass, weakref)]
+#[pyclass(module = "thalweg.loop", frozen, subclass, weakref, freelist = 16384)]
 pub(crate) struct Handle {
     callback: Kept<Option<Py<PyAny>>>,
     /// `None`: no arguments.
@@ -45,6 +45,12 @@ impl Handle {
             cancelled: Kept::new(false),
             traceback: Kept::new(None),
         })
+    }
+
+    /// The handle as an object.
+    #[inline]
+    pub(crate) fn into_object(self, py: Python<'_>) -> PyResult<Py<Self>> {
+        Ok(foreign::untrack(py, Py::new(py, self)?))
     }
 
     #[inline]
@@ -188,6 +194,13 @@ impl TimerHandle {
     #[inline]
     pub(crate) fn new(when: f64, scheduled_on: Option<Py<Loop>>) -> Self {
         Self { when, scheduled_on: Kept::new(scheduled_on) }
+    }
+
+    /// The timer as an object.
+    #[inline]
+    pub(crate) fn into_object(self, py: Python<'_>, handle: Handle) -> PyResult<Py<Self>> {
+        let object = Py::new(py, PyClassInitializer::from(handle).add_subclass(self))?;
+        Ok(foreign::untrack(py, object))
     }
 
     /// It left the loop's timers.

@@ -6,11 +6,13 @@
 //! the watch exists; what happened to a watch that is gone since is not delivered, because keys are never reused.
 
 use super::handle::Handle;
+use super::listening::{LISTEN_NS, Listening};
 use super::stream::StreamTransport;
 use crate::error;
 use pyo3::prelude::*;
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use thalweg_reactor::{Config, Core, Handler, Interest, Key, Reactor, Readiness, Reason, Released, Wait};
+use thalweg_sys::clock;
 
 /// A descriptor is ready.
 #[derive(Clone, Copy)]
@@ -26,7 +28,10 @@ pub(crate) struct Wake;
 
 /// Collects what is ready; what to do about it needs the interpreter.
 #[derive(Default)]
-struct Collector(Vec<Seen>);
+struct Collector {
+    seen: Vec<Seen>,
+    woken: bool,
+}
 
 impl Handler for Collector {
     type Entry = RawFd;
@@ -38,10 +43,12 @@ impl Handler for Collector {
         // A broken descriptor is reported to whoever watches it, for whatever they watch it.
         let broken = readiness.hangup() || readiness.error();
         let (readable, writable) = (readiness.readable() || broken, readiness.writable() || broken);
-        self.0.push(Seen { descriptor, readable, writable, key });
+        self.seen.push(Seen { descriptor, readable, writable, key });
     }
 
-    fn message(&mut self, _: &mut Core<Self>, _: Wake) {}
+    fn message(&mut self, _: &mut Core<Self>, _: Wake) {
+        self.woken = true;
+    }
 
     fn timer(&mut self, _: &mut Core<Self>, _: Key) {}
 }
@@ -89,6 +96,7 @@ pub(crate) struct Io {
     reactor: Option<Reactor<Collector>>,
     /// By descriptor.
     watches: Vec<Option<Watch>>,
+    listening: Listening,
     /// Who made it: a child after a fork must not touch what it shares with its parent.
     process: u32,
 }
@@ -96,21 +104,25 @@ pub(crate) struct Io {
 impl Io {
     /// A new one, and what wakes it.
     pub(crate) fn new() -> PyResult<(Self, thalweg_reactor::Handle<Wake>)> {
-        let config = Config { entries_max: u32::MAX, ..Config::default() };
+        let config = Config { entries_max: u32::MAX, spin: false, ..Config::default() };
         let reactor = Reactor::new(config, |_| Ok::<_, std::io::Error>(Collector::default()))
             .map_err(|error| error::io("make an event loop", &error))?;
-        let post = reactor.handle();
+        let waker = reactor.handle();
         let watches = Vec::new();
-        Ok((Self { reactor: Some(reactor), watches, process: std::process::id() }, post))
+        let (listening, process) = (Listening::new(), std::process::id());
+        Ok((Self { reactor: Some(reactor), watches, listening, process }, waker))
     }
 
-    /// Waits, and puts what is ready behind what `seen` holds. Never touches Python.
+    /// Looks what is ready, or waits for it, and puts it behind what `seen` holds. Never touches Python.
     pub(crate) fn turn(&mut self, wait: Wait, seen: &mut Vec<Seen>) -> std::io::Result<()> {
         let Some(reactor) = &mut self.reactor else { return Ok(()) };
-        std::mem::swap(&mut reactor.handler().0, seen);
-        let turned = reactor.gather(usize::MAX, wait);
-        std::mem::swap(&mut reactor.handler().0, seen);
-        turned.map(drop)
+        std::mem::swap(&mut reactor.handler().seen, seen);
+        let turned = match wait {
+            Wait::Poll => reactor.gather(usize::MAX, wait).map(drop),
+            _ => wait_for_any(reactor, &mut self.listening, wait),
+        };
+        std::mem::swap(&mut reactor.handler().seen, seen);
+        turned
     }
 
     /// Sets who is told of one side of a descriptor; who was told before.
@@ -209,6 +221,27 @@ impl Drop for Io {
     fn drop(&mut self) {
         drop(self.close());
     }
+}
+
+fn wait_for_any(
+    reactor: &mut Reactor<Collector>,
+    listening: &mut Listening,
+    wait: Wait,
+) -> std::io::Result<()> {
+    let began_ns = clock::monotonic_ns();
+    reactor.handler().woken = false;
+    if listening.is_worth_it() {
+        let until_ns = began_ns + LISTEN_NS;
+        while reactor.gather(usize::MAX, Wait::Poll)? == 0 && clock::monotonic_ns() < until_ns {
+            std::hint::spin_loop();
+        }
+    }
+    if !reactor.handler().woken && reactor.handler().seen.is_empty() {
+        reactor.gather(usize::MAX, wait)?;
+    }
+    let alone = reactor.handler().woken && reactor.handler().seen.is_empty();
+    listening.record(clock::monotonic_ns().saturating_sub(began_ns), alone);
+    Ok(())
 }
 
 fn lend(core: &mut Core<Collector>, descriptor: RawFd, interest: Interest) -> std::io::Result<Key> {

@@ -4,7 +4,7 @@
 //! not hot (name lookups, executors, TLS, signals, how servers are set up) stands on asyncio's own base classes, see
 //! `python/thalweg/loop`.
 //!
-//! [`io`] waits, without the interpreter's lock; [`turn`] is one turn of the loop and the order of things in it;
+//! [`io`] waits, without the interpreter's lock, [`listening`] for other threads first if that pays; [`turn`] is one turn of the loop and the order of things in it;
 //! [`core`] is the class that Python sees; [`handle`] and [`timers`] are what is scheduled; [`stream`] is a connection,
 //! [`reading`] its one half, [`outgoing`] and [`flow`] what its peer does not take yet.
 //! [`held`] is how all of it is shared under the interpreter's lock.
@@ -15,6 +15,7 @@ mod foreign;
 mod handle;
 mod held;
 mod io;
+mod listening;
 mod outgoing;
 mod reading;
 mod stream;

@@ -103,7 +103,7 @@ impl StreamTransport {
         let (py, owner) = (slf.py(), slf.get().owner(slf.py())?);
         let context = slf.get().context.bind(py).clone();
         owner.get().open(py)?;
-        owner.get().queue(py, Py::new(py, Handle::new(py, callback, arguments, Some(context))?)?)
+        owner.get().queue(py, Handle::new(py, callback, arguments, Some(context))?.into_object(py)?)
     }
 
     fn watch(slf: &Bound<'_, Self>, side: Side) -> PyResult<()> {
