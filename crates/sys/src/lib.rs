@@ -30,5 +30,6 @@ pub mod name;
 pub mod process;
 pub mod signal;
 pub mod socket;
+pub mod spawn;
 pub mod standard;
 pub mod supervisor;

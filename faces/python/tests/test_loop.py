@@ -236,6 +236,60 @@ class Forks(unittest.TestCase):
         self.assertEqual(thalweg.run(main()), b"heard")
 
 
+class Programs(unittest.TestCase):
+    def test_a_program_is_started_without_a_fork_and_its_end_is_heard(self) -> None:
+        async def main() -> tuple[bytes, int | None]:
+            forks = []
+            os.register_at_fork(before=lambda: forks.append(1))
+            script = "cat; echo $WORD; pwd; exit 5"
+            process = await asyncio.create_subprocess_shell(
+                script, stdin=-1, stdout=-1, env={"WORD": "given", "PATH": os.defpath}, cwd="/"
+            )
+            output, _ = await process.communicate(b"said\n")
+            self.assertEqual(forks, [])
+            return output, process.returncode
+
+        self.assertEqual(thalweg.run(main()), (b"said\ngiven\n/\n", 5))
+
+    def test_what_only_a_fork_gives_is_there_too(self) -> None:
+        async def main() -> bytes:
+            reads, writes = os.pipe()
+            os.write(writes, b"passed on")
+            os.close(writes)
+            process = await asyncio.create_subprocess_exec(
+                "cat", f"/proc/self/fd/{reads}", stdout=-1, pass_fds=[reads]
+            )
+            output, _ = await process.communicate()
+            os.close(reads)
+            return output
+
+        self.assertEqual(thalweg.run(main()), b"passed on")
+
+    def test_what_cannot_be_started_is_named(self) -> None:
+        async def start(*words: str, **more: str) -> None:
+            await asyncio.create_subprocess_exec(*words, **more)
+
+        for words, more, name in (
+            (("/nowhere/at/all",), {}, "/nowhere/at/all"),
+            (("no-such-program-anywhere",), {}, "no-such-program-anywhere"),
+            (("true",), {"cwd": "/nowhere"}, "/nowhere"),
+        ):
+            with self.assertRaises(FileNotFoundError) as raised:
+                thalweg.run(start(*words, **more))
+            self.assertEqual(raised.exception.filename, name)
+
+    def test_no_descriptor_is_left_over(self) -> None:
+        async def main() -> None:
+            for _ in range(5):
+                process = await asyncio.create_subprocess_exec("true")
+                await process.wait()
+
+        thalweg.run(main())
+        before = len(os.listdir("/proc/self/fd"))
+        thalweg.run(main())
+        self.assertEqual(len(os.listdir("/proc/self/fd")), before)
+
+
 class Ways(unittest.TestCase):
     """The ways to a loop."""
 

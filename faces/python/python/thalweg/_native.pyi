@@ -32,6 +32,17 @@ def open(
 ) -> Store: ...
 def verify(path: str | os.PathLike[str]) -> Report: ...
 def _forked() -> None: ...
+def _spawn(
+    paths: list[bytes],
+    arguments: list[bytes],
+    environment: list[bytes] | None,
+    directory: bytes | None,
+    standard: tuple[int, int, int],
+    closes_others: bool,
+    default_signals: bool,
+    new_session: bool,
+    process_group: int | None,
+) -> tuple[int, int]: ...
 
 @final
 class Store:

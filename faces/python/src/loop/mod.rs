@@ -7,7 +7,7 @@
 //! [`io`] waits, without the interpreter's lock, [`listening`] for other threads first if that pays; [`turn`] is one turn of the loop and the order of things in it;
 //! [`core`] is the class that Python sees; [`handle`] and [`timers`] are what is scheduled; [`stream`] is a connection,
 //! [`reading`] its one half, [`outgoing`] and [`flow`] what its peer does not take yet.
-//! [`held`] is how all of it is shared under the interpreter's lock.
+//! [`spawn`] starts programs. [`held`] is how all of it is shared under the interpreter's lock.
 
 mod core;
 mod flow;
@@ -18,6 +18,7 @@ mod io;
 mod listening;
 mod outgoing;
 mod reading;
+mod spawn;
 mod stream;
 mod timers;
 mod turn;
@@ -30,6 +31,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<core::Loop>()?;
     module.add_class::<handle::Handle>()?;
     module.add_class::<handle::TimerHandle>()?;
+    module.add_function(wrap_pyfunction!(spawn::_spawn, module)?)?;
     module.add_class::<stream::StreamTransport>()
 }
 

@@ -85,7 +85,7 @@ def main(module: str, *words: str) -> None:
     suite = loader.loadTestsFromNames([f"{full}.{name}" for name in only] or [full])
     for test in each(suite):
         name = test.id().removeprefix(full + ".")
-        reason = SKIPS.get((module, name)) or SKIPS.get((module, name.rpartition(".")[2]))
+        reason = SKIPS.get((module, name.rpartition(".")[2]))
         if reason is not None and not only:
             skip(test, reason)
     verbosity = 2 if "--verbose" in words else 0

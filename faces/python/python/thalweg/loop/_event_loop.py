@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .._native import Loop
+from ._processes import ProcessTransport
 from ._streams import StreamTransport
 
 
@@ -96,3 +97,29 @@ class EventLoop(Loop, asyncio.SelectorEventLoop):
         )
         StreamTransport(self, rawsock, tls, None, extra, server)
         return tls._app_transport
+
+    async def _make_subprocess_transport(
+        self,
+        protocol: asyncio.SubprocessProtocol,
+        args: Any,
+        shell: bool,
+        stdin: Any,
+        stdout: Any,
+        stderr: Any,
+        bufsize: int,
+        extra: Any = None,
+        **kwargs: Any,
+    ) -> ProcessTransport:
+        waiter = self.create_future()
+        transport = ProcessTransport(
+            self, protocol, args, shell, stdin, stdout, stderr, bufsize, waiter=waiter, extra=extra, **kwargs
+        )
+        try:
+            await waiter
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException:
+            transport.close()
+            await transport._wait()
+            raise
+        return transport

@@ -1,0 +1,128 @@
+"""Subprocesses: started by `posix_spawn`, their end told by a descriptor.
+
+What only a fork can give (a function to call in the child, another user, descriptors to pass on) is left to
+`subprocess`, and so are arguments, pipes and everything else that its users know.
+"""
+
+import inspect
+import os
+import subprocess
+import sys
+import warnings
+from asyncio import base_subprocess
+from typing import Any
+
+from .._native import _spawn
+
+# How `subprocess` hands over what was asked for; the order is its own business.
+_POPEN: Any = subprocess.Popen
+_NAMES = list(inspect.signature(_POPEN._execute_child).parameters)[1:]
+
+
+def _by_fork(given: dict[str, Any]) -> bool:
+    """Whether only a fork gives what was asked for."""
+    low = any(0 <= given[name] <= 2 for name in ("p2cread", "c2pwrite", "errwrite"))
+    asks = (given["preexec_fn"], given["gid"], given["gids"], given["uid"])
+    return low or bool(given["pass_fds"]) or given["umask"] >= 0 or any(word is not None for word in asks)
+
+
+class Process(_POPEN):  # type: ignore[misc]
+    """A `subprocess.Popen` that is started natively, with a descriptor of its end."""
+
+    end: int | None = None
+
+    def _execute_child(self, *words: Any) -> None:
+        given = dict(zip(_NAMES, words, strict=True))
+        if _by_fork(given):
+            super()._execute_child(*words)
+            self.end = os.pidfd_open(self.pid)
+            return
+        args, executable, cwd = given["args"], given["executable"], given["cwd"]
+        args = [args] if isinstance(args, str | bytes | os.PathLike) else list(args)
+        if given["shell"]:
+            args = [executable or "/bin/sh", "-c", *args]
+        executable = args[0] if executable is None else executable
+        sys.audit("subprocess.Popen", executable, args, cwd, given["env"])
+        try:
+            self.pid, self.end = _spawn(
+                _paths(os.fsencode(executable), given["env"]),
+                [os.fsencode(word) for word in args],
+                _environment(given["env"]),
+                None if cwd is None else os.fsencode(cwd),
+                (given["p2cread"], given["c2pwrite"], given["errwrite"]),
+                given["close_fds"],
+                given["restore_signals"],
+                given["start_new_session"],
+                None if given["process_group"] < 0 else given["process_group"],
+            )
+        except OSError as error:
+            missing = cwd if cwd is not None and not os.path.isdir(cwd) else executable
+            raise OSError(error.errno, error.strerror, missing) from None
+        self._child_created = True
+        pipes = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
+        self._close_pipe_fds(*(given[name] for name in pipes))
+
+    def ended(self) -> int:
+        """Collects the exit status. Called once, when the descriptor says that there is one."""
+        self.close_end()
+        returncode: int | None = self.poll()
+        if returncode is None:
+            warnings.warn(f"somebody else collected the exit status of process {self.pid}", stacklevel=1)
+            return 255
+        return returncode
+
+    def close_end(self) -> None:
+        """Closes the descriptor."""
+        end, self.end = self.end, None
+        if end is not None:
+            os.close(end)
+
+    def __del__(self, *words: Any, **more: Any) -> None:
+        self.close_end()
+        super().__del__(*words, **more)
+
+
+def _paths(executable: bytes, environment: Any) -> list[bytes]:
+    if os.path.dirname(executable):
+        return [executable]
+    return [os.path.join(os.fsencode(directory), executable) for directory in os.get_exec_path(environment)]
+
+
+def _environment(environment: Any) -> list[bytes] | None:
+    if environment is None:
+        return None
+    rows = []
+    for name, value in environment.items():
+        name = os.fsencode(name)
+        if b"=" in name:
+            raise ValueError("illegal environment variable name")
+        rows.append(name + b"=" + os.fsencode(value))
+    return rows
+
+
+class ProcessTransport(base_subprocess.BaseSubprocessTransport):
+    """A subprocess as asyncio sees it."""
+
+    _loop: Any
+    _proc: Any
+
+    def _start(
+        self, args: Any, shell: bool, stdin: Any, stdout: Any, stderr: Any, bufsize: int, **kwargs: Any
+    ) -> None:
+        self._proc = Process(
+            args,
+            shell=shell,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            universal_newlines=False,
+            bufsize=bufsize,
+            **kwargs,
+        )
+        self._loop._add_reader(self._proc.end, self._ended)
+
+    def _ended(self) -> None:
+        process = self._proc
+        self._loop._remove_reader(process.end)
+        # After what its pipes brought in this turn.
+        self._loop.call_soon(self._process_exited, process.ended())
