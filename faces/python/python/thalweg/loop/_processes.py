@@ -29,6 +29,7 @@ def _by_fork(given: dict[str, Any]) -> bool:
 class Process(_POPEN):  # type: ignore[misc]
     """A `subprocess.Popen` that is started natively, with a descriptor of its end."""
 
+    pid: int
     end: int | None = None
 
     def _execute_child(self, *words: Any) -> None:
