@@ -1,0 +1,251 @@
+//! When a client waits, and what becomes of its connection: the part of [`Client`] behind its calls.
+//!
+//! A turn writes what is queued, reads what came, fails what is overdue. It comes in two forms over the same steps:
+//! [`Client::advance`] waits in between, on the connection itself; [`Client::look`] never does, and leaves everything to be
+//! watched. Either way a connection that ends is lost in one place, [`Client::lose`], which ends its calls.
+
+use super::dial::Dialer;
+use super::link::Link;
+use super::session::Session;
+use super::{Client, Line, Reconnect};
+use crate::error::Error;
+use std::io::IoSlice;
+use std::time::Instant;
+use thalweg_transport::{Read, Written};
+use thalweg_wire::fault::Fault;
+
+impl Client {
+    /// Writes what is queued, as far as it can be now.
+    pub(super) fn write_out(&mut self) {
+        if let Line::Up(link) = &mut self.line
+            && let Err(error) = write_out(link, &mut self.session)
+        {
+            self.drain_and_lose(error);
+        }
+    }
+
+    /// Sees to it that a call has somewhere to go.
+    pub(super) fn ensure_line(&mut self) -> Result<(), Error> {
+        let draining = self.session.is_draining();
+        match &self.line {
+            Line::Up(_) if !draining => return Ok(()),
+            Line::Dialing(_) => return Ok(()),
+            Line::Up(_) if self.may_redial() && self.session.in_flight() == 0 => {
+                self.lose(Error::new(Fault::Draining, ""));
+            }
+            Line::Up(_) => return Err(Error::new(Fault::Draining, "")),
+            Line::Down(error) if !self.may_redial() => return Err(error.clone()),
+            Line::Down(_) => {}
+        }
+        let Some(endpoint) = &self.endpoint else {
+            return Err(Error::new(Fault::Closed, "a connection that was handed over is not made anew"));
+        };
+        self.line = Line::Dialing(Dialer::new(endpoint, &self.options)?);
+        Ok(())
+    }
+
+    fn may_redial(&self) -> bool {
+        self.endpoint.is_some() && self.options.reconnect != Reconnect::Never
+    }
+
+    /// Waits for something to come, at most until then, and reads it.
+    pub(super) fn advance(&mut self, until: Option<Instant>) -> Result<usize, Error> {
+        let due = self.session.next_deadline();
+        let due = until.map_or(due, |until| Some(due.map_or(until, |due| due.min(until))));
+        let settled = std::mem::take(&mut self.settled);
+        let moved = match &mut self.line {
+            Line::Up(link) => match exchange(link, &mut self.session, settled, due) {
+                Ok(moved) => moved,
+                Err(error) => {
+                    self.drain_and_lose(error);
+                    1
+                }
+            },
+            Line::Dialing(dialer) => {
+                dialer.wait(due)?;
+                self.dial()
+            }
+            Line::Down(error) if !self.session.is_ready() => return Err(error.clone()),
+            Line::Down(_) => 1,
+        };
+        Ok(moved + self.expire(due))
+    }
+
+    fn expire(&mut self, due: Option<Instant>) -> usize {
+        // Without a deadline nobody asks what time it is.
+        due.map_or(0, |_| self.session.expire(Instant::now()))
+    }
+
+    /// A turn that never waits.
+    pub(super) fn look(&mut self) -> Result<usize, Error> {
+        let mut moved = 0;
+        loop {
+            let settled = std::mem::take(&mut self.settled);
+            moved += match &mut self.line {
+                Line::Up(link) => match glance(link, &mut self.session, settled) {
+                    Ok(moved) => moved,
+                    Err(error) => {
+                        self.drain_and_lose(error);
+                        1
+                    }
+                },
+                Line::Dialing(_) => self.dial(),
+                Line::Down(_) => 0,
+            };
+            let due = self.session.next_deadline();
+            moved += self.expire(due);
+            if self.settle()? {
+                return Ok(moved);
+            }
+        }
+    }
+
+    /// Leaves everything to be watched. `false`: something came meanwhile.
+    pub(super) fn settle(&mut self) -> Result<bool, Error> {
+        let Some(watch) = &mut self.watch else { return Ok(true) };
+        let mut due = self.session.next_deadline();
+        let unsent = self.session.has_unsent();
+        match &mut self.line {
+            Line::Up(link) if self.session.is_full() => {
+                // Reading pauses until somebody took what is there, so a loop has to come back by itself.
+                watch.leave(link.socket());
+                due = Some(Instant::now());
+            }
+            Line::Up(link) => {
+                watch.follow(link.socket(), unsent && !link.is_shared())?;
+                if !link.settle(unsent) {
+                    return Ok(false);
+                }
+                self.settled = true;
+            }
+            Line::Dialing(dialer) => {
+                let (socket, at) = dialer.watched();
+                if let Some((socket, writable)) = socket {
+                    watch.follow(socket, writable)?;
+                }
+                due = Some(due.map_or(at, |due| due.min(at)));
+            }
+            Line::Down(_) => {}
+        }
+        watch.due(due)?;
+        Ok(true)
+    }
+
+    /// After a wait beside a foreign loop: what came that was not asked for is that loop's to hear of.
+    pub(super) fn leave_watched(&mut self) -> Result<(), Error> {
+        if self.watch.is_none() || self.settle()? && !self.session.is_ready() {
+            return Ok(());
+        }
+        match &mut self.watch {
+            Some(watch) => Ok(watch.due(Some(Instant::now()))?),
+            None => Ok(()),
+        }
+    }
+
+    /// Goes on connecting.
+    fn dial(&mut self) -> usize {
+        let Line::Dialing(dialer) = &mut self.line else { return 0 };
+        if let (Some(watch), (Some((socket, _)), _)) = (&mut self.watch, dialer.watched()) {
+            watch.leave(socket);
+        }
+        match dialer.advance() {
+            Ok(None) => 0,
+            Ok(Some(dialed)) => {
+                self.line = Line::Up(dialed.link);
+                self.credit = dialed.credit;
+                self.write_out();
+                1
+            }
+            Err(error) => {
+                self.line = Line::Down(error.clone());
+                self.session.disconnect(|_| error.clone());
+                1
+            }
+        }
+    }
+
+    /// Reads what a dying connection still brought, then loses it.
+    fn drain_and_lose(&mut self, error: Error) {
+        if let Line::Up(link) = &mut self.line {
+            while matches!(link.read(self.session.room()), Ok(Read::Bytes(_))) {}
+        }
+        self.lose(error);
+    }
+
+    /// The connection is over.
+    pub(super) fn lose(&mut self, error: Error) {
+        if let (Line::Up(link), Some(watch)) = (&self.line, &mut self.watch) {
+            watch.leave(link.socket());
+        }
+        let place = self.endpoint.as_ref().map_or_else(String::new, |endpoint| format!("{endpoint}: "));
+        let error = Error { detail: format!("{place}{}", error.detail), ..error };
+        self.session.disconnect(|left| {
+            let fault = match error.fault {
+                _ if !left => Fault::NotSent,
+                Fault::BadFrame | Fault::FrameTooLarge | Fault::BrokenPeer => error.fault,
+                _ => Fault::Disconnected,
+            };
+            Error { fault, ..error.clone() }
+        });
+        self.line = Line::Down(error);
+    }
+
+    /// Loses a connection whose bytes are beyond understanding.
+    pub(super) fn lose_broken(&mut self) -> bool {
+        let broken = self.session.take_broken();
+        broken.map(|error| self.lose(error)).is_some()
+    }
+}
+
+/// Writes what is queued, as far as it can be now.
+fn write_out(link: &mut Link, session: &mut Session) -> Result<(), Error> {
+    while session.has_unsent() {
+        let unsent = session.unsent();
+        let offered = unsent.len();
+        match link.write(&[IoSlice::new(unsent)])? {
+            Written::Bytes(count) => {
+                session.sent(count);
+                if count < offered {
+                    break;
+                }
+            }
+            Written::WouldBlock => break,
+        }
+    }
+    Ok(())
+}
+
+/// Writes, waits and reads once.
+fn exchange(
+    link: &mut Link,
+    session: &mut Session,
+    settled: bool,
+    until: Option<Instant>,
+) -> Result<usize, Error> {
+    if settled {
+        link.stir()?;
+    }
+    write_out(link, session)?;
+    let for_space = session.has_unsent();
+    count(link.read_waiting(session.room(), for_space, until)?)
+}
+
+/// Writes and reads what can be now.
+fn glance(link: &mut Link, session: &mut Session, settled: bool) -> Result<usize, Error> {
+    if settled {
+        link.stir()?;
+    }
+    write_out(link, session)?;
+    if session.is_full() {
+        return Ok(1);
+    }
+    count(link.read(session.room())?)
+}
+
+fn count(read: Read) -> Result<usize, Error> {
+    match read {
+        Read::Bytes(_) => Ok(1),
+        Read::WouldBlock => Ok(0),
+        Read::End => Err(Error::new(Fault::Disconnected, "the server closed the connection")),
+    }
+}
