@@ -186,17 +186,18 @@ export interface SpawnOptions {
   readyWithinMs?: number
   /** How long it may take to end after TERM before it is killed, 5,000 ms unless said otherwise. */
   stopWithinMs?: number
-  /** Takes what it prints; its end is put into errors. */
+  /** Takes what it prints, whose end is put into errors; else that goes where this process's output goes. */
   logFile?: string
   cwd?: string
-  env?: NodeJS.ProcessEnv
+  /** Variables it gets beside those of this process. */
+  env?: Record<string, string>
   /** Start it again when it dies: so many times in a row, with pauses that double. */
   respawn?: boolean | { limit?: number; firstMs?: number; mostMs?: number }
   /** Told when it died and is not started again. */
   onGone?: (error: SpawnError) => void
 }
 
-/** A program that serves, started by this process and ended with it. */
+/** A program that serves, started by this thread and killed with it. */
 export interface Spawned {
   readonly endpoint: string
   readonly pid: number | undefined
@@ -205,7 +206,7 @@ export interface Spawned {
   /** Resolves once it answers, anew after it died; rejects when it is given up. */
   readonly ready: Promise<void>
   /** Ends it: TERM, and KILL when it does not go. Resolves to how it ended. */
-  close(): Promise<{ code: number | null | undefined; signal: NodeJS.Signals | null | undefined }>
+  close(): Promise<{ code: number | null; signal: NodeJS.Signals | null }>
 }
 
 /** Starts a program that serves an endpoint; resolves once it answers there. */

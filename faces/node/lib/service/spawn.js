@@ -1,14 +1,15 @@
 "use strict"
 
 // A service of one's own: a program that is started, waited for until it answers, started again when it dies, and ended
-// with whoever started it.
+// with whoever started it: the kernel kills it with the thread that did.
 //
 // Ready is who answers: readiness is found out by connecting, never by a pause or by what a program prints.
 
-const { spawn: start } = require("node:child_process")
 const { closeSync, fstatSync, openSync, readSync } = require("node:fs")
+const { constants } = require("node:os")
 const { setTimeout: pause } = require("node:timers/promises")
-const { ThalwegError } = require("../error.js")
+const binding = require("../binding.js")
+const { ThalwegError, typed } = require("../error.js")
 const { Client } = require("./client.js")
 const { badArgument } = require("./error.js")
 
@@ -34,11 +35,7 @@ class SpawnError extends ThalwegError {
 }
 Object.defineProperty(SpawnError.prototype, "name", { value: "SpawnError", writable: true, configurable: true })
 
-// Whoever runs when this process ends is ended with it.
-const running = new Set()
-function endAll() {
-  for (const child of running) child.kill("SIGTERM")
-}
+const SIGNALS = new Map(Object.entries(constants.signals).map(([name, number]) => [number, name]))
 
 /** Starts a program that serves an endpoint; resolves once it answers there. */
 async function spawn(program, args = [], options = {}) {
@@ -71,14 +68,14 @@ class Spawned {
 
   /** The process that runs now. */
   get pid() {
-    return this.child?.pid
+    return this.child?.id()
   }
 
   /** Ends it: TERM, and KILL when it does not go within `stopWithinMs`. Resolves to how it ended. */
   async close() {
     this.isClosed = true
     this.closing.abort()
-    return this.end()
+    return this.child === null ? { code: null, signal: null } : this.end()
   }
 
   [Symbol.asyncDispose ?? Symbol.for("Symbol.asyncDispose")]() {
@@ -94,26 +91,14 @@ class Spawned {
 
   async launch() {
     const { endpoint, program, readyWithinMs } = this
-    const log = this.options.logFile === undefined ? null : openSync(this.options.logFile, "a")
-    const output = log ?? "ignore"
-    let child
-    try {
-      child = start(program, this.args, {
-        cwd: this.options.cwd,
-        env: this.options.env,
-        stdio: ["ignore", output, output],
-      })
-    } finally {
-      if (log !== null) closeSync(log)
-    }
+    const child = this.start()
     this.child = child
     this.exit = new Promise((resolve) => {
-      child.once("error", (error) => child.pid === undefined && resolve({ error }))
-      child.once("exit", (code, signal) => resolve({ code, signal }))
+      child.watch(() => {
+        const ended = child.ended()
+        if (ended !== null) resolve({ code: ended.code ?? null, signal: SIGNALS.get(ended.signal) ?? null })
+      })
     })
-    if (running.size === 0) process.on("exit", endAll)
-    running.add(child)
-    this.exit.then((how) => this.gone(child, how))
     const giveUp = new AbortController()
     const died = this.exit.then((how) => this.died(how))
     const answered = this.answered(giveUp.signal)
@@ -141,16 +126,20 @@ class Spawned {
     await client.joined()
   }
 
-  died({ code, error, signal }) {
-    if (this.isClosed) throw new SpawnError("CLOSED", this.program)
-    if (error !== undefined) throw new SpawnError("NO_PROGRAM", error.message, { cause: error })
-    const how = signal === null ? `${this.program} with exit code ${code}` : `${this.program} by ${signal}`
-    throw new SpawnError("DIED", `${how}${this.tail()}`, { exitCode: code, signal, logTail: this.tail() })
+  start() {
+    const { cwd, env = {}, logFile } = this.options
+    const options = { arguments: this.args, environment: Object.entries(env).flat(), directory: cwd, log: logFile }
+    try {
+      return binding.startProgram(this.program, options)
+    } catch (error) {
+      throw new SpawnError("NO_PROGRAM", `${this.program}: ${typed(error).message}`)
+    }
   }
 
-  gone(child) {
-    running.delete(child)
-    if (running.size === 0) process.off("exit", endAll)
+  died({ code, signal }) {
+    if (this.isClosed) throw new SpawnError("CLOSED", this.program)
+    const how = signal === null ? `${this.program} with exit code ${code}` : `${this.program} by ${signal}`
+    throw new SpawnError("DIED", `${how}${this.tail()}`, { exitCode: code, signal, logTail: this.tail() })
   }
 
   /** It died although it had answered. */
@@ -172,7 +161,7 @@ class Spawned {
     let last = thrown(() => this.died(how))
     for (this.tries ??= 0; this.tries < respawn.limit; ) {
       const wait = Math.min(respawn.firstMs * 2 ** this.tries++, respawn.mostMs)
-      await pause(wait, undefined, { signal: this.closing.signal, ref: false }).catch(() => {})
+      await pause(wait, undefined, { signal: this.closing.signal }).catch(() => {})
       if (this.isClosed) throw new SpawnError("CLOSED", this.program)
       try {
         await this.launch()
@@ -189,17 +178,16 @@ class Spawned {
   /** TERM, and KILL after a while. */
   async end() {
     const { child, exit } = this
-    if (child.pid === undefined) return exit
-    child.kill("SIGTERM")
+    child.terminate()
     const late = new AbortController()
     const kill = pause(this.stopWithinMs, undefined, { signal: late.signal }).then(
-      () => child.kill("SIGKILL"),
+      () => child.kill(),
       () => {},
     )
     const how = await exit
     late.abort()
     await kill
-    return { code: how.code, signal: how.signal }
+    return how
   }
 
   /** The last lines of its log file, to be put behind a message. */

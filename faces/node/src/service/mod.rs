@@ -7,5 +7,6 @@ mod area;
 mod blocking;
 mod client;
 mod options;
+mod program;
 mod server;
 mod watch;

@@ -1,0 +1,93 @@
+//! A program that this process started, as the event loop sees it: its end is a descriptor that is readable. The kernel
+//! ends it with the thread that started it.
+
+use super::watch::Watch;
+use crate::error::{Result, failure};
+use napi::bindgen_prelude::{Env, Function};
+use napi_derive::napi;
+use std::cell::RefCell;
+use std::os::fd::AsFd as _;
+use std::time::Duration;
+use thalweg_sys::child::{Child, Exit, Program};
+
+#[napi(object)]
+pub struct StartOptions {
+    pub arguments: Vec<String>,
+    /// Names and values by turns.
+    pub environment: Vec<String>,
+    pub directory: Option<String>,
+    pub log: Option<String>,
+}
+
+/// How a program ended: one of the two.
+#[napi(object)]
+pub struct Ended {
+    pub code: Option<i32>,
+    pub signal: Option<i32>,
+}
+
+#[napi]
+pub struct Running {
+    child: RefCell<Child>,
+    watch: RefCell<Option<Watch>>,
+}
+
+/// Starts a program.
+#[napi]
+pub fn start_program(name: String, options: StartOptions) -> Result<Running> {
+    let environment = options.environment.chunks_exact(2);
+    let program = Program {
+        name: name.into(),
+        arguments: options.arguments.into_iter().map(Into::into).collect(),
+        environment: environment.map(|pair| (pair[0].clone().into(), pair[1].clone().into())).collect(),
+        directory: options.directory.map(Into::into),
+        log: options.log.map(Into::into),
+        socket: None,
+    };
+    let child = Child::start(program).map_err(|error| failure("SYSTEM", error))?;
+    Ok(Running { child: RefCell::new(child), watch: RefCell::default() })
+}
+
+#[napi]
+impl Running {
+    /// Its process.
+    #[napi]
+    pub fn id(&self) -> u32 {
+        self.child.borrow().id()
+    }
+
+    /// Calls `ended` when it ended; keeps this process alive until then.
+    #[napi]
+    pub fn watch(&self, env: Env, ended: Function<'_, (), ()>) -> Result<()> {
+        let watch = Watch::start(&env, self.child.borrow().as_fd(), ended)?;
+        watch.hold(true);
+        *self.watch.borrow_mut() = Some(watch);
+        Ok(())
+    }
+
+    /// How it ended, if it did.
+    #[napi]
+    pub fn ended(&self) -> Result<Option<Ended>> {
+        let exit = self.child.borrow_mut().wait(Some(Duration::ZERO));
+        let exit = exit.map_err(|error| failure("SYSTEM", error))?;
+        if exit.is_some() {
+            self.watch.borrow_mut().take();
+        }
+        Ok(exit.map(|exit| match exit {
+            Exit::Code(code) => Ended { code: Some(code), signal: None },
+            Exit::Signal(signal) => Ended { code: None, signal: Some(signal) },
+        }))
+    }
+
+    /// Asks it to end.
+    #[napi]
+    pub fn terminate(&self) -> Result<()> {
+        self.child.borrow_mut().terminate().map_err(|error| failure("SYSTEM", error))
+    }
+
+    /// Ends it.
+    #[napi]
+    pub fn kill(&self) -> Result<()> {
+        self.child.borrow_mut().kill().map_err(|error| failure("SYSTEM", error))
+    }
+}

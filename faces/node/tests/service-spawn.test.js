@@ -1,0 +1,156 @@
+"use strict"
+
+// Programs that serve: slow to start, dying, wedged, missing, started again, and ended with whoever started them.
+
+const assert = require("node:assert/strict")
+const { execFile, spawn: start } = require("node:child_process")
+const { existsSync, readFileSync, writeFileSync } = require("node:fs")
+const { join } = require("node:path")
+const test = require("node:test")
+const { promisify } = require("node:util")
+const { Client, HOME, SpawnError, after, bytes, failure, folder, spawn, text } = require("./service-helpers.js")
+
+const soon = () => new Promise((resolve) => setTimeout(resolve, 10))
+
+/** A program in a folder of its own that has `Server`, `path` and `home`. */
+function program(context, source) {
+  const home = folder(context)
+  const path = join(home, "a.sock")
+  const file = join(home, "program.js")
+  writeFileSync(file, `
+    const { Server } = require(${JSON.stringify(HOME)})
+    const path = ${JSON.stringify(path)}
+    const home = ${JSON.stringify(home)}
+    const echo = (frame, reply) => reply.end(frame)
+    const serve = async () => {
+      const server = await Server.listen(path, echo)
+      process.on("SIGTERM", () => server.close())
+    }
+    ${source}`)
+  return { home, path, file }
+}
+
+async function begin(context, source, options = {}) {
+  const { home, path, file } = program(context, source)
+  const logFile = join(home, "log")
+  const spawned = await spawn(process.execPath, [file], { endpoint: path, logFile, ...options })
+  after(context, () => spawned.close())
+  return { spawned, path, home, logFile }
+}
+
+async function says(path, word) {
+  const client = await Client.connect(path)
+  assert.equal(text(await client.call(bytes(word))), word)
+  client.close()
+}
+
+const isAlive = (pid) => {
+  try {
+    // A zombie is nobody.
+    return !/^\d+ \(.*\) Z/.test(readFileSync(`/proc/${pid}/stat`, "latin1"))
+  } catch {
+    return false
+  }
+}
+
+test("a slow start is waited for", async (context) => {
+  const { spawned, path } = await begin(context, `setTimeout(serve, 200)`)
+  await says(path, "hello")
+  const { pid } = spawned
+  assert.deepEqual(await spawned.close(), { code: 0, signal: null })
+  assert.equal(isAlive(pid), false)
+  assert.equal(existsSync(path), false)
+})
+
+test("one that dies says how, with the end of its log", async (context) => {
+  const error = await failure(begin(context, `console.error("no licence"); process.exit(7)`))
+  assert.ok(error instanceof SpawnError)
+  assert.deepEqual([error.code, error.retry, error.exitCode, error.signal], ["DIED", "safe", 7, null])
+  assert.match(error.message, /exit code 7/)
+  assert.match(error.logTail, /no licence/)
+  const killed = await failure(begin(context, `process.kill(process.pid, "SIGKILL"); setInterval(() => {}, 1000)`))
+  assert.deepEqual([killed.code, killed.exitCode, killed.signal], ["DIED", null, "SIGKILL"])
+})
+
+test("one that never answers is asked to end, and then ended", async (context) => {
+  const wedged = `require("node:fs").writeFileSync(home + "/pid", String(process.pid)); setInterval(() => {}, 1000)`
+  for (const source of [wedged, `process.on("SIGTERM", () => {}); ${wedged}`]) {
+    const { home, path, file } = program(context, source)
+    const options = { endpoint: path, readyWithinMs: 400, stopWithinMs: 50 }
+    const error = await failure(spawn(process.execPath, [file], options))
+    assert.deepEqual([error.code, error.retry], ["WEDGED", "safe"])
+    assert.equal(isAlive(Number(readFileSync(`${home}/pid`, "utf8"))), false)
+  }
+})
+
+test("a program that is missing, or none", async (context) => {
+  const home = folder(context)
+  writeFileSync(join(home, "text"), "words")
+  for (const name of ["/nowhere/at/all", join(home, "text")]) {
+    const error = await failure(spawn(name, [], { endpoint: join(home, "a.sock") }))
+    assert.deepEqual([error.name, error.code, error.retry], ["SpawnError", "NO_PROGRAM", "never"])
+  }
+})
+
+test("one that dies later is started again, and clients go on", async (context) => {
+  const { spawned, path } = await begin(context, "serve()", { respawn: { firstMs: 1 } })
+  const client = await Client.connect(path, { reconnect: true })
+  after(context, () => client.close())
+  for (let n = 1; n <= 3; n++) {
+    const { pid } = spawned
+    process.kill(pid, "SIGKILL")
+    while (spawned.respawns < n) await soon()
+    await spawned.ready
+    assert.notEqual(spawned.pid, pid)
+    await client.call(bytes("lost")).catch(() => {})
+    assert.equal(text(await client.call(bytes("again"))), "again")
+  }
+})
+
+test("one that keeps dying is given up", async (context) => {
+  const source = `
+    const fs = require("node:fs")
+    if (fs.existsSync(home + "/once")) process.exit(3)
+    fs.writeFileSync(home + "/once", "")
+    serve()`
+  let told
+  const gone = new Promise((resolve) => (told = resolve))
+  const { spawned } = await begin(context, source, { respawn: { limit: 2, firstMs: 1 }, onGone: told })
+  process.kill(spawned.pid, "SIGKILL")
+  const error = await gone
+  assert.deepEqual([error.code, error.exitCode, spawned.respawns], ["DIED", 3, 0])
+  assert.equal(await failure(spawned.ready), error)
+})
+
+test("without respawn whoever asks is told", async (context) => {
+  let told
+  const gone = new Promise((resolve) => (told = resolve))
+  const { spawned } = await begin(context, "serve()", { onGone: told })
+  process.kill(spawned.pid, "SIGKILL")
+  assert.equal((await gone).signal, "SIGKILL")
+  assert.equal((await failure(spawned.ready)).code, "DIED")
+})
+
+test("one that ignores TERM is killed when it is closed", async (context) => {
+  const { spawned } = await begin(context, `serve().then(() => process.removeAllListeners("SIGTERM").on("SIGTERM", () => {}))`, { stopWithinMs: 50 })
+  await soon()
+  assert.deepEqual(await spawned.close(), { code: null, signal: "SIGKILL" })
+})
+
+test("it ends with whoever started it", async (context) => {
+  const { path, file } = program(context, "serve()")
+  const source = `
+    const { spawn } = require(${JSON.stringify(HOME)})
+    spawn(process.execPath, [${JSON.stringify(file)}], { endpoint: ${JSON.stringify(path)} }).then((spawned) => {
+      console.log(spawned.pid)
+      HOW
+    })`
+  const { stdout } = await promisify(execFile)(process.execPath, ["-e", source.replace("HOW", "process.exit()")])
+  while (isAlive(Number(stdout))) await soon()
+  // Killed, it can say nothing to anybody: the kernel has to.
+  const parent = start(process.execPath, ["-e", source.replace("HOW", "")], { stdio: ["ignore", "pipe", "inherit"] })
+  const pid = await new Promise((resolve) => parent.stdout.once("data", (data) => resolve(Number(data))))
+  assert.ok(isAlive(pid))
+  parent.kill("SIGKILL")
+  while (isAlive(pid)) await soon()
+})
