@@ -13,6 +13,13 @@
 //! mailbox, the ready queue, timers that came due, [`Handler::turn_ended`]. Each is a snapshot: what a
 //! handler makes for its own reactor meanwhile comes in the next turn, so no source starves another.
 //!
+//! Sources that no descriptor announces, such as rings in shared memory, are looked at while the reactor waits
+//! ([`Handler::look`]) and handled when the turn ends; while they are up the kernel is asked only once in a while,
+//! and before the reactor sleeps they agree to ring a descriptor ([`Handler::prepare_to_sleep`]).
+//!
+//! An owner whose handler merely notes what came acts between turns: [`Reactor::gather`], then whatever it does
+//! to [`Reactor::parts`], then, for a foreign loop, [`Reactor::leave`].
+//!
 //! # Invariants
 //!
 //! Numbered as in the design, each with a test of the same name in `tests.rs`:
@@ -25,7 +32,8 @@
 //! 5. [`Core::alone`] tells whether the inline fast path may be taken: nothing else of this turn waits.
 //! 6. An idle connection owns no buffer and no task: a slot (at most 48 bytes beside its entry) and the
 //!    kernel's socket.
-//! 7. A short adaptive spin before sleeping, never with one processor, and it can be switched off.
+//! 7. A short adaptive spin before sleeping, never with one processor, and it can be switched off. For a source
+//!    that says where its peers run: never for one on this processor, which is let run instead, at most twice.
 //! 8. A reactor never blocks but in `epoll_wait`; what may wait for a disk is done by a [`Pool`].
 //! 9. A reactor can be embedded in a foreign loop: [`Reactor::descriptor`] is readable whenever
 //!    [`Reactor::turn`] has something to do.
