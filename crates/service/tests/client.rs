@@ -242,6 +242,20 @@ fn what_ends_with_the_connection_says_whether_it_was_sent() {
 }
 
 #[test]
+fn a_large_request_that_left_in_part_was_not_sent() {
+    for way in WAYS {
+        let (endpoint, _peer) = serve(way, |peer| assert_eq!(peer.request().payload, b"first"));
+        let mut client = Client::connect(&endpoint, options(way)).unwrap();
+        // More than the kernel or the ring holds: a part leaves at once, and the rest never.
+        let first = call(&mut client, b"first");
+        client.flush().unwrap();
+        let large = call(&mut client, &vec![1; 8 << 20]);
+        assert_eq!(fault(client.wait(large)), Fault::NotSent, "{way:?}");
+        assert_eq!(fault(client.wait(first)), Fault::Disconnected, "{way:?}");
+    }
+}
+
+#[test]
 fn a_client_that_may_connects_anew_for_the_next_call() {
     for way in WAYS {
         let (endpoint, _peer) = serve_times(3, way, |peer| {

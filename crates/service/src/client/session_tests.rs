@@ -47,17 +47,19 @@ fn disconnect(session: &mut Session) {
 
 #[test]
 fn only_a_request_that_left_whole_may_have_been_begun() {
-    let mut session = session(false);
-    let calls = [b"first", b"other", b"third"].map(|request| ask(&mut session, request));
     let one = HEADER_BYTES + 5;
-    session.sent(2 * one - 1);
-    disconnect(&mut session);
-    let expected = ["disconnected", "not_sent", "not_sent"];
-    for (call, word) in calls.iter().zip(expected) {
-        assert_eq!(next(&mut session), Some((*call, word.to_owned())));
+    for (sent, whole) in [(0, 0), (one - 1, 0), (one, 1), (2 * one - 1, 1), (2 * one, 2), (3 * one, 3)] {
+        let mut session = session(false);
+        let calls = [b"first", b"other", b"third"].map(|request| ask(&mut session, request));
+        session.sent(sent);
+        disconnect(&mut session);
+        for (n, call) in calls.iter().enumerate() {
+            let expected = if n < whole { "disconnected" } else { "not_sent" };
+            assert_eq!(next(&mut session), Some((*call, expected.to_owned())), "{sent} bytes sent");
+        }
+        assert_eq!((next(&mut session), session.in_flight()), (None, 0));
+        assert!(!session.has_unsent(), "nothing of the old connection goes to the next");
     }
-    assert_eq!((next(&mut session), session.in_flight()), (None, 0));
-    assert!(!session.has_unsent(), "nothing of the old connection goes to the next");
 }
 
 #[test]
