@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 use thalweg_reactor::Wait;
-use thalweg_service::{AsyncClient, CallOptions};
+use thalweg_service::{AsyncClient, CallOptions, ClientOptions, Reconnect};
 use thalweg_wire::fault::Fault;
 use thalweg_wire::frame::{Header, Kind};
 use thalweg_wire::service::{AsyncCall, AsyncFrames};
@@ -164,6 +164,34 @@ fn deadlines_and_lost_connections_reach_the_future() {
     peer.join();
     let error = client.run_until(client.call(b"c".to_vec())).unwrap().unwrap_err();
     assert_eq!(error.fault, Fault::Disconnected);
+}
+
+#[test]
+fn a_future_made_after_a_lost_connection_gets_a_new_one() {
+    for way in WAYS {
+        let (endpoint, _peer) = peer::serve_times(20, way, |peer| {
+            let request = peer.request();
+            peer.end(&request.header, &request.payload);
+        });
+        let reconnect =
+            Reconnect::Backoff { first: Duration::from_millis(1), most: Duration::from_millis(5) };
+        let client = AsyncClient::connect(&endpoint, ClientOptions { reconnect, ..options(way) }).unwrap();
+        let (mut answers, mut losses) = (0, 0);
+        while answers < 10 {
+            match client.run_until(client.call(b"again".to_vec())).unwrap() {
+                Ok(answer) => {
+                    assert_eq!(answer, b"again");
+                    answers += 1;
+                }
+                // It was made before anybody knew that the connection had ended.
+                Err(error) => {
+                    assert!(matches!(error.fault, Fault::Disconnected | Fault::NotSent), "{error}");
+                    losses += 1;
+                }
+            }
+            assert!(losses <= answers, "each connection answers once");
+        }
+    }
 }
 
 /// Wakes a thread that is parked.

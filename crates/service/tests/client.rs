@@ -297,6 +297,38 @@ fn a_foreign_loop_connects_too() {
 }
 
 #[test]
+fn calls_that_waited_for_a_connection_in_vain_say_why_and_the_next_tries_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let endpoint = Endpoint::Socket(directory.path().join("nobody.sock"));
+    let reconnect = Reconnect::Backoff { first: Duration::from_millis(1), most: Duration::from_millis(5) };
+    let connect_within = Duration::from_millis(20);
+    let again = ClientOptions { reconnect, connect_within, ..options(Way::Multiplexed) };
+    let mut client = Client::begin(&endpoint, again).unwrap();
+    client.descriptor().unwrap();
+    for _ in 0..2 {
+        let calls = [b"a", b"b"].map(|request| call(&mut client, request));
+        client.turn(Wait::Poll).unwrap();
+        while client.failure().is_none() {
+            assert!(thalweg_sys::epoll::wait_readable(client.descriptor().unwrap(), 30_000).unwrap());
+            client.turn(Wait::Poll).unwrap();
+        }
+        assert_eq!(calls.map(|id| fault(client.wait(id))), [Fault::NoServer; 2]);
+    }
+    let _peer = peer::serve_at(&endpoint, 1, Way::Multiplexed, echo);
+    let id = call(&mut client, b"at last");
+    assert_eq!(client.wait(id).unwrap(), b"at last");
+
+    let mut never = Client::begin(
+        &Endpoint::Socket(directory.path().join("nothing.sock")),
+        ClientOptions { connect_within, ..options(Way::Multiplexed) },
+    )
+    .unwrap();
+    let id = call(&mut never, b"a");
+    assert_eq!(fault(never.wait(id)), Fault::NoServer);
+    assert_eq!(never.call(b"b", CallOptions::default()).unwrap_err().fault, Fault::NoServer);
+}
+
+#[test]
 fn a_goodbye_lets_what_began_end_and_takes_nothing_new() {
     for way in [Way::Multiplexed, Way::Shared] {
         let (endpoint, peer) = serve(way, |peer| {
