@@ -21,10 +21,11 @@ const YIELDS_MAX: u32 = 2;
 
 impl<H: Handler> Reactor<H> {
     pub(crate) fn wait(&mut self, limit: usize, wait: Wait) -> io::Result<()> {
-        if self.has_messages() || self.core.stopping || wait == Wait::Poll {
+        if self.core.stopping || wait == Wait::Poll {
             return self.ask(limit, Timeout::Now);
         }
         match self.handler.look(&mut self.core) {
+            Look::Asleep if self.has_messages() => self.ask(limit, Timeout::Now),
             Look::Asleep => self.wait_for_kernel(limit, wait),
             look => self.wait_for_both(look, limit, wait),
         }
@@ -73,7 +74,7 @@ impl<H: Handler> Reactor<H> {
                 self.events.clear();
             }
             let busy = look == Look::Ready || !self.events.is_empty();
-            if busy || self.core.mailbox.pending() || now_ns >= due_ns {
+            if busy || self.has_messages() || now_ns >= due_ns {
                 break;
             }
             match look {

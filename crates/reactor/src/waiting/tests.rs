@@ -63,6 +63,18 @@ fn a_turn_that_finds_work_does_not_ask_the_kernel_every_time() {
 }
 
 #[test]
+fn a_turn_that_finds_messages_does_not_ask_every_time_either_while_a_source_is_up() {
+    let mut reactor = reactor(|_| Look::Quiet, false);
+    let handle = reactor.handle();
+    for count in 1..=5_000 {
+        handle.post(()).unwrap();
+        reactor.turn(10, Wait::Block).unwrap();
+        assert_eq!(reactor.handler().messages, count, "each is handed over in its turn");
+    }
+    assert!(reactor.waits() < 5_000, "{} questions", reactor.waits());
+}
+
+#[test]
 fn a_busy_source_starves_neither_descriptors_nor_messages_nor_timers() {
     let mut reactor = reactor(|_| Look::Ready, true);
     let (ours, theirs) = socket::pair().unwrap();
