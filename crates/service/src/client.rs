@@ -78,8 +78,6 @@ pub struct Client {
     watch: Option<Watch>,
     /// The peer was told that this side sleeps, and rings when it has something.
     settled: bool,
-    /// Items that each new stream may send before more credit.
-    credit: u32,
 }
 
 #[derive(Debug)]
@@ -114,7 +112,7 @@ impl Client {
     pub fn begin(endpoint: &Endpoint, options: ClientOptions) -> Result<Self, Error> {
         let options = options.checked()?;
         let line = Line::Dialing(Dialer::new(endpoint, &options)?);
-        Ok(Self::with(Some(endpoint.clone()), options, line, 0))
+        Ok(Self::with(Some(endpoint.clone()), options, line))
     }
 
     /// Speaks over a connected socket, a pair's half say. There is no second connection, whatever the options say.
@@ -133,17 +131,19 @@ impl Client {
     }
 
     fn up(endpoint: Option<Endpoint>, options: ClientOptions, dialed: Dialed) -> Self {
-        Self::with(endpoint, options, Line::Up(dialed.link), dialed.credit)
+        let mut client = Self::with(endpoint, options, Line::Up(dialed.link));
+        client.session.welcome(dialed.credit);
+        client
     }
 
-    fn with(endpoint: Option<Endpoint>, options: ClientOptions, line: Line, credit: u32) -> Self {
+    fn with(endpoint: Option<Endpoint>, options: ClientOptions, line: Line) -> Self {
         let session = Session::new(Bounds {
             plain: options.plain,
             frame_bytes_max: options.frame_bytes_max,
             in_flight_max: options.in_flight_max,
             unsent_bytes_max: options.unsent_bytes_max,
         });
-        Self { options, endpoint, line, session, watch: None, settled: false, credit }
+        Self { options, endpoint, line, session, watch: None, settled: false }
     }
 
     /// Queues a request. It leaves with the next flush, turn or wait, at the latest.
@@ -331,7 +331,7 @@ impl Client {
 
     /// Items that each new stream may send before [`Client::grant`] lets more come; 0 where streams know no credit.
     pub fn credit(&self) -> u32 {
-        self.credit
+        self.session.credit()
     }
 
     /// Ends the connection for good. Every call fails, and so does every further one.

@@ -16,7 +16,12 @@ struct Slot {
     number: u64,
     /// Where its request ends among all bytes of the connection: once so many are written, the server may have it.
     end: u64,
+    /// Items that its stream may still send.
+    credit: u64,
 }
+
+/// Credit that nobody counts.
+pub(crate) const UNCOUNTED: u64 = u64::MAX;
 
 #[derive(Debug, Default)]
 pub(crate) struct Calls {
@@ -27,15 +32,15 @@ pub(crate) struct Calls {
 }
 
 impl Calls {
-    /// A new call. Its request's place is set once it is known.
-    pub(crate) fn begin(&mut self) -> CallId {
+    /// A new call, whose stream may send so many items. Its request's place is set once it is known.
+    pub(crate) fn begin(&mut self, credit: u64) -> CallId {
         self.sequence += 1;
         let slot = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot { number: VACANT, end: 0 });
+            self.slots.push(Slot { number: VACANT, end: 0, credit: 0 });
             (self.slots.len() - 1) as u32
         });
         let number = self.sequence << SLOT_BITS | u64::from(slot);
-        self.slots[slot as usize] = Slot { number, end: u64::MAX };
+        self.slots[slot as usize] = Slot { number, end: u64::MAX, credit };
         self.len += 1;
         CallId(number)
     }
@@ -45,6 +50,24 @@ impl Calls {
         if let Some(slot) = self.slot(call) {
             slot.end = end;
         }
+    }
+
+    /// The call's stream may send so many items more.
+    pub(crate) fn grant(&mut self, call: CallId, items: u32) {
+        if let Some(slot) = self.slot(call) {
+            slot.credit = slot.credit.saturating_add(items.into());
+        }
+    }
+
+    /// An item came for a call in flight; `false` when it was one more than it might send.
+    #[inline]
+    pub(crate) fn spend(&mut self, call: CallId) -> bool {
+        let Some(slot) = self.slot(call) else { return true };
+        let paid = slot.credit > 0;
+        if paid && slot.credit != UNCOUNTED {
+            slot.credit -= 1;
+        }
+        paid
     }
 
     /// Whether the call is in flight.
@@ -94,7 +117,7 @@ mod tests {
         for number in [0, 1, u64::MAX, 1 << SLOT_BITS] {
             assert!(!calls.has(CallId(number)) && !calls.end(CallId(number)));
         }
-        let call = calls.begin();
+        let call = calls.begin(UNCOUNTED);
         assert!(calls.has(call));
         assert!(!calls.has(CallId(call.0 + 1)) && !calls.has(CallId(call.0 + (1 << SLOT_BITS))));
     }
@@ -113,7 +136,7 @@ mod tests {
                         prop_assert!(calls.end(call) && !calls.end(call) && !calls.has(call));
                     }
                     _ => {
-                        let call = calls.begin();
+                        let call = calls.begin(UNCOUNTED);
                         prop_assert!(seen.insert(call) && calls.has(call));
                         model.insert(call);
                     }

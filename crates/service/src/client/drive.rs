@@ -152,7 +152,7 @@ impl Client {
             Ok(None) => 0,
             Ok(Some(dialed)) => {
                 self.line = Line::Up(dialed.link);
-                self.credit = dialed.credit;
+                self.session.welcome(dialed.credit);
                 self.write_out();
                 1
             }

@@ -9,7 +9,7 @@
 //! - a call whose connection ended is [`Fault::NotSent`] only when its request never left whole, so that no server can
 //!   have begun it.
 
-use super::calls::Calls;
+use super::calls::{Calls, UNCOUNTED};
 use super::deadlines::Deadlines;
 use super::incoming::Incoming;
 use super::outgoing::Outgoing;
@@ -83,6 +83,8 @@ pub(crate) struct Session {
     broken: Option<Error>,
     /// The server takes no new calls.
     draining: bool,
+    /// Items that each new stream may send to begin with, as the welcome says; `None` until there was one.
+    credit: Option<u32>,
 }
 
 impl Session {
@@ -99,7 +101,18 @@ impl Session {
             deadlines: Deadlines::default(),
             broken: None,
             draining: false,
+            credit: None,
         }
+    }
+
+    /// There is a connection, and a welcome that says so much credit.
+    pub(crate) fn welcome(&mut self, credit: u32) {
+        self.credit = Some(credit);
+    }
+
+    /// Items that each new stream may send to begin with; 0 where streams know no credit.
+    pub(crate) fn credit(&self) -> u32 {
+        self.credit.unwrap_or(0)
     }
 
     /// Whether a request may be made now.
@@ -126,7 +139,10 @@ impl Session {
     /// Begins a call that was admitted; what stands in front of its request. [`Session::queue`] or
     /// [`Session::departed`] come next.
     pub(crate) fn begin(&mut self, length: usize, deadline: Option<Duration>, credit: u32) -> (CallId, Head) {
-        let call = self.calls.begin();
+        // Nobody counts where there is no credit, nor before the welcome has said what there is.
+        let known = if credit > 0 { Some(credit) } else { self.credit };
+        let known = known.filter(|_| !self.bounds.plain).map_or(UNCOUNTED, u64::from);
+        let call = self.calls.begin(known);
         // Admitted requests are far shorter than four gibibytes.
         let length = length as u32;
         if self.bounds.plain {
@@ -176,6 +192,7 @@ impl Session {
     /// Lets a stream send so many items more.
     pub(crate) fn grant(&mut self, call: CallId, items: u32) {
         if items > 0 && !self.bounds.plain && self.calls.has(call) {
+            self.calls.grant(call, items);
             self.tell(Header { credit: items, ..Header::new(Kind::Credit, call.0, 0) });
         }
     }
@@ -345,6 +362,9 @@ impl Session {
             let Some(range) = self.incoming.take(HEADER_BYTES, length) else { return Ok(None) };
             match header.kind {
                 Kind::Item if self.calls.has(call) => {
+                    if !self.calls.spend(call) {
+                        return Err(Error::new(Fault::BadFrame, "the server sent an item beyond its credit"));
+                    }
                     return Ok(Some(Found { call, what: What::Item, place: Place::Received(range) }));
                 }
                 Kind::End if self.calls.end(call) => {

@@ -224,6 +224,24 @@ fn a_cancelled_call_still_ends_and_a_forgotten_one_is_never_heard_of() {
 }
 
 #[test]
+fn an_item_beyond_its_credit_ends_the_connection() {
+    let mut session = session(false);
+    let early = ask(&mut session, b"");
+    session.welcome(2);
+    let later = ask(&mut session, b"");
+    let item = |call: CallId| Header::new(Kind::Item, call.number(), 0);
+    (0..9).for_each(|_| hear(&mut session, item(early), b""));
+    (0..2).for_each(|_| hear(&mut session, item(later), b""));
+    session.grant(later, 1);
+    hear(&mut session, item(later), b"");
+    assert_eq!(std::iter::from_fn(|| session.next()).count(), 12);
+    assert!(session.take_broken().is_none());
+    hear(&mut session, item(later), b"");
+    assert!(session.next().is_none());
+    assert_eq!(session.take_broken().unwrap().fault, Fault::BadFrame);
+}
+
+#[test]
 fn plain_items_are_known_by_their_tag() {
     let mut session = session(true);
     let (stream, other) = (ask(&mut session, b""), ask(&mut session, b""));
