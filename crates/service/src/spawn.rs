@@ -300,7 +300,10 @@ impl Spawned {
             }
             if let Some(error) = client.failure() {
                 let source = error.source.as_ref().map_or_else(String::new, |source| format!(": {source}"));
-                return Err(Error::new(error.fault, format!("{}{source}{}", error.detail, self.tail())));
+                // The program runs: it is late, whatever there is where it should be.
+                let late = error.fault == Fault::NoServer;
+                let fault = if late { Fault::ConnectTimeout } else { error.fault };
+                return Err(Error::new(fault, format!("{}{source}{}", error.detail, self.tail())));
             }
             let left = until.saturating_duration_since(Instant::now());
             socket::wait_either(client.descriptor()?, child.as_fd(), Some(left))?;

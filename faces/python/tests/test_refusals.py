@@ -1,19 +1,35 @@
 """Bad input, other people's stores, and damage."""
 
+import pickle
 import unittest
 
 import thalweg
+import thalweg.service
 from support import StoreCase, python, read
+from thalweg.faults import BY_FAULT, Fault, ServiceError
 
 
 class Table(unittest.TestCase):
     def test_each_code_has_one_class_that_says_what_it_means(self):
-        self.assertEqual(len(thalweg.errors.BY_CODE), len(thalweg.Error.__subclasses__()))
+        # What goes wrong with services has a table of its own.
+        rows = set(thalweg.Error.__subclasses__()) - {ServiceError}
+        self.assertEqual(set(thalweg.errors.BY_CODE.values()), rows)
         for code, row in thalweg.errors.BY_CODE.items():
             self.assertEqual(row.code, code)
             self.assertTrue(row.__doc__)
             self.assertIs(getattr(thalweg, row.__name__), row)
             self.assertIn(row.__name__, thalweg.__all__)
+
+    def test_each_fault_has_one_class_that_says_what_it_means(self):
+        self.assertEqual(set(BY_FAULT), set(Fault))
+        for fault, row in BY_FAULT.items():
+            error = row("here")
+            self.assertIs(error.fault, fault)
+            self.assertEqual((error.code, error.retry), (fault.name, fault.retry))
+            self.assertEqual(str(error), "here" if fault is Fault.REFUSED else f"{fault.says}: here")
+            self.assertIsInstance(error, thalweg.Error)
+            self.assertEqual(str(pickle.loads(pickle.dumps(error))), str(error))
+            self.assertIs(getattr(thalweg.service, row.__name__), row)
 
     def test_everything_says_what_it_is_for(self):
         for name in thalweg.__all__:

@@ -11,10 +11,12 @@ mod error;
 mod listener;
 mod owned;
 mod reply;
+mod spawned;
 
 use connection::Connection;
 use listener::Listener;
 use reply::Reply;
+use spawned::Program;
 
 use pyo3::prelude::*;
 use std::time::Duration;
@@ -26,6 +28,7 @@ use thalweg_wire::frame::SchemaHash;
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Connection>()?;
     module.add_class::<Listener>()?;
+    module.add_class::<Program>()?;
     module.add_class::<Reply>()
 }
 

@@ -58,6 +58,7 @@ from .runtime import (
 )
 from .serve import serve
 from .server import Server
+from .spawn import Spawned
 from .sync import SyncClient, SyncStream
 
 __all__ = [
@@ -96,6 +97,7 @@ __all__ = [
     "ServerOptions",
     "Service",
     "ServiceError",
+    "Spawned",
     "Stream",
     "SyncClient",
     "SyncReply",

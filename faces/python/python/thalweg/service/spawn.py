@@ -1,0 +1,92 @@
+"""Starting a service's program, and ending it for certain."""
+
+import os
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Self
+
+from .._native import Program
+
+
+class Spawned:
+    """A program that serves an endpoint, started and watched from here.
+
+    It is ready when its endpoint answers. It is killed when the thread that started it ends, so start it from one that lives as
+    long as it should. To wait for it keeps nobody but the calling thread from running.
+    """
+
+    def __init__(
+        self,
+        program: str | os.PathLike[str],
+        endpoint: str | os.PathLike[str],
+        *,
+        arguments: Sequence[str | os.PathLike[str]] = (),
+        environment: Mapping[str, str] | None = None,
+        directory: str | os.PathLike[str] | None = None,
+        log: str | os.PathLike[str] | None = None,
+        ready_within: float = 10.0,
+        plain: bool = False,
+        end_within: float = 5.0,
+        respawn: tuple[int, float] | None = None,
+    ) -> None:
+        """Starts it and waits until its endpoint answers, at most so many seconds.
+
+        `environment` is what it gets beside this process's; `log` takes its output and its errors, and is quoted when it fails;
+        `end_within` seconds after it was asked to end it is killed; `respawn=(most, seconds)` lets `tend` start it anew, so many
+        times within so long.
+
+        Raises `BadArgument` where there is no such program, `PermissionDenied` where it may not be run, `AddressInUse` where
+        another server answers already, `NoServer` when it ended before it answered, and `ConnectTimeout` when it did not
+        answer in time and was ended.
+        """
+        self._endpoint = os.fspath(endpoint)
+        self._program = Program(
+            os.fspath(program),
+            self._endpoint,
+            arguments=[os.fspath(argument) for argument in arguments],
+            environment=dict(environment or {}),
+            directory=directory,
+            log=log,
+            ready_within=ready_within,
+            plain=plain,
+            end_within=end_within,
+            respawn=respawn,
+        )
+
+    @property
+    def endpoint(self) -> str:
+        """What clients connect to."""
+        return self._endpoint
+
+    @property
+    def process(self) -> int | None:
+        """Its number, while it runs."""
+        return self._program.process
+
+    @property
+    def exit(self) -> int | None:
+        """How it ended, once it has: its code, or below zero the number of the signal that ended it."""
+        return self._program.exit
+
+    def tend(self) -> int | None:
+        """Looks whether it still runs, and starts it anew if it does not and may be: then how the one before had ended.
+
+        Raises `NoServer` when it ended and stays so, and `Closed` when it was stopped.
+        """
+        return self._program.tend()
+
+    def restart(self) -> None:
+        """Ends one that does not do as it should, by force if need be, and starts it anew."""
+        self._program.restart()
+
+    def stop(self) -> int | None:
+        """Asks it to end, and kills it when it does not; how it ended."""
+        return self._program.stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()

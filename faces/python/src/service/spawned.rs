@@ -1,0 +1,97 @@
+//! A service's program, started and watched for Python.
+
+use super::error::Raise;
+use super::owned::Owned;
+use super::{endpoint, seconds};
+use pyo3::prelude::*;
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use thalweg_service::{Exit, Respawn, SpawnOptions, Spawned, Tended};
+
+/// A program that serves an endpoint.
+#[pyclass(module = "thalweg", frozen)]
+pub(crate) struct Program(Owned<Spawned>);
+
+/// As Python's own processes say it: a code, or a signal's number below zero.
+fn code(exit: Exit) -> i32 {
+    match exit {
+        Exit::Code(code) => code,
+        Exit::Signal(number) => -number,
+    }
+}
+
+#[pymethods]
+impl Program {
+    /// Starts it and waits until its endpoint answers, other threads running meanwhile.
+    #[new]
+    #[pyo3(signature = (
+        program, endpoint, *, arguments=Vec::new(), environment=HashMap::new(), directory=None, log=None, ready_within=10.0,
+        plain=false, end_within=5.0, respawn=None
+    ))]
+    #[allow(clippy::too_many_arguments, reason = "keywords")]
+    fn new(
+        py: Python<'_>,
+        program: OsString,
+        endpoint: &str,
+        arguments: Vec<OsString>,
+        environment: HashMap<OsString, OsString>,
+        directory: Option<PathBuf>,
+        log: Option<PathBuf>,
+        ready_within: f64,
+        plain: bool,
+        end_within: f64,
+        respawn: Option<(u32, f64)>,
+    ) -> PyResult<Self> {
+        let endpoint = self::endpoint(py, endpoint)?;
+        let respawn = match respawn {
+            None => Respawn::Never,
+            Some((most, within)) => Respawn::Limited { most, within: seconds(py, "respawn", within)? },
+        };
+        let options = SpawnOptions {
+            arguments,
+            environment: environment.into_iter().collect(),
+            directory,
+            log,
+            ready_within: seconds(py, "ready_within", ready_within)?,
+            plain,
+            end_within: seconds(py, "end_within", end_within)?,
+            respawn,
+        };
+        let started = py.detach(|| Spawned::start(program, endpoint, options)).raise(py)?;
+        py.check_signals()?;
+        Ok(Self(Owned::new(started)))
+    }
+
+    /// Looks whether it still runs, and starts it anew if it does not and may be: how the one before had ended, if so.
+    fn tend(&self, py: Python<'_>) -> PyResult<Option<i32>> {
+        let tended = self.0.detached(py, Spawned::tend).transpose().raise(py)?;
+        Ok(tended.and_then(|tended| match tended {
+            Tended::Running => None,
+            Tended::Respawned(exit) => Some(code(exit)),
+        }))
+    }
+
+    /// Ends it, by force if need be, and starts it anew.
+    fn restart(&self, py: Python<'_>) -> PyResult<()> {
+        self.0.detached(py, Spawned::restart).transpose().raise(py).map(drop)
+    }
+
+    /// Asks it to end, and kills it when it does not; how it ended.
+    fn stop(&self, py: Python<'_>) -> PyResult<Option<i32>> {
+        let exit = self.0.detached(py, Spawned::stop).transpose().raise(py)?;
+        Ok(exit.flatten().map(code))
+    }
+
+    /// Its number, while it runs.
+    #[getter]
+    fn process(&self, py: Python<'_>) -> PyResult<Option<u32>> {
+        self.0.with(py, |spawned| Ok(spawned.process()))
+    }
+
+    /// How it ended, once it has.
+    #[getter]
+    fn exit(&self, py: Python<'_>) -> PyResult<Option<i32>> {
+        self.0.with(py, |spawned| Ok(spawned.exit().map(code)))
+    }
+}
