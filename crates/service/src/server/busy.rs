@@ -100,6 +100,8 @@ pub(crate) struct Input {
     start: usize,
     /// What was looked through of the rest.
     ahead: usize,
+    /// Bytes of the frame that it begins with, by the client's word.
+    expected: usize,
     /// Bytes still to come that nobody wants: the rest of a frame that is too long.
     skip: usize,
 }
@@ -159,8 +161,13 @@ impl Input {
         self.skip -= now;
     }
 
+    /// What is there begins a frame of so many bytes.
+    pub(crate) fn expect(&mut self, first_bytes: usize) {
+        self.expected = first_bytes;
+    }
+
     /// Room to read into. What was dealt with goes; a frame that is longer than there is room for gets room as its
-    /// bytes come, not on its word.
+    /// bytes come: up to five times as much as came, and never on its word alone.
     pub(crate) fn room(&mut self) -> &mut Vec<u8> {
         if self.start == self.bytes.len() {
             // (What is skipped is still to come.)
@@ -171,7 +178,9 @@ impl Input {
         self.start = 0;
         let spare = self.bytes.capacity() - self.bytes.len();
         if spare < READ_BYTES / 2 {
-            self.bytes.reserve(READ_BYTES.max(self.bytes.len()));
+            let came = self.bytes.len();
+            let missing = self.expected.saturating_sub(came).min(4 * came);
+            self.bytes.reserve(READ_BYTES.max(missing));
         }
         &mut self.bytes
     }
@@ -185,7 +194,7 @@ impl Input {
 
     fn clear(&mut self) {
         self.bytes.clear();
-        (self.start, self.ahead, self.skip) = (0, 0, 0);
+        (self.start, self.ahead, self.expected, self.skip) = (0, 0, 0, 0);
     }
 }
 
@@ -378,6 +387,25 @@ mod tests {
         assert_eq!(input.unread(), b"cd");
         input.consume(2);
         assert!(input.is_empty());
+    }
+
+    #[test]
+    fn room_grows_with_what_came_and_not_with_what_was_said() {
+        let mut input = Input::default();
+        input.room();
+        input.expect(1 << 30);
+        assert!(input.room().capacity() <= 2 * READ_BYTES, "nothing came yet");
+        let (mut total, mut growths) = (0, 0);
+        while total < 16 << 20 {
+            let before = input.bytes.capacity();
+            let room = input.room();
+            growths += usize::from(room.capacity() > before);
+            assert!(room.capacity() <= (6 * total).max(2 * READ_BYTES));
+            let spare = room.capacity() - room.len();
+            room.resize(room.len() + spare, 0);
+            total += spare;
+        }
+        assert!(growths < 8, "{growths} times for sixteen mebibytes");
     }
 
     #[test]

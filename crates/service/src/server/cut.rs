@@ -65,6 +65,11 @@ pub(crate) fn multiplexed(unread: &[u8], length_max: u32) -> Cut {
     }
 }
 
+/// Bytes of the frame that the input begins with, by its own word; 0 until that is there.
+pub(crate) fn first_bytes(unread: &[u8], head: usize) -> usize {
+    unread.first_chunk::<4>().map_or(0, |length| head.saturating_add(u32::from_le_bytes(*length) as usize))
+}
+
 /// The id in a header that is wrong otherwise.
 fn id_of(header: &[u8]) -> u64 {
     header.get(8..16).and_then(|id| id.try_into().ok()).map_or(0, u64::from_le_bytes)

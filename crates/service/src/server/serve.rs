@@ -14,6 +14,7 @@ use crate::server::reply::Reply;
 use std::time::{Duration, Instant};
 use thalweg_reactor::Key;
 use thalweg_wire::fault::Fault;
+use thalweg_wire::frame::{HEADER_BYTES, LENGTH_BYTES};
 use thalweg_wire::service::error_frame;
 
 /// A request that was cut out of the input.
@@ -56,7 +57,11 @@ impl Engine {
                 _ => cut::plain(unread, length_max),
             };
             match cut {
-                Cut::More => return,
+                Cut::More => {
+                    let head = if phase == Phase::Multiplexed { HEADER_BYTES } else { LENGTH_BYTES };
+                    let first_bytes = cut::first_bytes(unread, head);
+                    return busy.input.expect(first_bytes);
+                }
                 Cut::Request { .. } | Cut::TooLong { .. } if self.is_overfull(busy) => {
                     return self.pause((key, phase), busy);
                 }
@@ -150,11 +155,11 @@ impl Engine {
     fn control(&mut self, (key, phase): (Key, Phase), busy: &mut Busy, cut: Cut) {
         match cut {
             Cut::Cancel(id) => {
-                busy.input.consume(thalweg_wire::frame::HEADER_BYTES);
+                busy.input.consume(HEADER_BYTES);
                 self.end_early(busy, key, id, Fault::Cancelled, "the client cancelled it");
             }
             Cut::Credit(id, items) => {
-                busy.input.consume(thalweg_wire::frame::HEADER_BYTES);
+                busy.input.consume(HEADER_BYTES);
                 if let Some(begun) = busy.in_flight.find(id) {
                     let place = Place { key, id, serial: begun.serial };
                     self.payments.push((place, Pay::Items(items)));
