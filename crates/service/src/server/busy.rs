@@ -101,7 +101,7 @@ pub(crate) struct Input {
     /// What was looked through of the rest.
     ahead: usize,
     /// Bytes of the frame that it begins with, by the client's word.
-    expected: usize,
+    announced: usize,
     /// Bytes still to come that nobody wants: the rest of a frame that is too long.
     skip: usize,
 }
@@ -162,8 +162,8 @@ impl Input {
     }
 
     /// What is there begins a frame of so many bytes.
-    pub(crate) fn expect(&mut self, first_bytes: usize) {
-        self.expected = first_bytes;
+    pub(crate) fn announce(&mut self, first_bytes: usize) {
+        self.announced = first_bytes;
     }
 
     /// Room to read into. What was dealt with goes; a frame that is longer than there is room for gets room as its
@@ -179,7 +179,7 @@ impl Input {
         let spare = self.bytes.capacity() - self.bytes.len();
         if spare < READ_BYTES / 2 {
             let came = self.bytes.len();
-            let missing = self.expected.saturating_sub(came).min(4 * came);
+            let missing = self.announced.saturating_sub(came).min(4 * came);
             self.bytes.reserve(READ_BYTES.max(missing));
         }
         &mut self.bytes
@@ -194,7 +194,7 @@ impl Input {
 
     fn clear(&mut self) {
         self.bytes.clear();
-        (self.start, self.ahead, self.expected, self.skip) = (0, 0, 0, 0);
+        (self.start, self.ahead, self.announced, self.skip) = (0, 0, 0, 0);
     }
 }
 
@@ -393,7 +393,7 @@ mod tests {
     fn room_grows_with_what_came_and_not_with_what_was_said() {
         let mut input = Input::default();
         input.room();
-        input.expect(1 << 30);
+        input.announce(1 << 30);
         assert!(input.room().capacity() <= 2 * READ_BYTES, "nothing came yet");
         let (mut total, mut growths) = (0, 0);
         while total < 16 << 20 {

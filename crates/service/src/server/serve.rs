@@ -60,7 +60,7 @@ impl Engine {
                 Cut::More => {
                     let head = if phase == Phase::Multiplexed { HEADER_BYTES } else { LENGTH_BYTES };
                     let first_bytes = cut::first_bytes(unread, head);
-                    return busy.input.expect(first_bytes);
+                    return busy.input.announce(first_bytes);
                 }
                 Cut::Request { .. } | Cut::TooLong { .. } if self.is_overfull(busy) => {
                     return self.pause((key, phase), busy);
