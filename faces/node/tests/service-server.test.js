@@ -38,6 +38,15 @@ test("a fault of the handler's own choice", async (context) => {
   assert.deepEqual([error.code, error.retry], ["OVERLOADED", "safe"])
 })
 
+test("a refusal comes in the service's own words", async (context) => {
+  const path = endpoint(context)
+  await serve(context, path, (_, reply) => reply.fail("REFUSED", "because"), { errorTag: "EchoErrorResponse" })
+  const client = await connect(context, path)
+  const frame = await client.call(bytes("x"))
+  assert.equal(text(frame), "\ufffd\ufffdEchoErrorResponse\ufffd\ufffdmessage\ufffdbecause")
+  assert.deepEqual([...(await client.stream(bytes("x")).next()).value], [...frame])
+})
+
 test("a server that closes answers what is under way and takes its path along", async (context) => {
   for (const kind of ["sock", "shm"]) {
     const path = endpoint(context, kind)

@@ -6,7 +6,8 @@ use napi::bindgen_prelude::Uint8ArraySlice;
 use napi_derive::napi;
 use std::cell::RefCell;
 use std::time::Duration;
-use thalweg_service::{CallId, CallOptions, Client};
+use thalweg_service::{CallId, CallOptions, Client, Error, EventKind};
+use thalweg_wire::fault::Fault;
 
 /// A connected client whose calls wait.
 #[napi]
@@ -35,10 +36,7 @@ pub fn connect_blocking(path: String, options: ConnectOptions) -> Result<Blockin
 
 #[napi]
 impl BlockingCaller {
-    fn with<T>(
-        &self,
-        act: impl FnOnce(&mut Client) -> std::result::Result<T, thalweg_service::Error>,
-    ) -> Result<T> {
+    fn with<T>(&self, act: impl FnOnce(&mut Client) -> std::result::Result<T, Error>) -> Result<T> {
         let mut client = self.client.borrow_mut();
         act(client.as_mut().ok_or_else(closed)?).map_err(|error| fault(&error))
     }
@@ -74,7 +72,7 @@ impl BlockingCaller {
         let area = unsafe { area.as_mut() };
         self.with(|client| {
             let call = client.call(&request, options(deadline_ms, 0))?;
-            client.wait(call).map(|frame| self.deliver(frame, area, from))
+            answer(client, call).map(|frame| self.deliver(frame, area, from))
         })
     }
 
@@ -103,7 +101,7 @@ impl BlockingCaller {
         let call = self.stream(stream)?;
         // SAFETY: JavaScript is in this call, and nobody holds a view of what lies behind `from`.
         let area = unsafe { area.as_mut() };
-        let frame = self.with(|client| client.wait(call).map(|frame| self.deliver(frame, area, from)));
+        let frame = self.with(|client| answer(client, call).map(|frame| self.deliver(frame, area, from)));
         if !self.with(|client| Ok(client.knows(call))).unwrap_or(false) {
             self.streams.borrow_mut().0.retain(|(_, known)| *known != call);
         }
@@ -147,6 +145,15 @@ impl BlockingCaller {
     #[napi]
     pub fn close(&self) {
         self.client.borrow_mut().take();
+    }
+}
+
+/// The next frame of a call; a refusal is one, in the service's own words, which generated code reads.
+fn answer(client: &mut Client, call: CallId) -> std::result::Result<&[u8], Error> {
+    let event = client.wait_event(call)?;
+    match event.kind {
+        EventKind::Failed(error) if error.fault != Fault::Refused || event.frame.is_empty() => Err(error),
+        _ => Ok(event.frame),
     }
 }
 

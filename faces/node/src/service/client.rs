@@ -19,6 +19,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 use thalweg_reactor::Wait;
 use thalweg_service::{CallId, CallOptions, Client, Error, EventKind};
+use thalweg_wire::fault::Fault;
 
 const CALL: u32 = 1;
 const CANCEL: u32 = 2;
@@ -106,6 +107,10 @@ impl Line {
             is_all = match event.kind {
                 EventKind::Item => filling.put(Record { what: ITEM, slot, ..Record::default() }, event.frame),
                 EventKind::End => filling.put(Record { what: END, slot, ..Record::default() }, event.frame),
+                // In the service's own words, which generated code reads.
+                EventKind::Failed(error) if error.fault == Fault::Refused && !event.frame.is_empty() => {
+                    filling.put(Record { what: END, slot, ..Record::default() }, event.frame)
+                }
                 EventKind::Failed(error) => filling.put(failed(slot, &error), said(&error).as_bytes()),
             };
         }
