@@ -223,6 +223,12 @@ impl Segment {
         self.region.release();
     }
 
+    /// Writes to the file, behind what is published.
+    pub(crate) fn write(&self, at: u32, bytes: &[u8]) -> io::Result<()> {
+        let file = self.file.as_ref().ok_or(io::ErrorKind::Unsupported)?;
+        file.write_at(bytes, at.into())
+    }
+
     /// Writes zeros over bytes that nobody has written, which brings in their pages.
     pub(crate) fn blank(&self, from: u32, to: u32) -> io::Result<()> {
         self.file.as_ref().map_or(Ok(()), |file| file.write_zeros(u64::from(to - from), from.into()))

@@ -8,9 +8,11 @@
 //! that the file system has only reserved costs a fault and a journal entry, ten times as much as one to a page
 //! that is there.
 //!
+//! In `sync` mode a batch of a page or more is written by a call instead of through the map, unless it is large.
+//!
 //! Invariants: a batch never spans segments; `written` moves only over whole batches; what a group took
-//! with it is synced before anything in it is acknowledged; no commit makes a system call of its own but the
-//! one in thousands that prepares a stretch or a segment.
+//! with it is synced before anything in it is acknowledged; no commit in `os` or `memory` mode makes a system call of
+//! its own but the one in thousands that prepares a stretch or a segment.
 
 use crate::control::Control;
 use crate::error::CommitError;
@@ -25,6 +27,7 @@ use crate::view::Segments;
 use crate::{LogId, Offset, Position, Time, position};
 use smallvec::SmallVec;
 use std::io;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::Arc;
 use thalweg_sync::region::RegionWriter;
@@ -99,6 +102,10 @@ pub(crate) struct PlannedBatch<'a> {
 fn stretch_bytes(capacity: u32) -> u32 {
     (capacity / 8).next_power_of_two().clamp(4096, PREPARED_BYTES_MAX).min(capacity)
 }
+
+/// In `sync` mode a batch of so many bytes is written by a call: it pays from a page on, as long as putting it together
+/// costs little. Tests take both ways.
+const BY_CALL_BYTES: RangeInclusive<u32> = if cfg!(test) { 256..=4096 } else { 4096..=256 << 10 };
 
 /// Where a batch went.
 #[derive(Clone, Copy, Debug)]
@@ -304,6 +311,11 @@ impl Writer {
             touched: u16::try_from(batch.touched.len()).unwrap_or(u16::MAX),
         };
         let checksum = header.encode(&batch.touched, &mut self.scratch);
+        self.link = Link { length, checksum };
+        let by_call = self.options.durability == Durability::Sync && BY_CALL_BYTES.contains(&length);
+        if by_call && self.write_by_call(batch) {
+            return;
+        }
         self.region.write(&self.scratch);
         #[cfg(test)]
         self.probe(self.region.filled() - self.scratch.len() as u32);
@@ -315,7 +327,26 @@ impl Writer {
         }
         self.region.write(batch.encoded);
         self.region.publish();
-        self.link = Link { length, checksum };
+    }
+
+    /// Writes the batch whose header is in `scratch` to the file, where the map shows it at once; whether that went
+    /// well. The first store through a map after a sync costs a fault on a page that the sync had protected, a call costs
+    /// less, and the kernel then knows which of the page's blocks to write.
+    fn write_by_call(&mut self, batch: &PlannedBatch<'_>) -> bool {
+        let header_bytes = self.scratch.len();
+        for frame in &batch.frames {
+            let padding = &[0; 8][..frame.padding];
+            let pieces = [&frame.header[..], frame.pieces[0], frame.pieces[1], padding];
+            pieces.into_iter().for_each(|piece| self.scratch.extend_from_slice(piece));
+        }
+        self.scratch.extend_from_slice(batch.encoded);
+        let written = self.active.write(self.region.filled(), &self.scratch).is_ok();
+        if written {
+            self.region.pass(u32::try_from(self.scratch.len()).unwrap_or(u32::MAX));
+            self.region.publish();
+        }
+        self.scratch.truncate(header_bytes);
+        written
     }
 
     /// Whatever is published reads as whole batches, at every moment.

@@ -167,6 +167,15 @@ impl RegionWriter {
         self.filled += u32::try_from(bytes.len()).unwrap_or(u32::MAX);
     }
 
+    /// Takes bytes for written that came into the map by other means: by a write to the file it shows.
+    ///
+    /// # Panics
+    /// When there is not that much room.
+    pub fn pass(&mut self, bytes: u32) {
+        assert!(bytes <= self.remaining(), "write past the end of the region");
+        self.filled += bytes;
+    }
+
     /// Makes everything written so far visible and immutable.
     pub fn publish(&mut self) {
         self.region.published.publish(self.filled);
