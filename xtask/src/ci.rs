@@ -51,6 +51,8 @@ const STEPS: &[Step] = &[
     step("codegen", "xtask codegen --check"),
     step("faults", "xtask faults --check"),
     step("header", "xtask header --check"),
+    step("cpp", "xtask cpp"),
+    step("zig", "xtask zig"),
     step("golden", "xtask golden"),
     step("matrix", "xtask matrix --only rust,node"),
     step("full", "xtask full"),

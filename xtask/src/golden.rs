@@ -188,7 +188,7 @@ impl Bench {
         for folder in [self.generated("zig"), self.corners.join("zig"), self.judge("zig")] {
             passes(tally, "zig: fmt", zig().args(["fmt", "--check"]).arg(folder))?;
         }
-        write(&self.work.join("frames.zig"), &self.frames_in_zig()?)?;
+        write(&self.work.join("frames.zig"), &frames_in_zig(&self.frames())?)?;
         let module = |name: &str, path: PathBuf| format!("-M{name}={}", path.display());
         let mut build = zig();
         build.args([
@@ -225,22 +225,6 @@ impl Bench {
         passes(tally, "zig: corners compile", &mut corners)
     }
 
-    /// The frames as a module, because reading files is spelt differently in each Zig.
-    fn frames_in_zig(&self) -> Result<String, String> {
-        let mut text = "pub const Frame = struct { name: []const u8, bytes: []const u8 };\n".to_owned();
-        for (name, folder) in [("golden", ""), ("accepted", "accepted"), ("refused", "refused")] {
-            let _ = writeln!(text, "pub const {name} = [_]Frame{{");
-            for path in sorted(&self.frames().join(folder), "bin")? {
-                let bytes = fs::read(&path).map_err(|e| format!("{}: {e}", path.display()))?;
-                let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-                let bytes: String = bytes.iter().map(|byte| format!("\\x{byte:02x}")).collect();
-                let _ = writeln!(text, "    .{{ .name = \"{stem}\", .bytes = \"{bytes}\" }},");
-            }
-            text.push_str("};\n");
-        }
-        Ok(text)
-    }
-
     fn erlang(&self, tally: &mut Tally) -> Result<(), String> {
         let beams = self.work.join("erlang");
         fs::create_dir_all(&beams).map_err(|e| e.to_string())?;
@@ -262,6 +246,25 @@ impl Bench {
         let corners = sorted(&self.corners.join("erlang"), "erl")?;
         passes(tally, "erlang: corners compile", &mut compile(corners))
     }
+}
+
+/// The frames as a module, because reading files is spelt differently in each Zig.
+///
+/// # Errors
+/// A frame cannot be read.
+pub(crate) fn frames_in_zig(frames: &Path) -> Result<String, String> {
+    let mut text = "pub const Frame = struct { name: []const u8, bytes: []const u8 };\n".to_owned();
+    for (name, folder) in [("golden", ""), ("accepted", "accepted"), ("refused", "refused")] {
+        let _ = writeln!(text, "pub const {name} = [_]Frame{{");
+        for path in sorted(&frames.join(folder), "bin")? {
+            let bytes = fs::read(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+            let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+            let bytes: String = bytes.iter().map(|byte| format!("\\x{byte:02x}")).collect();
+            let _ = writeln!(text, "    .{{ .name = \"{stem}\", .bytes = \"{bytes}\" }},");
+        }
+        text.push_str("};\n");
+    }
+    Ok(text)
 }
 
 /// Files of a folder with this extension, by name.

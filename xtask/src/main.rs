@@ -9,6 +9,7 @@ mod ci;
 mod client;
 mod codegen;
 mod conformance;
+mod cpp;
 mod crash;
 mod damage;
 mod debian;
@@ -25,11 +26,13 @@ mod matrix;
 mod memory;
 mod node;
 mod options;
+mod programs;
 mod python;
 mod refusals;
 mod server;
 mod slopes;
 mod tidy;
+mod zig;
 
 use options::Options;
 use std::process::ExitCode;
@@ -86,6 +89,8 @@ cargo xtask <task> [options]
                              --only MODULE,MODULE
   codegen                  writes what is generated from schemas/   --check  says how it differs
   faults                   writes the table of faults as every face has it   --check  says how it differs
+  cpp                      the C++ face: installed, found by CMake, its tests with every access watched
+  zig                      the Zig face with the oldest and the newest Zig that it is for
   header                   writes the C header, from crates/abi   --check  says whether it differs
   golden                   generated code of six languages against the golden frames
                              --only rust,ts,python,cpp,zig,erlang
@@ -142,6 +147,8 @@ fn run(task: &str, options: &Options) -> Outcome {
         "codegen" => codegen::run(options),
         "golden" => golden::run(options),
         "header" => header::run(options),
+        "cpp" => cpp::run(options),
+        "zig" => zig::run(options),
         "faults" => faults::run(options),
         "matrix" => matrix::run(options),
         _ => Err(format!("no such task\n\n{USAGE}")),

@@ -4,7 +4,7 @@ const std = @import("std");
 const echo = @import("echo");
 const frames = @import("frames");
 const thalweg = @import("thalweg");
-const system = @import("system.zig");
+const system = @import("system");
 const mp = echo.mp;
 const types = echo.types;
 

@@ -3,8 +3,8 @@
 const std = @import("std");
 const echo = @import("echo");
 const thalweg = @import("thalweg");
-const system = @import("system.zig");
-const Service = @import("service.zig").Service;
+const system = @import("system");
+const Service = @import("service").Service;
 
 const Dispatcher = thalweg.Dispatcher(echo);
 

@@ -41,3 +41,23 @@ pub fn random() u64 {
     _ = getentropy(&number, @sizeOf(u64));
     return number;
 }
+
+extern fn pthread_create(thread: *c_ulong, attributes: ?*anyopaque, start: Thread.Start, of: ?*anyopaque) c_int;
+extern fn pthread_join(thread: c_ulong, result: ?*?*anyopaque) c_int;
+
+/// A thread of the C library's.
+pub const Thread = struct {
+    handle: c_ulong = 0,
+
+    pub const Start = *const fn (?*anyopaque) callconv(.c) ?*anyopaque;
+
+    pub fn start(work: Start, of: ?*anyopaque) Thread {
+        var self: Thread = .{};
+        if (pthread_create(&self.handle, null, work, of) != 0) @panic("no thread");
+        return self;
+    }
+
+    pub fn join(self: Thread) void {
+        _ = pthread_join(self.handle, null);
+    }
+};

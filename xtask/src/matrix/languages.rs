@@ -1,7 +1,7 @@
 //! How each language's echo programs are built and started.
 
 use crate::server::{cache, root, target};
-use crate::{node, python};
+use crate::{cpp, node, python, zig};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -84,9 +84,9 @@ fn python(scratch: &Path) -> Result<Programs, String> {
 }
 
 fn cpp(_scratch: &Path) -> Result<Programs, String> {
-    Err("faces/cpp/echo is missing".to_owned())
+    cpp::programs().map(|built| Programs::alone(built.server, built.client))
 }
 
 fn zig(_scratch: &Path) -> Result<Programs, String> {
-    Err("faces/zig/echo is missing".to_owned())
+    zig::programs().map(|built| Programs::alone(built.server, built.client))
 }

@@ -1,0 +1,223 @@
+// A client's side: how it fails, and that what may serve afterwards does.
+
+#include "support.hpp"
+
+#include <fstream>
+#include <iterator>
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+namespace tests {
+namespace {
+
+void connecting() {
+    auto once = client_options();
+    once.connect_within_ms = 0;
+    const Path nothing("nothing.sock");
+    holds(fault_of([&] { thalweg::Client(nothing, once); }) == Fault::no_server);
+    holds(fault_of([&] { thalweg::Client("no-endpoint", once); }) == Fault::bad_argument);
+    try {
+        thalweg::Client(nothing, once);
+    } catch (const thalweg::Error& error) {
+        holds(error.retry() == thalweg::Retry::safe);
+        holds(std::string_view(error.what()).find("nothing.sock") != std::string_view::npos);
+    }
+
+    // A path that a dead server left.
+    const Path stale("stale.sock");
+    const int dead = socket(AF_UNIX, SOCK_STREAM, 0);
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    static_cast<const std::string&>(stale).copy(address.sun_path, sizeof(address.sun_path) - 1);
+    holds(bind(dead, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
+    close(dead);
+    holds(fault_of([&] { thalweg::Client(stale, once); }) == Fault::no_server);
+
+    EchoService service;
+    const Path path("connecting.sock");
+    const Running server(path, to(service));
+    auto other = client_options();
+    other.schema[0] ^= 1;
+    holds(fault_of([&] { thalweg::Client(path, other); }) == Fault::schema_mismatch);
+    holds(fault_of([&] { thalweg::Server({path}, server_options()); }) == Fault::address_in_use);
+    // Nobody was disturbed.
+    thalweg::Client client(path, client_options());
+    holds(serves(client));
+}
+
+/// Frames that no client would write: each is answered with a fault of its own, and the connection serves on.
+void nonsense(const std::string& endpoint) {
+    EchoService service;
+    const Path path(endpoint);
+    const Running server(path, to(service));
+    thalweg::Client client(path, client_options());
+    const auto answer_to = [&](FrameView frame) {
+        return fault_of([&] {
+            client.send(frame);
+            client.receive();
+        });
+    };
+    int count = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(ECHO_GOLDEN "/refused")) {
+        std::ifstream file(entry.path(), std::ios::binary);
+        const Frame frame(std::istreambuf_iterator<char>(file), {});
+        const Fault fault = answer_to(frame);
+        holds(fault == Fault::bad_request || fault == Fault::unknown_command);
+        count++;
+    }
+    holds(count > 20);
+    holds(answer_to({}) == Fault::bad_request);
+    holds(serves(client));
+}
+
+void limits() {
+    EchoService service;
+    const Path path("limits.sock");
+    const Running server(path, to(service));
+    auto few = client_options();
+    few.in_flight_max = 4;
+    few.frame_bytes_max = 1'000;
+    thalweg::Client client(path, few);
+    echo::EchoAsyncClient calls(client);
+    const echo::EchoBytes large{.data = thalweg::Bytes(2'000)};
+    holds(fault_of([&] { calls.bytes(large); }) == Fault::frame_too_large);
+    const echo::EchoBytes small{.data = {1}};
+    std::vector<thalweg::Pending<echo::EchoBytesResponse>> pending;
+    for (int n = 0; n < 4; n++) pending.push_back(calls.bytes(small));
+    holds(fault_of([&] { calls.bytes(small); }) == Fault::overloaded);
+    for (auto& call : pending) holds(client.wait(std::move(call)).data == small.data);
+    holds(serves(client));
+}
+
+/// More than the server takes: refused and skipped.
+void too_large_for_the_server() {
+    EchoService service;
+    const Path path("large.sock");
+    auto options = server_options();
+    options.frame_bytes_max = 1'000;
+    const Running server(path, to(service), options);
+    thalweg::Client client(path, client_options());
+    echo::EchoClient waiting(client);
+    const echo::EchoBytes large{.data = thalweg::Bytes(100'000)};
+    holds(fault_of([&] { waiting.bytes(large); }) == Fault::frame_too_large);
+    holds(serves(client));
+}
+
+void endings() {
+    EchoService service;
+    const Path path("endings.sock");
+    auto client = [&] {
+        const Running server(path, to(service));
+        auto connected = std::make_unique<thalweg::Client>(path, client_options());
+        holds(serves(*connected));
+        return connected;
+    }();
+    // The server is gone.
+    const Fault fault = fault_of([&] { serves(*client); });
+    holds(fault == Fault::not_sent || fault == Fault::disconnected || fault == Fault::draining);
+
+    const Running again(path, to(service));
+    std::optional<thalweg::Pending<echo::EchoBytesResponse>> left;
+    {
+        thalweg::Client second(path, client_options());
+        left.emplace(echo::EchoAsyncClient(second).bytes(echo::EchoBytes{}));
+        holds(!left->ready());
+    }
+    holds(left->ready() && fault_of([&] { left->take(); }) == Fault::closed);
+}
+
+thalweg::Task<int> throws() {
+    throw std::runtime_error("out of a task");
+    co_return 1;
+}
+
+thalweg::Task<std::string> awaits() {
+    try {
+        co_await throws();
+    } catch (const std::runtime_error& error) {
+        co_return error.what();
+    }
+    co_return "nothing";
+}
+
+void waiting_in_other_ways() {
+    EchoService service;
+    const Path path("waiting.shm");
+    const Running server(path, to(service));
+    thalweg::Client client(path, client_options());
+    holds(client.is_shared() && client.is_connected());
+    holds(client.run(awaits()) == "out of a task");
+
+    // A callback, in a foreign loop.
+    echo::EchoAsyncClient calls(client);
+    int heard = 0;
+    const echo::EchoBytes request{.data = {7}};
+    pollfd watched{.fd = client.descriptor(), .events = POLLIN, .revents = 0};
+    for (int n = 0; n < 3; n++) {
+        calls.bytes(request).then([&](auto& pending) { heard += pending.take().data == request.data ? 1 : 0; });
+    }
+    client.turn(Wait::poll());
+    while (heard < 3 && poll(&watched, 1, 5'000) == 1) client.turn(Wait::poll());
+    holds(heard == 3 && client.in_flight() == 0);
+
+    // A stream that somebody left: the next call is not disturbed.
+    echo::EchoClient one_by_one(client);
+    try {
+        one_by_one.count(echo::EchoCount{.first = 0, .last = 0xffff'ffff}, [](const auto& item) {
+            if (item.value == 200) throw std::runtime_error("enough");
+        });
+        holds(false);
+    } catch (const std::runtime_error& error) {
+        holds(error.what() == std::string("enough"));
+    }
+    holds(serves(client));
+}
+
+void plainly() {
+    EchoService service;
+    const Path path("plain.sock");
+    const Running server(path, to(service));
+    auto plain = client_options();
+    plain.plain = true;
+    thalweg::Client client(path, plain);
+    echo::EchoAsyncClient calls(client);
+    std::vector<thalweg::Pending<echo::EchoBytesResponse>> pending;
+    for (std::uint8_t n = 0; n < 16; n++) pending.push_back(calls.bytes(echo::EchoBytes{.data = {n}}));
+    for (std::uint8_t n = 0; n < 16; n++) holds(client.wait(std::move(pending[n])).data == thalweg::Bytes{n});
+    const echo::EchoFail fail{.reason = "no"};
+    holds(fault_of([&] { client.wait(calls.fail(fail)); }) == Fault::refused);
+    holds(serves(client));
+}
+
+void handles_that_are_null() {
+    thalweg_event event{};
+    holds(thalweg_client_next(nullptr, &event) == THALWEG_BAD_ARGUMENT);
+    holds(std::string_view(thalweg_error_detail()).find("null") != std::string_view::npos);
+    holds(thalweg_client_open("a.sock", nullptr, nullptr) == THALWEG_BAD_ARGUMENT);
+    holds(thalweg_server_turn(nullptr, 0, nullptr) == THALWEG_BAD_ARGUMENT);
+    holds(thalweg_server_descriptor(nullptr) == -1);
+    holds(thalweg_reply_end(nullptr, nullptr, 0) == THALWEG_BAD_ARGUMENT);
+    holds(thalweg_reply_item(nullptr, nullptr, 0) == THALWEG_FLOW_GONE);
+    thalweg_client_close(nullptr);
+    thalweg_server_close(nullptr);
+    thalweg_reply_drop(nullptr);
+    thalweg_stopper_free(nullptr);
+}
+
+} // namespace
+
+void calls() {
+    connecting();
+    nonsense("nonsense.sock");
+    nonsense("nonsense.shm");
+    limits();
+    too_large_for_the_server();
+    endings();
+    waiting_in_other_ways();
+    plainly();
+    handles_that_are_null();
+}
+
+} // namespace tests

@@ -1,0 +1,15 @@
+// The face's tests: each check counted, every access watched when built with ECHO_SANITIZE.
+
+#include "support.hpp"
+
+int main() {
+    try {
+        tests::calls();
+        tests::serving();
+    } catch (const std::exception& error) {
+        tests::failed++;
+        std::cerr << "nobody caught: " << error.what() << '\n';
+    }
+    std::cout << "face-cpp: " << tests::passed << " passed, " << tests::failed << " failed\n";
+    return tests::failed == 0 ? 0 : 1;
+}

@@ -1,0 +1,173 @@
+// A server's side: who answers, when, and from where.
+
+#include "support.hpp"
+
+#include <set>
+
+#include <poll.h>
+
+namespace tests {
+namespace {
+
+/// Sixteen requests that are answered by as many threads, the last first.
+class Backwards : public EchoService {
+public:
+    static constexpr std::uint8_t count = 16;
+
+    void bytes(echo::EchoBytesView request, thalweg::Responder<echo::EchoBytesResponse> responder) override {
+        waiting_.emplace_back(thalweg::own(request), std::move(responder));
+        if (waiting_.size() < count) return;
+        std::thread([waiting = std::move(waiting_)]() mutable {
+            while (!waiting.empty()) {
+                std::thread([&] {
+                    auto& [asked, answers] = waiting.back();
+                    answers.ok(echo::EchoBytesResponse{.data = asked.data});
+                }).join();
+                waiting.pop_back();
+            }
+        }).detach();
+        waiting_.clear();
+    }
+
+private:
+    std::vector<std::pair<echo::EchoBytes, thalweg::Responder<echo::EchoBytesResponse>>> waiting_;
+};
+
+void answers_from_other_threads(bool plain) {
+    Backwards service;
+    const Path path("threads.sock");
+    const Running server(path, to(service));
+    auto options = client_options();
+    options.plain = plain;
+    thalweg::Client client(path, options);
+    echo::EchoAsyncClient calls(client);
+    std::vector<std::uint8_t> order;
+    for (std::uint8_t n = 0; n < Backwards::count; n++) {
+        const echo::EchoBytes request{.data = {n}};
+        calls.bytes(request).then([&](auto& pending) { order.push_back(pending.take().data.at(0)); });
+    }
+    while (order.size() < Backwards::count) client.turn(Wait::block());
+    // Plain connections keep the requests' order, others that of the answers.
+    for (std::uint8_t n = 0; n < Backwards::count; n++) holds(order[n] == (plain ? n : Backwards::count - 1 - n));
+}
+
+/// Handlers that do not answer as they should.
+class Careless : public EchoService {
+public:
+    void bytes(echo::EchoBytesView, thalweg::Responder<echo::EchoBytesResponse>) override {}
+    void fields(echo::EchoFieldsView request, thalweg::Responder<echo::EchoFieldsResponse>) override {
+        throw std::runtime_error("cannot " + std::string(request.name));
+    }
+    void blobs(echo::EchoBlobsView, thalweg::Responder<echo::EchoBlobsResponse> responder) override {
+        kept_.push_back(std::move(responder));
+        throw std::runtime_error("somebody else answers");
+    }
+    void numbers(echo::EchoNumbers, thalweg::Responder<echo::EchoNumbersResponse> responder) override {
+        for (auto& kept : kept_) kept.ok(echo::EchoBlobsResponse{});
+        kept_.clear();
+        responder.fail(Fault::overloaded, "come back later");
+    }
+
+private:
+    std::vector<thalweg::Responder<echo::EchoBlobsResponse>> kept_;
+};
+
+void carelessness() {
+    Careless service;
+    const Path path("careless.sock");
+    const Running server(path, to(service));
+    thalweg::Client client(path, client_options());
+    echo::EchoAsyncClient calls(client);
+    const echo::EchoFields fields{.count = 1, .total = 2, .name = "do it"};
+    holds(fault_of([&] { client.wait(calls.bytes(echo::EchoBytes{})); }) == Fault::abandoned);
+    try {
+        client.wait(calls.fields(fields));
+        holds(false);
+    } catch (const thalweg::Refused& refused) {
+        holds(refused.what() == std::string("cannot do it"));
+    }
+    auto kept = calls.blobs(echo::EchoBlobs{});
+    holds(fault_of([&] { client.wait(calls.numbers(echo::EchoNumbers{})); }) == Fault::overloaded);
+    holds(!client.wait(std::move(kept)).extra);
+}
+
+void serially() {
+    const Path path("serial.sock");
+    thalweg::Server server({path}, server_options());
+    const thalweg::Stopper stopper = server.stopper();
+    std::thread asking([&] {
+        thalweg::Client client(path, client_options());
+        client.send(Frame{1, 2, 3});
+        const FrameView answer = client.receive();
+        holds(Frame(answer.begin(), answer.end()) == Frame{1, 2, 3, 3});
+        stopper.stop();
+    });
+    server.run([](FrameView request, Frame& answer) {
+        answer.assign(request.begin(), request.end());
+        answer.push_back(static_cast<std::uint8_t>(request.size()));
+    });
+    asking.join();
+    holds(server.is_stopped() && !std::filesystem::exists(static_cast<const std::string&>(path)));
+}
+
+/// What a callback throws crosses no C, stops the server and comes out.
+void throwing() {
+    const Path path("throwing.sock");
+    thalweg::Server server({path}, server_options());
+    std::thread asking([&] {
+        thalweg::Client client(path, client_options());
+        holds(fault_of([&] {
+            client.send(Frame{1});
+            client.receive();
+        }) == Fault::abandoned);
+    });
+    try {
+        server.run_reactor([](const thalweg::Incoming&) { throw std::runtime_error("not a dispatcher"); });
+        holds(false);
+    } catch (const std::runtime_error& error) {
+        holds(error.what() == std::string("not a dispatcher"));
+    }
+    asking.join();
+}
+
+/// Two clients and a server in one thread's loop.
+void in_a_foreign_loop() {
+    EchoService service;
+    const Path path("loop.sock");
+    thalweg::Server server({path}, server_options());
+    std::set<std::uint64_t> clients;
+    std::thread asking([&path, stopper = server.stopper()] {
+        thalweg::Client one(path, client_options());
+        thalweg::Client two(path, client_options());
+        holds(serves(one) && serves(two));
+        stopper.stop();
+    });
+    pollfd watched{.fd = server.descriptor(), .events = POLLIN, .revents = 0};
+    const auto take = [&](thalweg::Incoming request) {
+        clients.insert(request.client);
+        holds(!request.deadline);
+        echo::dispatch(service, request.frame, std::move(request.reply));
+    };
+    server.turn(Wait::poll(), take);
+    while (!server.is_stopped()) {
+        poll(&watched, 1, 100);
+        server.turn(Wait::poll(), take);
+    }
+    asking.join();
+    holds(clients.size() == 2);
+    const thalweg_server_statistics statistics = server.statistics();
+    holds(statistics.requests == 2 && statistics.answers == 2 && statistics.in_flight == 0);
+}
+
+} // namespace
+
+void serving() {
+    answers_from_other_threads(false);
+    answers_from_other_threads(true);
+    carelessness();
+    serially();
+    throwing();
+    in_a_foreign_loop();
+}
+
+} // namespace tests

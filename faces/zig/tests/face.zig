@@ -1,0 +1,226 @@
+//! The face's tests, as a program: each check is counted.
+
+const std = @import("std");
+const echo = @import("echo");
+const frames = @import("frames");
+const thalweg = @import("thalweg");
+const system = @import("system");
+const EchoService = @import("service").Service;
+
+const types = echo.types;
+const Client = thalweg.Client;
+const Waiting = echo.client.EchoClient(Client);
+const Pipeline = echo.client.EchoPipeline(Client);
+
+var passed: usize = 0;
+var failed: usize = 0;
+var memory = std.heap.ArenaAllocator.init(std.heap.c_allocator);
+
+fn holds(what: bool, comptime name: []const u8) void {
+    if (what) {
+        passed += 1;
+    } else {
+        failed += 1;
+        system.complain(name ++ " does not hold");
+    }
+}
+
+fn fails(outcome: anytype, expected: anyerror, comptime name: []const u8) void {
+    if (outcome) |_| holds(false, name) else |problem| holds(problem == expected, name);
+}
+
+/// A path in the folder that the program was given.
+fn path(folder: []const u8, comptime name: []const u8) [:0]const u8 {
+    return std.fmt.allocPrintSentinel(memory.allocator(), "{s}/{s}", .{ folder, name }, 0) catch unreachable;
+}
+
+const Take = fn (*EchoService, thalweg.Incoming) void;
+
+/// A server that runs on a thread.
+const Running = struct {
+    server: thalweg.Server,
+    stopper: thalweg.Stopper,
+    service: EchoService,
+    thread: system.Thread,
+
+    fn start(endpoint: [:0]const u8, options: thalweg.ServerOptions, comptime take: Take) !*Running {
+        const self = try memory.allocator().create(Running);
+        self.server = try thalweg.Server.open(&.{endpoint}, options);
+        self.stopper = try self.server.stopper();
+        self.service = .{ .allocator = std.heap.c_allocator };
+        self.thread = system.Thread.start(struct {
+            fn work(context: ?*anyopaque) callconv(.c) ?*anyopaque {
+                const running: *Running = @ptrCast(@alignCast(context.?));
+                running.server.runReactor(&running.service, take) catch holds(false, "a server's run");
+                return null;
+            }
+        }.work, self);
+        return self;
+    }
+
+    fn end(self: *Running) void {
+        self.stopper.stop();
+        self.thread.join();
+        self.stopper.free();
+        self.server.close();
+    }
+};
+
+fn dispatch(service: *EchoService, incoming: thalweg.Incoming) void {
+    thalweg.Dispatcher(echo).dispatch(std.heap.c_allocator, service, incoming);
+}
+
+const serving: thalweg.ServerOptions = .{ .schema = types.schema_hash, .error_tag = types.error_tag };
+const calling: thalweg.ClientOptions = .{ .schema = types.schema_hash };
+
+fn serves(client: *Client) bool {
+    const arena = memory.allocator();
+    var waiting = Waiting.init(arena, client);
+    const answer = waiting.bytes(arena, .{ .data = "abc" }) catch return false;
+    return answer == .ok and std.mem.eql(u8, answer.ok.data, "abc");
+}
+
+fn connecting(folder: []const u8) !void {
+    var once = calling;
+    once.connect_within_ms = 0;
+    const endpoint = path(folder, "connecting.sock");
+    fails(Client.open(endpoint, once), error.NoServer, "nobody listens");
+    holds(std.mem.indexOf(u8, thalweg.detail(), "connecting.sock") != null, "the path in the words");
+    holds(thalweg.faultOf(error.NoServer).retry() == .safe, "that a repetition is safe");
+    fails(Client.open("no-endpoint", once), error.BadArgument, "no endpoint");
+
+    const running = try Running.start(endpoint, serving, dispatch);
+    defer running.end();
+    var other = calling;
+    other.schema[0] ^= 1;
+    fails(Client.open(endpoint, other), error.SchemaMismatch, "another schema");
+    fails(thalweg.Server.open(&.{endpoint}, serving), error.AddressInUse, "a path of somebody else's");
+    var client = try Client.open(endpoint, calling);
+    defer client.close();
+    holds(serves(&client), "that nobody was disturbed");
+}
+
+/// Frames that no client would write: each is answered with a fault of its own, and the connection serves on.
+fn nonsense(folder: []const u8, comptime name: []const u8) !void {
+    const endpoint = path(folder, name);
+    const running = try Running.start(endpoint, serving, dispatch);
+    defer running.end();
+    var client = try Client.open(endpoint, calling);
+    defer client.close();
+    for (frames.refused) |frame| {
+        try client.send(frame.bytes);
+        const outcome = client.receive();
+        const is_named = if (outcome) |_| false else |problem| switch (problem) {
+            error.BadRequest, error.UnknownCommand => true,
+            else => false,
+        };
+        holds(is_named, "a frame's refusal");
+    }
+    holds(serves(&client), "that the connection serves on");
+}
+
+fn limits(folder: []const u8) !void {
+    const endpoint = path(folder, "limits.sock");
+    var small = serving;
+    small.frame_bytes_max = 10_000;
+    const running = try Running.start(endpoint, small, dispatch);
+    defer running.end();
+    var few = calling;
+    few.in_flight_max = 4;
+    few.frame_bytes_max = 100_000;
+    var client = try Client.open(endpoint, few);
+    defer client.close();
+    const arena = memory.allocator();
+    var pipeline = Pipeline.init(arena, &client);
+    const large = try arena.alloc(u8, 200_000);
+    @memset(large, 0);
+    fails(pipeline.bytes(.{ .data = large }), error.FrameTooLarge, "more than the client sends");
+    const refused = try pipeline.bytes(.{ .data = large[0..50_000] });
+    fails(refused.wait(arena), error.FrameTooLarge, "more than the server takes");
+    var pending: [4]@TypeOf(refused) = undefined;
+    for (&pending) |*call| call.* = try pipeline.bytes(.{ .data = "x" });
+    fails(pipeline.bytes(.{ .data = "x" }), error.Overloaded, "one call too many");
+    for (pending) |call| holds((try call.wait(arena)) == .ok, "a call within the limit");
+    holds(serves(&client), "that the connection serves on");
+}
+
+/// Replies that are not given as they should be.
+fn careless(_: *EchoService, incoming: thalweg.Incoming) void {
+    if (incoming.frame.len == 1) return incoming.reply.drop();
+    incoming.reply.fail(.overloaded, "come back later");
+}
+
+fn carelessness(folder: []const u8) !void {
+    const endpoint = path(folder, "careless.shm");
+    const running = try Running.start(endpoint, serving, careless);
+    defer running.end();
+    var client = try Client.open(endpoint, calling);
+    defer client.close();
+    holds(client.state().shared, "shared memory");
+    try client.send("1");
+    fails(client.receive(), error.Abandoned, "a reply that was dropped");
+    try client.send("22");
+    fails(client.receive(), error.Overloaded, "a fault of the handler's");
+}
+
+/// Answers at once, one by one.
+fn serially(folder: []const u8) !void {
+    const endpoint = path(folder, "serial.sock");
+    var server = try thalweg.Server.open(&.{endpoint}, serving);
+    defer server.close();
+    const Asking = struct {
+        endpoint: [:0]const u8,
+        stopper: thalweg.Stopper,
+
+        fn work(context: ?*anyopaque) callconv(.c) ?*anyopaque {
+            const self: *@This() = @ptrCast(@alignCast(context.?));
+            self.ask() catch holds(false, "a serial server's answer");
+            self.stopper.stop();
+            return null;
+        }
+
+        fn ask(self: *@This()) !void {
+            var client = try Client.open(self.endpoint, .{ .schema = types.schema_hash, .plain = true });
+            defer client.close();
+            try client.send("abc");
+            holds(std.mem.eql(u8, try client.receive(), "abc!"), "a serial server's answer");
+        }
+    };
+    var asking: Asking = .{ .endpoint = endpoint, .stopper = try server.stopper() };
+    defer asking.stopper.free();
+    var thread = system.Thread.start(Asking.work, &asking);
+    try server.run({}, struct {
+        fn handle(_: void, request: []const u8, answer: thalweg.Answer) void {
+            answer.write(request);
+            answer.write("!");
+        }
+    }.handle);
+    thread.join();
+    holds(server.isStopped() and server.statistics().answers == 1, "the end of a serial server");
+}
+
+fn everything(folder: []const u8) !void {
+    try connecting(folder);
+    try nonsense(folder, "nonsense.sock");
+    try nonsense(folder, "nonsense.shm");
+    try limits(folder);
+    try carelessness(folder);
+    try serially(folder);
+}
+
+pub export fn main(count: c_int, arguments: [*]const [*:0]const u8) c_int {
+    if (count != 2) {
+        system.complain("usage: face FOLDER");
+        return 2;
+    }
+    everything(std.mem.span(arguments[1])) catch |problem| {
+        system.complain(@errorName(problem));
+        system.complain(thalweg.detail());
+        failed += 1;
+    };
+    memory.deinit();
+    var text: [64]u8 = undefined;
+    const summary = "face-zig: {d} passed, {d} failed\n";
+    system.say(std.fmt.bufPrint(&text, summary, .{ passed, failed }) catch unreachable);
+    return if (failed == 0) 0 else 1;
+}

@@ -1,0 +1,121 @@
+//! `cargo xtask zig`: the Zig face with the oldest and the newest Zig that it is for: its layout, its tests as a program
+//! that links the library, the package as Zig's own build reads it, and that every function of the header is declared.
+//! Needs `make tools`.
+
+use crate::options::Options;
+use crate::programs::{self, Programs};
+use crate::server::{Scratch, cache, root, target};
+use crate::{Outcome, Tally, golden};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The compilers, by the folders that `make tools` installs them in.
+const COMPILERS: [&str; 2] = ["zig-lowest", "zig-highest"];
+
+/// `cargo xtask zig`.
+///
+/// # Errors
+/// A compiler is missing, or something does not build.
+pub(crate) fn run(_options: &Options) -> Outcome {
+    let mut tally = Tally::default();
+    declared(&mut tally)?;
+    // The newest lays code out differently.
+    let formatted = zig(COMPILERS[0]).args(["fmt", "--check"]).arg(face()).status();
+    tally.check(formatted.is_ok_and(|status| status.success()), || "zig fmt".to_owned());
+    for compiler in COMPILERS {
+        let scratch = Scratch::new(compiler)?;
+        let caches = scratch.path().join("cache");
+        let mut package = zig(compiler);
+        package.arg("build").env("ZIG_LOCAL_CACHE_DIR", &caches).env("ZIG_GLOBAL_CACHE_DIR", &caches);
+        let built = programs::output(package.current_dir(face()));
+        tally.check(built.is_ok(), || format!("{compiler}: zig build: {built:?}"));
+        let tests = build(compiler, "tests/face.zig")?;
+        let output = programs::output(Command::new(tests).arg(scratch.path()))?;
+        programs::count(&mut tally, "face-zig", &output);
+    }
+    Ok(tally)
+}
+
+/// Builds the echo programs, with the newest Zig.
+///
+/// # Errors
+/// They do not build.
+pub(crate) fn programs() -> Result<Programs, String> {
+    let [_, newest] = COMPILERS;
+    Ok(Programs { server: build(newest, "echo/server.zig")?, client: build(newest, "echo/client.zig")? })
+}
+
+fn face() -> PathBuf {
+    root().join("faces/zig")
+}
+
+fn zig(compiler: &str) -> Command {
+    let mut command = Command::new(cache().join(compiler).join("bin/python"));
+    command.args(["-m", "ziglang"]).current_dir(root());
+    command
+}
+
+/// Builds a program of the face, and says where it is.
+fn build(compiler: &str, source: &str) -> Result<PathBuf, String> {
+    let library = programs::library()?;
+    let home = target().join("zig").join(compiler);
+    fs::create_dir_all(&home).map_err(|e| format!("{}: {e}", home.display()))?;
+    // Programs look for the library by its soname.
+    let named = home.join("libthalweg.so.0");
+    fs::copy(&library, &named).map_err(|e| format!("{}: {e}", named.display()))?;
+    let frames = home.join("frames.zig");
+    fs::write(&frames, golden::frames_in_zig(&root().join("schemas/golden"))?).map_err(|e| e.to_string())?;
+    let name = source.replace('/', "-").replace(".zig", "");
+    let program = home.join(&name);
+    let module = |name: &str, path: &Path| format!("-M{name}={}", path.display());
+    let mut command = zig(compiler);
+    command.args(["build-exe", "-O", "ReleaseSafe", "-lc", "--name", &name]);
+    command.arg(format!("-femit-bin={}", program.display()));
+    for dependency in ["echo", "thalweg", "frames", "system", "service"] {
+        command.args(["--dep", dependency]);
+    }
+    command.arg(module("root", &face().join(source))).args(["--dep", "echo"]);
+    command.arg(module("service", &face().join("echo/service.zig")));
+    command.arg(module("echo", &root().join("schemas/generated/zig/echo.zig")));
+    command.arg(module("thalweg", &face().join("src/thalweg.zig")));
+    command.arg(module("frames", &frames)).arg(module("system", &face().join("echo/system.zig")));
+    programs::output(command.arg(&library).arg("-rpath").arg(&home))?;
+    Ok(program)
+}
+
+/// The functions of the header stand in the face's declarations, and no others.
+fn declared(tally: &mut Tally) -> Result<(), String> {
+    let read = |path: &str| fs::read_to_string(root().join(path)).map_err(|e| format!("{path}: {e}"));
+    let (header, face) = (read("crates/abi/include/thalweg.h")?, read("faces/zig/src/c.zig")?);
+    let (wanted, found) = (functions(&header), functions(&face));
+    tally.check(!wanted.is_empty() && wanted == found, || {
+        let differing: Vec<_> = wanted.symmetric_difference(&found).collect();
+        format!("faces/zig/src/c.zig and thalweg.h differ in {differing:?}")
+    });
+    Ok(())
+}
+
+/// Names that begin with `thalweg_` and stand right before a parenthesis.
+fn functions(text: &str) -> std::collections::BTreeSet<&str> {
+    let is_code = |line: &&str| !line.trim_start().starts_with(['*', '/']);
+    let words = text.lines().filter(is_code).flat_map(|line| {
+        line.match_indices("thalweg_").filter_map(move |(start, _)| {
+            let rest = &line[start..];
+            let end = rest.find(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_')?;
+            rest[end..].starts_with('(').then(|| &rest[..end])
+        })
+    });
+    words.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_are_told_from_structs_and_comments() {
+        let header = " * `thalweg_a()` is one\nuint16_t thalweg_b(struct thalweg_c *c,\n  int d);\nstruct thalweg_e {\n";
+        assert_eq!(functions(header).into_iter().collect::<Vec<_>>(), ["thalweg_b"]);
+    }
+}
