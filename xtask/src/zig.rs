@@ -25,7 +25,7 @@ pub(crate) fn run(_options: &Options) -> Outcome {
     tally.check(formatted.is_ok_and(|status| status.success()), || "zig fmt".to_owned());
     for compiler in COMPILERS {
         let scratch = Scratch::new(compiler)?;
-        let caches = scratch.path().join("cache");
+        let caches = target().join("zig/cache").join(compiler);
         let mut package = zig(compiler);
         package.arg("build").env("ZIG_LOCAL_CACHE_DIR", &caches).env("ZIG_GLOBAL_CACHE_DIR", &caches);
         let built = programs::output(package.current_dir(face()));
