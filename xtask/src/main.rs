@@ -102,6 +102,8 @@ cargo xtask <task> [options]
                              --without-peer  --check
   bench log                the embedded log beside LMDB, in turn
                              --face native|node|python  --pairs 5  --records 1000000  --tiny  --check
+  bench loop               our event loop beside uvloop and rloop, in turn
+                             --pairs 5  --seconds 1  --only WORK  --tiny  --check
 
 Judges that start a server take --peer to start the Rust peer in its place, which checks the judge.";
 

@@ -4,6 +4,7 @@ import asyncio
 import contextvars
 import gc
 import os
+import random
 import socket
 import threading
 import time
@@ -46,6 +47,19 @@ class Scheduling(unittest.TestCase):
                 timer.cancel()
         self.run_for(0.01)
         self.assertEqual(sorted(seen), list(range(0, 1000, 3)))
+
+    def test_timers_come_in_the_order_of_their_times_however_they_were_made(self) -> None:
+        chance = random.Random(7)
+        now, seen, wanted = self.loop.time(), [], []
+        for number in range(3000):
+            when = now + chance.choice([0.0, 0.001, chance.random() / 50, -chance.random()])
+            timer = self.loop.call_at(when, seen.append, (when, number))
+            if chance.random() < 0.3:
+                timer.cancel()
+            else:
+                wanted.append((when, number))
+        self.run_for(0.03)
+        self.assertEqual(seen, sorted(wanted))
 
     def test_handles_pass_for_those_of_asyncio(self) -> None:
         soon, later = self.loop.call_soon(print), self.loop.call_later(1, print)

@@ -2,6 +2,7 @@
 //! benchmark makes rows; what becomes of rows is the same for all: medians with their spread, a line per row on
 //! the way, JSON, a table and a plot under `bench/results/`, and, with `--check`, a verdict on those with a bar.
 
+mod event_loop;
 mod ipc;
 mod log;
 mod plot;
@@ -22,7 +23,8 @@ pub(crate) fn run(options: &Options) -> Outcome {
     match options.words.first().map(String::as_str) {
         Some("streams") => streams::run(options),
         Some("log") => log::run(options),
+        Some("loop") => event_loop::run(options),
         Some("ipc") => ipc::run(options),
-        _ => Err("which one? There are: streams, log, ipc".to_owned()),
+        _ => Err("which one? There are: streams, log, loop, ipc".to_owned()),
     }
 }

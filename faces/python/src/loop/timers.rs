@@ -1,16 +1,22 @@
 //! Timers, to the nanosecond, never early.
 //!
-//! A heap by due time and order of making, so that timers of one instant are called in the order they were made.
-//! A cancelled timer stays until it comes up or until more than half of the heap are such; then all of them are
-//! swept out at once, so a cancel costs no search. Invariant: `cancelled` is how many cancelled ones lie in the heap.
+//! A timer lies in the bucket of its millisecond until that millisecond begins, and then in a heap by due time and order
+//! of making: so timers of one instant are called in the order they were made, a heap is small however many timers there
+//! are, and what is cancelled long before its time was never sorted. A cancelled timer stays until its time or until more
+//! than half of all are such; then all of them are swept out at once, so a cancel costs no search.
+//!
+//! Invariants: whatever lies in `far` is due after everything in `near`; `count` is how many lie in both, `cancelled` how
+//! many of these are cancelled.
 
 use super::handle::TimerHandle;
 use pyo3::prelude::*;
 use std::cmp::Ordering;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap};
 
 /// Below this many cancelled timers nobody sweeps.
 const SWEEP_MIN: usize = 64;
+/// A bucket's span: 2^20 ns, about a millisecond.
+const SPAN_BITS: u32 = 20;
 
 struct Due {
     due_ns: u64,
@@ -45,10 +51,23 @@ impl PartialEq for Due {
 
 impl Eq for Due {}
 
+/// Timers of one span of time that is still to come, in no order.
+#[derive(Default)]
+struct Bucket {
+    timers: Vec<Due>,
+    /// Before this none of them is due.
+    first_ns: u64,
+}
+
 /// The timers of one loop. What it returns as swept is to be dropped by the caller, outside.
 #[derive(Default)]
 pub(crate) struct Timers {
-    heap: BinaryHeap<Due>,
+    /// Those of the span that has begun, and of all before it.
+    near: BinaryHeap<Due>,
+    near_span: u64,
+    /// Those of later spans.
+    far: BTreeMap<u64, Bucket>,
+    count: usize,
     cancelled: usize,
     made: u64,
 }
@@ -57,39 +76,67 @@ impl Timers {
     #[inline]
     pub(crate) fn push(&mut self, due_ns: u64, handle: Py<TimerHandle>) {
         self.made += 1;
-        self.heap.push(Due { due_ns, order: self.made, handle });
+        self.count += 1;
+        let due = Due { due_ns, order: self.made, handle };
+        let span = due_ns >> SPAN_BITS;
+        if span <= self.near_span {
+            self.near.push(due);
+            return;
+        }
+        let bucket = self.far.entry(span).or_insert(Bucket { timers: Vec::new(), first_ns: u64::MAX });
+        bucket.first_ns = bucket.first_ns.min(due_ns);
+        bucket.timers.push(due);
     }
 
     /// Counts a timer that was cancelled, and sweeps when it is time to.
+    #[inline]
     pub(crate) fn count_cancelled(&mut self, py: Python<'_>) -> Vec<Py<TimerHandle>> {
         self.cancelled += 1;
-        if self.cancelled < SWEEP_MIN || self.cancelled * 2 < self.heap.len() {
-            return Vec::new();
+        if self.cancelled < SWEEP_MIN || self.cancelled * 2 < self.count {
+            Vec::new()
+        } else {
+            self.sweep(py)
         }
-        self.cancelled = 0;
-        let all = std::mem::take(&mut self.heap).into_vec().into_iter();
-        let (gone, left): (Vec<Due>, Vec<Due>) = all.partition(|due| due.is_cancelled(py));
-        self.heap = left.into();
-        gone.into_iter().map(|due| due.handle).collect()
     }
 
-    /// When the first one that still counts is due; cancelled ones before it go to `swept`.
+    fn sweep(&mut self, py: Python<'_>) -> Vec<Py<TimerHandle>> {
+        let mut swept = Vec::with_capacity(self.cancelled);
+        let mut keep = |timers: Vec<Due>| -> Vec<Due> {
+            let (gone, left): (Vec<Due>, Vec<Due>) = timers.into_iter().partition(|due| due.is_cancelled(py));
+            swept.extend(gone.into_iter().map(|due| due.handle));
+            left
+        };
+        self.near = keep(std::mem::take(&mut self.near).into_vec()).into();
+        self.far.retain(|_, bucket| {
+            bucket.timers = keep(std::mem::take(&mut bucket.timers));
+            !bucket.timers.is_empty()
+        });
+        self.count -= swept.len();
+        self.cancelled = 0;
+        swept
+    }
+
+    /// Before this no timer is due; `None`: there is none.
     #[inline]
-    pub(crate) fn first_ns(&mut self, py: Python<'_>, swept: &mut Vec<Py<TimerHandle>>) -> Option<u64> {
-        while self.cancelled > 0 && self.heap.peek()?.is_cancelled(py) {
-            self.cancelled -= 1;
-            swept.extend(self.heap.pop().map(|due| due.handle));
-        }
-        self.heap.peek().map(|due| due.due_ns)
+    pub(crate) fn first_ns(&self) -> Option<u64> {
+        let near_ns = self.near.peek().map(|due| due.due_ns);
+        near_ns.or_else(|| self.far.first_key_value().map(|(_, bucket)| bucket.first_ns))
     }
 
     /// The next one that is due at `now_ns`.
     #[inline]
     pub(crate) fn pop(&mut self, py: Python<'_>, now_ns: u64) -> Option<Py<TimerHandle>> {
-        if self.heap.peek()?.due_ns > now_ns {
+        if self.near.is_empty() {
+            let next = self.far.first_entry().filter(|entry| entry.get().first_ns <= now_ns)?;
+            let (span, bucket) = next.remove_entry();
+            self.near_span = span;
+            self.near = bucket.timers.into();
+        }
+        if self.near.peek()?.due_ns > now_ns {
             return None;
         }
-        let due = self.heap.pop()?;
+        let due = self.near.pop()?;
+        self.count -= 1;
         if self.cancelled > 0 && due.is_cancelled(py) {
             self.cancelled -= 1;
         }
@@ -98,8 +145,9 @@ impl Timers {
 
     /// Everything, at the end.
     pub(crate) fn clear(&mut self) -> Vec<Py<TimerHandle>> {
-        self.cancelled = 0;
-        std::mem::take(&mut self.heap).into_iter().map(|due| due.handle).collect()
+        let all = std::mem::take(self);
+        let far = all.far.into_values().flat_map(|bucket| bucket.timers);
+        all.near.into_iter().chain(far).map(|due| due.handle).collect()
     }
 }
 

@@ -41,9 +41,7 @@ pub(crate) fn run(slf: &Bound<'_, Loop>) -> PyResult<()> {
 
 /// Queues whatever is to be called, waiting for it if there is nothing.
 fn gather(py: Python<'_>, state: &Loop, seen: &mut Vec<Seen>, looked_ns: &mut u64) -> PyResult<()> {
-    let mut swept = Vec::new();
-    let first_ns = state.timers.with(py, |timers| timers.first_ns(py, &mut swept))?;
-    drop(swept);
+    let first_ns = state.timers.with(py, |timers| timers.first_ns())?;
     let idle = state.ready.with(py, |ready| ready.is_empty())? && !state.stopping.get(py);
     let mut now_ns = clock::monotonic_ns();
     let waits = idle && first_ns.is_none_or(|first_ns| first_ns > now_ns);

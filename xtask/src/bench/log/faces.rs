@@ -76,20 +76,28 @@ fn node(face: &Face, directory: &Path, size: &Size, samples: &mut Samples) -> Re
 fn python(face: &Face, directory: &Path, size: &Size, samples: &mut Samples) -> Result<(), String> {
     let program = cache().join("bench-python/bin/python");
     installed(std::slice::from_ref(&program))?;
-    let library = library("thalweg-python", "lib_native.so")?;
-    // The package as it stands, with its native half beside it.
     let path = Scratch::new("bench-python")?;
-    let package = path.path().join("thalweg");
-    for file in std::fs::read_dir(root().join("faces/python/python/thalweg")).map_err(|e| e.to_string())? {
-        let file = file.map_err(|e| e.to_string())?;
-        if file.path().is_file() {
-            put(&file.path(), &package.join(file.file_name()))?;
-        }
-    }
-    put(&library, &package.join("_native.abi3.so"))?;
+    package(path.path())?;
     let mut command = Command::new(program);
     command.env("PYTHONPATH", path.path()).arg(root().join("bench/python/bench.py"));
     face.hear(command.arg("--directory").arg(directory), size, samples)
+}
+
+/// Puts Python's package as it stands, with its native half beside it, into a directory.
+pub(crate) fn package(into: &Path) -> Result<(), String> {
+    let library = library("thalweg-python", "lib_native.so")?;
+    let package = into.join("thalweg");
+    copy(&root().join("faces/python/python/thalweg"), &package)?;
+    put(&library, &package.join("_native.abi3.so"))
+}
+
+fn copy(from: &Path, to: &Path) -> Result<(), String> {
+    for file in std::fs::read_dir(from).map_err(|e| e.to_string())? {
+        let file = file.map_err(|e| e.to_string())?;
+        let (from, to) = (file.path(), to.join(file.file_name()));
+        if from.is_dir() { copy(&from, &to)? } else { put(&from, &to)? }
+    }
+    Ok(())
 }
 
 /// Builds a language's native half.

@@ -13,6 +13,7 @@ use super::samples::Samples;
 use crate::options::Options;
 use crate::server::{Scratch, root};
 use crate::{Outcome, Tally};
+pub(super) use faces::package;
 use faces::{FACES, Face};
 
 use works::INDEPENDENT;

@@ -1,0 +1,173 @@
+//! `cargo xtask bench loop`: our event loop beside uvloop and rloop, in turn, work by work. Every figure comes from a
+//! process of its own (`bench/python/loop/bench.py`); the other end of an echo is `thalweg-echo`, which is also the floor.
+//! A tiny run shows that every work runs to its end on every loop that can do it, and asserts no time.
+
+use super::log::package;
+use super::results::{self, Report, today};
+use super::row::Row;
+use super::statistics::{Spread, median};
+use crate::options::Options;
+use crate::server::{Scratch, build, cache, root};
+use crate::{Outcome, Tally};
+use serde_json::Value;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+const PREFACE: &str = "\
+One process per figure, loops in turn; the peer of a row is the one that the bar names. In an echo, messages of 1 KiB go \
+back and forth, one at a time on each connection, driven by a program apart on the same processors; the floor is the same \
+echo without Python. Processor costs are of the loop's process alone.";
+
+/// A work, the loop whose figure is its bar, and the bar.
+struct Work {
+    name: &'static str,
+    peer: &'static str,
+    bar: f64,
+    /// The floor's echo: over a Unix socket or not, and on so many connections.
+    floor: Option<(bool, u32)>,
+}
+
+const fn work(name: &'static str, bar: f64) -> Work {
+    Work { name, peer: "rloop", bar, floor: None }
+}
+
+const WORKS: &[Work] = &[
+    work("call_soon, batched", 1.0),
+    work("call_soon, chained", 1.0),
+    work("call_later(0)", 1.2),
+    work("200k timers over 50 ms", 1.2),
+    work("call_later and cancel", 1.2),
+    work("thread ping-pong", 1.5),
+    Work { floor: Some((false, 1)), ..work("TCP echo, 1 connection", 1.0) },
+    Work { floor: Some((false, 50)), ..work("TCP echo, 50 connections", 1.15) },
+    Work { peer: "uvloop", floor: Some((true, 1)), ..work("Unix echo, 1 connection", 1.0) },
+    Work { peer: "uvloop", floor: Some((true, 50)), ..work("Unix echo, 50 connections", 1.0) },
+    work("spawn", 1.3),
+];
+
+/// What measures.
+struct Bench {
+    python: PathBuf,
+    /// Where the package lies as it stands.
+    packages: PathBuf,
+    echo: PathBuf,
+    seconds: String,
+}
+
+/// A figure and what it cost.
+#[derive(Clone, Copy)]
+struct Sample {
+    per_second: f64,
+    cost_us: f64,
+}
+
+/// `cargo xtask bench loop`.
+///
+/// # Errors
+/// A tool is missing, something does not build, or a work does not run to its end.
+pub(crate) fn run(options: &Options) -> Outcome {
+    let python = cache().join("bench-python/bin/python");
+    if !python.exists() {
+        return Err(format!("{} is missing: `make tools`", python.display()));
+    }
+    let tiny = options.flag("tiny");
+    let scratch = Scratch::new("bench-loop")?;
+    package(scratch.path())?;
+    let bench = Bench {
+        python,
+        packages: scratch.path().to_owned(),
+        echo: build("thalweg-bench", "thalweg-echo")?,
+        seconds: options.text("seconds", if tiny { "0" } else { "1" }).to_owned(),
+    };
+    let pairs: usize = options.value("pairs", if tiny { 1 } else { 5 })?;
+    let only = options.text("only", "");
+    let (mut tally, mut rows) = (Tally::default(), Vec::new());
+    println!("{:<28}{:>12}{:>12}{:>12}{:>8}", "work", "ours", "peer", "floor", "ratio");
+    for work in WORKS.iter().filter(|work| work.name.contains(only)) {
+        let row = bench.row(work, pairs)?;
+        let rate = |rate: Option<f64>| rate.map_or("-".to_owned(), |rate| format!("{rate:.0}"));
+        let ratio = row.ratio.map_or(0.0, |ratio| ratio.median);
+        let (ours, peer, floor) = (rate(row.ours), rate(row.peer), rate(row.floor));
+        println!("{:<28}{ours:>12}{peer:>12}{floor:>12}{ratio:>8.2}  (bar {})", work.name, work.bar);
+        let holds = if options.flag("check") { row.met() == Some(true) } else { row.ratio.is_some() };
+        tally.check(holds, || format!("{}: {ratio:.2} of {}, {} are asked", work.name, work.peer, work.bar));
+        rows.push(row);
+    }
+    if !tiny && !options.flag("check") && only.is_empty() {
+        let name = format!("loop-{}", today());
+        let report =
+            Report { name: &name, title: "The event loop beside uvloop and rloop", preface: PREFACE };
+        results::write(&root().join("bench/results"), &report, &rows)?;
+    }
+    Ok(tally)
+}
+
+impl Bench {
+    fn row(&self, work: &Work, pairs: usize) -> Result<Row, String> {
+        let (mut ours, mut theirs, mut floors) = (Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..pairs {
+            ours.push(self.measure("ours", work.name)?);
+            theirs.push(self.measure(work.peer, work.name)?);
+            if let Some((unix, connections)) = work.floor {
+                floors.push(self.floor(unix, connections)?);
+            }
+        }
+        let rates = |samples: &[Sample]| samples.iter().map(|s| s.per_second).collect::<Vec<f64>>();
+        let costs = |samples: &[Sample]| median(&samples.iter().map(|s| s.cost_us).collect::<Vec<f64>>());
+        Ok(Row {
+            work: work.name.to_owned(),
+            unit: "operations/s",
+            ours: median(&rates(&ours)),
+            peer: median(&rates(&theirs)),
+            peer_name: work.peer.to_owned(),
+            floor: median(&floors),
+            ratio: Spread::of_ratios(&rates(&ours), &rates(&theirs)),
+            bar: Some(work.bar),
+            costs_us: [costs(&ours), costs(&theirs), None],
+            face: "python",
+            note: "",
+        })
+    }
+
+    fn measure(&self, event_loop: &str, work: &str) -> Result<Sample, String> {
+        let output = Command::new(&self.python)
+            .arg(root().join("bench/python/loop/bench.py"))
+            .args([event_loop, work, &self.seconds])
+            .env("PYTHONPATH", &self.packages)
+            .env("THALWEG_ECHO", &self.echo)
+            .output()
+            .map_err(|error| format!("python: {error}"))?;
+        let said: Option<Value> = serde_json::from_slice(&output.stdout).ok();
+        let number = |name: &str| said.as_ref().and_then(|said| said[name].as_f64());
+        match (number("per_second"), number("cost_us")) {
+            (Some(per_second), Some(cost_us)) => Ok(Sample { per_second, cost_us }),
+            _ => Err(format!("{work} on {event_loop}: {}", String::from_utf8_lossy(&output.stderr))),
+        }
+    }
+
+    /// The echo without Python.
+    fn floor(&self, unix: bool, connections: u32) -> Result<f64, String> {
+        let failed = |error: std::io::Error| format!("thalweg-echo: {error}");
+        let place = if unix { self.packages.join("floor").display().to_string() } else { "0".to_owned() };
+        let mut serve = Command::new(&self.echo);
+        serve.args(["serve", &place]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut server = serve.spawn().map_err(failed)?;
+        let mut address = String::new();
+        if let Some(output) = server.stdout.take() {
+            BufReader::new(output).read_line(&mut address).map_err(failed)?;
+        }
+        let mut client = Command::new(&self.echo);
+        let measured =
+            client.args(["client", address.trim(), &connections.to_string(), "1024", "1"]).output();
+        // The end of its input ends it.
+        drop(server.stdin.take());
+        server.wait().map_err(failed)?;
+        if unix {
+            std::fs::remove_file(Path::new(&place)).map_err(failed)?;
+        }
+        let measured = measured.map_err(failed)?;
+        let rate = String::from_utf8_lossy(&measured.stdout).trim().parse();
+        rate.map_err(|_| format!("thalweg-echo: {}", String::from_utf8_lossy(&measured.stderr)))
+    }
+}
