@@ -175,23 +175,28 @@ fn what_is_held_back_for_want_of_credit_leaves_before_the_end() {
     let server = Running::with(
         ServerOptions { stream_credit: 1, ..options() },
         "test.sock",
-        |_: Request<'_>, mut reply: Reply| {
+        |request: Request<'_>, mut reply: Reply| {
             for number in 0..5_u32 {
                 let _ = reply.item(&number.to_le_bytes());
             }
-            reply.end(b"done");
+            match request.frame {
+                b"in place" => reply.end_with(|response| response.extend_from_slice(b"done")),
+                _ => reply.end(b"done"),
+            }
         },
     );
     let mut peer = Peer::multiplexed(&server.path);
-    peer.call(1, b"");
-    assert_eq!(peer.receive(), item(1, 0));
-    peer.grant(1, 2);
-    assert_eq!(peer.receive(), item(1, 1));
-    assert_eq!(peer.receive(), item(1, 2));
-    peer.grant(1, 9);
-    assert_eq!(peer.receive(), item(1, 3));
-    assert_eq!(peer.receive(), item(1, 4));
-    assert_eq!(peer.receive(), end(1, b"done"));
+    for how in [&b"by copy"[..], b"in place"] {
+        peer.call(1, how);
+        assert_eq!(peer.receive(), item(1, 0));
+        peer.grant(1, 2);
+        assert_eq!(peer.receive(), item(1, 1));
+        assert_eq!(peer.receive(), item(1, 2));
+        peer.grant(1, 9);
+        assert_eq!(peer.receive(), item(1, 3));
+        assert_eq!(peer.receive(), item(1, 4));
+        assert_eq!(peer.receive(), end(1, b"done"));
+    }
     assert_eq!(server.stop().in_flight, 0);
 }
 

@@ -11,6 +11,8 @@ use thalweg_wire::fault::Fault;
 use thalweg_wire::frame::{Kind, LENGTH_MAX};
 use thalweg_wire::service::{self, Flow, error_frame};
 
+const TOO_LONG: &str = "the answer is longer than a frame can be";
+
 /// Answers one call, once, now or later, from any thread. Dropped unanswered it answers with [`Fault::Abandoned`]:
 /// an error, never silence. Given while the handler is being called, on the reactor's thread, an answer costs neither
 /// lock nor allocation.
@@ -37,12 +39,19 @@ impl Reply {
         let Some(call) = &self.call else { return };
         let mut fill = Some(fill);
         let here = |output: &mut Vec<u8>| {
+            let start = output.len();
             if let Some(fill) = fill.take() {
                 fill(output);
             }
-            Some(0)
+            if output.len() - start <= LENGTH_MAX as usize {
+                return Some(0);
+            }
+            output.truncate(start);
+            output.extend_from_slice(&error_frame(call.answers().error_tag(), TOO_LONG));
+            Some(Fault::FrameTooLarge as u16)
         };
-        if inline::write(call, here).is_ok() {
+        // (An end has to wait behind items that are held back.)
+        if !self.holds && inline::write(call, here).is_ok() {
             self.call = None;
         } else if let Some(fill) = fill {
             let mut frame = Vec::new();
@@ -60,6 +69,10 @@ impl Reply {
     /// has its call ended with [`Fault::Overrun`] before long.
     pub fn item(&mut self, frame: &[u8]) -> Flow {
         let Some(call) = &self.call else { return Flow::Gone };
+        if frame.len() > LENGTH_MAX as usize {
+            self.refuse(Fault::FrameTooLarge, TOO_LONG);
+            return Flow::Gone;
+        }
         match call.admit(frame) {
             Admitted::Leaves(flow) => {
                 let here = |output: &mut Vec<u8>| {
@@ -126,7 +139,7 @@ impl Reply {
 
     fn finish(&mut self, fault: u16, frame: &[u8]) {
         if frame.len() > LENGTH_MAX as usize {
-            return self.refuse(Fault::FrameTooLarge, "the answer is longer than a frame can be");
+            return self.refuse(Fault::FrameTooLarge, TOO_LONG);
         }
         let Some(call) = self.call.take() else { return };
         if self.holds && call.hold_end(fault, frame) {
