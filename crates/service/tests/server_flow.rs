@@ -201,6 +201,25 @@ fn what_is_held_back_for_want_of_credit_leaves_before_the_end() {
 }
 
 #[test]
+fn nothing_overtakes_what_another_thread_sent_of_the_same_call() {
+    let server = Running::new(|_: Request<'_>, mut reply: Reply| {
+        let _ = reply.item(&0_u32.to_le_bytes());
+        let lent = &mut reply;
+        std::thread::scope(|scope| {
+            scope.spawn(move || lent.item(&1_u32.to_le_bytes()));
+        });
+        let _ = reply.item(&2_u32.to_le_bytes());
+        reply.end(b"done");
+    });
+    let mut peer = Peer::multiplexed(&server.path);
+    for id in 0..20 {
+        peer.call(id, b"");
+        (0..3).for_each(|number| assert_eq!(peer.receive(), item(id, number)));
+        assert_eq!(peer.receive(), end(id, b"done"));
+    }
+}
+
+#[test]
 fn a_plain_stream_flows_as_its_socket_takes_it_each_in_its_turn() {
     let server = counting(ServerOptions { stream_credit: 2, unsent_bytes_max: 4_096, ..options() });
     let mut peer = Peer::plain(&server.path);

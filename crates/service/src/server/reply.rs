@@ -22,11 +22,13 @@ pub struct Reply {
     place: Place,
     /// Items may be held back, so the end has to wait behind them.
     holds: bool,
+    /// Something went by way of the reactor's queue or is held back: nothing may overtake it.
+    queues: bool,
 }
 
 impl Reply {
     pub(crate) fn new(call: Arc<Call>, place: Place) -> Self {
-        Self { call: Some(call), place, holds: false }
+        Self { call: Some(call), place, holds: false, queues: false }
     }
 
     /// Ends the call with a response, or with the service's own error.
@@ -50,8 +52,7 @@ impl Reply {
             output.extend_from_slice(&error_frame(call.answers().error_tag(), TOO_LONG));
             Some(Fault::FrameTooLarge as u16)
         };
-        // (An end has to wait behind items that are held back.)
-        if !self.holds && inline::write(call, here).is_ok() {
+        if !self.queues && inline::write(call, here).is_ok() {
             self.call = None;
         } else if let Some(fill) = fill {
             let mut frame = Vec::new();
@@ -79,13 +80,14 @@ impl Reply {
                     output.extend_from_slice(frame);
                     None
                 };
-                if inline::write(call, here).is_err() {
+                if self.queues || inline::write(call, here).is_err() {
+                    self.queues = true;
                     call.answers().push(self.place, Kind::Item, 0, frame);
                 }
                 flow
             }
             Admitted::Held => {
-                self.holds = true;
+                (self.holds, self.queues) = (true, true);
                 Flow::Wait
             }
             Admitted::Unwanted => Flow::Gone,
@@ -149,7 +151,7 @@ impl Reply {
             output.extend_from_slice(frame);
             Some(fault)
         };
-        if inline::write(&call, here).is_err() {
+        if self.queues || inline::write(&call, here).is_err() {
             call.answers().push(self.place, Kind::End, fault, frame);
         }
     }
