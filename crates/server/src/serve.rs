@@ -20,6 +20,7 @@ use std::thread::JoinHandle;
 use thalweg_http::{Config, Http, Listening, Message};
 use thalweg_reactor::{Handle, Pool, Reactor};
 use thalweg_service::Endpoint;
+use thalweg_sys::code;
 use thalweg_sys::epoll::wait_readable;
 use thalweg_sys::process::{parallelism, raise_descriptors_max};
 use thalweg_sys::signal::{Signal, Signals, ignore_broken_pipes};
@@ -103,6 +104,8 @@ pub(crate) fn serve(configuration: Configuration, line: &[OsString]) -> Result<(
     // First of all: what was handed over has the descriptors that would be opened next.
     let inherited = supervisor::listeners().and_then(listen::inherited);
     let inherited = inherited.map_err(|error| Failure::System("use the sockets handed over", error))?;
+    // The command line is read: what read it is not needed any more, and an idle server is to be small.
+    code::release();
     let options = &configuration.options;
     let logging = Logging::start(options.log_format, options.log_level);
     let signals = Signals::take().map_err(|error| Failure::System("wait for signals", error))?;

@@ -19,6 +19,7 @@ compile_error!("thalweg-sys speaks to Linux (epoll, eventfd, signalfd); no other
 pub mod bell;
 pub mod child;
 pub mod clock;
+pub mod code;
 pub mod disk;
 pub mod epoll;
 pub mod event;
