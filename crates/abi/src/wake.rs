@@ -45,3 +45,32 @@ impl Drop for Callback {
 pub(crate) unsafe fn waker(wake: Call, context: *mut c_void, release: Option<Call>) -> Waker {
     Waker::from(Arc::new(Callback { wake, context, release }))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    static WOKEN: AtomicU32 = AtomicU32::new(0);
+    static RELEASED: AtomicU32 = AtomicU32::new(0);
+
+    extern "C" fn wake(context: *mut c_void) {
+        WOKEN.fetch_add(context.addr() as u32, Ordering::SeqCst);
+    }
+
+    extern "C" fn release(context: *mut c_void) {
+        RELEASED.fetch_add(context.addr() as u32, Ordering::SeqCst);
+    }
+
+    #[test]
+    fn a_context_is_released_once_and_after_the_last_wake() {
+        // SAFETY: both functions only look at the address.
+        let waker = unsafe { waker(wake, std::ptr::without_provenance_mut(7), Some(release)) };
+        let other = waker.clone();
+        other.wake();
+        waker.wake_by_ref();
+        assert_eq!((WOKEN.load(Ordering::SeqCst), RELEASED.load(Ordering::SeqCst)), (14, 0));
+        drop(waker);
+        assert_eq!((WOKEN.load(Ordering::SeqCst), RELEASED.load(Ordering::SeqCst)), (14, 7));
+    }
+}
