@@ -98,13 +98,13 @@ impl LogService {
     }
 
     /// The content type of the stream that is appended to.
-    fn content_type(&mut self, ask: &Ask<'_>) -> Result<String, Response> {
+    fn content_type(&mut self, ask: &Ask<'_>) -> Result<String, Box<Response>> {
         let head = match ask.head().request(|request| self.streams.call(request, now())) {
             Answer::Respond(head) | Answer::After(_, head) => head,
-            Answer::Cold(_) | Answer::Live { .. } => return Err(self.streams.failed(now())),
+            Answer::Cold(_) | Answer::Live { .. } => return Err(Box::new(self.streams.failed(now()))),
         };
         let content_type = ask::line(&head, "Content-Type").map(str::to_owned);
-        content_type.filter(|_| head.status < 400).ok_or(head)
+        content_type.filter(|_| head.status < 400).ok_or_else(|| Box::new(head))
     }
 
     fn follow(&mut self, topic_id: u64, topic: Topic, tail: Tail) {
