@@ -15,7 +15,9 @@ use std::future::Future;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
-use thalweg_wire::service::{Access, AsyncCall, AsyncFrames, Call, CallError, Flow, Fork, Next, Reply, Responder};
+use thalweg_wire::service::{
+    Access, AsyncCall, AsyncFrames, Call, CallError, Flow, Fork, Next, Reply, Responder,
+};
 
 #[derive(Default)]
 struct Service {
