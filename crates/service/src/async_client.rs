@@ -237,9 +237,11 @@ impl State {
         how(&mut self.client)?;
         while let Some(event) = self.client.next() {
             let Some(waiting) = self.calls.get_mut(&event.call) else { continue };
+            let is_refusal = event.is_refusal();
             waiting.frames.push_back(match event.kind {
                 EventKind::Item => Ok(Frame::Item(event.frame.to_vec())),
                 EventKind::End => Ok(Frame::End(event.frame.to_vec())),
+                EventKind::Failed(_) if is_refusal => Ok(Frame::End(event.frame.to_vec())),
                 EventKind::Failed(error) => Err(error),
             });
             wakers.extend(waiting.waker.take());

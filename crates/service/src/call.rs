@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use std::time::Duration;
+use thalweg_wire::fault::Fault;
 
 /// Names one call of one client. No two calls of a client are ever named alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -38,6 +39,14 @@ pub struct Event<'c> {
     pub kind: EventKind,
     /// The frame that brought it, borrowed from what was received; empty where none did.
     pub frame: &'c [u8],
+}
+
+impl Event<'_> {
+    /// Whether the service itself refused, in a frame with its own words: generated code reads that as any other answer.
+    pub(crate) fn is_refusal(&self) -> bool {
+        !self.frame.is_empty()
+            && matches!(&self.kind, EventKind::Failed(error) if error.fault == Fault::Refused)
+    }
 }
 
 /// What an event is.

@@ -88,6 +88,7 @@ impl Call for SyncClient {
             current.taken = 0;
         }
         let event = self.client.wait_event(current.call)?;
+        let is_refusal = event.is_refusal();
         match event.kind {
             EventKind::Item => {
                 current.taken += 1;
@@ -99,7 +100,7 @@ impl Call for SyncClient {
             }
             EventKind::Failed(error) => {
                 self.current = None;
-                Err(error)
+                if is_refusal { Ok(event.frame) } else { Err(error) }
             }
         }
     }
