@@ -208,8 +208,10 @@ pub fn fail(
     fault: Fault,
     message: []const u8,
 ) mp.EncodeError!void {
-    if (reply.ways.fail) |fails| {
-        fails(reply.context, fault, message);
+    const fails = reply.ways.fail;
+    // The service's own error is an answer like any other.
+    if (fails != null and fault != .refused) {
+        fails.?(reply.context, fault, message);
     } else {
         try hand(Error, allocator, reply.context, void, reply.ways.end, .{ .message = message });
     }

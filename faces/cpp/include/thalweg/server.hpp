@@ -129,7 +129,9 @@ private:
         void end(FrameView frame) override {
             check(thalweg_reply_end(std::exchange(reply_, nullptr), frame.data(), frame.size()));
         }
-        void fail(Fault fault, std::string_view, std::string_view message) override {
+        void fail(Fault fault, std::string_view error, std::string_view message) override {
+            // The service's own error is an answer like any other.
+            if (fault == Fault::refused) return Reply::fail(fault, error, message);
             const auto* bytes = reinterpret_cast<const std::uint8_t*>(message.data());
             check(thalweg_reply_fail(std::exchange(reply_, nullptr), std::uint16_t(fault), bytes, message.size()));
         }
