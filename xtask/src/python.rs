@@ -132,6 +132,11 @@ fn types(tools: &Path, python: &Path, tally: &mut Tally) -> Result<(), String> {
         command.current_dir(&face);
         command
     };
+    let generated = |arguments: &[&str]| {
+        let mut command = mypy(arguments);
+        command.env("MYPYPATH", root().join("schemas/generated"));
+        command
+    };
     let stubs = "import sys; sys.path.append(sys.argv[1]); from mypy.stubtest import main; \
         sys.argv = ['stubtest', 'thalweg', '--allowlist', sys.argv[2]]; sys.exit(main())";
     let mut stubtest = Command::new(tools.join("bin/python"));
@@ -142,6 +147,8 @@ fn types(tools: &Path, python: &Path, tally: &mut Tally) -> Result<(), String> {
     let checks = [
         ("the sample", mypy(&["tests/types_sample.py"])),
         ("the package", mypy(&["-p", "thalweg"])),
+        ("the echo server", generated(&["echo/server.py"])),
+        ("the echo client", generated(&["echo/client.py"])),
         ("the stubs", stubtest),
     ];
     for (name, mut command) in checks {

@@ -6,7 +6,9 @@ import asyncio
 import sys
 import traceback
 import uuid
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from typing import Any, TypeVar
 
 from thalweg.service import Client, DeadlineExceeded, Refused, ServiceError, SyncClient, UnknownCommand
 
@@ -21,6 +23,8 @@ UNKNOWN = b"\x91\x92\xafEchoNoSuchThing\x80"
 OTHERS = (types.EchoCount, types.EchoFail, types.EchoPut, types.EchoPeek, types.EchoPeekCommitted)
 """What is not answered with what it asks."""
 
+T = TypeVar("T")
+
 passed = 0
 
 
@@ -32,8 +36,12 @@ def equal(found: object, expected: object) -> None:
     passed += 1
 
 
-def golden(name: str) -> types.EchoRequest:
-    return types.decode_request(GOLDEN[name])
+def golden(kind: type[T]) -> T:
+    """The golden request of a command."""
+    name = type_name(kind)
+    request = types.decode_request(GOLDEN[f"echo_{name}_request"])
+    assert isinstance(request, kind)
+    return request
 
 
 def requests() -> list[types.EchoRequest]:
@@ -41,23 +49,27 @@ def requests() -> list[types.EchoRequest]:
     return [request for request in every if not isinstance(request, OTHERS)]
 
 
-def method(request: types.EchoRequest) -> str:
-    return type(request).__name__.removeprefix("Echo").lower()
+def type_name(kind: type[object]) -> str:
+    return kind.__name__.removeprefix("Echo").lower()
 
 
-def echoed(request: types.EchoRequest, response: object) -> None:
+def method(echo: object, request: types.EchoRequest) -> Any:
+    return getattr(echo, type_name(type(request)))
+
+
+def echoed(request: types.EchoRequest, response: types.EchoResponse) -> None:
     """The response has the request's fields, NaNs included."""
     frame = types.encode_request(request)
     behind = frame[frame.index(b"Echo") + len(type(request).__name__) :]
-    equal(types.encode_response(response)[-len(behind) :], behind)  # type: ignore[arg-type]
+    equal(types.encode_response(response)[-len(behind) :], behind)
 
 
 async def echoes(echo: echo_client.EchoClient, request: types.EchoRequest) -> None:
-    echoed(request, await getattr(echo, method(request))(request))
+    echoed(request, await method(echo, request)(request))
 
 
 async def forks(echo: echo_client.EchoClient) -> None:
-    fork, value = str(uuid.uuid4()), golden("echo_put_request").value
+    fork, value = str(uuid.uuid4()), golden(types.EchoPut).value
     equal(await echo.peek(types.EchoPeek(fork=fork)), types.EchoPeekResponse())
     equal(await echo.put(types.EchoPut(fork=fork, value=value)), types.EchoPutResponse(version=1))
     equal(await echo.put(types.EchoPut(fork=fork, value=value)), types.EchoPutResponse(version=2))
@@ -66,17 +78,17 @@ async def forks(echo: echo_client.EchoClient) -> None:
 
 
 async def stream(echo: echo_client.EchoClient) -> None:
-    values = [value async for value in echo.count(golden("echo_count_request"), credit=16)]
+    values = [value async for value in echo.count(golden(types.EchoCount), credit=16)]
     counted(values)
 
 
-def counted(values: list[object]) -> None:
+def counted(values: Sequence[object]) -> None:
     items = [types.EchoCountItem(value=value) for value in range(1, 1001)]
-    equal(values, [*items, types.EchoCountResponse(count=1000)])
+    equal(list(values), [*items, types.EchoCountResponse(count=1000)])
 
 
 async def refused(echo: echo_client.EchoClient) -> None:
-    request = golden("echo_fail_request")
+    request = golden(types.EchoFail)
     try:
         await echo.fail(request)
     except Refused as error:
@@ -103,13 +115,13 @@ async def cancelled(transport: Client, echo: echo_client.EchoClient) -> None:
     equal(waits.cancelled(), True)
     # Whoever stops early cancels too.
     async for item in echo.count(ENDLESS):
-        if item.value == 3:
+        if item == types.EchoCountItem(value=3):
             break
     await gone(transport)
 
 
-async def drain(items: object) -> None:
-    async for _ in items:  # type: ignore[attr-defined]
+async def drain(items: AsyncIterator[object]) -> None:
+    async for _ in items:
         pass
 
 
@@ -156,19 +168,21 @@ def waits(endpoint: str) -> None:
     with SyncClient(endpoint, schema=types.SCHEMA_HASH) as transport:
         echo = echo_client.EchoSyncClient(transport)
         for request in every:
-            echoed(request, getattr(echo, method(request))(request))
+            echoed(request, method(echo, request)(request))
         sent = [(request, transport.send(types.encode_request(request))) for request in every * 4]
         for request, call in reversed(sent):
             echoed(request, types.decode_response(transport.receive(call)))
-        counted(list(echo.count(golden("echo_count_request"), credit=16)))
+        counted(list(echo.count(golden(types.EchoCount), credit=16)))
         try:
-            echo.fail(golden("echo_fail_request"))
+            echo.fail(golden(types.EchoFail))
         except Refused as error:
-            equal(error.detail, golden("echo_fail_request").reason)
+            equal(error.detail, golden(types.EchoFail).reason)
+        else:
+            raise AssertionError("nobody refused")
         left = echo.count(ENDLESS, credit=4)
         equal(next(left), types.EchoCountItem(value=0))
         del left
-        echoed(every[0], getattr(echo, method(every[0]))(every[0]))
+        echoed(every[0], method(echo, every[0])(every[0]))
 
 
 def main(endpoint: str) -> int:

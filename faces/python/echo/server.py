@@ -82,8 +82,7 @@ class Echo:
 
 async def main(endpoint: str) -> None:
     server = Server(echo_server.service(Echo()), endpoint)
-    print("ready", flush=True)
-    await server.run()
+    await server.run(ready=lambda: print("ready", flush=True))
 
 
 if __name__ == "__main__":

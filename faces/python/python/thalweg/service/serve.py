@@ -44,7 +44,7 @@ def serve(
 ) -> None:
     """Serves one request after the other until the process is asked to end, by SIGTERM or SIGINT; then answers what was begun.
 
-    `ready` is called once clients can connect. Signals are only heard in the main thread; elsewhere `serve` ends by what
+    `ready` is called once clients can connect and signals are heard. Signals are only heard in the main thread; elsewhere `serve` ends by what
     `ready` or a handler raises.
     """
     paths = [os.fspath(endpoint) for endpoint in endpoints]

@@ -90,14 +90,19 @@ class Server:
             self._leave()
             self._listener.close()
 
-    async def run(self) -> None:
-        """Serves until the process is asked to end, by SIGTERM or SIGINT, or `stop` is called; then closes."""
+    async def run(self, ready: Callable[[], None] | None = None) -> None:
+        """Serves until the process is asked to end, by SIGTERM or SIGINT, or `stop` is called; then closes.
+
+        `ready` is called once clients are served and signals are heard.
+        """
         loop = asyncio.get_running_loop()
         signals = (signal.SIGTERM, signal.SIGINT)
         async with self:
             for number in signals:
                 loop.add_signal_handler(number, self.stop)
             try:
+                if ready is not None:
+                    ready()
                 await self.wait()
             finally:
                 for number in signals:
