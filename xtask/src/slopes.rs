@@ -1,12 +1,17 @@
 //! Memory per idle connection: the slope of the server's memory over the number of connections it holds, for
-//! kept-alive, long-poll and SSE connections, on one stream and on as many streams as connections.
+//! kept-alive, long-poll and SSE connections, on one stream and on as many streams as connections, and for clients of a
+//! typed service.
 
 use crate::hold::{self, Kind};
 use crate::memory::{self, Memory};
 use crate::options::Options;
 use crate::server::{Launch, Program, Scratch, Server};
 use crate::{Outcome, Tally};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::{Duration, Instant};
+use thalweg_wire::frame::{HELLO_BYTES, Hello, VERSION, Welcome};
 
 /// Bytes of server memory that an idle connection may cost.
 const BAR_BYTES: f64 = 128.0;
@@ -49,7 +54,51 @@ pub(crate) fn run(options: &Options) -> Outcome {
             format!("{}, streams: {streams}: {resident:.1} bytes each, {BAR_BYTES} are allowed", kind.name())
         });
     }
+    if Program::of(options) == Program::Ours {
+        neighbours(&sizes, &mut tally)?;
+    }
     Ok(tally)
+}
+
+/// The same for clients of a typed service on a Unix socket, each of which was welcomed.
+fn neighbours(sizes: &[usize], tally: &mut Tally) -> Result<(), String> {
+    // A store in memory offers no services.
+    let launch = Launch::new(Program::Ours, "os")?
+        .with("--connections-max", sizes.last().copied().unwrap_or(0) + 1_000);
+    let scratch = Scratch::new("slopes")?;
+    let data = scratch.path().join("data");
+    let server = launch.start(&data)?;
+    let path = data.join("thalweg.sock");
+    let warm: Result<Vec<_>, _> = (0..WARM_UP).map(|_| welcomed(&path)).collect();
+    drop(warm?);
+    let (mut held, mut points) = (Vec::new(), Vec::new());
+    for &size in sizes {
+        while held.len() < size {
+            held.push(welcomed(&path)?);
+        }
+        points.push((size, settled(&server)?));
+    }
+    let resident = slope(points.iter().map(|(n, m)| (*n, m.resident)));
+    let anonymous = slope(points.iter().map(|(n, m)| (*n, m.anonymous)));
+    let kib: Vec<u64> = points.iter().map(|(_, m)| m.resident / 1024).collect();
+    println!("{:<12}{:<12}{resident:>8.1}{anonymous:>11.1}   {kib:?}", "service", "none");
+    tally.check(resident <= BAR_BYTES, || {
+        format!("clients of a service: {resident:.1} bytes each, {BAR_BYTES} are allowed")
+    });
+    Ok(())
+}
+
+fn welcomed(path: &Path) -> Result<UnixStream, String> {
+    let failed = |error: std::io::Error| format!("{}: {error}", path.display());
+    let mut socket = UnixStream::connect(path).map_err(failed)?;
+    let hello = Hello { version: VERSION, shared: false, ring_bytes: 0, schema: [0; 32] };
+    socket.write_all(&hello.encode()).map_err(failed)?;
+    let mut bytes = [0; HELLO_BYTES];
+    socket.read_exact(&mut bytes).map_err(failed)?;
+    match Welcome::decode(&bytes) {
+        Ok(Some(Welcome { fault: 0, .. })) => Ok(socket),
+        other => Err(format!("{}: {other:?}", path.display())),
+    }
 }
 
 fn measure(launch: &Launch, kind: Kind, many: bool, sizes: &[usize]) -> Result<Vec<(usize, Memory)>, String> {
