@@ -95,7 +95,7 @@ fn what_is_wrong_is_named_with_its_line() {
         "{said}"
     );
     let said = complaint("reactors = 99");
-    assert!(said.starts_with("t.toml:1: invalid value '99' for `reactors`: 99 is not in 1..=31"), "{said}");
+    assert!(said.starts_with("t.toml:1: invalid value '99' for `reactors`: 99 is not in 1..=30"), "{said}");
     let said = complaint("listen = ['nowhere']");
     assert!(said.contains("for `listen`: expected an address with a port"), "{said}");
 }
