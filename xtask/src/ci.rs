@@ -64,6 +64,7 @@ const STEPS: &[Step] = &[
     step("slopes", "xtask slopes --sizes 0,1000,2000,4000"),
     step("bench", "xtask bench streams --pairs 1 --seconds 1 --without-peer"),
     step("bench-log", "xtask bench log --tiny"),
+    step("bench-ipc", "xtask bench ipc --tiny"),
     step("bench-loop", "xtask bench loop --tiny"),
     Step {
         name: "documents",

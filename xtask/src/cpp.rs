@@ -33,6 +33,7 @@ fn build(targets: &[&str]) -> Result<PathBuf, String> {
     let library = programs::library()?;
     let home = target().join("cpp");
     let (face, prefix, folder) = (home.join("face"), home.join("prefix"), home.join("echo"));
+    forget_other_checkout(&face, &home)?;
     let cmake = || {
         let mut command = Command::new("cmake");
         command.current_dir(root());
@@ -48,4 +49,19 @@ fn build(targets: &[&str]) -> Result<PathBuf, String> {
     programs::output(configure.args(["-DCMAKE_BUILD_TYPE=Debug", "-DECHO_SANITIZE=ON"]))?;
     programs::output(cmake().arg("--build").arg(&folder).arg("--target").args(targets))?;
     Ok(folder)
+}
+
+/// `CMake` ties its cache to the directory it was made from and refuses any other; ours outlives the checkout when the
+/// target directory does. One made from another checkout is thrown away.
+fn forget_other_checkout(face: &Path, home: &Path) -> Result<(), String> {
+    let cache = match std::fs::read_to_string(face.join("CMakeCache.txt")) {
+        Ok(cache) => cache,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(e) => return Err(format!("{}: {e}", face.display())),
+    };
+    let ours = format!("CMAKE_HOME_DIRECTORY:INTERNAL={}", root().join("faces/cpp").display());
+    if cache.lines().any(|line| line == ours) {
+        return Ok(());
+    }
+    std::fs::remove_dir_all(home).map_err(|e| format!("{}: {e}", home.display()))
 }

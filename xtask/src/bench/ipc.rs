@@ -102,7 +102,7 @@ pub(crate) fn run(options: &Options) -> Outcome {
     let until = if tiny { ["--turns", "20"] } else { ["--milliseconds", "400"] };
     let program = build("thalweg-bench", "thalweg-ipc-bench")?;
     // Other people's take minutes to build, so a tiny run does without, and so may others.
-    let peers = if tiny || options.flag("without-peers") { None } else { Some(build_ipc_peers()?) };
+    let peers = if tiny || options.flag("without-peer") { None } else { Some(build_ipc_peers()?) };
     let mut samples = Samples::default();
     for pair in 0..pairs {
         let pair = pair.to_string();
