@@ -27,6 +27,7 @@ format:
 bench:
 	cargo xtask bench streams
 	cargo xtask bench log
+	cargo xtask bench ipc
 	cargo xtask bench loop
 
 clean:
