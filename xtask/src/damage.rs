@@ -83,6 +83,10 @@ fn path(name: &str) -> String {
 /// Flips a bit of the unlucky record.
 fn flip(data: &Path) -> Result<(), String> {
     for entry in fs::read_dir(data).map_err(|e| e.to_string())?.flatten() {
+        // The store's sockets lie beside its files.
+        if !entry.file_type().is_ok_and(|kind| kind.is_file()) {
+            continue;
+        }
         let mut bytes = fs::read(entry.path()).map_err(|e| e.to_string())?;
         if let Some(at) = bytes.windows(NEEDLE.len()).position(|window| window == NEEDLE) {
             bytes[at] ^= 1;

@@ -16,8 +16,8 @@
 //! | committed | every commit that is durable |
 //! | pending | that, with commits on their way to the disk and the writes since a snapshot on top |
 //!
-//! Without a snapshot each write is a commit of its own. After [`State::snapshot`] writes stay in memory, beside the
-//! state that they would change; [`State::commit`] makes one entry of them, [`State::rollback`] forgets them.
+//! Without a snapshot each write is a commit of its own. After [`Session::snapshot`] writes stay in memory, beside the
+//! state that they would change; [`Session::commit`] makes one entry of them, [`Session::rollback`] forgets them.
 //!
 //! # Invariants
 //!
