@@ -136,8 +136,8 @@ impl Session {
         Ok(())
     }
 
-    /// Begins a call that was admitted; what stands in front of its request. [`Session::queue`] or
-    /// [`Session::departed`] come next.
+    /// Begins a call that was admitted; what stands in front of its request. [`Session::queue`]
+    /// comes next.
     pub(crate) fn begin(&mut self, length: usize, deadline: Option<Duration>, credit: u32) -> (CallId, Head) {
         // Nobody counts where there is no credit, nor before the welcome has said what there is.
         let known = if credit > 0 { Some(credit) } else { self.credit };

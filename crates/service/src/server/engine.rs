@@ -4,7 +4,7 @@
 //! its input into calls and has them handled, `settle` brings in what was answered elsewhere, `flow` does credit,
 //! cancelling and deadlines, `send` writes and applies back-pressure, `drain` ends it all.
 //!
-//! *A connection's box* ([`Busy`](crate::server::busy::Busy)) is taken out of its slot while something is done to it and
+//! *A connection's box* ([`Busy`]) is taken out of its slot while something is done to it and
 //! put back, given to the spare ones, or lost with the connection at the end of that ([`Engine::put_back`]).
 
 use crate::server::accept::Source;
