@@ -11,6 +11,7 @@ pub mod fault;
 pub mod frame;
 pub mod http1;
 pub mod json;
+pub mod jsonrpc;
 pub mod media;
 pub mod messagepack;
 pub mod path;

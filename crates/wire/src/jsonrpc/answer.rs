@@ -1,0 +1,178 @@
+//! Answers, as a client reads them: strictly, because what does not fit is not to be guessed at.
+
+use super::text::{Kind, Syntax, Text};
+use std::borrow::Cow;
+use std::fmt;
+
+/// One answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer<'a> {
+    /// Of which call, as it is written; `null` where the server could not tell.
+    pub id: &'a str,
+    /// What came of it.
+    pub outcome: Outcome<'a>,
+}
+
+/// What came of a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome<'a> {
+    /// A result, as it is written.
+    Result(&'a str),
+    /// An error.
+    Error {
+        /// Its number.
+        code: i64,
+        /// For people.
+        message: Cow<'a, str>,
+        /// What else is said, as it is written.
+        data: Option<&'a str>,
+    },
+}
+
+/// Why a body is no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unanswerable {
+    /// What is wrong.
+    pub what: &'static str,
+}
+
+impl fmt::Display for Unanswerable {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "the answer is not JSON-RPC 2.0: {}", self.what)
+    }
+}
+
+impl std::error::Error for Unanswerable {}
+
+impl From<Syntax> for Unanswerable {
+    fn from(syntax: Syntax) -> Self {
+        Self { what: syntax.what }
+    }
+}
+
+/// Calls `each` with every answer in a body, in order; whether they came as a batch.
+///
+/// ```
+/// use thalweg_wire::jsonrpc::{Outcome, answers};
+/// let body = br#"{"jsonrpc":"2.0","result":{"n":18446744073709551615},"id":1}"#;
+/// answers(body, |answer| assert_eq!(answer.outcome, Outcome::Result(r#"{"n":18446744073709551615}"#)))?;
+/// # Ok::<(), thalweg_wire::jsonrpc::Unanswerable>(())
+/// ```
+///
+/// # Errors
+/// It is none; those before the fault were reported.
+pub fn answers<'a>(body: &'a [u8], mut each: impl FnMut(Answer<'a>)) -> Result<bool, Unanswerable> {
+    let text = std::str::from_utf8(body).map_err(|_| Unanswerable { what: "no UTF-8" })?;
+    let mut text = Text::new(text);
+    if text.kind()? != Kind::Array {
+        each(answer(&mut text)?);
+        text.finish()?;
+        return Ok(false);
+    }
+    let mut more = text.begin_array()?;
+    while more {
+        each(answer(&mut text)?);
+        more = text.next_element()?;
+    }
+    text.finish()?;
+    Ok(true)
+}
+
+fn wrong<T>(what: &'static str) -> Result<T, Unanswerable> {
+    Err(Unanswerable { what })
+}
+
+fn fill<T>(slot: &mut Option<T>, value: T) -> Result<(), Unanswerable> {
+    if slot.replace(value).is_some() { wrong("a member is there twice") } else { Ok(()) }
+}
+
+fn answer<'a>(text: &mut Text<'a>) -> Result<Answer<'a>, Unanswerable> {
+    let (mut version, mut id, mut outcome) = (None, None, None);
+    let mut more = text.begin_object()?;
+    while more {
+        match text.key()?.raw() {
+            "jsonrpc" => fill(&mut version, text.value()?)?,
+            "id" => {
+                let kind = text.kind()?;
+                fill(&mut id, text.value()?)?;
+                if !matches!(kind, Kind::String | Kind::Number | Kind::Null) {
+                    return wrong("an id that can be none");
+                }
+            }
+            "result" => fill(&mut outcome, Outcome::Result(text.value()?))?,
+            "error" => fill(&mut outcome, error(text)?)?,
+            _ => drop(text.value()?),
+        }
+        more = text.next_member()?;
+    }
+    match (version, id, outcome) {
+        (Some("\"2.0\""), Some(id), Some(outcome)) => Ok(Answer { id, outcome }),
+        (Some("\"2.0\""), None, _) => wrong("no id"),
+        (Some("\"2.0\""), _, None) => wrong("neither result nor error"),
+        _ => wrong("no version 2.0"),
+    }
+}
+
+fn error<'a>(text: &mut Text<'a>) -> Result<Outcome<'a>, Unanswerable> {
+    let (mut code, mut message, mut data) = (None, None, None);
+    let mut more = text.begin_object()?;
+    while more {
+        match text.key()?.raw() {
+            "code" => {
+                let number = text.number()?.parse().or_else(|_| wrong("an error's code is no integer"))?;
+                fill(&mut code, number)?;
+            }
+            "message" => fill(&mut message, text.string()?.text())?,
+            "data" => fill(&mut data, text.value()?)?,
+            _ => drop(text.value()?),
+        }
+        more = text.next_member()?;
+    }
+    match (code, message) {
+        (Some(code), Some(message)) => Ok(Outcome::Error { code, message, data }),
+        _ => wrong("an error without code and message"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_is_no_answer_is_refused() {
+        for body in [
+            "",
+            "1",
+            "{}",
+            r#"{"jsonrpc":"2.0","id":1}"#,
+            r#"{"jsonrpc":"2.0","result":1}"#,
+            r#"{"result":1,"id":1}"#,
+            r#"{"jsonrpc":"2.0","result":1,"error":{"code":1,"message":""},"id":1}"#,
+            r#"{"jsonrpc":"2.0","result":1,"result":1,"id":1}"#,
+            r#"{"jsonrpc":"2.0","error":{"code":"1","message":""},"id":1}"#,
+            r#"{"jsonrpc":"2.0","error":{"code":1},"id":1}"#,
+            r#"{"jsonrpc":"2.0","result":1,"id":[]}"#,
+            r#"{"jsonrpc":"2.0","result":1,"id":1} x"#,
+        ] {
+            assert!(answers(body.as_bytes(), |_| {}).is_err(), "{body}");
+        }
+    }
+
+    #[test]
+    fn a_batch_is_read_in_order() {
+        let body = br#"[{"jsonrpc":"2.0","id":"a","error":{"code":-1,"message":"\u0041","data":[1]}},{"id":2,"result":null,"jsonrpc":"2.0"}]"#;
+        let mut seen = Vec::new();
+        assert_eq!(answers(body, |answer| seen.push(answer)), Ok(true));
+        assert_eq!(seen.len(), 2);
+        assert_eq!(seen[0].outcome, Outcome::Error { code: -1, message: "A".into(), data: Some("[1]") });
+        assert_eq!((seen[1].id, &seen[1].outcome), ("2", &Outcome::Result("null")));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_survived(body in proptest::collection::vec(any::<u8>(), 0..64)) {
+            let _ = answers(&body, |_| {});
+        }
+    }
+}

@@ -1,0 +1,589 @@
+//! JSON text, walked: no tree, no recursion, no allocation. Strict as RFC 8259 writes it, and where it leaves a choice:
+//! no byte order mark, no half of a surrogate pair, bounded nesting.
+
+use std::borrow::Cow;
+use std::fmt;
+
+/// How deep arrays and objects may be nested: one bit each.
+pub const DEPTH_MAX: u32 = 64;
+
+/// Why text is not the JSON it should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Syntax {
+    /// What is wrong.
+    pub what: &'static str,
+    /// At which byte.
+    pub at: usize,
+}
+
+impl fmt::Display for Syntax {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} at byte {}", self.what, self.at)
+    }
+}
+
+impl std::error::Error for Syntax {}
+
+type Read<T> = Result<T, Syntax>;
+
+/// What a value is, which its first byte says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `null`
+    Null,
+    /// `true` or `false`
+    Bool,
+    /// A number.
+    Number,
+    /// A string.
+    String,
+    /// An array.
+    Array,
+    /// An object.
+    Object,
+}
+
+impl Kind {
+    /// With its article, for messages.
+    pub const fn phrase(self) -> &'static str {
+        match self {
+            Self::Null => "null",
+            Self::Bool => "a boolean",
+            Self::Number => "a number",
+            Self::String => "a string",
+            Self::Array => "an array",
+            Self::Object => "an object",
+        }
+    }
+}
+
+/// A string as it was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quoted<'a> {
+    raw: &'a str,
+    plain: bool,
+}
+
+impl<'a> Quoted<'a> {
+    /// What stands between the quotes.
+    pub fn raw(self) -> &'a str {
+        self.raw
+    }
+
+    /// The text, if it is written without escapes.
+    #[inline]
+    pub fn plain(self) -> Option<&'a str> {
+        self.plain.then_some(self.raw)
+    }
+
+    /// The text.
+    #[inline]
+    pub fn text(self) -> Cow<'a, str> {
+        match self.plain() {
+            Some(text) => Cow::Borrowed(text),
+            None => Cow::Owned(unescape(self.raw)),
+        }
+    }
+}
+
+/// Walks JSON text, value by value.
+///
+/// ```
+/// use thalweg_wire::jsonrpc::Text;
+/// let mut text = Text::new(r#" {"n": [1, 18446744073709551615]} "#);
+/// assert!(text.begin_object()?);
+/// assert_eq!(text.key()?.text(), "n");
+/// assert!(text.begin_array()?);
+/// assert_eq!(text.number()?, "1");
+/// assert!(text.next_element()?);
+/// assert_eq!(text.number()?, "18446744073709551615");
+/// assert!(!text.next_element()? && !text.next_member()?);
+/// text.finish()?;
+/// # Ok::<(), thalweg_wire::jsonrpc::Syntax>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Text<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl<'a> Text<'a> {
+    /// Begins at the text's first byte.
+    pub fn new(text: &'a str) -> Self {
+        Self { text, at: 0 }
+    }
+
+    /// The byte that comes next.
+    pub fn at(&self) -> usize {
+        self.at
+    }
+
+    /// Nothing but blanks may be left.
+    ///
+    /// # Errors
+    /// Something is.
+    pub fn finish(&mut self) -> Read<()> {
+        match self.peek() {
+            None => Ok(()),
+            Some(_) => Err(self.wrong("something behind the value")),
+        }
+    }
+
+    /// What comes next.
+    ///
+    /// # Errors
+    /// No value does.
+    #[inline]
+    pub fn kind(&mut self) -> Read<Kind> {
+        match self.peek() {
+            Some(b'"') => Ok(Kind::String),
+            Some(b'-' | b'0'..=b'9') => Ok(Kind::Number),
+            Some(b'{') => Ok(Kind::Object),
+            Some(b'[') => Ok(Kind::Array),
+            Some(b't' | b'f') => Ok(Kind::Bool),
+            Some(b'n') => Ok(Kind::Null),
+            Some(_) => Err(self.wrong("no value")),
+            None => Err(self.wrong("the text ends where a value should begin")),
+        }
+    }
+
+    /// Passes `null`, if that comes next.
+    ///
+    /// # Errors
+    /// Another word that begins like it.
+    #[inline]
+    pub fn null(&mut self) -> Read<bool> {
+        if self.peek() == Some(b'n') { self.word("null").map(|()| true) } else { Ok(false) }
+    }
+
+    /// A boolean.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn boolean(&mut self) -> Read<bool> {
+        match self.peek() {
+            Some(b't') => self.word("true").map(|()| true),
+            Some(b'f') => self.word("false").map(|()| false),
+            _ => Err(self.wrong("no boolean")),
+        }
+    }
+
+    /// A number, as it is written.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn number(&mut self) -> Read<&'a str> {
+        self.blanks();
+        let start = self.at;
+        self.at += usize::from(self.byte() == Some(b'-'));
+        match self.byte() {
+            Some(b'0') => self.at += 1,
+            Some(b'1'..=b'9') => self.digits(),
+            _ => return Err(self.wrong("no number")),
+        }
+        if self.byte() == Some(b'.') {
+            self.at += 1;
+            self.some_digits()?;
+        }
+        if let Some(b'e' | b'E') = self.byte() {
+            self.at += 1;
+            self.at += usize::from(matches!(self.byte(), Some(b'+' | b'-')));
+            self.some_digits()?;
+        }
+        Ok(&self.text[start..self.at])
+    }
+
+    /// A string.
+    ///
+    /// # Errors
+    /// It is none, or one with an escape or a control character that JSON does not have.
+    #[inline]
+    pub fn string(&mut self) -> Read<Quoted<'a>> {
+        if self.peek() != Some(b'"') {
+            return Err(self.wrong("no string"));
+        }
+        self.at += 1;
+        let start = self.at;
+        let mut plain = true;
+        loop {
+            self.at += ordinary(&self.text.as_bytes()[self.at..]);
+            match self.byte() {
+                Some(b'"') => break,
+                Some(b'\\') => {
+                    plain = false;
+                    self.escape()?;
+                }
+                Some(_) => return Err(self.wrong("a control character in a string")),
+                None => return Err(self.wrong("the text ends inside a string")),
+            }
+        }
+        let raw = &self.text[start..self.at];
+        self.at += 1;
+        Ok(Quoted { raw, plain })
+    }
+
+    /// Enters an object; whether it has a member, whose [`Text::key`] comes next.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn begin_object(&mut self) -> Read<bool> {
+        self.begin(b'{', b'}', "no object")
+    }
+
+    /// Enters an array; whether it has an element, which comes next.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn begin_array(&mut self) -> Read<bool> {
+        self.begin(b'[', b']', "no array")
+    }
+
+    /// A member's name and the colon; its value comes next.
+    ///
+    /// # Errors
+    /// There is none.
+    #[inline]
+    pub fn key(&mut self) -> Read<Quoted<'a>> {
+        let key = self.string()?;
+        if self.peek() != Some(b':') {
+            return Err(self.wrong("no colon behind a name"));
+        }
+        self.at += 1;
+        Ok(key)
+    }
+
+    /// Behind a member's value: whether another member comes, or the object ended.
+    ///
+    /// # Errors
+    /// Neither.
+    #[inline]
+    pub fn next_member(&mut self) -> Read<bool> {
+        self.next(b'}', "neither a comma nor the end of the object")
+    }
+
+    /// Behind an element: whether another comes, or the array ended.
+    ///
+    /// # Errors
+    /// Neither.
+    #[inline]
+    pub fn next_element(&mut self) -> Read<bool> {
+        self.next(b']', "neither a comma nor the end of the array")
+    }
+
+    /// Passes one value, whatever it is, and says how it is written.
+    ///
+    /// # Errors
+    /// It is no JSON, or nested too deep.
+    pub fn value(&mut self) -> Read<&'a str> {
+        self.blanks();
+        let start = self.at;
+        // The innermost of what is open is the lowest bit: 1 for an object.
+        let (mut depth, mut objects) = (0, 0_u64);
+        loop {
+            let kind = self.kind()?;
+            let opened = match kind {
+                Kind::Object => self.begin_object()?,
+                Kind::Array => self.begin_array()?,
+                _ => self.scalar(kind)?,
+            };
+            if opened {
+                if depth == DEPTH_MAX {
+                    return Err(self.wrong("nested too deep"));
+                }
+                depth += 1;
+                objects = objects << 1 | u64::from(kind == Kind::Object);
+            } else {
+                while depth > 0 && !(if objects & 1 == 1 { self.next_member() } else { self.next_element() })?
+                {
+                    depth -= 1;
+                    objects >>= 1;
+                }
+                if depth == 0 {
+                    return Ok(&self.text[start..self.at]);
+                }
+            }
+            if objects & 1 == 1 {
+                self.key()?;
+            }
+        }
+    }
+
+    fn scalar(&mut self, kind: Kind) -> Read<bool> {
+        match kind {
+            Kind::Number => drop(self.number()?),
+            Kind::String => drop(self.string()?),
+            Kind::Bool => drop(self.boolean()?),
+            _ => self.word("null")?,
+        }
+        Ok(false)
+    }
+
+    #[inline]
+    fn begin(&mut self, open: u8, close: u8, otherwise: &'static str) -> Read<bool> {
+        if self.peek() != Some(open) {
+            return Err(self.wrong(otherwise));
+        }
+        self.at += 1;
+        if self.peek() == Some(close) {
+            self.at += 1;
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    #[inline]
+    fn next(&mut self, close: u8, otherwise: &'static str) -> Read<bool> {
+        match self.peek() {
+            Some(b',') => {
+                self.at += 1;
+                Ok(true)
+            }
+            Some(byte) if byte == close => {
+                self.at += 1;
+                Ok(false)
+            }
+            _ => Err(self.wrong(otherwise)),
+        }
+    }
+
+    fn word(&mut self, word: &'static str) -> Read<()> {
+        if !self.text[self.at..].starts_with(word) {
+            return Err(self.wrong("no value"));
+        }
+        self.at += word.len();
+        Ok(())
+    }
+
+    /// Passes one escape: a backslash and what belongs to it.
+    fn escape(&mut self) -> Read<()> {
+        let length = match self.text.as_bytes().get(self.at + 1) {
+            Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => 2,
+            Some(b'u') => match self.unit(self.at) {
+                Some(0xd800..=0xdbff) if matches!(self.unit(self.at + 6), Some(0xdc00..=0xdfff)) => 12,
+                Some(0xd800..=0xdfff) => return Err(self.wrong("half of a surrogate pair")),
+                Some(_) => 6,
+                None => return Err(self.wrong("an escape that JSON does not have")),
+            },
+            _ => return Err(self.wrong("an escape that JSON does not have")),
+        };
+        self.at += length;
+        Ok(())
+    }
+
+    /// The UTF-16 unit that `\uXXXX` at a place stands for.
+    fn unit(&self, at: usize) -> Option<u16> {
+        unit(self.text.as_bytes().get(at..)?)
+    }
+
+    fn some_digits(&mut self) -> Read<()> {
+        if !matches!(self.byte(), Some(b'0'..=b'9')) {
+            return Err(self.wrong("no digit where a number needs one"));
+        }
+        self.digits();
+        Ok(())
+    }
+
+    fn digits(&mut self) {
+        while matches!(self.byte(), Some(b'0'..=b'9')) {
+            self.at += 1;
+        }
+    }
+
+    #[inline]
+    fn byte(&self) -> Option<u8> {
+        self.text.as_bytes().get(self.at).copied()
+    }
+
+    /// The next byte that is no blank.
+    #[inline]
+    fn peek(&mut self) -> Option<u8> {
+        self.blanks();
+        self.byte()
+    }
+
+    #[inline]
+    fn blanks(&mut self) {
+        while let Some(b' ' | b'\t' | b'\n' | b'\r') = self.byte() {
+            self.at += 1;
+        }
+    }
+
+    #[cold]
+    fn wrong(&self, what: &'static str) -> Syntax {
+        Syntax { what, at: self.at }
+    }
+}
+
+/// How many bytes need no look of their own: neither quote nor backslash nor control character. Eight at a time.
+#[inline]
+pub(super) fn ordinary(bytes: &[u8]) -> usize {
+    const ONES: u64 = u64::MAX / 255;
+    const HIGHS: u64 = ONES << 7;
+    // The high bit of each byte that is zero, and maybe of some above the first such.
+    let zeros = |word: u64| word.wrapping_sub(ONES) & !word & HIGHS;
+    let mut at = 0;
+    while let Some(chunk) = bytes[at..].first_chunk::<8>() {
+        let word = u64::from_le_bytes(*chunk);
+        let controls = word.wrapping_sub(ONES * 0x20) & !word & HIGHS;
+        let found = controls | zeros(word ^ (ONES * 0x22)) | zeros(word ^ (ONES * 0x5c));
+        if found != 0 {
+            return at + (found.trailing_zeros() / 8) as usize;
+        }
+        at += 8;
+    }
+    at + bytes[at..].iter().take_while(|byte| **byte >= 0x20 && !matches!(byte, b'"' | b'\\')).count()
+}
+
+fn unit(bytes: &[u8]) -> Option<u16> {
+    let digits = bytes.strip_prefix(b"\\u")?.get(..4)?;
+    digits.iter().try_fold(0, |unit, digit| Some(unit << 4 | char::from(*digit).to_digit(16)? as u16))
+}
+
+/// The text of a string whose escapes have been checked.
+fn unescape(raw: &str) -> String {
+    let mut text = String::with_capacity(raw.len());
+    let mut rest = raw;
+    while let Some(at) = rest.find('\\') {
+        text.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let (character, length) = escaped(rest);
+        text.push(character);
+        rest = rest.get(length..).unwrap_or_default();
+    }
+    text.push_str(rest);
+    text
+}
+
+/// What an escape stands for, and its length.
+fn escaped(escape: &str) -> (char, usize) {
+    let bytes = escape.as_bytes();
+    let character = match bytes.get(1) {
+        Some(b'b') => '\u{8}',
+        Some(b'f') => '\u{c}',
+        Some(b'n') => '\n',
+        Some(b'r') => '\r',
+        Some(b't') => '\t',
+        Some(b'u') => {
+            let second = bytes.get(6..).and_then(unit);
+            let units = [unit(bytes), second.filter(|_| matches!(unit(bytes), Some(0xd800..=0xdbff)))];
+            let decoded = char::decode_utf16(units.into_iter().flatten()).next().and_then(Result::ok);
+            let length = if units[1].is_some() { 12 } else { 6 };
+            return (decoded.unwrap_or(char::REPLACEMENT_CHARACTER), length);
+        }
+        Some(byte) => char::from(*byte),
+        None => char::REPLACEMENT_CHARACTER,
+    };
+    (character, 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde::de::IgnoredAny;
+
+    fn whole(text: &str) -> Result<&str, Syntax> {
+        let mut walk = Text::new(text);
+        let value = walk.value()?;
+        walk.finish().map(|()| value)
+    }
+
+    #[test]
+    fn what_is_json_is_passed_as_it_is_written() {
+        for text in [
+            "null",
+            "true",
+            "-0.5e+10",
+            "\"\"",
+            "[]",
+            "{}",
+            r#"{"a":[1,{"b":null}],"c":"\u00e9\n"}"#,
+            "[[],{}]",
+            r#""\ud83d\ude00 \" \/""#,
+            "1e999999",
+            "123456789012345678901234567890",
+        ] {
+            assert_eq!(whole(text), Ok(text));
+            assert_eq!(whole(&format!(" \t{text}\r\n")).unwrap(), text);
+        }
+    }
+
+    #[test]
+    fn what_is_not_json_is_refused() {
+        for text in [
+            "",
+            " ",
+            "nul",
+            "truee",
+            "01",
+            "+1",
+            "1.",
+            ".5",
+            "1e",
+            "-",
+            "'a'",
+            "\"",
+            "\"\\x\"",
+            "\"\u{1}\"",
+            "[1,]",
+            "[,1]",
+            "[1 2]",
+            "{\"a\":1,}",
+            "{a:1}",
+            "{\"a\" 1}",
+            "{\"a\"}",
+            "[1",
+            "1 2",
+            "\u{feff}1",
+            "NaN",
+            "[}",
+            "{]",
+            r#""\ud800""#,
+            r#""\udc00""#,
+            r#""\ud800\u0041""#,
+            r#""\u00g0""#,
+            r#""\u00e""#,
+        ] {
+            assert!(whole(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn nesting_has_a_bound_and_costs_no_stack() {
+        let deep = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
+        assert!(whole(&deep(DEPTH_MAX as usize)).is_ok());
+        assert_eq!(whole(&deep(DEPTH_MAX as usize + 2)).unwrap_err().what, "nested too deep");
+        assert!(whole(&"{\"a\":[".repeat(1_000_000)).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn it_agrees_with_another_parser(text in r#"[\[\]{},:0-9ae" \n\\.u+-]{0,24}"#) {
+            prop_assert_eq!(whole(&text).is_ok(), serde_json::from_str::<IgnoredAny>(&text).is_ok(), "{:?}", text);
+        }
+
+        #[test]
+        fn strings_come_back(text in any::<String>()) {
+            let written = serde_json::to_string(&text).unwrap();
+            prop_assert_eq!(Text::new(&written).string().unwrap().text(), text.as_str());
+            let escaped: String = text.encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect();
+            let escaped = format!("\"{escaped}\"");
+            prop_assert_eq!(Text::new(&escaped).string().unwrap().text(), text.as_str());
+        }
+
+        #[test]
+        fn ordinary_bytes_are_counted_to_the_first_that_is_not(bytes in proptest::collection::vec(any::<u8>(), 0..40)) {
+            let plainly = bytes.iter().take_while(|byte| **byte >= 0x20 && **byte != b'"' && **byte != b'\\').count();
+            prop_assert_eq!(ordinary(&bytes), plainly);
+        }
+
+        #[test]
+        fn any_text_is_survived(text in any::<String>()) {
+            let mut walk = Text::new(&text);
+            if let Err(syntax) = walk.value() {
+                prop_assert!(syntax.at <= text.len());
+            }
+            let _ = (walk.key(), walk.next_member(), walk.begin_array(), walk.number(), walk.finish());
+        }
+    }
+}
