@@ -152,8 +152,7 @@ impl Server {
     /// Only for a broken epoll instance.
     pub fn run_reactor(&mut self, mut handler: impl Handler) -> Result<(), Error> {
         while !self.is_stopped {
-            let wait = self.engine.drain_until().map_or(Wait::Block, Wait::Until);
-            self.cycle(wait, &mut handler)?;
+            self.cycle(Wait::Block, &mut handler)?;
         }
         Ok(())
     }

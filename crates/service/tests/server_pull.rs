@@ -172,3 +172,25 @@ fn a_stop_is_taken_in_turns_too() {
     assert_eq!(peer.receive(), end(1, b"answer"));
     assert!(peer.rest().is_empty());
 }
+
+#[test]
+fn a_foreign_loop_is_told_when_the_grace_of_a_drain_is_over() {
+    let options = ServerOptions { drain_grace: std::time::Duration::from_millis(20), ..options() };
+    let mut embedded = Embedded::new("test.sock", options);
+    let mut peer = greeted(&mut embedded);
+    peer.call(1, b"kept");
+    let mut kept: Vec<Reply> = Vec::new();
+    while kept.is_empty() {
+        embedded.round(|incoming| kept.push(incoming.reply));
+    }
+    embedded.server.stopper().stop();
+    // Nothing else happens that could wake the loop: neither the client nor the handler does anything.
+    while !kept[0].is_cancelled() {
+        embedded.round(|_| panic!("a server that ends takes nothing"));
+    }
+    assert!(!embedded.server.is_stopped(), "a handler is waited for without a limit");
+    kept.clear();
+    while !embedded.server.is_stopped() {
+        embedded.round(|_| panic!("a server that ends takes nothing"));
+    }
+}

@@ -5,11 +5,11 @@
 //! to repeat elsewhere. After the grace clients go, whatever they are owed. A handler is waited for without a limit:
 //! whoever stops a server may rely on nobody using it any more.
 
+use crate::server::busy::NEVER_MS;
 use crate::server::client::{Entry, Phase};
 use crate::server::collector::{Collector, ServerCore, client};
 use crate::server::engine::{Engine, Fate};
 use crate::server::handler::Handler;
-use std::time::Instant;
 use thalweg_reactor::Key;
 use thalweg_wire::frame::{Header, Kind};
 
@@ -20,11 +20,13 @@ impl Engine {
         collector: &mut Collector,
         handler: &mut H,
     ) {
-        if self.drain_until.is_some() {
+        if self.draining {
             return;
         }
         self.draining = true;
-        self.drain_until = Instant::now().checked_add(self.options.drain_grace).or(Some(Instant::now()));
+        let grace_ms = u64::try_from(self.options.drain_grace.as_millis()).unwrap_or(NEVER_MS);
+        let until_ms = core.fresh_now_ms().saturating_add(grace_ms);
+        self.drain_until_ms = Some(until_ms);
         for source in std::mem::take(&mut self.sources) {
             core.remove(source.key);
         }
@@ -39,6 +41,8 @@ impl Engine {
                 fate = self.receive(core, key, &mut busy);
                 self.serve(core, collector, key, &mut busy, false, handler);
             }
+            // Whoever is still there then brings about the turn that ends it, in a foreign loop too.
+            self.watch_deadline(core, key, &mut busy, until_ms);
             self.put_back(core, collector, key, busy, fate);
         }
         self.clear_up(core, collector, handler);
@@ -46,16 +50,11 @@ impl Engine {
 
     /// Whether a drain has come to its end. Clients that did not take their answers in time are left on the way.
     pub(crate) fn has_drained(&mut self, core: &mut ServerCore, collector: &mut Collector) -> bool {
-        let Some(until) = self.drain_until else { return false };
-        if self.statistics.clients > 0 && Instant::now() >= until {
+        let Some(until_ms) = self.drain_until_ms else { return false };
+        if self.statistics.clients > 0 && core.fresh_now_ms() >= until_ms {
             self.leave_clients(core, collector);
         }
         self.statistics.clients == 0 && self.statistics.in_flight == 0
-    }
-
-    /// When the grace of a drain that goes on is over.
-    pub(crate) fn drain_until(&self) -> Option<Instant> {
-        self.drain_until.filter(|_| self.statistics.clients > 0)
     }
 
     /// Lets every client go, and tells the handlers of their calls.

@@ -17,7 +17,6 @@ use crate::server::handler::Handler;
 use crate::server::options::ServerOptions;
 use crate::server::statistics::Statistics;
 use std::sync::Arc;
-use std::time::Instant;
 use thalweg_reactor::{Key, Readiness};
 use thalweg_transport::{Heard, Read};
 
@@ -46,8 +45,8 @@ pub(crate) struct Engine {
     pub(crate) serial: u64,
     pub(crate) turn: u64,
     pub(crate) draining: bool,
-    /// When the grace of a drain is over.
-    pub(crate) drain_until: Option<Instant>,
+    /// When the grace of a drain is over, in the reactor's milliseconds.
+    pub(crate) drain_until_ms: Option<u64>,
     /// Clients over the bound wait to be accepted.
     pub(crate) crowded: bool,
     pub(crate) statistics: Statistics,
@@ -78,7 +77,7 @@ impl Engine {
             serial: 0,
             turn: 0,
             draining: false,
-            drain_until: None,
+            drain_until_ms: None,
             crowded: false,
             statistics: Statistics::default(),
         }

@@ -59,7 +59,8 @@ impl Engine {
             self.end_early(&mut busy, key, id, Fault::DeadlineExceeded, "its handler goes on");
         }
         busy.timer_ms = NEVER_MS;
-        let next_ms = busy.in_flight.iter().map(|begun| begun.deadline_ms).min().unwrap_or(NEVER_MS);
+        let deadlines = busy.in_flight.iter().map(|begun| begun.deadline_ms);
+        let next_ms = deadlines.chain(self.drain_until_ms).min().unwrap_or(NEVER_MS);
         self.watch_deadline(core, key, &mut busy, next_ms);
         self.mark_dirty(key, &mut busy);
         if let Some(client) = client(core, key) {
