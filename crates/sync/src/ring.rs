@@ -97,7 +97,7 @@ impl Orderings for Strong {
 /// # use std::os::fd::AsFd;
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let bytes = map_bytes(4096).unwrap();
-/// let memory = memory::sealed("example", bytes)?;
+/// let memory = memory::sealed("example", bytes, 0)?;
 /// let mut ours: End<_> = End::founder(Shared::found(memory::map(memory.as_fd())?, 4096)?);
 /// let mut theirs: End<_> = End::joiner(Shared::join(memory::map(memory.as_fd())?)?);
 /// assert_eq!(ours.write(&[IoSlice::new(b"hello "), IoSlice::new(b"there")])?, 11);

@@ -3,13 +3,16 @@
 //!
 //! Whoever maps memory that another may cut short dies at the next access behind the cut. So the kernel is told
 //! to forbid it (*seals*: no shrinking, no growing, no further seals), and whoever is handed such memory asks
-//! the kernel whether it is so before it maps it. Every page is there from the start, so that a machine without
-//! memory is an error here and not a death later. That is as good as the machine's own word for what is available:
-//! two who ask at the same moment may both be given it, and a limit that a container sets is enforced by killing.
+//! the kernel whether it is so before it maps it.
+//!
+//! Its pages come as they are first written to: to have them all from the start costs a server's thread milliseconds
+//! for a few mebibytes, of which most clients use little. So a machine without memory must be an error before there is
+//! anything to write to: where the kernel accounts for what it promises it refuses, and elsewhere we ask what is
+//! available, for this memory and for what others were promised before and may not have used yet. That is as good as the
+//! machine's own word; a limit that a container sets is enforced by killing.
 
 use crate::disk::Map;
-use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, fcntl_get_seals};
-use rustix::fs::{fstat, ftruncate, memfd_create};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 use std::io;
@@ -18,30 +21,27 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 /// What must be forbidden.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
-/// Zeroed memory of a fixed length, sealed and wholly there, closed on exec. The name is for people who look
-/// into `/proc`.
+/// Zeroed memory of a fixed length, sealed, closed on exec. The name is for people who look into `/proc`;
+/// `promised_bytes` is what such memory that was made before may still come to need.
 ///
 /// # Errors
-/// `StorageFull` or `OutOfMemory` when there is not as much; `FileTooLarge` where the process may not have a
-/// file of that length (`RLIMIT_FSIZE`); `InvalidInput` for no bytes; out of descriptors.
-pub fn sealed(name: &str, bytes: usize) -> io::Result<OwnedFd> {
+/// `OutOfMemory` when there is not as much; `FileTooLarge` where the process may not have a file of that length
+/// (`RLIMIT_FSIZE`); `InvalidInput` for no bytes; out of descriptors.
+pub fn sealed(name: &str, bytes: usize, promised_bytes: u64) -> io::Result<OwnedFd> {
+    if bytes == 0 {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
     // The kernel would also send a signal that kills.
     if getrlimit(Resource::Fsize).current.is_some_and(|most| most < bytes as u64) {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
     // Nor does it refuse what it does not have: it makes room by killing whom it likes.
-    if available_bytes().is_some_and(|available| available < bytes as u64) {
+    let needed_bytes = promised_bytes.saturating_add(bytes as u64);
+    if available_bytes().is_some_and(|available| available < needed_bytes) {
         return Err(io::ErrorKind::OutOfMemory.into());
     }
     let memory = anonymous(name)?;
     ftruncate(&memory, bytes as u64)?;
-    loop {
-        match fallocate(&memory, FallocateFlags::empty(), 0, bytes as u64) {
-            Ok(()) => break,
-            Err(Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
     fcntl_add_seals(&memory, SEALS)?;
     Ok(memory)
 }
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn two_maps_show_the_same_memory_which_outlives_its_descriptor() {
-        let memory = sealed("test", 8192).unwrap();
+        let memory = sealed("test", 8192, 0).unwrap();
         let maps = [map(memory.as_fd()).unwrap(), map(memory.as_fd()).unwrap()];
         drop(memory);
         assert_eq!(maps[1].length(), 8192);
@@ -109,10 +109,26 @@ mod tests {
 
     #[test]
     fn sealed_memory_keeps_its_length() {
-        let memory = sealed("test", 8192).unwrap();
+        let memory = sealed("test", 8192, 0).unwrap();
         assert_eq!(ftruncate(&memory, 4096), Err(Errno::PERM));
         assert_eq!(ftruncate(&memory, 16384), Err(Errno::PERM));
         assert_eq!(fcntl_add_seals(&memory, SealFlags::WRITE), Err(Errno::PERM));
+    }
+
+    #[test]
+    fn pages_come_as_they_are_written_to() {
+        let memory = sealed("test", 1 << 20, 0).unwrap();
+        assert_eq!(fstat(&memory).unwrap().st_blocks, 0);
+        // SAFETY: nobody reads.
+        unsafe { map(memory.as_fd()).unwrap().write(4096, b"x") };
+        assert!(fstat(&memory).unwrap().st_blocks > 0);
+    }
+
+    /// Nothing is taken for it: it is refused at its word.
+    #[test]
+    fn what_was_promised_before_counts_against_what_the_machine_has() {
+        assert_eq!(sealed("test", 4096, u64::MAX - 1).unwrap_err().kind(), io::ErrorKind::OutOfMemory);
+        assert_eq!(sealed("test", 0, 0).unwrap_err().kind(), io::ErrorKind::InvalidInput);
     }
 
     #[test]

@@ -42,15 +42,24 @@ impl SharedEnd {
     /// closed once it is sent.
     ///
     /// # Errors
-    /// `InvalidInput` for a size that is not in [`thalweg_sync::ring::RING_BYTES`] or no power of two;
-    /// `StorageFull` or `OutOfMemory` when there is not as much memory; out of descriptors.
+    /// As [`SharedEnd::create_beside`].
     pub fn create(ring_bytes: u32) -> io::Result<(SharedEnd, OwnedFd)> {
+        SharedEnd::create_beside(ring_bytes, 0)
+    }
+
+    /// As [`SharedEnd::create`], beside rings that may still come to need `promised_bytes`: memory is there once it is
+    /// written to.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a size that is not in [`thalweg_sync::ring::RING_BYTES`] or no power of two;
+    /// `OutOfMemory` when there is not as much memory; out of descriptors.
+    pub fn create_beside(ring_bytes: u32, promised_bytes: u64) -> io::Result<(SharedEnd, OwnedFd)> {
         let bytes = map_bytes(ring_bytes).ok_or_else(|| {
             let message =
                 format!("a ring of {ring_bytes} bytes: a power of two from 4 KiB to 1 GiB is allowed");
             io::Error::new(io::ErrorKind::InvalidInput, message)
         })?;
-        let memory = memory::sealed("thalweg-rings", bytes)?;
+        let memory = memory::sealed("thalweg-rings", bytes, promised_bytes)?;
         let shared = Shared::found(memory::map(memory.as_fd())?, ring_bytes);
         let end = End::founder(shared.map_err(io::Error::other)?);
         Ok((SharedEnd::up(end), memory))
@@ -151,6 +160,11 @@ impl SharedEnd {
     #[inline]
     pub fn runs_here(&mut self) {
         self.end.runs_on(here());
+    }
+
+    /// Bytes that both rings come to need once every part of them was written to.
+    pub fn promised_bytes(&self) -> u64 {
+        2 * u64::from(self.ring_bytes())
     }
 
     /// Bytes that each of the two rings holds.
@@ -265,8 +279,8 @@ mod tests {
         let refused = refusal(memory);
         assert_eq!(refused.kind(), io::ErrorKind::InvalidData);
         assert!(refused.to_string().contains("first word"), "{refused}");
-        assert_eq!(refusal(memory::sealed("test", 12288).unwrap()).kind(), io::ErrorKind::InvalidData);
-        assert_eq!(refusal(memory::sealed("test", 8).unwrap()).kind(), io::ErrorKind::InvalidData);
+        assert_eq!(refusal(memory::sealed("test", 12288, 0).unwrap()).kind(), io::ErrorKind::InvalidData);
+        assert_eq!(refusal(memory::sealed("test", 8, 0).unwrap()).kind(), io::ErrorKind::InvalidData);
         let unsealed = thalweg_sys::socket::pair().unwrap().0;
         assert_eq!(refusal(unsealed).kind(), io::ErrorKind::InvalidInput);
     }

@@ -49,6 +49,8 @@ pub(crate) struct Engine {
     pub(crate) drain_until_ms: Option<u64>,
     /// Clients over the bound wait to be accepted.
     pub(crate) crowded: bool,
+    /// What the rings of all clients may come to need.
+    pub(crate) promised_bytes: u64,
     pub(crate) statistics: Statistics,
 }
 
@@ -79,6 +81,7 @@ impl Engine {
             draining: false,
             drain_until_ms: None,
             crowded: false,
+            promised_bytes: 0,
             statistics: Statistics::default(),
         }
     }
@@ -275,7 +278,8 @@ impl Engine {
         let Some(removed) = core.remove(key) else { return };
         self.statistics.clients -= 1;
         if let Entry::Client(client) = removed.entry {
-            if client.ring.is_some() {
+            if let Some(ring) = &client.ring {
+                self.promised_bytes -= ring.end.promised_bytes();
                 self.statistics.shared_clients -= 1;
                 collector.hot.retain(|hot| *hot != key);
             }

@@ -106,7 +106,7 @@ impl Engine {
         wanted_bytes: u32,
     ) -> Result<(), ()> {
         let ring_bytes = ring_bytes(wanted_bytes, self.options.ring_bytes_max);
-        let (end, memory) = SharedEnd::create(ring_bytes).map_err(drop)?;
+        let (end, memory) = SharedEnd::create_beside(ring_bytes, self.promised_bytes).map_err(drop)?;
         let Some((Entry::Client(client), socket)) = core.entry_and_descriptor(key) else { return Err(()) };
         if !busy.input.unread().is_empty() {
             // A client that asks for rings waits for them before it says more.
@@ -119,6 +119,7 @@ impl Engine {
             // Nothing was sent on this socket before, so there is room, unless it is broken.
             _ => return Err(()),
         }
+        self.promised_bytes += end.promised_bytes();
         let ring = Ring { end, hot: false, active: self.turn, paused: false, blocked: false };
         client.ring = Some(Box::new(ring));
         collector.heat(key, client, self.turn);

@@ -15,7 +15,7 @@ const RING: u32 = 4096;
 const RING_BYTES: usize = RING as usize;
 
 fn rings() -> (End<Shared>, End<Shared>, OwnedFd) {
-    let memory = memory::sealed("test", map_bytes(RING).unwrap()).unwrap();
+    let memory = memory::sealed("test", map_bytes(RING).unwrap(), 0).unwrap();
     let map = || memory::map(memory.as_fd()).unwrap();
     let ours = End::founder(Shared::found(map(), RING).unwrap());
     let theirs = End::joiner(Shared::join(map()).unwrap());
@@ -294,7 +294,7 @@ fn work(end: &mut End<Shared>, operation: usize) -> usize {
 #[test]
 fn what_is_not_a_pair_of_rings_is_not_joined() {
     let join = |bytes: usize, spoil: fn(&Words)| {
-        let memory = memory::sealed("test", bytes).unwrap();
+        let memory = memory::sealed("test", bytes, 0).unwrap();
         let map = || memory::map(memory.as_fd()).unwrap();
         // What does not fit is not laid out at all.
         let _ = Shared::found(map(), RING);
