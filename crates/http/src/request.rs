@@ -19,6 +19,8 @@ enum Taken<T> {
     Whole { answer: Answer<T>, manner: Manner, end: usize },
     /// Not a request.
     Refused(Refusal),
+    /// A request that will not be answered otherwise, whatever its body says.
+    Denied(Response),
 }
 
 impl<S: Service> Http<S> {
@@ -44,6 +46,7 @@ impl<S: Service> Http<S> {
                 return matches!(active.body, Body::Chunked { .. });
             }
             Taken::Refused(refusal) => self.refuse(core, active, &refusal),
+            Taken::Denied(response) => Self::end_with(active, response),
             Taken::Whole { answer: Answer::Cold(work), .. } => self.warm_request(core, key, active, work),
             Taken::Whole { answer, manner, end } => {
                 active.warmings = 0;
@@ -82,12 +85,12 @@ impl<S: Service> Http<S> {
                     decoder: ChunkedDecoder::default(),
                     decoded: Vec::new(),
                 };
-                return Taken::Head(body, head.expects_continue);
+                return self.admitted(core, &head, body);
             }
         };
         let total_bytes = head.bytes + length;
         if unread.len() < total_bytes {
-            return Taken::Head(Body::Fixed { total_bytes }, head.expects_continue);
+            return self.admitted(core, &head, Body::Fixed { total_bytes });
         }
         if active.awaited > 0 && matches!(head.method, Method::Get | Method::Head) {
             // RFC 9112 9.3.2: what follows a write in the same connection sees it, so it waits for it.
@@ -98,6 +101,14 @@ impl<S: Service> Http<S> {
         let body = &unread[head.bytes..total_bytes];
         let answer = self.service.call(&request(&head, body), Self::now(core));
         Taken::Whole { answer, manner: manner(&head), end: active.start + total_bytes }
+    }
+
+    /// What becomes of a request whose body is still to come.
+    fn admitted(&mut self, core: &mut HttpCore<S>, head: &Head<'_>, body: Body) -> Taken<S::Topic> {
+        match self.service.admit(&request(head, &[]), Self::now(core)) {
+            Some(response) => Taken::Denied(response),
+            None => Taken::Head(body, head.expects_continue),
+        }
     }
 
     /// A chunked body: taken out of the input behind the head, which stays where it is until the end.
@@ -174,7 +185,12 @@ impl<S: Service> Http<S> {
         refusal: &Refusal,
     ) {
         tracing::debug!(status = refusal.status, code = refusal.code, "request refused");
-        let response: Response = self.service.refuse(refusal, Self::now(core));
+        let response = self.service.refuse(refusal, Self::now(core));
+        Self::end_with(active, response);
+    }
+
+    /// Answers for the last time on this connection: what it still sends is not looked at.
+    fn end_with(active: &mut Active<S::Topic>, response: Response) {
         let sequence = active.replies.expect();
         let manner = Manner { close: true, ..Manner::default() };
         active.ready(sequence, Reply { response, manner });

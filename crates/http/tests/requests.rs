@@ -210,6 +210,21 @@ fn a_peer_that_asks_before_it_sends_is_told_to_go_on() {
 }
 
 #[test]
+fn a_body_that_nobody_wants_is_refused_before_it_is_sent() {
+    let server = Server::start(patient());
+    for framing in ["Content-Length: 1000000", "Transfer-Encoding: chunked"] {
+        let mut client = server.connect();
+        // What is owed before it is answered first, and the body is neither waited for nor asked for.
+        client.send("GET /echo HTTP/1.1\r\nHost: t\r\n\r\n");
+        client
+            .send(&format!("POST /denied HTTP/1.1\r\nHost: t\r\nExpect: 100-continue\r\n{framing}\r\n\r\n"));
+        assert_eq!(client.answer().status, 200);
+        assert_eq!(client.answer().status, 403);
+        assert!(client.at_end());
+    }
+}
+
+#[test]
 fn bad_input_is_refused_by_name() {
     let server = Server::start(patient());
     let long = "x".repeat(17_000);

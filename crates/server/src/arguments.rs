@@ -1,5 +1,6 @@
 //! The command line.
 
+use crate::access::Scope;
 use crate::client::{ClientVerb, Output};
 use crate::listen::Listen;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -69,6 +70,18 @@ pub(crate) enum Verb {
         #[arg(long)]
         check: bool,
     },
+    /// Make a token for the server's token file, and print both. It is shown this once.
+    Token {
+        /// What it is called in the file.
+        #[arg(value_name = "LABEL")]
+        label: String,
+        /// What it may do.
+        #[arg(long = "scope", value_enum, value_delimiter = ',', default_value = "read")]
+        scopes: Vec<Scope>,
+        /// Only streams whose names begin so.
+        #[arg(long, value_name = "PREFIX", default_value = "")]
+        prefix: String,
+    },
     /// Print what makes a shell complete this command line.
     Completions {
         /// The shell.
@@ -102,8 +115,11 @@ pub(crate) struct ServeOptions {
         default_value = "127.0.0.1:4437"
     )]
     pub(crate) listen: Vec<Listen>,
-    /// Allow addresses that other machines can reach. There is no authentication and no encryption: put
-    /// something in front that has both.
+    /// The token file (TOML): with it every request needs a token from it, and each token has scopes. Make them with
+    /// `thalweg token`; the file is read again on SIGHUP.
+    #[arg(long, env = "THALWEG_TOKENS", value_name = "FILE")]
+    pub(crate) tokens: Option<PathBuf>,
+    /// Allow addresses that other machines can reach without a token file: whoever reaches them may do everything.
     #[arg(long, env = "THALWEG_INSECURE_LISTEN_ANYWHERE", value_name = "BOOLEAN", action = clap::ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
     pub(crate) insecure_listen_anywhere: bool,
     /// Directory of the store; created when missing.

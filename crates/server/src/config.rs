@@ -36,8 +36,9 @@ const fn key(name: &'static str, kind: Kind, reloads: bool) -> Key {
 }
 
 /// Every key, in the order they are printed.
-pub(crate) const KEYS: [Key; 18] = [
+pub(crate) const KEYS: [Key; 19] = [
     key("listen", Kind::Texts, false),
+    key("tokens", Kind::Text, false),
     key("insecure_listen_anywhere", Kind::Boolean, false),
     key("data", Kind::Text, false),
     key("durability", Kind::Text, false),

@@ -14,7 +14,7 @@ use thalweg_log as log;
 use thalweg_reactor::{Full, Handle};
 use thalweg_streams::embedded::Embedded;
 use thalweg_streams::subscriptions::{Driver, Subscriptions};
-use thalweg_streams::{Options, Streams};
+use thalweg_streams::{Options, Sharing, Streams};
 use thalweg_sys::clock;
 use thalweg_sys::disk::Disk;
 use thalweg_sys::process::random_u64;
@@ -29,6 +29,7 @@ pub(crate) type Service = Streams<Embedded>;
 pub(crate) struct Engine {
     store: log::Store,
     subscriptions: Arc<Subscriptions<Embedded>>,
+    sharing: Sharing,
 }
 
 impl Engine {
@@ -73,7 +74,12 @@ impl Engine {
 
     fn over(store: log::Store) -> Self {
         let subscriptions = Subscriptions::open(&Embedded::new(store.clone(), None), secret);
-        Self { store, subscriptions }
+        Self { store, subscriptions, sharing: Sharing::Public }
+    }
+
+    /// With what caches between the server and its readers may keep.
+    pub(crate) fn with_sharing(self, sharing: Sharing) -> Self {
+        Self { sharing, ..self }
     }
 
     /// The subscriptions of the store.
@@ -107,7 +113,8 @@ impl Engine {
         let watcher = self.store.watcher(watch);
         let watcher =
             watcher.ok_or_else(|| io::Error::other("the store announces to 32 reactors at most"))?;
-        let streams = Streams::new(Embedded::new(self.store.clone(), Some(watcher)), Options::default());
+        let options = Options { sharing: self.sharing, ..Options::default() };
+        let streams = Streams::new(Embedded::new(self.store.clone(), Some(watcher)), options);
         Ok(streams.with_subscriptions(self.subscriptions.clone()))
     }
 

@@ -4,6 +4,7 @@
 //! blocking client. Never knows the rules of a protocol: those live in `streams`; only `engine` names the store.
 #![forbid(unsafe_code)]
 
+mod access;
 mod arguments;
 mod client;
 mod codegen;
@@ -61,6 +62,9 @@ fn main() -> ExitCode {
         Verb::Backup { from, to } => finish(engine::backup(&from, &to, output), output),
         Verb::Restore { from, to } => finish(engine::restore(&from, &to, output), output),
         Verb::Codegen { arguments, check } => codegen::run(&arguments, check, output),
+        Verb::Token { label, scopes, prefix } => {
+            report(access::mint(&label, &scopes, &prefix, output), output)
+        }
         Verb::Completions { shell } => report(pages::completions(shell), output),
         Verb::Man { verb } => report(pages::manual(verb.as_deref()), output),
         Verb::Client(verb) => report(client::run(&verb, output), output),
@@ -85,6 +89,8 @@ fn serve(line: &[OsString], output: Output) -> ExitCode {
 fn report(outcome: Result<(), client::Failure>, output: Output) -> ExitCode {
     let Err(failure) = outcome else { return ExitCode::SUCCESS };
     let code = match failure {
+        // It was the token, not the stream.
+        client::Failure::Refused { ref head, .. } if head.field("www-authenticate").is_some() => EXIT_FAILED,
         client::Failure::Unreachable { .. } => EXIT_UNREACHABLE,
         client::Failure::Service(ref error) if UNREACHABLE.contains(&error.fault) => EXIT_UNREACHABLE,
         client::Failure::Refused { status: 404 | 410, .. }

@@ -3,6 +3,7 @@
 //! One thread per reactor; the first thread waits for signals and does the store's housekeeping, so that
 //! nothing that may wait for a disk runs on a reactor.
 
+use crate::access::{Guard, Keys, TokensError};
 use crate::arguments::{ServeOptions, Switch};
 use crate::config::Configuration;
 use crate::engine::{Engine, Service};
@@ -20,6 +21,7 @@ use std::thread::JoinHandle;
 use thalweg_http::{Config, Http, Listening, Message};
 use thalweg_reactor::{Handle, Pool, Reactor};
 use thalweg_service::Endpoint;
+use thalweg_streams::Sharing;
 use thalweg_sys::code;
 use thalweg_sys::epoll::wait_readable;
 use thalweg_sys::process::{parallelism, raise_descriptors_max};
@@ -45,6 +47,8 @@ const STACK_BYTES: usize = 512 * 1024;
 pub(crate) enum Failure {
     /// Somebody else could reach an address, and nothing would stop them.
     Reachable(Listen),
+    /// The token file is not taken.
+    Tokens(TokensError),
     /// An address cannot be listened at.
     Listen(Listen, io::Error),
     /// The store cannot be served.
@@ -62,9 +66,10 @@ impl std::fmt::Display for Failure {
         match self {
             Self::Reachable(place) => write!(
                 out,
-                "other machines could reach {place}, and there is no authentication: listen on 127.0.0.1, or add \
-                 --insecure-listen-anywhere if something in front protects it"
+                "other machines could reach {place}, and everybody may do everything: name a token file with --tokens, \
+                 listen on 127.0.0.1, or add --insecure-listen-anywhere if something in front protects it"
             ),
+            Self::Tokens(error) => write!(out, "{error}"),
             Self::Listen(place, error) => {
                 write!(out, "cannot listen at {place}: {error}")?;
                 if error.kind() == io::ErrorKind::AddrInUse {
@@ -80,6 +85,9 @@ impl std::fmt::Display for Failure {
     }
 }
 
+/// What each reactor serves.
+type Served = Guard<Service>;
+
 /// A reactor on its thread.
 struct Running {
     handle: Handle<Message>,
@@ -92,6 +100,7 @@ struct Control<'a> {
     /// The command line, to read the configuration again.
     line: &'a [OsString],
     logging: Logging,
+    keys: Option<Keys>,
     /// Connections of each reactor.
     connections_max: usize,
 }
@@ -114,11 +123,16 @@ pub(crate) fn serve(configuration: Configuration, line: &[OsString]) -> Result<(
     let connections_max = connections_max(options).div_ceil(reactors);
     let wanted =
         if inherited.is_empty() || configuration.listens_as_asked() { &options.listen[..] } else { &[] };
+    let keys = options.tokens.as_deref().map(Keys::load).transpose().map_err(Failure::Tokens)?;
     let mut places = inherited.iter().map(|(place, _)| place).chain(wanted);
-    if let Some(place) = places.find(|place| !place.is_local() && !options.insecure_listen_anywhere) {
+    let guarded = keys.is_some() || options.insecure_listen_anywhere;
+    if let Some(place) = places.find(|place| !place.is_local() && !guarded) {
         return Err(Failure::Reachable(place.clone()));
     }
-    let engine = Engine::open(&options.data, options.durability).map_err(Failure::Store)?;
+    // What only some may read is for no cache that others read from.
+    let sharing = if keys.is_some() { Sharing::Private } else { Sharing::Public };
+    let engine =
+        Engine::open(&options.data, options.durability).map_err(Failure::Store)?.with_sharing(sharing);
     let mut doors = listen::open(wanted, reactors).map_err(|(place, error)| Failure::Listen(place, error))?;
     for (place, descriptor) in inherited {
         let added = doors.add_inherited(place.clone(), descriptor);
@@ -126,7 +140,7 @@ pub(crate) fn serve(configuration: Configuration, line: &[OsString]) -> Result<(
     }
     let config = http_config(options, connections_max);
     let pool = Pool::start(COLD_THREADS).map_err(|error| Failure::System("start a thread", error))?;
-    let running = start_all(&engine, &pool, config, options.spin == Switch::On, &mut doors)?;
+    let running = start_all(&engine, &pool, config, options.spin == Switch::On, keys.as_ref(), &mut doors)?;
     let neighbours = services::Running::start(&engine, &pool, options, connections_max * reactors)?;
     let webhooks = webhooks::Running::start(&engine)?;
     let limits = Limits::of(&config, reactors);
@@ -134,7 +148,7 @@ pub(crate) fn serve(configuration: Configuration, line: &[OsString]) -> Result<(
     greet(&doors.places, neighbours.as_ref().map_or(&[], |neighbours| &neighbours.endpoints), &limits);
     let supervisor = Supervisor::from_environment();
     supervisor.ready();
-    let mut control = Control { configuration, line, logging, connections_max };
+    let mut control = Control { configuration, line, logging, keys, connections_max };
     watch(&signals, &engine, &running, neighbours.as_ref(), &mut control)?;
     let grace_ms = control.configuration.options.drain_grace_ms;
     tracing::info!(grace_ms, "ending: a second signal ends at once");
@@ -157,10 +171,11 @@ fn start_all(
     pool: &Pool,
     config: Config,
     spin: bool,
+    keys: Option<&Keys>,
     doors: &mut Doors,
 ) -> Result<Vec<Running>, Failure> {
     let listening = std::mem::take(&mut doors.per_reactor).into_iter().enumerate();
-    listening.map(|(index, listening)| start(index, engine, pool, config, spin, listening)).collect()
+    listening.map(|(index, listening)| start(index, engine, pool, config, spin, keys, listening)).collect()
 }
 
 impl Control<'_> {
@@ -182,6 +197,7 @@ impl Control<'_> {
             }
         }
         self.configuration.take_over(read);
+        self.reload_keys();
         let options = &self.configuration.options;
         self.logging.set_level(options.log_level);
         let config = Arc::new(http_config(options, self.connections_max));
@@ -191,6 +207,17 @@ impl Control<'_> {
             }
         }
         tracing::info!(changed = changed.len(), "configuration read again");
+    }
+}
+
+impl Control<'_> {
+    /// Reads the token file again. One that is wrong changes nothing.
+    fn reload_keys(&self) {
+        let (Some(keys), Some(path)) = (&self.keys, &self.configuration.options.tokens) else { return };
+        match keys.reload(path) {
+            Ok(tokens) => tracing::info!(tokens, "tokens read again"),
+            Err(error) => tracing::error!(%error, "the tokens are not reloaded; those in force stay"),
+        }
     }
 }
 
@@ -229,9 +256,10 @@ fn start(
     pool: &Pool,
     config: Config,
     spin: bool,
+    keys: Option<&Keys>,
     listening: Vec<Listening>,
 ) -> Result<Running, Failure> {
-    let entries = config.connections_max + Http::<Service>::entries_beside(listening.len());
+    let entries = config.connections_max + Http::<Served>::entries_beside(listening.len());
     let reactor_config = thalweg_reactor::Config {
         entries_max: u32::try_from(entries).unwrap_or(u32::MAX),
         // A message per topic that connections here follow, and some for completions under way.
@@ -241,13 +269,13 @@ fn start(
     };
     // A reactor lives and dies on its thread; only its handle comes back.
     let (sender, receiver) = channel();
-    let (engine, pool) = (engine.clone(), pool.clone());
+    let (engine, pool, keys) = (engine.clone(), pool.clone(), keys.cloned());
     let run = move || {
         let built = Reactor::new(reactor_config, |core| {
-            let service = engine.service(core.handle())?;
+            let service = Guard::new(engine.service(core.handle())?, keys);
             Http::new(core, service, config, listening).map(|http| http.with_pool(pool))
         });
-        let outcome = built.and_then(|mut reactor: Reactor<Http<Service>>| {
+        let outcome = built.and_then(|mut reactor: Reactor<Http<Served>>| {
             // Whoever started this thread waits for the handle.
             let _ = sender.send(Ok(reactor.handle()));
             reactor.run()

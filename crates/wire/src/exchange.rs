@@ -166,6 +166,13 @@ pub trait Service {
     /// A whole request arrived.
     fn call(&mut self, request: &Request<'_>, now: Now) -> Answer<Self::Topic>;
 
+    /// The head of a request arrived, and more of its body than the head came with is still to come: the answer
+    /// that spares it the way, if there is one. It is asked about once more, and decides for good, in
+    /// [`Service::call`].
+    fn admit(&mut self, _head: &Request<'_>, _now: Now) -> Option<Response> {
+        None
+    }
+
     /// The answer in place of an [`Answer::After`] whose ticket failed: the outcome is unknown.
     fn failed(&mut self, now: Now) -> Response;
 

@@ -94,6 +94,10 @@ impl Service for TestService {
         }
     }
 
+    fn admit(&mut self, head: &Request<'_>, _now: Now) -> Option<Response> {
+        (head.path == "/denied").then(|| respond(403, "denied"))
+    }
+
     fn failed(&mut self, _now: Now) -> Response {
         respond(500, "failed")
     }

@@ -1,6 +1,7 @@
 //! Which stream on which server: a name beside `--url`, or a whole URL.
 
 use super::connection::{Failure, Url};
+use super::verbs::Server;
 use thalweg_wire::path::stream_name;
 
 const STREAMS: &str = "/v1/stream/";
@@ -16,18 +17,20 @@ pub(super) struct Address {
 impl Address {
     /// # Errors
     /// [`Failure::Url`], or [`Failure::Name`] with the rule that the name breaks.
-    pub(super) fn parse(name: &str, server: &str) -> Result<Self, Failure> {
+    pub(super) fn parse(name: &str, server: &Server) -> Result<Self, Failure> {
         if name.starts_with("http://") {
-            let (server, encoded) = name.split_once(STREAMS).ok_or_else(|| {
+            let (place, encoded) = name.split_once(STREAMS).ok_or_else(|| {
                 let why = "a stream's URL looks like http://host:port/v1/stream/name".to_owned();
                 Failure::Name { name: name.to_owned(), why }
             })?;
             let decoded = stream_name(encoded).map_err(|error| bad_name(name, &error))?.into_owned();
-            return Ok(Self { url: Url::parse(server)?, name: decoded });
+            let (url, known) = (Url::parse(place)?, server.parse()?);
+            let url = if url.is_same_server(&known) { url.with_token(server.token.clone()) } else { url };
+            return Ok(Self { url, name: decoded });
         }
         let plain = name.strip_prefix('/').unwrap_or(name);
         stream_name(&path(plain)[STREAMS.len()..]).map_err(|error| bad_name(name, &error))?;
-        Ok(Self { url: Url::parse(server)?, name: plain.to_owned() })
+        Ok(Self { url: server.parse()?, name: plain.to_owned() })
     }
 
     /// The target of the stream, with a query.
@@ -63,11 +66,14 @@ pub(super) fn encoded(text: &str) -> String {
 mod tests {
     use super::*;
 
-    const SERVER: &str = "http://h:1/base";
+    fn server(url: &str) -> Server {
+        Server { url: url.to_owned(), token: Some("t".to_owned()) }
+    }
 
     #[test]
     fn names_are_encoded_but_for_their_slashes() {
-        let target = |name: &str| Address::parse(name, SERVER).unwrap().target("?offset=-1");
+        let target =
+            |name: &str| Address::parse(name, &server("http://h:1/base")).unwrap().target("?offset=-1");
         assert_eq!(target("orders/2024 Q1?#%"), "/v1/stream/orders/2024%20Q1%3F%23%25?offset=-1");
         assert_eq!(target("/a"), "/v1/stream/a?offset=-1");
         assert_eq!(target("ä"), "/v1/stream/%C3%A4?offset=-1");
@@ -75,16 +81,27 @@ mod tests {
 
     #[test]
     fn a_whole_url_brings_its_own_server() {
-        let address = Address::parse("http://other:2/x/v1/stream/a/b%20c", SERVER).unwrap();
+        let address = Address::parse("http://other:2/x/v1/stream/a/b%20c", &server("http://h:1")).unwrap();
         assert_eq!(address, Address { url: Url::parse("http://other:2/x").unwrap(), name: "a/b c".into() });
+    }
+
+    #[test]
+    fn a_token_goes_to_its_own_server_alone() {
+        let url = |name: &str| Address::parse(name, &server("http://h:1/base")).unwrap().url;
+        let known = Url::parse("http://h:1/base").unwrap().with_token(Some("t".to_owned()));
+        assert_eq!((url("a"), url("http://h:1/base/v1/stream/a")), (known.clone(), known));
+        assert_eq!(url("http://h:2/base/v1/stream/a"), Url::parse("http://h:2/base").unwrap());
     }
 
     #[test]
     fn names_that_cannot_be_are_refused_before_anything_is_sent() {
         for name in ["", "/", "a//b", "..", "a/../b", "a\nb", "http://h/elsewhere", "http://h/v1/stream/%2f"]
         {
-            assert!(matches!(Address::parse(name, SERVER), Err(Failure::Name { .. })), "{name:?}");
+            assert!(
+                matches!(Address::parse(name, &server("http://h:1/base")), Err(Failure::Name { .. })),
+                "{name:?}"
+            );
         }
-        assert!(matches!(Address::parse("a", "ftp://x"), Err(Failure::Url(_))));
+        assert!(matches!(Address::parse("a", &server("ftp://x")), Err(Failure::Url(_))));
     }
 }

@@ -3,7 +3,6 @@
 //! Input is read by a thread of its own into a short queue, so that whatever arrives while one piece is on
 //! its way makes up the next: an input that trickles is appended as it comes, one that pours in large pieces.
 
-use super::address::Address;
 use super::connection::Failure;
 use super::is_json;
 use super::output::Output;
@@ -124,7 +123,7 @@ impl Sender<'_> {
 
 /// Appends what the options name, and prints the offset behind it.
 pub(super) fn append(options: &AppendOptions, output: Output) -> Result<(), Failure> {
-    let address = Address::parse(&options.target.name, &options.target.server.url)?;
+    let address = options.target.address()?;
     let mut session = Session::new(&address.url);
     // Also tells whether the server and the stream are there before any input is read.
     let head = session.ask("HEAD", &address.target(""), &[], b"")?;

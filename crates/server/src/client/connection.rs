@@ -92,6 +92,8 @@ pub(crate) enum Failure {
     },
     /// A copy cannot be made or gone on with.
     Copy(String),
+    /// The system gives no random bytes.
+    Random(io::Error),
     /// Standard input cannot be read.
     Input(io::Error),
     /// Standard output cannot be written.
@@ -134,6 +136,7 @@ impl fmt::Display for Failure {
             Self::PastEnd { until, end } => {
                 write!(out, "the stream ends at {end}, before {until}; use --until tail for what there is")
             }
+            Self::Random(error) => write!(out, "the system gives no random bytes: {error}"),
             Self::Until(until) => write!(
                 out,
                 "{until} is no offset at which this stream can be cut; give one that append, read or head printed"
@@ -162,6 +165,8 @@ pub(crate) struct Url {
     host: String,
     /// Path in front of every target.
     prefix: String,
+    /// What the server asks for, if it does.
+    token: Option<String>,
 }
 
 impl Url {
@@ -176,6 +181,7 @@ impl Url {
                 endpoint,
                 host: "localhost".into(),
                 prefix: String::new(),
+                token: None,
             });
         }
         let rest = text.strip_prefix("http://").ok_or_else(bad)?;
@@ -191,11 +197,23 @@ impl Url {
             endpoint: Endpoint::Tcp(address),
             host: authority.to_owned(),
             prefix: path.trim_end_matches('/').to_owned(),
+            token: None,
         })
     }
 }
 
 impl Url {
+    /// With what the server asks for.
+    pub(crate) fn with_token(mut self, token: Option<String>) -> Self {
+        self.token = token;
+        self
+    }
+
+    /// Whether both lead to the same server.
+    pub(crate) fn is_same_server(&self, other: &Self) -> bool {
+        self.endpoint == other.endpoint
+    }
+
     /// As it was given.
     pub(crate) fn text(&self) -> &str {
         &self.text
@@ -286,6 +304,7 @@ pub(crate) struct Connection {
     stream: Stream,
     host: String,
     prefix: String,
+    token: Option<String>,
     received: Vec<u8>,
     rest: Rest,
 }
@@ -296,8 +315,8 @@ impl Connection {
     pub(crate) fn open(url: &Url) -> Result<Self, Failure> {
         let stream = Stream::open(&url.endpoint)
             .map_err(|error| Failure::Unreachable { url: url.text.clone(), error })?;
-        let (host, prefix) = (url.host.clone(), url.prefix.clone());
-        Ok(Self { stream, host, prefix, received: Vec::new(), rest: Rest::Nothing })
+        let (host, prefix, token) = (url.host.clone(), url.prefix.clone(), url.token.clone());
+        Ok(Self { stream, host, prefix, token, received: Vec::new(), rest: Rest::Nothing })
     }
 
     /// Sends a request and reads the head of its response; the body is then read by
@@ -313,9 +332,11 @@ impl Connection {
         body: &[u8],
     ) -> Result<Head, Failure> {
         let mut request = format!("{method} {}{target} HTTP/1.1\r\nHost: {}\r\n", self.prefix, self.host);
-        for (name, value) in fields {
+        let authorization = self.token.as_ref().map(|token| format!("Bearer {token}"));
+        let authorization = authorization.iter().map(|value| ("Authorization", value.as_str()));
+        for (name, value) in fields.iter().copied().chain(authorization) {
             if value.bytes().any(|byte| byte.is_ascii_control()) {
-                return Err(Failure::Header((*name).to_owned()));
+                return Err(Failure::Header(name.to_owned()));
             }
             request += &format!("{name}: {value}\r\n");
         }

@@ -13,7 +13,7 @@ use super::producer::Producer;
 use super::progress::Progress;
 use super::read::{Chunk, chunk};
 use super::session::{Session, passes};
-use super::verbs::CopyOptions;
+use super::verbs::{CopyOptions, Server};
 use serde::Serialize;
 use std::time::{Duration, Instant};
 use thalweg_wire::decimal::SAFE_INTEGER_MAX;
@@ -67,8 +67,10 @@ fn place(address: &Address, head: &Head) -> Result<Token, Failure> {
 
 /// Copies what the source holds now.
 pub(super) fn copy(options: &CopyOptions, output: Output) -> Result<(), Failure> {
-    let from = Address::parse(&options.source, &options.server.url)?;
-    let to = Address::parse(&options.destination, options.to_url.as_deref().unwrap_or(&options.server.url))?;
+    let from = Address::parse(&options.source, &options.server)?;
+    let there =
+        options.to_url.as_ref().map(|url| Server { url: url.clone(), token: options.to_token.clone() });
+    let to = Address::parse(&options.destination, there.as_ref().unwrap_or(&options.server))?;
     if from == to {
         return Err(Failure::Copy("source and destination are the same stream".to_owned()));
     }

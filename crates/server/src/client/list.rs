@@ -1,7 +1,7 @@
 //! `thalweg ls`, `stats` and `watch`: what a server holds, and what moves on it.
 
 use super::address::encoded;
-use super::connection::{Failure, Url};
+use super::connection::Failure;
 use super::glob::Glob;
 use super::output::Output;
 use super::session::{Session, passes};
@@ -44,7 +44,7 @@ fn streams(session: &mut Session, glob: &Glob, each: &mut Each<'_>) -> Result<()
 
 /// Prints the names of streams, or a table.
 pub(super) fn list(glob: Option<&str>, server: &Server, long: bool, output: Output) -> Result<(), Failure> {
-    let mut session = Session::new(&Url::parse(&server.url)?);
+    let mut session = Session::new(&server.parse()?);
     streams(&mut session, &Glob::new(glob.unwrap_or("**")), &mut |name, entry| {
         let text = if long { described(name, entry) } else { name.to_owned() };
         output.line(text, entry)
@@ -70,7 +70,7 @@ fn totals(session: &mut Session) -> Result<Value, Failure> {
 
 /// Prints what the server holds.
 pub(super) fn stats(server: &Server, output: Output) -> Result<(), Failure> {
-    let stats = totals(&mut Session::new(&Url::parse(&server.url)?))?;
+    let stats = totals(&mut Session::new(&server.parse()?))?;
     let lines = stats.as_object().into_iter().flatten().map(|(key, value)| match value {
         Value::String(text) => format!("{key}: {text}\n"),
         value => format!("{key}: {value}\n"),
@@ -147,7 +147,7 @@ pub(super) fn watch(
     rounds: Option<u64>,
     output: Output,
 ) -> Result<(), Failure> {
-    let mut session = Session::new(&Url::parse(&server.url)?);
+    let mut session = Session::new(&server.parse()?);
     let glob = Glob::new(glob.unwrap_or("**"));
     let mut seen: HashMap<String, Seen> = HashMap::new();
     let mut last = Value::Null;

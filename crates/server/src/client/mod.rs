@@ -47,13 +47,13 @@ pub(crate) fn run(verb: &ClientVerb, output: Output) -> Result<(), Failure> {
         ClientVerb::Head { target } => head(&target.address()?, output),
         ClientVerb::Ls { glob, server, long } => list::list(glob.as_deref(), server, *long, output),
         ClientVerb::Fork { source, name, server, at, sub, lifetime } => {
-            let source = Address::parse(source, &server.url)?;
-            let fork = Address::parse(name, &server.url)?;
+            let source = Address::parse(source, server)?;
+            let fork = Address::parse(name, server)?;
             create_fork(&source, &fork, at.as_deref(), *sub, lifetime, output)
         }
         ClientVerb::Close { target } => close(&target.address()?, output),
         ClientVerb::Rm { names, server } => {
-            names.iter().try_for_each(|name| remove(&Address::parse(name, &server.url)?, output))
+            names.iter().try_for_each(|name| remove(&Address::parse(name, server)?, output))
         }
         ClientVerb::Cp(options) => copy::copy(options, output),
         ClientVerb::Stats { server } => list::stats(server, output),
@@ -66,7 +66,7 @@ pub(crate) fn run(verb: &ClientVerb, output: Output) -> Result<(), Failure> {
 
 impl Target {
     fn address(&self) -> Result<Address, Failure> {
-        Address::parse(&self.name, &self.server.url)
+        Address::parse(&self.name, &self.server)
     }
 }
 

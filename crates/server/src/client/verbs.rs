@@ -1,5 +1,6 @@
 //! The verbs that use a server, as the command line names them.
 
+use super::connection::{Failure, Url};
 use super::neighbour::Via;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
@@ -10,6 +11,20 @@ pub(crate) struct Server {
     /// The server: http://host:port or unix:/path.
     #[arg(long, env = "THALWEG_URL", default_value = "http://127.0.0.1:4437")]
     pub(crate) url: String,
+    /// The token that the server asks for. It is sent to that server and to no other; better set in the environment,
+    /// where no other user sees it.
+    #[arg(long, env = "THALWEG_TOKEN", value_name = "TOKEN", hide_env_values = true)]
+    pub(crate) token: Option<String>,
+}
+
+impl Server {
+    /// Where it is, and what opens it.
+    ///
+    /// # Errors
+    /// [`Failure::Url`].
+    pub(crate) fn parse(&self) -> Result<Url, Failure> {
+        Ok(Url::parse(&self.url)?.with_token(self.token.clone()))
+    }
 }
 
 /// Which stream a verb is about.
@@ -73,6 +88,9 @@ pub(crate) struct CopyOptions {
     /// The server of the destination, where it is another one.
     #[arg(long, value_name = "URL")]
     pub(crate) to_url: Option<String>,
+    /// The token that the destination's server asks for.
+    #[arg(long, env = "THALWEG_TO_TOKEN", value_name = "TOKEN", hide_env_values = true, requires = "to_url")]
+    pub(crate) to_token: Option<String>,
     /// Leave the destination open even if the source is closed.
     #[arg(long)]
     pub(crate) keep_open: bool,

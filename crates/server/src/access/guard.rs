@@ -1,0 +1,209 @@
+//! The guard: a service in front of a service. It reads the method, the path and the `Authorization` header (RFC 6750),
+//! and either hands the request on as it is or refuses it.
+
+use super::tokens::{Grant, Scope, Tokens, TokensError};
+use parking_lot::RwLock;
+use std::path::Path;
+use std::sync::Arc;
+use thalweg_wire::exchange::{Advance, Answer, Live, Method, Now, Refusal, Request, Response, Service};
+use thalweg_wire::{path, query};
+
+const STREAMS: &str = "/v1/stream/";
+const LIST: &str = "/v1/streams";
+const HEALTH: &str = "/healthz";
+const FORKED_FROM: &str = "Stream-Forked-From";
+
+/// The tokens in force. Clones share them.
+#[derive(Clone, Debug)]
+pub(crate) struct Keys(Arc<RwLock<Arc<Tokens>>>);
+
+impl Keys {
+    /// Reads them.
+    ///
+    /// # Errors
+    /// What is wrong with the file.
+    pub(crate) fn load(path: &Path) -> Result<Self, TokensError> {
+        Ok(Self(Arc::new(RwLock::new(Arc::new(Tokens::load(path)?)))))
+    }
+
+    /// Reads them again, and has every guard go by what the file says now; how many there are.
+    ///
+    /// # Errors
+    /// What is wrong with the file: then nothing has changed.
+    pub(crate) fn reload(&self, path: &Path) -> Result<usize, TokensError> {
+        let tokens = Tokens::load(path)?;
+        let count = tokens.len();
+        *self.0.write() = Arc::new(tokens);
+        Ok(count)
+    }
+}
+
+/// A service behind a guard; without keys, everybody may do everything.
+pub(crate) struct Guard<S> {
+    inner: S,
+    keys: Option<Keys>,
+}
+
+impl<S: Service> Guard<S> {
+    /// Puts a guard in front of a service.
+    pub(crate) fn new(inner: S, keys: Option<Keys>) -> Self {
+        Self { inner, keys }
+    }
+
+    /// The answer to a request that may not be.
+    fn refusal(&mut self, request: &Request<'_>, now: Now) -> Option<Response> {
+        let keys = self.keys.as_ref()?;
+        if request.method == Method::Options || request.path == HEALTH {
+            return None;
+        }
+        let tokens = keys.0.read().clone();
+        let denied = match bearer(request).map(|token| tokens.grant(token)) {
+            Some(Some(grant)) => match wanting(request, grant)? {
+                Scope::Read => &NO_READ,
+                Scope::Append => &NO_APPEND,
+                Scope::Admin => &NO_ADMIN,
+            },
+            None if request.field("Authorization").is_none() => &MISSING,
+            _ => &UNKNOWN,
+        };
+        let mut response = self.inner.refuse(&denied.refusal, now);
+        response.fields.extend_from_slice(denied.challenge);
+        Some(response)
+    }
+}
+
+impl<S: Service> Service for Guard<S> {
+    type Topic = S::Topic;
+
+    fn call(&mut self, request: &Request<'_>, now: Now) -> Answer<S::Topic> {
+        match self.refusal(request, now) {
+            Some(response) => Answer::Respond(response),
+            None => self.inner.call(request, now),
+        }
+    }
+
+    fn admit(&mut self, head: &Request<'_>, now: Now) -> Option<Response> {
+        self.refusal(head, now).or_else(|| self.inner.admit(head, now))
+    }
+
+    fn failed(&mut self, now: Now) -> Response {
+        self.inner.failed(now)
+    }
+
+    fn watch(&mut self, topic: &S::Topic) {
+        self.inner.watch(topic);
+    }
+
+    fn unwatch(&mut self, topic: &S::Topic) {
+        self.inner.unwatch(topic);
+    }
+
+    fn acknowledge(&mut self, topic: &S::Topic) {
+        self.inner.acknowledge(topic);
+    }
+
+    fn advance(&mut self, topic: &S::Topic, live: &Live, now: Now) -> Advance {
+        self.inner.advance(topic, live, now)
+    }
+
+    fn deadline(&mut self, topic: &S::Topic, live: &Live, now: Now) -> Response {
+        self.inner.deadline(topic, live, now)
+    }
+
+    fn refuse(&mut self, refusal: &Refusal, now: Now) -> Response {
+        self.inner.refuse(refusal, now)
+    }
+}
+
+/// The token of a request: RFC 6750 2.1, the scheme in any case.
+fn bearer<'a>(request: &Request<'a>) -> Option<&'a [u8]> {
+    let (scheme, token) = request.field("Authorization")?.split_at_checked(7)?;
+    scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
+}
+
+/// The scope that a request needs and its token does not have.
+fn wanting(request: &Request<'_>, grant: &Grant) -> Option<Scope> {
+    let lacks = |scope: Scope, name: Option<&str>| (!grant.covers(scope, name)).then_some(scope);
+    let reads = matches!(request.method, Method::Get | Method::Head);
+    if let Some(encoded) = request.path.strip_prefix(STREAMS) {
+        let scope = match request.method {
+            Method::Get | Method::Head => Scope::Read,
+            Method::Put | Method::Post => Scope::Append,
+            Method::Delete | Method::Options | Method::Other => Scope::Admin,
+        };
+        // What names no stream is told so by the service; the reserved name is subscriptions.
+        return match path::stream_name(encoded) {
+            Ok(name) if name.split('/').next() != Some(RESERVED) => {
+                lacks(scope, Some(&name)).or_else(|| reads_source(request, grant))
+            }
+            _ => lacks(Scope::Admin, None),
+        };
+    }
+    if request.path == LIST && reads {
+        let prefix = query::values(request.query.unwrap_or_default(), ["prefix"]);
+        let prefix = prefix.ok().and_then(|[prefix]| prefix);
+        return lacks(Scope::Read, prefix.as_deref().or(Some("")));
+    }
+    lacks(if reads { Scope::Read } else { Scope::Admin }, None)
+}
+
+/// Names beneath it are no streams.
+const RESERVED: &str = "__ds";
+
+/// A fork shows what its source holds.
+fn reads_source(request: &Request<'_>, grant: &Grant) -> Option<Scope> {
+    let mut sources = request.fields.iter().filter(|field| field.name.eq_ignore_ascii_case(FORKED_FROM));
+    sources.find_map(|field| {
+        let source = std::str::from_utf8(field.value).ok()?.trim().strip_prefix(STREAMS)?;
+        let name = path::stream_name(source).ok()?;
+        (!grant.covers(Scope::Read, Some(&name))).then_some(Scope::Read)
+    })
+}
+
+/// A refusal, and what RFC 6750 3 has it say for machines.
+struct Denied {
+    refusal: Refusal,
+    challenge: &'static [u8],
+}
+
+const fn denied(status: u16, code: &'static str, challenge: &'static [u8], detail: &'static str) -> Denied {
+    Denied { refusal: Refusal { status, code, field: "Authorization", detail }, challenge }
+}
+
+const BEARER: &[u8] = b"WWW-Authenticate: Bearer realm=\"thalweg\"\r\n";
+const INVALID: &[u8] = b"WWW-Authenticate: Bearer realm=\"thalweg\", error=\"invalid_token\"\r\n";
+const INSUFFICIENT: &[u8] = b"WWW-Authenticate: Bearer realm=\"thalweg\", error=\"insufficient_scope\"\r\n";
+
+const MISSING: Denied = denied(
+    401,
+    "token-required",
+    BEARER,
+    "This server asks for a token: send Authorization: Bearer <token>.",
+);
+const UNKNOWN: Denied = denied(
+    401,
+    "token-unknown",
+    INVALID,
+    "The token is not one of this server's, or the header is not Authorization: Bearer <token>.",
+);
+const NO_READ: Denied = denied(
+    403,
+    "token-without-read",
+    INSUFFICIENT,
+    "The token does not allow to read this: it lacks the scope read, or its prefix is another.",
+);
+const NO_APPEND: Denied = denied(
+    403,
+    "token-without-append",
+    INSUFFICIENT,
+    "The token does not allow to write this: it lacks the scope append, or its prefix is another.",
+);
+const NO_ADMIN: Denied = denied(
+    403,
+    "token-without-admin",
+    INSUFFICIENT,
+    "This takes a token with the scope admin, and a prefix that covers it.",
+);
+
+#[cfg(test)]
+mod tests;

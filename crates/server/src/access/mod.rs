@@ -1,0 +1,17 @@
+//! Who may do what over HTTP: bearer tokens, each with scopes and a prefix of names.
+//!
+//! Purpose: a [`Guard`] stands in front of whatever is served and lets a request through that carries a token good for
+//! it. Owns: the token file in force, shared by every reactor and exchanged whole by a reload. Never knows what is
+//! served behind it, but for the paths that streams live at.
+//!
+//! Invariants, each with a test: what was not let through has not reached the service, its body not even the buffer;
+//! a token is kept and compared as its SHA-256 alone, and how long a comparison takes says nothing about the tokens
+//! there are; a file that has become wrong changes nothing.
+
+mod guard;
+mod mint;
+mod tokens;
+
+pub(crate) use guard::{Guard, Keys};
+pub(crate) use mint::mint;
+pub(crate) use tokens::{Scope, TokensError};

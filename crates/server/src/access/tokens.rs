@@ -1,0 +1,222 @@
+//! The token file: TOML, a table per token, named for people. It holds no secret: only what a token hashes to.
+//!
+//! ```toml
+//! [ingest]
+//! sha256 = "64 hexadecimal digits"
+//! scopes = ["append"]
+//! prefix = "logs/"
+//! ```
+
+use clap::ValueEnum;
+use ring::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// What a token hashes to.
+pub(super) type Digest = [u8; SHA256_OUTPUT_LEN];
+
+/// Write permission of the group and of everybody.
+const WRITABLE_BY_OTHERS: u32 = 0o022;
+
+/// What may be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Scope {
+    /// Read streams, live or not, and list them.
+    Read,
+    /// Create streams, append to them, close them.
+    Append,
+    /// Everything: delete, subscriptions, services, and what the other scopes may.
+    Admin,
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Read => "read",
+            Self::Append => "append",
+            Self::Admin => "admin",
+        })
+    }
+}
+
+/// What a token is good for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Grant {
+    digest: Digest,
+    scopes: Vec<Scope>,
+    prefix: String,
+}
+
+impl Grant {
+    /// Whether it covers a scope for a name; without a name, for all names.
+    pub(super) fn covers(&self, scope: Scope, name: Option<&str>) -> bool {
+        let scoped = self.scopes.iter().any(|held| *held == scope || *held == Scope::Admin);
+        scoped && name.map_or(self.prefix.is_empty(), |name| name.starts_with(&self.prefix))
+    }
+}
+
+/// A token's table as written.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    sha256: String,
+    scopes: Vec<Scope>,
+    #[serde(default)]
+    prefix: String,
+}
+
+/// Why a token file is not taken.
+#[derive(Debug)]
+pub(crate) enum TokensError {
+    /// It cannot be read.
+    Unreadable(PathBuf, std::io::Error),
+    /// Others could add tokens of their own.
+    Writable(PathBuf),
+    /// It says something wrong.
+    Wrong(PathBuf, String),
+}
+
+impl fmt::Display for TokensError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreadable(path, error) => {
+                write!(out, "cannot read the tokens in {}: {error}", path.display())
+            }
+            Self::Writable(path) => write!(
+                out,
+                "the token file {0} can be written by others than its owner: chmod go-w {0}",
+                path.display()
+            ),
+            Self::Wrong(path, why) => write!(out, "{}: {why}", path.display()),
+        }
+    }
+}
+
+/// Every token there is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tokens(Vec<Grant>);
+
+impl Tokens {
+    /// Reads a token file.
+    ///
+    /// # Errors
+    /// [`TokensError`] says what is wrong with it, and where.
+    pub(crate) fn load(path: &Path) -> Result<Self, TokensError> {
+        let unreadable = |error| TokensError::Unreadable(path.to_owned(), error);
+        let text = std::fs::read_to_string(path).map_err(unreadable)?;
+        if std::fs::metadata(path).map_err(unreadable)?.mode() & WRITABLE_BY_OTHERS != 0 {
+            return Err(TokensError::Writable(path.to_owned()));
+        }
+        Self::parse(&text).map_err(|why| TokensError::Wrong(path.to_owned(), why))
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let tables: BTreeMap<String, Written> = toml::from_str(text).map_err(|error| error.to_string())?;
+        let grant = |(label, written): (String, Written)| {
+            let digest = digest_of_hex(&written.sha256).ok_or_else(|| {
+                format!("[{label}]: sha256 is 64 hexadecimal digits, as `thalweg token` prints them")
+            })?;
+            if written.scopes.is_empty() {
+                return Err(format!("[{label}]: scopes names none of read, append, admin"));
+            }
+            Ok(Grant { digest, scopes: written.scopes, prefix: written.prefix })
+        };
+        tables.into_iter().map(grant).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// What a token is good for; `None` for one that is unknown. Looks at every token there is, whichever it is.
+    pub(super) fn grant(&self, token: &[u8]) -> Option<&Grant> {
+        let presented = hash(token);
+        let mut found = None;
+        for grant in &self.0 {
+            if equal(&grant.digest, &presented) {
+                found = Some(grant);
+            }
+        }
+        found
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+/// What is kept of a token.
+pub(super) fn hash(token: &[u8]) -> Digest {
+    let mut out = Digest::default();
+    out.copy_from_slice(digest(&SHA256, token).as_ref());
+    out
+}
+
+/// Whether two hashes are equal, in a time that does not depend on where they differ.
+fn equal(ours: &Digest, theirs: &Digest) -> bool {
+    let differing = ours.iter().zip(theirs).fold(0, |differing, (a, b)| differing | (a ^ b));
+    std::hint::black_box(differing) == 0
+}
+
+fn digest_of_hex(text: &str) -> Option<Digest> {
+    let digits = text.as_bytes();
+    if digits.len() != 2 * SHA256_OUTPUT_LEN {
+        return None;
+    }
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    let mut out = Digest::default();
+    for (byte, pair) in out.iter_mut().zip(digits.chunks_exact(2)) {
+        // Two digits of four bits each fit a byte.
+        *byte = (digit(pair[0])? << 4 | digit(pair[1])?) as u8;
+    }
+    Some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn file(token: &str, rest: &str) -> String {
+        let hex: String = hash(token.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("[one]\nsha256 = \"{hex}\"\n{rest}")
+    }
+
+    #[test]
+    fn a_token_is_good_for_its_scopes_and_its_prefix_alone() {
+        let tokens = Tokens::parse(&file("secret", "scopes = [\"append\"]\nprefix = \"logs/\"")).unwrap();
+        let grant = tokens.grant(b"secret").unwrap();
+        assert!(grant.covers(Scope::Append, Some("logs/today")));
+        assert!(!grant.covers(Scope::Append, Some("log")) && !grant.covers(Scope::Append, None));
+        assert!(!grant.covers(Scope::Read, Some("logs/today")) && !grant.covers(Scope::Admin, Some("logs/")));
+        assert!(tokens.grant(b"Secret").is_none() && tokens.grant(b"").is_none());
+    }
+
+    #[test]
+    fn admin_may_everything_under_its_prefix() {
+        let tokens = Tokens::parse(&file("t", "scopes = [\"admin\"]")).unwrap();
+        let grant = tokens.grant(b"t").unwrap();
+        let all = [Scope::Read, Scope::Append, Scope::Admin];
+        assert!(all.into_iter().all(|scope| grant.covers(scope, Some("x")) && grant.covers(scope, None)));
+    }
+
+    #[test]
+    fn a_wrong_file_is_refused_with_the_table_that_is_wrong() {
+        let wrong = |text: &str| Tokens::parse(text).unwrap_err();
+        assert!(wrong("[a]\nsha256 = \"12\"\nscopes = [\"read\"]").contains("[a]: sha256 is 64"));
+        assert!(wrong(&file("t", "scopes = []")).contains("[one]: scopes names none"));
+        assert!(wrong(&file("t", "scopes = [\"write\"]")).contains("unknown variant `write`"));
+        assert!(wrong(&file("t", "scopes = [\"read\"]\nprefx = \"a\"")).contains("prefx"));
+    }
+
+    #[test]
+    fn a_file_that_others_can_write_is_refused() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let mode = |mode| std::fs::set_permissions(file.path(), PermissionsExt::from_mode(mode)).unwrap();
+        mode(0o620);
+        assert!(matches!(Tokens::load(file.path()), Err(TokensError::Writable(_))));
+        mode(0o644);
+        assert_eq!(Tokens::load(file.path()).unwrap().len(), 0);
+    }
+}
