@@ -30,7 +30,9 @@ fn outputs() -> Vec<(String, Arguments)> {
     });
     let log = "crates/server/src/services/generated";
     let log = (log.to_owned(), whole(schema("log.jsonc"), Language::Rust, log));
-    examples.into_iter().chain([log]).collect()
+    let state = "crates/state/src/generated";
+    let state = (state.to_owned(), whole(schema("state.jsonc"), Language::Rust, state));
+    examples.into_iter().chain([log, state]).collect()
 }
 
 /// `cargo xtask codegen [--check]`.

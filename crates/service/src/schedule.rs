@@ -113,6 +113,16 @@ impl<K: Hash + Eq + Clone + Send + 'static, E: Executor + 'static> Scheduler<K, 
         self.alone(fork, Hold::Write)
     }
 
+    /// A turn to read here and now, if nothing stands against it on its fork.
+    pub fn read_now(&self, fork: K, committed: bool) -> Option<Turn<K, E>> {
+        self.now(fork, if committed { Hold::Free } else { Hold::Read })
+    }
+
+    /// A turn to write here and now, if nothing stands against it on its fork.
+    pub fn write_now(&self, fork: K) -> Option<Turn<K, E>> {
+        self.now(fork, Hold::Write)
+    }
+
     /// Turns that were given and not dropped, and work that waits for one.
     pub fn in_flight(&self) -> usize {
         self.shared.forks.lock().in_flight
@@ -121,6 +131,16 @@ impl<K: Hash + Eq + Clone + Send + 'static, E: Executor + 'static> Scheduler<K, 
     /// Forks that something goes on with.
     pub fn forks(&self) -> usize {
         self.shared.forks.lock().forks.len()
+    }
+
+    fn now(&self, fork: K, hold: Hold) -> Option<Turn<K, E>> {
+        let mut forks = self.shared.forks.lock();
+        if !forks.enter(&fork, hold) {
+            return None;
+        }
+        forks.in_flight += 1;
+        drop(forks);
+        Some(Turn { shared: Arc::clone(&self.shared), fork, hold })
     }
 
     fn alone(&self, fork: K, hold: Hold) -> Option<Turn<K, E>> {

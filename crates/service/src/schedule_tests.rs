@@ -240,6 +240,24 @@ fn alone_means_that_nothing_at_all_is_in_flight() {
 }
 
 #[test]
+fn a_turn_here_and_now_minds_its_own_fork_only() {
+    let scheduler = Scheduler::new(Inline);
+    let read = scheduler.read_now(1, false).unwrap();
+    assert!(scheduler.write_now(1).is_none(), "somebody reads");
+    let write = scheduler.write_now(2).unwrap();
+    assert!(scheduler.read_now(2, false).is_none(), "somebody writes");
+    assert!(scheduler.read_now(2, true).is_some(), "what is committed is read beside everything");
+    let (ended, ends) = mpsc::channel();
+    scheduler.schedule_write(1, move |_turn| ended.send(()).unwrap());
+    assert!(scheduler.read_now(1, false).is_none(), "a write waits, and is not to be overtaken");
+    drop(read);
+    ends.recv().unwrap();
+    drop(write);
+    assert!(scheduler.write_now(2).is_some());
+    assert_eq!((scheduler.in_flight(), scheduler.forks()), (0, 0));
+}
+
+#[test]
 fn a_turn_may_be_kept_beyond_its_job() {
     let scheduler = Scheduler::new(Inline);
     let (keep, kept) = mpsc::channel();

@@ -73,6 +73,15 @@ impl Changes {
     }
 }
 
+impl IntoIterator for Changes {
+    type Item = (Key, Option<Value>);
+    type IntoIter = std::collections::btree_map::IntoIter<Key, Option<Value>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.keys.into_iter()
+    }
+}
+
 impl FromIterator<Change> for Changes {
     fn from_iter<I: IntoIterator<Item = Change>>(changes: I) -> Self {
         let mut all = Self::default();

@@ -54,6 +54,16 @@ pub enum Error {
         /// What is wrong with it.
         why: String,
     },
+    /// More than a session may hold beside its snapshot.
+    #[error(
+        "a session may hold {limit} bytes beside its snapshot, and these would make it {bytes}: commit earlier"
+    )]
+    TooMuch {
+        /// Bytes there would be.
+        bytes: usize,
+        /// Bytes there may be.
+        limit: usize,
+    },
     /// The log did not take the commit; see there whether it may have been applied.
     #[error("the commit was not taken: {0}")]
     Commit(#[from] CommitError),

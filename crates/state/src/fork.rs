@@ -1,4 +1,7 @@
 //! One fork: its log, and what that comes to.
+//!
+//! Writers of a fork take turns under `line`, for as long as an entry takes to be made and appended. What they come to is
+//! published under `views`, which nobody holds for more than a few words: a reader never waits for a writer.
 
 use crate::changes::Changes;
 use crate::digest::{Digest, Root};
@@ -30,60 +33,68 @@ pub(crate) struct Moment {
 #[derive(Debug)]
 pub(crate) struct Fork {
     pub(crate) log: Arc<Log>,
-    held: Mutex<Held>,
+    /// The ticket at which its creation is durable.
+    pub(crate) born: Position,
+    line: Mutex<()>,
+    views: Mutex<Views>,
+    /// A state whose digest is known: the next is reckoned from there.
+    rooted: Mutex<(Map, Digest)>,
 }
 
 #[derive(Debug)]
-struct Held {
+struct Views {
     committed: Moment,
     pending: Moment,
     /// What becomes committed at which ticket.
     under_way: VecDeque<(Position, Moment)>,
-    /// A state whose digest is known: the next is reckoned from there.
-    rooted: (Map, Digest),
-    dropped: bool,
 }
 
 impl Fork {
-    /// A fork whose state is `moment`, and durable unless `ticket` says when it is.
-    pub(crate) fn new(log: Arc<Log>, moment: Moment, rooted: Option<(Map, Digest)>) -> Self {
-        let rooted = rooted.unwrap_or_default();
-        let held = Held {
-            committed: moment.clone(),
-            pending: moment,
-            under_way: VecDeque::new(),
-            rooted,
-            dropped: false,
-        };
-        Self { log, held: Mutex::new(held) }
+    /// A fork that begins as `moment`, which is durable when `born` is.
+    pub(crate) fn new(log: Arc<Log>, born: Position, moment: Moment, rooted: Option<(Map, Digest)>) -> Self {
+        let views = Views { committed: moment.clone(), pending: moment, under_way: VecDeque::new() };
+        Self {
+            log,
+            born,
+            line: Mutex::new(()),
+            views: Mutex::new(views),
+            rooted: Mutex::new(rooted.unwrap_or_default()),
+        }
     }
 
     /// The state as of now. Complexity: constant; nothing is copied.
     pub(crate) fn moment(&self, view: View) -> Moment {
-        let held = self.held.lock();
+        let views = self.views.lock();
         match view {
-            View::Committed => held.committed.clone(),
-            View::Pending => held.pending.clone(),
+            View::Committed => views.committed.clone(),
+            View::Pending => views.pending.clone(),
         }
     }
 
     /// The root of a state of this fork. Complexity: what changed since the last one that was asked for.
     pub(crate) fn root(&self, map: &Map) -> Root {
-        // Reckoned on a copy, without the lock: a root after many changes must not hold a writer back.
-        let (before, mut digest) = self.held.lock().rooted.clone();
-        let changes = before.changes_to(map);
-        if changes.is_empty() {
-            return digest.root();
+        self.digest(map).root()
+    }
+
+    /// The same before it is made short.
+    pub(crate) fn digest(&self, map: &Map) -> Digest {
+        // Reckoned on a copy, without the lock: roots that are asked for at once do not wait for each other.
+        let (before, mut digest) = self.rooted.lock().clone();
+        if before.is_same(map) {
+            return digest;
         }
-        digest.follow(&before, &changes);
-        let root = digest.root();
-        self.held.lock().rooted = (map.clone(), digest);
-        root
+        if before.is_empty() {
+            digest = Digest::of(map);
+        } else {
+            digest.follow(&before, &before.changes_to(map));
+        }
+        *self.rooted.lock() = (map.clone(), digest.clone());
+        digest
     }
 
     /// What is needed to reckon roots from.
     pub(crate) fn rooted(&self) -> (Map, Digest) {
-        self.held.lock().rooted.clone()
+        self.rooted.lock().clone()
     }
 
     /// Commits changes as one entry, if the fork is where `expected` says. What changes nothing makes no entry.
@@ -97,10 +108,12 @@ impl Fork {
         expected: Option<Offset>,
         time: Time,
     ) -> Result<Receipt, Error> {
-        let mut held = self.held.lock();
-        let tail = held.pending.offset;
-        if held.dropped {
-            return Err(Error::NoFork(self.log.id()));
+        let _line = self.line.lock();
+        let staged = self.log.staged().ok_or(Error::NoFork(self.log.id()))?;
+        let Moment { mut map, offset: tail } = self.moment(View::Pending);
+        if staged.tail != tail {
+            // Whoever appends to a state's log by other means than the state makes this one stale.
+            return Err(Error::Conflict { fork: self.log.id(), base: tail, tail: staged.tail });
         }
         if let Some(base) = expected
             && base != tail
@@ -108,47 +121,51 @@ impl Fork {
             return Err(Error::Conflict { fork: self.log.id(), base, tail });
         }
         let mut payload = Vec::new();
-        journal::encode(place.kind, &held.pending.map, changes, tail, &mut payload);
+        journal::encode(place.kind, &map, changes, tail, &mut payload);
         if payload.is_empty() {
-            let ticket = held.under_way.back().map_or(0, |(ticket, _)| *ticket);
-            return Ok(Receipt { ticket, first: tail, next: tail });
+            // It leans on what others wrote, so it is as durable as that.
+            let ticket = self.views.lock().under_way.back().map_or(0, |(ticket, _)| *ticket);
+            return Ok(Receipt { ticket: ticket.max(self.born), first: tail, next: tail });
         }
-        let receipt = self.append(place, &payload, tail, time)?;
-        let mut map = held.pending.map.clone();
+        let commit = Commit { payload: &payload, suffix: b",", time, ..Commit::default() };
+        let receipt = place.store.commit(&self.log, staged.version, &commit, place.watcher)?;
         map.apply(changes);
-        held.pending = Moment { map, offset: receipt.next };
+        let moment = Moment { map, offset: receipt.next };
+        let mut views = self.views.lock();
         if receipt.ticket == 0 {
-            held.committed = held.pending.clone();
+            views.committed = moment.clone();
         } else {
-            let moment = held.pending.clone();
-            held.under_way.push_back((receipt.ticket, moment));
+            views.under_way.push_back((receipt.ticket, moment.clone()));
         }
+        let before = std::mem::replace(&mut views.pending, moment);
+        drop(views);
+        // The last to hold a state may have much to let go of.
+        drop(before);
         Ok(receipt)
-    }
-
-    fn append(&self, place: &Place<'_>, payload: &[u8], tail: Offset, time: Time) -> Result<Receipt, Error> {
-        let staged = self.log.staged().ok_or(CommitError::Deleted)?;
-        if staged.tail != tail {
-            // Whoever appends to a state's log by other means than the state makes this one stale.
-            return Err(Error::Conflict { fork: self.log.id(), base: tail, tail: staged.tail });
-        }
-        let commit = Commit { payload, suffix: b",", time, ..Commit::default() };
-        Ok(place.store.commit(&self.log, staged.version, &commit, place.watcher)?)
     }
 
     /// Everything up to a ticket is durable.
     pub(crate) fn complete(&self, up_to: Position) {
-        let mut held = self.held.lock();
-        while held.under_way.front().is_some_and(|(ticket, _)| *ticket <= up_to) {
-            if let Some((_, moment)) = held.under_way.pop_front() {
-                held.committed = moment;
-            }
+        let mut done = Vec::new();
+        let mut views = self.views.lock();
+        while views.under_way.front().is_some_and(|(ticket, _)| *ticket <= up_to) {
+            done.extend(views.under_way.pop_front().map(|(_, moment)| moment));
         }
+        if let Some(newest) = done.pop() {
+            done.push(std::mem::replace(&mut views.committed, newest));
+        }
+        drop(views);
     }
 
-    /// Takes no more commits.
-    pub(crate) fn drop_it(&self) {
-        self.held.lock().dropped = true;
+    /// Does something to the log that is no change of the state, in turn with those that are: what `act` is given is the
+    /// version to expect.
+    ///
+    /// # Errors
+    /// [`Error::NoFork`], and what the log says.
+    pub(crate) fn in_turn<R>(&self, act: impl FnOnce(u32) -> Result<R, CommitError>) -> Result<R, Error> {
+        let _line = self.line.lock();
+        let staged = self.log.staged().ok_or(Error::NoFork(self.log.id()))?;
+        Ok(act(staged.version)?)
     }
 }
 

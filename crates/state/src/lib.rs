@@ -33,20 +33,31 @@
 
 mod changes;
 mod digest;
+mod durable;
 mod error;
 mod fork;
+#[rustfmt::skip]
+#[allow(unreachable_pub, unused_imports, reason = "generated for any place and any schema")]
+pub mod generated;
 mod journal;
 mod map;
+mod replay;
+mod service;
 mod session;
+mod sight;
 mod state;
 
 pub use changes::{Change, Changes};
 pub use digest::{Digest, Root};
+pub use durable::Listen;
 pub use error::Error;
 pub use fork::View;
+pub use generated::types::SCHEMA_HASH;
 pub use map::{Key, Map, Value};
-pub use session::Session;
-pub use state::{ForkId, KEY_BYTES_MAX, Options, State};
+pub use service::{ERROR_TAG, Service, ServiceOptions};
+pub use session::{SESSION_BYTES_MAX, Session};
+pub use sight::Sight;
+pub use state::{ForkId, KEY_BYTES_MAX, Line, Options, State};
 
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,6 @@
 //! What keys hold: a persistent ordered map, whose copies share what they have in common.
 
-use crate::changes::Changes;
+use crate::changes::{Change, Changes};
 use imbl::OrdMap;
 use imbl::ordmap::DiffItem;
 use smol_str::SmolStr;
@@ -22,6 +22,11 @@ impl Map {
     /// What a key holds. Complexity: logarithmic.
     pub fn get(&self, key: &str) -> Option<&Value> {
         self.entries.get(key)
+    }
+
+    /// Whether the two are one in memory: then they hold the same.
+    pub(crate) fn is_same(&self, other: &Map) -> bool {
+        self.entries.ptr_eq(&other.entries)
     }
 
     /// How many keys there are.
@@ -51,15 +56,21 @@ impl Map {
 
     /// What makes `other` of this one. Complexity: what the two do not share, times the logarithm.
     pub fn changes_to(&self, other: &Map) -> Changes {
-        let mut changes = Changes::default();
-        for item in self.entries.diff(&other.entries) {
-            match item {
-                DiffItem::Add(key, value) | DiffItem::Update { new: (key, value), .. } => {
-                    changes.put(key.clone(), value.clone());
-                }
-                DiffItem::Remove(key, _) => changes.delete(key.clone()),
-            }
-        }
-        changes
+        let changes = self.differences(other).map(|(key, value)| match value {
+            Some(value) => Change::Put(key.clone(), value.clone()),
+            None => Change::Delete(key.clone()),
+        });
+        changes.collect()
+    }
+
+    /// The same one by one, in the order of the keys: each that differs, and what `other` holds for it.
+    pub fn differences<'m>(
+        &'m self,
+        other: &'m Map,
+    ) -> impl Iterator<Item = (&'m Key, Option<&'m Value>)> + use<'m> {
+        self.entries.diff(&other.entries).map(|item| match item {
+            DiffItem::Add(key, value) | DiffItem::Update { new: (key, value), .. } => (key, Some(value)),
+            DiffItem::Remove(key, _) => (key, None),
+        })
     }
 }

@@ -1,35 +1,46 @@
 //! A session: writes that nobody else sees until they are committed, and that can be taken back.
 
 use crate::changes::{Change, Changes};
-use crate::digest::{Digest, Root};
+use crate::digest::Root;
 use crate::error::Error;
 use crate::fork::{Moment, View};
-use crate::map::{Key, Map, Value};
+use crate::map::{Key, Value};
+use crate::sight::Sight;
 use crate::state::{ForkId, State, check_key};
 use std::ops::Bound;
+use std::sync::Arc;
 use thalweg_log::{Receipt, Time};
+
+/// Bytes of keys and values that a session may hold beside its snapshot: what one commit can carry, with its frame.
+pub const SESSION_BYTES_MAX: usize = 16 << 20;
 
 /// What somebody does to a fork between snapshots. Dropped, it leaves nothing behind.
 ///
 /// Without a snapshot it reads and writes the fork itself. A snapshot holds the fork as it is, and what is written from
 /// then on lies beside it: neither snapshot nor write nor rollback touches the log, or copies anything. A commit is one
 /// entry, and is refused if others committed to the fork meanwhile: then what was read may not hold any more.
+///
+/// *Bound*: two states at most, the snapshot and what lies over it, and of that [`SESSION_BYTES_MAX`].
 #[derive(Debug)]
 pub struct Session {
     state: State,
     fork: ForkId,
     snapshot: Option<Snapshot>,
+    /// Of the last commit.
+    last: Receipt,
 }
 
 #[derive(Debug)]
 struct Snapshot {
     base: Moment,
-    changes: Changes,
+    /// Shared with whoever looks at it; copied if it is written to meanwhile.
+    changes: Arc<Changes>,
+    bytes: usize,
 }
 
 impl Session {
     pub(crate) fn new(state: State, fork: ForkId) -> Self {
-        Self { state, fork, snapshot: None }
+        Self { state, fork, snapshot: None, last: Receipt::default() }
     }
 
     /// The fork.
@@ -42,26 +53,34 @@ impl Session {
         self.snapshot.is_some()
     }
 
-    /// Takes a snapshot. One that is pending is committed first, and then the receipt is that commit's.
+    /// How many keys a commit would change.
+    pub fn changes(&self) -> usize {
+        self.snapshot.as_ref().map_or(0, |snapshot| snapshot.changes.len())
+    }
+
+    /// Takes a snapshot. One that is pending is committed first. The receipt says since where others' commits conflict, and
+    /// when what this session committed is durable.
     ///
     /// # Errors
     /// Those of [`Session::commit`]; the pending snapshot stays.
     pub fn snapshot(&mut self, time: Time) -> Result<Receipt, Error> {
-        let receipt = self.commit(time)?;
+        let Receipt { ticket, first, .. } = self.commit(time)?;
         let base = self.state.moment(self.fork, View::Pending)?;
-        self.snapshot = Some(Snapshot { base, changes: Changes::default() });
-        Ok(receipt)
+        let next = base.offset;
+        self.snapshot = Some(Snapshot { base, changes: Arc::default(), bytes: 0 });
+        Ok(Receipt { ticket, first, next })
     }
 
-    /// Commits what was written since the snapshot, as one entry. Without a snapshot it does nothing.
+    /// Commits what was written since the snapshot, as one entry. Without a snapshot it does nothing, and says again what
+    /// the last commit said: who did not hear the answer may ask once more.
     ///
     /// # Errors
     /// [`Error::Conflict`], [`Error::NoFork`], and what the log says; the snapshot stays, to be rolled back.
     pub fn commit(&mut self, time: Time) -> Result<Receipt, Error> {
-        let Some(Snapshot { base, changes }) = &self.snapshot else { return Ok(Receipt::default()) };
-        let receipt = self.state.commit(self.fork, changes, Some(base.offset), time)?;
+        let Some(Snapshot { base, changes, .. }) = &self.snapshot else { return Ok(self.last) };
+        self.last = self.state.commit(self.fork, changes, Some(base.offset), time)?;
         self.snapshot = None;
-        Ok(receipt)
+        Ok(self.last)
     }
 
     /// Forgets what was written since the snapshot, and the snapshot.
@@ -72,20 +91,43 @@ impl Session {
         self.snapshot.take().map(drop).ok_or(Error::NoSnapshot)
     }
 
-    /// Writes: beside the snapshot, or, without one, to the fork.
+    /// Writes: beside the snapshot, or, without one, to the fork. All or nothing.
     ///
     /// # Errors
-    /// [`Error::Key`]; without a snapshot those of [`State::write`].
+    /// [`Error::Key`], [`Error::TooMuch`]; without a snapshot those of [`State::write`].
     pub fn write(&mut self, changes: Changes, time: Time) -> Result<Receipt, Error> {
         let Some(snapshot) = &mut self.snapshot else { return self.state.write(self.fork, &changes, time) };
         changes.iter().try_for_each(|(key, _)| check_key(key))?;
-        for (key, value) in changes.iter() {
-            snapshot.changes.push(match value {
-                Some(value) => Change::Put(key.clone(), value.clone()),
-                None => Change::Delete(key.clone()),
+        // What is written over again counts again: the bound is there to be kept, not to be exact.
+        let bytes = changes.iter().map(|(key, value)| key.len() + value.map_or(0, |value| value.len()));
+        let bytes = snapshot.bytes + bytes.sum::<usize>();
+        if bytes > SESSION_BYTES_MAX {
+            return Err(Error::TooMuch { bytes, limit: SESSION_BYTES_MAX });
+        }
+        snapshot.bytes = bytes;
+        let held = Arc::make_mut(&mut snapshot.changes);
+        for (key, value) in changes {
+            held.push(match value {
+                Some(value) => Change::Put(key, value),
+                None => Change::Delete(key),
             });
         }
-        Ok(Receipt::default())
+        let at = snapshot.base.offset;
+        Ok(Receipt { ticket: 0, first: at, next: at })
+    }
+
+    /// The state as this session sees it, for as long as it is held. Complexity: constant.
+    ///
+    /// # Errors
+    /// [`Error::NoFork`].
+    pub fn sight(&self) -> Result<Sight, Error> {
+        match &self.snapshot {
+            None => self.state.sight(self.fork, View::Pending),
+            Some(Snapshot { base, changes, .. }) => {
+                let fork = self.state.find(self.fork).ok();
+                Ok(Sight::new(base.clone(), Some(changes.clone()), fork))
+            }
+        }
     }
 
     /// What a key holds, what this session wrote included.
@@ -93,12 +135,7 @@ impl Session {
     /// # Errors
     /// [`Error::NoFork`].
     pub fn get(&self, key: &str) -> Result<Option<Value>, Error> {
-        match &self.snapshot {
-            None => self.state.get(self.fork, View::Pending, key),
-            Some(Snapshot { base, changes }) => {
-                Ok(changes.get(key).unwrap_or_else(|| base.map.get(key)).cloned())
-            }
-        }
+        Ok(self.sight()?.get(key).cloned())
     }
 
     /// At most `limit` entries from `from` on, in the order of their keys, what this session wrote included.
@@ -106,30 +143,8 @@ impl Session {
     /// # Errors
     /// [`Error::NoFork`].
     pub fn scan(&self, from: Bound<&str>, limit: usize) -> Result<Vec<(Key, Value)>, Error> {
-        let Some(Snapshot { base, changes }) = &self.snapshot else {
-            return self.state.scan(self.fork, View::Pending, from, limit);
-        };
-        let mut under = base.map.scan(from).peekable();
-        let mut over = changes.scan(from).peekable();
-        let mut entries = Vec::new();
-        while entries.len() < limit {
-            let next = match (under.peek(), over.peek()) {
-                (None, None) => break,
-                (Some((below, _)), Some((above, _))) if below < above => {
-                    under.next().map(|(k, v)| (k, Some(v)))
-                }
-                (Some(_), None) => under.next().map(|(k, v)| (k, Some(v))),
-                (Some((below, _)), Some((above, _))) if below == above => {
-                    under.next();
-                    over.next()
-                }
-                _ => over.next(),
-            };
-            if let Some((key, Some(value))) = next {
-                entries.push((key.clone(), value.clone()));
-            }
-        }
-        Ok(entries)
+        let sight = self.sight()?;
+        Ok(sight.scan(from).take(limit).map(|(key, value)| (key.clone(), value.clone())).collect())
     }
 
     /// The digest of the state as this session sees it.
@@ -137,19 +152,6 @@ impl Session {
     /// # Errors
     /// [`Error::NoFork`].
     pub fn root(&self) -> Result<Root, Error> {
-        match &self.snapshot {
-            None => self.state.root(self.fork, View::Pending),
-            Some(snapshot) if snapshot.changes.is_empty() => Ok(self.root_of(&snapshot.base.map)),
-            Some(snapshot) => {
-                let mut map = snapshot.base.map.clone();
-                map.apply(&snapshot.changes);
-                Ok(self.root_of(&map))
-            }
-        }
-    }
-
-    fn root_of(&self, map: &Map) -> Root {
-        // A fork that is gone has nothing to reckon from.
-        self.state.root_of(self.fork, map).unwrap_or_else(|_| Digest::of(map).root())
+        Ok(self.sight()?.root())
     }
 }

@@ -1,19 +1,21 @@
-//! A state: its forks, how they are made, kept and rebuilt.
+//! A state: its forks, how they are made, read and written.
 
 use crate::changes::Changes;
 use crate::digest::Root;
+use crate::durable::{Durable, Listen};
 use crate::error::Error;
 use crate::fork::{Fork, Moment, Place, View};
-use crate::journal::{self, CONTENT_TYPE};
+use crate::journal::CONTENT_TYPE;
 use crate::map::{Key, Map, Value};
+use crate::replay;
 use crate::session::Session;
+use crate::sight::Sight;
 use parking_lot::{Mutex, RwLock};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::{Arc, Weak};
 use thalweg_log::{
-    Commit, CommitError, Config, Lifetime, Log, LogId, Offset, Position, Query, Receipt, Start, Store, Time,
-    Watch, WatcherId,
+    Commit, CommitError, Config, Lifetime, Log, LogId, Offset, Position, Receipt, Store, Time,
 };
 
 /// Names a fork: its log's identity, never used again.
@@ -35,9 +37,6 @@ impl Default for Options {
     }
 }
 
-/// Called once what it waits for is durable, or can no longer become so.
-type Callback = Box<dyn FnOnce(Result<(), CommitError>) + Send>;
-
 /// A keyed, forkable state over a store. Clones share it.
 ///
 /// ```
@@ -50,7 +49,7 @@ type Callback = Box<dyn FnOnce(Result<(), CommitError>) + Send>;
 /// let main = state.main();
 /// state.write(main, &[Change::Put("ann".into(), b"10"[..].into())].into_iter().collect(), 1)?;
 ///
-/// let fork = state.fork(main, 2)?;
+/// let (fork, _) = state.fork(main, 2)?;
 /// state.write(fork, &[Change::Delete("ann".into())].into_iter().collect(), 3)?;
 /// assert_eq!(state.get(main, View::Committed, "ann")?.as_deref(), Some(&b"10"[..]));
 /// assert_eq!(state.get(fork, View::Committed, "ann")?, None);
@@ -64,20 +63,27 @@ pub struct State {
 
 struct Shared {
     store: Store,
-    watcher: Option<WatcherId>,
+    durable: Arc<Durable>,
     name: String,
     options: Options,
     main: ForkId,
     forks: RwLock<BTreeMap<ForkId, Arc<Fork>>>,
-    /// Forks with commits on their way, by ticket.
-    under_way: Mutex<VecDeque<(Position, Arc<Fork>)>>,
-    waiting: Mutex<BTreeMap<Position, Vec<Callback>>>,
     /// The number of the next fork's log.
     next: Mutex<u64>,
 }
 
-/// What the store tells, for as long as there is a state.
-struct Ear(Mutex<Weak<Shared>>);
+/// A fork as it stands in a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// The fork.
+    pub fork: ForkId,
+    /// The name of its log.
+    pub log: String,
+    /// Where what is committed ends.
+    pub offset: Offset,
+    /// Keys that hold something.
+    pub keys: usize,
+}
 
 impl State {
     /// Opens the state of that name: what its logs come to. The first time it is empty.
@@ -86,8 +92,6 @@ impl State {
     /// [`Error::Foreign`] when a log of these names holds something else; what the log says.
     pub fn open(store: &Store, name: &str, options: Options) -> Result<Self, Error> {
         let main = main_log(store, name)?;
-        let ear = Arc::new(Ear(Mutex::new(Weak::new())));
-        let watcher = store.watcher(ear.clone());
         let mut logs = vec![main.clone()];
         let prefix = format!("{name}/forks/");
         store.visit(|log| {
@@ -96,26 +100,21 @@ impl State {
             }
         });
         let next = logs.iter().filter_map(|log| number_of(log, &prefix)).max().map_or(0, |last| last + 1);
-        let mut forks = BTreeMap::new();
-        // A fork's log begins with what it inherits, so each is replayed by itself; what they share in the logs they do
-        // not share in memory, which is paid once, when the state is opened.
-        for log in logs {
-            let moment = replay(store, &log)?;
-            forks.insert(log.id(), Arc::new(Fork::new(log, moment, None)));
-        }
         let shared = Arc::new(Shared {
             store: store.clone(),
-            watcher,
+            durable: Durable::over(store),
             name: name.to_owned(),
             options,
             main: main.id(),
-            forks: RwLock::new(forks),
-            under_way: Mutex::default(),
-            waiting: Mutex::default(),
+            forks: RwLock::new(replay::all(store, logs)?),
             next: Mutex::new(next),
         });
-        *ear.0.lock() = Arc::downgrade(&shared);
         Ok(Self { shared })
+    }
+
+    /// Whether there is a state of that name already.
+    pub fn exists(store: &Store, name: &str) -> bool {
+        store.find(main_name(name).as_bytes()).is_some()
     }
 
     /// The line that all others come from.
@@ -128,11 +127,23 @@ impl State {
         self.shared.forks.read().keys().copied().collect()
     }
 
-    /// A new fork that begins as `of` is, commits on their way included. Complexity: one log entry, however large the state.
+    /// Every fork whose creation is durable, and what is known of it without looking.
+    pub fn lines(&self) -> Vec<Line> {
+        let forks: Vec<_> = self.shared.forks.read().values().cloned().collect();
+        let line = |fork: Arc<Fork>| {
+            let Moment { map, offset } = fork.moment(View::Committed);
+            let log = String::from_utf8_lossy(fork.log.name()).into_owned();
+            Line { fork: fork.log.id(), log, offset, keys: map.len() }
+        };
+        forks.into_iter().filter(|fork| self.shared.durable.is(fork.born)).map(line).collect()
+    }
+
+    /// A new fork that begins as `of` is, commits on their way included; the receipt says when it is durable. Complexity:
+    /// one log entry, however large the state.
     ///
     /// # Errors
     /// [`Error::NoFork`], and what the log says.
-    pub fn fork(&self, of: ForkId, time: Time) -> Result<ForkId, Error> {
+    pub fn fork(&self, of: ForkId, time: Time) -> Result<(ForkId, Receipt), Error> {
         let parent = self.find(of)?;
         let moment = parent.moment(View::Pending);
         self.branch(&parent, moment, time)
@@ -142,15 +153,16 @@ impl State {
     ///
     /// # Errors
     /// [`Error::NoState`] when no commit ended there; else as [`State::fork`].
-    pub fn fork_at(&self, of: ForkId, offset: Offset, time: Time) -> Result<ForkId, Error> {
+    pub fn fork_at(&self, of: ForkId, offset: Offset, time: Time) -> Result<(ForkId, Receipt), Error> {
         let parent = self.find(of)?;
         let map = self.at(of, offset)?;
         self.branch(&parent, Moment { map, offset }, time)
     }
 
-    fn branch(&self, parent: &Fork, moment: Moment, time: Time) -> Result<ForkId, Error> {
+    fn branch(&self, parent: &Fork, moment: Moment, time: Time) -> Result<(ForkId, Receipt), Error> {
         let shared = &*self.shared;
         let fork = thalweg_log::Fork { parent: parent.log.clone(), at: moment.offset, asked: [0; 2] };
+        let (at, watcher) = (moment.offset, shared.durable.watcher);
         loop {
             let number = {
                 let mut next = shared.next.lock();
@@ -159,14 +171,15 @@ impl State {
             };
             let name = format!("{}/forks/{number}", shared.name);
             let commit = Commit { time, ..Commit::default() };
-            match shared.store.create(name.as_bytes(), &config(), Some(&fork), &commit, shared.watcher) {
+            match shared.store.create(name.as_bytes(), &config(), Some(&fork), &commit, watcher) {
                 Err(CommitError::Exists) => {}
+                Err(CommitError::ParentDeleted) => return Err(Error::NoFork(parent.log.id())),
                 Err(error) => return Err(error.into()),
-                Ok((log, _)) => {
+                Ok((log, receipt)) => {
                     let id = log.id();
-                    let fork = Fork::new(log, moment, Some(parent.rooted()));
+                    let fork = Fork::new(log, receipt.ticket, moment, Some(parent.rooted()));
                     shared.forks.write().insert(id, Arc::new(fork));
-                    return Ok(id);
+                    return Ok((id, Receipt { first: at, next: at, ..receipt }));
                 }
             }
         }
@@ -177,15 +190,24 @@ impl State {
     /// # Errors
     /// [`Error::MainLine`], [`Error::NoFork`], and what the log says.
     pub fn drop_fork(&self, fork: ForkId, time: Time) -> Result<Receipt, Error> {
-        if fork == self.shared.main {
+        let shared = &*self.shared;
+        if fork == shared.main {
             return Err(Error::MainLine);
         }
         let found = self.find(fork)?;
-        found.drop_it();
-        let staged = found.log.staged().ok_or(Error::NoFork(fork))?;
-        let receipt = self.shared.store.delete(&found.log, staged.version, time, self.shared.watcher)?;
-        self.shared.forks.write().remove(&fork);
+        let delete = |version| shared.store.delete(&found.log, version, time, shared.durable.watcher);
+        let receipt = found.in_turn(delete)?;
+        shared.forks.write().remove(&fork);
         Ok(receipt)
+    }
+
+    /// A fork's state as it is now, for as long as it is held. Complexity: constant.
+    ///
+    /// # Errors
+    /// [`Error::NoFork`].
+    pub fn sight(&self, fork: ForkId, view: View) -> Result<Sight, Error> {
+        let fork = self.find(fork)?;
+        Ok(Sight::new(fork.moment(view), None, Some(fork)))
     }
 
     /// What a key holds.
@@ -251,7 +273,7 @@ impl State {
     /// [`Error::NoState`] when no commit ended there; [`Error::NoFork`]; what the log says.
     pub fn at(&self, fork: ForkId, offset: Offset) -> Result<Map, Error> {
         let log = self.find(fork)?.log.clone();
-        let moment = replay_until(&self.shared.store, &log, Some(offset))?;
+        let moment = replay::until(&self.shared.store, &log, offset)?;
         if moment.offset == offset { Ok(moment.map) } else { Err(Error::NoState { fork, offset }) }
     }
 
@@ -261,6 +283,20 @@ impl State {
     /// [`Error::Key`], [`Error::NoFork`], and what the log says.
     pub fn write(&self, fork: ForkId, changes: &Changes, time: Time) -> Result<Receipt, Error> {
         self.commit(fork, changes, None, time)
+    }
+
+    /// The same only if the fork's log ends at `expected`.
+    ///
+    /// # Errors
+    /// [`Error::Conflict`]; else as [`State::write`].
+    pub fn write_at(
+        &self,
+        fork: ForkId,
+        expected: Offset,
+        changes: &Changes,
+        time: Time,
+    ) -> Result<Receipt, Error> {
+        self.commit(fork, changes, Some(expected), time)
     }
 
     /// A session on a fork: see there.
@@ -274,21 +310,21 @@ impl State {
 
     /// Calls back once everything up to a ticket is durable: at once if it is, else on the thread that makes it so.
     pub fn when(&self, ticket: Position, callback: impl FnOnce(Result<(), CommitError>) + Send + 'static) {
-        let mut waiting = self.shared.waiting.lock();
-        // Looked at under the lock: whoever announces takes it afterwards.
-        if self.shared.store.wait_for(ticket, self.shared.watcher) == 0 {
-            drop(waiting);
-            return callback(Ok(()));
-        }
-        waiting.entry(ticket).or_default().push(Box::new(callback));
+        self.shared.durable.when(ticket, Box::new(callback));
+    }
+
+    /// Whether everything up to a ticket is durable. If it is not, listeners will be told.
+    pub fn is_durable(&self, ticket: Position) -> bool {
+        self.shared.durable.is(ticket)
+    }
+
+    /// Tells `listener` what becomes durable, for as long as it is there.
+    pub fn listen(&self, listener: Weak<dyn Listen>) {
+        self.shared.durable.listen(listener);
     }
 
     pub(crate) fn moment(&self, fork: ForkId, view: View) -> Result<Moment, Error> {
         Ok(self.find(fork)?.moment(view))
-    }
-
-    pub(crate) fn root_of(&self, fork: ForkId, map: &Map) -> Result<Root, Error> {
-        Ok(self.find(fork)?.root(map))
     }
 
     pub(crate) fn commit(
@@ -300,20 +336,16 @@ impl State {
     ) -> Result<Receipt, Error> {
         changes.iter().try_for_each(|(key, _)| check_key(key))?;
         let found = self.find(fork)?;
-        let shared = &*self.shared;
-        let place = Place { store: &shared.store, watcher: shared.watcher, kind: &shared.options.kind };
+        let Shared { store, durable, options, .. } = &*self.shared;
+        let place = Place { store, watcher: durable.watcher, kind: &options.kind };
         let receipt = found.commit(&place, changes, expected, time)?;
-        if receipt.ticket > 0 {
-            shared.under_way.lock().push_back((receipt.ticket, found));
-            // It may have become durable before it was noted.
-            if shared.store.wait_for(receipt.ticket, shared.watcher) == 0 {
-                shared.complete(shared.store.durable());
-            }
+        if receipt.ticket > 0 && receipt.next > receipt.first {
+            durable.note(receipt.ticket, found);
         }
         Ok(receipt)
     }
 
-    fn find(&self, fork: ForkId) -> Result<Arc<Fork>, Error> {
+    pub(crate) fn find(&self, fork: ForkId) -> Result<Arc<Fork>, Error> {
         self.shared.forks.read().get(&fork).cloned().ok_or(Error::NoFork(fork))
     }
 }
@@ -322,44 +354,6 @@ impl std::fmt::Debug for State {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.debug_struct("State").field("name", &self.shared.name).finish_non_exhaustive()
     }
-}
-
-impl Shared {
-    fn complete(&self, up_to: Position) {
-        let mut under_way = self.under_way.lock();
-        // Two that commit at once may note their tickets in another order than they got them, so all are looked at.
-        let (done, left): (VecDeque<_>, VecDeque<_>) =
-            under_way.drain(..).partition(|(ticket, _)| *ticket <= up_to);
-        *under_way = left;
-        drop(under_way);
-        done.iter().for_each(|(_, fork)| fork.complete(up_to));
-        self.call_back(up_to, &Ok(()));
-    }
-
-    fn call_back(&self, up_to: Position, outcome: &Result<(), CommitError>) {
-        let mut waiting = self.waiting.lock();
-        let left = waiting.split_off(&up_to.saturating_add(1));
-        let done = std::mem::replace(&mut *waiting, left);
-        drop(waiting);
-        done.into_values().flatten().for_each(|callback| callback(outcome.clone()));
-    }
-}
-
-impl Watch for Ear {
-    fn complete(&self, up_to: Position) {
-        if let Some(shared) = self.0.lock().upgrade() {
-            shared.complete(up_to);
-        }
-    }
-
-    fn failed(&self) {
-        if let Some(shared) = self.0.lock().upgrade() {
-            let failed = CommitError::Failed("what became of the commit is not known".to_owned());
-            shared.call_back(Position::MAX - 1, &Err(failed));
-        }
-    }
-
-    fn advanced(&self, _log: LogId) {}
 }
 
 /// # Errors
@@ -375,9 +369,13 @@ fn config() -> Config {
     Config { content_type: CONTENT_TYPE.into(), lifetime: Lifetime::Unlimited }
 }
 
+fn main_name(name: &str) -> String {
+    format!("{name}/main")
+}
+
 /// The log of the main line.
 fn main_log(store: &Store, name: &str) -> Result<Arc<Log>, Error> {
-    let name = format!("{name}/main");
+    let name = main_name(name);
     loop {
         if let Some(log) = store.find(name.as_bytes()) {
             return Ok(log);
@@ -393,26 +391,4 @@ fn main_log(store: &Store, name: &str) -> Result<Arc<Log>, Error> {
 
 fn number_of(log: &Log, prefix: &str) -> Option<u64> {
     std::str::from_utf8(log.name().strip_prefix(prefix.as_bytes())?).ok()?.parse().ok()
-}
-
-fn replay(store: &Store, log: &Arc<Log>) -> Result<Moment, Error> {
-    replay_until(store, log, None)
-}
-
-/// What the entries of a log come to, up to an offset at most.
-fn replay_until(store: &Store, log: &Arc<Log>, until: Option<Offset>) -> Result<Moment, Error> {
-    let mut reader = store.reader(log);
-    let mut moment = Moment::default();
-    let query = Query { uncommitted: true, ..Query::from(Start::First) };
-    for entry in reader.entries(&query) {
-        let entry = entry?;
-        let end = entry.offset + entry.data.len() as u64;
-        if until.is_some_and(|until| end > until) {
-            break;
-        }
-        let foreign = |why| Error::Foreign { fork: log.id(), offset: entry.offset, why };
-        moment.map.apply(&journal::decode(entry.data).map_err(foreign)?);
-        moment.offset = end;
-    }
-    Ok(moment)
 }

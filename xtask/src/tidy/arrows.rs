@@ -15,7 +15,7 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     ("wire", &[]),
     ("service", &["sys", "sync", "reactor", "transport", "wire"]),
     ("log", &["sys", "sync"]),
-    ("state", &["log"]),
+    ("state", &["wire", "service", "log"]),
     ("http", &["sys", "sync", "reactor", "transport", "wire"]),
     ("streams", &["wire", "log"]),
     ("schema", &[]),
@@ -23,11 +23,11 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     ("abi", &["reactor", "transport", "wire", "service"]),
     (
         "server",
-        &["sys", "sync", "reactor", "transport", "wire", "log", "http", "streams", "codegen", "service"],
+        &["sys", "sync", "reactor", "transport", "wire", "log", "state", "http", "streams", "codegen", "service"],
     ),
     ("node", &["sys", "sync", "reactor", "transport", "wire", "service", "log"]),
     ("python", &["sys", "reactor", "transport", "wire", "service", "log"]),
-    ("bench", &["sys", "sync", "transport", "wire", "log", "service"]),
+    ("bench", &["sys", "sync", "transport", "wire", "log", "service", "state"]),
     ("xtask", &["wire", "schema", "codegen"]),
 ];
 

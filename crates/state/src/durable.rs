@@ -1,0 +1,126 @@
+//! What becomes durable when: commits on their way to the disk, and who waits for them.
+//!
+//! The store tells of a group once. Then, in this order: what is committed moves, fork by fork; whoever waits is called
+//! back. So nobody hears that a commit is durable and then does not see it.
+
+use crate::fork::Fork;
+use parking_lot::{Mutex, RwLock};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Weak};
+use thalweg_log::{CommitError, LogId, Position, Store, Watch, WatcherId};
+
+/// Called once what it waits for is durable, or can no longer become so.
+type Callback = Box<dyn FnOnce(Result<(), CommitError>) + Send>;
+
+/// Is told what becomes durable, after the state has taken note of it. Must not block.
+pub trait Listen: Send + Sync {
+    /// Every receipt with a ticket up to this one is durable, and what it wrote is committed.
+    fn complete(&self, up_to: Position);
+    /// The store failed: what becomes of receipts that are not complete is not known, and nothing follows.
+    fn failed(&self);
+}
+
+/// What is on its way.
+pub(crate) struct Durable {
+    store: Store,
+    pub(crate) watcher: Option<WatcherId>,
+    /// Forks with commits on their way, by ticket.
+    under_way: Mutex<VecDeque<(Position, Arc<Fork>)>>,
+    waiting: Mutex<BTreeMap<Position, Vec<Callback>>>,
+    listeners: RwLock<Vec<Weak<dyn Listen>>>,
+}
+
+impl Durable {
+    pub(crate) fn over(store: &Store) -> Arc<Self> {
+        let ear = Arc::new(Ear(Mutex::new(Weak::new())));
+        let watcher = store.watcher(ear.clone());
+        let durable = Arc::new(Self {
+            store: store.clone(),
+            watcher,
+            under_way: Mutex::default(),
+            waiting: Mutex::default(),
+            listeners: RwLock::default(),
+        });
+        *ear.0.lock() = Arc::downgrade(&durable);
+        durable
+    }
+
+    /// Whether everything up to a ticket is. If not, this will be told once it is.
+    pub(crate) fn is(&self, ticket: Position) -> bool {
+        self.store.wait_for(ticket, self.watcher) == 0
+    }
+
+    /// A fork has a commit on its way.
+    pub(crate) fn note(&self, ticket: Position, fork: Arc<Fork>) {
+        self.under_way.lock().push_back((ticket, fork));
+        // It may have become durable before it was noted.
+        if self.is(ticket) {
+            self.complete(self.store.durable());
+        }
+    }
+
+    /// Calls back once everything up to a ticket is durable.
+    pub(crate) fn when(&self, ticket: Position, callback: Callback) {
+        let mut waiting = self.waiting.lock();
+        // Looked at under the lock: whoever announces takes it afterwards.
+        if self.is(ticket) {
+            drop(waiting);
+            return callback(Ok(()));
+        }
+        waiting.entry(ticket).or_default().push(callback);
+    }
+
+    /// Tells `listener` for as long as it is there.
+    pub(crate) fn listen(&self, listener: Weak<dyn Listen>) {
+        let mut listeners = self.listeners.write();
+        listeners.retain(|listener| listener.strong_count() > 0);
+        listeners.push(listener);
+    }
+
+    fn complete(&self, up_to: Position) {
+        let mut under_way = self.under_way.lock();
+        // Two that commit at once may note their tickets in another order than they got them, so all are looked at.
+        let (done, left): (VecDeque<_>, VecDeque<_>) =
+            under_way.drain(..).partition(|(ticket, _)| *ticket <= up_to);
+        *under_way = left;
+        drop(under_way);
+        done.iter().for_each(|(_, fork)| fork.complete(up_to));
+        self.call_back(up_to, &Ok(()));
+        self.tell(|listener| listener.complete(up_to));
+    }
+
+    fn call_back(&self, up_to: Position, outcome: &Result<(), CommitError>) {
+        let mut waiting = self.waiting.lock();
+        let left = waiting.split_off(&up_to.saturating_add(1));
+        let done = std::mem::replace(&mut *waiting, left);
+        drop(waiting);
+        done.into_values().flatten().for_each(|callback| callback(outcome.clone()));
+    }
+
+    fn tell(&self, say: impl Fn(&dyn Listen)) {
+        self.listeners.read().iter().filter_map(Weak::upgrade).for_each(|listener| say(&*listener));
+    }
+}
+
+/// What the store tells, for as long as there is a state.
+struct Ear(Mutex<Weak<Durable>>);
+
+impl Watch for Ear {
+    fn complete(&self, up_to: Position) {
+        let durable = self.0.lock().upgrade();
+        if let Some(durable) = durable {
+            durable.complete(up_to);
+        }
+    }
+
+    fn failed(&self) {
+        let durable = self.0.lock().upgrade();
+        if let Some(durable) = durable {
+            let failed = CommitError::Failed("what became of the commit is not known".to_owned());
+            durable.call_back(Position::MAX - 1, &Err(failed));
+            durable.tell(|listener| listener.failed());
+        }
+    }
+
+    fn advanced(&self, _log: LogId) {}
+}

@@ -1,0 +1,100 @@
+//! What is answered, until it is written: where that is the connection's own output, nothing is copied on the way.
+
+use super::refusal::Refusal;
+use crate::generated::types::{
+    Entry, StateBatchResponse, StateCommitResponse, StateCountResponse, StateGetResponse,
+    StateHistoryResponse, StatePutResponse, StateRemoveResponse, StateRollbackResponse, StateScanResponse,
+    StateSnapshotResponse,
+};
+use crate::map::{Key, Value};
+use thalweg_log::Offset;
+use thalweg_service::Reply;
+use thalweg_wire::messagepack::{Message, response_frame};
+use thalweg_wire::service::error_frame;
+
+/// The tag of the service's error.
+pub const ERROR_TAG: &str = "StateErrorResponse";
+
+/// What ends at an offset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wrote {
+    Put,
+    Remove,
+    Batch,
+    Snapshot,
+    Commit,
+}
+
+/// An answer.
+#[derive(Debug)]
+pub(super) enum Answer {
+    Value(Option<Value>),
+    Offset(Wrote, Offset),
+    Entries {
+        history: bool,
+        entries: Vec<(Key, Value)>,
+        next: Option<Key>,
+    },
+    Count(u64),
+    RolledBack,
+    /// Whatever is rarer, written already.
+    Frame(Vec<u8>),
+}
+
+impl Answer {
+    /// One that is written at once.
+    pub(super) fn of<'m, M: Message<'m>>(message: &M) -> Self {
+        let mut frame = Vec::new();
+        response_frame(message, &mut frame);
+        Self::Frame(frame)
+    }
+
+    /// Answers.
+    pub(super) fn give(&self, reply: Reply) {
+        match self {
+            Self::Frame(frame) => reply.end(frame),
+            other => reply.end_with(|out| other.write(out)),
+        }
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Value(value) => {
+                response_frame(&StateGetResponse { value: value.as_deref().map(Into::into) }, out);
+            }
+            Self::Offset(wrote, offset) => wrote.write(*offset, out),
+            Self::Entries { history, entries, next } => {
+                let entries = entries
+                    .iter()
+                    .map(|(key, value)| Entry { key: key.as_str().into(), value: (&**value).into() })
+                    .collect();
+                let next = next.as_deref().map(Into::into);
+                if *history {
+                    response_frame(&StateHistoryResponse { entries, next }, out);
+                } else {
+                    response_frame(&StateScanResponse { entries, next }, out);
+                }
+            }
+            Self::Count(count) => response_frame(&StateCountResponse { count: *count }, out),
+            Self::RolledBack => response_frame(&StateRollbackResponse {}, out),
+            Self::Frame(frame) => out.extend_from_slice(frame),
+        }
+    }
+}
+
+impl Wrote {
+    fn write(self, offset: Offset, out: &mut Vec<u8>) {
+        match self {
+            Self::Put => response_frame(&StatePutResponse { offset }, out),
+            Self::Remove => response_frame(&StateRemoveResponse { offset }, out),
+            Self::Batch => response_frame(&StateBatchResponse { offset }, out),
+            Self::Snapshot => response_frame(&StateSnapshotResponse { offset }, out),
+            Self::Commit => response_frame(&StateCommitResponse { offset }, out),
+        }
+    }
+}
+
+/// Refuses.
+pub(super) fn refuse(refusal: &Refusal, reply: Reply) {
+    reply.end(&error_frame(ERROR_TAG, &format!("{}: {refusal}", refusal.word())));
+}

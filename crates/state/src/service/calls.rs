@@ -1,0 +1,77 @@
+//! From a request to the turn it needs, and to what does it.
+
+use super::Core;
+use super::order::{Budget, Key, Outcome};
+use super::refusal::Refusal;
+use super::sessions::Token;
+use super::writes::Write;
+use crate::generated::types::{StateRequest, View as Wanted};
+use crate::state::ForkId;
+use std::sync::Arc;
+
+/// What a call is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    Fork(ForkId),
+    Session(Token),
+}
+
+impl Core {
+    /// What a text names.
+    pub(super) fn place(&self, text: &str) -> Result<Place, Refusal> {
+        if let Some(token) = Token::parse(text) {
+            return Ok(Place::Session(token));
+        }
+        if text == "main" {
+            return Ok(Place::Fork(self.open()?.main()));
+        }
+        let number = text.bytes().next().filter(u8::is_ascii_digit).and_then(|_| text.parse().ok());
+        number.map(Place::Fork).ok_or_else(|| Refusal::Place(text.to_owned()))
+    }
+
+    /// The fork that a text names.
+    pub(super) fn fork(&self, text: &str) -> Result<ForkId, Refusal> {
+        match self.place(text)? {
+            Place::Fork(fork) => Ok(fork),
+            Place::Session(_) => Err(Refusal::NoForkHere(text.to_owned())),
+        }
+    }
+
+    /// The session that a text names.
+    pub(super) fn token(text: &str) -> Result<Token, Refusal> {
+        Token::parse(text).ok_or_else(|| Refusal::Place(text.to_owned()))
+    }
+
+    /// Does what is asked for, as far as that goes here and now.
+    pub(super) fn begin(self: &Arc<Self>, request: StateRequest<'_>, budget: Budget) -> Outcome {
+        self.try_begin(request, budget).into()
+    }
+
+    fn try_begin(self: &Arc<Self>, request: StateRequest<'_>, budget: Budget) -> Result<Outcome, Refusal> {
+        match request {
+            StateRequest::Get(get) => self.get(&get, budget),
+            StateRequest::Scan(scan) => self.scan(&scan, budget),
+            StateRequest::Count(count) => self.count(&count, budget),
+            StateRequest::Root(root) => self.root(&root, budget),
+            StateRequest::Diff(diff) => self.diff(diff.into_owned()),
+            StateRequest::History(history) => self.history(history.into_owned()),
+            StateRequest::Put(put) => self.write(Write::put(&put), &put.place, budget),
+            StateRequest::Remove(remove) => self.write(Write::remove(&remove), &remove.place, budget),
+            StateRequest::Batch(batch) => self.write(Write::batch(&batch), &batch.place, budget),
+            StateRequest::Fork(fork) => self.branch(&fork),
+            StateRequest::Drop(drop) => self.drop_fork(&drop),
+            StateRequest::Forks(_) => self.forks(),
+            StateRequest::Open(open) => self.open_session(&open),
+            StateRequest::Rejoin(rejoin) => self.in_session(&rejoin.session, budget, Self::rejoin),
+            StateRequest::Snapshot(snapshot) => self.in_session(&snapshot.session, budget, Self::snapshot),
+            StateRequest::Commit(commit) => self.in_session(&commit.session, budget, Self::commit),
+            StateRequest::Rollback(rollback) => self.in_session(&rollback.session, budget, Self::rollback),
+            StateRequest::Close(close) => self.in_session(&close.session, budget, Self::close),
+        }
+    }
+}
+
+/// The turn that a read of a fork needs; `None` for one that needs none.
+pub(super) fn reading(fork: ForkId, view: Option<Wanted>) -> Option<Key> {
+    (view == Some(Wanted::Pending)).then_some(Key::Fork(fork))
+}

@@ -1,0 +1,152 @@
+//! Calls about forks and about sessions as such.
+
+use super::Core;
+use super::answer::{Answer, Wrote};
+use super::order::{Budget, Held, Key, Outcome};
+use super::refusal::Refusal;
+use super::sessions::{Live, Token};
+use crate::generated::types::{
+    Line, StateCloseResponse, StateDrop, StateDropResponse, StateFork, StateForkResponse, StateForksResponse,
+    StateOpen, StateOpenResponse, StateRejoinResponse,
+};
+use crate::state::ForkId;
+use std::sync::Arc;
+use std::time::Duration;
+use thalweg_log::{Receipt, now};
+
+/// Changes whose commit is short.
+const COMMIT_COST: usize = 4;
+
+/// A session in its turn.
+pub(super) struct Turn {
+    live: Live,
+    token: Token,
+    lease: Duration,
+    _held: Held,
+    budget: Budget,
+}
+
+impl Core {
+    pub(super) fn branch(self: &Arc<Self>, fork: &StateFork<'_>) -> Result<Outcome, Refusal> {
+        let parent = self.fork(&fork.parent)?;
+        let answer = |(fork, receipt): (ForkId, Receipt)| {
+            let response = StateForkResponse { fork: fork.to_string().into(), offset: receipt.next };
+            Outcome::Done(receipt.ticket, Answer::of(&response))
+        };
+        if let Some(offset) = fork.offset {
+            return Ok(Outcome::elsewhere(move |core| {
+                let forked = core.open().and_then(|state| Ok(state.fork_at(parent, offset, now())?));
+                forked.map(answer).into()
+            }));
+        }
+        Ok(Outcome::in_turn(Key::Fork(parent), false, move |core, _held, _| {
+            core.open().and_then(|state| Ok(state.fork(parent, now())?)).map(answer).into()
+        }))
+    }
+
+    pub(super) fn drop_fork(self: &Arc<Self>, drop: &StateDrop<'_>) -> Result<Outcome, Refusal> {
+        let fork = self.fork(&drop.fork)?;
+        Ok(Outcome::in_turn(Key::Fork(fork), true, move |core, _held, _| {
+            let dropped = core.open().and_then(|state| Ok(state.drop_fork(fork, now())?));
+            dropped.map(|receipt| Outcome::Done(receipt.ticket, Answer::of(&StateDropResponse {}))).into()
+        }))
+    }
+
+    pub(super) fn forks(&self) -> Result<Outcome, Refusal> {
+        let state = self.open()?;
+        let lines = state.lines();
+        let line = |line: &crate::state::Line| Line {
+            fork: if line.fork == state.main() { "main".into() } else { line.fork.to_string().into() },
+            stream: line.log.clone().into(),
+            offset: line.offset,
+            keys: line.keys as u64,
+        };
+        Ok(Outcome::done(Answer::of(&StateForksResponse { forks: lines.iter().map(line).collect() })))
+    }
+
+    pub(super) fn open_session(&self, open: &StateOpen<'_>) -> Result<Outcome, Refusal> {
+        let session = self.open()?.session(self.fork(&open.fork)?)?;
+        let (token, lease_ms) = self.sessions.open(session, open.lease_ms)?;
+        let response = StateOpenResponse { session: token.to_string().into(), lease_ms };
+        Ok(Outcome::done(Answer::of(&response)))
+    }
+
+    /// Does something with a session, in its turn.
+    pub(super) fn in_session(
+        self: &Arc<Self>,
+        session: &str,
+        budget: Budget,
+        act: fn(&Arc<Self>, Turn) -> Outcome,
+    ) -> Result<Outcome, Refusal> {
+        let token = Self::token(session)?;
+        let (live, lease) = self.sessions.find(token)?;
+        let key = Key::Session(token.name);
+        Ok(match self.turn(key, true) {
+            Some(held) => act(self, Turn { live, token, lease, _held: held, budget }),
+            None => Outcome::in_turn(key, true, move |core, held, budget| {
+                act(core, Turn { live, token, lease, _held: held, budget })
+            }),
+        })
+    }
+
+    pub(super) fn rejoin(self: &Arc<Self>, turn: Turn) -> Outcome {
+        let session = turn.live.lock();
+        let fork = session.fork();
+        let is_main = self.state.get().is_some_and(|state| state.main() == fork);
+        let response = StateRejoinResponse {
+            fork: if is_main { "main".into() } else { fork.to_string().into() },
+            pending: session.is_pending(),
+            lease_ms: u32::try_from(turn.lease.as_millis()).unwrap_or(u32::MAX),
+        };
+        Outcome::done(Answer::of(&response))
+    }
+
+    pub(super) fn snapshot(self: &Arc<Self>, turn: Turn) -> Outcome {
+        self.commit_then(turn, Wrote::Snapshot)
+    }
+
+    pub(super) fn commit(self: &Arc<Self>, turn: Turn) -> Outcome {
+        self.commit_then(turn, Wrote::Commit)
+    }
+
+    pub(super) fn rollback(self: &Arc<Self>, turn: Turn) -> Outcome {
+        let rolled = turn.live.lock().rollback();
+        rolled.map_err(Refusal::from).map(|()| Outcome::done(Answer::RolledBack)).into()
+    }
+
+    pub(super) fn close(self: &Arc<Self>, turn: Turn) -> Outcome {
+        self.sessions.close(turn.token);
+        Outcome::done(Answer::of(&StateCloseResponse {}))
+    }
+
+    /// Commits what is pending, as both commit and snapshot do: alone on the fork.
+    fn commit_then(self: &Arc<Self>, turn: Turn, wrote: Wrote) -> Outcome {
+        let session = turn.live.lock();
+        let (key, changes) = (Key::Fork(session.fork()), session.changes());
+        drop(session);
+        match self.turn(key, true) {
+            Some(held) => commit_in(turn, held, wrote, changes),
+            None => Outcome::in_turn(key, true, move |_, held, budget| {
+                commit_in(Turn { budget, ..turn }, held, wrote, changes)
+            }),
+        }
+    }
+}
+
+fn commit_in(turn: Turn, held: Held, wrote: Wrote, changes: usize) -> Outcome {
+    if changes.saturating_mul(COMMIT_COST) <= turn.budget {
+        return commit_now(&turn, wrote);
+    }
+    Outcome::elsewhere(move |_| {
+        let outcome = commit_now(&turn, wrote);
+        drop((held, turn));
+        outcome
+    })
+}
+
+fn commit_now(turn: &Turn, wrote: Wrote) -> Outcome {
+    let mut session = turn.live.lock();
+    let receipt = if wrote == Wrote::Snapshot { session.snapshot(now()) } else { session.commit(now()) };
+    let done = |receipt: Receipt| Outcome::Done(receipt.ticket, Answer::Offset(wrote, receipt.next));
+    receipt.map_err(Refusal::from).map(done).into()
+}

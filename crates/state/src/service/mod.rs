@@ -1,0 +1,206 @@
+//! The state as a service: `schemas/state.jsonc`, over whatever a [`Server`](thalweg_service::Server) listens at.
+//!
+//! Owns: who may work on what beside whom (`order`), sessions by their tokens (`sessions`), and answers that wait for the
+//! disk (`waiting`). Short calls are done where they came in, on the reactor's thread, without an allocation that could be
+//! avoided; what takes long goes to a few threads of its own, which never wait for anything. Never knows: what carries a
+//! call, or what a state is made of.
+//!
+//! # Order
+//!
+//! | | |
+//! |---|---|
+//! | a committed read | beside everything |
+//! | a pending read | sees every write that came before it on its fork, and none that came later |
+//! | a write | alone on its fork, in the order in which writes came; answered when it is durable |
+//! | calls of one session | one after the other |
+//!
+//! # Invariants
+//!
+//! 1. *Every call is answered once*, and a refusal has changed nothing, unless it says that this is not known.
+//! 2. *An acknowledged write is durable*, and who hears of it sees it.
+//! 3. *Nobody waits on a thread*: neither reactor nor pool waits for a disk, a lock that is held for long, or a session.
+//!
+//! *Checked by* `tests/`: each refusal, and random histories of many clients against a serial model.
+
+mod answer;
+mod calls;
+mod lines;
+mod order;
+mod reads;
+mod refusal;
+mod sessions;
+mod waiting;
+mod writes;
+
+pub use answer::ERROR_TAG;
+
+use crate::durable::Listen;
+use crate::error::Error;
+use crate::generated::types::StateRequest;
+use crate::state::{Options, State};
+use answer::Answer;
+use order::{ALONE, BUSY, Lazy, Turns};
+use parking_lot::Mutex;
+use refusal::Refusal;
+use sessions::Sessions;
+use std::sync::{Arc, OnceLock, Weak};
+use thalweg_log::{Position, Store};
+use thalweg_service::{Handler, Reply, Request, Scheduler};
+use thalweg_wire::fault::Fault;
+use thalweg_wire::messagepack::{DecodeError, Wrong};
+use waiting::Waiting;
+
+/// What may be chosen of a [`Service`].
+#[derive(Clone, Debug)]
+pub struct ServiceOptions {
+    /// Threads for what takes long: at most as many as the program has processors for.
+    pub threads: usize,
+    /// Sessions that may be open.
+    pub sessions_max: usize,
+    /// Of the state.
+    pub state: Options,
+}
+
+impl Default for ServiceOptions {
+    fn default() -> Self {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        Self { threads, sessions_max: 4_096, state: Options::default() }
+    }
+}
+
+/// Serves a state. Clones share it: each reactor has one.
+///
+/// ```
+/// use thalweg_log::Store;
+/// use thalweg_service::{Endpoint, Server, ServerOptions};
+/// use thalweg_state::{SCHEMA_HASH, Service, ServiceOptions, ERROR_TAG};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let directory = tempfile::tempdir()?;
+/// let store = Store::memory(thalweg_log::Options::default())?;
+/// let options = ServerOptions { schema: SCHEMA_HASH, error_tag: ERROR_TAG.into(), ..ServerOptions::default() };
+/// let endpoint = Endpoint::Socket(directory.path().join("state.sock"));
+/// let mut server = Server::bind(&[endpoint], options)?;
+/// # server.stopper().stop();
+/// server.run_reactor(Service::new(&store, "state", ServiceOptions::default()))?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Service {
+    core: Arc<Core>,
+}
+
+struct Core {
+    store: Store,
+    name: String,
+    options: Options,
+    state: OnceLock<State>,
+    /// Taken by whoever opens the state.
+    opening: Mutex<Option<Arc<Error>>>,
+    sessions: Sessions,
+    pool: Arc<Lazy>,
+    turns: Turns,
+    waiting: Arc<Waiting>,
+}
+
+impl Service {
+    /// Serves the state of that name: opened now if there is one, made by the first call otherwise. One that cannot be
+    /// opened refuses every call, and says why.
+    pub fn new(store: &Store, name: &str, options: ServiceOptions) -> Self {
+        let pool = Arc::new(Lazy::new(options.threads));
+        let core = Core {
+            store: store.clone(),
+            name: name.to_owned(),
+            options: options.state,
+            state: OnceLock::new(),
+            opening: Mutex::default(),
+            sessions: Sessions::new(options.sessions_max),
+            turns: Scheduler::new(Arc::clone(&pool)),
+            pool,
+            waiting: Arc::default(),
+        };
+        if State::exists(store, name) {
+            // Kept for whoever calls.
+            let _ = core.state();
+        }
+        Self { core: Arc::new(core) }
+    }
+
+    /// The state, for use in the same process.
+    ///
+    /// # Errors
+    /// Why it cannot be opened.
+    pub fn state(&self) -> Result<State, Arc<Error>> {
+        self.core.state().cloned()
+    }
+
+    /// Ends sessions whose lease is over. Calls do that in passing; this is for a service that nobody calls.
+    pub fn keep_house(&self) {
+        self.core.sessions.sweep();
+    }
+
+    /// Sessions that are open.
+    pub fn sessions(&self) -> usize {
+        self.core.sessions.count()
+    }
+
+    /// Answers a request, now or later; `alone` says that nothing else waits to be taken.
+    pub fn call(&self, frame: &[u8], alone: bool, reply: Reply) {
+        match StateRequest::decode(frame) {
+            Ok(request) => {
+                let budget = if alone { ALONE } else { BUSY };
+                self.core.settle(self.core.begin(request, budget), budget, reply);
+            }
+            Err(error) => reply.fail(fault_of(&error), &error.to_string()),
+        }
+    }
+}
+
+impl Handler for Service {
+    fn request(&mut self, request: Request<'_>, reply: Reply) {
+        self.call(request.frame, request.alone, reply);
+    }
+}
+
+impl std::fmt::Debug for Service {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Service").field("name", &self.core.name).finish_non_exhaustive()
+    }
+}
+
+impl Core {
+    fn state(&self) -> Result<&State, Arc<Error>> {
+        if let Some(state) = self.state.get() {
+            return Ok(state);
+        }
+        let mut opening = self.opening.lock();
+        if let Some(error) = &*opening {
+            return Err(Arc::clone(error));
+        }
+        match State::open(&self.store, &self.name, self.options.clone()) {
+            Ok(state) => Ok(self.state.get_or_init(|| {
+                let waiting: Weak<dyn Listen> = Arc::<Waiting>::downgrade(&self.waiting);
+                state.listen(waiting);
+                state
+            })),
+            Err(error) => Err(Arc::clone(opening.insert(Arc::new(error)))),
+        }
+    }
+
+    /// The state, for a call.
+    fn open(&self) -> Result<&State, Refusal> {
+        self.state().map_err(Refusal::Closed)
+    }
+
+    fn give(&self, ticket: Position, answer: Answer, reply: Reply) {
+        match self.state.get() {
+            Some(state) => self.waiting.give(state, ticket, answer, reply),
+            None => answer.give(reply),
+        }
+    }
+}
+
+fn fault_of(error: &DecodeError) -> Fault {
+    if error.wrong == Wrong::UnknownMessage { Fault::UnknownCommand } else { Fault::BadRequest }
+}

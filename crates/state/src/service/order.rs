@@ -1,0 +1,138 @@
+//! Who may work on what beside whom: the fork scheduler's turns, and how a call gets them.
+//!
+//! A call is tried where it came in. What it asks for decides which turn it needs; it has it at once, or waits in line with
+//! its request made its own. A turn is held while a state is looked at or an entry is appended, not until an answer leaves:
+//! what takes long looks at a state that stays as it is, and an acknowledgement waits for the disk without it. So the commits
+//! of one fork share a sync, and no read keeps a writer waiting.
+
+use super::Core;
+use super::answer::{Answer, refuse};
+use super::refusal::Refusal;
+use crate::state::ForkId;
+use std::sync::{Arc, OnceLock};
+use thalweg_log::Position;
+use thalweg_service::{Executor, Pool, Reply, Scheduler, Turn};
+
+/// What turns are taken of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Key {
+    Fork(ForkId),
+    Session(u64),
+}
+
+pub(super) type Turns = Scheduler<Key, Arc<Lazy>>;
+/// The right to a fork or a session, until it is dropped.
+pub(super) type Held = Turn<Key, Arc<Lazy>>;
+
+/// The program's threads for what takes long, started by the first that needs one.
+pub(super) struct Lazy {
+    threads: usize,
+    pool: OnceLock<Pool>,
+}
+
+impl Lazy {
+    pub(super) fn new(threads: usize) -> Self {
+        Self { threads, pool: OnceLock::new() }
+    }
+}
+
+impl Executor for Lazy {
+    fn execute(&self, job: Box<dyn FnOnce() + Send>) {
+        self.pool.get_or_init(|| Pool::new(self.threads)).execute(job);
+    }
+}
+
+/// How many keys a call may look at where it is; each is a few nanoseconds.
+pub(super) type Budget = usize;
+/// On a reactor that has others to serve.
+pub(super) const BUSY: Budget = 512;
+/// On a reactor where nobody else waits: about as long as handing it over takes, and some more.
+pub(super) const ALONE: Budget = 16_384;
+/// On a thread for what takes long.
+pub(super) const UNLIMITED: Budget = usize::MAX;
+
+/// The rest of a call.
+type Rest<A> = Box<dyn FnOnce(&Arc<Core>, A) -> Outcome + Send>;
+
+/// What became of a call so far.
+pub(super) enum Outcome {
+    /// It is answered once a ticket is durable; at once for 0.
+    Done(Position, Answer),
+    Refused(Refusal),
+    /// It takes too long for here.
+    Elsewhere(Rest<()>),
+    /// It needs a turn, to write or else to read, and what may be done by whoever has it.
+    InTurn {
+        key: Key,
+        write: bool,
+        rest: Rest<(Held, Budget)>,
+    },
+}
+
+impl<E: Into<Refusal>> From<Result<Outcome, E>> for Outcome {
+    fn from(result: Result<Outcome, E>) -> Self {
+        result.unwrap_or_else(|refusal| Self::Refused(refusal.into()))
+    }
+}
+
+impl Outcome {
+    pub(super) fn done(answer: Answer) -> Self {
+        Self::Done(0, answer)
+    }
+
+    pub(super) fn elsewhere(rest: impl FnOnce(&Arc<Core>) -> Self + Send + 'static) -> Self {
+        Self::Elsewhere(Box::new(|core, ()| rest(core)))
+    }
+
+    pub(super) fn in_turn(
+        key: Key,
+        write: bool,
+        rest: impl FnOnce(&Arc<Core>, Held, Budget) -> Self + Send + 'static,
+    ) -> Self {
+        Self::InTurn { key, write, rest: Box::new(|core, (held, budget)| rest(core, held, budget)) }
+    }
+}
+
+impl Core {
+    /// A turn here and now.
+    pub(super) fn turn(&self, key: Key, write: bool) -> Option<Held> {
+        if write { self.turns.write_now(key) } else { self.turns.read_now(key, false) }
+    }
+
+    /// Does the rest of a call as soon as a turn can be had, on a thread for what takes long.
+    pub(super) fn schedule(
+        self: &Arc<Self>,
+        key: Key,
+        write: bool,
+        rest: impl FnOnce(&Arc<Self>, Held) + Send + 'static,
+    ) {
+        let core = Arc::clone(self);
+        let job = move |held| rest(&core, held);
+        if write { self.turns.schedule_write(key, job) } else { self.turns.schedule_read(key, false, job) }
+    }
+
+    /// Sees a call to its answer.
+    pub(super) fn settle(self: &Arc<Self>, mut outcome: Outcome, budget: Budget, reply: Reply) {
+        loop {
+            match outcome {
+                Outcome::Done(ticket, answer) => return self.give(ticket, answer, reply),
+                Outcome::Refused(refusal) => return refuse(&refusal, reply),
+                Outcome::Elsewhere(rest) if budget == UNLIMITED => outcome = rest(self, ()),
+                Outcome::Elsewhere(rest) => {
+                    let core = Arc::clone(self);
+                    let job = move || core.settle(rest(&core, ()), UNLIMITED, reply);
+                    return self.pool.execute(Box::new(job));
+                }
+                Outcome::InTurn { key, write, rest } => match self.turn(key, write) {
+                    Some(held) => outcome = rest(self, (held, budget)),
+                    None => {
+                        let rest = move |core: &Arc<Self>, held| {
+                            core.settle(rest(core, (held, UNLIMITED)), UNLIMITED, reply);
+                        };
+                        return self.schedule(key, write, rest);
+                    }
+                },
+            }
+        }
+    }
+}

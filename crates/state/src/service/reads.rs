@@ -1,0 +1,223 @@
+//! Calls that read. Each takes a sight of its place in its turn; looking takes as long as it takes, without the turn.
+
+use super::Core;
+use super::answer::Answer;
+use super::calls::{Place, reading};
+use super::order::{Budget, Key, Outcome};
+use super::refusal::Refusal;
+use super::sessions::Live;
+use crate::fork::View;
+use crate::generated::types::{
+    Change, StateCount, StateDiff, StateDiffResponse, StateGet, StateHistory, StateRoot, StateRootResponse,
+    StateScan, View as Wanted,
+};
+use crate::map::{Key as Name, Map, Value};
+use crate::sight::Sight;
+use std::ops::Bound;
+use std::sync::Arc;
+
+/// Entries of one answer, unless something else is asked for, and at most.
+const LIMIT: u32 = 1_000;
+const LIMIT_MAX: u32 = 10_000;
+/// Bytes of keys and values in one answer, from which on it is ended; one entry is always given.
+const ANSWER_BYTES: usize = 1 << 20;
+/// An entry of an answer takes as long as so many keys that are only passed.
+const ENTRY_COST: usize = 8;
+
+type Tried = Result<Outcome, Refusal>;
+
+impl Core {
+    /// Calls `look` with what is seen from a place.
+    fn look(
+        self: &Arc<Self>,
+        place: &str,
+        view: Option<Wanted>,
+        budget: Budget,
+        look: impl FnOnce(Sight, Budget) -> Outcome + Send + 'static,
+    ) -> Tried {
+        match self.place(place)? {
+            Place::Fork(fork) => match reading(fork, view) {
+                None => Ok(look(self.open()?.sight(fork, View::Committed)?, budget)),
+                Some(key) => Ok(self.look_pending(key, fork, budget, look)),
+            },
+            Place::Session(_) if view.is_some() => Err(Refusal::View),
+            Place::Session(token) => {
+                let key = Key::Session(token.name);
+                let (live, _) = self.sessions.find(token)?;
+                match self.turn(key, false) {
+                    Some(_held) => Ok(self.look_in(&live, budget, look)),
+                    None => Ok(Outcome::in_turn(key, false, move |core, _held, budget| {
+                        core.look_in(&live, budget, look)
+                    })),
+                }
+            }
+        }
+    }
+
+    /// Whoever calls this has the session's turn.
+    fn look_in(
+        self: &Arc<Self>,
+        live: &Live,
+        budget: Budget,
+        look: impl FnOnce(Sight, Budget) -> Outcome + Send + 'static,
+    ) -> Outcome {
+        let session = live.lock();
+        if !session.is_pending() {
+            let fork = session.fork();
+            drop(session);
+            return self.look_pending(Key::Fork(fork), fork, budget, look);
+        }
+        let sight = session.sight();
+        drop(session);
+        sight.map_err(Refusal::from).map(|sight| look(sight, budget)).into()
+    }
+
+    fn look_pending(
+        self: &Arc<Self>,
+        key: Key,
+        fork: u64,
+        budget: Budget,
+        look: impl FnOnce(Sight, Budget) -> Outcome + Send + 'static,
+    ) -> Outcome {
+        let sight = move |core: &Arc<Self>| core.open()?.sight(fork, View::Pending).map_err(Refusal::from);
+        match self.turn(key, false) {
+            Some(held) => {
+                let sight = sight(self);
+                drop(held);
+                sight.map(|sight| look(sight, budget)).into()
+            }
+            None => Outcome::in_turn(key, false, move |core, held, budget| {
+                let sight = sight(core);
+                drop(held);
+                sight.map(|sight| look(sight, budget)).into()
+            }),
+        }
+    }
+
+    pub(super) fn get(self: &Arc<Self>, get: &StateGet<'_>, budget: Budget) -> Tried {
+        // Most look here and now, without making the key their own.
+        if let Place::Fork(fork) = self.place(&get.place)?
+            && reading(fork, get.view).is_none()
+        {
+            let sight = self.open()?.sight(fork, View::Committed)?;
+            return Ok(Outcome::done(Answer::Value(sight.get(&get.key).cloned())));
+        }
+        let key = Name::from(&*get.key);
+        self.look(&get.place, get.view, budget, move |sight, _| {
+            Outcome::done(Answer::Value(sight.get(&key).cloned()))
+        })
+    }
+
+    pub(super) fn scan(self: &Arc<Self>, scan: &StateScan<'_>, budget: Budget) -> Tried {
+        let (start, limit) = (scan.start.as_deref().map(Name::from), limit(scan.limit));
+        self.look(&scan.place, scan.view, budget, move |sight, budget| {
+            let entries = move || page(sight.scan(from(start.as_deref())), limit, false);
+            if limit.saturating_mul(ENTRY_COST) <= budget {
+                return Outcome::done(entries());
+            }
+            Outcome::elsewhere(move |_| Outcome::done(entries()))
+        })
+    }
+
+    pub(super) fn count(self: &Arc<Self>, count: &StateCount<'_>, budget: Budget) -> Tried {
+        let (start, until) = (count.start.as_deref().map(Name::from), count.until.as_deref().map(Name::from));
+        self.look(&count.place, count.view, budget, move |sight, budget| {
+            match counted(&sight, start.as_deref(), until.as_deref(), budget) {
+                (count, None) => Outcome::done(Answer::Count(count)),
+                // It goes on elsewhere from where the budget ended.
+                (count, Some(next)) => Outcome::elsewhere(move |_| {
+                    let (rest, _) = counted(&sight, Some(&next), until.as_deref(), usize::MAX);
+                    Outcome::done(Answer::Count(count + rest))
+                }),
+            }
+        })
+    }
+
+    pub(super) fn root(self: &Arc<Self>, root: &StateRoot<'_>, budget: Budget) -> Tried {
+        self.look(&root.place, root.view, budget, |sight, _| {
+            // Nobody knows how much changed since the last one.
+            Outcome::elsewhere(move |_| {
+                let keys = sight.map().len() as u64;
+                let (root, offset) = (sight.root(), sight.offset());
+                Outcome::done(Answer::of(&StateRootResponse { root, offset, keys }))
+            })
+        })
+    }
+
+    pub(super) fn diff(self: &Arc<Self>, diff: StateDiff<'static>) -> Tried {
+        let StateDiff { before, now, start, limit: wanted, view } = diff;
+        // The one turn is given back before the other is asked for: whoever holds one never waits for one.
+        self.look(&now, view, 0, move |now, _| {
+            Outcome::elsewhere(move |core| {
+                let compare = move |before: Sight, _| {
+                    Outcome::elsewhere(move |_| {
+                        let (before, now) = (before.map(), now.map());
+                        Outcome::done(differences(&before, &now, start.as_deref(), limit(wanted)))
+                    })
+                };
+                core.look(&before, view, 0, compare).into()
+            })
+        })
+    }
+
+    pub(super) fn history(self: &Arc<Self>, history: StateHistory<'static>) -> Tried {
+        let fork = self.fork(&history.fork)?;
+        Ok(Outcome::elsewhere(move |core| {
+            let at = core.open().and_then(|state| Ok(state.at(fork, history.offset)?));
+            let page = |map: Map| page(map.scan(from(history.start.as_deref())), limit(history.limit), true);
+            at.map(|map| Outcome::done(page(map))).into()
+        }))
+    }
+}
+
+fn limit(wanted: Option<u32>) -> usize {
+    wanted.unwrap_or(LIMIT).min(LIMIT_MAX) as usize
+}
+
+fn from(start: Option<&str>) -> Bound<&str> {
+    start.map_or(Bound::Unbounded, Bound::Included)
+}
+
+/// As many entries as one answer carries.
+fn page<'s>(entries: impl Iterator<Item = (&'s Name, &'s Value)>, limit: usize, history: bool) -> Answer {
+    let (mut given, mut bytes) = (Vec::new(), 0);
+    for (key, value) in entries {
+        if given.len() >= limit || bytes >= ANSWER_BYTES {
+            return Answer::Entries { history, entries: given, next: Some(key.clone()) };
+        }
+        bytes += key.len() + value.len();
+        given.push((key.clone(), value.clone()));
+    }
+    Answer::Entries { history, entries: given, next: None }
+}
+
+/// How many keys there are, and where to go on if the budget did not last.
+fn counted(sight: &Sight, start: Option<&str>, until: Option<&str>, budget: Budget) -> (u64, Option<Name>) {
+    let mut count = 0;
+    for (at, (key, _)) in sight.scan(from(start)).enumerate() {
+        if until.is_some_and(|until| key.as_str() >= until) {
+            break;
+        }
+        if at >= budget {
+            return (count, Some(key.clone()));
+        }
+        count += 1;
+    }
+    (count, None)
+}
+
+fn differences(before: &Map, now: &Map, start: Option<&str>, limit: usize) -> Answer {
+    let (mut changes, mut bytes, mut next) = (Vec::new(), 0, None);
+    for (key, value) in before.differences(now) {
+        if start.is_some_and(|start| key.as_str() < start) {
+            continue;
+        }
+        if changes.len() >= limit || bytes >= ANSWER_BYTES {
+            next = Some(key.as_str().into());
+            break;
+        }
+        bytes += key.len() + value.map_or(0, |value| value.len());
+        changes.push(Change { key: key.as_str().into(), value: value.map(|value| (&**value).into()) });
+    }
+    Answer::of(&StateDiffResponse { changes, next })
+}

@@ -1,0 +1,72 @@
+//! Why the service does not do what it is asked, and the word that each refusal begins with.
+
+use crate::error::Error;
+use std::sync::Arc;
+use thalweg_log::CommitError;
+use thiserror::Error as ThisError;
+
+/// A refusal. Unless its word is `unknown`, nothing was changed.
+#[derive(Debug, ThisError)]
+pub(super) enum Refusal {
+    /// What the state says.
+    #[error("{0}")]
+    State(#[from] Error),
+    /// The state cannot be opened.
+    #[error("{0}")]
+    Closed(Arc<Error>),
+    #[error("{0:?} names neither a fork nor a session: main, a fork's number, or what Open answered")]
+    Place(String),
+    #[error("{0:?} is a session, and this is asked of a fork")]
+    NoForkHere(String),
+    #[error("the session ended with the server that began it; what it had not committed is gone")]
+    SessionLost,
+    #[error("the session's lease ended, or it was closed; what it had not committed is gone")]
+    SessionExpired,
+    #[error("{limit} sessions are open, and there may be no more: close one, or let a lease end")]
+    SessionsFull { limit: usize },
+    #[error("a lease lasts from 1 to {limit} ms; this one would last {asked}")]
+    Lease { asked: u32, limit: u32 },
+    #[error("a session sees one state: a view is for forks")]
+    View,
+    #[error("the root is not {0}: something else is there than was expected")]
+    Root(String),
+    #[error("what became of the commit is not known: read before it is made again")]
+    Unknown,
+}
+
+impl Refusal {
+    /// What a program may go by; part of the interface.
+    pub(super) fn word(&self) -> &'static str {
+        match self {
+            Self::State(error) => error.word(),
+            Self::Closed(error) => error.word(),
+            Self::Place(_) | Self::NoForkHere(_) => "bad_place",
+            Self::SessionLost => "session_lost",
+            Self::SessionExpired => "session_expired",
+            Self::SessionsFull { .. } => "sessions_full",
+            Self::Lease { .. } => "bad_lease",
+            Self::View => "bad_view",
+            Self::Root(_) => "root_mismatch",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+impl Error {
+    /// The word that stands for this error where only words travel.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::NoFork(_) => "no_fork",
+            Self::MainLine => "main_line",
+            Self::NoSnapshot => "no_snapshot",
+            Self::Conflict { .. } => "conflict",
+            Self::Key { .. } => "bad_key",
+            Self::NoState { .. } => "no_state",
+            Self::TooMuch { .. } => "too_much",
+            Self::Foreign { .. } => "foreign",
+            Self::Commit(CommitError::Failed(_)) => "unknown",
+            Self::Commit(_) => "not_taken",
+            Self::Read(_) => "unreadable",
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Calls that write: to a fork, or in a session beside its snapshot.
+
+use super::Core;
+use super::answer::{Answer, Wrote};
+use super::calls::Place;
+use super::order::{Budget, Held, Key, Outcome, UNLIMITED};
+use super::refusal::Refusal;
+use super::sessions::Live;
+use crate::changes::{Change, Changes};
+use crate::digest::Root;
+use crate::error::Error;
+use crate::fork::View;
+use crate::generated::types::{StateBatch, StatePut, StateRemove};
+use crate::sight::Sight;
+use crate::state::{ForkId, State};
+use std::sync::Arc;
+use thalweg_log::{Offset, Receipt, now};
+
+/// A key takes as long to write as so many to pass.
+const WRITE_COST: usize = 4;
+
+/// What is to be written.
+pub(super) struct Write {
+    wrote: Wrote,
+    changes: Changes,
+    if_offset: Option<Offset>,
+    if_root: Option<Root>,
+}
+
+impl Write {
+    fn one(wrote: Wrote, change: Change) -> Self {
+        Self { wrote, changes: std::iter::once(change).collect(), if_offset: None, if_root: None }
+    }
+
+    pub(super) fn put(put: &StatePut<'_>) -> Self {
+        Self::one(Wrote::Put, Change::Put((&*put.key).into(), (&*put.value).into()))
+    }
+
+    pub(super) fn remove(remove: &StateRemove<'_>) -> Self {
+        Self::one(Wrote::Remove, Change::Delete((&*remove.key).into()))
+    }
+
+    pub(super) fn batch(batch: &StateBatch<'_>) -> Self {
+        let change = |change: &crate::generated::types::Change<'_>| match &change.value {
+            Some(value) => Change::Put((&*change.key).into(), (&**value).into()),
+            None => Change::Delete((&*change.key).into()),
+        };
+        let changes = batch.changes.iter().map(change).collect();
+        Self { wrote: Wrote::Batch, changes, if_offset: batch.if_offset, if_root: batch.if_root }
+    }
+
+    /// Whether it can be done within a budget.
+    fn fits(&self, budget: Budget) -> bool {
+        budget == UNLIMITED || self.if_root.is_none() && self.changes.len() * WRITE_COST <= budget
+    }
+
+    fn is_conditional(&self) -> bool {
+        self.if_offset.is_some() || self.if_root.is_some()
+    }
+
+    /// Refuses what does not find what it expects.
+    fn check(&self, fork: ForkId, sight: &Sight) -> Result<(), Refusal> {
+        if let Some(base) = self.if_offset
+            && base != sight.offset()
+        {
+            return Err(Error::Conflict { fork, base, tail: sight.offset() }.into());
+        }
+        match self.if_root {
+            Some(root) if root != sight.root() => {
+                let digits = root.iter().map(|byte| format!("{byte:02x}"));
+                Err(Refusal::Root(digits.collect()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn done(&self, receipt: Receipt) -> Outcome {
+        Outcome::Done(receipt.ticket, Answer::Offset(self.wrote, receipt.next))
+    }
+
+    /// Whoever calls this has the fork's turn.
+    fn on_fork(&self, state: &State, fork: ForkId) -> Result<Outcome, Refusal> {
+        if !self.is_conditional() {
+            return Ok(self.done(state.write(fork, &self.changes, now())?));
+        }
+        let sight = state.sight(fork, View::Pending)?;
+        self.check(fork, &sight)?;
+        // Others in this process may write meanwhile.
+        Ok(self.done(state.write_at(fork, sight.offset(), &self.changes, now())?))
+    }
+
+    /// Whoever calls this has the session's turn, and there is a snapshot.
+    fn beside(mut self, live: &Live) -> Result<Outcome, Refusal> {
+        let mut session = live.lock();
+        if self.is_conditional() {
+            self.check(session.fork(), &session.sight()?)?;
+        }
+        let receipt = session.write(std::mem::take(&mut self.changes), now())?;
+        Ok(self.done(receipt))
+    }
+}
+
+impl Core {
+    pub(super) fn write(
+        self: &Arc<Self>,
+        write: Write,
+        place: &str,
+        budget: Budget,
+    ) -> Result<Outcome, Refusal> {
+        match self.place(place)? {
+            Place::Fork(fork) => Ok(self.write_fork(write, fork, None, budget)),
+            Place::Session(token) => {
+                let (live, _) = self.sessions.find(token)?;
+                let key = Key::Session(token.name);
+                Ok(match self.turn(key, true) {
+                    Some(held) => self.write_session(write, live, held, budget),
+                    None => Outcome::in_turn(key, true, |core, held, budget| {
+                        core.write_session(write, live, held, budget)
+                    }),
+                })
+            }
+        }
+    }
+
+    fn write_session(self: &Arc<Self>, write: Write, live: Live, held: Held, budget: Budget) -> Outcome {
+        let session = live.lock();
+        let (fork, is_pending) = (session.fork(), session.is_pending());
+        drop(session);
+        if !is_pending {
+            return self.write_fork(write, fork, Some(held), budget);
+        }
+        if write.fits(budget) {
+            return write.beside(&live).into();
+        }
+        Outcome::elsewhere(move |_| {
+            let outcome = write.beside(&live).into();
+            drop(held);
+            outcome
+        })
+    }
+
+    /// `beside` is the turn of the session that writes, if one does.
+    fn write_fork(
+        self: &Arc<Self>,
+        write: Write,
+        fork: ForkId,
+        beside: Option<Held>,
+        budget: Budget,
+    ) -> Outcome {
+        let Some(held) = self.turn(Key::Fork(fork), true) else {
+            return Outcome::in_turn(Key::Fork(fork), true, move |core, held, budget| {
+                core.write_here(write, fork, (held, beside), budget)
+            });
+        };
+        self.write_here(write, fork, (held, beside), budget)
+    }
+
+    fn write_here(
+        self: &Arc<Self>,
+        write: Write,
+        fork: ForkId,
+        turns: (Held, Option<Held>),
+        budget: Budget,
+    ) -> Outcome {
+        if write.fits(budget) {
+            return self.open().and_then(|state| write.on_fork(state, fork)).into();
+        }
+        Outcome::elsewhere(move |core| {
+            let outcome = core.open().and_then(|state| write.on_fork(state, fork)).into();
+            drop(turns);
+            outcome
+        })
+    }
+}

@@ -1,0 +1,97 @@
+//! What is seen from a place at a moment: a map, and what a session wrote over it.
+//!
+//! Taking one costs nothing, and it stays as it is whatever becomes of the place: so whoever has long to look takes a sight
+//! in its turn, and looks when others have theirs.
+
+use crate::changes::Changes;
+use crate::digest::{Digest, Root};
+use crate::fork::{Fork, Moment};
+use crate::map::{Key, Map, Value};
+use std::iter::Peekable;
+use std::ops::Bound;
+use std::sync::Arc;
+use thalweg_log::Offset;
+
+/// A state as it was when it was looked at, for as long as it is held.
+#[derive(Clone, Debug)]
+pub struct Sight {
+    moment: Moment,
+    over: Option<Arc<Changes>>,
+    /// What roots are reckoned from.
+    fork: Option<Arc<Fork>>,
+}
+
+impl Sight {
+    pub(crate) fn new(moment: Moment, over: Option<Arc<Changes>>, fork: Option<Arc<Fork>>) -> Self {
+        Self { moment, over: over.filter(|over| !over.is_empty()), fork }
+    }
+
+    /// Where the fork's log ended.
+    pub fn offset(&self) -> Offset {
+        self.moment.offset
+    }
+
+    /// What a key holds. Complexity: logarithmic.
+    pub fn get(&self, key: &str) -> Option<&Value> {
+        match self.over.as_ref().and_then(|over| over.get(key)) {
+            Some(written) => written,
+            None => self.moment.map.get(key),
+        }
+    }
+
+    /// The entries from `from` on, in the order of their keys. Complexity: logarithmic, then constant for each.
+    pub fn scan(&self, from: Bound<&str>) -> impl Iterator<Item = (&Key, &Value)> {
+        let over = self.over.as_deref().map(|over| over.scan(from));
+        Merged { under: self.moment.map.scan(from).peekable(), over: over.map(Iterator::peekable) }
+    }
+
+    /// The map with everything in it. Complexity: that of what was written over it.
+    pub fn map(&self) -> Map {
+        let mut map = self.moment.map.clone();
+        if let Some(over) = &self.over {
+            map.apply(over);
+        }
+        map
+    }
+
+    /// A digest of everything. Complexity: what changed since the fork's last one.
+    pub fn root(&self) -> Root {
+        let map = self.map();
+        match &self.fork {
+            Some(fork) => fork.root(&map),
+            None => Digest::of(&map).root(),
+        }
+    }
+}
+
+/// Two runs in the order of their keys as one; where both have a key, what lies over counts.
+struct Merged<U: Iterator, O: Iterator> {
+    under: Peekable<U>,
+    over: Option<Peekable<O>>,
+}
+
+impl<'s, U, O> Iterator for Merged<U, O>
+where
+    U: Iterator<Item = (&'s Key, &'s Value)>,
+    O: Iterator<Item = (&'s Key, Option<&'s Value>)>,
+{
+    type Item = (&'s Key, &'s Value);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let Some(over) = &mut self.over else { return self.under.next() };
+        loop {
+            let written = match (self.under.peek(), over.peek()) {
+                (_, None) => return self.under.next(),
+                (Some((below, _)), Some((above, _))) if below < above => return self.under.next(),
+                (Some((below, _)), Some((above, _))) if below == above => {
+                    self.under.next();
+                    over.next()
+                }
+                _ => over.next(),
+            };
+            if let Some((key, Some(value))) = written {
+                return Some((key, value));
+            }
+        }
+    }
+}

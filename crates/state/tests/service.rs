@@ -1,0 +1,313 @@
+//! The service as its clients see it: the same over a socket and over shared memory, each refusal with its word.
+
+#![allow(clippy::unwrap_used, reason = "this is a test's code, though not all of it in test functions")]
+
+mod serving;
+
+use serving::{Client, Served, WAYS, Words, connect, store};
+use thalweg_log::{Durability, Options, Store};
+use thalweg_state::generated::types::*;
+use thalweg_state::{ServiceOptions, State};
+
+fn memory() -> Store {
+    Store::memory(Options::default()).unwrap()
+}
+
+/// Runs a test over each way in, on a state of its own.
+fn over_each_way(test: impl Fn(&mut Client, &dyn Fn() -> Client)) {
+    for way in WAYS {
+        let directory = tempfile::tempdir().unwrap();
+        let _served = Served::start(directory.path(), memory(), ServiceOptions::default());
+        let again = || connect(directory.path(), way);
+        test(&mut again(), &again);
+    }
+}
+
+/// The word that a refusal begins with.
+fn word<T: std::fmt::Debug, E: ToString>(refused: Result<T, E>) -> String {
+    let message = refused.err().unwrap().to_string();
+    let message = message.strip_prefix("refused: ").unwrap_or(&message);
+    message.split_once(": ").map(|(word, _)| word.to_owned()).unwrap()
+}
+
+fn batch(place: &str, changes: &[(&str, Option<&str>)]) -> StateBatch<'static> {
+    let change = |(key, value): &(&str, Option<&str>)| Change {
+        key: (*key).to_owned().into(),
+        value: value.map(|value| value.to_owned().into_bytes().into()),
+    };
+    StateBatch {
+        place: place.to_owned().into(),
+        changes: changes.iter().map(change).collect(),
+        if_offset: None,
+        if_root: None,
+    }
+}
+
+#[test]
+fn keys_hold_what_was_put_and_forks_go_their_own_way() {
+    over_each_way(|client, _| {
+        assert_eq!(client.value("main", "a").unwrap(), None);
+        client.set("main", "a", "1").unwrap();
+        client.batch(&batch("main", &[("b", Some("2")), ("c", Some("3")), ("a", None)])).unwrap();
+        assert_eq!(client.value("main", "a").unwrap(), None);
+        let fork = client.fork(&StateFork { parent: "main".into(), offset: None }).unwrap().fork.into_owned();
+        assert_eq!(client.digest(&fork).unwrap(), client.digest("main").unwrap());
+        client.set(&fork, "d", "4").unwrap();
+        client.remove(&StateRemove { place: (&*fork).into(), key: "b".into() }).unwrap();
+        assert_eq!(client.all("main").unwrap(), [("b".into(), b"2".to_vec()), ("c".into(), b"3".to_vec())]);
+        let diff = StateDiff {
+            before: "main".into(),
+            now: (&*fork).into(),
+            start: None,
+            limit: Some(1),
+            view: None,
+        };
+        let answer = client.diff(&diff).unwrap();
+        assert_eq!((answer.changes.len(), &*answer.changes[0].key), (1, "b"));
+        assert_eq!((&answer.changes[0].value, answer.next.as_deref()), (&None, Some("d")));
+        let rest = StateDiff { start: Some("d".into()), limit: None, ..diff };
+        let answer = client.diff(&rest).unwrap();
+        assert_eq!((&*answer.changes[0].key, answer.next.as_deref()), ("d", None));
+        let count =
+            StateCount { place: "main".into(), start: Some("b".into()), until: Some("c".into()), view: None };
+        assert_eq!(client.count(&count).unwrap().count, 1);
+        let forks = client.forks(&StateForks {}).unwrap();
+        assert_eq!(forks.forks.len(), 2);
+        assert_eq!((&*forks.forks[0].fork, &*forks.forks[0].stream), ("main", "state/main"));
+        client.drop(&StateDrop { fork: (&*fork).into() }).unwrap();
+        assert_eq!(word(client.value(&fork, "d")), "no_fork");
+        assert_eq!(word(client.fork(&StateFork { parent: (&*fork).into(), offset: None })), "no_fork");
+        assert_eq!(word(client.drop(&StateDrop { fork: (&*fork).into() })), "no_fork");
+    });
+}
+
+#[test]
+fn what_was_there_at_an_offset_can_be_read_and_forked() {
+    over_each_way(|client, _| {
+        let first = client.set("main", "a", "1").unwrap();
+        let second = client.set("main", "b", "2").unwrap();
+        client.set("main", "a", "3").unwrap();
+        let mut at = |offset, start: Option<&'static str>| {
+            let history =
+                StateHistory { fork: "main".into(), offset, start: start.map(Into::into), limit: Some(1) };
+            let answer = client.history(&history)?;
+            let entries: Vec<_> =
+                answer.entries.iter().map(|entry| (entry.key.to_string(), entry.value.to_vec())).collect();
+            Ok::<_, thalweg_wire::service::CallError<thalweg_service::Error>>((
+                entries,
+                answer.next.map(|n| n.into_owned()),
+            ))
+        };
+        assert_eq!(at(first, None).unwrap(), (vec![("a".into(), b"1".to_vec())], None));
+        assert_eq!(at(second, None).unwrap(), (vec![("a".into(), b"1".to_vec())], Some("b".into())));
+        assert_eq!(at(second, Some("b")).unwrap().0, [("b".into(), b"2".to_vec())]);
+        assert_eq!(word(at(first + 1, None)), "no_state");
+        let fork = StateFork { parent: "main".into(), offset: Some(second) };
+        let fork = client.fork(&fork).unwrap().fork.into_owned();
+        assert_eq!(client.value(&fork, "a").unwrap().as_deref(), Some(&b"1"[..]));
+        assert_eq!(word(client.fork(&StateFork { parent: "main".into(), offset: Some(1) })), "no_state");
+    });
+}
+
+#[test]
+fn a_session_is_taken_back_or_committed_as_one_and_goes_on_over_another_connection() {
+    over_each_way(|client, again| {
+        client.set("main", "a", "1").unwrap();
+        let session = client.session("main");
+        assert_eq!(word(client.undo(&session)), "no_snapshot");
+        client.keep(&session).unwrap();
+        client.begin(&session).unwrap();
+        client.set(&session, "a", "2").unwrap();
+        client.batch(&batch(&session, &[("b", Some("1")), ("c", Some("1"))])).unwrap();
+        assert_eq!(client.value(&session, "a").unwrap().as_deref(), Some(&b"2"[..]));
+        assert_eq!(client.value("main", "a").unwrap().as_deref(), Some(&b"1"[..]));
+        assert_eq!(client.all(&session).unwrap().len(), 3);
+        client.undo(&session).unwrap();
+        assert_eq!(client.all(&session).unwrap(), [("a".into(), b"1".to_vec())]);
+        client.begin(&session).unwrap();
+        client.set(&session, "b", "2").unwrap();
+        // Another connection, and this one dies.
+        let mut other = again();
+        std::mem::swap(client, &mut other);
+        drop(other);
+        let rejoined = client.rejoin(&StateRejoin { session: (&*session).into() }).unwrap();
+        assert_eq!((&*rejoined.fork, rejoined.pending), ("main", true));
+        let first = client.begin(&session).unwrap();
+        assert_eq!(
+            client.value("main", "b").unwrap().as_deref(),
+            Some(&b"2"[..]),
+            "committed by the snapshot"
+        );
+        client.set(&session, "c", "3").unwrap();
+        let second = client.keep(&session).unwrap();
+        assert!(second > first);
+        assert_eq!(client.keep(&session).unwrap(), second, "who asks again does nothing twice");
+        assert_eq!(client.all("main").unwrap().len(), 3);
+        client.close(&StateClose { session: (&*session).into() }).unwrap();
+        assert_eq!(word(client.keep(&session)), "session_expired");
+        assert_eq!(word(client.set(&session, "d", "4")), "session_expired");
+    });
+}
+
+#[test]
+fn the_first_to_commit_wins() {
+    over_each_way(|client, again| {
+        let mut other = again();
+        let (mine, theirs) = (client.session("main"), other.session("main"));
+        client.begin(&mine).unwrap();
+        other.begin(&theirs).unwrap();
+        client.set(&mine, "a", "mine").unwrap();
+        other.set(&theirs, "a", "theirs").unwrap();
+        other.keep(&theirs).unwrap();
+        assert_eq!(word(client.keep(&mine)), "conflict");
+        assert_eq!(word(client.begin(&mine)), "conflict");
+        assert_eq!(client.value(&mine, "a").unwrap().as_deref(), Some(&b"mine"[..]), "it is still there");
+        client.undo(&mine).unwrap();
+        assert_eq!(client.value(&mine, "a").unwrap().as_deref(), Some(&b"theirs"[..]));
+    });
+}
+
+#[test]
+fn a_batch_may_expect_what_it_finds() {
+    over_each_way(|client, _| {
+        let offset = client.set("main", "a", "1").unwrap();
+        let root = client.digest("main").unwrap();
+        let expecting = |offset, root| StateBatch {
+            if_offset: offset,
+            if_root: root,
+            ..batch("main", &[("a", Some("2"))])
+        };
+        assert_eq!(word(client.batch(&expecting(Some(offset + 1), None))), "conflict");
+        assert_eq!(word(client.batch(&expecting(None, Some([7; 32])))), "root_mismatch");
+        assert_eq!(client.value("main", "a").unwrap().as_deref(), Some(&b"1"[..]), "nothing was done");
+        client.batch(&expecting(Some(offset), Some(root))).unwrap();
+        assert_eq!(word(client.batch(&expecting(Some(offset), None))), "conflict");
+        let session = client.session("main");
+        client.begin(&session).unwrap();
+        let in_session =
+            StateBatch { place: (&*session).into(), if_root: Some(root), ..batch(&session, &[("a", None)]) };
+        assert_eq!(word(client.batch(&in_session)), "root_mismatch");
+    });
+}
+
+#[test]
+fn what_can_never_be_right_is_refused_with_its_word() {
+    over_each_way(|client, _| {
+        let session = client.session("main");
+        for (place, wanted) in
+            [("mian", "bad_place"), ("", "bad_place"), ("+1", "bad_place"), ("77", "no_fork")]
+        {
+            assert_eq!(word(client.value(place, "a")), wanted, "{place}");
+            assert_eq!(word(client.set(place, "a", "1")), wanted, "{place}");
+            assert_eq!(word(client.open(&StateOpen { fork: place.into(), lease_ms: None })), wanted);
+        }
+        assert_eq!(word(client.fork(&StateFork { parent: (&*session).into(), offset: None })), "bad_place");
+        assert_eq!(word(client.drop(&StateDrop { fork: "main".into() })), "main_line");
+        let view = StateGet { place: (&*session).into(), key: "a".into(), view: Some(View::Pending) };
+        assert_eq!(word(client.get(&view)), "bad_view");
+        assert_eq!(word(client.set("main", "", "1")), "bad_key");
+        assert_eq!(word(client.set("main", &"x".repeat(2_000), "1")), "bad_key");
+        client.begin(&session).unwrap();
+        assert_eq!(word(client.set(&session, "", "1")), "bad_key");
+        assert_eq!(word(client.keep("main")), "bad_place");
+        assert_eq!(word(client.keep(&"0".repeat(32))), "session_lost");
+        for lease_ms in [0, 3_600_001] {
+            let open = StateOpen { fork: "main".into(), lease_ms: Some(lease_ms) };
+            assert_eq!(word(client.open(&open)), "bad_lease");
+        }
+        let huge = "x".repeat(9 << 20);
+        client.set(&session, "a", &huge).unwrap();
+        assert_eq!(word(client.set(&session, "b", &huge)), "too_much");
+        assert_eq!(client.all("main").unwrap(), []);
+    });
+}
+
+#[test]
+fn a_lease_that_ends_leaves_nothing_behind() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = ServiceOptions { sessions_max: 1, ..ServiceOptions::default() };
+    let served = Served::start(directory.path(), memory(), options);
+    let mut client = connect(directory.path(), WAYS[0]);
+    let open = StateOpen { fork: "main".into(), lease_ms: Some(20) };
+    let session = client.open(&open).unwrap().session.into_owned();
+    client.begin(&session).unwrap();
+    client.set(&session, "a", "1").unwrap();
+    let open = StateOpen { fork: "main".into(), lease_ms: None };
+    if let Err(full) = client.open(&open) {
+        assert_eq!(word(Err::<(), _>(full)), "sessions_full");
+    }
+    std::thread::sleep(std::time::Duration::from_millis(30));
+    assert_eq!(word(client.keep(&session)), "session_expired");
+    served.service.keep_house();
+    assert_eq!(client.value("main", "a").unwrap(), None);
+    client.open(&open).unwrap();
+}
+
+#[test]
+fn a_write_is_durable_when_it_is_answered_and_a_session_is_lost_with_its_server() {
+    let directory = tempfile::tempdir().unwrap();
+    let open = || store(directory.path(), Durability::Sync);
+    let served = Served::start(directory.path(), open(), ServiceOptions::default());
+    let (session, fork, root) = {
+        let mut clients = WAYS.map(|way| connect(directory.path(), way));
+        for (n, client) in clients.iter_mut().enumerate() {
+            for key in 0..20 {
+                client.set("main", &format!("{n}-{key}"), "1").unwrap();
+                let durable = served.service.state().unwrap();
+                let held = durable.get(durable.main(), thalweg_state::View::Committed, &format!("{n}-{key}"));
+                assert!(held.unwrap().is_some());
+            }
+        }
+        let [client, _] = &mut clients;
+        let fork = client.fork(&StateFork { parent: "main".into(), offset: None }).unwrap().fork.into_owned();
+        client.set(&fork, "only", "here").unwrap();
+        let session = client.session(&fork);
+        client.begin(&session).unwrap();
+        client.set(&session, "never", "kept").unwrap();
+        (session, fork.clone(), client.digest(&fork).unwrap())
+    };
+    let old = served.end();
+    old.close().unwrap();
+    drop(old);
+    let _served = Served::start(directory.path(), open(), ServiceOptions::default());
+    let mut client = connect(directory.path(), WAYS[1]);
+    assert_eq!(word(client.keep(&session)), "session_lost");
+    assert_eq!(client.digest(&fork).unwrap(), root);
+    assert_eq!(client.all("main").unwrap().len(), 40);
+    assert_eq!(client.value(&fork, "never").unwrap(), None);
+}
+
+#[test]
+fn long_calls_keep_nobody_waiting_and_keep_their_place() {
+    over_each_way(|client, _| {
+        let many: Vec<(String, Option<String>)> =
+            (0..20_000).map(|n| (format!("{n:06}"), Some("1".into()))).collect();
+        let many: Vec<(&str, Option<&str>)> =
+            many.iter().map(|(key, value)| (&**key, value.as_deref())).collect();
+        client.batch(&batch("main", &many)).unwrap();
+        let count = StateCount { place: "main".into(), start: None, until: None, view: Some(View::Pending) };
+        assert_eq!(client.count(&count).unwrap().count, 20_000);
+        let scan = StateScan { place: "main".into(), start: None, limit: Some(u32::MAX), view: None };
+        assert_eq!(client.scan(&scan).unwrap().entries.len(), 10_000);
+        let session = client.session("main");
+        client.begin(&session).unwrap();
+        let gone: Vec<_> = many.iter().map(|(key, _)| (*key, None)).collect();
+        client.batch(&batch(&session, &gone)).unwrap();
+        assert_eq!(client.all(&session).unwrap(), []);
+        client.keep(&session).unwrap();
+        assert_eq!(client.count(&count).unwrap().count, 0);
+    });
+}
+
+#[test]
+fn a_state_whose_name_is_taken_by_something_else_says_so() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = memory();
+    drop(State::open(&store, "state", Default::default()).unwrap());
+    let log = store.find(b"state/main").unwrap();
+    store.append(&log, b"something else", 1).unwrap();
+    let _served = Served::start(directory.path(), store, ServiceOptions::default());
+    let mut client = connect(directory.path(), WAYS[0]);
+    assert_eq!(word(client.value("main", "a")), "foreign");
+    assert_eq!(word(client.set("main", "a", "1")), "foreign");
+}
