@@ -200,6 +200,31 @@ def _driven(loop: asyncio.AbstractEventLoop, address: str, connections: int) -> 
     yield work
 
 
+def events(loop: asyncio.AbstractEventLoop) -> Iterator[Round]:
+    """Events of every kind, posted by number and told."""
+    from thalweg.loop import Kind
+
+    count = 0
+
+    def told(kind: int, payload: object) -> None:
+        nonlocal count
+        count += 1
+
+    mailbox = loop.mailbox  # type: ignore[attr-defined]
+    posted = [(mailbox.register(told), kind, object()) for kind in Kind]
+
+    def work() -> int:
+        before, post = count, mailbox.post
+        for _ in range(BATCH // len(posted)):
+            for number, kind, payload in posted:
+                post(number, kind, payload)
+        loop.call_soon(loop.stop)
+        loop.run_forever()
+        return count - before
+
+    yield work
+
+
 def spawn(loop: asyncio.AbstractEventLoop) -> Iterator[Round]:
     """Processes that end at once, one after the other."""
 
@@ -232,6 +257,7 @@ WORKS: dict[str, Callable[[asyncio.AbstractEventLoop], Iterator[Round]]] = {
     "TCP echo, 50 connections": lambda loop: _echo(loop, False, 50),
     "Unix echo, 1 connection": lambda loop: _echo(loop, True, 1),
     "Unix echo, 50 connections": lambda loop: _echo(loop, True, 50),
+    "events, to a Python callback": events,
     "spawn": spawn,
 }
 

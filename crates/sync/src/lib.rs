@@ -1,5 +1,5 @@
 //! Every atomic of Thalweg: the mailbox, parking and the gate, rings, snapshots, published regions and
-//! words, and the loom switch.
+//! words, counters, and the loom switch.
 //!
 //! Owns: each word that two threads (or two processes) touch without a lock, and the reasoning about it.
 //! Clippy and `cargo xtask tidy` keep atomics out of every other crate.
@@ -14,6 +14,7 @@
 //! RUSTFLAGS="--cfg loom" cargo test -p thalweg-sync --lib --release --target-dir target-loom
 //! ```
 
+pub mod counter;
 pub mod gate;
 pub mod handshake;
 pub mod mailbox;

@@ -110,7 +110,7 @@ impl Cursor {
 
     /// Has `bell` rung by the next commit. `True`: something was committed already, and it need not be waited for.
     fn arm(&self, bell: &Bell) -> PyResult<bool> {
-        let waker = bell.waker();
+        let waker = bell.waker()?;
         let abroad = self.seat.shared().with(|open| match &open.backing {
             Backing::Own(_) => None,
             Backing::Attached(attached) => Some(self.seat.shared().neighbour.arm(attached.maps(), &waker)),

@@ -46,12 +46,18 @@ const WORKS: &[Work] = &[
     work("spawn", 1.3),
 ];
 
+/// Works that nobody else does: what each second is asked of them. They are measured beside the bar itself.
+const ALONE: &[(&str, f64)] = &[(TO_PYTHON, 2e6), (TO_RUST, 10e6)];
+const TO_PYTHON: &str = "events, to a Python callback";
+const TO_RUST: &str = "events, to a Rust consumer";
+
 /// What measures.
 struct Bench {
     python: PathBuf,
     /// Where the package lies as it stands.
     packages: PathBuf,
     echo: PathBuf,
+    events: PathBuf,
     seconds: String,
 }
 
@@ -78,21 +84,22 @@ pub(crate) fn run(options: &Options) -> Outcome {
         python,
         packages: scratch.path().to_owned(),
         echo: build("thalweg-bench", "thalweg-echo")?,
+        events: build("thalweg-bench", "thalweg-events")?,
         seconds: options.text("seconds", if tiny { "0" } else { "1" }).to_owned(),
     };
     let pairs: usize = options.value("pairs", if tiny { 1 } else { 5 })?;
     let only = options.text("only", "");
     let (mut tally, mut rows) = (Tally::default(), Vec::new());
     println!("{:<28}{:>12}{:>12}{:>12}{:>8}", "work", "ours", "peer", "floor", "ratio");
-    for work in WORKS.iter().filter(|work| work.name.contains(only)) {
-        let row = bench.row(work, pairs)?;
-        let rate = |rate: Option<f64>| rate.map_or("-".to_owned(), |rate| format!("{rate:.0}"));
-        let ratio = row.ratio.map_or(0.0, |ratio| ratio.median);
-        let (ours, peer, floor) = (rate(row.ours), rate(row.peer), rate(row.floor));
-        println!("{:<28}{ours:>12}{peer:>12}{floor:>12}{ratio:>8.2}  (bar {})", work.name, work.bar);
-        let holds = if options.flag("check") { row.met() == Some(true) } else { row.ratio.is_some() };
-        tally.check(holds, || format!("{}: {ratio:.2} of {}, {} are asked", work.name, work.peer, work.bar));
+    let mut keep = |row: Row| {
+        check(&row, options.flag("check"), &mut tally);
         rows.push(row);
+    };
+    for work in WORKS.iter().filter(|work| work.name.contains(only)) {
+        keep(bench.row(work, pairs)?);
+    }
+    for (work, bar) in ALONE.iter().filter(|(work, _)| work.contains(only)) {
+        keep(bench.alone(work, *bar, pairs)?);
     }
     if !tiny && !options.flag("check") && only.is_empty() {
         let name = format!("loop-{}", today());
@@ -101,6 +108,16 @@ pub(crate) fn run(options: &Options) -> Outcome {
         results::write(&root().join("bench/results"), &report, &rows)?;
     }
     Ok(tally)
+}
+
+/// Prints a row and says whether it holds: its bar if that is asked, else that it was measured at all.
+fn check(row: &Row, bars: bool, tally: &mut Tally) {
+    let rate = |rate: Option<f64>| rate.map_or("-".to_owned(), |rate| format!("{rate:.0}"));
+    let (ours, peer, floor) = (rate(row.ours), rate(row.peer), rate(row.floor));
+    let (ratio, bar) = (row.ratio.map_or(0.0, |ratio| ratio.median), row.bar.unwrap_or(0.0));
+    println!("{:<28}{ours:>12}{peer:>12}{floor:>12}{ratio:>8.2}  (bar {bar})", row.work);
+    let holds = if bars { row.met() == Some(true) } else { row.ratio.is_some() };
+    tally.check(holds, || format!("{}: {ratio:.2} of {}, {bar} are asked", row.work, row.peer_name));
 }
 
 impl Bench {
@@ -144,6 +161,35 @@ impl Bench {
             (Some(per_second), Some(cost_us)) => Ok(Sample { per_second, cost_us }),
             _ => Err(format!("{work} on {event_loop}: {}", String::from_utf8_lossy(&output.stderr))),
         }
+    }
+
+    /// A work that nobody else does, beside what is asked of it.
+    fn alone(&self, work: &str, bar: f64, times: usize) -> Result<Row, String> {
+        let one = || {
+            if work == TO_RUST { self.to_rust() } else { self.measure("ours", work).map(|s| s.per_second) }
+        };
+        let ours = (0..times).map(|_| one()).collect::<Result<Vec<f64>, String>>()?;
+        Ok(Row {
+            work: work.to_owned(),
+            unit: "events/s",
+            ours: median(&ours),
+            peer: Some(bar),
+            peer_name: "what is asked".to_owned(),
+            floor: None,
+            ratio: Spread::of_ratios(&ours, &vec![bar; ours.len()]),
+            bar: Some(1.0),
+            costs_us: [None; 3],
+            face: if work == TO_RUST { "native" } else { "python" },
+            note: "",
+        })
+    }
+
+    /// Events from one thread to another, without Python.
+    fn to_rust(&self) -> Result<f64, String> {
+        let measured = Command::new(&self.events).args(["--seconds", &self.seconds]).output();
+        let measured = measured.map_err(|error| format!("thalweg-events: {error}"))?;
+        let rate = String::from_utf8_lossy(&measured.stdout).trim().parse();
+        rate.map_err(|_| format!("thalweg-events: {}", String::from_utf8_lossy(&measured.stderr)))
     }
 
     /// The echo without Python.

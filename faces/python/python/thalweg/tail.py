@@ -1,17 +1,34 @@
 """Following a log in an event loop.
 
-Whoever commits rings a bell, a descriptor that the loop watches: no polling, and no Python in the path of a commit. In
-the process that writes the store no thread is needed for it, and in any other one for all tails together.
+Whoever commits rings a bell: in a loop of ours it posts to the loop's mailbox, for any other one a descriptor becomes
+readable. No polling, and no Python in the path of a commit. In the process that writes the store no thread is needed for
+it, and in any other one for all tails together.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
-from ._native import Bell, Entry, Log
+from ._native import Bell, Entry, Log, Loop
 
 _TURN_ENTRIES = 256
 """Entries after which other tasks have their turn."""
+
+
+def _hang(loop: Any, ring: Callable[[], None]) -> tuple[Bell, Callable[[], object]]:
+    """A bell at which the loop calls `ring`, and what takes it down again."""
+    if isinstance(loop, Loop):
+        mailbox = loop.mailbox  # type: ignore[attr-defined]
+        number = mailbox.register(lambda *_: ring())
+        return mailbox.bell(number), lambda: mailbox.unregister(number)
+    bell = Bell()
+
+    def rung() -> None:
+        bell.clear()
+        ring()
+
+    loop.add_reader(bell.fileno(), rung)
+    return bell, lambda: loop.remove_reader(bell.fileno())
 
 
 async def tail(log: Log, **words: Any) -> AsyncGenerator[Entry, None]:
@@ -23,16 +40,14 @@ async def tail(log: Log, **words: Any) -> AsyncGenerator[Entry, None]:
     if words.keys() <= {"end", "uncommitted"}:
         words["tail"] = True
     cursor = log.cursor(**words)
-    bell = Bell()
     loop = asyncio.get_running_loop()
     waits = loop.create_future()
 
     def ring() -> None:
-        bell.clear()
         if not waits.done():
             waits.set_result(None)
 
-    loop.add_reader(bell.fileno(), ring)
+    bell, take_down = _hang(loop, ring)
     try:
         while True:
             for _ in range(_TURN_ENTRIES):
@@ -49,4 +64,4 @@ async def tail(log: Log, **words: Any) -> AsyncGenerator[Entry, None]:
                 if not cursor.arm(bell):
                     await waits
     finally:
-        loop.remove_reader(bell.fileno())
+        take_down()

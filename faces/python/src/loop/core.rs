@@ -5,7 +5,8 @@
 
 use super::handle::{Handle, TimerHandle};
 use super::held::{Held, Kept};
-use super::io::{Io, Side, Target, Wake};
+use super::io::{Io, Posted, Side, Target};
+use super::mailbox::Told;
 use super::os_error;
 use super::timers::{Timers, due_ns, seconds};
 use super::turn::{self, Ready};
@@ -16,9 +17,10 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
+use thalweg_events::Callbacks;
 use thalweg_sys::clock;
 
-/// Calls that may wait in a loop when another thread brings one more; beyond, that thread is told.
+/// Calls and events that may wait in a loop when somebody posts one more; beyond, whoever posts is told.
 const QUEUED_MAX: usize = 1 << 20;
 
 /// What a loop is made of.
@@ -34,7 +36,12 @@ pub(crate) struct Loop {
     pub(crate) scratch: Held<Vec<u8>>,
     /// Whether the loop sleeps, or is about to: then a call from another thread wakes it, once.
     pub(crate) waiting: Kept<bool>,
-    waker: thalweg_reactor::Handle<Wake>,
+    waker: thalweg_reactor::Handle<Posted>,
+    /// Who is told of events by number.
+    pub(crate) callbacks: Held<Callbacks<Told>>,
+    /// How many may wait in `ready` when another thread adds one.
+    pub(crate) capacity: Kept<usize>,
+    pub(crate) refused: Kept<u64>,
 }
 
 impl Loop {
@@ -48,6 +55,31 @@ impl Loop {
     pub(crate) fn timer_cancelled(&self, py: Python<'_>) -> PyResult<()> {
         drop(self.timers.with(py, |timers| timers.count_cancelled(py))?);
         Ok(())
+    }
+
+    /// Refuses when as many wait as may.
+    #[inline]
+    pub(crate) fn admit(&self, py: Python<'_>) -> PyResult<()> {
+        if self.ready.with(py, |ready| ready.len())? < self.capacity.get(py) {
+            return Ok(());
+        }
+        self.refused.set(py, self.refused.get(py) + 1);
+        let why = "the event loop does not keep up: too many calls wait in it, try again later";
+        Err(error::failure("OVERLOADED", why))
+    }
+
+    /// Wakes the loop if it sleeps: something was queued from another thread.
+    #[inline]
+    pub(crate) fn wake(&self, py: Python<'_>) {
+        if self.waiting.replace(py, false) {
+            // A full mailbox is one whose owner has been woken already.
+            let _ = self.waker.post(Posted::Wake);
+        }
+    }
+
+    /// What posts to the loop from any thread, without Python.
+    pub(crate) fn waker(&self) -> thalweg_reactor::Handle<Posted> {
+        self.waker.clone()
     }
 
     /// Queues a handle to be called in the next turn.
@@ -173,6 +205,9 @@ impl Loop {
             scratch: Held::new(Vec::new()),
             waiting: Kept::new(false),
             waker,
+            callbacks: Held::new(Callbacks::default()),
+            capacity: Kept::new(QUEUED_MAX),
+            refused: Kept::new(0),
         })
     }
 
@@ -219,15 +254,9 @@ impl Loop {
         }
         let handle = handle.into_object(py)?;
         // The interpreter's lock makes one queue of all threads' calls, in the order they were made.
-        if state.ready.with(py, |ready| ready.len())? >= QUEUED_MAX {
-            let why = "the event loop does not keep up: too many calls wait in it, try again later";
-            return Err(error::failure("OVERLOADED", why));
-        }
+        state.admit(py)?;
         state.queue(py, handle.clone_ref(py))?;
-        if state.waiting.replace(py, false) {
-            // A full mailbox is one whose owner has been woken already.
-            let _ = state.waker.post(Wake);
-        }
+        state.wake(py);
         Ok(handle)
     }
 
@@ -316,7 +345,8 @@ impl Loop {
         let timers = self.timers.with(py, Timers::clear)?;
         timers.iter().for_each(|timer| timer.get().came_due(py));
         let targets = self.io.with(py, Io::close)?;
-        drop((ready, timers, targets));
+        let callbacks = self.callbacks.with(py, Callbacks::clear)?;
+        drop((ready, timers, targets, callbacks));
         Ok(())
     }
 

@@ -77,3 +77,23 @@ pub(crate) fn call_one<'py>(
         Bound::from_owned_ptr_or_err(callable.py(), result)
     }
 }
+
+/// `callable(first, second)`.
+#[inline]
+pub(crate) fn call_two<'py>(
+    callable: &Bound<'py, PyAny>,
+    first: &Bound<'py, PyAny>,
+    second: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let places = [std::ptr::null_mut(), first.as_ptr(), second.as_ptr()];
+    // SAFETY: as in `call_one`, with two arguments.
+    unsafe {
+        let result = PyObject_Vectorcall(
+            callable.as_ptr(),
+            places.as_ptr().add(1),
+            2 | ARGUMENTS_OFFSET,
+            std::ptr::null_mut(),
+        );
+        Bound::from_owned_ptr_or_err(callable.py(), result)
+    }
+}

@@ -213,7 +213,7 @@ impl TimerHandle {
 #[pymethods]
 impl TimerHandle {
     /// The callback will not be called.
-    fn cancel(slf: &Bound<'_, Self>) -> PyResult<()> {
+    pub(crate) fn cancel(slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
         if slf.as_super().get().cancel_once(py)
             && let Some(scheduled_on) = slf.get().scheduled_on.take(py)

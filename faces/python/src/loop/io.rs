@@ -11,6 +11,7 @@ use super::stream::StreamTransport;
 use crate::error;
 use pyo3::prelude::*;
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use thalweg_events::{CallbackId, Kind};
 use thalweg_reactor::{Config, Core, Handler, Interest, Key, Reactor, Readiness, Reason, Released, Wait};
 use thalweg_sys::clock;
 
@@ -23,31 +24,45 @@ pub(crate) struct Seen {
     key: Key,
 }
 
-/// Says to whoever waits that something else is there: a call from another thread.
-pub(crate) struct Wake;
+/// What other threads say without the interpreter's lock.
+pub(crate) enum Posted {
+    /// Something else is there: a call of a thread that has the lock.
+    Wake,
+    /// An event without a payload.
+    Event(CallbackId, Kind),
+}
+
+/// What a turn found.
+pub(crate) enum Found {
+    Seen(Seen),
+    Event(CallbackId, Kind),
+}
 
 /// Collects what is ready; what to do about it needs the interpreter.
 #[derive(Default)]
 struct Collector {
-    seen: Vec<Seen>,
+    found: Vec<Found>,
     woken: bool,
 }
 
 impl Handler for Collector {
     type Entry = RawFd;
     type Topic = ();
-    type Message = Wake;
+    type Message = Posted;
 
     fn ready(&mut self, core: &mut Core<Self>, key: Key, readiness: Readiness) {
         let Some(descriptor) = core.entry(key).copied() else { return };
         // A broken descriptor is reported to whoever watches it, for whatever they watch it.
         let broken = readiness.hangup() || readiness.error();
         let (readable, writable) = (readiness.readable() || broken, readiness.writable() || broken);
-        self.seen.push(Seen { descriptor, readable, writable, key });
+        self.found.push(Found::Seen(Seen { descriptor, readable, writable, key }));
     }
 
-    fn message(&mut self, _: &mut Core<Self>, _: Wake) {
+    fn message(&mut self, _: &mut Core<Self>, posted: Posted) {
         self.woken = true;
+        if let Posted::Event(callback, kind) = posted {
+            self.found.push(Found::Event(callback, kind));
+        }
     }
 
     fn timer(&mut self, _: &mut Core<Self>, _: Key) {}
@@ -57,6 +72,10 @@ impl Handler for Collector {
 pub(crate) enum Target {
     Call(Py<Handle>),
     Stream(Py<StreamTransport>),
+    /// A callback that is told of readiness.
+    Events(CallbackId),
+    /// A callback that is told what comes.
+    Socket(CallbackId),
 }
 
 impl Target {
@@ -64,6 +83,8 @@ impl Target {
         match self {
             Self::Call(handle) => Self::Call(handle.clone_ref(py)),
             Self::Stream(stream) => Self::Stream(stream.clone_ref(py)),
+            Self::Events(callback) => Self::Events(*callback),
+            Self::Socket(callback) => Self::Socket(*callback),
         }
     }
 }
@@ -103,7 +124,7 @@ pub(crate) struct Io {
 
 impl Io {
     /// A new one, and what wakes it.
-    pub(crate) fn new() -> PyResult<(Self, thalweg_reactor::Handle<Wake>)> {
+    pub(crate) fn new() -> PyResult<(Self, thalweg_reactor::Handle<Posted>)> {
         let config = Config { entries_max: u32::MAX, spin: false, ..Config::default() };
         let reactor = Reactor::new(config, |_| Ok::<_, std::io::Error>(Collector::default()))
             .map_err(|error| error::io("make an event loop", &error))?;
@@ -113,15 +134,15 @@ impl Io {
         Ok((Self { reactor: Some(reactor), watches, listening, process }, waker))
     }
 
-    /// Looks what is ready, or waits for it, and puts it behind what `seen` holds. Never touches Python.
-    pub(crate) fn turn(&mut self, wait: Wait, seen: &mut Vec<Seen>) -> std::io::Result<()> {
+    /// Looks what is ready, or waits for it, and puts it behind what `found` holds. Never touches Python.
+    pub(crate) fn turn(&mut self, wait: Wait, found: &mut Vec<Found>) -> std::io::Result<()> {
         let Some(reactor) = &mut self.reactor else { return Ok(()) };
-        std::mem::swap(&mut reactor.handler().seen, seen);
+        std::mem::swap(&mut reactor.handler().found, found);
         let turned = match wait {
             Wait::Poll => reactor.gather(usize::MAX, wait).map(drop),
             _ => wait_for_any(reactor, &mut self.listening, wait),
         };
-        std::mem::swap(&mut reactor.handler().seen, seen);
+        std::mem::swap(&mut reactor.handler().found, found);
         turned
     }
 
@@ -236,10 +257,10 @@ fn wait_for_any(
             std::hint::spin_loop();
         }
     }
-    if !reactor.handler().woken && reactor.handler().seen.is_empty() {
+    if !reactor.handler().woken && reactor.handler().found.is_empty() {
         reactor.gather(usize::MAX, wait)?;
     }
-    let alone = reactor.handler().woken && reactor.handler().seen.is_empty();
+    let alone = reactor.handler().woken && reactor.handler().found.is_empty();
     listening.record(clock::monotonic_ns().saturating_sub(began_ns), alone);
     Ok(())
 }

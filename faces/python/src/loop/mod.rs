@@ -4,9 +4,10 @@
 //! not hot (name lookups, executors, TLS, signals, how servers are set up) stands on asyncio's own base classes, see
 //! `python/thalweg/loop`.
 //!
-//! [`io`] waits, without the interpreter's lock, [`listening`] for other threads first if that pays; [`turn`] is one turn of the loop and the order of things in it;
-//! [`core`] is the class that Python sees; [`handle`] and [`timers`] are what is scheduled; [`stream`] is a connection,
-//! [`reading`] its one half, [`outgoing`] and [`flow`] what its peer does not take yet.
+//! [`io`] waits, without the interpreter's lock, [`listening`] for other threads first if that pays; [`turn`] is one turn
+//! of the loop and the order of things in it; [`core`] is the class that Python sees; [`handle`] and [`timers`] are what is
+//! scheduled; [`mailbox`] tells whoever is no coroutine; [`stream`] is a connection, [`reading`] its one half, [`outgoing`]
+//! and [`flow`] what its peer does not take yet.
 //! [`spawn`] starts programs. [`held`] is how all of it is shared under the interpreter's lock.
 
 mod core;
@@ -16,6 +17,7 @@ mod handle;
 mod held;
 mod io;
 mod listening;
+mod mailbox;
 mod outgoing;
 mod reading;
 mod spawn;
@@ -29,8 +31,10 @@ use pyo3::prelude::*;
 /// Adds the loop's classes to the module.
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<core::Loop>()?;
+    module.add_class::<mailbox::Mailbox>()?;
     module.add_class::<handle::Handle>()?;
     module.add_class::<handle::TimerHandle>()?;
+    module.add_function(wrap_pyfunction!(mailbox::_event_kinds, module)?)?;
     module.add_function(wrap_pyfunction!(spawn::_spawn, module)?)?;
     module.add_class::<stream::StreamTransport>()
 }

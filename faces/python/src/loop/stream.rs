@@ -14,10 +14,9 @@ use super::handle::Handle;
 use super::held::{Held, Kept};
 use super::io::{Side, Target};
 use super::outgoing::Outgoing;
+use super::turn::ends_program;
 use crate::r#loop::os_error;
-use pyo3::exceptions::{
-    PyConnectionError, PyKeyboardInterrupt, PyOSError, PyRuntimeError, PySystemExit, PyTypeError,
-};
+use pyo3::exceptions::{PyConnectionError, PyOSError, PyRuntimeError, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyDict, PyMemoryView, PyTuple};
@@ -65,11 +64,6 @@ pub(crate) struct StreamTransport {
     life: Kept<Life>,
     outgoing: Held<Outgoing>,
     flow: Flow,
-}
-
-/// What is meant to end the program, not the connection.
-fn ends_program(py: Python<'_>, raised: &PyErr) -> bool {
-    raised.is_instance_of::<PySystemExit>(py) || raised.is_instance_of::<PyKeyboardInterrupt>(py)
 }
 
 impl StreamTransport {

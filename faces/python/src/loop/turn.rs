@@ -1,18 +1,21 @@
 //! One turn of the loop, and the order of things in it.
 //!
-//! What is ready when a turn begins is called in the turn; what is scheduled meanwhile, in the next. Before it come
-//! the descriptors that are ready and the timers that are due, in this order, behind what was scheduled already. While callbacks keep scheduling callbacks the kernel is asked only now and then: that is
-//! what a turn would spend most of its time on otherwise.
+//! What is ready when a turn begins is called in the turn; what is scheduled meanwhile, in the next. Before it come the
+//! descriptors that are ready and the timers that are due, in this order, behind what was scheduled already. While
+//! callbacks keep scheduling callbacks the kernel is asked only now and then: that is what a turn would spend most of its
+//! time on otherwise.
 
 use super::core::Loop;
 use super::handle::Handle;
-use super::io::{Seen, Side, Target};
+use super::io::{Found, Seen, Side, Target};
+use super::mailbox;
 use crate::error;
 use pyo3::exceptions::{PyKeyboardInterrupt, PySystemExit};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::time::{Duration, Instant};
+use thalweg_events::{Event, Kind};
 use thalweg_reactor::Wait;
 use thalweg_sys::clock;
 
@@ -23,15 +26,25 @@ const LOOK_AGAIN_NS: u64 = 50_000;
 pub(crate) enum Ready {
     Call(Py<Handle>),
     Seen(Seen),
+    Event(Event<Option<Py<PyAny>>>),
+}
+
+impl From<Found> for Ready {
+    fn from(found: Found) -> Self {
+        match found {
+            Found::Seen(seen) => Self::Seen(seen),
+            Found::Event(callback, kind) => Self::Event(Event { callback, kind, payload: None }),
+        }
+    }
 }
 
 /// Turns until the loop is asked to stop; at least once.
 pub(crate) fn run(slf: &Bound<'_, Loop>) -> PyResult<()> {
     let (py, state) = (slf.py(), slf.get());
-    let mut seen = Vec::new();
+    let mut found = Vec::new();
     let mut looked_ns = 0;
     loop {
-        gather(py, state, &mut seen, &mut looked_ns)?;
+        gather(py, state, &mut found, &mut looked_ns)?;
         call_ready(slf)?;
         if state.stopping.get(py) {
             return Ok(());
@@ -40,7 +53,7 @@ pub(crate) fn run(slf: &Bound<'_, Loop>) -> PyResult<()> {
 }
 
 /// Queues whatever is to be called, waiting for it if there is nothing.
-fn gather(py: Python<'_>, state: &Loop, seen: &mut Vec<Seen>, looked_ns: &mut u64) -> PyResult<()> {
+fn gather(py: Python<'_>, state: &Loop, found: &mut Vec<Found>, looked_ns: &mut u64) -> PyResult<()> {
     let first_ns = state.timers.with(py, |timers| timers.first_ns())?;
     let idle = state.ready.with(py, |ready| ready.is_empty())? && !state.stopping.get(py);
     let mut now_ns = clock::monotonic_ns();
@@ -53,7 +66,7 @@ fn gather(py: Python<'_>, state: &Loop, seen: &mut Vec<Seen>, looked_ns: &mut u6
     if waits || state.stopping.get(py) || now_ns.saturating_sub(*looked_ns) >= LOOK_AGAIN_NS {
         // Whoever calls from another thread meanwhile finds that somebody waits, and wakes us.
         state.waiting.set(py, waits);
-        let turned = state.io.with(py, |io| py.detach(|| io.turn(wait, seen)));
+        let turned = state.io.with(py, |io| py.detach(|| io.turn(wait, found)));
         state.waiting.set(py, false);
         turned?.map_err(|e| error::io("wait", &e))?;
         now_ns = clock::monotonic_ns();
@@ -62,7 +75,7 @@ fn gather(py: Python<'_>, state: &Loop, seen: &mut Vec<Seen>, looked_ns: &mut u6
             // A signal may be what ended the wait.
             py.check_signals()?;
         }
-        state.ready.with(py, |ready| ready.extend(seen.drain(..).map(Ready::Seen)))?;
+        state.ready.with(py, |ready| ready.extend(found.drain(..).map(Ready::from)))?;
     }
     if first_ns.is_some_and(|first_ns| first_ns <= now_ns) {
         queue_due(py, state, now_ns)?;
@@ -99,6 +112,7 @@ fn call_ready(slf: &Bound<'_, Loop>) -> PyResult<()> {
                 }
             }
             Some(Ready::Seen(seen)) => deliver(slf, seen)?,
+            Some(Ready::Event(event)) => mailbox::deliver(slf, event)?,
             None => break,
         }
     }
@@ -116,17 +130,28 @@ fn deliver(slf: &Bound<'_, Loop>, seen: Seen) -> PyResult<()> {
                     report(slf, &handle, raised)?;
                 }
             }
+            Some(Target::Events(callback)) => {
+                let kind = if side == Side::Read { Kind::Readable } else { Kind::Writable };
+                let payload = Some(seen.descriptor.into_pyobject(py)?.into_any().unbind());
+                mailbox::deliver(slf, Event { callback, kind, payload })?;
+            }
+            Some(Target::Socket(callback)) => mailbox::read_socket(slf, seen.descriptor, callback)?,
             None => {}
         }
     }
     Ok(())
 }
 
+/// What is meant to end the program, and not only what was called.
+pub(crate) fn ends_program(py: Python<'_>, raised: &PyErr) -> bool {
+    raised.is_instance_of::<PySystemExit>(py) || raised.is_instance_of::<PyKeyboardInterrupt>(py)
+}
+
 /// Tells the loop's exception handler what a callback raised; what is meant to end the program does.
 #[cold]
 fn report(slf: &Bound<'_, Loop>, handle: &Py<Handle>, raised: PyErr) -> PyResult<()> {
     let py = slf.py();
-    if raised.is_instance_of::<PySystemExit>(py) || raised.is_instance_of::<PyKeyboardInterrupt>(py) {
+    if ends_program(py, &raised) {
         return Err(raised);
     }
     let described = describe(py, handle)?;

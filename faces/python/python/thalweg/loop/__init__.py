@@ -14,8 +14,9 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from ._event_loop import EventLoop
+from ._mailbox import Kind, Mailbox
 
-__all__ = ["EventLoop", "EventLoopPolicy", "new_event_loop", "run"]
+__all__ = ["EventLoop", "EventLoopPolicy", "Kind", "Mailbox", "new_event_loop", "run"]
 
 _T = TypeVar("_T")
 

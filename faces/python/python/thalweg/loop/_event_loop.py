@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .._native import Loop
+from ._mailbox import Mailbox
 from ._processes import ProcessTransport
 from ._streams import StreamTransport
 
@@ -54,6 +55,11 @@ class EventLoop(Loop, asyncio.SelectorEventLoop):
 
     def __init__(self) -> None:
         super().__init__(_Watched(self))
+
+    @property
+    def mailbox(self) -> Mailbox:
+        """Every event by number: for whoever is no coroutine."""
+        return Mailbox(self)
 
     def _add_callback(self, handle: asyncio.Handle) -> None:
         """Queues a handle that asyncio made itself: that of a signal."""

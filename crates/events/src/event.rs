@@ -1,0 +1,53 @@
+//! An event, and the number of whoever is told of it.
+
+use crate::kind::Kind;
+use std::fmt;
+use thalweg_sync::counter::Counter;
+
+static NUMBERS: Counter = Counter::new();
+
+/// Names a callback, in this process and for good: no two ever have the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CallbackId(u64);
+
+impl CallbackId {
+    /// A number that nobody has had. Lock-free, from any thread.
+    ///
+    /// ```
+    /// use thalweg_events::CallbackId;
+    /// assert!(CallbackId::next() < CallbackId::next());
+    /// ```
+    #[inline]
+    pub fn next() -> Self {
+        Self(NUMBERS.next())
+    }
+
+    /// The callback of a number that somebody else kept.
+    #[inline]
+    pub fn of(number: u64) -> Self {
+        Self(number)
+    }
+
+    /// The number.
+    #[inline]
+    pub fn number(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Display for CallbackId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "callback {}", self.0)
+    }
+}
+
+/// Something that happened, and to whom it is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event<P> {
+    /// Who is told.
+    pub callback: CallbackId,
+    /// What it is.
+    pub kind: Kind,
+    /// What comes with it: see the kind's row.
+    pub payload: P,
+}

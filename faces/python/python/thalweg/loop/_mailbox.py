@@ -1,0 +1,90 @@
+"""Every event of a loop by number: for whoever is no coroutine.
+
+The table of kinds, with what comes with each and who says so, is in `docs/loop.md`.
+"""
+
+import enum
+import os
+import subprocess
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from .. import _native
+from ._processes import Process
+
+_READ_BYTES_MAX = 64 * 1024
+
+Told = Callable[[int, Any], object]
+"""Called as `callback(kind, payload)`."""
+
+
+class Kind(enum.IntEnum):
+    """What an event is. The numbers are for good."""
+
+    READABLE = 1
+    WRITABLE = 2
+    TIMER = 3
+    CALL_RESULT = 10
+    CALL_ERROR = 11
+    ASYNC_RESULT = 12
+    ASYNC_ERROR = 13
+    PROCESS_EXIT = 20
+    PROCESS_OUTPUT = 21
+    PROCESS_ERRORS = 22
+    SOCKET_DATA = 30
+    SOCKET_CLOSED = 31
+    SOCKET_ERROR = 32
+
+
+class Mailbox(_native.Mailbox):
+    """A loop's events by number. Got by `EventLoop.mailbox`."""
+
+    def process(self, callback: Told, *args: str | bytes | os.PathLike[str], **words: Any) -> int:
+        """Starts a program without standard input and tells `callback` what it writes and how it ended.
+
+        Takes the words of `subprocess.Popen`. In the loop's thread only. A number that is let go of leaves the program
+        running and collects its end.
+        """
+        words.setdefault("stdin", subprocess.DEVNULL)
+        process = Process(args, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0, **words)
+        number = self.register(callback)
+        pipes = {process.stdout: Kind.PROCESS_OUTPUT, process.stderr: Kind.PROCESS_ERRORS}
+        read = partial(self._read, number)
+        for pipe, kind in pipes.items():
+            os.set_blocking(pipe.fileno(), False)
+            self.loop.add_reader(pipe.fileno(), read, pipe, kind)
+        self.loop.add_reader(process.end, self._ended, number, process, pipes)
+        return number
+
+    @property
+    def loop(self) -> Any:
+        """The loop whose mailbox it is."""
+        return self._owner
+
+    def _read(self, number: int, pipe: Any, kind: Kind) -> bool:
+        """Reads once; whether there may be more."""
+        try:
+            data = os.read(pipe.fileno(), _READ_BYTES_MAX)
+        except BlockingIOError:
+            return False
+        if not data:
+            self._finish(pipe)
+            return False
+        self._tell(number, kind, data)
+        return True
+
+    def _finish(self, pipe: Any) -> None:
+        if not pipe.closed:
+            self.loop.remove_reader(pipe.fileno())
+            pipe.close()
+
+    def _ended(self, number: int, process: Process, pipes: dict[Any, Kind]) -> None:
+        """What the program wrote before its end is told before its end. What it left running may write on, unheard."""
+        self.loop.remove_reader(process.end)
+        for pipe, kind in pipes.items():
+            while not pipe.closed and self._read(number, pipe, kind):
+                pass
+            self._finish(pipe)
+        self._tell(number, Kind.PROCESS_EXIT, process.ended())
+        self.unregister(number)

@@ -1,0 +1,317 @@
+//! Every event of a loop by one number, one shape, one queue: for whoever is no coroutine.
+//!
+//! Purpose: a router, another runtime, a thread that finished posts [`Event`]s here, and the loop's own descriptors,
+//! timers and sockets are told the same way: `callback(kind, payload)`, the kinds being those of `thalweg-events`. What is
+//! posted waits in the queue that all callbacks wait in, in its place. Invariants: a post is delivered once, or refused, or
+//! said to reach nobody; what comes from the loop's own sources is delivered in the turn that found it, so it is never
+//! refused. A callback keeps the context in which it was registered.
+
+use super::core::{Loop, descriptor_of};
+use super::foreign::{self, call_two};
+use super::handle::TimerHandle;
+use super::io::{Posted, Side, Target};
+use super::os_error;
+use super::turn::{Ready, ends_program};
+use crate::bell::Bell;
+use pyo3::exceptions::PyValueError;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+use std::os::fd::{BorrowedFd, RawFd};
+use thalweg_events::{CallbackId, Event, Kind, Noted, ROWS};
+use thalweg_sys::socket;
+
+/// How much of a socket one event takes at most.
+const DATA_BYTES_MAX: usize = 64 * 1024;
+
+/// Who is told of an event.
+pub(crate) enum Told {
+    Call {
+        callback: Py<PyAny>,
+        context: Py<PyAny>,
+        source: Source,
+    },
+    /// Told once.
+    Future(Py<PyAny>),
+}
+
+/// What of the loop's own brings a callback its events.
+pub(crate) enum Source {
+    /// Nothing: somebody posts.
+    Posts,
+    Descriptor(RawFd),
+    /// The socket object owns its descriptor and is kept for it.
+    Socket(RawFd, #[expect(dead_code, reason = "kept, so that the descriptor stays what it is")] Py<PyAny>),
+    Timer(Py<TimerHandle>),
+}
+
+/// One callback's share of a delivery.
+enum Call {
+    Back(Py<PyAny>, Py<PyAny>),
+    Future(Py<PyAny>),
+}
+
+/// Tells whoever is registered under the event's number.
+pub(crate) fn deliver(slf: &Bound<'_, Loop>, event: Event<Option<Py<PyAny>>>) -> PyResult<()> {
+    let (py, state) = (slf.py(), slf.get());
+    let call = state.callbacks.with(py, |callbacks| {
+        callbacks.deliver(event.callback, event.kind).map(|told| match told {
+            Told::Call { callback, context, .. } => Call::Back(callback.clone_ref(py), context.clone_ref(py)),
+            Told::Future(future) => Call::Future(future.clone_ref(py)),
+        })
+    })?;
+    let payload = event.payload.map_or_else(|| py.None().into_bound(py), |payload| payload.into_bound(py));
+    match call {
+        None => Ok(()),
+        Some(Call::Back(callback, context)) => {
+            let kind = event.kind.number().into_pyobject(py)?;
+            let callback = callback.bind(py);
+            let called = foreign::in_context(context.bind(py), || call_two(callback, &kind, &payload));
+            called.map(drop).or_else(|raised| report(slf, callback, event.kind, raised))
+        }
+        Some(Call::Future(future)) => {
+            drop(state.callbacks.with(py, |callbacks| callbacks.remove(event.callback))?);
+            resolve(future.bind(py), event.kind, &payload)
+        }
+    }
+}
+
+fn resolve(future: &Bound<'_, PyAny>, kind: Kind, payload: &Bound<'_, PyAny>) -> PyResult<()> {
+    if future.call_method0(intern!(future.py(), "done"))?.is_truthy()? {
+        return Ok(());
+    }
+    let name = if kind.is_error() { "set_exception" } else { "set_result" };
+    let resolved = future.call_method1(name, (payload,));
+    // What is no exception cannot be raised: whoever waits hears of that instead.
+    let other = |raised: PyErr| future.call_method1("set_exception", (raised.into_value(future.py()),));
+    resolved.or_else(other).map(drop)
+}
+
+#[cold]
+fn report(slf: &Bound<'_, Loop>, callback: &Bound<'_, PyAny>, kind: Kind, raised: PyErr) -> PyResult<()> {
+    let py = slf.py();
+    if ends_program(py, &raised) {
+        return Err(raised);
+    }
+    let name = ROWS.iter().find(|row| row.kind == kind).map_or("", |row| row.name);
+    let context = PyDict::new(py);
+    context.set_item("message", format!("Exception in {callback:?}, told of {name}"))?;
+    context.set_item("exception", raised.into_value(py))?;
+    slf.call_method1(intern!(py, "call_exception_handler"), (context,)).map(drop)
+}
+
+/// A socket with a callback is readable: the one call that reads and tells. It stays watched, with nothing to re-arm,
+/// until the peer ends.
+pub(crate) fn read_socket(slf: &Bound<'_, Loop>, descriptor: RawFd, callback: CallbackId) -> PyResult<()> {
+    let (py, state) = (slf.py(), slf.get());
+    let received = state.scratch.with(py, |scratch| {
+        scratch.clear();
+        scratch.reserve(DATA_BYTES_MAX);
+        // SAFETY: the callback is registered still, or nothing watched it, and holds the socket object that owns the
+        // descriptor; a number closed behind our back makes the call fail, nothing worse.
+        let from = unsafe { BorrowedFd::borrow_raw(descriptor) };
+        let count = socket::receive(from, scratch, DATA_BYTES_MAX)?;
+        Ok::<_, std::io::Error>(count.map(|_| PyBytes::new(py, scratch)))
+    })?;
+    let (kind, payload) = match received {
+        Ok(None) => return Ok(()),
+        Ok(Some(data)) if data.as_bytes().is_empty() => (Kind::SocketClosed, None),
+        Ok(Some(data)) => (Kind::SocketData, Some(data.into_any().unbind())),
+        Err(error) => (Kind::SocketError, Some(os_error(&error).into_value(py).into_any())),
+    };
+    if kind != Kind::SocketData {
+        state.unwatch(py, descriptor, Side::Read)?;
+    }
+    deliver(slf, Event { callback, kind, payload })
+}
+
+/// What a loop is told by numbers.
+#[pyclass(module = "thalweg._native", frozen, subclass)]
+pub(crate) struct Mailbox {
+    owner: Py<Loop>,
+}
+
+impl Mailbox {
+    fn insert(&self, py: Python<'_>, told: Told) -> PyResult<CallbackId> {
+        let state = self.owner.get();
+        state.open(py)?;
+        state.callbacks.with(py, |callbacks| callbacks.insert(told))
+    }
+
+    fn insert_call(&self, callback: Bound<'_, PyAny>, source: Source) -> PyResult<CallbackId> {
+        let context = foreign::current_context(callback.py())?;
+        self.insert(callback.py(), Told::Call { callback: callback.clone().unbind(), context, source })
+    }
+
+    fn watch_or_remove(
+        &self,
+        py: Python<'_>,
+        id: CallbackId,
+        fd: RawFd,
+        side: Side,
+        target: Target,
+    ) -> PyResult<()> {
+        self.owner.get().watch(py, fd, side, target).inspect_err(|_| {
+            let _ = self.owner.get().callbacks.with(py, |callbacks| callbacks.remove(id)).map(drop);
+        })
+    }
+}
+
+fn kind_of(number: u8) -> PyResult<Kind> {
+    Kind::of(number).ok_or_else(|| PyValueError::new_err(format!("{number} is no kind of event")))
+}
+
+#[pymethods]
+impl Mailbox {
+    #[new]
+    fn new(owner: &Bound<'_, Loop>) -> Self {
+        Self { owner: owner.clone().unbind() }
+    }
+
+    /// Registers `callback(kind, payload)` for whatever is posted to the number returned.
+    fn register(&self, callback: Bound<'_, PyAny>) -> PyResult<u64> {
+        self.insert_call(callback, Source::Posts).map(CallbackId::number)
+    }
+
+    /// A number and a future: the first answer or error that is posted resolves it. In the loop's thread only.
+    fn future<'py>(&self, py: Python<'py>) -> PyResult<(u64, Bound<'py, PyAny>)> {
+        let future = self.owner.bind(py).call_method0(intern!(py, "create_future"))?;
+        let id = self.insert(py, Told::Future(future.clone().unbind()))?;
+        Ok((id.number(), future))
+    }
+
+    /// Tells `callback` whenever a descriptor is ready. In the loop's thread only.
+    #[pyo3(signature = (fd, callback, *, read = true, write = false))]
+    fn watch(
+        &self,
+        fd: &Bound<'_, PyAny>,
+        callback: Bound<'_, PyAny>,
+        read: bool,
+        write: bool,
+    ) -> PyResult<u64> {
+        let (py, number) = (fd.py(), descriptor_of(fd)?);
+        let id = self.insert_call(callback, Source::Descriptor(number))?;
+        for (_, side) in [(read, Side::Read), (write, Side::Write)].into_iter().filter(|(asked, _)| *asked) {
+            self.watch_or_remove(py, id, number, side, Target::Events(id))?;
+        }
+        Ok(id.number())
+    }
+
+    /// Tells `callback` what comes from a connected, non-blocking socket. In the loop's thread only.
+    fn socket(&self, sock: &Bound<'_, PyAny>, callback: Bound<'_, PyAny>) -> PyResult<u64> {
+        let number = descriptor_of(sock)?;
+        let id = self.insert_call(callback, Source::Socket(number, sock.clone().unbind()))?;
+        self.watch_or_remove(sock.py(), id, number, Side::Read, Target::Socket(id))?;
+        Ok(id.number())
+    }
+
+    /// Tells `callback` once, in `delay` seconds, never early. In the loop's thread only.
+    fn timer(slf: &Bound<'_, Self>, delay: f64, callback: Bound<'_, PyAny>) -> PyResult<u64> {
+        let (py, this) = (slf.py(), slf.get());
+        let id = this.insert_call(callback, Source::Posts)?;
+        let due = slf.getattr(intern!(py, "_due"))?;
+        let timer = this.owner.bind(py).call_method1(intern!(py, "call_later"), (delay, due, id.number()))?;
+        let timer: Py<TimerHandle> = timer.extract()?;
+        this.owner.get().callbacks.with(py, |callbacks| {
+            if let Some(Told::Call { source, .. }) = callbacks.find(id) {
+                *source = Source::Timer(timer);
+            }
+        })?;
+        Ok(id.number())
+    }
+
+    fn _due(&self, py: Python<'_>, id: u64) -> PyResult<()> {
+        let callback = CallbackId::of(id);
+        deliver(self.owner.bind(py), Event { callback, kind: Kind::Timer, payload: None })?;
+        self.unregister(py, id).map(drop)
+    }
+
+    /// Nothing is told any more; whether there was such a number. Events that wait are dropped.
+    fn unregister(&self, py: Python<'_>, id: u64) -> PyResult<bool> {
+        let state = self.owner.get();
+        let told = state.callbacks.with(py, |callbacks| callbacks.remove(CallbackId::of(id)))?;
+        match &told {
+            None => return Ok(false),
+            Some(Told::Call { source: Source::Descriptor(fd) | Source::Socket(fd, _), .. }) => {
+                state.unwatch(py, *fd, Side::Read)?;
+                state.unwatch(py, *fd, Side::Write)?;
+            }
+            Some(Told::Call { source: Source::Timer(timer), .. }) => TimerHandle::cancel(timer.bind(py))?,
+            Some(_) => {}
+        }
+        Ok(true)
+    }
+
+    /// Posts an event, from any thread: whether anybody is told of it. One that would only repeat what waits already is
+    /// not queued again. Raises `Overloaded` when as many wait as may.
+    #[pyo3(signature = (id, kind, payload = None))]
+    fn post(&self, py: Python<'_>, id: u64, kind: u8, payload: Option<Py<PyAny>>) -> PyResult<bool> {
+        let (state, id, kind) = (self.owner.get(), CallbackId::of(id), kind_of(kind)?);
+        state.open(py)?;
+        state.admit(py)?;
+        match state.callbacks.with(py, |callbacks| callbacks.note(id, kind))? {
+            Noted::Unknown => return Ok(false),
+            Noted::Waiting => return Ok(true),
+            Noted::New => {}
+        }
+        let event = Event { callback: id, kind, payload };
+        state.ready.with(py, |ready| ready.push_back(Ready::Event(event)))?;
+        state.wake(py);
+        Ok(true)
+    }
+
+    /// Tells of an event there and then: for sources of the loop's own.
+    #[pyo3(signature = (id, kind, payload = None))]
+    fn _tell(&self, py: Python<'_>, id: u64, kind: u8, payload: Option<Py<PyAny>>) -> PyResult<()> {
+        deliver(self.owner.bind(py), Event { callback: CallbackId::of(id), kind: kind_of(kind)?, payload })
+    }
+
+    /// A bell that posts ASYNC_RESULT when it rings, from whatever thread, without Python.
+    fn bell(&self, id: u64) -> Bell {
+        let (handle, id) = (self.owner.get().waker(), CallbackId::of(id));
+        Bell::posting(handle, move || Posted::Event(id, Kind::AsyncResult))
+    }
+
+    /// Callbacks and events that wait to be called at most, when another thread adds one.
+    #[getter]
+    fn capacity(&self, py: Python<'_>) -> usize {
+        self.owner.get().capacity.get(py)
+    }
+
+    #[setter]
+    fn set_capacity(&self, py: Python<'_>, events: usize) {
+        self.owner.get().capacity.set(py, events);
+    }
+
+    /// Callbacks and events that wait to be called.
+    #[getter]
+    fn waiting(&self, py: Python<'_>) -> PyResult<usize> {
+        self.owner.get().ready.with(py, |ready| ready.len())
+    }
+
+    /// How many were refused because as many waited as may.
+    #[getter]
+    fn refused(&self, py: Python<'_>) -> u64 {
+        self.owner.get().refused.get(py)
+    }
+
+    #[getter]
+    fn _owner(&self, py: Python<'_>) -> Py<Loop> {
+        self.owner.clone_ref(py)
+    }
+
+    /// How many numbers are registered.
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        self.owner.get().callbacks.with(py, |callbacks| callbacks.len())
+    }
+
+    fn __bool__(&self) -> bool {
+        true
+    }
+}
+
+/// The kinds: name and number.
+#[pyfunction]
+pub(crate) fn _event_kinds() -> Vec<(&'static str, u8)> {
+    ROWS.iter().map(|row| (row.name, row.kind.number())).collect()
+}

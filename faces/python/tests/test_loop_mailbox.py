@@ -1,0 +1,285 @@
+"""Every event of the loop by number: what the table says, and what it promises beyond."""
+
+import asyncio
+import errno
+import gc
+import os
+import socket
+import sys
+import threading
+import unittest
+import weakref
+
+import thalweg
+from thalweg import _native
+from thalweg.loop import Kind
+
+
+class MailboxCase(unittest.TestCase):
+    def setUp(self) -> None:
+        self.loop = thalweg.new_event_loop()
+        self.addCleanup(self.loop.close)
+        self.mailbox = self.loop.mailbox
+        self.told: list[tuple[int, object]] = []
+        self.problems: list[dict[str, object]] = []
+        self.loop.set_exception_handler(lambda _, context: self.problems.append(context))
+
+    def tell(self, kind: int, payload: object) -> None:
+        self.told.append((kind, payload))
+
+    def run_for(self, seconds: float = 0) -> None:
+        self.loop.run_until_complete(asyncio.sleep(seconds))
+
+    def run_until(self, told: int) -> None:
+        """Runs until so many events were told."""
+
+        async def wait() -> None:
+            while len(self.told) < told:
+                await asyncio.sleep(0.001)
+
+        self.loop.run_until_complete(asyncio.wait_for(wait(), 60))
+
+
+class Posts(MailboxCase):
+    def test_the_kinds_are_those_of_the_table(self) -> None:
+        self.assertEqual([(kind.name, kind.value) for kind in Kind], _native._event_kinds())
+
+    def test_every_kind_is_told_with_its_payload_in_the_order_of_posting(self) -> None:
+        number = self.mailbox.register(self.tell)
+        posted = [(int(kind), object()) for kind in Kind]
+        for kind, payload in posted:
+            self.assertTrue(self.mailbox.post(number, kind, payload))
+        self.assertEqual(self.told, [])
+        self.run_for()
+        self.assertEqual(self.told, posted)
+
+    def test_what_is_posted_keeps_its_place_among_callbacks(self) -> None:
+        seen: list[object] = []
+        number = self.mailbox.register(lambda _, payload: seen.append(payload))
+        self.loop.call_soon(seen.append, 1)
+        self.mailbox.post(number, Kind.ASYNC_RESULT, 2)
+        self.loop.call_soon(seen.append, 3)
+        self.run_for()
+        self.assertEqual(seen, [1, 2, 3])
+
+    def test_numbers_grow_and_are_never_used_again(self) -> None:
+        first = self.mailbox.register(self.tell)
+        self.assertTrue(self.mailbox.unregister(first))
+        self.assertFalse(self.mailbox.unregister(first))
+        second = self.mailbox.register(self.tell)
+        self.assertGreater(second, first)
+        self.assertFalse(self.mailbox.post(first, Kind.ASYNC_RESULT))
+        self.run_for()
+        self.assertEqual((self.told, len(self.mailbox)), ([], 1))
+
+    def test_what_waits_for_a_callback_that_goes_is_dropped(self) -> None:
+        number = self.mailbox.register(self.tell)
+        self.mailbox.post(number, Kind.ASYNC_RESULT)
+        self.mailbox.unregister(number)
+        self.run_for()
+        self.assertEqual(self.told, [])
+
+    def test_a_ready_descriptor_waits_once_however_often_it_is_posted(self) -> None:
+        number = self.mailbox.register(self.tell)
+        for _ in range(5):
+            self.assertTrue(self.mailbox.post(number, Kind.READABLE, 9))
+            self.mailbox.post(number, Kind.WRITABLE, 9)
+            self.mailbox.post(number, Kind.SOCKET_DATA, b"x")
+        self.assertEqual(self.mailbox.waiting, 7)
+        self.run_for()
+        self.assertEqual(self.told.count((Kind.READABLE, 9)), 1)
+        self.assertEqual(self.told.count((Kind.WRITABLE, 9)), 1)
+        self.assertEqual(self.told.count((Kind.SOCKET_DATA, b"x")), 5)
+        self.mailbox.post(number, Kind.READABLE, 9)
+        self.run_for()
+        self.assertEqual(self.told.count((Kind.READABLE, 9)), 2)
+
+    def test_a_full_mailbox_says_so_and_what_it_took_is_told(self) -> None:
+        number = self.mailbox.register(self.tell)
+        self.mailbox.capacity = 10
+        for _ in range(10):
+            self.mailbox.post(number, Kind.CALL_RESULT)
+        self.assertRaises(thalweg.Overloaded, self.mailbox.post, number, Kind.CALL_RESULT)
+        self.assertRaises(thalweg.Overloaded, self.loop.call_soon_threadsafe, int)
+        self.assertEqual(self.mailbox.refused, 2)
+        self.run_for()
+        self.assertEqual(len(self.told), 10)
+        self.assertTrue(self.mailbox.post(number, Kind.CALL_RESULT))
+
+    def test_what_is_no_kind_is_refused(self) -> None:
+        number = self.mailbox.register(self.tell)
+        for kind in (0, 4, 255):
+            self.assertRaisesRegex(ValueError, "no kind", self.mailbox.post, number, kind)
+        self.assertRaises(OverflowError, self.mailbox.post, number, -1)
+
+    def test_a_callback_that_raises_is_reported_and_goes_on(self) -> None:
+        def fail(kind: int, payload: object) -> None:
+            self.tell(kind, payload)
+            raise ZeroDivisionError(payload)
+
+        number = self.mailbox.register(fail)
+        self.mailbox.post(number, Kind.CALL_RESULT, 1)
+        self.mailbox.post(number, Kind.CALL_RESULT, 2)
+        self.run_for()
+        self.assertEqual([type(problem["exception"]) for problem in self.problems], [ZeroDivisionError] * 2)
+        self.assertIn("CALL_RESULT", self.problems[0]["message"])
+        self.assertEqual(len(self.told), 2)
+
+    def test_threads_wake_a_loop_that_sleeps_and_keep_their_order(self) -> None:
+        number = self.mailbox.register(self.tell)
+
+        def post(thread: int) -> None:
+            for step in range(500):
+                self.mailbox.post(number, Kind.ASYNC_RESULT, (thread, step))
+
+        threads = [threading.Thread(target=post, args=(thread,)) for thread in range(3)]
+        for thread in threads:
+            thread.start()
+        self.run_until(1500)
+        for thread in threads:
+            thread.join()
+        for thread in range(3):
+            steps = [payload[1] for _, payload in self.told if payload[0] == thread]
+            self.assertEqual(steps, list(range(500)))
+
+    def test_a_closed_loop_lets_go_of_callbacks_and_refuses(self) -> None:
+        class Callback:
+            def __call__(self, kind: int, payload: object) -> None:
+                pass
+
+        callback = Callback()
+        number = self.mailbox.register(callback)
+        reference = weakref.ref(callback)
+        del callback
+        self.loop.close()
+        gc.collect()
+        self.assertIsNone(reference())
+        self.assertRaisesRegex(RuntimeError, "closed", self.mailbox.post, number, Kind.TIMER)
+        self.assertRaisesRegex(RuntimeError, "closed", self.mailbox.register, self.tell)
+
+
+class Futures(MailboxCase):
+    def test_the_first_answer_resolves_it_and_its_number_is_gone(self) -> None:
+        number, future = self.mailbox.future()
+        thread = threading.Thread(target=self.mailbox.post, args=(number, Kind.ASYNC_RESULT, "done"))
+        thread.start()
+        self.assertEqual(self.loop.run_until_complete(asyncio.wait_for(future, 60)), "done")
+        thread.join()
+        self.assertFalse(self.mailbox.post(number, Kind.ASYNC_RESULT, "late"))
+
+    def test_an_error_raises(self) -> None:
+        for kind in (Kind.CALL_ERROR, Kind.ASYNC_ERROR):
+            number, future = self.mailbox.future()
+            self.mailbox.post(number, kind, KeyError("no such word"))
+            self.assertRaises(KeyError, self.loop.run_until_complete, future)
+
+    def test_an_answer_to_one_that_was_cancelled_reaches_nobody(self) -> None:
+        number, future = self.mailbox.future()
+        future.cancel()
+        self.mailbox.post(number, Kind.CALL_RESULT, 1)
+        self.run_for()
+        self.assertTrue(future.cancelled())
+        self.assertEqual((self.problems, len(self.mailbox)), ([], 0))
+
+    def test_an_error_that_is_none_is_reported_to_the_one_who_waits(self) -> None:
+        number, future = self.mailbox.future()
+        self.mailbox.post(number, Kind.CALL_ERROR, "not an exception")
+        self.assertRaises(TypeError, self.loop.run_until_complete, asyncio.wait_for(future, 10))
+
+
+class Sources(MailboxCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.ours, self.theirs = socket.socketpair()
+        self.ours.setblocking(False)
+        self.addCleanup(self.ours.close)
+        self.addCleanup(self.theirs.close)
+
+    def test_a_descriptor_is_told_as_long_as_it_is_ready(self) -> None:
+        number = self.mailbox.watch(self.ours, self.tell)
+        self.run_for()
+        self.assertEqual(self.told, [])
+        self.theirs.send(b"x")
+        self.run_until(2)
+        self.assertEqual(set(self.told), {(Kind.READABLE, self.ours.fileno())})
+        self.mailbox.unregister(number)
+        del self.told[:]
+        self.run_for(0.01)
+        self.assertEqual(self.told, [])
+
+    def test_both_sides_of_a_descriptor_are_told(self) -> None:
+        number = self.mailbox.watch(self.ours, self.tell, write=True)
+        self.theirs.send(b"x")
+        self.run_until(2)
+        self.mailbox.unregister(number)
+        self.assertEqual({kind for kind, _ in self.told}, {Kind.READABLE, Kind.WRITABLE})
+
+    def test_a_descriptor_that_cannot_be_watched_leaves_nothing_behind(self) -> None:
+        with open(__file__) as file:
+            self.assertRaises(PermissionError, self.mailbox.watch, file, self.tell)
+        self.assertEqual(len(self.mailbox), 0)
+
+    def test_a_socket_brings_its_bytes_and_its_end(self) -> None:
+        self.mailbox.socket(self.ours, self.tell)
+        self.theirs.send(b"one")
+        self.run_until(1)
+        self.theirs.send(b"two")
+        self.theirs.close()
+        self.run_until(3)
+        self.run_for(0.01)
+        self.assertEqual(
+            self.told, [(Kind.SOCKET_DATA, b"one"), (Kind.SOCKET_DATA, b"two"), (Kind.SOCKET_CLOSED, None)]
+        )
+
+    def test_a_connection_that_breaks_says_why(self) -> None:
+        server = socket.create_server(("127.0.0.1", 0))
+        client = socket.create_connection(server.getsockname())
+        peer, _ = server.accept()
+        with server, client, peer:
+            client.setblocking(False)
+            self.mailbox.socket(client, self.tell)
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+            peer.close()
+            self.run_until(1)
+            [(kind, error)] = self.told
+            self.assertEqual((kind, error.errno), (Kind.SOCKET_ERROR, errno.ECONNRESET))
+
+    def test_a_timer_is_told_once_and_one_let_go_of_never(self) -> None:
+        when = self.loop.time() + 0.005
+        self.mailbox.timer(0.005, lambda kind, _: self.tell(kind, self.loop.time()))
+        gone = self.mailbox.timer(0.001, self.tell)
+        self.mailbox.unregister(gone)
+        self.run_for(0.02)
+        [(kind, at)] = self.told
+        self.assertEqual(kind, Kind.TIMER)
+        self.assertGreaterEqual(at, when)
+        self.assertEqual(len(self.mailbox), 0)
+
+    def test_a_program_says_what_it_writes_and_then_how_it_ended(self) -> None:
+        script = "import sys; print('out', flush=True); print('err', file=sys.stderr); sys.exit(3)"
+        before = len(os.listdir("/proc/self/fd"))
+        self.mailbox.process(self.tell, sys.executable, "-I", "-c", script)
+        self.run_until(3)
+        self.assertCountEqual(self.told[:2], [(Kind.PROCESS_OUTPUT, b"out\n"), (Kind.PROCESS_ERRORS, b"err\n")])
+        self.assertEqual(self.told[2:], [(Kind.PROCESS_EXIT, 3)])
+        self.assertEqual(len(self.mailbox), 0)
+        self.assertEqual(len(os.listdir("/proc/self/fd")), before)
+
+    def test_everything_that_a_program_wrote_comes_before_its_end(self) -> None:
+        count = 300_000
+        self.mailbox.process(self.tell, "head", "-c", str(count), "/dev/zero")
+
+        async def ended() -> None:
+            while not self.told or self.told[-1][0] != Kind.PROCESS_EXIT:
+                await asyncio.sleep(0.001)
+
+        self.loop.run_until_complete(asyncio.wait_for(ended(), 60))
+        self.assertEqual(sum(len(payload) for _, payload in self.told[:-1]), count)
+
+    def test_a_program_that_is_not_there_is_named(self) -> None:
+        self.assertRaisesRegex(FileNotFoundError, "nowhere", self.mailbox.process, self.tell, "/nowhere/at/all")
+        self.assertEqual(len(self.mailbox), 0)
+
+
+if __name__ == "__main__":
+    unittest.main()

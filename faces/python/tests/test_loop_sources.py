@@ -1,0 +1,163 @@
+"""Service calls and log tails in our loop: resolved there, with no thread, beside everything else a loop does."""
+
+import asyncio
+import os
+import tempfile
+import threading
+import unittest
+from pathlib import Path
+
+import thalweg
+from service_support import FIELDS, Background, Place, echo_client, types, waiting
+from support import SMALL
+from thalweg.service import Client, NoServer
+
+
+def threads() -> set[str]:
+    """The threads of this process, those of which Python knows nothing included."""
+    return set(os.listdir("/proc/self/task"))
+
+
+async def within(waits):
+    return await asyncio.wait_for(waits, 60)
+
+
+class Threads(Place):
+    def run_alone(self, main) -> None:
+        """Runs in our loop and sees to it that no thread was started meanwhile."""
+        before = threads()
+        during: set[str] = set()
+
+        async def watched() -> None:
+            await main()
+            during.update(threads())
+
+        thalweg.run(watched())
+        self.assertEqual(during, before)
+        self.assertEqual(threads(), before)
+
+    def test_calls_and_streams_of_a_service_start_none(self) -> None:
+        for kind in ("sock", "shm"):
+            with Background(self.endpoint(kind)):
+
+                async def main() -> None:
+                    async with await Client.connect(self.endpoint(kind), schema=types.SCHEMA_HASH) as transport:
+                        client = echo_client.EchoClient(transport)
+                        self.assertEqual((await client.fields(FIELDS)).name, FIELDS.name)
+                        answers = await asyncio.gather(*(client.fields(waiting(n % 5)) for n in range(100)))
+                        self.assertEqual(len(answers), 100)
+                        *items, end = [item async for item in client.count(types.EchoCount(first=0, last=50))]
+                        self.assertEqual([item.value for item in items], list(range(end.count)))
+                        self.assertGreater(end.count, 40)
+
+                with self.subTest(kind=kind):
+                    self.run_alone(main)
+
+    def test_tails_start_none_whoever_appends(self) -> None:
+        with thalweg.open(self.directory / "store", durability="os", segment_bytes_max=SMALL) as store:
+            logs = [store.log(f"log-{number}") for number in range(20)]
+            stranger = threading.Thread(target=lambda: (go.wait(), [log.append(b"thread") for log in logs]))
+            go = threading.Event()
+            stranger.start()
+
+            async def follow(log) -> list[bytes]:
+                seen = []
+                async for entry in log.tail():
+                    seen.append(bytes(entry))
+                    if seen[-1] == b"end":
+                        return seen
+                raise AssertionError("the log ended")
+
+            async def main() -> None:
+                followers = [asyncio.ensure_future(follow(log)) for log in logs]
+                await asyncio.sleep(0)
+                mailbox = asyncio.get_running_loop().mailbox
+                self.assertEqual(len(mailbox), len(logs))
+                for log in logs:
+                    log.append(b"loop")
+                await asyncio.sleep(0.01)
+                during.update(threads())
+                go.set()
+                while stranger.is_alive():
+                    await asyncio.sleep(0.001)
+                for log in logs:
+                    log.append(b"end")
+                for seen in await within(asyncio.gather(*followers)):
+                    self.assertEqual(seen, [b"loop", b"thread", b"end"])
+                self.assertEqual(len(mailbox), 0)
+
+            before, during = threads(), set[str]()
+            thalweg.run(main())
+            stranger.join()
+            self.assertEqual(during, before)
+
+    def test_a_call_a_tail_a_timer_a_program_and_a_socket_wait_in_one_loop(self) -> None:
+        with (
+            Background(self.endpoint()),
+            thalweg.open(self.directory / "store", durability="os", segment_bytes_max=SMALL) as store,
+        ):
+            log = store.log("log")
+
+            async def main() -> None:
+                async with await Client.connect(self.endpoint(), schema=types.SCHEMA_HASH) as transport:
+                    client = echo_client.EchoClient(transport)
+                    server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
+                    reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+                    program = await asyncio.create_subprocess_exec("true")
+                    tail = asyncio.ensure_future(anext(log.tail()))
+                    asyncio.get_running_loop().call_later(0.002, log.append, b"timed")
+                    answer, entry, code, end = await within(
+                        asyncio.gather(client.fields(waiting(3)), tail, program.wait(), reader.read())
+                    )
+                    self.assertEqual((answer.count, bytes(entry), code, end), (7, b"timed", 0, b""))
+                    writer.close()
+                    server.close()
+                    await server.wait_closed()
+
+            self.run_alone(main)
+
+
+class Tails(unittest.TestCase):
+    def setUp(self) -> None:
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.path = Path(directory.name)
+
+    def test_a_tail_that_is_cancelled_leaves_no_callback(self) -> None:
+        async def main() -> None:
+            mailbox = asyncio.get_running_loop().mailbox
+            with thalweg.open(self.path / "store") as store:
+                follower = asyncio.ensure_future(anext(store.log("log").tail()))
+                await asyncio.sleep(0.01)
+                self.assertEqual(len(mailbox), 1)
+                follower.cancel()
+                with self.assertRaises(asyncio.CancelledError):
+                    await follower
+                self.assertEqual(len(mailbox), 0)
+                store.log("log").append(b"nobody hears")
+                await asyncio.sleep(0.01)
+
+        thalweg.run(main())
+
+    def test_a_commit_after_the_loop_is_closed_rings_nobody(self) -> None:
+        with thalweg.open(self.path / "store") as store:
+            log = store.log("log")
+            loop = thalweg.new_event_loop()
+            tail = log.tail()
+            follower = loop.create_task(anext(tail))
+            loop.run_until_complete(asyncio.sleep(0.01))
+            follower.cancel()
+            loop.run_until_complete(asyncio.gather(follower, return_exceptions=True))
+            loop.close()
+            for _ in range(10):
+                log.append(b"after")
+
+
+class NoService(Place):
+    def test_a_service_that_is_not_there_is_said_in_the_loop(self) -> None:
+        with self.assertRaises(NoServer):
+            thalweg.run(Client.connect(self.endpoint(), connect_within=0.01))
+
+
+if __name__ == "__main__":
+    unittest.main()
