@@ -2,6 +2,7 @@
 
 use crate::access::Scope;
 use crate::client::{ClientVerb, Output};
+use crate::cors::Origin;
 use crate::listen::Listen;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
@@ -122,6 +123,16 @@ pub(crate) struct ServeOptions {
     /// Allow addresses that other machines can reach without a token file: whoever reaches them may do everything.
     #[arg(long, env = "THALWEG_INSECURE_LISTEN_ANYWHERE", value_name = "BOOLEAN", action = clap::ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
     pub(crate) insecure_listen_anywhere: bool,
+    /// Origins whose pages may use the streams from a browser: *, none, or one or several such as
+    /// https://app.example. What a page of another one would change is refused.
+    #[arg(
+        long,
+        env = "THALWEG_CORS_ORIGINS",
+        value_name = "ORIGIN",
+        value_delimiter = ',',
+        default_value = "*"
+    )]
+    pub(crate) cors_origins: Vec<Origin>,
     /// Directory of the store; created when missing.
     #[arg(long, env = "THALWEG_DATA", value_name = "DIR", default_value = "./data")]
     pub(crate) data: PathBuf,

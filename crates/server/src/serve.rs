@@ -3,10 +3,11 @@
 //! One thread per reactor; the first thread waits for signals and does the store's housekeeping, so that
 //! nothing that may wait for a disk runs on a reactor.
 
-use crate::access::{Guard, Keys, TokensError};
+use crate::access::TokensError;
 use crate::arguments::{ServeOptions, Switch};
 use crate::config::Configuration;
-use crate::engine::{Engine, Service};
+use crate::engine::Engine;
+use crate::front::{Front, Served};
 use crate::limits::Limits;
 use crate::listen::{self, Doors, Listen};
 use crate::logging::Logging;
@@ -21,7 +22,6 @@ use std::thread::JoinHandle;
 use thalweg_http::{Config, Http, Listening, Message};
 use thalweg_reactor::{Handle, Pool, Reactor};
 use thalweg_service::Endpoint;
-use thalweg_streams::Sharing;
 use thalweg_sys::code;
 use thalweg_sys::epoll::wait_readable;
 use thalweg_sys::process::{parallelism, raise_descriptors_max};
@@ -47,6 +47,8 @@ const STACK_BYTES: usize = 512 * 1024;
 pub(crate) enum Failure {
     /// Somebody else could reach an address, and nothing would stop them.
     Reachable(Listen),
+    /// The origins make no policy.
+    Origins(String),
     /// The token file is not taken.
     Tokens(TokensError),
     /// An address cannot be listened at.
@@ -69,6 +71,7 @@ impl std::fmt::Display for Failure {
                 "other machines could reach {place}, and everybody may do everything: name a token file with --tokens, \
                  listen on 127.0.0.1, or add --insecure-listen-anywhere if something in front protects it"
             ),
+            Self::Origins(why) => write!(out, "--cors-origins: {why}"),
             Self::Tokens(error) => write!(out, "{error}"),
             Self::Listen(place, error) => {
                 write!(out, "cannot listen at {place}: {error}")?;
@@ -85,9 +88,6 @@ impl std::fmt::Display for Failure {
     }
 }
 
-/// What each reactor serves.
-type Served = Guard<Service>;
-
 /// A reactor on its thread.
 struct Running {
     handle: Handle<Message>,
@@ -100,7 +100,7 @@ struct Control<'a> {
     /// The command line, to read the configuration again.
     line: &'a [OsString],
     logging: Logging,
-    keys: Option<Keys>,
+    front: Front,
     /// Connections of each reactor.
     connections_max: usize,
 }
@@ -123,16 +123,15 @@ pub(crate) fn serve(configuration: Configuration, line: &[OsString]) -> Result<(
     let connections_max = connections_max(options).div_ceil(reactors);
     let wanted =
         if inherited.is_empty() || configuration.listens_as_asked() { &options.listen[..] } else { &[] };
-    let keys = options.tokens.as_deref().map(Keys::load).transpose().map_err(Failure::Tokens)?;
+    let front = Front::of(options)?;
     let mut places = inherited.iter().map(|(place, _)| place).chain(wanted);
-    let guarded = keys.is_some() || options.insecure_listen_anywhere;
+    let guarded = front.is_guarded() || options.insecure_listen_anywhere;
     if let Some(place) = places.find(|place| !place.is_local() && !guarded) {
         return Err(Failure::Reachable(place.clone()));
     }
-    // What only some may read is for no cache that others read from.
-    let sharing = if keys.is_some() { Sharing::Private } else { Sharing::Public };
-    let engine =
-        Engine::open(&options.data, options.durability).map_err(Failure::Store)?.with_sharing(sharing);
+    let engine = Engine::open(&options.data, options.durability)
+        .map_err(Failure::Store)?
+        .with_sharing(front.sharing());
     let mut doors = listen::open(wanted, reactors).map_err(|(place, error)| Failure::Listen(place, error))?;
     for (place, descriptor) in inherited {
         let added = doors.add_inherited(place.clone(), descriptor);
@@ -140,7 +139,7 @@ pub(crate) fn serve(configuration: Configuration, line: &[OsString]) -> Result<(
     }
     let config = http_config(options, connections_max);
     let pool = Pool::start(COLD_THREADS).map_err(|error| Failure::System("start a thread", error))?;
-    let running = start_all(&engine, &pool, config, options.spin == Switch::On, keys.as_ref(), &mut doors)?;
+    let running = start_all(&engine, &front, &pool, config, options.spin == Switch::On, &mut doors)?;
     let neighbours = services::Running::start(&engine, &pool, options, connections_max * reactors)?;
     let webhooks = webhooks::Running::start(&engine)?;
     let limits = Limits::of(&config, reactors);
@@ -148,7 +147,7 @@ pub(crate) fn serve(configuration: Configuration, line: &[OsString]) -> Result<(
     greet(&doors.places, neighbours.as_ref().map_or(&[], |neighbours| &neighbours.endpoints), &limits);
     let supervisor = Supervisor::from_environment();
     supervisor.ready();
-    let mut control = Control { configuration, line, logging, keys, connections_max };
+    let mut control = Control { configuration, line, logging, front, connections_max };
     watch(&signals, &engine, &running, neighbours.as_ref(), &mut control)?;
     let grace_ms = control.configuration.options.drain_grace_ms;
     tracing::info!(grace_ms, "ending: a second signal ends at once");
@@ -168,14 +167,14 @@ pub(crate) fn serve(configuration: Configuration, line: &[OsString]) -> Result<(
 
 fn start_all(
     engine: &Engine,
+    front: &Front,
     pool: &Pool,
     config: Config,
     spin: bool,
-    keys: Option<&Keys>,
     doors: &mut Doors,
 ) -> Result<Vec<Running>, Failure> {
     let listening = std::mem::take(&mut doors.per_reactor).into_iter().enumerate();
-    listening.map(|(index, listening)| start(index, engine, pool, config, spin, keys, listening)).collect()
+    listening.map(|(index, listening)| start(index, engine, front, pool, config, spin, listening)).collect()
 }
 
 impl Control<'_> {
@@ -197,7 +196,7 @@ impl Control<'_> {
             }
         }
         self.configuration.take_over(read);
-        self.reload_keys();
+        self.front.reload(&self.configuration.options);
         let options = &self.configuration.options;
         self.logging.set_level(options.log_level);
         let config = Arc::new(http_config(options, self.connections_max));
@@ -207,17 +206,6 @@ impl Control<'_> {
             }
         }
         tracing::info!(changed = changed.len(), "configuration read again");
-    }
-}
-
-impl Control<'_> {
-    /// Reads the token file again. One that is wrong changes nothing.
-    fn reload_keys(&self) {
-        let (Some(keys), Some(path)) = (&self.keys, &self.configuration.options.tokens) else { return };
-        match keys.reload(path) {
-            Ok(tokens) => tracing::info!(tokens, "tokens read again"),
-            Err(error) => tracing::error!(%error, "the tokens are not reloaded; those in force stay"),
-        }
     }
 }
 
@@ -253,10 +241,10 @@ fn http_config(options: &ServeOptions, connections_max: usize) -> Config {
 fn start(
     index: usize,
     engine: &Engine,
+    front: &Front,
     pool: &Pool,
     config: Config,
     spin: bool,
-    keys: Option<&Keys>,
     listening: Vec<Listening>,
 ) -> Result<Running, Failure> {
     let entries = config.connections_max + Http::<Served>::entries_beside(listening.len());
@@ -269,10 +257,10 @@ fn start(
     };
     // A reactor lives and dies on its thread; only its handle comes back.
     let (sender, receiver) = channel();
-    let (engine, pool, keys) = (engine.clone(), pool.clone(), keys.cloned());
+    let (engine, front, pool) = (engine.clone(), front.clone(), pool.clone());
     let run = move || {
         let built = Reactor::new(reactor_config, |core| {
-            let service = Guard::new(engine.service(core.handle())?, keys);
+            let service = front.before(&engine, core.handle())?;
             Http::new(core, service, config, listening).map(|http| http.with_pool(pool))
         });
         let outcome = built.and_then(|mut reactor: Reactor<Http<Served>>| {

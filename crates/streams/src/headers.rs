@@ -4,12 +4,10 @@ use crate::problem::Problem;
 use thalweg_wire::exchange::{Field, Pieces, Request, Response};
 use thalweg_wire::token::Token;
 
-/// On every response. PROTOCOL 12.7: no sniffing, and embedding stated; and any page may read all of it. The
-/// wildcards hold because no response depends on credentials.
+/// On every response. PROTOCOL 12.7: no sniffing, and embedding stated. Which pages may read it is for whoever
+/// serves it to say.
 const COMMON: &[u8] = b"X-Content-Type-Options: nosniff\r\n\
-    Cross-Origin-Resource-Policy: cross-origin\r\n\
-    Access-Control-Allow-Origin: *\r\n\
-    Access-Control-Expose-Headers: *\r\n";
+    Cross-Origin-Resource-Policy: cross-origin\r\n";
 
 /// Room for the lines of most responses, so that building one allocates once.
 pub(crate) const LINES_BYTES: usize = 480;
