@@ -32,7 +32,11 @@ fn outputs() -> Vec<(String, Arguments)> {
     let log = (log.to_owned(), whole(schema("log.jsonc"), Language::Rust, log));
     let state = "crates/state/src/generated";
     let state = (state.to_owned(), whole(schema("state.jsonc"), Language::Rust, state));
-    examples.into_iter().chain([log, state]).collect()
+    // Both ends of what runs Python for Erlang are machine code.
+    let python = ["faces/erlang/native/generated", "faces/python/src/worker/generated"].map(|out| {
+        (out.to_owned(), Arguments::new(schema("python.jsonc"), Language::Rust, root().join(out)))
+    });
+    examples.into_iter().chain([log, state]).chain(python).collect()
 }
 
 /// `cargo xtask codegen [--check]`.

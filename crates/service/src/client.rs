@@ -230,6 +230,12 @@ impl Client {
         }
     }
 
+    /// As a turn that never waits, and leaves nothing to be watched: the peer takes this side to be up, and rings for
+    /// nothing. For whoever looks again at once, and takes a turn before it stops to look.
+    pub fn peek(&mut self) -> usize {
+        self.look_once()
+    }
+
     /// What came next, in order of arrival; `None` until another turn.
     #[allow(clippy::should_implement_trait, reason = "an event borrows from the receive buffer")]
     pub fn next(&mut self) -> Option<Event<'_>> {

@@ -28,6 +28,7 @@ mod shared;
 mod store;
 mod transaction;
 mod walk;
+mod worker;
 
 use pyo3::prelude::*;
 
@@ -55,5 +56,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     messagepack::register(module)?;
     service::register(module)?;
     r#loop::register(module)?;
+    worker::register(module)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))
 }

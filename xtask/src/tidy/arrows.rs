@@ -38,6 +38,7 @@ const MAY_SEE: &[(&str, &[&str])] = &[
             "service",
         ],
     ),
+    ("erlang", &["reactor", "service", "transport", "wire"]),
     ("node", &["sys", "sync", "reactor", "transport", "wire", "service", "log"]),
     ("python", &["sys", "reactor", "events", "transport", "wire", "service", "log"]),
     ("bench", &["sys", "sync", "reactor", "events", "transport", "wire", "log", "service", "state"]),

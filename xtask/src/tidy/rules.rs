@@ -7,7 +7,8 @@ use super::source::Source;
 const FILE_LINES_MAX: usize = 600;
 const FUNCTION_LINES_MAX: usize = 70;
 /// Where `unsafe` may be written.
-const UNSAFE: &[&str] = &["crates/sys", "crates/sync", "crates/abi", "faces/node", "faces/python"];
+const UNSAFE: &[&str] =
+    &["crates/sys", "crates/sync", "crates/abi", "faces/erlang", "faces/node", "faces/python"];
 /// The one file beside them: a benchmark opens its peer, whose library calls that unsafe.
 const UNSAFE_FILE: &str = "bench/src/log/lmdb.rs";
 /// Where atomics may be named.

@@ -80,24 +80,29 @@ impl Client {
     pub(super) fn look(&mut self) -> Result<usize, Error> {
         let mut moved = 0;
         loop {
-            let settled = std::mem::take(&mut self.settled);
-            moved += match &mut self.line {
-                Line::Up(link) => match glance(link, &mut self.session, settled) {
-                    Ok(moved) => moved,
-                    Err(error) => {
-                        self.drain_and_lose(error);
-                        1
-                    }
-                },
-                Line::Dialing(_) => self.dial(),
-                Line::Down(_) => 0,
-            };
-            let due = self.session.next_deadline();
-            moved += self.expire(due);
+            moved += self.look_once();
             if self.settle()? {
                 return Ok(moved);
             }
         }
+    }
+
+    /// Writes, reads and fails what can be now, and leaves nothing to be watched.
+    pub(super) fn look_once(&mut self) -> usize {
+        let settled = std::mem::take(&mut self.settled);
+        let moved = match &mut self.line {
+            Line::Up(link) => match glance(link, &mut self.session, settled) {
+                Ok(moved) => moved,
+                Err(error) => {
+                    self.drain_and_lose(error);
+                    1
+                }
+            },
+            Line::Dialing(_) => self.dial(),
+            Line::Down(_) => 0,
+        };
+        let due = self.session.next_deadline();
+        moved + self.expire(due)
     }
 
     /// Leaves everything to be watched. `false`: something came meanwhile.

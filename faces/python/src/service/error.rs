@@ -25,12 +25,12 @@ pub(super) fn exception(py: Python<'_>, error: &Error) -> PyErr {
 
 /// An exception for a fault that was noticed here.
 #[cold]
-pub(super) fn fault(py: Python<'_>, fault: Fault, detail: impl Into<String>) -> PyErr {
+pub(crate) fn fault(py: Python<'_>, fault: Fault, detail: impl Into<String>) -> PyErr {
     exception(py, &Error::new(fault, detail))
 }
 
 /// What Rust returned, as Python raises it.
-pub(super) trait Raise<T> {
+pub(crate) trait Raise<T> {
     fn raise(self, py: Python<'_>) -> PyResult<T>;
 }
 

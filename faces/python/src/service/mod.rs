@@ -13,6 +13,8 @@ mod owned;
 mod reply;
 mod spawned;
 
+pub(crate) use error::Raise;
+
 use connection::Connection;
 use listener::Listener;
 use reply::Reply;
@@ -32,7 +34,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Reply>()
 }
 
-fn endpoint(py: Python<'_>, path: &str) -> PyResult<Endpoint> {
+pub(crate) fn endpoint(py: Python<'_>, path: &str) -> PyResult<Endpoint> {
     path.parse().map_err(|wrong: thalweg_transport::UnknownEndpoint| {
         error::fault(py, Fault::BadArgument, wrong.to_string())
     })

@@ -1,0 +1,402 @@
+//! A connection as the virtual machine holds it: a client of a service, and who waits for its answers.
+//!
+//! Owns: the client, under a lock that is held for a look and never for a wait. Any scheduler may come along: a process
+//! that makes a call and looks a little for its answer (`nif`), and the connection's router, a process that looks when the
+//! descriptor says so, or again and again while answers come faster than waking it would take. Whoever looks hands everybody's
+//! answers out.
+//!
+//! Invariants, checked by the suites under `test/`:
+//! - every call that was begun is told of exactly once, whatever becomes of the connection or of who looked;
+//! - the peer takes this side to be asleep, or somebody here looks: who stops to look last says so;
+//! - nothing here waits.
+
+use crate::atoms::atoms;
+use crate::enif::{Pid, RawTerm};
+use crate::generated::types::{PythonAttend, SCHEMA_HASH};
+use crate::term::{Env, Letter};
+use crate::waiter::{self, Expect, Told, Waiter};
+use parking_lot::{Mutex, MutexGuard};
+use std::collections::HashMap;
+use std::os::fd::{AsRawFd, RawFd};
+use std::time::{Duration, Instant};
+use thalweg_reactor::Wait;
+use thalweg_service::{CallId, CallOptions, Client, ClientOptions, Error, EventKind};
+use thalweg_transport::Endpoint;
+use thalweg_wire::fault::Fault;
+use thalweg_wire::frame::SchemaHash;
+use thalweg_wire::messagepack::request_frame;
+
+/// How long a router goes on looking after the last answer: about what it costs to be woken instead.
+const ATTENTION: Duration = Duration::from_micros(50);
+/// Letters kept to be used again.
+const LETTERS_MAX: usize = 1_024;
+/// Items that a worker may say by itself before they are taken.
+const EVENT_CREDIT: u32 = 1 << 16;
+
+/// What a connection is to be like.
+#[derive(Clone, Debug)]
+pub(crate) struct Wishes {
+    pub(crate) schema: SchemaHash,
+    pub(crate) in_flight_max: u32,
+    pub(crate) connect_within: Duration,
+    pub(crate) is_shared: bool,
+}
+
+impl Default for Wishes {
+    fn default() -> Self {
+        let options = ClientOptions::default();
+        Self {
+            schema: SCHEMA_HASH,
+            in_flight_max: options.in_flight_max,
+            connect_within: options.connect_within,
+            is_shared: false,
+        }
+    }
+}
+
+/// A connection.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    state: Mutex<State>,
+    /// Watched by the virtual machine until it was told to stop.
+    pub(crate) descriptor: RawFd,
+    pub(crate) router: Pid,
+}
+
+/// What is behind the lock.
+#[derive(Debug)]
+pub(crate) struct State {
+    /// `None` once closed.
+    client: Option<Client>,
+    waiters: HashMap<u64, Waiter>,
+    groups: HashMap<u64, Group>,
+    group_count: u64,
+    /// Waiters that a router need not hurry for: streams, and what the worker says by itself.
+    patient: usize,
+    in_flight_max: u32,
+    /// The router sleeps until the descriptor, or a message, wakes it.
+    router_sleeps: bool,
+    /// Processes that look for their answers right now.
+    lookers: u32,
+    last: Option<Instant>,
+    letters: Vec<Letter>,
+    /// Where items of streams are written.
+    scratch: Letter,
+    /// Where requests are made.
+    pub(crate) buffer: Vec<u8>,
+}
+
+/// Calls whose answers are told of together.
+#[derive(Debug)]
+struct Group {
+    pid: Pid,
+    letter: Letter,
+    reference: RawTerm,
+    results: Vec<RawTerm>,
+    missing: usize,
+}
+
+/// What a router does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// Looks again, after everybody else had a turn.
+    Again,
+    /// Sleeps until the descriptor is readable.
+    Sleep,
+    /// Ends: so did the connection.
+    End,
+}
+
+impl Connection {
+    /// Begins to connect.
+    pub(crate) fn begin(endpoint: &Endpoint, wishes: &Wishes, router: Pid) -> Result<Self, Error> {
+        let options = ClientOptions {
+            schema: wishes.schema,
+            in_flight_max: wishes.in_flight_max,
+            connect_within: wishes.connect_within,
+            shared: wishes.is_shared,
+            ..ClientOptions::default()
+        };
+        let mut client = Client::begin(endpoint, options)?;
+        let descriptor = client.descriptor()?.as_raw_fd();
+        let state = State {
+            client: Some(client),
+            waiters: HashMap::new(),
+            groups: HashMap::new(),
+            group_count: 0,
+            patient: 0,
+            in_flight_max: wishes.in_flight_max,
+            router_sleeps: false,
+            lookers: 0,
+            last: None,
+            letters: Vec::new(),
+            scratch: Letter::new().ok_or_else(|| Error::new(Fault::System, "out of memory"))?,
+            buffer: Vec::new(),
+        };
+        Ok(Self { state: Mutex::new(state), descriptor, router })
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock()
+    }
+}
+
+impl State {
+    /// Calls that somebody hurries for.
+    pub(crate) fn hurried(&self) -> usize {
+        self.waiters.len() - self.patient
+    }
+
+    pub(crate) const fn in_flight_max(&self) -> u32 {
+        self.in_flight_max
+    }
+
+    /// Begins the call whose request lies in the buffer, for a process to be told by a reference.
+    pub(crate) fn begin(
+        &mut self,
+        pid: Pid,
+        reference: RawTerm,
+        expect: Expect,
+        credit: Option<u32>,
+    ) -> Result<CallId, Error> {
+        let Some(client) = &mut self.client else { return Err(Error::new(Fault::Closed, "")) };
+        let call = client.call(&self.buffer, CallOptions { credit, ..CallOptions::default() })?;
+        let mut letter = match self.letters.pop() {
+            Some(letter) => letter,
+            None => Letter::new().ok_or_else(|| Error::new(Fault::System, "out of memory"))?,
+        };
+        let reference = letter.copy(reference);
+        self.patient += usize::from(is_patient(expect));
+        self.waiters.insert(call.number(), Waiter { pid, letter, reference, expect });
+        Ok(call)
+    }
+
+    /// Begins to hear what a worker says by itself.
+    pub(crate) fn attend(&mut self, env: Env, pid: Pid) -> Result<CallId, Error> {
+        self.buffer.clear();
+        request_frame(&PythonAttend {}, &mut self.buffer);
+        self.begin(pid, atoms(env).undefined, Expect::Events, Some(EVENT_CREDIT))
+    }
+
+    /// A group of so many calls, whose answers come as one message.
+    pub(crate) fn begin_group(&mut self, pid: Pid, reference: RawTerm, count: usize) -> Result<u64, Error> {
+        let mut letter = Letter::new().ok_or_else(|| Error::new(Fault::System, "out of memory"))?;
+        let reference = letter.copy(reference);
+        self.group_count += 1;
+        let results = vec![0; count];
+        self.groups.insert(self.group_count, Group { pid, letter, reference, results, missing: count });
+        Ok(self.group_count)
+    }
+
+    /// What one of a group came to, where its call was not even begun.
+    pub(crate) fn fill(&mut self, env: Env, group: u64, at: usize, tell: impl FnOnce(Env) -> RawTerm) {
+        if let Some(of) = self.groups.get_mut(&group) {
+            of.results[at] = tell(of.letter.env());
+        }
+        self.filled(env, group);
+    }
+
+    fn filled(&mut self, env: Env, group: u64) {
+        let Some(of) = self.groups.get_mut(&group) else { return };
+        of.missing -= 1;
+        if of.missing == 0
+            && let Some(mut of) = self.groups.remove(&group)
+        {
+            let letter = of.letter.env();
+            let message =
+                letter.make_tuple(&[atoms(env).thalweg, of.reference, letter.make_list(&of.results)]);
+            of.letter.send(env, &of.pid, message);
+        }
+    }
+
+    /// Looks at what came, and hands it out. What came of `own` is returned, in `env`.
+    pub(crate) fn look(&mut self, env: Env, own: Option<CallId>) -> Option<RawTerm> {
+        self.client.as_mut()?.peek();
+        self.hand_out(env, own)
+    }
+
+    fn hand_out(&mut self, env: Env, own: Option<CallId>) -> Option<RawTerm> {
+        let mut found = None;
+        let mut filled = Vec::new();
+        let mut granted = Vec::new();
+        while let Some(event) = self.client.as_mut()?.next() {
+            let number = event.call.number();
+            let Some(waiter) = self.waiters.get_mut(&number) else { continue };
+            let is_last = if own == Some(event.call) {
+                let told = waiter::tell(env, waiter.expect, &event.kind, event.frame);
+                found = Some(told.term);
+                told.is_last
+            } else if let Expect::Part(group, at) = waiter.expect {
+                if let Some(of) = self.groups.get_mut(&group) {
+                    let told = waiter::tell(of.letter.env(), Expect::Outcome, &event.kind, event.frame);
+                    of.results[at] = told.term;
+                    filled.push(group);
+                }
+                true
+            } else {
+                if matches!(event.kind, EventKind::Item) && waiter.expect == Expect::Events {
+                    granted.push(event.call);
+                }
+                send(env, waiter, &mut self.scratch, &event.kind, event.frame)
+            };
+            if is_last {
+                self.retire(number);
+            }
+            self.last = None;
+        }
+        filled.into_iter().for_each(|group| self.filled(env, group));
+        granted.into_iter().for_each(|call| self.grant(call, 1));
+        found
+    }
+
+    fn retire(&mut self, number: u64) {
+        let Some(mut waiter) = self.waiters.remove(&number) else { return };
+        self.patient -= usize::from(is_patient(waiter.expect));
+        if self.letters.len() < LETTERS_MAX {
+            waiter.letter.clear();
+            self.letters.push(waiter.letter);
+        }
+    }
+
+    /// Whether something will still come of a call.
+    pub(crate) fn awaits(&self, call: CallId) -> bool {
+        self.waiters.contains_key(&call.number())
+    }
+
+    /// Whether some of a group have not ended.
+    pub(crate) fn awaits_group(&self, group: u64) -> bool {
+        self.groups.contains_key(&group)
+    }
+
+    /// Lets a stream send so many items more.
+    pub(crate) fn grant(&mut self, call: CallId, items: u32) {
+        if let Some(client) = &mut self.client {
+            client.grant(call, items);
+        }
+    }
+
+    /// Says that nobody waits any more: what still comes of the call is told to nobody.
+    pub(crate) fn cancel(&mut self, call: CallId) {
+        if let Some(client) = &mut self.client {
+            client.forget(call);
+        }
+        self.retire(call.number());
+    }
+
+    /// Cancels what is left of a group.
+    pub(crate) fn cancel_group(&mut self, group: u64) {
+        self.groups.remove(&group);
+        self.cancel_where(|waiter| matches!(waiter.expect, Expect::Part(of, _) if of == group));
+    }
+
+    /// Cancels the streams of a process that is no more.
+    pub(crate) fn bereave(&mut self, pid: Pid) {
+        self.cancel_where(|waiter| waiter.pid == pid && is_patient(waiter.expect));
+    }
+
+    fn cancel_where(&mut self, of: impl Fn(&Waiter) -> bool) {
+        let calls: Vec<u64> =
+            self.waiters.iter().filter(|(_, waiter)| of(waiter)).map(|(number, _)| *number).collect();
+        calls.into_iter().for_each(|number| self.cancel(CallId::from_number(number)));
+    }
+
+    /// Sends what is queued, and sees to it that somebody looks for what comes of it.
+    pub(crate) fn leave(&mut self, env: Env) {
+        self.look(env, None);
+        self.see_to(env);
+    }
+
+    /// Somebody begins to look for an answer of its own.
+    pub(crate) fn begin_to_look(&mut self) {
+        self.lookers += 1;
+    }
+
+    /// Stops to look.
+    pub(crate) fn stop_to_look(&mut self, env: Env) {
+        self.lookers -= 1;
+        self.see_to(env);
+    }
+
+    /// Where nobody looks from here on, the peer is told so: it rings, and the router wakes.
+    fn see_to(&mut self, env: Env) {
+        if self.lookers == 0
+            && self.router_sleeps
+            && let Some(client) = &mut self.client
+        {
+            // What goes wrong here shows at the descriptor.
+            let _ = client.turn(Wait::Poll);
+            self.hand_out(env, None);
+        }
+    }
+
+    /// A router's turn.
+    pub(crate) fn route(&mut self, env: Env) -> Next {
+        self.router_sleeps = false;
+        self.look(env, None);
+        let Some(client) = &mut self.client else { return Next::End };
+        if client.failure().is_some() {
+            return Next::End;
+        }
+        if self.waiters.len() > self.patient {
+            let now = Instant::now();
+            let since = *self.last.get_or_insert(now);
+            if now.duration_since(since) < ATTENTION {
+                return Next::Again;
+            }
+        }
+        let turned = client.turn(Wait::Poll);
+        self.hand_out(env, None);
+        self.last = None;
+        self.router_sleeps = true;
+        match &self.client {
+            Some(client) if turned.is_ok() && client.failure().is_none() => Next::Sleep,
+            _ => Next::End,
+        }
+    }
+
+    /// Why the connection ended.
+    pub(crate) fn failure(&self) -> Option<Error> {
+        self.client.as_ref().and_then(|client| client.failure().cloned())
+    }
+
+    /// Ends the connection: every call is told so.
+    pub(crate) fn close(&mut self, env: Env) {
+        if let Some(client) = &mut self.client {
+            client.close();
+        }
+        self.hand_out(env, None);
+    }
+
+    /// Lets go of the descriptor, once nobody watches it any more.
+    pub(crate) fn drop_client(&mut self) {
+        self.client = None;
+    }
+}
+
+const fn is_patient(expect: Expect) -> bool {
+    matches!(expect, Expect::Events | Expect::Values)
+}
+
+/// Sends what came of a call to who waits for it. Whether it was the last.
+fn send(env: Env, waiter: &mut Waiter, scratch: &mut Letter, kind: &EventKind, frame: &[u8]) -> bool {
+    match waiter.expect {
+        Expect::Nothing => !matches!(kind, EventKind::Item),
+        Expect::Events => waiter::event(env, waiter, kind, frame),
+        expect if matches!(kind, EventKind::Item) => {
+            // More will come: the reference stays where it is.
+            let reference = scratch.copy(waiter.reference);
+            let letter = scratch.env();
+            let told = waiter::tell(letter, expect, kind, frame);
+            let message = letter.make_tuple(&[atoms(env).thalweg, reference, told.term]);
+            scratch.send(env, &waiter.pid, message);
+            false
+        }
+        expect => {
+            let letter = waiter.letter.env();
+            let Told { term, is_last } = waiter::tell(letter, expect, kind, frame);
+            let message = letter.make_tuple(&[atoms(env).thalweg, waiter.reference, term]);
+            waiter.letter.send(env, &waiter.pid, message);
+            is_last
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Erlang terms as bytes: the table of `docs/erlang.md` in this direction. `decode` is the other, and the worker has both.
+//!
+//! Bounded: terms are nested [`DEPTH_MAX`] deep at most. *Checked by* `thalweg_terms_SUITE`, with random terms both ways.
+
+use crate::atoms::atoms;
+use crate::enif::RawTerm;
+use crate::term::{Env, Kind, same};
+use thalweg_wire::messagepack::write;
+
+/// Extension types, by what they hold.
+pub(crate) mod extension {
+    /// An atom's name.
+    pub(crate) const ATOM: u8 = 1;
+    /// A tuple: an array behind the header.
+    pub(crate) const TUPLE: u8 = 2;
+    /// A process's external form.
+    pub(crate) const PID: u8 = 3;
+    /// A reference's external form.
+    pub(crate) const REFERENCE: u8 = 4;
+    /// An integer of more than 64 bits: 0 or 1 for its sign, then its magnitude, least byte first.
+    pub(crate) const INTEGER: u8 = 5;
+}
+
+/// So deep may terms be nested, in both directions.
+pub(crate) const DEPTH_MAX: u32 = 256;
+
+/// Why a term has no bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NoValue(pub(crate) &'static str);
+
+/// Appends a term.
+pub(crate) fn term(env: Env, term: RawTerm, out: &mut Vec<u8>) -> Result<(), NoValue> {
+    encode(env, term, out, DEPTH_MAX)
+}
+
+/// Appends what arguments are: a proper list.
+pub(crate) fn list(env: Env, list: RawTerm, out: &mut Vec<u8>) -> Result<(), NoValue> {
+    encode_list(env, list, out, DEPTH_MAX)
+}
+
+fn encode(env: Env, term: RawTerm, out: &mut Vec<u8>, depth: u32) -> Result<(), NoValue> {
+    let Some(deeper) = depth.checked_sub(1) else { return Err(NoValue("a term that is nested too deep")) };
+    match env.kind(term) {
+        Kind::Integer => integer(env, term, out),
+        Kind::Binary => binary(env.binary(term).unwrap_or_default(), out),
+        Kind::Atom => atom(env, term, out),
+        Kind::Float => write::f64(out, &env.float(term).unwrap_or_default()),
+        Kind::List => return encode_list(env, term, out, deeper),
+        Kind::Tuple => return tuple(env, term, out, deeper),
+        Kind::Map => {
+            write::map_header(out, env.map_size(term).unwrap_or_default());
+            return env.pairs(term, |key, value| {
+                encode(env, key, out, deeper)?;
+                encode(env, value, out, deeper)
+            });
+        }
+        Kind::Pid => env.external(term, |form| extended(out, extension::PID, form)),
+        Kind::Reference => env.external(term, |form| extended(out, extension::REFERENCE, form)),
+        Kind::Other(what) => return Err(NoValue(what)),
+    }
+    Ok(())
+}
+
+fn encode_list(env: Env, list: RawTerm, out: &mut Vec<u8>, deeper: u32) -> Result<(), NoValue> {
+    let length = env.list_length(list).ok_or(NoValue("an improper list"))?;
+    write::list_header(out, length);
+    env.items(list).try_for_each(|item| encode(env, item, out, deeper))
+}
+
+/// A tuple: `{bytes, B}` says that a binary is no text.
+fn tuple(env: Env, term: RawTerm, out: &mut Vec<u8>, deeper: u32) -> Result<(), NoValue> {
+    let items = env.tuple(term).unwrap_or_default();
+    if let [tag, value] = items
+        && same(*tag, atoms(env).bytes)
+        && let Some(bytes) = env.binary(*value)
+    {
+        write::bytes(out, bytes);
+        return Ok(());
+    }
+    // How long it will be is known afterwards.
+    out.extend_from_slice(&[0xc9, 0, 0, 0, 0, extension::TUPLE]);
+    let start = out.len();
+    write::list_header(out, items.len());
+    items.iter().try_for_each(|item| encode(env, *item, out, deeper))?;
+    let length = u32::try_from(out.len() - start).map_err(|_| NoValue("a tuple of more than 4 GiB"))?;
+    out[start - 5..start - 1].copy_from_slice(&length.to_be_bytes());
+    Ok(())
+}
+
+fn integer(env: Env, term: RawTerm, out: &mut Vec<u8>) {
+    if let Some(value) = env.integer(term) {
+        return write::i64(out, &value);
+    }
+    if let Some(value) = env.natural(term) {
+        return write::u64(out, &value);
+    }
+    env.external(term, |form| {
+        let (sign, magnitude) = match form {
+            [131, 110, _, sign, magnitude @ ..] | [131, 111, _, _, _, _, sign, magnitude @ ..] => {
+                (*sign, magnitude)
+            }
+            _ => return,
+        };
+        extension_header(out, extension::INTEGER, magnitude.len() + 1);
+        out.push(sign);
+        out.extend_from_slice(magnitude);
+    });
+}
+
+/// Text where it is text.
+fn binary(bytes: &[u8], out: &mut Vec<u8>) {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => write::string(out, text),
+        Err(_) => write::bytes(out, bytes),
+    }
+}
+
+fn atom(env: Env, term: RawTerm, out: &mut Vec<u8>) {
+    let known = atoms(env);
+    if same(term, known.yes) {
+        out.push(0xc3);
+    } else if same(term, known.no) {
+        out.push(0xc2);
+    } else if same(term, known.none) {
+        out.push(0xc0);
+    } else {
+        let mut name = Vec::with_capacity(32);
+        env.atom_name(term, &mut name);
+        extended(out, extension::ATOM, &name);
+    }
+}
+
+fn extended(out: &mut Vec<u8>, kind: u8, payload: &[u8]) {
+    extension_header(out, kind, payload.len());
+    out.extend_from_slice(payload);
+}
+
+fn extension_header(out: &mut Vec<u8>, kind: u8, length: usize) {
+    match length {
+        0..=0xff => out.extend_from_slice(&[0xc7, length as u8]),
+        0x100..=0xffff => {
+            out.push(0xc8);
+            out.extend_from_slice(&(length as u16).to_be_bytes());
+        }
+        _ => {
+            out.push(0xc9);
+            out.extend_from_slice(&(length as u32).to_be_bytes());
+        }
+    }
+    out.push(kind);
+}

@@ -1,0 +1,135 @@
+//! Connections as objects of the virtual machine: made, found in a term, watched, and let go of.
+//!
+//! The virtual machine counts who holds an object: terms, and itself while it watches the descriptor. The descriptor is
+//! closed when it says that it stopped to watch, and the rest goes when nobody holds the object any more.
+
+use crate::connection::Connection;
+use crate::enif::{self, KindInit, Monitor, Pid, RawEnv, RawKind, RawTerm};
+use crate::term::Env;
+use std::ffi::{c_int, c_void};
+use std::mem::MaybeUninit;
+use std::ptr::{self, NonNull};
+use std::sync::OnceLock;
+
+/// The kind of our objects.
+#[derive(Debug)]
+struct Class(NonNull<RawKind>);
+
+// SAFETY: a kind is a constant of the virtual machine, good in every thread.
+unsafe impl Send for Class {}
+// SAFETY: as above.
+unsafe impl Sync for Class {}
+
+static CLASS: OnceLock<Class> = OnceLock::new();
+
+/// Declares the kind. Called once, while the library is being loaded.
+pub(crate) fn declare(env: Env) -> bool {
+    let init = KindInit {
+        drop: Some(dropped),
+        stop: Some(stopped),
+        down: Some(down),
+        members: 3,
+        call: ptr::null(),
+    };
+    let flags = enif::KIND_CREATE | enif::KIND_TAKE_OVER;
+    // SAFETY: called while loading, as it has to be; everything is borrowed for the call.
+    let kind = unsafe {
+        enif::enif_open_resource_type_x(
+            env.0,
+            c"thalweg_connection".as_ptr(),
+            &raw const init,
+            flags,
+            ptr::null_mut(),
+        )
+    };
+    NonNull::new(kind).is_some_and(|kind| CLASS.set(Class(kind)).is_ok())
+}
+
+/// Hands a connection over to the virtual machine. The connection goes when its router does.
+pub(crate) fn make(env: Env, connection: Connection) -> Option<RawTerm> {
+    let kind = CLASS.get()?.0;
+    let router = connection.router;
+    let mut monitor = MaybeUninit::<Monitor>::uninit();
+    // SAFETY: the object is as large as is said and initialised before anybody sees it; the term holds it when this lets
+    // go. The monitor's place is ours.
+    unsafe {
+        let object = enif::enif_alloc_resource(kind.as_ptr(), size_of::<Connection>());
+        object.cast::<Connection>().write(connection);
+        let term = enif::enif_make_resource(env.0, object);
+        enif::enif_release_resource(object);
+        let watched = enif::enif_monitor_process(env.0, object, &raw const router, monitor.as_mut_ptr());
+        (watched == 0).then_some(term)
+    }
+}
+
+/// The connection that a term is. It lives as long as the call, because the term does.
+pub(crate) fn of<'c>(env: Env, term: RawTerm) -> Option<&'c Connection> {
+    let kind = CLASS.get()?.0;
+    let mut object = ptr::null_mut();
+    // SAFETY: the term is of this environment.
+    let found = unsafe { enif::enif_get_resource(env.0, term, kind.as_ptr(), &raw mut object) } != 0;
+    // SAFETY: an object of this kind is a connection, and the caller's term holds it.
+    found.then(|| unsafe { &*object.cast::<Connection>() })
+}
+
+/// Has the router be sent a message when the descriptor is readable, once.
+pub(crate) fn watch(env: Env, connection: &Connection, undefined: RawTerm) -> bool {
+    select(env, connection, enif::SELECT_READ, &raw const connection.router, undefined)
+}
+
+/// Has the descriptor be closed, as soon as nobody watches it.
+pub(crate) fn stop(env: Env, connection: &Connection, undefined: RawTerm) {
+    select(env, connection, enif::SELECT_STOP, ptr::null(), undefined);
+}
+
+fn select(env: Env, connection: &Connection, flags: c_int, pid: *const Pid, undefined: RawTerm) -> bool {
+    let object: *const Connection = connection;
+    // SAFETY: the connection lies in an object, which a term of the caller holds; the descriptor is open until the virtual
+    // machine was told to stop.
+    let outcome = unsafe {
+        enif::enif_select(env.0, connection.descriptor, flags, object.cast_mut().cast(), pid, undefined)
+    };
+    outcome >= 0
+}
+
+/// Has the connection hear when a process ends: `false` when it has.
+pub(crate) fn monitor(env: Env, connection: &Connection, pid: Pid) -> bool {
+    let object: *const Connection = connection;
+    let mut monitor = MaybeUninit::<Monitor>::uninit();
+    // SAFETY: as above; a monitor is never taken back, so its name is not kept.
+    let outcome = unsafe {
+        enif::enif_monitor_process(env.0, object.cast_mut().cast(), &raw const pid, monitor.as_mut_ptr())
+    };
+    outcome == 0
+}
+
+/// # Safety
+/// Called by the virtual machine with an object of ours that nobody holds any more.
+unsafe extern "C" fn dropped(_env: *mut RawEnv, object: *mut c_void) {
+    // SAFETY: it was written when it was made, and nobody looks at it again.
+    unsafe { ptr::drop_in_place(object.cast::<Connection>()) };
+}
+
+/// # Safety
+/// Called by the virtual machine with an object of ours.
+unsafe extern "C" fn stopped(_env: *mut RawEnv, object: *mut c_void, _event: c_int, _direct: c_int) {
+    // SAFETY: it is a connection, held by whoever calls.
+    unsafe { &*object.cast::<Connection>() }.lock().drop_client();
+}
+
+/// # Safety
+/// Called by the virtual machine with an object of ours.
+unsafe extern "C" fn down(env: *mut RawEnv, object: *mut c_void, pid: *mut Pid, _monitor: *mut Monitor) {
+    let env = Env(env);
+    // SAFETY: as above; the name of the process is there for the call.
+    let (connection, pid) = unsafe { (&*object.cast::<Connection>(), *pid) };
+    let mut state = connection.lock();
+    if pid == connection.router {
+        state.close(env);
+        drop(state);
+        stop(env, connection, env.atom("undefined"));
+    } else {
+        state.bereave(pid);
+        state.leave(env);
+    }
+}

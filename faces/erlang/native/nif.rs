@@ -1,0 +1,411 @@
+//! The functions that Erlang sees, under the names of `src/thalweg_nif.erl`. Each reads its arguments, does one thing, and
+//! says what came of it; a wrong argument is `badarg`, a panic `{error, panicked}`.
+
+use crate::atoms::{Atoms, atoms};
+use crate::connection::{Connection, Next, State, Wishes};
+use crate::encode::NoValue;
+use crate::enif::RawTerm;
+use crate::python::{self, Refused};
+use crate::term::{Env, same};
+use crate::waiter::{self, Expect};
+use crate::{decode, encode, handle};
+use std::time::{Duration, Instant};
+use thalweg_service::{CallId, Error};
+
+/// A process looks so long for its own answer before it waits for a message.
+const LOOK: Duration = Duration::from_micros(20);
+/// Moments between two looks.
+const PAUSE: u32 = 16;
+/// Bytes of a result that count as a hundredth of a process's turn.
+const PERCENT_BYTES: usize = 4 << 10;
+
+/// What a function returns; `None` is a wrong argument.
+pub(crate) type Answer = Option<RawTerm>;
+
+fn error(env: Env, reason: RawTerm) -> RawTerm {
+    env.make_tuple(&[atoms(env).error, reason])
+}
+
+fn no_value(env: Env, what: NoValue) -> RawTerm {
+    error(env, env.make_tuple(&[atoms(env).no_python_value, env.make_binary(what.0.as_bytes())]))
+}
+
+fn refused(env: Env, why: Refused) -> Answer {
+    match why {
+        Refused::NoValue(what) => Some(no_value(env, what)),
+        Refused::BadArgument => None,
+    }
+}
+
+fn failed(env: Env, state: &State, why: &Error) -> RawTerm {
+    waiter::refusal(env, why, state.hurried(), state.in_flight_max())
+}
+
+/// `{pending, Connection, Number}`.
+fn pending(env: Env, connection: RawTerm, call: CallId) -> RawTerm {
+    env.make_tuple(&[atoms(env).pending, connection, env.make_natural(call.number())])
+}
+
+/// `open(Endpoint, Router, {Schema | none, InFlightMax, ConnectWithinMs, IsShared})`.
+pub(crate) fn open(env: Env, arguments: &[RawTerm]) -> Answer {
+    let [endpoint, router, wishes] = arguments else { return None };
+    let endpoint = std::str::from_utf8(env.iodata(*endpoint)?).ok()?;
+    let router = env.pid(*router)?;
+    let [schema, in_flight_max, within, is_shared] = env.tuple(*wishes)? else { return None };
+    let mut wanted = Wishes {
+        in_flight_max: u32::try_from(env.natural(*in_flight_max)?).ok()?,
+        connect_within: Duration::from_millis(env.natural(*within)?),
+        is_shared: same(*is_shared, atoms(env).yes),
+        ..Wishes::default()
+    };
+    if let Some(schema) = env.binary(*schema) {
+        wanted.schema = schema.try_into().ok()?;
+    }
+    let Ok(endpoint) = endpoint.parse() else { return None };
+    match Connection::begin(&endpoint, &wanted, router) {
+        Ok(connection) => {
+            let term = handle::make(env, connection)?;
+            Some(env.make_tuple(&[atoms(env).ok, term]))
+        }
+        Err(why) => Some(waiter::failure(env, &why)),
+    }
+}
+
+/// `turn(Connection) -> again | idle | {down, Reason}`: the router's.
+pub(crate) fn turn(env: Env, arguments: &[RawTerm]) -> Answer {
+    let [connection] = arguments else { return None };
+    let connection = handle::of(env, *connection)?;
+    let known = atoms(env);
+    let next = connection.lock().route(env);
+    Some(match next {
+        Next::Again => known.again,
+        Next::Sleep if handle::watch(env, connection, known.undefined) => known.idle,
+        Next::Sleep | Next::End => {
+            let why = connection.lock().failure();
+            let why = why.map_or(known.closed, |why| waiter::failure(env, &why));
+            env.make_tuple(&[known.down, why])
+        }
+    })
+}
+
+/// The connection of several with the fewest calls in flight.
+fn least_loaded<'c>(env: Env, connections: RawTerm) -> Option<(RawTerm, &'c Connection)> {
+    let Some(several) = env.tuple(connections) else {
+        return Some((connections, handle::of(env, connections)?));
+    };
+    if let [only] = several {
+        return Some((*only, handle::of(env, *only)?));
+    }
+    let each = several.iter().filter_map(|term| {
+        let connection = handle::of(env, *term)?;
+        let load = connection.lock().hurried();
+        Some((load, *term, connection))
+    });
+    each.min_by_key(|(load, ..)| *load).map(|(_, term, connection)| (term, connection))
+}
+
+/// There is no connection: because no worker lives, or because that is none.
+fn nobody(env: Env, connections: RawTerm) -> Answer {
+    env.tuple(connections)?.is_empty().then(|| error(env, env.atom("no_worker")))
+}
+
+/// Makes a call whose request `make` writes, and looks a little for its answer.
+fn ask(
+    env: Env,
+    connections: RawTerm,
+    reference: RawTerm,
+    may_look: bool,
+    expect: Expect,
+    make: impl FnOnce(&mut Vec<u8>) -> Result<(), Refused>,
+) -> Answer {
+    let Some((term, connection)) = least_loaded(env, connections) else { return nobody(env, connections) };
+    let mut state = connection.lock();
+    if let Err(why) = make(&mut state.buffer) {
+        return refused(env, why);
+    }
+    let looks = may_look && state.hurried() == 0;
+    let call = match state.begin(env.caller(), reference, expect, None) {
+        Ok(call) => call,
+        Err(why) => return Some(failed(env, &state, &why)),
+    };
+    if !looks {
+        state.leave(env);
+        return Some(pending(env, term, call));
+    }
+    drop(state);
+    let found = look(env, connection, Some(call), |state| state.awaits(call));
+    found.or_else(|| Some(pending(env, term, call)))
+}
+
+/// Looks for a moment for what is awaited: what came of `own` is returned, what came of others they are told.
+fn look(
+    env: Env,
+    connection: &Connection,
+    own: Option<CallId>,
+    awaits: impl Fn(&State) -> bool,
+) -> Option<RawTerm> {
+    let mut state = connection.lock();
+    state.begin_to_look();
+    let until = Instant::now() + LOOK;
+    loop {
+        let found = state.look(env, own);
+        if found.is_some() || !awaits(&state) || Instant::now() >= until {
+            state.stop_to_look(env);
+            return found;
+        }
+        drop(state);
+        (0..PAUSE).for_each(|_| std::hint::spin_loop());
+        state = connection.lock();
+    }
+}
+
+/// `await(Connection, Number) -> {ok, Value} | {error, Reason} | pending`: looks a little for the answer of a call, where
+/// nobody else waits for another; `pending` is told of by a message, which may be there by now.
+pub(crate) fn wait(env: Env, arguments: &[RawTerm]) -> Answer {
+    let [connection, number] = arguments else { return None };
+    let call = CallId::from_number(env.natural(*number)?);
+    let connection = handle::of(env, *connection)?;
+    let state = connection.lock();
+    let looks = state.awaits(call) && state.hurried() == 1;
+    drop(state);
+    let found = if looks { look(env, connection, Some(call), |state| state.awaits(call)) } else { None };
+    Some(found.unwrap_or(atoms(env).pending))
+}
+
+/// `await_group(Connection, Number) -> ok`: looks a little for what is left of a group, which is told of by a message.
+pub(crate) fn wait_group(env: Env, arguments: &[RawTerm]) -> Answer {
+    let [connection, number] = arguments else { return None };
+    let number = env.natural(*number)?;
+    look(env, handle::of(env, *connection)?, None, |state| state.awaits_group(number));
+    Some(atoms(env).ok)
+}
+
+/// `call(Connections, Ref, {Module, Name, Positional, Named, Within}, MayLook)`.
+pub(crate) fn call(env: Env, arguments: &[RawTerm]) -> Answer {
+    let [connections, reference, call, may_look] = arguments else { return None };
+    let (call, may_look) = (env.tuple(*call)?, same(*may_look, atoms(env).yes));
+    ask(env, *connections, *reference, may_look, Expect::Outcome, |out| python::invoke(env, call, out))
+}
+
+/// `source(Connection, Ref, {IsExpression, Source, Variables, Scope, Within}, MayLook)`.
+pub(crate) fn source(env: Env, arguments: &[RawTerm]) -> Answer {
+    let [connection, reference, call, may_look] = arguments else { return None };
+    let (call, may_look) = (env.tuple(*call)?, same(*may_look, atoms(env).yes));
+    ask(env, *connection, *reference, may_look, Expect::Outcome, |out| python::source(env, call, out))
+}
+
+/// `request(Connection, Ref, Frame, MayLook)`: any service's.
+pub(crate) fn request(env: Env, arguments: &[RawTerm]) -> Answer {
+    let [connection, reference, frame, may_look] = arguments else { return None };
+    let (frame, may_look) = (env.iodata(*frame)?, same(*may_look, atoms(env).yes));
+    ask(env, *connection, *reference, may_look, Expect::Frames, |out| {
+        out.clear();
+        out.extend_from_slice(frame);
+        Ok(())
+    })
+}
+
+/// `gather(Connections, Ref, [{Module, Name, Positional, Named, Within}])`: one message, once all have ended.
+pub(crate) fn gather(env: Env, arguments: &[RawTerm]) -> Answer {
+    let [connections, reference, calls] = arguments else { return None };
+    let Some((term, connection)) = least_loaded(env, *connections) else { return nobody(env, *connections) };
+    let count = env.list_length(*calls)?;
+    let mut state = connection.lock();
+    let caller = env.caller();
+    let group = match state.begin_group(caller, *reference, count) {
+        Ok(group) => group,
+        Err(why) => return Some(failed(env, &state, &why)),
+    };
+    for (at, call) in env.items(*calls).enumerate() {
+        let mut buffer = std::mem::take(&mut state.buffer);
+        let made = env.tuple(call).ok_or(Refused::BadArgument);
+        let made = made.and_then(|call| python::invoke(env, call, &mut buffer));
+        state.buffer = buffer;
+        match made {
+            Err(Refused::NoValue(what)) => state.fill(env, group, at, |env| no_value(env, what)),
+            Err(Refused::BadArgument) => state.fill(env, group, at, |env| error(env, env.atom("badarg"))),
+            Ok(()) => {
+                if let Err(why) = state.begin(caller, *reference, Expect::Part(group, at), None) {
+                    let (load, most) = (state.hurried(), state.in_flight_max());
+                    state.fill(env, group, at, |env| waiter::refusal(env, &why, load, most));
+                }
+            }
+        }
+    }
+    state.leave(env);
+    Some(env.make_tuple(&[atoms(env).pending, term, env.make_natural(group)]))
+}
+
+/// `stream(Connections, Ref, {Module, Name, Positional, Named}, Credit)`: cancelled when the caller ends.
+pub(crate) fn stream(env: Env, arguments: &[RawTerm]) -> Answer {
+    let [connections, reference, call, credit] = arguments else { return None };
+    let Some((term, connection)) = least_loaded(env, *connections) else { return nobody(env, *connections) };
+    let credit = u32::try_from(env.natural(*credit)?).ok()?;
+    let mut state = connection.lock();
+    if let Err(why) = python::stream(env, env.tuple(*call)?, &mut state.buffer) {
+        return refused(env, why);
+    }
+    let caller = env.caller();
+    let begun = state.begin(caller, *reference, Expect::Values, Some(credit));
+    let answer = match begun {
+        Ok(call) => {
+            state.leave(env);
+            pending(env, term, call)
+        }
+        Err(why) => failed(env, &state, &why),
+    };
+    drop(state);
+    handle::monitor(env, connection, caller);
+    Some(answer)
+}
+
+/// `request_stream(Connection, Ref, Frame, Credit)`: any service's; frames as they are.
+pub(crate) fn request_stream(env: Env, arguments: &[RawTerm]) -> Answer {
+    let [connection, reference, frame, credit] = arguments else { return None };
+    let (term, connection) = (*connection, handle::of(env, *connection)?);
+    let credit = u32::try_from(env.natural(*credit)?).ok()?;
+    let frame = env.iodata(*frame)?;
+    let mut state = connection.lock();
+    state.buffer.clear();
+    state.buffer.extend_from_slice(frame);
+    Some(match state.begin(env.caller(), *reference, Expect::Frames, Some(credit)) {
+        Ok(call) => {
+            state.leave(env);
+            pending(env, term, call)
+        }
+        Err(why) => failed(env, &state, &why),
+    })
+}
+
+/// `attend(Connection)`: events go to the caller from here on.
+pub(crate) fn attend(env: Env, arguments: &[RawTerm]) -> Answer {
+    let [connection] = arguments else { return None };
+    let mut state = handle::of(env, *connection)?.lock();
+    Some(match state.attend(env, env.caller()) {
+        Ok(_) => {
+            state.leave(env);
+            atoms(env).ok
+        }
+        Err(why) => failed(env, &state, &why),
+    })
+}
+
+/// Sends a request whose answer nobody wants to know.
+fn send(env: Env, connections: RawTerm, make: impl FnOnce(&mut Vec<u8>) -> Result<(), Refused>) -> Answer {
+    let Some((_, connection)) = least_loaded(env, connections) else { return nobody(env, connections) };
+    let mut state = connection.lock();
+    if let Err(why) = make(&mut state.buffer) {
+        return refused(env, why);
+    }
+    Some(match state.begin(env.caller(), atoms(env).undefined, Expect::Nothing, None) {
+        Ok(_) => {
+            state.leave(env);
+            atoms(env).ok
+        }
+        Err(why) => failed(env, &state, &why),
+    })
+}
+
+/// `cast(Connections, {Module, Name, Positional, Named, Within})`.
+pub(crate) fn cast(env: Env, arguments: &[RawTerm]) -> Answer {
+    let [connections, call] = arguments else { return None };
+    let call = env.tuple(*call)?;
+    send(env, *connections, |out| python::invoke(env, call, out))
+}
+
+/// `answer(Connection, Number, IsOk, Value)`.
+pub(crate) fn answer(env: Env, arguments: &[RawTerm]) -> Answer {
+    let [connection, number, ok, value] = arguments else { return None };
+    let (number, ok) = (env.natural(*number)?, same(*ok, atoms(env).yes));
+    send(env, *connection, |out| python::answer(env, number, ok, *value, out))
+}
+
+/// `post(Connection, Kind, Number, Payload)`.
+pub(crate) fn post(env: Env, arguments: &[RawTerm]) -> Answer {
+    let [connection, kind, number, payload] = arguments else { return None };
+    let (kind, number) = (u32::try_from(env.natural(*kind)?).ok()?, env.natural(*number)?);
+    send(env, *connection, |out| python::post(env, kind, number, *payload, out))
+}
+
+/// `forget(Connection, Scope)`.
+pub(crate) fn forget(env: Env, arguments: &[RawTerm]) -> Answer {
+    let [connection, scope] = arguments else { return None };
+    let scope = env.binary(*scope)?;
+    send(env, *connection, |out| {
+        python::forget(scope, out);
+        Ok(())
+    })
+}
+
+/// `grant(Connection, Number, Items)`.
+pub(crate) fn grant(env: Env, arguments: &[RawTerm]) -> Answer {
+    let [connection, number, items] = arguments else { return None };
+    let call = CallId::from_number(env.natural(*number)?);
+    let mut state = handle::of(env, *connection)?.lock();
+    state.grant(call, u32::try_from(env.natural(*items)?).ok()?);
+    state.leave(env);
+    Some(atoms(env).ok)
+}
+
+/// `cancel(Connection, Number)`: nothing is told of the call from here on.
+pub(crate) fn cancel(env: Env, arguments: &[RawTerm]) -> Answer {
+    let [connection, number] = arguments else { return None };
+    let call = CallId::from_number(env.natural(*number)?);
+    let mut state = handle::of(env, *connection)?.lock();
+    state.cancel(call);
+    state.leave(env);
+    Some(atoms(env).ok)
+}
+
+/// `cancel_group(Connection, Number)`.
+pub(crate) fn cancel_group(env: Env, arguments: &[RawTerm]) -> Answer {
+    let [connection, number] = arguments else { return None };
+    let group = env.natural(*number)?;
+    let mut state = handle::of(env, *connection)?.lock();
+    state.cancel_group(group);
+    state.leave(env);
+    Some(atoms(env).ok)
+}
+
+/// `load(Connection)`: calls in flight.
+pub(crate) fn load(env: Env, arguments: &[RawTerm]) -> Answer {
+    let [connection] = arguments else { return None };
+    let load = handle::of(env, *connection)?.lock().hurried();
+    Some(env.make_natural(load as u64))
+}
+
+/// `close(Connection)`: every call is told so.
+pub(crate) fn close(env: Env, arguments: &[RawTerm]) -> Answer {
+    let [connection] = arguments else { return None };
+    let connection = handle::of(env, *connection)?;
+    connection.lock().close(env);
+    handle::stop(env, connection, atoms(env).undefined);
+    Some(atoms(env).ok)
+}
+
+/// `encode(Term)`: what a worker would be sent.
+pub(crate) fn to_bytes(env: Env, arguments: &[RawTerm]) -> Answer {
+    let [term] = arguments else { return None };
+    let mut out = Vec::with_capacity(64);
+    if let Err(what) = encode::term(env, *term, &mut out) {
+        return Some(no_value(env, what));
+    }
+    env.took((out.len() / PERCENT_BYTES) as i32);
+    Some(ok(env, env.make_binary(&out)))
+}
+
+/// `decode(Binary)`: what a worker would have sent.
+pub(crate) fn of_bytes(env: Env, arguments: &[RawTerm]) -> Answer {
+    let [bytes] = arguments else { return None };
+    let bytes = env.binary(*bytes)?;
+    env.took((bytes.len() / PERCENT_BYTES) as i32);
+    Some(match decode::term(env, bytes) {
+        Ok(term) => ok(env, term),
+        Err(wrong) => error(env, waiter::no_value(env, &wrong.0)),
+    })
+}
+
+fn ok(env: Env, value: RawTerm) -> RawTerm {
+    let Atoms { ok, .. } = atoms(env);
+    env.make_tuple(&[*ok, value])
+}

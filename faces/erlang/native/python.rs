@@ -1,0 +1,142 @@
+//! What is asked of a Python worker: terms as requests of `schemas/python.jsonc`.
+
+use crate::atoms::atoms;
+use crate::encode::{self, NoValue};
+use crate::enif::RawTerm;
+use crate::generated::types::{
+    PythonAnswer, PythonEvaluate, PythonExecute, PythonForget, PythonGenerate, PythonInvoke, PythonPost,
+};
+use crate::term::{Env, Kind, same};
+use std::borrow::Cow;
+use thalweg_wire::messagepack::{request_frame, write};
+
+/// Why there is no request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// A term that has no value in Python.
+    NoValue(NoValue),
+    /// An argument of the wrong kind.
+    BadArgument,
+}
+
+impl From<NoValue> for Refused {
+    fn from(what: NoValue) -> Self {
+        Self::NoValue(what)
+    }
+}
+
+type Made = Result<(), Refused>;
+
+/// A name: an atom or text.
+fn name(env: Env, term: RawTerm) -> Result<String, Refused> {
+    let bytes = match env.kind(term) {
+        Kind::Atom => {
+            let mut bytes = Vec::with_capacity(32);
+            env.atom_name(term, &mut bytes);
+            bytes
+        }
+        _ => env.iodata(term).ok_or(Refused::BadArgument)?.to_vec(),
+    };
+    String::from_utf8(bytes).map_err(|_| Refused::BadArgument)
+}
+
+/// A list of arguments.
+fn positional(env: Env, term: RawTerm) -> Result<Vec<u8>, Refused> {
+    let mut out = Vec::with_capacity(64);
+    encode::list(env, term, &mut out)?;
+    Ok(out)
+}
+
+/// A map from names, or nothing where it is empty.
+fn named(env: Env, term: RawTerm) -> Result<Option<Vec<u8>>, Refused> {
+    let size = env.map_size(term).ok_or(Refused::BadArgument)?;
+    if size == 0 {
+        return Ok(None);
+    }
+    let mut out = Vec::with_capacity(64);
+    write::map_header(&mut out, size);
+    env.pairs(term, |key, value| {
+        write::string(&mut out, &name(env, key)?);
+        encode::term(env, value, &mut out).map_err(Refused::from)
+    })?;
+    Ok(Some(out))
+}
+
+fn value(env: Env, term: RawTerm) -> Result<Vec<u8>, Refused> {
+    let mut out = Vec::with_capacity(64);
+    encode::term(env, term, &mut out)?;
+    Ok(out)
+}
+
+/// The callback in whose course a call is made.
+fn within(env: Env, term: RawTerm) -> Option<u64> {
+    env.natural(term)
+}
+
+/// A call: `{Module, Name, Positional, Named, Within}`.
+pub(crate) fn invoke(env: Env, call: &[RawTerm], out: &mut Vec<u8>) -> Made {
+    let [module, function, arguments, keywords, callback] = call else { return Err(Refused::BadArgument) };
+    let (positional, named) = (positional(env, *arguments)?, named(env, *keywords)?);
+    let request = PythonInvoke {
+        module: name(env, *module)?.into(),
+        name: name(env, *function)?.into(),
+        positional: positional.into(),
+        named: named.map(Cow::Owned),
+        within: within(env, *callback),
+    };
+    out.clear();
+    request_frame(&request, out);
+    Ok(())
+}
+
+/// A stream: as a call.
+pub(crate) fn stream(env: Env, call: &[RawTerm], out: &mut Vec<u8>) -> Made {
+    let [module, function, arguments, keywords] = call else { return Err(Refused::BadArgument) };
+    let (positional, named) = (positional(env, *arguments)?, named(env, *keywords)?);
+    let request = PythonGenerate {
+        module: name(env, *module)?.into(),
+        name: name(env, *function)?.into(),
+        positional: positional.into(),
+        named: named.map(Cow::Owned),
+    };
+    out.clear();
+    request_frame(&request, out);
+    Ok(())
+}
+
+/// Source to run: `{IsExpression, Source, Variables, Scope, Within}`.
+pub(crate) fn source(env: Env, call: &[RawTerm], out: &mut Vec<u8>) -> Made {
+    let [is_expression, source, variables, scope, callback] = call else { return Err(Refused::BadArgument) };
+    let variables = named(env, *variables)?.map(Cow::Owned);
+    let scope: Cow<'_, [u8]> = env.binary(*scope).ok_or(Refused::BadArgument)?.into();
+    let (source, within) = (name(env, *source)?.into(), within(env, *callback));
+    out.clear();
+    if same(*is_expression, atoms(env).yes) {
+        request_frame(&PythonEvaluate { source, variables, scope, within }, out);
+    } else {
+        request_frame(&PythonExecute { source, variables, scope, within }, out);
+    }
+    Ok(())
+}
+
+/// What a callback came to.
+pub(crate) fn answer(env: Env, number: u64, ok: bool, term: RawTerm, out: &mut Vec<u8>) -> Made {
+    let value = value(env, term)?.into();
+    out.clear();
+    request_frame(&PythonAnswer { number, ok, value }, out);
+    Ok(())
+}
+
+/// An event for the worker's loop.
+pub(crate) fn post(env: Env, kind: u32, number: u64, payload: RawTerm, out: &mut Vec<u8>) -> Made {
+    let value = value(env, payload)?.into();
+    out.clear();
+    request_frame(&PythonPost { kind, number, value }, out);
+    Ok(())
+}
+
+/// Lets a namespace go.
+pub(crate) fn forget(scope: &[u8], out: &mut Vec<u8>) {
+    out.clear();
+    request_frame(&PythonForget { scope: scope.into() }, out);
+}

@@ -1,0 +1,168 @@
+//! Who waits for what comes of a call, and the message that tells it.
+//!
+//! A waiter keeps a [`Letter`]: first its reference lives in it, then the message is written there and leaves without another
+//! copy. Letters of those who were answered are used again.
+
+use crate::atoms::atoms;
+use crate::decode;
+use crate::enif::{Pid, RawTerm};
+use crate::generated::types::{PythonAttendItem, PythonResponse};
+use crate::term::{Env, Letter};
+use thalweg_service::{Error, EventKind};
+use thalweg_wire::fault::Fault;
+
+/// What the frames that answer a call are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Expect {
+    /// Of a service that we know nothing of: as they are.
+    Frames,
+    /// What Python came to.
+    Outcome,
+    /// One of several that are told of together: which, and at which place.
+    Part(u64, usize),
+    /// What a generator brings.
+    Values,
+    /// What a worker says by itself.
+    Events,
+    /// That something was taken notice of, which nobody wants to know.
+    Nothing,
+}
+
+/// One who waits.
+#[derive(Debug)]
+pub(crate) struct Waiter {
+    pub(crate) pid: Pid,
+    pub(crate) letter: Letter,
+    /// In the letter.
+    pub(crate) reference: RawTerm,
+    pub(crate) expect: Expect,
+}
+
+/// What an event is for its waiter, in an environment.
+pub(crate) struct Told {
+    /// What it comes to.
+    pub(crate) term: RawTerm,
+    /// Nothing more will come.
+    pub(crate) is_last: bool,
+}
+
+/// Says what came of a call: `{ok, Value}`, `{error, Reason}`, of a stream also `{data, Value}` and `done`.
+pub(crate) fn tell(env: Env, expect: Expect, kind: &EventKind, frame: &[u8]) -> Told {
+    match kind {
+        EventKind::Failed(error) => Told { term: failure(env, error), is_last: true },
+        EventKind::Item => Told { term: item(env, expect, frame), is_last: false },
+        EventKind::End => Told { term: end(env, expect, frame), is_last: true },
+    }
+}
+
+fn pair(env: Env, tag: RawTerm, value: RawTerm) -> RawTerm {
+    env.make_tuple(&[tag, value])
+}
+
+fn item(env: Env, expect: Expect, frame: &[u8]) -> RawTerm {
+    let known = atoms(env);
+    match expect {
+        Expect::Frames => pair(env, known.frame, env.make_binary(frame)),
+        _ => match PythonResponse::decode(frame) {
+            Ok(PythonResponse::GenerateItem(item)) => match decode::term(env, &item.value) {
+                Ok(value) => pair(env, known.data, value),
+                Err(wrong) => pair(env, known.error, no_value(env, &wrong.0)),
+            },
+            _ => pair(env, known.error, pair(env, known.fault, env.atom("bad_frame"))),
+        },
+    }
+}
+
+fn end(env: Env, expect: Expect, frame: &[u8]) -> RawTerm {
+    let known = atoms(env);
+    if expect == Expect::Frames {
+        return pair(env, known.ok, env.make_binary(frame));
+    }
+    match PythonResponse::decode(frame) {
+        Ok(PythonResponse::InvokeResponse(outcome)) => match decode::term(env, &outcome.value) {
+            Ok(_) if outcome.ok && expect == Expect::Values => known.done,
+            Ok(value) => pair(env, if outcome.ok { known.ok } else { known.error }, value),
+            Err(wrong) => pair(env, known.error, no_value(env, &wrong.0)),
+        },
+        Ok(PythonResponse::ErrorResponse(error)) => {
+            let words = env.make_binary(error.message.as_bytes());
+            pair(env, known.error, pair(env, known.refused, words))
+        }
+        Ok(_) => known.ok,
+        Err(wrong) => {
+            let words = env.make_binary(wrong.to_string().as_bytes());
+            pair(env, known.error, env.make_tuple(&[known.fault, env.atom("bad_frame"), words]))
+        }
+    }
+}
+
+/// What has no value over here.
+pub(crate) fn no_value(env: Env, what: &str) -> RawTerm {
+    pair(env, atoms(env).no_erlang_value, env.make_binary(what.as_bytes()))
+}
+
+/// `{error, {fault, Name, Detail}}`.
+pub(crate) fn failure(env: Env, error: &Error) -> RawTerm {
+    let known = atoms(env);
+    let name = env.atom(error.fault.word());
+    let detail = env.make_binary(error.to_string().as_bytes());
+    pair(env, known.error, env.make_tuple(&[known.fault, name, detail]))
+}
+
+/// `{error, {overloaded, Current, Max}}`, or as any other failure.
+pub(crate) fn refusal(env: Env, error: &Error, in_flight: usize, in_flight_max: u32) -> RawTerm {
+    if error.fault != Fault::Overloaded {
+        return failure(env, error);
+    }
+    let known = atoms(env);
+    let numbers =
+        [known.overloaded, env.make_natural(in_flight as u64), env.make_natural(u64::from(in_flight_max))];
+    pair(env, known.error, env.make_tuple(&numbers))
+}
+
+/// What a worker said by itself, for its keeper; what it sends to a process goes straight there.
+pub(crate) fn event(caller: Env, waiter: &mut Waiter, kind: &EventKind, frame: &[u8]) -> bool {
+    let (pid, reference) = (waiter.pid, waiter.reference);
+    let env = waiter.letter.env();
+    let known = atoms(env);
+    let decoded = match kind {
+        EventKind::Item => PythonResponse::decode(frame).ok(),
+        EventKind::End | EventKind::Failed(_) => None,
+    };
+    let Some(PythonResponse::AttendItem(item)) = decoded else {
+        let message = env.make_tuple(&[known.thalweg_event, reference, known.down]);
+        waiter.letter.send(caller, &pid, message);
+        return true;
+    };
+    let (to, message) = message_of(env, &item, pid);
+    if let Some(message) = message {
+        waiter.letter.send(caller, &to, message);
+    } else {
+        waiter.letter.clear();
+    }
+    // The letter was emptied, its reference with it: events are told apart by their kind.
+    waiter.reference = known.undefined;
+    false
+}
+
+fn message_of(env: Env, item: &PythonAttendItem<'_>, keeper: Pid) -> (Pid, Option<RawTerm>) {
+    let known = atoms(env);
+    let kind = env.atom(item.kind.word());
+    let value = match decode::term(env, &item.value) {
+        Ok(value) => value,
+        Err(wrong) => {
+            let what = no_value(env, &wrong.0);
+            let message =
+                env.make_tuple(&[known.thalweg_event, known.error, env.make_natural(item.number), what]);
+            return (keeper, Some(message));
+        }
+    };
+    if kind == known.send {
+        let target = env.tuple(value).and_then(|pair| match pair {
+            [to, message] => Some((env.pid(*to)?, *message)),
+            _ => None,
+        });
+        return target.map_or((keeper, None), |(to, message)| (to, Some(message)));
+    }
+    (keeper, Some(env.make_tuple(&[known.thalweg_event, kind, env.make_natural(item.number), value])))
+}

@@ -1,0 +1,323 @@
+%% @doc Python for Erlang: calls into worker processes, whose results arrive as messages.
+%%
+%% `{ok, Value}' is what a function returned, `{error, Reason}' why it did not: what Python raised is
+%% `{exception, Kind, Words, Trace}', a bound that was reached `{overloaded, Current, Max}', a worker that ended
+%% `{fault, Name, Words}', a term that Python has no value for `{no_python_value, Words}'. See docs/erlang.md.
+-module(thalweg).
+
+-export([start_pool/1, start_pool/2, stop_pool/1, workers/1, load/1]).
+-export([call/2, call/3, call/4, cast/2, cast/3, cast/4]).
+-export([spawn_call/2, spawn_call/3, spawn_call/4, await/1, await/2, cancel/1]).
+-export([async_call/2, async_call/3, async_call/4, async_await/1, async_await/2, async_gather/1, async_gather/2]).
+-export([eval/1, eval/2, eval/3, exec/1, exec/2, exec/3]).
+-export([register/2, unregister/1]).
+-export([within/3]).
+-export_type([request/0, options/0, result/0, name/0]).
+
+%% What a name in Python is: `math', <<"os.path">>.
+-type name() :: atom() | binary().
+-type result() :: {ok, term()} | {error, term()}.
+-type options() :: #{
+    %% Which; `default' otherwise.
+    pool => atom(),
+    %% Keywords.
+    keywords => #{name() => term()},
+    %% Milliseconds; 5000 otherwise.
+    timeout => timeout(),
+    %% Calls with the same term go to the same worker.
+    affinity => term(),
+    %% Whose variables `eval' and `exec' see; the calling process's otherwise.
+    namespace => term(),
+    %% Variables.
+    variables => #{name() => term()}
+}.
+%% A call that has begun.
+-opaque request() :: {reference(), pending | {thalweg_nif:connection(), non_neg_integer(), atom()}}.
+
+-define(TIMEOUT, 5000).
+
+%% @doc Starts the pool `default'.
+-spec start_pool(thalweg_pool:options()) -> {ok, pid()} | {error, term()}.
+start_pool(Options) -> start_pool(default, Options).
+
+%% @doc Starts a pool, and returns when all of its workers are ready.
+-spec start_pool(atom(), thalweg_pool:options()) -> {ok, pid()} | {error, term()}.
+start_pool(Name, Options) ->
+    case thalweg_python:check(Options) of
+        ok ->
+            Start = {thalweg_pool, start_link, [Name, Options]},
+            Child = #{id => {pool, Name}, start => Start, type => supervisor, shutdown => infinity},
+            case supervisor:start_child(thalweg_sup, Child) of
+                {ok, Pool} when is_pid(Pool) -> {ok, Pool};
+                {error, {already_started, _}} -> {error, {already_started, Name}};
+                {error, already_present} -> {error, {already_started, Name}};
+                {error, {{shutdown, {failed_to_start_child, _, Reason}}, _}} -> {error, Reason};
+                {error, Reason} -> {error, Reason}
+            end;
+        {error, Reason} -> {error, Reason}
+    end.
+
+%% @doc Ends a pool: calls that are under way are told that it ended.
+-spec stop_pool(atom()) -> ok | {error, not_found}.
+stop_pool(Name) ->
+    case supervisor:terminate_child(thalweg_sup, {pool, Name}) of
+        ok -> supervisor:delete_child(thalweg_sup, {pool, Name});
+        {error, _} -> {error, not_found}
+    end.
+
+%% @doc The numbers that the operating system knows a pool's workers by.
+-spec workers(atom()) -> [non_neg_integer()].
+workers(Name) ->
+    {_, Workers} = thalweg_directory:workers(Name),
+    [gen_server:call(Worker, os_pid) || Worker <- tuple_to_list(Workers)].
+
+%% @doc Calls in flight, per worker.
+-spec load(atom()) -> [non_neg_integer()].
+load(Name) ->
+    {Connections, _} = thalweg_directory:workers(Name),
+    [thalweg_nif:load(Connection) || Connection <- tuple_to_list(Connections)].
+
+%% Calls
+
+-spec call(name(), name()) -> result().
+call(Module, Function) -> call(Module, Function, [], #{}).
+
+-spec call(name(), name(), list()) -> result().
+call(Module, Function, Arguments) -> call(Module, Function, Arguments, #{}).
+
+%% @doc Calls a function and waits for what it returns. What it returns to be awaited is awaited in the worker.
+-spec call(name(), name(), list(), options()) -> result().
+call(Module, Function, Arguments, Options) ->
+    {Pool, Connections, Within} = route(Options),
+    Reference = make_ref(),
+    Call = {Module, Function, Arguments, maps:get(keywords, Options, #{}), Within},
+    case thalweg_nif:call(Connections, Reference, Call, true) of
+        {pending, Connection, Number} ->
+            receive
+                {thalweg, Reference, Result} -> Result
+            after maps:get(timeout, Options, ?TIMEOUT) ->
+                give_up(Pool, Connection, Number, Reference)
+            end;
+        Result -> Result
+    end.
+
+-spec cast(name(), name()) -> ok | {error, term()}.
+cast(Module, Function) -> cast(Module, Function, [], #{}).
+
+-spec cast(name(), name(), list()) -> ok | {error, term()}.
+cast(Module, Function, Arguments) -> cast(Module, Function, Arguments, #{}).
+
+%% @doc Calls a function, and nobody hears what came of it.
+-spec cast(name(), name(), list(), options()) -> ok | {error, term()}.
+cast(Module, Function, Arguments, Options) ->
+    {_, Connections, Within} = route(Options),
+    Call = {Module, Function, Arguments, maps:get(keywords, Options, #{}), Within},
+    thalweg_nif:cast(Connections, Call).
+
+-spec spawn_call(name(), name()) -> request().
+spawn_call(Module, Function) -> spawn_call(Module, Function, [], #{}).
+
+-spec spawn_call(name(), name(), list()) -> request().
+spawn_call(Module, Function, Arguments) -> spawn_call(Module, Function, Arguments, #{}).
+
+%% @doc Begins a call. Its result comes as `{thalweg, Reference, Result}', where the request is `{Reference, _}', or is
+%% waited for with {@link await/2}.
+-spec spawn_call(name(), name(), list(), options()) -> request().
+spawn_call(Module, Function, Arguments, Options) ->
+    {Pool, Connections, Within} = route(Options),
+    Reference = make_ref(),
+    Call = {Module, Function, Arguments, maps:get(keywords, Options, #{}), Within},
+    case thalweg_nif:call(Connections, Reference, Call, false) of
+        {pending, Connection, Number} -> {Reference, {Connection, Number, Pool}};
+        Result ->
+            self() ! {thalweg, Reference, Result},
+            {Reference, pending}
+    end.
+
+-spec await(request()) -> result().
+await(Request) -> await(Request, ?TIMEOUT).
+
+%% @doc Waits for the result of a call that was begun. One that does not come in time is cancelled.
+-spec await(request(), timeout()) -> result().
+await({Reference, pending}, _Timeout) ->
+    receive
+        {thalweg, Reference, Result} -> Result
+    end;
+await({Reference, {Connection, Number, Pool}}, Timeout) ->
+    case thalweg_nif:await(Connection, Number) of
+        pending ->
+            receive
+                {thalweg, Reference, Result} -> Result
+            after Timeout -> give_up(Pool, Connection, Number, Reference)
+            end;
+        Result -> Result
+    end.
+
+%% @doc Says that nobody waits for a call any more: a coroutine is cancelled, a function that runs is interrupted. Its
+%% result does not come, and did not.
+-spec cancel(request()) -> ok.
+cancel({Reference, pending}) -> flush(Reference);
+cancel({Reference, {Connection, Number, Pool}}) ->
+    _ = give_up(Pool, Connection, Number, Reference),
+    ok.
+
+-spec async_call(name(), name()) -> request().
+async_call(Module, Function) -> spawn_call(Module, Function).
+
+-spec async_call(name(), name(), list()) -> request().
+async_call(Module, Function, Arguments) -> spawn_call(Module, Function, Arguments).
+
+%% @doc Begins a call: the same as {@link spawn_call/4}, because coroutines are awaited whoever calls them.
+-spec async_call(name(), name(), list(), options()) -> request().
+async_call(Module, Function, Arguments, Options) -> spawn_call(Module, Function, Arguments, Options).
+
+-spec async_await(request()) -> result().
+async_await(Request) -> await(Request).
+
+-spec async_await(request(), timeout()) -> result().
+async_await(Request, Timeout) -> await(Request, Timeout).
+
+-spec async_gather([{name(), name(), list()} | {name(), name(), list(), #{name() => term()}}]) -> [result()] | {error, term()}.
+async_gather(Calls) -> async_gather(Calls, #{}).
+
+%% @doc Makes several calls at once, in one worker, and waits for all of them: their results in the order of the calls.
+-spec async_gather([{name(), name(), list()} | {name(), name(), list(), #{name() => term()}}], options()) ->
+    [result()] | {error, term()}.
+async_gather([], _Options) -> [];
+async_gather(Calls, Options) ->
+    {_, Connections, Within} = route(Options),
+    Reference = make_ref(),
+    case thalweg_nif:gather(Connections, Reference, [whole(Call, Within) || Call <- Calls]) of
+        {pending, Connection, Group} ->
+            ok = thalweg_nif:await_group(Connection, Group),
+            receive
+                {thalweg, Reference, Results} -> Results
+            after maps:get(timeout, Options, ?TIMEOUT) ->
+                ok = thalweg_nif:cancel_group(Connection, Group),
+                flush(Reference),
+                {error, timeout}
+            end;
+        {error, Reason} -> {error, Reason}
+    end.
+
+-spec whole(tuple(), none | non_neg_integer()) -> thalweg_nif:call().
+whole({Module, Function, Arguments}, Within) -> {Module, Function, Arguments, #{}, Within};
+whole({Module, Function, Arguments, Keywords}, Within) -> {Module, Function, Arguments, Keywords, Within}.
+
+%% Source
+
+-spec eval(iodata()) -> result().
+eval(Source) -> eval(Source, #{}, #{}).
+
+-spec eval(iodata(), #{name() => term()}) -> result().
+eval(Source, Variables) -> eval(Source, Variables, #{}).
+
+%% @doc The value of an expression, in the namespace of the calling process.
+-spec eval(iodata(), #{name() => term()}, options()) -> result().
+eval(Source, Variables, Options) -> source(true, Source, Variables, Options).
+
+-spec exec(iodata()) -> result().
+exec(Source) -> exec(Source, #{}, #{}).
+
+-spec exec(iodata(), #{name() => term()}) -> result().
+exec(Source, Variables) -> exec(Source, Variables, #{}).
+
+%% @doc Runs statements in the namespace of the calling process, which goes when that process does.
+-spec exec(iodata(), #{name() => term()}, options()) -> result().
+exec(Source, Variables, Options) -> source(false, Source, Variables, Options).
+
+-spec source(boolean(), iodata(), map(), options()) -> result().
+source(IsExpression, Source, Variables, Options) ->
+    {Scope, Owner} =
+        case Options of
+            #{namespace := Name} -> {term_to_binary({name, Name}), none};
+            _ -> {term_to_binary(self()), self()}
+        end,
+    {Pool, Connection, Within} = route(Options#{affinity => maps:get(affinity, Options, Scope)}),
+    keep(Pool, Connection, Owner, Scope),
+    Reference = make_ref(),
+    Named = maps:from_list([{text(Name), Value} || {Name, Value} <- maps:to_list(Variables)]),
+    case thalweg_nif:source(Connection, Reference, {IsExpression, Source, Named, Scope, Within}, true) of
+        {pending, _, Number} ->
+            receive
+                {thalweg, Reference, Result} -> Result
+            after maps:get(timeout, Options, ?TIMEOUT) -> give_up(Pool, Connection, Number, Reference)
+            end;
+        Result -> Result
+    end.
+
+%% A worker lets a process's namespace go when the process ends: it is told once.
+-spec keep(atom(), thalweg_nif:connection(), pid() | none, binary()) -> ok.
+keep(_Pool, _Connection, none, _Scope) -> ok;
+keep(Pool, Connection, Owner, Scope) ->
+    Key = {?MODULE, scope, Connection},
+    case get(Key) of
+        true -> ok;
+        undefined ->
+            put(Key, true),
+            case worker(Pool, Connection) of
+                none -> ok;
+                Worker -> thalweg_worker:keep(Worker, Owner, Scope)
+            end
+    end.
+
+%% Callbacks
+
+%% @doc Gives a function a name that Python can call it by, with the list of its arguments.
+-spec register(name(), thalweg_callbacks:callback()) -> ok.
+register(Name, Callback) -> thalweg_callbacks:register(text(Name), Callback).
+
+-spec unregister(name()) -> ok.
+unregister(Name) -> thalweg_callbacks:unregister(text(Name)).
+
+%% @private Calls of this process are made in the course of a callback.
+-spec within(atom(), thalweg_nif:connection(), non_neg_integer()) -> ok.
+within(Pool, Connection, Number) ->
+    put({?MODULE, within}, {Pool, Connection, Number}),
+    ok.
+
+%% Where calls go
+
+%% The pool, its connections or the one that the call has to take, and the callback that it is made in.
+-spec route(options()) -> {atom(), thalweg_nif:connections(), none | non_neg_integer()}.
+route(Options) ->
+    Pool = maps:get(pool, Options, default),
+    case get({?MODULE, within}) of
+        {Pool, Connection, Number} -> {Pool, Connection, Number};
+        _ ->
+            {Connections, _} = thalweg_directory:workers(Pool),
+            case {tuple_size(Connections), Options} of
+                {0, _} -> {Pool, {}, none};
+                {Size, #{affinity := Term}} ->
+                    {Pool, element(1 + erlang:phash2(Term, Size), Connections), none};
+                _ -> {Pool, Connections, none}
+            end
+    end.
+
+-spec worker(atom(), thalweg_nif:connection()) -> pid() | none.
+worker(Pool, Connection) ->
+    {Connections, Workers} = thalweg_directory:workers(Pool),
+    Pairs = lists:zip(tuple_to_list(Connections), tuple_to_list(Workers)),
+    proplists:get_value(Connection, Pairs, none).
+
+-spec give_up(atom(), thalweg_nif:connection(), non_neg_integer(), reference()) -> {error, timeout}.
+give_up(Pool, Connection, Number, Reference) ->
+    ok = thalweg_nif:cancel(Connection, Number),
+    case worker(Pool, Connection) of
+        none -> ok;
+        Worker -> thalweg_worker:interrupt(Worker)
+    end,
+    flush(Reference),
+    {error, timeout}.
+
+%% What came before the call was cancelled.
+-spec flush(reference()) -> ok.
+flush(Reference) ->
+    receive
+        {thalweg, Reference, _} -> flush(Reference)
+    after 0 -> ok
+    end.
+
+-spec text(name() | iodata()) -> binary().
+text(Name) when is_atom(Name) -> atom_to_binary(Name);
+text(Name) -> unicode:characters_to_binary(Name).

@@ -1,0 +1,68 @@
+%% @private The functions that Python may call, by name. They run in processes of their own, so that one that waits or fails
+%% holds nobody up.
+-module(thalweg_callbacks).
+-behaviour(gen_server).
+
+-export([start_link/0, register/2, unregister/1, run/4]).
+-export([init/1, handle_call/3, handle_cast/2]).
+-export_type([callback/0]).
+
+%% Called with the list of arguments.
+-type callback() :: fun((list()) -> term()) | {module(), atom()}.
+
+-spec start_link() -> {ok, pid()} | {error, term()}.
+start_link() -> gen_server:start_link({local, ?MODULE}, ?MODULE, [], []).
+
+-spec register(binary(), callback()) -> ok.
+register(Name, Callback) -> gen_server:call(?MODULE, {register, Name, Callback}).
+
+-spec unregister(binary()) -> ok.
+unregister(Name) -> gen_server:call(?MODULE, {unregister, Name}).
+
+%% @doc Runs a callback and gives its outcome to the worker that waits for it. Calls that are made in its course run in that
+%% very worker, while the function that called back waits.
+-spec run(atom(), thalweg_nif:connection(), non_neg_integer(), term()) -> pid().
+run(Pool, Connection, Number, {Name, Arguments}) ->
+    spawn(fun() ->
+        thalweg:within(Pool, Connection, Number),
+        {IsOk, Value} = outcome(Name, Arguments),
+        case thalweg_nif:answer(Connection, Number, IsOk, Value) of
+            ok -> ok;
+            {error, Reason} ->
+                %% What has no value in Python must not keep the function waiting.
+                _ = thalweg_nif:answer(Connection, Number, false, text(Reason)),
+                ok
+        end
+    end).
+
+-spec outcome(binary(), list()) -> {boolean(), term()}.
+outcome(Name, Arguments) ->
+    try ets:lookup(?MODULE, Name) of
+        [{_, {Module, Function}}] -> {true, Module:Function(Arguments)};
+        [{_, Function}] -> {true, Function(Arguments)};
+        [] -> {false, {no_function, Name}}
+    catch
+        throw:Reason -> {false, Reason};
+        Class:Reason:Stack ->
+            {false, {exception, atom_to_binary(Class), text(Reason), [text(Frame) || Frame <- Stack]}}
+    end.
+
+-spec text(term()) -> binary().
+text(Term) -> unicode:characters_to_binary(io_lib:format("~tp", [Term])).
+
+-spec init([]) -> {ok, []}.
+init([]) ->
+    _ = ets:new(?MODULE, [named_table, protected, {read_concurrency, true}]),
+    true = ets:insert(?MODULE, {<<"thalweg:channel">>, {thalweg_channel, write}}),
+    {ok, []}.
+
+-spec handle_call(term(), gen_server:from(), []) -> {reply, ok, []}.
+handle_call({register, Name, Callback}, _From, State) ->
+    true = ets:insert(?MODULE, {Name, Callback}),
+    {reply, ok, State};
+handle_call({unregister, Name}, _From, State) ->
+    true = ets:delete(?MODULE, Name),
+    {reply, ok, State}.
+
+-spec handle_cast(term(), []) -> {noreply, []}.
+handle_cast(_Message, State) -> {noreply, State}.

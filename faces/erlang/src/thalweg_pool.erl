@@ -1,0 +1,39 @@
+%% @private A pool: the supervisor of its workers. They are told apart by their index; `thalweg_directory' says which there are.
+-module(thalweg_pool).
+-behaviour(supervisor).
+
+-export([start_link/2, init/1]).
+-export_type([options/0]).
+
+-type options() :: #{
+    %% How many; as many as processors, but for one.
+    size => pos_integer(),
+    %% The interpreter, or a virtual environment.
+    python => file:filename_all(),
+    venv => file:filename_all(),
+    %% Where it runs, and what is set there.
+    directory => file:filename_all(),
+    environment => [{string(), string() | false}],
+    %% Folders that modules are looked for in.
+    path => [file:filename_all()],
+    %% Calls that one worker may have in flight.
+    in_flight_max => pos_integer(),
+    %% Milliseconds that a worker may take to start.
+    start_within => pos_integer()
+}.
+
+-spec start_link(atom(), options()) -> {ok, pid()} | {error, term()}.
+start_link(Name, Options) -> supervisor:start_link(?MODULE, {Name, Options}).
+
+-spec init({atom(), options()}) -> {ok, {supervisor:sup_flags(), [supervisor:child_spec()]}}.
+init({Name, Options}) ->
+    Size = maps:get(size, Options, max(1, erlang:system_info(logical_processors) - 1)),
+    Worker = fun(Index) ->
+        #{
+            id => Index,
+            start => {thalweg_worker, start_link, [Name, Index, Options]},
+            shutdown => 2000
+        }
+    end,
+    Flags = #{strategy => one_for_one, intensity => 10 * Size, period => 10},
+    {ok, {Flags, [Worker(Index) || Index <- lists:seq(1, Size)]}}.

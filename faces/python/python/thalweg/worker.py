@@ -1,0 +1,307 @@
+"""A process of Erlang's that runs Python: `python -m thalweg.worker ENDPOINT`.
+
+One thread, one event loop: plain functions run in it one after the other, what they return to be awaited runs as a task. It
+ends with the process that started it. Everything that is called for every function lies in machine code (`_native.Desk`);
+here is what happens less often.
+"""
+
+import asyncio
+import builtins
+import contextlib
+import fcntl
+import importlib
+import inspect
+import itertools
+import logging
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from concurrent.futures import Future
+from types import FrameType
+from typing import Any, Final
+
+from . import erlang
+from ._native import Desk, Job
+from .erlang import Atom, ErlangError, Interrupted
+from .loop import new_event_loop
+
+_SAY_CALLBACK: Final = 1
+_SAY_LOG: Final = 3
+_WAIT: Final = 1
+_GONE: Final = 2
+_SLICE: Final = 64
+"""Values that a generator brings before others have their turn."""
+
+_EXCEPTION: Final = Atom("exception")
+
+
+class Worker:
+    """Runs what Erlang asks for."""
+
+    def __init__(self, endpoint: str) -> None:
+        """Listens."""
+        self.loop = new_event_loop()
+        self.thread = threading.get_ident()
+        self.desk = Desk(endpoint, self)
+        self._jobs: dict[int, tuple[asyncio.Task[None], Job]] = {}
+        self._credit: dict[int, asyncio.Future[None]] = {}
+        self._numbers = itertools.count(1)
+        self._callbacks: dict[int, Future[Any] | asyncio.Future[Any]] = {}
+        self._scopes: dict[bytes, dict[str, Any]] = {}
+        self._listeners: dict[int, Callable[[int, Any], None]] = {}
+        self._owes_turn = False
+
+    def run(self) -> None:
+        """Runs until Erlang is gone."""
+        asyncio.set_event_loop(self.loop)
+        self._hear_interrupts()
+        logging.getLogger().addHandler(_Forward(self))
+        self.loop.add_reader(self.desk.fileno(), self._turn)
+        self.loop.call_soon(self._turn)
+        self.loop.run_forever()
+
+    def _turn(self) -> None:
+        if self.desk.turn(not self._jobs) and not self._owes_turn:
+            self._owes_turn = True
+            self.loop.call_soon(self._another)
+
+    def _another(self) -> None:
+        self._owes_turn = False
+        self._turn()
+
+    # What the desk calls.
+
+    def orphaned(self) -> None:
+        """Erlang is gone."""
+        # Nobody is left who could want anything, least of all what destructors and threads may still have in mind.
+        os._exit(0)
+
+    def attended(self) -> None:
+        """Erlang hears what this worker says by itself."""
+        self.desk.say(0, os.getpid(), sys.version)
+
+    def describe(self, raised: BaseException) -> tuple[Any, ...]:
+        """An exception in words: its kind, what it says, and where it was raised."""
+        if isinstance(raised, ErlangError):
+            return (Atom("error"), raised.reason) if _is_value(raised.reason) else (Atom("error"), repr(raised.reason))
+        kind = type(raised)
+        name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+        try:
+            words = str(raised)
+        except Exception:  # an exception's own words may fail as well
+            words = ""
+        lines = traceback.format_exception(raised)
+        return (_EXCEPTION, name, _text(words), [_text(line) for line in lines])
+
+    def start(self, job: Job, awaitable: Any) -> None:
+        """Has something awaited, and the job end with its outcome."""
+        self._begin(job, self._await(job, awaitable))
+
+    def generate(self, job: Job, module: str, name: str, positional: tuple[Any, ...], named: dict[str, Any]) -> None:
+        """Has a generator bring one value after the other."""
+        function: Any = importlib.import_module(module)
+        for part in name.split("."):
+            function = getattr(function, part)
+        self._begin(job, self._generate(job, function(*positional, **named)))
+
+    def changed(self, numbers: list[int]) -> None:
+        """Nobody waits for these jobs any more, or there is credit again."""
+        for number in numbers:
+            waiter = self._credit.pop(number, None)
+            if waiter is not None and not waiter.done():
+                waiter.set_result(None)
+            found = self._jobs.get(number)
+            if found is not None and found[1].is_cancelled:
+                found[0].cancel()
+
+    def evaluate(self, source: str, variables: dict[str, Any], scope: bytes) -> Any:
+        """The value of an expression."""
+        names = self._scope(scope)
+        return eval(compile(source, "<erlang>", "eval"), names, {**names, **variables} if variables else names)
+
+    def execute(self, source: str, variables: dict[str, Any], scope: bytes) -> None:
+        """Runs statements."""
+        names = self._scope(scope)
+        names.update(variables)
+        exec(compile(source, "<erlang>", "exec"), names)
+
+    def forget(self, scope: bytes) -> None:
+        """Lets a namespace go."""
+        self._scopes.pop(scope, None)
+
+    def answered(self, number: int, ok: bool, value: Any) -> None:
+        """A callback that nobody stands and waits for has an answer."""
+        waiter = self._callbacks.pop(number, None)
+        if waiter is None or waiter.done():
+            return
+        if ok:
+            waiter.set_result(value)
+        else:
+            waiter.set_exception(ErlangError(value))
+
+    def post(self, kind: int, number: int, value: Any) -> None:
+        """An event for whoever listens under a number."""
+        listener = self._listeners.get(number)
+        if listener is not None:
+            self.loop.call_soon(listener, kind, value)
+
+    # What `thalweg.erlang` calls.
+
+    def call_and_wait(self, name: str, arguments: tuple[Any, ...], timeout: float | None) -> Any:
+        """Calls back, and waits in this thread."""
+        number = next(self._numbers)
+        self.desk.say(_SAY_CALLBACK, number, (name, list(arguments)))
+        ok, value = self.desk.wait(number, timeout)
+        if ok:
+            return value
+        raise ErlangError(value)
+
+    def begin(self, name: str, arguments: tuple[Any, ...], waiter: Future[Any] | asyncio.Future[Any]) -> None:
+        """Calls back, and has a future hear of it."""
+        number = next(self._numbers)
+        self._callbacks[number] = waiter
+        try:
+            self.desk.say(_SAY_CALLBACK, number, (name, list(arguments)))
+        except BaseException:
+            del self._callbacks[number]
+            raise
+
+    def listen(self, number: int, listener: Callable[[int, Any], None]) -> None:
+        """Has a function be called, in the loop, with the kind and the payload of each event that Erlang posts."""
+        self._listeners[number] = listener
+
+    # Jobs.
+
+    def _begin(self, job: Job, work: Coroutine[Any, Any, None]) -> None:
+        task = self.loop.create_task(work)
+        self._jobs[job.number] = (task, job)
+
+    async def _await(self, job: Job, awaitable: Any) -> None:
+        try:
+            job.end(await awaitable)
+        except asyncio.CancelledError:
+            raise
+        except BaseException as raised:
+            job.fail(self.describe(raised))
+        finally:
+            del self._jobs[job.number]
+
+    async def _generate(self, job: Job, values: Any) -> None:
+        try:
+            if isinstance(values, AsyncIterator):
+                await self._bring_awaited(job, values)
+            else:
+                await self._bring(job, iter(values))
+            job.end(None)
+        except asyncio.CancelledError:
+            raise
+        except BaseException as raised:
+            job.fail(self.describe(raised))
+        finally:
+            del self._jobs[job.number]
+
+    async def _bring(self, job: Job, values: Iterator[Any]) -> None:
+        try:
+            for count, value in enumerate(values, 1):
+                if not await self._item(job, value):
+                    break
+                if count % _SLICE == 0:
+                    await asyncio.sleep(0)
+        finally:
+            close = getattr(values, "close", None)
+            if close is not None:
+                close()
+
+    async def _bring_awaited(self, job: Job, values: AsyncIterator[Any]) -> None:
+        try:
+            async for value in values:
+                if not await self._item(job, value):
+                    break
+        finally:
+            close = getattr(values, "aclose", None)
+            if close is not None:
+                await close()
+
+    async def _item(self, job: Job, value: Any) -> bool:
+        flow = job.item(value)
+        if flow == _WAIT:
+            waiter = self.loop.create_future()
+            self._credit[job.number] = waiter
+            job.watch()
+            self._turn()
+            await waiter
+            return not job.is_cancelled
+        return flow != _GONE
+
+    def _scope(self, scope: bytes) -> dict[str, Any]:
+        names = self._scopes.get(scope)
+        if names is None:
+            names = self._scopes[scope] = {"__name__": "__erlang__", "__builtins__": builtins}
+        return names
+
+    # Interrupts.
+
+    def _hear_interrupts(self) -> None:
+        """A byte on standard input asks to look whether the function that runs is still wanted; its end is ours."""
+        signal.signal(signal.SIGIO, self._interrupt)
+        signal.siginterrupt(signal.SIGIO, False)
+        fcntl.fcntl(0, fcntl.F_SETOWN, os.getpid())
+        flags = fcntl.fcntl(0, fcntl.F_GETFL)
+        fcntl.fcntl(0, fcntl.F_SETFL, flags | os.O_NONBLOCK | os.O_ASYNC)
+
+    def _interrupt(self, _number: int, _frame: FrameType | None) -> None:
+        try:
+            while chunk := os.read(0, 256):
+                pass
+        except BlockingIOError:
+            chunk = b"."
+        if not chunk:
+            self.orphaned()
+        if self.desk.is_unwanted():
+            raise Interrupted
+
+
+class _Forward(logging.Handler):
+    """Hands what is logged to Erlang's logger."""
+
+    def __init__(self, worker: Worker) -> None:
+        super().__init__()
+        self._worker = worker
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Hands one over; a line that there is no room for is dropped."""
+        with contextlib.suppress(RuntimeError, BlockingIOError):
+            words = _text(self.format(record))
+            self._worker.desk.say(_SAY_LOG, record.levelno, (record.name, words))
+
+
+def _text(words: str) -> str:
+    """Without what no UTF-8 holds."""
+    return words.encode(errors="replace").decode()
+
+
+def _is_value(value: Any) -> bool:
+    from ._native import encode_term
+
+    try:
+        encode_term(value)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def main() -> None:
+    """Runs a worker at the endpoint that the first argument names."""
+    worker = Worker(sys.argv[1])
+    erlang._worker = worker
+    # Whoever imports this module by its name means the one that runs.
+    sys.modules.setdefault("thalweg.worker", sys.modules["__main__"])
+    sys.path.insert(0, os.getcwd())
+    worker.run()
+
+
+if __name__ == "__main__":
+    main()

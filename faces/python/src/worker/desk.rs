@@ -1,0 +1,423 @@
+//! Where a worker takes in what Erlang asks.
+//!
+//! A turn takes in everything that came, and calls what can be called at once. While nothing else is going on it looks for
+//! a moment whether more comes, because a call that is made right after another is answered before anybody could have been
+//! woken for it.
+//!
+//! While a function waits for a callback ([`Desk::wait`]) the turn it runs in is still under way. Calls that are made in the
+//! course of that callback run there and then, whatever else comes waits until the stack is down again. So the server is
+//! locked for a look, never while Python runs.
+
+use super::flow::{self, Changes};
+use super::generated::types::{
+    Kind, PythonAnswerResponse, PythonAttendItem, PythonForgetResponse, PythonInvoke, PythonPostResponse,
+    PythonRequest, SCHEMA_HASH,
+};
+use super::job::Job;
+use super::{decode, encode};
+use crate::service::{Raise, endpoint};
+use parking_lot::Mutex;
+use pyo3::exceptions::{PyBlockingIOError, PyRecursionError, PyRuntimeError, PyTimeoutError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyString};
+use std::collections::{HashMap, VecDeque};
+use std::os::fd::AsRawFd;
+use std::time::{Duration, Instant};
+use thalweg_reactor::Wait;
+use thalweg_service::{Incoming, Reply, Server, ServerOptions};
+use thalweg_wire::messagepack::response_frame;
+use thalweg_wire::service::Flow;
+
+/// So long is looked for more before the event loop goes on.
+const ATTENTION: Duration = Duration::from_micros(50);
+/// So long a turn may take while more keeps coming.
+const TURN: Duration = Duration::from_millis(1);
+/// Callbacks may wait within each other so deep.
+const NESTED_MAX: usize = 64;
+/// Calls in flight: Erlang bounds them, and answers to callbacks must always come through.
+const IN_FLIGHT_MAX: u32 = 1 << 20;
+
+/// A worker's end of its connection.
+#[pyclass(module = "thalweg", frozen)]
+pub(crate) struct Desk {
+    server: Mutex<Server>,
+    /// Modules by name: found once.
+    modules: Mutex<HashMap<String, Py<PyAny>>>,
+    /// Where what is not called all the time goes: `python/thalweg/worker.py` says which methods.
+    hooks: Py<PyAny>,
+    state: Mutex<State>,
+    /// Where the worker says something by itself, once somebody attends.
+    attending: Mutex<Option<Reply>>,
+    changes: Changes,
+}
+
+#[derive(Default)]
+struct State {
+    /// Jobs that have begun, so far.
+    jobs: u64,
+    /// Jobs that were begun in this turn.
+    fresh: usize,
+    /// What came while a callback was waited for, and is none of its business.
+    later: VecDeque<Incoming>,
+    /// Callbacks that are waited for, the innermost last.
+    waiting: Vec<u64>,
+    /// Answers that came, of those.
+    answers: HashMap<u64, (bool, Vec<u8>)>,
+    /// Functions that run, the innermost last.
+    running: Vec<Reply>,
+    had_client: bool,
+}
+
+#[pymethods]
+impl Desk {
+    /// Listens.
+    #[new]
+    fn new(py: Python<'_>, path: &str, hooks: Py<PyAny>) -> PyResult<Self> {
+        let options = ServerOptions {
+            schema: SCHEMA_HASH,
+            error_tag: "PythonErrorResponse".into(),
+            in_flight_max: IN_FLIGHT_MAX,
+            clients_max: 1,
+            drain_grace: Duration::ZERO,
+            ..ServerOptions::default()
+        };
+        let server = Server::bind(&[endpoint(py, path)?], options).raise(py)?;
+        Ok(Self {
+            server: Mutex::new(server),
+            modules: Mutex::default(),
+            hooks,
+            state: Mutex::default(),
+            attending: Mutex::default(),
+            changes: Changes::default(),
+        })
+    }
+
+    /// The descriptor for an event loop: readable when a turn has something to do.
+    fn fileno(&self) -> i32 {
+        self.server.lock().descriptor().as_raw_fd()
+    }
+
+    /// Takes in what came. With `idle` nothing else is going on, so it may look a little for more. `True`: there has to be
+    /// another turn after the jobs that were begun had theirs.
+    fn turn(&self, py: Python<'_>, idle: bool) -> PyResult<bool> {
+        let began = Instant::now();
+        let mut wait = Wait::Poll;
+        loop {
+            self.cycle(py, wait)?;
+            let worked = self.serve(py)?;
+            let is_full = worked && began.elapsed() >= TURN;
+            if std::mem::take(&mut self.state.lock().fresh) > 0 || is_full {
+                self.tell(py)?;
+                return Ok(true);
+            }
+            if !worked && wait == Wait::Poll {
+                // Nothing was left unseen, and the descriptor says when there is more.
+                break;
+            }
+            wait = if worked && idle { Wait::Until(Instant::now() + ATTENTION) } else { Wait::Poll };
+        }
+        self.tell(py)?;
+        Ok(false)
+    }
+
+    /// Says something by itself: 2 a message to a process, 3 a line of a log, 4 a value of a channel.
+    fn say(&self, kind: u8, number: u64, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        let kind = match kind {
+            0 => Kind::Ready,
+            1 => Kind::Callback,
+            2 => Kind::Send,
+            3 => Kind::Log,
+            4 => Kind::Channel,
+            _ => return Err(PyValueError::new_err("nothing is said in this kind")),
+        };
+        let mut bytes = Vec::with_capacity(64);
+        encode::value(value, &mut bytes)?;
+        let mut frame = Vec::with_capacity(bytes.len() + 48);
+        response_frame(&PythonAttendItem { kind, number, value: bytes.into() }, &mut frame);
+        let mut attending = self.attending.lock();
+        let reply = attending.as_mut().ok_or_else(|| PyRuntimeError::new_err("nobody in Erlang attends"))?;
+        if reply.flow() != Flow::Go {
+            return Err(PyBlockingIOError::new_err("Erlang has too much unread: try again later"));
+        }
+        reply.item(&frame);
+        Ok(())
+    }
+
+    /// Waits for a callback's answer, while calls that are made in its course run: whether it went well, and its value.
+    #[pyo3(signature = (number, seconds=None))]
+    fn wait<'py>(
+        &self,
+        py: Python<'py>,
+        number: u64,
+        seconds: Option<f64>,
+    ) -> PyResult<(bool, Bound<'py, PyAny>)> {
+        let until = seconds
+            .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+            .and_then(|left| Instant::now().checked_add(left));
+        {
+            let mut state = self.state.lock();
+            if state.waiting.len() >= NESTED_MAX {
+                return Err(PyRecursionError::new_err("callbacks are nested too deep"));
+            }
+            state.waiting.push(number);
+        }
+        let outcome = self.wait_until(py, number, until);
+        let mut state = self.state.lock();
+        state.waiting.retain(|waiting| *waiting != number);
+        state.answers.remove(&number);
+        drop(state);
+        let (ok, value) = outcome?;
+        Ok((ok, decode::value(py, &value)?))
+    }
+
+    /// Whether nobody waits for the function that runs: what has come is looked at, and kept.
+    fn is_unwanted(&self) -> bool {
+        if let Some(mut server) = self.server.try_lock() {
+            // What is broken shows in the next turn.
+            let _ = server.turn(Wait::Poll);
+        }
+        self.state.lock().running.last().is_some_and(Reply::is_cancelled)
+    }
+}
+
+impl Desk {
+    fn cycle(&self, py: Python<'_>, wait: Wait) -> PyResult<()> {
+        let mut server = self.server.lock();
+        server.turn(wait).raise(py)?;
+        let clients = server.statistics().clients;
+        drop(server);
+        let mut state = self.state.lock();
+        let orphaned = clients == 0 && state.had_client;
+        state.had_client |= clients > 0;
+        drop(state);
+        if orphaned {
+            self.hooks.call_method0(py, "orphaned")?;
+        }
+        Ok(())
+    }
+
+    /// Answers what is there; whether there was anything.
+    fn serve(&self, py: Python<'_>) -> PyResult<bool> {
+        let mut worked = false;
+        loop {
+            let next = match self.state.lock().later.pop_front() {
+                Some(incoming) => Some(incoming),
+                None => self.next(),
+            };
+            let Some(incoming) = next else { return Ok(worked) };
+            worked = true;
+            self.handle(py, incoming)?;
+        }
+    }
+
+    /// The next request of those that a turn took in.
+    fn next(&self) -> Option<Incoming> {
+        let mut server = self.server.lock();
+        if server.queued() > 0 { server.next() } else { None }
+    }
+
+    /// Jobs whose callers changed their minds.
+    fn tell(&self, py: Python<'_>) -> PyResult<()> {
+        let changed = self.changes.take();
+        if !changed.is_empty() {
+            self.hooks.call_method1(py, "changed", (changed,))?;
+        }
+        Ok(())
+    }
+
+    fn wait_until(&self, py: Python<'_>, number: u64, until: Option<Instant>) -> PyResult<(bool, Vec<u8>)> {
+        loop {
+            py.check_signals()?;
+            if until.is_some_and(|until| Instant::now() >= until) {
+                return Err(PyTimeoutError::new_err("no answer to the callback came in time"));
+            }
+            // So that signals are heard in time even where something keeps coming.
+            let slice = Instant::now() + Duration::from_secs(1);
+            let wait = Wait::Until(until.map_or(slice, |until| until.min(slice)));
+            py.detach(|| self.server.lock().turn(wait)).raise(py)?;
+            self.cycle(py, Wait::Poll)?;
+            while let Some(incoming) = self.next() {
+                self.nested(py, incoming)?;
+            }
+            if let Some(answer) = self.state.lock().answers.remove(&number) {
+                return Ok(answer);
+            }
+        }
+    }
+
+    /// What came while a callback is waited for.
+    fn nested(&self, py: Python<'_>, incoming: Incoming) -> PyResult<()> {
+        let within = match PythonRequest::decode(&incoming.request) {
+            Ok(PythonRequest::Invoke(request)) => request.within,
+            Ok(PythonRequest::Evaluate(request)) => request.within,
+            Ok(PythonRequest::Execute(request)) => request.within,
+            Ok(PythonRequest::Answer(_)) => return self.handle(py, incoming),
+            _ => None,
+        };
+        let mut state = self.state.lock();
+        if within.is_some_and(|callback| state.waiting.contains(&callback)) {
+            drop(state);
+            return self.handle(py, incoming);
+        }
+        state.later.push_back(incoming);
+        Ok(())
+    }
+
+    fn handle(&self, py: Python<'_>, incoming: Incoming) -> PyResult<()> {
+        let Incoming { request, reply, .. } = incoming;
+        let mut frame = Vec::new();
+        match PythonRequest::decode(&request) {
+            Ok(PythonRequest::Invoke(request)) => {
+                return self.run(py, reply, || self.invoke(py, &request));
+            }
+            Ok(PythonRequest::Evaluate(request)) => {
+                let variables = variables(py, request.variables.as_deref());
+                let arguments = variables.map(|variables| (&*request.source, variables, &*request.scope));
+                return self.run(py, reply, || self.hooks.bind(py).call_method1("evaluate", arguments?));
+            }
+            Ok(PythonRequest::Execute(request)) => {
+                let variables = variables(py, request.variables.as_deref());
+                let arguments = variables.map(|variables| (&*request.source, variables, &*request.scope));
+                return self.run(py, reply, || self.hooks.bind(py).call_method1("execute", arguments?));
+            }
+            Ok(PythonRequest::Generate(request)) => {
+                let job = self.job(py, reply)?;
+                let positional = decode::arguments(py, &request.positional);
+                let named = variables(py, request.named.as_deref());
+                let outcome = positional.and_then(|positional| {
+                    let arguments = (&job, &*request.module, &*request.name, positional, named?);
+                    self.hooks.bind(py).call_method1("generate", arguments)
+                });
+                return match outcome {
+                    Ok(_) => Ok(()),
+                    Err(raised) => job.get().fail(&self.described(py, raised)?),
+                };
+            }
+            Ok(PythonRequest::Attend(_)) => {
+                *self.attending.lock() = Some(reply);
+                self.hooks.call_method0(py, "attended")?;
+                return Ok(());
+            }
+            Ok(PythonRequest::Answer(request)) => {
+                self.answered(py, request.number, request.ok, &request.value)?;
+                response_frame(&PythonAnswerResponse {}, &mut frame);
+            }
+            Ok(PythonRequest::Forget(request)) => {
+                self.hooks.call_method1(py, "forget", (&*request.scope,))?;
+                response_frame(&PythonForgetResponse {}, &mut frame);
+            }
+            Ok(PythonRequest::Post(request)) => {
+                let value = decode::value(py, &request.value)?;
+                self.hooks.call_method1(py, "post", (request.kind, request.number, value))?;
+                response_frame(&PythonPostResponse {}, &mut frame);
+            }
+            Err(wrong) => {
+                reply.fail(thalweg_wire::fault::Fault::BadFrame, &wrong.to_string());
+                return Ok(());
+            }
+        }
+        reply.end(&frame);
+        Ok(())
+    }
+
+    /// Has something run, and ends the call with what it came to; what has to be awaited becomes a job.
+    fn run<'py>(
+        &self,
+        py: Python<'py>,
+        reply: Reply,
+        run: impl FnOnce() -> PyResult<Bound<'py, PyAny>>,
+    ) -> PyResult<()> {
+        self.state.lock().running.push(reply);
+        let outcome = run();
+        let Some(reply) = self.state.lock().running.pop() else { return Ok(()) };
+        let ended = match outcome {
+            Ok(value) if is_awaitable(&value)? => {
+                if !self.state.lock().waiting.is_empty() {
+                    // The event loop stands still until that function is back.
+                    value.call_method0("close").ok();
+                    let raised =
+                        PyRuntimeError::new_err("nothing is awaited while a function waits for a callback");
+                    reply.end(&flow::outcome(false, &self.described(py, raised)?)?);
+                    return Ok(());
+                }
+                let job = self.job(py, reply)?;
+                self.hooks.call_method1(py, "start", (job, value))?;
+                return Ok(());
+            }
+            Ok(value) => flow::outcome(true, &value),
+            Err(raised) => flow::outcome(false, &self.described(py, raised)?),
+        };
+        let frame = match ended {
+            Ok(frame) => frame,
+            Err(raised) => flow::outcome(false, &self.described(py, raised)?)?,
+        };
+        reply.end(&frame);
+        Ok(())
+    }
+
+    fn invoke<'py>(&self, py: Python<'py>, request: &PythonInvoke<'_>) -> PyResult<Bound<'py, PyAny>> {
+        let function = self.function(py, &request.module, &request.name)?;
+        let positional = decode::arguments(py, &request.positional)?;
+        match &request.named {
+            None => function.call1(positional),
+            Some(named) => {
+                let named = decode::value(py, named)?.cast_into::<PyDict>()?;
+                function.call(positional, Some(&named))
+            }
+        }
+    }
+
+    /// A function by its module and its name, which may lead through objects.
+    fn function<'py>(&self, py: Python<'py>, module: &str, name: &str) -> PyResult<Bound<'py, PyAny>> {
+        let known = self.modules.lock().get(module).map(|found| found.clone_ref(py));
+        let module = match known {
+            Some(found) => found.into_bound(py),
+            None => {
+                let found = py.import(module)?.into_any();
+                self.modules.lock().insert(module.to_owned(), found.clone().unbind());
+                found
+            }
+        };
+        if name.contains('.') {
+            return name.split('.').try_fold(module, |object, part| object.getattr(part));
+        }
+        module.getattr(PyString::intern(py, name))
+    }
+
+    fn job<'py>(&self, py: Python<'py>, reply: Reply) -> PyResult<Bound<'py, Job>> {
+        let mut state = self.state.lock();
+        state.jobs += 1;
+        state.fresh += 1;
+        let number = state.jobs;
+        drop(state);
+        Bound::new(py, Job::new(number, reply, self.changes.clone()))
+    }
+
+    /// What was raised, in words for Erlang.
+    fn described<'py>(&self, py: Python<'py>, raised: PyErr) -> PyResult<Bound<'py, PyAny>> {
+        self.hooks.bind(py).call_method1("describe", (raised.into_value(py),))
+    }
+
+    fn answered(&self, py: Python<'_>, number: u64, ok: bool, value: &[u8]) -> PyResult<()> {
+        let mut state = self.state.lock();
+        if state.waiting.contains(&number) {
+            state.answers.insert(number, (ok, value.to_vec()));
+            return Ok(());
+        }
+        drop(state);
+        self.hooks.call_method1(py, "answered", (number, ok, decode::value(py, value)?))?;
+        Ok(())
+    }
+}
+
+fn variables<'py>(py: Python<'py>, bytes: Option<&[u8]>) -> PyResult<Bound<'py, PyDict>> {
+    bytes.map_or_else(|| Ok(PyDict::new(py)), |bytes| Ok(decode::value(py, bytes)?.cast_into()?))
+}
+
+/// Whether a value has to be awaited. Most are of kinds that are looked at before anything is looked up.
+fn is_awaitable(value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    if value.is_none() || value.is_instance_of::<PyString>() || value.is_instance_of::<pyo3::types::PyInt>() {
+        return Ok(false);
+    }
+    value.get_type().hasattr(pyo3::intern!(value.py(), "__await__"))
+}

@@ -1,0 +1,82 @@
+//! A call that did not end at once: what is awaited, or brings one value after the other.
+//!
+//! Ends once, with a value or with what was raised. Let go of unanswered, the caller is told that it was abandoned.
+
+use super::flow::{self, Changes};
+use super::generated::types::PythonGenerateItem;
+use parking_lot::Mutex;
+use pyo3::prelude::*;
+use thalweg_service::Reply;
+use thalweg_wire::messagepack::response_frame;
+use thalweg_wire::service::Flow;
+
+/// The right, and the duty, to end one call.
+#[pyclass(module = "thalweg", frozen)]
+pub(crate) struct Job {
+    number: u64,
+    /// `None` once ended.
+    reply: Mutex<Option<Reply>>,
+    changes: Changes,
+}
+
+impl Job {
+    /// A job whose worker hears when nobody waits for it any more.
+    pub(super) fn new(number: u64, mut reply: Reply, changes: Changes) -> Self {
+        reply.when_cancelled(&changes.waker(number));
+        Self { number, reply: Mutex::new(Some(reply)), changes }
+    }
+
+    fn finish(&self, ok: bool, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        let frame = flow::outcome(ok, value)?;
+        if let Some(reply) = self.reply.lock().take() {
+            reply.end(&frame);
+        }
+        Ok(())
+    }
+}
+
+#[pymethods]
+impl Job {
+    /// Tells the jobs of a worker apart.
+    #[getter]
+    fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Ends the call with a value. Nothing happens when it has ended.
+    fn end(&self, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.finish(true, value)
+    }
+
+    /// Ends the call with an error.
+    pub(super) fn fail(&self, reason: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.finish(false, reason)
+    }
+
+    /// Sends a value: 0 says to go on, 1 to wait for a change first, 2 that nobody waits for more.
+    fn item(&self, value: &Bound<'_, PyAny>) -> PyResult<u8> {
+        let mut bytes = Vec::with_capacity(64);
+        super::encode::value(value, &mut bytes)?;
+        let mut frame = Vec::with_capacity(bytes.len() + 48);
+        response_frame(&PythonGenerateItem { value: bytes.into() }, &mut frame);
+        let flow = self.reply.lock().as_mut().map_or(Flow::Gone, |reply| reply.item(&frame));
+        Ok(match flow {
+            Flow::Go => 0,
+            Flow::Wait => 1,
+            Flow::Gone => 2,
+        })
+    }
+
+    /// Has the worker say once, by this number, that there is credit again or that nobody waits any more.
+    fn watch(&self) {
+        if let Some(reply) = self.reply.lock().as_mut() {
+            reply.changed(&self.changes.waker(self.number));
+        }
+    }
+
+    /// Whether nobody waits for it any more.
+    #[getter]
+    fn is_cancelled(&self) -> bool {
+        self.reply.lock().as_ref().is_none_or(Reply::is_cancelled)
+    }
+}
