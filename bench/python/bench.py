@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import patterns
-from patterns import ALL, PLAIN, Measured, Subject, Until
+from patterns import ALL, COLUMNS, LENGTHS, PLAIN, Measured, Subject, Until
 from workload import expected
 
 
@@ -30,29 +30,53 @@ class Group(NamedTuple):
     pattern: Callable[[Subject, str, tuple[str, ...], Until], Measured]
     sides: tuple[Side, ...]
     fresh: bool = False
+    """Whether every measurement has a store of its own, which then goes."""
+    filled: bool = True
+    """Whether there is something in it before."""
 
 
 GROUPS = (
     Group(
         "scan",
         patterns.scan,
-        (Side("batch", "ours", "batches"), Side("iterator", "ours", "iterate"), Side("peer", "peer", "scan")),
+        (
+            Side("batch", "ours", "batches", COLUMNS),
+            Side("peer-plain", "peer", "plain", COLUMNS),
+            Side("payloads", "ours", "payloads"),
+            Side("iterator", "ours", "iterate"),
+            Side("peer", "peer", "scan"),
+        ),
     ),
     Group("ranges", patterns.ranges, (Side("ours", "ours", "ranges"), Side("peer", "peer", "ranges"))),
     Group("seek", patterns.seeks, (Side("ours", "ours", "seeks"), Side("peer", "peer", "seeks"))),
     Group(
         "scan-writer",
         patterns.scan_writer,
-        (Side("batch", "ours", "batches", PLAIN), Side("peer", "peer", "scan", PLAIN)),
+        (Side("batch", "ours", "batches", LENGTHS), Side("peer-plain", "peer", "plain", LENGTHS)),
+        fresh=True,
     ),
     Group("polls", patterns.polls, (Side("ours", "ours", "poll", PLAIN), Side("peer", "peer", "poll", PLAIN))),
     Group(
         "delivered",
         patterns.delivered,
+        (Side("ours", "ours", "poll"), Side("peer", "peer", "poll")),
+        fresh=True,
+        filled=False,
+    ),
+    Group(
+        "delivered-together",
+        patterns.delivered_together,
         (Side("ours", "ours", "poll", PLAIN), Side("peer", "peer", "poll", PLAIN)),
         fresh=True,
+        filled=False,
     ),
-    Group("append", patterns.append, (Side("ours", "ours", "append"), Side("peer", "peer", "append")), fresh=True),
+    Group(
+        "append",
+        patterns.append,
+        (Side("ours", "ours", "append"), Side("peer", "peer", "append")),
+        fresh=True,
+        filled=False,
+    ),
 )
 
 
@@ -97,9 +121,16 @@ def tell(group: Group, side: Side, pair: int, measured: Measured, fixed: bool) -
     print(json.dumps(line), flush=True)
 
 
-def apart(group: Group, side: Side, directory: Path, until: Until) -> Measured:
+def filled(store: str, directory: Path, entries: int) -> Subject:
+    """A new store with so many entries."""
+    subject = Subject(opened(store, directory), entries)
+    subject.side.fill(entries)
+    return subject
+
+
+def apart(group: Group, side: Side, directory: Path, entries: int, until: Until) -> Measured:
     """Measures a store made for it, sees that everything is there, and removes it."""
-    subject = Subject(opened(side.store, directory), 0)
+    subject = filled(side.store, directory, entries if group.filled else 0)
     measured = group.pattern(subject, side.way, side.takes, until)
     everything = getattr(subject.side.reader(), "iterate" if side.store == "ours" else "scan")()
     everything.check(expected(0, subject.entries), PLAIN, side.name)
@@ -121,11 +152,10 @@ def main() -> None:
         for pair in range(chosen.pairs):
             for side in sides:
                 if group.fresh:
-                    measured = apart(group, side, chosen.directory / "apart", until)
+                    measured = apart(group, side, chosen.directory / "apart", chosen.entries, until)
                 else:
                     if side.store not in kept:
-                        kept[side.store] = Subject(opened(side.store, chosen.directory / side.store), chosen.entries)
-                        kept[side.store].side.fill(chosen.entries)
+                        kept[side.store] = filled(side.store, chosen.directory / side.store, chosen.entries)
                     measured = group.pattern(kept[side.store], side.way, side.takes, until)
                 tell(group, side, pair, measured, until.turns > 0)
 

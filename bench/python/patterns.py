@@ -19,6 +19,10 @@ ALL = ("times", "lengths", "firsts")
 """Everything a reader may take up of an entry."""
 PLAIN = ("lengths", "firsts")
 """The same where entries of one transaction share a time."""
+COLUMNS = ("times", "lengths")
+"""What columns hold."""
+LENGTHS = ("lengths",)
+"""The same where entries of one transaction share a time."""
 
 
 class Until(NamedTuple):
@@ -60,8 +64,9 @@ class Subject:
         self.side = side
         self.entries = entries
 
-    def beside(self, paced: bool, reading: Callable[[], Measured]) -> Measured:
-        """Reads while a thread writes 50 entries each millisecond, or 50 again and again."""
+    def beside(self, paced: bool, reading: Callable[[], Measured], apart: bool = False) -> Measured:
+        """Reads while a thread writes 50 entries each millisecond, or 50 again and again: in one transaction, or
+        each apart from the others."""
         over = threading.Event()
         problems: list[BaseException] = []
 
@@ -69,7 +74,10 @@ class Subject:
             due = monotonic()
             try:
                 while not over.is_set():
-                    self.side.tick(self.entries)
+                    if apart:
+                        self.side.append_each(self.entries, TICK_ENTRIES)
+                    else:
+                        self.side.tick(self.entries)
                     self.entries += TICK_ENTRIES
                     due += 0.001
                     if paced:
@@ -169,7 +177,17 @@ def polls(subject: Subject, way: str, takes: tuple[str, ...], until: Until) -> M
 
 
 def delivered(subject: Subject, way: str, takes: tuple[str, ...], until: Until) -> Measured:
-    """Polls for what a writer wrote that never pauses. An operation is an entry that came."""
+    """Polls for what a writer wrote that never pauses, each entry a transaction of its own. An operation is an entry
+    that came."""
+    return _delivered(subject, way, takes, until, True)
+
+
+def delivered_together(subject: Subject, way: str, takes: tuple[str, ...], until: Until) -> Measured:
+    """The same with 50 entries in a transaction."""
+    return _delivered(subject, way, takes, until, False)
+
+
+def _delivered(subject: Subject, way: str, takes: tuple[str, ...], until: Until, apart: bool) -> Measured:
     poll = _follower(subject, takes, way)
 
     def turn() -> tuple[int, Sum]:
@@ -180,7 +198,7 @@ def delivered(subject: Subject, way: str, takes: tuple[str, ...], until: Until) 
                 raise TimeoutError("nothing came")
         return came, Sum(entries=came)
 
-    return subject.beside(False, lambda: repeat(turn, until))
+    return subject.beside(False, lambda: repeat(turn, until), apart)
 
 
 def append(subject: Subject, _way: str, takes: tuple[str, ...], until: Until) -> Measured:

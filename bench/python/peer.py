@@ -38,6 +38,11 @@ class Peer:
         """One entry."""
         self.put(number, 1)
 
+    def append_each(self, first: int, count: int) -> None:
+        """Entries `first .. first + count`, each a transaction of its own."""
+        for number in range(first, first + count):
+            self.put(number, 1)
+
     def tick(self, first: int) -> None:
         """One tick of a writer."""
         self.put(first, TICK_ENTRIES)
@@ -70,6 +75,17 @@ class PeerReader:
                 lengths += len(value)
                 firsts += value[0]
         return Sum(entries, times, times, lengths, firsts)
+
+    def plain(self) -> Sum:
+        """Times and lengths of everything there is."""
+        entries = times = lengths = 0
+        number = int.from_bytes
+        with self.env.begin(db=self.table) as transaction:
+            for key, value in transaction.cursor():
+                entries += 1
+                times += number(key, "little")
+                lengths += len(value)
+        return Sum(entries, times, times, lengths)
 
     def ranges(self, starts: Iterable[int], count: int) -> Sum:
         """A fresh query for each start."""

@@ -5,6 +5,7 @@
 //! purged or removed. Polling it costs one load when there is nothing. Waiting is a sleep on the word that
 //! moves with every commit (`sync::gate`), in this process or another: nobody polls.
 
+use crate::Position;
 use crate::error::ReadError;
 use crate::progress::{Ended, Next};
 use crate::query::{Entry, Query};
@@ -44,7 +45,7 @@ impl Cursor {
     /// # Errors
     /// [`ReadError::Damaged`] in front of damage, [`ReadError::Deleted`] where the log ends; the cursor has
     /// [ended](Cursor::ended) then.
-    #[inline]
+    #[inline(always)]
     #[allow(clippy::should_implement_trait, reason = "an iterator cannot lend what it borrows from itself")]
     pub fn next(&mut self) -> Result<Option<Entry<'_>>, ReadError> {
         let Reader { source, progress } = &mut self.reader;
@@ -58,6 +59,7 @@ impl Cursor {
         Ok(found.map(|found| found.entry(progress.walk.number, progress.walk.bytes(source.view()))))
     }
 
+    #[inline(never)]
     pub(crate) fn look(&mut self) -> Result<Option<Found>, ReadError> {
         loop {
             if self.is_at_limit() {
@@ -99,6 +101,12 @@ impl Cursor {
     fn is_late(&mut self) -> bool {
         let Reader { source, progress } = &mut self.reader;
         progress.filter.relax(source.sight.control.lateness())
+    }
+
+    /// How far it looked, or will: up to what was visible when it began, or when it last came to the end.
+    #[inline]
+    pub fn limit(&self) -> Position {
+        self.reader.progress.walk.limit
     }
 
     /// Why nothing more will come, once that is so.

@@ -103,19 +103,18 @@ impl Cursor {
     fn run(&mut self, columns: &mut Columns<'_>, gathered: &mut Gathered, until: Position) {
         let Reader { source, progress } = &mut self.reader;
         let bytes = progress.walk.bytes(source.view());
-        let (from, mut at) = (gathered.count, progress.walk.at);
+        // Nothing is found behind the end of the bytes.
+        let bound = until.saturating_sub(position(progress.walk.number, 0)).min(bytes.len() as u64);
+        let bytes = &bytes[..bound as usize];
+        let from = gathered.count;
         let Columns { times, offsets, lengths, places } = columns;
         let rows = times[from..].iter_mut().zip(&mut offsets[from..]);
         let rows = rows.zip(&mut lengths[from..]).zip(&mut places[from..]);
-        for (((time, offset), length), place) in rows {
-            if position(progress.walk.number, at) >= until {
-                break;
-            }
-            let Some(found) = progress.filter.plain(bytes, &mut at) else { break };
+        progress.filter.plain_run(bytes, &mut progress.walk.at, rows, |row, found| {
+            let (((time, offset), length), place) = row;
             (*time, *offset, *length, *place) = (found.time, found.offset, found.length, found.start());
             (gathered.count, gathered.end) = (gathered.count + 1, found.end());
-        }
-        progress.walk.at = at;
+        });
         // Each entry ends before the next begins, so that the last one is within the run tells it of all.
         assert!(
             gathered.count == from || gathered.end as usize <= bytes.len(),

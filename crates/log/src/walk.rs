@@ -292,6 +292,31 @@ impl Filter {
         Some(found)
     }
 
+    /// Takes entries for as long as they are of the ordinary kind and follow on the one before, which was taken; hands
+    /// over a row of `rows` for each. The loop of [`Filter::plain`] with everything in registers that does not change.
+    #[inline(always)]
+    pub(crate) fn plain_run<R>(
+        &mut self,
+        bytes: &[u8],
+        at: &mut u32,
+        rows: impl Iterator<Item = R>,
+        mut take: impl FnMut(R, &Found),
+    ) {
+        let Filter { log, cut, .. } = *self;
+        let Wanted { lowest, window, .. } = self.wanted;
+        let (mut here, mut next, mut pace) = (*at, self.next, self.pace);
+        for row in rows {
+            let Some(found) = lone(bytes, here, log) else { break };
+            let end = found.offset + u64::from(found.length);
+            if found.offset != next || found.time.wrapping_sub(lowest) > window || end > cut {
+                break;
+            }
+            take(row, &found);
+            (here, next) = (pace.next(&found), end);
+        }
+        (*at, self.next, self.pace) = (here, next, pace);
+    }
+
     /// Passes over entries before the first time taken, as long as they are of the ordinary kind.
     #[inline]
     pub(crate) fn skip_older(&mut self, bytes: &[u8], at: &mut u32) {

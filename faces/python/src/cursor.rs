@@ -66,12 +66,11 @@ impl Cursor {
 
     /// The next entry; `None` when there is none yet.
     fn next(&self, py: Python<'_>) -> PyResult<Option<Py<Entry>>> {
-        let next = self.seat.with(|entries| entries.next(py))?;
-        next.unwrap_or_else(|error| Err(error::read(&error, Some(&String::from_utf8_lossy(self.log.name())))))
+        self.seat.next(py, &self.log)
     }
 
     /// Stands where another query begins.
-    #[pyo3(signature = (*, start=None, end=None, after=None, exact=None, offset=None, tail=false, checkpoint=false, uncommitted=false))]
+    #[pyo3(signature = (start=None, end=None, *, after=None, exact=None, offset=None, tail=false, checkpoint=false, uncommitted=false))]
     #[allow(clippy::too_many_arguments, reason = "keywords")]
     fn seek(
         &self,

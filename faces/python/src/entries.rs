@@ -1,10 +1,9 @@
 //! Entry by entry: the native iterator of a query.
 
 use crate::entry::Entry;
-use crate::error;
 use crate::log::Log;
 use crate::shared::Seat;
-use crate::walk::{Entrywise, Walk};
+use crate::walk::Entrywise;
 use pyo3::prelude::*;
 use std::sync::Arc;
 
@@ -15,12 +14,18 @@ use std::sync::Arc;
 #[pyclass(module = "thalweg", frozen)]
 pub(crate) struct Entries {
     seat: Arc<Seat<Entrywise>>,
-    log: Arc<thalweg_log::Log>,
+    log: Py<Log>,
 }
 
 impl Entries {
-    pub(crate) fn new(log: &Log, walk: Walk) -> Entries {
-        Entries { seat: log.shared.seat(Entrywise::new(walk)), log: log.log.clone() }
+    pub(crate) fn new(log: Py<Log>, seat: Arc<Seat<Entrywise>>) -> Entries {
+        Entries { seat, log }
+    }
+}
+
+impl Drop for Entries {
+    fn drop(&mut self) {
+        self.log.get().keep(&self.seat);
     }
 }
 
@@ -31,8 +36,7 @@ impl Entries {
     }
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Py<Entry>>> {
-        let next = self.seat.with(|entries| entries.next(py))?;
-        next.unwrap_or_else(|error| Err(error::read(&error, Some(&String::from_utf8_lossy(self.log.name())))))
+        self.seat.next(py, &self.log.get().log)
     }
 
     /// Goes on behind damage.

@@ -5,13 +5,14 @@ use crate::entries::Entries;
 use crate::error;
 use crate::payload::Payload;
 use crate::query::Words;
-use crate::scan::Scan;
-use crate::shared::{Backing, Shared};
-use crate::walk::Walk;
+use crate::scan::{Memory, Scan};
+use crate::shared::{Backing, Seat, Shared};
+use crate::walk::{Entrywise, Walk};
+use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::PyIterator;
 use std::sync::Arc;
-use thalweg_log::{CommitError, Position, Query, Receipt, now};
+use thalweg_log::{CommitError, Position, Query, Receipt, Time, now};
 
 /// Entries that `append_many` publishes at once, and bytes of them.
 const GROUP_ENTRIES: usize = 1024;
@@ -22,9 +23,16 @@ const GROUP_BYTES: usize = 1 << 20;
 pub(crate) struct Log {
     pub(crate) shared: Arc<Shared>,
     pub(crate) log: Arc<thalweg_log::Log>,
+    /// What the last query was made with, for the next one: most of what a short query costs is making that.
+    idle: Mutex<Option<Arc<Seat<Entrywise>>>>,
+    pub(crate) memory: Arc<Memory>,
 }
 
 impl Log {
+    pub(crate) fn new(shared: Arc<Shared>, log: Arc<thalweg_log::Log>) -> Log {
+        Log { shared, log, idle: Mutex::default(), memory: Arc::default() }
+    }
+
     pub(crate) fn name_text(&self) -> String {
         String::from_utf8_lossy(self.log.name()).into_owned()
     }
@@ -65,6 +73,51 @@ impl Log {
             let until = if query.uncommitted { open.maps.written() } else { open.maps.visible() };
             Walk::new(cursor, if follows { Position::MAX } else { until })
         })
+    }
+}
+
+impl Log {
+    /// Appends what an iterable yields, each item made an entry by `taken`, group by group.
+    fn append_groups<'py>(
+        &self,
+        py: Python<'py>,
+        entries: &Bound<'py, PyAny>,
+        wait: bool,
+        taken: impl Fn(Bound<'py, PyAny>) -> PyResult<Timed<'py>>,
+    ) -> PyResult<usize> {
+        let mut entries = entries.try_iter()?;
+        let (mut count, mut ticket) = (0, 0);
+        loop {
+            let group = group(&mut entries, &taken)?;
+            if group.is_empty() {
+                break;
+            }
+            let timed: Vec<(Time, &[u8])> = group.iter().map(|(time, data)| (*time, data.bytes())).collect();
+            ticket = self.write(|store| store.append_timed(&self.log, &timed))?.ticket;
+            count += group.len();
+        }
+        if wait && ticket != 0 {
+            self.persist(py, ticket)?;
+        }
+        Ok(count)
+    }
+
+    /// Somebody who goes through a query's entries.
+    fn walker(&self, query: &Query) -> PyResult<Arc<Seat<Entrywise>>> {
+        let idle = self.idle.lock().take();
+        // One that has left may have been idle for long, or the store is closed: then nobody sits down either.
+        match idle.filter(|seat| seat.try_with(|entries| entries.again(query)).is_some()) {
+            Some(seat) => Ok(seat),
+            None => Ok(self.shared.seat(Entrywise::new(self.begin(query, false)?))),
+        }
+    }
+
+    /// Keeps a walker for the next query.
+    pub(crate) fn keep(&self, seat: &Arc<Seat<Entrywise>>) {
+        if seat.try_with(Entrywise::rest).is_some() {
+            let before = self.idle.lock().replace(seat.clone());
+            drop(before);
+        }
     }
 }
 
@@ -114,31 +167,27 @@ impl Log {
         wait: bool,
     ) -> PyResult<usize> {
         let time = time.unwrap_or_else(now);
-        let mut entries = entries.try_iter()?;
-        let (mut count, mut ticket) = (0, 0);
-        loop {
-            let group = group(&mut entries)?;
-            if group.is_empty() {
-                break;
-            }
-            let payloads: Vec<&[u8]> = group.iter().map(Payload::bytes).collect();
-            ticket = self.write(|store| store.append_all(&self.log, &payloads, time))?.ticket;
-            count += group.len();
-        }
-        if wait && ticket != 0 {
-            self.persist(py, ticket)?;
-        }
-        Ok(count)
+        self.append_groups(py, entries, wait, |data| Ok((time, Payload::of(&data)?)))
+    }
+
+    /// Appends everything that an iterable of pairs yields, a time and what is bytes-like, each a transaction of its
+    /// own, and answers how many there were. They are published in groups, as by `append_many`.
+    #[pyo3(signature = (entries, *, wait=true))]
+    fn append_timed(&self, py: Python<'_>, entries: &Bound<'_, PyAny>, wait: bool) -> PyResult<usize> {
+        self.append_groups(py, entries, wait, |pair| {
+            let (time, data) = pair.extract::<(Time, Bound<'_, PyAny>)>()?;
+            Ok((time, Payload::of(&data)?))
+        })
     }
 
     /// Iterates over entries in the order of the log, up to what is visible now; without words, over all of them.
     /// One of these says where to begin: `start`, entries of this time or later; `after`, of a later time; `exact`,
     /// at the first entry of exactly this time; `offset`, at the entry that holds it; `tail`, behind the newest;
     /// `checkpoint`, behind what the newest checkpoint covers. `end` takes only entries before a time.
-    #[pyo3(signature = (*, start=None, end=None, after=None, exact=None, offset=None, tail=false, checkpoint=false, uncommitted=false))]
+    #[pyo3(signature = (start=None, end=None, *, after=None, exact=None, offset=None, tail=false, checkpoint=false, uncommitted=false))]
     #[allow(clippy::too_many_arguments, reason = "keywords")]
     fn query(
-        &self,
+        slf: &Bound<'_, Self>,
         start: Option<u64>,
         end: Option<u64>,
         after: Option<u64>,
@@ -149,12 +198,12 @@ impl Log {
         uncommitted: bool,
     ) -> PyResult<Entries> {
         let query = Words { start, end, after, exact, offset, tail, checkpoint, uncommitted }.query()?;
-        Ok(Entries::new(self, self.begin(&query, false)?))
+        Ok(Entries::new(slf.clone().unbind(), slf.get().walker(&query)?))
     }
 
     /// The same entries in batches of at most `limit`: arrays of times, offsets, lengths and places, and the map
-    /// that the payloads lie in. The first batches are smaller. Python's lock is given away while a batch is gathered.
-    #[pyo3(signature = (*, start=None, end=None, after=None, exact=None, offset=None, tail=false, checkpoint=false, uncommitted=false, limit=8192))]
+    /// that the payloads lie in. Python's lock is given away while a batch is gathered.
+    #[pyo3(signature = (start=None, end=None, *, after=None, exact=None, offset=None, tail=false, checkpoint=false, uncommitted=false, limit=16_384))]
     #[allow(clippy::too_many_arguments, reason = "keywords")]
     fn scan(
         &self,
@@ -173,7 +222,7 @@ impl Log {
     }
 
     /// A place in the log that moves forward, and goes on when there is more.
-    #[pyo3(signature = (*, start=None, end=None, after=None, exact=None, offset=None, tail=false, checkpoint=false, uncommitted=false))]
+    #[pyo3(signature = (start=None, end=None, *, after=None, exact=None, offset=None, tail=false, checkpoint=false, uncommitted=false))]
     #[allow(clippy::too_many_arguments, reason = "keywords")]
     fn cursor(
         &self,
@@ -205,16 +254,22 @@ impl Log {
     }
 }
 
-/// Takes as many payloads as are published at once.
-fn group<'py>(entries: &mut Bound<'py, PyIterator>) -> PyResult<Vec<Payload<'py>>> {
+/// An entry that is about to be appended.
+type Timed<'py> = (Time, Payload<'py>);
+
+/// Takes as many entries as are published at once.
+fn group<'py>(
+    entries: &mut Bound<'py, PyIterator>,
+    taken: &impl Fn(Bound<'py, PyAny>) -> PyResult<Timed<'py>>,
+) -> PyResult<Vec<Timed<'py>>> {
     let (mut group, mut bytes) = (Vec::new(), 0);
     while group.len() < GROUP_ENTRIES
         && bytes < GROUP_BYTES
         && let Some(entry) = entries.next()
     {
-        let payload = Payload::of(&entry?)?;
+        let (time, payload) = taken(entry?)?;
         bytes += payload.bytes().len();
-        group.push(payload);
+        group.push((time, payload));
     }
     Ok(group)
 }

@@ -1,7 +1,7 @@
 //! Batches: columns instead of objects, for whoever reads more than Python can look at one by one.
 //!
 //! A batch is gathered without the interpreter's lock and lies in one segment, so that its payloads are slices of
-//! one map. Memory is used again as with entries: a loop holds the last batch, and nobody the one before it.
+//! one map. The memory of batches that are gone is used for the next ones, so that none is fresh from the system.
 
 use crate::column::{Column, Which};
 use crate::error;
@@ -9,11 +9,11 @@ use crate::log::Log;
 use crate::pin::Pin;
 use crate::shared::Seat;
 use crate::walk::Walk;
+use parking_lot::Mutex;
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyMemoryView, PySlice};
-use std::cell::UnsafeCell;
 use std::os::raw::c_int;
 use std::sync::Arc;
 use thalweg_log::{Columns, ReadError};
@@ -22,21 +22,25 @@ use thalweg_log::{Columns, ReadError};
 type Views<'py> =
     (Bound<'py, PyMemoryView>, Bound<'py, PyMemoryView>, Bound<'py, PyMemoryView>, Bound<'py, PyMemoryView>);
 
-/// Entries of a scan's first batch; the next ones are larger, so that a short scan clears no memory that it does not need.
-/// By default they stay within what a processor keeps near by, and within what an allocator hands out again.
+/// Entries of a scan's first batch for which there is no memory yet; the next ones are larger, so that a short scan
+/// clears no memory that it does not need.
 const FIRST: usize = 4096;
 /// Most entries of a batch.
 const LIMIT_MAX: usize = 1 << 24;
+/// Of so many batches at a time memory is kept for the next ones, unless they are larger than so many entries: a loop
+/// holds the last batch while the next is gathered, and memory fresh from the system costs more than filling it.
+const KEPT: usize = 2;
+const KEPT_ENTRIES_MAX: usize = 1 << 16;
 
 /// Iterates over batches of entries. Made by `Log.scan`.
 #[pyclass(module = "thalweg")]
 pub(crate) struct Scan {
     seat: Arc<Seat<Walk>>,
     log: Arc<thalweg_log::Log>,
+    memory: Arc<Memory>,
     limit: usize,
     /// Entries of the next batch.
     size: usize,
-    spares: [Option<Py<Batch>>; 2],
 }
 
 /// Columns side by side; the first `count` items of each are filled.
@@ -53,18 +57,21 @@ struct Rows {
 }
 
 impl Rows {
-    fn sized(mut self, size: usize) -> Rows {
-        self.times.resize(size, 0);
-        self.offsets.resize(size, 0);
-        self.lengths.resize(size, 0);
-        self.places.resize(size, 0);
-        (self.count, self.map, self.end) = (0, None, 0);
-        self
+    /// Makes room.
+    fn reserve(&mut self, size: usize) {
+        if self.times.len() < size {
+            self.times.resize(size, 0);
+            self.offsets.resize(size, 0);
+            self.lengths.resize(size, 0);
+            self.places.resize(size, 0);
+        }
     }
 
-    /// Takes entries until the columns are full, the segment ends, or nothing comes.
-    fn fill(&mut self, walk: &mut Walk) -> Result<(), ReadError> {
+    /// Takes entries until there are `size`, the segment ends, or nothing comes.
+    fn fill(&mut self, walk: &mut Walk, size: usize) -> Result<(), ReadError> {
         let Rows { times, offsets, lengths, places, .. } = self;
+        let (times, offsets) = (&mut times[..size], &mut offsets[..size]);
+        let (lengths, places) = (&mut lengths[..size], &mut places[..size]);
         let found = walk.gather(&mut Columns { times, offsets, lengths, places })?;
         if let Some((gathered, pin)) = found {
             (self.count, self.end, self.map) = (gathered.count, gathered.end as usize, Some(pin));
@@ -73,14 +80,31 @@ impl Rows {
     }
 }
 
+/// Columns whose batches are gone, for the next batches of the same log.
+#[derive(Default)]
+pub(crate) struct Memory(Mutex<Vec<Rows>>);
+
+impl Memory {
+    fn take(&self) -> Rows {
+        self.0.lock().pop().unwrap_or_default()
+    }
+
+    fn give(&self, mut rows: Rows) {
+        (rows.count, rows.end, rows.map) = (0, 0, None);
+        let mut kept = self.0.lock();
+        if kept.len() < KEPT && (1..=KEPT_ENTRIES_MAX).contains(&rows.times.len()) {
+            kept.push(rows);
+        }
+    }
+}
+
 impl Scan {
     pub(crate) fn new(log: &Log, walk: Walk, limit: usize) -> PyResult<Scan> {
         if limit == 0 || limit > LIMIT_MAX {
             return Err(PyValueError::new_err(format!("a batch holds 1 to {LIMIT_MAX} entries")));
         }
-        let (seat, log) = (log.shared.seat(walk), log.log.clone());
-        let size = limit.min(FIRST);
-        Ok(Scan { seat, log, limit, size, spares: [None, None] })
+        let (seat, memory, log) = (log.shared.seat(walk), log.memory.clone(), log.log.clone());
+        Ok(Scan { seat, log, memory, limit, size: limit.min(FIRST) })
     }
 }
 
@@ -90,30 +114,21 @@ impl Scan {
         slf
     }
 
-    fn __next__(&mut self, py: Python<'_>) -> PyResult<Option<Py<Batch>>> {
-        let (batch, mut rows) = self.spare(py);
-        let (seat, size) = (&*self.seat, self.size);
+    fn __next__(&mut self, py: Python<'_>) -> PyResult<Option<Batch>> {
+        let (seat, memory) = (&*self.seat, self.memory.clone());
+        let mut batch = Batch { rows: memory.take(), memory };
+        let size = self.limit.min(self.size.max(batch.rows.times.len()));
         let filled = py.detach(|| {
-            rows = std::mem::take(&mut rows).sized(size);
-            seat.try_with(|walk| rows.fill(walk))
+            batch.rows.reserve(size);
+            seat.try_with(|walk| batch.rows.fill(walk, size))
         });
         let filled = filled.ok_or_else(|| self.seat.shared().over())?;
-        let count = rows.count;
-        if count == size {
+        if batch.rows.count == size {
             self.size = self.limit.min(4 * size);
         }
-        let batch = match batch {
-            // SAFETY: as in `Scan::spare`; nobody else has seen the batch since.
-            Some(batch) => unsafe {
-                *batch.get().rows.get() = rows;
-                batch
-            },
-            None => Py::new(py, Batch { rows: UnsafeCell::new(rows) })?,
-        };
-        self.spares[0] = Some(batch.clone_ref(py));
         match filled {
             Err(error) => Err(error::read(&error, Some(&String::from_utf8_lossy(self.log.name())))),
-            Ok(()) => Ok((count > 0).then_some(batch)),
+            Ok(()) => Ok((batch.rows.count > 0).then_some(batch)),
         }
     }
 
@@ -123,48 +138,28 @@ impl Scan {
     }
 }
 
-impl Scan {
-    /// The batch before the last one, taken out, if nobody else has it any more; and columns to fill.
-    fn spare(&mut self, py: Python<'_>) -> (Option<Py<Batch>>, Rows) {
-        self.spares.swap(0, 1);
-        let Some(batch) = self.spares[0].take() else { return (None, Rows::default()) };
-        // SAFETY: the object lives. With the interpreter's lock held and no reference but this one, nobody looks at it,
-        // now or before it is handed out.
-        unsafe {
-            if ffi::Py_REFCNT(batch.as_ptr()) != 1 {
-                drop(batch);
-                return (None, Rows::default());
-            }
-            let rows = std::mem::take(&mut *batch.get().rows.get());
-            let _ = py;
-            (Some(batch), rows)
-        }
-    }
-}
-
 /// Entries in columns: entry `i` has `times[i]`, `offsets[i]`, and `lengths[i]` bytes of payload that begin at byte
 /// `places[i]` of `map`. Arrays and views stay valid for as long as they are held.
 #[pyclass(module = "thalweg", frozen)]
 pub(crate) struct Batch {
-    rows: UnsafeCell<Rows>,
+    rows: Rows,
+    memory: Arc<Memory>,
 }
 
-// SAFETY: what is inside changes only in `Scan.__next__`, which holds the only reference.
-unsafe impl Sync for Batch {}
+impl Drop for Batch {
+    fn drop(&mut self) {
+        self.memory.give(std::mem::take(&mut self.rows));
+    }
+}
 
 impl Batch {
-    fn rows(&self) -> &Rows {
-        // SAFETY: whoever calls this has a reference of its own, so nothing is changed meanwhile.
-        unsafe { &*self.rows.get() }
-    }
-
     pub(crate) fn count(&self) -> usize {
-        self.rows().count
+        self.rows.count
     }
 
     /// Where a column begins. As many items are there as the batch has entries.
     pub(crate) fn column(&self, which: Which) -> *const u8 {
-        let rows = self.rows();
+        let rows = &self.rows;
         match which {
             Which::Times => rows.times.as_ptr().cast(),
             Which::Offsets => rows.offsets.as_ptr().cast(),
@@ -221,7 +216,7 @@ impl Batch {
 
     /// The payload of one entry, without a copy.
     fn data<'py>(slf: &Bound<'py, Self>, index: isize) -> PyResult<Bound<'py, PyAny>> {
-        let rows = slf.get().rows();
+        let rows = &slf.get().rows;
         let from_end = if index < 0 { rows.count as isize } else { 0 };
         let index = usize::try_from(index + from_end).ok().filter(|index| *index < rows.count);
         let index = index.ok_or_else(|| PyIndexError::new_err("a batch has no such entry"))?;
@@ -240,7 +235,7 @@ impl Batch {
     /// # Safety
     /// `view` is to be filled, as the buffer protocol has it.
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
-        let rows = slf.get().rows();
+        let rows = &slf.get().rows;
         let start = rows.map.as_ref().map_or(std::ptr::null(), |pin| pin.start());
         // SAFETY: the view refers to the batch, which keeps the map; up to `end` it was published.
         let filled = unsafe {

@@ -71,13 +71,27 @@ pub(crate) struct Seat<T> {
     shared: Arc<Shared>,
 }
 
-trait Vacate: Send + Sync {
-    fn vacate(&self);
+/// Who may sit in a seat.
+pub(crate) trait Sits: Send {
+    /// Whether nobody has use for it now, and it stays only because somebody may soon.
+    fn is_idle(&self) -> bool {
+        false
+    }
 }
 
-impl<T: Send> Vacate for Seat<T> {
+trait Vacate: Send + Sync {
+    fn vacate(&self);
+    fn vacate_idle(&self);
+}
+
+impl<T: Sits> Vacate for Seat<T> {
     fn vacate(&self) {
         let leaves = self.walker.lock().take();
+        drop(leaves);
+    }
+
+    fn vacate_idle(&self) {
+        let leaves = self.walker.lock().take_if(|walker| walker.is_idle());
         drop(leaves);
     }
 }
@@ -185,7 +199,7 @@ impl Shared {
     }
 
     /// Has somebody sit down where closing the store can make them leave.
-    pub(crate) fn seat<T: Send + 'static>(self: &Arc<Self>, walker: T) -> Arc<Seat<T>> {
+    pub(crate) fn seat<T: Sits + 'static>(self: &Arc<Self>, walker: T) -> Arc<Seat<T>> {
         let mut state = self.state.lock();
         let place = state.free.pop().unwrap_or(state.seats.len());
         let seat = Arc::new(Seat { walker: Mutex::new(Some(walker)), place, shared: self.clone() });
@@ -195,6 +209,14 @@ impl Shared {
             None => state.seats.push(Some(weak)),
         }
         seat
+    }
+
+    /// Has those leave who are idle: what they would keep mapped may be gone.
+    pub(crate) fn send_idle_home(&self) {
+        let state = self.state.lock();
+        let seats: Vec<_> = state.seats.iter().flatten().filter_map(Weak::upgrade).collect();
+        drop(state);
+        seats.iter().for_each(|seat| seat.vacate_idle());
     }
 
     pub(crate) fn is_open(&self) -> bool {

@@ -98,7 +98,7 @@ impl Store {
             None => Ok(None),
         });
         match found.map_err(|error| error::commit(&error, Some(name)))? {
-            Some(log) => Ok(Log { shared: self.shared.clone(), log }),
+            Some(log) => Ok(Log::new(self.shared.clone(), log)),
             None => Err(error::failure("NO_LOG", format!("the store has no log {name:?}"))),
         }
     }
@@ -155,6 +155,7 @@ impl Store {
         let purge = Purge { log: log.map(str::as_bytes), before, destroy, count_entries, time };
         let purged =
             self.quietly(py, |store| store.purge(&purge))?.map_err(|error| error::commit(&error, log))?;
+        self.shared.send_idle_home();
         Ok(purged.into_iter().map(Purged::from).collect())
     }
 
@@ -167,6 +168,7 @@ impl Store {
     /// that no log needs.
     fn maintain(&self, py: Python<'_>) -> PyResult<()> {
         let maintained = self.quietly(py, |store| store.maintain(thalweg_log::now()))?;
+        self.shared.send_idle_home();
         maintained.map_err(|error| error::io("maintain the store", &error))
     }
 

@@ -3,7 +3,7 @@
 use crate::error;
 use crate::log::Log;
 use crate::payload::Payload;
-use crate::shared::{Seat, Shared};
+use crate::shared::{Seat, Shared, Sits};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyAny;
@@ -33,6 +33,8 @@ impl Pending {
         committed.map(|receipt| receipt.first)
     }
 }
+
+impl Sits for Pending {}
 
 /// Entries of one or several logs that are written together, or not at all. Made by `Store.transaction`.
 ///

@@ -1,10 +1,12 @@
 //! The loop under iterators, cursors and scans: the next entry, and what keeps it mapped.
 
 use crate::entry::{Entry, Spares};
+use crate::error;
 use crate::pin::Pin;
+use crate::shared::{Seat, Sits};
 use pyo3::prelude::*;
 use std::sync::Arc;
-use thalweg_log::{Columns, Cursor, Gathered, Position, ReadError, Time};
+use thalweg_log::{Columns, Cursor, Gathered, Position, Query, ReadError, Time};
 
 /// An entry that was found, in the map that the walk is in.
 #[derive(Clone, Copy, Debug)]
@@ -21,21 +23,26 @@ pub(crate) struct Walk {
     pub(crate) cursor: Cursor,
     /// Nothing at or behind it is taken.
     until: Position,
-    map: Option<(u32, Arc<Pin>)>,
+    /// Segments that it was in of late, each in the place that its number leads to, and which one it is in.
+    maps: [Option<(u32, Arc<Pin>)>; MAPS],
+    here: usize,
 }
+
+/// Segments of which a walk keeps hold at most: one that goes to and fro need not take hold of each again.
+const MAPS: usize = 4;
 
 impl Walk {
     pub(crate) fn new(cursor: Cursor, until: Position) -> Walk {
-        Walk { cursor, until, map: None }
+        Walk { cursor, until, maps: [const { None }; MAPS], here: 0 }
     }
 
     /// The map that the last entry lies in.
     pub(crate) fn map(&self) -> Option<&Arc<Pin>> {
-        self.map.as_ref().map(|(_, pin)| pin)
+        self.maps[self.here].as_ref().map(|(_, pin)| pin)
     }
 
     /// The next entry; `None` when there is none for now.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn step(&mut self) -> Result<Option<Step>, ReadError> {
         let Some(entry) = self.cursor.next()? else { return Ok(None) };
         if entry.position >= self.until {
@@ -43,19 +50,25 @@ impl Walk {
         }
         let (offset, time, last, position) = (entry.offset, entry.time, entry.last, entry.position);
         let (start, length) = (entry.data.as_ptr().addr(), entry.data.len() as u32);
-        let segment = (position >> 32) as u32;
-        if !matches!(&self.map, Some((number, _)) if *number == segment) {
-            self.turn(position);
-        }
+        self.enter(position);
         let place = self.map().and_then(|pin| pin.place_of(start, length as usize));
         Ok(place.map(|place| Step { offset, time, last, place, length }))
     }
 
-    /// Takes hold of the segment in which a position lies.
-    #[cold]
-    fn turn(&mut self, position: Position) {
+    /// Goes to the segment in which a position lies.
+    #[inline]
+    fn enter(&mut self, position: Position) {
         let segment = (position >> 32) as u32;
-        self.map = self.cursor.reader().mapped(position).map(|mapped| (segment, Pin::new(mapped)));
+        self.here = segment as usize % MAPS;
+        if !matches!(&self.maps[self.here], Some((number, _)) if *number == segment) {
+            self.hold(segment, position);
+        }
+    }
+
+    #[cold]
+    fn hold(&mut self, segment: u32, position: Position) {
+        let mapped = self.cursor.reader().mapped(position);
+        self.maps[self.here] = mapped.map(|mapped| (segment, Pin::new(mapped)));
     }
 
     /// The next entries in columns, and the map that they lie in; `None` when there are none for now.
@@ -67,33 +80,92 @@ impl Walk {
         if gathered.count == 0 {
             return Ok(None);
         }
-        let segment = (gathered.position >> 32) as u32;
-        if !matches!(&self.map, Some((number, _)) if *number == segment) {
-            self.turn(gathered.position);
-        }
+        self.enter(gathered.position);
         Ok(self.map().filter(|pin| pin.holds(gathered.end)).map(|pin| (gathered, pin.clone())))
     }
 }
+
+impl Sits for Walk {}
 
 /// A walk that hands out entries.
 pub(crate) struct Entrywise {
     pub(crate) walk: Walk,
     spares: Spares,
+    /// It waits to be used for another query.
+    idle: bool,
 }
 
-/// An entry for Python, or none; or what is in the way of one.
-pub(crate) type Next = Result<PyResult<Option<Py<Entry>>>, ReadError>;
+impl Sits for Entrywise {
+    fn is_idle(&self) -> bool {
+        self.idle
+    }
+}
+
+/// What is in the way of an entry.
+pub(crate) enum Obstacle {
+    Read(ReadError),
+    Memory(PyErr),
+}
+
+impl Obstacle {
+    /// The same as an exception.
+    #[cold]
+    pub(crate) fn raised(self, log: &thalweg_log::Log) -> PyErr {
+        match self {
+            Obstacle::Read(error) => error::read(&error, Some(&String::from_utf8_lossy(log.name()))),
+            Obstacle::Memory(error) => error,
+        }
+    }
+}
 
 impl Entrywise {
     pub(crate) fn new(walk: Walk) -> Entrywise {
-        Entrywise { walk, spares: Spares::default() }
+        Entrywise { walk, spares: Spares::default(), idle: false }
     }
 
-    /// The next entry. Makes an object, which runs no Python.
+    /// Is of no use any more, unless [`Entrywise::again`] makes it of use.
+    pub(crate) fn rest(&mut self) {
+        self.idle = true;
+    }
+
+    /// Begins another query, up to what is there now.
+    pub(crate) fn again(&mut self, query: &Query) {
+        self.idle = false;
+        self.walk.cursor.seek(query);
+        self.walk.until = self.walk.cursor.limit();
+    }
+
+    /// The next entry; `None` when there is none for now, or something is in its way. Makes an object, which runs no
+    /// Python. A pointer is all that goes through here for each entry.
     #[inline]
-    pub(crate) fn next(&mut self, py: Python<'_>) -> Next {
-        let step = self.walk.step()?;
-        let found = step.zip(self.walk.map());
-        Ok(found.map(|(step, pin)| self.spares.entry(py, step, pin)).transpose())
+    pub(crate) fn next(&mut self, py: Python<'_>, obstacle: &mut Option<Obstacle>) -> Option<Py<Entry>> {
+        let step = match self.walk.step() {
+            Ok(step) => step?,
+            Err(error) => {
+                *obstacle = Some(Obstacle::Read(error));
+                return None;
+            }
+        };
+        match self.spares.entry(py, step, self.walk.map()?) {
+            Ok(entry) => Some(entry),
+            Err(error) => {
+                *obstacle = Some(Obstacle::Memory(error));
+                None
+            }
+        }
+    }
+}
+
+impl Seat<Entrywise> {
+    /// The next entry for Python.
+    #[inline]
+    pub(crate) fn next(&self, py: Python<'_>, log: &thalweg_log::Log) -> PyResult<Option<Py<Entry>>> {
+        let mut obstacle = None;
+        let next = self.try_with(|entries| entries.next(py, &mut obstacle));
+        match (next, obstacle) {
+            (Some(next), None) => Ok(next),
+            (None, _) => Err(self.shared().over()),
+            (_, Some(obstacle)) => Err(obstacle.raised(log)),
+        }
     }
 }

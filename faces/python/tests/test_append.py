@@ -59,6 +59,21 @@ class Append(StoreCase):
         self.assertTrue(all(entry.last for entry in self.log.query()))
         self.assertEqual(self.log.append_many([]), 0)
 
+    def test_each_of_many_can_have_a_time_of_its_own(self):
+        pairs = [(number * 7 % 5000, b"%d" % number) for number in range(3000)]
+        self.assertEqual(self.log.append_timed(iter(pairs)), 3000)
+        self.assertEqual([(entry.time, bytes(entry)) for entry in self.log.query()], pairs)
+        self.assertTrue(all(entry.last for entry in self.log.query()))
+        self.assertEqual(self.log.append_timed([]), 0)
+        for wrong in ([5], [(5,)], [(5, b"a", b"b")], [("5", b"a")], [(5, "a")]):
+            with self.assertRaises((TypeError, ValueError)):
+                self.log.append_timed(wrong)
+        with self.assertRaises(OverflowError):
+            self.log.append_timed([(-1, b"a")])
+        with self.assertRaises(thalweg.EmptyEntry):
+            self.log.append_timed([(1, b"a"), (2, b"")])
+        self.assertEqual(len(list(self.log.query())), 3000)
+
     def test_what_an_iterable_raises_comes_out(self):
         def breaks():
             yield from [b"x"] * 2000

@@ -1,5 +1,7 @@
 """Letting go of entries, and who reads them meanwhile."""
 
+from pathlib import Path
+
 import thalweg
 from support import StoreCase, read
 
@@ -21,6 +23,23 @@ class Purge(StoreCase):
         self.assertEqual(bytes(first), entries[0][1])
         self.assertLessEqual(set(read(begun)), set(entries))
         self.assertEqual(self.store.purge("log", before=5000), [])
+
+    def test_a_query_that_is_over_keeps_nothing_of_what_goes(self):
+        self.store.close()
+        self.store = self.open(retain_bytes=100_000)
+        self.log = self.store.log("log")
+        maps = lambda: sum("(deleted)" in line for line in Path("/proc/self/maps").read_text().splitlines())
+        # Files go once two checkpoints stand behind them.
+        for first, held in ((0, False), (5000, False), (10_000, True)):
+            entries = self.fill(5000, first=first)
+            begun = self.log.query()
+            next(begun)
+            self.assertEqual(read(self.log.query())[-5000:], entries)
+            if not held:
+                del begun
+            self.store.maintain()
+            self.assertEqual(maps() > 0, held)
+        self.assertEqual(next(self.log.query()).offset, next(self.log.cursor()).offset)
 
     def test_a_log_can_be_destroyed_but_not_under_a_transaction(self):
         self.fill(10)

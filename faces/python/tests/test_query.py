@@ -57,6 +57,27 @@ class Query(StoreCase):
         self.assertEqual(read(iteration), entries)
         self.assertEqual(read(self.log.query(tail=True)), [])
 
+    def test_queries_that_are_left_and_nested_do_not_disturb_each_other(self):
+        entries = self.fill(3000)
+        times = [time for time, _ in entries]
+        kept = []
+        for round in range(50):
+            first = round * 59
+            # Short for `start` and `end`.
+            left = self.log.query(first * 10, (first + 9) * 10)
+            kept.append(next(left))
+            del left
+            pairs = [
+                (outer.time, [inner.time for inner in self.log.query(outer.time, outer.time + 30)])
+                for outer in self.log.query(start=first * 10, end=first * 10 + 50)
+            ]
+            expected = [(time, times[n : n + 3]) for n, time in enumerate(times[first : first + 5], first)]
+            self.assertEqual(pairs, expected)
+            self.assertEqual(next(self.log.query()).time, 0)
+        self.assertEqual([(e.time, bytes(e)) for e in kept], [entries[n * 59] for n in range(50)])
+        self.log.append(b"late", 30_000)
+        self.assertEqual(read(self.log.query(start=30_000)), [(30_000, b"late")])
+
     def test_logs_do_not_see_each_other(self):
         other = self.store.log("other")
         self.fill(50)

@@ -39,6 +39,22 @@ class Scan(StoreCase):
         ]
         self.assertEqual(payloads, [data for _, data in entries])
 
+    def test_memory_of_batches_that_are_gone_is_used_again_and_never_that_of_one_that_is_held(self):
+        self.fill(5000)
+        times = [time for time, _ in read(self.log.query())]
+        for held in range(5):
+            batches = []
+            for limit in (3, 4096, 50, 70_000):
+                scan = self.log.scan(limit=limit)
+                batches += [next(scan) for _ in range(held)]
+                found = [int(time) for batch in batches[-held:] if held for time in batch.times]
+                found += [int(time) for batch in scan for time in batch.times]
+                self.assertEqual(found, times[: len(found)])
+                self.assertEqual(found[-1], times[-1])
+            columns = [batch.times.tolist() for batch in batches]
+            list(self.log.scan(limit=5))
+            self.assertEqual([batch.times.tolist() for batch in batches], columns)
+
     def test_a_batch_lies_in_one_segment_and_is_never_longer_than_asked(self):
         self.fill(5000)
         lengths = [len(batch) for batch in self.log.scan(limit=300)]

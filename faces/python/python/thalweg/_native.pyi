@@ -74,11 +74,12 @@ class Log:
     def id(self) -> int: ...
     def append(self, data: Buffer, time: int | None = None, *, wait: bool = True) -> int: ...
     def append_many(self, entries: Iterable[Buffer], time: int | None = None, *, wait: bool = True) -> int: ...
+    def append_timed(self, entries: Iterable[tuple[int, Buffer]], *, wait: bool = True) -> int: ...
     def query(
         self,
-        *,
         start: int | None = None,
         end: int | None = None,
+        *,
         after: int | None = None,
         exact: int | None = None,
         offset: int | None = None,
@@ -88,22 +89,22 @@ class Log:
     ) -> Entries: ...
     def scan(
         self,
-        *,
         start: int | None = None,
         end: int | None = None,
+        *,
         after: int | None = None,
         exact: int | None = None,
         offset: int | None = None,
         tail: bool = False,
         checkpoint: bool = False,
         uncommitted: bool = False,
-        limit: int = 8192,
+        limit: int = 16_384,
     ) -> Scan: ...
     def cursor(
         self,
-        *,
         start: int | None = None,
         end: int | None = None,
+        *,
         after: int | None = None,
         exact: int | None = None,
         offset: int | None = None,
@@ -157,9 +158,9 @@ class Cursor:
     def next(self) -> Entry | None: ...
     def seek(
         self,
-        *,
         start: int | None = None,
         end: int | None = None,
+        *,
         after: int | None = None,
         exact: int | None = None,
         offset: int | None = None,

@@ -31,6 +31,8 @@ pub(crate) const PEER: &str = "peer";
 pub(crate) const PEER_MAP: &str = "peer-map";
 /// The peer, reading keys without values.
 pub(crate) const PEER_KEYS: &str = "peer-keys";
+/// The peer, reading keys and the lengths of values.
+pub(crate) const PEER_PLAIN: &str = "peer-plain";
 pub(crate) const FLOOR: &str = "floor";
 
 const READERS: &[u32] = &[1, 2, 8];
@@ -183,12 +185,20 @@ pub(crate) const NODE: &[Work] = &[
 pub(crate) const PYTHON: &[Work] = &[
     Work {
         ours: "batch",
-        note: "ours sums arrays, with numpy",
+        against: PEER_PLAIN,
+        note: "times and lengths; ours sums arrays, with numpy",
         ..single("scan", 50.0, "scan of {n} entries, batches", ENTRIES)
+    },
+    Work {
+        ours: "payloads",
+        bar: None,
+        note: "times, lengths and first bytes; ours sums arrays, with numpy",
+        ..single("scan", 0.0, "scan of {n} entries, batches and a byte of each payload", ENTRIES)
     },
     Work { ours: "iterator", ..single("scan", 2.0, "scan of {n} entries, iterator", ENTRIES) },
     Work {
         ours: "batch",
+        against: PEER_PLAIN,
         countable: false,
         note: PACED,
         ..single("scan-writer", 40.0, "scan of {n} entries beside a writer, batches", ENTRIES)
@@ -197,8 +207,14 @@ pub(crate) const PYTHON: &[Work] = &[
     Work { countable: false, note: PACED, ..single("polls", 2.0, "cursor behind a writer: polls", POLLS) },
     Work {
         countable: false,
-        note: FULL_SPEED,
+        note: EACH,
         ..single("delivered", 2.0, "cursor behind a writer: delivered", ENTRIES)
+    },
+    Work {
+        countable: false,
+        bar: None,
+        note: FULL_SPEED,
+        ..single("delivered-together", 0.0, "cursor behind a writer: delivered, 50 per transaction", ENTRIES)
     },
     single("seek", 2.0, "random position read of {n}", READS),
     single("append", 5.0, "append one by one, os", ENTRIES),
