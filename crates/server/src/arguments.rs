@@ -170,8 +170,8 @@ pub(crate) struct ServeOptions {
     /// Look again for a moment before sleeping while work comes fast: lower latency for some CPU.
     #[arg(long, env = "THALWEG_SPIN", value_enum, default_value_t = Switch::On)]
     pub(crate) spin: Switch,
-    /// Serve the log to programs on this machine, through thalweg.sock and thalweg.shm in the store's directory. A
-    /// store in memory has no directory, and so no such services.
+    /// Serve log and state to programs on this machine, through thalweg.sock and thalweg.shm, state.sock and state.shm in
+    /// the store's directory. A store in memory has no directory, and so no such services.
     #[arg(long, env = "THALWEG_SERVICES", value_enum, default_value_t = Switch::On)]
     pub(crate) services: Switch,
     /// How log lines look.

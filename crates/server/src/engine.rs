@@ -12,6 +12,7 @@ use std::time::Duration;
 use thalweg_http::Message;
 use thalweg_log as log;
 use thalweg_reactor::{Full, Handle};
+use thalweg_state::{Service as State, ServiceOptions};
 use thalweg_streams::embedded::Embedded;
 use thalweg_streams::subscriptions::{Driver, Subscriptions};
 use thalweg_streams::{Options, Sharing, Streams};
@@ -21,6 +22,9 @@ use thalweg_sys::process::random_u64;
 
 pub(crate) use offline::{Refusal, backup, parse, restore};
 
+/// The name of the state that is served.
+const STATE: &str = "state";
+
 /// What each reactor serves.
 pub(crate) type Service = Streams<Embedded>;
 
@@ -29,6 +33,7 @@ pub(crate) type Service = Streams<Embedded>;
 pub(crate) struct Engine {
     store: log::Store,
     subscriptions: Arc<Subscriptions<Embedded>>,
+    state: State,
     sharing: Sharing,
 }
 
@@ -74,7 +79,18 @@ impl Engine {
 
     fn over(store: log::Store) -> Self {
         let subscriptions = Subscriptions::open(&Embedded::new(store.clone(), None), secret);
-        Self { store, subscriptions, sharing: Sharing::Public }
+        let state = State::new(&store, STATE, ServiceOptions::default());
+        if State::exists(&store, STATE)
+            && let Err(error) = state.state()
+        {
+            tracing::error!(%error, "the state is not served");
+        }
+        Self { store, subscriptions, state, sharing: Sharing::Public }
+    }
+
+    /// The state, as whoever serves it calls it.
+    pub(crate) fn state(&self) -> &State {
+        &self.state
     }
 
     /// With what caches between the server and its readers may keep.
@@ -113,7 +129,8 @@ impl Engine {
         let watcher = self.store.watcher(watch);
         let watcher =
             watcher.ok_or_else(|| io::Error::other("the store announces to 32 reactors at most"))?;
-        let options = Options { sharing: self.sharing, ..Options::default() };
+        let options =
+            Options { sharing: self.sharing, read_only: State::logs(STATE).into(), ..Options::default() };
         let streams = Streams::new(Embedded::new(self.store.clone(), Some(watcher)), options);
         Ok(streams.with_subscriptions(self.subscriptions.clone()))
     }
@@ -123,6 +140,7 @@ impl Engine {
         if let Err(error) = self.store.maintain(clock::wall_us()) {
             tracing::warn!(%error, "the store's housekeeping failed; nothing is lost by it");
         }
+        self.state.keep_house();
     }
 
     /// Closes the store, so that the next start replays nothing.

@@ -31,8 +31,9 @@ use thalweg_sys::signal::{Signal, Signals, ignore_broken_pipes};
 const DESCRIPTORS_BESIDE: u64 = 512;
 /// Connections at once, unless something else is asked for.
 const CONNECTIONS_DEFAULT: u32 = 65_536;
-/// The store announces to 32 watchers; what drives subscriptions is one of them, and what serves neighbours another.
-const REACTORS_MAX: usize = 30;
+/// The store announces to 32 watchers; what drives subscriptions is one of them, the state another, and what serves
+/// neighbours a third.
+const REACTORS_MAX: usize = 29;
 /// Between two looks at the store's housekeeping.
 const HOUSEKEEPING_MS: u32 = 5_000;
 /// Between two looks at reactors that are ending.
@@ -144,7 +145,7 @@ pub(crate) fn serve(configuration: Configuration, line: &[OsString]) -> Result<(
     let webhooks = webhooks::Running::start(&engine)?;
     let limits = Limits::of(&config, reactors);
     tracing::info!(reactors, durability = ?options.durability, %limits, "serving");
-    greet(&doors.places, neighbours.as_ref().map_or(&[], |neighbours| &neighbours.endpoints), &limits);
+    greet(&doors.places, neighbours.iter().flat_map(services::Running::endpoints), &limits);
     let supervisor = Supervisor::from_environment();
     supervisor.ready();
     let mut control = Control { configuration, line, logging, front, connections_max };
@@ -281,7 +282,7 @@ fn start(
 }
 
 /// Says where the server is and what to try. Standard output may be closed: then nobody wanted to know.
-fn greet(places: &[Listen], endpoints: &[Endpoint], limits: &Limits) {
+fn greet<'e>(places: &[Listen], endpoints: impl Iterator<Item = &'e Endpoint>, limits: &Limits) {
     let mut text = String::new();
     for place in places {
         text += &format!("thalweg is listening on {place}\n");

@@ -65,11 +65,18 @@ pub struct Options {
     pub event_bytes_max: usize,
     /// Who may cache reads.
     pub sharing: Sharing,
+    /// Streams that somebody else writes: names, and beginnings of names, which end with a slash.
+    pub read_only: Vec<String>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { catch_up_bytes_max: 1 << 20, event_bytes_max: 256 << 10, sharing: Sharing::Public }
+        Self {
+            catch_up_bytes_max: 1 << 20,
+            event_bytes_max: 256 << 10,
+            sharing: Sharing::Public,
+            read_only: Vec::new(),
+        }
     }
 }
 

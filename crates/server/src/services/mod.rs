@@ -1,6 +1,6 @@
-//! Typed services beside the streams: over Unix sockets and shared memory, on a reactor of their own.
+//! Typed services beside the streams: over Unix sockets and shared memory, each on a reactor of its own.
 //!
-//! One for now: the log itself, `schemas/log.jsonc`.
+//! The log, `schemas/log.jsonc`, and the state, `schemas/state.jsonc`.
 
 mod ask;
 #[rustfmt::skip]
@@ -18,24 +18,28 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use thalweg_reactor::Pool;
-use thalweg_service::{Endpoint, Server, ServerOptions, Stopper};
+use thalweg_service::{Endpoint, Handler, Server, ServerOptions, Stopper};
 
-/// The thread that serves them. Only the part of its stack that is used takes memory.
+/// A thread that serves one. Only the part of its stack that is used takes memory.
 const STACK_BYTES: usize = 512 * 1024;
 /// A request's bytes beside its data.
 const FRAME_BYTES_BESIDE: u32 = 64 << 10;
 
-/// Services that run.
+/// Services that run, each on a thread of its own: what one of them has to do delays no other.
 pub(crate) struct Running {
-    /// Where.
-    pub(crate) endpoints: Vec<Endpoint>,
+    served: Vec<Served>,
+}
+
+/// One of them.
+struct Served {
+    endpoints: [Endpoint; 2],
     stopper: Stopper,
     thread: JoinHandle<()>,
 }
 
 impl Running {
-    /// Listens in the store's directory, and serves the log on a thread; `None` when that is not wanted, or there is
-    /// no directory.
+    /// Listens in the store's directory, and serves log and state; `None` when that is not wanted, or there is no
+    /// directory.
     ///
     /// # Errors
     /// An endpoint cannot be listened at, or the system gives no thread.
@@ -48,49 +52,82 @@ impl Running {
         if wishes.services == Switch::Off || wishes.durability == Durability::Memory {
             return Ok(None);
         }
-        let endpoints = vec![
-            Endpoint::Socket(wishes.data.join("thalweg.sock")),
-            Endpoint::Shared(wishes.data.join("thalweg.shm")),
-        ];
-        let options = ServerOptions {
+        let failed = |error| Failure::System("serve the log to its neighbours", error);
+        let options = options(wishes, clients_max);
+        let log = ServerOptions {
             schema: generated::types::SCHEMA_HASH,
             error_tag: ask::ERROR_TAG.into(),
-            frame_bytes_max: u32::try_from(wishes.body_max_bytes)
-                .unwrap_or(u32::MAX)
-                .saturating_add(FRAME_BYTES_BESIDE),
-            clients_max: u32::try_from(clients_max).unwrap_or(u32::MAX),
-            drain_grace: Duration::from_millis(wishes.drain_grace_ms.into()),
-            spin: wishes.spin == Switch::On,
-            ..ServerOptions::default()
+            ..options.clone()
         };
-        let mut server = Server::bind(&endpoints, options).map_err(Failure::Service)?;
-        let stopper = server.stopper();
-        let news = Arc::new(News::new(server.bell()));
-        let failed = |error| Failure::System("serve the log to its neighbours", error);
-        let handler = LogService::new(engine.service_for(news.clone()).map_err(failed)?, news, pool.clone());
-        // A server lives on its thread.
-        let run = move || {
-            if let Err(error) = server.run_reactor(handler) {
-                tracing::error!(%error, "services ended by themselves");
-            }
+        let log = Served::start("thalweg", wishes, log, |server| {
+            let news = Arc::new(News::new(server.bell()));
+            Ok(LogService::new(engine.service_for(news.clone()).map_err(failed)?, news, pool.clone()))
+        })?;
+        let state = ServerOptions {
+            schema: thalweg_state::SCHEMA_HASH,
+            error_tag: thalweg_state::ERROR_TAG.into(),
+            ..options
         };
-        let builder = std::thread::Builder::new().name("services".to_owned()).stack_size(STACK_BYTES);
-        let thread = builder.spawn(run).map_err(|error| Failure::System("start a thread", error))?;
-        Ok(Some(Self { endpoints, stopper, thread }))
+        let state = Served::start("state", wishes, state, |_| Ok(engine.state().clone()))?;
+        Ok(Some(Self { served: vec![log, state] }))
     }
 
-    /// Whether they ended by themselves.
+    /// Where they are.
+    pub(crate) fn endpoints(&self) -> impl Iterator<Item = &Endpoint> {
+        self.served.iter().flat_map(|served| &served.endpoints)
+    }
+
+    /// Whether one of them ended by itself.
     pub(crate) fn has_ended(&self) -> bool {
-        self.thread.is_finished()
+        self.served.iter().any(|served| served.thread.is_finished())
     }
 
     /// Asks them to end: what was begun is answered, within the grace.
     pub(crate) fn stop(&self) {
-        self.stopper.stop();
+        self.served.iter().for_each(|served| served.stopper.stop());
     }
 
     /// Waits until they have ended; whether that was in good order.
     pub(crate) fn end(self) -> bool {
-        self.thread.join().is_ok()
+        // Every one is waited for, whatever became of those before.
+        let ended: Vec<bool> = self.served.into_iter().map(|served| served.thread.join().is_ok()).collect();
+        ended.into_iter().all(|in_order| in_order)
+    }
+}
+
+impl Served {
+    /// Listens at two paths of that name, and serves on a thread of that name.
+    fn start<H: Handler + Send + 'static>(
+        name: &str,
+        wishes: &ServeOptions,
+        options: ServerOptions,
+        handler: impl FnOnce(&Server) -> Result<H, Failure>,
+    ) -> Result<Self, Failure> {
+        let path = |ending: &str| wishes.data.join(format!("{name}.{ending}"));
+        let endpoints = [Endpoint::Socket(path("sock")), Endpoint::Shared(path("shm"))];
+        let mut server = Server::bind(&endpoints, options).map_err(Failure::Service)?;
+        let (stopper, handler) = (server.stopper(), handler(&server)?);
+        // A server lives on its thread.
+        let run = move || {
+            if let Err(error) = server.run_reactor(handler) {
+                tracing::error!(%error, "a service ended by itself");
+            }
+        };
+        let builder = std::thread::Builder::new().name(name.to_owned()).stack_size(STACK_BYTES);
+        let thread = builder.spawn(run).map_err(|error| Failure::System("start a thread", error))?;
+        Ok(Self { endpoints, stopper, thread })
+    }
+}
+
+/// What all of them have in common.
+fn options(wishes: &ServeOptions, clients_max: usize) -> ServerOptions {
+    ServerOptions {
+        frame_bytes_max: u32::try_from(wishes.body_max_bytes)
+            .unwrap_or(u32::MAX)
+            .saturating_add(FRAME_BYTES_BESIDE),
+        clients_max: u32::try_from(clients_max).unwrap_or(u32::MAX),
+        drain_grace: Duration::from_millis(wishes.drain_grace_ms.into()),
+        spin: wishes.spin == Switch::On,
+        ..ServerOptions::default()
     }
 }

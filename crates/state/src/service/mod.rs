@@ -127,6 +127,17 @@ impl Service {
         Self { core: Arc::new(core) }
     }
 
+    /// Whether there is a state of that name already.
+    pub fn exists(store: &Store, name: &str) -> bool {
+        State::exists(store, name)
+    }
+
+    /// The names of the logs that a state of that name keeps; those that end with a slash are beginnings of names. Nobody
+    /// else may write to them.
+    pub fn logs(name: &str) -> [String; 2] {
+        [format!("{name}/main"), format!("{name}/forks/")]
+    }
+
     /// The state, for use in the same process.
     ///
     /// # Errors
