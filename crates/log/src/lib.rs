@@ -55,6 +55,7 @@ mod recover;
 mod scan;
 mod segment;
 mod signal;
+mod since;
 mod source;
 mod store;
 mod times;

@@ -11,7 +11,7 @@ use crate::error::{CommitError, ReadError};
 use crate::extents::Extent;
 use crate::log::Log;
 use crate::open::Durability;
-use crate::query::{Query, Start};
+use crate::query::Query;
 use crate::store::{Shared, Store};
 use crate::{Commit, LogId, Offset, Receipt, Time, segment_of};
 use std::sync::Arc;
@@ -115,14 +115,11 @@ impl Store {
 
     /// Offset of the first entry of a time or a later one. What damage hides is not taken for older.
     fn first_since(&self, log: &Arc<Log>, time: Time) -> Result<Option<Offset>, CommitError> {
-        let mut reader = self.reader(log);
-        let first = reader.entries(&Query::from(Start::Time(time))).next().transpose();
-        match first {
-            Ok(first) => Ok(first.map(|entry| entry.offset)),
-            Err(ReadError::Damaged(damage)) => Err(CommitError::Damaged(damage)),
-            Err(ReadError::Deleted) => Err(CommitError::Deleted),
-            Err(other) => Err(CommitError::Failed(other.to_string())),
-        }
+        self.since(log, time).map_err(|error| match error {
+            ReadError::Damaged(damage) => CommitError::Damaged(damage),
+            ReadError::Deleted => CommitError::Deleted,
+            other => CommitError::Failed(other.to_string()),
+        })
     }
 
     /// Entries below an offset; those that damage took are not counted.

@@ -1,9 +1,11 @@
 //! The embedded log as an engine: the seam's words translated into the log's, nothing more.
 
 use crate::store::{
-    Commit, Config, Fork, Lifetime, Note, Page, ProducerMark, ProducerState, Read, Receipt, State, Stats,
-    Store, StoreError,
+    Commit, Config, Fork, Lifetime, Note, Page, ProducerMark, ProducerState, Read, Receipt, Sought, State,
+    Stats, Store, StoreError,
 };
+use parking_lot::Mutex;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use thalweg_log as log;
 use thalweg_wire::exchange::Work;
@@ -17,12 +19,42 @@ const ANCHOR_OMITTED: u64 = u64::MAX;
 pub struct Embedded {
     store: log::Store,
     watcher: Option<log::WatcherId>,
+    searches: Arc<Searches>,
 }
 
 impl Embedded {
     /// The view of whoever watches as `watcher`; without one nothing is announced.
     pub fn new(store: log::Store, watcher: Option<log::WatcherId>) -> Embedded {
-        Embedded { store, watcher }
+        Embedded { store, watcher, searches: Arc::default() }
+    }
+}
+
+/// Searches by time that were done elsewhere and are asked for again. Few at once; one that is forgotten is done anew.
+#[derive(Default)]
+struct Searches(Mutex<VecDeque<Search>>);
+
+/// A log, a time, and what was found.
+type Search = (log::LogId, u64, Result<Option<u64>, StoreError>);
+
+impl Searches {
+    const MAX: usize = 64;
+
+    fn keep(&self, search: Search) {
+        let mut done = self.0.lock();
+        if done.len() == Self::MAX {
+            done.pop_front();
+        }
+        done.push_back(search);
+    }
+
+    /// What was found: a record that was the first of its time stays it. That there was none holds once.
+    fn take(&self, log: log::LogId, time_us: u64) -> Option<Result<Option<u64>, StoreError>> {
+        let mut done = self.0.lock();
+        let place = done.iter().position(|(id, time, _)| (*id, *time) == (log, time_us))?;
+        if let (.., found @ Ok(Some(_))) = &done[place] {
+            return Some(found.clone());
+        }
+        done.remove(place).map(|(.., found)| found)
     }
 }
 
@@ -231,6 +263,18 @@ impl Store for Embedded {
 
     fn read(&self, stream: &Self::Stream, from: u64, limit: usize) -> Result<Read, StoreError> {
         self.store.read(stream, from, limit).map(read).map_err(not_read)
+    }
+
+    fn since(&self, stream: &Self::Stream, time_us: u64) -> Result<Sought, StoreError> {
+        if let Some(found) = self.searches.take(stream.id(), time_us) {
+            // The tail is looked at by whoever asks: it may have moved on.
+            return found.map(|offset| Sought::At(offset.unwrap_or(u64::MAX)));
+        }
+        let (store, stream, searches) = (self.store.clone(), stream.clone(), self.searches.clone());
+        Ok(Sought::Cold(Work(Box::new(move || {
+            let found = store.since(&stream, time_us).map_err(not_read);
+            searches.keep((stream.id(), time_us, found));
+        }))))
     }
 
     fn cold(&self, stream: &Self::Stream, from: u64, limit: usize) -> Option<Work> {

@@ -30,6 +30,7 @@ mod problem;
 mod producer;
 mod read;
 mod service;
+mod span;
 mod stats;
 pub mod store;
 pub mod subscriptions;

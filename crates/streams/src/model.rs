@@ -1,8 +1,8 @@
 //! A plain model of a store for tests: vectors and maps on one thread, durability moved by hand.
 
 use crate::store::{
-    Commit, Config, Fork, Note, Page, ProducerMark, ProducerState, Read, Receipt, State, Stats, Store,
-    StoreError,
+    Commit, Config, Fork, Note, Page, ProducerMark, ProducerState, Read, Receipt, Sought, State, Stats,
+    Store, StoreError,
 };
 use bytes::Bytes;
 use smallvec::SmallVec;
@@ -34,7 +34,8 @@ struct Entry {
     config: Config,
     fork: Option<Fork<usize>>,
     data: Vec<u8>,
-    record_ends: Vec<usize>,
+    /// Where each record ends, and its time.
+    records: Vec<(usize, u64)>,
     /// Each view with the ticket that makes it visible.
     views: Vec<(u64, Option<State>)>,
     producers: HashMap<Vec<u8>, ProducerState>,
@@ -135,7 +136,7 @@ impl Inner {
         entry.data.extend_from_slice(commit.suffix);
         state.tail = entry.data.len() as u64;
         if state.tail > first {
-            entry.record_ends.push(entry.data.len());
+            entry.records.push((entry.data.len(), commit.time_us));
         }
         state.version += 1;
         if let Some((id, place)) = commit.producer {
@@ -181,7 +182,7 @@ impl Store for Model {
         {
             return Err(StoreError::Exists);
         }
-        let (mut data, mut record_ends, base) = (Vec::new(), Vec::new(), fork.map_or(0, |fork| fork.base));
+        let (mut data, mut records, base) = (Vec::new(), Vec::new(), fork.map_or(0, |fork| fork.base));
         if let Some(fork) = fork {
             // A plain copy: what the real store must look like.
             let source = inner.staged(fork.source).ok_or(StoreError::SourceGone)?;
@@ -190,15 +191,16 @@ impl Store for Model {
             }
             let (source, base) = (&inner.streams[fork.source], base as usize);
             data.extend_from_slice(&source.data[..base]);
-            record_ends.extend(source.record_ends.iter().copied().filter(|end| *end < base));
-            record_ends.extend((base > 0).then_some(base));
+            records.extend(source.records.iter().copied().filter(|(end, _)| *end < base));
+            let cut = source.records.iter().find(|(end, _)| *end >= base).filter(|_| base > 0);
+            records.extend(cut.map(|(_, time_us)| (base, *time_us)));
         }
         let stream = inner.streams.len();
         inner.streams.push(Entry {
             config: config.clone(),
             fork: fork.cloned(),
             data,
-            record_ends,
+            records,
             views: Vec::new(),
             producers: HashMap::new(),
             notes: BTreeMap::new(),
@@ -265,7 +267,7 @@ impl Store for Model {
         let inner = self.0.borrow();
         let state = inner.staged(*stream).ok_or(StoreError::Gone)?;
         let entry = &inner.streams[*stream];
-        let next = entry.record_ends.iter().copied().find(|end| *end > from as usize);
+        let next = entry.records.iter().map(|(end, _)| *end).find(|end| *end > from as usize);
         let next = next.unwrap_or(from as usize);
         let piece = Bytes::copy_from_slice(&entry.data[from as usize..next]);
         let at_tail = next as u64 == state.tail;
@@ -337,8 +339,8 @@ impl Store for Model {
         let mut pieces = SmallVec::new();
         let start = from as usize;
         let mut at = start;
-        for end in entry.record_ends.iter().copied().filter(|end| *end > start && *end <= state.tail as usize)
-        {
+        let ends = entry.records.iter().map(|(end, _)| *end);
+        for end in ends.filter(|end| *end > start && *end <= state.tail as usize) {
             if at > start && end - start > limit {
                 break;
             }
@@ -347,6 +349,17 @@ impl Store for Model {
             at = end;
         }
         Ok(Read { pieces, next: at as u64, at_tail: at as u64 == state.tail, closed: state.closed })
+    }
+
+    fn since(&self, stream: &usize, time_us: u64) -> Result<Sought, StoreError> {
+        if let Some(work) = self.cold(stream, 0, 0) {
+            return Ok(Sought::Cold(work));
+        }
+        let inner = self.0.borrow();
+        let tail = inner.view(*stream, inner.durable).ok_or(StoreError::Gone)?.tail;
+        let entry = &inner.streams[*stream];
+        let older = entry.records.iter().take_while(|(_, time)| *time < time_us);
+        Ok(Sought::At(older.last().map_or(0, |(end, _)| *end as u64).min(tail)))
     }
 
     fn cold(&self, _: &usize, _: u64, _: usize) -> Option<Work> {

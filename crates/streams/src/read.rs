@@ -5,6 +5,7 @@ use crate::cache::{client_has, entity_tag, freshness};
 use crate::expiry::remaining_s;
 use crate::headers::Headers;
 use crate::problem::Problem;
+use crate::span::{End, Halt, Span};
 use crate::store::{Read, Store};
 use crate::{Streams, cursor};
 use bytes::Bytes;
@@ -25,6 +26,7 @@ pub(crate) enum Start {
 /// What a query asks for.
 struct Wish {
     start: Start,
+    span: Span,
     live: Option<Mode>,
     cursor_floor: u64,
 }
@@ -40,9 +42,10 @@ impl<S: Store> Streams<S> {
             Ok(found) => found,
             Err(missing) => return Self::answer_missing(&missing),
         };
-        let offset = match self.start_offset(&found, wish.start) {
-            Ok(offset) => offset,
-            Err(problem) => return Answer::Respond(problem.respond()),
+        let (offset, end) = match self.bounds(&found, &wish, now) {
+            Ok(bounds) => bounds,
+            Err(Halt::Cold(work)) => return Answer::Cold(work),
+            Err(Halt::Refused(problem)) => return Answer::Respond(problem.respond()),
         };
         // PROTOCOL 5.1: a read renews, `offset=now` included, when the server begins with it.
         self.renew(&found.stream, found.config.lifetime, now);
@@ -53,18 +56,40 @@ impl<S: Store> Streams<S> {
         match wish.live {
             Some(mode) => self.go_live(found, mode, offset, wish.start == Start::Now, wish.cursor_floor, now),
             None if wish.start == Start::Now => Answer::Respond(self.nothing_yet(&found)),
-            None => Answer::Respond(self.catch_up(&found, offset, request, now)),
+            None => Answer::Respond(self.catch_up(&found, offset, end, request, now)),
         }
     }
 
-    fn catch_up(&self, found: &Found<S>, offset: u64, request: &Request<'_>, now: Now) -> Response {
-        let read = match self.store.read(&found.stream, offset, self.options.catch_up_bytes_max) {
+    /// Where a read begins and ends.
+    fn bounds(&self, found: &Found<S>, wish: &Wish, now: Now) -> Result<(u64, Option<End>), Halt> {
+        let offset = match wish.span.since_us {
+            Some(since_us) => self.place(found, since_us)?,
+            None => self.start_offset(found, wish.start).map_err(Halt::Refused)?,
+        };
+        let Some(until_us) = wish.span.until_us else { return Ok((offset, None)) };
+        let end = End::at(self.place(found, until_us)?, until_us, found, now);
+        Ok((offset, Some(end)))
+    }
+
+    fn catch_up(
+        &self,
+        found: &Found<S>,
+        offset: u64,
+        end: Option<End>,
+        request: &Request<'_>,
+        now: Now,
+    ) -> Response {
+        let mut read = match self.store.read(&found.stream, offset, self.options.catch_up_bytes_max) {
             Ok(read) => read,
             Err(error) => return Problem::from(&error).respond(),
         };
+        let ended = end.is_some_and(|end| end.cut(offset, &mut read));
         let tag = entity_tag(found.mark(offset), read.next, read.closed && read.at_tail);
         let mut headers = Headers::new();
         self.read_lines(&mut headers, found, &read, &tag, offset == read.next && !read.closed, now);
+        if ended {
+            headers.constant(b"Stream-Until-Reached: true\r\n");
+        }
         if client_has(request, &tag) {
             return headers.respond_empty(304);
         }
@@ -148,8 +173,9 @@ impl<S: Store> Streams<S> {
 
 impl Wish {
     fn parse(text: &str, now: Now) -> Result<Self, Problem> {
-        let [offset, live, client_cursor] = query::values(text, ["offset", "live", "cursor"])
-            .map_err(|error| Problem::new(400, error.code(), error.key(), error.to_string()))?;
+        let known = query::values(text, ["offset", "live", "cursor", "since", "until"]);
+        let [offset, live, client_cursor, since, until] =
+            known.map_err(|error| Problem::new(400, error.code(), error.key(), error.to_string()))?;
         let live = match live.as_deref() {
             None => None,
             Some("long-poll") => Some(Mode::LongPoll),
@@ -157,11 +183,25 @@ impl Wish {
             Some(_) => return Err(Problem::new(400, "live-mode", "live", "live is `long-poll` or `sse`")),
         };
         // PROTOCOL 5.7, 5.8: a live read says where it begins.
-        if live.is_some() && offset.is_none() {
+        if live.is_some() && offset.is_none() && since.is_none() {
             let detail = "a live read names its offset: -1, now, or a Stream-Next-Offset";
             return Err(Problem::new(400, "offset-required", "offset", detail));
         }
-        Ok(Self { start: start(offset)?, live, cursor_floor: cursor::floor(client_cursor.as_deref(), now) })
+        if offset.is_some() && since.is_some() {
+            let detail = "a read begins at an offset or at a time, not at both; go on with the offset alone";
+            return Err(Problem::new(400, "start-named-twice", "since", detail));
+        }
+        if live.is_some() && until.is_some() {
+            let detail = "a live read has no end; read until a time without live";
+            return Err(Problem::new(400, "until-live", "until", detail));
+        }
+        let span = Span::parse(since.as_deref(), until.as_deref())?;
+        Ok(Self {
+            start: start(offset)?,
+            span,
+            live,
+            cursor_floor: cursor::floor(client_cursor.as_deref(), now),
+        })
     }
 }
 

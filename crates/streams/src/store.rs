@@ -167,6 +167,16 @@ pub struct Read {
     pub closed: bool,
 }
 
+/// What a search by time came to.
+#[derive(Debug)]
+pub enum Sought {
+    /// The first record of that time or a later one begins there; at the tail or behind it if every record is
+    /// older.
+    At(u64),
+    /// It takes a search that may wait for a disk: once this is done elsewhere, ask again.
+    Cold(Work),
+}
+
 /// A note beside a stream's payload: its key and its value.
 pub type Note = (Box<[u8]>, Arc<[u8]>);
 
@@ -288,6 +298,12 @@ pub trait Store: Clone {
     /// # Errors
     /// [`StoreError::Gone`], [`StoreError::PastEnd`], [`StoreError::Damaged`].
     fn read(&self, stream: &Self::Stream, from: u64, limit: usize) -> Result<Read, StoreError>;
+
+    /// Where the first visible record of a time or a later one begins, microseconds since the epoch.
+    ///
+    /// # Errors
+    /// [`StoreError::Gone`], [`StoreError::Damaged`].
+    fn since(&self, stream: &Self::Stream, time_us: u64) -> Result<Sought, StoreError>;
 
     /// What a read of these bytes would have to wait for, as work for another thread; `None` when it would not
     /// wait.

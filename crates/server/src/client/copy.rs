@@ -214,7 +214,7 @@ fn behind(piece: &Chunk, kept: u64) -> Result<Vec<u8>, Failure> {
 fn patient_chunk(source: &mut End, offset: &str, patience: Duration) -> Result<Chunk, Failure> {
     let start = Instant::now();
     loop {
-        match chunk(&mut source.session, &source.address, offset) {
+        match chunk(&mut source.session, &source.address, offset, None) {
             Err(failure) if passes(&failure) && start.elapsed() + PAUSE < patience => {
                 eprintln!("thalweg: {failure}; trying again");
                 std::thread::sleep(PAUSE);

@@ -7,11 +7,22 @@ use super::output::{Output, Printer, messages};
 use super::progress::Progress;
 use super::session::Session;
 use std::io::IsTerminal;
+use thalweg_wire::rfc3339;
 use thalweg_wire::token::Token;
 
 /// The offset that a word or an offset stands for.
 pub(super) fn begin(from: &str) -> &str {
     if from == "beginning" { "-1" } else { from }
+}
+
+/// The query that begins at an offset or at a time.
+pub(super) fn start(from: &str) -> String {
+    let key = if is_time(from) { "since" } else { "offset" };
+    format!("{key}={}", encoded(from))
+}
+
+fn is_time(text: &str) -> bool {
+    rfc3339::parse(text).is_some()
 }
 
 /// A chunk of a stream.
@@ -26,14 +37,21 @@ pub(super) struct Chunk {
     pub(super) closed: bool,
 }
 
-/// Reads one chunk.
-pub(super) fn chunk(session: &mut Session, address: &Address, offset: &str) -> Result<Chunk, Failure> {
-    let query = format!("?offset={}", encoded(offset));
+/// Reads one chunk, from an offset or a time up to a time.
+pub(super) fn chunk(
+    session: &mut Session,
+    address: &Address,
+    offset: &str,
+    until_time: Option<&str>,
+) -> Result<Chunk, Failure> {
+    let until = until_time.map(|time| format!("&until={}", encoded(time))).unwrap_or_default();
+    let query = format!("?{}{until}", start(offset));
     let head = session.ask("GET", &address.target(&query), &[], b"")?;
     let content = session.body()?;
     let next = head.field("stream-next-offset").unwrap_or(offset).to_owned();
     let closed = head.says("stream-closed");
-    let last = closed || head.says("stream-up-to-date") || next == offset;
+    let over = head.says("stream-up-to-date") || head.says("stream-until-reached");
+    let last = closed || over || next == offset;
     Ok(Chunk { head, content, next, last, closed })
 }
 
@@ -41,12 +59,16 @@ pub(super) fn chunk(session: &mut Session, address: &Address, offset: &str) -> R
 pub(super) fn read(address: &Address, from: &str, until: &str, output: Output) -> Result<(), Failure> {
     let mut session = Session::new(&address.url);
     let mut offset = begin(from).to_owned();
-    let until = (until != "tail").then_some(until);
+    let (until_time, until) = match until {
+        "tail" => (None, None),
+        time if is_time(time) => (Some(time), None),
+        offset => (None, Some(offset)),
+    };
     // Where the output is a terminal, a bar would be in its way.
     let mut progress = (!std::io::stdout().is_terminal()).then(|| Progress::new(None));
     let mut bytes = 0;
     loop {
-        let mut chunk = chunk(&mut session, address, &offset)?;
+        let mut chunk = chunk(&mut session, address, &offset, until_time)?;
         let cut = match until {
             Some(until) if chunk.next.as_str() > until => Some(cut(&mut chunk, until)?),
             Some(until) => (chunk.next == until).then_some(()),

@@ -5,6 +5,7 @@ use super::connection::{Connection, Failure};
 use super::events::{Control, Events};
 use super::is_json;
 use super::output::{Output, Printer};
+use super::read::start;
 use super::session::passes;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -66,7 +67,7 @@ fn follow(address: &Address, place: &mut Place) -> Result<Followed, Failure> {
             connection = Connection::open(&address.url)?;
         }
     }
-    let mut query = format!("?offset={}&live=sse", encoded(&place.offset));
+    let mut query = format!("?{}&live=sse", start(&place.offset));
     if let Some(cursor) = &place.cursor {
         query += &format!("&cursor={}", encoded(cursor));
     }

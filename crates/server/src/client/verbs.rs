@@ -120,10 +120,10 @@ pub(crate) enum ClientVerb {
     Read {
         #[command(flatten)]
         target: Target,
-        /// Where to begin: an offset, `beginning` or `now`.
+        /// Where to begin: an offset, `beginning`, `now`, or a time (RFC 3339).
         #[arg(long, value_name = "OFFSET", default_value = "beginning", allow_hyphen_values = true)]
         from: String,
-        /// Where to end: an offset, or `tail` for what there is.
+        /// Where to end: an offset, a time (RFC 3339), or `tail` for what there is.
         #[arg(long, value_name = "OFFSET", default_value = "tail")]
         until: String,
     },
@@ -131,7 +131,7 @@ pub(crate) enum ClientVerb {
     Tail {
         #[command(flatten)]
         target: Target,
-        /// Where to begin: an offset, `beginning`, or `now` for what comes.
+        /// Where to begin: an offset, `beginning`, `now` for what comes, or a time (RFC 3339).
         #[arg(long, value_name = "OFFSET", default_value = "beginning", allow_hyphen_values = true)]
         from: String,
         /// How to reach the server: over HTTP, or, on the same machine, through the socket or the shared memory that

@@ -10,7 +10,7 @@
 use super::subscription::{Link, Subscription};
 use super::{Driver, Subscriptions, encoding};
 use crate::embedded::Embedded;
-use crate::store::{Commit, Config, Fork, Note, Page, ProducerState, Read, Receipt, State, Stats};
+use crate::store::{Commit, Config, Fork, Note, Page, ProducerState, Read, Receipt, Sought, State, Stats};
 use crate::store::{Store, StoreError};
 use crate::{Options, Streams};
 use parking_lot::Mutex;
@@ -135,6 +135,7 @@ impl Store for Journaled {
         fn page(prefix: &[u8], after: &[u8], limit: usize) -> Page<Self::Stream>;
         fn stats() -> Stats;
         fn read(stream: &Self::Stream, from: u64, limit: usize) -> Result<Read, StoreError>;
+        fn since(stream: &Self::Stream, time_us: u64) -> Result<Sought, StoreError>;
         fn cold(stream: &Self::Stream, from: u64, limit: usize) -> Option<Work>;
         fn accessed(stream: &Self::Stream) -> u64;
         fn touch(stream: &Self::Stream, time_us: u64);

@@ -1,0 +1,124 @@
+//! Reads bounded in time.
+
+use super::*;
+use thalweg_wire::exchange::Work;
+
+/// A stream of three records, a second apart, the first at the world's beginning.
+fn three() -> World {
+    let mut world = World::new();
+    world.put("s", "text/plain", "one ");
+    for body in ["two ", "three"] {
+        world.sleep_ms(1_000);
+        world.post("s", "text/plain", body);
+    }
+    world
+}
+
+/// So many milliseconds after the world's beginning.
+fn at(ms: u64) -> String {
+    (START_US / 1_000 + ms).to_string()
+}
+
+fn is_reached(reply: &Reply) -> bool {
+    reply.fields.iter().any(|(name, value)| name == "stream-until-reached" && value == "true")
+}
+
+#[test]
+fn since_begins_at_the_first_record_of_that_time_or_later() {
+    let mut world = three();
+    for (ms, expected) in
+        [(0, "one two three"), (1, "two three"), (1_000, "two three"), (2_000, "three"), (2_001, "")]
+    {
+        let reply = world.get("s", &format!("?since={}", at(ms)));
+        assert_eq!((reply.status, reply.body.as_str(), reply.is_up_to_date()), (200, expected, true), "{ms}");
+    }
+    assert_eq!(world.get("s", "?since=0").body, "one two three");
+    let text = thalweg_wire::rfc3339::format(START_US + 1_000_000).unwrap();
+    assert_eq!(world.get("s", &format!("?since={}", text.replace('+', "%2B"))).body, "two three");
+}
+
+#[test]
+fn until_ends_in_front_of_the_first_record_of_that_time_and_says_so_once_nothing_older_can_come() {
+    let mut world = three();
+    for (ms, expected, up_to_date) in [(0, "", false), (1_000, "one ", false), (2_000, "one two ", false)] {
+        let reply = world.get("s", &format!("?until={}", at(ms)));
+        assert_eq!((reply.body.as_str(), reply.is_up_to_date()), (expected, up_to_date), "{ms}");
+        assert!(is_reached(&reply), "{ms}");
+        // Going on from there leads to the same end.
+        let again = world.get("s", &format!("?offset={}&until={}", reply.next(), at(ms)));
+        assert_eq!((again.body.as_str(), again.next(), is_reached(&again)), ("", reply.next(), true));
+    }
+    let later = format!("?until={}", at(5_000));
+    let reply = world.get("s", &later);
+    assert_eq!(
+        (reply.body.as_str(), reply.is_up_to_date(), is_reached(&reply)),
+        ("one two three", true, false)
+    );
+    world.sleep_ms(3_000);
+    assert!(is_reached(&world.get("s", &later)), "no record can be older any more");
+    let both = world.get("s", &format!("?since={}&until={}", at(1_000), at(2_000)));
+    assert_eq!((both.body.as_str(), is_reached(&both)), ("two ", true));
+    // An offset behind the end stays where it is.
+    let tail = world.head("s").next().to_owned();
+    let behind = world.get("s", &format!("?offset={tail}&until={}", at(1_000)));
+    assert_eq!((behind.body.as_str(), behind.next(), is_reached(&behind)), ("", tail.as_str(), true));
+}
+
+#[test]
+fn chunks_up_to_a_time_and_messages_stay_whole() {
+    let mut world = World::with(Options { catch_up_bytes_max: 4, ..Options::default() });
+    world.put("j", "application/json", "");
+    for body in ["[1,2]", "[3]", "[4]"] {
+        world.post("j", "application/json", body);
+        world.sleep_ms(1_000);
+    }
+    let (mut offset, mut read) = ("-1".to_owned(), Vec::new());
+    loop {
+        let reply = world.get("j", &format!("?offset={offset}&until={}", at(2_000)));
+        read.push(reply.body.clone());
+        offset = reply.next().to_owned();
+        if is_reached(&reply) {
+            break;
+        }
+        assert!(read.len() < 10);
+    }
+    assert_eq!(read, ["[1,2]", "[3]"]);
+    assert_eq!(world.get("j", &format!("?offset={offset}")).body, "[4]");
+}
+
+#[test]
+fn a_live_read_begins_at_a_time_and_has_no_end() {
+    let mut world = three();
+    let mut tail = world.tail("s", &format!("?since={}&live=sse", at(2_000)));
+    assert!(world.events(&mut tail).unwrap().0.contains("data:three"));
+    let poll = world.get("s", &format!("?since={}&live=long-poll", at(1_000)));
+    assert_eq!(poll.body, "two three");
+    assert_eq!(world.get("s", &format!("?since=0&until={}&live=sse", at(1))).rule(), "until-live");
+}
+
+#[test]
+fn a_search_that_would_wait_is_done_elsewhere() {
+    let mut world = three();
+    world.model.cool();
+    let query = format!("{}?since={}", path("s"), at(1_000));
+    let Answer::Cold(Work(work)) = world.answer(Method::Get, &query, &[], b"") else { panic!("not cold") };
+    work();
+    assert_eq!(world.get("s", &format!("?since={}", at(1_000))).body, "two three");
+}
+
+#[test]
+fn bounds_that_are_no_times_or_contradict_are_refused() {
+    let mut world = three();
+    for (query, rule) in [
+        ("?since=", "time-malformed"),
+        ("?since=yesterday", "time-malformed"),
+        ("?until=-1", "time-malformed"),
+        ("?until=99999999999999999999", "time-malformed"),
+        ("?since=1&since=2", "query-key-duplicate"),
+        ("?since=1&offset=-1", "start-named-twice"),
+    ] {
+        let reply = world.get("s", query);
+        assert_eq!((reply.status, reply.rule().as_str()), (400, rule), "{query}");
+    }
+    assert_eq!(world.get("missing", "?since=1").status, 404);
+}
