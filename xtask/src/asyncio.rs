@@ -1,7 +1,10 @@
 //! CPython's own tests of asyncio, with our loop in place of asyncio's: the wheel is built and installed into an empty
 //! environment, and `faces/python/tests/loop_cpython` runs one module after the other in a process each. Printed are how
 //! many tests ran, in how many of them our loop did, and why each of the others was skipped. Tests that make loops of
-//! their own which only pretend run too: they show that substituting ours disturbs nothing.
+//! their own which only pretend run too: they show that substituting ours disturbs nothing. With `--libraries`, popular
+//! libraries on our loop instead.
+
+mod libraries;
 
 use crate::options::Options;
 use crate::python;
@@ -41,6 +44,9 @@ const MODULES: &[(&str, u64)] = &[
 /// # Errors
 /// A tool is missing, the wheel is not built, or a module does not run to its end.
 pub(crate) fn run(options: &Options) -> Outcome {
+    if options.flag("libraries") {
+        return libraries::run();
+    }
     let tools = cache().join("face-python");
     let scratch = Scratch::new("asyncio")?;
     let python = python::installed(&tools, scratch.path())?;

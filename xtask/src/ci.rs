@@ -48,6 +48,7 @@ const STEPS: &[Step] = &[
     step("node", "xtask node"),
     step("python", "xtask python"),
     step("asyncio", "xtask asyncio"),
+    step("asyncio-libraries", "xtask asyncio --libraries"),
     step("codegen", "xtask codegen --check"),
     step("faults", "xtask faults --check"),
     step("header", "xtask header --check"),

@@ -192,6 +192,17 @@ class Descriptors(unittest.TestCase):
             self.loop.remove_writer(number)
             self.loop.remove_reader(number)
 
+    def test_what_was_closed_is_taken_off_by_its_object_alone(self) -> None:
+        self.loop.add_reader(self.ours, print)
+        self.loop.add_writer(self.ours, print)
+        self.ours.close()
+        self.assertTrue(self.loop.remove_reader(self.ours))
+        self.assertTrue(self.loop.remove_writer(self.ours))
+        self.assertRaises(ValueError, self.loop.remove_reader, self.ours)
+        self.loop.add_reader(self.theirs, print)
+        self.assertRaises(ValueError, self.loop.remove_reader, self.ours)
+        self.assertTrue(self.loop.remove_reader(self.theirs))
+
     def test_a_reader_removed_in_the_same_turn_is_not_called(self) -> None:
         seen = []
         first, second = socket.socketpair()

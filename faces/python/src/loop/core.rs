@@ -14,7 +14,7 @@ use crate::error;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyDict, PyInt, PyTuple};
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
 use thalweg_events::Callbacks;
@@ -91,7 +91,7 @@ impl Loop {
     /// Sets who is told of one side of a descriptor.
     pub(crate) fn watch(&self, py: Python<'_>, fd: RawFd, side: Side, target: Target) -> PyResult<()> {
         let before = self.io.with(py, |io| io.watch(fd, side, target))?.map_err(|e| os_error(&e))?;
-        if let Some(Target::Call(before)) = before {
+        if let Some(Target::Call(before, _)) = before {
             before.get().cancel_once(py);
         }
         Ok(())
@@ -100,7 +100,7 @@ impl Loop {
     /// Whether anybody was told of that side.
     pub(crate) fn unwatch(&self, py: Python<'_>, fd: RawFd, side: Side) -> PyResult<bool> {
         let before = self.io.with(py, |io| io.unwatch(fd, side))?;
-        if let Some(Target::Call(before)) = &before {
+        if let Some(Target::Call(before, _)) = &before {
             before.get().cancel_once(py);
         }
         Ok(before.is_some())
@@ -116,7 +116,8 @@ impl Loop {
         let (py, state) = (slf.py(), slf.get());
         state.open(py)?;
         let handle = Handle::new(py, callback, arguments, None)?.into_object(py)?;
-        state.watch(py, descriptor_of(fd)?, side, Target::Call(handle.clone_ref(py)))?;
+        let object = (!fd.is_instance_of::<PyInt>()).then(|| fd.clone().unbind());
+        state.watch(py, descriptor_of(fd)?, side, Target::Call(handle.clone_ref(py), object))?;
         Ok(handle)
     }
 
@@ -124,7 +125,12 @@ impl Loop {
         if self.closed.get(fd.py()) {
             return Ok(false);
         }
-        self.unwatch(fd.py(), descriptor_of(fd)?, side)
+        let descriptor = match descriptor_of(fd) {
+            Ok(descriptor) => descriptor,
+            // Closed before it was taken off, as many do.
+            Err(refused) => self.io.with(fd.py(), |io| io.descriptor_of(fd))?.ok_or(refused)?,
+        };
+        self.unwatch(fd.py(), descriptor, side)
     }
 
     /// What debug mode asks of a call before it is scheduled.

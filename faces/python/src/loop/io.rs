@@ -70,7 +70,8 @@ impl Handler for Collector {
 
 /// Who is told that a descriptor is ready.
 pub(crate) enum Target {
-    Call(Py<Handle>),
+    /// A handle, and the object that was to be watched if it was no number: who closes it first still takes it off by it.
+    Call(Py<Handle>, Option<Py<PyAny>>),
     Stream(Py<StreamTransport>),
     /// A callback that is told of readiness.
     Events(CallbackId),
@@ -81,7 +82,7 @@ pub(crate) enum Target {
 impl Target {
     fn share(&self, py: Python<'_>) -> Self {
         match self {
-            Self::Call(handle) => Self::Call(handle.clone_ref(py)),
+            Self::Call(handle, _) => Self::Call(handle.clone_ref(py), None),
             Self::Stream(stream) => Self::Stream(stream.clone_ref(py)),
             Self::Events(callback) => Self::Events(*callback),
             Self::Socket(callback) => Self::Socket(*callback),
@@ -214,6 +215,15 @@ impl Io {
     pub(crate) fn sides(&self, descriptor: RawFd) -> Option<(bool, bool)> {
         let watch = self.watches.get(usize::try_from(descriptor).ok()?)?.as_ref()?;
         Some((watch.targets[0].is_some(), watch.targets[1].is_some()))
+    }
+
+    /// The descriptor that an object had when it was to be watched.
+    pub(crate) fn descriptor_of(&self, object: &Bound<'_, PyAny>) -> Option<RawFd> {
+        let is_for = |target: &Target| matches!(target, Target::Call(_, Some(watched)) if watched.is(object));
+        let mut watches = self.watches.iter().enumerate();
+        let (place, _) = watches
+            .find(|(_, watch)| watch.iter().any(|watch| watch.targets.iter().flatten().any(is_for)))?;
+        RawFd::try_from(place).ok()
     }
 
     /// Every descriptor that is watched.

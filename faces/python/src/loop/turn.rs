@@ -125,7 +125,7 @@ fn deliver(slf: &Bound<'_, Loop>, seen: Seen) -> PyResult<()> {
         let py = slf.py();
         match slf.get().io.with(py, |io| io.target(py, seen, side))? {
             Some(Target::Stream(stream)) => stream.bind(py).get().ready(stream.bind(py), side)?,
-            Some(Target::Call(handle)) => {
+            Some(Target::Call(handle, _)) => {
                 if let Err(raised) = handle.get().call_again(py) {
                     report(slf, &handle, raised)?;
                 }
