@@ -48,6 +48,7 @@ impl<S: Service> Http<S> {
             return;
         };
         self.connections += 1;
+        self.meters.open();
         note_deadline(core, key, self.config.idle_timeout_ms);
         core.set_timer(key, self.config.idle_timeout_ms);
         if !room {

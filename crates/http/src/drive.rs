@@ -122,7 +122,7 @@ impl<S: Service> Http<S> {
             (false, false) => Interest::NONE,
         };
         if core.interest(key) != Some(interest) {
-            self.calls.interests += 1;
+            self.meters.interest();
             core.set_interest(key, interest).map_err(|_| Gone::Close)?;
         }
         if !live {

@@ -22,6 +22,7 @@ mod connection;
 mod drain;
 mod drive;
 mod live;
+mod meters;
 mod reactor;
 mod receive;
 mod request;
@@ -29,4 +30,5 @@ mod send;
 
 pub use config::Config;
 pub use connection::Connection;
-pub use reactor::{Calls, Census, Http, Listening, Message};
+pub use meters::{Calls, Meters, Traffic};
+pub use reactor::{Census, Http, Listening, Message};

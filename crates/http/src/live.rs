@@ -9,6 +9,7 @@ use crate::reactor::{Gone, Http, HttpCore, Message};
 use bytes::Bytes;
 use std::sync::Arc;
 use thalweg_reactor::Key;
+use thalweg_sys::clock::monotonic_ns;
 use thalweg_wire::exchange::{Advance, Live, Mode, Response, Service, Work};
 use thalweg_wire::http1::{CHUNK_END, Framing, LAST_CHUNK, chunk_head};
 
@@ -315,13 +316,16 @@ impl<S: Service> Http<S> {
         memo: &mut Memo,
     ) {
         std::mem::swap(&mut self.memo, memo);
+        let (begun_ns, mut served) = (monotonic_ns(), 0);
         for key in keys {
             let active = core.entry(key).and_then(|entry| entry.active.as_ref());
             let busy = active.is_some_and(|active| active.warming || !active.output.is_empty());
             if !busy && core.topic_of(key) == Some(topic_id) {
                 self.with_active(core, key, Self::drive);
+                served += 1;
             }
         }
+        self.meters.fan_out(served, (monotonic_ns() - begun_ns) / 1_000);
         std::mem::swap(&mut self.memo, memo);
     }
 

@@ -3,6 +3,7 @@
 use crate::config::Config;
 use crate::connection::{Active, Connection, Reply, Role};
 use crate::live::{Memo, Walk};
+use crate::meters::{Calls, Meters};
 use crate::request::REFUSALS;
 use crate::send::Segment;
 use std::collections::VecDeque;
@@ -75,17 +76,6 @@ pub struct Census {
     pub calls: Calls,
 }
 
-/// System calls made for connections since the beginning.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Calls {
-    /// Reads.
-    pub reads: u64,
-    /// Writes, gathered or not.
-    pub writes: u64,
-    /// Changes of what the kernel is to report.
-    pub interests: u64,
-}
-
 /// An answer that waits for its ticket.
 #[derive(Debug)]
 pub(crate) struct Waiting {
@@ -124,7 +114,7 @@ pub struct Http<S: Service> {
     /// Carries the timer that ends a drain.
     pub(crate) control: Key,
     pub(crate) connections: usize,
-    pub(crate) calls: Calls,
+    pub(crate) meters: Arc<Meters>,
     pub(crate) draining: bool,
     /// Sorted by ticket; of equal tickets, the older first.
     pub(crate) waiting: VecDeque<Waiting>,
@@ -172,7 +162,7 @@ impl<S: Service> Http<S> {
             accepted: Vec::new(),
             control,
             connections: 0,
-            calls: Calls::default(),
+            meters: Arc::default(),
             draining: false,
             waiting: VecDeque::new(),
             completed: 0,
@@ -191,6 +181,12 @@ impl<S: Service> Http<S> {
     #[must_use]
     pub fn with_pool(self, pool: Pool) -> Self {
         Self { pool: Some(pool), ..self }
+    }
+
+    /// Counts where others read it.
+    #[must_use]
+    pub fn with_meters(self, meters: Arc<Meters>) -> Self {
+        Self { meters, ..self }
     }
 
     /// Slab entries that are not connections: what the reactor's `entries_max` has to leave room for,
@@ -226,6 +222,7 @@ impl<S: Service> Http<S> {
         }
         if !matches!(removed.entry.role, Role::Control | Role::Listener) {
             self.connections -= 1;
+            self.meters.close();
             if self.draining && self.connections == 0 {
                 core.stop();
             }
@@ -276,7 +273,8 @@ impl<S: Service> Http<S> {
 
     fn count(&self, core: &mut HttpCore<S>) -> Census {
         let keys: Vec<Key> = core.keys().collect();
-        let mut census = Census { waiting: self.waiting.len(), calls: self.calls, ..Census::default() };
+        let mut census =
+            Census { waiting: self.waiting.len(), calls: self.meters.calls(), ..Census::default() };
         for key in keys {
             census.subscribed += usize::from(core.topic_of(key).is_some());
             let Some(entry) = core.entry(key) else { continue };

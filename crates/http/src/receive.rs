@@ -24,7 +24,7 @@ impl<S: Service> Http<S> {
             make_room(core, active);
             let room = active.input.capacity() - active.input.len();
             let descriptor = core.descriptor(key).ok_or(Gone::Close)?;
-            self.calls.reads += 1;
+            self.meters.read();
             let drained = match read(descriptor, &mut active.input) {
                 Ok(Read::WouldBlock) => return Ok(()),
                 Ok(Read::End) => {

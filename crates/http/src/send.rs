@@ -76,6 +76,7 @@ impl<S: Service> Http<S> {
 
     /// Adds a response head to the write.
     pub(crate) fn stage_head(&mut self, response: &Response, framing: Framing, manner: Manner) {
+        self.meters.response(response.status);
         let start = self.scratch.len();
         let plan = HeadPlan { framing, close: manner.close, legacy: manner.legacy };
         encode_head(&mut self.scratch, response.status, &response.fields, plan, &self.date);
@@ -120,7 +121,7 @@ impl<S: Service> Http<S> {
                 Segment::Scratch(range) => IoSlice::new(&self.scratch[range.clone()]),
                 Segment::Piece(piece) => IoSlice::new(piece),
             }));
-            self.calls.writes += 1;
+            self.meters.write();
             send(core, key, &slices)
         };
         if let Ok(sent) = sent {
@@ -171,7 +172,7 @@ impl<S: Service> Http<S> {
             let sent = {
                 let slices: SmallVec<[IoSlice<'_>; 16]> =
                     active.output.pieces().take(PIECES_MAX).map(|piece| IoSlice::new(piece)).collect();
-                self.calls.writes += 1;
+                self.meters.write();
                 send(core, key, &slices)?
             };
             active.output.advance(sent);

@@ -13,6 +13,7 @@ use crate::writer::{Pending, Writer};
 use parking_lot::MutexGuard;
 use std::io;
 use std::sync::Arc;
+use thalweg_sys::clock::monotonic_ns;
 
 /// What one sync is going to cover.
 struct Group {
@@ -21,6 +22,8 @@ struct Group {
     pending: Vec<Pending>,
     waiting: u32,
     end: Position,
+    /// Batches in it.
+    batches: u64,
 }
 
 fn take(writer: &mut Writer) -> Group {
@@ -32,6 +35,10 @@ fn take(writer: &mut Writer) -> Group {
         pending: std::mem::take(&mut writer.pending),
         waiting: std::mem::take(&mut writer.waiting),
         end: writer.written(),
+        batches: {
+            let tally = &mut writer.tally;
+            tally.batches - std::mem::replace(&mut tally.batches_taken, tally.batches)
+        },
     }
 }
 
@@ -64,8 +71,10 @@ impl Shared {
             }
             take(&mut writer)
         };
+        let begun_ns = monotonic_ns();
         match self.sync(&group) {
             Ok(()) => {
+                self.group_meters.note(group.batches, (monotonic_ns() - begun_ns) / 1_000);
                 self.settle(group);
                 Ok(())
             }

@@ -4,13 +4,14 @@ use crate::catalogue::Catalogue;
 use crate::control::Control;
 use crate::error::{Damage, OpenError};
 use crate::format::{Link, SEGMENT_BYTES_MAX, SEGMENT_HEADER_BYTES, SegmentHeader};
+use crate::groups::GroupMeters;
 use crate::recover::{self, Recovery};
 use crate::segment::{self, Segment};
 use crate::signal;
 use crate::store::{Guard, Shared, Store};
 use crate::times::Times;
 use crate::view::Segments;
-use crate::writer::Writer;
+use crate::writer::{Tally, Writer};
 use crate::{Position, Time};
 use std::io;
 use std::path::Path;
@@ -227,10 +228,7 @@ impl Store {
             closed: false,
             begun,
             retained_from: 0,
-            rotations: 0,
-            purged_bytes: 0,
-            entries: 0,
-            failures: 0,
+            tally: Tally::default(),
             live_bytes,
             scratch: Vec::with_capacity(128),
         };
@@ -254,6 +252,7 @@ impl Store {
             checkpoints: parking_lot::Mutex::new(checkpoints.unwrap_or_default()),
             damage: report.damage.clone(),
             unnamed: report.unnamed.clone(),
+            group_meters: GroupMeters::default(),
             _lock: lock,
             #[cfg(test)]
             before_sync: Default::default(),

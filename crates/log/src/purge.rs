@@ -219,7 +219,7 @@ impl Shared {
         }
         let mut writer = self.writer.lock();
         for extent in extents {
-            writer.purged_bytes += u64::from(extent.length);
+            writer.tally.purged_bytes += u64::from(extent.length);
             if let Some(live) = writer.live_bytes.get_mut(&segment_of(extent.position)) {
                 *live = live.saturating_sub(u64::from(extent.length));
             }

@@ -5,6 +5,7 @@ use crate::control::Control;
 use crate::error::CommitError;
 use crate::error::Damage;
 use crate::expiry::Expiry;
+use crate::groups::GroupMeters;
 use crate::log::Log;
 use crate::open::{Durability, Options};
 use crate::reader::Reader;
@@ -53,6 +54,7 @@ pub(crate) struct Shared {
     pub(crate) damage: Vec<Damage>,
     /// Damage that may have taken logs nobody can name: no log is created beside it.
     pub(crate) unnamed: Option<Damage>,
+    pub(crate) group_meters: GroupMeters,
     pub(crate) _lock: Option<Lock>,
     /// Done once between taking a group and syncing it.
     #[cfg(test)]
@@ -168,6 +170,10 @@ pub struct Stats {
     pub durable: Position,
     /// Bytes of memory that the time indexes of segments may take; [`Store::release`] lets go of them.
     pub index_bytes: u64,
+    /// Batches written since the store was opened: commits and transactions, each once.
+    pub batches: u64,
+    /// Bytes of segments that they took.
+    pub batch_bytes: u64,
     /// Entries written since the store was opened.
     pub entries: u64,
     /// Segments begun since then.
@@ -251,10 +257,12 @@ impl Store {
             written: writer.written(),
             durable: shared.control.durable(),
             index_bytes: shared.segments.index_bytes(),
-            entries: writer.entries,
-            rotations: writer.rotations,
-            purged_bytes: writer.purged_bytes,
-            failures: writer.failures,
+            batches: writer.tally.batches,
+            batch_bytes: writer.tally.batch_bytes,
+            entries: writer.tally.entries,
+            rotations: writer.tally.rotations,
+            purged_bytes: writer.tally.purged_bytes,
+            failures: writer.tally.failures,
             transactions,
         }
     }

@@ -167,15 +167,28 @@ pub(crate) struct Writer {
     pub(crate) begun: Time,
     /// What lies in earlier segments was retired.
     pub(crate) retained_from: u32,
-    /// Segments begun, and payload bytes let go, since the store was opened.
-    pub(crate) rotations: u64,
-    pub(crate) purged_bytes: u64,
-    /// Entries written, and batches refused by the disk, since then.
-    pub(crate) entries: u64,
-    pub(crate) failures: u64,
+    pub(crate) tally: Tally,
     /// Payload bytes per segment that some log still needs.
     pub(crate) live_bytes: std::collections::BTreeMap<u32, u64>,
     pub(crate) scratch: Vec<u8>,
+}
+
+/// What was done since the store was opened.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Tally {
+    /// Segments begun.
+    pub(crate) rotations: u64,
+    /// Payload bytes let go.
+    pub(crate) purged_bytes: u64,
+    /// Batches written, and the bytes they took.
+    pub(crate) batches: u64,
+    pub(crate) batch_bytes: u64,
+    /// Of the batches, those that a group has taken to be synced.
+    pub(crate) batches_taken: u64,
+    /// Entries written.
+    pub(crate) entries: u64,
+    /// Batches refused by the disk.
+    pub(crate) failures: u64,
 }
 
 impl<'a> PlannedBatch<'a> {
@@ -257,15 +270,17 @@ impl Writer {
         let (size, too_large) = (batch.bytes(), |size| CommitError::TooLarge { size, limit });
         let length = u32::try_from(size).ok().filter(|_| size <= limit).ok_or_else(|| too_large(size))?;
         if length > self.region.remaining() {
-            self.rotate(length, control, segments).inspect_err(|_| self.failures += 1)?;
+            self.rotate(length, control, segments).inspect_err(|_| self.tally.failures += 1)?;
         }
         if self.options.durability == Durability::Os && self.region.filled() + length > self.prepared {
             self.bring_in(length);
         }
         if batch.entries > 0 {
-            self.entries += batch.entries;
+            self.tally.entries += batch.entries;
             self.note_times(&batch.times, control);
         }
+        self.tally.batches += 1;
+        self.tally.batch_bytes += size;
         let start = self.written();
         self.place(batch, length, control.durable());
         let end = self.written();
@@ -406,7 +421,7 @@ impl Writer {
         control.bump_segments();
         let sealed = std::mem::replace(&mut self.active, segment);
         (self.region, self.prepared, self.begun) = (region, prepared, 0);
-        self.rotations += 1;
+        self.tally.rotations += 1;
         match self.options.durability {
             Durability::Sync => self.unsynced.push(sealed),
             Durability::Os => {

@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use thalweg_sync::mailbox::Mailbox;
+use thalweg_sync::meter::Meter;
 use thalweg_sync::parking::Wake;
 use thalweg_sys::event::EventFd;
 
@@ -12,11 +13,35 @@ use thalweg_sys::event::EventFd;
 #[derive(Debug)]
 pub(crate) struct Waker {
     event: EventFd,
+    /// Here because whoever holds a handle reads it, and whoever wakes writes to it.
+    pub(crate) meter: Meter<COUNTERS>,
+}
+
+const COUNTERS: usize = 5;
+pub(crate) const TURNS: usize = 0;
+pub(crate) const WAITS: usize = 1;
+pub(crate) const MESSAGES: usize = 2;
+pub(crate) const DEPTH_MAX: usize = 3;
+const WAKES: usize = 4;
+
+/// What a reactor did since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Activity {
+    /// Turns.
+    pub turns: u64,
+    /// Times the kernel was asked what is ready.
+    pub waits: u64,
+    /// Messages from other threads.
+    pub messages: u64,
+    /// The most messages that one turn found.
+    pub messages_at_once: u64,
+    /// Times another thread had to wake it: every other message came while it was up, or behind one that woke it.
+    pub wakes: u64,
 }
 
 impl Waker {
     pub(crate) fn new() -> io::Result<Self> {
-        Ok(Self { event: EventFd::new()? })
+        Ok(Self { event: EventFd::new()?, meter: Meter::new() })
     }
 
     /// How many wakes there were since the last look.
@@ -34,6 +59,7 @@ impl AsFd for Waker {
 
 impl Wake for Waker {
     fn wake(&self) {
+        self.meter.add_shared(WAKES, 1);
         // Cannot fail on an open eventfd; and if it did, nobody here could do better than go on.
         let _ = self.event.signal();
     }
@@ -74,6 +100,18 @@ impl<M> Handle<M> {
     /// Reserves room for one message; `None` when the mailbox is at its bound.
     pub fn reserve(&self) -> Option<Permit<M>> {
         self.mailbox.reserve().map(|permit| Permit { permit })
+    }
+
+    /// What the reactor did so far. From any thread, without disturbing it.
+    pub fn activity(&self) -> Activity {
+        let meter = &self.mailbox.waker().meter;
+        Activity {
+            turns: meter.read(TURNS),
+            waits: meter.read(WAITS),
+            messages: meter.read(MESSAGES),
+            messages_at_once: meter.read(DEPTH_MAX),
+            wakes: meter.read(WAKES),
+        }
     }
 
     /// Asks the reactor to stop after the turn it is in.

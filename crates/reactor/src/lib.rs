@@ -55,7 +55,7 @@ mod wheel;
 
 pub use crate::buffers::{Buffer, BufferConfig};
 pub use crate::core::{Core, Reason, Rejected, Released, Removed, Unsubscribed, slot_bytes};
-pub use crate::handle::{Full, Handle, Permit};
+pub use crate::handle::{Activity, Full, Handle, Permit};
 pub use crate::key::{Interest, Key, Readiness};
 pub use crate::ordered::{Ordered, Sequence};
 pub use crate::pool::{Job, Pool};

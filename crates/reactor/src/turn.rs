@@ -6,7 +6,7 @@
 
 use crate::buffers::{BufferConfig, Buffers};
 use crate::core::Core;
-use crate::handle::{Handle, Waker};
+use crate::handle::{DEPTH_MAX, Handle, MESSAGES, TURNS, WAITS, Waker};
 use crate::key::{Key, Readiness};
 use crate::spin::Spin;
 use crate::{Handler, Look};
@@ -187,6 +187,9 @@ impl<H: Handler> Reactor<H> {
             + self.hand_over_ready_queue(budget)
             + self.hand_over_timers(budget);
         self.handler.turn_ended(&mut self.core);
+        let meter = &self.core.mailbox.waker().meter;
+        meter.add(TURNS, 1);
+        meter.set(WAITS, self.core.waits);
         Ok(calls)
     }
 
@@ -238,11 +241,21 @@ impl<H: Handler> Reactor<H> {
         if self.core.mailbox.drain(&mut self.inbox).stopped {
             self.core.stopping = true;
         }
+        if !self.inbox.is_empty() {
+            let meter = &self.core.mailbox.waker().meter;
+            let found = self.inbox.len() as u64;
+            if found > meter.read(DEPTH_MAX) {
+                meter.set(DEPTH_MAX, found);
+            }
+        }
         let count = self.inbox.len().min(budget);
         for _ in 0..count {
             let Some(message) = self.inbox.pop_front() else { break };
             self.core.messages_left = self.inbox.len();
             self.handler.message(&mut self.core, message);
+        }
+        if count > 0 {
+            self.core.mailbox.waker().meter.add(MESSAGES, count as u64);
         }
         self.core.messages_left = 0;
         trim(&mut self.inbox);

@@ -8,6 +8,7 @@
 //! Where one origin out of several was allowed, a subscription remembers which in the bits of its flavour that the
 //! service behind leaves alone.
 
+use crate::layer::pass_on;
 use std::fmt;
 use std::str::FromStr;
 use thalweg_wire::exchange::{Advance, Answer, Live, Method, Now, Refusal, Request, Response, Service};
@@ -208,18 +209,6 @@ impl<S: Service> Service for Cors<S> {
         response
     }
 
-    fn watch(&mut self, topic: &S::Topic) {
-        self.inner.watch(topic);
-    }
-
-    fn unwatch(&mut self, topic: &S::Topic) {
-        self.inner.unwatch(topic);
-    }
-
-    fn acknowledge(&mut self, topic: &S::Topic) {
-        self.inner.acknowledge(topic);
-    }
-
     fn advance(&mut self, topic: &S::Topic, live: &Live, now: Now) -> Advance {
         let (live, asker) = behind(live);
         let mut advance = self.inner.advance(topic, &live, now);
@@ -241,6 +230,8 @@ impl<S: Service> Service for Cors<S> {
         self.add(&mut response, Asker(0));
         response
     }
+
+    pass_on! { watch unwatch acknowledge }
 }
 
 const FOREIGN: Refusal = Refusal {

@@ -98,6 +98,16 @@ impl Engine {
         Self { sharing, ..self }
     }
 
+    /// What the store holds and did.
+    pub(crate) fn stats(&self) -> log::Stats {
+        self.store.stats()
+    }
+
+    /// The store's syncs.
+    pub(crate) fn groups(&self) -> log::Groups {
+        self.store.groups()
+    }
+
     /// The subscriptions of the store.
     pub(crate) fn subscriptions(&self) -> &Arc<Subscriptions<Embedded>> {
         &self.subscriptions

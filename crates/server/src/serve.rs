@@ -261,8 +261,9 @@ fn start(
     let (engine, front, pool) = (engine.clone(), front.clone(), pool.clone());
     let run = move || {
         let built = Reactor::new(reactor_config, |core| {
-            let service = front.before(&engine, core.handle())?;
-            Http::new(core, service, config, listening).map(|http| http.with_pool(pool))
+            let (service, meters) = front.before(&engine, core.handle())?;
+            let http = Http::new(core, service, config, listening)?;
+            Ok::<_, io::Error>(http.with_pool(pool).with_meters(meters))
         });
         let outcome = built.and_then(|mut reactor: Reactor<Http<Served>>| {
             // Whoever started this thread waits for the handle.

@@ -2,6 +2,7 @@
 //! and either hands the request on as it is or refuses it.
 
 use super::tokens::{Grant, Scope, Tokens, TokensError};
+use crate::layer::pass_on;
 use parking_lot::RwLock;
 use std::path::Path;
 use std::sync::Arc;
@@ -86,33 +87,7 @@ impl<S: Service> Service for Guard<S> {
         self.refusal(head, now).or_else(|| self.inner.admit(head, now))
     }
 
-    fn failed(&mut self, now: Now) -> Response {
-        self.inner.failed(now)
-    }
-
-    fn watch(&mut self, topic: &S::Topic) {
-        self.inner.watch(topic);
-    }
-
-    fn unwatch(&mut self, topic: &S::Topic) {
-        self.inner.unwatch(topic);
-    }
-
-    fn acknowledge(&mut self, topic: &S::Topic) {
-        self.inner.acknowledge(topic);
-    }
-
-    fn advance(&mut self, topic: &S::Topic, live: &Live, now: Now) -> Advance {
-        self.inner.advance(topic, live, now)
-    }
-
-    fn deadline(&mut self, topic: &S::Topic, live: &Live, now: Now) -> Response {
-        self.inner.deadline(topic, live, now)
-    }
-
-    fn refuse(&mut self, refusal: &Refusal, now: Now) -> Response {
-        self.inner.refuse(refusal, now)
-    }
+    pass_on! { failed watch unwatch acknowledge advance deadline refuse }
 }
 
 /// The token of a request: RFC 6750 2.1, the scheme in any case.

@@ -1,0 +1,100 @@
+//! What one reactor's connections come to, for others to read while it goes on.
+
+use thalweg_sync::meter::{Distribution, Histogram, Meter};
+
+const READS: usize = 0;
+const WRITES: usize = 1;
+const INTERESTS: usize = 2;
+const OPENED: usize = 3;
+const CLOSED: usize = 4;
+const DELIVERIES: usize = 5;
+/// From here on responses by the first digit of their status.
+const RESPONSES: usize = 6;
+const CLASSES: usize = 5;
+
+/// System calls made for connections since the beginning.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Calls {
+    /// Reads.
+    pub reads: u64,
+    /// Writes, gathered or not.
+    pub writes: u64,
+    /// Changes of what the kernel is to report.
+    pub interests: u64,
+}
+
+/// What connections brought and got since the beginning.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Traffic {
+    /// System calls.
+    pub calls: Calls,
+    /// Connections accepted.
+    pub opened: u64,
+    /// Connections that have ended.
+    pub closed: u64,
+    /// Responses by class of their status: 1xx, 2xx, 3xx, 4xx, 5xx. The head of an event stream counts as one.
+    pub responses: [u64; CLASSES],
+    /// Subscribers served because their topic moved.
+    pub deliveries: u64,
+    /// How long each walk over the subscribers of a topic that moved took, or each part of a long one, microseconds.
+    pub fan_out_us: Distribution,
+}
+
+/// Counters of one reactor; see [`Traffic`]. Written by it alone.
+#[derive(Debug, Default)]
+pub struct Meters {
+    counts: Meter<{ RESPONSES + CLASSES }>,
+    fan_out_us: Histogram,
+}
+
+impl Meters {
+    /// What they stand at. From any thread.
+    pub fn traffic(&self) -> Traffic {
+        Traffic {
+            calls: self.calls(),
+            opened: self.counts.read(OPENED),
+            closed: self.counts.read(CLOSED),
+            responses: std::array::from_fn(|class| self.counts.read(RESPONSES + class)),
+            deliveries: self.counts.read(DELIVERIES),
+            fan_out_us: self.fan_out_us.read(),
+        }
+    }
+
+    pub(crate) fn calls(&self) -> Calls {
+        Calls {
+            reads: self.counts.read(READS),
+            writes: self.counts.read(WRITES),
+            interests: self.counts.read(INTERESTS),
+        }
+    }
+
+    pub(crate) fn read(&self) {
+        self.counts.add(READS, 1);
+    }
+
+    pub(crate) fn write(&self) {
+        self.counts.add(WRITES, 1);
+    }
+
+    pub(crate) fn interest(&self) {
+        self.counts.add(INTERESTS, 1);
+    }
+
+    pub(crate) fn open(&self) {
+        self.counts.add(OPENED, 1);
+    }
+
+    pub(crate) fn close(&self) {
+        self.counts.add(CLOSED, 1);
+    }
+
+    pub(crate) fn response(&self, status: u16) {
+        let class = usize::from(status / 100).clamp(1, CLASSES) - 1;
+        self.counts.add(RESPONSES + class, 1);
+    }
+
+    pub(crate) fn fan_out(&self, deliveries: usize, took_us: u64) {
+        self.counts.add(DELIVERIES, deliveries as u64);
+        self.fan_out_us.note(took_us);
+    }
+}

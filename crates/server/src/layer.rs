@@ -1,0 +1,48 @@
+//! Services in front of services: what a layer has nothing to say about goes to the one behind it, its field `inner`.
+
+/// Writes methods of [`thalweg_wire::exchange::Service`] that pass on to `self.inner`.
+macro_rules! pass_on {
+    ($($method:ident)+) => { $($crate::layer::pass_on!(@ $method);)+ };
+    (@ admit) => {
+        fn admit(&mut self, head: &Request<'_>, now: Now) -> Option<Response> {
+            self.inner.admit(head, now)
+        }
+    };
+    (@ failed) => {
+        fn failed(&mut self, now: Now) -> Response {
+            self.inner.failed(now)
+        }
+    };
+    (@ watch) => {
+        fn watch(&mut self, topic: &S::Topic) {
+            self.inner.watch(topic);
+        }
+    };
+    (@ unwatch) => {
+        fn unwatch(&mut self, topic: &S::Topic) {
+            self.inner.unwatch(topic);
+        }
+    };
+    (@ acknowledge) => {
+        fn acknowledge(&mut self, topic: &S::Topic) {
+            self.inner.acknowledge(topic);
+        }
+    };
+    (@ advance) => {
+        fn advance(&mut self, topic: &S::Topic, live: &Live, now: Now) -> Advance {
+            self.inner.advance(topic, live, now)
+        }
+    };
+    (@ deadline) => {
+        fn deadline(&mut self, topic: &S::Topic, live: &Live, now: Now) -> Response {
+            self.inner.deadline(topic, live, now)
+        }
+    };
+    (@ refuse) => {
+        fn refuse(&mut self, refusal: &Refusal, now: Now) -> Response {
+            self.inner.refuse(refusal, now)
+        }
+    };
+}
+
+pub(crate) use pass_on;

@@ -1,0 +1,231 @@
+//! `GET /metrics`: what the server did and holds, for Prometheus (text exposition format 0.0.4).
+//!
+//! Purpose: reads what every reactor and the store count for themselves; nothing is asked of anybody, so a scrape
+//! disturbs none of them. Owns the list of reactors and the names, which are an interface: they are added to, not
+//! changed. Each counter is read for itself, so that sums of one scrape may be off by what happened during it.
+
+use crate::engine::Engine;
+use crate::layer::pass_on;
+use bytes::Bytes;
+use parking_lot::Mutex;
+use std::fmt::{self, Write};
+use std::sync::Arc;
+use thalweg_http::{Message, Meters};
+use thalweg_reactor::{Activity, Handle};
+use thalweg_sync::meter::Distribution;
+use thalweg_wire::exchange::{Advance, Answer, Live, Method, Now, Refusal, Request, Response, Service};
+
+const PATH: &str = "/metrics";
+const MEDIA: &[u8] = b"Content-Type: text/plain; version=0.0.4; charset=utf-8\r\nCache-Control: no-store\r\n";
+/// Values of a histogram above this are in its last bucket; below, the buckets are powers of two.
+const MICROS: f64 = 1e-6;
+
+/// The reactors there are.
+#[derive(Default)]
+pub(crate) struct Board(Mutex<Vec<(Handle<Message>, Arc<Meters>)>>);
+
+impl Board {
+    /// Takes a reactor in; where it is to count.
+    pub(crate) fn add(&self, handle: Handle<Message>) -> Arc<Meters> {
+        let meters = Arc::<Meters>::default();
+        self.0.lock().push((handle, meters.clone()));
+        meters
+    }
+}
+
+/// A service with the page beside it.
+pub(crate) struct Metrics<S> {
+    inner: S,
+    engine: Engine,
+    board: Arc<Board>,
+}
+
+impl<S> Metrics<S> {
+    /// Puts the page beside a service.
+    pub(crate) fn new(inner: S, engine: Engine, board: Arc<Board>) -> Self {
+        Self { inner, engine, board }
+    }
+
+    fn page(&self) -> Response {
+        let mut page = Page::default();
+        // Writing to a string cannot fail.
+        let _ = self.write(&mut page);
+        let body = [Bytes::from(page.0)].into_iter().collect();
+        Response { status: 200, fields: MEDIA.to_vec(), body }
+    }
+
+    fn write(&self, page: &mut Page) -> fmt::Result {
+        self.store(page)?;
+        let reactors: Vec<_> = self
+            .board
+            .0
+            .lock()
+            .iter()
+            .map(|(handle, meters)| (handle.activity(), meters.traffic()))
+            .collect();
+        let each = |value: fn(&(Activity, thalweg_http::Traffic)) -> u64| {
+            reactors
+                .iter()
+                .enumerate()
+                .map(move |(index, reactor)| (format!("reactor=\"{index}\""), value(reactor)))
+        };
+        page.counter("connections_accepted_total", "Connections accepted.", each(|(_, t)| t.opened))?;
+        page.gauge("connections", "Connections there are.", each(|(_, t)| t.opened.wrapping_sub(t.closed)))?;
+        page.counter(
+            "reads_total",
+            "System calls that read from connections.",
+            each(|(_, t)| t.calls.reads),
+        )?;
+        page.counter(
+            "writes_total",
+            "System calls that wrote to connections.",
+            each(|(_, t)| t.calls.writes),
+        )?;
+        page.counter(
+            "deliveries_total",
+            "Subscribers served because their stream moved.",
+            each(|(_, t)| t.deliveries),
+        )?;
+        page.counter("turns_total", "Turns of the reactor.", each(|(a, _)| a.turns))?;
+        page.counter("waits_total", "System calls that asked what is ready.", each(|(a, _)| a.waits))?;
+        page.counter("messages_total", "Messages from other threads.", each(|(a, _)| a.messages))?;
+        page.counter(
+            "wakes_total",
+            "System calls that woke the reactor for a message.",
+            each(|(a, _)| a.wakes),
+        )?;
+        page.counter(
+            "wakes_saved_total",
+            "Messages that needed no wake: the reactor was up, or being woken.",
+            each(|(a, _)| a.messages.saturating_sub(a.wakes)),
+        )?;
+        page.gauge(
+            "mailbox_depth_max",
+            "The most messages one turn found.",
+            each(|(a, _)| a.messages_at_once),
+        )?;
+        let classes = (1..=5).map(|class| {
+            let count = reactors.iter().map(|(_, traffic)| traffic.responses[class - 1]).sum();
+            (format!("class=\"{class}xx\""), count)
+        });
+        page.counter(
+            "responses_total",
+            "Responses by class of status; an event stream counts once.",
+            classes,
+        )?;
+        for (index, (_, traffic)) in reactors.iter().enumerate() {
+            let labels = format!("reactor=\"{index}\"");
+            let help = "A walk over the subscribers of a stream that moved, or a part of a long one.";
+            page.histogram("fan_out_seconds", help, index == 0, &labels, &traffic.fan_out_us, MICROS)?;
+        }
+        page.memory(&self.engine)
+    }
+
+    fn store(&self, page: &mut Page) -> fmt::Result {
+        let stats = self.engine.stats();
+        let one = |value| [(String::new(), value)].into_iter();
+        page.counter("commits_total", "Commits, each a batch in the log.", one(stats.batches))?;
+        page.counter("commit_bytes_total", "Bytes of segments that commits took.", one(stats.batch_bytes))?;
+        page.counter("records_total", "Records appended.", one(stats.entries))?;
+        page.counter("commit_refusals_total", "Commits that the disk had no room for.", one(stats.failures))?;
+        page.counter("reclaimed_bytes_total", "Payload bytes let go.", one(stats.purged_bytes))?;
+        page.gauge("streams", "Streams, the server's own and retained ones included.", one(stats.logs))?;
+        page.gauge("segments", "Segments of the store.", one(stats.segments))?;
+        page.gauge("segment_bytes", "Bytes allocated for segments.", one(stats.segment_bytes))?;
+        let groups = self.engine.groups();
+        let help = "Commits made durable by one sync.";
+        page.histogram("group_commits", help, true, "", &groups.batches, 1.0)?;
+        page.histogram("sync_seconds", "A sync of the log to the disk.", true, "", &groups.took_us, MICROS)
+    }
+}
+
+/// The page being written.
+#[derive(Default)]
+struct Page(String);
+
+impl Page {
+    fn begin(&mut self, name: &str, kind: &str, help: &str) -> fmt::Result {
+        write!(self.0, "# HELP thalweg_{name} {help}\n# TYPE thalweg_{name} {kind}\n")
+    }
+
+    fn family(
+        &mut self,
+        name: &str,
+        kind: &str,
+        help: &str,
+        values: impl Iterator<Item = (String, u64)>,
+    ) -> fmt::Result {
+        self.begin(name, kind, help)?;
+        for (labels, value) in values {
+            let (open, close) = if labels.is_empty() { ("", "") } else { ("{", "}") };
+            writeln!(self.0, "thalweg_{name}{open}{labels}{close} {value}")?;
+        }
+        Ok(())
+    }
+
+    fn counter(
+        &mut self,
+        name: &str,
+        help: &str,
+        values: impl Iterator<Item = (String, u64)>,
+    ) -> fmt::Result {
+        self.family(name, "counter", help, values)
+    }
+
+    fn gauge(&mut self, name: &str, help: &str, values: impl Iterator<Item = (String, u64)>) -> fmt::Result {
+        self.family(name, "gauge", help, values)
+    }
+
+    /// One histogram of a family, `first` the one that its head stands before; values times `unit`.
+    fn histogram(
+        &mut self,
+        name: &str,
+        help: &str,
+        first: bool,
+        labels: &str,
+        values: &Distribution,
+        unit: f64,
+    ) -> fmt::Result {
+        if first {
+            self.begin(name, "histogram", help)?;
+        }
+        let comma = if labels.is_empty() { "" } else { "," };
+        for (bound, count) in &values.buckets {
+            // Exact: bounds are powers of two less one, far below 2^53.
+            let bound = bound.map_or_else(|| "+Inf".to_owned(), |bound| (bound as f64 * unit).to_string());
+            writeln!(self.0, "thalweg_{name}_bucket{{{labels}{comma}le=\"{bound}\"}} {count}")?;
+        }
+        let (open, close) = if labels.is_empty() { ("", "") } else { ("{", "}") };
+        let count = values.buckets.last().map_or(0, |(_, count)| *count);
+        writeln!(self.0, "thalweg_{name}_sum{open}{labels}{close} {}", values.sum as f64 * unit)?;
+        writeln!(self.0, "thalweg_{name}_count{open}{labels}{close} {count}")
+    }
+
+    fn memory(&mut self, engine: &Engine) -> fmt::Result {
+        let kinds = [("resident", resident_bytes()), ("time_indexes", engine.stats().index_bytes)];
+        let values = kinds.into_iter().map(|(kind, bytes)| (format!("kind=\"{kind}\""), bytes));
+        self.gauge("memory_bytes", "Memory by kind: all that is resident, and what of it is which.", values)
+    }
+}
+
+/// Resident memory of this process; 0 where the system does not say.
+fn resident_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let kib = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    kib.unwrap_or(0) * 1_024
+}
+
+impl<S: Service> Service for Metrics<S> {
+    type Topic = S::Topic;
+
+    fn call(&mut self, request: &Request<'_>, now: Now) -> Answer<S::Topic> {
+        if request.path == PATH && matches!(request.method, Method::Get | Method::Head) {
+            return Answer::Respond(self.page());
+        }
+        self.inner.call(request, now)
+    }
+
+    pass_on! { admit failed watch unwatch acknowledge advance deadline refuse }
+}

@@ -1,0 +1,79 @@
+//! What `/metrics` says, read as a scraper reads it.
+
+#![allow(clippy::unwrap_used, reason = "this is a test's code, though not all of it in test functions")]
+
+mod common;
+
+use common::{Server, says};
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+/// Every sample of the page by its name and labels. A line that breaks the format ends the test.
+fn scrape(server: &Server) -> BTreeMap<String, f64> {
+    let mut peer = TcpStream::connect(server.address()).unwrap();
+    peer.write_all(b"GET /metrics HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    peer.read_to_string(&mut answer).unwrap();
+    let (head, page) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 200") && head.contains("text/plain; version=0.0.4"), "{head}");
+    assert!(!head.contains("Access-Control"), "{head}");
+    let (mut samples, mut family) = (BTreeMap::new(), String::new());
+    for line in page.lines() {
+        if let Some(kind) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = kind.split_once(' ').unwrap();
+            assert!(
+                ["counter", "gauge", "histogram"].contains(&kind) && name.starts_with("thalweg_"),
+                "{line}"
+            );
+            family = name.to_owned();
+        } else if !line.starts_with("# HELP ") {
+            let (name, value) = line.rsplit_once(' ').unwrap();
+            assert!(name.starts_with(&family), "{line} stands outside its family");
+            assert!(samples.insert(name.to_owned(), value.parse().unwrap()).is_none(), "{name} twice");
+        }
+    }
+    samples
+}
+
+/// The sum over every reactor.
+fn sum(samples: &BTreeMap<String, f64>, name: &str) -> f64 {
+    samples.iter().filter(|(known, _)| known.split('{').next() == Some(name)).map(|(_, value)| value).sum()
+}
+
+#[test]
+fn counters_count_what_was_done() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path(), "127.0.0.1:0", &["--reactors", "2"]);
+    let url = &server.url;
+    let before = scrape(&server);
+    says(url, &["create", "a"]);
+    for _ in 0..10 {
+        says(url, &["append", "a", "record"]);
+    }
+    says(url, &["close", "a"]);
+    // A live reader that is served what there is.
+    assert_eq!(says(url, &["tail", "a"]), "record".repeat(10));
+    let after = scrape(&server);
+    let grown = |name: &str| sum(&after, name) - sum(&before, name);
+    assert_eq!(grown("thalweg_records_total"), 10.0);
+    assert!(grown("thalweg_commits_total") >= 12.0 && grown("thalweg_commit_bytes_total") > 600.0);
+    assert!(grown("thalweg_connections_accepted_total") >= 13.0);
+    assert!(grown("thalweg_responses_total") >= 13.0);
+    assert!(grown("thalweg_messages_total") >= 1.0, "the committer says what is durable");
+    assert!(grown("thalweg_sync_seconds_count") >= 12.0);
+    assert_eq!(grown("thalweg_group_commits_sum"), grown("thalweg_commits_total"));
+    assert!(sum(&after, "thalweg_streams") >= 1.0 && sum(&after, "thalweg_memory_bytes") > 1e6);
+    // Whoever asks is connected.
+    assert!(sum(&after, "thalweg_connections") >= 1.0);
+    let buckets: Vec<f64> = after
+        .iter()
+        .filter(|(name, _)| name.starts_with("thalweg_sync_seconds_bucket"))
+        .map(|(_, value)| *value)
+        .collect();
+    assert!(
+        buckets.len() > 20
+            && after["thalweg_sync_seconds_bucket{le=\"+Inf\"}"] == after["thalweg_sync_seconds_count"]
+    );
+    server.end();
+}
