@@ -38,7 +38,11 @@ pub use self::options::ServerOptions;
 pub use self::reply::Reply;
 pub use self::statistics::Statistics;
 
-use self::answers::Answers;
+pub(crate) use self::answers::{Answers, Batch, Place, Taker};
+pub(crate) use self::call::{Call, Calls};
+pub(crate) use self::framing::Framing;
+pub(crate) use self::inline::handle;
+
 use self::collector::{Collector, Message};
 use self::engine::Engine;
 use self::handler::Serial;
@@ -93,14 +97,27 @@ impl Stopper {
 /// Calls a server's handler on its reactor's thread, from any other. Outlives the server harmlessly.
 #[derive(Clone, Debug)]
 pub struct Bell {
-    handle: Handle<Message>,
+    clapper: Clapper,
+}
+
+#[derive(Clone, Debug)]
+enum Clapper {
+    Server(Handle<Message>),
+    Local(Arc<Answers>),
 }
 
 impl Bell {
     /// Has [`Handler::rung`] called in the next turn, once however often it is rung before.
     pub fn ring(&self) {
-        // Answers are told of once, so a mailbox that is full is full of rings.
-        let _ = self.handle.post(Message::Rung);
+        match &self.clapper {
+            // Answers are told of once, so a mailbox that is full is full of rings.
+            Clapper::Server(handle) => drop(handle.post(Message::Rung)),
+            Clapper::Local(answers) => answers.ring(),
+        }
+    }
+
+    pub(crate) fn local(answers: Arc<Answers>) -> Self {
+        Self { clapper: Clapper::Local(answers) }
     }
 }
 
@@ -124,7 +141,7 @@ impl Server {
         let config =
             Config { entries_max: places, spin: false, spin_for_peers: options.spin, ..Config::default() };
         let mut reactor = Reactor::new(config, |_| Ok::<_, io::Error>(Collector::default()))?;
-        let answers = Arc::new(Answers::new(reactor.handle(), &options.error_tag));
+        let answers = Arc::new(Answers::new(Taker::Server(reactor.handle()), &options.error_tag));
         let mut engine = Engine::new(options, answers);
         for endpoint in endpoints {
             match endpoint {
@@ -164,7 +181,7 @@ impl Server {
 
     /// What wakes this server's handler.
     pub fn bell(&self) -> Bell {
-        Bell { handle: self.reactor.handle() }
+        Bell { clapper: Clapper::Server(self.reactor.handle()) }
     }
 
     /// To be watched for reading by a foreign loop, which calls [`Server::turn`] with [`Wait::Poll`] whenever it is

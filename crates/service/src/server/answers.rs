@@ -2,13 +2,14 @@
 //!
 //! Any thread pushes under one short lock; the reactor swaps the whole batch out. Payloads lie one behind the other
 //! in one buffer, so that an answer allocates nothing in the steady state; a large one is copied outside the lock and
-//! moved. The reactor is told once per batch, by whoever pushes first.
+//! moved. Whoever takes them is told once per batch, by whoever pushes first.
 //!
 //! *Invariants*: pieces of one call are taken in the order in which they were pushed; every call that left the
 //! reactor's hands pushes exactly one end. *Bound*: an end per call in flight, and items as far as credit goes.
 
 use crate::server::collector::Message;
 use parking_lot::Mutex;
+use std::fmt;
 use thalweg_reactor::{Handle, Key};
 use thalweg_wire::frame::Kind;
 
@@ -50,6 +51,8 @@ enum Payload {
 pub(crate) struct Batch {
     pub(crate) pieces: Vec<Piece>,
     bytes: Vec<u8>,
+    /// Somebody rang for the handler, where that goes this way.
+    pub(crate) rung: bool,
     /// The reactor is gone: nobody takes anything any more.
     closed: bool,
 }
@@ -64,6 +67,7 @@ impl Batch {
 
     pub(crate) fn clear(&mut self) {
         self.pieces.clear();
+        self.rung = false;
         self.bytes.clear();
         if self.bytes.capacity() > KEPT_BYTES_MAX {
             self.bytes = Vec::new();
@@ -71,17 +75,41 @@ impl Batch {
     }
 }
 
+/// Whoever takes the answers, as those who answer reach it.
+pub(crate) enum Taker {
+    /// A server's own reactor.
+    Server(Handle<Message>),
+    /// Whatever has a [`Local`](crate::Local).
+    Local(Box<dyn Fn() + Send + Sync>),
+}
+
+impl Taker {
+    fn tell(&self) {
+        match self {
+            // The mailbox carries nothing but this one message, which is posted again only after a take.
+            Self::Server(reactor) => drop(reactor.post(Message::Answers)),
+            Self::Local(wake) => wake(),
+        }
+    }
+}
+
+impl fmt::Debug for Taker {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("Taker")
+    }
+}
+
 /// The queue, shared by the reactor and everybody who answers.
 #[derive(Debug)]
 pub(crate) struct Answers {
     batch: Mutex<Batch>,
-    reactor: Handle<Message>,
+    taker: Taker,
     error_tag: String,
 }
 
 impl Answers {
-    pub(crate) fn new(reactor: Handle<Message>, error_tag: &str) -> Self {
-        Self { batch: Mutex::default(), reactor, error_tag: error_tag.to_owned() }
+    pub(crate) fn new(taker: Taker, error_tag: &str) -> Self {
+        Self { batch: Mutex::default(), taker, error_tag: error_tag.to_owned() }
     }
 
     /// The tag of the service's error.
@@ -103,12 +131,24 @@ impl Answers {
                 Payload::Shared { start, length: frame.len() }
             }
         };
-        let first = batch.pieces.is_empty();
+        let first = batch.pieces.is_empty() && !batch.rung;
         batch.pieces.push(Piece { place, kind, fault, payload });
         drop(batch);
         if first {
-            // The mailbox carries nothing but this one message, which is posted again only after a take.
-            let _ = self.reactor.post(Message::Answers);
+            self.taker.tell();
+        }
+    }
+
+    /// Has the handler told, once however often it is asked for before the next take.
+    pub(crate) fn ring(&self) {
+        let mut batch = self.batch.lock();
+        if batch.closed || std::mem::replace(&mut batch.rung, true) {
+            return;
+        }
+        let first = batch.pieces.is_empty();
+        drop(batch);
+        if first {
+            self.taker.tell();
         }
     }
 

@@ -1,4 +1,5 @@
 use super::*;
+use crate::server::answers::Taker;
 use crate::server::collector::Collector;
 use std::io;
 use std::task::Wake;
@@ -6,7 +7,7 @@ use thalweg_reactor::{Config, Reactor};
 
 fn call(credit: u32) -> Call {
     let reactor = Reactor::new(Config::default(), |_| Ok::<_, io::Error>(Collector::default())).unwrap();
-    Call::new(Arc::new(Answers::new(reactor.handle(), "Error")), credit)
+    Call::new(Arc::new(Answers::new(Taker::Server(reactor.handle()), "Error")), credit)
 }
 
 #[derive(Default)]

@@ -1,0 +1,189 @@
+//! A handler that is called where it is: by a thread of its own process that has a loop of its own, without a socket.
+//!
+//! *Ownership*: a [`Local`] belongs to the thread that makes its calls; replies go anywhere, as those of a server do, and
+//! come back through the same queue. A handler cannot tell the two apart.
+//!
+//! *Invariants*: every call ends exactly once, there and then or in a later [`Local::turn`]; one that was cancelled is
+//! never heard of again. Checked by `tests/local.rs`.
+
+use crate::call::CallId;
+use crate::server::{
+    Answers, Batch, Bell, Call, Calls, ClientId, Framing, Handler, Place, Reply, Request, Taker,
+};
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Instant;
+use thalweg_reactor::Key;
+use thalweg_wire::frame::{HEADER_BYTES, Header, Kind, LENGTH_MAX};
+
+/// What came of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Came {
+    /// An item of a stream; more will come.
+    Item,
+    /// The end: 0, or the code of a fault.
+    End(u16),
+}
+
+/// How one call is to be made.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Asked {
+    /// When nobody waits for the answer any more. The caller keeps it, by [`Local::cancel`].
+    pub deadline: Option<Instant>,
+    /// Nothing else waits or is in flight.
+    pub alone: bool,
+}
+
+/// Calls handlers in place.
+///
+/// ```
+/// use thalweg_service::{Asked, Came, Local, Reply, Request};
+/// let mut local = Local::new("EchoErrorResponse", 64, || {});
+/// let mut echo = |request: Request<'_>, reply: Reply| reply.end(request.frame);
+/// let mut heard = Vec::new();
+/// let call = local.call(&mut echo, b"hi", Asked::default(), |came, frame| heard.push((came, frame.to_vec())));
+/// assert_eq!((call, heard), (None, vec![(Came::End(0), b"hi".to_vec())]));
+/// ```
+pub struct Local {
+    answers: Arc<Answers>,
+    batch: Batch,
+    calls: Calls,
+    in_flight: HashMap<u64, Arc<Call>>,
+    /// Calls that were cancelled, while their handlers go on.
+    abandoned: usize,
+    serial: u64,
+    output: Vec<u8>,
+}
+
+impl Local {
+    /// A way to call handlers of a service whose error has this tag. `credit` is how many items a stream may send. `wake` is
+    /// called, on any thread, when there is something for a [`Local::turn`]; once before each.
+    pub fn new(error_tag: &str, credit: u32, wake: impl Fn() + Send + Sync + 'static) -> Self {
+        let answers = Arc::new(Answers::new(Taker::Local(Box::new(wake)), error_tag));
+        Self {
+            batch: Batch::default(),
+            calls: Calls::new(Arc::clone(&answers), credit),
+            answers,
+            in_flight: HashMap::new(),
+            abandoned: 0,
+            serial: 0,
+            output: Vec::new(),
+        }
+    }
+
+    /// What has a handler told, by other threads.
+    pub fn bell(&self) -> Bell {
+        Bell::local(Arc::clone(&self.answers))
+    }
+
+    /// Has one request handled. `each` gets what is answered there and then. A call that has not ended by then has a name,
+    /// under which the rest comes in later turns.
+    #[inline]
+    pub fn call<H: Handler + ?Sized>(
+        &mut self,
+        handler: &mut H,
+        frame: &[u8],
+        asked: Asked,
+        mut each: impl FnMut(Came, &[u8]),
+    ) -> Option<CallId> {
+        self.serial += 1;
+        let serial = self.serial;
+        let call = self.calls.take();
+        let place = Place { key: nobody(), id: serial, serial };
+        let reply = Reply::new(call.clone(), place);
+        let request =
+            Request { frame, client: ClientId::of(nobody()), deadline: asked.deadline, alone: asked.alone };
+        let mut output = std::mem::take(&mut self.output);
+        let framing = Framing::Multiplexed(serial);
+        let ended = crate::server::handle(&call, framing, &mut output, || handler.request(request, reply));
+        let mut rest = &output[..];
+        while let Ok(Some(header)) = Header::decode(rest, LENGTH_MAX) {
+            let end = HEADER_BYTES + header.length as usize;
+            let Some(payload) = rest.get(HEADER_BYTES..end) else { break };
+            each(came(header.kind, header.fault), payload);
+            rest = &rest[end..];
+        }
+        output.clear();
+        if output.capacity() <= KEPT_BYTES_MAX {
+            self.output = output;
+        }
+        if ended {
+            self.calls.give(call);
+            return None;
+        }
+        self.in_flight.insert(serial, call);
+        Some(CallId::from_number(serial))
+    }
+
+    /// Tells the handler if somebody rang for it, and `each` what was answered since the last turn.
+    pub fn turn<H: Handler + ?Sized>(&mut self, handler: &mut H, mut each: impl FnMut(CallId, Came, &[u8])) {
+        let mut batch = std::mem::take(&mut self.batch);
+        self.answers.take(&mut batch);
+        if batch.rung {
+            handler.rung();
+        }
+        for piece in &batch.pieces {
+            let came = came(piece.kind, piece.fault);
+            let serial = piece.place.serial;
+            let known = match came {
+                Came::Item => self.in_flight.contains_key(&serial),
+                Came::End(_) => match self.in_flight.remove(&serial) {
+                    Some(call) => {
+                        self.calls.give(call);
+                        true
+                    }
+                    None => {
+                        self.abandoned = self.abandoned.saturating_sub(1);
+                        false
+                    }
+                },
+            };
+            if known {
+                each(CallId::from_number(serial), came, batch.payload(piece));
+            }
+        }
+        batch.clear();
+        self.batch = batch;
+    }
+
+    /// Nobody waits for this call any more: its handler hears of it, and nobody else does again.
+    pub fn cancel(&mut self, call: CallId) {
+        if let Some(call) = self.in_flight.remove(&call.number()) {
+            // An end that was held back is gone with it.
+            self.abandoned += usize::from(!call.cancel());
+        }
+    }
+
+    /// Calls whose handlers have not ended.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight.len() + self.abandoned
+    }
+}
+
+/// Larger buffers are freed.
+const KEPT_BYTES_MAX: usize = 256 * 1024;
+
+/// The key that stands for a caller without a connection: no slab grows that far.
+fn nobody() -> Key {
+    Key::from_token(u64::MAX)
+}
+
+fn came(kind: Kind, fault: u16) -> Came {
+    if kind == Kind::Item { Came::Item } else { Came::End(fault) }
+}
+
+impl Drop for Local {
+    fn drop(&mut self) {
+        self.answers.close();
+        for call in self.in_flight.values() {
+            call.cancel();
+        }
+    }
+}
+
+impl fmt::Debug for Local {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Local").field("in_flight", &self.in_flight()).finish_non_exhaustive()
+    }
+}
