@@ -6,10 +6,12 @@
 //! with one sum is as hard as a lattice problem that is taken to be beyond 200 bits. The root is a hash of the sum.
 
 use crate::changes::Changes;
-use crate::map::{Map, Value};
+use crate::map::{Key, Map, Value};
 use std::ops::Bound;
 
 const LANES: usize = 1_024;
+/// Entries that are worth a thread.
+const PART_MIN: usize = 4_096;
 
 /// What a state is compared by: 32 bytes.
 pub type Root = [u8; 32];
@@ -27,11 +29,31 @@ impl Default for Digest {
 }
 
 impl Digest {
-    /// The digest of everything a map holds.
+    /// The digest of everything a map holds. That of a large one is reckoned on all processors.
     pub fn of(map: &Map) -> Self {
+        let entries: Vec<_> = map.scan(Bound::Unbounded).collect();
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let mut parts = entries.chunks(entries.len().div_ceil(threads).max(PART_MIN));
+        let own = parts.next().unwrap_or_default();
+        std::thread::scope(|scope| {
+            let others: Vec<_> = parts.map(|part| scope.spawn(|| Self::sum(part))).collect();
+            let mut digest = Self::sum(own);
+            for (part, other) in entries.chunks(own.len().max(1)).skip(1).zip(others) {
+                // A thread that did not come to its end leaves its part to this one.
+                digest.join(&other.join().unwrap_or_else(|_| Self::sum(part)));
+            }
+            digest
+        })
+    }
+
+    fn sum(entries: &[(&Key, &Value)]) -> Self {
         let mut digest = Self::default();
-        map.scan(Bound::Unbounded).for_each(|(key, value)| digest.add(key, value));
+        entries.iter().for_each(|(key, value)| digest.add(key, value));
         digest
+    }
+
+    fn join(&mut self, other: &Self) {
+        self.lanes.iter_mut().zip(&*other.lanes).for_each(|(lane, more)| *lane = lane.wrapping_add(*more));
     }
 
     /// Follows `changes` of `before`.

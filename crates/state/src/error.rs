@@ -64,6 +64,14 @@ pub enum Error {
         /// Bytes there may be.
         limit: usize,
     },
+    /// An image does not have the root that it says it has.
+    #[error("the image of fork {fork} at offset {offset} does not have the root it was written with")]
+    Root {
+        /// The fork.
+        fork: ForkId,
+        /// Where it was then.
+        offset: Offset,
+    },
     /// The log did not take the commit; see there whether it may have been applied.
     #[error("the commit was not taken: {0}")]
     Commit(#[from] CommitError),

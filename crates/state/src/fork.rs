@@ -39,6 +39,8 @@ pub(crate) struct Fork {
     views: Mutex<Views>,
     /// A state whose digest is known: the next is reckoned from there.
     rooted: Mutex<(Map, Digest)>,
+    /// Where its newest image is.
+    imaged: Mutex<Offset>,
 }
 
 #[derive(Debug)]
@@ -51,7 +53,13 @@ struct Views {
 
 impl Fork {
     /// A fork that begins as `moment`, which is durable when `born` is.
-    pub(crate) fn new(log: Arc<Log>, born: Position, moment: Moment, rooted: Option<(Map, Digest)>) -> Self {
+    pub(crate) fn new(
+        log: Arc<Log>,
+        born: Position,
+        moment: Moment,
+        rooted: Option<(Map, Digest)>,
+        imaged: Offset,
+    ) -> Self {
         let views = Views { committed: moment.clone(), pending: moment, under_way: VecDeque::new() };
         Self {
             log,
@@ -59,6 +67,7 @@ impl Fork {
             line: Mutex::new(()),
             views: Mutex::new(views),
             rooted: Mutex::new(rooted.unwrap_or_default()),
+            imaged: Mutex::new(imaged),
         }
     }
 
@@ -90,6 +99,17 @@ impl Fork {
         }
         *self.rooted.lock() = (map.clone(), digest.clone());
         digest
+    }
+
+    /// How many bytes of its log, and of what it inherits, opening would have to replay.
+    pub(crate) fn behind(&self) -> u64 {
+        let imaged = *self.imaged.lock();
+        self.moment(View::Committed).offset - imaged
+    }
+
+    /// It has an image there.
+    pub(crate) fn has_image(&self, offset: Offset) {
+        *self.imaged.lock() = offset;
     }
 
     /// What is needed to reckon roots from.

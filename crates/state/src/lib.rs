@@ -39,6 +39,9 @@ mod fork;
 #[rustfmt::skip]
 #[allow(unreachable_pub, unused_imports, reason = "generated for any place and any schema")]
 pub mod generated;
+mod checkpoint;
+mod image;
+mod images;
 mod journal;
 mod map;
 mod replay;
@@ -57,7 +60,9 @@ pub use map::{Key, Map, Value};
 pub use service::{ERROR_TAG, Service, ServiceOptions};
 pub use session::{SESSION_BYTES_MAX, Session};
 pub use sight::Sight;
-pub use state::{ForkId, KEY_BYTES_MAX, Line, Options, State};
+pub use state::{ForkId, History, KEY_BYTES_MAX, Line, Options, State};
 
+#[cfg(test)]
+mod crash_tests;
 #[cfg(test)]
 mod tests;

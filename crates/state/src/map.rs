@@ -29,6 +29,11 @@ impl Map {
         self.entries.ptr_eq(&other.entries)
     }
 
+    /// The map with these entries.
+    pub(crate) fn of(entries: Vec<(Key, Value)>) -> Self {
+        Self { entries: entries.into_iter().collect() }
+    }
+
     /// How many keys there are.
     pub fn len(&self) -> usize {
         self.entries.len()

@@ -5,9 +5,10 @@ use crate::digest::Root;
 use crate::durable::{Durable, Listen};
 use crate::error::Error;
 use crate::fork::{Fork, Moment, Place, View};
+use crate::images::Images;
 use crate::journal::CONTENT_TYPE;
 use crate::map::{Key, Map, Value};
-use crate::replay;
+use crate::replay::{self, Replayed};
 use crate::session::Session;
 use crate::sight::Sight;
 use parking_lot::{Mutex, RwLock};
@@ -29,11 +30,25 @@ pub const KEY_BYTES_MAX: usize = 1_024;
 pub struct Options {
     /// The `type` of the messages in the logs.
     pub kind: String,
+    /// How many bytes of a fork's log opening may have to replay before [`State::maintain`] writes an image of it.
+    pub image_bytes: u64,
+    /// What becomes of entries that an image stands for.
+    pub history: History,
+}
+
+/// What becomes of entries that an image stands for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum History {
+    /// They stay: every state there ever was can be had again, and a stream can be followed from its beginning.
+    #[default]
+    Kept,
+    /// They go, so that logs do not grow without end. Readers of the stream begin behind them.
+    Trimmed,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { kind: "entry".to_owned() }
+        Self { kind: "entry".to_owned(), image_bytes: 32 << 20, history: History::Kept }
     }
 }
 
@@ -58,18 +73,22 @@ impl Default for Options {
 /// ```
 #[derive(Clone)]
 pub struct State {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
 }
 
-struct Shared {
-    store: Store,
-    durable: Arc<Durable>,
-    name: String,
-    options: Options,
+pub(crate) struct Shared {
+    pub(crate) store: Store,
+    pub(crate) durable: Arc<Durable>,
+    pub(crate) name: String,
+    pub(crate) options: Options,
     main: ForkId,
-    forks: RwLock<BTreeMap<ForkId, Arc<Fork>>>,
+    pub(crate) forks: RwLock<BTreeMap<ForkId, Arc<Fork>>>,
     /// The number of the next fork's log.
     next: Mutex<u64>,
+    pub(crate) images: Mutex<Images>,
+    /// Held by whoever writes one: they are written one at a time.
+    pub(crate) imaging: Mutex<()>,
+    wrong: Vec<Error>,
 }
 
 /// A fork as it stands in a list.
@@ -100,14 +119,19 @@ impl State {
             }
         });
         let next = logs.iter().filter_map(|log| number_of(log, &prefix)).max().map_or(0, |last| last + 1);
+        let images = Images::find(store, &image_prefix(name), thalweg_log::now())?;
+        let Replayed { forks, wrong } = replay::all(store, logs, &images)?;
         let shared = Arc::new(Shared {
             store: store.clone(),
             durable: Durable::over(store),
             name: name.to_owned(),
             options,
             main: main.id(),
-            forks: RwLock::new(replay::all(store, logs)?),
+            forks: RwLock::new(forks),
             next: Mutex::new(next),
+            images: Mutex::new(images),
+            imaging: Mutex::new(()),
+            wrong,
         });
         Ok(Self { shared })
     }
@@ -115,6 +139,11 @@ impl State {
     /// Whether there is a state of that name already.
     pub fn exists(store: &Store, name: &str) -> bool {
         store.find(main_name(name).as_bytes()).is_some()
+    }
+
+    /// What was found wrong when it was opened, and could be done without: images that do not have their root.
+    pub fn wrong(&self) -> &[Error] {
+        &self.shared.wrong
     }
 
     /// The line that all others come from.
@@ -145,8 +174,7 @@ impl State {
     /// [`Error::NoFork`], and what the log says.
     pub fn fork(&self, of: ForkId, time: Time) -> Result<(ForkId, Receipt), Error> {
         let parent = self.find(of)?;
-        let moment = parent.moment(View::Pending);
-        self.branch(&parent, moment, time)
+        self.branch(&parent, |parent| parent.moment(View::Pending), time)
     }
 
     /// A new fork that begins as `of` was when its log ended at `offset`. Complexity: that of replaying up to there.
@@ -156,11 +184,19 @@ impl State {
     pub fn fork_at(&self, of: ForkId, offset: Offset, time: Time) -> Result<(ForkId, Receipt), Error> {
         let parent = self.find(of)?;
         let map = self.at(of, offset)?;
-        self.branch(&parent, Moment { map, offset }, time)
+        self.branch(&parent, |_| Moment { map, offset }, time)
     }
 
-    fn branch(&self, parent: &Fork, moment: Moment, time: Time) -> Result<(ForkId, Receipt), Error> {
+    fn branch(
+        &self,
+        parent: &Fork,
+        moment: impl FnOnce(&Fork) -> Moment,
+        time: Time,
+    ) -> Result<(ForkId, Receipt), Error> {
         let shared = &*self.shared;
+        // Held until the fork is known: nothing that it would be rebuilt from goes meanwhile.
+        let _images = shared.images.lock();
+        let moment = moment(parent);
         let fork = thalweg_log::Fork { parent: parent.log.clone(), at: moment.offset, asked: [0; 2] };
         let (at, watcher) = (moment.offset, shared.durable.watcher);
         loop {
@@ -173,11 +209,14 @@ impl State {
             let commit = Commit { time, ..Commit::default() };
             match shared.store.create(name.as_bytes(), &config(), Some(&fork), &commit, watcher) {
                 Err(CommitError::Exists) => {}
+                Err(CommitError::Purged { at, .. }) => {
+                    return Err(Error::NoState { fork: parent.log.id(), offset: at });
+                }
                 Err(CommitError::ParentDeleted) => return Err(Error::NoFork(parent.log.id())),
                 Err(error) => return Err(error.into()),
                 Ok((log, receipt)) => {
                     let id = log.id();
-                    let fork = Fork::new(log, receipt.ticket, moment, Some(parent.rooted()));
+                    let fork = Fork::new(log, receipt.ticket, moment, Some(parent.rooted()), at);
                     shared.forks.write().insert(id, Arc::new(fork));
                     return Ok((id, Receipt { first: at, next: at, ..receipt }));
                 }
@@ -273,8 +312,12 @@ impl State {
     /// [`Error::NoState`] when no commit ended there; [`Error::NoFork`]; what the log says.
     pub fn at(&self, fork: ForkId, offset: Offset) -> Result<Map, Error> {
         let log = self.find(fork)?.log.clone();
-        let moment = replay::until(&self.shared.store, &log, offset)?;
-        if moment.offset == offset { Ok(moment.map) } else { Err(Error::NoState { fork, offset }) }
+        let shared = &*self.shared;
+        // Nobody removes an image that is being read: its bytes stay for as long as somebody reads.
+        let images = shared.images.lock().clone();
+        let moment = replay::until(&shared.store, &log, &images, offset)?;
+        let reached = moment.filter(|moment| moment.offset == offset);
+        reached.map(|moment| moment.map).ok_or(Error::NoState { fork, offset })
     }
 
     /// Commits changes, all or none of them. The receipt's ticket says when they are durable: see [`State::when`].
@@ -367,6 +410,11 @@ pub(crate) fn check_key(key: &str) -> Result<(), Error> {
 
 fn config() -> Config {
     Config { content_type: CONTENT_TYPE.into(), lifetime: Lifetime::Unlimited }
+}
+
+/// What the names of images begin with.
+pub(crate) fn image_prefix(name: &str) -> String {
+    format!("{name}/images/")
 }
 
 fn main_name(name: &str) -> String {

@@ -49,6 +49,7 @@ enum Step {
     InSession(Vec<(u8, Option<u8>)>),
     Commit,
     Rollback,
+    Image(usize),
     Reopen,
 }
 
@@ -63,6 +64,7 @@ fn step() -> impl Strategy<Value = Step> {
         4 => changes().prop_map(Step::InSession),
         2 => Just(Step::Commit),
         1 => Just(Step::Rollback),
+        2 => (0_usize..6).prop_map(Step::Image),
         1 => Just(Step::Reopen),
     ]
 }
@@ -82,6 +84,18 @@ fn changes_of(list: &[(u8, Option<u8>)]) -> Changes {
 struct Line {
     now: Model,
     history: Vec<(u64, Model)>,
+    /// Below this nothing is kept for certain.
+    first: u64,
+    /// Which lines it came from, and up to where it is theirs.
+    origins: Vec<(ForkId, u64)>,
+}
+
+impl Line {
+    /// What begins as this is at an offset.
+    fn branch(&self, of: ForkId, at: u64) -> Vec<(ForkId, u64)> {
+        let older = self.origins.iter().map(|(line, up_to)| (*line, at.min(*up_to)));
+        older.chain([(of, at)]).collect()
+    }
 }
 
 proptest! {
@@ -90,10 +104,12 @@ proptest! {
     /// Forks, writes, sessions and restarts come to what they come to in plain maps; no fork sees another's writes; roots
     /// are equal exactly for equal states; and every state there ever was can be had again.
     #[test]
-    fn agrees_with_plain_maps(steps in proptest::collection::vec(step(), 1..60)) {
+    fn agrees_with_plain_maps(steps in proptest::collection::vec(step(), 1..60), trims: bool) {
         let directory = tempfile::tempdir().unwrap();
         let mut store = on_disk(directory.path(), Durability::Os);
-        let mut state = State::open(&store, "s", Options::default()).unwrap();
+        let history = if trims { History::Trimmed } else { History::Kept };
+        let options = Options { history, ..Options::default() };
+        let mut state = State::open(&store, "s", options.clone()).unwrap();
         let mut lines: BTreeMap<ForkId, Line> = BTreeMap::from([(state.main(), Line::default())]);
         let mut session: Option<(Session, Model, u64)> = None;
         for (time, step) in (1_u64..).zip(steps) {
@@ -110,7 +126,8 @@ proptest! {
                 }
                 Step::Fork(n) => {
                     let of = pick(n);
-                    let line = lines[&of].clone();
+                    let origins = lines[&of].branch(of, state.offset(of, View::Pending).unwrap());
+                    let line = Line { origins, ..lines[&of].clone() };
                     lines.insert(state.fork(of, time).unwrap().0, line);
                 }
                 Step::ForkAt(n, back) => {
@@ -119,7 +136,12 @@ proptest! {
                     if history.is_empty() { continue; }
                     let (offset, now) = history[history.len() - 1 - back % history.len()].clone();
                     let history = history.iter().filter(|(at, _)| *at <= offset).cloned().collect();
-                    lines.insert(state.fork_at(of, offset, time).unwrap().0, Line { now, history });
+                    let (first, origins) = (lines[&of].first, lines[&of].branch(of, offset));
+                    match state.fork_at(of, offset, time) {
+                        Ok((fork, _)) => drop(lines.insert(fork, Line { now, history, first, origins })),
+                        Err(Error::NoState { .. }) => prop_assert!(offset < first),
+                        Err(error) => prop_assert!(false, "{error}"),
+                    }
                 }
                 Step::Drop(n) => {
                     let fork = pick(n);
@@ -164,13 +186,24 @@ proptest! {
                     session.rollback().unwrap();
                     prop_assert!(matches!(session.rollback(), Err(Error::NoSnapshot)));
                 },
+                Step::Image(n) => {
+                    let fork = pick(n);
+                    let offset = state.checkpoint(fork, time).unwrap();
+                    prop_assert_eq!(offset, state.offset(fork, View::Committed).unwrap());
+                    // What begins with this image needs no older one.
+                    let begins = |line: &Line| line.origins.iter().any(|(of, at)| *of == fork && *at >= offset);
+                    for (_, line) in lines.iter_mut().filter(|(of, line)| trims && (**of == fork || begins(line))) {
+                        line.first = line.first.max(offset);
+                    }
+                }
                 Step::Reopen => {
                     session = None;
                     drop(state);
                     store.close().unwrap();
                     drop(store);
                     store = on_disk(directory.path(), Durability::Os);
-                    state = State::open(&store, "s", Options::default()).unwrap();
+                    state = State::open(&store, "s", options.clone()).unwrap();
+                    prop_assert!(state.wrong().is_empty());
                 }
             }
             if let Some((session, model, _)) = &session {
@@ -191,7 +224,11 @@ proptest! {
             prop_assert_eq!(&contents(&map), &line.now);
             prop_assert_eq!(state.root(*fork, View::Committed).unwrap(), Digest::of(&map).root());
             for (offset, model) in &line.history {
-                prop_assert_eq!(&contents(&state.at(*fork, *offset).unwrap()), model);
+                match state.at(*fork, *offset) {
+                    Ok(map) => prop_assert_eq!(&contents(&map), model),
+                    Err(Error::NoState { .. }) => prop_assert!(*offset < line.first),
+                    Err(error) => prop_assert!(false, "{error}"),
+                }
             }
             for (other, theirs) in &lines {
                 let mut patched = line.now.clone();
@@ -295,4 +332,96 @@ fn writers_on_many_threads_lose_nothing() {
     for of in [state.main(), fork] {
         assert_eq!(state.map(of, View::Committed).unwrap().len(), 100);
     }
+}
+
+/// An image of the main line that says it has another root than it has.
+fn forged(store: &Store, fork: ForkId, offset: u64) {
+    let log = find_image(store, fork, offset);
+    let mut reader = store.reader(&log);
+    let entries: Vec<Vec<u8>> =
+        reader.entries(&Default::default()).map(|entry| entry.unwrap().data.to_vec()).collect();
+    let name = log.name().to_vec();
+    let version = log.staged().unwrap().version;
+    store.delete(&log, version, 1, None).unwrap();
+    let config = log.config().clone();
+    let (log, _) = store.create(&name, &config, None, &Default::default(), None).unwrap();
+    let count = entries.len();
+    for (n, mut payload) in entries.into_iter().enumerate() {
+        let close = n + 1 == count;
+        if close {
+            *payload.last_mut().unwrap() ^= 1;
+        }
+        let commit = thalweg_log::Commit { payload: &payload, close, ..Default::default() };
+        store.commit(&log, log.staged().unwrap().version, &commit, None).unwrap();
+    }
+}
+
+fn find_image(store: &Store, fork: ForkId, offset: u64) -> std::sync::Arc<thalweg_log::Log> {
+    store.find(format!("s/images/{fork}-{offset}").as_bytes()).unwrap()
+}
+
+#[test]
+fn an_image_without_its_root_is_done_without_or_named() {
+    for history in [History::Kept, History::Trimmed] {
+        let store = memory();
+        let options = Options { history, ..Options::default() };
+        let state = State::open(&store, "s", options.clone()).unwrap();
+        let main = state.main();
+        for n in 0..50 {
+            state.write(main, &put(&format!("k{n}"), "1"), 1).unwrap();
+        }
+        let offset = state.checkpoint(main, 2).unwrap();
+        state.write(main, &put("after", "1"), 3).unwrap();
+        let root = state.root(main, View::Committed).unwrap();
+        drop(state);
+        let state = State::open(&store, "s", options.clone()).unwrap();
+        assert_eq!(state.root(main, View::Committed).unwrap(), root);
+        drop(state);
+        forged(&store, main, offset);
+        match (history, State::open(&store, "s", options)) {
+            (History::Kept, Ok(state)) => {
+                assert!(matches!(state.wrong(), [Error::Root { .. }]));
+                assert_eq!(state.root(main, View::Committed).unwrap(), root);
+            }
+            (History::Trimmed, Err(Error::Root { fork, offset: at })) => {
+                assert_eq!((fork, at), (main, offset))
+            }
+            (_, opened) => panic!("{history:?}: {opened:?}"),
+        }
+    }
+}
+
+#[test]
+fn images_are_written_when_they_are_due_and_forks_keep_what_they_need() {
+    let store = memory();
+    let options = Options { history: History::Trimmed, image_bytes: 2_000, ..Options::default() };
+    let state = State::open(&store, "s", options.clone()).unwrap();
+    let main = state.main();
+    assert_eq!(state.maintain(1).unwrap(), 0);
+    let write =
+        |fork, n: u64| drop(state.write(fork, &put(&format!("k{}", n % 7), &n.to_string()), n).unwrap());
+    (0..30).for_each(|n| write(main, n));
+    assert!(state.is_due());
+    assert_eq!(state.maintain(1).unwrap(), 1);
+    let (fork, _) = state.fork(main, 1).unwrap();
+    write(fork, 99);
+    assert!(!state.is_due(), "a fork has only its own behind it");
+    let root = state.root(fork, View::Committed).unwrap();
+    for round in 0..3 {
+        (0..30).for_each(|n| write(main, n + round));
+        assert_eq!(state.maintain(1).unwrap(), 1);
+    }
+    let mut images = 0;
+    store.visit(|log| images += usize::from(log.name().starts_with(b"s/images/") && log.staged().is_some()));
+    assert_eq!(images, 2, "the newest, and the one that the fork began with");
+    let first = store.find(b"s/main").unwrap().staged().unwrap().first;
+    assert!(first > 0 && matches!(state.at(main, first - 1), Err(Error::NoState { .. })));
+    drop(state);
+    let state = State::open(&store, "s", options).unwrap();
+    assert_eq!(state.root(fork, View::Committed).unwrap(), root);
+    state.drop_fork(fork, 2).unwrap();
+    state.checkpoint(main, 3).unwrap();
+    let mut images = 0;
+    store.visit(|log| images += usize::from(log.name().starts_with(b"s/images/") && log.staged().is_some()));
+    assert_eq!(images, 1);
 }

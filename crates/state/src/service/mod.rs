@@ -134,8 +134,8 @@ impl Service {
 
     /// The names of the logs that a state of that name keeps; those that end with a slash are beginnings of names. Nobody
     /// else may write to them.
-    pub fn logs(name: &str) -> [String; 2] {
-        [format!("{name}/main"), format!("{name}/forks/")]
+    pub fn logs(name: &str) -> [String; 3] {
+        [format!("{name}/main"), format!("{name}/forks/"), format!("{name}/images/")]
     }
 
     /// The state, for use in the same process.

@@ -64,6 +64,7 @@ impl Error {
             Self::NoState { .. } => "no_state",
             Self::TooMuch { .. } => "too_much",
             Self::Foreign { .. } => "foreign",
+            Self::Root { .. } => "root_mismatch",
             Self::Commit(CommitError::Failed(_)) => "unknown",
             Self::Commit(_) => "not_taken",
             Self::Read(_) => "unreadable",

@@ -1,0 +1,66 @@
+//! Images written while commits go on, and what they make superfluous.
+
+use crate::error::Error;
+use crate::fork::{Fork, View};
+use crate::image::Image;
+use crate::state::{ForkId, History, State, image_prefix};
+use std::sync::Arc;
+use thalweg_log::{Commit, Offset, Time};
+
+impl State {
+    /// Writes images of the forks that would take long to replay, and removes those that are needed no more. For whoever
+    /// has a quiet thread, now and then. Answers of how many forks. Complexity: a walk over all that such a fork holds.
+    ///
+    /// # Errors
+    /// What the log says; nothing is lost by it.
+    pub fn maintain(&self, time: Time) -> Result<usize, Error> {
+        let limit = self.shared.options.image_bytes;
+        let due: Vec<_> =
+            self.shared.forks.read().values().filter(|f| f.behind() >= limit).cloned().collect();
+        for fork in &due {
+            match self.write_image(fork, time) {
+                // It was dropped meanwhile.
+                Ok(_) | Err(Error::NoFork(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(due.len())
+    }
+
+    /// Whether [`State::maintain`] would have something to do.
+    pub fn is_due(&self) -> bool {
+        let limit = self.shared.options.image_bytes;
+        self.shared.forks.read().values().any(|fork| fork.behind() >= limit)
+    }
+
+    /// Writes an image of what is committed of a fork now; where that ends.
+    ///
+    /// # Errors
+    /// [`Error::NoFork`], and what the log says.
+    pub fn checkpoint(&self, fork: ForkId, time: Time) -> Result<Offset, Error> {
+        self.write_image(&self.find(fork)?, time)
+    }
+
+    fn write_image(&self, fork: &Arc<Fork>, time: Time) -> Result<Offset, Error> {
+        let shared = &*self.shared;
+        let _alone = shared.imaging.lock();
+        let (moment, prefix) = (fork.moment(View::Committed), image_prefix(&shared.name));
+        let (offset, watcher) = (moment.offset, shared.durable.watcher);
+        let there = shared.images.lock().has(fork.log.id(), offset);
+        if !there {
+            let image = Image::write(&shared.store, &prefix, fork, &moment, time, watcher)?;
+            shared.images.lock().add(image);
+        }
+        fork.has_image(offset);
+        // All of this comes behind the image in the store's one order: a crash that keeps it keeps the image. No fork is
+        // made meanwhile that would need what goes.
+        let mut images = shared.images.lock();
+        if shared.options.history == History::Trimmed && fork.log.staged().is_some_and(|s| s.first < offset) {
+            let trim = Commit { trim: Some(offset), time, ..Commit::default() };
+            fork.in_turn(|version| shared.store.commit(&fork.log, version, &trim, watcher))?;
+        }
+        let logs: Vec<_> = shared.forks.read().values().map(|fork| fork.log.clone()).collect();
+        images.thin(&shared.store, &logs, time, watcher)?;
+        Ok(offset)
+    }
+}

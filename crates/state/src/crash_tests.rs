@@ -1,0 +1,144 @@
+//! The state on the simulated disk: what was acknowledged is there after any crash, whatever images were being written and
+//! whatever they made superfluous.
+
+use super::*;
+use std::collections::BTreeMap;
+use std::path::Path;
+use thalweg_log::sim::{Random, SimDisk};
+use thalweg_log::{Disk, Durability, Options as StoreOptions, Store};
+
+type Model = BTreeMap<String, String>;
+
+/// A fork's line: what it held after each entry, and where that ended.
+#[derive(Clone, Default)]
+struct Line {
+    states: BTreeMap<u64, Model>,
+    /// It ends nowhere before that.
+    acknowledged: u64,
+    /// Its creation is durable.
+    is_durable: bool,
+    /// It was asked to be dropped.
+    is_dropped: bool,
+}
+
+struct World {
+    random: Random,
+    disk: SimDisk,
+    history: History,
+    lines: BTreeMap<ForkId, Line>,
+    time: u64,
+}
+
+impl World {
+    fn open(&self) -> (Store, State) {
+        let options = StoreOptions { durability: Durability::Sync, ..StoreOptions::default() };
+        let disk = Disk::Sim(self.disk.clone());
+        let (store, report) = Store::open(&disk, Path::new("/store"), options).unwrap();
+        assert_eq!(report.damage, []);
+        let options = Options { history: self.history, ..Options::default() };
+        let state = State::open(&store, "s", options).unwrap();
+        assert!(state.wrong().is_empty());
+        (store, state)
+    }
+
+    /// What was recovered is some state of each line, no older than what was acknowledged.
+    fn check(&mut self, state: &State) {
+        let forks = state.forks();
+        for (fork, line) in &self.lines {
+            let is_there = forks.contains(fork);
+            assert!(is_there || line.is_dropped || !line.is_durable, "fork {fork} is lost");
+        }
+        self.lines.retain(|fork, _| forks.contains(fork));
+        for fork in forks {
+            let offset = state.offset(fork, View::Committed).unwrap();
+            let line = self.lines.get_mut(&fork).unwrap();
+            assert!(offset >= line.acknowledged, "acknowledged up to {}, found {offset}", line.acknowledged);
+            let map = state.map(fork, View::Committed).unwrap();
+            let held: Model = map
+                .scan(std::ops::Bound::Unbounded)
+                .map(|(key, value)| (key.to_string(), String::from_utf8(value.to_vec()).unwrap()))
+                .collect();
+            assert_eq!(Some(&held), line.states.get(&offset), "at {offset}");
+            assert_eq!(state.root(fork, View::Committed).unwrap(), Digest::of(&map).root());
+            line.states.split_off(&(offset + 1));
+            (line.is_durable, line.is_dropped) = (true, false);
+        }
+    }
+
+    fn step(&mut self, store: &Store, state: &State) {
+        self.time += 1;
+        let forks: Vec<_> =
+            self.lines.iter().filter(|(_, line)| !line.is_dropped).map(|(fork, _)| *fork).collect();
+        let fork = forks[usize::try_from(self.random.below(forks.len() as u64)).unwrap()];
+        match self.random.below(24) {
+            0 if forks.len() < 5 => {
+                let (made, receipt) = state.fork(fork, self.time).unwrap();
+                let line = Line { is_durable: false, acknowledged: 0, ..self.lines[&fork].clone() };
+                self.lines.insert(made, line);
+                assert!(receipt.ticket > 0);
+            }
+            1 if fork != state.main() => {
+                state.drop_fork(fork, self.time).unwrap();
+                self.lines.get_mut(&fork).unwrap().is_dropped = true;
+            }
+            2 | 3 => drop(state.checkpoint(fork, self.time).unwrap()),
+            4 => self.disk.write_back(),
+            5 => {
+                store.flush().unwrap();
+                for (fork, line) in self.lines.iter_mut().filter(|(_, line)| !line.is_dropped) {
+                    line.acknowledged = state.offset(*fork, View::Pending).unwrap();
+                    line.is_durable = true;
+                }
+            }
+            6 => store.maintain(self.time).unwrap(),
+            _ => {
+                let line = self.lines.get_mut(&fork).unwrap();
+                let mut model = line.states.values().next_back().cloned().unwrap_or_default();
+                let mut changes = Changes::default();
+                for _ in 0..=self.random.below(3) {
+                    let key = format!("k{}", self.random.below(20));
+                    let value = "v".repeat(usize::try_from(self.random.below(400)).unwrap()) + &key;
+                    if self.random.once_in(4) {
+                        model.remove(&key);
+                        changes.delete(key.into());
+                    } else {
+                        changes.put(key.as_str().into(), value.as_bytes().into());
+                        model.insert(key, value);
+                    }
+                }
+                let receipt = state.write(fork, &changes, self.time).unwrap();
+                line.states.insert(receipt.next, model);
+            }
+        }
+    }
+}
+
+fn run(seed: u64) {
+    let history = if seed.is_multiple_of(2) { History::Trimmed } else { History::Kept };
+    let disk = SimDisk::new(seed, 64 << 20);
+    let mut world = World { random: Random::new(seed), disk, history, lines: BTreeMap::new(), time: 0 };
+    let (_, state) = world.open();
+    let line = Line { states: [(0, Model::new())].into(), is_durable: true, ..Line::default() };
+    world.lines.insert(state.main(), line);
+    drop(state);
+    for _ in 0..4 {
+        let (store, state) = world.open();
+        world.check(&state);
+        for _ in 0..world.random.below(120) {
+            world.step(&store, &state);
+        }
+        if world.random.once_in(4) {
+            store.close().unwrap();
+        } else {
+            world.disk = world.disk.crash();
+        }
+    }
+    let (_, state) = world.open();
+    world.check(&state);
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_with_any_image() {
+    let seeds = std::env::var("THALWEG_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(60);
+    (0..seeds).for_each(run);
+}

@@ -1,0 +1,162 @@
+//! An image: a fork's whole state at an offset, so that opening need not replay what led to it.
+//!
+//! It is a log of the same store, named after fork and offset: runs of entries, then one entry that says how many there are
+//! and what their root is. With that one the log is closed, so an image that a crash cut off is told by being open. Whatever
+//! leans on it (the trim of the fork's log, the end of an older image) is committed behind it, and the store has one order:
+//! so no crash leaves the one without the other.
+//!
+//! ```text
+//! run      { key length u32 │ value length u32 │ key │ value } …      little-endian
+//! the last { u32::MAX │ version u32 │ fork u64 │ offset u64 │ entries u64 │ root 32 }
+//! ```
+
+use crate::digest::{Digest, Root};
+use crate::error::Error;
+use crate::fork::{Fork, Moment};
+use crate::map::{Key, Map, Value};
+use crate::state::ForkId;
+use std::ops::Bound;
+use std::sync::Arc;
+use thalweg_log::{Commit, CommitError, Config, Lifetime, Log, Offset, Query, Start, Store, Time, WatcherId};
+
+const VERSION: u32 = 1;
+/// Bytes of a run, about: as much as may be copied while other commits wait.
+const RUN_BYTES: usize = 128 << 10;
+const END_BYTES: usize = 64;
+
+/// An image that is whole.
+#[derive(Clone, Debug)]
+pub(crate) struct Image {
+    pub(crate) log: Arc<Log>,
+    pub(crate) fork: ForkId,
+    pub(crate) offset: Offset,
+}
+
+impl Image {
+    /// Reads what a log's name says; `None` for a log that is no image of that prefix.
+    pub(crate) fn of(log: &Arc<Log>, prefix: &str) -> Option<Self> {
+        let name = std::str::from_utf8(log.name().strip_prefix(prefix.as_bytes())?).ok()?;
+        let (fork, offset) = name.split_once('-')?;
+        Some(Self { log: log.clone(), fork: fork.parse().ok()?, offset: offset.parse().ok()? })
+    }
+
+    /// Whether it was written to its end.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.log.staged().is_some_and(|state| state.closed)
+    }
+
+    /// Writes one. Commits go on meanwhile.
+    ///
+    /// # Errors
+    /// What the log says; what was written by then is no image.
+    pub(crate) fn write(
+        store: &Store,
+        prefix: &str,
+        fork: &Fork,
+        moment: &Moment,
+        time: Time,
+        watcher: Option<WatcherId>,
+    ) -> Result<Self, CommitError> {
+        let (id, offset) = (fork.log.id(), moment.offset);
+        let config =
+            Config { content_type: "application/octet-stream".into(), lifetime: Lifetime::Unlimited };
+        let root = fork.root(&moment.map);
+        let first = Commit { time, ..Commit::default() };
+        let (log, _) =
+            store.create(format!("{prefix}{id}-{offset}").as_bytes(), &config, None, &first, watcher)?;
+        let append = |payload: &[u8], close| {
+            let version = log.staged().ok_or(CommitError::Deleted)?.version;
+            store.commit(&log, version, &Commit { payload, close, time, ..Commit::default() }, watcher)
+        };
+        let mut run = Vec::with_capacity(RUN_BYTES + 4_096);
+        for (key, value) in moment.map.scan(Bound::Unbounded) {
+            for length in [key.len(), value.len()] {
+                run.extend_from_slice(&u32::try_from(length).unwrap_or(u32::MAX).to_le_bytes());
+            }
+            run.extend_from_slice(key.as_bytes());
+            run.extend_from_slice(value);
+            if run.len() >= RUN_BYTES {
+                append(&run, false)?;
+                run.clear();
+            }
+        }
+        if !run.is_empty() {
+            append(&run, false)?;
+        }
+        append(&end(id, offset, moment.map.len() as u64, &root), true)?;
+        Ok(Self { log, fork: id, offset })
+    }
+
+    /// Reads it, and holds it to its root.
+    ///
+    /// # Errors
+    /// [`Error::Root`] when it is not what it says it is; what the log says.
+    pub(crate) fn read(&self, store: &Store) -> Result<(Moment, Digest), Error> {
+        let (map, last) = self.load(store)?;
+        let digest = Digest::of(&map);
+        let wanted = end(self.fork, self.offset, map.len() as u64, &digest.root());
+        if last != wanted {
+            return Err(Error::Root { fork: self.fork, offset: self.offset });
+        }
+        Ok((Moment { map, offset: self.offset }, digest))
+    }
+
+    /// The entries, and the one that ends them.
+    fn load(&self, store: &Store) -> Result<(Map, Vec<u8>), Error> {
+        let (mut entries, mut last) = (Vec::new(), Vec::new());
+        let mut reader = store.reader(&self.log);
+        let query = Query { uncommitted: true, ..Query::from(Start::First) };
+        for entry in reader.entries(&query) {
+            let entry = entry?;
+            if entry.data.starts_with(&u32::MAX.to_le_bytes()) {
+                last = entry.data.to_vec();
+                continue;
+            }
+            let mut run = entry.data;
+            while !run.is_empty() {
+                let read = take(&mut run).ok_or(Error::Root { fork: self.fork, offset: self.offset })?;
+                entries.push(read);
+            }
+        }
+        Ok((Map::of(entries), last))
+    }
+}
+
+/// What ends an image.
+fn end(fork: ForkId, offset: Offset, entries: u64, root: &Root) -> Vec<u8> {
+    let mut end = Vec::with_capacity(END_BYTES);
+    end.extend_from_slice(&u32::MAX.to_le_bytes());
+    end.extend_from_slice(&VERSION.to_le_bytes());
+    [fork, offset, entries].iter().for_each(|word| end.extend_from_slice(&word.to_le_bytes()));
+    end.extend_from_slice(root);
+    end
+}
+
+/// The next entry of a run; `None` where there is none.
+fn take(run: &mut &[u8]) -> Option<(Key, Value)> {
+    let (lengths, rest) = run.split_at_checked(8)?;
+    let (key, value) = lengths.split_at(4);
+    let length = |word: &[u8]| Some(u32::from_le_bytes(word.try_into().ok()?) as usize);
+    let (key, rest) = rest.split_at_checked(length(key)?)?;
+    let (value, rest) = rest.split_at_checked(length(value)?)?;
+    *run = rest;
+    Some((std::str::from_utf8(key).ok()?.into(), value.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_run_or_none(bytes: Vec<u8>) {
+            let mut run = &bytes[..];
+            let mut left = run.len();
+            while let Some((key, value)) = take(&mut run) {
+                left -= 8 + key.len() + value.len();
+                prop_assert_eq!(run.len(), left);
+            }
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! Which images there are, which a fork is rebuilt from, and which nobody needs.
+//!
+//! A fork is rebuilt from its newest image, or from one of a fork that it came from, as long as that is no newer than where it
+//! branched off. That choice is made in one place, here: opening a state makes it, and whoever removes images asks which
+//! ones it would fall on.
+
+use crate::error::Error;
+use crate::image::Image;
+use crate::state::ForkId;
+use std::sync::Arc;
+use thalweg_log::{CommitError, Log, Offset, Store, Time, WatcherId};
+
+/// The images of a state, those that are whole.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Images {
+    images: Vec<Image>,
+}
+
+impl Images {
+    /// Those in a store. What a crash left of others is removed.
+    ///
+    /// # Errors
+    /// What the log says.
+    pub(crate) fn find(store: &Store, prefix: &str, time: Time) -> Result<Self, CommitError> {
+        let mut found = Vec::new();
+        store.visit(|log| found.extend(Image::of(log, prefix).filter(|image| image.log.staged().is_some())));
+        let (images, cut_off): (Vec<_>, Vec<_>) = found.into_iter().partition(Image::is_whole);
+        cut_off.iter().try_for_each(|image| remove(store, image, time, None))?;
+        Ok(Self { images })
+    }
+
+    /// Whether there is one of that fork at that offset.
+    pub(crate) fn has(&self, fork: ForkId, offset: Offset) -> bool {
+        self.images.iter().any(|image| image.fork == fork && image.offset == offset)
+    }
+
+    pub(crate) fn add(&mut self, image: Image) {
+        self.images.push(image);
+    }
+
+    /// The images that a log's entries up to `until` can be rebuilt from, the best first.
+    pub(crate) fn under(&self, log: &Arc<Log>, until: Offset) -> Vec<&Image> {
+        let (mut log, mut until, mut usable) = (log.clone(), until, Vec::new());
+        loop {
+            let of_log = |image: &&Image| image.fork == log.id() && image.offset <= until;
+            let from = usable.len();
+            usable.extend(self.images.iter().filter(of_log));
+            usable[from..].sort_by_key(|image: &&Image| std::cmp::Reverse(image.offset));
+            match log.fork() {
+                Some(branch) => (until, log) = (until.min(branch.at), branch.parent),
+                None => return usable,
+            }
+        }
+    }
+
+    /// Removes those that none of these logs would be rebuilt from.
+    ///
+    /// # Errors
+    /// What the log says.
+    pub(crate) fn thin(
+        &mut self,
+        store: &Store,
+        logs: &[Arc<Log>],
+        time: Time,
+        watcher: Option<WatcherId>,
+    ) -> Result<(), Error> {
+        let needed: Vec<_> = logs
+            .iter()
+            .filter_map(|log| self.under(log, Offset::MAX).first().map(|image| image.log.id()))
+            .collect();
+        let (kept, gone): (Vec<_>, Vec<_>) =
+            self.images.drain(..).partition(|image| needed.contains(&image.log.id()));
+        self.images = kept;
+        Ok(gone.iter().try_for_each(|image| remove(store, image, time, watcher))?)
+    }
+}
+
+fn remove(store: &Store, image: &Image, time: Time, watcher: Option<WatcherId>) -> Result<(), CommitError> {
+    match image.log.staged() {
+        Some(state) => store.delete(&image.log, state.version, time, watcher).map(drop),
+        None => Ok(()),
+    }
+}
