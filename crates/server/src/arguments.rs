@@ -174,6 +174,13 @@ pub(crate) struct ServeOptions {
     /// the store's directory. A store in memory has no directory, and so no such services.
     #[arg(long, env = "THALWEG_SERVICES", value_enum, default_value_t = Switch::On)]
     pub(crate) services: Switch,
+    /// How many bytes of a fork's changes the next start may have to replay before an image of the state is written.
+    #[arg(long, env = "THALWEG_STATE_IMAGE_BYTES", value_name = "BYTES", default_value_t = 33_554_432)]
+    pub(crate) state_image_bytes: u64,
+    /// What becomes of a state's changes that an image stands for. Kept, every state there ever was can be had again;
+    /// trimmed, the store does not grow with them.
+    #[arg(long, env = "THALWEG_STATE_HISTORY", value_enum, default_value_t = StateHistory::Kept)]
+    pub(crate) state_history: StateHistory,
     /// How log lines look.
     #[arg(long, env = "THALWEG_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
     pub(crate) log_format: LogFormat,
@@ -196,6 +203,12 @@ pub(crate) enum Durability {
 pub(crate) enum Switch {
     On,
     Off,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum StateHistory {
+    Kept,
+    Trimmed,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

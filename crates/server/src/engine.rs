@@ -12,7 +12,7 @@ use std::time::Duration;
 use thalweg_http::Message;
 use thalweg_log as log;
 use thalweg_reactor::{Full, Handle};
-use thalweg_state::{Service as State, ServiceOptions};
+use thalweg_state::{Options as StateOptions, Service as State, ServiceOptions};
 use thalweg_streams::embedded::Embedded;
 use thalweg_streams::subscriptions::{Driver, Subscriptions};
 use thalweg_streams::{Options, Sharing, Streams};
@@ -42,7 +42,11 @@ impl Engine {
     ///
     /// # Errors
     /// Why it cannot be served, and what to do.
-    pub(crate) fn open(directory: &Path, durability: Durability) -> Result<Self, String> {
+    pub(crate) fn open(
+        directory: &Path,
+        durability: Durability,
+        state: StateOptions,
+    ) -> Result<Self, String> {
         let options = log::Options {
             durability: match durability {
                 Durability::Sync => log::Durability::Sync,
@@ -54,7 +58,7 @@ impl Engine {
         };
         if durability == Durability::Memory {
             let store = log::Store::memory(options).map_err(|error| error.to_string())?;
-            return Ok(Self::over(store));
+            return Ok(Self::over(store, state));
         }
         let (store, found) =
             log::Store::open(&Disk::Real, directory, options).map_err(|error| error.to_string())?;
@@ -74,16 +78,19 @@ impl Engine {
             clean = found.clean,
             "store opened"
         );
-        Ok(Self::over(store))
+        Ok(Self::over(store, state))
     }
 
-    fn over(store: log::Store) -> Self {
+    fn over(store: log::Store, state: StateOptions) -> Self {
         let subscriptions = Subscriptions::open(&Embedded::new(store.clone(), None), secret);
-        let state = State::new(&store, STATE, ServiceOptions::default());
-        if State::exists(&store, STATE)
-            && let Err(error) = state.state()
-        {
-            tracing::error!(%error, "the state is not served");
+        let state = State::new(&store, STATE, ServiceOptions { state, ..ServiceOptions::default() });
+        if State::exists(&store, STATE) {
+            match state.state() {
+                Ok(state) => state.wrong().iter().for_each(|error| {
+                    tracing::error!(%error, "the state was rebuilt without it");
+                }),
+                Err(error) => tracing::error!(%error, "the state is not served"),
+            }
         }
         Self { store, subscriptions, state, sharing: Sharing::Public }
     }

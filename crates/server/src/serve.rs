@@ -4,7 +4,7 @@
 //! nothing that may wait for a disk runs on a reactor.
 
 use crate::access::TokensError;
-use crate::arguments::{ServeOptions, Switch};
+use crate::arguments::{ServeOptions, StateHistory, Switch};
 use crate::config::Configuration;
 use crate::engine::Engine;
 use crate::front::{Front, Served};
@@ -130,7 +130,7 @@ pub(crate) fn serve(configuration: Configuration, line: &[OsString]) -> Result<(
     if let Some(place) = places.find(|place| !place.is_local() && !guarded) {
         return Err(Failure::Reachable(place.clone()));
     }
-    let engine = Engine::open(&options.data, options.durability)
+    let engine = Engine::open(&options.data, options.durability, state_options(options))
         .map_err(Failure::Store)?
         .with_sharing(front.sharing());
     let mut doors = listen::open(wanted, reactors).map_err(|(place, error)| Failure::Listen(place, error))?;
@@ -223,6 +223,17 @@ fn connections_max(options: &ServeOptions) -> usize {
         );
     }
     usize::try_from(wanted.min(possible)).unwrap_or(usize::MAX)
+}
+
+fn state_options(options: &ServeOptions) -> thalweg_state::Options {
+    thalweg_state::Options {
+        image_bytes: options.state_image_bytes,
+        history: match options.state_history {
+            StateHistory::Kept => thalweg_state::History::Kept,
+            StateHistory::Trimmed => thalweg_state::History::Trimmed,
+        },
+        ..thalweg_state::Options::default()
+    }
 }
 
 fn http_config(options: &ServeOptions, connections_max: usize) -> Config {

@@ -14,6 +14,8 @@ impl State {
     /// # Errors
     /// What the log says; nothing is lost by it.
     pub fn maintain(&self, time: Time) -> Result<usize, Error> {
+        // Somebody else is at it.
+        let Some(_alone) = self.shared.imaging.try_lock() else { return Ok(0) };
         let limit = self.shared.options.image_bytes;
         let due: Vec<_> =
             self.shared.forks.read().values().filter(|f| f.behind() >= limit).cloned().collect();
@@ -38,12 +40,13 @@ impl State {
     /// # Errors
     /// [`Error::NoFork`], and what the log says.
     pub fn checkpoint(&self, fork: ForkId, time: Time) -> Result<Offset, Error> {
+        let _alone = self.shared.imaging.lock();
         self.write_image(&self.find(fork)?, time)
     }
 
+    /// Whoever calls this is alone.
     fn write_image(&self, fork: &Arc<Fork>, time: Time) -> Result<Offset, Error> {
         let shared = &*self.shared;
-        let _alone = shared.imaging.lock();
         let (moment, prefix) = (fork.moment(View::Committed), image_prefix(&shared.name));
         let (offset, watcher) = (moment.offset, shared.durable.watcher);
         let there = shared.images.lock().has(fork.log.id(), offset);

@@ -398,8 +398,9 @@ fn images_are_written_when_they_are_due_and_forks_keep_what_they_need() {
     let state = State::open(&store, "s", options.clone()).unwrap();
     let main = state.main();
     assert_eq!(state.maintain(1).unwrap(), 0);
-    let write =
-        |fork, n: u64| drop(state.write(fork, &put(&format!("k{}", n % 7), &n.to_string()), n).unwrap());
+    let write = |fork, n: u64| {
+        state.write(fork, &put(&format!("k{}", n % 7), &n.to_string()), n).unwrap();
+    };
     (0..30).for_each(|n| write(main, n));
     assert!(state.is_due());
     assert_eq!(state.maintain(1).unwrap(), 1);

@@ -125,28 +125,34 @@ impl Core {
         let (key, changes) = (Key::Fork(session.fork()), session.changes());
         drop(session);
         match self.turn(key, true) {
-            Some(held) => commit_in(turn, held, wrote, changes),
-            None => Outcome::in_turn(key, true, move |_, held, budget| {
-                commit_in(Turn { budget, ..turn }, held, wrote, changes)
+            Some(held) => self.commit_in(turn, held, wrote, changes),
+            None => Outcome::in_turn(key, true, move |core, held, budget| {
+                core.commit_in(Turn { budget, ..turn }, held, wrote, changes)
             }),
         }
     }
-}
 
-fn commit_in(turn: Turn, held: Held, wrote: Wrote, changes: usize) -> Outcome {
-    if changes.saturating_mul(COMMIT_COST) <= turn.budget {
-        return commit_now(&turn, wrote);
+    fn commit_in(self: &Arc<Self>, turn: Turn, held: Held, wrote: Wrote, changes: usize) -> Outcome {
+        if changes.saturating_mul(COMMIT_COST) <= turn.budget {
+            return self.commit_now(&turn, wrote);
+        }
+        Outcome::elsewhere(move |core| {
+            let outcome = core.commit_now(&turn, wrote);
+            drop((held, turn));
+            outcome
+        })
     }
-    Outcome::elsewhere(move |_| {
-        let outcome = commit_now(&turn, wrote);
-        drop((held, turn));
-        outcome
-    })
-}
 
-fn commit_now(turn: &Turn, wrote: Wrote) -> Outcome {
-    let mut session = turn.live.lock();
-    let receipt = if wrote == Wrote::Snapshot { session.snapshot(now()) } else { session.commit(now()) };
-    let done = |receipt: Receipt| Outcome::Done(receipt.ticket, Answer::Offset(wrote, receipt.next));
-    receipt.map_err(Refusal::from).map(done).into()
+    fn commit_now(self: &Arc<Self>, turn: &Turn, wrote: Wrote) -> Outcome {
+        let mut session = turn.live.lock();
+        let grows = session.changes() > 0;
+        let receipt = if wrote == Wrote::Snapshot { session.snapshot(now()) } else { session.commit(now()) };
+        let done = |receipt: Receipt| {
+            if grows {
+                self.grown(receipt);
+            }
+            Outcome::Done(receipt.ticket, Answer::Offset(wrote, receipt.next))
+        };
+        receipt.map_err(Refusal::from).map(done).into()
+    }
 }

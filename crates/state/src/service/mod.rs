@@ -44,8 +44,8 @@ use parking_lot::Mutex;
 use refusal::Refusal;
 use sessions::Sessions;
 use std::sync::{Arc, OnceLock, Weak};
-use thalweg_log::{Position, Store};
-use thalweg_service::{Handler, Reply, Request, Scheduler};
+use thalweg_log::{Position, Receipt, Store, now};
+use thalweg_service::{Executor, Handler, Reply, Request, Scheduler};
 use thalweg_wire::fault::Fault;
 use thalweg_wire::messagepack::{DecodeError, Wrong};
 use waiting::Waiting;
@@ -146,9 +146,13 @@ impl Service {
         self.core.state().cloned()
     }
 
-    /// Ends sessions whose lease is over. Calls do that in passing; this is for a service that nobody calls.
+    /// Ends sessions whose lease is over, and has images written that are due. Calls do both in passing; this is for a
+    /// service that nobody calls.
     pub fn keep_house(&self) {
         self.core.sessions.sweep();
+        if self.core.state.get().is_some_and(State::is_due) {
+            self.core.maintain();
+        }
     }
 
     /// Sessions that are open.
@@ -202,6 +206,24 @@ impl Core {
     /// The state, for a call.
     fn open(&self) -> Result<&State, Refusal> {
         self.state().map_err(Refusal::Closed)
+    }
+
+    /// Looks whether an image is due when a fork's log has grown by so much.
+    fn grown(self: &Arc<Self>, receipt: Receipt) {
+        let every = self.options.image_bytes.max(1);
+        if receipt.first / every != receipt.next / every {
+            self.maintain();
+        }
+    }
+
+    /// Has images written that are due.
+    fn maintain(self: &Arc<Self>) {
+        let core = Arc::clone(self);
+        let job = move || {
+            // What the log refuses now it will refuse whoever writes next, and say so.
+            let _ = core.state.get().map(|state| state.maintain(now()));
+        };
+        self.pool.execute(Box::new(job));
     }
 
     fn give(&self, ticket: Position, answer: Answer, reply: Reply) {

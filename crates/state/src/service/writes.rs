@@ -79,14 +79,14 @@ impl Write {
     }
 
     /// Whoever calls this has the fork's turn.
-    fn on_fork(&self, state: &State, fork: ForkId) -> Result<Outcome, Refusal> {
+    fn on_fork(&self, state: &State, fork: ForkId) -> Result<Receipt, Refusal> {
         if !self.is_conditional() {
-            return Ok(self.done(state.write(fork, &self.changes, now())?));
+            return Ok(state.write(fork, &self.changes, now())?);
         }
         let sight = state.sight(fork, View::Pending)?;
         self.check(fork, &sight)?;
         // Others in this process may write meanwhile.
-        Ok(self.done(state.write_at(fork, sight.offset(), &self.changes, now())?))
+        Ok(state.write_at(fork, sight.offset(), &self.changes, now())?)
     }
 
     /// Whoever calls this has the session's turn, and there is a snapshot.
@@ -155,6 +155,15 @@ impl Core {
         self.write_here(write, fork, (held, beside), budget)
     }
 
+    fn write_now(self: &Arc<Self>, write: &Write, fork: ForkId) -> Outcome {
+        let written = self.open().and_then(|state| write.on_fork(state, fork));
+        let done = |receipt| {
+            self.grown(receipt);
+            write.done(receipt)
+        };
+        written.map(done).into()
+    }
+
     fn write_here(
         self: &Arc<Self>,
         write: Write,
@@ -163,10 +172,10 @@ impl Core {
         budget: Budget,
     ) -> Outcome {
         if write.fits(budget) {
-            return self.open().and_then(|state| write.on_fork(state, fork)).into();
+            return self.write_now(&write, fork);
         }
         Outcome::elsewhere(move |core| {
-            let outcome = core.open().and_then(|state| write.on_fork(state, fork)).into();
+            let outcome = core.write_now(&write, fork);
             drop(turns);
             outcome
         })

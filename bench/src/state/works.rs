@@ -1,0 +1,266 @@
+//! What is measured, in this process and between two.
+
+use crate::Failure;
+use crate::far::Far;
+use crate::near::{Near, key};
+use crate::run::{Measured, Until, clients};
+use crate::served::{connect, endpoint, options};
+use std::convert::Infallible;
+use std::path::Path;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+use thalweg_log::now;
+use thalweg_service::{CallId, CallOptions, Client, EventKind, Wait};
+use thalweg_state::generated::types::{
+    StateCount, StateDiff, StateDrop, StateFork, StateOpen, StatePut, StateRollback, StateSnapshot, commands,
+};
+use thalweg_state::{Change, View};
+use thalweg_wire::messagepack::{Message, request_frame};
+use thalweg_wire::service::{Command, answer};
+
+/// Cycles of a session that are under way at once.
+const DEEP: usize = 16;
+/// Between two writes of the writer beside the readers.
+const WRITE_EVERY: Duration = Duration::from_millis(1);
+/// Keys by which a fork differs.
+const DIFFERENCES: u64 = 10;
+
+/// One line of the report.
+pub(crate) struct Work {
+    pub(crate) name: &'static str,
+    pub(crate) sides: &'static [&'static str],
+    clients: usize,
+    measure: fn(&Work, &str, Until, &Near, &mut Far) -> Result<Measured, Failure>,
+}
+
+const READS: &[&str] = &["process", "memory", "socket"];
+
+/// Everything that is measured.
+pub(crate) const WORKS: &[Work] = &[
+    Work { name: "session", sides: &["process", "memory", "socket"], clients: 1, measure: session },
+    Work { name: "reads-1", sides: READS, clients: 1, measure: reads },
+    Work { name: "reads-2", sides: READS, clients: 2, measure: reads },
+    Work { name: "reads-4", sides: READS, clients: 4, measure: reads },
+    Work { name: "reads-7", sides: READS, clients: 7, measure: reads },
+    Work { name: "reads-written", sides: &["quiet", "written"], clients: 7, measure: percentile },
+    Work { name: "fork", sides: &["process", "memory"], clients: 1, measure: fork },
+    Work { name: "diff", sides: &["process", "memory"], clients: 1, measure: diff },
+];
+
+/// Measures, the far end's processor time included.
+///
+/// # Errors
+/// Something did not start, or an answer was wrong.
+pub(crate) fn measure(
+    work: &Work,
+    side: &str,
+    until: Until,
+    near: &Near,
+    far: &mut Far,
+) -> Result<Measured, Failure> {
+    let before_ns = far.processor_ns()?;
+    let mut measured = (work.measure)(work, side, until, near, far)?;
+    if side != "process" {
+        measured.processor_ns += far.processor_ns()? - before_ns;
+    }
+    Ok(measured)
+}
+
+fn way(side: &str, far: &Far) -> std::path::PathBuf {
+    far.path(if side == "socket" { "state.sock" } else { "state.shm" })
+}
+
+/// Snapshot, write, rollback.
+fn session(work: &Work, side: &str, until: Until, near: &Near, far: &mut Far) -> Result<Measured, Failure> {
+    let middle = key(near.keys / 2);
+    if side == "process" {
+        let connect = || Ok(near.state.session(near.main)?);
+        return clients(work.clients, until, connect, |session| {
+            for _ in 0..DEEP {
+                session.snapshot(now())?;
+                let change = Change::Put(middle.as_str().into(), b"other"[..].into());
+                session.write([change].into_iter().collect(), now())?;
+                session.rollback()?;
+            }
+            Ok(DEEP as u64)
+        });
+    }
+    let path = way(side, far);
+    let begin = || {
+        let open = StateOpen { fork: "main".into(), lease_ms: None };
+        let token = connect(&path)?.open(&open)?.session.into_owned();
+        Ok((Client::connect(&endpoint(&path)?, options(true))?, token))
+    };
+    clients(work.clients, until, begin, |(client, token)| {
+        let mut calls = Vec::with_capacity(3 * DEEP);
+        for _ in 0..DEEP {
+            calls.push(call(client, &StateSnapshot { session: (&**token).into() })?);
+            let put =
+                StatePut { place: (&**token).into(), key: (&*middle).into(), value: b"other"[..].into() };
+            calls.push(call(client, &put)?);
+            calls.push(call(client, &StateRollback { session: (&**token).into() })?);
+        }
+        take(client, &calls)?;
+        Ok(DEEP as u64)
+    })
+}
+
+fn call<'m>(client: &mut Client, message: &impl Message<'m>) -> Result<CallId, Failure> {
+    let mut frame = Vec::with_capacity(128);
+    request_frame(message, &mut frame);
+    Ok(client.call(&frame, CallOptions::default())?)
+}
+
+/// Takes the answers of cycles of a session, whichever comes when.
+fn take(client: &mut Client, calls: &[CallId]) -> Result<(), Failure> {
+    let mut taken = 0;
+    while taken < calls.len() {
+        let Some(event) = client.next() else {
+            client.turn(Wait::Block)?;
+            continue;
+        };
+        let EventKind::End = event.kind else { return Err(format!("{:?}", event.kind).into()) };
+        // Calls are numbered as they are made.
+        match (event.call.number() - calls[0].number()) % 3 {
+            0 => check::<commands::Snapshot>(event.frame)?,
+            1 => check::<commands::Put>(event.frame)?,
+            _ => check::<commands::Rollback>(event.frame)?,
+        }
+        taken += 1;
+    }
+    Ok(())
+}
+
+fn check<C: Command>(frame: &[u8]) -> Result<(), Failure> {
+    answer::<C, Infallible>(frame).map(drop).map_err(|error| error.to_string().into())
+}
+
+/// Committed reads of about 100 µs each.
+fn reads(work: &Work, side: &str, until: Until, near: &Near, far: &mut Far) -> Result<Measured, Failure> {
+    let wanted = near.read()?;
+    if side == "process" {
+        return clients(
+            work.clients,
+            until,
+            || Ok(()),
+            |()| {
+                if near.read()? == wanted { Ok(1) } else { Err("another count".into()) }
+            },
+        );
+    }
+    readers(work.clients, &way(side, far), until, near, wanted)
+}
+
+fn readers(count: usize, path: &Path, until: Until, near: &Near, wanted: u64) -> Result<Measured, Failure> {
+    let begin = || {
+        let client = thalweg_service::SyncClient::connect(&endpoint(path)?, options(count == 1))?;
+        Ok(thalweg_state::generated::client::StateClient::new(client))
+    };
+    let ask =
+        StateCount { place: "main".into(), start: None, until: Some((&*near.until).into()), view: None };
+    clients(count, until, begin, |client| {
+        let count = client.count(&ask)?.count;
+        if count == wanted { Ok(1) } else { Err("another count".into()) }
+    })
+}
+
+/// How long the slowest of a hundred reads takes, alone or with somebody who writes to the same fork.
+fn percentile(
+    work: &Work,
+    side: &str,
+    until: Until,
+    near: &Near,
+    far: &mut Far,
+) -> Result<Measured, Failure> {
+    let (path, wanted) = (way("memory", far), near.read()?);
+    if side == "quiet" {
+        return Ok(readers(work.clients, &path, until, near, wanted)?.by_percentile());
+    }
+    let (stop, stopped) = channel::<()>();
+    std::thread::scope(|scope| {
+        let path = &path;
+        let writer = scope.spawn(move || -> Result<(), Failure> {
+            let mut client = connect(path)?;
+            for number in 0_u64.. {
+                let key = key(near.keys - 1 - number % (near.keys / 2));
+                let value = number.to_string().into_bytes().into();
+                client.put(&StatePut { place: "main".into(), key: key.into(), value })?;
+                if stopped.recv_timeout(WRITE_EVERY) != Err(RecvTimeoutError::Timeout) {
+                    break;
+                }
+            }
+            Ok(())
+        });
+        let measured = readers(work.clients, path, until, near, wanted);
+        drop(stop);
+        writer.join().map_err(|_| "the writer died")??;
+        Ok(measured?.by_percentile())
+    })
+}
+
+/// A fork made and dropped.
+fn fork(work: &Work, side: &str, until: Until, near: &Near, far: &mut Far) -> Result<Measured, Failure> {
+    if side == "process" {
+        return clients(
+            work.clients,
+            until,
+            || Ok(()),
+            |()| {
+                let (fork, _) = near.state.fork(near.main, now())?;
+                near.state.drop_fork(fork, now())?;
+                Ok(1)
+            },
+        );
+    }
+    let path = way(side, far);
+    clients(
+        work.clients,
+        until,
+        || connect(&path),
+        |client| {
+            let made = client.fork(&StateFork { parent: "main".into(), offset: None })?.fork.into_owned();
+            client.drop(&StateDrop { fork: made.into() })?;
+            Ok(1)
+        },
+    )
+}
+
+/// What a fork that differs by a few keys differs by.
+fn diff(work: &Work, side: &str, until: Until, near: &Near, far: &mut Far) -> Result<Measured, Failure> {
+    let numbers = (0..DIFFERENCES).map(|number| number * near.keys / DIFFERENCES);
+    if side == "process" {
+        let (fork, _) = near.state.fork(near.main, now())?;
+        let change = |number| Change::Put(key(number).into(), b"other"[..].into());
+        near.state.write(fork, &numbers.map(change).collect(), now())?;
+        let measured = clients(
+            work.clients,
+            until,
+            || Ok(()),
+            |()| {
+                let found = near.state.diff(near.main, fork, View::Committed)?.len() as u64;
+                if found == DIFFERENCES { Ok(1) } else { Err(format!("{found} differ").into()) }
+            },
+        );
+        near.state.drop_fork(fork, now())?;
+        return measured;
+    }
+    let path = way(side, far);
+    let mut client = connect(&path)?;
+    let made = client.fork(&StateFork { parent: "main".into(), offset: None })?.fork.into_owned();
+    for number in numbers {
+        let key = key(number).into();
+        client.put(&StatePut { place: (&*made).into(), key, value: b"other"[..].into() })?;
+    }
+    let ask = StateDiff { before: "main".into(), now: (&*made).into(), start: None, limit: None, view: None };
+    let measured = clients(
+        work.clients,
+        until,
+        || connect(&path),
+        |client| {
+            let found = client.diff(&ask)?.changes.len() as u64;
+            if found == DIFFERENCES { Ok(1) } else { Err(format!("{found} differ").into()) }
+        },
+    );
+    client.drop(&StateDrop { fork: made.into() })?;
+    measured
+}
