@@ -5,6 +5,7 @@
 //! `drive::settle` restores it at the end of every turn; the tests look at [`Connection::is_quiet`].
 
 use bytes::Bytes;
+use smallvec::SmallVec;
 use std::collections::VecDeque;
 use thalweg_reactor::{Buffer, Ordered, Sequence};
 use thalweg_wire::exchange::{Live, Mode, Response};
@@ -25,6 +26,15 @@ pub(crate) enum Role {
     Sse,
     /// A connection that was answered its last; what still comes is thrown away.
     Lingering,
+    /// No connection: a descriptor, or a timer, by which the service is told to look.
+    Attached,
+}
+
+impl Role {
+    /// Whether it is a peer's connection.
+    pub(crate) fn is_connection(self) -> bool {
+        !matches!(self, Self::Control | Self::Listener | Self::Attached)
+    }
 }
 
 /// The facts about a live request that outlast its `Active`.
@@ -162,6 +172,8 @@ pub(crate) struct Active<T> {
     pub(crate) ended: bool,
     /// Answers to writes that wait for the store.
     pub(crate) awaited: u32,
+    /// The names of answers that the service brings later.
+    pub(crate) later: SmallVec<[u64; 2]>,
     /// The next request reads, and has to see what those before it wrote.
     pub(crate) held: bool,
     /// Body bytes there were when its patience began anew.
@@ -190,6 +202,7 @@ impl<T> Default for Active<T> {
             linger: false,
             ended: false,
             awaited: 0,
+            later: SmallVec::new(),
             held: false,
             body_mark: 0,
             warming: false,

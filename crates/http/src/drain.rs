@@ -38,7 +38,7 @@ impl<S: Service> Http<S> {
     fn drain_one(&mut self, core: &mut HttpCore<S>, key: Key) {
         let Some(role) = core.entry(key).map(|entry| entry.role) else { return };
         match role {
-            Role::Control | Role::Listener | Role::Lingering => {}
+            Role::Control | Role::Listener | Role::Lingering | Role::Attached => {}
             // An idle one may have a request in its socket that no event told of yet: looks, then closes.
             Role::Request => self.with_active(core, key, Self::receive),
             Role::LongPoll | Role::Sse => self.with_active(core, key, Self::drain_live),
@@ -64,7 +64,7 @@ impl<S: Service> Http<S> {
         );
         let keys: Vec<Key> = core.keys().collect();
         for key in keys {
-            if core.entry(key).is_some_and(|entry| !matches!(entry.role, Role::Control | Role::Listener)) {
+            if core.entry(key).is_some_and(|entry| entry.role.is_connection()) {
                 self.remove(core, key);
             }
         }

@@ -21,6 +21,7 @@ mod config;
 mod connection;
 mod drain;
 mod drive;
+mod later;
 mod live;
 mod meters;
 mod reactor;

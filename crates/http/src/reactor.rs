@@ -2,11 +2,12 @@
 
 use crate::config::Config;
 use crate::connection::{Active, Connection, Reply, Role};
+use crate::later::Awaited;
 use crate::live::{Memo, Walk};
 use crate::meters::{Calls, Meters};
 use crate::request::REFUSALS;
 use crate::send::Segment;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use std::sync::mpsc::Sender;
 use thalweg_reactor::{Core, Handler, Interest, Key, Pool, Readiness, Sequence};
 use thalweg_sys::{event::EventFd, socket};
 use thalweg_transport::Acceptor;
-use thalweg_wire::exchange::{Now, Service};
+use thalweg_wire::exchange::{Now, Response, Service};
 use thalweg_wire::http1::Date;
 
 /// Active parts kept for the next connection that needs one.
@@ -49,6 +50,8 @@ pub enum Message {
         /// The connection.
         key: Key,
     },
+    /// The service has something to look at.
+    Rung,
     /// What the handler reminds itself of: a topic with more subscribers than one turn's share.
     Walk {
         /// The topic.
@@ -70,7 +73,7 @@ pub struct Census {
     pub quiet: usize,
     /// Those that follow a topic.
     pub subscribed: usize,
-    /// Answers that wait for the store.
+    /// Answers that wait for the store, or for the service to bring them.
     pub waiting: usize,
     /// System calls made so far for connections that were accepted.
     pub calls: Calls,
@@ -128,6 +131,14 @@ pub struct Http<S: Service> {
     pub(crate) memo: Memo,
     pub(crate) pool: Option<Pool>,
     pub(crate) walks: Vec<Walk>,
+    /// Answers that the service brings later, by their names.
+    pub(crate) later: HashMap<u64, Awaited>,
+    /// Those that it just brought.
+    pub(crate) brought: Vec<(u64, Response)>,
+    /// The service is to look before this turn ends.
+    pub(crate) owes_look: bool,
+    /// Carries the timer after which the service looks again.
+    pub(crate) ticker: Option<Key>,
     #[expect(clippy::vec_box, reason = "the boxes themselves are what is kept: entries hold them")]
     pub(crate) spare: Vec<Box<Active<S::Topic>>>,
 }
@@ -173,6 +184,10 @@ impl<S: Service> Http<S> {
             memo: Memo::default(),
             pool: None,
             walks: Vec::new(),
+            later: HashMap::new(),
+            brought: Vec::new(),
+            owes_look: false,
+            ticker: None,
             spare: Vec::new(),
         })
     }
@@ -192,11 +207,11 @@ impl<S: Service> Http<S> {
     /// Slab entries that are not connections: what the reactor's `entries_max` has to leave room for,
     /// beside [`Config::connections_max`], with some for peers that are being refused.
     pub fn entries_beside(listeners: usize) -> usize {
-        1 + listeners + REFUSALS
+        2 + listeners + REFUSALS
     }
 }
 
-fn insert<S: Service>(
+pub(crate) fn insert<S: Service>(
     core: &mut HttpCore<S>,
     descriptor: OwnedFd,
     entry: Connection<S::Topic>,
@@ -220,7 +235,7 @@ impl<S: Service> Http<S> {
         if let Some(active) = removed.entry.active {
             self.keep_spare(core, active);
         }
-        if !matches!(removed.entry.role, Role::Control | Role::Listener) {
+        if removed.entry.role.is_connection() {
             self.connections -= 1;
             self.meters.close();
             if self.draining && self.connections == 0 {
@@ -231,6 +246,7 @@ impl<S: Service> Http<S> {
 
     /// Keeps what a connection owned for the next one.
     pub(crate) fn keep_spare(&mut self, core: &mut HttpCore<S>, mut active: Box<Active<S::Topic>>) {
+        self.forget_later(&mut active);
         let input = active.reset();
         if input.capacity() > 0 {
             core.give_buffer(input);
@@ -245,7 +261,7 @@ impl<S: Service> Http<S> {
         self.completed = self.completed.max(up_to);
         let done = self.waiting.partition_point(|waiting| waiting.ticket <= self.completed);
         let released =
-            self.waiting.drain(..done).map(|waiting| (waiting.key, waiting.sequence, waiting.reply));
+            self.waiting.drain(..done).map(|waiting| (waiting.key, waiting.sequence, waiting.reply, None));
         let keys = hand_out(core, released, std::mem::take(&mut self.keys));
         self.drive_each(core, keys);
     }
@@ -257,7 +273,7 @@ impl<S: Service> Http<S> {
         let service = &mut self.service;
         let failed = waiting.into_iter().map(|waiting| {
             let reply = Reply { response: service.failed(now), manner: waiting.reply.manner };
-            (waiting.key, waiting.sequence, reply)
+            (waiting.key, waiting.sequence, reply, None)
         });
         let keys = hand_out(core, failed, std::mem::take(&mut self.keys));
         self.drive_each(core, keys);
@@ -274,11 +290,11 @@ impl<S: Service> Http<S> {
     fn count(&self, core: &mut HttpCore<S>) -> Census {
         let keys: Vec<Key> = core.keys().collect();
         let mut census =
-            Census { waiting: self.waiting.len(), calls: self.meters.calls(), ..Census::default() };
+            Census { waiting: self.waiting.len() + self.later.len(), calls: self.meters.calls(), ..Census::default() };
         for key in keys {
             census.subscribed += usize::from(core.topic_of(key).is_some());
             let Some(entry) = core.entry(key) else { continue };
-            if !matches!(entry.role, Role::Control | Role::Listener) {
+            if entry.role.is_connection() {
                 census.connections += 1;
                 census.quiet += usize::from(entry.is_quiet());
             }
@@ -288,14 +304,17 @@ impl<S: Service> Http<S> {
 }
 
 /// Gives replies to the connections they belong to; the keys of those, each once per run of its replies.
-fn hand_out<S: Service>(
+pub(crate) fn hand_out<S: Service>(
     core: &mut HttpCore<S>,
-    replies: impl Iterator<Item = (Key, Sequence, Reply)>,
+    replies: impl Iterator<Item = (Key, Sequence, Reply, Option<u64>)>,
     mut keys: Vec<Key>,
 ) -> Vec<Key> {
-    for (key, sequence, reply) in replies {
+    for (key, sequence, reply, later) in replies {
         let Some(active) = core.entry(key).and_then(|entry| entry.active.as_mut()) else { continue };
         active.awaited -= u32::from(reply.manner.writes);
+        if let Some(later) = later {
+            active.later.retain(|name| *name != later);
+        }
         active.ready(sequence, reply);
         if keys.last() != Some(&key) {
             keys.push(key);
@@ -313,6 +332,7 @@ impl<S: Service> Handler for Http<S> {
         let Some(role) = core.entry(key).map(|entry| entry.role) else { return };
         match role {
             Role::Control => {}
+            Role::Attached => self.look(core),
             Role::Listener => {
                 self.accept(core, key);
             }
@@ -344,6 +364,7 @@ impl<S: Service> Handler for Http<S> {
             // Whoever asked may have gone.
             Message::Count(sender) => drop(sender.send(self.count(core))),
             Message::Warmed { key } => self.warmed(core, key),
+            Message::Rung => self.look(core),
             Message::Resume { key } => {
                 if core.topic_of(key).is_some() {
                     self.with_active(core, key, Self::drive);
@@ -352,10 +373,17 @@ impl<S: Service> Handler for Http<S> {
         }
     }
 
+    fn turn_ended(&mut self, core: &mut Core<Self>) {
+        if self.owes_look {
+            self.look(core);
+        }
+    }
+
     fn timer(&mut self, core: &mut Core<Self>, key: Key) {
         let Some(role) = core.entry(key).map(|entry| entry.role) else { return };
         match role {
             Role::Control => self.cut(core),
+            Role::Attached => self.look(core),
             Role::Listener => self.accept_again(core, key),
             Role::Lingering => self.remove(core, key),
             Role::Request => self.request_timer(core, key),

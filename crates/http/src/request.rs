@@ -99,6 +99,7 @@ impl<S: Service> Http<S> {
         }
         active.held = false;
         let body = &unread[head.bytes..total_bytes];
+        self.service.alone(core.alone() && unread.len() == total_bytes);
         let answer = self.service.call(&request(&head, body), Self::now(core));
         Taken::Whole { answer, manner: manner(&head), end: active.start + total_bytes }
     }
@@ -137,6 +138,7 @@ impl<S: Service> Http<S> {
         // The head was whole and sound when the body began; the parser has nothing new to say about it.
         match HeadParser::default().parse(&active.input[active.start..], &self.config.head_limits) {
             Ok(Some(head)) => {
+                self.service.alone(core.alone() && active.input.len() == at);
                 let answer = self.service.call(&request(&head, decoded), Self::now(core));
                 Taken::Whole { answer, manner: manner(&head), end: at }
             }
@@ -162,6 +164,7 @@ impl<S: Service> Http<S> {
                     self.wait_for(ticket, key, sequence, reply);
                 }
             }
+            Answer::Later(later) => self.await_later(key, active, later, manner),
             // Handled before: a cold request has no place yet.
             Answer::Cold(_) => {}
             Answer::Live { topic_id, topic, live, head } => {

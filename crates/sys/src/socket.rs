@@ -142,7 +142,7 @@ pub fn block(socket: BorrowedFd<'_>) -> io::Result<()> {
 }
 
 /// Waits until something is there and reads it, in one system call: for a thread with one connection, whose socket went
-/// through [`block`]. Otherwise as [`receive`], `None` when a signal interrupted the wait.
+/// through [`block`]. Otherwise as [`receive`], `None` when a signal interrupted the wait or [`set_receive_patience`] ended it.
 ///
 /// # Errors
 /// As [`receive`].
@@ -285,6 +285,24 @@ pub fn set_no_delay(socket: BorrowedFd<'_>) -> io::Result<()> {
     Ok(sockopt::set_tcp_nodelay(socket, true)?)
 }
 
+/// Lets closing reset the connection: nothing is owed to the peer, and neither end keeps the address for a while after.
+///
+/// # Errors
+/// None in practice.
+pub fn close_abruptly(socket: BorrowedFd<'_>) -> io::Result<()> {
+    Ok(sockopt::set_socket_linger(socket, Some(Duration::ZERO))?)
+}
+
+/// Lets [`receive_waiting`] wait so long and no longer; without a limit, however long it takes.
+///
+/// # Errors
+/// None in practice.
+pub fn set_receive_patience(socket: BorrowedFd<'_>, patience: Option<Duration>) -> io::Result<()> {
+    // The kernel takes zero for no limit.
+    let patience = patience.map(|patience| patience.max(Duration::from_micros(1)));
+    Ok(sockopt::set_socket_timeout(socket, sockopt::Timeout::Recv, patience)?)
+}
+
 /// Whether small writes are sent at once.
 ///
 /// # Errors
@@ -415,6 +433,23 @@ mod tests {
         epoll.add(socket, 0, Watch { writable: true, ..Watch::default() }).unwrap();
         epoll.wait(&mut Events::with_capacity(1), 1, Timeout::Milliseconds(10_000)).unwrap();
         take_error(socket)
+    }
+
+    #[test]
+    fn an_abrupt_close_resets_and_patience_ends() {
+        let listener = listen_tcp("127.0.0.1:0".parse().unwrap(), false, 8).unwrap();
+        let client = connect_tcp(local_address(listener.as_fd()).unwrap()).unwrap();
+        wait(listener.as_fd(), false, None).unwrap();
+        let server = accept(listener.as_fd()).unwrap().unwrap();
+        block(server.as_fd()).unwrap();
+        let mut into = Vec::with_capacity(8);
+        set_receive_patience(server.as_fd(), Some(Duration::ZERO)).unwrap();
+        assert_eq!(receive_waiting(server.as_fd(), &mut into).unwrap(), None);
+        set_receive_patience(server.as_fd(), None).unwrap();
+        close_abruptly(client.as_fd()).unwrap();
+        drop(client);
+        let error = receive_waiting(server.as_fd(), &mut into).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
     }
 
     #[test]

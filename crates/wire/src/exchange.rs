@@ -124,6 +124,9 @@ pub enum Answer<T> {
     After(u64, Response),
     /// What the answer needs is not in memory: once this is done elsewhere, call again with the same request.
     Cold(Work),
+    /// The answer comes later, under this name, which none of the service's that is awaited has: see
+    /// [`Service::look`].
+    Later(u64),
     /// Subscribe the connection. `head` is the response head to send before the first event (SSE only:
     /// `http` adds chunked framing); then [`Service::advance`] is asked at once.
     Live {
@@ -171,6 +174,23 @@ pub trait Service {
     /// [`Service::call`].
     fn admit(&mut self, _head: &Request<'_>, _now: Now) -> Option<Response> {
         None
+    }
+
+    /// Said before each call: nothing else of this turn waits, so whatever is done at once delays nobody.
+    fn alone(&mut self, alone: bool) {
+        let _ = alone;
+    }
+
+    /// Time went by, or something happened elsewhere: hands over the answers, each by its name, that were to come
+    /// [later](Answer::Later). Returns after how many milliseconds to be asked again at the latest, if at all.
+    fn look(&mut self, now: Now, each: &mut dyn FnMut(u64, Response)) -> Option<u32> {
+        let _ = (now, each);
+        None
+    }
+
+    /// Nobody waits any more for the answer of this name.
+    fn gone(&mut self, later: u64) {
+        let _ = later;
     }
 
     /// The answer in place of an [`Answer::After`] whose ticket failed: the outcome is unknown.

@@ -30,11 +30,18 @@ pub struct Shared {
     pub acknowledged: usize,
     /// The bytes are not in memory; whoever brings them there waits for this.
     pub cold: Option<Arc<Mutex<()>>>,
+    /// Names of the answers that may be brought.
+    pub ripe: Vec<u64>,
+    /// Names of the answers nobody waits for any more.
+    pub gone: Vec<u64>,
+    /// How often the service was asked to look, and after how long it wants to be asked again.
+    pub looks: usize,
+    pub patience_ms: Option<u32>,
     /// Bytes of the largest event.
     pub event_bytes_max: usize,
 }
 
-/// `/echo` answers with what it was sent; `/after/N` when ticket N is complete; `/big/N` with N bytes;
+/// `/echo` answers with what it was sent; `/after/N` when ticket N is complete; `/later/N` when that name is ripe; `/big/N` with N bytes;
 /// `/poll/OFFSET` and `/sse/OFFSET` follow the topic.
 pub struct TestService {
     pub shared: Arc<Mutex<Shared>>,
@@ -78,6 +85,7 @@ impl Service for TestService {
                 Answer::Respond(response)
             }
             "after" => Answer::After(number, respond(200, format!("after {number}"))),
+            "later" => Answer::Later(number),
             "big" => Answer::Respond(respond(200, vec![b'x'; number as usize])),
             "empty" => Answer::Respond(Response { status: number as u16, ..Response::default() }),
             "poll" | "sse" => {
@@ -96,6 +104,17 @@ impl Service for TestService {
 
     fn admit(&mut self, head: &Request<'_>, _now: Now) -> Option<Response> {
         (head.path == "/denied").then(|| respond(403, "denied"))
+    }
+
+    fn look(&mut self, _now: Now, each: &mut dyn FnMut(u64, Response)) -> Option<u32> {
+        let mut shared = self.shared.lock().unwrap();
+        shared.looks += 1;
+        shared.ripe.drain(..).for_each(|name| each(name, respond(200, format!("later {name}"))));
+        shared.patience_ms
+    }
+
+    fn gone(&mut self, later: u64) {
+        self.shared.lock().unwrap().gone.push(later);
     }
 
     fn failed(&mut self, _now: Now) -> Response {

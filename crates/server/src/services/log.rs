@@ -94,6 +94,8 @@ impl LogService {
                 let live = Live { mode: Mode::LongPoll, ..live };
                 self.follow(topic_id, topic, Tail { reply, live });
             }
+            // The rules of streams bring nothing later; a reply that is dropped says so.
+            Answer::Later(_) => {}
         }
     }
 
@@ -101,7 +103,9 @@ impl LogService {
     fn content_type(&mut self, ask: &Ask<'_>) -> Result<String, Box<Response>> {
         let head = match ask.head().request(|request| self.streams.call(request, now())) {
             Answer::Respond(head) | Answer::After(_, head) => head,
-            Answer::Cold(_) | Answer::Live { .. } => return Err(Box::new(self.streams.failed(now()))),
+            Answer::Cold(_) | Answer::Live { .. } | Answer::Later(_) => {
+                return Err(Box::new(self.streams.failed(now())));
+            }
         };
         let content_type = ask::line(&head, "Content-Type").map(str::to_owned);
         content_type.filter(|_| head.status < 400).ok_or_else(|| Box::new(head))

@@ -89,7 +89,7 @@ impl World {
                 Reply::new(response, ticket)
             }
             Answer::Live { .. } => panic!("{target} went live"),
-            Answer::Cold(_) => panic!("{target} found its bytes cold"),
+            Answer::Later(_) | Answer::Cold(_) => panic!("{target} found its bytes cold"),
         };
         // Every refusal writes nothing; the delete of an expired stream is not the request's doing.
         if reply.status >= 400 && !["stream-missing", "stream-deleted"].contains(&&*reply.rule()) {

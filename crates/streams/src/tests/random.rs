@@ -219,7 +219,7 @@ proptest! {
                 Reply::new(response, 0);
             }
             Answer::Live { .. } => prop_assert!(target.contains("live=")),
-            Answer::After(..) | Answer::Cold(_) => prop_assert!(false, "nothing waits in memory"),
+            Answer::After(..) | Answer::Cold(_) | Answer::Later(_) => prop_assert!(false, "nothing waits in memory"),
         }
     }
 }

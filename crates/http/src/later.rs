@@ -1,0 +1,110 @@
+//! Answers that the service brings later, under the name it gave them: from other threads, by way of the mailbox, or from
+//! a descriptor that it has beside the connections. It is asked for them when something happened there, once at the end of
+//! each turn that began such answers, and whenever its own patience ends.
+
+use crate::connection::{Active, Connection, Manner, Reply, Role};
+use crate::reactor::{Http, HttpCore, hand_out};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use thalweg_reactor::{Core, Interest, Key, Sequence};
+use thalweg_sys::event::EventFd;
+use thalweg_sys::socket;
+use thalweg_wire::exchange::{Response, Service};
+
+/// What one answer may lead to (requests behind it, which lead to more) before others have their turn.
+const ROUNDS_MAX: usize = 8;
+
+/// Where an answer is awaited.
+#[derive(Debug)]
+pub(crate) struct Awaited {
+    key: Key,
+    sequence: Sequence,
+    manner: Manner,
+}
+
+impl<S: Service> Http<S> {
+    /// Has the service look ([`Service::look`]) whenever `descriptor` is readable. It counts among the reactor's entries.
+    ///
+    /// # Errors
+    /// The reactor takes no more.
+    pub fn attach(&mut self, core: &mut Core<Self>, descriptor: OwnedFd) -> io::Result<()> {
+        crate::reactor::insert(core, descriptor, Connection::new(Role::Attached), Interest::READ).map(drop)
+    }
+
+    /// The answer comes under this name.
+    pub(crate) fn await_later(
+        &mut self,
+        key: Key,
+        active: &mut Active<S::Topic>,
+        later: u64,
+        manner: Manner,
+    ) {
+        let sequence = active.replies.expect();
+        active.awaited += u32::from(manner.writes);
+        active.later.push(later);
+        self.later.insert(later, Awaited { key, sequence, manner });
+        self.owes_look = true;
+    }
+
+    /// Nobody waits for these answers any more.
+    pub(crate) fn forget_later(&mut self, active: &mut Active<S::Topic>) {
+        for later in active.later.drain(..) {
+            self.later.remove(&later);
+            self.service.gone(later);
+        }
+    }
+
+    /// Asks the service for what it was going to bring, and lets the connections go on that waited for it.
+    pub(crate) fn look(&mut self, core: &mut HttpCore<S>) {
+        for _ in 0..ROUNDS_MAX {
+            self.owes_look = false;
+            let now = Self::now(core);
+            let mut brought: Vec<(u64, Response)> = std::mem::take(&mut self.brought);
+            let patience_ms = self.service.look(now, &mut |later, response| brought.push((later, response)));
+            let later = &mut self.later;
+            let replies = brought.drain(..).filter_map(|(name, response)| {
+                let Awaited { key, sequence, manner } = later.remove(&name)?;
+                Some((name, key, sequence, Reply { response, manner }))
+            });
+            let keys = std::mem::take(&mut self.keys);
+            let keys = hand_out(
+                core,
+                replies.map(|(name, key, sequence, reply)| (key, sequence, reply, Some(name))),
+                keys,
+            );
+            self.brought = brought;
+            self.drive_each(core, keys);
+            if let Some(patience_ms) = patience_ms {
+                self.be_patient(core, patience_ms.max(1));
+            }
+            if !self.owes_look {
+                return;
+            }
+        }
+        self.owes_look = false;
+        core.ready_later(crate::Message::Rung);
+    }
+
+    fn be_patient(&mut self, core: &mut HttpCore<S>, patience_ms: u32) {
+        let key = match self.ticker {
+            Some(key) => key,
+            None => {
+                let made = EventFd::new().and_then(|event| socket::duplicate(event.as_fd())).and_then(
+                    |descriptor| {
+                        crate::reactor::insert(
+                            core,
+                            descriptor,
+                            Connection::new(Role::Attached),
+                            Interest::NONE,
+                        )
+                    },
+                );
+                // Without a timer there is still every other event to look at.
+                let Ok(key) = made else { return };
+                self.ticker = Some(key);
+                key
+            }
+        };
+        core.set_timer(key, patience_ms);
+    }
+}
