@@ -204,6 +204,11 @@ impl<S: Service> Http<S> {
         Self { meters, ..self }
     }
 
+    /// The service.
+    pub fn service(&mut self) -> &mut S {
+        &mut self.service
+    }
+
     /// Slab entries that are not connections: what the reactor's `entries_max` has to leave room for,
     /// beside [`Config::connections_max`], with some for peers that are being refused.
     pub fn entries_beside(listeners: usize) -> usize {

@@ -180,7 +180,8 @@ impl<S: Service> Service for Cors<S> {
         let mut answer = self.inner.call(request, now);
         match &mut answer {
             Answer::Respond(response) | Answer::After(_, response) => self.add(response, asker),
-            Answer::Cold(_) => {}
+            // What comes later is no stream's: nothing behind this brings any.
+            Answer::Cold(_) | Answer::Later(_) => {}
             Answer::Live { live, head, .. } => {
                 debug_assert_eq!(live.flavour & ORIGIN_BITS, 0, "the bits are the origin's");
                 live.flavour |= asker.0 << ORIGIN_SHIFT;

@@ -21,6 +21,7 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     ("streams", &["wire", "log"]),
     ("schema", &[]),
     ("codegen", &["wire", "schema"]),
+    ("rpc", &["sys", "reactor", "transport", "wire", "service", "http", "schema"]),
     ("abi", &["reactor", "transport", "wire", "service"]),
     (
         "server",
@@ -34,7 +35,9 @@ const MAY_SEE: &[(&str, &[&str])] = &[
             "state",
             "http",
             "streams",
+            "schema",
             "codegen",
+            "rpc",
             "service",
         ],
     ),

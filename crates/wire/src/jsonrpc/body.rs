@@ -13,6 +13,11 @@ impl<'a> Id<'a> {
     /// What answers a request whose id cannot be told.
     pub const NULL: Self = Self("null");
 
+    /// One that was kept as it was written.
+    pub fn kept(written: &'a str) -> Self {
+        Self(written)
+    }
+
     /// As it is to be echoed.
     pub fn as_str(self) -> &'a str {
         self.0

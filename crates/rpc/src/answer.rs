@@ -1,0 +1,130 @@
+//! What came of a call, as the answer that is sent.
+
+use crate::flight::{Broken, Items};
+use crate::mount::fault_of;
+use crate::plan::{Method, Plan};
+use crate::request::Unfit;
+use crate::response::{self, Says};
+use thalweg_service::Error;
+use thalweg_wire::fault::Fault;
+use thalweg_wire::jsonrpc::{self, Id, Invalid, write};
+
+/// The end of a call: a fault's code or 0, and the frame that came with it.
+pub(crate) fn ended(
+    plan: &Plan,
+    method: &Method,
+    items: &Items,
+    id: Id<'_>,
+    code: u16,
+    frame: &[u8],
+    out: &mut Vec<u8>,
+) {
+    if let Some(broken) = &items.broken {
+        return match broken {
+            Broken::TooMany => fault(
+                out,
+                id,
+                Fault::Overrun,
+                "the stream has more items than one answer holds: call over a socket",
+            ),
+            Broken::Unfit(why) => fault(out, id, Fault::BadAnswer, why),
+        };
+    }
+    if code != 0 {
+        let code = fault_of(code);
+        return match response::words(frame) {
+            Some(words) if !words.is_empty() => fault(out, id, code, &words),
+            _ => fault(out, id, code, code.says()),
+        };
+    }
+    let start = out.len();
+    write::begin_result(out);
+    if method.item.is_some() {
+        out.extend_from_slice(b"{\"items\":[");
+        out.extend_from_slice(items.bytes.strip_suffix(b",").unwrap_or_default());
+        out.extend_from_slice(b"],\"end\":");
+    }
+    match response::decode(plan, &method.response, frame, out) {
+        Ok(Says::Fields) => {
+            if method.item.is_some() {
+                out.push(b'}');
+            }
+            write::end(out, id);
+        }
+        Ok(Says::Refusal(words)) => {
+            out.truncate(start);
+            fault(out, id, Fault::Refused, &words);
+        }
+        Err(error) => {
+            out.truncate(start);
+            fault(out, id, Fault::BadAnswer, &error.to_string());
+        }
+    }
+}
+
+/// An item of a stream.
+pub(crate) fn item(plan: &Plan, method: &Method, items: &mut Items, most: (usize, usize), frame: &[u8]) {
+    let Items { bytes, count, broken } = items;
+    if broken.is_some() {
+        return;
+    }
+    let Some(message) = &method.item else {
+        *broken = Some(Broken::Unfit("an item of what is no stream".to_owned()));
+        return;
+    };
+    match response::decode(plan, message, frame, bytes) {
+        Ok(Says::Fields) => bytes.push(b','),
+        Ok(Says::Refusal(_)) => *broken = Some(Broken::Unfit("an item that is an error".to_owned())),
+        Err(error) => *broken = Some(Broken::Unfit(error.to_string())),
+    }
+    *count += 1;
+    if *count > most.0 || bytes.len() > most.1 {
+        *broken = Some(Broken::TooMany);
+    }
+    if broken.is_some() {
+        *bytes = Vec::new();
+    }
+}
+
+/// A fault, by its number in the one table.
+pub(crate) fn fault(out: &mut Vec<u8>, id: Id<'_>, fault: Fault, message: &str) {
+    write::error(out, id, fault.rpc_code(), message, |data| {
+        data.extend_from_slice(b"{\"fault\":\"");
+        data.extend_from_slice(fault.word().as_bytes());
+        data.extend_from_slice(b"\",\"retry\":\"");
+        data.extend_from_slice(fault.retry().word().as_bytes());
+        data.extend_from_slice(b"\"}");
+    });
+}
+
+/// A call that could not be made.
+pub(crate) fn failed(out: &mut Vec<u8>, id: Id<'_>, error: &Error) {
+    fault(out, id, error.fault, &error.to_string());
+}
+
+/// An object that is no request.
+pub(crate) fn invalid(out: &mut Vec<u8>, invalid: &Invalid<'_>) {
+    let message = format!("{}: {}", invalid.field, invalid.what);
+    wrong_field(out, invalid.id, jsonrpc::INVALID_REQUEST, &message, invalid.field);
+}
+
+/// Parameters that do not fit.
+pub(crate) fn unfit(out: &mut Vec<u8>, id: Id<'_>, unfit: &Unfit) {
+    let message = format!("{}: {}", unfit.field, unfit.what);
+    wrong_field(out, id, jsonrpc::INVALID_PARAMS, &message, &unfit.field);
+}
+
+/// A name that is no method's.
+pub(crate) fn unknown(out: &mut Vec<u8>, id: Id<'_>, plan: &Plan, method: &str) {
+    let name: String = method.chars().take(80).collect();
+    let message = format!("{} has no method {name:?}: rpc.discover lists them", plan.name);
+    fault(out, id, Fault::UnknownCommand, &message);
+}
+
+fn wrong_field(out: &mut Vec<u8>, id: Id<'_>, code: i32, message: &str, field: &str) {
+    write::error(out, id, code, message, |data| {
+        data.extend_from_slice(b"{\"field\":");
+        write::string(data, field);
+        data.push(b'}');
+    });
+}

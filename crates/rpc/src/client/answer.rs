@@ -1,0 +1,126 @@
+//! What was answered, held against what was asked.
+
+use super::error::{Error, Said};
+use super::exchange::Exchange;
+use smallvec::SmallVec;
+use std::ops::Range;
+use thalweg_service::{CallId, Error as Failure};
+use thalweg_wire::fault::Fault;
+use thalweg_wire::jsonrpc::{Outcome, answers};
+
+/// What was answered to the calls of one exchange, in their order.
+#[derive(Clone, Debug, Default)]
+pub struct Answers {
+    input: Vec<u8>,
+    parts: SmallVec<[Part; 1]>,
+}
+
+#[derive(Clone, Debug)]
+enum Part {
+    /// Where the result stands.
+    Result(Range<usize>),
+    Said(Box<Said>),
+}
+
+/// What came of calls that were begun.
+#[derive(Debug)]
+pub struct Done {
+    /// Of which.
+    pub call: CallId,
+    /// What.
+    pub outcome: Result<Answers, Failure>,
+}
+
+impl Answers {
+    /// How many there are: none of notifications.
+    pub fn len(&self) -> usize {
+        self.parts.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    /// The answer to the call at a place: its result as JSON, or the server's error.
+    pub fn at(&self, place: usize) -> Option<Result<&str, &Said>> {
+        Some(match self.parts.get(place)? {
+            Part::Result(range) => {
+                let bytes = self.input.get(range.clone()).unwrap_or_default();
+                // It was text when it was read.
+                Ok(std::str::from_utf8(bytes).unwrap_or_default())
+            }
+            Part::Said(said) => Err(said),
+        })
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = Result<&str, &Said>> {
+        (0..self.len()).filter_map(|place| self.at(place))
+    }
+
+    /// The only one; nothing, of a notification.
+    ///
+    /// # Errors
+    /// The server's error.
+    pub fn one(&self) -> Result<&str, Error> {
+        self.at(0).unwrap_or(Ok("")).map_err(|said| Error::Said(said.clone()))
+    }
+
+    /// The memory, to be used again.
+    pub(crate) fn into_room(self) -> Vec<u8> {
+        self.input
+    }
+}
+
+/// Reads a body, which is part of what came in, as the answers to an exchange: each of its calls once, in any order, and nothing else.
+///
+/// # Errors
+/// [`Fault::BadAnswer`].
+pub(crate) fn read(exchange: &Exchange, input: Vec<u8>, body: Range<usize>) -> Result<Answers, Failure> {
+    let bad = |what: &str| Failure::new(Fault::BadAnswer, what);
+    let mut parts: SmallVec<[Option<Part>; 1]> = SmallVec::new();
+    parts.resize(usize::try_from(exchange.calls).unwrap_or_default(), None);
+    let mut wrong = None;
+    let mut for_all = None;
+    let start = input.as_ptr().addr();
+    let came_as_batch = answers(input.get(body).unwrap_or_default(), |answer| {
+        let part = match answer.outcome {
+            Outcome::Result(text) => {
+                // A slice of what came in, so its address gives its place.
+                let at = text.as_ptr().addr() - start;
+                Part::Result(at..at + text.len())
+            }
+            Outcome::Error { code, message, data } => {
+                let (message, data) = (message.into_owned(), data.unwrap_or_default().to_owned());
+                let said = Box::new(Said { code, message, data });
+                if answer.id == "null" {
+                    for_all = Some(said);
+                    return;
+                }
+                Part::Said(said)
+            }
+        };
+        let place = answer.id.parse::<u64>().ok().and_then(|id| id.checked_sub(exchange.first_id));
+        let place = place.and_then(|place| parts.get_mut(usize::try_from(place).ok()?));
+        match place {
+            Some(place @ None) => *place = Some(part),
+            Some(Some(_)) => wrong = Some("a call was answered twice"),
+            None => wrong = Some("an answer to a call that was not made"),
+        }
+    })
+    .map_err(|error| bad(error.what))?;
+    if let Some(wrong) = wrong {
+        return Err(bad(wrong));
+    }
+    if let Some(said) = for_all.filter(|_| !came_as_batch && parts.iter().all(Option::is_none)) {
+        // Nothing of it was carried out.
+        let parts = parts.iter().map(|_| Part::Said(said.clone())).collect();
+        return Ok(Answers { input, parts });
+    }
+    if came_as_batch != exchange.is_batch {
+        return Err(bad("a batch is answered by an array, and nothing else is"));
+    }
+    let whole: Option<SmallVec<[Part; 1]>> = parts.into_iter().collect();
+    whole.map(|parts| Answers { input, parts }).ok_or_else(|| bad("a call without an answer"))
+}

@@ -1,0 +1,332 @@
+//! One connection: at most one exchange at a time goes over it.
+
+use super::answer::{self, Answers};
+use super::exchange::Exchange;
+use std::io;
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+use thalweg_service::Error as Failure;
+use thalweg_sys::socket;
+use thalweg_wire::fault::Fault;
+use thalweg_wire::http1::{BodyLength, ChunkedDecoder, parse_response};
+
+/// Room for one read.
+const READ_BYTES: usize = 16 * 1024;
+/// A buffer that one answer made larger is freed.
+const KEPT_BYTES: usize = 256 * 1024;
+
+#[derive(Debug)]
+pub(crate) struct Connection {
+    socket: OwnedFd,
+    pub(crate) address: SocketAddr,
+    is_up: bool,
+    pub(crate) carries: Option<Exchange>,
+    /// Bytes of its request that the kernel took.
+    written: usize,
+    input: Vec<u8>,
+    /// Exchanges that it served.
+    pub(crate) served: u64,
+    /// Since when nothing goes over it.
+    pub(crate) idle_since: Instant,
+    /// How long a read waits, as the kernel was told.
+    patience: Option<Duration>,
+    /// What it is watched for, if it is: writing or not.
+    pub(crate) watched: Option<bool>,
+}
+
+/// What became of the exchange that a connection carries.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// It goes on once the socket can be read, or written to.
+    Waits,
+    /// The answer is there. `keeps`: the connection can be used again.
+    Answered { outcome: Result<Answers, Failure>, keeps: bool },
+    /// The connection ended. `untouched`: before a byte of the request had left.
+    Ended { failure: Failure, untouched: bool },
+}
+
+impl Connection {
+    /// Begins to connect.
+    pub(crate) fn dial(address: SocketAddr, exchange: Exchange) -> Result<Self, (Failure, Exchange)> {
+        let dialed = socket::connect_tcp(address).and_then(|socket| {
+            socket::set_no_delay(socket.as_fd())?;
+            // From here on closing it is a reset; see the module's head.
+            socket::close_abruptly(socket.as_fd())?;
+            socket::block(socket.as_fd())?;
+            Ok(socket)
+        });
+        match dialed {
+            Ok(socket) => Ok(Self {
+                socket,
+                address,
+                is_up: false,
+                carries: Some(exchange),
+                written: 0,
+                input: Vec::new(),
+                served: 0,
+                idle_since: Instant::now(),
+                patience: None,
+                watched: None,
+            }),
+            Err(error) => Err((no_server(address, error), exchange)),
+        }
+    }
+
+    pub(crate) fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Takes an exchange on.
+    pub(crate) fn carry(&mut self, exchange: Exchange) {
+        self.written = 0;
+        self.carries = Some(exchange);
+    }
+
+    /// Whether it waits to write; else to read.
+    pub(crate) fn waits_to_write(&self) -> bool {
+        !self.is_up || self.carries.as_ref().is_some_and(|exchange| self.written < exchange.text.len())
+    }
+
+    /// Whether nothing came while nothing was asked: a server that closed has said so, and one that sends unasked is none.
+    pub(crate) fn is_silent(&mut self) -> bool {
+        self.input.clear();
+        self.input.reserve(1);
+        matches!(socket::receive(self.socket.as_fd(), &mut self.input, 1), Ok(None))
+    }
+
+    /// Goes on as far as it can without waiting.
+    pub(crate) fn advance(&mut self, answer_bytes_max: usize) -> Step {
+        match self.send() {
+            Some(step) => step,
+            None => self.read(answer_bytes_max),
+        }
+    }
+
+    /// Goes on until the whole request has left; then `None`.
+    pub(crate) fn send(&mut self) -> Option<Step> {
+        if !self.is_up {
+            match socket::wait(self.socket.as_fd(), true, Some(Duration::ZERO)) {
+                Ok(ready) if !ready.writable => return Some(Step::Waits),
+                Ok(_) => {}
+                Err(error) => return Some(self.ended(no_server(self.address, error))),
+            }
+            if let Err(error) = socket::take_error(self.socket.as_fd()) {
+                return Some(self.ended(no_server(self.address, error)));
+            }
+            self.is_up = true;
+        }
+        match self.write() {
+            Ok(true) => None,
+            Ok(false) => Some(Step::Waits),
+            Err(error) => Some(self.ended(gone(error))),
+        }
+    }
+
+    /// Writes what can be written now; whether that was all.
+    fn write(&mut self) -> io::Result<bool> {
+        let Some(exchange) = &self.carries else { return Ok(true) };
+        while let Some(rest) = exchange.text.get(self.written..).filter(|rest| !rest.is_empty()) {
+            match socket::send(self.socket.as_fd(), rest)? {
+                Some(count) => self.written += count,
+                None => return Ok(false),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Reads what is there.
+    pub(crate) fn read(&mut self, answer_bytes_max: usize) -> Step {
+        loop {
+            self.make_room();
+            let room = self.input.capacity() - self.input.len();
+            match socket::receive(self.socket.as_fd(), &mut self.input, usize::MAX) {
+                Ok(None) => return Step::Waits,
+                Ok(Some(count)) => match self.take(count, answer_bytes_max) {
+                    // A read that left room took all there was.
+                    Step::Waits if count < room => return Step::Waits,
+                    Step::Waits => {}
+                    step => return step,
+                },
+                Err(error) => return self.ended(gone(error)),
+            }
+        }
+    }
+
+    /// Waits for something to read, and reads it, by one call of the kernel. For a thread that has nothing else to do.
+    pub(crate) fn read_waiting(&mut self, left: Option<Duration>, answer_bytes_max: usize) -> Step {
+        if self.patience != left {
+            // Without a limit it would wait for longer, never for less.
+            if socket::set_receive_patience(self.socket.as_fd(), left).is_err() {
+                return Step::Waits;
+            }
+            self.patience = left;
+        }
+        self.make_room();
+        match socket::receive_waiting(self.socket.as_fd(), &mut self.input) {
+            Ok(None) => Step::Waits,
+            Ok(Some(count)) => self.take(count, answer_bytes_max),
+            Err(error) => self.ended(gone(error)),
+        }
+    }
+
+    fn make_room(&mut self) {
+        if self.input.capacity() - self.input.len() < READ_BYTES / 4 {
+            self.input.reserve(READ_BYTES);
+        }
+    }
+
+    /// Looks at what was read.
+    fn take(&mut self, count: usize, answer_bytes_max: usize) -> Step {
+        if count == 0 {
+            return self.ended(Failure::new(Fault::Disconnected, "the server closed the connection"));
+        }
+        let Whole { status, body, end, keep_alive } = match whole(&mut self.input, answer_bytes_max) {
+            Ok(Some(whole)) => whole,
+            Ok(None) => return Step::Waits,
+            Err(failure) => return self.unreadable(failure),
+        };
+        if self.input.len() > end {
+            return self.unreadable(bad("the answer goes on behind its end"));
+        }
+        let Some(exchange) = &self.carries else {
+            return self.unreadable(bad("an answer that nobody asked for"));
+        };
+        self.served += 1;
+        let input = std::mem::take(&mut self.input);
+        let outcome = match (status, exchange.calls) {
+            (200, 1..) => answer::read(exchange, input, body),
+            (200 | 202 | 204, 0) => Ok(Answers::default()),
+            _ => Err(refusal(status, input.get(body).unwrap_or_default())),
+        };
+        let keeps = keep_alive && !matches!(&outcome, Err(failure) if failure.fault == Fault::BadAnswer);
+        Step::Answered { outcome, keeps }
+    }
+
+    /// Memory for what comes.
+    pub(crate) fn give_room(&mut self, mut room: Vec<u8>) {
+        room.clear();
+        if room.capacity() > self.input.capacity() && room.capacity() <= KEPT_BYTES {
+            self.input = room;
+        }
+    }
+
+    /// The connection ended. What left may have been carried out, whatever the kernel says of it; nothing else can.
+    fn ended(&mut self, failure: Failure) -> Step {
+        let untouched = self.written == 0;
+        let fault =
+            if untouched && failure.fault == Fault::Disconnected { Fault::NotSent } else { failure.fault };
+        Step::Ended { failure: Failure { fault, ..failure }, untouched }
+    }
+
+    /// The connection cannot be used any more, and the answer is lost.
+    fn unreadable(&mut self, failure: Failure) -> Step {
+        Step::Answered { outcome: Err(failure), keeps: false }
+    }
+}
+
+/// An answer that has come whole.
+struct Whole {
+    status: u16,
+    /// Where its body stands in what came in.
+    body: Range<usize>,
+    end: usize,
+    keep_alive: bool,
+}
+
+/// Finds an answer at the beginning of what came in. Chunks are taken apart in place.
+fn whole(input: &mut Vec<u8>, answer_bytes_max: usize) -> Result<Option<Whole>, Failure> {
+    let (status, start, keep_alive, length) = loop {
+        let parts = match parse_response(input, false) {
+            Ok(Some(head)) => (head.status, head.bytes, head.keep_alive, head.body),
+            Ok(None) => return Ok(None),
+            Err(error) => return Err(bad(&error.to_string())),
+        };
+        if parts.0 >= 200 {
+            break parts;
+        }
+        // Something in between, which asks for nothing.
+        input.drain(..parts.1);
+    };
+    let too_long =
+        || Failure::new(Fault::FrameTooLarge, format!("an answer of more than {answer_bytes_max} bytes"));
+    match length {
+        Some(BodyLength::Known(length)) => {
+            let length = usize::try_from(length)
+                .ok()
+                .filter(|length| *length <= answer_bytes_max)
+                .ok_or_else(too_long)?;
+            let end = start + length;
+            if input.len() < end {
+                input.reserve(end - input.len());
+                return Ok(None);
+            }
+            Ok(Some(Whole { status, body: start..end, end, keep_alive }))
+        }
+        Some(BodyLength::Chunked) => {
+            let Some((body, length)) = chunks(&input[start..]).ok_or_else(|| bad("its chunks are none"))?
+            else {
+                let is_long = input.len() - start > answer_bytes_max.saturating_mul(2);
+                return if is_long { Err(too_long()) } else { Ok(None) };
+            };
+            if body.len() > answer_bytes_max {
+                return Err(too_long());
+            }
+            let end = start + body.len();
+            input.splice(start..start + length, body);
+            Ok(Some(Whole { status, body: start..end, end, keep_alive }))
+        }
+        None => Err(bad("the answer does not say where it ends")),
+    }
+}
+
+/// A body out of its chunks, and how many bytes they took; the inner `None` while some are missing, the outer if they
+/// are none.
+#[expect(clippy::option_option, reason = "each of the two means something else, as said")]
+fn chunks(bytes: &[u8]) -> Option<Option<(Vec<u8>, usize)>> {
+    let (mut decoder, mut body, mut at) = (ChunkedDecoder::default(), Vec::new(), 0);
+    loop {
+        let chunk = decoder.decode(&bytes[at..]).ok()?;
+        body.extend_from_slice(chunk.data);
+        at += chunk.consumed;
+        if chunk.done {
+            return Some(Some((body, at)));
+        }
+        if chunk.consumed == 0 || at == bytes.len() {
+            return Some(None);
+        }
+    }
+}
+
+/// A status that is no answer, with what the server says about it.
+fn refusal(status: u16, body: &[u8]) -> Failure {
+    let fault = match status {
+        403 | 401 => Fault::PermissionDenied,
+        404 | 405 | 415 => Fault::BadArgument,
+        413 => Fault::FrameTooLarge,
+        408 | 429 | 503 => Fault::Overloaded,
+        _ => Fault::BadAnswer,
+    };
+    let says: String = String::from_utf8_lossy(body).chars().take(200).collect();
+    Failure::new(fault, format!("HTTP status {status}: {says}"))
+}
+
+fn bad(what: &str) -> Failure {
+    Failure::new(Fault::BadAnswer, what)
+}
+
+fn gone(error: io::Error) -> Failure {
+    Failure::system(Fault::Disconnected, "", error)
+}
+
+fn no_server(address: SocketAddr, error: io::Error) -> Failure {
+    let fault = match error.kind() {
+        io::ErrorKind::TimedOut => Fault::ConnectTimeout,
+        io::ErrorKind::PermissionDenied => Fault::PermissionDenied,
+        io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionReset => Fault::NoServer,
+        // Out of descriptors or of addresses, or no way there.
+        _ => Fault::System,
+    };
+    Failure::system(fault, address.to_string(), error)
+}

@@ -1,0 +1,68 @@
+//! Why a call has no result.
+
+use std::fmt;
+use thalweg_service::Error as Failure;
+use thalweg_wire::fault::{Fault, Retry};
+
+/// An error that the server answered with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Said {
+    /// Its number.
+    pub code: i64,
+    /// For people.
+    pub message: String,
+    /// What else is said, as JSON; empty for nothing.
+    pub data: String,
+}
+
+impl Said {
+    /// The word of one table that servers of ours put beside the number, if they did.
+    pub fn fault(&self) -> Option<Fault> {
+        let at = self.data.find("\"fault\":\"")? + "\"fault\":\"".len();
+        let word = self.data[at..].split('"').next()?;
+        Fault::ALL.iter().copied().find(|fault| fault.word() == word)
+    }
+}
+
+impl fmt::Display for Said {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} ({})", self.message, self.code)
+    }
+}
+
+/// Why a call has no result.
+#[derive(Clone, Debug)]
+pub enum Error {
+    /// The server answered with an error.
+    Said(Said),
+    /// There was no answer, or none that can be taken for one.
+    Failed(Failure),
+}
+
+impl Error {
+    /// Whether the same call may be made again.
+    pub fn retry(&self) -> Retry {
+        match self {
+            // An answer of a server that is not ours says nothing about it.
+            Self::Said(said) => said.fault().map_or(Retry::Unknown, Fault::retry),
+            Self::Failed(failure) => failure.retry(),
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Said(said) => said.fmt(out),
+            Self::Failed(failure) => failure.fmt(out),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}

@@ -1,0 +1,411 @@
+//! Connections, what goes over them, and what waits for one.
+
+use super::answer::{Answers, Done};
+use super::connection::{Connection, Step};
+use super::exchange::Exchange;
+use super::left;
+use super::options::{Ask, Options, Statistics};
+use super::target::{Place, Target};
+use super::watch::Watch;
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
+use thalweg_service::{CallId, Error as Failure};
+use thalweg_wire::fault::Fault;
+
+/// A connection that was silent for longer than this is listened to before it is used again.
+const FRESH: Duration = Duration::from_millis(1);
+/// About what a wake across processors costs.
+const SPIN: Duration = Duration::from_micros(50);
+/// Calls that are waited for asleep after a look that found nothing: twice as many each time, up to this.
+const ASLEEP_MAX: u32 = 4_096;
+
+#[derive(Debug)]
+pub(crate) struct Pool {
+    options: Options,
+    places: Vec<(String, Place)>,
+    connections: Vec<Connection>,
+    /// What waits for a connection to be free.
+    queue: VecDeque<(SocketAddr, Exchange)>,
+    done: VecDeque<Done>,
+    watch: Option<Watch>,
+    spin: Spin,
+    last_call: u64,
+    last_id: u64,
+    /// Memory of the last request, to be used again.
+    room: Vec<u8>,
+    statistics: Statistics,
+}
+
+/// Whether to look before sleeping: as long as that finds something.
+#[derive(Debug, Default)]
+struct Spin {
+    asleep: u32,
+    after_miss: u32,
+}
+
+impl Pool {
+    pub(crate) fn new(options: Options) -> Self {
+        Self {
+            options,
+            places: Vec::new(),
+            connections: Vec::new(),
+            queue: VecDeque::new(),
+            done: VecDeque::new(),
+            watch: None,
+            spin: Spin::default(),
+            last_call: 0,
+            last_id: 0,
+            room: Vec::new(),
+            statistics: Statistics::default(),
+        }
+    }
+
+    pub(crate) fn target(&mut self, url: &str) -> Result<Target, Failure> {
+        if let Some(known) = self.places.iter().position(|(known, _)| known == url) {
+            return Ok(Target(known));
+        }
+        let place = Place::of(url)?;
+        self.places.push((url.to_owned(), place));
+        Ok(Target(self.places.len() - 1))
+    }
+
+    /// Begins an exchange. It goes out at once if there is a connection for it, or may be one.
+    pub(crate) fn begin(&mut self, target: Target, ask: &Ask<'_>) -> Result<CallId, Failure> {
+        if self.in_flight() >= self.options.in_flight_max {
+            return Err(Failure::new(Fault::Overloaded, format!("{} in flight", self.options.in_flight_max)));
+        }
+        let Some((_, place)) = self.places.get(ask.target.unwrap_or(target).0) else {
+            return Err(Failure::new(Fault::BadArgument, "a target of another client"));
+        };
+        let deadline = ask.deadline.or(self.options.deadline);
+        let until = deadline.and_then(|deadline| Instant::now().checked_add(deadline));
+        let (name, first_id) = (CallId::from_number(self.last_call + 1), self.last_id + 1);
+        let exchange = Exchange::new(name, first_id, place, ask, until, std::mem::take(&mut self.room))?;
+        self.last_call += 1;
+        self.last_id += exchange.calls;
+        let address = place.address;
+        self.start(address, exchange);
+        Ok(name)
+    }
+
+    /// Gives an exchange a connection, or a place in the queue.
+    fn start(&mut self, address: SocketAddr, exchange: Exchange) {
+        while let Some(place) =
+            self.connections.iter().rposition(|known| known.address == address && known.carries.is_none())
+        {
+            let connection = &mut self.connections[place];
+            if connection.idle_since.elapsed() > FRESH && !connection.is_silent() {
+                self.drop_connection(place);
+                continue;
+            }
+            connection.carry(exchange);
+            self.statistics.reused += 1;
+            return;
+        }
+        if self.connections.iter().filter(|known| known.address == address).count()
+            >= self.options.connections_max
+        {
+            self.statistics.waits += 1;
+            return self.queue.push_back((address, exchange));
+        }
+        match Connection::dial(address, exchange) {
+            Ok(connection) => {
+                self.statistics.opened += 1;
+                self.connections.push(connection);
+            }
+            Err((failure, exchange)) => self.finish(exchange, Err(failure)),
+        }
+    }
+
+    fn finish(&mut self, exchange: Exchange, outcome: Result<Answers, Failure>) {
+        self.done.push_back(Done { call: exchange.name, outcome });
+        self.room = exchange.text;
+    }
+
+    /// Lets one connection go on, and deals with what comes of it. Whether anything did.
+    fn advance(&mut self, place: usize) -> bool {
+        let step = self.connections[place].advance(self.options.answer_bytes_max);
+        self.follow_up(place, step)
+    }
+
+    fn follow_up(&mut self, place: usize, step: Step) -> bool {
+        let connection = &mut self.connections[place];
+        match step {
+            Step::Waits => return false,
+            Step::Answered { outcome, keeps } => {
+                let address = connection.address;
+                let Some(exchange) = connection.carries.take() else { return false };
+                connection.idle_since = Instant::now();
+                if !keeps {
+                    self.drop_connection(place);
+                }
+                self.finish(exchange, outcome);
+                self.free(address);
+            }
+            Step::Ended { failure, untouched } => {
+                let (address, served) = (connection.address, connection.served);
+                let exchange = connection.carries.take();
+                self.drop_connection(place);
+                let Some(mut exchange) = exchange else { return true };
+                // A connection that had served before may have been closed for its age; a new one has no such excuse.
+                let may_repeat = served > 0 && !exchange.is_again && (untouched || exchange.is_idempotent);
+                if may_repeat {
+                    self.statistics.retried += 1;
+                    exchange.is_again = true;
+                    self.start(address, exchange);
+                } else {
+                    self.finish(exchange, Err(failure));
+                    self.free(address);
+                }
+            }
+        }
+        true
+    }
+
+    /// A connection to this address may be free: what waits for one gets it, and what is idle beyond its bound goes.
+    fn free(&mut self, address: SocketAddr) {
+        if let Some(waits) = self.queue.iter().position(|(to, _)| *to == address) {
+            if let Some((address, exchange)) = self.queue.remove(waits) {
+                let waited = self.statistics.waits;
+                self.start(address, exchange);
+                // One that goes on waiting is counted once.
+                self.statistics.waits = waited;
+            }
+            return;
+        }
+        let is_idle = |known: &Connection| known.carries.is_none();
+        while self.connections.iter().filter(|known| is_idle(known)).count() > self.options.idle_max {
+            let idle = self.connections.iter().enumerate().filter(|(_, known)| is_idle(known));
+            let Some((longest, _)) = idle.min_by_key(|(_, known)| known.idle_since) else { return };
+            self.drop_connection(longest);
+        }
+    }
+
+    fn drop_connection(&mut self, place: usize) {
+        self.connections.remove(place);
+        self.statistics.closed += 1;
+    }
+
+    /// Waits for what comes of one exchange.
+    pub(crate) fn wait(&mut self, name: CallId) -> Result<Answers, Failure> {
+        loop {
+            if let Some(place) = self.done.iter().position(|done| done.call == name)
+                && let Some(done) = self.done.remove(place)
+            {
+                return done.outcome;
+            }
+            match &self.connections[..] {
+                // The only one there is: nothing else is to be heard.
+                [only] if only.carries.as_ref().is_some_and(|exchange| exchange.name == name) => {
+                    self.wait_alone()?
+                }
+                _ => drop(self.turn(None)?),
+            }
+        }
+    }
+
+    /// Waits for the one connection there is.
+    fn wait_alone(&mut self) -> Result<(), Failure> {
+        let Some(connection) = self.connections.first_mut() else { return Ok(()) };
+        match connection.send() {
+            Some(Step::Waits) => {}
+            Some(step) => {
+                self.follow_up(0, step);
+                return Ok(());
+            }
+            None if self.look() => return Ok(()),
+            None => {}
+        }
+        let Some(connection) = self.connections.first_mut() else { return Ok(()) };
+        let until = connection.carries.as_ref().and_then(|exchange| exchange.until);
+        let left = left(until);
+        if left == Some(Duration::ZERO) {
+            self.expire();
+            return Ok(());
+        }
+        if connection.waits_to_write() {
+            thalweg_sys::socket::wait(connection.socket(), true, left)?;
+            return Ok(());
+        }
+        // Told once for calls that are given equally long: by the time they have, not by what is left of it. What ends
+        // too late by that ends by the look at the clock above.
+        let whole = self
+            .options
+            .deadline
+            .filter(|whole| left.is_some_and(|left| left <= *whole && left * 2 > *whole));
+        let step = connection.read_waiting(whole.or(left), self.options.answer_bytes_max);
+        self.follow_up(0, step);
+        Ok(())
+    }
+
+    /// Looks for an answer for a moment, where that has been worth it. Whether it came.
+    fn look(&mut self) -> bool {
+        if !self.options.spin {
+            return false;
+        }
+        if self.spin.asleep > 0 {
+            self.spin.asleep -= 1;
+            return false;
+        }
+        let since = Instant::now();
+        while since.elapsed() < SPIN {
+            let Some(connection) = self.connections.first_mut() else { return false };
+            let step = connection.read(self.options.answer_bytes_max);
+            if self.follow_up(0, step) {
+                self.spin.after_miss = 0;
+                return true;
+            }
+        }
+        self.spin.after_miss = (self.spin.after_miss * 2).clamp(4, ASLEEP_MAX);
+        self.spin.asleep = self.spin.after_miss;
+        false
+    }
+
+    /// One turn, which waits until then at most for something to come of an exchange.
+    pub(crate) fn turn(&mut self, until: Option<Instant>) -> Result<usize, Failure> {
+        self.make_watch()?;
+        let before = self.done.len();
+        loop {
+            let mut moved = false;
+            // From the last to the first, because one that ends is taken out.
+            for place in (0..self.connections.len()).rev() {
+                let Some(connection) = self.connections.get_mut(place) else { continue };
+                if connection.carries.is_some() {
+                    moved |= self.advance(place);
+                } else if !connection.is_silent() {
+                    self.drop_connection(place);
+                    moved = true;
+                }
+            }
+            self.expire();
+            if self.done.len() > before {
+                break;
+            }
+            let wakes = self.wakes_at();
+            let left = left(until.into_iter().chain(wakes).min());
+            if moved && left != Some(Duration::ZERO) {
+                continue;
+            }
+            if until.is_some_and(|until| until <= Instant::now()) || self.in_flight() == 0 {
+                break;
+            }
+            self.watch_sockets()?;
+            if let Some(watch) = &self.watch {
+                watch.wait(left)?;
+            }
+        }
+        self.watch_sockets()?;
+        let wakes = if self.done.is_empty() { self.wakes_at() } else { Some(Instant::now()) };
+        if let Some(watch) = &mut self.watch {
+            watch.due(wakes)?;
+        }
+        Ok(self.done.len() - before)
+    }
+
+    /// Ends what was waited for long enough, and what was idle for long enough.
+    fn expire(&mut self) {
+        let now = Instant::now();
+        let is_overdue = |exchange: &Exchange| exchange.until.is_some_and(|until| until <= now);
+        let failure = |what: &str| Failure::new(Fault::DeadlineExceeded, what);
+        while let Some(place) = self.connections.iter().position(|known| match &known.carries {
+            Some(exchange) => is_overdue(exchange),
+            None => now.saturating_duration_since(known.idle_since) >= self.options.idle_for,
+        }) {
+            let (address, exchange) =
+                (self.connections[place].address, self.connections[place].carries.take());
+            // Its answer would come to nobody.
+            self.drop_connection(place);
+            if let Some(exchange) = exchange {
+                self.finish(exchange, Err(failure("")));
+                self.free(address);
+            }
+        }
+        while let Some(place) = self.queue.iter().position(|(_, exchange)| is_overdue(exchange)) {
+            if let Some((_, exchange)) = self.queue.remove(place) {
+                let never_sent = Failure::new(Fault::ConnectTimeout, "no connection was free in time");
+                self.finish(exchange, Err(never_sent));
+            }
+        }
+    }
+
+    /// When something is overdue next.
+    fn wakes_at(&self) -> Option<Instant> {
+        let carried = self.connections.iter().filter_map(|known| match &known.carries {
+            Some(exchange) => exchange.until,
+            None => known.idle_since.checked_add(self.options.idle_for),
+        });
+        carried.chain(self.queue.iter().filter_map(|(_, exchange)| exchange.until)).min()
+    }
+
+    fn make_watch(&mut self) -> Result<(), Failure> {
+        if self.watch.is_none() {
+            self.watch = Some(Watch::new()?);
+        }
+        Ok(())
+    }
+
+    fn watch_sockets(&mut self) -> Result<(), Failure> {
+        let Some(watch) = &self.watch else { return Ok(()) };
+        for connection in &mut self.connections {
+            let writing = connection.waits_to_write();
+            watch.follow(connection.socket(), connection.watched, writing)?;
+            connection.watched = Some(writing);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn descriptor(&mut self) -> Result<BorrowedFd<'_>, Failure> {
+        self.make_watch()?;
+        self.watch_sockets()?;
+        match &self.watch {
+            Some(watch) => Ok(watch.descriptor()),
+            None => Err(Failure::new(Fault::System, "no descriptor to watch")),
+        }
+    }
+
+    pub(crate) fn next(&mut self) -> Option<Done> {
+        self.done.pop_front()
+    }
+
+    pub(crate) fn cancel(&mut self, name: CallId) {
+        let carries =
+            |known: &Connection| known.carries.as_ref().is_some_and(|exchange| exchange.name == name);
+        if let Some(place) = self.connections.iter().position(carries) {
+            let address = self.connections[place].address;
+            self.drop_connection(place);
+            self.free(address);
+        }
+        self.queue.retain(|(_, exchange)| exchange.name != name);
+        self.done.retain(|done| done.call != name);
+    }
+
+    pub(crate) fn close(&mut self, failure: &Failure) {
+        while let Some(mut connection) = self.connections.pop() {
+            self.statistics.closed += 1;
+            if let Some(exchange) = connection.carries.take() {
+                self.finish(exchange, Err(failure.clone()));
+            }
+        }
+        while let Some((_, exchange)) = self.queue.pop_front() {
+            self.finish(exchange, Err(failure.clone()));
+        }
+    }
+
+    /// Memory for the next answer.
+    pub(crate) fn give_room(&mut self, room: Vec<u8>) {
+        if let Some(idle) = self.connections.iter_mut().rfind(|known| known.carries.is_none()) {
+            idle.give_room(room);
+        }
+    }
+
+    pub(crate) fn in_flight(&self) -> usize {
+        self.queue.len() + self.connections.iter().filter(|known| known.carries.is_some()).count()
+    }
+
+    pub(crate) fn statistics(&self) -> Statistics {
+        let idle = self.connections.iter().filter(|known| known.carries.is_none()).count();
+        Statistics { idle, connections: self.connections.len(), ..self.statistics }
+    }
+}

@@ -1,0 +1,68 @@
+//! Where a service is: a URL, resolved once.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use thalweg_service::Error as Failure;
+use thalweg_wire::fault::Fault;
+
+/// A service that calls may go to; of the client that named it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Target(pub(crate) usize);
+
+/// What a URL says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) address: SocketAddr,
+    /// What stands in front of a body's length: the request line and the fields.
+    pub(crate) head: Vec<u8>,
+}
+
+impl Place {
+    pub(crate) fn of(url: &str) -> Result<Self, Failure> {
+        let refuse = |what: &str| Err(Failure::new(Fault::BadArgument, format!("{url}: {what}")));
+        let Some(rest) = url.strip_prefix("http://") else {
+            return refuse("give a URL, http://host:port/path");
+        };
+        let (host, path) = match rest.find('/') {
+            Some(at) => rest.split_at(at),
+            None => (rest, "/"),
+        };
+        let is_plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
+        if host.is_empty() || host.contains('@') || !is_plain(host) || !is_plain(path) {
+            return refuse("host and path have to be plain characters");
+        }
+        let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+        let with_port = if has_port { host.to_owned() } else { format!("{host}:80") };
+        let unknown = |error| Failure::system(Fault::NoServer, url, error);
+        let address = with_port.to_socket_addrs().map_err(unknown)?.next();
+        let Some(address) = address else { return refuse("the host has no address") };
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\nAccept: application/json\r\n\
+             Content-Length: "
+        );
+        Ok(Self { address, head: head.into_bytes() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_names_address_and_path() {
+        let place = Place::of("http://127.0.0.1:4437/rpc/log").unwrap();
+        assert_eq!(place.address, "127.0.0.1:4437".parse().unwrap());
+        assert!(place.head.starts_with(b"POST /rpc/log HTTP/1.1\r\nHost: 127.0.0.1:4437\r\n"));
+        assert_eq!(Place::of("http://[::1]").unwrap().address, "[::1]:80".parse().unwrap());
+        for wrong in [
+            "",
+            "127.0.0.1:1",
+            "https://127.0.0.1/",
+            "http://",
+            "http://a b/",
+            "http://127.0.0.1/\r\nX: y",
+            "http://u@h/",
+        ] {
+            assert_eq!(Place::of(wrong).unwrap_err().fault, Fault::BadArgument, "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! What `rpc.discover` answers: the schema as an OpenRPC document, complete enough to generate a client from.
+
+use serde_json::{Map, Value, json};
+use thalweg_schema::{Command, Field, Message, Service, Type};
+use thalweg_wire::fault::Fault;
+use thalweg_wire::jsonrpc;
+
+/// The version of the format.
+const OPENRPC: &str = "1.3.2";
+
+/// The document, as JSON.
+pub(crate) fn document(service: &Service) -> String {
+    let mut methods: Vec<Value> = service.commands.iter().map(method).collect();
+    methods.extend(built_in());
+    let mut info =
+        described(json!({ "title": service.name, "version": env!("CARGO_PKG_VERSION") }), &service.doc);
+    info["x-schema-hash"] = service.hash.iter().map(|byte| format!("{byte:02x}")).collect::<String>().into();
+    let mut schemas = Map::new();
+    for alias in &service.aliases {
+        schemas.insert(alias.name.clone(), described(schema(&alias.of), &alias.doc));
+    }
+    for of in &service.enums {
+        schemas.insert(of.name.clone(), described(json!({ "type": "string", "enum": of.members }), &of.doc));
+    }
+    for of in &service.types {
+        schemas.insert(of.name.clone(), described(object(&of.fields), &of.doc));
+    }
+    let errors: Map<String, Value> =
+        Fault::ALL.iter().map(|fault| (fault.word().to_owned(), error(*fault))).collect();
+    json!({
+        "openrpc": OPENRPC,
+        "info": info,
+        "methods": methods,
+        "components": { "schemas": schemas, "errors": errors },
+    })
+    .to_string()
+}
+
+fn method(command: &Command) -> Value {
+    let errors: Vec<Value> = Fault::ALL
+        .iter()
+        .map(|fault| json!({ "$ref": format!("#/components/errors/{}", fault.word()) }))
+        .collect();
+    let method = json!({
+        "name": command.name,
+        "paramStructure": "either",
+        "params": command.request.fields.iter().map(parameter).collect::<Vec<_>>(),
+        "result": { "name": command.response.stem, "schema": result(command) },
+        "errors": errors,
+    });
+    described(method, &command.doc)
+}
+
+/// What a command answers. The items of a stream are collected.
+fn result(command: &Command) -> Value {
+    let end = message(&command.response);
+    match &command.item {
+        None => end,
+        Some(item) => json!({
+            "type": "object",
+            "properties": { "items": { "type": "array", "items": message(item) }, "end": end },
+            "required": ["items", "end"],
+            "additionalProperties": false,
+        }),
+    }
+}
+
+fn message(of: &Message) -> Value {
+    described(object(&of.fields), &of.doc)
+}
+
+fn parameter(field: &Field) -> Value {
+    let parameter = json!({
+        "name": field.name,
+        "required": !matches!(field.of, Type::Optional(_)),
+        "schema": schema(&field.of),
+    });
+    described(parameter, &field.doc)
+}
+
+fn object(fields: &[Field]) -> Value {
+    let properties: Map<String, Value> =
+        fields.iter().map(|field| (field.name.clone(), described(schema(&field.of), &field.doc))).collect();
+    let required: Vec<&str> = fields
+        .iter()
+        .filter(|field| !matches!(field.of, Type::Optional(_)))
+        .map(|field| field.name.as_str())
+        .collect();
+    json!({ "type": "object", "properties": properties, "required": required, "additionalProperties": false })
+}
+
+/// A type as JSON Schema. Bounds of integers of 64 bits are given in full: a reader that keeps numbers as floats sees them
+/// rounded, and its values, too.
+fn schema(of: &Type) -> Value {
+    match of {
+        Type::Bool => json!({ "type": "boolean" }),
+        Type::Int(int) if int.signed => {
+            let shift = 64 - u32::from(int.bits);
+            json!({ "type": "integer", "minimum": i64::MIN >> shift, "maximum": i64::MAX >> shift })
+        }
+        Type::Int(int) => {
+            json!({ "type": "integer", "minimum": 0, "maximum": u64::MAX >> (64 - u32::from(int.bits)) })
+        }
+        Type::F32 | Type::F64 => {
+            json!({ "oneOf": [{ "type": "number" }, { "enum": ["NaN", "Infinity", "-Infinity"] }] })
+        }
+        Type::String => json!({ "type": "string" }),
+        Type::Bytes => json!({ "type": "string", "contentEncoding": "base64" }),
+        // 32 bytes are 44 characters.
+        Type::Bin32 => {
+            json!({ "type": "string", "contentEncoding": "base64", "minLength": 44, "maxLength": 44 })
+        }
+        Type::Alias(name) | Type::Enum(name) | Type::Struct(name) => {
+            json!({ "$ref": format!("#/components/schemas/{name}") })
+        }
+        Type::Optional(of) => json!({ "oneOf": [schema(of), { "type": "null" }] }),
+        Type::List(of) => json!({ "type": "array", "items": schema(of) }),
+        Type::Array(of, count) => {
+            json!({ "type": "array", "items": schema(of), "minItems": count, "maxItems": count })
+        }
+        Type::Map(of) => json!({ "type": "object", "additionalProperties": schema(of) }),
+    }
+}
+
+fn error(fault: Fault) -> Value {
+    json!({
+        "code": fault.rpc_code(),
+        "message": fault.says(),
+        "data": { "fault": fault.word(), "retry": fault.retry().word() },
+    })
+}
+
+fn built_in() -> [Value; 2] {
+    let invalid = json!({ "code": jsonrpc::INVALID_PARAMS, "message": "there are no parameters" });
+    let result = |name: &str, schema: Value| json!({ "name": name, "schema": schema });
+    let text = json!({ "type": "string" });
+    let version = json!({
+        "type": "object",
+        "properties": { "service": text, "version": text, "schema": text },
+        "required": ["service", "version", "schema"],
+    });
+    [
+        json!({
+            "name": "rpc.discover",
+            "description": "This document.",
+            "params": [],
+            "result": result("document", json!({ "type": "object" })),
+            "errors": [invalid],
+        }),
+        json!({
+            "name": "rpc.version",
+            "description": "The service's name, the server's version and the hash of the schema.",
+            "params": [],
+            "result": result("version", version),
+            "errors": [invalid],
+        }),
+    ]
+}
+
+fn described(mut value: Value, doc: &str) -> Value {
+    if !doc.is_empty()
+        && let Some(object) = value.as_object_mut()
+    {
+        // Beside a reference nothing else is read.
+        if object.contains_key("$ref") {
+            return json!({ "allOf": [value], "description": doc });
+        }
+        object.insert("description".to_owned(), doc.into());
+    }
+    value
+}

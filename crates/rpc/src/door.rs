@@ -1,0 +1,99 @@
+//! What is judged of an HTTP request before anybody looks at its body.
+//!
+//! A browser may be made to send requests to this machine by any page it shows. It cannot read the answers, and what it
+//! may send without asking first (a preflight, which is refused like every method but POST) has no JSON content type. A page
+//! whose name is made to lead here after the fact is stopped by its `Host`.
+
+use crate::gateway::Bounds;
+use bytes::Bytes;
+use thalweg_wire::exchange::{Method, Request, Response};
+use thalweg_wire::media;
+use thalweg_wire::problem::{PROBLEM_MEDIA, Problem};
+
+/// Where services are.
+pub(crate) const PREFIX: &str = "/rpc/";
+
+/// A refusal in the format of all others.
+pub(crate) fn refusal(problem: &Problem<'_>, fields: &str) -> Response {
+    let fields = format!("Content-Type: {PROBLEM_MEDIA}\r\nX-Content-Type-Options: nosniff\r\n{fields}");
+    let mut response =
+        Response { status: problem.status, fields: fields.into_bytes(), ..Response::default() };
+    response.body.push(Bytes::from(problem.encode()));
+    response
+}
+
+pub(crate) fn no_service() -> Response {
+    let detail = "services are called at /rpc/<service>";
+    refusal(&Problem { status: 404, rule: "path-unknown", field: "path", detail }, "")
+}
+
+/// Whether a request may be taken for JSON-RPC.
+///
+/// # Errors
+/// What is to be answered instead.
+pub(crate) fn admit(request: &Request<'_>, bounds: &Bounds) -> Result<(), Box<Response>> {
+    let refuse = |status, rule, field, detail: &str, fields| {
+        Err(Box::new(refusal(&Problem { status, rule, field, detail }, fields)))
+    };
+    if request.method != Method::Post {
+        let detail = "a service is called with POST";
+        return refuse(405, "method-not-allowed", "method", detail, "Allow: POST\r\n");
+    }
+    if !request.field("host").is_some_and(|host| is_ours(host, &bounds.hosts)) {
+        let detail = "the host is neither an address nor a name that this server goes by";
+        return refuse(403, "host-unknown", "Host", detail, "");
+    }
+    let content_type = request.field("content-type").and_then(media::parse);
+    if !content_type.is_some_and(|media| media::kind(media) == media::Kind::Json) {
+        let detail = "a call is sent as application/json";
+        return refuse(415, "content-type", "Content-Type", detail, "");
+    }
+    Ok(())
+}
+
+/// Whether a host is an address, this machine, or one of the names that were given.
+fn is_ours(host: &[u8], names: &[String]) -> bool {
+    let Ok(host) = std::str::from_utf8(host) else { return false };
+    if let Some(rest) = host.strip_prefix('[') {
+        let Some((address, port)) = rest.split_once(']') else { return false };
+        return address.parse::<std::net::Ipv6Addr>().is_ok() && (port.is_empty() || is_port(port));
+    }
+    let name = match host.split_once(':') {
+        Some((_, port)) if !is_port(port) => return false,
+        Some((name, _)) => name,
+        None => host,
+    };
+    name.parse::<std::net::Ipv4Addr>().is_ok()
+        || name.eq_ignore_ascii_case("localhost")
+        || names.iter().any(|known| known.eq_ignore_ascii_case(name))
+}
+
+fn is_port(port: &str) -> bool {
+    port.strip_prefix(':').unwrap_or(port).parse::<u16>().is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_is_an_address_or_a_name_that_was_given() {
+        let names = ["engine.example".to_owned()];
+        for ours in
+            ["127.0.0.1", "127.0.0.1:80", "[::1]", "[::1]:80", "LOCALHOST:1", "Engine.example:9", "10.0.0.7"]
+        {
+            assert!(is_ours(ours.as_bytes(), &names), "{ours}");
+        }
+        for theirs in [
+            "",
+            "evil.example",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example",
+            "[::1",
+            "localhost:x",
+            "[x]",
+        ] {
+            assert!(!is_ours(theirs.as_bytes(), &names), "{theirs}");
+        }
+    }
+}

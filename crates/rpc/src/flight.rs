@@ -1,0 +1,121 @@
+//! A body, from its first call to its last answer.
+//!
+//! *Invariant*: answers leave in the order of their calls, whatever order they come in; it is over when every call of it
+//! that has an id was answered, by its handler or by the deadline. One whose calls are all answered at once allocates nothing
+//! but its output.
+
+use std::time::Instant;
+use thalweg_reactor::{Ordered, Sequence};
+use thalweg_service::CallId;
+
+/// One body.
+#[derive(Debug)]
+pub(crate) struct Flight {
+    is_batch: bool,
+    order: Ordered<Vec<u8>>,
+    /// Answers whose turn has come, each with a comma behind it.
+    output: Vec<u8>,
+    /// Calls that are awaited: of which service, and under which name.
+    pub(crate) awaited: Vec<(usize, CallId)>,
+}
+
+/// Room for the answers of most bodies.
+const OUTPUT_BYTES: usize = 240;
+
+impl Flight {
+    pub(crate) fn new(is_batch: bool, calls: usize) -> Self {
+        let mut output = Vec::with_capacity(OUTPUT_BYTES.saturating_mul(calls.min(64)));
+        if is_batch {
+            output.push(b'[');
+        }
+        Self { is_batch, order: Ordered::new(), output, awaited: Vec::new() }
+    }
+
+    /// An answer that is there at once: written in place, unless others are before it.
+    #[inline]
+    pub(crate) fn answer(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        if self.order.pending() == 0 {
+            write(&mut self.output);
+            return self.output.push(b',');
+        }
+        let mut answer = Vec::new();
+        write(&mut answer);
+        answer.push(b',');
+        let sequence = self.order.expect();
+        self.order.complete(sequence, answer);
+    }
+
+    /// The place of an answer that is awaited.
+    pub(crate) fn expect(&mut self) -> Sequence {
+        self.order.expect()
+    }
+
+    /// An answer that was awaited.
+    pub(crate) fn complete(
+        &mut self,
+        sequence: Sequence,
+        call: (usize, CallId),
+        write: impl FnOnce(&mut Vec<u8>),
+    ) {
+        self.awaited.retain(|awaited| *awaited != call);
+        let mut answer = Vec::new();
+        write(&mut answer);
+        answer.push(b',');
+        self.order.complete(sequence, answer);
+        while let Some(answer) = self.order.pop() {
+            self.output.extend_from_slice(&answer);
+        }
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.order.pending() == 0
+    }
+
+    /// Bytes of answers so far.
+    pub(crate) fn bytes(&self) -> usize {
+        self.output.len()
+    }
+
+    /// All of the answers; `None` if nothing was asked that has one.
+    pub(crate) fn finish(mut self) -> Option<Vec<u8>> {
+        match self.output.pop() {
+            Some(b',') if self.is_batch => self.output.push(b']'),
+            Some(b',') => {}
+            // The bracket of a batch without answers, or not even that.
+            _ => return None,
+        }
+        Some(self.output)
+    }
+}
+
+/// A call that is awaited.
+#[derive(Debug)]
+pub(crate) struct Awaited {
+    /// Of which body, and where in it; a notification has no seat.
+    pub(crate) seat: Option<(u64, Sequence)>,
+    /// As it is to be echoed.
+    pub(crate) id: Box<str>,
+    pub(crate) method: usize,
+    pub(crate) items: Items,
+    /// When nobody waits any more.
+    pub(crate) until: Instant,
+}
+
+/// The items of a stream, as far as they came.
+#[derive(Debug, Default)]
+pub(crate) struct Items {
+    /// Each followed by a comma.
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) count: usize,
+    /// There were more than are collected, or one that fits no schema.
+    pub(crate) broken: Option<Broken>,
+}
+
+/// Why what came of a stream is no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Broken {
+    /// More than are collected.
+    TooMany,
+    /// An item that does not fit the schema.
+    Unfit(String),
+}

@@ -1,0 +1,461 @@
+//! `POST /rpc/<service>`: what an HTTP reactor serves by JSON-RPC.
+//!
+//! *Ownership*: one per reactor, with handlers and connections of its own; what other threads answer comes through that
+//! reactor's mailbox ([`Rouser`]).
+//!
+//! *Invariants*: nothing of a body is carried out unless all of it is JSON, and no call of it that is no request; calls are
+//! handed over in the order in which they stand; every call with an id is answered once; what nobody waits for any more is
+//! cancelled. Everything has a bound ([`Bounds`]). Checked by `tests/`.
+
+use crate::answer;
+use crate::door::{self, PREFIX};
+use crate::flight::{Awaited, Flight, Items};
+use crate::mount::{Backend, Mount};
+use crate::plan::Plan;
+use crate::request;
+use bytes::Bytes;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use thalweg_http::Message;
+use thalweg_reactor::{Handle, Permit};
+use thalweg_service::{Asked, CallId, CallOptions, Came, Error};
+use thalweg_wire::exchange::{Advance, Answer, Live, Now, Refusal, Request, Response, Service};
+use thalweg_wire::fault::Fault;
+use thalweg_wire::jsonrpc::{self, Call, Id, Item, Params, write};
+use thalweg_wire::problem::Problem;
+
+/// What a gateway allows.
+#[derive(Clone, Debug)]
+pub struct Bounds {
+    /// Calls in one batch.
+    pub batch_calls_max: usize,
+    /// Bytes of answers to one batch; calls beyond are refused before they are made.
+    pub batch_bytes_max: usize,
+    /// Calls of one service whose handlers have not ended.
+    pub in_flight_max: usize,
+    /// How long an answer is waited for.
+    pub patience: Duration,
+    /// Items of a stream that are collected into one answer.
+    pub stream_items_max: usize,
+    /// And their bytes.
+    pub stream_bytes_max: usize,
+    /// Names by which clients may reach this server, beside its addresses and `localhost`.
+    pub hosts: Vec<String>,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self {
+            batch_calls_max: 1_000,
+            batch_bytes_max: 16 << 20,
+            in_flight_max: 4_096,
+            patience: Duration::from_secs(60),
+            stream_items_max: 1_000,
+            stream_bytes_max: 1 << 20,
+            hosts: Vec::new(),
+        }
+    }
+}
+
+/// How other threads' answers make themselves heard. Room in the mailbox is kept for the one message it takes, or that
+/// message is on its way.
+struct Rouser {
+    handle: Handle<Message>,
+    permit: Mutex<Option<Permit<Message>>>,
+}
+
+impl Rouser {
+    fn rouse(&self) {
+        if let Some(permit) = self.permit.lock().take() {
+            permit.post(Message::Rung);
+        }
+    }
+
+    /// Keeps room for the next time. `false`: there is none now.
+    fn arm(&self) -> bool {
+        let mut permit = self.permit.lock();
+        if permit.is_none() {
+            *permit = self.handle.reserve();
+        }
+        permit.is_some()
+    }
+}
+
+/// A service that is served.
+struct Served {
+    name: String,
+    plan: Arc<Plan>,
+    description: Bytes,
+    backend: Backend,
+    awaited: HashMap<CallId, Awaited>,
+}
+
+/// Services by JSON-RPC, for one HTTP reactor.
+///
+/// What it serves besides is for whoever composes: it answers 404 to every path that does not begin with `/rpc/`.
+pub struct Gateway {
+    bounds: Bounds,
+    rouser: Arc<Rouser>,
+    served: Vec<Served>,
+    flights: HashMap<u64, Flight>,
+    last_flight: u64,
+    alone: bool,
+    /// The request that is being made.
+    frame: Vec<u8>,
+    /// When the calls that are awaited are next looked through for such that nobody waits for any more.
+    next_look: Option<Instant>,
+}
+
+/// How often calls that are awaited are looked through.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// A buffer that one request made larger is freed.
+const FRAME_BYTES_KEPT: usize = 256 << 10;
+
+impl Gateway {
+    /// A gateway on the reactor of this handle, without services.
+    pub fn new(handle: Handle<Message>, bounds: Bounds) -> Self {
+        let rouser = Rouser { permit: Mutex::new(handle.reserve()), handle };
+        Self {
+            bounds,
+            rouser: Arc::new(rouser),
+            served: Vec::new(),
+            flights: HashMap::new(),
+            last_flight: 0,
+            alone: false,
+            frame: Vec::new(),
+            next_look: None,
+        }
+    }
+
+    /// Serves a service under a name: at `/rpc/<name>`. Returns the descriptor that the reactor is to watch
+    /// ([`thalweg_http::Http::attach`]), if the service lives elsewhere.
+    ///
+    /// # Errors
+    /// [`Fault::BadArgument`] for a name that is taken, or none that stands in a path as it is; what the endpoint says.
+    pub fn mount(&mut self, name: &str, mount: Mount) -> Result<Option<std::os::fd::OwnedFd>, Error> {
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+        if name.is_empty() || !name.bytes().all(is_plain) {
+            return Err(Error::new(Fault::BadArgument, format!("{name:?} cannot stand in a path as it is")));
+        }
+        if self.served.iter().any(|served| served.name == name) {
+            return Err(Error::new(Fault::BadArgument, format!("there is a service {name} already")));
+        }
+        let rouser = Arc::clone(&self.rouser);
+        let (plan, description, mut backend) = mount.open(self.bounds.credit(), move || rouser.rouse())?;
+        let descriptor = match &mut backend {
+            Backend::Here(..) => None,
+            Backend::Elsewhere(client) => Some(thalweg_sys::socket::duplicate(client.descriptor()?)?),
+        };
+        self.served.push(Served {
+            name: name.to_owned(),
+            plan,
+            description,
+            backend,
+            awaited: HashMap::new(),
+        });
+        Ok(descriptor)
+    }
+
+    /// The services' names.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.served.iter().map(|served| served.name.as_str())
+    }
+
+    /// The service that a request is for.
+    fn route(&self, request: &Request<'_>) -> Result<usize, Box<Response>> {
+        let name = request.path.strip_prefix(PREFIX);
+        let place = name.and_then(|name| self.served.iter().position(|served| served.name == name));
+        let place = place.ok_or_else(|| Box::new(door::no_service()))?;
+        door::admit(request, &self.bounds).map(|()| place)
+    }
+
+    /// Carries out what a body asks.
+    fn body(&mut self, place: usize, body: &[u8]) -> Answer<()> {
+        let calls = match jsonrpc::calls(body, self.bounds.batch_calls_max) {
+            Ok(calls) => calls,
+            Err(refused) => {
+                let mut out = Vec::new();
+                write::error(&mut out, Id::NULL, refused.code(), &refused.to_string(), |_| {});
+                return Answer::Respond(respond(out));
+            }
+        };
+        let mut flight = Flight::new(calls.is_batch, calls.items.len());
+        let name = self.last_flight + 1;
+        for (left, item) in (0..calls.items.len()).rev().zip(&calls.items) {
+            match item {
+                Item::Invalid(invalid) => flight.answer(|out| answer::invalid(out, invalid)),
+                Item::Call(call) => self.one(place, call, name, &mut flight, left == 0),
+            }
+        }
+        if flight.is_over() {
+            let nothing = || Response { status: 204, ..Response::default() };
+            return Answer::Respond(flight.finish().map_or_else(nothing, respond));
+        }
+        self.last_flight = name;
+        self.flights.insert(name, flight);
+        Answer::Later(name)
+    }
+
+    /// Makes one call, and answers it if that can be done at once.
+    #[inline]
+    fn one(&mut self, place: usize, call: &Call<'_>, name: u64, flight: &mut Flight, last: bool) {
+        let Self { bounds, served, frame, alone, next_look, .. } = self;
+        let Served { plan, description, backend, awaited, .. } = &mut served[place];
+        let Some(index) = plan.find(&call.method) else {
+            return reply(flight, call, |out, id| built_in(plan, description, call, id, out));
+        };
+        let method = &plan.methods[index];
+        frame.clear();
+        if let Err(unfit) = request::encode(plan, method, call.params, frame) {
+            return reply(flight, call, |out, id| answer::unfit(out, id, &unfit));
+        }
+        if flight.bytes() > bounds.batch_bytes_max || backend.in_flight() >= bounds.in_flight_max {
+            return reply(flight, call, |out, id| {
+                answer::fault(out, id, Fault::Overloaded, Fault::Overloaded.says())
+            });
+        }
+        let mut items = Items::default();
+        let asked = Asked { deadline: None, alone: *alone && last && backend.in_flight() == 0 };
+        let options = CallOptions { deadline: Some(bounds.patience), credit: Some(bounds.credit()) };
+        let made = backend.call(frame, asked, options, |came, frame| match came {
+            Came::Item => answer::item(plan, method, &mut items, bounds.stream(), frame),
+            Came::End(code) => {
+                reply(flight, call, |out, id| answer::ended(plan, method, &items, id, code, frame, out));
+            }
+        });
+        if frame.capacity() > FRAME_BYTES_KEPT {
+            *frame = Vec::new();
+        }
+        match made {
+            Ok(None) => {}
+            Err(error) => reply(flight, call, |out, id| answer::failed(out, id, &error)),
+            Ok(Some(under)) if items.broken.is_some() => {
+                backend.cancel(under);
+                reply(flight, call, |out, id| answer::ended(plan, method, &items, id, 0, &[], out));
+            }
+            Ok(Some(under)) => {
+                let now = Instant::now();
+                next_look.get_or_insert(now + LOOK_EVERY);
+                let seat = call.id.map(|_| (name, flight.expect()));
+                if seat.is_some() {
+                    flight.awaited.push((place, under));
+                }
+                let id = call.id.map_or("", Id::as_str).into();
+                awaited
+                    .insert(under, Awaited { seat, id, method: index, items, until: now + bounds.patience });
+            }
+        }
+    }
+
+    /// Takes what came of one service's calls.
+    fn turn(&mut self, place: usize, over: &mut Vec<u64>) {
+        let Self { bounds, served, flights, .. } = self;
+        let Served { plan, backend, awaited, .. } = &mut served[place];
+        let mut broken = Vec::new();
+        backend.turn(|under, came, frame| match came {
+            Came::Item => {
+                let Some(call) = awaited.get_mut(&under) else { return };
+                answer::item(plan, &plan.methods[call.method], &mut call.items, bounds.stream(), frame);
+                if call.items.broken.is_some() {
+                    broken.push(under);
+                }
+            }
+            Came::End(code) => {
+                let Some(call) = awaited.remove(&under) else { return };
+                settle(flights, over, (place, under), &call, |out, id| {
+                    answer::ended(plan, &plan.methods[call.method], &call.items, id, code, frame, out);
+                });
+            }
+        });
+        for under in broken {
+            backend.cancel(under);
+            let Some(call) = awaited.remove(&under) else { continue };
+            settle(flights, over, (place, under), &call, |out, id| {
+                answer::ended(plan, &plan.methods[call.method], &call.items, id, 0, &[], out);
+            });
+        }
+    }
+
+    /// Gives up calls that were waited for long enough.
+    fn give_up(&mut self, over: &mut Vec<u64>) {
+        let now = Instant::now();
+        if self.next_look.is_none_or(|at| at > now) {
+            return;
+        }
+        let Self { served, flights, .. } = self;
+        for (place, Served { backend, awaited, .. }) in served.iter_mut().enumerate() {
+            let overdue: Vec<CallId> =
+                awaited.iter().filter(|(_, call)| call.until <= now).map(|(under, _)| *under).collect();
+            for under in overdue {
+                backend.cancel(under);
+                let Some(call) = awaited.remove(&under) else { continue };
+                settle(flights, over, (place, under), &call, |out, id| {
+                    answer::fault(out, id, Fault::DeadlineExceeded, Fault::DeadlineExceeded.says());
+                });
+            }
+        }
+        let awaits = self.served.iter().any(|served| !served.awaited.is_empty());
+        self.next_look = awaits.then(|| now + LOOK_EVERY);
+    }
+}
+
+impl Bounds {
+    /// Items and bytes of a stream.
+    fn stream(&self) -> (usize, usize) {
+        (self.stream_items_max, self.stream_bytes_max)
+    }
+
+    /// One item more than is collected, so that one too many is told from a stream that waits.
+    fn credit(&self) -> u32 {
+        u32::try_from(self.stream_items_max).unwrap_or(u32::MAX).saturating_add(1)
+    }
+}
+
+/// Answers a call at once, unless it is a notification.
+#[inline]
+fn reply(flight: &mut Flight, call: &Call<'_>, write: impl FnOnce(&mut Vec<u8>, Id<'_>)) {
+    if let Some(id) = call.id {
+        flight.answer(|out| write(out, id));
+    }
+}
+
+/// Answers a call that was awaited; notes bodies that are over.
+fn settle(
+    flights: &mut HashMap<u64, Flight>,
+    over: &mut Vec<u64>,
+    named: (usize, CallId),
+    call: &Awaited,
+    write: impl FnOnce(&mut Vec<u8>, Id<'_>),
+) {
+    let Some((name, sequence)) = call.seat else { return };
+    let Some(flight) = flights.get_mut(&name) else { return };
+    flight.complete(sequence, named, |out| write(out, Id::kept(&call.id)));
+    if flight.is_over() {
+        over.push(name);
+    }
+}
+
+/// Methods that every service has.
+fn built_in(plan: &Plan, description: &[u8], call: &Call<'_>, id: Id<'_>, out: &mut Vec<u8>) {
+    let takes_none = |params: &str| params.bytes().all(|byte| b"{}[] \t\r\n".contains(&byte));
+    let fits = match call.params {
+        Params::Absent => true,
+        Params::Positions(params) | Params::Names(params) => takes_none(params),
+    };
+    match call.method.as_ref() {
+        "rpc.discover" | "rpc.version" if !fits => {
+            let unfit = request::Unfit { field: "params".to_owned(), what: "there are no parameters".into() };
+            answer::unfit(out, id, &unfit);
+        }
+        "rpc.discover" => {
+            write::begin_result(out);
+            out.extend_from_slice(description);
+            write::end(out, id);
+        }
+        "rpc.version" => {
+            write::begin_result(out);
+            out.extend_from_slice(version(plan).as_bytes());
+            write::end(out, id);
+        }
+        method => answer::unknown(out, id, plan, method),
+    }
+}
+
+fn version(plan: &Plan) -> String {
+    let hash: String = plan.hash.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!(
+        "{{\"service\":\"{}\",\"version\":\"{}\",\"schema\":\"{hash}\"}}",
+        plan.name,
+        env!("CARGO_PKG_VERSION")
+    )
+}
+
+fn respond(body: Vec<u8>) -> Response {
+    let mut response = Response {
+        status: 200,
+        fields: b"Content-Type: application/json\r\n".to_vec(),
+        ..Response::default()
+    };
+    response.body.push(Bytes::from(body));
+    response
+}
+
+impl Service for Gateway {
+    type Topic = ();
+
+    fn call(&mut self, request: &Request<'_>, _now: Now) -> Answer<()> {
+        match self.route(request) {
+            Ok(place) => self.body(place, request.body),
+            Err(refusal) => Answer::Respond(*refusal),
+        }
+    }
+
+    fn admit(&mut self, head: &Request<'_>, _now: Now) -> Option<Response> {
+        self.route(head).err().map(|refusal| *refusal)
+    }
+
+    fn alone(&mut self, alone: bool) {
+        self.alone = alone;
+    }
+
+    fn look(&mut self, _now: Now, each: &mut dyn FnMut(u64, Response)) -> Option<u32> {
+        // Before anything is taken: what comes after that has to be heard of again.
+        let armed = self.rouser.arm();
+        let mut over = Vec::new();
+        (0..self.served.len()).for_each(|place| self.turn(place, &mut over));
+        self.give_up(&mut over);
+        for name in over {
+            let output = self.flights.remove(&name).and_then(Flight::finish);
+            each(name, respond(output.unwrap_or_default()));
+        }
+        match self.next_look {
+            _ if !armed => Some(1),
+            None => None,
+            Some(_) => u32::try_from(LOOK_EVERY.as_millis()).ok(),
+        }
+    }
+
+    fn gone(&mut self, later: u64) {
+        let Some(flight) = self.flights.remove(&later) else { return };
+        for (place, under) in flight.awaited {
+            let Served { backend, awaited, .. } = &mut self.served[place];
+            awaited.remove(&under);
+            backend.cancel(under);
+        }
+    }
+
+    fn failed(&mut self, _now: Now) -> Response {
+        let detail = "the store failed; what became of the call is not known";
+        let problem = Problem { status: 500, rule: "outcome-unknown", field: "store", detail };
+        door::refusal(&problem, "")
+    }
+
+    fn watch(&mut self, (): &()) {}
+
+    fn unwatch(&mut self, (): &()) {}
+
+    fn acknowledge(&mut self, (): &()) {}
+
+    fn advance(&mut self, (): &(), _live: &Live, _now: Now) -> Advance {
+        Advance::Wait
+    }
+
+    fn deadline(&mut self, (): &(), _live: &Live, _now: Now) -> Response {
+        Response { status: 204, ..Response::default() }
+    }
+
+    fn refuse(&mut self, refusal: &Refusal, _now: Now) -> Response {
+        let Refusal { status, code, field, detail } = *refusal;
+        door::refusal(&Problem { status, rule: code, field, detail }, "")
+    }
+}
+
+impl fmt::Debug for Gateway {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = self.names().collect();
+        out.debug_struct("Gateway").field("services", &names).finish_non_exhaustive()
+    }
+}

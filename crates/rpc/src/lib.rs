@@ -1,0 +1,37 @@
+//! JSON-RPC 2.0: any service that has a schema, over HTTP, and a client that keeps its connections.
+//!
+//! Owns the way between JSON and a service's frames, which the schema alone describes ([`Mount`], [`Gateway`]), a server
+//! that is nothing else ([`Server`]), and the pool of kept-alive connections that calls leave by ([`Client`]).
+//!
+//! Never knows: a particular service, where its handler runs, what a stream or a fork is.
+#![forbid(unsafe_code)]
+
+#[cfg(feature = "server")]
+mod answer;
+pub mod client;
+#[cfg(feature = "server")]
+mod discover;
+#[cfg(feature = "server")]
+mod door;
+#[cfg(feature = "server")]
+mod flight;
+#[cfg(feature = "server")]
+mod gateway;
+#[cfg(feature = "server")]
+mod mount;
+#[cfg(feature = "server")]
+mod plan;
+#[cfg(feature = "server")]
+mod request;
+#[cfg(feature = "server")]
+mod response;
+#[cfg(feature = "server")]
+mod server;
+
+pub use client::{Client, Options as ClientOptions};
+#[cfg(feature = "server")]
+pub use gateway::{Bounds, Gateway};
+#[cfg(feature = "server")]
+pub use mount::Mount;
+#[cfg(feature = "server")]
+pub use server::{Server, ServerOptions, Stopper};

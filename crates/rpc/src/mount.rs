@@ -1,0 +1,163 @@
+//! A service under a name: its plan, its description, and where its calls go.
+
+use crate::discover;
+use crate::plan::Plan;
+use bytes::Bytes;
+use std::fmt;
+use std::sync::Arc;
+use thalweg_schema as schema;
+use thalweg_service::{
+    Asked, Bell, CallId, CallOptions, Came, Client, ClientOptions, Endpoint, Error, EventKind, Handler,
+    Local, Reconnect, Wait,
+};
+use thalweg_wire::fault::Fault;
+
+/// What makes the handler of a service, given what rings for it.
+type Make = Box<dyn FnOnce(Bell) -> Box<dyn Handler>>;
+
+/// A service to be called by JSON-RPC, and where its calls go.
+pub struct Mount {
+    pub(crate) plan: Arc<Plan>,
+    /// What `rpc.discover` answers.
+    pub(crate) description: Bytes,
+    way: Way,
+}
+
+enum Way {
+    Here(Make),
+    Elsewhere(Endpoint, ClientOptions),
+}
+
+impl Mount {
+    /// Calls of `service` are handled in place, on the thread of the gateway that this is given to.
+    pub fn here(service: &schema::Service, handler: impl Handler + 'static) -> Self {
+        Self::with_bell(service, |_| handler)
+    }
+
+    /// The same, for a handler that is told things by other threads, and rings for itself.
+    pub fn with_bell<H: Handler + 'static>(
+        service: &schema::Service,
+        make: impl FnOnce(Bell) -> H + 'static,
+    ) -> Self {
+        Self::new(service, Way::Here(Box::new(|bell| Box::new(make(bell)))))
+    }
+
+    /// Calls go to the server of `service` at an endpoint, over one connection per gateway, which is made anew when it ends.
+    pub fn elsewhere(service: &schema::Service, endpoint: Endpoint) -> Self {
+        let options = ClientOptions {
+            schema: service.hash,
+            reconnect: Reconnect::Backoff {
+                first: std::time::Duration::from_millis(10),
+                most: std::time::Duration::from_secs(1),
+            },
+            ..ClientOptions::default()
+        };
+        Self::new(service, Way::Elsewhere(endpoint, options))
+    }
+
+    fn new(service: &schema::Service, way: Way) -> Self {
+        Self { plan: Arc::new(Plan::of(service)), description: Bytes::from(discover::document(service)), way }
+    }
+
+    /// Makes ready for calls, whose streams send so many items at most. `wake` is how answers of other threads make
+    /// themselves heard.
+    ///
+    /// # Errors
+    /// What the endpoint or the options say.
+    pub(crate) fn open(
+        self,
+        credit: u32,
+        wake: impl Fn() + Send + Sync + 'static,
+    ) -> Result<(Arc<Plan>, Bytes, Backend), Error> {
+        let backend = match self.way {
+            Way::Here(make) => {
+                let local = Local::new(&self.plan.error_tag, credit, wake);
+                let handler = make(local.bell());
+                Backend::Here(Box::new(local), handler)
+            }
+            Way::Elsewhere(endpoint, options) => {
+                Backend::Elsewhere(Box::new(Client::begin(&endpoint, options)?))
+            }
+        };
+        Ok((self.plan, self.description, backend))
+    }
+}
+
+impl fmt::Debug for Mount {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Mount").field("service", &self.plan.name).finish_non_exhaustive()
+    }
+}
+
+/// Where calls go.
+pub(crate) enum Backend {
+    /// To a handler on this thread.
+    Here(Box<Local>, Box<dyn Handler>),
+    /// To another process, by way of a connection on this thread.
+    Elsewhere(Box<Client>),
+}
+
+impl Backend {
+    /// Makes a call. `each` gets what is answered there and then; the rest comes by turns, under the call's name.
+    ///
+    /// # Errors
+    /// It could not be made, and nothing was done.
+    #[inline]
+    pub(crate) fn call(
+        &mut self,
+        frame: &[u8],
+        asked: Asked,
+        options: CallOptions,
+        each: impl FnMut(Came, &[u8]),
+    ) -> Result<Option<CallId>, Error> {
+        match self {
+            Self::Here(local, handler) => Ok(local.call(&mut **handler, frame, asked, each)),
+            Self::Elsewhere(client) => client.call(frame, options).map(Some),
+        }
+    }
+
+    /// Sends what was called, and brings what came.
+    pub(crate) fn turn(&mut self, mut each: impl FnMut(CallId, Came, &[u8])) {
+        match self {
+            Self::Here(local, handler) => local.turn(&mut **handler, each),
+            Self::Elsewhere(client) => {
+                // Why a turn failed is said of each call, below.
+                let _ = client.turn(Wait::Poll);
+                while let Some(event) = client.next() {
+                    match event.kind {
+                        EventKind::Item => each(event.call, Came::Item, event.frame),
+                        EventKind::End => each(event.call, Came::End(0), event.frame),
+                        EventKind::Failed(error) if event.frame.is_empty() => {
+                            let frame = thalweg_wire::service::error_frame("", &error.to_string());
+                            each(event.call, Came::End(error.fault as u16), &frame);
+                        }
+                        EventKind::Failed(error) => {
+                            each(event.call, Came::End(error.fault as u16), event.frame)
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Nobody waits for this call any more.
+    pub(crate) fn cancel(&mut self, call: CallId) {
+        match self {
+            Self::Here(local, _) => local.cancel(call),
+            Self::Elsewhere(client) => client.forget(call),
+        }
+    }
+
+    /// Calls whose handlers have not ended.
+    pub(crate) fn in_flight(&self) -> usize {
+        match self {
+            Self::Here(local, _) => local.in_flight(),
+            Self::Elsewhere(client) => client.in_flight(),
+        }
+    }
+}
+
+/// What a fault's number means to a client of JSON-RPC; one of a newer version is some failure.
+pub(crate) fn fault_of(code: u16) -> Fault {
+    Fault::of(code).unwrap_or(Fault::System)
+}

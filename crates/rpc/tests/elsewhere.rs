@@ -1,0 +1,108 @@
+//! A service that lives in another process: here on another thread, behind its socket all the same.
+
+#![allow(clippy::unwrap_used, reason = "this is a test's code, though not all of it in test functions")]
+
+mod common;
+
+use common::{Running, TestHandler, numbered, schema, until};
+use serde_json::{Value, json};
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use thalweg_rpc::{Bounds, Mount, ServerOptions};
+use thalweg_service::{Endpoint, Server, ServerOptions as ServiceOptions, Stopper};
+
+struct Service {
+    stopper: Stopper,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Service {
+    fn start(endpoint: &Endpoint, handler: &TestHandler) -> Self {
+        let options = ServiceOptions {
+            schema: schema().hash,
+            error_tag: "TestErrorResponse".into(),
+            ..Default::default()
+        };
+        let mut server = Server::bind(std::slice::from_ref(endpoint), options).unwrap();
+        let (stopper, handler) = (server.stopper(), handler.clone());
+        let thread = std::thread::spawn(move || server.run_reactor(handler).unwrap());
+        Self { stopper, thread: Some(thread) }
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        self.stopper.stop();
+        self.thread.take().unwrap().join().unwrap();
+    }
+}
+
+fn endpoint(directory: &Path, name: &str) -> Endpoint {
+    directory.join(name).to_str().unwrap().parse().unwrap()
+}
+
+fn call(method: &str, params: &Value) -> String {
+    json!({ "jsonrpc": "2.0", "method": method, "params": params, "id": 1 }).to_string()
+}
+
+#[test]
+fn calls_go_over_a_socket_or_through_shared_memory_and_come_back() {
+    let directory = tempfile::tempdir().unwrap();
+    for name in ["test.sock", "test.shm"] {
+        let at = endpoint(directory.path(), name);
+        let handler = TestHandler::default();
+        let service = Service::start(&at, &handler);
+        let bounds = Bounds { stream_items_max: 3, ..Bounds::default() };
+        let options = ServerOptions { bounds, ..ServerOptions::default() };
+        let server = Running::with(options, Arc::clone(&handler.0), move || Mount::elsewhere(&schema(), at));
+        let mut client = server.connect();
+        assert_eq!(
+            client.ask(call("Same", &json!([u64::MAX, "x"])))["result"]["number"].as_u64(),
+            Some(u64::MAX)
+        );
+        assert_eq!(client.ask(call("Refuse", &json!(["no"])))["error"]["message"], "no");
+        assert_eq!(client.ask(call("Panic", &json!([])))["error"]["data"]["fault"], "abandoned");
+        assert_eq!(client.ask(call("Count", &json!([3])))["result"]["end"]["sum"], 6);
+        assert_eq!(client.ask(call("Count", &json!([9])))["error"]["data"]["fault"], "overrun");
+        let batch: Vec<Value> =
+            (0..200).map(|n| json!({ "jsonrpc": "2.0", "method": "Same", "params": [n], "id": n })).collect();
+        let answers = client.ask(serde_json::to_string(&batch).unwrap());
+        for (n, answer) in answers.as_array().unwrap().iter().enumerate() {
+            assert_eq!((&answer["id"], &answer["result"]["number"]), (&json!(n), &json!(n)));
+        }
+        // Whoever goes away is told of at the other end.
+        let mut other = server.connect();
+        other.post(call("Later", &json!([1])));
+        let waiting = server.waiting(1);
+        drop(other);
+        drop(waiting);
+        drop((client, server, service));
+    }
+}
+
+#[test]
+fn a_service_that_went_away_is_found_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = endpoint(directory.path(), "test.sock");
+    let handler = TestHandler::default();
+    let service = Service::start(&at, &handler);
+    let there = at.clone();
+    let server = Running::with(ServerOptions::default(), Arc::clone(&handler.0), move || {
+        Mount::elsewhere(&schema(), there)
+    });
+    let mut client = server.connect();
+    assert_eq!(client.ask(call("Same", &json!([1])))["result"]["number"], 1);
+    client.post(call("Later", &json!([1])));
+    let waiting = server.waiting(1);
+    // Ends in good order: what was begun is answered.
+    service.stopper.stop();
+    for (number, reply) in waiting {
+        reply.end(&numbered("TestLaterResponse", number, None));
+    }
+    assert_eq!(client.answer().json()["result"]["number"], 1);
+    drop(service);
+    until("free", || !directory.path().join("test.sock").exists());
+    let _service = Service::start(&at, &handler);
+    assert_eq!(client.ask(call("Same", &json!([2])))["result"]["number"], 2);
+}

@@ -1,0 +1,330 @@
+//! What is asked over HTTP, and what is answered.
+
+#![allow(clippy::unwrap_used, reason = "this is a test's code, though not all of it in test functions")]
+
+mod common;
+
+use common::{Running, numbered, until};
+use serde_json::{Value, json};
+use std::time::Duration;
+use thalweg_rpc::{Bounds, ServerOptions};
+
+fn start() -> Running {
+    Running::start(ServerOptions::default())
+}
+
+fn bounded(bounds: Bounds) -> Running {
+    Running::start(ServerOptions { bounds, ..ServerOptions::default() })
+}
+
+fn call(method: &str, params: &Value, id: &Value) -> Value {
+    json!({ "jsonrpc": "2.0", "method": method, "params": params, "id": id })
+}
+
+fn result(result: &Value, id: &Value) -> Value {
+    json!({ "jsonrpc": "2.0", "result": result, "id": id })
+}
+
+/// An error's code, its field or fault, and its id.
+fn error(answer: &Value) -> (i64, &str, &Value) {
+    assert_eq!(answer["jsonrpc"], "2.0");
+    let data = &answer["error"]["data"];
+    let word = data["field"].as_str().or(data["fault"].as_str()).unwrap_or("");
+    assert!(answer["error"]["message"].is_string() && answer.get("result").is_none());
+    (answer["error"]["code"].as_i64().unwrap(), word, &answer["id"])
+}
+
+#[test]
+fn a_call_is_answered_by_name_and_by_position() {
+    let server = start();
+    let mut client = server.connect();
+    let number = u64::MAX;
+    let by_name = call("Same", &json!({ "number": number, "text": "ä" }), &json!(1));
+    let same = json!({ "number": number, "text": "ä" });
+    assert_eq!(client.ask(by_name.to_string()), result(&same, &json!(1)));
+    let by_position = call("Same", &json!([number, "ä"]), &json!("one"));
+    assert_eq!(client.ask(by_position.to_string()), result(&same, &json!("one")));
+    assert_eq!(
+        client.ask(call("Same", &json!([7]), &json!(null)).to_string())["result"]["text"],
+        Value::Null
+    );
+    assert!(server.shared.lock().unwrap().alone.iter().all(|alone| *alone));
+}
+
+#[test]
+fn ids_are_echoed_byte_for_byte() {
+    let server = start();
+    let mut client = server.connect();
+    for id in ["18446744073709551615", "-1", "\"\\u0061\\/\"", "null", "0"] {
+        client.post(format!(r#"{{"id":{id},"params":[1],"method":"Same","jsonrpc":"2.0"}}"#));
+        let body = client.answer().body;
+        assert!(body.ends_with(&format!(",\"id\":{id}}}")), "{body}");
+    }
+}
+
+#[test]
+fn what_is_no_request_is_answered_and_not_carried_out() {
+    let server = start();
+    let mut client = server.connect();
+    let deep = format!(
+        r#"{{"jsonrpc":"2.0","method":"Same","id":1,"params":{}1{}}}"#,
+        "[".repeat(80),
+        "]".repeat(80)
+    );
+    for (body, code) in [
+        (r#"{"jsonrpc":"2.0","method":"Same","params":[1],"id":{}}"#, -32600),
+        (r#"{"jsonrpc":"2.0","method":"Same","params":[1],"id":1.5}"#, -32600),
+        (r#"{"jsonrpc":"2.0","method":"Same","params":[1],"id":1,"id":1}"#, -32600),
+        (r#"{"jsonrpc":"2.0","method":"Same","params":[1],"method":"Same","id":1}"#, -32600),
+        (r#"{"jsonrpc":"2.0","method":"Same","params":[1],"id":1"#, -32700),
+        (r#"{"jsonrpc":"2.0","method":"Same","params":[1],"id":1} {}"#, -32700),
+        (r#"[{"jsonrpc":"2.0","method":"Same","params":[1],"id":1},]"#, -32700),
+        (r#"{"jsonrpc":"2.0","method":"Same","params":{"number":1,"number":1},"id":1}"#, -32602),
+        (r#"{"jsonrpc":"2.0","method":"Same","params":[1e400],"id":1}"#, -32602),
+        (r#"{"jsonrpc":"2.0","method":"Same","params":[18446744073709551616],"id":1}"#, -32602),
+        (r#"{"jsonrpc":"2.0","method":"Same","params":[1,"a",2],"id":1}"#, -32602),
+        (r#"{"jsonrpc":"2.0","method":"Same","params":{"number":1,"more":1},"id":1}"#, -32602),
+        (r#"{"jsonrpc":"2.0","method":"Same","params":{},"id":1}"#, -32602),
+        (r#"{"jsonrpc":"2.0","method":"Same","id":1}"#, -32602),
+        (r#"{"jsonrpc":"2.0","method":"same","id":1}"#, -32601),
+        ("[]", -32600),
+        ("", -32700),
+        (&deep, -32700),
+    ] {
+        assert_eq!(error(&client.ask(body)).0, code, "{body}");
+    }
+    assert_eq!(error(&client.ask(b"{\"jsonrpc\":\"2.0\",\"method\":\"\xff\"}")).0, -32700);
+    assert!(server.asked().is_empty(), "{:?}", server.asked());
+}
+
+#[test]
+fn the_field_at_fault_is_named_in_data() {
+    let server = start();
+    let mut client = server.connect();
+    let answer = client.ask(call("Same", &json!({ "number": "1" }), &json!(3)).to_string());
+    assert_eq!(error(&answer), (-32602, "number", &json!(3)));
+    let answer = client.ask(r#"{"jsonrpc":"2.0","method":7,"id":3}"#);
+    assert_eq!(error(&answer), (-32600, "method", &json!(3)));
+}
+
+#[test]
+fn what_goes_wrong_in_the_service_has_its_number() {
+    let server = start();
+    let mut client = server.connect();
+    let mut ask = |method: &str, params: &Value| client.ask(call(method, params, &json!(1)).to_string());
+    let refused = ask("Refuse", &json!(["so there"]));
+    assert_eq!(error(&refused), (-32000, "refused", &json!(1)));
+    assert_eq!(refused["error"]["message"], "so there");
+    assert_eq!(error(&ask("Panic", &json!([]))).1, "abandoned");
+    assert_eq!(error(&ask("Lie", &json!({}))), (-32017, "bad_answer", &json!(1)));
+    assert_eq!(ask("Same", &json!([5]))["result"]["number"], 5);
+}
+
+#[test]
+fn a_batch_is_carried_out_at_once_and_answered_in_order() {
+    let server = start();
+    let mut client = server.connect();
+    let calls = json!([
+        call("Later", &json!([1]), &json!("a")),
+        call("Same", &json!([2]), &json!("b")),
+        { "jsonrpc": "2.0", "method": "Same", "params": [3] },
+        7,
+        call("Later", &json!([4]), &json!("c")),
+        call("None", &json!([5]), &json!("d")),
+        { "jsonrpc": "2.0", "method": "Later", "params": [6] },
+    ]);
+    client.post(calls.to_string());
+    let waiting = server.waiting(3);
+    assert_eq!(server.asked(), ["TestLater 1", "TestSame 2", "TestSame 3", "TestLater 4", "TestLater 6"]);
+    let answer = move || {
+        for (number, reply) in waiting.into_iter().rev() {
+            reply.end(&numbered("TestLaterResponse", number, None));
+        }
+    };
+    std::thread::spawn(answer).join().unwrap();
+    let answers = client.answer().json();
+    let ids: Vec<&Value> = answers.as_array().unwrap().iter().map(|answer| &answer["id"]).collect();
+    assert_eq!(ids, [&json!("a"), &json!("b"), &Value::Null, &json!("c"), &json!("d")]);
+    assert_eq!(answers[0]["result"]["number"], 1);
+    assert_eq!(answers[3]["result"]["number"], 4);
+    assert_eq!((error(&answers[2]).0, error(&answers[4]).0), (-32600, -32601));
+}
+
+#[test]
+fn notifications_are_carried_out_and_have_no_answer() {
+    let server = start();
+    let mut client = server.connect();
+    let one = json!({ "jsonrpc": "2.0", "method": "Same", "params": [1] });
+    let wrong = json!({ "jsonrpc": "2.0", "method": "Refuse", "params": ["no"] });
+    for body in [one.to_string(), json!([one, wrong, one]).to_string()] {
+        client.post(body);
+        let answered = client.answer();
+        assert_eq!((answered.status, answered.body.as_str()), (204, ""));
+    }
+    assert_eq!(server.asked().len(), 4);
+    // What is wrong about a notification that nobody could carry out is not lost when it is no request at all.
+    assert_eq!(error(&client.ask(r#"{"jsonrpc":"2.0","method":1}"#)), (-32600, "method", &Value::Null));
+}
+
+#[test]
+fn a_batch_has_a_bound() {
+    let server = bounded(Bounds { batch_calls_max: 2, ..Bounds::default() });
+    let mut client = server.connect();
+    let one = call("Same", &json!([1]), &json!(1));
+    assert_eq!(error(&client.ask(json!([one, one, one]).to_string())), (-32600, "", &Value::Null));
+    assert!(server.asked().is_empty());
+    assert_eq!(client.ask(json!([one, one]).to_string()).as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn answers_to_a_batch_have_a_bound_too() {
+    let server = bounded(Bounds { batch_bytes_max: 100, ..Bounds::default() });
+    let mut client = server.connect();
+    let one = call("Same", &json!([1, "x".repeat(200)]), &json!(1));
+    let answers = client.ask(json!([one, one]).to_string());
+    assert_eq!((&answers[0]["result"]["number"], error(&answers[1]).1), (&json!(1), "overloaded"));
+    assert_eq!(server.asked().len(), 1, "the second was not made");
+}
+
+#[test]
+fn calls_under_way_have_a_bound() {
+    let server = bounded(Bounds { in_flight_max: 2, ..Bounds::default() });
+    let (mut client, mut other) = (server.connect(), server.connect());
+    let later = |number: u64| call("Later", &json!([number]), &json!(number));
+    client.post(json!([later(1), later(2)]).to_string());
+    let waiting = server.waiting(2);
+    assert_eq!(error(&other.ask(later(3).to_string())).1, "overloaded");
+    waiting.into_iter().for_each(|(number, reply)| reply.end(&numbered("TestLaterResponse", number, None)));
+    assert_eq!(client.answer().json()[1]["result"]["number"], 2);
+    assert_eq!(other.ask(call("Same", &json!([4]), &json!(4)).to_string())["id"], 4);
+}
+
+#[test]
+fn a_stream_is_collected_up_to_a_bound() {
+    let server = bounded(Bounds { stream_items_max: 3, ..Bounds::default() });
+    let mut client = server.connect();
+    let mut count = |to: u64| client.ask(call("Count", &json!([to]), &json!(1)).to_string());
+    let whole = json!({ "items": [{ "number": 1 }, { "number": 2 }, { "number": 3 }], "end": { "sum": 6 } });
+    assert_eq!(count(3)["result"], whole);
+    assert_eq!(count(0)["result"], json!({ "items": [], "end": { "sum": 0 } }));
+    for too_many in [4, 5, 100] {
+        assert_eq!(error(&count(too_many)), (-32009, "overrun", &json!(1)));
+    }
+}
+
+#[test]
+fn nobody_waits_for_ever() {
+    let server = bounded(Bounds { patience: Duration::from_millis(1), ..Bounds::default() });
+    let mut client = server.connect();
+    assert_eq!(error(&client.ask(call("Later", &json!([1]), &json!(1)).to_string())).1, "deadline_exceeded");
+    assert!(server.waiting(1)[0].1.is_cancelled());
+}
+
+#[test]
+fn a_handler_hears_that_its_client_is_gone() {
+    let server = start();
+    let mut client = server.connect();
+    client.post(call("Later", &json!([1]), &json!(1)).to_string());
+    let waiting = server.waiting(1);
+    thalweg_sys::socket::close_abruptly(std::os::fd::AsFd::as_fd(&client.stream)).unwrap();
+    drop(client);
+    until("told", || waiting[0].1.is_cancelled());
+}
+
+#[test]
+fn a_server_describes_itself() {
+    let server = start();
+    let mut client = server.connect();
+    let document = client.ask(r#"{"jsonrpc":"2.0","method":"rpc.discover","id":1}"#)["result"].clone();
+    assert_eq!((&document["openrpc"], &document["info"]["title"]), (&json!("1.3.2"), &json!("Test")));
+    let names: Vec<&str> = document["methods"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|method| method["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["Same", "Later", "Refuse", "Panic", "Lie", "Count", "rpc.discover", "rpc.version"]);
+    let same = &document["methods"][0];
+    assert_eq!(same["params"][0]["schema"]["maximum"].as_u64(), Some(u64::MAX));
+    assert_eq!(
+        (&same["params"][0]["required"], &same["params"][1]["required"]),
+        (&json!(true), &json!(false))
+    );
+    assert_eq!(same["description"], "Answers with what it was given.");
+    // Whatever is referred to is there.
+    let mut pending = vec![&document];
+    while let Some(value) = pending.pop() {
+        if let Some(reference) = value["$ref"].as_str() {
+            assert!(document.pointer(reference.trim_start_matches('#')).is_some(), "{reference}");
+        }
+        match value {
+            Value::Object(members) => pending.extend(members.values()),
+            Value::Array(elements) => pending.extend(elements),
+            _ => {}
+        }
+    }
+    let version = client.ask(r#"{"jsonrpc":"2.0","method":"rpc.version","params":[],"id":1}"#);
+    assert_eq!(version["result"]["service"], "Test");
+    assert_eq!(
+        error(&client.ask(r#"{"jsonrpc":"2.0","method":"rpc.version","params":[1],"id":1}"#)).0,
+        -32602
+    );
+}
+
+#[test]
+fn the_door_is_kept() {
+    let server = bounded(Bounds { hosts: vec!["known.example".to_owned()], ..Bounds::default() });
+    let mut client = server.connect();
+    let body = call("Same", &json!([1]), &json!(1)).to_string();
+    let typed = "Content-Type: application/json";
+    for (head, status) in [
+        (format!("GET /rpc/test HTTP/1.1\r\nHost: localhost\r\n{typed}"), 405),
+        (format!("OPTIONS /rpc/test HTTP/1.1\r\nHost: localhost\r\nOrigin: http://x\r\n{typed}"), 405),
+        (format!("PUT /rpc/test HTTP/1.1\r\nHost: localhost\r\n{typed}"), 405),
+        (format!("POST /rpc/none HTTP/1.1\r\nHost: localhost\r\n{typed}"), 404),
+        (format!("POST /rpc HTTP/1.1\r\nHost: localhost\r\n{typed}"), 404),
+        (format!("POST /rpc/test/ HTTP/1.1\r\nHost: localhost\r\n{typed}"), 404),
+        (format!("POST / HTTP/1.1\r\nHost: localhost\r\n{typed}"), 404),
+        ("POST /rpc/test HTTP/1.1\r\nHost: localhost".to_owned(), 415),
+        ("POST /rpc/test HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain".to_owned(), 415),
+        (format!("POST /rpc/test HTTP/1.1\r\nHost: evil.example\r\n{typed}"), 403),
+    ] {
+        client.send(&head, &body);
+        let answered = client.answer();
+        assert_eq!(answered.status, status, "{head}: {answered:?}");
+        assert!(!answered.head.to_lowercase().contains("access-control"), "{answered:?}");
+        assert_eq!(answered.json()["status"], status);
+        assert!(status != 405 || answered.head.contains("Allow: POST\r\n"));
+    }
+    assert!(server.asked().is_empty());
+    for host in ["known.example:99", "127.0.0.1", "[::1]:4437"] {
+        let typed = "Content-Type: Application/JSON; charset=utf-8";
+        client.send(&format!("POST /rpc/test HTTP/1.1\r\nHost: {host}\r\n{typed}"), &body);
+        assert_eq!(client.answer().status, 200);
+    }
+}
+
+#[test]
+fn a_body_over_its_bound_is_refused() {
+    let http = thalweg_http::Config { body_bytes_max: 1_000, ..thalweg_http::Config::default() };
+    let server = Running::start(ServerOptions { http, ..ServerOptions::default() });
+    let mut client = server.connect();
+    client.post(call("Same", &json!([1, "x".repeat(1_000)]), &json!(1)).to_string());
+    let answered = client.answer();
+    assert_eq!((answered.status, &answered.json()["field"]), (413, &json!("body")));
+    assert!(server.asked().is_empty());
+}
+
+#[test]
+fn a_drain_answers_what_was_begun() {
+    let mut server = start();
+    let mut client = server.connect();
+    client.post(call("Later", &json!([1]), &json!(1)).to_string());
+    let waiting = server.waiting(1);
+    server.stopper.drain(10_000);
+    for (number, reply) in waiting {
+        reply.end(&numbered("TestLaterResponse", number, None));
+    }
+    assert_eq!(client.answer().json()["result"]["number"], 1);
+    server.join();
+}
