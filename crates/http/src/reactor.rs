@@ -294,8 +294,11 @@ impl<S: Service> Http<S> {
 
     fn count(&self, core: &mut HttpCore<S>) -> Census {
         let keys: Vec<Key> = core.keys().collect();
-        let mut census =
-            Census { waiting: self.waiting.len() + self.later.len(), calls: self.meters.calls(), ..Census::default() };
+        let mut census = Census {
+            waiting: self.waiting.len() + self.later.len(),
+            calls: self.meters.calls(),
+            ..Census::default()
+        };
         for key in keys {
             census.subscribed += usize::from(core.topic_of(key).is_some());
             let Some(entry) = core.entry(key) else { continue };
