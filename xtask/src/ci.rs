@@ -54,6 +54,7 @@ const STEPS: &[Step] = &[
     step("header", "xtask header --check"),
     step("cpp", "xtask cpp"),
     step("zig", "xtask zig"),
+    step("erlang", "xtask erlang"),
     step("golden", "xtask golden"),
     step("matrix", "xtask matrix"),
     step("full", "xtask full"),

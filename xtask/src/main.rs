@@ -15,6 +15,7 @@ mod damage;
 mod debian;
 mod drain;
 mod empty;
+mod erlang;
 mod faults;
 mod forks;
 mod full;
@@ -91,6 +92,7 @@ cargo xtask <task> [options]
   faults                   writes the table of faults as every face has it   --check  says how it differs
   cpp                      the C++ face: installed, found by CMake, its tests with every access watched
   zig                      the Zig face with the oldest and the newest Zig that it is for
+  erlang                   the Erlang application: Common Test, with workers from the built wheel   --only call,pool
   header                   writes the C header, from crates/abi   --check  says whether it differs
   golden                   generated code of six languages against the golden frames
                              --only rust,ts,python,cpp,zig,erlang
@@ -151,6 +153,7 @@ fn run(task: &str, options: &Options) -> Outcome {
         "header" => header::run(options),
         "cpp" => cpp::run(options),
         "zig" => zig::run(options),
+        "erlang" => erlang::run(options),
         "faults" => faults::run(options),
         "matrix" => matrix::run(options),
         _ => Err(format!("no such task\n\n{USAGE}")),

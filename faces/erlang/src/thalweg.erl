@@ -11,7 +11,7 @@
 -export([async_call/2, async_call/3, async_call/4, async_await/1, async_await/2, async_gather/1, async_gather/2]).
 -export([eval/1, eval/2, eval/3, exec/1, exec/2, exec/3]).
 -export([register/2, unregister/1]).
--export([within/3]).
+-export([within/3, route/1, flush/1]).
 -export_type([request/0, options/0, result/0, name/0]).
 
 %% What a name in Python is: `math', <<"os.path">>.
@@ -28,6 +28,8 @@
     affinity => term(),
     %% Whose variables `eval' and `exec' see; the calling process's otherwise.
     namespace => term(),
+    %% Of a stream: how many values may be on their way.
+    credit => pos_integer(),
     %% Variables.
     variables => #{name() => term()}
 }.
@@ -69,7 +71,14 @@ stop_pool(Name) ->
 -spec workers(atom()) -> [non_neg_integer()].
 workers(Name) ->
     {_, Workers} = thalweg_directory:workers(Name),
-    [gen_server:call(Worker, os_pid) || Worker <- tuple_to_list(Workers)].
+    lists:append([os_pid(Worker) || Worker <- tuple_to_list(Workers)]).
+
+%% One that just ends has none.
+-spec os_pid(pid()) -> [non_neg_integer()].
+os_pid(Worker) ->
+    try [gen_server:call(Worker, os_pid)]
+    catch exit:_ -> []
+    end.
 
 %% @doc Calls in flight, per worker.
 -spec load(atom()) -> [non_neg_integer()].
@@ -278,7 +287,7 @@ within(Pool, Connection, Number) ->
 
 %% Where calls go
 
-%% The pool, its connections or the one that the call has to take, and the callback that it is made in.
+%% @private The pool, its connections or the one that the call has to take, and the callback that it is made in.
 -spec route(options()) -> {atom(), thalweg_nif:connections(), none | non_neg_integer()}.
 route(Options) ->
     Pool = maps:get(pool, Options, default),
@@ -310,7 +319,7 @@ give_up(Pool, Connection, Number, Reference) ->
     flush(Reference),
     {error, timeout}.
 
-%% What came before the call was cancelled.
+%% @private What came before a call was cancelled.
 -spec flush(reference()) -> ok.
 flush(Reference) ->
     receive

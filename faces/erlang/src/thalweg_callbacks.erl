@@ -37,23 +37,27 @@ run(Pool, Connection, Number, {Name, Arguments}) ->
 
 -spec outcome(binary(), list()) -> {boolean(), term()}.
 outcome(Name, Arguments) ->
-    try ets:lookup(?MODULE, Name) of
-        [{_, {Module, Function}}] -> {true, Module:Function(Arguments)};
-        [{_, Function}] -> {true, Function(Arguments)};
-        [] -> {false, {no_function, Name}}
+    try
+        case ets:lookup(?MODULE, Name) of
+            [{_, {Module, Function}}] -> {true, Module:Function(Arguments)};
+            [{_, Function}] -> {true, Function(Arguments)};
+            [] -> {false, {no_function, Name}}
+        end
     catch
         throw:Reason -> {false, Reason};
         Class:Reason:Stack ->
             {false, {exception, atom_to_binary(Class), text(Reason), [text(Frame) || Frame <- Stack]}}
     end.
 
+%% In so many letters: what failed may quote what failed within it, and that again.
 -spec text(term()) -> binary().
-text(Term) -> unicode:characters_to_binary(io_lib:format("~tp", [Term])).
+text(Term) -> unicode:characters_to_binary(io_lib:format("~tp", [Term], [{chars_limit, 4096}])).
 
 -spec init([]) -> {ok, []}.
 init([]) ->
     _ = ets:new(?MODULE, [named_table, protected, {read_concurrency, true}]),
-    true = ets:insert(?MODULE, {<<"thalweg:channel">>, {thalweg_channel, write}}),
+    Ours = [{<<"thalweg:channel">>, {thalweg_channel, from_python}}, {<<"thalweg:shared">>, {thalweg_shared, from_python}}],
+    true = ets:insert(?MODULE, Ours),
     {ok, []}.
 
 -spec handle_call(term(), gen_server:from(), []) -> {reply, ok, []}.

@@ -21,7 +21,9 @@ publish(Pool, Index, Worker, Connection) ->
 workers(Pool) -> persistent_term:get({?MODULE, Pool}, {{}, {}}).
 
 -spec init([]) -> {ok, #{atom() => #{pos_integer() => place()}}}.
-init([]) -> {ok, #{}}.
+init([]) ->
+    ok = thalweg_shared:create(),
+    {ok, #{}}.
 
 -spec handle_call(term(), gen_server:from(), map()) -> {reply, ok, map()}.
 handle_call({publish, Pool, Index, Worker, Connection}, _From, State) ->

@@ -24,7 +24,18 @@ pub(super) fn run() -> Outcome {
     let python = python::installed(&cache().join("face-python"), scratch.path())?;
     let mut tally = Tally::default();
     let output = Command::new(libraries)
-        .args(["-X", "dev", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error::ResourceWarning", "."])
+        .args([
+            "-X",
+            "dev",
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "-W",
+            "error::ResourceWarning",
+            ".",
+        ])
         .current_dir(root().join("faces/python/tests/loop_libraries"))
         .env("PYTHONPATH", packages(&python)?)
         .env("PYTHONDONTWRITEBYTECODE", "1")

@@ -3,6 +3,7 @@
 A worker is started by the Erlang application `thalweg`; everywhere else what needs Erlang raises `NotAWorker`.
 """
 
+import asyncio
 import threading
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
@@ -10,8 +11,6 @@ from typing import TYPE_CHECKING, Any
 from ._native import Atom, Pid, Reference
 
 if TYPE_CHECKING:
-    import asyncio
-
     from .worker import Worker
 
 __all__ = [
@@ -22,9 +21,11 @@ __all__ = [
     "NotAWorker",
     "Pid",
     "Reference",
+    "Shared",
     "acall",
     "call",
     "send",
+    "shared",
 ]
 
 _worker: "Worker | None" = None
@@ -81,19 +82,71 @@ def send(pid: Pid, message: Any) -> None:
 
 
 class Channel:
-    """The writing end of a channel to Erlang, by the number that Erlang gave it.
-
-    `send` raises `BlockingIOError` while the channel is full, and `BrokenPipeError` once Erlang has closed it.
-    """
+    """A channel of Erlang's, by the number that it has there. The other end is Erlang, or another worker."""
 
     def __init__(self, number: int) -> None:
         """A channel that Erlang opened."""
         self.number = number
 
     def send(self, value: Any) -> None:
-        """Sends a value."""
-        outcome = call("thalweg:channel", self.number, value)
+        """Writes a value; raises `BlockingIOError` while the channel is full, and `BrokenPipeError` once it is closed."""
+        self._sent(call("thalweg:channel", "write", self.number, value))
+
+    async def asend(self, value: Any) -> None:
+        """As `send`, for coroutines."""
+        self._sent(await acall("thalweg:channel", "write", self.number, value))
+
+    def receive(self, timeout: float | None = None) -> Any:
+        """Waits for the next value; raises `TimeoutError`, and `EOFError` once the channel is closed and read."""
+        return self._received(call("thalweg:channel", "read", self.number, timeout))
+
+    async def areceive(self, timeout: float | None = None) -> Any:
+        """As `receive`, for coroutines."""
+        return self._received(await acall("thalweg:channel", "read", self.number, timeout))
+
+    def close(self) -> None:
+        """Writes no more; what is there may still be read."""
+        call("thalweg:channel", "close", self.number)
+
+    def _sent(self, outcome: Any) -> None:
         if outcome == Atom("busy"):
             raise BlockingIOError(f"channel {self.number} is full")
         if outcome != Atom("ok"):
             raise BrokenPipeError(f"channel {self.number} is closed")
+
+    def _received(self, outcome: Any) -> Any:
+        word, value = outcome
+        if word == Atom("ok"):
+            return value
+        if value == Atom("timeout"):
+            raise TimeoutError(f"nothing came through channel {self.number}")
+        raise EOFError(f"channel {self.number} is closed")
+
+
+class Shared:
+    """Values that Erlang and all workers share, by name."""
+
+    def get(self, name: Any, otherwise: Any = None) -> Any:
+        """A value, or what else to say."""
+        return call("thalweg:shared", "get", name, otherwise)
+
+    def put(self, name: Any, value: Any) -> None:
+        """Sets a value."""
+        call("thalweg:shared", "put", name, value)
+
+    def delete(self, name: Any) -> None:
+        """Takes a value away."""
+        call("thalweg:shared", "delete", name)
+
+    def add(self, name: Any, amount: int = 1) -> int:
+        """Adds to a number, 0 to begin with; what it is now. Nobody comes in between."""
+        total: int = call("thalweg:shared", "add", name, amount)
+        return total
+
+    def names(self) -> list[Any]:
+        """What there is."""
+        names: list[Any] = call("thalweg:shared", "names")
+        return names
+
+
+shared = Shared()

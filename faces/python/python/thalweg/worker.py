@@ -20,13 +20,15 @@ import threading
 import traceback
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import Future
+from contextvars import Context
 from types import FrameType
 from typing import Any, Final
 
 from . import erlang
 from ._native import Desk, Job
 from .erlang import Atom, ErlangError, Interrupted
-from .loop import new_event_loop
+from .faults import Overloaded
+from .loop import Kind, new_event_loop
 
 _SAY_CALLBACK: Final = 1
 _SAY_LOG: Final = 3
@@ -51,7 +53,6 @@ class Worker:
         self._numbers = itertools.count(1)
         self._callbacks: dict[int, Future[Any] | asyncio.Future[Any]] = {}
         self._scopes: dict[bytes, dict[str, Any]] = {}
-        self._listeners: dict[int, Callable[[int, Any], None]] = {}
         self._owes_turn = False
 
     def run(self) -> None:
@@ -83,10 +84,10 @@ class Worker:
         """Erlang hears what this worker says by itself."""
         self.desk.say(0, os.getpid(), sys.version)
 
-    def describe(self, raised: BaseException) -> tuple[Any, ...]:
-        """An exception in words: its kind, what it says, and where it was raised."""
+    def describe(self, raised: BaseException) -> Any:
+        """An exception in words: its kind, what it says, and where it was raised. Erlang's own reasons go back as they came."""
         if isinstance(raised, ErlangError):
-            return (Atom("error"), raised.reason) if _is_value(raised.reason) else (Atom("error"), repr(raised.reason))
+            return raised.reason
         kind = type(raised)
         name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
         try:
@@ -143,10 +144,11 @@ class Worker:
             waiter.set_exception(ErlangError(value))
 
     def post(self, kind: int, number: int, value: Any) -> None:
-        """An event for whoever listens under a number."""
-        listener = self._listeners.get(number)
-        if listener is not None:
-            self.loop.call_soon(listener, kind, value)
+        """An event for the loop's mailbox: one that nobody registered for, or that there is no room for, is dropped."""
+        with contextlib.suppress(Overloaded, ValueError):
+            known = Kind(kind)
+            payload = OSError(value) if known is Kind.SOCKET_ERROR else value
+            self.loop.mailbox.post(number, known, payload)
 
     # What `thalweg.erlang` calls.
 
@@ -169,15 +171,35 @@ class Worker:
             del self._callbacks[number]
             raise
 
-    def listen(self, number: int, listener: Callable[[int, Any], None]) -> None:
-        """Has a function be called, in the loop, with the kind and the payload of each event that Erlang posts."""
-        self._listeners[number] = listener
-
     # Jobs.
 
     def _begin(self, job: Job, work: Coroutine[Any, Any, None]) -> None:
-        task = self.loop.create_task(work)
-        self._jobs[job.number] = (task, job)
+        task = self._task(work)
+        if not task.done():
+            self._jobs[job.number] = (task, job)
+
+    if sys.version_info >= (3, 12):
+
+        def _task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+            """A task that has had its first step: most calls need no other, and nobody has to come back for them."""
+            return asyncio.Task(work, loop=self.loop, eager_start=True)
+
+    else:
+
+        def _task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+            """A task that has had its first step: what it scheduled to begin with is run here and now."""
+            steps: list[tuple[Callable[..., object], Context | None]] = []
+            vars(self.loop)["call_soon"] = lambda step, *_, context=None: steps.append((step, context))
+            try:
+                task = self.loop.create_task(work)
+            finally:
+                del vars(self.loop)["call_soon"]
+            for step, context in steps:
+                if context is None:
+                    step()
+                else:
+                    context.run(step)
+            return task
 
     async def _await(self, job: Job, awaitable: Any) -> None:
         try:
@@ -187,7 +209,7 @@ class Worker:
         except BaseException as raised:
             job.fail(self.describe(raised))
         finally:
-            del self._jobs[job.number]
+            self._jobs.pop(job.number, None)
 
     async def _generate(self, job: Job, values: Any) -> None:
         try:
@@ -201,7 +223,7 @@ class Worker:
         except BaseException as raised:
             job.fail(self.describe(raised))
         finally:
-            del self._jobs[job.number]
+            self._jobs.pop(job.number, None)
 
     async def _bring(self, job: Job, values: Iterator[Any]) -> None:
         try:
@@ -281,16 +303,6 @@ class _Forward(logging.Handler):
 def _text(words: str) -> str:
     """Without what no UTF-8 holds."""
     return words.encode(errors="replace").decode()
-
-
-def _is_value(value: Any) -> bool:
-    from ._native import encode_term
-
-    try:
-        encode_term(value)
-    except (TypeError, ValueError):
-        return False
-    return True
 
 
 def main() -> None:

@@ -101,11 +101,12 @@ impl Desk {
     /// another turn after the jobs that were begun had theirs.
     fn turn(&self, py: Python<'_>, idle: bool) -> PyResult<bool> {
         let began = Instant::now();
-        let mut wait = Wait::Poll;
+        let (mut wait, mut last) = (Wait::Poll, None);
         loop {
             self.cycle(py, wait)?;
             let worked = self.serve(py)?;
-            let is_full = worked && began.elapsed() >= TURN;
+            let now = Instant::now();
+            let is_full = worked && now.duration_since(began) >= TURN;
             if std::mem::take(&mut self.state.lock().fresh) > 0 || is_full {
                 self.tell(py)?;
                 return Ok(true);
@@ -114,7 +115,10 @@ impl Desk {
                 // Nothing was left unseen, and the descriptor says when there is more.
                 break;
             }
-            wait = if worked && idle { Wait::Until(Instant::now() + ATTENTION) } else { Wait::Poll };
+            last = if worked { Some(now) } else { last };
+            let attends = idle && last.is_some_and(|last| now.duration_since(last) < ATTENTION);
+            // A wait that is over leaves nothing to be watched, so the peer rings for nothing.
+            wait = if attends { Wait::Until(began) } else { Wait::Poll };
         }
         self.tell(py)?;
         Ok(false)
@@ -288,6 +292,7 @@ impl Desk {
                     let arguments = (&job, &*request.module, &*request.name, positional, named?);
                     self.hooks.bind(py).call_method1("generate", arguments)
                 });
+                self.count(job.get());
                 return match outcome {
                     Ok(_) => Ok(()),
                     Err(raised) => job.get().fail(&self.described(py, raised)?),
@@ -341,7 +346,8 @@ impl Desk {
                     return Ok(());
                 }
                 let job = self.job(py, reply)?;
-                self.hooks.call_method1(py, "start", (job, value))?;
+                self.hooks.call_method1(py, "start", (&job, value))?;
+                self.count(job.get());
                 return Ok(());
             }
             Ok(value) => flow::outcome(true, &value),
@@ -387,10 +393,16 @@ impl Desk {
     fn job<'py>(&self, py: Python<'py>, reply: Reply) -> PyResult<Bound<'py, Job>> {
         let mut state = self.state.lock();
         state.jobs += 1;
-        state.fresh += 1;
         let number = state.jobs;
         drop(state);
         Bound::new(py, Job::new(number, reply, self.changes.clone()))
+    }
+
+    /// A job that did not end with its first step needs the event loop.
+    fn count(&self, job: &Job) {
+        if !job.has_ended() {
+            self.state.lock().fresh += 1;
+        }
     }
 
     /// What was raised, in words for Erlang.

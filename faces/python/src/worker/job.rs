@@ -26,6 +26,10 @@ impl Job {
         Self { number, reply: Mutex::new(Some(reply)), changes }
     }
 
+    pub(super) fn has_ended(&self) -> bool {
+        self.reply.lock().is_none()
+    }
+
     fn finish(&self, ok: bool, value: &Bound<'_, PyAny>) -> PyResult<()> {
         let frame = flow::outcome(ok, value)?;
         if let Some(reply) = self.reply.lock().take() {

@@ -1,0 +1,159 @@
+%% Python calls Erlang: within a function, a coroutine, a thread; as deep as it goes; and everything that is made of it.
+-module(thalweg_callback_SUITE).
+-compile([export_all, nowarn_export_all]).
+
+all() ->
+    [
+        callback, from_a_coroutine, from_a_thread, errors, nested, too_deep, beside_others, in_time, module_and_function,
+        sent, sent_to_the_dead, shared_values, counters, channels_to_erlang, channels_to_python, channels_between,
+        channels_of_bytes, channels_close, nothing_awaited_within
+    ].
+
+init_per_suite(Config) ->
+    Started = thalweg_test:start(Config, #{size => 2}),
+    ok = thalweg:register(add, fun([A, B]) -> A + B end),
+    ok = thalweg:register(fail, fun(_) -> error(badly) end),
+    ok = thalweg:register(throw, fun([Term]) -> throw(Term) end),
+    ok = thalweg:register(no_value, fun(_) -> fun() -> ok end end),
+    ok = thalweg:register(wait, fun(_) -> timer:sleep(infinity) end),
+    ok = thalweg:register(factorial, fun([N]) ->
+        {ok, Factorial} = thalweg:call(sample, factorial, [N]),
+        Factorial
+    end),
+    ok = thalweg:register(double, fun([N]) -> thalweg:call(sample, double, [N]) end),
+    ok = thalweg:register(reverse, {lists, reverse}),
+    Started.
+end_per_suite(Config) -> thalweg_test:stop(Config).
+
+callback(_Config) -> {ok, 3} = thalweg:call(sample, call_back, [<<"add">>, 1, 2]).
+
+from_a_coroutine(_Config) ->
+    {ok, 3} = thalweg:call(sample, call_back_later, [<<"add">>, 1, 2]),
+    Expected = [{ok, N + 1} || N <- lists:seq(1, 50)],
+    Expected = thalweg:async_gather([{sample, call_back_later, [<<"add">>, N, 1]} || N <- lists:seq(1, 50)]).
+
+from_a_thread(_Config) -> {ok, 3} = thalweg:call(sample, call_back_from_thread, [<<"add">>, 1, 2]).
+
+errors(_Config) ->
+    {ok, {<<"caught">>, {exception, <<"error">>, <<"badly">>, _}}} = caught([<<"fail">>]),
+    {ok, {<<"caught">>, {any, 1}}} = caught([<<"throw">>, {any, 1}]),
+    {ok, {<<"caught">>, {no_function, <<"nothing">>}}} = caught([<<"nothing">>]),
+    {ok, {<<"caught">>, <<"{no_python_value", _/binary>>}} = caught([<<"no_value">>]),
+    {error, {no_function, <<"nothing">>}} = thalweg:call(sample, call_back, [<<"nothing">>]),
+    {error, {no_function, <<"nothing">>}} = thalweg:call(sample, call_back_later, [<<"nothing">>]).
+
+caught(Arguments) -> thalweg:call(sample, caught, Arguments).
+
+%% Python calls Erlang calls Python, in one worker, on one stack.
+nested(_Config) -> {ok, 479001600} = thalweg:call(sample, factorial, [12]).
+
+too_deep(_Config) ->
+    {error, _} = thalweg:call(sample, factorial, [200], #{timeout => 20000}),
+    {ok, 6} = thalweg:call(sample, factorial, [3]).
+
+%% While functions wait for callbacks, others' calls are not mixed up with theirs.
+beside_others(_Config) ->
+    Self = self(),
+    Callers = [
+        spawn_link(fun() ->
+            [{ok, 120} = thalweg:call(sample, factorial, [5]) || _ <- lists:seq(1, 20)],
+            Self ! {done, self()}
+        end)
+     || _ <- lists:seq(1, 20)
+    ],
+    [receive {done, Caller} -> ok end || Caller <- Callers].
+
+in_time(_Config) ->
+    {ok, <<"timeout">>} = thalweg:call(sample, call_back_patiently, [<<"wait">>, 0.05]),
+    {error, timeout} = thalweg:call(sample, call_back, [<<"wait">>], #{timeout => 50}),
+    {ok, 3} = thalweg:call(sample, call_back, [<<"add">>, 1, 2]).
+
+module_and_function(_Config) ->
+    {ok, [2, 1]} = thalweg:call(sample, call_back, [<<"reverse">>, 1, 2]),
+    ok = thalweg:unregister(reverse),
+    {error, {no_function, <<"reverse">>}} = thalweg:call(sample, call_back, [<<"reverse">>]).
+
+nothing_awaited_within(_Config) ->
+    {ok, {error, {exception, <<"RuntimeError">>, _, _}}} =
+        thalweg:call(sample, call_back, [<<"double">>, 2]),
+    {ok, {ok, 4}} = thalweg:call(sample, call_back_later, [<<"double">>, 2]).
+
+sent(_Config) ->
+    {ok, none} = thalweg:call(sample, send, [self(), {<<"message">>, [1]}]),
+    receive
+        {<<"message">>, [1]} -> ok
+    end.
+
+sent_to_the_dead(_Config) ->
+    {Dead, Monitor} = spawn_monitor(fun() -> ok end),
+    receive
+        {'DOWN', Monitor, _, _, _} -> ok
+    end,
+    {ok, none} = thalweg:call(sample, send, [Dead, 1]),
+    {ok, 1} = thalweg:call(sample, echo, [1]).
+
+shared_values(_Config) ->
+    ok = thalweg_shared:put(<<"name">>, {value, 1}),
+    {ok, {value, 1}} = thalweg:eval("__import__('thalweg.erlang').erlang.shared.get('name')"),
+    {ok, none} = thalweg:eval("__import__('thalweg.erlang').erlang.shared.put('name', [2])"),
+    [2] = thalweg_shared:get(<<"name">>),
+    true = lists:member(<<"name">>, thalweg_shared:names()),
+    ok = thalweg_shared:delete(<<"name">>),
+    {ok, 7} = thalweg:eval("__import__('thalweg.erlang').erlang.shared.get('name', 7)").
+
+%% Two workers and Erlang count together.
+counters(_Config) ->
+    Requests = [thalweg:spawn_call(sample, add_often, [<<"count">>, 200]) || _ <- lists:seq(1, 4)],
+    [thalweg_shared:add(<<"count">>, 1) || _ <- lists:seq(1, 200)],
+    [{ok, none} = thalweg:await(Request, infinity) || Request <- Requests],
+    1000 = thalweg_shared:get(<<"count">>).
+
+channels_to_erlang(_Config) ->
+    {ok, Channel} = thalweg_channel:open(#{capacity => 10}),
+    Number = thalweg_channel:number(Channel),
+    {ok, 10} = thalweg:call(sample, fill, [Number, {<<"v">>, 1}]),
+    [{ok, {<<"v">>, 1}} = thalweg_channel:read(Channel) || _ <- lists:seq(1, 10)],
+    {error, timeout} = thalweg_channel:read(Channel, 10),
+    {ok, 10} = thalweg:call(sample, fill, [Number, 2]).
+
+channels_to_python(_Config) ->
+    {ok, Channel} = thalweg_channel:open(#{capacity => 2}),
+    Request = thalweg:spawn_call(sample, receive_, []),
+    {error, {exception, <<"AttributeError">>, _, _}} = thalweg:await(Request),
+    Waiting = thalweg:spawn_call(sample, 'receive', [thalweg_channel:number(Channel)]),
+    ok = thalweg_channel:write(Channel, {sent, 1}),
+    {ok, {sent, 1}} = thalweg:await(Waiting),
+    [ok, ok, busy] = [thalweg_channel:write(Channel, N) || N <- [1, 2, 3]].
+
+%% Through a worker, one value after the other, and the end as well.
+channels_between(_Config) ->
+    {ok, Source} = thalweg_channel:open(),
+    {ok, Target} = thalweg_channel:open(),
+    Numbers = [thalweg_channel:number(Channel) || Channel <- [Source, Target]],
+    Passing = thalweg:spawn_call(sample, pass_on, Numbers),
+    [ok = thalweg_channel:write(Source, N) || N <- lists:seq(1, 100)],
+    [{ok, N} = thalweg_channel:read(Target) || N <- lists:seq(1, 100)],
+    ok = thalweg_channel:close(Source),
+    {ok, 100} = thalweg:await(Passing).
+
+channels_of_bytes(_Config) ->
+    {ok, Channel} = thalweg_channel:open(#{kind => bytes, capacity => 8}),
+    [ok, ok, busy] = [thalweg_channel:write(Channel, Bytes) || Bytes <- [<<"abcd">>, "efgh", <<"i">>]],
+    8 = thalweg_channel:size(Channel),
+    {ok, <<"abcdefgh">>} = thalweg_channel:read(Channel).
+
+channels_close(_Config) ->
+    {ok, Channel} = thalweg_channel:open(),
+    Number = thalweg_channel:number(Channel),
+    ok = thalweg_channel:write(Channel, 1),
+    ok = thalweg_channel:close(Channel),
+    {error, closed} = thalweg_channel:write(Channel, 2),
+    {ok, 1} = thalweg_channel:read(Channel),
+    {error, closed} = thalweg_channel:read(Channel),
+    {error, {exception, <<"BrokenPipeError">>, _, _}} = thalweg:call(sample, fill, [Number, 1]),
+    {error, {exception, <<"EOFError">>, _, _}} = thalweg:call(sample, 'receive', [Number]),
+    Self = self(),
+    spawn_link(fun() -> {ok, Of} = thalweg_channel:open(), Self ! {channel, Of} end),
+    receive
+        {channel, Orphan} -> thalweg_test:until(fun() -> thalweg_channel:write(Orphan, 1) =:= {error, closed} end)
+    end.

@@ -1,0 +1,150 @@
+%% The event process: timers, batches, sockets, and a worker's loop behind it.
+-module(thalweg_events_SUITE).
+-compile([export_all, nowarn_export_all]).
+
+all() ->
+    [
+        posted, timers, never_early, cancelled, cancelled_while_polled, nothing_in_time, poll_takes_over, bounded, tcp, udp,
+        into_a_worker, ends_with_its_owner
+    ].
+
+init_per_suite(Config) -> thalweg_test:start(Config, #{size => 1}).
+end_per_suite(Config) -> thalweg_test:stop(Config).
+
+init_per_testcase(_Case, Config) ->
+    {ok, Events} = thalweg_events:start_link(),
+    [{events, Events} | Config].
+end_per_testcase(_Case, _Config) -> ok.
+
+events(Config) -> proplists:get_value(events, Config).
+
+%% So many events, in however many batches.
+take(_Events, 0) -> [];
+take(Events, Count) ->
+    Batch = thalweg_events:poll(Events, infinity),
+    Batch ++ take(Events, Count - length(Batch)).
+
+posted(Config) ->
+    Events = events(Config),
+    [ok = thalweg_events:post(Events, 1, N, none) || N <- lists:seq(1, 1000)],
+    Expected = [{1, N, none} || N <- lists:seq(1, 1000)],
+    Expected = take(Events, 1000).
+
+timers(Config) ->
+    Events = events(Config),
+    [thalweg_events:timer(Events, Milliseconds, Milliseconds) || Milliseconds <- [30, 10, 20, 0]],
+    [{3, 0, none}, {3, 10, none}, {3, 20, none}, {3, 30, none}] = take(Events, 4).
+
+never_early(Config) ->
+    Events = events(Config),
+    Started = erlang:monotonic_time(microsecond),
+    _ = thalweg_events:timer(Events, 20, 1),
+    [{3, 1, none}] = thalweg_events:poll(Events, infinity),
+    true = erlang:monotonic_time(microsecond) - Started >= 20000.
+
+cancelled(Config) ->
+    Events = events(Config),
+    Timer = thalweg_events:timer(Events, 3600000, 1),
+    true = thalweg_events:cancel(Events, Timer),
+    false = thalweg_events:cancel(Events, Timer),
+    %% One that is due already and was not told of is taken back as well.
+    Due = thalweg_events:timer(Events, 0, 2),
+    thalweg_test:until(fun() -> erlang:read_timer(Due) =:= false end),
+    true = thalweg_events:cancel(Events, {Due, 2}),
+    [] = thalweg_events:poll(Events, 0),
+    false = thalweg_events:cancel(Events, {Due, 2}).
+
+cancelled_while_polled(Config) ->
+    Events = events(Config),
+    Self = self(),
+    [
+        begin
+            Timer = thalweg_events:timer(Events, Delay, 1),
+            Poller = spawn_link(fun() -> Self ! {polled, self(), thalweg_events:poll(Events, 20)} end),
+            Taken = thalweg_events:cancel(Events, {Timer, 1}),
+            receive
+                {polled, Poller, Told} -> true = (Told =:= []) =:= Taken
+            end
+        end
+     || Delay <- [0, 1, 2, 3600000], _ <- lists:seq(1, 20)
+    ].
+
+nothing_in_time(Config) ->
+    [] = thalweg_events:poll(events(Config), 0),
+    [] = thalweg_events:poll(events(Config), 10).
+
+poll_takes_over(Config) ->
+    Events = events(Config),
+    Self = self(),
+    spawn_link(fun() -> Self ! {first, thalweg_events:poll(Events, infinity)} end),
+    thalweg_test:until(fun() -> element(2, process_info(Events, message_queue_len)) =:= 0 end),
+    timer:sleep(10),
+    [] = thalweg_events:poll(Events, 10),
+    receive
+        {first, []} -> ok
+    end.
+
+bounded(_Config) ->
+    {ok, Events} = thalweg_events:start_link(#{capacity => 10}),
+    [ok = thalweg_events:post(Events, 1, N, none) || N <- lists:seq(1, 15)],
+    thalweg_test:until(fun() -> element(2, process_info(Events, message_queue_len)) =:= 0 end),
+    10 = length(thalweg_events:poll(Events, 0)),
+    5 = thalweg_events:refused(Events).
+
+tcp(Config) ->
+    Events = events(Config),
+    {ok, Listener} = gen_tcp:listen(0, [binary, {active, false}, {ip, {127, 0, 0, 1}}]),
+    {ok, Port} = inet:port(Listener),
+    {ok, Client} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}]),
+    {ok, Accepted} = gen_tcp:accept(Listener),
+    ok = thalweg_events:socket(Events, Accepted, 7),
+    ok = inet:setopts(Accepted, [{active, true}]),
+    ok = gen_tcp:send(Client, <<"hello">>),
+    [{30, 7, <<"hello">>}] = take(Events, 1),
+    ok = gen_tcp:close(Client),
+    [{31, 7, none}] = take(Events, 1).
+
+udp(Config) ->
+    Events = events(Config),
+    {ok, Receiver} = gen_udp:open(0, [binary, {active, true}, {ip, {127, 0, 0, 1}}]),
+    {ok, Port} = inet:port(Receiver),
+    ok = thalweg_events:socket(Events, Receiver, 8),
+    {ok, Sender} = gen_udp:open(0, [binary]),
+    ok = gen_udp:send(Sender, {127, 0, 0, 1}, Port, <<"datagram">>),
+    [{30, 8, <<"datagram">>}] = take(Events, 1),
+    gen_udp:close(Sender).
+
+%% A number in the worker's mailbox hears of timers and of sockets that are Erlang's.
+into_a_worker(Config) ->
+    Events = events(Config),
+    {ok, Number} = thalweg:call(sample, listen, [self()]),
+    ok = thalweg_events:to_worker(Events, default, 1),
+    {error, no_worker} = thalweg_events:to_worker(Events, default, 9),
+    ok = thalweg_events:post(Events, 30, Number, <<"data">>),
+    _ = thalweg_events:timer(Events, 1, Number),
+    receive
+        {<<"event">>, 30, Data} -> <<"data">> = Data
+    end,
+    receive
+        {<<"event">>, 3, none} -> ok
+    end,
+    %% A number that nobody gave, and a kind that is none.
+    ok = thalweg_events:post(Events, 30, 1 bsl 40, none),
+    ok = thalweg_events:post(Events, 99, Number, none),
+    {ok, 1} = thalweg:call(sample, echo, [1]).
+
+ends_with_its_owner(_Config) ->
+    Self = self(),
+    Owner = spawn(fun() ->
+        {ok, Events} = thalweg_events:start_link(),
+        Self ! {events, Events},
+        receive stop -> ok end
+    end),
+    receive
+        {events, Events} -> ok
+    end,
+    Monitor = monitor(process, Events),
+    Owner ! stop,
+    receive
+        {'DOWN', Monitor, _, _, _} -> ok
+    end.

@@ -1,0 +1,149 @@
+%% Workers that die, are killed, cannot start, or say something by themselves.
+-module(thalweg_pool_SUITE).
+-compile([export_all, nowarn_export_all]).
+
+all() ->
+    [
+        named_pools, killed_under_callers, killed_while_idle, ends_by_itself, no_interpreter, no_venv, venv, broken_worker,
+        standard_output, logging, environment, load_is_spread, worker_ends_with_the_pool
+    ].
+
+init_per_suite(Config) -> thalweg_test:start(Config, #{size => 2}).
+end_per_suite(Config) -> thalweg_test:stop(Config).
+
+named_pools(_Config) ->
+    {ok, _} = thalweg:start_pool(other, #{size => 1, path => [thalweg_test:path()]}),
+    {error, {already_started, other}} = thalweg:start_pool(other, #{size => 1}),
+    {ok, Here} = thalweg:call(os, getpid, [], #{pool => other}),
+    [Here] = thalweg:workers(other),
+    false = lists:member(Here, thalweg:workers(default)),
+    ok = thalweg:stop_pool(other),
+    {error, not_found} = thalweg:stop_pool(other),
+    {error, no_worker} = thalweg:call(os, getpid, [], #{pool => other}).
+
+%% Every caller has its answer or an error, the pool is whole again, and the virtual machine went on all the while.
+killed_under_callers(_Config) ->
+    Self = self(),
+    Beats = counters:new(1, []),
+    Beating = spawn_link(fun() -> beat(Beats) end),
+    Callers = [spawn_link(fun() -> Self ! {outcome, self(), calls(100)} end) || _ <- lists:seq(1, 100)],
+    [Victim | _] = Before = thalweg:workers(default),
+    Started = erlang:monotonic_time(millisecond),
+    [] = os:cmd("kill -KILL " ++ integer_to_list(Victim)),
+    Outcomes = lists:append([receive {outcome, Caller, Outcome} -> Outcome end || Caller <- Callers]),
+    10000 = length(Outcomes),
+    [case Outcome of {ok, _} -> ok; {error, {fault, _, _}} -> ok end || Outcome <- Outcomes],
+    thalweg_test:until(fun() ->
+        After = thalweg:workers(default),
+        length(After) =:= 2 andalso After =/= Before
+    end),
+    ct:pal("whole after ~b ms, ~b beats meanwhile", [
+        erlang:monotonic_time(millisecond) - Started, counters:get(Beats, 1)
+    ]),
+    unlink(Beating),
+    exit(Beating, kill),
+    [{ok, 1} = thalweg:call(sample, echo, [1]) || _ <- lists:seq(1, 100)].
+
+calls(Count) -> [thalweg:call(sample, echo, [N], #{timeout => infinity}) || N <- lists:seq(1, Count)].
+
+beat(Beats) ->
+    counters:add(Beats, 1, 1),
+    timer:sleep(1),
+    beat(Beats).
+
+killed_while_idle(_Config) ->
+    Before = lists:sort(thalweg:workers(default)),
+    [os:cmd("kill -KILL " ++ integer_to_list(Worker)) || Worker <- Before],
+    thalweg_test:until(fun() ->
+        After = lists:sort(thalweg:workers(default)),
+        length(After) =:= 2 andalso After -- Before =:= After
+    end),
+    {ok, 1} = thalweg:call(sample, echo, [1]).
+
+ends_by_itself(_Config) ->
+    {error, {fault, _, _}} = thalweg:call(sample, die, [3]),
+    thalweg_test:until(fun() -> length(thalweg:workers(default)) =:= 2 end),
+    {ok, 1} = thalweg:call(sample, echo, [1]).
+
+no_interpreter(_Config) ->
+    {error, {no_such_interpreter, "no-such-python"}} = thalweg:start_pool(none, #{python => "no-such-python"}),
+    {error, no_worker} = thalweg:call(os, getpid, [], #{pool => none}).
+
+no_venv(_Config) -> {error, {no_such_venv, "/no/such/venv"}} = thalweg:start_pool(none, #{venv => "/no/such/venv"}).
+
+%% A virtual environment's interpreter is the one that runs.
+venv(Config) ->
+    Venv = filename:join(proplists:get_value(priv_dir, Config), "venv"),
+    {ok, Interpreter} = thalweg:eval("__import__('sys').executable"),
+    "" = os:cmd(unicode:characters_to_list([Interpreter, " -m venv --without-pip --system-site-packages ", Venv])),
+    {ok, Paths} = thalweg:eval("__import__('sys').path"),
+    Path = [unicode:characters_to_list(P) || P <- Paths, P =/= <<>>],
+    {ok, _} = thalweg:start_pool(venv, #{size => 1, venv => Venv, path => Path}),
+    {ok, Prefix} = thalweg:eval("__import__('sys').prefix", #{}, #{pool => venv}),
+    Prefix = unicode:characters_to_binary(Venv),
+    ok = thalweg:stop_pool(venv).
+
+%% One that cannot start says why.
+broken_worker(_Config) ->
+    {error, {worker_failed, {exit_status, 1}, Said}} =
+        thalweg:start_pool(broken, #{size => 1, environment => [{"PYTHONPATH", "/nowhere"}, {"PYTHONHOME", "/nowhere"}]}),
+    true = is_list(Said),
+    {error, {worker_failed, {exit_status, 0}, _}} = thalweg:start_pool(broken, #{size => 1, python => "/bin/true"}).
+
+standard_output(_Config) ->
+    with_log(fun() ->
+        {ok, none} = thalweg:call(sample, write, [<<"žluťoučký"/utf8>>]),
+        heard(notice, <<"žluťoučký"/utf8>>),
+        heard(notice, <<"žluťoučký as an error"/utf8>>)
+    end).
+
+logging(_Config) ->
+    with_log(fun() ->
+        {ok, none} = thalweg:call(sample, log, [40, <<"an error">>]),
+        heard(error, <<"an error">>),
+        {ok, none} = thalweg:call(sample, log, [30, <<"a warning">>]),
+        heard(warning, <<"a warning">>)
+    end).
+
+with_log(Test) ->
+    ok = logger:add_handler(?MODULE, ?MODULE, #{config => #{to => self()}}),
+    try
+        Test()
+    after
+        logger:remove_handler(?MODULE)
+    end.
+
+%% A handler of the logger's.
+log(#{level := Level, msg := {Format, Arguments}}, #{config := #{to := To}}) when is_list(Arguments) ->
+    To ! {logged, Level, unicode:characters_to_binary(io_lib:format(Format, Arguments))};
+log(_Event, _Config) -> ok.
+
+heard(Level, Words) ->
+    receive
+        {logged, Level, Words} -> ok
+    end.
+
+environment(Config) ->
+    Directory = proplists:get_value(priv_dir, Config),
+    Options = #{size => 1, directory => Directory, environment => [{"THALWEG_TESTED", "yes"}]},
+    {ok, _} = thalweg:start_pool(elsewhere, Options),
+    {ok, <<"yes">>} = thalweg:call(os, getenv, [<<"THALWEG_TESTED">>], #{pool => elsewhere}),
+    {ok, Where} = thalweg:call(os, getcwd, [], #{pool => elsewhere}),
+    true = filename:split(unicode:characters_to_list(Where)) =:= filename:split(Directory),
+    ok = thalweg:stop_pool(elsewhere).
+
+%% While one worker is busy the other has the calls.
+load_is_spread(_Config) ->
+    Busy = thalweg:spawn_call(sample, sleep, [0.5]),
+    [1] = lists:usort(thalweg:load(default)) -- [0],
+    {ok, Other} = thalweg:call(os, getpid, []),
+    [{ok, Other} = thalweg:call(os, getpid, []) || _ <- lists:seq(1, 20)],
+    {ok, <<"awake">>} = thalweg:await(Busy).
+
+worker_ends_with_the_pool(_Config) ->
+    {ok, _} = thalweg:start_pool(brief, #{size => 1, path => [thalweg_test:path()]}),
+    [Worker] = thalweg:workers(brief),
+    %% However busy it is.
+    ok = thalweg:cast(sample, spin, [], #{pool => brief}),
+    ok = thalweg:stop_pool(brief),
+    thalweg_test:until(fun() -> not filelib:is_dir("/proc/" ++ integer_to_list(Worker)) end).

@@ -1,0 +1,104 @@
+%% Generators: to their end, to an error, closed half-way, and left by whoever wanted them.
+-module(thalweg_stream_SUITE).
+-compile([export_all, nowarn_export_all]).
+
+all() ->
+    [
+        generator, asynchronous, many, not_a_generator, error_midway, error_at_once, closed, owner_ends, credit_is_kept,
+        messages, pool_ends
+    ].
+
+init_per_suite(Config) -> thalweg_test:start(Config, #{size => 1}).
+end_per_suite(Config) -> thalweg_test:stop(Config).
+
+generator(_Config) ->
+    {ok, Stream} = thalweg_stream:open(sample, count, [1, 5]),
+    {[1, 2, 3, 4, 5], done} = thalweg_test:collect(Stream, []),
+    {ok, Named} = thalweg_stream:open(sample, count, [], #{keywords => #{first => 1, last => 2}}),
+    {[1, 2], done} = thalweg_test:collect(Named, []).
+
+asynchronous(_Config) ->
+    {ok, Stream} = thalweg_stream:open(sample, count_later, [5]),
+    {[0, 1, 2, 3, 4], done} = thalweg_test:collect(Stream, []).
+
+%% Far beyond the credit, beside calls.
+many(_Config) ->
+    {ok, Stream} = thalweg_stream:open(sample, count, [1, 20000]),
+    {ok, Sum} = thalweg_stream:fold(
+        fun(Value, Sum) ->
+            case Value rem 5000 of
+                0 -> {ok, Value} = thalweg:call(sample, echo, [Value]);
+                _ -> ok
+            end,
+            Sum + Value
+        end,
+        0,
+        Stream
+    ),
+    Sum = 20000 * 20001 div 2.
+
+not_a_generator(_Config) ->
+    {ok, Stream} = thalweg_stream:open(sample, echo, [[1, 2]]),
+    {[1, 2], done} = thalweg_test:collect(Stream, []),
+    {ok, Wrong} = thalweg_stream:open(sample, echo, [1]),
+    {error, {exception, <<"TypeError">>, _, _}} = thalweg_stream:next(Wrong).
+
+error_midway(_Config) ->
+    {ok, Stream} = thalweg_stream:open(sample, count_and_fail, [3]),
+    {[0, 1, 2], {error, {exception, <<"ValueError">>, <<"no more">>, _}}} = thalweg_test:collect(Stream, []).
+
+error_at_once(_Config) ->
+    {ok, Stream} = thalweg_stream:open(no_such_module, f, []),
+    {error, {exception, <<"ModuleNotFoundError">>, _, _}} = thalweg_stream:next(Stream),
+    {error, {no_python_value, _}} = thalweg_stream:open(sample, echo, [fun() -> ok end]),
+    {error, no_worker} = thalweg_stream:open(sample, count, [1, 2], #{pool => nowhere}).
+
+closed(_Config) ->
+    {ok, Stream} = thalweg_stream:open(sample, count_for_ever, [<<"closed">>]),
+    {data, 1} = thalweg_stream:next(Stream),
+    ok = thalweg_stream:close(Stream),
+    is_closed(<<"closed">>),
+    receive
+        {thalweg, _, _} = Stray -> ct:fail({stray, Stray})
+    after 50 -> ok
+    end.
+
+owner_ends(_Config) ->
+    {_, Monitor} = spawn_monitor(fun() ->
+        {ok, Stream} = thalweg_stream:open(sample, count_for_ever, [<<"owner">>]),
+        {data, 1} = thalweg_stream:next(Stream)
+    end),
+    receive
+        {'DOWN', Monitor, _, _, normal} -> is_closed(<<"owner">>)
+    end.
+
+is_closed(Name) ->
+    thalweg_test:until(fun() -> thalweg:call(sample, what_was_closed, []) =:= {ok, Name} end).
+
+%% A generator goes no further than it has credit for, and somewhat: what is made ahead is bounded.
+credit_is_kept(_Config) ->
+    {ok, Stream} = thalweg_stream:open(sample, count_for_ever, [<<"credit">>], #{credit => 4}),
+    Reference = thalweg_stream:reference(Stream),
+    thalweg_test:until(fun() -> length(waiting(Reference)) =:= 4 end),
+    {ok, 1} = thalweg:call(sample, echo, [1]),
+    4 = length(waiting(Reference)),
+    ok = thalweg_stream:grant(Stream, 2),
+    thalweg_test:until(fun() -> length(waiting(Reference)) =:= 6 end),
+    ok = thalweg_stream:close(Stream),
+    [] = waiting(Reference).
+
+waiting(Reference) ->
+    {messages, Messages} = process_info(self(), messages),
+    [Value || {thalweg, Of, {data, Value}} <- Messages, Of =:= Reference].
+
+messages(_Config) ->
+    {ok, Stream} = thalweg_stream:open(sample, count, [1, 2]),
+    Reference = thalweg_stream:reference(Stream),
+    [receive {thalweg, Reference, Message} -> Message = Expected end || Expected <- [{data, 1}, {data, 2}, done]].
+
+pool_ends(_Config) ->
+    {ok, _} = thalweg:start_pool(brief, #{size => 1, path => [thalweg_test:path()]}),
+    {ok, Stream} = thalweg_stream:open(sample, count_for_ever, [<<"pool">>], #{pool => brief}),
+    {data, 1} = thalweg_stream:next(Stream),
+    ok = thalweg:stop_pool(brief),
+    {_, {error, {fault, _, _}}} = thalweg_test:collect(Stream, []).

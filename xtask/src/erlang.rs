@@ -1,0 +1,140 @@
+//! `cargo xtask erlang`: the Erlang application as rebar3 builds it, with its native half, and its Common Test suites. The
+//! workers that the tests start run in an environment that has the built wheel and nothing else. Needs `make tools`.
+
+use crate::options::Options;
+use crate::programs::output;
+use crate::server::{Scratch, cache, root, target};
+use crate::{Outcome, Tally, python};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// Fewer tests than this means that some were not found.
+const TESTS_MIN: u64 = 90;
+
+/// `cargo xtask erlang [--only calls]`.
+///
+/// # Errors
+/// A tool is missing, or something does not build.
+pub(crate) fn run(options: &Options) -> Outcome {
+    let scratch = Scratch::new("erlang")?;
+    let interpreter = python::installed(&cache().join("face-python"), scratch.path())?;
+    native()?;
+    let mut tally = Tally::default();
+    let mut command = rebar3()?;
+    command.args(["ct", "--readable=false", "--logdir"]).arg(scratch.path().join("logs"));
+    let only = options.text("only", "");
+    if !only.is_empty() {
+        let suites: Vec<String> = only.split(',').map(|name| format!("test/thalweg_{name}_SUITE")).collect();
+        command.args(["--suite", &suites.join(",")]);
+    }
+    let ran = command.env("THALWEG_PYTHON", interpreter).output().map_err(|e| format!("rebar3: {e}"))?;
+    judged(&ran, !only.is_empty(), &mut tally);
+    if tally.failed > 0 {
+        reasons(&scratch.path().join("logs"));
+    }
+    Ok(tally)
+}
+
+/// Builds the application without its tests, and says where its folder with `ebin` and `priv` is.
+///
+/// # Errors
+/// It does not build.
+#[allow(dead_code)]
+pub(crate) fn application() -> Result<PathBuf, String> {
+    native()?;
+    output(rebar3()?.arg("compile"))?;
+    Ok(base().join("default/lib/thalweg"))
+}
+
+fn face() -> PathBuf {
+    root().join("faces/erlang")
+}
+
+fn base() -> PathBuf {
+    target().join("erlang")
+}
+
+/// Builds the native half, and puts it where the application looks for it.
+fn native() -> Result<(), String> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.args(["build", "--quiet", "--release", "--package", "thalweg-erlang"]);
+    output(command.current_dir(root()))?;
+    let home = face().join("priv");
+    fs::create_dir_all(&home).map_err(|e| format!("{}: {e}", home.display()))?;
+    // A virtual machine that runs keeps the file that it loaded.
+    let (fresh, library) = (home.join("thalweg_nif.new"), home.join("thalweg_nif.so"));
+    fs::copy(target().join("release/libthalweg_erlang.so"), &fresh)
+        .map_err(|e| format!("{}: {e}", fresh.display()))?;
+    fs::rename(&fresh, &library).map_err(|e| format!("{}: {e}", library.display()))
+}
+
+/// Rebar3, with Erlang's libraries that were unpacked beside it.
+fn rebar3() -> Result<Command, String> {
+    let tools = cache().join("erlang");
+    let program = tools.join("usr/bin/rebar3");
+    if !program.exists() {
+        return Err(format!("{} is missing: run `make tools`", program.display()));
+    }
+    let mut command = Command::new(program);
+    command.current_dir(face()).env("ERL_LIBS", tools.join("usr/lib/erlang/lib"));
+    command.env("REBAR_BASE_DIR", base()).env("REBAR_CACHE_DIR", base().join("cache"));
+    Ok(command)
+}
+
+/// Counts what rebar3 says at the end.
+fn judged(ran: &Output, some: bool, tally: &mut Tally) {
+    let text = String::from_utf8_lossy(&ran.stdout);
+    let (passed, failed) = counted(&text);
+    tally.passed += passed;
+    tally.failed += failed;
+    let at_least = if some { 1 } else { TESTS_MIN };
+    tally.check(passed + failed >= at_least, || {
+        format!("{} tests, {at_least} are there: {text}", passed + failed)
+    });
+    tally.check(ran.status.success() || failed > 0, || format!("rebar3 ended with {}", ran.status));
+}
+
+/// `All N tests passed.`, or `Failed N tests. Passed M tests.`, perhaps `Skipped …` between them.
+fn counted(text: &str) -> (u64, u64) {
+    let after = |word: &str| {
+        let rest = text.rsplit_once(word)?.1;
+        rest.split_whitespace().next()?.parse::<u64>().ok()
+    };
+    match after("\nAll ") {
+        Some(passed) => (passed, 0),
+        None => {
+            let skipped = after("Skipped ").unwrap_or(0);
+            (after("Passed ").unwrap_or(0), after("Failed ").unwrap_or(0) + skipped)
+        }
+    }
+}
+
+/// Prints why tests failed, from Common Test's own logs.
+fn reasons(logs: &Path) {
+    let Ok(entries) = fs::read_dir(logs) else { return };
+    for path in entries.flatten().map(|entry| entry.path()) {
+        if path.is_dir() {
+            reasons(&path);
+        } else if path.file_name().is_some_and(|name| name == "suite.log")
+            && let Ok(text) = fs::read_to_string(&path)
+        {
+            let cases = text.split("\n=case ").filter(|case| case.contains("\n=result        failed"));
+            cases.for_each(|case| println!("{}", case.lines().take(20).collect::<Vec<_>>().join("\n")));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn summaries_are_counted() {
+        assert_eq!(counted("===> Running\n\nAll 8 tests passed.\n"), (8, 0));
+        assert_eq!(counted("x\nFailed 5 tests. Passed 14 tests. \n"), (14, 5));
+        assert_eq!(counted("x\nSkipped 2 (0, 2) tests. Passed 14 tests. \n"), (14, 2));
+        assert_eq!(counted("nothing ran"), (0, 0));
+    }
+}
