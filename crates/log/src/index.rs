@@ -25,6 +25,7 @@ use crate::Time;
 use crate::format::{self, BATCH_HEADER_BYTES, BATCH_MAGIC, Kind, SEGMENT_HEADER_BYTES, TOUCHED_BYTES};
 use crate::format::{word16, word32, word64};
 use std::io;
+use std::ops::Range;
 use std::ptr::NonNull;
 use thalweg_sync::words::Words;
 use thalweg_sys::disk::Map;
@@ -39,6 +40,10 @@ pub(crate) const NONE: u64 = 255;
 const KEY_MAX: u64 = (1 << 56) - 1;
 /// Entries looked at around a guess.
 const NEAR: u32 = 8;
+/// A segment has less than two to the power of 31 bytes, so that a slope has bits to spare.
+const SHIFT_MAX: u32 = 63;
+/// Least bytes that entries are taken to lie in.
+const ABOUT_BYTES_MIN: usize = 256;
 
 #[derive(Debug)]
 pub(crate) struct TimeIndex {
@@ -78,8 +83,44 @@ pub(crate) struct Line {
     last: u32,
     first_key: Time,
     last_key: Time,
-    /// Blocks per microsecond.
-    slope: f64,
+    /// Bytes per microsecond, times two to the power of `shift`.
+    slope: u64,
+    shift: u32,
+    /// The last guess was not near.
+    uneven: bool,
+}
+
+impl Line {
+    /// A line through the keys of two blocks.
+    fn through(mark: u64, blocks: Range<u32>, keys: Range<Time>) -> Line {
+        let bytes = u128::from(blocks.end - blocks.start) * u128::from(BLOCK_BYTES);
+        let span = u128::from(keys.end.saturating_sub(keys.start).max(1));
+        let (mut slope, mut shift) = ((bytes << SHIFT_MAX) / span, SHIFT_MAX);
+        while slope > u128::from(u64::MAX) {
+            (slope, shift) = (slope >> 1, shift - 1);
+        }
+        let (first, last) = (blocks.start, blocks.end);
+        let (first_key, last_key) = (keys.start, keys.end);
+        Line { mark, first, last, first_key, last_key, slope: slope as u64, shift, uneven: false }
+    }
+
+    /// About where in the segment entries of these times are, the last one excluded: where a search is going to
+    /// lead if times grow evenly, known before anything of the index was read. Empty where they do not.
+    #[inline]
+    pub(crate) fn about(&self, since: Time, end: Time) -> Range<usize> {
+        if self.uneven {
+            return 0..0;
+        }
+        let start = self.guess(Bound::of(since)) as usize;
+        start..(self.guess(Bound::of(end)) as usize).max(start.saturating_add(ABOUT_BYTES_MIN))
+    }
+
+    /// The byte that a time leads to.
+    #[inline]
+    fn guess(&self, bound: Bound) -> u64 {
+        let ahead = u128::from(bound.0.saturating_sub(self.first_key)) * u128::from(self.slope) >> self.shift;
+        (ahead as u64).saturating_add(u64::from(self.first) * u64::from(BLOCK_BYTES))
+    }
 }
 
 /// A time that is sought, as keys are compared with it.
@@ -216,17 +257,21 @@ impl TimeIndex {
         let Some(last) = ((mark >> 32) as u32).checked_sub(1) else { return Line::default() };
         // The first key speaks of earlier segments, of which there may be none.
         let first = last.min(1);
-        let (first_key, last_key) = (self.word(first) >> 8, self.word(last) >> 8);
-        let keys = last_key.saturating_sub(first_key).max(1);
-        Line { mark, first, last, first_key, last_key, slope: f64::from(last - first) / keys as f64 }
+        Line::through(mark, first..last, self.word(first) >> 8..self.word(last) >> 8)
     }
 
     /// The last block with a key below the bound, behind the line's first and in front of its last, and its word.
     #[inline]
-    fn below(&self, line: &Line, bound: Bound) -> (u32, u64) {
-        // Keys have 56 bits, so they are the same with a sign.
-        let guess = line.first + ((bound.0 - line.first_key) as i64 as f64 * line.slope) as u32;
-        self.near(guess, line.last, bound).unwrap_or_else(|(low, high)| {
+    fn below(&self, line: &mut Line, bound: Bound) -> (u32, u64) {
+        let guess = (line.guess(bound) / u64::from(BLOCK_BYTES)).min(u64::from(line.last - 1)) as u32;
+        let [here, next] = self.words.run(ENTRIES + guess as usize);
+        if bound.is_behind(here) && !bound.is_behind(next) {
+            line.uneven = false;
+            return (guess, here);
+        }
+        let near = self.near(guess, line.last, bound);
+        line.uneven = near.is_err();
+        near.unwrap_or_else(|(low, high)| {
             let low = self.bisect(low, high, bound);
             (low, self.word(low))
         })
@@ -234,7 +279,7 @@ impl TimeIndex {
 
     /// The last block with a key below the bound and its word, if it is near the guess; else the span to bisect,
     /// whose lower end has such a key and whose upper end has not.
-    #[inline]
+    #[cold]
     fn near(&self, guess: u32, last: u32, bound: Bound) -> Result<(u32, u64), (u32, u32)> {
         if last < NEAR {
             return Err((0, last));

@@ -48,7 +48,7 @@ impl Progress {
         };
         let wanted = Wanted::of(since, query.end, exact, source.sight.control.lateness());
         self.filter = source.filter(wanted, self.filter.pace);
-        self.walk = source.walk_from_time(since, limit);
+        self.walk = source.walk_from_time(since, query.end, limit);
         self.stretch = source.stretch_at(self.walk.position(), &mut self.filter);
         self.filter.skip_older(self.walk.bytes(source.view()), &mut self.walk.at);
     }

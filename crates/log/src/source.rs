@@ -109,9 +109,9 @@ impl Source {
         Filter::new(first.log.id(), first.from, first.cut, wanted, pace)
     }
 
-    /// A walk before which every entry is older.
+    /// A walk before which every entry is older. `end` is where it is going to end, if that is known.
     #[inline]
-    pub(crate) fn walk_from_time(&mut self, time: Time, limit: Position) -> Walk {
+    pub(crate) fn walk_from_time(&mut self, time: Time, end: Option<Time>, limit: Position) -> Walk {
         let view = self.cached.value();
         let place = view.place_of_time(time);
         match view.all().get(place) {
@@ -119,6 +119,9 @@ impl Source {
                 let bound = segment.end(limit);
                 // Without memory for an index the walk begins at the beginning.
                 let line = line_at(&mut self.lines, place);
+                // Where the search leads is foreseen, so that its misses and the walk's are waited for together.
+                let about = line.about(time, end.unwrap_or(time));
+                thalweg_sys::hint::prefetch_run(segment.region().bytes(0..bound), about, ABOUT_BYTES_MAX);
                 let at = segment.index(bound).map_or(SEGMENT_HEADER_BYTES, |index| index.seek(time, line));
                 let end = if segment.needs_no_look(at, bound) { bound } else { 0 };
                 Walk { place, number: segment.header.number, at, end, limit }
@@ -240,6 +243,9 @@ impl Source {
         self.log.lock().first_visible >= below
     }
 }
+
+/// Most bytes that are fetched ahead for a query: more than a processor waits for at once.
+const ABOUT_BYTES_MAX: usize = 2048;
 
 /// What searches in the segment at a place guess from.
 #[inline]
