@@ -110,6 +110,8 @@ pub enum Look {
     Asleep,
     /// Nothing is there now; whoever may bring something runs on other processors.
     Quiet,
+    /// Nothing is there now; other threads of this program are at work on what will be, and may want this processor.
+    Working,
     /// Nothing is there now, and nothing will be before somebody else gets this processor.
     Sharing,
     /// Something is there.

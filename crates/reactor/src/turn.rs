@@ -16,6 +16,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Instant;
 use thalweg_sync::mailbox::Mailbox;
+use thalweg_sync::patience::{Pace, WAKE_NS};
 use thalweg_sys::epoll::{Epoll, Events, Watch};
 use thalweg_sys::event::TimerFd;
 use thalweg_sys::{clock, process};
@@ -28,6 +29,9 @@ const TIMER: Key = Key { slot: 1, generation: OWN };
 const EDGE: Watch = Watch { readable: true, writable: false, edge: true, exclusive: false };
 /// The most ready descriptors one wait brings.
 const EVENTS_MAX: usize = 256;
+/// Other threads' work is looked for while it takes less than this: twice what a wake costs, because a wait that was slept
+/// through has a wake in it, and one that was not was partly theirs.
+const WORK_NS: u64 = 2 * WAKE_NS;
 /// A queue that a burst made longer than this is freed once it is empty.
 const QUEUE_KEEP: usize = 1_024;
 
@@ -80,6 +84,8 @@ pub struct Reactor<H: Handler> {
     pub(crate) inbox: VecDeque<H::Message>,
     pub(crate) spin: Spin,
     pub(crate) spin_for_peers: Spin,
+    /// How long it waited for other threads' work.
+    pub(crate) work: Pace,
     /// When the kernel was last asked, on the monotonic clock, if sources that it does not announce are up.
     pub(crate) asked_ns: u64,
     /// Only for foreign loops: says when the next timer is due, and what it was last set to.
@@ -111,6 +117,7 @@ impl<H: Handler> Reactor<H> {
             inbox: VecDeque::new(),
             spin: Spin::new(config.spin, process::parallelism()),
             spin_for_peers: Spin::new(config.spin_for_peers, usize::MAX),
+            work: Pace::new(WORK_NS),
             asked_ns: 0,
             timer: None,
         };

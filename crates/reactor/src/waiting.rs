@@ -11,6 +11,7 @@ use crate::turn::{Reactor, Wait};
 use crate::{Handler, Look};
 use std::io;
 use std::time::Instant;
+use thalweg_sync::patience::Patience;
 use thalweg_sys::epoll::Timeout;
 use thalweg_sys::{clock, process};
 
@@ -65,7 +66,10 @@ impl<H: Handler> Reactor<H> {
     fn wait_for_both(&mut self, mut look: Look, limit: usize, wait: Wait) -> io::Result<()> {
         let began_ns = clock::monotonic_ns();
         let (due_ns, spin_ns) = (self.due_ns(began_ns, wait), self.spin_for_peers.limit_ns().unwrap_or(0));
-        let (mut now_ns, mut yields) = (began_ns, 0);
+        let (mut now_ns, mut yields, mut patience) = (began_ns, 0, None);
+        // What other threads are at ends when it ends, however fast peers have been.
+        let is_for_work = look == Look::Working;
+        let looks_for_work = self.spin_for_peers.is_enabled() && self.work.is_quick();
         loop {
             if now_ns.saturating_sub(self.asked_ns) >= ASK_NS {
                 self.asked_ns = now_ns;
@@ -82,6 +86,8 @@ impl<H: Handler> Reactor<H> {
                     yields += 1;
                     process::yield_now();
                 }
+                Look::Working
+                    if looks_for_work && patience.get_or_insert_with(|| Patience::new(0)).lasts() => {}
                 Look::Quiet if now_ns.saturating_sub(began_ns) < spin_ns => std::hint::spin_loop(),
                 _ => {
                     self.sleep_with_all(limit, wait)?;
@@ -92,7 +98,12 @@ impl<H: Handler> Reactor<H> {
             now_ns = clock::monotonic_ns();
             look = self.handler.look(&mut self.core);
         }
-        self.spin_for_peers.record(now_ns.saturating_sub(began_ns));
+        let waited_ns = now_ns.saturating_sub(began_ns);
+        if is_for_work {
+            self.work.record(waited_ns);
+        } else {
+            self.spin_for_peers.record(waited_ns);
+        }
         Ok(())
     }
 

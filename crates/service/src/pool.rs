@@ -1,15 +1,20 @@
 //! A few threads that run jobs: the program's, sized by whoever makes it.
 //!
+//! A thread that has nothing to do looks again for a while, making way to others, before it sleeps; one is woken only where
+//! nobody looks, and wakes the next when it finds more than it takes. So a burst costs one wake where it comes in and not one
+//! per thread, and each of the others is woken once its waker has a processor: then the kernel can tell which one is free.
+//!
 //! Ownership: a [`Pool`] owns its threads and joins them when it is dropped, after the jobs it was given have run. A job that
 //! panics ends itself and nothing else: the standard library's hook has told of it by then.
 
 use crate::schedule::Executor;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::VecDeque;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use thalweg_sync::patience::Patience;
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -21,16 +26,29 @@ pub struct Pool {
 
 struct Shared {
     queue: Mutex<Queue>,
-    /// One thread that waits is woken per job.
     filled: Condvar,
 }
 
 #[derive(Default)]
 struct Queue {
     jobs: VecDeque<Job>,
-    /// Threads that wait and were not woken.
-    idle: usize,
+    /// Threads that sleep and were not woken.
+    asleep: usize,
+    /// Threads that have no job and will look for one, those included that were woken and are not up yet.
+    seeking: usize,
     ending: bool,
+}
+
+impl Queue {
+    /// Whether a thread is to be woken, which then counts as up: there are jobs, and nobody looks for one.
+    fn takes_on_a_wake(&mut self) -> bool {
+        let wanted = self.seeking == 0 && self.asleep > 0 && !self.jobs.is_empty();
+        if wanted {
+            self.asleep -= 1;
+            self.seeking += 1;
+        }
+        wanted
+    }
 }
 
 impl Pool {
@@ -60,27 +78,45 @@ impl Executor for Pool {
         }
         let mut queue = self.shared.queue.lock();
         queue.jobs.push_back(job);
-        // Whoever is up looks again before it waits.
-        if queue.idle > 0 {
-            queue.idle -= 1;
-            drop(queue);
-            self.shared.filled.notify_one();
-        }
+        self.shared.release(queue);
     }
 }
 
 impl Shared {
+    /// Lets go of the queue, and wakes a thread if that is owed.
+    fn release(&self, mut queue: MutexGuard<'_, Queue>) {
+        let wakes = queue.takes_on_a_wake();
+        drop(queue);
+        if wakes {
+            self.filled.notify_one();
+        }
+    }
+
     fn work(&self) {
+        while let Some(job) = self.next() {
+            contain(job);
+        }
+    }
+
+    /// The next job, once there is one; `None` at the end.
+    fn next(&self) -> Option<Job> {
+        let mut patience = None;
         let mut queue = self.queue.lock();
+        queue.seeking += 1;
         loop {
             if let Some(job) = queue.jobs.pop_front() {
-                drop(queue);
-                contain(job);
-                queue = self.queue.lock();
-            } else if queue.ending {
-                return;
-            } else {
-                queue.idle += 1;
+                queue.seeking -= 1;
+                self.release(queue);
+                return Some(job);
+            }
+            if queue.ending {
+                return None;
+            }
+            let patience = patience.get_or_insert_with(|| Patience::new(0));
+            if !MutexGuard::unlocked(&mut queue, || patience.lasts()) && queue.jobs.is_empty() {
+                queue.seeking -= 1;
+                queue.asleep += 1;
+                // Whoever wakes it counts it as up.
                 self.filled.wait(&mut queue);
             }
         }

@@ -20,6 +20,7 @@ pub mod handshake;
 pub mod mailbox;
 pub mod meter;
 pub mod parking;
+pub mod patience;
 pub mod primitives;
 pub mod region;
 pub mod ring;

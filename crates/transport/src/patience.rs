@@ -1,17 +1,18 @@
 //! How a thread that has nothing else to do waits for its peer behind shared memory.
 //!
 //! A wake across processors costs tens of microseconds, so one looks for about as long before one sleeps; but
-//! not where both run on one processor, where the peer cannot move while we look.
+//! not where both run on one processor, where the peer cannot move while we look, and not while waits are long.
 
 use crate::shared::SharedEnd;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
+use thalweg_sync::patience::Patience;
 use thalweg_sys::bell::{self, Heard};
-use thalweg_sys::process;
+use thalweg_sys::{clock, process};
 
-/// About what a wake across processors costs.
-const SPIN: Duration = Duration::from_micros(50);
+/// A peer that is up and has nothing else to do answers within this.
+const ALONE_NS: u64 = 5_000;
 /// Looks between two looks at the clock.
 const LOOKS: usize = 64;
 /// How often a thread makes way for its peer before it sleeps.
@@ -47,9 +48,60 @@ pub fn wait_for_peer(
         let _ = bell::ring(socket);
     }
     let ready = |end: &SharedEnd| end.pending() || for_space && end.has_space();
-    if look(end, deadline, spin, ready) {
+    if ready(end) {
         return Ok(Waited::Ready);
     }
+    end.runs_here();
+    let (shares, spins) = (end.shares_cpu(), spin && end.pace.is_quick());
+    // The clock costs as much as several looks, and most answers come before the first look at it.
+    if !shares && spins && looks_briefly(end, ready) {
+        end.pace.record(0);
+        return Ok(Waited::Ready);
+    }
+    let began_ns = clock::monotonic_ns();
+    let came = match (shares, spins) {
+        (true, _) => makes_way(end, ready),
+        (false, true) => looks(end, deadline, ready),
+        (false, false) => false,
+    };
+    let waited = if came { Ok(Waited::Ready) } else { sleep(end, socket, for_space, deadline, ready) };
+    end.pace.record(clock::monotonic_ns().saturating_sub(began_ns));
+    waited
+}
+
+fn looks_briefly(end: &SharedEnd, ready: impl Fn(&SharedEnd) -> bool) -> bool {
+    (0..LOOKS).any(|_| {
+        std::hint::spin_loop();
+        ready(end)
+    })
+}
+
+/// The peer is behind this thread in the same queue.
+fn makes_way(end: &SharedEnd, ready: impl Fn(&SharedEnd) -> bool) -> bool {
+    (0..YIELDS).any(|_| {
+        process::yield_now();
+        ready(end)
+    })
+}
+
+fn looks(end: &SharedEnd, deadline: Option<Instant>, ready: impl Fn(&SharedEnd) -> bool) -> bool {
+    let mut patience = Patience::new(ALONE_NS);
+    while patience.lasts() && deadline.is_none_or(|deadline| Instant::now() < deadline) {
+        if looks_briefly(end, &ready) {
+            return true;
+        }
+    }
+    ready(end)
+}
+
+/// Sleeps until a bell rings for what is waited for.
+fn sleep(
+    end: &mut SharedEnd,
+    socket: BorrowedFd<'_>,
+    for_space: bool,
+    deadline: Option<Instant>,
+    ready: impl Fn(&SharedEnd) -> bool,
+) -> io::Result<Waited> {
     loop {
         if !end.prepare_to_sleep(for_space) {
             return Ok(Waited::Ready);
@@ -70,44 +122,6 @@ pub fn wait_for_peer(
                 return Ok(Waited::Interrupted);
             }
             Heard::Bells | Heard::Nothing => {}
-        }
-    }
-}
-
-/// Looks for a while without sleeping.
-fn look(
-    end: &mut SharedEnd,
-    deadline: Option<Instant>,
-    spin: bool,
-    ready: impl Fn(&SharedEnd) -> bool,
-) -> bool {
-    if ready(end) {
-        return true;
-    }
-    end.runs_here();
-    if end.shares_cpu() {
-        return (0..YIELDS).any(|_| {
-            process::yield_now();
-            ready(end)
-        });
-    }
-    if !spin {
-        return false;
-    }
-    // The clock costs as much as several looks, and most answers come before the first look at it.
-    let mut until = None;
-    loop {
-        for _ in 0..LOOKS {
-            if ready(end) {
-                return true;
-            }
-            std::hint::spin_loop();
-        }
-        let now = Instant::now();
-        if now
-            >= *until.get_or_insert_with(|| deadline.map_or(now + SPIN, |deadline| deadline.min(now + SPIN)))
-        {
-            return false;
         }
     }
 }

@@ -120,6 +120,23 @@ fn before_it_sleeps_a_reactor_has_its_sources_declare_themselves() {
 }
 
 #[test]
+fn what_other_threads_are_at_is_looked_for_while_that_has_been_quick() {
+    let mut reactor = reactor(|_| Look::Working, true);
+    let turn = |reactor: &mut Reactor<Source>| {
+        reactor.handler().looks = 0;
+        reactor.turn(10, Wait::Until(Instant::now() + Duration::from_millis(1))).unwrap();
+        (reactor.handler().declared, reactor.handler().looks)
+    };
+    let (declared, looks) = turn(&mut reactor);
+    assert!(declared == 1 && looks > 1, "it looks, making way, and then sleeps: {looks}");
+    // It slept for long each time, which others' work is not worth looking for.
+    for _ in 0..8 {
+        turn(&mut reactor);
+    }
+    assert_eq!(turn(&mut reactor), (10, 1));
+}
+
+#[test]
 fn a_source_that_cannot_sleep_keeps_the_reactor_up() {
     let mut reactor = reactor(|_| Look::Sharing, false);
     // Were it to sleep, nothing would ever end that.

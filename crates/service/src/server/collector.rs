@@ -22,6 +22,8 @@ pub(crate) struct Collector {
     pub(crate) timers: Vec<Key>,
     pub(crate) answers: bool,
     pub(crate) rung: bool,
+    /// Other threads are at work on answers.
+    pub(crate) working: bool,
     /// Rings whose peers make no system call, so that they have to be looked at.
     pub(crate) hot: Vec<Key>,
 }
@@ -86,7 +88,11 @@ impl Handler for Collector {
             ring.end.runs_here();
             sharing |= ring.end.shares_cpu();
         }
-        if sharing { Look::Sharing } else { Look::Quiet }
+        match (sharing, self.working) {
+            (_, true) => Look::Working,
+            (true, false) => Look::Sharing,
+            (false, false) => Look::Quiet,
+        }
     }
 
     fn prepare_to_sleep(&mut self, core: &mut Core<Self>) -> bool {

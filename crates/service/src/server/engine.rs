@@ -111,6 +111,7 @@ impl Engine {
             self.timer(core, key);
         }
         self.clear_up(core, collector, handler);
+        collector.working = self.statistics.in_flight > 0;
         if self.turn.is_multiple_of(COOL_EVERY) {
             self.cool(core, collector);
         }
