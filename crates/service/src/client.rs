@@ -20,6 +20,7 @@ mod options;
 mod outgoing;
 mod session;
 mod watch;
+mod ways;
 
 pub use options::{ClientOptions, Reconnect};
 
@@ -29,12 +30,13 @@ use dial::{Dialed, Dialer};
 use link::Link;
 use session::{Bounds, Found, Session, What};
 use std::io::IoSlice;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 use thalweg_reactor::Wait;
 use thalweg_transport::{Endpoint, Written};
 use thalweg_wire::fault::Fault;
 use watch::Watch;
+pub(crate) use ways::Ways;
 
 /// Requests from this length on are written from where they lie, if nothing waits to be sent before them.
 const DIRECT_BYTES: usize = 4 << 10;
@@ -118,10 +120,22 @@ impl Client {
     /// Speaks over a connected socket, a pair's half say. There is no second connection, whatever the options say.
     ///
     /// # Errors
-    /// [`Fault::System`] where it is no socket; what the welcome says.
+    /// What the welcome says.
     pub fn over(socket: OwnedFd, options: ClientOptions) -> Result<Self, Error> {
+        Self::over_ways(Ways::socket(socket), options)
+    }
+
+    /// As [`Client::over`], by two pipes, a child's standard output and input say.
+    ///
+    /// # Errors
+    /// [`Fault::System`] where they are no pipes; what the welcome says.
+    pub fn over_pipes(input: &OwnedFd, output: &OwnedFd, options: ClientOptions) -> Result<Self, Error> {
+        Self::over_ways(Ways::pipes(input.as_fd(), output.as_fd())?, options)
+    }
+
+    pub(crate) fn over_ways(ways: Ways, options: ClientOptions) -> Result<Self, Error> {
         let options = options.checked()?;
-        let mut dialer = Dialer::over(socket, &options)?;
+        let mut dialer = Dialer::over(ways, &options)?;
         loop {
             if let Some(dialed) = dialer.advance()? {
                 return Ok(Self::up(None, options, dialed));

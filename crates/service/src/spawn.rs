@@ -9,7 +9,7 @@
 //! whoever wants a program that died to be started anew calls [`Spawned::tend`], when [`Spawned::descriptor`] is readable or before
 //! it is used.
 
-use crate::client::{Client, ClientOptions};
+use crate::client::{Client, ClientOptions, Ways};
 use crate::error::Error;
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -44,6 +44,8 @@ pub struct SpawnOptions {
     pub ready_within: Duration,
     /// It speaks plain frames only: a connection is all the answer there is.
     pub plain: bool,
+    /// What speaks over its standard input and output gets two pipes, and not a socket.
+    pub pipes: bool,
     /// How long it may take to end when it is asked to, before it is killed.
     pub end_within: Duration,
     /// What to do when it ends unasked.
@@ -59,6 +61,7 @@ impl Default for SpawnOptions {
             log: None,
             ready_within: Duration::from_secs(10),
             plain: false,
+            pipes: false,
             end_within: Duration::from_secs(5),
             respawn: Respawn::Never,
         }
@@ -108,8 +111,8 @@ pub struct Spawned {
     endpoint: Endpoint,
     options: SpawnOptions,
     child: Option<Child>,
-    /// Of a program that speaks over its standard input and output: our half, until it is connected.
-    socket: Option<OwnedFd>,
+    /// To a program that speaks over its standard input and output, until it is connected.
+    ways: Option<Ways>,
     /// How long the log was when the program was started.
     log_from: u64,
     /// When it was started anew.
@@ -121,7 +124,7 @@ pub struct Spawned {
 
 impl Spawned {
     /// Starts a program and waits until its endpoint answers. With [`Endpoint::Stdio`] it gets a socket as its standard input
-    /// and output, over which [`Spawned::connect`] speaks once.
+    /// and output, or a pipe each, over which [`Spawned::connect`] speaks once.
     ///
     /// # Errors
     /// [`Fault::BadArgument`] where there is no such program, [`Fault::PermissionDenied`] where it may not be run,
@@ -138,7 +141,7 @@ impl Spawned {
             endpoint,
             options,
             child: None,
-            socket: None,
+            ways: None,
             log_from: 0,
             respawns: VecDeque::new(),
             exit: None,
@@ -209,7 +212,7 @@ impl Spawned {
             return Client::connect(&self.endpoint, options);
         }
         let spoken = || Error::new(Fault::NoServer, "its standard input and output are connected already");
-        Client::over(self.socket.take().ok_or_else(spoken)?, options)
+        Client::over_ways(self.ways.take().ok_or_else(spoken)?, options)
     }
 
     /// Ends one that does not do as it should and starts it anew: asks it to end, kills it when it does not.
@@ -228,7 +231,7 @@ impl Spawned {
     /// # Errors
     /// The operating system failed.
     pub fn stop(&mut self) -> Result<Option<Exit>, Error> {
-        self.socket = None;
+        self.ways = None;
         self.stopped = true;
         if let Some(mut child) = self.child.take() {
             self.exit = end(&mut child, self.options.end_within)?;
@@ -240,12 +243,10 @@ impl Spawned {
         self.ensure_free()?;
         let options = &self.options;
         self.log_from = options.log.as_deref().map_or(0, log_bytes);
-        let mut theirs = None;
+        let mut standard = None;
         if self.endpoint == Endpoint::Stdio {
-            let (ours, other) = socket::pair()?;
-            // Most programs expect their standard input to wait.
-            socket::block(other.as_fd())?;
-            (self.socket, theirs) = (Some(ours), Some(other));
+            let (ours, theirs) = if options.pipes { piped()? } else { connected()? };
+            (self.ways, standard) = (Some(ours), Some(theirs));
         }
         let program = Program {
             name: self.program.clone(),
@@ -253,7 +254,7 @@ impl Spawned {
             environment: options.environment.clone(),
             directory: options.directory.clone(),
             log: options.log.clone(),
-            socket: theirs,
+            standard,
         };
         let mut child = Child::start(program).map_err(|error| self.not_started(error))?;
         let ready = self.await_ready(&mut child);
@@ -348,6 +349,22 @@ impl Spawned {
         }
         text
     }
+}
+
+/// Both ends of a connection to a program that speaks over its standard input and output.
+type Ends = (Ways, (OwnedFd, OwnedFd));
+
+fn connected() -> io::Result<Ends> {
+    let (ours, theirs) = socket::pair()?;
+    // Most programs expect their standard input to wait.
+    socket::block(theirs.as_fd())?;
+    Ok((Ways::socket(ours), (theirs.try_clone()?, theirs)))
+}
+
+fn piped() -> io::Result<Ends> {
+    let ((input, their_output), (their_input, output)) = (io::pipe()?, io::pipe()?);
+    let ours = Ways::pipes(input.as_fd(), output.as_fd())?;
+    Ok((ours, (their_input.into(), their_output.into())))
 }
 
 /// Asks a child to end, then makes it.

@@ -6,11 +6,13 @@ mod peer;
 
 use peer::{Way, echo, options, serve_at};
 use std::ffi::OsString;
+use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
+use std::process::Stdio;
 use std::time::Duration;
-use thalweg_service::{CallOptions, Client, Exit, Respawn, SpawnOptions, Spawned, Tended};
+use thalweg_service::{CallOptions, Client, Exit, Respawn, SpawnOptions, Spawned, Tended, Wait};
 use thalweg_transport::Endpoint;
 use thalweg_wire::fault::{Fault, Retry};
 
@@ -24,6 +26,11 @@ fn a_child_plays_its_role() {
     let (Ok(role), Some(path)) = (std::env::var(ROLE), std::env::var_os(PATH)) else { return };
     let endpoint = Endpoint::Socket(path.into());
     match &*role {
+        "asks" => {
+            let mut client = Client::connect(&Endpoint::Stdio, options(Way::Plain)).unwrap();
+            let answer = ask(&mut client, b"question");
+            std::process::exit(i32::from(answer.as_deref() != Ok(b"answer")));
+        }
         "slow" => std::thread::sleep(Duration::from_millis(100)),
         "mute" => {
             let _listener = UnixListener::bind(endpoint.path().unwrap()).unwrap();
@@ -197,12 +204,32 @@ fn one_that_does_not_do_as_it_should_is_restarted() {
 
 #[test]
 fn one_that_speaks_over_its_standard_input_and_output_has_one_connection() {
+    for pipes in [false, true] {
+        speaks_over_standard_streams(pipes);
+    }
+}
+
+fn speaks_over_standard_streams(pipes: bool) {
     let place = Place::new();
     // What `cat` makes of a request is a fine answer.
-    let spawn = SpawnOptions { arguments: Vec::new(), ..acting("", &place.path) };
+    let spawn = SpawnOptions { arguments: Vec::new(), pipes, ..acting("", &place.path) };
     let mut service = Spawned::start("cat", Endpoint::Stdio, spawn).unwrap();
     let mut client = service.connect(options(Way::Plain)).unwrap();
     assert_eq!(ask(&mut client, b"hello").unwrap(), b"hello");
+    let large = vec![7; 1 << 20];
+    // In a foreign loop, which is told of room to write as of what came.
+    let call = client.call(&large, CallOptions::default()).unwrap();
+    client.turn(Wait::Poll).unwrap();
+    let answer = loop {
+        if let Some(event) = client.next() {
+            assert_eq!(event.call, call);
+            break event.frame.to_vec();
+        }
+        assert!(thalweg_sys::epoll::wait_readable(client.descriptor().unwrap(), 30_000).unwrap());
+        client.turn(Wait::Poll).unwrap();
+    };
+    assert_eq!(answer, large);
+    assert_eq!(ask(&mut client, &large).unwrap(), large, "more than a pipe holds goes both ways at once");
     assert_eq!(service.connect(options(Way::Plain)).unwrap_err().fault, Fault::NoServer);
     drop(client);
     thalweg_sys::epoll::wait_readable(service.descriptor().unwrap(), 30_000).unwrap();
@@ -225,4 +252,22 @@ fn a_program_ends_with_whoever_started_it() {
     // Whether the bytes still left depends on how far the kernel has come with that.
     assert!(matches!(ask(&mut client, b"hello"), Err(Fault::Disconnected | Fault::NotSent)));
     assert_eq!(parent.stop().unwrap(), Some(Exit::Signal(9)));
+}
+
+/// By hand: its standard output is our input, and the other way round.
+#[test]
+fn a_client_speaks_over_pipes_that_it_was_started_with() {
+    let mut command = std::process::Command::new(this());
+    command.args(["--exact", "a_child_plays_its_role", "--nocapture", "--quiet"]);
+    command.env(ROLE, "asks").env(PATH, "-").stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let (mut input, mut output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+    let (mut said, mut byte) = (Vec::new(), [0]);
+    // Behind whatever the test program says on the very same pipe.
+    while !said.ends_with(b"\x08\0\0\0question") {
+        output.read_exact(&mut byte).unwrap();
+        said.push(byte[0]);
+    }
+    input.write_all(b"\x06\0\0\0answer").unwrap();
+    assert!(child.wait().unwrap().success());
 }

@@ -30,8 +30,8 @@ pub struct Program {
     pub directory: Option<PathBuf>,
     /// Where its output and its errors are appended; else they go where those of this process go.
     pub log: Option<PathBuf>,
-    /// What becomes its standard input and output.
-    pub socket: Option<OwnedFd>,
+    /// What become its standard input and output: a socket twice, or two pipes' ends.
+    pub standard: Option<(OwnedFd, OwnedFd)>,
 }
 
 /// How a child ended.
@@ -68,8 +68,8 @@ impl Child {
             let log = OpenOptions::new().append(true).create(true).mode(0o600).open(log)?;
             command.stdout(log.try_clone()?).stderr(log).stdin(Stdio::null());
         }
-        if let Some(socket) = program.socket {
-            command.stdin(socket.try_clone()?).stdout(socket);
+        if let Some((input, output)) = program.standard {
+            command.stdin(input).stdout(output);
         }
         let parent = getpid();
         let follow = move || {
@@ -200,7 +200,8 @@ mod tests {
     fn whoever_a_child_started_ends_with_it() {
         let (ours, theirs) = crate::socket::pair().unwrap();
         // The sleeper keeps the socket open, which is its standard output.
-        let program = Program { socket: Some(theirs), ..shell("sleep 1000 & exit 0") };
+        let program =
+            Program { standard: Some((theirs.try_clone().unwrap(), theirs)), ..shell("sleep 1000 & exit 0") };
         let mut child = Child::start(program).unwrap();
         assert_eq!(child.wait(None).unwrap(), Some(Exit::Code(0)));
         assert!(crate::socket::wait(ours.as_fd(), false, Some(Duration::from_secs(30))).unwrap().readable);

@@ -206,6 +206,23 @@ pub fn wait_either(one: BorrowedFd<'_>, other: BorrowedFd<'_>, timeout: Option<D
     }
 }
 
+/// Waits until one descriptor can be read or another be written, or until the time is over; a signal ends the wait too.
+/// Whether the one can be read.
+///
+/// # Errors
+/// Only for a broken descriptor.
+pub fn wait_in_or_out(
+    input: BorrowedFd<'_>,
+    output: BorrowedFd<'_>,
+    timeout: Option<Duration>,
+) -> io::Result<bool> {
+    let mut list = [PollFd::new(&input, PollFlags::IN), PollFd::new(&output, PollFlags::OUT)];
+    match poll(&mut list, timeout.map(timespec).as_ref()) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(!list[0].revents().is_empty()),
+        Err(error) => Err(error.into()),
+    }
+}
+
 fn timespec(duration: Duration) -> Timespec {
     Timespec {
         tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),

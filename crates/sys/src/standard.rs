@@ -13,9 +13,16 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 /// # Errors
 /// Out of descriptors; no `/proc`; one of the two is closed.
 pub fn descriptors() -> io::Result<(OwnedFd, OwnedFd)> {
+    pair(io::stdin().as_fd(), io::stdout().as_fd())
+}
+
+/// As [`descriptors`], for whatever is to be read from and written to instead.
+///
+/// # Errors
+/// Out of descriptors; no `/proc`.
+pub fn pair(input: BorrowedFd<'_>, output: BorrowedFd<'_>) -> io::Result<(OwnedFd, OwnedFd)> {
     crate::signal::ignore_broken_pipes();
-    let input = own(io::stdin().as_fd(), OFlags::RDONLY)?;
-    Ok((input, own(io::stdout().as_fd(), OFlags::WRONLY)?))
+    Ok((own(input, OFlags::RDONLY)?, own(output, OFlags::WRONLY)?))
 }
 
 fn own(descriptor: BorrowedFd<'_>, access: OFlags) -> io::Result<OwnedFd> {

@@ -6,12 +6,13 @@
 
 use super::link::{Link, sleep_until};
 use super::options::{ClientOptions, Reconnect};
+use super::ways::Ways;
 use crate::error::Error;
-use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::io::{self, IoSlice};
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 use thalweg_sys::{process, socket};
-use thalweg_transport::{Endpoint, Read, SharedEnd, Written, receive_with_descriptor, write};
+use thalweg_transport::{Endpoint, Read, SharedEnd, Written, receive_with_descriptor};
 use thalweg_wire::fault::{Fault, Retry};
 use thalweg_wire::frame::{HELLO_BYTES, Hello, SchemaHash, VERSION, Welcome};
 
@@ -40,19 +41,28 @@ enum Attempt {
 }
 
 impl Attempt {
-    fn greeting(socket: OwnedFd) -> Self {
+    fn greeting(ways: Ways) -> Self {
         let received = Vec::with_capacity(HELLO_BYTES);
-        Self::Greeting(Greeting { socket, sent: 0, received, memory: None })
+        Self::Greeting(Greeting { ways, sent: 0, received, memory: None })
     }
 }
 
 /// A hello on its way, and the welcome that answers it.
 #[derive(Debug)]
 struct Greeting {
-    socket: OwnedFd,
+    ways: Ways,
     sent: usize,
     received: Vec<u8>,
     memory: Option<OwnedFd>,
+}
+
+impl Greeting {
+    fn receive(&mut self) -> io::Result<Read> {
+        let Some(socket) = self.ways.as_socket() else { return self.ways.read(&mut self.received) };
+        let (read, memory) = receive_with_descriptor(socket, &mut self.received)?;
+        self.memory = memory.or(self.memory.take());
+        Ok(read)
+    }
 }
 
 /// A connection that is up.
@@ -99,12 +109,12 @@ impl Dialer {
         })
     }
 
-    /// Begins with a socket that is connected already.
+    /// Begins with a connection that there is already.
     ///
     /// # Errors
     /// None in practice.
-    pub(crate) fn over(socket: OwnedFd, options: &ClientOptions) -> Result<Self, Error> {
-        Ok(Self { attempt: Attempt::greeting(socket), ..Self::new(&Endpoint::Stdio, options)? })
+    pub(crate) fn over(ways: Ways, options: &ClientOptions) -> Result<Self, Error> {
+        Ok(Self { attempt: Attempt::greeting(ways), ..Self::new(&Endpoint::Stdio, options)? })
     }
 
     /// Goes on as far as it can without waiting. `None`: wait first.
@@ -139,33 +149,32 @@ impl Dialer {
                 let until = until.map_or(self.until, |until| until.min(self.until));
                 let left = until.saturating_duration_since(Instant::now());
                 let for_writing = greeting.sent < HELLO_BYTES;
-                socket::wait(greeting.socket.as_fd(), for_writing, Some(left))?;
+                greeting.ways.wait(for_writing, Some(left))?;
             }
         }
         Ok(())
     }
 
     /// What a foreign loop watches, for writing too if that is wanted, and when it comes back in any case.
-    pub(crate) fn watched(&self) -> (Option<(BorrowedFd<'_>, bool)>, Instant) {
+    pub(crate) fn watched(&self) -> (Option<(&Ways, bool)>, Instant) {
         match &self.attempt {
             Attempt::At(at) => (None, *at),
-            Attempt::Greeting(greeting) => {
-                (Some((greeting.socket.as_fd(), greeting.sent < HELLO_BYTES)), self.until)
-            }
+            Attempt::Greeting(greeting) => (Some((&greeting.ways, greeting.sent < HELLO_BYTES)), self.until),
         }
     }
 
     fn connect(&mut self) -> Result<(), Error> {
-        let socket = match &self.endpoint {
+        let ways = match &self.endpoint {
             Endpoint::Socket(path) | Endpoint::Shared(path) => {
-                socket::connect_unix(path).map_err(|error| refused(&self.endpoint, error))?
+                Ways::socket(socket::connect_unix(path).map_err(|error| refused(&self.endpoint, error))?)
             }
-            Endpoint::Stdio => socket::standard_input().map_err(|error| {
-                let detail = "standard input is no socket: start this program with one, or give a path";
+            Endpoint::Stdio => Ways::standard().map_err(|error| {
+                let detail =
+                    "standard input or output is closed: start this program with both, or give a path";
                 Error::system(Fault::BadArgument, detail, error)
             })?,
         };
-        self.attempt = Attempt::greeting(socket);
+        self.attempt = Attempt::greeting(ways);
         Ok(())
     }
 
@@ -175,17 +184,13 @@ impl Dialer {
         let Attempt::Greeting(greeting) = &mut self.attempt else { return Ok(None) };
         if let Some(hello) = &self.hello {
             let hello = hello.encode();
-            let socket = greeting.socket.as_fd();
-            if let Written::Bytes(count) = write(socket, &hello[greeting.sent..]).map_err(|_| ended())? {
+            let rest = [IoSlice::new(&hello[greeting.sent..])];
+            if let Written::Bytes(count) = greeting.ways.write(&rest).map_err(|_| ended())? {
                 greeting.sent += count;
             }
-            if greeting.received.len() < HELLO_BYTES {
-                let (read, memory) =
-                    receive_with_descriptor(socket, &mut greeting.received).map_err(|_| ended())?;
-                greeting.memory = memory.or(greeting.memory.take());
-                if read == Read::End {
-                    return Err(ended());
-                }
+            if greeting.received.len() < HELLO_BYTES && greeting.receive().map_err(|_| ended())? == Read::End
+            {
+                return Err(ended());
             }
             let welcome = Welcome::decode(&greeting.received).map_err(|error| {
                 Error::new(error.fault(), format!("{} answered with {error}", self.endpoint))
@@ -234,14 +239,14 @@ impl Dialer {
             return Err(Error::new(Fault::System, "a welcome without a connection"));
         };
         if !shared {
-            return Ok(Dialed { link: Link::over(greeting.socket)?, credit });
+            return Ok(Dialed { link: Link::over(greeting.ways)?, credit });
         }
         let none = || Error::new(Fault::NoSharedMemory, format!("{} handed none over", self.endpoint));
         let end = SharedEnd::adopt(greeting.memory.ok_or_else(none)?).map_err(|error| {
             let detail = format!("{} handed something else over", self.endpoint);
             Error::system(Fault::BrokenPeer, detail, error)
         })?;
-        Ok(Dialed { link: Link::shared(greeting.socket, end, self.spin), credit })
+        Ok(Dialed { link: Link::shared(greeting.ways, end, self.spin), credit })
     }
 
     /// Tries again after a pause, if that may help and there is time.

@@ -113,11 +113,11 @@ impl Client {
         match &mut self.line {
             Line::Up(link) if self.session.is_full() => {
                 // Reading pauses until somebody took what is there, so a loop has to come back by itself.
-                watch.leave(link.socket());
+                watch.leave(link.ways());
                 due = Some(Instant::now());
             }
             Line::Up(link) => {
-                watch.follow(link.socket(), unsent && !link.is_shared())?;
+                watch.follow(link.ways(), unsent && !link.is_shared())?;
                 if !link.settle(unsent) {
                     return Ok(false);
                 }
@@ -180,7 +180,7 @@ impl Client {
     /// The connection is over.
     pub(super) fn lose(&mut self, error: Error) {
         if let (Line::Up(link), Some(watch)) = (&self.line, &mut self.watch) {
-            watch.leave(link.socket());
+            watch.leave(link.ways());
         }
         let place = self.endpoint.as_ref().map_or_else(String::new, |endpoint| format!("{endpoint}: "));
         let error = Error { detail: format!("{place}{}", error.detail), ..error };

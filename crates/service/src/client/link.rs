@@ -1,22 +1,21 @@
 //! A connection that is up: its socket, and the shared memory it may have led to.
 //!
-//! Ownership: owns the socket and this side's end of the rings. A socket link waits in the read itself
+//! Ownership: owns the ways and this side's end of the rings. A socket link waits in the read itself
 //! ([`thalweg_sys::socket::receive_waiting`]), so a call costs one write and one read; a shared one looks for a moment,
 //! then sleeps on the socket, over which nothing but bells comes.
 
+use super::ways::Ways;
 use crate::error::Error;
 use std::io::{self, IoSlice};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 use thalweg_sys::socket;
-use thalweg_transport::{
-    Broken, Heard, Read, SharedEnd, Waited, Written, hush, ring_bell, wait_for_peer, write_gathered,
-};
+use thalweg_transport::{Broken, Heard, Read, SharedEnd, Waited, Written, hush, ring_bell, wait_for_peer};
 use thalweg_wire::fault::Fault;
 
 #[derive(Debug)]
 pub(crate) struct Link {
-    socket: OwnedFd,
+    ways: Ways,
     shared: Option<SharedEnd>,
     /// The peer is gone; what it wrote into shared memory is still to be read.
     ended: bool,
@@ -24,22 +23,24 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// Over a connected socket alone.
+    /// Over a connected socket alone, or pipes.
     ///
     /// # Errors
-    /// It is no socket.
-    pub(crate) fn over(socket: OwnedFd) -> io::Result<Self> {
-        socket::block(socket.as_fd())?;
-        Ok(Self { socket, shared: None, ended: false, spin: false })
+    /// None in practice.
+    pub(crate) fn over(ways: Ways) -> io::Result<Self> {
+        if let Some(socket) = ways.as_socket() {
+            socket::block(socket)?;
+        }
+        Ok(Self { ways, shared: None, ended: false, spin: false })
     }
 
     /// Over shared memory that came by this socket.
-    pub(crate) fn shared(socket: OwnedFd, end: SharedEnd, spin: bool) -> Self {
-        Self { socket, shared: Some(end), ended: false, spin }
+    pub(crate) fn shared(ways: Ways, end: SharedEnd, spin: bool) -> Self {
+        Self { ways, shared: Some(end), ended: false, spin }
     }
 
-    pub(crate) fn socket(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+    pub(crate) fn ways(&self) -> &Ways {
+        &self.ways
     }
 
     pub(crate) const fn is_shared(&self) -> bool {
@@ -49,23 +50,23 @@ impl Link {
     /// Writes what can be written now.
     pub(crate) fn write(&mut self, pieces: &[IoSlice<'_>]) -> Result<Written, Error> {
         let Some(end) = &mut self.shared else {
-            return write_gathered(self.socket.as_fd(), pieces).map_err(gone);
+            return self.ways.write(pieces).map_err(gone);
         };
         let written = end.write_gathered(pieces).map_err(broken)?;
-        ring(end, self.socket.as_fd());
+        ring(end, self.ways.input());
         Ok(written)
     }
 
     /// Reads what is there.
     pub(crate) fn read(&mut self, into: &mut Vec<u8>) -> Result<Read, Error> {
         let Some(end) = &mut self.shared else {
-            return thalweg_transport::read(self.socket.as_fd(), into).map_err(gone);
+            return self.ways.read(into).map_err(gone);
         };
         match end.read(into).map_err(broken)? {
             Read::WouldBlock if self.ended => Ok(Read::End),
             Read::WouldBlock => Ok(Read::WouldBlock),
             read => {
-                ring(end, self.socket.as_fd());
+                ring(end, self.ways.input());
                 Ok(read)
             }
         }
@@ -80,15 +81,17 @@ impl Link {
         until: Option<Instant>,
     ) -> Result<Read, Error> {
         let Some(end) = &mut self.shared else {
-            if until.is_none() && !for_space {
-                return socket::receive_waiting(self.socket.as_fd(), into).map(read_of).map_err(gone);
+            if let Some(socket) = self.ways.as_socket()
+                && until.is_none()
+                && !for_space
+            {
+                return socket::receive_waiting(socket, into).map(read_of).map_err(gone);
             }
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-            let ready = socket::wait(self.socket.as_fd(), for_space, left)?;
-            return if ready.readable { self.read(into) } else { Ok(Read::WouldBlock) };
+            return if self.ways.wait(for_space, left)? { self.read(into) } else { Ok(Read::WouldBlock) };
         };
         if !end.pending() {
-            match wait_for_peer(end, self.socket.as_fd(), for_space, until, self.spin).map_err(gone)? {
+            match wait_for_peer(end, self.ways.input(), for_space, until, self.spin).map_err(gone)? {
                 Waited::Ready => {}
                 Waited::TimedOut | Waited::Interrupted => return Ok(Read::WouldBlock),
                 Waited::Ended => self.ended = true,
@@ -101,7 +104,7 @@ impl Link {
     pub(crate) fn stir(&mut self) -> Result<(), Error> {
         if let Some(end) = &mut self.shared {
             end.wake_up();
-            if hush(self.socket.as_fd()).map_err(gone)? == Heard::End {
+            if hush(self.ways.input()).map_err(gone)? == Heard::End {
                 self.ended = true;
             }
         }

@@ -4,6 +4,7 @@
 //! of a reactor nothing else. Nobody ever waits in the epoll itself: it is level-triggered and asked by whoever watches.
 //! It is made when it is first asked for, so that a client that only blocks has one descriptor.
 
+use super::ways::Ways;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Instant;
@@ -11,9 +12,11 @@ use thalweg_sys::clock;
 use thalweg_sys::epoll::{Epoll, Watch as Interest};
 use thalweg_sys::event::TimerFd;
 
-const SOCKET: u64 = 0;
+const INPUT: u64 = 0;
 const TIMER: u64 = 1;
+const OUTPUT: u64 = 2;
 const READ: Interest = Interest { readable: true, writable: false, edge: false, exclusive: false };
+const WRITE: Interest = Interest { readable: false, writable: true, ..READ };
 
 #[derive(Debug)]
 pub(crate) struct Watch {
@@ -21,34 +24,57 @@ pub(crate) struct Watch {
     timer: TimerFd,
     /// When the timer is due, if it is set.
     set: Option<Instant>,
-    /// Whether a socket is watched, and what for.
-    socket: Option<Interest>,
+    /// What the way in is watched for, which may be the way out too.
+    input: Option<Interest>,
+    /// Whether a way out of its own is watched.
+    output: bool,
 }
 
 impl Watch {
     pub(crate) fn new() -> io::Result<Self> {
         let (epoll, timer) = (Epoll::new()?, TimerFd::new()?);
         epoll.add(timer.as_fd(), TIMER, READ)?;
-        Ok(Self { epoll, timer, set: None, socket: None })
+        Ok(Self { epoll, timer, set: None, input: None, output: false })
     }
 
-    /// Stops to watch a socket that is about to be closed.
-    pub(crate) fn leave(&mut self, socket: BorrowedFd<'_>) {
-        if self.socket.take().is_some() {
-            // One that the kernel dropped already is left as well.
-            let _ = self.epoll.delete(socket);
+    /// Stops to watch a connection that is about to be closed.
+    pub(crate) fn leave(&mut self, ways: &Ways) {
+        // What the kernel dropped already is left as well.
+        if self.input.take().is_some() {
+            let _ = self.epoll.delete(ways.input());
+        }
+        if let Some(output) = ways.output()
+            && std::mem::take(&mut self.output)
+        {
+            let _ = self.epoll.delete(output);
         }
     }
 
-    /// Watches a socket.
-    pub(crate) fn follow(&mut self, socket: BorrowedFd<'_>, writable: bool) -> io::Result<()> {
-        let wanted = Interest { writable, ..READ };
-        match self.socket {
+    /// Watches a connection, for room to write too if that is wanted.
+    pub(crate) fn follow(&mut self, ways: &Ways, writable: bool) -> io::Result<()> {
+        let Some(output) = ways.output() else {
+            return self.follow_input(ways.input(), Interest { writable, ..READ });
+        };
+        self.follow_input(ways.input(), READ)?;
+        if writable != self.output {
+            // A pipe whose reader is gone says so whatever is asked of it, so it is watched only while it matters.
+            if writable {
+                self.epoll.add(output, OUTPUT, WRITE)?
+            } else {
+                self.epoll.delete(output)?
+            }
+            self.output = writable;
+        }
+        Ok(())
+    }
+
+    fn follow_input(&mut self, input: BorrowedFd<'_>, wanted: Interest) -> io::Result<()> {
+        match self.input {
             Some(watched) if watched == wanted => return Ok(()),
-            Some(_) => self.epoll.modify(socket, SOCKET, wanted)?,
-            None => self.epoll.add(socket, SOCKET, wanted)?,
+            Some(_) => self.epoll.modify(input, INPUT, wanted)?,
+            None => self.epoll.add(input, INPUT, wanted)?,
         }
-        self.socket = Some(wanted);
+        self.input = Some(wanted);
         Ok(())
     }
 

@@ -42,7 +42,7 @@ pub fn start_program(name: String, options: StartOptions) -> Result<Running> {
         environment: environment.map(|pair| (pair[0].clone().into(), pair[1].clone().into())).collect(),
         directory: options.directory.map(Into::into),
         log: options.log.map(Into::into),
-        socket: None,
+        standard: None,
     };
     let child = Child::start(program).map_err(|error| failure("SYSTEM", error))?;
     Ok(Running { child: RefCell::new(child), watch: RefCell::default() })
