@@ -118,7 +118,8 @@ impl Line {
     /// The byte that a time leads to.
     #[inline]
     fn guess(&self, bound: Bound) -> u64 {
-        let ahead = u128::from(bound.0.saturating_sub(self.first_key)) * u128::from(self.slope) >> self.shift;
+        let scaled = u128::from(bound.0.saturating_sub(self.first_key)) * u128::from(self.slope);
+        let ahead = scaled >> self.shift;
         (ahead as u64).saturating_add(u64::from(self.first) * u64::from(BLOCK_BYTES))
     }
 }

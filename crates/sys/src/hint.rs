@@ -4,20 +4,6 @@ use std::ops::Range;
 
 const LINE_BYTES: usize = 64;
 
-/// The same for a run of bytes, or as much of its beginning as `bytes_max`.
-///
-/// ```
-/// let bytes = vec![7; 4096];
-/// thalweg_sys::hint::prefetch_run(&bytes, 4000..9000, 512);
-/// ```
-#[inline(always)]
-pub fn prefetch_run(bytes: &[u8], run: Range<usize>, bytes_max: usize) {
-    let end = run.end.min(bytes.len()).min(run.start.saturating_add(bytes_max));
-    for at in (run.start..end).step_by(LINE_BYTES) {
-        prefetch(bytes, at);
-    }
-}
-
 /// Has the processor fetch the line that holds byte `at` of a slice which is going to be read soon, without waiting for
 /// it. Nothing where `at` lies outside, or where the processor knows no such thing.
 ///
@@ -41,4 +27,18 @@ pub fn prefetch(bytes: &[u8], at: usize) {
     }
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     let _ = address;
+}
+
+/// The same for a run of bytes, or as much of its beginning as `bytes_max`.
+///
+/// ```
+/// let bytes = vec![7; 4096];
+/// thalweg_sys::hint::prefetch_run(&bytes, 4000..9000, 512);
+/// ```
+#[inline(always)]
+pub fn prefetch_run(bytes: &[u8], run: Range<usize>, bytes_max: usize) {
+    let end = run.end.min(bytes.len()).min(run.start.saturating_add(bytes_max));
+    for at in (run.start..end).step_by(LINE_BYTES) {
+        prefetch(bytes, at);
+    }
 }
