@@ -58,6 +58,7 @@ const STEPS: &[Step] = &[
     step("golden", "xtask golden"),
     step("matrix", "xtask matrix"),
     step("full", "xtask full"),
+    step("fuzz", "xtask fuzz --seconds 5"),
     step("damage", "xtask damage"),
     step("crash", "xtask crash --rounds 20"),
     step("drain", "xtask drain --subscribers 10000"),

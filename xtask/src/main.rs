@@ -19,6 +19,7 @@ mod erlang;
 mod faults;
 mod forks;
 mod full;
+mod fuzz;
 mod golden;
 mod header;
 mod hold;
@@ -98,6 +99,8 @@ cargo xtask <task> [options]
                              --only rust,ts,python,cpp,zig,erlang
   matrix                   every language's echo client against every language's echo server
                              --only rust,cpp,zig,node,python
+  fuzz                     every parser and on-disk format against inputs that grow out of what they cover
+                             --target NAME  --seconds 5
   damage                   flipped bits, held and newer stores
   bench streams            ours beside the Rust peer, in turn
                              --pairs 5  --seconds 5  --connections 256  --streams 100  --bytes 256
@@ -154,6 +157,7 @@ fn run(task: &str, options: &Options) -> Outcome {
         "cpp" => cpp::run(options),
         "zig" => zig::run(options),
         "erlang" => erlang::run(options),
+        "fuzz" => fuzz::run(options),
         "faults" => faults::run(options),
         "matrix" => matrix::run(options),
         _ => Err(format!("no such task\n\n{USAGE}")),

@@ -1,0 +1,102 @@
+//! A store whose files somebody changed: it is opened, refused or repaired, and never read past what it holds.
+//!
+//! The input is a list of edits: which file, where, and what to write there; a last odd byte cuts a file short.
+
+use std::path::Path;
+use std::sync::OnceLock;
+use thalweg_log::{Commit, Disk, Durability, Options, Query, Store, parse, verify};
+
+fn options() -> Options {
+    Options {
+        durability: Durability::Os,
+        segment_bytes_min: 4096,
+        segment_bytes_max: 8192,
+        ..Options::default()
+    }
+}
+
+/// The files of a small store with everything in it, the larger ones first.
+fn sample() -> &'static [(String, Vec<u8>)] {
+    static FILES: OnceLock<Vec<(String, Vec<u8>)>> = OnceLock::new();
+    FILES.get_or_init(|| {
+        let directory = tempfile::tempdir().unwrap();
+        let (store, _) = Store::open(&Disk::Real, directory.path(), options()).unwrap();
+        let logs: Vec<_> = ["a", "b", "c"].map(|name| store.log(name.as_bytes()).unwrap()).into();
+        for round in 0..60u64 {
+            let mut transaction = store.transaction(1_000 + round);
+            for log in &logs {
+                transaction.append(log, &vec![round as u8; 20 + round as usize]).unwrap();
+            }
+            transaction.commit().unwrap();
+        }
+        let state = logs[0].staged().unwrap();
+        let close = Commit { close: true, time: 2_000, ..Commit::default() };
+        store.commit(&logs[0], state.version, &close, None).unwrap();
+        store.close().unwrap();
+        drop(store);
+        let mut files: Vec<(String, Vec<u8>)> = std::fs::read_dir(directory.path())
+            .unwrap()
+            .flatten()
+            .filter(|entry| entry.file_type().unwrap().is_file())
+            .map(|entry| (entry.file_name().into_string().unwrap(), std::fs::read(entry.path()).unwrap()))
+            .collect();
+        files.sort();
+        files
+    })
+}
+
+/// Opens, verifies, prints and reads what the edits left.
+pub fn opened(data: &[u8]) {
+    // In memory where there is such a place: an input costs no disk.
+    let memory = Path::new("/dev/shm");
+    let directory = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
+    let mut files = sample().to_vec();
+    let (edits, cut) = data.split_at(data.len() - data.len() % 4);
+    for edit in edits.chunks_exact(4) {
+        let (_, bytes) = &mut files[usize::from(edit[0]) % sample().len()];
+        let at = usize::from(u16::from_le_bytes([edit[1], edit[2]]));
+        if let Some(byte) = bytes.get_mut(at) {
+            *byte = edit[3];
+        }
+    }
+    if let [file, rest @ ..] = cut {
+        let (_, bytes) = &mut files[usize::from(*file) % sample().len()];
+        let keep = rest.first().map_or(0, |part| bytes.len() * usize::from(*part) / 256);
+        bytes.truncate(keep);
+    }
+    for (name, bytes) in &files {
+        std::fs::write(directory.path().join(name), bytes).unwrap();
+    }
+    judge(directory.path());
+}
+
+fn judge(directory: &Path) {
+    let _ = verify(&Disk::Real, directory);
+    if let Ok(pieces) = parse(&Disk::Real, directory) {
+        pieces.take(10_000).for_each(drop);
+    }
+    let Ok((store, _)) = Store::open(&Disk::Real, directory, options()) else { return };
+    for log in store.logs() {
+        let mut reader = store.reader(&log);
+        let mut entries = reader.entries(&Query::default());
+        let (mut last, mut damaged) = (0, 0);
+        loop {
+            match entries.next() {
+                Some(Ok(entry)) => {
+                    assert!(entry.offset >= last, "an entry comes before the one in front of it");
+                    last = entry.offset + entry.data.len() as u64;
+                }
+                Some(Err(_)) if damaged < 100 => {
+                    damaged += 1;
+                    entries.resume();
+                }
+                _ => break,
+            }
+        }
+        drop(entries);
+        let mut back = store.reader(&log);
+        back.entries_back(&Query::default()).take(1_000).for_each(drop);
+        let _ = store.append(&log, b"goes on", 3_000);
+    }
+    let _ = store.close();
+}
