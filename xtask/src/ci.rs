@@ -61,6 +61,7 @@ const STEPS: &[Step] = &[
     step("fuzz", "xtask fuzz --seconds 5"),
     step("damage", "xtask damage"),
     step("crash", "xtask crash --rounds 20"),
+    step("state-crash", "xtask state-crash --rounds 5"),
     step("drain", "xtask drain --subscribers 10000"),
     step("empty", "xtask empty"),
     step("forks", "xtask forks --streams 4000 --bytes 33554432 --seconds 1"),
@@ -69,6 +70,7 @@ const STEPS: &[Step] = &[
     step("bench-log", "xtask bench log --tiny"),
     step("bench-ipc", "xtask bench ipc --tiny"),
     step("bench-loop", "xtask bench loop --tiny"),
+    step("bench-state", "xtask bench state --tiny"),
     Step {
         name: "documents",
         command: "doc --quiet --workspace --no-deps --document-private-items",

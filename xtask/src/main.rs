@@ -33,6 +33,7 @@ mod python;
 mod refusals;
 mod server;
 mod slopes;
+mod state_crash;
 mod tidy;
 mod zig;
 
@@ -76,6 +77,7 @@ cargo xtask <task> [options]
   judges                   other people's clients: curl, Python, a browser, npm
                              --only curl,python,browser,client
   crash                    kill -9 under load     --rounds 20  --seed N
+  state-crash              kill -9 in the middle of what a state does   --rounds 5  --seed N
   slopes                   memory per idle connection
                              --sizes 0,1000,5000,10000  --durability memory
   drain                    TERM with subscribers attached   --subscribers 10000
@@ -107,6 +109,8 @@ cargo xtask <task> [options]
                              --without-peer  --check
   bench log                the embedded log beside LMDB, in turn
                              --face native|node|python  --pairs 5  --records 1000000  --tiny  --check
+  bench state              the state between processes beside the state in one
+                             --pairs 5  --tiny  --check
   bench loop               our event loop beside uvloop and rloop, in turn
                              --pairs 5  --seconds 1  --only WORK  --tiny  --check
 
@@ -138,6 +142,7 @@ fn run(task: &str, options: &Options) -> Outcome {
         "conformance" => conformance::run(options),
         "debian" => debian::run(options),
         "crash" => crash::run(options),
+        "state-crash" => state_crash::run(options),
         "refusals" => refusals::run(options),
         "judges" => judges::run(options),
         "slopes" => slopes::run(options),

@@ -9,6 +9,7 @@ mod plot;
 mod results;
 mod row;
 mod samples;
+mod state;
 mod statistics;
 mod streams;
 
@@ -25,6 +26,7 @@ pub(crate) fn run(options: &Options) -> Outcome {
         Some("log") => log::run(options),
         Some("loop") => event_loop::run(options),
         Some("ipc") => ipc::run(options),
-        _ => Err("which one? There are: streams, log, loop, ipc".to_owned()),
+        Some("state") => state::run(options),
+        _ => Err("which one? There are: streams, log, loop, ipc, state".to_owned()),
     }
 }

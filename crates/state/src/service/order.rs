@@ -47,7 +47,7 @@ pub(super) type Budget = usize;
 /// On a reactor that has others to serve.
 pub(super) const BUSY: Budget = 512;
 /// On a reactor where nobody else waits: about as long as handing it over takes, and some more.
-pub(super) const ALONE: Budget = 16_384;
+pub(super) const ALONE: Budget = 32_768;
 /// On a thread for what takes long.
 pub(super) const UNLIMITED: Budget = usize::MAX;
 
