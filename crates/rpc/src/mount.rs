@@ -13,7 +13,7 @@ use thalweg_service::{
 use thalweg_wire::fault::Fault;
 
 /// What makes the handler of a service, given what rings for it.
-type Make = Box<dyn FnOnce(Bell) -> Box<dyn Handler>>;
+type Make = Box<dyn FnOnce(Bell) -> Result<Box<dyn Handler>, Error>>;
 
 /// A service to be called by JSON-RPC, and where its calls go.
 pub struct Mount {
@@ -31,15 +31,15 @@ enum Way {
 impl Mount {
     /// Calls of `service` are handled in place, on the thread of the gateway that this is given to.
     pub fn here(service: &schema::Service, handler: impl Handler + 'static) -> Self {
-        Self::with_bell(service, |_| handler)
+        Self::with_bell(service, |_| Ok(handler))
     }
 
     /// The same, for a handler that is told things by other threads, and rings for itself.
     pub fn with_bell<H: Handler + 'static>(
         service: &schema::Service,
-        make: impl FnOnce(Bell) -> H + 'static,
+        make: impl FnOnce(Bell) -> Result<H, Error> + 'static,
     ) -> Self {
-        Self::new(service, Way::Here(Box::new(|bell| Box::new(make(bell)))))
+        Self::new(service, Way::Here(Box::new(|bell| Ok(Box::new(make(bell)?)))))
     }
 
     /// Calls go to the server of `service` at an endpoint, over one connection per gateway, which is made anew when it ends.
@@ -72,7 +72,7 @@ impl Mount {
         let backend = match self.way {
             Way::Here(make) => {
                 let local = Local::new(&self.plan.error_tag, credit, wake);
-                let handler = make(local.bell());
+                let handler = make(local.bell())?;
                 Backend::Here(Box::new(local), handler)
             }
             Way::Elsewhere(endpoint, options) => {

@@ -4,6 +4,7 @@ use crate::access::Scope;
 use crate::client::{ClientVerb, Output};
 use crate::cors::Origin;
 use crate::listen::Listen;
+use crate::rpc::Wish;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use std::path::PathBuf;
@@ -174,6 +175,16 @@ pub(crate) struct ServeOptions {
     /// the store's directory. A store in memory has no directory, and so no such services.
     #[arg(long, env = "THALWEG_SERVICES", value_enum, default_value_t = Switch::On)]
     pub(crate) services: Switch,
+    /// Services to be called by JSON-RPC at /rpc/NAME: "on" stands for those of this program, log and state;
+    /// NAME=SCHEMA,ENDPOINT is one that another program serves. May be given several times.
+    #[arg(long, env = "THALWEG_RPC", value_name = "SERVICE", value_delimiter = ';', default_value = "off")]
+    pub(crate) rpc: Vec<Wish>,
+    /// Where JSON-RPC has a listener of its own. Unless it is given, services are called where streams are.
+    #[arg(long, env = "THALWEG_RPC_LISTEN", value_name = "ADDRESS", value_delimiter = ',')]
+    pub(crate) rpc_listen: Vec<Listen>,
+    /// Names by which JSON-RPC may be reached, beside addresses and localhost: another Host is refused.
+    #[arg(long, env = "THALWEG_RPC_HOSTS", value_name = "NAME", value_delimiter = ',')]
+    pub(crate) rpc_hosts: Vec<String>,
     /// How many bytes of a fork's changes the next start may have to replay before an image of the state is written.
     #[arg(long, env = "THALWEG_STATE_IMAGE_BYTES", value_name = "BYTES", default_value_t = 33_554_432)]
     pub(crate) state_image_bytes: u64,

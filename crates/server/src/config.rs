@@ -36,7 +36,7 @@ const fn key(name: &'static str, kind: Kind, reloads: bool) -> Key {
 }
 
 /// Every key, in the order they are printed.
-pub(crate) const KEYS: [Key; 22] = [
+pub(crate) const KEYS: [Key; 25] = [
     key("listen", Kind::Texts, false),
     key("tokens", Kind::Text, false),
     key("insecure_listen_anywhere", Kind::Boolean, false),
@@ -54,6 +54,9 @@ pub(crate) const KEYS: [Key; 22] = [
     key("drain_grace_ms", Kind::Integer, true),
     key("spin", Kind::Text, false),
     key("services", Kind::Text, false),
+    key("rpc", Kind::Texts, false),
+    key("rpc_listen", Kind::Texts, false),
+    key("rpc_hosts", Kind::Texts, false),
     key("state_image_bytes", Kind::Integer, false),
     key("state_history", Kind::Text, false),
     key("log_format", Kind::Text, false),

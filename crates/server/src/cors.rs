@@ -180,7 +180,7 @@ impl<S: Service> Service for Cors<S> {
         let mut answer = self.inner.call(request, now);
         match &mut answer {
             Answer::Respond(response) | Answer::After(_, response) => self.add(response, asker),
-            // What comes later is no stream's: nothing behind this brings any.
+            // What comes later is no stream's.
             Answer::Cold(_) | Answer::Later(_) => {}
             Answer::Live { live, head, .. } => {
                 debug_assert_eq!(live.flavour & ORIGIN_BITS, 0, "the bits are the origin's");
@@ -232,7 +232,7 @@ impl<S: Service> Service for Cors<S> {
         response
     }
 
-    pass_on! { watch unwatch acknowledge }
+    pass_on! { alone look gone watch unwatch acknowledge }
 }
 
 const FOREIGN: Refusal = Refusal {

@@ -5,15 +5,26 @@ use crate::arguments::ServeOptions;
 use crate::cors::{Cors, Policy};
 use crate::engine::{Engine, Service};
 use crate::metrics::{Board, Metrics};
+use crate::rpc::{Beside, Doing, Rpc};
 use crate::serve::Failure;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use thalweg_http::{Message, Meters};
-use thalweg_reactor::Handle;
+use thalweg_reactor::{Handle, Pool};
 use thalweg_streams::Sharing;
 
 /// What each reactor serves.
-pub(crate) type Served = Cors<Guard<Metrics<Service>>>;
+pub(crate) type Served = Cors<Guard<Metrics<Beside<Service>>>>;
+
+/// What one reactor is given.
+pub(crate) struct Fronted {
+    pub(crate) served: Served,
+    /// Where it counts what comes of it.
+    pub(crate) meters: Arc<Meters>,
+    /// What it is to watch beside its connections.
+    pub(crate) attached: Vec<OwnedFd>,
+}
 
 /// Who may use what is served, and from where. Clones share the tokens.
 #[derive(Clone)]
@@ -21,6 +32,9 @@ pub(crate) struct Front {
     keys: Option<Keys>,
     policy: Policy,
     board: Arc<Board>,
+    rpc: Option<Rpc>,
+    /// Services have a listener of their own.
+    rpc_apart: bool,
 }
 
 impl Front {
@@ -34,6 +48,8 @@ impl Front {
             keys,
             policy: Policy::of(&options.cors_origins).map_err(Failure::Origins)?,
             board: Arc::default(),
+            rpc: Rpc::of(options)?,
+            rpc_apart: !options.rpc_listen.is_empty(),
         })
     }
 
@@ -47,19 +63,32 @@ impl Front {
         if self.is_guarded() { Sharing::Private } else { Sharing::Public }
     }
 
-    /// What one reactor serves, and where it counts what comes of it.
+    /// What one reactor serves.
     ///
     /// # Errors
     /// More reactors than a store announces to.
     pub(crate) fn before(
         &self,
         engine: &Engine,
+        pool: &Pool,
         handle: Handle<Message>,
-    ) -> io::Result<(Served, Arc<Meters>)> {
+        doing: Doing,
+    ) -> io::Result<Fronted> {
         let meters = self.board.add(handle.clone());
-        let metered = Metrics::new(engine.service(handle)?, engine.clone(), self.board.clone());
+        let rpc = self.rpc.as_ref().filter(|_| (doing == Doing::Rpc) == self.rpc_apart);
+        let gateway = rpc.map(|rpc| rpc.gateway(engine, pool, handle.clone())).transpose()?;
+        let (gateway, attached) =
+            gateway.map_or((None, Vec::new()), |(gateway, attached)| (Some(gateway), attached));
+        let beside = Beside::new(engine.service(handle)?, gateway, doing);
+        let metered = Metrics::new(beside, engine.clone(), self.board.clone());
         let guarded = Guard::new(metered, self.keys.clone());
-        Ok((Cors::new(guarded, self.policy.clone()), meters))
+        Ok(Fronted { served: Cors::new(guarded, self.policy.clone()), meters, attached })
+    }
+
+    /// How often each reactor has the store announce to it.
+    pub(crate) fn watchers(&self) -> usize {
+        let log_too = !self.rpc_apart && self.rpc.as_ref().is_some_and(Rpc::watches);
+        1 + usize::from(log_too)
     }
 
     /// Reads the token file again. One that is wrong changes nothing.

@@ -8,6 +8,21 @@ macro_rules! pass_on {
             self.inner.admit(head, now)
         }
     };
+    (@ alone) => {
+        fn alone(&mut self, alone: bool) {
+            self.inner.alone(alone);
+        }
+    };
+    (@ look) => {
+        fn look(&mut self, now: Now, each: &mut dyn FnMut(u64, Response)) -> Option<u32> {
+            self.inner.look(now, each)
+        }
+    };
+    (@ gone) => {
+        fn gone(&mut self, later: u64) {
+            self.inner.gone(later);
+        }
+    };
     (@ failed) => {
         fn failed(&mut self, now: Now) -> Response {
             self.inner.failed(now)

@@ -18,6 +18,7 @@ mod listen;
 mod logging;
 mod metrics;
 mod pages;
+mod rpc;
 mod serve;
 mod services;
 mod supervisor;

@@ -227,5 +227,5 @@ impl<S: Service> Service for Metrics<S> {
         self.inner.call(request, now)
     }
 
-    pass_on! { admit failed watch unwatch acknowledge advance deadline refuse }
+    pass_on! { admit alone look gone failed watch unwatch acknowledge advance deadline refuse }
 }

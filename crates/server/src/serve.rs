@@ -7,10 +7,11 @@ use crate::access::TokensError;
 use crate::arguments::{ServeOptions, StateHistory, Switch};
 use crate::config::Configuration;
 use crate::engine::Engine;
-use crate::front::{Front, Served};
+use crate::front::{Front, Fronted, Served};
 use crate::limits::Limits;
 use crate::listen::{self, Doors, Listen};
 use crate::logging::Logging;
+use crate::rpc::Doing;
 use crate::supervisor::{self, Supervisor};
 use crate::{services, webhooks};
 use std::ffi::OsString;
@@ -34,6 +35,8 @@ const CONNECTIONS_DEFAULT: u32 = 65_536;
 /// The store announces to 32 watchers; what drives subscriptions is one of them, the state another, and what serves
 /// neighbours a third.
 const REACTORS_MAX: usize = 29;
+/// What a reactor watches beside its connections: services that live elsewhere.
+const ATTACHED_MAX: usize = 64;
 /// Between two looks at the store's housekeeping.
 const HOUSEKEEPING_MS: u32 = 5_000;
 /// Between two looks at reactors that are ending.
@@ -58,6 +61,8 @@ pub(crate) enum Failure {
     Store(String),
     /// The log cannot be served to neighbours.
     Service(thalweg_service::Error),
+    /// Services cannot be called.
+    Rpc(String),
     /// The system refused something else.
     System(&'static str, io::Error),
     /// A reactor ended by itself.
@@ -83,6 +88,7 @@ impl std::fmt::Display for Failure {
             }
             Self::Store(why) => write!(out, "{why}"),
             Self::Service(error) => write!(out, "{error}; --services off does without"),
+            Self::Rpc(why) => write!(out, "--rpc: {why}"),
             Self::System(action, error) => write!(out, "cannot {action}: {error}"),
             Self::Reactor => write!(out, "a reactor ended unasked; see the log above"),
         }
@@ -120,12 +126,13 @@ pub(crate) fn serve(configuration: Configuration, line: &[OsString]) -> Result<(
     let logging = Logging::start(options.log_format, options.log_level);
     let signals = Signals::take().map_err(|error| Failure::System("wait for signals", error))?;
     ignore_broken_pipes();
-    let reactors = options.reactors.map_or_else(|| parallelism().min(REACTORS_MAX), |count| count as usize);
-    let connections_max = connections_max(options).div_ceil(reactors);
     let wanted =
         if inherited.is_empty() || configuration.listens_as_asked() { &options.listen[..] } else { &[] };
     let front = Front::of(options)?;
-    let mut places = inherited.iter().map(|(place, _)| place).chain(wanted);
+    let most = REACTORS_MAX / front.watchers();
+    let reactors = options.reactors.map_or_else(|| parallelism().min(most), |count| count as usize);
+    let connections_max = connections_max(options).div_ceil(reactors);
+    let mut places = inherited.iter().map(|(place, _)| place).chain(wanted).chain(&options.rpc_listen);
     let guarded = front.is_guarded() || options.insecure_listen_anywhere;
     if let Some(place) = places.find(|place| !place.is_local() && !guarded) {
         return Err(Failure::Reachable(place.clone()));
@@ -140,12 +147,25 @@ pub(crate) fn serve(configuration: Configuration, line: &[OsString]) -> Result<(
     }
     let config = http_config(options, connections_max);
     let pool = Pool::start(COLD_THREADS).map_err(|error| Failure::System("start a thread", error))?;
-    let running = start_all(&engine, &front, &pool, config, options.spin == Switch::On, &mut doors)?;
+    let spin = options.spin == Switch::On;
+    let mut running = start_all(&engine, &front, &pool, config, spin, &mut doors)?;
+    let mut rpc_doors =
+        listen::open(&options.rpc_listen, 1).map_err(|(place, error)| Failure::Listen(place, error))?;
+    if let Some(listening) = rpc_doors.per_reactor.pop().filter(|listening| !listening.is_empty()) {
+        let whom = (reactors, Doing::Rpc);
+        running.push(start(whom, &engine, &front, &pool, config, spin, listening)?);
+        doors.paths.append(&mut rpc_doors.paths);
+    }
     let neighbours = services::Running::start(&engine, &pool, options, connections_max * reactors)?;
     let webhooks = webhooks::Running::start(&engine)?;
     let limits = Limits::of(&config, reactors);
     tracing::info!(reactors, durability = ?options.durability, %limits, "serving");
-    greet(&doors.places, neighbours.iter().flat_map(services::Running::endpoints), &limits);
+    greet(
+        &doors.places,
+        &rpc_doors.places,
+        neighbours.iter().flat_map(services::Running::endpoints),
+        &limits,
+    );
     let supervisor = Supervisor::from_environment();
     supervisor.ready();
     let mut control = Control { configuration, line, logging, front, connections_max };
@@ -175,7 +195,11 @@ fn start_all(
     doors: &mut Doors,
 ) -> Result<Vec<Running>, Failure> {
     let listening = std::mem::take(&mut doors.per_reactor).into_iter().enumerate();
-    listening.map(|(index, listening)| start(index, engine, front, pool, config, spin, listening)).collect()
+    listening
+        .map(|(index, listening)| {
+            start((index, Doing::Streams), engine, front, pool, config, spin, listening)
+        })
+        .collect()
 }
 
 impl Control<'_> {
@@ -251,7 +275,7 @@ fn http_config(options: &ServeOptions, connections_max: usize) -> Config {
 }
 
 fn start(
-    index: usize,
+    (index, doing): (usize, Doing),
     engine: &Engine,
     front: &Front,
     pool: &Pool,
@@ -259,7 +283,7 @@ fn start(
     spin: bool,
     listening: Vec<Listening>,
 ) -> Result<Running, Failure> {
-    let entries = config.connections_max + Http::<Served>::entries_beside(listening.len());
+    let entries = config.connections_max + Http::<Served>::entries_beside(listening.len()) + ATTACHED_MAX;
     let reactor_config = thalweg_reactor::Config {
         entries_max: u32::try_from(entries).unwrap_or(u32::MAX),
         // A message per topic that connections here follow, and some for completions under way.
@@ -272,9 +296,11 @@ fn start(
     let (engine, front, pool) = (engine.clone(), front.clone(), pool.clone());
     let run = move || {
         let built = Reactor::new(reactor_config, |core| {
-            let (service, meters) = front.before(&engine, core.handle())?;
-            let http = Http::new(core, service, config, listening)?;
-            Ok::<_, io::Error>(http.with_pool(pool).with_meters(meters))
+            let Fronted { served, meters, attached } = front.before(&engine, &pool, core.handle(), doing)?;
+            let http = Http::new(core, served, config, listening)?;
+            let mut http = http.with_pool(pool).with_meters(meters);
+            attached.into_iter().try_for_each(|descriptor| http.attach(core, descriptor))?;
+            Ok::<_, io::Error>(http)
         });
         let outcome = built.and_then(|mut reactor: Reactor<Http<Served>>| {
             // Whoever started this thread waits for the handle.
@@ -294,10 +320,18 @@ fn start(
 }
 
 /// Says where the server is and what to try. Standard output may be closed: then nobody wanted to know.
-fn greet<'e>(places: &[Listen], endpoints: impl Iterator<Item = &'e Endpoint>, limits: &Limits) {
+fn greet<'e>(
+    places: &[Listen],
+    rpc: &[Listen],
+    endpoints: impl Iterator<Item = &'e Endpoint>,
+    limits: &Limits,
+) {
     let mut text = String::new();
     for place in places {
         text += &format!("thalweg is listening on {place}\n");
+    }
+    for place in rpc {
+        text += &format!("and for JSON-RPC on {place}\n");
     }
     for endpoint in endpoints {
         text += &format!("and to its neighbours on {endpoint}\n");

@@ -3,13 +3,14 @@
 use super::error::{Error, Said};
 use super::exchange::Exchange;
 use smallvec::SmallVec;
+use std::fmt;
 use std::ops::Range;
 use thalweg_service::{CallId, Error as Failure};
 use thalweg_wire::fault::Fault;
 use thalweg_wire::jsonrpc::{Outcome, answers};
 
 /// What was answered to the calls of one exchange, in their order.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Answers {
     input: Vec<u8>,
     parts: SmallVec<[Part; 1]>,
@@ -70,6 +71,12 @@ impl Answers {
     /// The memory, to be used again.
     pub(crate) fn into_room(self) -> Vec<u8> {
         self.input
+    }
+}
+
+impl fmt::Debug for Answers {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_list().entries(self.iter()).finish()
     }
 }
 

@@ -48,7 +48,7 @@ enum Stood {
 }
 
 /// The handler of one reactor.
-pub(super) struct LogService {
+pub(crate) struct LogService {
     streams: Streams,
     news: Arc<News>,
     pool: Pool,
@@ -58,7 +58,7 @@ pub(super) struct LogService {
 }
 
 impl LogService {
-    pub(super) fn new(streams: Streams, news: Arc<News>, pool: Pool) -> Self {
+    pub(crate) fn new(streams: Streams, news: Arc<News>, pool: Pool) -> Self {
         Self { streams, news, pool, waiting: BTreeMap::new(), tails: HashMap::new() }
     }
 

@@ -21,13 +21,13 @@ pub(super) struct Batch {
 }
 
 /// Where it is told.
-pub(super) struct News {
+pub(crate) struct News {
     batch: Mutex<Batch>,
     bell: Bell,
 }
 
 impl News {
-    pub(super) fn new(bell: Bell) -> Self {
+    pub(crate) fn new(bell: Bell) -> Self {
         Self { batch: Mutex::default(), bell }
     }
 

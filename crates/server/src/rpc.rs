@@ -1,0 +1,252 @@
+//! Services by JSON-RPC: which there are, and where they are called: at `/rpc/<name>` beside the streams, or on a
+//! listener of their own.
+
+use crate::arguments::ServeOptions;
+use crate::engine::Engine;
+use crate::layer::pass_on;
+use crate::serve::Failure;
+use crate::services::{LogService, News};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::str::FromStr;
+use std::sync::Arc;
+use thalweg_http::Message;
+use thalweg_reactor::{Handle, Pool};
+use thalweg_rpc::{Bounds, Gateway, Mount};
+use thalweg_schema as schema;
+use thalweg_service::Endpoint;
+use thalweg_wire::exchange::{Advance, Answer, Live, Now, Refusal, Request, Response, Service};
+
+const LOG: &str = include_str!("../../../schemas/log.jsonc");
+const STATE: &str = include_str!("../../../schemas/state.jsonc");
+/// Where all of it lies.
+const PREFIX: &str = "/rpc/";
+
+/// What `--rpc` says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Wish {
+    /// The services of this program.
+    On,
+    /// None of them.
+    Off,
+    /// A service that another program serves.
+    Elsewhere {
+        /// What it is called here.
+        name: String,
+        /// The file of its schema.
+        schema: String,
+        /// Where it is.
+        endpoint: Endpoint,
+    },
+}
+
+impl FromStr for Wish {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "on" => return Ok(Self::On),
+            "off" => return Ok(Self::Off),
+            _ => {}
+        }
+        let parts = text.split_once('=').and_then(|(name, rest)| Some((name, rest.split_once(',')?)));
+        let Some((name, (schema, endpoint))) = parts else {
+            return Err("expected on, off, or NAME=SCHEMA,ENDPOINT".to_owned());
+        };
+        let endpoint = endpoint.parse().map_err(|error| format!("{endpoint}: {error}"))?;
+        Ok(Self::Elsewhere { name: name.to_owned(), schema: schema.to_owned(), endpoint })
+    }
+}
+
+/// A service to be called.
+#[derive(Clone)]
+struct Called {
+    name: String,
+    schema: Arc<schema::Service>,
+    way: Way,
+}
+
+#[derive(Clone)]
+enum Way {
+    Log,
+    State,
+    Elsewhere(Endpoint),
+}
+
+/// The services, for every reactor to serve.
+#[derive(Clone)]
+pub(crate) struct Rpc {
+    called: Vec<Called>,
+    bounds: Bounds,
+}
+
+impl Rpc {
+    /// As the options have it; `None` when there is nothing to call.
+    ///
+    /// # Errors
+    /// A schema cannot be read, or a name is taken.
+    pub(crate) fn of(options: &ServeOptions) -> Result<Option<Self>, Failure> {
+        let mut called = Vec::new();
+        for wish in &options.rpc {
+            match wish {
+                Wish::Off => {}
+                Wish::On => {
+                    called.push(Called {
+                        name: "log".to_owned(),
+                        schema: built_in("log", LOG)?,
+                        way: Way::Log,
+                    });
+                    called.push(Called {
+                        name: "state".to_owned(),
+                        schema: built_in("state", STATE)?,
+                        way: Way::State,
+                    });
+                }
+                Wish::Elsewhere { name, schema, endpoint } => {
+                    let text = std::fs::read_to_string(schema)
+                        .map_err(|error| Failure::Rpc(format!("{schema}: {error}")))?;
+                    let schema = built_in(schema, &text)?;
+                    called.push(Called { name: name.clone(), schema, way: Way::Elsewhere(endpoint.clone()) });
+                }
+            }
+        }
+        for (place, one) in called.iter().enumerate() {
+            if called[..place].iter().any(|other| other.name == one.name) {
+                return Err(Failure::Rpc(format!("{} is the name of two services", one.name)));
+            }
+        }
+        let bounds = Bounds { hosts: options.rpc_hosts.clone(), ..Bounds::default() };
+        Ok((!called.is_empty()).then_some(Self { called, bounds }))
+    }
+
+    /// Whether each reactor that serves it hears of every commit once more.
+    pub(crate) fn watches(&self) -> bool {
+        self.called.iter().any(|called| matches!(called.way, Way::Log))
+    }
+
+    /// What one reactor serves, and the descriptors that it is to watch.
+    ///
+    /// # Errors
+    /// More reactors than a store announces to; a name that cannot stand in a path; no descriptor left.
+    pub(crate) fn gateway(
+        &self,
+        engine: &Engine,
+        pool: &Pool,
+        handle: Handle<Message>,
+    ) -> io::Result<(Gateway, Vec<OwnedFd>)> {
+        let mut gateway = Gateway::new(handle, self.bounds.clone());
+        let mut descriptors = Vec::new();
+        for Called { name, schema, way } in &self.called {
+            let mount = match way {
+                Way::Elsewhere(endpoint) => Mount::elsewhere(schema, endpoint.clone()),
+                Way::State => Mount::here(schema, engine.state().clone()),
+                Way::Log => {
+                    let (engine, pool) = (engine.clone(), pool.clone());
+                    Mount::with_bell(schema, move |bell| {
+                        let news = Arc::new(News::new(bell));
+                        Ok(LogService::new(engine.service_for(news.clone())?, news, pool))
+                    })
+                }
+            };
+            descriptors.extend(gateway.mount(name, mount).map_err(io::Error::other)?);
+        }
+        Ok((gateway, descriptors))
+    }
+}
+
+fn built_in(file: &str, text: &str) -> Result<Arc<schema::Service>, Failure> {
+    schema::parse(file, text).map(Arc::new).map_err(|problems| Failure::Rpc(problems.to_string()))
+}
+
+/// What a reactor serves of the two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Doing {
+    /// Streams, and services if there are any and they have no listener of their own.
+    Streams,
+    /// Services alone.
+    Rpc,
+}
+
+/// Services beside another.
+pub(crate) struct Beside<S> {
+    inner: S,
+    gateway: Option<Gateway>,
+    /// There is nothing but the services here.
+    alone: bool,
+}
+
+impl<S: Service> Beside<S> {
+    pub(crate) fn new(inner: S, gateway: Option<Gateway>, doing: Doing) -> Self {
+        Self { inner, gateway, alone: doing == Doing::Rpc }
+    }
+
+    fn gateway(&mut self, path: &str) -> Option<&mut Gateway> {
+        self.gateway.as_mut().filter(|_| self.alone || path.starts_with(PREFIX))
+    }
+}
+
+impl<S: Service> Service for Beside<S> {
+    type Topic = S::Topic;
+
+    fn call(&mut self, request: &Request<'_>, now: Now) -> Answer<S::Topic> {
+        let Some(gateway) = self.gateway(request.path) else { return self.inner.call(request, now) };
+        match gateway.call(request, now) {
+            Answer::Later(name) => Answer::Later(name),
+            Answer::Respond(response) => Answer::Respond(response),
+            // A gateway has no tickets, no disk and no topics.
+            Answer::After(..) | Answer::Cold(_) | Answer::Live { .. } => {
+                Answer::Respond(self.inner.failed(now))
+            }
+        }
+    }
+
+    fn admit(&mut self, head: &Request<'_>, now: Now) -> Option<Response> {
+        match self.gateway(head.path) {
+            Some(gateway) => gateway.admit(head, now),
+            None => self.inner.admit(head, now),
+        }
+    }
+
+    fn alone(&mut self, alone: bool) {
+        if let Some(gateway) = &mut self.gateway {
+            gateway.alone(alone);
+        }
+    }
+
+    fn look(&mut self, now: Now, each: &mut dyn FnMut(u64, Response)) -> Option<u32> {
+        self.gateway.as_mut().and_then(|gateway| gateway.look(now, each))
+    }
+
+    fn gone(&mut self, later: u64) {
+        if let Some(gateway) = &mut self.gateway {
+            gateway.gone(later);
+        }
+    }
+
+    pass_on! { failed watch unwatch acknowledge advance deadline refuse }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wish_is_a_word_or_a_service() {
+        assert_eq!(Wish::from_str("on"), Ok(Wish::On));
+        let elsewhere = Wish::Elsewhere {
+            name: "echo".to_owned(),
+            schema: "schemas/echo.jsonc".to_owned(),
+            endpoint: "run/echo.shm".parse().unwrap(),
+        };
+        assert_eq!(Wish::from_str("echo=schemas/echo.jsonc,run/echo.shm"), Ok(elsewhere));
+        for wrong in ["", "yes", "echo", "echo=", "echo=schema.jsonc", "echo=schema.jsonc,"] {
+            assert!(Wish::from_str(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn our_own_schemas_can_be_read() {
+        assert_eq!(built_in("log", LOG).unwrap().name, "Log");
+        assert_eq!(built_in("state", STATE).unwrap().hash, thalweg_state::SCHEMA_HASH);
+    }
+}

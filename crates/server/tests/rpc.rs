@@ -1,0 +1,131 @@
+//! Services of the program, called by JSON-RPC.
+
+#![allow(clippy::unwrap_used, reason = "this is a test's code, though not all of it in test functions")]
+
+mod common;
+
+use common::{PROGRAM, Server, says};
+use serde_json::{Value, json};
+use std::process::Command;
+use thalweg_rpc::client::Error;
+use thalweg_rpc::{Client, ClientOptions};
+use thalweg_wire::fault::Fault;
+
+fn client(url: &str, name: &str) -> Client {
+    Client::new(&format!("{url}/rpc/{name}"), ClientOptions::default()).unwrap()
+}
+
+fn call(client: &mut Client, method: &str, params: &Value) -> Value {
+    serde_json::from_str(client.call(method, &params.to_string()).unwrap()).unwrap()
+}
+
+fn fault(error: &Error) -> Fault {
+    match error {
+        Error::Failed(failure) => failure.fault,
+        Error::Said(said) => said.fault().unwrap(),
+    }
+}
+
+#[test]
+fn it_is_off_unless_it_is_asked_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path(), "127.0.0.1:0", &[]);
+    let error = client(&server.url, "log").call("Head", r#"["a"]"#).map(str::to_owned).unwrap_err();
+    assert!(error.to_string().contains("404"), "{error}");
+}
+
+#[test]
+fn the_log_is_called_from_every_reactor_and_is_the_one_that_http_has() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path(), "127.0.0.1:0", &["--rpc", "on", "--reactors", "3"]);
+    for number in 0..12 {
+        let mut log = client(&server.url, "log");
+        let name = format!("notes/{number}");
+        let create = json!({ "name": name, "contentType": "text/plain", "closed": false }).to_string();
+        let append = json!({ "name": name, "data": "aGVsbG8=", "contentType": "text/plain", "close": true })
+            .to_string();
+        // Durable each, and answered in order.
+        let answers = log.batch(&[("Create", &create), ("Append", &append)]).unwrap();
+        assert!(answers.iter().all(|answer| answer.is_ok()), "{answers:?}");
+        assert_eq!(call(&mut log, "Read", &json!([name]))["data"], "aGVsbG8=");
+        let tail = call(&mut log, "Tail", &json!({ "name": name }));
+        assert_eq!(tail["items"][0]["data"], "aGVsbG8=", "a stream that is closed ends");
+        assert_eq!(says(&server.url, &["read", &name]), "hello");
+    }
+    let error = client(&server.url, "log").call("Head", r#"["none"]"#).map(str::to_owned).unwrap_err();
+    assert_eq!(fault(&error), Fault::Refused);
+    assert!(server.end().as_secs() < 10);
+}
+
+#[test]
+fn the_state_is_called_too() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path(), "127.0.0.1:0", &["--rpc", "on"]);
+    let mut state = client(&server.url, "state");
+    let put = |key: &str| json!({ "place": "main", "key": key, "value": "AQI=" }).to_string();
+    let (a, b) = (put("a"), put("b"));
+    let answers = state.batch(&[("Put", &a), ("Put", &b), ("Get", r#"["main","b","pending"]"#)]).unwrap();
+    assert_eq!(answers.at(2).unwrap().unwrap(), r#"{"value":"AQI="}"#);
+    assert_eq!(call(&mut state, "Get", &json!(["main", "c"]))["value"], Value::Null);
+    let document: Value = serde_json::from_str(state.call("rpc.discover", "").unwrap()).unwrap();
+    assert_eq!(document["info"]["title"], "State");
+}
+
+#[test]
+fn services_may_have_a_listener_of_their_own() {
+    let directory = tempfile::tempdir().unwrap();
+    let more = ["--rpc", "on", "--rpc-listen", "127.0.0.1:0"];
+    let server = Server::start(directory.path(), "127.0.0.1:0", &more);
+    let line = server.greeting.lines().find(|line| line.contains("JSON-RPC")).unwrap();
+    let url = line.split_whitespace().last().unwrap();
+    let mut log = client(url, "log");
+    let created = call(&mut log, "Create", &json!({ "name": "a", "closed": false }));
+    assert_eq!(created["created"], true);
+    assert!(client(&server.url, "log").call("Head", r#"["a"]"#).is_err(), "not where streams are");
+    let elsewhere = Client::new(&format!("{url}/v1/stream/a"), ClientOptions::default())
+        .unwrap()
+        .call("x", "")
+        .map(str::to_owned);
+    assert!(elsewhere.unwrap_err().to_string().contains("404"), "and streams are not where services are");
+    server.end();
+}
+
+/// The program serves its state at a socket, and calls it there like any other's.
+#[test]
+fn a_service_that_another_program_serves_is_called_at_its_endpoint() {
+    let directory = tempfile::tempdir().unwrap();
+    let schema = concat!(env!("CARGO_MANIFEST_DIR"), "/../../schemas/state.jsonc");
+    let data = directory.path().join("data");
+    for ending in ["sock", "shm"] {
+        let wish = format!("other={schema},{}", data.join(format!("state.{ending}")).display());
+        let server = Server::start(&data, "127.0.0.1:0", &["--rpc", &wish, "--reactors", "2"]);
+        let mut other = client(&server.url, "other");
+        call(&mut other, "Put", &json!(["main", ending, "AA=="]));
+        assert_eq!(call(&mut other, "Get", &json!(["main", ending]))["value"], "AA==");
+        assert!(client(&server.url, "state").call("rpc.version", "").is_err(), "only what was asked for");
+        server.end();
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_wish_is_said_at_the_start() {
+    let directory = tempfile::tempdir().unwrap();
+    let broken = directory.path().join("broken.jsonc");
+    std::fs::write(&broken, "{ \"service\": 1 }").unwrap();
+    let broken = broken.to_str().unwrap();
+    for (wishes, says) in [
+        (vec!["yes".to_owned()], "expected on, off, or NAME=SCHEMA,ENDPOINT"),
+        (vec!["x=nowhere.jsonc,x.sock".to_owned()], "nowhere.jsonc"),
+        (vec![format!("x={broken},x.sock")], "broken.jsonc:1"),
+        (vec!["on".to_owned(), "on".to_owned()], "log is the name of two services"),
+    ] {
+        let mut command = Command::new(PROGRAM);
+        command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(directory.path().join("data"));
+        for wish in &wishes {
+            command.args(["--rpc", wish]);
+        }
+        let output = command.output().unwrap();
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && complaint.contains(says), "{wishes:?}: {complaint}");
+    }
+}
