@@ -29,6 +29,7 @@ bench:
 	cargo xtask bench log
 	cargo xtask bench ipc
 	cargo xtask bench loop
+	cargo xtask bench erlang
 
 clean:
 	cargo clean

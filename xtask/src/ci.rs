@@ -71,6 +71,7 @@ const STEPS: &[Step] = &[
     step("bench-ipc", "xtask bench ipc --tiny"),
     step("bench-loop", "xtask bench loop --tiny"),
     step("bench-state", "xtask bench state --tiny"),
+    step("bench-erlang", "xtask bench erlang --tiny"),
     Step {
         name: "documents",
         command: "doc --quiet --workspace --no-deps --document-private-items",

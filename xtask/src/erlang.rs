@@ -40,11 +40,25 @@ pub(crate) fn run(options: &Options) -> Outcome {
 ///
 /// # Errors
 /// It does not build.
-#[allow(dead_code)]
 pub(crate) fn application() -> Result<PathBuf, String> {
     native()?;
     output(rebar3()?.arg("compile"))?;
     Ok(base().join("default/lib/thalweg"))
+}
+
+/// Compiles the echo client and the generated code that it calls through; the folders they and the application lie in.
+///
+/// # Errors
+/// Something does not build.
+pub(crate) fn caller(scratch: &Path) -> Result<[PathBuf; 2], String> {
+    let ebin = application()?.join("ebin");
+    let mut compiler = Command::new("erlc");
+    compiler.arg("-o").arg(scratch).arg(face().join("echo/echo_caller.erl"));
+    for module in ["echo_client", "echo_types", "thalweg_messagepack"] {
+        compiler.arg(root().join(format!("schemas/generated/erlang/{module}.erl")));
+    }
+    output(&mut compiler)?;
+    Ok([ebin, scratch.to_owned()])
 }
 
 fn face() -> PathBuf {

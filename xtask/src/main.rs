@@ -100,7 +100,7 @@ cargo xtask <task> [options]
   golden                   generated code of six languages against the golden frames
                              --only rust,ts,python,cpp,zig,erlang
   matrix                   every language's echo client against every language's echo server
-                             --only rust,cpp,zig,node,python
+                             --only rust,cpp,zig,node,python,erlang
   fuzz                     every parser and on-disk format against inputs that grow out of what they cover
                              --target NAME  --seconds 5
   damage                   flipped bits, held and newer stores
@@ -113,6 +113,8 @@ cargo xtask <task> [options]
                              --pairs 5  --tiny  --check
   bench loop               our event loop beside uvloop and rloop, in turn
                              --pairs 5  --seconds 1  --only WORK  --tiny  --check
+  bench erlang             calls from Erlang to Python workers, beside what is asked and the virtual machine's floors
+                             --pairs 5  --milliseconds 1000  --only WORK  --tiny  --check
 
 Judges that start a server take --peer to start the Rust peer in its place, which checks the judge.";
 

@@ -39,7 +39,7 @@ pub(crate) fn run(options: &Options) -> Outcome {
             Err(problem) => tally.check(false, || format!("{name}: {problem}")),
         }
     }
-    for (name, programs) in &built {
+    for (name, programs) in built.iter().filter(|(_, programs)| programs.serves()) {
         for kind in ["sock", "shm"] {
             let endpoint = scratch.path().join(format!("{name}.{kind}"));
             if let Err(problem) = row(name, programs, &endpoint, &built, &mut tally) {

@@ -157,10 +157,10 @@ impl State {
         pid: Pid,
         reference: RawTerm,
         expect: Expect,
-        credit: Option<u32>,
+        options: CallOptions,
     ) -> Result<CallId, Error> {
         let Some(client) = &mut self.client else { return Err(Error::new(Fault::Closed, "")) };
-        let call = client.call(&self.buffer, CallOptions { credit, ..CallOptions::default() })?;
+        let call = client.call(&self.buffer, options)?;
         let mut letter = match self.letters.pop() {
             Some(letter) => letter,
             None => Letter::new().ok_or_else(|| Error::new(Fault::System, "out of memory"))?,
@@ -175,7 +175,8 @@ impl State {
     pub(crate) fn attend(&mut self, env: Env, pid: Pid) -> Result<CallId, Error> {
         self.buffer.clear();
         request_frame(&PythonAttend {}, &mut self.buffer);
-        self.begin(pid, atoms(env).undefined, Expect::Events, Some(EVENT_CREDIT))
+        let options = CallOptions { credit: Some(EVENT_CREDIT), ..CallOptions::default() };
+        self.begin(pid, atoms(env).undefined, Expect::Events, options)
     }
 
     /// A group of so many calls, whose answers come as one message.
@@ -374,7 +375,7 @@ impl State {
 }
 
 const fn is_patient(expect: Expect) -> bool {
-    matches!(expect, Expect::Events | Expect::Values)
+    matches!(expect, Expect::Events | Expect::Values | Expect::Frames)
 }
 
 /// Sends what came of a call to who waits for it. Whether it was the last.

@@ -9,8 +9,9 @@ use crate::python::{self, Refused};
 use crate::term::{Env, same};
 use crate::waiter::{self, Expect};
 use crate::{decode, encode, handle};
+use parking_lot::MutexGuard;
 use std::time::{Duration, Instant};
-use thalweg_service::{CallId, Error};
+use thalweg_service::{CallId, CallOptions, Error};
 
 /// A process looks so long for its own answer before it waits for a message.
 const LOOK: Duration = Duration::from_micros(20);
@@ -116,6 +117,7 @@ fn ask(
     reference: RawTerm,
     may_look: bool,
     expect: Expect,
+    options: CallOptions,
     make: impl FnOnce(&mut Vec<u8>) -> Result<(), Refused>,
 ) -> Answer {
     let Some((term, connection)) = least_loaded(env, connections) else { return nobody(env, connections) };
@@ -124,7 +126,7 @@ fn ask(
         return refused(env, why);
     }
     let looks = may_look && state.hurried() == 0;
-    let call = match state.begin(env.caller(), reference, expect, None) {
+    let call = match state.begin(env.caller(), reference, expect, options) {
         Ok(call) => call,
         Err(why) => return Some(failed(env, &state, &why)),
     };
@@ -184,21 +186,32 @@ pub(crate) fn wait_group(env: Env, arguments: &[RawTerm]) -> Answer {
 pub(crate) fn call(env: Env, arguments: &[RawTerm]) -> Answer {
     let [connections, reference, call, may_look] = arguments else { return None };
     let (call, may_look) = (env.tuple(*call)?, same(*may_look, atoms(env).yes));
-    ask(env, *connections, *reference, may_look, Expect::Outcome, |out| python::invoke(env, call, out))
+    ask(env, *connections, *reference, may_look, Expect::Outcome, CallOptions::default(), |out| {
+        python::invoke(env, call, out)
+    })
 }
 
 /// `source(Connection, Ref, {IsExpression, Source, Variables, Scope, Within}, MayLook)`.
 pub(crate) fn source(env: Env, arguments: &[RawTerm]) -> Answer {
     let [connection, reference, call, may_look] = arguments else { return None };
     let (call, may_look) = (env.tuple(*call)?, same(*may_look, atoms(env).yes));
-    ask(env, *connection, *reference, may_look, Expect::Outcome, |out| python::source(env, call, out))
+    ask(env, *connection, *reference, may_look, Expect::Outcome, CallOptions::default(), |out| {
+        python::source(env, call, out)
+    })
 }
 
-/// `request(Connection, Ref, Frame, MayLook)`: any service's.
+/// Within so many milliseconds, or whenever.
+fn deadline(env: Env, term: RawTerm) -> Option<Duration> {
+    env.natural(term).map(Duration::from_millis)
+}
+
+/// `request(Connection, Ref, Frame, {MayLook, DeadlineMs | none})`: any service's.
 pub(crate) fn request(env: Env, arguments: &[RawTerm]) -> Answer {
-    let [connection, reference, frame, may_look] = arguments else { return None };
+    let [connection, reference, frame, wishes] = arguments else { return None };
+    let [may_look, within] = env.tuple(*wishes)? else { return None };
     let (frame, may_look) = (env.iodata(*frame)?, same(*may_look, atoms(env).yes));
-    ask(env, *connection, *reference, may_look, Expect::Frames, |out| {
+    let options = CallOptions { deadline: deadline(env, *within), ..CallOptions::default() };
+    ask(env, *connection, *reference, may_look, Expect::Frame, options, |out| {
         out.clear();
         out.extend_from_slice(frame);
         Ok(())
@@ -225,7 +238,9 @@ pub(crate) fn gather(env: Env, arguments: &[RawTerm]) -> Answer {
             Err(Refused::NoValue(what)) => state.fill(env, group, at, |env| no_value(env, what)),
             Err(Refused::BadArgument) => state.fill(env, group, at, |env| error(env, env.atom("badarg"))),
             Ok(()) => {
-                if let Err(why) = state.begin(caller, *reference, Expect::Part(group, at), None) {
+                if let Err(why) =
+                    state.begin(caller, *reference, Expect::Part(group, at), CallOptions::default())
+                {
                     let (load, most) = (state.hurried(), state.in_flight_max());
                     state.fill(env, group, at, |env| waiter::refusal(env, &why, load, most));
                 }
@@ -236,7 +251,7 @@ pub(crate) fn gather(env: Env, arguments: &[RawTerm]) -> Answer {
     Some(env.make_tuple(&[atoms(env).pending, term, env.make_natural(group)]))
 }
 
-/// `stream(Connections, Ref, {Module, Name, Positional, Named}, Credit)`: cancelled when the caller ends.
+/// `stream(Connections, Ref, {Module, Name, Positional, Named, Batch | none}, Credit)`: cancelled when the caller ends.
 pub(crate) fn stream(env: Env, arguments: &[RawTerm]) -> Answer {
     let [connections, reference, call, credit] = arguments else { return None };
     let Some((term, connection)) = least_loaded(env, *connections) else { return nobody(env, *connections) };
@@ -245,36 +260,44 @@ pub(crate) fn stream(env: Env, arguments: &[RawTerm]) -> Answer {
     if let Err(why) = python::stream(env, env.tuple(*call)?, &mut state.buffer) {
         return refused(env, why);
     }
-    let caller = env.caller();
-    let begun = state.begin(caller, *reference, Expect::Values, Some(credit));
+    let options = CallOptions { credit: Some(credit), ..CallOptions::default() };
+    let begun = state.begin(env.caller(), *reference, Expect::Values, options);
+    Some(open_stream(env, connection, state, term, begun))
+}
+
+/// `request_stream(Connection, Ref, Frame, {Credit, DeadlineMs | none})`: any service's; cancelled when the caller ends.
+pub(crate) fn request_stream(env: Env, arguments: &[RawTerm]) -> Answer {
+    let [term, reference, frame, wishes] = arguments else { return None };
+    let connection = handle::of(env, *term)?;
+    let [credit, within] = env.tuple(*wishes)? else { return None };
+    let credit = Some(u32::try_from(env.natural(*credit)?).ok()?);
+    let options = CallOptions { deadline: deadline(env, *within), credit };
+    let frame = env.iodata(*frame)?;
+    let mut state = connection.lock();
+    state.buffer.clear();
+    state.buffer.extend_from_slice(frame);
+    let begun = state.begin(env.caller(), *reference, Expect::Frames, options);
+    Some(open_stream(env, connection, state, *term, begun))
+}
+
+/// Sends a stream's request, and watches who wants it.
+fn open_stream(
+    env: Env,
+    connection: &Connection,
+    mut state: MutexGuard<'_, State>,
+    term: RawTerm,
+    begun: Result<CallId, Error>,
+) -> RawTerm {
     let answer = match begun {
         Ok(call) => {
             state.leave(env);
             pending(env, term, call)
         }
-        Err(why) => failed(env, &state, &why),
+        Err(why) => return failed(env, &state, &why),
     };
     drop(state);
-    handle::monitor(env, connection, caller);
-    Some(answer)
-}
-
-/// `request_stream(Connection, Ref, Frame, Credit)`: any service's; frames as they are.
-pub(crate) fn request_stream(env: Env, arguments: &[RawTerm]) -> Answer {
-    let [connection, reference, frame, credit] = arguments else { return None };
-    let (term, connection) = (*connection, handle::of(env, *connection)?);
-    let credit = u32::try_from(env.natural(*credit)?).ok()?;
-    let frame = env.iodata(*frame)?;
-    let mut state = connection.lock();
-    state.buffer.clear();
-    state.buffer.extend_from_slice(frame);
-    Some(match state.begin(env.caller(), *reference, Expect::Frames, Some(credit)) {
-        Ok(call) => {
-            state.leave(env);
-            pending(env, term, call)
-        }
-        Err(why) => failed(env, &state, &why),
-    })
+    handle::monitor(env, connection, env.caller());
+    answer
 }
 
 /// `attend(Connection)`: events go to the caller from here on.
@@ -297,7 +320,7 @@ fn send(env: Env, connections: RawTerm, make: impl FnOnce(&mut Vec<u8>) -> Resul
     if let Err(why) = make(&mut state.buffer) {
         return refused(env, why);
     }
-    Some(match state.begin(env.caller(), atoms(env).undefined, Expect::Nothing, None) {
+    Some(match state.begin(env.caller(), atoms(env).undefined, Expect::Nothing, CallOptions::default()) {
         Ok(_) => {
             state.leave(env);
             atoms(env).ok

@@ -89,15 +89,16 @@ pub(crate) fn invoke(env: Env, call: &[RawTerm], out: &mut Vec<u8>) -> Made {
     Ok(())
 }
 
-/// A stream: as a call.
+/// A stream: `{Module, Name, Positional, Named, Batch | none}`.
 pub(crate) fn stream(env: Env, call: &[RawTerm], out: &mut Vec<u8>) -> Made {
-    let [module, function, arguments, keywords] = call else { return Err(Refused::BadArgument) };
+    let [module, function, arguments, keywords, batch] = call else { return Err(Refused::BadArgument) };
     let (positional, named) = (positional(env, *arguments)?, named(env, *keywords)?);
     let request = PythonGenerate {
         module: name(env, *module)?.into(),
         name: name(env, *function)?.into(),
         positional: positional.into(),
         named: named.map(Cow::Owned),
+        batch: env.natural(*batch).and_then(|batch| u32::try_from(batch).ok()),
     };
     out.clear();
     request_frame(&request, out);

@@ -14,7 +14,9 @@ use thalweg_wire::fault::Fault;
 /// What the frames that answer a call are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Expect {
-    /// Of a service that we know nothing of: as they are.
+    /// Of a service that we know nothing of: as it is.
+    Frame,
+    /// The same of a stream.
     Frames,
     /// What Python came to.
     Outcome,
@@ -49,10 +51,20 @@ pub(crate) struct Told {
 /// Says what came of a call: `{ok, Value}`, `{error, Reason}`, of a stream also `{data, Value}` and `done`.
 pub(crate) fn tell(env: Env, expect: Expect, kind: &EventKind, frame: &[u8]) -> Told {
     match kind {
+        // A service that refuses says so in words of its own, which generated code reads as any other answer.
+        EventKind::Failed(error)
+            if error.fault == Fault::Refused && is_foreign(expect) && !frame.is_empty() =>
+        {
+            Told { term: end(env, expect, frame), is_last: true }
+        }
         EventKind::Failed(error) => Told { term: failure(env, error), is_last: true },
         EventKind::Item => Told { term: item(env, expect, frame), is_last: false },
         EventKind::End => Told { term: end(env, expect, frame), is_last: true },
     }
+}
+
+const fn is_foreign(expect: Expect) -> bool {
+    matches!(expect, Expect::Frame | Expect::Frames)
 }
 
 fn pair(env: Env, tag: RawTerm, value: RawTerm) -> RawTerm {
@@ -75,7 +87,7 @@ fn item(env: Env, expect: Expect, frame: &[u8]) -> RawTerm {
 
 fn end(env: Env, expect: Expect, frame: &[u8]) -> RawTerm {
     let known = atoms(env);
-    if expect == Expect::Frames {
+    if is_foreign(expect) {
         return pair(env, known.ok, env.make_binary(frame));
     }
     match PythonResponse::decode(frame) {

@@ -30,6 +30,8 @@
     namespace => term(),
     %% Of a stream: how many values may be on their way.
     credit => pos_integer(),
+    %% And how many come together, in a list.
+    batch => pos_integer(),
     %% Variables.
     variables => #{name() => term()}
 }.

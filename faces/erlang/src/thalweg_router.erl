@@ -2,24 +2,38 @@
 %% would take. Whoever it finds answers for gets them straight into the mailbox. Its own mailbox lies off its heap.
 -module(thalweg_router).
 
--export([start_link/2]).
--export([init/3, sleep/1]).
+-export([start_link/2, start/2, stop/1]).
+-export([init/4, sleep/1]).
 
 %% @doc Begins to connect. Returns once there is a connection object; calls may be made at once and wait for the connection.
 -spec start_link(iodata(), thalweg_nif:wishes()) -> {ok, pid(), thalweg_nif:connection()} | {error, term()}.
-start_link(Endpoint, Wishes) ->
-    Options = [link, {message_queue_data, off_heap}],
+start_link(Endpoint, Wishes) -> start(link, Endpoint, Wishes).
+
+%% @doc As {@link start_link/2}, for whoever goes on without its connection; which ends with the process all the same.
+-spec start(iodata(), thalweg_nif:wishes()) -> {ok, pid(), thalweg_nif:connection()} | {error, term()}.
+start(Endpoint, Wishes) -> start(monitor, Endpoint, Wishes).
+
+-spec start(link | monitor, iodata(), thalweg_nif:wishes()) -> {ok, pid(), thalweg_nif:connection()} | {error, term()}.
+start(Bond, Endpoint, Wishes) ->
+    Options = [{message_queue_data, off_heap} | [link || Bond =:= link]],
     Tag = make_ref(),
-    Router = proc_lib:spawn_opt(?MODULE, init, [{self(), Tag}, Endpoint, Wishes], Options),
+    Router = proc_lib:spawn_opt(?MODULE, init, [{self(), Tag}, Bond, Endpoint, Wishes], Options),
     receive
         {Tag, {ok, Connection}} -> {ok, Router, Connection};
         {Tag, {error, Reason}} -> {error, Reason}
     end.
 
--spec init({pid(), reference()}, iodata(), thalweg_nif:wishes()) -> no_return().
-init({Parent, Tag}, Endpoint, Wishes) ->
+%% @doc Ends the connection.
+-spec stop(pid()) -> ok.
+stop(Router) ->
+    Router ! stop,
+    ok.
+
+-spec init({pid(), reference()}, link | monitor, iodata(), thalweg_nif:wishes()) -> no_return().
+init({Parent, Tag}, Bond, Endpoint, Wishes) ->
     case thalweg_nif:open(Endpoint, self(), Wishes) of
         {ok, Connection} ->
+            _ = [monitor(process, Parent) || Bond =:= monitor],
             Parent ! {Tag, {ok, Connection}},
             look(Connection);
         {error, Reason} ->
@@ -45,10 +59,14 @@ look(Connection) ->
 sleep(Connection) ->
     receive
         {select, Connection, _, ready_input} -> look(Connection);
-        stop ->
-            thalweg_nif:close(Connection),
-            exit(normal);
+        stop -> close(Connection);
+        {'DOWN', _, process, _, _} -> close(Connection);
         _ -> sleep(Connection)
     after 60000 ->
         erlang:hibernate(?MODULE, sleep, [Connection])
     end.
+
+-spec close(thalweg_nif:connection()) -> no_return().
+close(Connection) ->
+    thalweg_nif:close(Connection),
+    exit(normal).

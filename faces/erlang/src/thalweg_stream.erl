@@ -15,12 +15,13 @@
 -spec open(thalweg:name(), thalweg:name(), list()) -> {ok, stream()} | {error, term()}.
 open(Module, Function, Arguments) -> open(Module, Function, Arguments, #{}).
 
-%% @doc Calls a function for what it brings: a generator, an asynchronous one, or anything else that can be iterated.
+%% @doc Calls a function for what it brings: a generator, an asynchronous one, or anything else that can be iterated. With
+%% `batch' the values come in lists of so many at most, each of which takes one of the credit.
 -spec open(thalweg:name(), thalweg:name(), list(), thalweg:options()) -> {ok, stream()} | {error, term()}.
 open(Module, Function, Arguments, Options) ->
     {_, Connections, _} = thalweg:route(Options),
     Reference = make_ref(),
-    Call = {Module, Function, Arguments, maps:get(keywords, Options, #{})},
+    Call = {Module, Function, Arguments, maps:get(keywords, Options, #{}), maps:get(batch, Options, none)},
     case thalweg_nif:stream(Connections, Reference, Call, maps:get(credit, Options, ?CREDIT)) of
         {pending, Connection, Number} -> {ok, {Reference, Connection, Number}};
         {error, Reason} -> {error, Reason}

@@ -4,7 +4,7 @@
 
 all() ->
     [
-        generator, asynchronous, many, not_a_generator, error_midway, error_at_once, closed, owner_ends, credit_is_kept,
+        generator, asynchronous, many, batches, not_a_generator, error_midway, error_at_once, closed, owner_ends, credit_is_kept,
         messages, pool_ends
     ].
 
@@ -36,6 +36,21 @@ many(_Config) ->
         Stream
     ),
     Sum = 20000 * 20001 div 2.
+
+%% Several values in one message, whatever is left at the end, and what came before an error.
+batches(_Config) ->
+    {ok, Stream} = thalweg_stream:open(sample, count, [1, 10], #{batch => 4}),
+    {[[1, 2, 3, 4], [5, 6, 7, 8], [9, 10]], done} = thalweg_test:collect(Stream, []),
+    {ok, Failing} = thalweg_stream:open(sample, count_and_fail, [3], #{batch => 64}),
+    {[[0, 1, 2]], {error, {exception, <<"ValueError">>, _, _}}} = thalweg_test:collect(Failing, []),
+    {ok, Later} = thalweg_stream:open(sample, count_later, [2], #{batch => 64}),
+    {[[0], [1]], done} = thalweg_test:collect(Later, []),
+    {ok, Many} = thalweg_stream:open(sample, count, [1, 100000], #{batch => 64, credit => 4}),
+    {ok, 100000} = thalweg_stream:fold(fun(Values, Count) -> Count + length(Values) end, 0, Many),
+    {ok, Open} = thalweg_stream:open(sample, count_for_ever, [<<"batches">>], #{batch => 64}),
+    {data, [1 | _]} = thalweg_stream:next(Open),
+    ok = thalweg_stream:close(Open),
+    is_closed(<<"batches">>).
 
 not_a_generator(_Config) ->
     {ok, Stream} = thalweg_stream:open(sample, echo, [[1, 2]]),

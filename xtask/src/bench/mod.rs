@@ -2,6 +2,7 @@
 //! benchmark makes rows; what becomes of rows is the same for all: medians with their spread, a line per row on
 //! the way, JSON, a table and a plot under `bench/results/`, and, with `--check`, a verdict on those with a bar.
 
+mod erlang;
 mod event_loop;
 mod ipc;
 mod log;
@@ -25,8 +26,9 @@ pub(crate) fn run(options: &Options) -> Outcome {
         Some("streams") => streams::run(options),
         Some("log") => log::run(options),
         Some("loop") => event_loop::run(options),
+        Some("erlang") => erlang::run(options),
         Some("ipc") => ipc::run(options),
         Some("state") => state::run(options),
-        _ => Err("which one? There are: streams, log, loop, ipc, state".to_owned()),
+        _ => Err("which one? There are: streams, log, loop, ipc, state, erlang".to_owned()),
     }
 }

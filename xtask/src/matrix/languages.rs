@@ -1,7 +1,7 @@
 //! How each language's echo programs are built and started.
 
 use crate::server::{cache, root, target};
-use crate::{cpp, node, python, zig};
+use crate::{cpp, erlang, node, python, zig};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,11 +9,12 @@ use std::process::Command;
 /// Builds the programs of a language; what is temporary goes into the folder.
 type Build = fn(&Path) -> Result<Programs, String>;
 
-pub(super) const LANGUAGES: [(&str, Build); 5] =
-    [("rust", rust), ("cpp", cpp), ("zig", zig), ("node", node), ("python", python)];
+pub(super) const LANGUAGES: [(&str, Build); 6] =
+    [("rust", rust), ("cpp", cpp), ("zig", zig), ("node", node), ("python", python), ("erlang", erlang)];
 
 /// Two programs that are given an endpoint.
 pub(super) struct Programs {
+    /// Empty for a language that only calls.
     server: Vec<OsString>,
     client: Vec<OsString>,
 }
@@ -34,6 +35,10 @@ impl Programs {
             Ok(vec![interpreter.into(), path.into()])
         };
         Ok(Self { server: words(server)?, client: words(client)? })
+    }
+
+    pub(super) fn serves(&self) -> bool {
+        !self.server.is_empty()
     }
 
     pub(super) fn server(&self, endpoint: &Path) -> Command {
@@ -85,6 +90,14 @@ fn python(scratch: &Path) -> Result<Programs, String> {
 
 fn cpp(_scratch: &Path) -> Result<Programs, String> {
     cpp::programs().map(|built| Programs::alone(built.server, built.client))
+}
+
+fn erlang(scratch: &Path) -> Result<Programs, String> {
+    let mut client: Vec<OsString> = vec!["erl".into(), "-noshell".into(), "-pa".into()];
+    client.extend(erlang::caller(scratch)?.into_iter().map(OsString::from));
+    client.extend(["-run", "echo_caller", "main"].map(OsString::from));
+    client.push(root().join("schemas/golden").into());
+    Ok(Programs { server: Vec::new(), client })
 }
 
 fn zig(_scratch: &Path) -> Result<Programs, String> {

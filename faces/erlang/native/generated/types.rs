@@ -10,8 +10,8 @@ use thalweg_wire::service::{self, Access, Fork};
 
 /// SHA-256 of the schema; both ends compare it when they connect.
 pub const SCHEMA_HASH: [u8; 32] = [
-    0xb6, 0xfb, 0x2c, 0xd5, 0xe0, 0x56, 0xe9, 0x64, 0xa1, 0x25, 0xb2, 0xdf, 0xfa, 0x06, 0x48, 0xf5, 0xdc,
-    0x4b, 0xda, 0x87, 0xbc, 0xc8, 0xa7, 0x7a, 0x76, 0x51, 0xbc, 0xa3, 0xe1, 0xe5, 0x18, 0x46,
+    0x54, 0x5d, 0x6a, 0x29, 0x73, 0xbf, 0xc0, 0x3c, 0x50, 0x92, 0x96, 0x72, 0x7f, 0x46, 0xcd, 0x19, 0xbe,
+    0x73, 0xdd, 0x26, 0xab, 0x87, 0xab, 0xf0, 0xb8, 0xe4, 0xe3, 0x47, 0xac, 0x9a, 0x38, 0x78,
 ];
 
 /// What a worker has to say by itself.
@@ -358,6 +358,8 @@ pub struct PythonGenerate<'a> {
     pub positional: Cow<'a, [u8]>,
     /// `named`.
     pub named: Option<Cow<'a, [u8]>>,
+    /// `batch`.
+    pub batch: Option<u32>,
 }
 impl PythonGenerate<'_> {
     /// The same, without borrowing from a frame.
@@ -367,12 +369,13 @@ impl PythonGenerate<'_> {
             name: Cow::Owned(self.name.into_owned()),
             positional: Cow::Owned(self.positional.into_owned()),
             named: self.named.map(|v| Cow::Owned(v.into_owned())),
+            batch: self.batch,
         }
     }
 }
 impl<'a> Fields<'a> for PythonGenerate<'a> {
     fn write(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(b"\x84\xa6module");
+        out.extend_from_slice(b"\x85\xa6module");
         write::string(out, &self.module);
         out.extend_from_slice(b"\xa4name");
         write::string(out, &self.name);
@@ -380,6 +383,8 @@ impl<'a> Fields<'a> for PythonGenerate<'a> {
         write::bytes(out, &self.positional);
         out.extend_from_slice(b"\xa5named");
         write::optional(out, &self.named, write::bytes);
+        out.extend_from_slice(b"\xa5batch");
+        write::optional(out, &self.batch, write::u32);
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -387,6 +392,7 @@ impl<'a> Fields<'a> for PythonGenerate<'a> {
         let mut name = None;
         let mut positional = None;
         let mut named = None;
+        let mut batch = None;
         for _ in 0..reader.fields("PythonGenerate")? {
             match reader.key()? {
                 b"module" => reader.field(&mut module, "PythonGenerate.module", Reader::string)?,
@@ -395,6 +401,7 @@ impl<'a> Fields<'a> for PythonGenerate<'a> {
                 b"named" => {
                     reader.field(&mut named, "PythonGenerate.named", |r| r.optional(Reader::bytes))?
                 }
+                b"batch" => reader.field(&mut batch, "PythonGenerate.batch", |r| r.optional(Reader::u32))?,
                 _ => return Err(reader.refuse(Wrong::UnknownField, "PythonGenerate")),
             }
         }
@@ -403,6 +410,7 @@ impl<'a> Fields<'a> for PythonGenerate<'a> {
             name: reader.required(name, "PythonGenerate.name")?,
             positional: reader.required(positional, "PythonGenerate.positional")?,
             named: named.flatten(),
+            batch: batch.flatten(),
         })
     }
 }
@@ -890,7 +898,7 @@ pub mod commands {
         const ERROR: &'static str = "PythonErrorResponse";
     }
 
-    /// What a generator brings, one value at a time.
+    /// What a generator brings: one value at a time, or lists of so many at most.
     #[derive(Clone, Copy, Debug)]
     pub enum Generate {}
     impl Command for Generate {

@@ -34,6 +34,7 @@ _SAY_CALLBACK: Final = 1
 _SAY_LOG: Final = 3
 _WAIT: Final = 1
 _GONE: Final = 2
+_END: Final = 3
 _SLICE: Final = 64
 """Values that a generator brings before others have their turn."""
 
@@ -101,12 +102,14 @@ class Worker:
         """Has something awaited, and the job end with its outcome."""
         self._begin(job, self._await(job, awaitable))
 
-    def generate(self, job: Job, module: str, name: str, positional: tuple[Any, ...], named: dict[str, Any]) -> None:
+    def generate(
+        self, job: Job, module: str, name: str, positional: tuple[Any, ...], named: dict[str, Any], batch: int
+    ) -> None:
         """Has a generator bring one value after the other."""
         function: Any = importlib.import_module(module)
         for part in name.split("."):
             function = getattr(function, part)
-        self._begin(job, self._generate(job, function(*positional, **named)))
+        self._begin(job, self._generate(job, function(*positional, **named), batch))
 
     def changed(self, numbers: list[int]) -> None:
         """Nobody waits for these jobs any more, or there is credit again."""
@@ -211,10 +214,12 @@ class Worker:
         finally:
             self._jobs.pop(job.number, None)
 
-    async def _generate(self, job: Job, values: Any) -> None:
+    async def _generate(self, job: Job, values: Any, batch: int) -> None:
         try:
             if isinstance(values, AsyncIterator):
-                await self._bring_awaited(job, values)
+                await self._bring_awaited(job, values, batch > 0)
+            elif batch > 0:
+                await self._bring_together(job, iter(values), batch)
             else:
                 await self._bring(job, iter(values))
             job.end(None)
@@ -237,10 +242,19 @@ class Worker:
             if close is not None:
                 close()
 
-    async def _bring_awaited(self, job: Job, values: AsyncIterator[Any]) -> None:
+    async def _bring_together(self, job: Job, values: Iterator[Any], batch: int) -> None:
+        try:
+            while (flow := job.bring(values, batch)) != _END and await self._may_go_on(job, flow):
+                await asyncio.sleep(0)
+        finally:
+            close = getattr(values, "close", None)
+            if close is not None:
+                close()
+
+    async def _bring_awaited(self, job: Job, values: AsyncIterator[Any], in_lists: bool) -> None:
         try:
             async for value in values:
-                if not await self._item(job, value):
+                if not await self._item(job, [value] if in_lists else value):
                     break
         finally:
             close = getattr(values, "aclose", None)
@@ -248,7 +262,10 @@ class Worker:
                 await close()
 
     async def _item(self, job: Job, value: Any) -> bool:
-        flow = job.item(value)
+        return await self._may_go_on(job, job.item(value))
+
+    async def _may_go_on(self, job: Job, flow: int) -> bool:
+        """Waits for credit; False says that nobody wants more."""
         if flow == _WAIT:
             waiter = self.loop.create_future()
             self._credit[job.number] = waiter

@@ -289,7 +289,8 @@ impl Desk {
                 let positional = decode::arguments(py, &request.positional);
                 let named = variables(py, request.named.as_deref());
                 let outcome = positional.and_then(|positional| {
-                    let arguments = (&job, &*request.module, &*request.name, positional, named?);
+                    let batch = request.batch.unwrap_or(0);
+                    let arguments = (&job, &*request.module, &*request.name, positional, named?, batch);
                     self.hooks.bind(py).call_method1("generate", arguments)
                 });
                 self.count(job.get());

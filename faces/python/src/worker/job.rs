@@ -30,6 +30,16 @@ impl Job {
         self.reply.lock().is_none()
     }
 
+    fn send(&self, bytes: Vec<u8>) -> u8 {
+        let mut frame = Vec::with_capacity(bytes.len() + 48);
+        response_frame(&PythonGenerateItem { value: bytes.into() }, &mut frame);
+        match self.reply.lock().as_mut().map_or(Flow::Gone, |reply| reply.item(&frame)) {
+            Flow::Go => 0,
+            Flow::Wait => 1,
+            Flow::Gone => 2,
+        }
+    }
+
     fn finish(&self, ok: bool, value: &Bound<'_, PyAny>) -> PyResult<()> {
         let frame = flow::outcome(ok, value)?;
         if let Some(reply) = self.reply.lock().take() {
@@ -61,14 +71,29 @@ impl Job {
     fn item(&self, value: &Bound<'_, PyAny>) -> PyResult<u8> {
         let mut bytes = Vec::with_capacity(64);
         super::encode::value(value, &mut bytes)?;
-        let mut frame = Vec::with_capacity(bytes.len() + 48);
-        response_frame(&PythonGenerateItem { value: bytes.into() }, &mut frame);
-        let flow = self.reply.lock().as_mut().map_or(Flow::Gone, |reply| reply.item(&frame));
-        Ok(match flow {
-            Flow::Go => 0,
-            Flow::Wait => 1,
-            Flow::Gone => 2,
-        })
+        Ok(self.send(bytes))
+    }
+
+    /// Takes what an iterator has, up to so many values, and sends it as one list: 0, 1 and 2 as of `item`, 3 that it has no
+    /// more. An iterator that raises has what came before sent first.
+    fn bring(&self, values: &Bound<'_, PyAny>, most: usize) -> PyResult<u8> {
+        let mut bytes = vec![0xdd, 0, 0, 0, 0];
+        let mut count = 0u32;
+        let mut values = values.try_iter()?;
+        let end = loop {
+            if count as usize >= most {
+                break None;
+            }
+            match values.next() {
+                Some(Ok(value)) => super::encode::value(&value, &mut bytes)?,
+                Some(Err(raised)) => break Some(Err(raised)),
+                None => break Some(Ok(3)),
+            }
+            count += 1;
+        };
+        bytes[1..5].copy_from_slice(&count.to_be_bytes());
+        let flow = if count > 0 { self.send(bytes) } else { 0 };
+        end.unwrap_or(Ok(flow))
     }
 
     /// Has the worker say once, by this number, that there is credit again or that nobody waits any more.

@@ -1,0 +1,9 @@
+"""What the benchmark calls."""
+
+
+async def one(value):
+    return value
+
+
+def numbers(count):
+    return iter(range(count))

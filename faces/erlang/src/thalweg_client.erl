@@ -1,0 +1,153 @@
+%% @doc Clients of services: what generated Erlang calls through.
+%%
+%% A client belongs to the process that connects, and ends with it; any process may call. It is there at once: calls wait for
+%% the connection, and fail if it does not come about. An error is `{fault, Name, Words}', by the table of docs/faults.md.
+-module(thalweg_client).
+
+-export([connect/1, connect/2, close/1, in_flight/1]).
+-export([call/2, call/3, send/2, send/3, await/2, cancel/1]).
+-export([stream/2, stream/3, next/1, next/2]).
+-export([transport/1, transport/2, stream_transport/1, stream_transport/2]).
+-export_type([client/0, request/0, stream/0, options/0]).
+
+-opaque client() :: {pid(), thalweg_nif:connection()}.
+-opaque request() :: {reference(), thalweg_nif:connection(), non_neg_integer()}.
+-opaque stream() :: {reference(), thalweg_nif:connection(), non_neg_integer()}.
+-type options() :: #{
+    %% Of connecting: the schema's hash, shared memory on a plain socket, milliseconds, and calls in flight.
+    schema => <<_:256>>,
+    shared => boolean(),
+    connect_within => non_neg_integer(),
+    in_flight_max => pos_integer(),
+    %% Of a call: milliseconds, which both ends keep.
+    deadline => non_neg_integer(),
+    %% Of a stream: items on their way.
+    credit => pos_integer()
+}.
+-type error() :: {error, term()}.
+
+-spec connect(iodata()) -> {ok, client()} | error().
+connect(Endpoint) -> connect(Endpoint, #{}).
+
+%% @doc Begins to connect.
+-spec connect(iodata(), options()) -> {ok, client()} | error().
+connect(Endpoint, Options) ->
+    Wishes = {
+        maps:get(schema, Options, <<0:256>>),
+        maps:get(in_flight_max, Options, 1024),
+        maps:get(connect_within, Options, 5000),
+        maps:get(shared, Options, false)
+    },
+    case thalweg_router:start(Endpoint, Wishes) of
+        {ok, Router, Connection} -> {ok, {Router, Connection}};
+        {error, Reason} -> {error, Reason}
+    end.
+
+%% @doc Ends the connection: calls that are under way are told so.
+-spec close(client()) -> ok.
+close({Router, _}) ->
+    Monitor = monitor(process, Router),
+    thalweg_router:stop(Router),
+    receive
+        {'DOWN', Monitor, process, _, _} -> ok
+    end.
+
+%% @doc Calls, streams apart, that have not ended.
+-spec in_flight(client()) -> non_neg_integer().
+in_flight({_, Connection}) -> thalweg_nif:load(Connection).
+
+-spec call(client(), iodata()) -> {ok, binary()} | error().
+call(Client, Frame) -> call(Client, Frame, #{}).
+
+%% @doc Sends a request and waits for the frame that answers it.
+-spec call(client(), iodata(), options()) -> {ok, binary()} | error().
+call({_, Connection}, Frame, Options) ->
+    Reference = make_ref(),
+    case thalweg_nif:request(Connection, Reference, Frame, {true, maps:get(deadline, Options, none)}) of
+        {pending, _, _} ->
+            receive
+                {thalweg, Reference, Result} -> Result
+            end;
+        Result -> Result
+    end.
+
+-spec send(client(), iodata()) -> {ok, request()} | error().
+send(Client, Frame) -> send(Client, Frame, #{}).
+
+%% @doc Sends a request. What comes of it is waited for, or cancelled.
+-spec send(client(), iodata(), options()) -> {ok, request()} | error().
+send({_, Connection}, Frame, Options) ->
+    Reference = make_ref(),
+    case thalweg_nif:request(Connection, Reference, Frame, {false, maps:get(deadline, Options, none)}) of
+        {pending, _, Number} -> {ok, {Reference, Connection, Number}};
+        {error, Reason} -> {error, Reason}
+    end.
+
+%% @doc Waits for the frame that answers a request, which is cancelled if that does not come in time.
+-spec await(request(), timeout()) -> {ok, binary()} | error().
+await({Reference, _, _} = Request, Timeout) ->
+    receive
+        {thalweg, Reference, Result} -> Result
+    after Timeout ->
+        ok = cancel(Request),
+        {error, timeout}
+    end.
+
+%% @doc Says that nobody waits for a request, or a stream, any more. Nothing comes of it, and nothing that did is left.
+-spec cancel(request() | stream()) -> ok.
+cancel({Reference, Connection, Number}) ->
+    ok = thalweg_nif:cancel(Connection, Number),
+    thalweg:flush(Reference).
+
+-spec stream(client(), iodata()) -> {ok, stream()} | error().
+stream(Client, Frame) -> stream(Client, Frame, #{}).
+
+%% @doc Sends a request that a stream answers. It is cancelled when the process ends.
+-spec stream(client(), iodata(), options()) -> {ok, stream()} | error().
+stream({_, Connection}, Frame, Options) ->
+    Reference = make_ref(),
+    Wishes = {maps:get(credit, Options, 64), maps:get(deadline, Options, none)},
+    case thalweg_nif:request_stream(Connection, Reference, Frame, Wishes) of
+        {pending, _, Number} -> {ok, {Reference, Connection, Number}};
+        {error, Reason} -> {error, Reason}
+    end.
+
+-spec next(stream()) -> {item, binary()} | {ok, binary()} | error().
+next(Stream) -> next(Stream, infinity).
+
+%% @doc The next frame of a stream: an item, after which one more may come, or the end.
+-spec next(stream(), timeout()) -> {item, binary()} | {ok, binary()} | error().
+next({Reference, Connection, Number} = Stream, Timeout) ->
+    receive
+        {thalweg, Reference, {frame, Frame}} ->
+            ok = thalweg_nif:grant(Connection, Number, 1),
+            {item, Frame};
+        {thalweg, Reference, End} -> End
+    after Timeout ->
+        ok = cancel(Stream),
+        {error, timeout}
+    end.
+
+-spec transport(client()) -> fun((iodata()) -> {ok, binary()} | error()).
+transport(Client) -> transport(Client, #{}).
+
+%% @doc What generated clients send requests by.
+-spec transport(client(), options()) -> fun((iodata()) -> {ok, binary()} | error()).
+transport(Client, Options) -> fun(Frame) -> call(Client, Frame, Options) end.
+
+-spec stream_transport(client()) -> fun((iodata()) -> {ok, fun(() -> {ok, binary()} | error())} | error()).
+stream_transport(Client) -> stream_transport(Client, #{}).
+
+%% @doc What generated clients open streams by.
+-spec stream_transport(client(), options()) -> fun((iodata()) -> {ok, fun(() -> {ok, binary()} | error())} | error()).
+stream_transport(Client, Options) ->
+    fun(Frame) ->
+        case stream(Client, Frame, Options) of
+            {ok, Stream} -> {ok, fun() -> frame(next(Stream)) end};
+            {error, Reason} -> {error, Reason}
+        end
+    end.
+
+-spec frame({item, binary()} | {ok, binary()} | error()) -> {ok, binary()} | error().
+frame({item, Frame}) -> {ok, Frame};
+frame(End) -> End.
