@@ -55,6 +55,7 @@ impl Program {
             log,
             ready_within: seconds(py, "ready_within", ready_within)?,
             plain,
+            pipes: false,
             end_within: seconds(py, "end_within", end_within)?,
             respawn,
         };
