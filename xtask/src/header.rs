@@ -79,12 +79,16 @@ fn renames() -> std::collections::HashMap<String, String> {
         "ClientState",
         "Event",
         "EventKind",
+        "Exit",
+        "ExitKind",
         "Flow",
         "Reply",
         "Request",
         "Server",
         "ServerOptions",
         "ServerStatistics",
+        "SpawnOptions",
+        "Spawned",
         "Stopper",
     ];
     types.iter().map(|name| (format!("Thalweg{name}"), format!("thalweg{}", snake(name)))).collect()

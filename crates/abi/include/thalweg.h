@@ -55,6 +55,24 @@ enum thalweg_flow {
 };
 
 /**
+ * How a program ended.
+ */
+enum thalweg_exit_kind {
+  /**
+   * It has not.
+   */
+  THALWEG_EXIT_KIND_RUNNING = 0,
+  /**
+   * By itself, with a code.
+   */
+  THALWEG_EXIT_KIND_CODE = 1,
+  /**
+   * By a signal.
+   */
+  THALWEG_EXIT_KIND_SIGNAL = 2,
+};
+
+/**
  * Where a serial handler's answer is put together.
  */
 struct thalweg_answer;
@@ -75,6 +93,11 @@ struct thalweg_reply;
  * A server, with no thread. From `thalweg_server_open`, to be handed to `thalweg_server_close`.
  */
 struct thalweg_server;
+
+/**
+ * A program that serves an endpoint. From `thalweg_spawned_start`, to be handed to `thalweg_spawned_close`.
+ */
+struct thalweg_spawned;
 
 /**
  * What stops a server from wherever one is.
@@ -325,12 +348,82 @@ struct thalweg_server_statistics {
   uint64_t waits;
 };
 
+/**
+ * How a program is started, and what happens when it does not do as it should. Begin with `thalweg_spawn_defaults()`.
+ * Strings end with a NUL.
+ */
+struct thalweg_spawn_options {
+  /**
+   * What it is told: `arguments_count` strings.
+   */
+  const char *const *arguments;
+  /**
+   * See `arguments`.
+   */
+  size_t arguments_count;
+  /**
+   * Variables it gets beside those of this process: `environment_count` strings, `NAME=VALUE` each.
+   */
+  const char *const *environment;
+  /**
+   * See `environment`.
+   */
+  size_t environment_count;
+  /**
+   * Where it runs; null for where this process does.
+   */
+  const char *directory;
+  /**
+   * The file that its output and its errors are appended to, to be quoted when it fails; null for where those of this
+   * process go.
+   */
+  const char *log;
+  /**
+   * How long it may take until its endpoint answers.
+   */
+  uint64_t ready_within_ms;
+  /**
+   * How long it may take to end when it is asked to, before it is killed.
+   */
+  uint64_t end_within_ms;
+  /**
+   * In what stretch of time it is started anew at most `respawn_most` times.
+   */
+  uint64_t respawn_within_ms;
+  /**
+   * How often it is started anew when it ended unasked; 0 for never.
+   */
+  uint32_t respawn_most;
+  /**
+   * It speaks plain frames only.
+   */
+  bool plain;
+  /**
+   * Over `-` it gets two pipes, and not a socket.
+   */
+  bool pipes;
+};
+
+/**
+ * How a program ended, and the code or the signal.
+ */
+struct thalweg_exit {
+  /**
+   * How.
+   */
+  enum thalweg_exit_kind kind;
+  /**
+   * The code, or the signal's number.
+   */
+  int32_t number;
+};
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
 
 /**
- * Connects to an endpoint (`*.sock`, `*.shm`), trying again within `connect_within_ms` while that may help. Null options
+ * Connects to an endpoint (`*.sock`, `*.shm`, `-`), trying again within `connect_within_ms` while that may help. Null options
  * are the defaults. Faults: THALWEG_NO_SERVER, THALWEG_CONNECT_TIMEOUT, THALWEG_PERMISSION_DENIED,
  * THALWEG_NO_SHARED_MEMORY, THALWEG_SCHEMA_MISMATCH, THALWEG_VERSION_MISMATCH, THALWEG_BAD_ARGUMENT.
  *
@@ -678,6 +771,90 @@ struct thalweg_server_statistics thalweg_server_statistics_of(const struct thalw
  * What suits a service whose clients are local programs.
  */
 struct thalweg_server_options thalweg_server_defaults(void);
+
+/**
+ * No arguments, ten seconds to answer, five to end, and no second start.
+ */
+struct thalweg_spawn_options thalweg_spawn_defaults(void);
+
+/**
+ * Starts a program (a path, or a name that is looked for as a shell does) and waits until its endpoint answers. Null options
+ * are the defaults. Faults: THALWEG_BAD_ARGUMENT where there is no such program, THALWEG_PERMISSION_DENIED where it may not
+ * be run, THALWEG_ADDRESS_IN_USE where another server answers already, THALWEG_NO_SERVER when it ended before it answered,
+ * THALWEG_CONNECT_TIMEOUT when it did not answer in time and was ended. `thalweg_error_detail` quotes the end of its log.
+ *
+ * Requires:
+ * `program` and `endpoint` are strings that a NUL ends; `options` is null or points to options whose pointers point to what
+ * they say; `spawned` to a place for a handle.
+ */
+uint16_t thalweg_spawned_start(const char *program,
+                               const char *endpoint,
+                               const struct thalweg_spawn_options *options,
+                               struct thalweg_spawned **spawned);
+
+/**
+ * Ends the program as `thalweg_spawned_stop` does, and frees what is known of it; null is fine.
+ *
+ * Requires:
+ * `spawned` is null, or came from `thalweg_spawned_start` and was not closed.
+ */
+void thalweg_spawned_close(struct thalweg_spawned *spawned);
+
+/**
+ * Looks whether the program still runs, and starts it anew if it does not and may be: then `respawned`, which may be null,
+ * is how it had ended. THALWEG_NO_SERVER: it ended, and stays so. THALWEG_CLOSED: it was stopped.
+ *
+ * Requires:
+ * `spawned` is null or a program; `respawned` is null or points to a place for an exit.
+ */
+uint16_t thalweg_spawned_tend(struct thalweg_spawned *spawned,
+                              struct thalweg_exit *respawned);
+
+/**
+ * Tends the program, then connects to it. Over `-`, once. The client is the caller's, and outlives the program as one whose
+ * connection ended.
+ *
+ * Requires:
+ * `spawned` is null or a program; `options` is null or points to options; `client` to a place for a handle.
+ */
+uint16_t thalweg_spawned_connect(struct thalweg_spawned *spawned,
+                                 const struct thalweg_client_options *options,
+                                 struct thalweg_client **client);
+
+/**
+ * Ends a program that does not do as it should, by force if it must be, and starts it anew.
+ *
+ * Requires:
+ * `spawned` is null or a program.
+ */
+uint16_t thalweg_spawned_restart(struct thalweg_spawned *spawned);
+
+/**
+ * Asks the program to end (TERM), and kills it when it has not within `end_within_ms`. `exit`, which may be null, is how it
+ * ended.
+ *
+ * Requires:
+ * `spawned` is null or a program; `exit` is null or points to a place for an exit.
+ */
+uint16_t thalweg_spawned_stop(struct thalweg_spawned *spawned,
+                              struct thalweg_exit *exit);
+
+/**
+ * Readable when the program ended, and another one after it was started anew. It belongs to the program. -1 while there is
+ * none.
+ *
+ * Requires:
+ * `spawned` is null or a program.
+ */
+int thalweg_spawned_descriptor(const struct thalweg_spawned *spawned);
+
+/**
+ * The program's process, 0 while there is none.
+ *
+ * Requires:
+ * `spawned` is null or a program.
+ */
+uint32_t thalweg_spawned_process(const struct thalweg_spawned *spawned);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -3,7 +3,7 @@
 //! A client may be used from any thread, but from one at a time.
 
 use crate::borrowed;
-use crate::client_options::{ThalwegCallOptions, ThalwegClientOptions};
+use crate::client_options::{ThalwegCallOptions, ThalwegClientOptions, options_of};
 use crate::outcome::{code, text, value};
 use std::ffi::{CString, c_char, c_int};
 use std::os::fd::AsRawFd;
@@ -80,7 +80,7 @@ pub(crate) fn endpoint(text: &str) -> Result<Endpoint, Error> {
     text.parse().map_err(|problem| Error::new(Fault::BadArgument, format!("{problem}")))
 }
 
-/// Connects to an endpoint (`*.sock`, `*.shm`), trying again within `connect_within_ms` while that may help. Null options
+/// Connects to an endpoint (`*.sock`, `*.shm`, `-`), trying again within `connect_within_ms` while that may help. Null options
 /// are the defaults. Faults: THALWEG_NO_SERVER, THALWEG_CONNECT_TIMEOUT, THALWEG_PERMISSION_DENIED,
 /// THALWEG_NO_SHARED_MEMORY, THALWEG_SCHEMA_MISMATCH, THALWEG_VERSION_MISMATCH, THALWEG_BAD_ARGUMENT.
 ///
@@ -121,12 +121,16 @@ unsafe fn open(
 ) -> Result<(), Error> {
     let place = borrowed::place(client, "the place for the client")?;
     // SAFETY: the caller's promise.
-    let (path, options) = unsafe { (borrowed::string(path, "the endpoint")?, borrowed::option(options)) };
-    let options = options.map_or_else(ClientOptions::default, ClientOptions::from);
-    let opened = ThalwegClient { client: how(&endpoint(path)?, options)?, detail: CString::default() };
+    let (path, options) = unsafe { (borrowed::string(path, "the endpoint")?, options_of(options)) };
+    let opened = lend(how(&endpoint(path)?, options)?);
     // SAFETY: the caller's promise; what stands there is not read.
-    unsafe { place.write(Box::into_raw(Box::new(opened))) };
+    unsafe { place.write(opened) };
     Ok(())
+}
+
+/// A client that becomes the caller's.
+pub(crate) fn lend(client: Client) -> *mut ThalwegClient {
+    Box::into_raw(Box::new(ThalwegClient { client, detail: CString::default() }))
 }
 
 /// Ends the connection and frees the client; null is fine. Calls in flight are not heard of any more.

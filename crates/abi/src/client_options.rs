@@ -1,5 +1,6 @@
 //! A client's options as C has them.
 
+use crate::borrowed;
 use std::time::Duration;
 use thalweg_service::{CallOptions, ClientOptions, Reconnect};
 
@@ -100,6 +101,15 @@ impl From<&ThalwegClientOptions> for ClientOptions {
             plain: of.plain,
         }
     }
+}
+
+/// What a caller gave, or the defaults.
+///
+/// # Safety
+/// `options` is null or points to options.
+pub(crate) unsafe fn options_of(options: *const ThalwegClientOptions) -> ClientOptions {
+    // SAFETY: the caller's promise.
+    unsafe { borrowed::option(options) }.map_or_else(ClientOptions::default, ClientOptions::from)
 }
 
 impl From<&ThalwegCallOptions> for CallOptions {

@@ -17,6 +17,7 @@ mod outcome;
 mod reply;
 mod server;
 mod server_options;
+mod spawn;
 mod wake;
 
 pub use client::*;
@@ -25,3 +26,4 @@ pub use outcome::*;
 pub use reply::*;
 pub use server::*;
 pub use server_options::*;
+pub use spawn::*;

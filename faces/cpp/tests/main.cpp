@@ -6,6 +6,7 @@ int main() {
     try {
         tests::calls();
         tests::serving();
+        tests::spawning();
     } catch (const std::exception& error) {
         tests::failed++;
         std::cerr << "nobody caught: " << error.what() << '\n';

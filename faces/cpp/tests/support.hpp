@@ -102,6 +102,7 @@ inline bool serves(thalweg::Client& client) {
 
 void calls();
 void serving();
+void spawning();
 
 } // namespace tests
 

@@ -5,6 +5,7 @@ pub const Server = opaque {};
 pub const Stopper = opaque {};
 pub const Reply = opaque {};
 pub const Answer = opaque {};
+pub const Spawned = opaque {};
 
 pub const ClientOptions = extern struct {
     schema: [32]u8,
@@ -69,6 +70,25 @@ pub const ServerStatistics = extern struct {
     bells: u64,
     waits: u64,
 };
+
+pub const SpawnOptions = extern struct {
+    arguments: ?[*]const [*:0]const u8,
+    arguments_count: usize,
+    environment: ?[*]const [*:0]const u8,
+    environment_count: usize,
+    directory: ?[*:0]const u8,
+    log: ?[*:0]const u8,
+    ready_within_ms: u64,
+    end_within_ms: u64,
+    respawn_within_ms: u64,
+    respawn_most: u32,
+    plain: bool,
+    pipes: bool,
+};
+
+pub const ExitKind = enum(c_uint) { running = 0, code = 1, signal = 2 };
+
+pub const Exit = extern struct { kind: ExitKind, number: i32 };
 
 pub const Request = extern struct {
     client: u64,
@@ -135,3 +155,18 @@ pub extern fn thalweg_reply_drop(reply: ?*Reply) void;
 pub extern fn thalweg_reply_item(reply: *Reply, frame: ?[*]const u8, length: usize) Flow;
 pub extern fn thalweg_reply_cancelled(reply: *const Reply) bool;
 pub extern fn thalweg_reply_changed(reply: *Reply, wake: Call, context: ?*anyopaque, release: ?Call) u16;
+
+pub extern fn thalweg_spawn_defaults() SpawnOptions;
+pub extern fn thalweg_spawned_start(
+    program: [*:0]const u8,
+    endpoint: [*:0]const u8,
+    options: ?*const SpawnOptions,
+    spawned: *?*Spawned,
+) u16;
+pub extern fn thalweg_spawned_close(spawned: ?*Spawned) void;
+pub extern fn thalweg_spawned_tend(spawned: *Spawned, respawned: ?*Exit) u16;
+pub extern fn thalweg_spawned_connect(spawned: *Spawned, options: ?*const ClientOptions, client: *?*Client) u16;
+pub extern fn thalweg_spawned_restart(spawned: *Spawned) u16;
+pub extern fn thalweg_spawned_stop(spawned: *Spawned, exit: ?*Exit) u16;
+pub extern fn thalweg_spawned_descriptor(spawned: *const Spawned) c_int;
+pub extern fn thalweg_spawned_process(spawned: *const Spawned) u32;

@@ -24,7 +24,7 @@ pub const ClientOptions = struct {
     spin: bool = true,
     plain: bool = false,
 
-    fn inC(self: ClientOptions) c.ClientOptions {
+    pub fn inC(self: ClientOptions) c.ClientOptions {
         const of = c.thalweg_client_defaults();
         return .{
             .schema = self.schema,

@@ -21,6 +21,9 @@ pub const Stopper = @import("server.zig").Stopper;
 pub const Reply = @import("server.zig").Reply;
 pub const Incoming = @import("server.zig").Incoming;
 pub const Answer = @import("server.zig").Answer;
+pub const Spawned = @import("spawned.zig").Spawned;
+pub const SpawnOptions = @import("spawned.zig").SpawnOptions;
+pub const Exit = @import("spawned.zig").Exit;
 pub const Dispatcher = @import("dispatch.zig").Dispatcher;
 
 /// How long a turn may wait.

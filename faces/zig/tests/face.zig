@@ -199,6 +199,35 @@ fn serially(folder: []const u8) !void {
     holds(server.isStopped() and server.statistics().answers == 1, "the end of a serial server");
 }
 
+/// Programs of the shell's.
+fn spawning(folder: []const u8) !void {
+    const endpoint = path(folder, "spawned.sock");
+    const log = path(folder, "spawned.log");
+    fails(thalweg.Spawned.start("/no/such/program", endpoint, .{}), error.BadArgument, "no such program");
+    const dying = [_][*:0]const u8{ "-c", "echo it is broken >&2; exit 3" };
+    fails(thalweg.Spawned.start("sh", endpoint, .{ .arguments = &dying, .log = log }), error.NoServer, "a death");
+    holds(std.mem.indexOf(u8, thalweg.detail(), "code 3") != null, "how it ended, in the words");
+    holds(std.mem.indexOf(u8, thalweg.detail(), "it is broken") != null, "what it said, in the words");
+
+    for ([_]bool{ false, true }) |pipes| {
+        // What it makes of a request is a fine answer.
+        const words = [_][*:0]const u8{ "-c", "test \"$WORD\" = said && exec cat" };
+        const variables = [_][*:0]const u8{"WORD=said"};
+        const options: thalweg.SpawnOptions = .{ .arguments = &words, .environment = &variables, .pipes = pipes };
+        var spawned = try thalweg.Spawned.start("sh", "-", options);
+        defer spawned.close();
+        var client = try spawned.connect(.{ .plain = true });
+        defer client.close();
+        try client.send("hello");
+        holds(std.mem.eql(u8, try client.receive(), "hello"), "an answer of a program that was started");
+        fails(spawned.connect(.{ .plain = true }), error.NoServer, "a second connection");
+        holds(try spawned.tend() == null and spawned.process() != 0, "a program that runs");
+        const exit = try spawned.stop();
+        holds(exit != null and exit.? == .signal and exit.?.signal == system.SIGTERM, "how it was ended");
+        fails(spawned.tend(), error.Closed, "a program that was stopped");
+    }
+}
+
 fn everything(folder: []const u8) !void {
     try connecting(folder);
     try nonsense(folder, "nonsense.sock");
@@ -206,6 +235,7 @@ fn everything(folder: []const u8) !void {
     try limits(folder);
     try carelessness(folder);
     try serially(folder);
+    try spawning(folder);
 }
 
 pub export fn main(count: c_int, arguments: [*]const [*:0]const u8) c_int {

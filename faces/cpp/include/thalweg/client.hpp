@@ -36,6 +36,8 @@ public:
     explicit Client(const std::string& endpoint, const ClientOptions& options = ClientOptions()) {
         check(thalweg_client_open(endpoint.c_str(), &options, &client_));
     }
+    /// Takes over one that the C interface opened.
+    explicit Client(thalweg_client* client) : client_(client) {}
     Client(const Client&) = delete;
     Client& operator=(const Client&) = delete;
     ~Client() override {
