@@ -11,6 +11,7 @@ use thalweg_schema::casing::{shouting, snake};
 use thalweg_schema::{Access, Alias, Command, Enum, Field, Message, Service, Type};
 
 const MESSAGEPACK: &str = include_str!("../runtime/python/messagepack.py");
+const FORKS: &str = include_str!("../runtime/python/forks.py");
 const SERVICE: &str = include_str!("../runtime/python/service.py");
 /// Where `black` breaks lines.
 const COLUMNS: usize = 88;
@@ -34,6 +35,7 @@ pub(crate) fn emit(service: &Service, names: &Names) -> Vec<File> {
     if names.arguments.runtime.is_none() {
         files.push(("messagepack.py".to_owned(), MESSAGEPACK.to_owned()));
         files.push(("service.py".to_owned(), SERVICE.to_owned()));
+        files.push(("forks.py".to_owned(), FORKS.to_owned()));
     }
     let directory = match &names.arguments.package {
         Some(package) => format!("src/{}/", package.replace('-', "_")),

@@ -7,7 +7,9 @@ import socket
 import subprocess
 import sys
 import unittest
+from pathlib import Path
 
+import thalweg.service
 from service_support import (
     CREDIT,
     END,
@@ -62,6 +64,101 @@ class Echo:
 serve(echo_server.service_sync(Echo()), sys.argv[1], ready=lambda: print("ready", flush=True))
 print("ended")
 """
+
+
+class Slow:
+    """Writes and reads that take as long as the test says, and what was going on when each began."""
+
+    def __init__(self):
+        self.began = []
+        self.at = []
+        self.gates = {}
+
+    async def take(self, name):
+        self.began.append((name, sorted(self.at)))
+        self.at.append(name)
+        await self.gates.setdefault(name, asyncio.Event()).wait()
+        self.at.remove(name)
+
+    async def put(self, request):
+        await self.take(request.value.decode())
+        return types.EchoPutResponse(version=1)
+
+    async def peek(self, request):
+        await self.take("read")
+        return types.EchoPeekResponse(value=None)
+
+    async def peek_committed(self, request):
+        await self.take("committed")
+        return types.EchoPeekResponse(value=None)
+
+    def end(self, name):
+        self.gates.setdefault(name, asyncio.Event()).set()
+
+
+class Ordered(Place, unittest.IsolatedAsyncioTestCase):
+    async def asyncSetUp(self):
+        self.slow = Slow()
+        self.server = Server(echo_server.service(self.slow), self.endpoint())
+        serving = asyncio.create_task(self.server.run())
+        self.addAsyncCleanup(asyncio.wait_for, serving, 30)
+        self.addCleanup(self.server.stop)
+        self.client = await Client.connect(self.endpoint(), schema=types.SCHEMA_HASH)
+        self.echo = echo_client.EchoClient(self.client)
+
+    def put(self, name, fork="a"):
+        return asyncio.create_task(self.echo.put(types.EchoPut(fork=fork, value=name.encode())))
+
+    def read(self, fork="a"):
+        return asyncio.create_task(self.echo.peek(types.EchoPeek(fork=fork)))
+
+    async def begun(self, *expected):
+        async with asyncio.timeout(30):
+            while len(self.slow.began) < len(expected):
+                await asyncio.sleep(0)
+        self.assertEqual(self.slow.began, list(expected))
+
+    async def settled(self):
+        """Everything that was asked has come: a call of another fork is answered."""
+        self.slow.end("beside")
+        await self.put("beside", "b")
+        self.slow.began = [began for began in self.slow.began if began[0] != "beside"]
+
+    async def test_calls_of_a_fork_take_turns(self):
+        first = self.put("first")
+        await self.begun(("first", []))
+        second, read = self.put("second"), self.read()
+        committed = asyncio.create_task(self.echo.peek_committed(types.EchoPeekCommitted(fork="a")))
+        await self.begun(("first", []), ("committed", ["first"]))
+        await self.settled()
+        self.slow.end("first")
+        await first
+        await self.begun(("first", []), ("committed", ["first"]), ("second", ["committed"]))
+        self.slow.end("second")
+        await second
+        self.slow.end("read")
+        self.slow.end("committed")
+        await asyncio.gather(read, committed)
+        self.assertEqual(self.slow.began[-1], ("read", ["committed"]))
+
+    def test_generated_code_that_brings_its_own_order_brings_the_same(self):
+        ours = Path(thalweg.service.__file__).with_name("forks.py")
+        self.assertEqual(ours.read_text(), (ROOT / "crates/codegen/runtime/python/forks.py").read_text())
+
+    async def test_who_waits_and_is_cancelled_lets_the_next_begin_in_its_turn(self):
+        first = self.put("first")
+        await self.begun(("first", []))
+        second, third = self.put("second"), self.put("third")
+        await self.settled()
+        second.cancel()
+        await asyncio.wait([second])
+        await self.settled()
+        self.assertEqual(self.slow.began, [("first", [])])
+        self.slow.end("first")
+        await first
+        await self.begun(("first", []), ("third", []))
+        self.slow.end("third")
+        await third
 
 
 class Serving(Place, unittest.IsolatedAsyncioTestCase):

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Protocol
 
 from . import echo_types as types
-from .service import Reply, Service, SyncReply, SyncService, error_frame
+from .service import Forks, Reply, Service, SyncReply, SyncService, error_frame
 
 
 class EchoHandler(Protocol):
@@ -127,8 +127,18 @@ async def handle(
 
 
 def service(handler: EchoHandler) -> Service:
-    """The handler, ready to be served."""
-    return Service(partial(dispatch, handler), types.SCHEMA_HASH, "EchoErrorResponse")
+    """The handler, ready to be served, its calls ordered per fork as the schema says."""
+    forks = Forks()
+
+    async def ordered(frame: bytes, reply: Reply) -> None:
+        try:
+            request = types.decode_request(frame)
+            job = partial(handle, handler, request, reply)
+            await forks.order(types.access_of(request), job)
+        except Exception as error:
+            reply.end(error_frame("EchoErrorResponse", error))
+
+    return Service(ordered, types.SCHEMA_HASH, "EchoErrorResponse")
 
 
 class EchoSyncHandler(Protocol):

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Protocol, TypeVar
 
+from .forks import Forks
 from .messagepack import DecodeError, Reader, write_string
 
 T = TypeVar("T")
@@ -146,6 +147,7 @@ _share()
 
 __all__ = [
     "DecodeError",
+    "Forks",
     "Refused",
     "Reply",
     "Service",

@@ -110,8 +110,9 @@ impl Python<'_> {
         text.line("from typing import Protocol");
         text.line("");
         text.line(format!("from . import {}_types as types", self.names.module));
-        let words = ["Reply", "Service", "SyncReply", "SyncService", "error_frame"].map(str::to_owned);
-        self.import(&mut text, "service", &words);
+        let words = ["Reply", "Service", "SyncReply", "SyncService", "error_frame"];
+        let words = self.is_ordered().then_some("Forks").into_iter().chain(words).map(str::to_owned);
+        self.import(&mut text, "service", &words.collect::<Vec<_>>());
         for side in [LETS, WAITS] {
             self.handler(&mut text, side);
             self.dispatch(&mut text, side);
@@ -195,16 +196,38 @@ impl Python<'_> {
             text.line("match request:");
             text.deeper(|text| self.service.commands.iter().for_each(|command| self.case(text, command, side)));
         });
+        self.whole_service(text, side);
+    }
+
+    /// Whether any command says how its calls are ordered.
+    fn is_ordered(&self) -> bool {
+        self.service.commands.iter().any(|command| command.schedule.is_some())
+    }
+
+    /// What a server is given: everything it has to know.
+    fn whole_service(&self, text: &mut Text, side: Side) {
+        let (handler, error) = (self.names.own(side.handler), &self.service.error.tag);
+        let (class, suffix) = (side.service, side.suffix);
+        // Plain functions run one after the other.
+        let orders = side.lets_others_run && self.is_ordered();
         text.lines("\n\n");
-        let class = side.service;
         text.lines(&self.signature(&format!("def service{suffix}"), &[format!("handler: {handler}")], class));
         text.deeper(|text| {
-            docstring(text, "The handler, ready to be served.");
-            let parts = [
-                format!("partial(dispatch{suffix}, handler)"),
-                "types.SCHEMA_HASH".to_owned(),
-                format!("\"{error}\""),
-            ];
+            let how = if orders { ", its calls ordered per fork as the schema says" } else { "" };
+            docstring(text, &format!("The handler, ready to be served{how}."));
+            let dispatch =
+                if orders { "ordered".to_owned() } else { format!("partial(dispatch{suffix}, handler)") };
+            if orders {
+                text.lines(&format!(
+                    "forks = Forks()\n\nasync def ordered(frame: bytes, reply: Reply) -> None:\n    try:\n        \
+                     request = types.decode_request(frame)\n        \
+                     job = partial(handle, handler, request, reply)\n        \
+                     await forks.order(types.access_of(request), job)\n    except Exception as error:\n        \
+                     reply.end(error_frame(\"{error}\", error))"
+                ));
+                text.line("");
+            }
+            let parts = [dispatch, "types.SCHEMA_HASH".to_owned(), format!("\"{error}\"")];
             self.call(text, "return ", class, &parts, "");
         });
     }
@@ -235,6 +258,7 @@ impl Python<'_> {
 #[derive(Clone, Copy)]
 struct Side {
     handler: &'static str,
+    lets_others_run: bool,
     how: &'static str,
     keyword: &'static str,
     wait: &'static str,
@@ -248,6 +272,7 @@ struct Side {
 
 const LETS: Side = Side {
     handler: "Handler",
+    lets_others_run: true,
     how: "",
     keyword: "async def",
     wait: "await ",
@@ -261,6 +286,7 @@ const LETS: Side = Side {
 
 const WAITS: Side = Side {
     handler: "SyncHandler",
+    lets_others_run: false,
     how: ", in plain functions",
     keyword: "def",
     wait: "",

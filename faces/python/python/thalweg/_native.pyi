@@ -549,6 +549,7 @@ class Program:
         log: str | os.PathLike[str] | None = None,
         ready_within: float = 10.0,
         plain: bool = False,
+        pipes: bool = False,
         end_within: float = 5.0,
         respawn: tuple[int, float] | None = None,
     ) -> Self: ...

@@ -27,7 +27,7 @@ impl Program {
     #[new]
     #[pyo3(signature = (
         program, endpoint, *, arguments=Vec::new(), environment=HashMap::new(), directory=None, log=None, ready_within=10.0,
-        plain=false, end_within=5.0, respawn=None
+        plain=false, pipes=false, end_within=5.0, respawn=None
     ))]
     #[allow(clippy::too_many_arguments, reason = "keywords")]
     fn new(
@@ -40,6 +40,7 @@ impl Program {
         log: Option<PathBuf>,
         ready_within: f64,
         plain: bool,
+        pipes: bool,
         end_within: f64,
         respawn: Option<(u32, f64)>,
     ) -> PyResult<Self> {
@@ -55,7 +56,7 @@ impl Program {
             log,
             ready_within: seconds(py, "ready_within", ready_within)?,
             plain,
-            pipes: false,
+            pipes,
             end_within: seconds(py, "end_within", end_within)?,
             respawn,
         };

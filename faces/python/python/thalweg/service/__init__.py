@@ -45,6 +45,7 @@ from ..faults import (
 )
 from ..messagepack import DecodeError, EncodeError
 from .client import Client, Stream
+from .forks import Forks
 from .options import ClientOptions, ServerOptions
 from .runtime import (
     Reply,
@@ -82,6 +83,7 @@ __all__ = [
     "DuplicateId",
     "EncodeError",
     "Fault",
+    "Forks",
     "FrameTooLarge",
     "NoServer",
     "NoSharedMemory",

@@ -26,6 +26,7 @@ class Spawned:
         log: str | os.PathLike[str] | None = None,
         ready_within: float = 10.0,
         plain: bool = False,
+        pipes: bool = False,
         end_within: float = 5.0,
         respawn: tuple[int, float] | None = None,
     ) -> None:
@@ -33,7 +34,7 @@ class Spawned:
 
         `environment` is what it gets beside this process's; `log` takes its output and its errors, and is quoted when it fails;
         `end_within` seconds after it was asked to end it is killed; `respawn=(most, seconds)` lets `tend` start it anew, so many
-        times within so long.
+        times within so long. At `-` it speaks over its standard input and output: a socket, or with `pipes` a pipe each.
 
         Raises `BadArgument` where there is no such program, `PermissionDenied` where it may not be run, `AddressInUse` where
         another server answers already, `NoServer` when it ended before it answered, and `ConnectTimeout` when it did not
@@ -49,6 +50,7 @@ class Spawned:
             log=log,
             ready_within=ready_within,
             plain=plain,
+            pipes=pipes,
             end_within=end_within,
             respawn=respawn,
         )
