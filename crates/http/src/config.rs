@@ -9,6 +9,8 @@ pub struct Config {
     pub head_limits: Limits,
     /// Bytes of a request body; more is refused with 413 before it is read.
     pub body_bytes_max: u64,
+    /// Bytes of all bodies that are still arriving; more are refused with 503 before they are read.
+    pub bodies_bytes_max: u64,
     /// Requests of one connection that may await their answers; then its reading pauses.
     pub pipeline_max: usize,
     /// Response bytes of one connection that are collected into one write before it happens.
@@ -38,6 +40,7 @@ impl Default for Config {
         Self {
             head_limits: Limits::default(),
             body_bytes_max: 16 * 1024 * 1024,
+            bodies_bytes_max: 256 * 1024 * 1024,
             pipeline_max: 64,
             burst_bytes_max: 256 * 1024,
             connections_max: 65_536,

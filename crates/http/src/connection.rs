@@ -152,6 +152,8 @@ pub(crate) struct Active<T> {
     pub(crate) start: usize,
     pub(crate) parser: HeadParser,
     pub(crate) body: Body,
+    /// What the body has reserved; see `bodies`.
+    pub(crate) reserved: u64,
     pub(crate) phase: Phase,
     /// Responses that have not left, in request order.
     pub(crate) replies: Ordered<Reply>,
@@ -191,6 +193,7 @@ impl<T> Default for Active<T> {
             start: 0,
             parser: HeadParser::default(),
             body: Body::Unknown,
+            reserved: 0,
             phase: Phase::Idle,
             replies: Ordered::new(),
             ready_bytes: 0,

@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 mod accept;
+mod bodies;
 pub mod client;
 mod cold;
 mod config;

@@ -1,5 +1,6 @@
 //! The handler itself: what it keeps per reactor, and which part answers which event.
 
+use crate::bodies::Bodies;
 use crate::config::Config;
 use crate::connection::{Active, Connection, Reply, Role};
 use crate::later::Awaited;
@@ -117,6 +118,7 @@ pub struct Http<S: Service> {
     /// Carries the timer that ends a drain.
     pub(crate) control: Key,
     pub(crate) connections: usize,
+    pub(crate) bodies: Bodies,
     pub(crate) meters: Arc<Meters>,
     pub(crate) draining: bool,
     /// Sorted by ticket; of equal tickets, the older first.
@@ -173,6 +175,7 @@ impl<S: Service> Http<S> {
             accepted: Vec::new(),
             control,
             connections: 0,
+            bodies: Bodies::default(),
             meters: Arc::default(),
             draining: false,
             waiting: VecDeque::new(),
@@ -252,6 +255,7 @@ impl<S: Service> Http<S> {
     /// Keeps what a connection owned for the next one.
     pub(crate) fn keep_spare(&mut self, core: &mut HttpCore<S>, mut active: Box<Active<S::Topic>>) {
         self.forget_later(&mut active);
+        self.bodies.release(&mut active);
         let input = active.reset();
         if input.capacity() > 0 {
             core.give_buffer(input);

@@ -1,5 +1,6 @@
 //! From bytes to a whole request, and from the service's answer to a place in the connection's order.
 
+use crate::bodies;
 use crate::connection::{Active, Body, Manner, Phase, Reply, Starting};
 use crate::reactor::{Http, HttpCore, Waiting};
 use thalweg_reactor::{Key, Sequence};
@@ -38,20 +39,33 @@ impl<S: Service> Http<S> {
             self.take_plain(core, active)
         };
         match taken {
-            Taken::Nothing => return false,
+            Taken::Nothing => {
+                let body = std::mem::replace(&mut active.body, Body::Unknown);
+                let fits = self.bodies.reserve(active, &body, self.config.bodies_bytes_max);
+                active.body = body;
+                if fits {
+                    return false;
+                }
+                self.refuse(core, active, &bodies::FULL);
+            }
             Taken::Head(body, expects_continue) => {
+                if !self.bodies.reserve(active, &body, self.config.bodies_bytes_max) {
+                    self.refuse(core, active, &bodies::FULL);
+                    return true;
+                }
                 active.body = body;
                 active.continue_owed = expects_continue;
                 // Chunks may be there already; of a counted body something is missing.
                 return matches!(active.body, Body::Chunked { .. });
             }
             Taken::Refused(refusal) => self.refuse(core, active, &refusal),
-            Taken::Denied(response) => Self::end_with(active, response),
+            Taken::Denied(response) => self.end_with(active, response),
             Taken::Whole { answer: Answer::Cold(work), .. } => self.warm_request(core, key, active, work),
             Taken::Whole { answer, manner, end } => {
                 active.warmings = 0;
                 active.start = end;
                 active.body = Body::Unknown;
+                self.bodies.release(active);
                 active.phase = Phase::Idle;
                 active.continue_owed = false;
                 active.closing |= manner.close;
@@ -189,16 +203,17 @@ impl<S: Service> Http<S> {
     ) {
         tracing::debug!(status = refusal.status, code = refusal.code, "request refused");
         let response = self.service.refuse(refusal, Self::now(core));
-        Self::end_with(active, response);
+        self.end_with(active, response);
     }
 
     /// Answers for the last time on this connection: what it still sends is not looked at.
-    fn end_with(active: &mut Active<S::Topic>, response: Response) {
+    fn end_with(&mut self, active: &mut Active<S::Topic>, response: Response) {
         let sequence = active.replies.expect();
         let manner = Manner { close: true, ..Manner::default() };
         active.ready(sequence, Reply { response, manner });
         active.start = active.input.len();
         active.body = Body::Unknown;
+        self.bodies.release(active);
         active.phase = Phase::Idle;
         active.continue_owed = false;
         active.closing = true;

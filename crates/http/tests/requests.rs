@@ -225,6 +225,44 @@ fn a_body_that_nobody_wants_is_refused_before_it_is_sent() {
 }
 
 #[test]
+fn bodies_share_what_memory_there_is_for_them() {
+    let server = Server::start(Config { bodies_bytes_max: 1_200, ..patient() });
+    let announced =
+        |bytes: usize| format!("POST /echo HTTP/1.1\r\nHost: t\r\nContent-Length: {bytes}\r\n\r\n");
+    let (mut first, mut second) = (server.connect(), server.connect());
+    first.send(&announced(600));
+    server.until("the first body is arriving", |census| census.connections - census.quiet == 1);
+    // There is no room for it beside the first, and it is told so before it is sent.
+    second.send(&announced(600));
+    assert_eq!(second.answer().status, 503);
+    assert!(second.at_end());
+    let mut third = server.connect();
+    third.send(&announced(400));
+    third.send("x".repeat(400).as_str());
+    assert_eq!(third.answer().status, 200);
+    // What one gives back another may have: when it is whole, or when its connection is gone.
+    third.send(&announced(400));
+    third.send("x".repeat(400).as_str());
+    assert_eq!(third.answer().status, 200);
+    drop(first);
+    server.until("the first is gone", |census| census.connections == 1);
+    third.send(&announced(1_000));
+    third.send("x".repeat(1_000).as_str());
+    assert_eq!(third.answer().status, 200);
+    // One in chunks is counted as it comes.
+    let mut chunked = server.connect();
+    chunked.send("POST /echo HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n384\r\n");
+    chunked.send("x".repeat(900).as_str());
+    server.until("chunks arrive", |census| census.connections - census.quiet == 1);
+    chunked.send("\r\n384\r\n");
+    chunked.send("x".repeat(900).as_str());
+    assert_eq!(chunked.answer().status, 503);
+    third.send(&announced(1_000));
+    third.send("x".repeat(1_000).as_str());
+    assert_eq!(third.answer().status, 200);
+}
+
+#[test]
 fn bad_input_is_refused_by_name() {
     let server = Server::start(patient());
     let long = "x".repeat(17_000);

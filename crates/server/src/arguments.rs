@@ -158,6 +158,9 @@ pub(crate) struct ServeOptions {
     /// Largest request body; a larger one is refused with 413.
     #[arg(long, env = "THALWEG_BODY_MAX_BYTES", value_name = "BYTES", default_value_t = 16 << 20, value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
     pub(crate) body_max_bytes: u64,
+    /// Bytes of all request bodies that are still arriving; one that there is no room for is refused with 503.
+    #[arg(long, env = "THALWEG_BODIES_MAX_BYTES", value_name = "BYTES", default_value_t = 512 << 20, value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
+    pub(crate) bodies_max_bytes: u64,
     /// Connections at once; one more is answered 503. By default as many as the descriptor limit allows, at
     /// most 65536.
     #[arg(long, env = "THALWEG_CONNECTIONS_MAX", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]

@@ -36,7 +36,7 @@ const fn key(name: &'static str, kind: Kind, reloads: bool) -> Key {
 }
 
 /// Every key, in the order they are printed.
-pub(crate) const KEYS: [Key; 25] = [
+pub(crate) const KEYS: [Key; 26] = [
     key("listen", Kind::Texts, false),
     key("tokens", Kind::Text, false),
     key("insecure_listen_anywhere", Kind::Boolean, false),
@@ -49,6 +49,7 @@ pub(crate) const KEYS: [Key; 25] = [
     key("request_timeout_ms", Kind::Integer, true),
     key("stall_timeout_ms", Kind::Integer, true),
     key("body_max_bytes", Kind::Integer, true),
+    key("bodies_max_bytes", Kind::Integer, true),
     key("connections_max", Kind::Integer, false),
     key("reactors", Kind::Integer, false),
     key("drain_grace_ms", Kind::Integer, true),
@@ -176,6 +177,7 @@ impl Configuration {
             request_timeout_ms,
             stall_timeout_ms,
             body_max_bytes,
+            bodies_max_bytes,
             drain_grace_ms,
             log_level,
             ..
@@ -187,6 +189,7 @@ impl Configuration {
             request_timeout_ms,
             stall_timeout_ms,
             body_max_bytes,
+            bodies_max_bytes,
             drain_grace_ms,
             log_level,
             ..self.options.clone()

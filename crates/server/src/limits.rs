@@ -14,6 +14,8 @@ const BUFFER_BYTES: u64 = 16 << 10;
 pub(crate) struct Limits {
     pub(crate) connections: u64,
     pub(crate) body_bytes: u64,
+    /// Of all bodies together.
+    pub(crate) bodies_bytes: u64,
     pub(crate) pipeline: u64,
     pub(crate) unsent_bytes: u64,
 }
@@ -25,6 +27,7 @@ impl Limits {
         Self {
             connections: connections * reactors,
             body_bytes: config.body_bytes_max,
+            bodies_bytes: config.bodies_bytes_max.saturating_mul(reactors),
             pipeline: config.pipeline_max as u64,
             unsent_bytes: config.burst_bytes_max as u64,
         }
@@ -35,9 +38,10 @@ impl Limits {
         self.connections * IDLE_BYTES
     }
 
-    /// Bytes if every connection had a whole body half sent and a whole burst unread.
+    /// Bytes if every connection had as much of a body half sent as there is room for, and a whole burst unread.
     pub(crate) fn busy_bytes(&self) -> u64 {
-        self.connections.saturating_mul(IDLE_BYTES + BUFFER_BYTES + self.body_bytes + self.unsent_bytes)
+        let bodies = self.connections.saturating_mul(self.body_bytes).min(self.bodies_bytes);
+        self.connections.saturating_mul(IDLE_BYTES + BUFFER_BYTES + self.unsent_bytes).saturating_add(bodies)
     }
 }
 
@@ -45,10 +49,11 @@ impl fmt::Display for Limits {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             out,
-            "{} connections, {} a body, {} requests ahead and {} unsent each; {} while all are idle, {} if all used \
+            "{} connections, {} a body and {} all that arrive, {} requests ahead and {} unsent each; {} while all are idle, {} if all used \
              everything at once",
             self.connections,
             Bytes(self.body_bytes),
+            Bytes(self.bodies_bytes),
             self.pipeline,
             Bytes(self.unsent_bytes),
             Bytes(self.idle_bytes()),
@@ -80,18 +85,19 @@ mod tests {
         let config = Config {
             connections_max: 100,
             body_bytes_max: 1 << 20,
+            bodies_bytes_max: 1 << 24,
             burst_bytes_max: 1 << 18,
             ..Config::default()
         };
         let limits = Limits::of(&config, 4);
         assert_eq!(limits.idle_bytes(), 400 * 128);
-        assert_eq!(limits.busy_bytes(), 400 * (128 + (16 << 10) + (1 << 20) + (1 << 18)));
+        assert_eq!(limits.busy_bytes(), 400 * (128 + (16 << 10) + (1 << 18)) + (4 << 24));
         let text = limits.to_string();
         assert!(
-            text.starts_with("400 connections, 1 MiB a body, 64 requests ahead and 256 KiB unsent"),
+            text.starts_with("400 connections, 1 MiB a body and 64 MiB all that arrive, 64 requests ahead and 256 KiB unsent"),
             "{text}"
         );
-        assert!(text.contains("50 KiB while all are idle, 506.2 MiB if all"), "{text}");
+        assert!(text.contains("50 KiB while all are idle, 170.2 MiB if all"), "{text}");
     }
 
     #[test]

@@ -145,7 +145,7 @@ pub(crate) fn serve(configuration: Configuration, line: &[OsString]) -> Result<(
         let added = doors.add_inherited(place.clone(), descriptor);
         added.map_err(|error| Failure::Listen(place, error))?;
     }
-    let config = http_config(options, connections_max);
+    let config = http_config(options, connections_max, reactors);
     let pool = Pool::start(COLD_THREADS).map_err(|error| Failure::System("start a thread", error))?;
     let spin = options.spin == Switch::On;
     let mut running = start_all(&engine, &front, &pool, config, spin, &mut doors)?;
@@ -224,7 +224,7 @@ impl Control<'_> {
         self.front.reload(&self.configuration.options);
         let options = &self.configuration.options;
         self.logging.set_level(options.log_level);
-        let config = Arc::new(http_config(options, self.connections_max));
+        let config = Arc::new(http_config(options, self.connections_max, running.len()));
         for reactor in running {
             if reactor.handle.post(Message::Configure(config.clone())).is_err() {
                 tracing::error!("a reactor is too far behind to be told its new limits: send SIGHUP again");
@@ -260,9 +260,12 @@ fn state_options(options: &ServeOptions) -> thalweg_state::Options {
     }
 }
 
-fn http_config(options: &ServeOptions, connections_max: usize) -> Config {
+/// The bounds of each of `reactors`.
+fn http_config(options: &ServeOptions, connections_max: usize, reactors: usize) -> Config {
+    let bodies_bytes_max = options.bodies_max_bytes / (reactors.max(1) as u64);
     Config {
         body_bytes_max: options.body_max_bytes,
+        bodies_bytes_max: bodies_bytes_max.max(options.body_max_bytes),
         connections_max,
         long_poll_timeout_ms: options.long_poll_timeout_ms,
         sse_lifetime_ms: options.sse_lifetime_ms,
