@@ -5,7 +5,8 @@
 all() ->
     [
         named_pools, killed_under_callers, killed_while_idle, ends_by_itself, no_interpreter, no_venv, venv, broken_worker,
-        standard_output, logging, environment, load_is_spread, worker_ends_with_the_pool
+        standard_output, logging, environment, load_is_spread, worker_ends_with_the_pool,
+        workers_end_with_the_virtual_machine
     ].
 
 init_per_suite(Config) -> thalweg_test:start(Config, #{size => 2}).
@@ -147,3 +148,24 @@ worker_ends_with_the_pool(_Config) ->
     ok = thalweg:cast(sample, spin, [], #{pool => brief}),
     ok = thalweg:stop_pool(brief),
     thalweg_test:until(fun() -> not filelib:is_dir("/proc/" ++ integer_to_list(Worker)) end).
+
+%% A virtual machine that ends without a word takes its workers along, those that are busy as well, and what they listened at.
+workers_end_with_the_virtual_machine(_Config) ->
+    Source =
+        "ok = application:load(thalweg), ok = application:set_env(thalweg, pool, none), "
+        "{ok, _} = application:ensure_all_started(thalweg), "
+        "{ok, _} = thalweg:start_pool(default, #{size => 2, path => [\"" ++ thalweg_test:path() ++ "\"]}), "
+        "ok = thalweg:cast(sample, spin, []), {ok, none} = thalweg:call(time, sleep, [0]), "
+        "io:format(\"~w ~s~n\", [thalweg:workers(default), os:getpid()]), timer:sleep(infinity).",
+    Ebin = filename:dirname(code:which(thalweg)),
+    Port = open_port({spawn_executable, os:find_executable("erl")}, [
+        {args, ["-noshell", "-pa", Ebin, "-eval", Source]}, {line, 1024}, exit_status
+    ]),
+    Line = receive {Port, {data, {eol, Of}}} -> Of end,
+    {ok, Tokens, _} = erl_scan:string(Line),
+    [First, Second, OsPid] = [Number || {integer, _, Number} <- Tokens],
+    [] = os:cmd("kill -KILL " ++ integer_to_list(OsPid)),
+    Gone = fun(Process) -> not filelib:is_dir("/proc/" ++ integer_to_list(Process)) end,
+    thalweg_test:until(fun() -> Gone(First) andalso Gone(Second) end),
+    Places = [Place || Place <- ["/tmp", os:getenv("XDG_RUNTIME_DIR", "")], Place =/= ""],
+    [] = lists:append([filelib:wildcard(Place ++ "/thalweg-" ++ integer_to_list(OsPid) ++ "-*") || Place <- Places]).

@@ -49,6 +49,7 @@ class Worker:
         self.loop = new_event_loop()
         self.thread = threading.get_ident()
         self.desk = Desk(endpoint, self)
+        self._endpoint = os.path.abspath(endpoint)
         self._jobs: dict[int, tuple[asyncio.Task[None], Job]] = {}
         self._credit: dict[int, asyncio.Future[None]] = {}
         self._numbers = itertools.count(1)
@@ -78,6 +79,8 @@ class Worker:
 
     def orphaned(self) -> None:
         """Erlang is gone."""
+        with contextlib.suppress(OSError):
+            os.unlink(self._endpoint)
         # Nobody is left who could want anything, least of all what destructors and threads may still have in mind.
         os._exit(0)
 
