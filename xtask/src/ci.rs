@@ -56,6 +56,7 @@ const STEPS: &[Step] = &[
     step("zig", "xtask zig"),
     step("erlang", "xtask erlang"),
     step("golden", "xtask golden"),
+    step("guide", "xtask guide"),
     step("matrix", "xtask matrix"),
     step("full", "xtask full"),
     step("fuzz", "xtask fuzz --seconds 5"),

@@ -21,6 +21,7 @@ mod forks;
 mod full;
 mod fuzz;
 mod golden;
+mod guide;
 mod header;
 mod hold;
 mod judges;
@@ -99,6 +100,7 @@ cargo xtask <task> [options]
   header                   writes the C header, from crates/abi   --check  says whether it differs
   golden                   generated code of six languages against the golden frames
                              --only rust,ts,python,cpp,zig,erlang
+  guide                    the first service of docs/services.md, built and run as it says there
   matrix                   every language's echo client against every language's echo server
                              --only rust,cpp,zig,node,python,erlang
   fuzz                     every parser and on-disk format against inputs that grow out of what they cover
@@ -166,6 +168,7 @@ fn run(task: &str, options: &Options) -> Outcome {
         "erlang" => erlang::run(options),
         "fuzz" => fuzz::run(options),
         "faults" => faults::run(options),
+        "guide" => guide::run(options),
         "matrix" => matrix::run(options),
         _ => Err(format!("no such task\n\n{USAGE}")),
     }

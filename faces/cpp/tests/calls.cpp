@@ -12,6 +12,13 @@
 namespace tests {
 namespace {
 
+/// A socket at a path, which nobody listens on.
+int bound(const Path& path) {
+    const int made = socket(AF_UNIX, SOCK_STREAM, 0);
+    holds(bind(made, reinterpret_cast<const sockaddr*>(&path.address()), sizeof(sockaddr_un)) == 0);
+    return made;
+}
+
 void connecting() {
     auto once = client_options();
     once.connect_within_ms = 0;
@@ -27,13 +34,20 @@ void connecting() {
 
     // A path that a dead server left.
     const Path stale("stale.sock");
-    const int dead = socket(AF_UNIX, SOCK_STREAM, 0);
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    static_cast<const std::string&>(stale).copy(address.sun_path, sizeof(address.sun_path) - 1);
-    holds(bind(dead, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
-    close(dead);
+    close(bound(stale));
     holds(fault_of([&] { thalweg::Client(stale, once); }) == Fault::no_server);
+
+    // A server that takes nobody, before whom as many wait as may.
+    const Path crowded("crowded.sock");
+    const int listener = bound(crowded);
+    holds(listen(listener, 0) == 0);
+    const int first = socket(AF_UNIX, SOCK_STREAM, 0);
+    holds(connect(first, reinterpret_cast<const sockaddr*>(&crowded.address()), sizeof(sockaddr_un)) == 0);
+    auto patient = client_options();
+    patient.connect_within_ms = 50;
+    holds(fault_of([&] { thalweg::Client(crowded, patient); }) == Fault::connect_timeout);
+    close(first);
+    close(listener);
 
     EchoService service;
     const Path path("connecting.sock");

@@ -44,6 +44,7 @@ void failing() {
     const Path path("spawned.sock");
     const Path log("spawned.log");
     holds(fault_of([&] { thalweg::Spawned("/no/such/program", path); }) == Fault::bad_argument);
+    holds(fault_of([&] { thalweg::Spawned("/etc/passwd", path); }) == Fault::permission_denied);
     auto dying = shell("echo it is broken >&2; exit 3");
     dying.log = log;
     try {

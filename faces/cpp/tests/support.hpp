@@ -15,6 +15,8 @@
 #include <source_location>
 #include <thread>
 
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 namespace tests {
@@ -46,11 +48,16 @@ template <class F> Fault fault_of(F&& act) {
 /// A path of this process's own, which is removed at the end.
 class Path {
 public:
-    explicit Path(const std::string& name) : text_(folder() / name) {}
+    explicit Path(const std::string& name) : text_(folder() / name) {
+        address_.sun_family = AF_UNIX;
+        text_.copy(address_.sun_path, sizeof(address_.sun_path) - 1);
+    }
     ~Path() { std::filesystem::remove(text_); }
     Path(const Path&) = delete;
     Path& operator=(const Path&) = delete;
     operator const std::string&() const { return text_; }
+    /// For those who do without a client.
+    [[nodiscard]] const sockaddr_un& address() const { return address_; }
 
 private:
     static std::filesystem::path folder() {
@@ -59,6 +66,7 @@ private:
         return path;
     }
     std::string text_;
+    sockaddr_un address_{};
 };
 
 inline thalweg::ServerOptions server_options() { return {echo::schema_hash, echo::error_tag}; }

@@ -61,3 +61,31 @@ pub const Thread = struct {
         _ = pthread_join(self.handle, null);
     }
 };
+
+const Address = extern struct { family: c_ushort = 1, path: [108]u8 = @splat(0) };
+
+extern fn socket(domain: c_int, kind: c_int, protocol: c_int) c_int;
+extern fn bind(fd: c_int, address: *const Address, length: c_uint) c_int;
+extern fn listen(fd: c_int, backlog: c_int) c_int;
+extern fn connect(fd: c_int, address: *const Address, length: c_uint) c_int;
+
+pub extern fn close(fd: c_int) c_int;
+
+fn address(path: []const u8) Address {
+    var at: Address = .{};
+    @memcpy(at.path[0..path.len], path);
+    return at;
+}
+
+/// A Unix socket at a path, which nobody listens on; negative where that fails.
+pub fn bound(path: []const u8) c_int {
+    const fd = socket(1, 1, 0);
+    return if (bind(fd, &address(path), @sizeOf(Address)) == 0) fd else -1;
+}
+
+/// Has as many wait before a socket at a path as may: one.
+pub fn crowd(listener: c_int, path: []const u8) c_int {
+    const waits = socket(1, 1, 0);
+    const is_full = listen(listener, 0) == 0 and connect(waits, &address(path), @sizeOf(Address)) == 0;
+    return if (is_full) waits else -1;
+}

@@ -89,6 +89,18 @@ fn connecting(folder: []const u8) !void {
     holds(thalweg.faultOf(error.NoServer).retry() == .safe, "that a repetition is safe");
     fails(Client.open("no-endpoint", once), error.BadArgument, "no endpoint");
 
+    const stale = path(folder, "stale.sock");
+    _ = system.close(system.bound(stale));
+    fails(Client.open(stale, once), error.NoServer, "a path that a dead server left");
+    const crowded = path(folder, "crowded.sock");
+    const listener = system.bound(crowded);
+    defer _ = system.close(listener);
+    var patient = calling;
+    patient.connect_within_ms = 50;
+    const waits = system.crowd(listener, crowded);
+    defer _ = system.close(waits);
+    fails(Client.open(crowded, patient), error.ConnectTimeout, "a server before whom as many wait as may");
+
     const running = try Running.start(endpoint, serving, dispatch);
     defer running.end();
     var other = calling;
@@ -204,6 +216,7 @@ fn spawning(folder: []const u8) !void {
     const endpoint = path(folder, "spawned.sock");
     const log = path(folder, "spawned.log");
     fails(thalweg.Spawned.start("/no/such/program", endpoint, .{}), error.BadArgument, "no such program");
+    fails(thalweg.Spawned.start("/etc/passwd", endpoint, .{}), error.PermissionDenied, "no program at all");
     const dying = [_][*:0]const u8{ "-c", "echo it is broken >&2; exit 3" };
     fails(thalweg.Spawned.start("sh", endpoint, .{ .arguments = &dying, .log = log }), error.NoServer, "a death");
     holds(std.mem.indexOf(u8, thalweg.detail(), "code 3") != null, "how it ended, in the words");
