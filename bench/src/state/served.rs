@@ -9,7 +9,7 @@ use thalweg_wire::service::CallError;
 
 pub(crate) type Client = StateClient<SyncClient>;
 
-/// What every client here asks for: a reader that works for long gains nothing by looking again before it sleeps.
+/// What every client here asks for.
 pub(crate) fn options(spin: bool) -> ClientOptions {
     ClientOptions { schema: SCHEMA_HASH, spin, ..ClientOptions::default() }
 }

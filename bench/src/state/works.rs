@@ -20,6 +20,8 @@ use thalweg_wire::service::{Command, answer};
 
 /// Cycles of a session that are under way at once.
 const DEEP: usize = 16;
+/// Reads that are under way at once where clients do not wait for each.
+const READS_DEEP: usize = 4;
 /// Between two writes of the writer beside the readers.
 const WRITE_EVERY: Duration = Duration::from_millis(1);
 /// Keys by which a fork differs.
@@ -30,21 +32,26 @@ pub(crate) struct Work {
     pub(crate) name: &'static str,
     pub(crate) sides: &'static [&'static str],
     clients: usize,
+    /// Reads that each client has under way at once.
+    depth: usize,
     measure: fn(&Work, &str, Until, &Near, &mut Far) -> Result<Measured, Failure>,
 }
 
 const READS: &[&str] = &["process", "memory", "socket"];
 
+const ONE: Work = Work { name: "", sides: READS, clients: 1, depth: 1, measure: reads };
+
 /// Everything that is measured.
 pub(crate) const WORKS: &[Work] = &[
-    Work { name: "session", sides: &["process", "memory", "socket"], clients: 1, measure: session },
-    Work { name: "reads-1", sides: READS, clients: 1, measure: reads },
-    Work { name: "reads-2", sides: READS, clients: 2, measure: reads },
-    Work { name: "reads-4", sides: READS, clients: 4, measure: reads },
-    Work { name: "reads-7", sides: READS, clients: 7, measure: reads },
-    Work { name: "reads-written", sides: &["quiet", "written"], clients: 7, measure: percentile },
-    Work { name: "fork", sides: &["process", "memory"], clients: 1, measure: fork },
-    Work { name: "diff", sides: &["process", "memory"], clients: 1, measure: diff },
+    Work { name: "session", measure: session, ..ONE },
+    Work { name: "reads-1", ..ONE },
+    Work { name: "reads-2", clients: 2, ..ONE },
+    Work { name: "reads-4", clients: 4, ..ONE },
+    Work { name: "reads-7", clients: 7, ..ONE },
+    Work { name: "reads-7-deep", clients: 7, depth: READS_DEEP, ..ONE },
+    Work { name: "reads-written", sides: &["quiet", "written"], clients: 7, measure: percentile, ..ONE },
+    Work { name: "fork", sides: &["process", "memory"], measure: fork, ..ONE },
+    Work { name: "diff", sides: &["process", "memory"], measure: diff, ..ONE },
 ];
 
 /// Measures, the far end's processor time included.
@@ -151,19 +158,30 @@ fn reads(work: &Work, side: &str, until: Until, near: &Near, far: &mut Far) -> R
             },
         );
     }
-    readers(work.clients, &way(side, far), until, near, wanted)
+    readers(work, &way(side, far), until, near, wanted)
 }
 
-fn readers(count: usize, path: &Path, until: Until, near: &Near, wanted: u64) -> Result<Measured, Failure> {
-    let begin = || {
-        let client = thalweg_service::SyncClient::connect(&endpoint(path)?, options(count == 1))?;
-        Ok(thalweg_state::generated::client::StateClient::new(client))
-    };
+fn readers(work: &Work, path: &Path, until: Until, near: &Near, wanted: u64) -> Result<Measured, Failure> {
+    // Nobody looks again for an answer that is 100 µs away.
+    let begin = || Ok(Client::connect(&endpoint(path)?, options(false))?);
     let ask =
         StateCount { place: "main".into(), start: None, until: Some((&*near.until).into()), view: None };
-    clients(count, until, begin, |client| {
-        let count = client.count(&ask)?.count;
-        if count == wanted { Ok(1) } else { Err("another count".into()) }
+    clients(work.clients, until, begin, |client| {
+        (0..work.depth).try_for_each(|_| call(client, &ask).map(drop))?;
+        let mut taken = 0;
+        while taken < work.depth {
+            let Some(event) = client.next() else {
+                client.turn(Wait::Block)?;
+                continue;
+            };
+            let EventKind::End = event.kind else { return Err(format!("{:?}", event.kind).into()) };
+            let answer = answer::<commands::Count, Infallible>(event.frame);
+            if answer.map_err(|error| error.to_string())?.count != wanted {
+                return Err("another count".into());
+            }
+            taken += 1;
+        }
+        Ok(work.depth as u64)
     })
 }
 
@@ -177,7 +195,7 @@ fn percentile(
 ) -> Result<Measured, Failure> {
     let (path, wanted) = (way("memory", far), near.read()?);
     if side == "quiet" {
-        return Ok(readers(work.clients, &path, until, near, wanted)?.by_percentile());
+        return Ok(readers(work, &path, until, near, wanted)?.by_percentile());
     }
     let (stop, stopped) = channel::<()>();
     std::thread::scope(|scope| {
@@ -194,7 +212,7 @@ fn percentile(
             }
             Ok(())
         });
-        let measured = readers(work.clients, path, until, near, wanted);
+        let measured = readers(work, path, until, near, wanted);
         drop(stop);
         writer.join().map_err(|_| "the writer died")??;
         Ok(measured?.by_percentile())

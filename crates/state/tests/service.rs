@@ -300,6 +300,34 @@ fn long_calls_keep_nobody_waiting_and_keep_their_place() {
 }
 
 #[test]
+fn more_long_reads_than_threads_are_all_answered_and_writes_go_on_between_them() {
+    for way in WAYS {
+        let directory = tempfile::tempdir().unwrap();
+        let options = ServiceOptions { threads: 1, ..ServiceOptions::default() };
+        let _served = Served::start(directory.path(), memory(), options);
+        let many: Vec<String> = (0..40_000).map(|n| format!("{n:06}")).collect();
+        let many: Vec<(&str, Option<&str>)> = many.iter().map(|key| (&**key, Some("1"))).collect();
+        connect(directory.path(), way).batch(&batch("main", &many)).unwrap();
+        std::thread::scope(|scope| {
+            for reader in 0..6 {
+                let mut client = connect(directory.path(), way);
+                scope.spawn(move || {
+                    for view in [None, Some(View::Pending)].into_iter().cycle().take(30) {
+                        let until = Some("x".into());
+                        let count = StateCount { place: "main".into(), start: None, until, view };
+                        assert_eq!(client.count(&count).unwrap().count, 40_000, "reader {reader}");
+                    }
+                });
+            }
+            let mut client = connect(directory.path(), way);
+            for n in 0..60 {
+                client.set("main", &format!("x{n}"), "1").unwrap();
+            }
+        });
+    }
+}
+
+#[test]
 fn a_state_whose_name_is_taken_by_something_else_says_so() {
     let directory = tempfile::tempdir().unwrap();
     let store = memory();

@@ -53,7 +53,7 @@ use waiting::Waiting;
 /// What may be chosen of a [`Service`].
 #[derive(Clone, Debug)]
 pub struct ServiceOptions {
-    /// Threads for what takes long: at most as many as the program has processors for.
+    /// Threads for what takes long, beside the one that serves: together as many as the program has processors for.
     pub threads: usize,
     /// Sessions that may be open.
     pub sessions_max: usize,
@@ -64,6 +64,7 @@ pub struct ServiceOptions {
 impl Default for ServiceOptions {
     fn default() -> Self {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = threads.saturating_sub(1).max(1);
         Self { threads, sessions_max: 4_096, state: Options::default() }
     }
 }
@@ -164,7 +165,7 @@ impl Service {
     pub fn call(&self, frame: &[u8], alone: bool, reply: Reply) {
         match StateRequest::decode(frame) {
             Ok(request) => {
-                let budget = if alone { ALONE } else { BUSY };
+                let budget = if alone || self.core.pool.is_full() { ALONE } else { BUSY };
                 self.core.settle(self.core.begin(request, budget), budget, reply);
             }
             Err(error) => reply.fail(fault_of(&error), &error.to_string()),

@@ -9,6 +9,7 @@ use super::Core;
 use super::answer::{Answer, refuse};
 use super::refusal::Refusal;
 use crate::state::ForkId;
+use parking_lot::Mutex;
 use std::sync::{Arc, OnceLock};
 use thalweg_log::Position;
 use thalweg_service::{Executor, Pool, Reply, Scheduler, Turn};
@@ -28,17 +29,39 @@ pub(super) type Held = Turn<Key, Arc<Lazy>>;
 pub(super) struct Lazy {
     threads: usize,
     pool: OnceLock<Pool>,
+    /// Jobs that were given and have not ended.
+    given: Arc<Mutex<usize>>,
 }
 
 impl Lazy {
     pub(super) fn new(threads: usize) -> Self {
-        Self { threads, pool: OnceLock::new() }
+        Self { threads: threads.max(1), pool: OnceLock::new(), given: Arc::default() }
+    }
+
+    /// Whether every thread has something to do, and something to go on with: one more job would only wait there.
+    pub(super) fn is_full(&self) -> bool {
+        *self.given.lock() >= self.threads * 2
     }
 }
 
 impl Executor for Lazy {
     fn execute(&self, job: Box<dyn FnOnce() + Send>) {
-        self.pool.get_or_init(|| Pool::new(self.threads)).execute(job);
+        *self.given.lock() += 1;
+        let given = Given(Arc::clone(&self.given));
+        let job = move || {
+            let _given = given;
+            job();
+        };
+        self.pool.get_or_init(|| Pool::new(self.threads)).execute(Box::new(job));
+    }
+}
+
+/// A job that has not ended; in a panic it has.
+struct Given(Arc<Mutex<usize>>);
+
+impl Drop for Given {
+    fn drop(&mut self) {
+        *self.0.lock() -= 1;
     }
 }
 
@@ -46,7 +69,8 @@ impl Executor for Lazy {
 pub(super) type Budget = usize;
 /// On a reactor that has others to serve.
 pub(super) const BUSY: Budget = 512;
-/// On a reactor where nobody else waits: about as long as handing it over takes, and some more.
+/// On a reactor where handing it over would win nothing: nobody else waits, or every thread for what takes long is busy and
+/// the answers of what they do wait with it. A fraction of a millisecond at most.
 pub(super) const ALONE: Budget = 32_768;
 /// On a thread for what takes long.
 pub(super) const UNLIMITED: Budget = usize::MAX;
