@@ -70,6 +70,10 @@ impl Progress {
         };
         let start = start.min(limit);
         self.stretch = source.stretch_at(start, &mut self.filter);
+        if matches!(query.start, Start::First | Start::Offset(_)) {
+            // What is asked for by its offset is there, or was purged, or is missed.
+            self.filter.expect_first();
+        }
         self.walk = Walk::at(source.view(), start, limit);
     }
 
@@ -123,6 +127,8 @@ impl Progress {
         };
         more.inspect_err(|_| {
             self.ended = Some(Ended::Damaged);
+            // Nothing of the run at hand is taken any more, not even by those who look before they ask.
+            self.walk.end = 0;
             self.filter.jump();
         })
     }

@@ -266,6 +266,11 @@ impl Filter {
         self.next = ANYWHERE;
     }
 
+    /// Nothing may be missing in front of the first entry: it begins at the first offset taken, or before it.
+    pub(crate) fn expect_first(&mut self) {
+        self.next = self.from;
+    }
+
     /// Whether everything below the cut was seen.
     pub(crate) fn reached_cut(&self) -> bool {
         self.next != ANYWHERE && self.next >= self.cut

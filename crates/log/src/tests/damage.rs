@@ -2,7 +2,7 @@
 //! what is put back is found again.
 
 use super::store::{append, config, content, payload};
-use crate::{CommitError, Durability, Options, ReadError, Recovered, Store};
+use crate::{CommitError, Durability, Offset, Options, Query, ReadError, Recovered, Start, Store};
 use std::fs;
 use std::path::Path;
 use thalweg_sys::disk::Disk;
@@ -133,6 +133,58 @@ fn a_shortened_segment_costs_what_lay_in_it() {
             assert!(matches!(whole, Err(ReadError::Damaged(_))), "{what}");
             assert!(segment(directory.path(), number).exists(), "left for inspection: {what}");
         }
+    }
+}
+
+/// How many entries are read up to damage, whether there was any, and the offsets that are read behind it.
+fn around_damage(store: &Store, start: Start) -> (usize, bool, Vec<Offset>) {
+    let mut reader = store.reader(&store.find(b"log").unwrap());
+    let mut entries = reader.entries(&Query::from(start));
+    let (mut before, mut damaged) = (0, false);
+    for entry in entries.by_ref() {
+        match entry {
+            Ok(_) => before += 1,
+            Err(error) => damaged |= matches!(error, ReadError::Damaged(_)),
+        }
+    }
+    entries.resume();
+    (before, damaged, entries.map(|entry| entry.unwrap().offset).collect())
+}
+
+#[test]
+fn whoever_begins_inside_what_is_lost_is_told_so_and_not_led_behind_it() {
+    for (lost, clean) in [(0, false), (3, false), (3, true), (9, false), (9, true)] {
+        let directory = tempfile::tempdir().unwrap();
+        let store = open(directory.path()).0;
+        let log = store.log(b"log").unwrap();
+        (0..30).for_each(|_| assert!(store.append(&log, &[7; 9_000], 5).is_ok()));
+        let places: Vec<_> =
+            store.reader(&log).entries(&Query::default()).map(|entry| entry.unwrap().place()).collect();
+        store.flush().unwrap();
+        if clean {
+            store.close().unwrap();
+        }
+        drop((store, log));
+        let path = segment(directory.path(), crate::segment_of(places[lost].position));
+        let mut bytes = fs::read(&path).unwrap();
+        bytes[crate::byte_of(places[lost].position) as usize + 100] ^= 1;
+        fs::write(&path, bytes).unwrap();
+        let store = open(directory.path()).0;
+        let behind: Vec<_> = places[lost + 1..].iter().map(|place| place.offset).collect();
+        for (index, place) in places.iter().enumerate() {
+            for start in [place.offset, place.offset + 4_000] {
+                let (before, damaged, after) = around_damage(&store, Start::Offset(start));
+                let what = format!("from {start}, entry {index}, of which {lost} is lost, {clean}");
+                if index <= lost {
+                    assert_eq!((before, damaged, after), (lost - index, true, behind.clone()), "{what}");
+                } else {
+                    // A checkpoint knows of a run of batches where it begins, so that the way there leads through it.
+                    assert!(clean || !damaged, "{what}");
+                    assert_eq!(before + after.len(), 30 - index, "{what}");
+                }
+            }
+        }
+        assert_eq!(around_damage(&store, Start::First), (lost, true, behind));
     }
 }
 
