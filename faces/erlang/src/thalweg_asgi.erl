@@ -1,0 +1,261 @@
+%% @doc ASGI applications of Python's, served from Erlang.
+%%
+%% {@link run/3} has an application answer one request that somebody has already, a web server in Erlang say. {@link listen/1} is
+%% a small server of its own: HTTP/1.1, one process per connection, bodies and connections bounded. Either way a `runner', a
+%% generator function in Python, makes an application's answer: `thalweg.asgi:respond' unless another is named.
+-module(thalweg_asgi).
+
+-export([run/3, run/4, open/4, listen/1, port/1, stop/1]).
+-export([accept/3, serve/2]).
+-export_type([scope/0, answer/0, options/0]).
+
+%% As ASGI has it; what is left out is filled in.
+-type scope() :: #{binary() => term()}.
+-type answer() :: {Status :: pos_integer(), [{binary(), binary()}], binary()}.
+-type options() :: #{
+    pool => atom(),
+    %% `module:function', called with the application's name, the scope and the body.
+    runner => binary(),
+    timeout => timeout(),
+    %% Of the server.
+    app => binary(),
+    ip => inet:ip_address(),
+    port => inet:port_number(),
+    body_bytes_max => pos_integer(),
+    connections_max => pos_integer(),
+    idle_ms_max => pos_integer()
+}.
+
+-spec run(binary(), scope(), iodata()) -> {ok, answer()} | {error, term()}.
+run(App, Scope, Body) -> run(App, Scope, Body, #{}).
+
+%% @doc The whole answer of an application, called `module:attribute', to one request.
+-spec run(binary(), scope(), iodata(), options()) -> {ok, answer()} | {error, term()}.
+run(App, Scope, Body, Options) ->
+    case open(App, Scope, Body, Options) of
+        {ok, Stream} -> whole(Stream, maps:get(timeout, Options, 5000), {500, [], []});
+        {error, Reason} -> {error, Reason}
+    end.
+
+-spec whole(thalweg_stream:stream(), timeout(), {pos_integer(), list(), [binary()]}) -> {ok, answer()} | {error, term()}.
+whole(Stream, Timeout, {Status, Headers, Parts}) ->
+    case thalweg_stream:next(Stream, Timeout) of
+        {data, {Found, Told}} -> whole(Stream, Timeout, {Found, Told, Parts});
+        {data, Part} -> whole(Stream, Timeout, {Status, Headers, [Part | Parts]});
+        done -> {ok, {Status, Headers, iolist_to_binary(lists:reverse(Parts))}};
+        {error, Reason} -> {error, Reason}
+    end.
+
+%% @doc An application's answer as it comes: `{Status, Headers}', then its body in parts.
+-spec open(binary(), scope(), iodata(), options()) -> {ok, thalweg_stream:stream()} | {error, term()}.
+open(App, Scope, Body, Options) ->
+    [Module, Function] = binary:split(maps:get(runner, Options, <<"thalweg.asgi:respond">>), <<":">>),
+    thalweg_stream:open(Module, Function, [App, Scope, {bytes, iolist_to_binary(Body)}], maps:with([pool], Options)).
+
+%% @doc Serves an application. The server ends with the process that starts it.
+-spec listen(options()) -> {ok, pid()} | {error, term()}.
+listen(#{app := _} = Options) ->
+    Address = maps:get(ip, Options, {127, 0, 0, 1}),
+    Wishes = [binary, {packet, http_bin}, {active, false}, {reuseaddr, true}, {ip, Address}, {packet_size, 8192}, {backlog, 1024}],
+    case gen_tcp:listen(maps:get(port, Options, 0), [{nodelay, true} | Wishes]) of
+        {ok, Socket} ->
+            Server = proc_lib:spawn_link(?MODULE, accept, [Socket, Options, 0]),
+            ok = gen_tcp:controlling_process(Socket, Server),
+            Server ! {socket, Socket},
+            {ok, Server};
+        {error, Reason} -> {error, Reason}
+    end.
+
+%% @doc Where it listens.
+-spec port(pid()) -> inet:port_number().
+port(Server) ->
+    Reference = monitor(process, Server),
+    Server ! {port, self(), Reference},
+    receive
+        {Reference, Port} ->
+            demonitor(Reference, [flush]),
+            Port;
+        {'DOWN', Reference, process, _, Reason} -> exit(Reason)
+    end.
+
+%% @doc Ends it, and every connection.
+-spec stop(pid()) -> ok.
+stop(Server) ->
+    Reference = monitor(process, Server),
+    unlink(Server),
+    exit(Server, shutdown),
+    receive
+        {'DOWN', Reference, process, _, _} -> ok
+    end.
+
+%% @private Accepts as many connections as there may be.
+-spec accept(gen_tcp:socket(), options(), non_neg_integer()) -> no_return().
+accept(Socket, Options, 0) ->
+    receive
+        {socket, Socket} -> process_flag(trap_exit, true)
+    end,
+    Server = self(),
+    Acceptor = spawn_link(fun() -> acceptor(Socket, Server) end),
+    connections(Socket, Options, Acceptor, 0).
+
+-spec acceptor(gen_tcp:socket(), pid()) -> no_return().
+acceptor(Listener, Server) ->
+    case gen_tcp:accept(Listener) of
+        {ok, Socket} ->
+            ok = gen_tcp:controlling_process(Socket, Server),
+            Server ! {accepted, self(), Socket},
+            receive
+                go_on -> acceptor(Listener, Server)
+            end;
+        {error, Reason} -> exit({shutdown, Reason})
+    end.
+
+-spec connections(gen_tcp:socket(), options(), pid(), non_neg_integer()) -> no_return().
+connections(Listener, Options, Acceptor, Count) ->
+    Most = maps:get(connections_max, Options, 1024),
+    receive
+        {accepted, Acceptor, Socket} ->
+            Connection = spawn_link(fun() -> receive go -> serve(Socket, Options) end end),
+            ok = gen_tcp:controlling_process(Socket, Connection),
+            Connection ! go,
+            %% At the bound nobody is accepted until somebody leaves.
+            _ = [Acceptor ! go_on || Count + 1 < Most],
+            connections(Listener, Options, Acceptor, Count + 1);
+        {port, From, Reference} ->
+            {ok, Port} = inet:port(Listener),
+            From ! {Reference, Port},
+            connections(Listener, Options, Acceptor, Count);
+        {'EXIT', Acceptor, Reason} -> exit(Reason);
+        {'EXIT', _, shutdown} -> exit(shutdown);
+        {'EXIT', _, _} ->
+            _ = [Acceptor ! go_on || Count =:= Most],
+            connections(Listener, Options, Acceptor, max(0, Count - 1))
+    end.
+
+%% @private One connection: request after request.
+-spec serve(gen_tcp:socket(), options()) -> ok.
+serve(Socket, Options) ->
+    Idle = maps:get(idle_ms_max, Options, 30000),
+    ok = inet:setopts(Socket, [{packet, http_bin}]),
+    case gen_tcp:recv(Socket, 0, Idle) of
+        {ok, {http_request, Method, {abs_path, Target}, {1, Minor}}} ->
+            case headers(Socket, Idle, []) of
+                {ok, Headers} -> request(Socket, Options, {Method, Target, Minor, Headers});
+                error -> refuse(Socket, 400)
+            end;
+        {ok, _} -> refuse(Socket, 400);
+        {error, emsgsize} -> refuse(Socket, 431);
+        {error, _} -> gen_tcp:close(Socket)
+    end.
+
+-spec headers(gen_tcp:socket(), timeout(), list()) -> {ok, [{binary(), binary()}]} | error.
+headers(Socket, Idle, Headers) ->
+    case gen_tcp:recv(Socket, 0, Idle) of
+        {ok, {http_header, _, Name, _, Value}} when length(Headers) < 100 ->
+            headers(Socket, Idle, [{string:lowercase(text(Name)), Value} | Headers]);
+        {ok, http_eoh} -> {ok, lists:reverse(Headers)};
+        _ -> error
+    end.
+
+-spec request(gen_tcp:socket(), options(), tuple()) -> ok.
+request(Socket, Options, {Method, Target, Minor, Headers}) ->
+    Most = maps:get(body_bytes_max, Options, 1 bsl 20),
+    Lengths = [Value || {<<"content-length">>, Value} <- Headers],
+    IsChunked = proplists:is_defined(<<"transfer-encoding">>, Headers),
+    case {IsChunked, [catch binary_to_integer(Value) || Value <- Lengths]} of
+        %% Nobody who speaks for a browser sends such a body without its length.
+        {true, _} -> refuse(Socket, 411);
+        {false, []} -> answer(Socket, Options, {Method, Target, Minor, Headers}, <<>>);
+        {false, [Length]} when is_integer(Length), Length > Most -> refuse(Socket, 413);
+        {false, [Length]} when is_integer(Length), Length >= 0 ->
+            case body(Socket, Length, maps:get(idle_ms_max, Options, 30000)) of
+                {ok, Body} -> answer(Socket, Options, {Method, Target, Minor, Headers}, Body);
+                {error, _} -> gen_tcp:close(Socket)
+            end;
+        _ -> refuse(Socket, 400)
+    end.
+
+-spec body(gen_tcp:socket(), non_neg_integer(), timeout()) -> {ok, binary()} | {error, term()}.
+body(_Socket, 0, _Idle) -> {ok, <<>>};
+body(Socket, Length, Idle) ->
+    ok = inet:setopts(Socket, [{packet, raw}]),
+    gen_tcp:recv(Socket, Length, Idle).
+
+-spec answer(gen_tcp:socket(), options(), tuple(), binary()) -> ok.
+answer(Socket, Options, {Method, Target, Minor, Headers}, Body) ->
+    [Path | Query] = binary:split(Target, <<"?">>),
+    Scope = #{
+        <<"method">> => text(Method),
+        <<"path">> => unquoted(Path),
+        <<"raw_path">> => {bytes, Path},
+        <<"query_string">> => {bytes, iolist_to_binary(Query)},
+        <<"http_version">> => <<"1.", (integer_to_binary(Minor))/binary>>,
+        <<"headers">> => [{{bytes, Name}, {bytes, Value}} || {Name, Value} <- Headers]
+    },
+    Wanted = string:lowercase(proplists:get_value(<<"connection">>, Headers, <<>>)),
+    Stays = Minor =:= 1 andalso Wanted =/= <<"close">>,
+    case open(maps:get(app, Options), Scope, Body, Options) of
+        {ok, Stream} ->
+            case thalweg_stream:next(Stream, maps:get(timeout, Options, 30000)) of
+                {data, {Status, Told}} -> respond(Socket, Options, Stream, {Status, Told, Stays, text(Method)});
+                _ -> refuse(Socket, 500)
+            end;
+        {error, {overloaded, _, _}} -> refuse(Socket, 503);
+        {error, _} -> refuse(Socket, 502)
+    end.
+
+%% In chunks, unless the application says how long it will be.
+-spec respond(gen_tcp:socket(), options(), thalweg_stream:stream(), tuple()) -> ok.
+respond(Socket, Options, Stream, {Status, Told, Stays, Method}) ->
+    Has = fun(Wanted) -> lists:any(fun({Name, _}) -> string:lowercase(Name) =:= Wanted end, Told) end,
+    HasBody = Method =/= <<"HEAD">> andalso Status >= 200 andalso Status =/= 204 andalso Status =/= 304,
+    IsChunked = HasBody andalso not Has(<<"content-length">>),
+    Own =
+        [<<"transfer-encoding: chunked\r\n">> || IsChunked] ++
+            [<<"connection: close\r\n">> || not Stays],
+    Lines = [[Name, <<": ">>, Value, <<"\r\n">>] || {Name, Value} <- Told],
+    Head = [<<"HTTP/1.1 ">>, integer_to_binary(Status), <<" \r\n">>, Lines, Own, <<"\r\n">>],
+    ok = inet:setopts(Socket, [{packet, raw}]),
+    _ = gen_tcp:send(Socket, Head),
+    Timeout = maps:get(timeout, Options, 30000),
+    case {parts(Socket, Stream, Timeout, HasBody, IsChunked), Stays} of
+        {ok, true} -> serve(Socket, Options);
+        _ -> gen_tcp:close(Socket)
+    end.
+
+-spec parts(gen_tcp:socket(), thalweg_stream:stream(), timeout(), boolean(), boolean()) -> ok | error.
+parts(Socket, Stream, Timeout, HasBody, IsChunked) ->
+    case thalweg_stream:next(Stream, Timeout) of
+        {data, Part} when HasBody ->
+            Bytes = case IsChunked of true -> [integer_to_binary(byte_size(Part), 16), "\r\n", Part, "\r\n"]; false -> Part end,
+            case gen_tcp:send(Socket, Bytes) of
+                ok -> parts(Socket, Stream, Timeout, HasBody, IsChunked);
+                {error, _} ->
+                    thalweg_stream:close(Stream),
+                    error
+            end;
+        {data, _} -> parts(Socket, Stream, Timeout, HasBody, IsChunked);
+        done ->
+            _ = [gen_tcp:send(Socket, <<"0\r\n\r\n">>) || IsChunked],
+            ok;
+        %% It is cut off, which is how whoever reads it learns that.
+        {error, _} -> error
+    end.
+
+-spec refuse(gen_tcp:socket(), pos_integer()) -> ok.
+refuse(Socket, Status) ->
+    _ = inet:setopts(Socket, [{packet, raw}]),
+    Head = ["HTTP/1.1 ", integer_to_list(Status), " \r\ncontent-length: 0\r\nconnection: close\r\n\r\n"],
+    _ = gen_tcp:send(Socket, Head),
+    gen_tcp:close(Socket).
+
+-spec text(atom() | binary()) -> binary().
+text(Name) when is_atom(Name) -> atom_to_binary(Name);
+text(Name) -> Name.
+
+-spec unquoted(binary()) -> binary().
+unquoted(Path) ->
+    case catch uri_string:percent_decode(Path) of
+        Decoded when is_binary(Decoded) -> Decoded;
+        _ -> Path
+    end.

@@ -1,0 +1,38 @@
+"""ASGI applications that the tests serve."""
+
+started = 0
+
+
+async def app(scope, receive, send):
+    global started
+    if scope["type"] == "lifespan":
+        await receive()
+        started += 1
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        return
+    body = (await receive())["body"]
+    if scope["path"] == "/fail":
+        raise ValueError("badly")
+    if scope["path"] == "/stream":
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        for part in (b"one", b"two"):
+            await send({"type": "http.response.body", "body": part, "more_body": True})
+        await send({"type": "http.response.body"})
+        return
+    names = dict(scope["headers"])
+    words = f"{scope['method']} {scope['path']} {scope['query_string'].decode()} {body.decode()} {started}".encode()
+    headers = [(b"content-length", str(len(words)).encode()), (b"x-seen", names.get(b"x-mine", b"-"))]
+    await send({"type": "http.response.start", "status": 201, "headers": headers})
+    await send({"type": "http.response.body", "body": words})
+
+
+async def without_lifespan(scope, receive, send):
+    assert scope["type"] == "http"
+    await send({"type": "http.response.start", "status": 204, "headers": []})
+    await send({"type": "http.response.body"})
+
+
+async def runner(name, scope, body):
+    yield 299, [(b"x-runner", name.encode())]
+    yield b"mine"

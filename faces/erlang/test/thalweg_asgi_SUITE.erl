@@ -1,0 +1,80 @@
+%% ASGI applications: asked directly, through another runner, and over HTTP.
+-module(thalweg_asgi_SUITE).
+-compile([export_all, nowarn_export_all]).
+
+all() -> [asked, no_lifespan, failing, another_runner, over_http, kept_alive, refusals, head].
+
+init_per_suite(Config) -> thalweg_test:start(Config, #{size => 1}).
+end_per_suite(Config) -> thalweg_test:stop(Config).
+
+init_per_testcase(_Case, Config) ->
+    {ok, Server} = thalweg_asgi:listen(#{app => <<"web:app">>, body_bytes_max => 100}),
+    [{server, Server} | Config].
+end_per_testcase(_Case, Config) -> exit(proplists:get_value(server, Config), shutdown).
+
+asked(_Config) ->
+    Scope = #{<<"path">> => <<"/there">>, <<"method">> => <<"POST">>, <<"headers">> => [{<<"X-Mine">>, <<"yes">>}]},
+    {ok, {201, Headers, <<"POST /there  body 1">>}} = thalweg_asgi:run(<<"web:app">>, Scope, <<"body">>),
+    <<"yes">> = proplists:get_value(<<"x-seen">>, Headers),
+    %% It starts up once.
+    {ok, {201, _, <<"GET /   1">>}} = thalweg_asgi:run(<<"web:app">>, #{<<"path">> => <<"/">>}, <<>>),
+    %% A body is bytes, whatever they are: what is no text fails where it is read as such.
+    {error, {exception, <<"UnicodeDecodeError">>, _, _}} = thalweg_asgi:run(<<"web:app">>, #{}, <<255>>).
+
+no_lifespan(_Config) -> {ok, {204, [], <<>>}} = thalweg_asgi:run(<<"web:without_lifespan">>, #{}, <<>>).
+
+failing(_Config) ->
+    {error, {exception, <<"ValueError">>, <<"badly">>, _}} =
+        thalweg_asgi:run(<<"web:app">>, #{<<"path">> => <<"/fail">>}, <<>>),
+    {error, {exception, <<"AttributeError">>, _, _}} = thalweg_asgi:run(<<"web:nothing">>, #{}, <<>>),
+    {error, no_worker} = thalweg_asgi:run(<<"web:app">>, #{}, <<>>, #{pool => nowhere}).
+
+another_runner(_Config) ->
+    {ok, {299, [{<<"x-runner">>, <<"any">>}], <<"mine">>}} =
+        thalweg_asgi:run(<<"any">>, #{}, <<>>, #{runner => <<"web:runner">>}).
+
+over_http(Config) ->
+    {<<"HTTP/1.1 201 ", _/binary>>, <<"GET /a b q=1  1">>} = http(Config, <<"GET /a%20b?q=1 HTTP/1.1\r\nconnection: close\r\n\r\n">>),
+    {<<"HTTP/1.1 200 ", _/binary>>, <<"3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n">>} =
+        http(Config, <<"GET /stream HTTP/1.1\r\nconnection: close\r\n\r\n">>),
+    {<<"HTTP/1.1 201 ", _/binary>>, <<"POST /  body 1">>} =
+        http(Config, <<"POST / HTTP/1.1\r\nconnection: close\r\ncontent-length: 4\r\n\r\nbody">>).
+
+kept_alive(Config) ->
+    {Head, Rest} = http(Config, <<"GET /1 HTTP/1.1\r\n\r\nGET /2 HTTP/1.1\r\nconnection: close\r\n\r\n">>),
+    <<"HTTP/1.1 201 ", _/binary>> = Head,
+    {match, _} = re:run(Rest, "^GET /1 .*HTTP/1.1 201 .*GET /2 ", [dotall]).
+
+refusals(Config) ->
+    [
+        begin
+            {Head, <<>>} = http(Config, Request),
+            {match, _} = re:run(Head, "^HTTP/1.1 " ++ integer_to_list(Status))
+        end
+     || {Status, Request} <- [
+            {500, <<"GET /fail HTTP/1.1\r\n\r\n">>},
+            {413, <<"POST / HTTP/1.1\r\ncontent-length: 101\r\n\r\n">>},
+            {411, <<"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n">>},
+            {400, <<"POST / HTTP/1.1\r\ncontent-length: x\r\n\r\n">>},
+            {400, <<"POST / HTTP/1.1\r\ncontent-length: 1\r\ncontent-length: 1\r\n\r\n">>},
+            {400, <<"nonsense\r\n\r\n">>}
+        ]
+    ].
+
+head(Config) ->
+    {<<"HTTP/1.1 201 ", _/binary>>, <<>>} = http(Config, <<"HEAD / HTTP/1.1\r\nconnection: close\r\n\r\n">>).
+
+%% Everything that comes until the connection ends: the first head, and what is behind it.
+http(Config, Request) ->
+    Port = thalweg_asgi:port(proplists:get_value(server, Config)),
+    {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}]),
+    ok = gen_tcp:send(Socket, Request),
+    Bytes = iolist_to_binary(all_of(Socket)),
+    [Head, Body] = binary:split(Bytes, <<"\r\n\r\n">>),
+    {Head, Body}.
+
+all_of(Socket) ->
+    case gen_tcp:recv(Socket, 0) of
+        {ok, Bytes} -> [Bytes | all_of(Socket)];
+        {error, closed} -> []
+    end.

@@ -1,0 +1,151 @@
+"""ASGI applications, one request at a time: for whoever has the request already, Erlang say.
+
+`respond` is what `thalweg_asgi` in Erlang calls by default; another function of the same shape may stand in its place.
+"""
+
+import asyncio
+import contextlib
+import importlib
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from typing import Any, TypeAlias
+
+Message: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Message]]
+Send: TypeAlias = Callable[[Message], Awaitable[None]]
+Application: TypeAlias = Callable[[Message, Receive, Send], Awaitable[None]]
+Header: TypeAlias = tuple[bytes, bytes]
+
+_AHEAD = 16
+"""Messages that an application may be ahead of whoever reads them."""
+
+_started: dict[str, asyncio.Future[None]] = {}
+_background: set[asyncio.Task[None]] = set()
+"""What goes on by itself: lifespans, and what applications do behind their answers."""
+
+
+async def run(app: Application, scope: Message, body: bytes = b"") -> tuple[int, list[Header], bytes]:
+    """The whole answer of an application to one request: status, headers, body."""
+    status, headers, parts = 500, [], []
+    async for part in _answer(app, scope, body):
+        if isinstance(part, tuple):
+            status, headers = part
+        else:
+            parts.append(part)
+    return status, headers, b"".join(parts)
+
+
+async def respond(name: str, scope: Message, body: bytes | str) -> AsyncIterator[Any]:
+    """The answer of the application that is called so, `module:attribute`: `(status, headers)`, then its body in parts."""
+    app = _application(name)
+    await _start(name, app)
+    async for part in _answer(app, _whole(scope), body.encode() if isinstance(body, str) else body):
+        yield part
+
+
+def _application(name: str) -> Application:
+    module, _, attribute = name.partition(":")
+    app: Any = importlib.import_module(module)
+    for word in (attribute or "app").split("."):
+        app = getattr(app, word)
+    found: Application = app
+    return found
+
+
+def _bytes(value: bytes | str) -> bytes:
+    return value.encode("latin-1") if isinstance(value, str) else value
+
+
+def _whole(scope: Message) -> Message:
+    """With what applications may rely on, and bytes where they expect them."""
+    path = scope.get("path", "/")
+    headers = [(_bytes(name).lower(), _bytes(value)) for name, value in scope.get("headers", [])]
+    whole = {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.3"},
+        "http_version": "1.1",
+        "method": "GET",
+        "scheme": "http",
+        "root_path": "",
+        "client": None,
+        "server": None,
+        **scope,
+        "path": path,
+        "raw_path": _bytes(scope.get("raw_path", path.encode())),
+        "query_string": _bytes(scope.get("query_string", b"")),
+        "headers": headers,
+    }
+    return whole
+
+
+async def _answer(app: Application, scope: Message, body: bytes) -> AsyncIterator[Any]:
+    messages: asyncio.Queue[Message | None] = asyncio.Queue(_AHEAD)
+    told = False
+    gone = asyncio.Event()
+
+    async def receive() -> Message:
+        nonlocal told
+        if not told:
+            told = True
+            return {"type": "http.request", "body": body, "more_body": False}
+        await gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def work() -> None:
+        try:
+            await app(scope, receive, messages.put)
+        finally:
+            await messages.put(None)
+
+    task = asyncio.create_task(work())
+    try:
+        while (message := await messages.get()) is not None:
+            if message["type"] == "http.response.start":
+                yield message["status"], [(bytes(name), bytes(value)) for name, value in message.get("headers", [])]
+            elif message["type"] == "http.response.body":
+                if part := bytes(message.get("body", b"")):
+                    yield part
+                if not message.get("more_body", False):
+                    break
+        gone.set()
+        # What an application does behind its answer it may do; what it raised before it is the caller's.
+        if task.done():
+            await task
+        else:
+            _background.add(task)
+            task.add_done_callback(_background.discard)
+    finally:
+        if not gone.is_set():
+            task.cancel()
+
+
+async def _start(name: str, app: Application) -> None:
+    """Has an application start up, once in this process. One that knows no lifespan goes without."""
+    if name not in _started:
+        ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        _started[name] = ready
+        _background.add(asyncio.create_task(_live(app, ready)))
+    await asyncio.shield(_started[name])
+
+
+async def _live(app: Application, ready: asyncio.Future[None]) -> None:
+    begun = False
+
+    async def receive() -> Message:
+        nonlocal begun
+        if not begun:
+            begun = True
+            return {"type": "lifespan.startup"}
+        return await asyncio.get_running_loop().create_future()  # type: ignore[no-any-return]
+
+    async def send(message: Message) -> None:
+        if ready.done():
+            return
+        if message["type"] == "lifespan.startup.failed":
+            ready.set_exception(RuntimeError(message.get("message", "the application did not start")))
+        else:
+            ready.set_result(None)
+
+    with contextlib.suppress(Exception):
+        await app({"type": "lifespan", "asgi": {"version": "3.0", "spec_version": "2.3"}}, receive, send)
+    if not ready.done():
+        ready.set_result(None)
