@@ -36,6 +36,13 @@ pub(crate) enum Verb {
         #[arg(long, value_name = "DIR", env = "THALWEG_DATA", default_value = "./data")]
         data: PathBuf,
     },
+    /// Say whether this machine is one that a server does well on: descriptors, processors, clock, and the disk beneath
+    /// the store. Ends with 1 if something would keep it from starting, or could lose data.
+    Doctor {
+        /// Directory of the store, which need not be there yet.
+        #[arg(long, value_name = "DIR", env = "THALWEG_DATA", default_value = "./data")]
+        data: PathBuf,
+    },
     /// Print every batch and frame of a segment file or a store, and what is damaged, without opening it.
     Parse {
         /// The file, or the directory of the store.

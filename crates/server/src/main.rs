@@ -10,6 +10,7 @@ mod client;
 mod codegen;
 mod config;
 mod cors;
+mod doctor;
 mod engine;
 mod front;
 mod layer;
@@ -58,6 +59,11 @@ fn main() -> ExitCode {
             Ok(true) => ExitCode::SUCCESS,
             Ok(false) => ExitCode::from(EXIT_DAMAGED),
             Err(error) => complain(&error, EXIT_FAILED, output),
+        },
+        Verb::Doctor { data } => match doctor::examine(&data, output) {
+            Ok(true) => ExitCode::SUCCESS,
+            Ok(false) => ExitCode::from(EXIT_FAILED),
+            Err(failure) => report(Err(failure), output),
         },
         Verb::Parse { path, log } => match engine::parse(&path, log.as_deref(), output) {
             Ok(true) => ExitCode::SUCCESS,

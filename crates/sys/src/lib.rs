@@ -26,6 +26,7 @@ pub mod event;
 pub mod futex;
 pub mod handover;
 pub mod hint;
+pub mod machine;
 pub mod memory;
 pub mod name;
 pub mod process;

@@ -56,7 +56,10 @@ pub(crate) fn run(verb: &ClientVerb, output: Output) -> Result<(), Failure> {
             names.iter().try_for_each(|name| remove(&Address::parse(name, server)?, output))
         }
         ClientVerb::Cp(options) => copy::copy(options, output),
-        ClientVerb::Stats { server } => list::stats(server, output),
+        ClientVerb::Stats { server, watch: false } => list::stats(server, output),
+        ClientVerb::Stats { server, watch: true } => {
+            list::watch(None, server, true, Duration::from_secs(1), None, output)
+        }
         ClientVerb::Watch { glob, server, totals, interval_ms, rounds } => {
             let interval = Duration::from_millis(*interval_ms);
             list::watch(glob.as_deref(), server, *totals, interval, *rounds, output)

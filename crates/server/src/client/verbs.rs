@@ -196,6 +196,9 @@ pub(crate) enum ClientVerb {
     Stats {
         #[command(flatten)]
         server: Server,
+        /// Go on, with a line a second whenever something changed.
+        #[arg(long)]
+        watch: bool,
     },
     /// Print a line whenever a stream changes.
     Watch {

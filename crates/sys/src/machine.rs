@@ -1,0 +1,90 @@
+//! What the machine is like underneath: the file system that a directory lies on, and whether the clock is right.
+
+use std::io;
+use std::path::Path;
+
+/// What a directory lies on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileSystem {
+    /// Bytes in all.
+    pub total_bytes: u64,
+    /// Bytes that this user may still fill.
+    pub free_bytes: u64,
+    /// What keeps them.
+    pub keeps: Keeps,
+}
+
+/// What keeps the bytes of a file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keeps {
+    /// Memory: gone with the machine.
+    Memory,
+    /// Another machine.
+    Network,
+    /// A disk, as far as one can tell.
+    Disk,
+}
+
+/// Magic numbers of statfs(2).
+const TMPFS: i64 = 0x0102_1994;
+const RAMFS: i64 = 0x8584_58f6;
+const NFS: i64 = 0x6969;
+const SMB2: i64 = 0xfe53_4d42;
+const CIFS: i64 = 0xff53_4d42;
+const FUSE: i64 = 0x6573_5546;
+
+/// The file system that a path lies on.
+///
+/// # Errors
+/// The path is not there, or may not be looked at.
+pub fn file_system(path: &Path) -> io::Result<FileSystem> {
+    let found = rustix::fs::statfs(path)?;
+    // Block sizes and counts are never negative.
+    let block = u64::try_from(found.f_bsize).unwrap_or(0);
+    let keeps = match found.f_type {
+        TMPFS | RAMFS => Keeps::Memory,
+        NFS | SMB2 | CIFS | FUSE => Keeps::Network,
+        _ => Keeps::Disk,
+    };
+    Ok(FileSystem {
+        total_bytes: found.f_blocks.saturating_mul(block),
+        free_bytes: found.f_bavail.saturating_mul(block),
+        keeps,
+    })
+}
+
+/// Whether something keeps the wall clock right (`adjtimex`).
+///
+/// # Errors
+/// The system does not say.
+pub fn clock_is_kept() -> io::Result<bool> {
+    // SAFETY: a `timex` of zeros is valid, and asks for nothing to be changed.
+    let mut timex: libc::timex = unsafe { std::mem::zeroed() };
+    // SAFETY: the pointer is to a `timex` of ours, which the call fills in.
+    let state = unsafe { libc::adjtimex(&raw mut timex) };
+    if state < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(state != libc::TIME_ERROR)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_lies_on_something_that_has_room() {
+        let directory = tempfile::tempdir().unwrap();
+        let found = file_system(directory.path()).unwrap();
+        assert!(found.total_bytes >= found.free_bytes && found.total_bytes > 0);
+        assert!(file_system(&directory.path().join("missing")).is_err());
+        if let Ok(memory) = file_system(Path::new("/dev/shm")) {
+            assert_eq!(memory.keeps, Keeps::Memory);
+        }
+    }
+
+    #[test]
+    fn the_clock_is_kept_or_not_or_nobody_says_and_asking_changes_nothing() {
+        assert_eq!(clock_is_kept().ok(), clock_is_kept().ok());
+    }
+}
