@@ -70,6 +70,7 @@ const STEPS: &[Step] = &[
     step("bench", "xtask bench streams --pairs 1 --seconds 1 --without-peer"),
     step("bench-log", "xtask bench log --tiny"),
     step("bench-ipc", "xtask bench ipc --tiny"),
+    step("bench-rpc", "xtask bench rpc --tiny"),
     step("bench-loop", "xtask bench loop --tiny"),
     step("bench-state", "xtask bench state --tiny"),
     step("bench-erlang", "xtask bench erlang --tiny"),

@@ -21,7 +21,7 @@ Processor time is both ends' together.";
 
 /// What a row is held to.
 #[derive(Clone, Copy, Debug)]
-enum Bar {
+pub(super) enum Bar {
     /// Calls a second.
     Rate(f64),
     /// Part of another side's rate.
@@ -31,15 +31,15 @@ enum Bar {
 }
 
 /// A line of the report.
-struct Line {
-    work: &'static str,
-    ours: &'static str,
+pub(super) struct Line {
+    pub(super) work: &'static str,
+    pub(super) ours: &'static str,
     floor: &'static str,
     bar: Bar,
     text: &'static str,
 }
 
-const fn line(
+pub(super) const fn line(
     work: &'static str,
     ours: &'static str,
     floor: &'static str,
@@ -138,7 +138,7 @@ pub(crate) fn run(options: &Options) -> Outcome {
     Ok(tally)
 }
 
-fn hear(command: &mut Command, samples: &mut Samples) -> Result<(), String> {
+pub(super) fn hear(command: &mut Command, samples: &mut Samples) -> Result<(), String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let mut child = command.stdout(Stdio::piped()).spawn().map_err(|e| format!("{name}: {e}"))?;
     if let Some(output) = child.stdout.take() {
@@ -150,7 +150,7 @@ fn hear(command: &mut Command, samples: &mut Samples) -> Result<(), String> {
     if status.success() { Ok(()) } else { Err(format!("{name}: {status}")) }
 }
 
-fn row(line: &Line, samples: &Samples) -> Row {
+pub(super) fn row(line: &Line, samples: &Samples) -> Row {
     let rates = |side: &str| samples.rates(line.work, side);
     let ours = rates(line.ours);
     let (peer, peer_name, bar, note) = match line.bar {
@@ -192,7 +192,7 @@ fn beside(work: &str, peer: &str, samples: &Samples) -> Row {
     }
 }
 
-fn print(row: &Row) {
+pub(super) fn print(row: &Row) {
     let rate = |rate: Option<f64>| rate.map_or("-".to_owned(), |rate| format!("{rate:.0}"));
     let ratio = row.ratio.map_or("-".to_owned(), |ratio| format!("{:.2}", ratio.median));
     let verdict = match (row.bar, row.met()) {

@@ -9,6 +9,7 @@ mod log;
 mod plot;
 mod results;
 mod row;
+mod rpc;
 mod samples;
 mod state;
 mod statistics;
@@ -28,7 +29,8 @@ pub(crate) fn run(options: &Options) -> Outcome {
         Some("loop") => event_loop::run(options),
         Some("erlang") => erlang::run(options),
         Some("ipc") => ipc::run(options),
+        Some("rpc") => rpc::run(options),
         Some("state") => state::run(options),
-        _ => Err("which one? There are: streams, log, loop, ipc, state, erlang".to_owned()),
+        _ => Err("which one? There are: streams, log, loop, ipc, rpc, state, erlang".to_owned()),
     }
 }

@@ -44,7 +44,22 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     ("erlang", &["reactor", "service", "transport", "wire"]),
     ("node", &["sys", "sync", "reactor", "transport", "wire", "service", "log"]),
     ("python", &["sys", "reactor", "events", "transport", "wire", "service", "log"]),
-    ("bench", &["sys", "sync", "reactor", "events", "transport", "wire", "log", "service", "state"]),
+    (
+        "bench",
+        &[
+            "sys",
+            "sync",
+            "reactor",
+            "events",
+            "transport",
+            "wire",
+            "log",
+            "service",
+            "state",
+            "schema",
+            "rpc",
+        ],
+    ),
     ("xtask", &["wire", "schema", "codegen"]),
 ];
 

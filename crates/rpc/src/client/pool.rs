@@ -47,8 +47,10 @@ struct Spin {
 
 impl Pool {
     pub(crate) fn new(options: Options) -> Self {
+        // Where everything shares one processor nobody can answer while this thread looks.
+        let spin = options.spin && thalweg_sys::process::parallelism() > 1;
         Self {
-            options,
+            options: Options { spin, ..options },
             places: Vec::new(),
             connections: Vec::new(),
             queue: VecDeque::new(),

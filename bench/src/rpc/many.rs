@@ -1,0 +1,47 @@
+//! Many connections, each with one call under way, from one thread.
+
+use crate::Failure;
+use crate::floor::{check, connect, request};
+use crate::run::{Measured, Until, repeat};
+use crate::work::Work;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use thalweg_bench::message;
+use thalweg_sys::epoll::{Epoll, Events, Timeout, Watch};
+use thalweg_sys::socket;
+
+const RECEIVE_BYTES: usize = 4 * 1024;
+
+/// Calls over all of them: a turn takes what came, and asks again there.
+///
+/// # Errors
+/// What the system says, or another answer.
+pub(crate) fn call(address: SocketAddr, work: &Work, until: Until) -> Result<Measured, Failure> {
+    let request = request(address);
+    let epoll = Epoll::new()?;
+    let mut connections: Vec<(OwnedFd, Vec<u8>)> = Vec::new();
+    for number in 0..work.connections {
+        let connection = connect(address)?;
+        epoll.add(connection.as_fd(), number as u64, Watch { readable: true, ..Watch::default() })?;
+        socket::send(connection.as_fd(), &request)?;
+        connections.push((connection, Vec::with_capacity(RECEIVE_BYTES)));
+    }
+    let mut events = Events::with_capacity(work.connections);
+    repeat(until, || {
+        epoll.wait(&mut events, work.connections, Timeout::Never)?;
+        let mut answered = 0;
+        for event in (0..events.len()).filter_map(|n| events.at(n)) {
+            let Some((connection, received)) = connections.get_mut(event.token as usize) else { continue };
+            if socket::receive(connection.as_fd(), received, RECEIVE_BYTES)? == Some(0) {
+                return Err("the server closed the connection".into());
+            }
+            if message::length(received).is_some() {
+                check(received)?;
+                received.clear();
+                socket::send(connection.as_fd(), &request)?;
+                answered += 1;
+            }
+        }
+        Ok(answered)
+    })
+}

@@ -1,0 +1,73 @@
+//! The works, and who does each.
+
+use crate::far::FarEnd;
+
+/// What is measured.
+#[derive(Debug)]
+pub(crate) struct Work {
+    pub(crate) name: &'static str,
+    /// The processor of each end.
+    pub(crate) far: usize,
+    pub(crate) near: usize,
+    /// Connections at once.
+    pub(crate) connections: usize,
+    /// Calls in one body.
+    pub(crate) batch: usize,
+    /// A connection for each body.
+    pub(crate) anew: bool,
+    pub(crate) sides: &'static [Side],
+}
+
+/// Who does a work.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Side {
+    pub(crate) name: &'static str,
+    pub(crate) near: Near,
+    pub(crate) far: FarEnd,
+}
+
+/// Who calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Near {
+    /// Our client.
+    Ours,
+    /// A request that was put together before, a socket, a thread that waits.
+    Raw,
+    /// The same, looking instead of waiting.
+    Spinning,
+    /// Such requests over many sockets, from one thread with an epoll.
+    Many,
+}
+
+const fn side(name: &'static str, near: Near, far: FarEnd) -> Side {
+    Side { name, near, far }
+}
+
+const OURS: Side = side("ours", Near::Ours, FarEnd::Ours);
+/// Our server alone, called as cheaply as can be.
+const SERVER: Side = side("server", Near::Raw, FarEnd::Ours);
+const FLOOR: Side = side("floor", Near::Raw, FarEnd::Raw);
+const SPIN: Side = side("spin", Near::Spinning, FarEnd::Spinning);
+const OURS_MANY: Side = side("server", Near::Many, FarEnd::Ours);
+const FLOOR_MANY: Side = side("floor", Near::Many, FarEnd::Raw);
+
+const ONE: Work = Work {
+    name: "one-core",
+    far: 0,
+    near: 0,
+    connections: 1,
+    batch: 1,
+    anew: false,
+    sides: &[OURS, SERVER, FLOOR],
+};
+
+/// All of them.
+pub(crate) const WORKS: &[Work] = &[
+    ONE,
+    Work { name: "two-cores", near: 1, sides: &[OURS, SERVER, FLOOR, SPIN], ..ONE },
+    Work { name: "anew", anew: true, sides: &[OURS, FLOOR], ..ONE },
+    Work { name: "connections-16", near: 1, connections: 16, sides: &[OURS_MANY, FLOOR_MANY], ..ONE },
+    Work { name: "connections-64", near: 1, connections: 64, sides: &[OURS_MANY, FLOOR_MANY], ..ONE },
+    Work { name: "batch-64", near: 1, batch: 64, sides: &[OURS], ..ONE },
+    Work { name: "batch-64-one-core", batch: 64, sides: &[OURS], ..ONE },
+];

@@ -1,0 +1,108 @@
+//! `cargo xtask bench rpc`: calls by JSON-RPC, ours beside what the machine allows, and whether they are as fast as they
+//! should be. A tiny run asserts that every row is there and that every side was asked as often, and no time.
+
+use super::ipc::Bar::{self, Part, Rate};
+use super::ipc::{Line, hear, line, print, row};
+use super::results::{self, Report, today};
+use super::row::Row;
+use super::samples::Samples;
+use super::statistics::{Spread, median};
+use crate::options::Options;
+use crate::server::{Scratch, build, root};
+use crate::{Outcome, Tally};
+use std::process::Command;
+
+const PREFACE: &str = "\
+Calls by JSON-RPC 2.0 over TCP on one machine, one number added to another, pinned as the row says. The floor is a request \
+and an answer that were put together before, between a blocking thread and an epoll; `spin` is the same with both ends looking \
+instead of waiting. Processor time is both ends' together.";
+
+/// The report.
+const LINES: &[Line] = &[
+    line("one-core", "ours", "floor", Rate(45e3), "one after the other, one core"),
+    line("one-core", "server", "floor", Bar::None, "one after the other, one core, the server alone"),
+    line("two-cores", "ours", "floor", Part(0.8, "spin"), "one after the other, two cores"),
+    line("two-cores", "server", "floor", Bar::None, "one after the other, two cores, the server alone"),
+    line("anew", "ours", "floor", Part(0.8, "floor"), "a connection for each call, one core"),
+    line("connections-16", "server", "floor", Bar::None, "16 connections, two cores"),
+    line("connections-64", "server", "floor", Rate(100e3), "64 connections, two cores"),
+    line("batch-64", "ours", "", Rate(500e3), "batches of 64, two cores"),
+    line("batch-64-one-core", "ours", "", Bar::None, "batches of 64, one core"),
+];
+
+/// How many times as fast a kept connection has to be as a new one for each call.
+const KEPT: f64 = 4.0;
+
+/// `cargo xtask bench rpc`.
+///
+/// # Errors
+/// The program does not build, start or end well.
+pub(crate) fn run(options: &Options) -> Outcome {
+    let tiny = options.flag("tiny");
+    let pairs: usize = options.value("pairs", if tiny { 1 } else { 5 })?;
+    let until = if tiny { ["--turns", "20"] } else { ["--milliseconds", "400"] };
+    let program = build("thalweg-bench", "thalweg-rpc-bench")?;
+    let mut samples = Samples::default();
+    for pair in 0..pairs {
+        let pair = pair.to_string();
+        hear(Command::new(&program).args(["--pairs", "1", "--first-pair", &pair]).args(until), &mut samples)?;
+    }
+    let mut tally = Tally::default();
+    for line in LINES {
+        let count = samples.of(line.work, line.ours).len();
+        tally.check(count == pairs, || format!("{}, {}: {count} samples of {pairs}", line.work, line.ours));
+    }
+    let mut rows: Vec<Row> = LINES.iter().map(|line| row(line, &samples)).collect();
+    rows.push(kept(&samples));
+    for row in &rows {
+        print(row);
+        if options.flag("check") && row.bar.is_some() {
+            tally.check(row.met() == Some(true), || format!("{}: {:?}, {}", row.work, row.ratio, row.note));
+        }
+    }
+    let name = format!("rpc-{}", today());
+    let report = Report { name: &name, title: "Calls by JSON-RPC", preface: PREFACE };
+    if tiny {
+        let scratch = Scratch::new("bench-rpc-results")?;
+        results::write(scratch.path(), &report, &rows)?;
+    } else if !options.flag("check") {
+        results::write(&root().join("bench/results"), &report, &rows)?;
+    }
+    Ok(tally)
+}
+
+/// A connection that is kept beside one for each call.
+fn kept(samples: &Samples) -> Row {
+    let (kept, anew) = (samples.rates("one-core", "ours"), samples.rates("anew", "ours"));
+    Row {
+        work: "a connection that is kept, one core".to_owned(),
+        unit: "calls/s",
+        ours: median(&kept),
+        peer: median(&anew),
+        peer_name: "anew".to_owned(),
+        floor: None,
+        ratio: Spread::of_ratios(&kept, &anew),
+        bar: Some(KEPT),
+        costs_us: [samples.cost_us("one-core", "ours"), samples.cost_us("anew", "ours"), None],
+        face: "",
+        note: "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kept_connection_is_held_against_new_ones() {
+        let mut samples = Samples::default();
+        for (work, rate) in [("one-core", 50e3), ("anew", 10e3)] {
+            let line = serde_json::json!({
+                "work": work, "side": "ours", "pair": 0, "per_second": rate, "processor_us": 0.5,
+                "operations": 9, "entries": 9, "digest": 0, "fixed": false,
+            });
+            samples.take(&line.to_string()).unwrap();
+        }
+        assert_eq!((kept(&samples).ratio.unwrap().median, kept(&samples).met()), (5.0, Some(true)));
+    }
+}
