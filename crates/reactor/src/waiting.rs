@@ -17,6 +17,8 @@ use thalweg_sys::{clock, process};
 
 /// The kernel is asked at least this often while other sources keep the reactor busy.
 const ASK_NS: u64 = 50_000;
+/// Peers whose work is not on other threads answer within this, so until then nobody is made way for.
+const ALONE_NS: u64 = 2_000;
 /// How often a reactor makes way for a peer on its own processor before it sleeps.
 const YIELDS_MAX: u32 = 2;
 
@@ -87,7 +89,7 @@ impl<H: Handler> Reactor<H> {
                     process::yield_now();
                 }
                 Look::Working
-                    if looks_for_work && patience.get_or_insert_with(|| Patience::new(0)).lasts() => {}
+                    if looks_for_work && patience.get_or_insert_with(|| Patience::new(ALONE_NS)).lasts() => {}
                 Look::Quiet if now_ns.saturating_sub(began_ns) < spin_ns => std::hint::spin_loop(),
                 _ => {
                     self.sleep_with_all(limit, wait)?;
