@@ -89,6 +89,48 @@ for (const [n, { lineage, queries }] of vectors.logs.entries()) {
   })
 }
 
+/** The same bytes with another number for a log, in every header of a frame and every list of what a batch touches. */
+function renumbered(bytes, from, to) {
+  const view = new DataView(bytes)
+  const renumber = (at) => {
+    if (view.getBigUint64(at, true) !== from) return 0
+    view.setBigUint64(at, to, true)
+    return 1
+  }
+  let [at, count] = [64, 0]
+  while (at + 8 <= bytes.byteLength && view.getBigUint64(at, true) !== 0n) {
+    if (view.getUint32(at, true) === format.BATCH_MAGIC) {
+      const touched = view.getUint16(at + 44, true)
+      at += format.BATCH_HEADER_BYTES
+      for (let n = 0; n < touched; n += 1, at += format.TOUCHED_BYTES) count += renumber(at)
+    } else {
+      count += renumber(at + 8)
+      at += format.FRAME_HEADER_BYTES + Math.ceil(view.getUint32(at, true) / 8) * 8
+    }
+  }
+  return [bytes, count]
+}
+
+test("logs whose numbers differ only above 32 bits are not taken for each other", () => {
+  let renumberings = 0
+  class Renumbered extends Opening {
+    bytes(number) {
+      const [bytes, count] = renumbered(super.bytes(number), 2n, BigInt(HIGH) + 1n)
+      renumberings += count
+      return bytes
+    }
+  }
+  const view = new View(new Renumbered())
+  for (const [{ lineage, queries }, high] of [[vectors.logs[0], 0], [vectors.logs[1], 1]]) {
+    const own = [{ ...lineage[0], idLow: 1, idHigh: high }]
+    const log = new Log({ view, waits: null, staged: new Set() }, "log", handle(own))
+    for (const [query, expected] of queries) {
+      assert.deepEqual([...new Entries(new Cursor(log, query, false))].map(brief), expected, JSON.stringify(query))
+    }
+  }
+  assert.ok(renumberings > 100)
+})
+
 test("the limit is where reading ends, wherever it lies", () => {
   const opening = new Opening()
   const view = new View(opening)
