@@ -76,6 +76,8 @@ pub(crate) struct State {
     in_flight_max: u32,
     /// The router sleeps until the descriptor, or a message, wakes it.
     router_sleeps: bool,
+    /// The virtual machine was told to watch the descriptor no more, which it closes before long.
+    is_left: bool,
     /// Processes that look for their answers right now.
     lookers: u32,
     last: Option<Instant>,
@@ -127,6 +129,7 @@ impl Connection {
             patient: 0,
             in_flight_max: wishes.in_flight_max,
             router_sleeps: false,
+            is_left: false,
             lookers: 0,
             last: None,
             letters: Vec::new(),
@@ -366,6 +369,17 @@ impl State {
             client.close();
         }
         self.hand_out(env, None);
+    }
+
+    /// Whether the descriptor may be watched.
+    pub(crate) const fn is_left(&self) -> bool {
+        self.is_left
+    }
+
+    /// Whoever is told so has to have the virtual machine leave the descriptor: once, because its number may be
+    /// somebody else's afterwards.
+    pub(crate) fn leave_descriptor(&mut self) -> bool {
+        !std::mem::replace(&mut self.is_left, true)
     }
 
     /// Lets go of the descriptor, once nobody watches it any more.

@@ -72,14 +72,23 @@ pub(crate) fn of<'c>(env: Env, term: RawTerm) -> Option<&'c Connection> {
     found.then(|| unsafe { &*object.cast::<Connection>() })
 }
 
-/// Has the router be sent a message when the descriptor is readable, once.
+/// Has the router be sent a message when the descriptor is readable, once. `false`: it was left.
 pub(crate) fn watch(env: Env, connection: &Connection, undefined: RawTerm) -> bool {
-    select(env, connection, enif::SELECT_READ, &raw const connection.router, undefined)
+    // Under the lock, so that nobody has it closed meanwhile.
+    let state = connection.lock();
+    !state.is_left() && select(env, connection, enif::SELECT_READ, &raw const connection.router, undefined)
 }
 
-/// Has the descriptor be closed, as soon as nobody watches it.
-pub(crate) fn stop(env: Env, connection: &Connection, undefined: RawTerm) {
-    select(env, connection, enif::SELECT_STOP, ptr::null(), undefined);
+/// Ends a connection: every call is told so, and the descriptor is closed as soon as nobody watches it.
+pub(crate) fn close(env: Env, connection: &Connection, undefined: RawTerm) {
+    let mut state = connection.lock();
+    state.close(env);
+    let leaves = state.leave_descriptor();
+    // What follows may come back for the lock at once.
+    drop(state);
+    if leaves {
+        select(env, connection, enif::SELECT_STOP, ptr::null(), undefined);
+    }
 }
 
 fn select(env: Env, connection: &Connection, flags: c_int, pid: *const Pid, undefined: RawTerm) -> bool {
@@ -123,13 +132,10 @@ unsafe extern "C" fn down(env: *mut RawEnv, object: *mut c_void, pid: *mut Pid, 
     let env = Env(env);
     // SAFETY: as above; the name of the process is there for the call.
     let (connection, pid) = unsafe { (&*object.cast::<Connection>(), *pid) };
-    let mut state = connection.lock();
     if pid == connection.router {
-        state.close(env);
-        drop(state);
-        stop(env, connection, env.atom("undefined"));
-    } else {
-        state.bereave(pid);
-        state.leave(env);
+        return close(env, connection, env.atom("undefined"));
     }
+    let mut state = connection.lock();
+    state.bereave(pid);
+    state.leave(env);
 }

@@ -400,9 +400,7 @@ pub(crate) fn load(env: Env, arguments: &[RawTerm]) -> Answer {
 /// `close(Connection)`: every call is told so.
 pub(crate) fn close(env: Env, arguments: &[RawTerm]) -> Answer {
     let [connection] = arguments else { return None };
-    let connection = handle::of(env, *connection)?;
-    connection.lock().close(env);
-    handle::stop(env, connection, atoms(env).undefined);
+    handle::close(env, handle::of(env, *connection)?, atoms(env).undefined);
     Some(atoms(env).ok)
 }
 
