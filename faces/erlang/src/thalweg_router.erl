@@ -18,9 +18,16 @@ start(Bond, Endpoint, Wishes) ->
     Options = [{message_queue_data, off_heap} | [link || Bond =:= link]],
     Tag = make_ref(),
     Router = proc_lib:spawn_opt(?MODULE, init, [{self(), Tag}, Bond, Endpoint, Wishes], Options),
+    Monitor = monitor(process, Router),
     receive
-        {Tag, {ok, Connection}} -> {ok, Router, Connection};
-        {Tag, {error, Reason}} -> {error, Reason}
+        {Tag, Answer} ->
+            demonitor(Monitor, [flush]),
+            case Answer of
+                {ok, Connection} -> {ok, Router, Connection};
+                {error, Reason} -> {error, Reason}
+            end;
+        %% Without its native half nothing goes, and whoever asks is told so.
+        {'DOWN', Monitor, process, _, Reason} -> {error, Reason}
     end.
 
 %% @doc Ends the connection.

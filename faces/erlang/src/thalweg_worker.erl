@@ -48,7 +48,10 @@ init({Pool, Index, Options}) ->
             ok = thalweg_nif:attend(Connection),
             thalweg_directory:publish(Pool, Index, self(), Connection),
             until_ready(State, Within, []);
-        {error, Reason} -> {stop, Reason}
+        {error, Reason} ->
+            %% Its input ends, and so does it.
+            port_close(Port),
+            {stop, Reason}
     end.
 
 %% What a worker says before it is ready is why it does not become so.
