@@ -20,6 +20,7 @@ pub mod bell;
 pub mod child;
 pub mod clock;
 pub mod code;
+pub mod datagram;
 pub mod disk;
 pub mod epoll;
 pub mod event;

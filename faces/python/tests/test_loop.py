@@ -99,6 +99,38 @@ class Scheduling(unittest.TestCase):
         self.run_for(0)
         self.assertEqual(seen, ["given", "here"])
 
+    def test_each_callback_has_a_context_of_its_own_even_if_there_is_nothing_in_it(self) -> None:
+        word = contextvars.ContextVar("word", default="none")
+        seen = []
+
+        def say(mine: str) -> None:
+            seen.append(word.get())
+            word.set(mine)
+
+        def schedule() -> list[asyncio.Handle]:
+            return [self.loop.call_soon(say, "a"), self.loop.call_soon(say, "b"), self.loop.call_later(0, say, "c")]
+
+        handles = contextvars.Context().run(schedule)
+        self.run_for(0.001)
+        self.assertEqual(seen, ["none"] * 3)
+        self.assertEqual([handle.get_context()[word] for handle in handles], ["a", "b", "c"])
+        self.assertIs(handles[0].get_context(), handles[0].get_context())
+
+    def test_a_reader_keeps_its_context_from_call_to_call(self) -> None:
+        word = contextvars.ContextVar("word", default=0)
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            theirs.send(b"x")
+
+            def count() -> None:
+                word.set(word.get() + 1)
+                if word.get() == 3:
+                    self.loop.stop()
+
+            contextvars.Context().run(self.loop.add_reader, ours, count)
+            self.loop.run_forever()
+            self.loop.remove_reader(ours)
+
     def test_an_exception_goes_to_the_handler_and_the_loop_goes_on(self) -> None:
         told = []
         self.loop.set_exception_handler(lambda _, context: told.append(context))

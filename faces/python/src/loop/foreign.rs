@@ -12,6 +12,7 @@ use std::ffi::c_int;
 const ARGUMENTS_OFFSET: usize = 1 << (usize::BITS - 1);
 
 unsafe extern "C" {
+    fn PyContext_New() -> *mut PyObject;
     fn PyContext_CopyCurrent() -> *mut PyObject;
     fn PyContext_Enter(context: *mut PyObject) -> c_int;
     fn PyContext_Exit(context: *mut PyObject) -> c_int;
@@ -35,9 +36,24 @@ pub(crate) fn untrack<T>(py: Python<'_>, object: Py<T>) -> Py<T> {
 }
 
 /// A copy of the current context.
+#[inline]
 pub(crate) fn current_context(py: Python<'_>) -> PyResult<Py<PyAny>> {
     // SAFETY: the interpreter's lock is held; a new reference comes back, or null with an exception set.
     unsafe { Bound::from_owned_ptr_or_err(py, PyContext_CopyCurrent()).map(Bound::unbind) }
+}
+
+/// A copy of the current context; `None`: there is nothing in it, so an empty one does.
+#[inline]
+pub(crate) fn current_context_unless_empty(py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+    let context = current_context(py)?;
+    Ok(if context.bind(py).len()? == 0 { None } else { Some(context) })
+}
+
+/// A context with nothing in it.
+#[inline]
+pub(crate) fn empty_context(py: Python<'_>) -> PyResult<Py<PyAny>> {
+    // SAFETY: the interpreter's lock is held; a new reference comes back, or null with an exception set.
+    unsafe { Bound::from_owned_ptr_or_err(py, PyContext_New()).map(Bound::unbind) }
 }
 
 /// Does `work` in a context.

@@ -18,7 +18,9 @@ pub(crate) struct Handle {
     callback: Kept<Option<Py<PyAny>>>,
     /// `None`: no arguments.
     arguments: Kept<Option<Py<PyTuple>>>,
-    context: Py<PyAny>,
+    /// `None`: an empty one, made when it is needed. So what waits keeps nothing for the garbage collector to look at,
+    /// which with many timers is most of what they cost.
+    context: Kept<Option<Py<PyAny>>>,
     cancelled: Kept<bool>,
     /// Where it was scheduled, in debug mode.
     pub(crate) traceback: Kept<Option<Py<PyAny>>>,
@@ -34,14 +36,14 @@ impl Handle {
         context: Option<Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
         let context = match context {
-            Some(context) if !context.is_none() => context.unbind(),
-            _ => foreign::current_context(py)?,
+            Some(context) if !context.is_none() => Some(context.unbind()),
+            _ => foreign::current_context_unless_empty(py)?,
         };
         let arguments = if arguments.is_empty() { None } else { Some(arguments.unbind()) };
         Ok(Self {
             callback: Kept::new(Some(callback.unbind())),
             arguments: Kept::new(arguments),
-            context,
+            context: Kept::new(context),
             cancelled: Kept::new(false),
             traceback: Kept::new(None),
         })
@@ -56,6 +58,17 @@ impl Handle {
     #[inline]
     pub(crate) fn is_cancelled(&self, py: Python<'_>) -> bool {
         self.cancelled.get(py)
+    }
+
+    /// The one context that it is called in, however often.
+    #[inline]
+    fn context(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        if let Some(context) = self.context.share(py) {
+            return Ok(context);
+        }
+        let context = foreign::empty_context(py)?;
+        self.context.set(py, Some(context.clone_ref(py)));
+        Ok(context)
     }
 
     /// Calls it for the only time.
@@ -91,7 +104,7 @@ impl Handle {
         arguments: Option<&Py<PyTuple>>,
     ) -> PyResult<()> {
         let Some(callback) = callback else { return Ok(()) };
-        foreign::in_context(self.context.bind(py), || {
+        foreign::in_context(self.context(py)?.bind(py), || {
             match arguments {
                 None => callback.bind(py).call0()?,
                 Some(arguments) => callback.bind(py).call1(arguments.bind(py))?,
@@ -131,8 +144,8 @@ impl Handle {
     }
 
     /// The context that the callback is called in.
-    fn get_context(&self, py: Python<'_>) -> Py<PyAny> {
-        self.context.clone_ref(py)
+    fn get_context(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        self.context(py)
     }
 
     /// Calls it there and then, as the loop would.
@@ -141,8 +154,8 @@ impl Handle {
     }
 
     #[getter]
-    fn _context(&self, py: Python<'_>) -> Py<PyAny> {
-        self.context.clone_ref(py)
+    fn _context(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        self.context(py)
     }
 
     #[getter]

@@ -57,6 +57,7 @@ impl<T> Kept<Option<Py<T>>> {
 }
 
 /// Something larger, lent to one caller at a time.
+#[derive(Default)]
 pub(crate) struct Held<T>(RefCell<T>);
 
 // SAFETY: it is lent and taken back only by `with`, under the interpreter's lock. A caller that gives that lock away

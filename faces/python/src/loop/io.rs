@@ -5,6 +5,7 @@
 //! back, closing none. Invariants: a descriptor has at most one watch; its key is alive in the reactor exactly while
 //! the watch exists; what happened to a watch that is gone since is not delivered, because keys are never reused.
 
+use super::datagram::DatagramTransport;
 use super::handle::Handle;
 use super::listening::{LISTEN_NS, Listening};
 use super::stream::StreamTransport;
@@ -73,6 +74,7 @@ pub(crate) enum Target {
     /// A handle, and the object that was to be watched if it was no number: who closes it first still takes it off by it.
     Call(Py<Handle>, Option<Py<PyAny>>),
     Stream(Py<StreamTransport>),
+    Datagrams(Py<DatagramTransport>),
     /// A callback that is told of readiness.
     Events(CallbackId),
     /// A callback that is told what comes.
@@ -84,6 +86,7 @@ impl Target {
         match self {
             Self::Call(handle, _) => Self::Call(handle.clone_ref(py), None),
             Self::Stream(stream) => Self::Stream(stream.clone_ref(py)),
+            Self::Datagrams(endpoint) => Self::Datagrams(endpoint.clone_ref(py)),
             Self::Events(callback) => Self::Events(*callback),
             Self::Socket(callback) => Self::Socket(*callback),
         }

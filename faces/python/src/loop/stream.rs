@@ -521,7 +521,7 @@ impl StreamTransport {
 }
 
 /// Bytes that nobody changes any more.
-fn immutable<'py>(data: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
+pub(crate) fn immutable<'py>(data: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
     if data.is_instance_of::<PyByteArray>() || data.is_instance_of::<PyMemoryView>() {
         let class = data.py().get_type::<PyBytes>();
         return Ok(class.call1((data,))?.cast_into()?);

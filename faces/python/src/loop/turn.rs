@@ -6,6 +6,7 @@
 //! time on otherwise.
 
 use super::core::Loop;
+use super::datagram::DatagramTransport;
 use super::handle::Handle;
 use super::io::{Found, Seen, Side, Target};
 use super::mailbox;
@@ -21,6 +22,40 @@ use thalweg_sys::clock;
 
 /// For so long the kernel is not asked again while there is something to call.
 const LOOK_AGAIN_NS: u64 = 50_000;
+/// So many turns are made without a look at the clock, if turns were this short lately: together less than the above.
+const QUICK_TURNS: u32 = 16;
+const QUICK_TURN_NS: u64 = 2_000;
+
+/// When the loop last looked at what.
+#[derive(Default)]
+struct Pace {
+    /// The clock, as last read.
+    now_ns: u64,
+    asked_kernel_ns: u64,
+    /// Turns since the clock was read, and how many may still come before it is read again.
+    turns: u32,
+    quick_left: u32,
+}
+
+impl Pace {
+    /// Whether this turn may go without a look at the clock: turns are short, and no timer is near.
+    #[inline]
+    fn is_quick(&mut self, first_ns: Option<u64>) -> bool {
+        self.turns += 1;
+        if self.quick_left == 0 || first_ns.is_some_and(|first_ns| first_ns < self.now_ns + LOOK_AGAIN_NS) {
+            return false;
+        }
+        self.quick_left -= 1;
+        true
+    }
+
+    #[inline]
+    fn read_clock(&mut self) {
+        let now_ns = clock::monotonic_ns();
+        let quick = now_ns.saturating_sub(self.now_ns) < u64::from(self.turns) * QUICK_TURN_NS;
+        *self = Self { now_ns, turns: 0, quick_left: if quick { QUICK_TURNS } else { 0 }, ..*self };
+    }
+}
 
 /// What is to be done in a turn.
 pub(crate) enum Ready {
@@ -42,9 +77,9 @@ impl From<Found> for Ready {
 pub(crate) fn run(slf: &Bound<'_, Loop>) -> PyResult<()> {
     let (py, state) = (slf.py(), slf.get());
     let mut found = Vec::new();
-    let mut looked_ns = 0;
+    let mut pace = Pace::default();
     loop {
-        gather(py, state, &mut found, &mut looked_ns)?;
+        gather(py, state, &mut found, &mut pace)?;
         call_ready(slf)?;
         if state.stopping.get(py) {
             return Ok(());
@@ -53,32 +88,35 @@ pub(crate) fn run(slf: &Bound<'_, Loop>) -> PyResult<()> {
 }
 
 /// Queues whatever is to be called, waiting for it if there is nothing.
-fn gather(py: Python<'_>, state: &Loop, found: &mut Vec<Found>, looked_ns: &mut u64) -> PyResult<()> {
+fn gather(py: Python<'_>, state: &Loop, found: &mut Vec<Found>, pace: &mut Pace) -> PyResult<()> {
     let first_ns = state.timers.with(py, |timers| timers.first_ns())?;
-    let idle = state.ready.with(py, |ready| ready.is_empty())? && !state.stopping.get(py);
-    let mut now_ns = clock::monotonic_ns();
-    let waits = idle && first_ns.is_none_or(|first_ns| first_ns > now_ns);
+    let (stopping, idle) = (state.stopping.get(py), state.ready.with(py, |ready| ready.is_empty())?);
+    if !stopping && !idle && pace.is_quick(first_ns) {
+        return Ok(());
+    }
+    pace.read_clock();
+    let waits = idle && !stopping && first_ns.is_none_or(|first_ns| first_ns > pace.now_ns);
     let wait = match first_ns {
         _ if !waits => Wait::Poll,
-        Some(first_ns) => until(first_ns - now_ns),
+        Some(first_ns) => until(first_ns - pace.now_ns),
         None => Wait::Block,
     };
-    if waits || state.stopping.get(py) || now_ns.saturating_sub(*looked_ns) >= LOOK_AGAIN_NS {
+    if waits || stopping || pace.now_ns.saturating_sub(pace.asked_kernel_ns) >= LOOK_AGAIN_NS {
         // Whoever calls from another thread meanwhile finds that somebody waits, and wakes us.
         state.waiting.set(py, waits);
         let turned = state.io.with(py, |io| py.detach(|| io.turn(wait, found)));
         state.waiting.set(py, false);
         turned?.map_err(|e| error::io("wait", &e))?;
-        now_ns = clock::monotonic_ns();
-        *looked_ns = now_ns;
+        pace.read_clock();
+        pace.asked_kernel_ns = pace.now_ns;
         if waits {
             // A signal may be what ended the wait.
             py.check_signals()?;
         }
         state.ready.with(py, |ready| ready.extend(found.drain(..).map(Ready::from)))?;
     }
-    if first_ns.is_some_and(|first_ns| first_ns <= now_ns) {
-        queue_due(py, state, now_ns)?;
+    if first_ns.is_some_and(|first_ns| first_ns <= pace.now_ns) {
+        queue_due(py, state, pace.now_ns)?;
     }
     Ok(())
 }
@@ -125,6 +163,7 @@ fn deliver(slf: &Bound<'_, Loop>, seen: Seen) -> PyResult<()> {
         let py = slf.py();
         match slf.get().io.with(py, |io| io.target(py, seen, side))? {
             Some(Target::Stream(stream)) => stream.bind(py).get().ready(stream.bind(py), side)?,
+            Some(Target::Datagrams(endpoint)) => DatagramTransport::ready(endpoint.bind(py), side)?,
             Some(Target::Call(handle, _)) => {
                 if let Err(raised) = handle.get().call_again(py) {
                     report(slf, &handle, raised)?;

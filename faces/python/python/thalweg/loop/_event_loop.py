@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .._native import Loop
+from ._datagrams import DatagramTransport
 from ._mailbox import Mailbox
 from ._processes import ProcessTransport
 from ._streams import StreamTransport
@@ -76,6 +77,16 @@ class EventLoop(Loop, asyncio.SelectorEventLoop):
         server: Any = None,
     ) -> StreamTransport:
         return StreamTransport(self, sock, protocol, waiter, extra, server)
+
+    def _make_datagram_transport(
+        self,
+        sock: socket.socket,
+        protocol: asyncio.DatagramProtocol,
+        address: Any = None,
+        waiter: asyncio.Future[None] | None = None,
+        extra: dict[str, Any] | None = None,
+    ) -> DatagramTransport:
+        return DatagramTransport(self, sock, protocol, address, waiter, extra)
 
     def _make_ssl_transport(
         self,
