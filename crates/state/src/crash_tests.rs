@@ -142,3 +142,28 @@ fn nothing_acknowledged_is_lost_with_any_image() {
     let seeds = std::env::var("THALWEG_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(60);
     (0..seeds).for_each(run);
 }
+
+#[test]
+fn a_disk_that_was_full_is_tried_again() {
+    let disk = SimDisk::new(7, 64 << 20);
+    let options = StoreOptions { durability: Durability::Os, ..StoreOptions::default() };
+    let (store, _) = Store::open(&Disk::Sim(disk.clone()), Path::new("/store"), options).unwrap();
+    let state = State::open(&store, "s", Options::default()).unwrap();
+    let big = "x".repeat(100_000);
+    for n in 0..60 {
+        let put = Change::Put(format!("k{n}").into(), big.as_bytes().into());
+        state.write(state.main(), &[put].into_iter().collect(), n).unwrap();
+    }
+    // There is room for some of an image and not for all of it.
+    disk.set_space(disk.used_bytes());
+    let full = (0..3).any(|time| state.checkpoint(state.main(), time).is_err());
+    assert!(full, "an image of six megabytes does not fit");
+    disk.set_space(256 << 20);
+    let offset = state.checkpoint(state.main(), 9).unwrap();
+    assert_eq!(offset, state.offset(state.main(), View::Committed).unwrap());
+    let root = state.root(state.main(), View::Committed).unwrap();
+    drop(state);
+    let state = State::open(&store, "s", Options::default()).unwrap();
+    assert!(state.wrong().is_empty());
+    assert_eq!(state.root(state.main(), View::Committed).unwrap(), root);
+}

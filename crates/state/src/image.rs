@@ -61,9 +61,15 @@ impl Image {
         let config =
             Config { content_type: "application/octet-stream".into(), lifetime: Lifetime::Unlimited };
         let root = fork.root(&moment.map);
+        let name = format!("{prefix}{id}-{offset}");
+        // A disk that was full left half of one.
+        if let Some(half) = store.find(name.as_bytes())
+            && let Some(state) = half.staged().filter(|state| !state.closed)
+        {
+            store.delete(&half, state.version, time, watcher)?;
+        }
         let first = Commit { time, ..Commit::default() };
-        let (log, _) =
-            store.create(format!("{prefix}{id}-{offset}").as_bytes(), &config, None, &first, watcher)?;
+        let (log, _) = store.create(name.as_bytes(), &config, None, &first, watcher)?;
         let append = |payload: &[u8], close| {
             let version = log.staged().ok_or(CommitError::Deleted)?.version;
             store.commit(&log, version, &Commit { payload, close, time, ..Commit::default() }, watcher)
