@@ -138,6 +138,12 @@ impl Io {
         Ok((Self { reactor: Some(reactor), watches, listening, process }, waker))
     }
 
+    /// Whether this process made it: after a fork the kernel's list is still the parent's.
+    #[inline]
+    pub(crate) fn is_ours(&self) -> bool {
+        self.process == std::process::id()
+    }
+
     /// Looks what is ready, or waits for it, and puts it behind what `found` holds. Never touches Python.
     pub(crate) fn turn(&mut self, wait: Wait, found: &mut Vec<Found>) -> std::io::Result<()> {
         let Some(reactor) = &mut self.reactor else { return Ok(()) };
@@ -240,7 +246,7 @@ impl Io {
         let Some(mut reactor) = self.reactor.take() else { return Vec::new() };
         let watches = std::mem::take(&mut self.watches).into_iter().flatten();
         let targets = watches.flat_map(|watch| watch.targets).flatten().collect();
-        if self.process == std::process::id() {
+        if self.is_ours() {
             let keys: Vec<Key> = reactor.core().keys().collect();
             keys.into_iter().for_each(|key| give_back(reactor.core().release(key)));
         } else {

@@ -11,7 +11,7 @@ use super::handle::Handle;
 use super::io::{Found, Seen, Side, Target};
 use super::mailbox;
 use crate::error;
-use pyo3::exceptions::{PyKeyboardInterrupt, PySystemExit};
+use pyo3::exceptions::{PyKeyboardInterrupt, PyRuntimeError, PySystemExit};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -102,6 +102,10 @@ fn gather(py: Python<'_>, state: &Loop, found: &mut Vec<Found>, pace: &mut Pace)
         None => Wait::Block,
     };
     if waits || stopping || pace.now_ns.saturating_sub(pace.asked_kernel_ns) >= LOOK_AGAIN_NS {
+        if waits && !state.io.with(py, |io| io.is_ours())? {
+            let why = "this event loop belongs to the process that made it: after a fork, make a new one";
+            return Err(PyRuntimeError::new_err(why));
+        }
         // Whoever calls from another thread meanwhile finds that somebody waits, and wakes us.
         state.waiting.set(py, waits);
         let turned = state.io.with(py, |io| py.detach(|| io.turn(wait, found)));

@@ -1,0 +1,265 @@
+"""What the loop does with programs that are wrong: each time something specified, and the loop lives on."""
+
+import asyncio
+import gc
+import logging
+import os
+import socket
+import threading
+import unittest
+import warnings
+from collections.abc import Callable
+
+import thalweg
+
+
+class LoopCase(unittest.TestCase):
+    def setUp(self) -> None:
+        self.loop = thalweg.new_event_loop()
+        self.addCleanup(self.loop.close)
+        self.problems: list[dict[str, object]] = []
+        self.loop.set_exception_handler(lambda _, context: self.problems.append(context))
+
+    def run_for(self, seconds: float = 0) -> None:
+        self.loop.run_until_complete(asyncio.sleep(seconds))
+
+    def still_runs(self) -> None:
+        self.assertEqual(self.loop.run_until_complete(asyncio.sleep(0, "runs")), "runs")
+
+
+def fail(*_: object) -> None:
+    raise ZeroDivisionError("by request")
+
+
+class Raising(LoopCase):
+    def test_whatever_raises_is_reported_and_the_loop_goes_on(self) -> None:
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+
+            def read() -> None:
+                ours.recv(1)
+                fail()
+
+            theirs.send(b"x")
+            self.loop.add_reader(ours, read)
+            self.loop.call_soon(fail)
+            self.loop.call_later(0.001, fail)
+            threading.Thread(target=self.loop.call_soon_threadsafe, args=(fail,)).start()
+            self.run_for(0.02)
+            self.loop.remove_reader(ours)
+        self.assertEqual([type(problem["exception"]) for problem in self.problems], [ZeroDivisionError] * 4)
+        self.assertTrue(all("handle" in problem for problem in self.problems))
+        self.still_runs()
+
+    def test_an_exception_handler_that_raises_is_logged_and_the_loop_goes_on(self) -> None:
+        self.loop.set_exception_handler(fail)
+        self.loop.call_soon(fail)
+        with self.assertLogs("asyncio", logging.ERROR) as logged:
+            self.run_for()
+        self.assertIn("Unhandled error in exception handler", logged.output[0])
+        self.still_runs()
+
+    def test_what_is_meant_to_end_the_program_does_and_the_rest_is_called_later(self) -> None:
+        for end in (SystemExit, KeyboardInterrupt):
+            seen: list[str] = []
+
+            def leave(end: type[BaseException] = end) -> None:
+                raise end
+
+            self.loop.call_soon(leave)
+            self.loop.call_soon(seen.append, "after")
+            self.assertRaises(end, self.loop.run_forever)
+            self.assertFalse(self.loop.is_running())
+            self.run_for()
+            self.assertEqual((seen, self.problems), (["after"], []))
+
+    def test_recursion_without_end_is_an_error_of_its_callback(self) -> None:
+        def deeper() -> None:
+            deeper()
+
+        self.loop.call_soon(deeper)
+        self.run_for()
+        self.assertIsInstance(self.problems[0]["exception"], RecursionError)
+        self.still_runs()
+
+    def test_a_protocol_that_raises_loses_its_connection_and_no_other(self) -> None:
+        class Fails(asyncio.Protocol):
+            def data_received(self, data: bytes) -> None:
+                fail()
+
+        async def main() -> bytes:
+            server = await asyncio.start_server(lambda reader, writer: writer.write(b"fine"), "127.0.0.1", 0)
+            broken = await self.loop.create_server(Fails, "127.0.0.1", 0)
+            reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+            other, cut = await asyncio.open_connection(*broken.sockets[0].getsockname())
+            cut.write(b"x")
+            self.assertEqual(await other.read(), b"")
+            answer = await reader.readexactly(4)
+            for each in (writer, cut, server, broken):
+                each.close()
+            return answer
+
+        self.assertEqual(self.loop.run_until_complete(asyncio.wait_for(main(), 60)), b"fine")
+        self.assertIsInstance(self.problems[0]["exception"], ZeroDivisionError)
+        gc.collect()
+
+
+class Coroutines(LoopCase):
+    def test_one_that_is_never_awaited_says_so_and_where_it_was_made(self) -> None:
+        async def forgotten() -> None:
+            pass
+
+        async def main() -> None:
+            forgotten()
+
+        self.loop.set_debug(True)
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            self.loop.run_until_complete(main())
+            gc.collect()
+        words = [str(warning.message) for warning in said]
+        self.assertTrue(any("was never awaited" in word and "created at" in word for word in words), words)
+        self.still_runs()
+
+    def test_one_given_for_a_callback_is_refused_in_debug_mode(self) -> None:
+        async def coroutine() -> None:
+            pass
+
+        self.loop.set_debug(True)
+        self.assertRaisesRegex(TypeError, "coroutines cannot be used", self.loop.call_soon, coroutine)
+        made = coroutine()
+        self.assertRaises(TypeError, self.loop.call_later, 0, made)
+        made.close()
+
+    def test_a_task_that_fails_unseen_is_reported(self) -> None:
+        async def broken() -> None:
+            fail()
+
+        self.loop.create_task(broken())
+        self.run_for(0.001)
+        gc.collect()
+        self.assertIn("never retrieved", self.problems[0]["message"])
+
+
+class Running(LoopCase):
+    def from_inside(self, call: Callable[[], object], words: str) -> None:
+        """A call that a running loop refuses, and goes on running."""
+
+        async def main() -> None:
+            with self.assertRaisesRegex(RuntimeError, words):
+                call()
+            await asyncio.sleep(0)
+
+        self.loop.run_until_complete(main())
+
+    def test_a_loop_that_runs_is_neither_closed_nor_run_again(self) -> None:
+        other = thalweg.new_event_loop()
+        self.addCleanup(other.close)
+        self.from_inside(self.loop.close, "running")
+        self.from_inside(self.loop.run_forever, "running")
+        self.from_inside(other.run_forever, "while another loop is running")
+        self.still_runs()
+
+    def test_a_loop_that_sleeps_refuses_other_threads_what_is_not_theirs(self) -> None:
+        refused: list[BaseException] = []
+
+        def meddle() -> None:
+            try:
+                self.loop.add_reader(0, print)
+            except RuntimeError as error:
+                refused.append(error)
+            self.loop.call_soon_threadsafe(self.loop.stop)
+
+        thread = threading.Timer(0.05, meddle)
+        thread.start()
+        self.loop.run_forever()
+        thread.join()
+        self.assertIn("call_soon_threadsafe", str(refused[0]))
+
+    def test_closing_twice_is_closing_once(self) -> None:
+        self.loop.close()
+        self.loop.close()
+        self.assertTrue(self.loop.is_closed())
+
+
+class Descriptors(LoopCase):
+    def test_one_closed_under_its_reader_is_silent_and_harms_nobody(self) -> None:
+        gone, peer = socket.socketpair()
+        ours, theirs = socket.socketpair()
+        seen: list[str] = []
+        with ours, theirs:
+            self.loop.add_reader(gone, seen.append, "gone")
+            self.loop.add_reader(ours, seen.append, "ours")
+            gone.close()
+            peer.close()
+            theirs.send(b"x")
+            self.run_for()
+            self.assertEqual(set(seen), {"ours"})
+            self.loop.remove_reader(ours)
+            self.assertTrue(self.loop.remove_reader(gone))
+        self.still_runs()
+
+    def test_one_closed_under_a_receive_leaves_a_wait_that_can_be_cancelled(self) -> None:
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+
+        async def main() -> None:
+            waits = asyncio.ensure_future(self.loop.sock_recv(ours, 10))
+            await asyncio.sleep(0)
+            ours.close()
+            await asyncio.sleep(0)
+            waits.cancel()
+            with self.assertRaises(asyncio.CancelledError):
+                await waits
+
+        with theirs:
+            self.loop.run_until_complete(main())
+        self.assertEqual(self.problems, [])
+        self.still_runs()
+
+
+class Forks(LoopCase):
+    def child(self, work: Callable[[], int]) -> int:
+        """What a child says in which `work` runs."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            child = os.fork()
+        if child == 0:
+            status = 99
+            try:
+                status = work()
+            finally:
+                os._exit(status)
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+    def test_a_child_is_told_that_the_loop_is_its_parents_and_makes_its_own(self) -> None:
+        def work() -> int:
+            try:
+                self.loop.run_until_complete(asyncio.sleep(0.01))
+            except RuntimeError as error:
+                if "after a fork" not in str(error):
+                    return 1
+            else:
+                return 2
+            return thalweg.run(asyncio.sleep(0.001, 7))
+
+        self.assertEqual(self.child(work), 7)
+        self.still_runs()
+
+    def test_a_child_that_closes_its_parents_loop_does_not(self) -> None:
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            self.loop.add_reader(ours, self.loop.stop)
+
+            def work() -> int:
+                self.loop.close()
+                return 5
+
+            self.assertEqual(self.child(work), 5)
+            theirs.send(b"x")
+            self.loop.run_forever()
+            self.loop.remove_reader(ours)
+
+
+if __name__ == "__main__":
+    unittest.main()
