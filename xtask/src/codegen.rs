@@ -36,7 +36,13 @@ fn outputs() -> Vec<(String, Arguments)> {
     let python = ["faces/erlang/native/generated", "faces/python/src/worker/generated"].map(|out| {
         (out.to_owned(), Arguments::new(schema("python.jsonc"), Language::Rust, root().join(out)))
     });
-    examples.into_iter().chain([log, state]).chain(python).collect()
+    let erlang = "faces/erlang/src/generated";
+    let calls = Arguments {
+        client: true,
+        ..Arguments::new(schema("log.jsonc"), Language::Erlang, root().join(erlang))
+    };
+    let erlang = (erlang.to_owned(), calls);
+    examples.into_iter().chain([log, state, erlang]).chain(python).collect()
 }
 
 /// `cargo xtask codegen [--check]`.

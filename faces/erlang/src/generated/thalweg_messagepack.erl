@@ -1,0 +1,299 @@
+%% MessagePack as typed services use it, driven by terms that describe types. Integers of any width are read where the
+%% value fits, and written in the fewest bytes; a field nobody declared is refused, and so is one that comes twice.
+%% Strings and bytes that were read are parts of the frame: copy them (binary:copy/1) to keep them longer.
+-module(thalweg_messagepack).
+
+-export([decode/3, encode/3, error_frame/3]).
+-export_type([type/0, message/0, decode_error/0, wrong/0, number64/0]).
+
+%% A float, or what Erlang's floats cannot say.
+-type number64() :: float() | nan | infinity | negative_infinity.
+
+-type wrong() ::
+    truncated
+    | trailing
+    | {expected, atom()}
+    | out_of_range
+    | not_utf8
+    | wrong_length
+    | unknown_field
+    | duplicate
+    | missing
+    | unknown_word
+    | unknown_message.
+
+%% Where (field or message), what, and at which byte.
+-type decode_error() :: {decode_error, binary(), wrong(), non_neg_integer()}.
+
+-type type() ::
+    boolean
+    | {integer, integer(), integer()}
+    | f32
+    | f64
+    | string
+    | bytes
+    | bin32
+    | {optional, type()}
+    | {list, pos_integer(), type()}
+    | {array, pos_integer(), type()}
+    | {map, pos_integer(), type()}
+    | {enum, [{binary(), atom()}]}
+    | {struct, binary(), [{binary(), atom(), required | optional, type()}]}.
+
+%% A message's tag on the wire, its name here and its fields.
+-type message() :: {binary(), atom(), type()}.
+
+%% Reads a whole frame of one of these messages.
+-spec decode(request | response, [message()], binary()) -> {ok, {atom(), map()}} | {error, decode_error()}.
+decode(Kind, Messages, Frame) ->
+    try
+        {Tag, Rest} = envelope(Kind, Frame),
+        case lists:keyfind(Tag, 1, Messages) of
+            {_, Name, Type} -> {ok, {Name, whole(read(Type, Rest))}};
+            false -> wrong(unknown_message, Rest)
+        end
+    catch
+        throw:{wrong, Place, What, At} -> {error, {decode_error, Place, What, byte_size(Frame) - byte_size(At)}}
+    end.
+
+envelope(request, Frame) -> envelope(response, exactly(1, Frame));
+envelope(response, Frame) -> key(exactly(2, Frame)).
+
+whole({Value, <<>>}) -> Value;
+whole({_, Rest}) -> wrong(trailing, Rest).
+
+%% What is wrong, and what of the frame was left then.
+-spec wrong(wrong(), binary()) -> no_return().
+wrong(What, Rest) -> throw({wrong, <<"frame">>, What, Rest}).
+
+-spec read(type(), binary()) -> {term(), binary()}.
+read({integer, Least, Most}, Frame) ->
+    case integer(Frame) of
+        {Value, _} = Read when Value >= Least, Value =< Most -> Read;
+        _ -> wrong(out_of_range, Frame)
+    end;
+read(string, Frame) ->
+    {Text, Rest} = key(Frame),
+    case unicode:characters_to_binary(Text) of
+        Text -> {Text, Rest};
+        _ -> wrong(not_utf8, Rest)
+    end;
+read(bytes, <<16#c4, Length, Value:Length/binary, Rest/binary>>) -> {Value, Rest};
+read(bytes, <<16#c5, Length:16, Value:Length/binary, Rest/binary>>) -> {Value, Rest};
+read(bytes, <<16#c6, Length:32, Value:Length/binary, Rest/binary>>) -> {Value, Rest};
+read(bytes, Frame) -> kind(Frame, bytes, [16#c4, 16#c5, 16#c6]);
+read(bin32, Frame) ->
+    case read(bytes, Frame) of
+        {<<_:32/binary>>, _} = Read -> Read;
+        _ -> wrong(wrong_length, Frame)
+    end;
+read(boolean, <<16#c2, Rest/binary>>) -> {false, Rest};
+read(boolean, <<16#c3, Rest/binary>>) -> {true, Rest};
+read(boolean, Frame) -> kind(Frame, boolean, []);
+read({optional, _}, <<16#c0, Rest/binary>>) -> {undefined, Rest};
+read({optional, Type}, Frame) -> read(Type, Frame);
+read({struct, Place, Fields}, Frame) ->
+    {Count, Rest} = believed(several(Frame, 16#80, 16#de, map), 2),
+    fields(Count, Place, Fields, #{}, Rest);
+read({list, BytesMin, Type}, Frame) ->
+    {Count, Rest} = believed(several(Frame, 16#90, 16#dc, array), BytesMin),
+    items(Count, Type, [], Rest);
+read({array, Count, Type}, Frame) ->
+    items(Count, Type, [], exactly(Count, Frame));
+read({map, BytesMin, Type}, Frame) ->
+    {Count, Rest} = believed(several(Frame, 16#80, 16#de, map), BytesMin + 1),
+    entries(Count, Type, #{}, Rest);
+read({enum, Words}, Frame) ->
+    {Word, Rest} = key(Frame),
+    case lists:keyfind(Word, 1, Words) of
+        {_, Atom} -> {Atom, Rest};
+        false -> wrong(unknown_word, Rest)
+    end;
+read(f32, <<16#ca, Bits:4/binary, Rest/binary>>) -> {single(Bits), Rest};
+read(f32, Frame) -> kind(Frame, f32, [16#ca]);
+read(f64, <<16#ca, Bits:4/binary, Rest/binary>>) -> {single(Bits), Rest};
+read(f64, <<16#cb, Value/float, Rest/binary>>) -> {Value, Rest};
+read(f64, <<16#cb, 0:1, 16#7ff:11, 0:52, Rest/binary>>) -> {infinity, Rest};
+read(f64, <<16#cb, 1:1, 16#7ff:11, 0:52, Rest/binary>>) -> {negative_infinity, Rest};
+read(f64, <<16#cb, _:64, Rest/binary>>) -> {nan, Rest};
+read(f64, Frame) -> kind(Frame, f64, [16#ca, 16#cb]).
+
+single(<<Value:32/float>>) -> Value;
+single(<<0:1, 16#ff:8, 0:23>>) -> infinity;
+single(<<1:1, 16#ff:8, 0:23>>) -> negative_infinity;
+single(_) -> nan.
+
+integer(<<Value, Rest/binary>>) when Value < 16#80 -> {Value, Rest};
+integer(<<16#cc, Value, Rest/binary>>) -> {Value, Rest};
+integer(<<16#cd, Value:16, Rest/binary>>) -> {Value, Rest};
+integer(<<16#ce, Value:32, Rest/binary>>) -> {Value, Rest};
+integer(<<16#cf, Value:64, Rest/binary>>) -> {Value, Rest};
+integer(<<16#d0, Value:8/signed, Rest/binary>>) -> {Value, Rest};
+integer(<<16#d1, Value:16/signed, Rest/binary>>) -> {Value, Rest};
+integer(<<16#d2, Value:32/signed, Rest/binary>>) -> {Value, Rest};
+integer(<<16#d3, Value:64/signed, Rest/binary>>) -> {Value, Rest};
+integer(<<Tag, Rest/binary>>) when Tag >= 16#e0 -> {Tag - 256, Rest};
+integer(Frame) -> kind(Frame, integer, lists:seq(16#cc, 16#d3)).
+
+%% A string's bytes, not yet known to be UTF-8.
+key(<<5:3, Length:5, Text:Length/binary, Rest/binary>>) -> {Text, Rest};
+key(<<16#d9, Length, Text:Length/binary, Rest/binary>>) -> {Text, Rest};
+key(<<16#da, Length:16, Text:Length/binary, Rest/binary>>) -> {Text, Rest};
+key(<<16#db, Length:32, Text:Length/binary, Rest/binary>>) -> {Text, Rest};
+key(Frame) -> kind(Frame, string, lists:seq(16#a0, 16#bf) ++ [16#d9, 16#da, 16#db]).
+
+several(<<Tag, Rest/binary>>, Few, _, _) when Tag >= Few, Tag < Few + 16 -> {Tag - Few, Rest};
+several(<<Many, Count:16, Rest/binary>>, _, Many, _) -> {Count, Rest};
+several(<<Tag, Count:32, Rest/binary>>, _, Many, _) when Tag =:= Many + 1 -> {Count, Rest};
+several(Frame, _, Many, Expected) -> kind(Frame, Expected, [Many, Many + 1]).
+
+%% Nothing matched: another kind of value, or a right one cut short.
+-spec kind(binary(), atom(), [byte()]) -> no_return().
+kind(<<Tag, _/binary>> = Frame, Expected, Tags) ->
+    case lists:member(Tag, Tags) of
+        true -> wrong(truncated, <<>>);
+        false -> wrong({expected, Expected}, Frame)
+    end;
+kind(<<>>, _, _) ->
+    wrong(truncated, <<>>).
+
+exactly(Expected, Frame) ->
+    case several(Frame, 16#90, 16#dc, array) of
+        {Expected, Rest} -> Rest;
+        _ -> wrong(wrong_length, Frame)
+    end.
+
+%% A count of values that the rest of the frame can hold.
+believed({Count, Rest}, BytesMin) when Count * BytesMin =< byte_size(Rest) -> {Count, Rest};
+believed(_, _) -> wrong(truncated, <<>>).
+
+items(0, _, Items, Rest) ->
+    {lists:reverse(Items), Rest};
+items(Count, Type, Items, Frame) ->
+    {Item, Rest} = read(Type, Frame),
+    items(Count - 1, Type, [Item | Items], Rest).
+
+entries(0, _, Entries, Rest) ->
+    {Entries, Rest};
+entries(Count, Type, Entries, Frame) ->
+    {Key, AfterKey} = read(string, Frame),
+    is_map_key(Key, Entries) andalso wrong(duplicate, Frame),
+    {Value, Rest} = read(Type, AfterKey),
+    entries(Count - 1, Type, Entries#{Key => Value}, Rest).
+
+fields(0, Place, Fields, Values, Rest) ->
+    {lists:foldl(fun(Field, All) -> present(Field, All, Place, Rest) end, Values, Fields), Rest};
+fields(Count, Place, Fields, Values, Frame) ->
+    {Key, AfterKey} = key(Frame),
+    case lists:keyfind(Key, 1, Fields) of
+        {_, Name, _, _} when is_map_key(Name, Values) ->
+            throw({wrong, place(Place, Key), duplicate, AfterKey});
+        {_, Name, _, Type} ->
+            {Value, Rest} = field(place(Place, Key), Type, AfterKey),
+            fields(Count - 1, Place, Fields, Values#{Name => Value}, Rest);
+        false ->
+            throw({wrong, Place, unknown_field, AfterKey})
+    end.
+
+%% What goes wrong in a field says so, unless something further in has said it.
+field(Place, Type, Frame) ->
+    try
+        read(Type, Frame)
+    catch
+        throw:{wrong, <<"frame">>, What, At} -> throw({wrong, Place, What, At})
+    end.
+
+present({_, Name, _, _}, Values, _, _) when is_map_key(Name, Values) -> Values;
+present({_, Name, optional, _}, Values, _, _) -> Values#{Name => undefined};
+present({Key, _, required, _}, _, Place, Rest) -> throw({wrong, place(Place, Key), missing, Rest}).
+
+place(Place, Key) -> <<Place/binary, ".", Key/binary>>.
+
+%% Writes a whole frame. A value its type cannot hold is the caller's mistake: error({bad_value, Type, Value}).
+-spec encode(request | response, [message()], {atom(), map()}) -> iodata().
+encode(Kind, Messages, {Name, Value}) ->
+    case lists:keyfind(Name, 2, Messages) of
+        {Tag, _, Type} -> [head(Kind), string(Tag), write(Type, Value)];
+        false -> error({bad_value, Kind, Name})
+    end.
+
+head(request) -> <<16#91, 16#92>>;
+head(response) -> <<16#92>>.
+
+-spec write(type(), term()) -> iodata().
+write({integer, Least, Most}, Value) when is_integer(Value), Value >= Least, Value =< Most -> number(Value);
+write(string, Value) when is_binary(Value) ->
+    case unicode:characters_to_binary(Value) of
+        Value -> string(Value);
+        _ -> error({bad_value, string, Value})
+    end;
+write(bytes, Value) when is_binary(Value) -> [counted(16#c4, byte_size(Value)), Value];
+write(bin32, <<_:32/binary>> = Value) -> [<<16#c4, 32>>, Value];
+write(boolean, true) -> <<16#c3>>;
+write(boolean, false) -> <<16#c2>>;
+write({optional, _}, undefined) -> <<16#c0>>;
+write({optional, Type}, Value) -> write(Type, Value);
+write({struct, _, Fields}, Value) when is_map(Value) ->
+    Known = [Name || {_, Name, _, _} <- Fields],
+    maps:keys(maps:without(Known, Value)) =:= [] orelse error({bad_value, Known, Value}),
+    [few(16#80, length(Fields)) | [[string(Key), member(Field, Value)] || {Key, _, _, _} = Field <- Fields]];
+write({list, _, Type}, Values) when is_list(Values) ->
+    [few(16#90, length(Values)) | [write(Type, Value) || Value <- Values]];
+write({array, Count, Type}, Values) when length(Values) =:= Count ->
+    [few(16#90, Count) | [write(Type, Value) || Value <- Values]];
+write({map, _, Type}, Values) when is_map(Values) ->
+    %% Binaries sort by their bytes, as the wire wants it.
+    Entries = lists:keysort(1, maps:to_list(Values)),
+    [few(16#80, length(Entries)) | [[write(string, Key), write(Type, Value)] || {Key, Value} <- Entries]];
+write({enum, Words} = Type, Value) ->
+    case lists:keyfind(Value, 2, Words) of
+        {Word, _} -> string(Word);
+        false -> error({bad_value, Type, Value})
+    end;
+write(f32, Value) when is_number(Value) -> <<16#ca, Value:32/float>>;
+write(f32, nan) -> <<16#ca, 16#7fc00000:32>>;
+write(f32, infinity) -> <<16#ca, 16#7f800000:32>>;
+write(f32, negative_infinity) -> <<16#ca, 16#ff800000:32>>;
+write(f64, Value) when is_number(Value) -> <<16#cb, Value/float>>;
+write(f64, nan) -> <<16#cb, 16#7ff8000000000000:64>>;
+write(f64, infinity) -> <<16#cb, 16#7ff0000000000000:64>>;
+write(f64, negative_infinity) -> <<16#cb, 16#fff0000000000000:64>>;
+write(Type, Value) -> error({bad_value, Type, Value}).
+
+member({_, Name, optional, Type}, Value) -> write(Type, maps:get(Name, Value, undefined));
+member({_, Name, required, Type}, Value) when is_map_key(Name, Value) -> write(Type, maps:get(Name, Value));
+member({_, Name, required, _}, Value) -> error({bad_value, {missing, Name}, Value}).
+
+number(Value) when Value >= 16#100000000 -> <<16#cf, Value:64>>;
+number(Value) when Value >= 16#10000 -> <<16#ce, Value:32>>;
+number(Value) when Value >= 16#100 -> <<16#cd, Value:16>>;
+number(Value) when Value >= 16#80 -> <<16#cc, Value>>;
+number(Value) when Value >= -32 -> <<Value>>;
+number(Value) when Value >= -16#80 -> <<16#d0, Value>>;
+number(Value) when Value >= -16#8000 -> <<16#d1, Value:16>>;
+number(Value) when Value >= -16#80000000 -> <<16#d2, Value:32>>;
+number(Value) -> <<16#d3, Value:64>>.
+
+string(Text) when byte_size(Text) < 32 -> [16#a0 bor byte_size(Text), Text];
+string(Text) -> [counted(16#d9, byte_size(Text)), Text].
+
+counted(First, Length) when Length < 16#100 -> <<First, Length>>;
+counted(First, Length) when Length < 16#10000 -> <<(First + 1), Length:16>>;
+counted(First, Length) -> <<(First + 2), Length:32>>.
+
+%% The count of an array (16#90) or a map (16#80).
+few(Few, Count) when Count < 16 -> <<(Few + Count)>>;
+few(16#90, Count) when Count < 16#10000 -> <<16#dc, Count:16>>;
+few(16#90, Count) -> <<16#dd, Count:32>>;
+few(16#80, Count) when Count < 16#10000 -> <<16#de, Count:16>>;
+few(16#80, Count) -> <<16#df, Count:32>>.
+
+%% The frame of a service's error; what is no text is printed.
+-spec error_frame([message()], atom(), term()) -> iodata().
+error_frame(Messages, Name, Problem) ->
+    Text =
+        case catch unicode:characters_to_binary(Problem) of
+            Binary when is_binary(Binary) -> Binary;
+            _ -> unicode:characters_to_binary(io_lib:format("~0tp", [Problem]))
+        end,
+    encode(response, Messages, {Name, #{message => Text}}).

@@ -1,0 +1,67 @@
+%% @doc The streams of a `thalweg serve' on this machine, through the socket or the shared memory in its store's directory.
+%%
+%% A tail's pieces come as messages `{thalweg, Reference, {frame, Frame}}', no more of them than there is credit, and are read by
+%% {@link message/1}; {@link next/2} waits for one, reads it, and gives its credit back. Everything else that the server does is
+%% `log_client', with {@link thalweg_client:transport/1}.
+-module(thalweg_log).
+
+-export([connect/1, append/3, read/3, tail/3, tail/4, next/1, next/2, message/1, close/1]).
+-export_type([piece/0]).
+
+%% What was appended, and where it ends: a later tail from there goes on behind it.
+-type piece() :: {data, binary(), Next :: binary()}.
+
+-spec connect(iodata()) -> {ok, thalweg_client:client()} | {error, term()}.
+connect(Endpoint) -> thalweg_client:connect(Endpoint, #{schema => log_types:schema_hash()}).
+
+%% @doc Appends; returns when it is durable, with the stream's new end.
+-spec append(thalweg_client:client(), binary(), binary()) -> {ok, Next :: binary()} | {refused, binary()} | {error, term()}.
+append(Client, Name, Data) ->
+    Request = #{name => Name, data => Data, content_type => undefined, producer => undefined, close => false},
+    case log_client:append(thalweg_client:transport(Client), Request) of
+        {ok, #{next := Next}} -> {ok, Next};
+        Other -> Other
+    end.
+
+%% @doc What a stream holds from an offset on, as much of it as one answer carries.
+-spec read(thalweg_client:client(), binary(), binary()) -> {ok, piece()} | {refused, binary()} | {error, term()}.
+read(Client, Name, Offset) ->
+    case log_client:read(thalweg_client:transport(Client), #{name => Name, offset => Offset}) of
+        {ok, #{data := Data, next := Next}} -> {ok, {data, Data, Next}};
+        Other -> Other
+    end.
+
+-spec tail(thalweg_client:client(), binary(), binary()) -> {ok, thalweg_client:stream()} | {error, term()}.
+tail(Client, Name, Offset) -> tail(Client, Name, Offset, 64).
+
+%% @doc What a stream holds from an offset on, `<<"-1">>' from its beginning, and then whatever is appended, until it is closed.
+-spec tail(thalweg_client:client(), binary(), binary(), pos_integer()) -> {ok, thalweg_client:stream()} | {error, term()}.
+tail(Client, Name, Offset, Credit) ->
+    Frame = log_types:encode_request({tail, #{name => Name, offset => Offset}}),
+    thalweg_client:stream(Client, Frame, #{credit => Credit}).
+
+-spec next(thalweg_client:stream()) -> piece() | {closed, binary()} | {refused, binary()} | {error, term()}.
+next(Tail) -> next(Tail, infinity).
+
+%% @doc The next piece; a tail for which none comes in time is closed.
+-spec next(thalweg_client:stream(), timeout()) -> piece() | {closed, binary()} | {refused, binary()} | {error, term()}.
+next(Tail, Timeout) ->
+    case thalweg_client:next(Tail, Timeout) of
+        {item, Frame} -> message({frame, Frame});
+        End -> message(End)
+    end.
+
+%% @doc What a tail's message says.
+-spec message({frame | ok, binary()} | {error, term()}) -> piece() | {closed, binary()} | {refused, binary()} | {error, term()}.
+message({error, Reason}) -> {error, Reason};
+message({_, Frame}) ->
+    case log_types:decode_response(Frame) of
+        {ok, {tail_item, #{data := Data, next := Next}}} -> {data, Data, Next};
+        {ok, {tail_response, #{next := Next}}} -> {closed, Next};
+        {ok, {error_response, #{message := Words}}} -> {refused, Words};
+        {error, Reason} -> {error, Reason}
+    end.
+
+%% @doc Wants no more of it.
+-spec close(thalweg_client:stream()) -> ok.
+close(Tail) -> thalweg_client:cancel(Tail).
