@@ -12,6 +12,7 @@ mod connection;
 mod decode;
 mod encode;
 mod enif;
+#[rustfmt::skip]
 #[allow(dead_code, unreachable_pub, missing_docs, reason = "generated for whoever needs more of it")]
 mod generated;
 mod handle;

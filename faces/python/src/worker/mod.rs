@@ -10,6 +10,7 @@ mod decode;
 mod desk;
 mod encode;
 mod flow;
+#[rustfmt::skip]
 #[allow(dead_code, unreachable_pub, missing_docs, reason = "generated for whoever needs more of it")]
 mod generated;
 mod job;
