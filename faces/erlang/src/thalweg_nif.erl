@@ -22,12 +22,12 @@
 
 -spec on_load() -> ok | {error, term()}.
 on_load() ->
-    Directory =
-        case code:priv_dir(thalweg) of
-            {error, bad_name} -> filename:join(filename:dirname(filename:dirname(code:which(?MODULE))), "priv");
-            Found -> Found
-        end,
-    erlang:load_nif(filename:join(Directory, "thalweg_nif"), 0).
+    %% Beside this very module: another folder in the path may begin with the application's name.
+    Beside = filename:join([filename:dirname(filename:dirname(code:which(?MODULE))), "priv", "thalweg_nif"]),
+    case {filelib:is_regular(Beside ++ ".so"), code:priv_dir(thalweg)} of
+        {false, Directory} when is_list(Directory) -> erlang:load_nif(filename:join(Directory, "thalweg_nif"), 0);
+        _ -> erlang:load_nif(Beside, 0)
+    end.
 
 -spec open(iodata(), pid(), wishes()) -> {ok, connection()} | {error, term()}.
 open(_Endpoint, _Router, _Wishes) -> erlang:nif_error(not_loaded).
