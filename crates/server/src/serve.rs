@@ -140,6 +140,8 @@ pub(crate) fn serve(configuration: Configuration, line: &[OsString]) -> Result<(
     let engine = Engine::open(&options.data, options.durability, state_options(options))
         .map_err(Failure::Store)?
         .with_sharing(front.sharing());
+    // So it is with what opened the store, and below with what started everything else.
+    code::release();
     let mut doors = listen::open(wanted, reactors).map_err(|(place, error)| Failure::Listen(place, error))?;
     for (place, descriptor) in inherited {
         let added = doors.add_inherited(place.clone(), descriptor);
@@ -168,6 +170,7 @@ pub(crate) fn serve(configuration: Configuration, line: &[OsString]) -> Result<(
     );
     let supervisor = Supervisor::from_environment();
     supervisor.ready();
+    code::release();
     let mut control = Control { configuration, line, logging, front, connections_max };
     watch(&signals, &engine, &running, neighbours.as_ref(), &mut control)?;
     let grace_ms = control.configuration.options.drain_grace_ms;
