@@ -36,6 +36,7 @@ impl Store {
     /// let (store, _) = Store::open(&Disk::Real, directory.path(), options)?;
     /// let log = store.log(b"steps")?;
     /// store.append(&log, b"step", 1)?;
+    /// store.close()?;
     /// let groups = store.groups();
     /// assert!(groups.batches.sum >= 1 && groups.took_us.buckets.last().is_some_and(|(_, syncs)| *syncs >= 1));
     /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -16,7 +16,7 @@ use crate::supervisor::{self, Supervisor};
 use crate::{services, webhooks};
 use std::ffi::OsString;
 use std::io::{self, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
@@ -142,11 +142,7 @@ pub(crate) fn serve(configuration: Configuration, line: &[OsString]) -> Result<(
         .with_sharing(front.sharing());
     // So it is with what opened the store, and below with what started everything else.
     code::release();
-    let mut doors = listen::open(wanted, reactors).map_err(|(place, error)| Failure::Listen(place, error))?;
-    for (place, descriptor) in inherited {
-        let added = doors.add_inherited(place.clone(), descriptor);
-        added.map_err(|error| Failure::Listen(place, error))?;
-    }
+    let mut doors = open_doors(wanted, inherited, reactors)?;
     let config = http_config(options, connections_max, reactors);
     let pool = Pool::start(COLD_THREADS).map_err(|error| Failure::System("start a thread", error))?;
     let spin = options.spin == Switch::On;
@@ -187,6 +183,20 @@ pub(crate) fn serve(configuration: Configuration, line: &[OsString]) -> Result<(
         engine.close().map_err(Failure::Store)?;
     }
     Ok(())
+}
+
+/// Listens at every place, and at what was handed over.
+fn open_doors(
+    wanted: &[Listen],
+    inherited: Vec<(Listen, OwnedFd)>,
+    reactors: usize,
+) -> Result<Doors, Failure> {
+    let mut doors = listen::open(wanted, reactors).map_err(|(place, error)| Failure::Listen(place, error))?;
+    for (place, descriptor) in inherited {
+        let added = doors.add_inherited(place.clone(), descriptor);
+        added.map_err(|error| Failure::Listen(place, error))?;
+    }
+    Ok(doors)
 }
 
 fn start_all(
