@@ -2,11 +2,10 @@
 //! ends and the clock; never knows what a rate should be: it prints a line of JSON for each measurement, and the report
 //! is made elsewhere.
 //!
-//! `thalweg-rpc-bench [--pairs N] [--first-pair N] [--milliseconds N | --turns N] [--only WORK,WORK] [--sides SIDE,SIDE]
-//! [--server ADDRESS --server-name NAME]`
+//! `thalweg-rpc-bench [--pairs N] [--first-pair N] [--milliseconds N | --turns N] [--only WORK,WORK] [--sides SIDE,SIDE]`
 //!
-//! The far end is this program started again, so that what is measured crosses processes; with `--server` it is somebody
-//! else's. Every answer is held against what was asked.
+//! The far end is this program started again, so that what is measured crosses processes. Every answer is held against
+//! what was asked.
 #![forbid(unsafe_code)]
 
 mod far;
