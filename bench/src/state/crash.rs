@@ -14,8 +14,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use thalweg_bench::option;
 use thalweg_state::generated::types::{
-    Change, StateBatch, StateCommit, StateFork, StateForks, StateOpen, StateRollback, StateRoot, StateScan,
-    StateSnapshot,
+    Change, StateBatch, StateClose, StateCommit, StateFork, StateForks, StateOpen, StateRollback, StateRoot,
+    StateScan, StateSnapshot,
 };
 use thalweg_state::{Change as Written, Digest, Map};
 use thalweg_wire::service::CallError;
@@ -119,12 +119,24 @@ fn in_session(
 ) -> Result<(), CallError<thalweg_service::Error>> {
     let open = StateOpen { fork: fork.into(), lease_ms: None };
     let session = connection.open(&open)?.session.into_owned();
-    connection.snapshot(&StateSnapshot { session: (&*session).into() })?;
+    let written = transact(connection, &session, client, number);
+    // However it went: there may only be so many. A connection that is gone says so with the next call, too.
+    let _ = connection.close(&StateClose { session: session.into() });
+    written
+}
+
+fn transact(
+    connection: &mut Client,
+    session: &str,
+    client: u64,
+    number: u64,
+) -> Result<(), CallError<thalweg_service::Error>> {
+    connection.snapshot(&StateSnapshot { session: session.into() })?;
     // Never committed, so never seen.
-    connection.batch(&batch(&session, client, u64::MAX))?;
-    connection.rollback(&StateRollback { session: (&*session).into() })?;
-    connection.snapshot(&StateSnapshot { session: (&*session).into() })?;
-    connection.batch(&batch(&session, client, number))?;
+    connection.batch(&batch(session, client, u64::MAX))?;
+    connection.rollback(&StateRollback { session: session.into() })?;
+    connection.snapshot(&StateSnapshot { session: session.into() })?;
+    connection.batch(&batch(session, client, number))?;
     connection.commit(&StateCommit { session: session.into() }).map(drop)
 }
 

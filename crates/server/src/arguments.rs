@@ -132,7 +132,7 @@ pub(crate) struct ServeOptions {
     #[arg(long, env = "THALWEG_INSECURE_LISTEN_ANYWHERE", value_name = "BOOLEAN", action = clap::ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
     pub(crate) insecure_listen_anywhere: bool,
     /// Origins whose pages may use the streams from a browser: *, none, or one or several such as
-    /// https://app.example. What a page of another one would change is refused.
+    /// `https://app.example`. What a page of another one would change is refused.
     #[arg(
         long,
         env = "THALWEG_CORS_ORIGINS",

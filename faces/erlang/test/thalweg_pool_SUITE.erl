@@ -62,8 +62,13 @@ killed_while_idle(_Config) ->
     {ok, 1} = thalweg:call(sample, echo, [1]).
 
 ends_by_itself(_Config) ->
+    Before = lists:sort(thalweg:workers(default)),
     {error, {fault, _, _}} = thalweg:call(sample, die, [3]),
-    thalweg_test:until(fun() -> length(thalweg:workers(default)) =:= 2 end),
+    %% Its caller hears of it before its supervisor does.
+    thalweg_test:until(fun() ->
+        After = lists:sort(thalweg:workers(default)),
+        length(After) =:= 2 andalso After =/= Before
+    end),
     {ok, 1} = thalweg:call(sample, echo, [1]).
 
 no_interpreter(_Config) ->
