@@ -9,6 +9,7 @@ Tests that never make a loop, or make one of their own that only pretends, run t
 import asyncio
 import asyncio.unix_events
 import json
+import signal
 import sys
 import unittest
 from typing import Any
@@ -33,6 +34,10 @@ class Observed(EventLoop):
         global ran
         ran = True
         super()._run_once()
+
+
+# A shell that runs this behind itself has it ignore interrupts, and tests that interrupt themselves would never end.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def substitute() -> None:
