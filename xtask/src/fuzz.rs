@@ -8,19 +8,6 @@ use crate::{Outcome, Tally};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const TARGETS: [&str; 10] = [
-    "http-request",
-    "http-response",
-    "http-chunked",
-    "json",
-    "jsonrpc",
-    "schema",
-    "names",
-    "messagepack",
-    "frames",
-    "store",
-];
-
 /// What makes the compiler count edges and comparisons as libFuzzer reads them.
 const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
@@ -31,17 +18,27 @@ const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-leve
 /// # Errors
 /// There is no such target, or it does not build.
 pub(crate) fn run(options: &Options) -> Outcome {
-    let wanted = options.text("target", "");
-    if !wanted.is_empty() && !TARGETS.contains(&wanted) {
-        return Err(format!("no target {wanted}: there are {}", TARGETS.join(", ")));
+    let (wanted, targets) = (options.text("target", ""), targets()?);
+    if !wanted.is_empty() && !targets.iter().any(|name| name == wanted) {
+        return Err(format!("no target {wanted}: there are {}", targets.join(", ")));
     }
     let seconds = options.value("seconds", 5_u32)?;
     let program = build()?;
     let mut tally = Tally::default();
-    for name in TARGETS.into_iter().filter(|name| wanted.is_empty() || *name == wanted) {
+    for name in targets.iter().filter(|name| wanted.is_empty() || *name == wanted) {
         fuzz(&program, name, seconds, &mut tally)?;
     }
     Ok(tally)
+}
+
+/// A target is what has seeds; the program refuses a name that is none of its own.
+fn targets() -> Result<Vec<String>, String> {
+    let seeds = root().join("fuzz/seeds");
+    let listed = std::fs::read_dir(&seeds).map_err(|error| format!("{}: {error}", seeds.display()))?;
+    let mut names: Vec<String> =
+        listed.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    Ok(names)
 }
 
 fn build() -> Result<PathBuf, String> {

@@ -18,7 +18,7 @@ use thalweg_streams::subscriptions::{Driver, Subscriptions};
 use thalweg_streams::{Options, Sharing, Streams};
 use thalweg_sys::clock;
 use thalweg_sys::disk::Disk;
-use thalweg_sys::process::random_u64;
+use thalweg_sys::process::random_bytes;
 
 pub(crate) use offline::{Refusal, backup, parse, restore};
 
@@ -82,7 +82,7 @@ impl Engine {
     }
 
     fn over(store: log::Store, state: StateOptions) -> Self {
-        let subscriptions = Subscriptions::open(&Embedded::new(store.clone(), None), secret);
+        let subscriptions = Subscriptions::open(&Embedded::new(store.clone(), None), || random_bytes().ok());
         let state = State::new(&store, STATE, ServiceOptions { state, ..ServiceOptions::default() });
         if State::exists(&store, STATE) {
             match state.state() {
@@ -217,15 +217,6 @@ impl log::Watch for Ringer {
     fn advanced(&self, log: log::LogId) {
         self.subscriptions.moved(log);
     }
-}
-
-/// Unpredictable bytes from the system.
-fn secret() -> Option<[u8; 32]> {
-    let mut bytes = [0; 32];
-    for word in bytes.chunks_exact_mut(8) {
-        word.copy_from_slice(&random_u64().ok()?.to_le_bytes());
-    }
-    Some(bytes)
 }
 
 /// Checks a store that nobody has open, and prints what is found. Whether it is whole.

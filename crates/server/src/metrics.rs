@@ -11,13 +11,14 @@ use parking_lot::Mutex;
 use std::fmt::{self, Write};
 use std::sync::Arc;
 use thalweg_http::{Message, Meters};
+use thalweg_log::Stats;
 use thalweg_reactor::{Activity, Handle};
 use thalweg_sync::meter::Distribution;
 use thalweg_wire::exchange::{Advance, Answer, Live, Method, Now, Refusal, Request, Response, Service};
 
 const PATH: &str = "/metrics";
 const MEDIA: &[u8] = b"Content-Type: text/plain; version=0.0.4; charset=utf-8\r\nCache-Control: no-store\r\n";
-/// Values of a histogram above this are in its last bucket; below, the buckets are powers of two.
+/// Seconds of what is noted in microseconds.
 const MICROS: f64 = 1e-6;
 
 /// The reactors there are.
@@ -55,7 +56,8 @@ impl<S> Metrics<S> {
     }
 
     fn write(&self, page: &mut Page) -> fmt::Result {
-        self.store(page)?;
+        let stats = self.engine.stats();
+        self.store(page, &stats)?;
         let reactors: Vec<_> = self
             .board
             .0
@@ -118,11 +120,10 @@ impl<S> Metrics<S> {
             let help = "A walk over the subscribers of a stream that moved, or a part of a long one.";
             page.histogram("fan_out_seconds", help, index == 0, &labels, &traffic.fan_out_us, MICROS)?;
         }
-        page.memory(&self.engine)
+        page.memory(stats.index_bytes)
     }
 
-    fn store(&self, page: &mut Page) -> fmt::Result {
-        let stats = self.engine.stats();
+    fn store(&self, page: &mut Page, stats: &Stats) -> fmt::Result {
         let one = |value| [(String::new(), value)].into_iter();
         page.counter("commits_total", "Commits, each a batch in the log.", one(stats.batches))?;
         page.counter("commit_bytes_total", "Bytes of segments that commits took.", one(stats.batch_bytes))?;
@@ -201,8 +202,8 @@ impl Page {
         writeln!(self.0, "thalweg_{name}_count{open}{labels}{close} {count}")
     }
 
-    fn memory(&mut self, engine: &Engine) -> fmt::Result {
-        let kinds = [("resident", resident_bytes()), ("time_indexes", engine.stats().index_bytes)];
+    fn memory(&mut self, index_bytes: u64) -> fmt::Result {
+        let kinds = [("resident", resident_bytes()), ("time_indexes", index_bytes)];
         let values = kinds.into_iter().map(|(kind, bytes)| (format!("kind=\"{kind}\""), bytes));
         self.gauge("memory_bytes", "Memory by kind: all that is resident, and what of it is which.", values)
     }

@@ -8,12 +8,12 @@ use crate::Streams;
 use crate::access::Found;
 use crate::headers::{is_named, single};
 use crate::problem::Problem;
-use crate::service::STREAMS;
 use crate::store::{Fork, Store};
 use thalweg_wire::decimal::{self, SAFE_INTEGER_MAX};
 use thalweg_wire::exchange::{Now, Request, Work};
+use thalweg_wire::path::{self, STREAMS};
 use thalweg_wire::token::Token;
-use thalweg_wire::{json, media, path};
+use thalweg_wire::{json, media};
 
 const FORKED_FROM: &str = "Stream-Forked-From";
 const OFFSET: &str = "Stream-Fork-Offset";

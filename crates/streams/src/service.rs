@@ -5,16 +5,12 @@ use crate::headers::Headers;
 use crate::options::{ALLOW, preflight};
 use crate::problem::Problem;
 use crate::store::Store;
-use crate::subscriptions::RESERVED;
 use bytes::Bytes;
 use smallvec::smallvec;
 use thalweg_wire::exchange::{Advance, Answer, Live, Method, Now, Refusal, Request, Response, Service};
-use thalweg_wire::path;
+use thalweg_wire::path::{self, HEALTH, LIST, RESERVED, STREAMS};
 
-pub(crate) const STREAMS: &str = "/v1/stream/";
-const HEALTH: &str = "/healthz";
 /// Ours: which streams there are, and what the store holds.
-const LIST: &str = "/v1/streams";
 const STATS: &str = "/v1/stats";
 const CONTROL: &str = "__ds/";
 

@@ -112,7 +112,12 @@ mod tests {
         ring(ours.as_fd()).unwrap();
         ring(theirs.as_fd()).unwrap();
         drop(theirs);
-        let heard: Vec<_> = (0..3).map(|_| hush(ours.as_fd()).unwrap()).collect();
+        // The child of another test may hold the other end, too, until it has become its program.
+        let mut heard = Vec::new();
+        while heard.last() != Some(&Heard::End) && heard.len() < 1_000 {
+            listen(ours.as_fd(), Some(std::time::Duration::from_millis(10))).unwrap();
+            heard.push(hush(ours.as_fd()).unwrap());
+        }
         assert_eq!(heard.last(), Some(&Heard::End), "{heard:?}");
     }
 

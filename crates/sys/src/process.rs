@@ -59,7 +59,15 @@ pub fn yield_now() {
 /// # Errors
 /// Only where the kernel has no entropy source.
 pub fn random_u64() -> io::Result<u64> {
-    let mut bytes = [0_u8; 8];
+    random_bytes().map(u64::from_ne_bytes)
+}
+
+/// Random bytes from the kernel: for secrets.
+///
+/// # Errors
+/// Only where the kernel has no entropy source.
+pub fn random_bytes<const N: usize>() -> io::Result<[u8; N]> {
+    let mut bytes = [0_u8; N];
     let mut filled = 0;
     while filled < bytes.len() {
         match getrandom(&mut bytes[filled..], GetRandomFlags::empty()) {
@@ -68,7 +76,7 @@ pub fn random_u64() -> io::Result<u64> {
             Err(error) => return Err(error.into()),
         }
     }
-    Ok(u64::from_ne_bytes(bytes))
+    Ok(bytes)
 }
 
 #[cfg(test)]

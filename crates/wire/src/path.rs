@@ -6,6 +6,15 @@
 use crate::percent;
 use std::borrow::Cow;
 
+/// What the path of a stream begins with; its name follows, percent-encoded.
+pub const STREAMS: &str = "/v1/stream/";
+/// Where streams are listed.
+pub const LIST: &str = "/v1/streams";
+/// Where a server says that it is there.
+pub const HEALTH: &str = "/healthz";
+/// PROTOCOL 6: the first segment that no stream's name has; subscriptions live beneath it.
+pub const RESERVED: &str = "__ds";
+
 /// The longest name, bytes after decoding.
 pub const NAME_BYTES_MAX: usize = 1024;
 
@@ -86,6 +95,12 @@ pub fn encode(segment: &str) -> String {
         }
     }
     encoded
+}
+
+/// The path of a stream, its name encoded but for the slashes. What [`stream_name`] makes a name of, behind [`STREAMS`].
+pub fn of_stream(name: &str) -> String {
+    let segments: Vec<String> = name.split('/').map(encode).collect();
+    format!("{STREAMS}{}", segments.join("/"))
 }
 
 fn slashes(text: &str) -> usize {

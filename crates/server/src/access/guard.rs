@@ -7,11 +7,9 @@ use parking_lot::RwLock;
 use std::path::Path;
 use std::sync::Arc;
 use thalweg_wire::exchange::{Advance, Answer, Live, Method, Now, Refusal, Request, Response, Service};
-use thalweg_wire::{path, query};
+use thalweg_wire::path::{self, HEALTH, LIST, RESERVED, STREAMS};
+use thalweg_wire::query;
 
-const STREAMS: &str = "/v1/stream/";
-const LIST: &str = "/v1/streams";
-const HEALTH: &str = "/healthz";
 const FORKED_FROM: &str = "Stream-Forked-From";
 
 /// The tokens in force. Clones share them.
@@ -121,9 +119,6 @@ fn wanting(request: &Request<'_>, grant: &Grant) -> Option<Scope> {
     }
     lacks(if reads { Scope::Read } else { Scope::Admin }, None)
 }
-
-/// Names beneath it are no streams.
-const RESERVED: &str = "__ds";
 
 /// A fork shows what its source holds.
 fn reads_source(request: &Request<'_>, grant: &Grant) -> Option<Scope> {

@@ -1,23 +1,24 @@
 //! New tokens: shown once, and kept as what they hash to.
 
-use super::tokens::{Scope, hash};
+use super::tokens::{Scope, hash, hex};
 use crate::client::{Failure, Output};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::json;
-use std::io;
-use thalweg_sys::process::random_u64;
+use thalweg_sys::process::random_bytes;
 
 /// Nobody guesses 256 bits, which is why a plain hash keeps them.
-const SECRET_WORDS: usize = 4;
+const SECRET_BYTES: usize = 32;
 
 /// Makes a token, and prints it with its table for the token file.
 ///
 /// # Errors
 /// The system gives no randomness, or standard output cannot be written.
 pub(crate) fn mint(label: &str, scopes: &[Scope], prefix: &str, output: Output) -> Result<(), Failure> {
-    let token = token().map_err(Failure::Random)?;
-    let digest: String = hash(token.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
+    let secret: [u8; SECRET_BYTES] = random_bytes().map_err(Failure::Random)?;
+    // Begins as a leaked one is searched for.
+    let token = format!("thalweg_{}", URL_SAFE_NO_PAD.encode(secret));
+    let digest = hex(&hash(token.as_bytes()));
     let scopes: Vec<String> = scopes.iter().map(ToString::to_string).collect();
     let mut grant = toml::Table::new();
     grant.insert("sha256".into(), digest.clone().into());
@@ -32,13 +33,4 @@ pub(crate) fn mint(label: &str, scopes: &[Scope], prefix: &str, output: Output) 
         text,
         json!({ "token": token, "label": label, "sha256": digest, "scopes": scopes, "prefix": prefix }),
     )
-}
-
-/// A prefix by which a leaked one is found, and the secret.
-fn token() -> io::Result<String> {
-    let mut secret = Vec::new();
-    for _ in 0..SECRET_WORDS {
-        secret.extend_from_slice(&random_u64()?.to_le_bytes());
-    }
-    Ok(format!("thalweg_{}", URL_SAFE_NO_PAD.encode(secret)))
 }

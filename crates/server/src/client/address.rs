@@ -2,9 +2,7 @@
 
 use super::connection::{Failure, Url};
 use super::verbs::Server;
-use thalweg_wire::path::stream_name;
-
-const STREAMS: &str = "/v1/stream/";
+use thalweg_wire::path::{STREAMS, of_stream, stream_name};
 
 /// A stream on a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,37 +27,18 @@ impl Address {
             return Ok(Self { url, name: decoded });
         }
         let plain = name.strip_prefix('/').unwrap_or(name);
-        stream_name(&path(plain)[STREAMS.len()..]).map_err(|error| bad_name(name, &error))?;
+        stream_name(&of_stream(plain)[STREAMS.len()..]).map_err(|error| bad_name(name, &error))?;
         Ok(Self { url: server.parse()?, name: plain.to_owned() })
     }
 
     /// The target of the stream, with a query.
     pub(super) fn target(&self, query: &str) -> String {
-        path(&self.name) + query
+        of_stream(&self.name) + query
     }
 }
 
 fn bad_name(name: &str, error: &thalweg_wire::path::NameError) -> Failure {
     Failure::Name { name: name.to_owned(), why: error.to_string() }
-}
-
-/// The path of a stream, its name percent-encoded but for the slashes.
-fn path(name: &str) -> String {
-    let segments: Vec<String> = name.split('/').map(encoded).collect();
-    format!("{STREAMS}{}", segments.join("/"))
-}
-
-/// Percent-encoded, for a path or a query.
-pub(super) fn encoded(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            out.push(char::from(byte));
-        } else {
-            out += &format!("%{byte:02X}");
-        }
-    }
-    out
 }
 
 #[cfg(test)]

@@ -1,6 +1,5 @@
 //! `thalweg ls`, `stats` and `watch`: what a server holds, and what moves on it.
 
-use super::address::encoded;
 use super::connection::Failure;
 use super::glob::Glob;
 use super::output::Output;
@@ -10,6 +9,7 @@ use serde::Serialize;
 use serde_json::Value;
 use std::collections::HashMap;
 use std::time::Duration;
+use thalweg_wire::path::encode;
 
 /// Streams asked for at once.
 const PAGE: usize = 1_000;
@@ -25,7 +25,7 @@ type Each<'a> = dyn FnMut(&str, &Value) -> Result<Option<()>, Failure> + 'a;
 fn streams(session: &mut Session, glob: &Glob, each: &mut Each<'_>) -> Result<(), Failure> {
     let mut after = String::new();
     loop {
-        let (prefix, from) = (encoded(&glob.prefix()), encoded(&after));
+        let (prefix, from) = (encode(&glob.prefix()), encode(&after));
         let target = format!("/v1/streams?prefix={prefix}&after={from}&limit={PAGE}");
         session.ask("GET", &target, &[("Accept", "application/json")], b"")?;
         let page = parsed(&session.body()?)?;

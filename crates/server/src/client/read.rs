@@ -1,12 +1,13 @@
 //! `thalweg read`: chunk after chunk, until the server says that this is all there is, or up to an offset.
 
-use super::address::{Address, encoded};
+use super::address::Address;
 use super::connection::{Failure, Head};
 use super::is_json;
 use super::output::{Output, Printer, messages};
 use super::progress::Progress;
 use super::session::Session;
 use std::io::IsTerminal;
+use thalweg_wire::path::encode;
 use thalweg_wire::rfc3339;
 use thalweg_wire::token::Token;
 
@@ -18,7 +19,7 @@ pub(super) fn begin(from: &str) -> &str {
 /// The query that begins at an offset or at a time.
 pub(super) fn start(from: &str) -> String {
     let key = if is_time(from) { "since" } else { "offset" };
-    format!("{key}={}", encoded(from))
+    format!("{key}={}", encode(from))
 }
 
 fn is_time(text: &str) -> bool {
@@ -44,7 +45,7 @@ pub(super) fn chunk(
     offset: &str,
     until_time: Option<&str>,
 ) -> Result<Chunk, Failure> {
-    let until = until_time.map(|time| format!("&until={}", encoded(time))).unwrap_or_default();
+    let until = until_time.map(|time| format!("&until={}", encode(time))).unwrap_or_default();
     let query = format!("?{}{until}", start(offset));
     let head = session.ask("GET", &address.target(&query), &[], b"")?;
     let content = session.body()?;

@@ -1,6 +1,6 @@
 //! `thalweg tail`: follows a stream by server-sent events, reconnects, resumes where it was.
 
-use super::address::{Address, encoded};
+use super::address::Address;
 use super::connection::{Connection, Failure};
 use super::events::{Control, Events};
 use super::is_json;
@@ -10,6 +10,7 @@ use super::session::passes;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use std::time::Duration;
+use thalweg_wire::path::encode;
 
 pub(super) const PAUSE_MIN: Duration = Duration::from_millis(100);
 pub(super) const PAUSE_MAX: Duration = Duration::from_secs(5);
@@ -69,7 +70,7 @@ fn follow(address: &Address, place: &mut Place) -> Result<Followed, Failure> {
     }
     let mut query = format!("?{}&live=sse", start(&place.offset));
     if let Some(cursor) = &place.cursor {
-        query += &format!("&cursor={}", encoded(cursor));
+        query += &format!("&cursor={}", encode(cursor));
     }
     let fields = [("Accept", "text/event-stream")];
     let head = connection.ask("GET", &address.target(&query), &fields, b"")?;

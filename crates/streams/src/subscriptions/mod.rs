@@ -42,8 +42,6 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, OnceLock};
 use subscription::{Change, Seen, Subscription};
 
-/// The first segment under which subscriptions live, no stream's name.
-pub(crate) const RESERVED: &str = "__ds";
 /// Bytes of notes in one commit.
 const COMMIT_BYTES_MAX: usize = 64 << 10;
 

@@ -5,6 +5,7 @@
 //! never backtracks more than once per star, so a hostile pattern costs at most length times length.
 
 use std::sync::Arc;
+use thalweg_wire::path::RESERVED;
 
 /// Longest pattern and longest name, bytes.
 const BYTES_MAX: usize = 1024;
@@ -72,7 +73,7 @@ pub(crate) fn is_name(text: &str) -> bool {
     text.len() <= BYTES_MAX
         && !text.chars().any(char::is_control)
         && text.split('/').all(|segment| !matches!(segment, "" | "." | ".."))
-        && text.split('/').next() != Some(super::RESERVED)
+        && text.split('/').next() != Some(RESERVED)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The guard before a service that only counts.
 
 use super::*;
-use crate::access::tokens::hash;
+use crate::access::tokens::{hash, hex};
 use std::io::Write;
 use thalweg_wire::exchange::Field;
 
@@ -57,7 +57,7 @@ const TOKENS: [(&str, &str, &str); 5] = [
 
 fn write(file: &mut std::fs::File, tokens: &[(&str, &str, &str)]) {
     for (token, scope, prefix) in tokens {
-        let hex: String = hash(token.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
+        let hex = hex(&hash(token.as_bytes()));
         writeln!(file, "[{token}]\nsha256 = \"{hex}\"\nscopes = [\"{scope}\"]\nprefix = \"{prefix}\"")
             .unwrap();
     }
