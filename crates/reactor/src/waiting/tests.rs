@@ -12,6 +12,8 @@ struct Source {
     finds: fn(usize) -> Look,
     /// Whether it can go to sleep.
     sleeps: bool,
+    /// How long going to sleep takes it.
+    dozes: Duration,
     looks: usize,
     declared: usize,
     ready: usize,
@@ -43,12 +45,13 @@ impl Handler for Source {
 
     fn prepare_to_sleep(&mut self, _: &mut Core<Self>) -> bool {
         self.declared += 1;
+        std::thread::sleep(self.dozes);
         self.sleeps
     }
 }
 
 fn reactor(finds: fn(usize) -> Look, sleeps: bool) -> Reactor<Source> {
-    let source = Source { finds, sleeps, looks: 0, declared: 0, ready: 0, messages: 0, timers: 0 };
+    let source = Source { finds, sleeps, dozes: Duration::ZERO, looks: 0, declared: 0, ready: 0, messages: 0, timers: 0 };
     Reactor::new(Config::default(), |_| Ok::<_, io::Error>(source)).unwrap()
 }
 
@@ -121,15 +124,17 @@ fn before_it_sleeps_a_reactor_has_its_sources_declare_themselves() {
 
 #[test]
 fn what_other_threads_are_at_is_looked_for_while_that_has_been_quick() {
-    let mut reactor = reactor(|_| Look::Working, true);
+    // Each wait is a long one, and ends because something came while the source went to sleep.
+    let mut reactor = reactor(|_| Look::Working, false);
+    reactor.handler().dozes = Duration::from_millis(1);
     let turn = |reactor: &mut Reactor<Source>| {
         reactor.handler().looks = 0;
-        reactor.turn(10, Wait::Until(Instant::now() + Duration::from_millis(1))).unwrap();
+        reactor.turn(10, Wait::Block).unwrap();
         (reactor.handler().declared, reactor.handler().looks)
     };
     let (declared, looks) = turn(&mut reactor);
     assert!(declared == 1 && looks > 1, "it looks, making way, and then sleeps: {looks}");
-    // It slept for long each time, which others' work is not worth looking for.
+    // It waited for long each time, which others' work is not worth looking for.
     for _ in 0..8 {
         turn(&mut reactor);
     }
