@@ -10,7 +10,7 @@ use std::fs;
 const PATH: &str = "crates/abi/include/thalweg.h";
 
 const HEAD: &str = "\
-/* The C interface of typed services. Written by `cargo xtask header` from crates/abi. Do not edit.
+/* The C interface of typed services and of JSON-RPC. Written by `cargo xtask header` from crates/abi. Do not edit.
  *
  * Functions answer with a code of `enum thalweg_fault`, THALWEG_OK (0) when nothing went wrong; what exactly did is then in
  * `thalweg_error_detail()`. A client or server has no thread of its own: it is driven by turns, by waiting, or by `run`. It
@@ -84,6 +84,13 @@ fn renames() -> std::collections::HashMap<String, String> {
         "Flow",
         "Reply",
         "Request",
+        "Rpc",
+        "RpcAnswer",
+        "RpcAsk",
+        "RpcCall",
+        "RpcDone",
+        "RpcOptions",
+        "RpcStatistics",
         "Server",
         "ServerOptions",
         "ServerStatistics",

@@ -1,4 +1,4 @@
-/* The C interface of typed services. Written by `cargo xtask header` from crates/abi. Do not edit.
+/* The C interface of typed services and of JSON-RPC. Written by `cargo xtask header` from crates/abi. Do not edit.
  *
  * Functions answer with a code of `enum thalweg_fault`, THALWEG_OK (0) when nothing went wrong; what exactly did is then in
  * `thalweg_error_detail()`. A client or server has no thread of its own: it is driven by turns, by waiting, or by `run`. It
@@ -88,6 +88,12 @@ struct thalweg_client;
  * hands it to `thalweg_reply_end`, `thalweg_reply_fail` or `thalweg_reply_drop`, each of which takes it away.
  */
 struct thalweg_reply;
+
+/**
+ * Connections to services that are called by JSON-RPC, and no thread. From `thalweg_rpc_open`, to be handed to
+ * `thalweg_rpc_close`.
+ */
+struct thalweg_rpc;
 
 /**
  * A server, with no thread. From `thalweg_server_open`, to be handed to `thalweg_server_close`.
@@ -222,6 +228,170 @@ struct thalweg_client_state {
    * There is a connection now.
    */
   bool connected;
+};
+
+/**
+ * What a client of JSON-RPC allows itself. Begin with `thalweg_rpc_defaults()`.
+ */
+struct thalweg_rpc_options {
+  /**
+   * How long an answer is waited for, connecting included, where a call says nothing else; 0 for ever.
+   */
+  uint64_t deadline_ms;
+  /**
+   * How long a connection is kept while nothing goes over it.
+   */
+  uint64_t idle_for_ms;
+  /**
+   * The longest answer.
+   */
+  uint64_t answer_bytes_max;
+  /**
+   * Connections to one address at once; further calls wait for one of them.
+   */
+  uint32_t connections_max;
+  /**
+   * Connections that are kept while nothing goes over them, of all addresses together.
+   */
+  uint32_t idle_max;
+  /**
+   * Requests that have not ended; one more is THALWEG_OVERLOADED.
+   */
+  uint32_t in_flight_max;
+  /**
+   * May look for some microseconds for an answer before sleeping, as long as that finds any.
+   */
+  bool spin;
+};
+
+/**
+ * A call: strings that a NUL ends.
+ */
+struct thalweg_rpc_call {
+  /**
+   * The method.
+   */
+  const char *method;
+  /**
+   * A JSON array or object; null for none.
+   */
+  const char *params;
+};
+
+/**
+ * How calls are made. Zeros are what the client's options say, at its own service.
+ */
+struct thalweg_rpc_ask {
+  /**
+   * How long their answers are waited for; 0 for what the client's options say.
+   */
+  uint64_t deadline_ms;
+  /**
+   * Of which service: a number from `thalweg_rpc_target`, or 0.
+   */
+  uint32_t target;
+  /**
+   * They go as a batch, even if there is one.
+   */
+  bool batch;
+  /**
+   * They have no answers.
+   */
+  bool notifies;
+  /**
+   * Twice is as good as once: may be sent again when a connection ends before the answer comes.
+   */
+  bool idempotent;
+};
+
+/**
+ * What came of calls.
+ */
+struct thalweg_rpc_done {
+  /**
+   * Of which; 0 where nothing came.
+   */
+  uint64_t call;
+  /**
+   * How many answers there are for `thalweg_rpc_answer_at`: as many as calls that have one, none after a fault.
+   */
+  size_t answers;
+  /**
+   * Of a fault: what, where, and what to do. Never null, and lent until the next function is called with this client.
+   */
+  const char *detail;
+  /**
+   * Why there are no answers; 0 where there are.
+   */
+  uint16_t fault;
+};
+
+/**
+ * An answer. What it points to is lent until the next function is called with this client.
+ */
+struct thalweg_rpc_answer {
+  /**
+   * The result, or what an error holds beside its words: JSON, `length` bytes, without a NUL.
+   */
+  const uint8_t *json;
+  /**
+   * Bytes of it; 0 for an error that holds nothing else.
+   */
+  size_t length;
+  /**
+   * Of an error: its words. Never null.
+   */
+  const char *message;
+  /**
+   * Of an error: its number in JSON-RPC. Else 0.
+   */
+  int64_t code;
+  /**
+   * Of an error of a server of ours: its fault. Else 0.
+   */
+  uint16_t fault;
+  /**
+   * The server answered with an error.
+   */
+  bool is_error;
+};
+
+/**
+ * What a client of JSON-RPC has done so far.
+ */
+struct thalweg_rpc_statistics {
+  /**
+   * Connections opened.
+   */
+  uint64_t opened;
+  /**
+   * Connections closed, by whomever.
+   */
+  uint64_t closed;
+  /**
+   * Requests that went over a connection that had served another.
+   */
+  uint64_t reused;
+  /**
+   * Requests that waited for a connection to be free.
+   */
+  uint64_t waits;
+  /**
+   * Requests that were sent again.
+   */
+  uint64_t retried;
+  /**
+   * Connections that nothing goes over now.
+   */
+  size_t idle;
+  /**
+   * Connections in all, now.
+   */
+  size_t connections;
+  /**
+   * Requests that have not ended.
+   */
+  size_t in_flight;
 };
 
 /**
@@ -637,6 +807,127 @@ uint16_t thalweg_reply_changed(struct thalweg_reply *reply,
                                void (*wake)(void *context),
                                void *context,
                                void (*release)(void *context));
+
+/**
+ * A minute for an answer, eight connections to an address, of which two are kept.
+ */
+struct thalweg_rpc_options thalweg_rpc_defaults(void);
+
+/**
+ * A client of the service at a URL, `http://host:port/rpc/name`. Connects with the first call. Null options are the defaults.
+ * Faults: THALWEG_BAD_ARGUMENT for a URL that is none or an option that cannot be right, THALWEG_NO_SERVER for a host that
+ * nobody knows.
+ *
+ * Requires:
+ * `url` is a string that a NUL ends; `options` is null or points to options; `client` to a place for a handle.
+ */
+uint16_t thalweg_rpc_open(const char *url,
+                          const struct thalweg_rpc_options *options,
+                          struct thalweg_rpc **client);
+
+/**
+ * Closes every connection and frees the client; null is fine. Calls under way are not heard of any more.
+ *
+ * Requires:
+ * `client` is null, or came from `thalweg_rpc_open` and was not closed.
+ */
+void thalweg_rpc_close(struct thalweg_rpc *client);
+
+/**
+ * Another service, or the same at another address, over the same connections: its number, for `struct thalweg_rpc_ask`. Faults: as
+ * of `thalweg_rpc_open`.
+ *
+ * Requires:
+ * `client` is null or a client; `url` is a string that a NUL ends; `target` points to a place for a number.
+ */
+uint16_t thalweg_rpc_target(struct thalweg_rpc *client,
+                            const char *url,
+                            uint32_t *target);
+
+/**
+ * The descriptor for a foreign loop: readable whenever `thalweg_rpc_turn` without waiting has something to do. One such turn
+ * comes first, and one after each round of calls. It belongs to the client.
+ *
+ * Requires:
+ * `client` is null or a client; `descriptor` points to a place for a number.
+ */
+uint16_t thalweg_rpc_descriptor(struct thalweg_rpc *client,
+                                int *descriptor);
+
+/**
+ * Begins calls, which go together, and says by which number; no two of a client have the same. They leave with the next turn
+ * or wait. Without an `ask` one call goes alone and several as a batch. Faults: THALWEG_OVERLOADED, THALWEG_BAD_ARGUMENT; then
+ * nothing was begun.
+ *
+ * Requires:
+ * `client` is null or a client; `calls` points to `calls_count` calls whose pointers point to what they say; `ask` is null or
+ * points to one; `number` to a place for a number.
+ */
+uint16_t thalweg_rpc_begin(struct thalweg_rpc *client,
+                           const struct thalweg_rpc_call *calls,
+                           size_t calls_count,
+                           const struct thalweg_rpc_ask *ask,
+                           uint64_t *number);
+
+/**
+ * Nobody waits for these calls any more, and nothing will be said of them. Their connection is closed, by which a server may
+ * notice. Calls that there are not are none.
+ *
+ * Requires:
+ * `client` is null or a client.
+ */
+uint16_t thalweg_rpc_cancel(struct thalweg_rpc *client,
+                            uint64_t call);
+
+/**
+ * Writes what was begun, waits for something to come (0: not at all; so many milliseconds; negative: as long as it takes) and
+ * reads it: then `thalweg_rpc_next` has what came. `happened`, which may be null, is how much did; 0 at the end of the wait
+ * and after a signal. Faults: THALWEG_SYSTEM.
+ *
+ * Requires:
+ * `client` is null or a client; `happened` is null or points to a place for a number.
+ */
+uint16_t thalweg_rpc_turn(struct thalweg_rpc *client,
+                          int64_t wait_ms,
+                          size_t *happened);
+
+/**
+ * What came next, of whatever calls, in order of arrival; of call 0 until another turn.
+ *
+ * Requires:
+ * `client` is null or a client; `done` points to a place for one.
+ */
+uint16_t thalweg_rpc_next(struct thalweg_rpc *client, struct thalweg_rpc_done *done);
+
+/**
+ * Waits for what comes of calls that were begun. What comes of others meanwhile is kept for them. Why they have no answers is
+ * said there too; THALWEG_BAD_ARGUMENT says that there are no such calls.
+ *
+ * Requires:
+ * As of `thalweg_rpc_next`.
+ */
+uint16_t thalweg_rpc_wait(struct thalweg_rpc *client,
+                          uint64_t call,
+                          struct thalweg_rpc_done *done);
+
+/**
+ * One of the answers to the calls that were taken last, by the place of its call among them. THALWEG_BAD_ARGUMENT: there is
+ * none at that place.
+ *
+ * Requires:
+ * `client` is null or a client; `answer` points to a place for one.
+ */
+uint16_t thalweg_rpc_answer_at(struct thalweg_rpc *client,
+                               size_t place,
+                               struct thalweg_rpc_answer *answer);
+
+/**
+ * What the client has done so far; all zeros for null.
+ *
+ * Requires:
+ * `client` is null or a client.
+ */
+struct thalweg_rpc_statistics thalweg_rpc_statistics_of(const struct thalweg_rpc *client);
 
 /**
  * Listens at `count` endpoints (`*.sock`, `*.shm`, `-`). A path is taken over only from a server that is dead. Null options

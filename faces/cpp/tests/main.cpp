@@ -7,6 +7,7 @@ int main() {
         tests::calls();
         tests::serving();
         tests::spawning();
+        tests::remote();
     } catch (const std::exception& error) {
         tests::failed++;
         std::cerr << "nobody caught: " << error.what() << '\n';

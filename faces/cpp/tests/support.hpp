@@ -111,6 +111,7 @@ inline bool serves(thalweg::Client& client) {
 void calls();
 void serving();
 void spawning();
+void remote();
 
 } // namespace tests
 

@@ -22,7 +22,7 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     ("schema", &[]),
     ("codegen", &["wire", "schema"]),
     ("rpc", &["sys", "reactor", "transport", "wire", "service", "http", "schema"]),
-    ("abi", &["reactor", "transport", "wire", "service"]),
+    ("abi", &["reactor", "transport", "wire", "service", "schema", "rpc"]),
     (
         "server",
         &[
@@ -42,8 +42,8 @@ const MAY_SEE: &[(&str, &[&str])] = &[
         ],
     ),
     ("erlang", &["reactor", "service", "transport", "wire"]),
-    ("node", &["sys", "sync", "reactor", "transport", "wire", "service", "log"]),
-    ("python", &["sys", "reactor", "events", "transport", "wire", "service", "log"]),
+    ("node", &["sys", "sync", "reactor", "transport", "wire", "service", "log", "schema", "rpc"]),
+    ("python", &["sys", "reactor", "events", "transport", "wire", "service", "log", "schema", "rpc"]),
     (
         "bench",
         &[

@@ -93,7 +93,7 @@ impl Client {
     pub fn ask(&mut self, ask: &Ask<'_>) -> Result<&Answers, Error> {
         self.pool.give_room(std::mem::take(&mut self.last).into_room());
         let name = self.pool.begin(self.target, ask)?;
-        self.last = self.pool.wait(name)?;
+        self.last = self.wait(name)?;
         Ok(&self.last)
     }
 
@@ -103,6 +103,30 @@ impl Client {
     /// [`Fault::Overloaded`], [`Fault::BadArgument`]: nothing was begun.
     pub fn begin(&mut self, ask: &Ask<'_>) -> Result<CallId, Failure> {
         self.pool.begin(self.target, ask)
+    }
+
+    /// Waits for what comes of calls that were begun. What comes of others meanwhile is kept for them.
+    ///
+    /// # Errors
+    /// There was no answer; [`Fault::BadArgument`]: nothing of that name was begun, or what came of it was taken.
+    pub fn wait(&mut self, call: CallId) -> Result<Answers, Failure> {
+        loop {
+            if let Some(answers) = self.listen(call)? {
+                return Ok(answers);
+            }
+        }
+    }
+
+    /// A step of such a wait, for whoever has to look after something else in between: `None` when it is to be taken again,
+    /// which is so after a signal.
+    ///
+    /// # Errors
+    /// As [`Client::wait`].
+    pub fn listen(&mut self, call: CallId) -> Result<Option<Answers>, Failure> {
+        if !self.knows(call) {
+            return Err(Failure::new(Fault::BadArgument, "no such call is under way"));
+        }
+        self.pool.listen(call).transpose()
     }
 
     /// Nobody waits for these calls any more. Their connection is closed, by which a server may notice.
@@ -136,6 +160,11 @@ impl Client {
     /// Out of descriptors.
     pub fn descriptor(&mut self) -> Result<BorrowedFd<'_>, Failure> {
         self.pool.descriptor()
+    }
+
+    /// Whether calls are under way, or what came of them is still to be taken.
+    pub fn knows(&self, call: CallId) -> bool {
+        self.pool.knows(call)
     }
 
     /// Exchanges that have not ended.

@@ -190,21 +190,32 @@ impl Pool {
         self.statistics.closed += 1;
     }
 
-    /// Waits for what comes of one exchange.
-    pub(crate) fn wait(&mut self, name: CallId) -> Result<Answers, Failure> {
-        loop {
-            if let Some(place) = self.done.iter().position(|done| done.call == name)
-                && let Some(done) = self.done.remove(place)
-            {
-                return done.outcome;
+    /// Whether an exchange is under way, or what came of it is still to be taken.
+    pub(crate) fn knows(&self, name: CallId) -> bool {
+        self.done.iter().any(|done| done.call == name)
+            || self.queue.iter().any(|(_, exchange)| exchange.name == name)
+            || self.connections.iter().any(|known| known.carries.as_ref().is_some_and(|e| e.name == name))
+    }
+
+    /// What came of one exchange; nothing, once something else has happened.
+    pub(crate) fn listen(&mut self, name: CallId) -> Option<Result<Answers, Failure>> {
+        let taken = |pool: &mut Self| {
+            let place = pool.done.iter().position(|done| done.call == name)?;
+            pool.done.remove(place).map(|done| done.outcome)
+        };
+        if let Some(outcome) = taken(self) {
+            return Some(outcome);
+        }
+        let waited = match &self.connections[..] {
+            // The only one there is: nothing else is to be heard.
+            [only] if only.carries.as_ref().is_some_and(|exchange| exchange.name == name) => {
+                self.wait_alone()
             }
-            match &self.connections[..] {
-                // The only one there is: nothing else is to be heard.
-                [only] if only.carries.as_ref().is_some_and(|exchange| exchange.name == name) => {
-                    self.wait_alone()?
-                }
-                _ => drop(self.turn(None)?),
-            }
+            _ => self.turn(None).map(drop),
+        };
+        match waited {
+            Ok(()) => taken(self),
+            Err(failure) => Some(Err(failure)),
         }
     }
 
@@ -294,8 +305,12 @@ impl Pool {
                 break;
             }
             self.watch_sockets()?;
-            if let Some(watch) = &self.watch {
-                watch.wait(left)?;
+            if let Some(watch) = &self.watch
+                && !watch.wait(left)?
+            {
+                // The end of the wait, or a signal, which whoever waits may have to look after.
+                self.expire();
+                break;
             }
         }
         self.watch_sockets()?;

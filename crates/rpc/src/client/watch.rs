@@ -54,13 +54,13 @@ impl Watch {
         Ok(())
     }
 
-    /// Waits until there is something to do, at most so long.
-    pub(crate) fn wait(&self, left: Option<Duration>) -> io::Result<()> {
+    /// Waits until there is something to do, at most so long. `false`: there is not; a signal ends a wait too.
+    pub(crate) fn wait(&self, left: Option<Duration>) -> io::Result<bool> {
         // Rounded up, so that what is waited for has come when the wait ends.
         let left_ms = left.map_or(u32::MAX >> 1, |left| {
             u32::try_from(left.as_nanos().div_ceil(1_000_000)).unwrap_or(u32::MAX >> 1)
         });
-        wait_readable(self.epoll.as_fd(), left_ms).map(drop)
+        wait_readable(self.epoll.as_fd(), left_ms)
     }
 
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
