@@ -2,6 +2,7 @@
 //! whenever a line comes in, and ends with its standard input.
 
 use crate::Failure;
+use crate::floor::{self, SOCKET};
 use crate::near::{fill, store};
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
@@ -95,6 +96,7 @@ pub(crate) fn serve() -> Result<(), Failure> {
     let (store, held) = store("far")?;
     let service = Service::new(&store, "state", ServiceOptions::default());
     fill(&service.state()?, option("--keys", 1_000)?)?;
+    floor::serve(&directory.join(SOCKET), service.state()?)?;
     let options =
         ServerOptions { schema: SCHEMA_HASH, error_tag: ERROR_TAG.into(), ..ServerOptions::default() };
     let endpoints =

@@ -10,6 +10,7 @@
 
 mod crash;
 mod far;
+mod floor;
 mod near;
 mod run;
 mod served;

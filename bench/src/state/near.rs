@@ -80,16 +80,23 @@ impl Near {
         Ok(near)
     }
 
-    /// One long read: how many keys there are up to one.
+    /// One long read.
     ///
     /// # Errors
     /// The fork is gone.
     pub(crate) fn read(&self) -> Result<u64, Failure> {
-        let sight = self.state.sight(self.main, View::Committed)?;
-        let seen =
-            sight.scan(std::ops::Bound::Unbounded).take_while(|(key, _)| key.as_str() < self.until.as_str());
-        Ok(seen.count() as u64)
+        count_until(&self.state, self.main, &self.until)
     }
+}
+
+/// How many keys there are up to one.
+///
+/// # Errors
+/// The fork is gone.
+pub(crate) fn count_until(state: &State, fork: ForkId, until: &str) -> Result<u64, Failure> {
+    let sight = state.sight(fork, View::Committed)?;
+    let seen = sight.scan(std::ops::Bound::Unbounded).take_while(|(key, _)| key.as_str() < until);
+    Ok(seen.count() as u64)
 }
 
 impl Drop for Near {

@@ -2,6 +2,7 @@
 
 use crate::Failure;
 use crate::far::Far;
+use crate::floor::{Floor, SOCKET};
 use crate::near::{Near, key};
 use crate::run::{Measured, Until, clients};
 use crate::served::{connect, endpoint, options};
@@ -37,7 +38,8 @@ pub(crate) struct Work {
     measure: fn(&Work, &str, Until, &Near, &mut Far) -> Result<Measured, Failure>,
 }
 
-const READS: &[&str] = &["process", "memory", "socket"];
+const READS: &[&str] = &["process", "memory", "socket", "floor"];
+const SERVED: &[&str] = &["process", "memory", "socket"];
 
 const ONE: Work = Work { name: "", sides: READS, clients: 1, depth: 1, measure: reads };
 
@@ -48,7 +50,7 @@ pub(crate) const WORKS: &[Work] = &[
     Work { name: "reads-2", clients: 2, ..ONE },
     Work { name: "reads-4", clients: 4, ..ONE },
     Work { name: "reads-7", clients: 7, ..ONE },
-    Work { name: "reads-7-deep", clients: 7, depth: READS_DEEP, ..ONE },
+    Work { name: "reads-7-deep", sides: SERVED, clients: 7, depth: READS_DEEP, ..ONE },
     Work { name: "reads-written", sides: &["quiet", "written"], clients: 7, measure: percentile, ..ONE },
     Work { name: "fork", sides: &["process", "memory"], measure: fork, ..ONE },
     Work { name: "diff", sides: &["process", "memory"], measure: diff, ..ONE },
@@ -149,16 +151,18 @@ fn check<C: Command>(frame: &[u8]) -> Result<(), Failure> {
 fn reads(work: &Work, side: &str, until: Until, near: &Near, far: &mut Far) -> Result<Measured, Failure> {
     let wanted = near.read()?;
     if side == "process" {
-        return clients(
-            work.clients,
-            until,
-            || Ok(()),
-            |()| {
-                if near.read()? == wanted { Ok(1) } else { Err("another count".into()) }
-            },
-        );
+        return clients(work.clients, until, || Ok(()), |()| counts(near.read()?, wanted));
+    }
+    if side == "floor" {
+        let path = far.path(SOCKET);
+        let connect = || Floor::connect(&path, &near.until);
+        return clients(work.clients, until, connect, |floor| counts(floor.read()?, wanted));
     }
     readers(work, &way(side, far), until, near, wanted)
+}
+
+fn counts(count: u64, wanted: u64) -> Result<u64, Failure> {
+    if count == wanted { Ok(1) } else { Err("another count".into()) }
 }
 
 fn readers(work: &Work, path: &Path, until: Until, near: &Near, wanted: u64) -> Result<Measured, Failure> {
@@ -176,10 +180,7 @@ fn readers(work: &Work, path: &Path, until: Until, near: &Near, wanted: u64) -> 
             };
             let EventKind::End = event.kind else { return Err(format!("{:?}", event.kind).into()) };
             let answer = answer::<commands::Count, Infallible>(event.frame);
-            if answer.map_err(|error| error.to_string())?.count != wanted {
-                return Err("another count".into());
-            }
-            taken += 1;
+            taken += counts(answer.map_err(|error| error.to_string())?.count, wanted)? as usize;
         }
         Ok(work.depth as u64)
     })

@@ -12,11 +12,16 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
 const PREFACE: &str = "\
-A state of 1,000,000 keys of 16 bytes, in `os` mode; `process` is the same \
-work done in the process that holds the state, with as many threads as there are clients, `memory` and `socket` are clients of \
-another process. A cycle of a session is a snapshot, a write and a rollback, sixteen cycles under way at once. A read counts as \
-many keys as take 100 µs in one process; clients of reads have one under way each unless a row says otherwise. A percentile is given as how many reads \
-as slow as the slowest of a hundred there would be in a second. Nothing is pinned; processor time is both ends' together.";
+A state of 1,000,000 keys of 16 bytes, in `os` mode; `process` is the same work done in the process that \
+holds the state, with as many threads as there are clients, `memory` and `socket` are clients of another \
+process; the floor is the same read behind a bare socket with a thread for each connection. A cycle of a \
+session is a snapshot, a write and a rollback, sixteen cycles under way at once. A read counts as many \
+keys as take 100 µs in one process; clients of reads have one under way each unless a row says otherwise. \
+A percentile is given as how many reads as slow as the slowest of a hundred there would be in a second. \
+Nothing is pinned; processor time is both ends' together.";
+
+/// The side that does nothing but the work and what the kernel needs.
+const FLOOR: &str = "floor";
 
 /// What a row is held to.
 #[derive(Clone, Copy, Debug)]
@@ -123,10 +128,14 @@ fn row((work, side, bar, text): &Line, samples: &Samples) -> Row {
         ours: median(&ours),
         peer: median(&peer),
         peer_name: peer_name.to_owned(),
-        floor: None,
+        floor: median(&samples.rates(work, FLOOR)),
         ratio: Spread::of_ratios(&ours, &peer),
         bar,
-        costs_us: [samples.cost_us(work, side), samples.cost_us(work, peer_name), None],
+        costs_us: [
+            samples.cost_us(work, side),
+            samples.cost_us(work, peer_name),
+            samples.cost_us(work, FLOOR),
+        ],
         face: "",
         note,
     }

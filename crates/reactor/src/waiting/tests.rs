@@ -51,7 +51,16 @@ impl Handler for Source {
 }
 
 fn reactor(finds: fn(usize) -> Look, sleeps: bool) -> Reactor<Source> {
-    let source = Source { finds, sleeps, dozes: Duration::ZERO, looks: 0, declared: 0, ready: 0, messages: 0, timers: 0 };
+    let source = Source {
+        finds,
+        sleeps,
+        dozes: Duration::ZERO,
+        looks: 0,
+        declared: 0,
+        ready: 0,
+        messages: 0,
+        timers: 0,
+    };
     Reactor::new(Config::default(), |_| Ok::<_, io::Error>(source)).unwrap()
 }
 
