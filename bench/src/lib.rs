@@ -1,10 +1,8 @@
-//! Load for the benchmarks. Owns a closed-loop HTTP client that costs as little as it can (one thread, one
-//! epoll, one send and one receive per operation) and the few lines of HTTP framing that it shares with the
-//! floor; never knows which server it speaks to.
+//! What the measuring programs share. Owns how they read options from the command line, and lends the load's few lines of
+//! HTTP framing; never knows what any of them measures.
 #![forbid(unsafe_code)]
 
-pub mod histogram;
-pub mod message;
+pub use thalweg_load::message;
 
 /// The value behind `--name` on the command line, or the default.
 ///

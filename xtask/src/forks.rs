@@ -1,14 +1,13 @@
 //! Forks of one large stream: what each costs on disk and in memory, and how fast they are created beside
 //! appends of the same run.
 
-use crate::memory::{self, Memory};
+use crate::load::Load;
+use crate::memory::Memory;
 use crate::options::Options;
-use crate::server::{Launch, Program, Scratch, Server, build};
+use crate::server::{Launch, Program, Scratch, Server};
 use crate::slopes::{settled, slope};
 use crate::{Outcome, Tally};
 use serde_json::Value;
-use std::path::Path;
-use std::process::Command;
 
 /// Bytes of server memory that a fork may cost.
 const MEMORY_BAR_BYTES: f64 = 400.0;
@@ -36,7 +35,7 @@ struct Run {
 /// The server cannot be started or refuses.
 pub(crate) fn run(options: &Options) -> Outcome {
     let (forks, bytes) = (options.value("streams", 100_000_u64)?, options.value("bytes", 1_u64 << 30)?);
-    let load = build("thalweg-bench", "thalweg-load")?;
+    let load = Load::new()?;
     let launch = Launch::new(Program::Ours, options.text("durability", "sync"))?;
     let scratch = Scratch::new("forks")?;
     let server = launch.start(&scratch.path().join("data"))?;
@@ -95,42 +94,32 @@ fn fill(server: &Server, bytes: u64) -> Result<(), String> {
     if (200..300).contains(&status) { Ok(()) } else { Err(format!("filling the source: status {status}")) }
 }
 
-fn appends(server: &Server, load: &Path, options: &Options) -> Result<Run, String> {
+fn appends(server: &Server, load: &Load, options: &Options) -> Result<Run, String> {
     let seconds: u64 = options.value("seconds", 3)?;
-    measure(server, load, options, &["--seconds", &seconds.to_string(), "--streams", "100"])
+    measure(server, load, options, &["append", "--seconds", &seconds.to_string()])
 }
 
-fn fork(server: &Server, load: &Path, options: &Options, first: u64, count: u64) -> Result<Run, String> {
+fn fork(server: &Server, load: &Load, options: &Options, first: u64, count: u64) -> Result<Run, String> {
     let (first, count) = (first.to_string(), count.to_string());
-    let what = ["--forks-of", "source", "--first", &first, "--operations", &count];
+    let what =
+        ["create", "--prefix", "fork-", "--fork-of", "source", "--first", &first, "--operations", &count];
     measure(server, load, options, &[&what[..], &["--seconds", "600", "--warm-up-ms", "0"]].concat())
 }
 
-fn measure(server: &Server, load: &Path, options: &Options, words: &[&str]) -> Result<Run, String> {
-    let before = memory::processor_seconds(server.process())?;
-    let output = Command::new(load)
-        .args(["--port", &server.address.port().to_string()])
-        .args(["--connections", options.text("connections", "256")])
-        .args(words)
-        .output()
-        .map_err(|e| format!("{}: {e}", load.display()))?;
-    let used_us = (memory::processor_seconds(server.process())? - before) * 1e6;
-    if !output.status.success() {
-        return Err(format!("load: {}: {}", String::from_utf8_lossy(&output.stderr), server.last_words()));
+fn measure(server: &Server, load: &Load, options: &Options, words: &[&str]) -> Result<Run, String> {
+    let connections = ["--connections", options.text("connections", "256")];
+    let report = load.run(server, &[words, &connections[..]].concat())?;
+    match (report["perSecond"].as_f64(), report["serverUsPerOperation"].as_f64()) {
+        (Some(per_second), Some(cost_us)) => Ok(Run { per_second, cost_us }),
+        _ => Err(format!("load: {report}")),
     }
-    let report: Value = serde_json::from_slice(&output.stdout).map_err(|e| format!("load: {e}"))?;
-    let number = |name: &str| report[name].as_u64().ok_or_else(|| format!("load: no {name}"));
-    if number("failed")? > 0 || number("operations")? == 0 {
-        return Err(format!("load: {report}"));
-    }
-    Ok(Run {
-        per_second: float(number("operations")?) * 1e6 / float(number("microseconds")?),
-        cost_us: used_us / float(number("all_operations")?),
-    })
 }
 
 /// A number out of what the server counts.
-fn count(server: &Server, name: &str) -> Result<u64, String> {
+///
+/// # Errors
+/// It does not count that.
+pub(crate) fn count(server: &Server, name: &str) -> Result<u64, String> {
     let reply = server.connect()?.request("GET", "/v1/stats", &[], b"")?;
     let stats: Value = serde_json::from_slice(&reply.body).map_err(|e| format!("/v1/stats: {e}"))?;
     stats[name].as_u64().ok_or_else(|| format!("/v1/stats: no {name}: {stats}"))

@@ -1,4 +1,4 @@
-//! Connections that are held open and do nothing: what the memory and drain judges attach to a server.
+//! Connections that are held open and do nothing: what the drain judge attaches to a server.
 
 use crate::server::Server;
 use std::net::TcpStream;
@@ -6,23 +6,10 @@ use std::net::TcpStream;
 /// How a held connection idles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// One request answered, the connection kept alive.
-    KeptAlive,
     /// Waiting for the next record.
     LongPoll,
     /// Attached to the live tail, past its first event.
     Sse,
-}
-
-impl Kind {
-    /// Its name in reports.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::KeptAlive => "kept-alive",
-            Self::LongPoll => "long-poll",
-            Self::Sse => "sse",
-        }
-    }
 }
 
 /// Creates an empty text stream.
@@ -48,10 +35,6 @@ pub(crate) fn create(server: &Server, names: impl Iterator<Item = String>) -> Re
 pub(crate) fn open(server: &Server, kind: Kind, stream: &str) -> Result<TcpStream, String> {
     let mut connection = server.connect()?;
     match kind {
-        Kind::KeptAlive => {
-            let reply = connection.request("HEAD", &format!("/v1/stream/{stream}"), &[], b"")?;
-            expect_status(reply.status, 200, "HEAD")?;
-        }
         Kind::LongPoll => {
             let target = format!("/v1/stream/{stream}?offset=now&live=long-poll");
             connection.send("GET", &target, &[], b"")?;

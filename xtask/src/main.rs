@@ -25,8 +25,10 @@ mod guide;
 mod header;
 mod hold;
 mod judges;
+mod load;
 mod matrix;
 mod memory;
+mod million;
 mod node;
 mod options;
 mod programs;
@@ -34,6 +36,7 @@ mod python;
 mod refusals;
 mod server;
 mod slopes;
+mod soak;
 mod state_crash;
 mod tidy;
 mod zig;
@@ -106,9 +109,12 @@ cargo xtask <task> [options]
   fuzz                     every parser and on-disk format against inputs that grow out of what they cover
                              --target NAME  --seconds 5
   damage                   flipped bits, held and newer stores
-  bench streams            ours beside the Rust peer, in turn
-                             --pairs 5  --seconds 5  --connections 256  --streams 100  --bytes 256
-                             --without-peer  --check
+  streams-million          streams created, appended to, opened again: memory of each, descriptors, time to open
+                             --streams 1000000  --durability sync  --check  judges the time
+  soak                     mixed load: memory that does not grow, no error that a client did not cause
+                             --minutes 30  --subscribers 5000
+  bench streams            ours beside the peers of crates.io and npm and the floor, in turn
+                             --pairs 5  --seconds 5  --only WORK,WORK  --without-peer  --tiny  --check
   bench log                the embedded log beside LMDB, in turn
                              --face native|node|python  --pairs 5  --records 1000000  --tiny  --check
   bench state              the state between processes beside the state in one
@@ -150,6 +156,8 @@ fn run(task: &str, options: &Options) -> Outcome {
         "refusals" => refusals::run(options),
         "judges" => judges::run(options),
         "slopes" => slopes::run(options),
+        "soak" => soak::run(options),
+        "streams-million" => million::run(options),
         "drain" => drain::run(options),
         "empty" => empty::run(options),
         "forks" => forks::run(options),

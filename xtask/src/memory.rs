@@ -36,18 +36,13 @@ pub(crate) fn resident_peak(process: u32) -> Result<u64, String> {
     kilobytes(&fs::read_to_string(&path).map_err(|e| format!("{path}: {e}"))?, "VmHWM:")
 }
 
-/// Processor time used so far, user and system together, in seconds (a hundredth is the kernel's tick).
+/// How many descriptors are open.
 ///
 /// # Errors
 /// The process is gone.
-pub(crate) fn processor_seconds(process: u32) -> Result<f64, String> {
-    const TICKS_PER_SECOND: f64 = 100.0;
-    let path = format!("/proc/{process}/stat");
-    let text = fs::read_to_string(&path).map_err(|e| format!("{path}: {e}"))?;
-    // The program's name may hold blanks; the fields are counted behind its closing bracket.
-    let fields: Vec<&str> = text.rsplit(')').next().unwrap_or("").split_whitespace().collect();
-    let ticks = |n: usize| fields.get(n).and_then(|f| f.parse::<u32>().ok()).ok_or("stat is short");
-    Ok(f64::from(ticks(11)? + ticks(12)?) / TICKS_PER_SECOND)
+pub(crate) fn descriptors(process: u32) -> Result<usize, String> {
+    let path = format!("/proc/{process}/fd");
+    fs::read_dir(&path).map(Iterator::count).map_err(|e| format!("{path}: {e}"))
 }
 
 fn kilobytes(text: &str, name: &str) -> Result<u64, String> {
@@ -61,12 +56,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_process_has_memory_and_used_time() {
+    fn this_process_has_memory_and_descriptors() {
         let own = std::process::id();
         let memory = now(own).unwrap();
         assert!(memory.resident >= memory.private_dirty && memory.private_dirty > 0);
         assert!(resident_peak(own).unwrap() >= 100_000);
-        assert!(processor_seconds(own).unwrap() >= 0.0);
+        assert!(descriptors(own).unwrap() >= 3);
         assert_eq!(kilobytes("Rss:   12 kB\n", "Rss:"), Ok(12 * 1024));
         assert!(kilobytes("Rss: x\n", "Rss:").is_err());
     }

@@ -17,6 +17,8 @@ pub(crate) enum Program {
     Ours,
     /// `durable-streams-server` of the crate `durable-streams`.
     Peer,
+    /// The npm package `@durable-streams/server`.
+    Node,
     /// A server that answers 204 to everything: the floor of benchmarks.
     Floor,
 }
@@ -117,6 +119,22 @@ pub(crate) fn build_peer() -> Result<PathBuf, String> {
     if status.success() { Ok(binary) } else { Err("cargo install durable-streams failed".to_owned()) }
 }
 
+/// What runs the peer of npm, whose packages are installed as the lock file pins them.
+///
+/// # Errors
+/// They cannot be installed.
+fn install_node_peer() -> Result<PathBuf, String> {
+    let home = root().join("bench/streams");
+    let (lock, seen) = (home.join("package-lock.json"), home.join("node_modules/.lock-seen"));
+    let wanted = fs::read(&lock).map_err(|e| format!("{}: {e}", lock.display()))?;
+    if fs::read(&seen).ok().as_ref() != Some(&wanted) {
+        println!("installing the peer of npm into {}", home.display());
+        run_in(Command::new("npm").args(["ci", "--silent", "--no-audit", "--no-fund"]).current_dir(&home))?;
+        fs::write(&seen, wanted).map_err(|e| format!("{}: {e}", seen.display()))?;
+    }
+    Ok(PathBuf::from("node"))
+}
+
 /// The program that measures other people's calls between processes, built into the cache.
 ///
 /// # Errors
@@ -183,9 +201,9 @@ impl Launch {
     /// It does not build.
     pub(crate) fn new(program: Program, durability: &str) -> Result<Self, String> {
         let binary = match program {
-            Program::Ours => build("thalweg-server", "thalweg")?,
+            Program::Ours | Program::Floor => build("thalweg-server", "thalweg")?,
             Program::Peer => build_peer()?,
-            Program::Floor => build("thalweg-bench", "thalweg-floor")?,
+            Program::Node => install_node_peer()?,
         };
         let durability = durability.to_owned();
         Ok(Self { program, binary, durability, long_poll_ms: 500, sse_lifetime_ms: 60_000, more: Vec::new() })
@@ -215,6 +233,7 @@ impl Launch {
         match self.program {
             Program::Ours => "thalweg",
             Program::Peer => "durable-streams 0.1.5",
+            Program::Node => "@durable-streams/server 0.3.7",
             Program::Floor => "floor",
         }
     }
@@ -235,8 +254,15 @@ impl Launch {
                 command.args(["--durability", durability]);
                 command.args(["--long-poll-timeout-ms", &self.long_poll_ms.to_string()]);
             }
+            Program::Node => {
+                command.arg(root().join("bench/streams/peer.mjs"));
+                command.args([&port.to_string(), &self.long_poll_ms.to_string()]);
+                if self.durability != "memory" {
+                    command.arg(data);
+                }
+            }
             Program::Floor => {
-                command.args(["--port", &port.to_string()]);
+                command.args(["bench", "floor", "--listen", &format!("127.0.0.1:{port}")]);
             }
         }
         command

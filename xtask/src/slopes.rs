@@ -2,7 +2,7 @@
 //! kept-alive, long-poll and SSE connections, on one stream and on as many streams as connections, and for clients of a
 //! typed service.
 
-use crate::hold::{self, Kind};
+use crate::load::Load;
 use crate::memory::{self, Memory};
 use crate::options::Options;
 use crate::server::{Launch, Program, Scratch, Server};
@@ -17,6 +17,7 @@ use thalweg_wire::frame::{HELLO_BYTES, Hello, VERSION, Welcome};
 const BAR_BYTES: f64 = 128.0;
 /// Held and dropped before the first measurement, so that one-time costs are not taken for a slope.
 const WARM_UP: usize = 100;
+const SIZES: &str = "0,1000,5000,10000";
 const HOUR_MS: u64 = 3_600_000;
 
 /// `cargo xtask slopes`.
@@ -24,8 +25,7 @@ const HOUR_MS: u64 = 3_600_000;
 /// # Errors
 /// The server cannot be started or refuses a connection.
 pub(crate) fn run(options: &Options) -> Outcome {
-    let sizes: Result<Vec<usize>, _> =
-        options.text("sizes", "0,1000,5000,10000").split(',').map(str::parse).collect();
+    let sizes: Result<Vec<usize>, _> = options.text("sizes", SIZES).split(',').map(str::parse).collect();
     let sizes = sizes.map_err(|e| format!("--sizes: {e}"))?;
     let largest = sizes.last().copied().unwrap_or(0);
     let launch = Launch::new(Program::of(options), options.text("durability", "memory"))?
@@ -35,23 +35,15 @@ pub(crate) fn run(options: &Options) -> Outcome {
     println!("{}: bytes per idle connection, bar {BAR_BYTES}", launch.name());
     println!("{:<12}{:<12}{:>8}{:>11}   resident KiB at {sizes:?}", "kind", "streams", "rss", "anonymous");
     let mut tally = Tally::default();
-    for (kind, many) in [
-        (Kind::KeptAlive, false),
-        (Kind::LongPoll, false),
-        (Kind::LongPoll, true),
-        (Kind::Sse, false),
-        (Kind::Sse, true),
-    ] {
-        let points = measure(&launch, kind, many, &sizes)?;
-        // Resident is all there is. `Private_Dirty` would also move when another process that maps the same
-        // program comes or goes.
-        let resident = slope(points.iter().map(|(n, m)| (*n, m.resident)));
-        let anonymous = slope(points.iter().map(|(n, m)| (*n, m.anonymous)));
-        let streams = if many { "one each" } else { "one" };
-        let kib: Vec<u64> = points.iter().map(|(_, m)| m.resident / 1024).collect();
-        println!("{:<12}{streams:<12}{resident:>8.1}{anonymous:>11.1}   {kib:?}", kind.name());
+    let load = Load::new()?;
+    for (kind, apart) in
+        [("kept-alive", false), ("long-poll", false), ("long-poll", true), ("sse", false), ("sse", true)]
+    {
+        let (resident, anonymous, kib) = measure(&launch, &load, kind, apart, options)?;
+        let streams = if apart { "one each" } else { "one" };
+        println!("{kind:<12}{streams:<12}{resident:>8.1}{anonymous:>11.1}   {kib:?}");
         tally.check(resident <= BAR_BYTES, || {
-            format!("{}, streams: {streams}: {resident:.1} bytes each, {BAR_BYTES} are allowed", kind.name())
+            format!("{kind}, streams: {streams}: {resident:.1} bytes each, {BAR_BYTES} are allowed")
         });
     }
     if Program::of(options) == Program::Ours {
@@ -101,29 +93,25 @@ fn welcomed(path: &Path) -> Result<UnixStream, String> {
     }
 }
 
-fn measure(launch: &Launch, kind: Kind, many: bool, sizes: &[usize]) -> Result<Vec<(usize, Memory)>, String> {
+/// Bytes of each, resident and anonymous, and the kibibytes that were resident at each size. Resident is all there is:
+/// `Private_Dirty` would also move when another process that maps the same program comes or goes. A server that hung up on
+/// one of them has no slope to show.
+fn measure(
+    launch: &Launch,
+    load: &Load,
+    kind: &str,
+    apart: bool,
+    options: &Options,
+) -> Result<(f64, f64, Vec<u64>), String> {
     let scratch = Scratch::new("slopes")?;
     let server = launch.start(&scratch.path().join("data"))?;
-    let streams = if many { sizes.last().copied().unwrap_or(1).max(WARM_UP) } else { 1 };
-    hold::create(&server, (0..streams).map(|n| format!("idle-{n}")))?;
-    let name = |n: usize| format!("idle-{}", if many { n } else { 0 });
-
-    let warm: Result<Vec<_>, _> = (0..WARM_UP).map(|n| hold::open(&server, kind, &name(n))).collect();
-    drop(warm?);
-    let mut held = Vec::new();
-    let mut points = Vec::new();
-    for &size in sizes {
-        while held.len() < size {
-            held.push(hold::open(&server, kind, &name(held.len()))?);
-        }
-        points.push((size, settled(&server)?));
-    }
-    // All of them must still be there: a server that hung up has no slope to show.
-    let gone = held.iter().filter(|socket| hung_up(socket)).count();
-    if gone > 0 {
-        return Err(format!("the server hung up on {gone} of {} idle connections", held.len()));
-    }
-    Ok(points)
+    let mut words = vec!["idle", "--kind", kind, "--sizes", options.text("sizes", SIZES)];
+    words.extend(apart.then_some("--apart"));
+    let report = load.run(&server, &words)?;
+    let number = |name: &str| report[name].as_f64().ok_or_else(|| format!("no {name}: {report}"));
+    let points = report["points"].as_array().into_iter().flatten();
+    let kib = points.filter_map(|point| Some(point["residentBytes"].as_u64()? / 1024)).collect();
+    Ok((number("residentBytesEach")?, number("anonymousBytesEach")?, kib))
 }
 
 /// Memory once it has stopped moving.
@@ -141,12 +129,6 @@ pub(crate) fn settled(server: &Server) -> Result<Memory, String> {
         }
         last = now;
     }
-}
-
-fn hung_up(socket: &std::net::TcpStream) -> bool {
-    let mut byte = [0_u8; 1];
-    // Bytes may be waiting (an event); an end of stream may not.
-    socket.set_nonblocking(true).is_err() || matches!(socket.peek(&mut byte), Ok(0))
 }
 
 /// Least squares: bytes per connection, or whatever is counted.

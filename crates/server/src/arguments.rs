@@ -8,6 +8,7 @@ use crate::rpc::Wish;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use std::path::PathBuf;
+use thalweg_load::BenchVerb;
 
 /// Durable streams: append over HTTP, read from any offset, follow live.
 #[derive(Debug, Parser)]
@@ -91,6 +92,9 @@ pub(crate) enum Verb {
         #[arg(long, value_name = "PREFIX", default_value = "")]
         prefix: String,
     },
+    /// Load a server and measure it: appends, creates, catching up, fan-out, idle connections.
+    #[command(subcommand)]
+    Bench(BenchVerb),
     /// Print what makes a shell complete this command line.
     Completions {
         /// The shell.

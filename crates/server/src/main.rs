@@ -6,6 +6,7 @@
 
 mod access;
 mod arguments;
+mod bench;
 mod client;
 mod codegen;
 mod config;
@@ -76,6 +77,7 @@ fn main() -> ExitCode {
         Verb::Token { label, scopes, prefix } => {
             report(access::mint(&label, &scopes, &prefix, output), output)
         }
+        Verb::Bench(verb) => bench::run(&verb, output),
         Verb::Completions { shell } => report(pages::completions(shell), output),
         Verb::Man { verb } => report(pages::manual(verb.as_deref()), output),
         Verb::Client(verb) => report(client::run(&verb, output), output),

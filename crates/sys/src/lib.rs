@@ -36,3 +36,4 @@ pub mod socket;
 pub mod spawn;
 pub mod standard;
 pub mod supervisor;
+pub mod usage;

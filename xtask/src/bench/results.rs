@@ -6,7 +6,7 @@ use super::row::Row;
 use crate::server::{nanoseconds, root};
 use serde_json::Value;
 use std::fmt::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// What a file of results is about.
@@ -100,8 +100,22 @@ fn table(report: &Report<'_>, rows: &[Value]) -> String {
     out
 }
 
+/// The newest file of results whose name begins so, by the day in it.
+///
+/// # Errors
+/// There is none.
+pub(crate) fn newest(directory: &Path, name: &str) -> Result<PathBuf, String> {
+    let files = std::fs::read_dir(directory).map_err(|e| format!("{}: {e}", directory.display()))?;
+    let paths = files.filter_map(|file| Some(file.ok()?.path()));
+    let named = |path: &PathBuf| {
+        let file = path.file_name().and_then(|file| file.to_str());
+        file.is_some_and(|file| file.starts_with(name) && file.ends_with(".json"))
+    };
+    paths.filter(named).max().ok_or_else(|| format!("{}: no results of {name}", directory.display()))
+}
+
 /// A rate in three or four digits.
-fn figure(value: &Value) -> String {
+pub(crate) fn figure(value: &Value) -> String {
     match value.as_f64() {
         None => "–".to_owned(),
         Some(v) if v >= 1e7 => format!("{:.0} M", v / 1e6),

@@ -23,6 +23,7 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     ("codegen", &["wire", "schema"]),
     ("rpc", &["sys", "reactor", "transport", "wire", "service", "http", "schema"]),
     ("abi", &["reactor", "transport", "wire", "service", "schema", "rpc"]),
+    ("load", &["sys", "reactor", "wire"]),
     (
         "server",
         &[
@@ -39,6 +40,7 @@ const MAY_SEE: &[(&str, &[&str])] = &[
             "codegen",
             "rpc",
             "service",
+            "load",
         ],
     ),
     ("erlang", &["reactor", "service", "transport", "wire"]),
@@ -58,6 +60,7 @@ const MAY_SEE: &[(&str, &[&str])] = &[
             "state",
             "schema",
             "rpc",
+            "load",
         ],
     ),
     ("xtask", &["wire", "schema", "codegen"]),

@@ -1,15 +1,12 @@
 //! The floor: a server that answers 204 to everything. Owns nothing but sockets and never keeps a byte: no
 //! server that does work can be cheaper, so the distance to it is what the work costs.
-//!
-//! `thalweg-floor --port N`
-#![forbid(unsafe_code)]
 
+use crate::message;
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
-use std::process::ExitCode;
-use thalweg_bench::{message, option};
 use thalweg_sys::epoll::{Epoll, Events, Timeout, Watch};
 use thalweg_sys::socket;
 
@@ -18,19 +15,12 @@ const RECEIVE_BYTES: usize = 16 * 1024;
 const ANSWER: &[u8] =
     b"HTTP/1.1 204 No Content\r\nStream-Next-Offset: 0000000000000000_0000000000000256\r\n\r\n";
 
-fn main() -> ExitCode {
-    let served = option("--port", 0).and_then(|port| serve(port).map_err(|e| e.to_string()));
-    match served {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(problem) => {
-            eprintln!("thalweg-floor: {problem}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn serve(port: u16) -> io::Result<()> {
-    let listener = socket::listen_tcp(SocketAddr::from(([127, 0, 0, 1], port)), false, 1024)?;
+/// Serves until the process ends.
+///
+/// # Errors
+/// The address is taken; out of descriptors.
+pub(crate) fn serve(address: SocketAddr) -> io::Result<Infallible> {
+    let listener = socket::listen_tcp(address, false, 1024)?;
     let epoll = Epoll::new()?;
     let watch = Watch { readable: true, ..Watch::default() };
     epoll.add(listener.as_fd(), LISTENER, watch)?;

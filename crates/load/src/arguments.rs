@@ -1,0 +1,226 @@
+//! The command line of `thalweg bench`.
+
+use clap::{Args, Subcommand, ValueEnum};
+use std::net::SocketAddr;
+
+/// What is asked of the server, and how much of it.
+#[derive(Clone, Debug, Subcommand)]
+pub enum BenchVerb {
+    /// Append records, each connection one after the other.
+    Append {
+        /// Which server, and what the records are.
+        #[command(flatten)]
+        common: Common,
+        /// For how long.
+        #[command(flatten)]
+        span: Span,
+        /// Connections, each with one append under way.
+        #[arg(long, value_name = "N", default_value_t = 256)]
+        connections: u32,
+        /// Streams, which are created first and appended to in turn.
+        #[arg(long, value_name = "N", default_value_t = 100)]
+        streams: u64,
+        /// The number of the first stream.
+        #[arg(long, value_name = "N", default_value_t = 0)]
+        first: u64,
+        /// Appends per second that are offered, over all connections; without it each follows upon the last.
+        #[arg(long, value_name = "N")]
+        rate: Option<u32>,
+        /// End after so many appends.
+        #[arg(long, value_name = "N")]
+        operations: Option<u64>,
+        /// The streams are there already.
+        #[arg(long)]
+        created: bool,
+    },
+    /// Create streams, each connection one after the other.
+    Create {
+        /// Which server, and how the streams are named.
+        #[command(flatten)]
+        common: Common,
+        /// For how long.
+        #[command(flatten)]
+        span: Span,
+        /// Connections, each with one create under way.
+        #[arg(long, value_name = "N", default_value_t = 256)]
+        connections: u32,
+        /// The number of the first.
+        #[arg(long, value_name = "N", default_value_t = 0)]
+        first: u64,
+        /// End after so many creates.
+        #[arg(long, value_name = "N")]
+        operations: Option<u64>,
+        /// Make each of them a fork of this stream.
+        #[arg(long, value_name = "NAME")]
+        fork_of: Option<String>,
+    },
+    /// Read whole streams again and again from their beginnings.
+    CatchUp {
+        /// Which server, and how the streams are named.
+        #[command(flatten)]
+        common: Common,
+        /// For how long.
+        #[command(flatten)]
+        span: Span,
+        /// Connections, each of which reads its stream to the end and begins anew.
+        #[arg(long, value_name = "N", default_value_t = 100)]
+        connections: u32,
+        /// Streams that they are spread over.
+        #[arg(long, value_name = "N", default_value_t = 1)]
+        streams: u64,
+        /// Bytes of each stream, which is filled first, a mebibyte at a time.
+        #[arg(long, value_name = "BYTES", default_value_t = 16 << 20)]
+        stream_bytes: u64,
+        /// End after so many times that a whole stream was read.
+        #[arg(long, value_name = "N")]
+        operations: Option<u64>,
+        /// The streams are there already, and filled.
+        #[arg(long)]
+        created: bool,
+        /// Fill the streams and end.
+        #[arg(long, conflicts_with = "created")]
+        only_fill: bool,
+    },
+    /// Append at a rate, and deliver each record to everybody who follows.
+    FanOut {
+        /// Which server, and what the records are.
+        #[command(flatten)]
+        common: Common,
+        /// For how long.
+        #[command(flatten)]
+        span: Span,
+        /// How they follow.
+        #[arg(long, value_enum, default_value_t = Via::Sse)]
+        via: Via,
+        /// Those who follow.
+        #[arg(long, value_name = "N", default_value_t = 1_000)]
+        connections: u32,
+        /// Streams that they are spread over.
+        #[arg(long, value_name = "N", default_value_t = 1)]
+        streams: u64,
+        /// Records per second and stream.
+        #[arg(long, value_name = "N", default_value_t = 50)]
+        rate: u32,
+        /// End after so many records.
+        #[arg(long, value_name = "N")]
+        operations: Option<u64>,
+    },
+    /// Hold connections that do nothing, and say how the server's memory grows with them.
+    Idle {
+        /// Which server.
+        #[command(flatten)]
+        common: Common,
+        /// How they idle.
+        #[arg(long, value_enum, default_value_t = Idle::Sse)]
+        kind: Idle,
+        /// How many there are each time that memory is looked at.
+        #[arg(long, value_name = "N", value_delimiter = ',', default_value = "0,1000,5000,10000")]
+        sizes: Vec<u32>,
+        /// A stream for each of them instead of one for all.
+        #[arg(long)]
+        apart: bool,
+        /// The streams are there already.
+        #[arg(long)]
+        created: bool,
+        /// Hold the last of them for so long.
+        #[arg(long, value_name = "N", default_value_t = 0)]
+        seconds: u64,
+    },
+    /// Writers, followers of both kinds, clients that come and go, all at once.
+    Mixed {
+        /// Which server, and what the records are.
+        #[command(flatten)]
+        common: Common,
+        /// For how long.
+        #[command(flatten)]
+        span: Span,
+        /// Streams, each with a writer.
+        #[arg(long, value_name = "N", default_value_t = 100)]
+        streams: u64,
+        /// Records per second over all streams.
+        #[arg(long, value_name = "N", default_value_t = 200)]
+        rate: u32,
+        /// Followers by SSE.
+        #[arg(long, value_name = "N", default_value_t = 5_000)]
+        sse: u32,
+        /// Followers by long-poll.
+        #[arg(long, value_name = "N", default_value_t = 500)]
+        long_poll: u32,
+        /// Clients that come, ask for something, and go, some of them in the middle of it.
+        #[arg(long, value_name = "N", default_value_t = 20)]
+        churn: u32,
+    },
+    /// Be the floor: serve an answer that took no work.
+    Floor {
+        /// Where to listen.
+        #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4438")]
+        listen: SocketAddr,
+    },
+}
+
+/// Which server, how its streams are named, and what records are.
+#[derive(Clone, Debug, Args)]
+pub struct Common {
+    /// The server: http://host:port.
+    #[arg(long, env = "THALWEG_URL", default_value = "http://127.0.0.1:4437")]
+    pub url: String,
+    /// The token that the server asks for.
+    #[arg(long, env = "THALWEG_TOKEN", value_name = "TOKEN", hide_env_values = true)]
+    pub token: Option<String>,
+    /// What the streams' names begin with; a number follows.
+    #[arg(long, value_name = "PREFIX", default_value = "load-")]
+    pub prefix: String,
+    /// Bytes of a name at least.
+    #[arg(long, value_name = "BYTES", default_value_t = 0)]
+    pub name_bytes: usize,
+    /// Bytes of a record.
+    #[arg(long, value_name = "BYTES", default_value_t = 256)]
+    pub bytes: usize,
+    /// The server's process, on this machine: its processor time and memory are reported.
+    #[arg(long, value_name = "PID")]
+    pub process: Option<u32>,
+}
+
+impl Default for Common {
+    fn default() -> Self {
+        Self {
+            url: "http://127.0.0.1:4437".to_owned(),
+            token: None,
+            prefix: "load-".to_owned(),
+            name_bytes: 0,
+            bytes: 256,
+            process: None,
+        }
+    }
+}
+
+/// For how long.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct Span {
+    /// Seconds that are measured.
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    pub seconds: u64,
+    /// Before that nothing is counted for so long.
+    #[arg(long, value_name = "MS", default_value_t = 1_000)]
+    pub warm_up_ms: u64,
+}
+
+/// How somebody follows a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Via {
+    /// One response without end, an event for each record.
+    Sse,
+    /// A request for each record, or for what came together.
+    LongPoll,
+}
+
+/// How a connection idles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Idle {
+    /// Answered once, and kept.
+    KeptAlive,
+    /// Waiting for the next record.
+    LongPoll,
+    /// Following, past the first event.
+    Sse,
+}

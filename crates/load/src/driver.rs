@@ -1,0 +1,186 @@
+//! The reactor's handler: moves bytes between sockets and roles. Everything of a load happens on this one thread.
+
+use crate::counts::Counts;
+use crate::line::Line;
+use crate::roles::{Next, Role};
+use crate::target::Target;
+use std::io;
+use thalweg_reactor::{Core, Handler, Interest, Key, Readiness, Rejected};
+use thalweg_sys::socket;
+
+/// With more failures than this nobody connects again: the server is gone.
+const FAILURES_MAX: u64 = 1_000;
+/// Bytes that one receive may bring.
+const RECEIVE_BYTES: usize = 256 * 1024;
+
+/// What roles have in common.
+pub(crate) struct Shared {
+    pub(crate) target: Target,
+    pub(crate) counts: Counts,
+    /// Operations handed out, and how many there may be.
+    pub(crate) issued: u64,
+    pub(crate) limit: u64,
+    /// Roles that came to rest, or are attached to what they follow.
+    pub(crate) attached: u64,
+    /// Roles that ended.
+    pub(crate) over: u64,
+    /// The number of the next record, by stream.
+    pub(crate) published: Vec<u64>,
+    /// Records that were delivered to followers, whenever.
+    pub(crate) delivered: u64,
+    /// Writers are to end.
+    pub(crate) writing_ends: bool,
+}
+
+impl Shared {
+    pub(crate) fn new(target: Target) -> Self {
+        Self {
+            target,
+            counts: Counts::new(),
+            issued: 0,
+            limit: u64::MAX,
+            attached: 0,
+            over: 0,
+            published: Vec::new(),
+            delivered: 0,
+            writing_ends: false,
+        }
+    }
+}
+
+/// The handler.
+pub(crate) struct Driver {
+    pub(crate) shared: Shared,
+    scratch: Vec<u8>,
+}
+
+impl Driver {
+    pub(crate) fn new(target: Target) -> Self {
+        Self { shared: Shared::new(target), scratch: Vec::with_capacity(RECEIVE_BYTES) }
+    }
+
+    /// Connects for a role and lets it begin.
+    ///
+    /// # Errors
+    /// No descriptor, or nobody listens.
+    pub(crate) fn open(&mut self, core: &mut Core<Self>, role: Box<dyn Role>) -> io::Result<()> {
+        let descriptor = socket::connect_tcp(self.shared.target.address)?;
+        socket::set_no_delay(std::os::fd::AsFd::as_fd(&descriptor))?;
+        let key = core.insert(descriptor, Line::new(role), Interest::READ).map_err(refused)?;
+        self.advance(core, key);
+        Ok(())
+    }
+
+    /// Lets a role say what comes next, until something is under way.
+    fn advance(&mut self, core: &mut Core<Self>, key: Key) {
+        let Some(line) = core.entry(key) else { return };
+        if line.last {
+            return self.anew(core, key);
+        }
+        line.request.clear();
+        line.sent = 0;
+        match line.role.next(&mut self.shared, &mut line.request) {
+            Next::Sent => self.flush(core, key),
+            Next::SentUntil(ms) => {
+                core.set_timer(key, ms);
+                self.flush(core, key);
+            }
+            Next::Wait(ms) => core.set_timer(key, ms),
+            Next::Rest => {}
+            Next::Anew => self.anew(core, key),
+            Next::Over => {
+                self.shared.over += 1;
+                core.remove(key);
+            }
+        }
+    }
+
+    /// Goes on with a role on a connection of its own.
+    fn anew(&mut self, core: &mut Core<Self>, key: Key) {
+        let Some(removed) = core.remove(key) else { return };
+        if let Err(error) = self.open(core, removed.entry.role) {
+            self.shared.over += 1;
+            self.shared.counts.fail(|| format!("connecting again: {error}"));
+        }
+    }
+
+    fn flush(&mut self, core: &mut Core<Self>, key: Key) {
+        let Some((line, descriptor)) = core.entry_and_descriptor(key) else { return };
+        line.owed = true;
+        let outcome = match socket::send(descriptor, &line.request[line.sent..]) {
+            Ok(taken) => {
+                line.sent += taken.unwrap_or(0);
+                let wanted = if line.sent == line.request.len() { Interest::READ } else { Interest::BOTH };
+                core.set_interest(key, wanted)
+            }
+            Err(error) => Err(error),
+        };
+        if let Err(error) = outcome {
+            self.lose(core, key, &error.to_string());
+        }
+    }
+
+    fn receive(&mut self, core: &mut Core<Self>, key: Key) {
+        let Some((line, descriptor)) = core.entry_and_descriptor(key) else { return };
+        self.scratch.clear();
+        let outcome = match socket::receive(descriptor, &mut self.scratch, RECEIVE_BYTES) {
+            Ok(None) => return,
+            Ok(Some(0)) => line.end(&mut self.shared),
+            Ok(Some(_)) => line.take(&self.scratch, &mut self.shared),
+            Err(error) => Err(format!("{}: {error}", line.role.name())),
+        };
+        match outcome {
+            Ok(true) => {
+                core.clear_timer(key);
+                self.advance(core, key);
+            }
+            // Between two requests a server may close what it likes.
+            Ok(false) if line.last && !line.owed => self.anew(core, key),
+            Ok(false) => {}
+            Err(problem) => self.lose(core, key, &problem),
+        }
+    }
+
+    /// A connection that a client wanted to keep is gone.
+    fn lose(&mut self, core: &mut Core<Self>, key: Key, problem: &str) {
+        let Some(mut removed) = core.remove(key) else { return };
+        self.shared.counts.fail(|| problem.to_owned());
+        let role = &mut removed.entry.role;
+        if role.lost(&mut self.shared) && self.shared.counts.failed < FAILURES_MAX {
+            if let Err(error) = self.open(core, removed.entry.role) {
+                self.shared.over += 1;
+                self.shared.counts.fail(|| format!("connecting again: {error}"));
+            }
+        } else {
+            self.shared.over += 1;
+        }
+    }
+}
+
+fn refused(rejected: Rejected<Line>) -> io::Error {
+    match rejected.reason {
+        thalweg_reactor::Reason::Full => io::Error::other("more connections than the load has room for"),
+        thalweg_reactor::Reason::Kernel(error) => error,
+    }
+}
+
+impl Handler for Driver {
+    type Entry = Line;
+    type Topic = ();
+    type Message = ();
+
+    fn ready(&mut self, core: &mut Core<Self>, key: Key, readiness: Readiness) {
+        if readiness.writable() && core.interest(key) == Some(Interest::BOTH) {
+            self.flush(core, key);
+        }
+        if readiness.readable() || readiness.hangup() || readiness.error() {
+            self.receive(core, key);
+        }
+    }
+
+    fn message(&mut self, _: &mut Core<Self>, (): ()) {}
+
+    fn timer(&mut self, core: &mut Core<Self>, key: Key) {
+        self.advance(core, key);
+    }
+}

@@ -1,0 +1,25 @@
+//! Why nothing was measured.
+
+use std::io;
+
+/// Why nothing was measured.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The command line asks for nothing that can be done.
+    #[error("{0}")]
+    Asked(String),
+    /// No server is there.
+    #[error("{url}: {error}")]
+    Unreachable {
+        /// Where it was looked for.
+        url: String,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// The server did not do what has to be done before anything can be measured.
+    #[error("while preparing: {0}")]
+    Preparing(String),
+    /// The system refused something.
+    #[error(transparent)]
+    System(#[from] io::Error),
+}

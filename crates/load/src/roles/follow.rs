@@ -1,0 +1,198 @@
+//! Whoever follows a stream from its beginning, and knows of each record whether it is the next one.
+
+use super::{Next, Role};
+use crate::arguments::Via;
+use crate::driver::Shared;
+use crate::record;
+use crate::sse::{Events, Said, next_offset};
+use crate::target::Body;
+use thalweg_sys::clock::monotonic_ns;
+use thalweg_wire::http1::ResponseHead;
+
+/// The role.
+pub(crate) struct Follow {
+    via: Via,
+    stream: u64,
+    /// Where to go on.
+    offset: String,
+    cursor: Option<String>,
+    heard: Heard,
+    events: Events,
+    attached: bool,
+}
+
+/// What was heard so far.
+struct Heard {
+    record_bytes: usize,
+    /// The beginning of a record whose end has not come.
+    partial: Vec<u8>,
+    /// The number of the next record.
+    next: u64,
+}
+
+impl Heard {
+    fn take(&mut self, mut bytes: &[u8], now_ns: u64, shared: &mut Shared) {
+        while self.partial.len() + bytes.len() >= self.record_bytes {
+            let (head, rest) = bytes.split_at(self.record_bytes - self.partial.len());
+            bytes = rest;
+            if self.partial.is_empty() {
+                self.record(head, now_ns, shared);
+            } else {
+                let mut whole = std::mem::take(&mut self.partial);
+                whole.extend_from_slice(head);
+                self.record(&whole, now_ns, shared);
+                whole.clear();
+                self.partial = whole;
+            }
+        }
+        self.partial.extend_from_slice(bytes);
+    }
+
+    fn record(&mut self, record: &[u8], now_ns: u64, shared: &mut Shared) {
+        let Some((sent_ns, serial)) = record::read(record) else {
+            return shared.counts.fail(|| "follow: what came is no record".to_owned());
+        };
+        if self.next != serial {
+            shared.counts.out_of_order += 1;
+        }
+        self.next = serial + 1;
+        shared.delivered += 1;
+        shared.counts.done(now_ns.saturating_sub(sent_ns));
+    }
+}
+
+impl Follow {
+    /// From the very beginning of the stream, so that nothing may be missed.
+    pub(crate) fn new(via: Via, stream: u64, record_bytes: usize) -> Self {
+        let record_bytes = record_bytes.max(record::RECORD_BYTES_MIN);
+        Self {
+            via,
+            stream,
+            offset: "-1".to_owned(),
+            cursor: None,
+            heard: Heard { record_bytes, partial: Vec::new(), next: 0 },
+            events: Events::default(),
+            attached: false,
+        }
+    }
+
+    fn attach(&mut self, shared: &mut Shared) {
+        shared.attached += u64::from(!std::mem::replace(&mut self.attached, true));
+    }
+}
+
+impl Role for Follow {
+    fn name(&self) -> &'static str {
+        match self.via {
+            Via::Sse => "sse",
+            Via::LongPoll => "long-poll",
+        }
+    }
+
+    fn next(&mut self, shared: &mut Shared, out: &mut Vec<u8>) -> Next {
+        let mut query = format!("?offset={}&live={}", self.offset, self.name());
+        if let Some(cursor) = &self.cursor {
+            query += &format!("&cursor={cursor}");
+        }
+        self.events = Events::default();
+        shared.target.request(out, "GET", self.stream, &query, &Body::None);
+        if self.via == Via::LongPoll {
+            // There is no answer before there is a record: it is attached as soon as it has asked.
+            self.attach(shared);
+        }
+        Next::Sent
+    }
+
+    fn head(&mut self, shared: &mut Shared, head: &ResponseHead<'_>) {
+        if !(200..300).contains(&head.status) {
+            let (name, status) = (self.name(), head.status);
+            shared.counts.fail(|| format!("{name}: status {status}"));
+        }
+        let text = |name: &str| head.field(name).map(|value| String::from_utf8_lossy(value).into_owned());
+        if self.via == Via::LongPoll {
+            self.cursor = text("Stream-Cursor");
+            if let Some(offset) = text("Stream-Next-Offset") {
+                self.offset = offset;
+            }
+        }
+    }
+
+    fn body(&mut self, shared: &mut Shared, bytes: &[u8]) {
+        let now_ns = monotonic_ns();
+        if self.via == Via::LongPoll {
+            return self.heard.take(bytes, now_ns, shared);
+        }
+        let (heard, mut controlled) = (&mut self.heard, None);
+        self.events.push(bytes, |said| match said {
+            Said::Data(data) => heard.take(data, now_ns, shared),
+            Said::Control(control) => {
+                controlled = Some(control.to_vec());
+            }
+        });
+        if let Some(control) = controlled {
+            self.attach(shared);
+            match next_offset(&control) {
+                Some(offset) => self.offset = offset,
+                None => shared.counts.fail(|| "sse: a control event without an offset".to_owned()),
+            }
+        }
+    }
+
+    fn answered(&mut self, _: &mut Shared) {
+        // A record ends where its response ends.
+        self.heard.partial.clear();
+    }
+
+    fn lost(&mut self, _: &mut Shared) -> bool {
+        self.heard.partial.clear();
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::target::tests::target;
+
+    fn record(serial: u64) -> Vec<u8> {
+        let mut record = record::blank(40);
+        record::stamp(&mut record, 1, serial);
+        record
+    }
+
+    #[test]
+    fn every_record_is_counted_once_wherever_pieces_end() {
+        let text = [record(0), record(1), record(2)].concat();
+        for cut in 0..text.len() {
+            let mut shared = Shared::new(target());
+            let mut role = Follow::new(Via::LongPoll, 0, 40);
+            role.body(&mut shared, &text[..cut]);
+            role.body(&mut shared, &text[cut..]);
+            assert_eq!((shared.delivered, shared.counts.out_of_order, role.heard.next), (3, 0, 3));
+        }
+    }
+
+    #[test]
+    fn what_is_passed_over_or_told_twice_is_noticed() {
+        let mut shared = Shared::new(target());
+        let mut role = Follow::new(Via::LongPoll, 0, 40);
+        role.body(&mut shared, &[record(0), record(2), record(2)].concat());
+        assert_eq!((shared.delivered, shared.counts.out_of_order), (3, 2));
+    }
+
+    #[test]
+    fn events_say_where_to_go_on() {
+        let mut shared = Shared::new(target());
+        let mut role = Follow::new(Via::Sse, 3, 40);
+        let data = String::from_utf8(record(0)).unwrap();
+        let text =
+            format!("event: data\ndata: {data}\n\nevent: control\ndata: {{\"streamNextOffset\":\"x1\"}}\n\n");
+        role.body(&mut shared, text.as_bytes());
+        assert_eq!((shared.delivered, shared.attached, shared.counts.failed), (1, 1, 0));
+        let mut out = Vec::new();
+        assert_eq!(role.next(&mut shared, &mut out), Next::Sent);
+        assert!(
+            String::from_utf8(out).unwrap().starts_with("GET /v1/stream/s-3?offset=x1&live=sse HTTP/1.1")
+        );
+    }
+}

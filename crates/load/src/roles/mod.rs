@@ -1,0 +1,69 @@
+//! What a connection does. A role says what to send, is told what came, and knows nothing of sockets.
+
+mod churn;
+mod follow;
+mod read;
+mod rest;
+mod write;
+
+use crate::driver::Shared;
+use thalweg_wire::http1::ResponseHead;
+
+pub(crate) use churn::Churn;
+pub(crate) use follow::Follow;
+pub(crate) use read::Read;
+pub(crate) use rest::Rest;
+pub(crate) use write::{Pace, Work, Write};
+
+/// What a role does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// The request is written: send it, and come back when it is answered.
+    Sent,
+    /// The same, but come back after so many milliseconds if it is not answered by then.
+    SentUntil(u32),
+    /// Come back after so many milliseconds.
+    Wait(u32),
+    /// Nothing: come back when something is received.
+    Rest,
+    /// Come back on a new connection.
+    Anew,
+    /// The role has ended.
+    Over,
+}
+
+/// A role.
+pub(crate) trait Role {
+    /// Its name, for complaints.
+    fn name(&self) -> &'static str;
+
+    /// What comes next. Asked on a fresh connection, behind each answer, and when a wait is over.
+    fn next(&mut self, shared: &mut Shared, out: &mut Vec<u8>) -> Next;
+
+    /// The head of an answer.
+    fn head(&mut self, shared: &mut Shared, head: &ResponseHead<'_>) {
+        if !(200..300).contains(&head.status) {
+            let (name, status) = (self.name(), head.status);
+            shared.counts.fail(|| format!("{name}: status {status}"));
+        }
+    }
+
+    /// Bytes of its body.
+    fn body(&mut self, shared: &mut Shared, bytes: &[u8]) {
+        let _ = (shared, bytes);
+    }
+
+    /// The answer is whole.
+    fn answered(&mut self, shared: &mut Shared);
+
+    /// Whether the request under way is HEAD, whose answer has no body.
+    fn asks_for_head(&self) -> bool {
+        false
+    }
+
+    /// The connection broke, which was counted as a failure; whether to go on with another.
+    fn lost(&mut self, shared: &mut Shared) -> bool {
+        let _ = shared;
+        false
+    }
+}

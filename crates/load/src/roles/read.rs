@@ -1,0 +1,67 @@
+//! Whoever catches up: a whole stream from its beginning to where it is up to date, and anew.
+
+use super::{Next, Role};
+use crate::driver::Shared;
+use crate::target::Body;
+use thalweg_sys::clock::monotonic_ns;
+use thalweg_wire::http1::ResponseHead;
+
+/// The role.
+pub(crate) struct Read {
+    stream: u64,
+    /// What the stream holds.
+    stream_bytes: u64,
+    read_bytes: u64,
+    /// Where to go on; `None` at the beginning.
+    offset: Option<String>,
+    begun_ns: u64,
+    up_to_date: bool,
+}
+
+impl Read {
+    pub(crate) fn new(stream: u64, stream_bytes: u64) -> Self {
+        Self { stream, stream_bytes, read_bytes: 0, offset: None, begun_ns: 0, up_to_date: false }
+    }
+}
+
+impl Role for Read {
+    fn name(&self) -> &'static str {
+        "read"
+    }
+
+    fn next(&mut self, shared: &mut Shared, out: &mut Vec<u8>) -> Next {
+        if self.offset.is_none() {
+            self.begun_ns = monotonic_ns();
+            self.read_bytes = 0;
+        }
+        let query = format!("?offset={}", self.offset.as_deref().unwrap_or("-1"));
+        shared.target.request(out, "GET", self.stream, &query, &Body::None);
+        Next::Sent
+    }
+
+    fn head(&mut self, shared: &mut Shared, head: &ResponseHead<'_>) {
+        let next = head.field("Stream-Next-Offset").map(|text| String::from_utf8_lossy(text).into_owned());
+        self.up_to_date = head.field("Stream-Up-To-Date").is_some() || next.is_none() || next == self.offset;
+        if head.status != 200 {
+            self.up_to_date = true;
+            shared.counts.fail(|| format!("read: status {}", head.status));
+        }
+        self.offset = next;
+    }
+
+    fn body(&mut self, _: &mut Shared, bytes: &[u8]) {
+        self.read_bytes += bytes.len() as u64;
+    }
+
+    fn answered(&mut self, shared: &mut Shared) {
+        if self.up_to_date {
+            self.offset = None;
+            let (read, wanted) = (self.read_bytes, self.stream_bytes);
+            if read == wanted {
+                shared.counts.done(monotonic_ns() - self.begun_ns);
+            } else {
+                shared.counts.fail(|| format!("read: {read} bytes of {wanted}"));
+            }
+        }
+    }
+}

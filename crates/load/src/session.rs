@@ -1,0 +1,165 @@
+//! A load: connections are opened, driven for a while, and what happened in between is read.
+
+use crate::arguments::{Common, Span};
+use crate::driver::{Driver, Shared};
+use crate::error::Error;
+use crate::roles::Role;
+use crate::target::Target;
+use serde_json::{Map, Value};
+use std::io;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+use thalweg_reactor::{Config, Reactor, Wait};
+use thalweg_sys::process::raise_descriptors_max;
+use thalweg_sys::{socket, usage};
+
+/// Connections that are opened before the loop has a turn, fewer than any listener's queue holds.
+const OPENED_AT_ONCE: usize = 64;
+/// Descriptors beside connections.
+const DESCRIPTORS_SPARE: u64 = 64;
+/// Preparations that take longer have failed.
+const PREPARING_MAX: Duration = Duration::from_secs(600);
+
+/// A connection that takes longer is none.
+const CONNECTING_MAX: Duration = Duration::from_secs(10);
+
+/// Whether somebody listens there.
+fn reachable(target: &Target) -> io::Result<()> {
+    let socket = socket::connect_tcp(target.address)?;
+    socket::wait(socket.as_fd(), true, Some(CONNECTING_MAX))?;
+    socket::take_error(socket.as_fd())
+}
+
+/// One load.
+pub(crate) struct Session {
+    reactor: Reactor<Driver>,
+    process: Option<u32>,
+}
+
+impl Session {
+    /// # Errors
+    /// The server cannot be named or reached; out of descriptors.
+    pub(crate) fn new(common: &Common, connections: u64) -> Result<Self, Error> {
+        let target = Target::new(common)?;
+        raise_descriptors_max(connections + DESCRIPTORS_SPARE)?;
+        let reach = |error| Error::Unreachable { url: target.url.clone(), error };
+        reachable(&target).map_err(reach)?;
+        // What looks instead of waiting takes a processor from the server.
+        let config = Config { entries_max: 1 << 20, spin: false, spin_for_peers: false, ..Config::default() };
+        let reactor = Reactor::new(config, |_| Ok::<_, io::Error>(Driver::new(target)))?;
+        Ok(Self { reactor, process: common.process })
+    }
+
+    pub(crate) fn shared(&mut self) -> &mut Shared {
+        &mut self.reactor.handler().shared
+    }
+
+    /// Opens a connection for each role.
+    ///
+    /// # Errors
+    /// Out of descriptors.
+    pub(crate) fn open(&mut self, roles: impl IntoIterator<Item = Box<dyn Role>>) -> Result<(), Error> {
+        for (count, role) in roles.into_iter().enumerate() {
+            let (core, driver) = self.reactor.parts();
+            driver.open(core, role)?;
+            if count % OPENED_AT_ONCE == OPENED_AT_ONCE - 1 {
+                self.drive(Duration::from_millis(2), |_| false)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Turns until `done` or for so long; whether it was done.
+    ///
+    /// # Errors
+    /// A broken epoll instance.
+    pub(crate) fn drive(&mut self, span: Duration, done: impl Fn(&Shared) -> bool) -> Result<bool, Error> {
+        let until = Instant::now() + span;
+        loop {
+            if done(self.shared()) {
+                return Ok(true);
+            }
+            if Instant::now() >= until {
+                return Ok(false);
+            }
+            self.reactor.turn(usize::MAX, Wait::Until(until))?;
+        }
+    }
+
+    /// Lets roles do their work to the end, before anything is measured.
+    ///
+    /// # Errors
+    /// The server refuses any of it.
+    pub(crate) fn prepare(&mut self, roles: Vec<Box<dyn Role>>, limit: u64) -> Result<(), Error> {
+        let count = roles.len() as u64;
+        let shared = self.shared();
+        (shared.issued, shared.limit, shared.over) = (0, limit, 0);
+        self.open(roles)?;
+        let done = self.drive(PREPARING_MAX, |shared| shared.over == count || shared.counts.failed > 0)?;
+        let shared = self.shared();
+        if !done || shared.counts.failed > 0 {
+            let why = shared.counts.complaints.first().cloned();
+            return Err(Error::Preparing(why.unwrap_or_else(|| "the server takes too long".to_owned())));
+        }
+        (shared.issued, shared.limit, shared.over) = (0, u64::MAX, 0);
+        Ok(())
+    }
+
+    /// Waits for everybody to be attached.
+    ///
+    /// # Errors
+    /// Not everybody is.
+    pub(crate) fn attach(&mut self, count: u64) -> Result<(), Error> {
+        let done =
+            self.drive(PREPARING_MAX, |shared| shared.attached >= count || shared.counts.failed > 0)?;
+        let shared = self.shared();
+        if done && shared.attached >= count {
+            return Ok(());
+        }
+        let why = shared.counts.complaints.first().cloned();
+        Err(Error::Preparing(why.unwrap_or_else(|| format!("{} of {count} are attached", shared.attached))))
+    }
+
+    /// Lets it warm up, then counts for a while, or until `done`.
+    ///
+    /// # Errors
+    /// The server's process is not there.
+    pub(crate) fn measure(
+        &mut self,
+        span: Span,
+        done: impl Fn(&Shared) -> bool,
+    ) -> Result<Map<String, Value>, Error> {
+        self.drive(Duration::from_millis(span.warm_up_ms), &done)?;
+        let before_us = self.processor_us()?;
+        self.shared().counts.measuring = true;
+        let began = Instant::now();
+        self.drive(Duration::from_secs(span.seconds), &done)?;
+        let span_us = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
+        self.shared().counts.measuring = false;
+        let after_us = self.processor_us()?;
+        let server_us = after_us.zip(before_us).map(|(after, before)| after - before);
+        Ok(self.shared().counts.report(span_us, server_us))
+    }
+
+    /// Resident and anonymous memory of the server, once it has stopped moving.
+    ///
+    /// # Errors
+    /// The server's process is not there.
+    pub(crate) fn settled_memory(&mut self) -> Result<Option<(u64, u64)>, Error> {
+        let Some(process) = self.process else { return Ok(None) };
+        let deadline = Instant::now() + Duration::from_secs(4);
+        let mut last = usage::memory_bytes(process)?;
+        loop {
+            self.drive(Duration::from_millis(200), |_| false)?;
+            let now = usage::memory_bytes(process)?;
+            if now == last || Instant::now() > deadline {
+                return Ok(Some(now));
+            }
+            last = now;
+        }
+    }
+
+    fn processor_us(&self) -> Result<Option<u64>, Error> {
+        Ok(self.process.map(usage::processor_us).transpose()?)
+    }
+}

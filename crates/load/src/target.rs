@@ -1,0 +1,104 @@
+//! Where the server is, and what every request to it begins and ends with.
+
+use crate::arguments::Common;
+use crate::error::Error;
+use std::io::Write;
+use std::net::{SocketAddr, ToSocketAddrs};
+
+/// A server, and how its streams are named.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    pub(crate) address: SocketAddr,
+    pub(crate) url: String,
+    prefix: String,
+    /// Bytes of a name at least: numbers are led by zeros until it is as long.
+    name_bytes: usize,
+    /// Ends the fields that all requests have.
+    fields: String,
+}
+
+impl Target {
+    /// # Errors
+    /// The URL is none of `http://host:port`, or names nobody.
+    pub(crate) fn new(common: &Common) -> Result<Self, Error> {
+        let url = common.url.trim_end_matches('/');
+        let bad = || Error::Asked(format!("{url}: a server to be loaded is named as http://host:port"));
+        let authority = url.strip_prefix("http://").filter(|rest| !rest.contains('/')).ok_or_else(bad)?;
+        let unreachable = |error| Error::Unreachable { url: url.to_owned(), error };
+        let address = authority.to_socket_addrs().map_err(unreachable)?.next().ok_or_else(bad)?;
+        let token = common.token.as_ref().map(|token| format!("Authorization: Bearer {token}\r\n"));
+        Ok(Self {
+            address,
+            url: url.to_owned(),
+            prefix: common.prefix.clone(),
+            name_bytes: common.name_bytes,
+            fields: format!("Host: {authority}\r\n{}", token.unwrap_or_default()),
+        })
+    }
+
+    /// Writes a request about the stream of that number. `query` begins with its question mark.
+    pub(crate) fn request(&self, out: &mut Vec<u8>, method: &str, number: u64, query: &str, more: &Body<'_>) {
+        let digits = self.name_bytes.saturating_sub(self.prefix.len());
+        // Writing into a vector cannot fail.
+        let _ = write!(out, "{method} /v1/stream/{}{number:0digits$}{query} HTTP/1.1\r\n", self.prefix);
+        out.extend_from_slice(self.fields.as_bytes());
+        match more {
+            Body::None => out.extend_from_slice(b"\r\n"),
+            Body::Empty(fields) => {
+                let _ = write!(out, "{fields}Content-Length: 0\r\n\r\n");
+            }
+            Body::Bytes(bytes, media) => {
+                let _ = write!(out, "Content-Type: {media}\r\nContent-Length: {}\r\n\r\n", bytes.len());
+                out.extend_from_slice(bytes);
+            }
+        }
+    }
+}
+
+/// What a request brings.
+pub(crate) enum Body<'a> {
+    /// Nothing, as GET and HEAD do.
+    None,
+    /// More fields, each with its line end, and no bytes.
+    Empty(&'a str),
+    /// Bytes of a media type.
+    Bytes(&'a [u8], &'a str),
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// Somewhere that nobody is asked.
+    pub(crate) fn target() -> Target {
+        Target::new(&Common { url: "http://127.0.0.1:1".into(), prefix: "s-".into(), ..Common::default() })
+            .unwrap()
+    }
+
+    #[test]
+    fn names_are_as_long_as_asked_for() {
+        let common = Common {
+            url: "http://127.0.0.1:80".into(),
+            prefix: "load-".into(),
+            name_bytes: 32,
+            token: Some("t".into()),
+            ..Common::default()
+        };
+        let target = Target::new(&common).unwrap();
+        let mut out = Vec::new();
+        target.request(&mut out, "POST", 7, "", &Body::Bytes(b"abc", "text/plain"));
+        let text = String::from_utf8(out).unwrap();
+        assert_eq!(
+            text,
+            "POST /v1/stream/load-000000000000000000000000007 HTTP/1.1\r\nHost: 127.0.0.1:80\r\n\
+             Authorization: Bearer t\r\nContent-Type: text/plain\r\nContent-Length: 3\r\n\r\nabc"
+        );
+    }
+
+    #[test]
+    fn only_servers_are_named() {
+        for bad in ["127.0.0.1:80", "http://127.0.0.1:80/path", "unix:/x"] {
+            assert!(Target::new(&Common { url: bad.into(), ..Common::default() }).is_err(), "{bad}");
+        }
+    }
+}

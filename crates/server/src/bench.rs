@@ -1,0 +1,58 @@
+//! `thalweg bench`: a server measured from outside, and how its figures are printed.
+
+use crate::client::{Failure, Output};
+use crate::{EXIT_CONFIGURATION, EXIT_FAILED, EXIT_UNREACHABLE};
+use serde_json::Value;
+use std::fmt::Write;
+use std::process::ExitCode;
+use thalweg_load::{BenchVerb, Error};
+
+/// Does what the verb says, and prints what was measured.
+pub(crate) fn run(verb: &BenchVerb, output: Output) -> ExitCode {
+    match thalweg_load::run(verb) {
+        Ok(report) => crate::report(say(&report, output), output),
+        Err(error) => {
+            let code = match error {
+                Error::Asked(_) => EXIT_CONFIGURATION,
+                Error::Unreachable { .. } => EXIT_UNREACHABLE,
+                Error::Preparing(_) | Error::System(_) => EXIT_FAILED,
+            };
+            crate::complain(&error, code, output)
+        }
+    }
+}
+
+fn say(report: &Value, output: Output) -> Result<(), Failure> {
+    output.say(text(report), report)
+}
+
+/// A figure a line.
+fn text(report: &Value) -> String {
+    let mut text = String::new();
+    for (name, value) in report.as_object().into_iter().flatten() {
+        let _ = match value {
+            Value::Null => Ok(()),
+            Value::Number(number) if number.is_f64() => {
+                writeln!(text, "{name:<22}{:>16.2}", number.as_f64().unwrap_or(0.0))
+            }
+            Value::Array(all) => all.iter().try_for_each(|one| writeln!(text, "{name:<22}{one:>16}")),
+            Value::String(word) => writeln!(text, "{name:<22}{word:>16}"),
+            other => writeln!(text, "{name:<22}{other:>16}"),
+        };
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_lines() {
+        let text =
+            text(&serde_json::json!({ "verb": "append", "p50Us": 1.5, "operations": 7, "serverUs": null }));
+        let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert!(lines.contains(&vec!["p50Us", "1.50"]) && lines.contains(&vec!["operations", "7"]));
+        assert_eq!(lines.len(), 3);
+    }
+}

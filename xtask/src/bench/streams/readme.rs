@@ -1,0 +1,106 @@
+//! The table in README.md: generated from the newest results, between two comments, and held to them by the tiny run.
+
+use super::super::results::{figure, newest};
+use serde_json::Value;
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+
+const BEGIN: &str = "<!-- bench streams -->\n";
+const END: &str = "<!-- /bench streams -->\n";
+
+/// Puts the table of the newest results into README.md.
+///
+/// # Errors
+/// There are no results, or README.md has no place for them.
+pub(super) fn write(root: &Path) -> Result<(), String> {
+    let path = root.join("README.md");
+    let text = with_table(&read(&path)?, root)?;
+    fs::write(&path, text).map_err(|e| format!("{}: {e}", path.display()))
+}
+
+/// Whether README.md is as it would be written.
+///
+/// # Errors
+/// There are no results, or README.md has no place for them.
+pub(super) fn is_current(root: &Path) -> Result<bool, String> {
+    let text = read(&root.join("README.md"))?;
+    Ok(with_table(&text, root)? == text)
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))
+}
+
+fn with_table(text: &str, root: &Path) -> Result<String, String> {
+    let (before, rest) = text.split_once(BEGIN).ok_or("README.md has no place for the table of streams")?;
+    let (_, after) = rest.split_once(END).ok_or("README.md's table of streams does not end")?;
+    let results = newest(&root.join("bench/results"), "streams-")?;
+    let rows: Vec<Value> = serde_json::from_str(&read(&results)?).map_err(|e| e.to_string())?;
+    Ok(format!("{before}{BEGIN}{}{END}{after}", table(&rows)))
+}
+
+fn table(rows: &[Value]) -> String {
+    let mut out = "| work | figure | ours | other | which | ratio | asked |\n".to_owned();
+    out.push_str("|---|---|---:|---:|---|---:|---:|\n");
+    let text = |row: &Value, name: &str| row[name].as_str().unwrap_or("").to_owned();
+    for row in rows {
+        let asked = row["bar"].as_f64().map_or_else(String::new, |bar| {
+            let mark = if row["met"] == true { "✓" } else { "✗" };
+            format!("{bar:.2} {mark}")
+        });
+        let ratio = row["ratio"].as_f64().map_or("–".to_owned(), |ratio| format!("{ratio:.2}"));
+        let _ = writeln!(
+            out,
+            "| {} | {} | {} | {} | {} | {ratio} | {asked} |",
+            text(row, "work"),
+            text(row, "unit"),
+            figure(&row["ours"]),
+            figure(&row["peer"]),
+            text(row, "peer_name"),
+        );
+    }
+    let of = |name: &str| rows.last().map_or_else(String::new, |row| text(row, name));
+    let pairs = rows.iter().filter_map(|row| row["pairs"].as_u64()).max().unwrap_or(0);
+    let processors = rows.last().and_then(|row| row["processors"].as_u64()).unwrap_or(0);
+    let _ = write!(
+        out,
+        "\nMeasured on {} at commit {} by `cargo xtask bench streams`, {processors} shared processors, medians of {pairs} \
+         runs in turn. A ratio says how many times as good ours is; where less is better it is the other's figure by ours.\n",
+        of("date"),
+        of("commit"),
+    );
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::Scratch;
+    use serde_json::json;
+
+    #[test]
+    fn the_table_is_the_newest_and_everything_around_it_stays() {
+        let scratch = Scratch::new("readme").unwrap();
+        let results = scratch.path().join("bench/results");
+        fs::create_dir_all(&results).unwrap();
+        let row = json!({
+            "work": "append", "unit": "1/s", "ours": 30.0, "peer": 10.0, "peer_name": "them", "ratio": 3.0, "bar": 2.0,
+            "met": true, "pairs": 5, "date": "2030-01-02", "commit": "abc", "processors": 2,
+        });
+        for (day, rows) in [("2030-01-02", json!([row])), ("2029-12-31", json!([]))] {
+            fs::write(results.join(format!("streams-{day}.json")), rows.to_string()).unwrap();
+        }
+        let readme = scratch.path().join("README.md");
+        fs::write(&readme, format!("before\n{BEGIN}old\n{END}after\n")).unwrap();
+        assert_eq!(is_current(scratch.path()), Ok(false));
+        write(scratch.path()).unwrap();
+        assert_eq!(is_current(scratch.path()), Ok(true));
+        let text = read(&readme).unwrap();
+        assert!(text.starts_with("before\n") && text.ends_with("after\n"));
+        assert!(text.contains("| append | 1/s | 30.00 | 10.00 | them | 3.00 | 2.00 ✓ |"));
+        assert!(text.contains("on 2030-01-02 at commit abc"));
+        fs::write(&readme, "no place").unwrap();
+        assert!(write(scratch.path()).is_err());
+    }
+}

@@ -1,0 +1,120 @@
+//! A work done once on one side: a server of its own, started fresh over an empty directory.
+
+use super::side::Side;
+use super::works::{Scene, Work};
+use crate::load::Load;
+use crate::million;
+use crate::options::Options;
+use crate::server::{Launch, Scratch, Server};
+use serde_json::Value;
+use std::time::{Duration, Instant};
+
+/// Connections that any work needs at most.
+const CONNECTIONS_MAX: u64 = 11_000;
+/// What says on the page of metrics how much is still to be settled.
+const UNSETTLED: &str = "thalweg_unsettled_bytes";
+/// Settling that takes longer has failed.
+const SETTLING_MAX: Duration = Duration::from_secs(120);
+
+/// How large runs are.
+#[derive(Clone, Debug)]
+pub(super) struct Size {
+    /// Just enough to show that everything runs, by counts and not by time.
+    pub(super) tiny: bool,
+    seconds: String,
+}
+
+impl Size {
+    /// # Errors
+    /// `--seconds` is no number.
+    pub(super) fn new(options: &Options) -> Result<Self, String> {
+        let tiny = options.flag("tiny");
+        // A tiny run ends by its counts; its time is only there so that it ends at all.
+        let seconds: u64 = options.value("seconds", if tiny { 120 } else { 5 })?;
+        Ok(Self { tiny, seconds: seconds.to_string() })
+    }
+
+    fn words<'a>(&'a self, work: &'a Work) -> Vec<&'a str> {
+        let words = if self.tiny { work.tiny } else { work.words };
+        let mut words: Vec<&str> = words.split(' ').collect();
+        if words.first() != Some(&"idle") {
+            words.extend(["--seconds", &self.seconds]);
+            if self.tiny {
+                words.extend(["--warm-up-ms", "0"]);
+            }
+        }
+        words
+    }
+}
+
+/// What a work came to on a side; `None`: there is no such thing there.
+///
+/// # Errors
+/// The server does not start, or an operation fails on ours or on the floor.
+pub(super) fn perform(work: &Work, side: Side, load: &Load, size: &Size) -> Result<Option<Value>, String> {
+    let launch = side.launch(work.durability, CONNECTIONS_MAX)?;
+    let scratch = Scratch::new("bench")?;
+    let server = launch.start(&scratch.path().join("data"))?;
+    let mut words = size.words(work);
+    let run = |words: &[&str]| {
+        // A peer that refuses some of it is measured by what it did.
+        if side.is_peer() { load.try_run(&server, words) } else { load.run(&server, words) }
+    };
+    match work.scene {
+        Scene::Load => run(&words).map(Some),
+        Scene::Beside => {
+            let stream_bytes = if size.tiny { "1048576" } else { "16777216" };
+            let fill = ["catch-up", "--prefix", "read-", "--stream-bytes", stream_bytes];
+            load.run(&server, &[&fill[..], &["--only-fill"]].concat())?;
+            let readers = ["--created", "--seconds", "3600"];
+            let mut readers = load.beside(&server, &[&fill[..], &readers].concat())?;
+            let report = run(&words)?;
+            if !readers.is_running() {
+                return Err("those who catch up ended before the writers".to_owned());
+            }
+            Ok(Some(report))
+        }
+        Scene::Settled => {
+            words.push("--only-fill");
+            run(&words)?;
+            if side == Side::Ours && !settled(&server)? {
+                return Ok(None);
+            }
+            words.pop();
+            words.push("--created");
+            run(&words).map(Some)
+        }
+        Scene::Streams => streams(&launch, load, work, size).map(Some),
+    }
+}
+
+/// Waits until nothing is left to be settled; `false` when the server does not settle anything.
+fn settled(server: &Server) -> Result<bool, String> {
+    let until = Instant::now() + SETTLING_MAX;
+    loop {
+        let page = server.connect()?.request("GET", "/metrics", &[], b"")?.body;
+        let page = String::from_utf8_lossy(&page).into_owned();
+        let line = page.lines().find_map(|line| line.strip_prefix(UNSETTLED)?.strip_prefix(' '));
+        match line.map(|number| number.trim().parse::<f64>()) {
+            None => return Ok(false),
+            Some(Ok(left)) if left <= 0.0 => return Ok(true),
+            Some(_) if Instant::now() > until => {
+                return Err("it does not come to the end of settling".to_owned());
+            }
+            Some(_) => std::thread::sleep(Duration::from_millis(100)),
+        }
+    }
+}
+
+fn streams(launch: &Launch, load: &Load, work: &Work, size: &Size) -> Result<Value, String> {
+    let count = if size.tiny { work.tiny } else { work.words };
+    let count = count.parse().map_err(|_| format!("{count}: no number of streams"))?;
+    let scratch = Scratch::new("bench")?;
+    let server = launch.start(&scratch.path().join("data"))?;
+    let grown = million::grow(&server, load, count)?;
+    Ok(serde_json::json!({
+        "anonymousBytesEach": grown.anonymous_bytes_each,
+        "residentBytesEach": grown.resident_bytes_each,
+        "failed": 0,
+    }))
+}
