@@ -158,7 +158,8 @@ impl CatchUp {
             session.prepare((0..streams).map(fill).collect(), u64::MAX)?;
         }
         if only_fill {
-            return Ok(Report::new());
+            let filled = [("filled".to_owned(), streams.into()), ("failed".to_owned(), 0.into())];
+            return Ok(filled.into_iter().collect());
         }
         session.open((0..connections).map(|n| boxed(Read::new(n % streams, self.stream_bytes))))?;
         let mut report = session.measure(span, |shared| shared.counts.operations >= self.operations)?;
