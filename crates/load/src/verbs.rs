@@ -128,7 +128,7 @@ fn create(common: &Common, span: Span, connections: u32, work: &Work, limit: u64
     let connections = some(connections.into(), "--connections")?;
     let mut session = Session::new(common, connections)?;
     session.shared().limit = limit;
-    session.open((0..connections).map(|_| boxed(Write::new(work.clone(), TEXT, None))))?;
+    session.open((0..connections).map(|_| boxed(Write::new(work.clone(), BYTES, None))))?;
     let mut report = session.measure(span, |shared| shared.over >= connections)?;
     report.insert("created".to_owned(), session.shared().counts.appended.into());
     Ok(report)
