@@ -1,7 +1,7 @@
 //! JSON-RPC 2.0: any service that has a schema, over HTTP, and a client that keeps its connections.
 //!
-//! Owns the way between JSON and a service's frames, which the schema alone describes ([`Mount`], [`Gateway`]), a server
-//! that is nothing else ([`Server`]), and the pool of kept-alive connections that calls leave by ([`Client`]).
+//! Owns the way between JSON and a service's frames, which the schema alone describes ([`Translator`], [`Mount`],
+//! [`Gateway`]), a server that is nothing else ([`Server`]), and the pool of kept-alive connections that calls leave by ([`Client`]).
 //!
 //! Never knows: a particular service, where its handler runs, what a stream or a fork is.
 #![forbid(unsafe_code)]
@@ -19,15 +19,19 @@ mod flight;
 mod gateway;
 #[cfg(feature = "server")]
 mod mount;
-#[cfg(feature = "server")]
+#[cfg(feature = "schema")]
 mod plan;
-#[cfg(feature = "server")]
+#[cfg(feature = "schema")]
 mod request;
-#[cfg(feature = "server")]
+#[cfg(feature = "schema")]
 mod response;
 #[cfg(feature = "server")]
 mod server;
+#[cfg(feature = "schema")]
+mod translator;
 
+#[cfg(feature = "schema")]
+pub use client::Carrier;
 pub use client::{Client, Options as ClientOptions};
 #[cfg(feature = "server")]
 pub use gateway::{Bounds, Gateway};
@@ -35,3 +39,5 @@ pub use gateway::{Bounds, Gateway};
 pub use mount::Mount;
 #[cfg(feature = "server")]
 pub use server::{Server, ServerOptions, Stopper};
+#[cfg(feature = "schema")]
+pub use translator::Translator;

@@ -24,6 +24,7 @@ pub(crate) struct Plan {
 /// A command.
 #[derive(Debug)]
 pub(crate) struct Method {
+    pub(crate) name: String,
     pub(crate) request: Message,
     pub(crate) response: Message,
     /// What a stream is made of.
@@ -82,6 +83,7 @@ impl Plan {
             fields: fields(service, &message.fields),
         };
         let method = |command: &schema::Command| Method {
+            name: command.name.clone(),
             request: message(&command.request),
             response: message(&command.response),
             item: command.item.as_ref().map(message),
@@ -102,6 +104,13 @@ impl Plan {
     #[inline]
     pub(crate) fn find(&self, name: &str) -> Option<usize> {
         self.by_name.get(name).copied()
+    }
+
+    /// The command whose request has this tag.
+    pub(crate) fn of_tag(&self, tag: &[u8]) -> Option<(&str, &Method)> {
+        let name = std::str::from_utf8(tag.strip_prefix(self.name.as_bytes())?).ok()?;
+        let method = &self.methods[self.find(name)?];
+        (method.request.tag.as_bytes() == tag).then_some((&*method.name, method))
     }
 
     /// A declared struct. Every place that a shape holds is one.

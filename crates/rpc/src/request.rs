@@ -1,9 +1,9 @@
-//! Parameters to a request's frame: one walk over the text, driven by the schema, straight into the frame.
+//! JSON to a frame, parameters to a request's and a result to a response's: one walk over the text, driven by the schema, straight into the frame.
 //!
 //! Counts are written before what they count is known, in encodings of a fixed width that are filled in afterwards; any
 //! decoder of the protocol takes those. How deep a walk goes is the schema's depth, never the text's.
 
-use crate::plan::{Field, Method, Plan, Seen, Shape, Struct};
+use crate::plan::{Field, Message, Method, Plan, Seen, Shape, Struct};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use std::borrow::Cow;
@@ -49,19 +49,45 @@ pub(crate) fn encode(plan: &Plan, method: &Method, params: Params<'_>, out: &mut
     write::string(out, &method.request.tag);
     let fields = &method.request.fields;
     let written = match params {
-        Params::Names(text) => members(plan, fields, &mut Text::new(text), out),
-        Params::Positions(text) => positions(plan, fields, &mut Text::new(text), out),
+        Params::Names(text) => whole(text, |text| members(plan, fields, text, out)),
+        Params::Positions(text) => whole(text, |text| positions(plan, fields, text, out)),
         Params::Absent => {
             out.push(0x80);
             complete(fields, &Seen::none_of(fields))
         }
     };
-    written.map_err(|mut unfit| {
+    written.map_err(named("params"))
+}
+
+/// Writes the frame of a response, `[tag, fields]`, from the object that a result is.
+///
+/// # Errors
+/// The result does not fit; what is behind `out` then is of no use.
+pub(crate) fn encode_result(plan: &Plan, message: &Message, result: &str, out: &mut Vec<u8>) -> Fit {
+    out.push(0x92);
+    write::string(out, &message.tag);
+    let written = whole(result, |text| {
+        expect(text, Kind::Object)?;
+        members(plan, &message.fields, text, out)
+    });
+    written.map_err(named("result"))
+}
+
+/// Walks all of a text.
+fn whole<'t>(text: &'t str, walk: impl FnOnce(&mut Text<'t>) -> Fit) -> Fit {
+    let mut text = Text::new(text);
+    walk(&mut text)?;
+    Ok(text.finish()?)
+}
+
+/// What is wrong with the whole is said of it by this name.
+fn named(name: &str) -> impl FnOnce(Box<Unfit>) -> Box<Unfit> {
+    move |mut unfit| {
         if unfit.field.is_empty() {
-            unfit.field = "params".to_owned();
+            unfit.field = name.to_owned();
         }
         unfit
-    })
+    }
 }
 
 /// A struct's fields by their names.

@@ -1,9 +1,9 @@
-//! A service's frames to results: one walk over the frame, driven by the schema, straight into the answer.
+//! Frames to JSON, a response's to a result and a request's to parameters: one walk over the frame, driven by the schema, straight into the answer.
 //!
 //! The frame comes from a handler of ours or from a service elsewhere, and is trusted no more than a request's: what the
 //! schema does not have is no answer.
 
-use crate::plan::{Message, Plan, Seen, Shape, Struct};
+use crate::plan::{Message, Method, Plan, Seen, Shape, Struct};
 use std::collections::HashSet;
 use std::fmt::Write;
 use thalweg_wire::jsonrpc::write as json;
@@ -47,7 +47,26 @@ pub(crate) fn decode(
     }
 }
 
+/// Appends the fields of a request as an object, and says which command it is of.
+///
+/// # Errors
+/// It is no request of this service; nothing was appended.
+pub(crate) fn decode_request<'p>(
+    plan: &'p Plan,
+    frame: &[u8],
+    out: &mut Vec<u8>,
+) -> Result<(&'p str, &'p Method), DecodeError> {
+    let mut reader = Reader::new(frame);
+    let tag = reader.request()?;
+    let (name, method) = plan.of_tag(tag).ok_or_else(|| reader.refuse(Wrong::UnknownMessage, "frame"))?;
+    let start = out.len();
+    let walked = fields(plan, &method.request.fields, &mut reader, out).and_then(|()| reader.finish());
+    walked.inspect_err(|_| out.truncate(start))?;
+    Ok((name, method))
+}
+
 /// The words in which a service refuses: its error has one field, and a fault's frame is such an error, too.
+#[cfg(feature = "server")]
 pub(crate) fn words(frame: &[u8]) -> Option<String> {
     let mut reader = Reader::new(frame);
     reader.response().and_then(|_| refusal(&mut reader)).ok()
@@ -73,11 +92,11 @@ fn fields(
 ) -> Result<(), DecodeError> {
     let mut seen = Seen::none_of(fields);
     out.push(b'{');
-    for count in 0..reader.fields("result")? {
+    for count in 0..reader.fields("fields")? {
         let name = reader.key()?;
-        let place = fields.find(name, count).ok_or_else(|| reader.refuse(Wrong::UnknownField, "result"))?;
+        let place = fields.find(name, count).ok_or_else(|| reader.refuse(Wrong::UnknownField, "fields"))?;
         if !seen.note(place) {
-            return Err(reader.refuse(Wrong::Duplicate, "result"));
+            return Err(reader.refuse(Wrong::Duplicate, "fields"));
         }
         let field = &fields.fields[place];
         out.extend_from_slice(&field.label);
@@ -89,7 +108,7 @@ fn fields(
             continue;
         }
         if !field.is_optional() {
-            return Err(reader.refuse(Wrong::Missing, "result"));
+            return Err(reader.refuse(Wrong::Missing, "fields"));
         }
         // What is absent is null, so that every answer has every field.
         out.extend_from_slice(&field.label);
@@ -115,11 +134,11 @@ fn value(plan: &Plan, shape: &Shape, reader: &mut Reader<'_>, out: &mut Vec<u8>)
         Shape::Bool => out.extend_from_slice(if reader.boolean()? { b"true" } else { b"false" }),
         Shape::Unsigned(bits) => match reader.u64()? {
             number if number <= u64::MAX >> (64 - bits) => json::unsigned(out, number),
-            _ => return Err(reader.refuse(Wrong::Range, "result")),
+            _ => return Err(reader.refuse(Wrong::Range, "fields")),
         },
         Shape::Signed(bits) => match reader.i64()? {
             number if number == number << (64 - bits) >> (64 - bits) => json::signed(out, number),
-            _ => return Err(reader.refuse(Wrong::Range, "result")),
+            _ => return Err(reader.refuse(Wrong::Range, "fields")),
         },
         Shape::F32 => {
             let number = reader.f32()?;
@@ -141,7 +160,7 @@ fn value(plan: &Plan, shape: &Shape, reader: &mut Reader<'_>, out: &mut Vec<u8>)
         Shape::Enum(place) => {
             let word = reader.string()?;
             if !plan.words(*place).iter().any(|known| *known == *word) {
-                return Err(reader.refuse(Wrong::UnknownWord, "result"));
+                return Err(reader.refuse(Wrong::UnknownWord, "fields"));
             }
             json::string(out, &word);
         }
@@ -171,7 +190,7 @@ fn value(plan: &Plan, shape: &Shape, reader: &mut Reader<'_>, out: &mut Vec<u8>)
                 value(plan, of, reader, out)?;
                 out.push(b',');
                 if !keys.insert(key) {
-                    return Err(reader.refuse(Wrong::Duplicate, "result"));
+                    return Err(reader.refuse(Wrong::Duplicate, "fields"));
                 }
             }
             close(out, b'{', b'}');

@@ -64,6 +64,17 @@ pub enum Error {
         /// Bytes there may be.
         limit: usize,
     },
+    /// More than all sessions together may hold beside their snapshots.
+    #[error(
+        "all sessions together may hold {limit} bytes beside their snapshots, and there is no room for {bytes} more: \
+         commit or roll back, or let leases end"
+    )]
+    NoRoom {
+        /// Bytes that were to be held.
+        bytes: usize,
+        /// Bytes there may be in all.
+        limit: usize,
+    },
     /// An image does not have the root that it says it has.
     #[error("the image of fork {fork} at offset {offset} does not have the root it was written with")]
     Root {

@@ -32,6 +32,7 @@
 #![forbid(unsafe_code)]
 
 mod changes;
+pub mod client;
 mod digest;
 mod durable;
 mod error;
@@ -45,10 +46,12 @@ mod images;
 mod journal;
 mod map;
 mod replay;
+mod room;
 mod service;
 mod session;
 mod sight;
 mod state;
+mod word;
 
 pub use changes::{Change, Changes};
 pub use digest::{Digest, Root};
@@ -61,6 +64,7 @@ pub use service::{ERROR_TAG, Service, ServiceOptions};
 pub use session::{SESSION_BYTES_MAX, Session};
 pub use sight::Sight;
 pub use state::{ForkId, History, KEY_BYTES_MAX, Line, Options, State};
+pub use word::Word;
 
 #[cfg(test)]
 mod crash_tests;

@@ -5,6 +5,7 @@ use crate::digest::Root;
 use crate::error::Error;
 use crate::fork::{Moment, View};
 use crate::map::{Key, Value};
+use crate::room::Held;
 use crate::sight::Sight;
 use crate::state::{ForkId, State, check_key};
 use std::ops::Bound;
@@ -20,7 +21,8 @@ pub const SESSION_BYTES_MAX: usize = 16 << 20;
 /// then on lies beside it: neither snapshot nor write nor rollback touches the log, or copies anything. A commit is one
 /// entry, and is refused if others committed to the fork meanwhile: then what was read may not hold any more.
 ///
-/// *Bound*: two states at most, the snapshot and what lies over it, and of that [`SESSION_BYTES_MAX`].
+/// *Bound*: two states at most, the snapshot and what lies over it, and of that [`SESSION_BYTES_MAX`]; of all
+/// sessions together [`Options::sessions_bytes_max`](crate::Options::sessions_bytes_max).
 #[derive(Debug)]
 pub struct Session {
     state: State,
@@ -35,7 +37,7 @@ struct Snapshot {
     base: Moment,
     /// Shared with whoever looks at it; copied if it is written to meanwhile.
     changes: Arc<Changes>,
-    bytes: usize,
+    held: Held,
 }
 
 impl Session {
@@ -67,7 +69,8 @@ impl Session {
         let Receipt { ticket, first, .. } = self.commit(time)?;
         let base = self.state.moment(self.fork, View::Pending)?;
         let next = base.offset;
-        self.snapshot = Some(Snapshot { base, changes: Arc::default(), bytes: 0 });
+        let held = self.state.shared.room.begin();
+        self.snapshot = Some(Snapshot { base, changes: Arc::default(), held });
         Ok(Receipt { ticket, first, next })
     }
 
@@ -94,17 +97,18 @@ impl Session {
     /// Writes: beside the snapshot, or, without one, to the fork. All or nothing.
     ///
     /// # Errors
-    /// [`Error::Key`], [`Error::TooMuch`]; without a snapshot those of [`State::write`].
+    /// [`Error::Key`], [`Error::TooMuch`], [`Error::NoRoom`]; without a snapshot those of [`State::write`].
     pub fn write(&mut self, changes: Changes, time: Time) -> Result<Receipt, Error> {
         let Some(snapshot) = &mut self.snapshot else { return self.state.write(self.fork, &changes, time) };
         changes.iter().try_for_each(|(key, _)| check_key(key))?;
         // What is written over again counts again: the bound is there to be kept, not to be exact.
         let bytes = changes.iter().map(|(key, value)| key.len() + value.map_or(0, |value| value.len()));
-        let bytes = snapshot.bytes + bytes.sum::<usize>();
+        let more = bytes.sum::<usize>();
+        let bytes = snapshot.held.bytes() + more;
         if bytes > SESSION_BYTES_MAX {
             return Err(Error::TooMuch { bytes, limit: SESSION_BYTES_MAX });
         }
-        snapshot.bytes = bytes;
+        snapshot.held.grow(more)?;
         let held = Arc::make_mut(&mut snapshot.changes);
         for (key, value) in changes {
             held.push(match value {

@@ -9,6 +9,7 @@ use crate::images::Images;
 use crate::journal::CONTENT_TYPE;
 use crate::map::{Key, Map, Value};
 use crate::replay::{self, Replayed};
+use crate::room::Room;
 use crate::session::Session;
 use crate::sight::Sight;
 use parking_lot::{Mutex, RwLock};
@@ -34,6 +35,8 @@ pub struct Options {
     pub image_bytes: u64,
     /// What becomes of entries that an image stands for.
     pub history: History,
+    /// Bytes of keys and values that all sessions together may hold beside their snapshots.
+    pub sessions_bytes_max: usize,
 }
 
 /// What becomes of entries that an image stands for.
@@ -48,7 +51,12 @@ pub enum History {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { kind: "entry".to_owned(), image_bytes: 32 << 20, history: History::Kept }
+        Self {
+            kind: "entry".to_owned(),
+            image_bytes: 32 << 20,
+            history: History::Kept,
+            sessions_bytes_max: 256 << 20,
+        }
     }
 }
 
@@ -81,6 +89,7 @@ pub(crate) struct Shared {
     pub(crate) durable: Arc<Durable>,
     pub(crate) name: String,
     pub(crate) options: Options,
+    pub(crate) room: Arc<Room>,
     main: ForkId,
     pub(crate) forks: RwLock<BTreeMap<ForkId, Arc<Fork>>>,
     /// The number of the next fork's log.
@@ -125,6 +134,7 @@ impl State {
             store: store.clone(),
             durable: Durable::over(store),
             name: name.to_owned(),
+            room: Room::new(options.sessions_bytes_max),
             options,
             main: main.id(),
             forks: RwLock::new(forks),

@@ -44,6 +44,19 @@ pub trait Call {
     fn receive(&mut self) -> Result<&[u8], Self::Error>;
 }
 
+/// Whatever carries them, chosen while the program runs.
+impl<C: Call + ?Sized> Call for Box<C> {
+    type Error = C::Error;
+
+    fn send(&mut self, request: &[u8]) -> Result<(), Self::Error> {
+        (**self).send(request)
+    }
+
+    fn receive(&mut self) -> Result<&[u8], Self::Error> {
+        (**self).receive()
+    }
+}
+
 /// Carries requests and lets others run meanwhile.
 pub trait AsyncCall {
     /// Why a request or its response was not carried.

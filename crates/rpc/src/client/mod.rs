@@ -11,6 +11,8 @@
 //! caller said that twice is as good as once. Checked by `tests/client.rs`, against servers that misbehave.
 
 mod answer;
+#[cfg(feature = "schema")]
+mod carrier;
 mod connection;
 mod error;
 mod exchange;
@@ -20,6 +22,8 @@ mod target;
 mod watch;
 
 pub use answer::{Answers, Done};
+#[cfg(feature = "schema")]
+pub use carrier::Carrier;
 pub use error::{Error, Said};
 pub use options::{Ask, Options, Statistics};
 pub use target::Target;

@@ -1,6 +1,7 @@
 //! Why the service does not do what it is asked, and the word that each refusal begins with.
 
 use crate::error::Error;
+use crate::word::Word;
 use std::sync::Arc;
 use thalweg_log::CommitError;
 use thiserror::Error as ThisError;
@@ -36,38 +37,39 @@ pub(super) enum Refusal {
 
 impl Refusal {
     /// What a program may go by; part of the interface.
-    pub(super) fn word(&self) -> &'static str {
+    pub(super) fn word(&self) -> Word {
         match self {
             Self::State(error) => error.word(),
             Self::Closed(error) => error.word(),
-            Self::Place(_) | Self::NoForkHere(_) => "bad_place",
-            Self::SessionLost => "session_lost",
-            Self::SessionExpired => "session_expired",
-            Self::SessionsFull { .. } => "sessions_full",
-            Self::Lease { .. } => "bad_lease",
-            Self::View => "bad_view",
-            Self::Root(_) => "root_mismatch",
-            Self::Unknown => "unknown",
+            Self::Place(_) | Self::NoForkHere(_) => Word::BadPlace,
+            Self::SessionLost => Word::SessionLost,
+            Self::SessionExpired => Word::SessionExpired,
+            Self::SessionsFull { .. } => Word::SessionsFull,
+            Self::Lease { .. } => Word::BadLease,
+            Self::View => Word::BadView,
+            Self::Root(_) => Word::RootMismatch,
+            Self::Unknown => Word::Unknown,
         }
     }
 }
 
 impl Error {
     /// The word that stands for this error where only words travel.
-    pub fn word(&self) -> &'static str {
+    pub fn word(&self) -> Word {
         match self {
-            Self::NoFork(_) => "no_fork",
-            Self::MainLine => "main_line",
-            Self::NoSnapshot => "no_snapshot",
-            Self::Conflict { .. } => "conflict",
-            Self::Key { .. } => "bad_key",
-            Self::NoState { .. } => "no_state",
-            Self::TooMuch { .. } => "too_much",
-            Self::Foreign { .. } => "foreign",
-            Self::Root { .. } => "root_mismatch",
-            Self::Commit(CommitError::Failed(_)) => "unknown",
-            Self::Commit(_) => "not_taken",
-            Self::Read(_) => "unreadable",
+            Self::NoFork(_) => Word::NoFork,
+            Self::MainLine => Word::MainLine,
+            Self::NoSnapshot => Word::NoSnapshot,
+            Self::Conflict { .. } => Word::Conflict,
+            Self::Key { .. } => Word::BadKey,
+            Self::NoState { .. } => Word::NoState,
+            Self::TooMuch { .. } => Word::TooMuch,
+            Self::NoRoom { .. } => Word::SessionsFull,
+            Self::Foreign { .. } => Word::Foreign,
+            Self::Root { .. } => Word::RootMismatch,
+            Self::Commit(CommitError::Failed(_)) => Word::Unknown,
+            Self::Commit(_) => Word::NotTaken,
+            Self::Read(_) => Word::Unreadable,
         }
     }
 }

@@ -1,0 +1,118 @@
+//! Sessions as clients hold them, against `thalweg serve`: the same over a Unix socket, shared memory and JSON-RPC.
+
+#![allow(clippy::unwrap_used, reason = "this is a test's code, though not all of it in test functions")]
+
+mod common;
+
+use common::Server;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use thalweg_rpc::{Carrier, Client, ClientOptions, Translator};
+use thalweg_service::{ClientOptions as ServiceOptions, Error, SyncClient};
+use thalweg_state::client::Session;
+use thalweg_state::{SCHEMA_HASH, Word};
+use thalweg_wire::service::Call;
+
+const SCHEMA: &str = include_str!("../../../schemas/state.jsonc");
+
+/// A session, whatever carries its calls.
+type Any = Session<Box<dyn Call<Error = Error>>>;
+
+const WAYS: [&str; 3] = ["state.sock", "state.shm", "rpc"];
+
+fn serve(data: &Path) -> Server {
+    Server::start(data, "127.0.0.1:0", &["--rpc", "on"])
+}
+
+fn carrier(server: &Server, data: &Path, way: &str) -> Box<dyn Call<Error = Error>> {
+    if way == "rpc" {
+        let translator = Translator::new(&thalweg_schema::parse("state.jsonc", SCHEMA).unwrap());
+        let url = format!("http://{}/rpc/state", server.address());
+        return Box::new(Carrier::new(Client::new(&url, ClientOptions::default()).unwrap(), translator));
+    }
+    let endpoint = data.join(way).to_str().unwrap().parse().unwrap();
+    let options = ServiceOptions { schema: SCHEMA_HASH, ..ServiceOptions::default() };
+    Box::new(SyncClient::connect(&endpoint, options).unwrap())
+}
+
+fn value(session: &mut Any, key: &str) -> Option<Vec<u8>> {
+    session.get(key).unwrap().map(std::borrow::Cow::into_owned)
+}
+
+#[test]
+fn what_was_not_committed_is_taken_back_whatever_carries_the_session() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    let server = serve(&data);
+    for way in WAYS {
+        let mut session: Any = Session::open(carrier(&server, &data, way), "main", None).unwrap();
+        let mut other: Any = Session::open(carrier(&server, &data, "state.sock"), "main", None).unwrap();
+        assert_eq!((session.fork(), session.lease()), ("main", Duration::from_secs(30)));
+        assert_eq!(session.rollback().unwrap_err().word(), Some(Word::NoSnapshot));
+        session.put(way, b"before").unwrap();
+        let root = session.root().unwrap();
+        let at = session.snapshot().unwrap();
+        session.put(way, b"\xff\x00").unwrap();
+        session.write([("b", Some(&b"1"[..])), ("c", None)]).unwrap();
+        assert_eq!(value(&mut session, way).as_deref(), Some(&b"\xff\x00"[..]));
+        assert_eq!(value(&mut other, way).as_deref(), Some(&b"before"[..]));
+        session.rollback().unwrap();
+        assert_eq!(session.root().unwrap(), root);
+        // A snapshot while one is pending commits that one.
+        assert_eq!(session.snapshot().unwrap(), at);
+        session.put(way, b"kept").unwrap();
+        assert!(session.snapshot().unwrap() > at);
+        assert_eq!(value(&mut other, way).as_deref(), Some(&b"kept"[..]));
+        session.remove(way).unwrap();
+        let (page, next) = session.scan(None, Some(10)).unwrap();
+        assert!(next.is_none() && page.iter().all(|entry| entry.key != way));
+        let end = session.commit().unwrap();
+        assert_eq!(session.commit().unwrap(), end, "the second time it says what the first said");
+        assert_eq!(value(&mut other, way), None);
+        session.snapshot().unwrap();
+        other.put("beside", way.as_bytes()).unwrap();
+        session.put("beside", b"mine").unwrap();
+        assert_eq!(session.commit().unwrap_err().word(), Some(Word::Conflict));
+        session.rollback().unwrap();
+        session.close().unwrap();
+        other.close().unwrap();
+    }
+    server.end();
+}
+
+#[test]
+fn a_token_is_good_on_every_way_in_until_the_lease_or_the_server_ends() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    let server = serve(&data);
+    let mut held = Vec::new();
+    for (way, again) in WAYS.into_iter().zip(WAYS.into_iter().cycle().skip(1)) {
+        let mut session: Any = Session::open(carrier(&server, &data, way), "main", None).unwrap();
+        session.snapshot().unwrap();
+        session.put("volatile", way.as_bytes()).unwrap();
+        let token = session.token().to_owned();
+        drop(session);
+        let (mut session, pending): (Any, bool) =
+            Session::rejoin(carrier(&server, &data, again), &token).unwrap();
+        assert!(pending);
+        assert_eq!(value(&mut session, "volatile").as_deref(), Some(way.as_bytes()));
+        held.push(token);
+    }
+    let brief = Some(Duration::from_millis(1));
+    let mut session: Any = Session::open(carrier(&server, &data, "state.sock"), "main", brief).unwrap();
+    let begun = Instant::now();
+    // Whoever uses it begins its lease anew, so it has to be left alone for longer than that.
+    while session.get("a").err().map(|error| error.word()) != Some(Some(Word::SessionExpired)) {
+        assert!(begun.elapsed() < Duration::from_secs(60), "it never expires");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    server.end();
+    let server = serve(&data);
+    for (way, token) in WAYS.into_iter().zip(held) {
+        let lost = Session::rejoin(carrier(&server, &data, way), &token).map(drop).unwrap_err();
+        assert_eq!(lost.word(), Some(Word::SessionLost), "{lost}");
+        let mut session: Any = Session::open(carrier(&server, &data, way), "main", None).unwrap();
+        assert_eq!(value(&mut session, "volatile"), None, "it was never committed");
+    }
+    server.end();
+}

@@ -1,0 +1,72 @@
+//! What all sessions of a state together hold beside their snapshots: a bound on memory that many clients share.
+
+use crate::error::Error;
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+#[derive(Debug)]
+pub(crate) struct Room {
+    limit: usize,
+    held: Mutex<usize>,
+}
+
+impl Room {
+    pub(crate) fn new(limit: usize) -> Arc<Self> {
+        Arc::new(Self { limit, held: Mutex::new(0) })
+    }
+
+    /// A part of it, of nothing to begin with.
+    pub(crate) fn begin(self: &Arc<Self>) -> Held {
+        Held { room: self.clone(), bytes: 0 }
+    }
+}
+
+/// A part of the room, given back when this goes.
+#[derive(Debug)]
+pub(crate) struct Held {
+    room: Arc<Room>,
+    bytes: usize,
+}
+
+impl Held {
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Takes so many bytes more.
+    pub(crate) fn grow(&mut self, bytes: usize) -> Result<(), Error> {
+        let Room { limit, held } = &*self.room;
+        let mut held = held.lock();
+        if bytes > limit.saturating_sub(*held) {
+            return Err(Error::NoRoom { bytes, limit: *limit });
+        }
+        *held += bytes;
+        self.bytes += bytes;
+        Ok(())
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        *self.room.held.lock() -= self.bytes;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_given_back_can_be_taken_again() {
+        let room = Room::new(10);
+        let (mut first, mut second) = (room.begin(), room.begin());
+        first.grow(6).unwrap();
+        assert!(matches!(second.grow(5), Err(Error::NoRoom { bytes: 5, limit: 10 })));
+        second.grow(4).unwrap();
+        drop(first);
+        second.grow(6).unwrap();
+        assert_eq!(second.bytes(), 10);
+        drop(second);
+        assert_eq!(*room.held.lock(), 0);
+    }
+}

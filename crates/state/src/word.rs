@@ -1,0 +1,98 @@
+//! The words that refusals begin with: part of the interface, the same in every language.
+
+use std::fmt;
+
+macro_rules! words {
+    ($($(#[doc = $doc:literal])+ $name:ident = $word:literal,)+) => {
+        /// Why the state did not do what was asked. But for [`Word::Unknown`], nothing was changed.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Word {
+            $($(#[doc = $doc])+ $name,)+
+        }
+
+        impl Word {
+            /// All of them.
+            pub const ALL: &'static [Self] = &[$(Self::$name,)+];
+
+            /// As it is written.
+            pub const fn text(self) -> &'static str {
+                match self { $(Self::$name => $word,)+ }
+            }
+        }
+    };
+}
+
+words! {
+    /// No such fork: dropped, or never made.
+    NoFork = "no_fork",
+    /// The main line cannot be dropped.
+    MainLine = "main_line",
+    /// Neither a fork nor a session; or a session where a fork is asked for.
+    BadPlace = "bad_place",
+    /// A view of a session, which sees one state.
+    BadView = "bad_view",
+    /// A key that cannot be.
+    BadKey = "bad_key",
+    /// Nothing to roll back.
+    NoSnapshot = "no_snapshot",
+    /// Others committed to the fork since the snapshot, or it does not end where a batch expects.
+    Conflict = "conflict",
+    /// Something else is there than was expected.
+    RootMismatch = "root_mismatch",
+    /// No commit of the fork ended at that offset, or what led to it was let go of.
+    NoState = "no_state",
+    /// The server that gave the token has ended.
+    SessionLost = "session_lost",
+    /// The lease ended, or the session was closed.
+    SessionExpired = "session_expired",
+    /// As many sessions are open as may be, or they hold as much as they may.
+    SessionsFull = "sessions_full",
+    /// A lease that cannot be.
+    BadLease = "bad_lease",
+    /// More than a session may hold beside its snapshot.
+    TooMuch = "too_much",
+    /// The log does not take the commit.
+    NotTaken = "not_taken",
+    /// The disk failed, and what became of the commit is not known.
+    Unknown = "unknown",
+    /// A log of the state's names holds something else.
+    Foreign = "foreign",
+    /// The log cannot be read.
+    Unreadable = "unreadable",
+}
+
+impl Word {
+    /// The word that the words of a refusal begin with.
+    pub fn of(refusal: &str) -> Option<Self> {
+        let (word, _) = refusal.split_once(": ")?;
+        Self::ALL.iter().copied().find(|known| known.text() == word)
+    }
+}
+
+impl fmt::Display for Word {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.text())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_begins_with_its_word() {
+        for word in Word::ALL {
+            assert_eq!(Word::of(&format!("{word}: and why")), Some(*word));
+        }
+        assert_eq!(Word::of("because: of that"), None);
+        assert_eq!(Word::of("conflict"), None);
+    }
+
+    #[test]
+    fn every_word_stands_in_the_documents() {
+        let page = include_str!("../../../docs/state.md");
+        for word in Word::ALL {
+            assert!(page.contains(&format!("| `{word}` |")), "{word}");
+        }
+    }
+}
