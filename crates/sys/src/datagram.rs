@@ -5,7 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 
-/// Whom a datagram came from.
+/// Whom a datagram came from, or a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sender {
     /// An address of IP.
@@ -16,6 +16,21 @@ pub enum Sender {
     Abstract(Vec<u8>),
     /// One that has no address.
     Unnamed,
+}
+
+impl Sender {
+    pub(crate) fn of(from: Option<SocketAddrAny>) -> io::Result<Self> {
+        let Some(from) = from else { return Ok(Self::Unnamed) };
+        if let Ok(address) = SocketAddr::try_from(from.clone()) {
+            return Ok(Self::Ip(address));
+        }
+        let unix = SocketAddrUnix::try_from(from).map_err(|_| io::ErrorKind::Unsupported)?;
+        Ok(match (unix.path_bytes(), unix.abstract_name()) {
+            (Some(path), _) => Self::Path(path.strip_suffix(b"\0").unwrap_or(path).to_owned()),
+            (_, Some(name)) if !name.is_empty() => Self::Abstract(name.to_owned()),
+            _ => Self::Unnamed,
+        })
+    }
 }
 
 /// Reads one datagram into the vector's spare room, at most `limit` bytes of it, and lengthens the vector by it. `None`
@@ -33,25 +48,13 @@ pub fn receive_from(socket: BorrowedFd<'_>, into: &mut Vec<u8>, limit: usize) ->
                 let count = filled.len();
                 // SAFETY: the kernel wrote `count` bytes behind `length`, inside the capacity.
                 unsafe { into.set_len(length + count) };
-                return from.map_or(Ok(Sender::Unnamed), sender).map(Some);
+                return Sender::of(from).map(Some);
             }
             Err(rustix::io::Errno::AGAIN) => return Ok(None),
             Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
     }
-}
-
-fn sender(from: SocketAddrAny) -> io::Result<Sender> {
-    if let Ok(address) = SocketAddr::try_from(from.clone()) {
-        return Ok(Sender::Ip(address));
-    }
-    let unix = SocketAddrUnix::try_from(from).map_err(|_| io::ErrorKind::Unsupported)?;
-    Ok(match (unix.path_bytes(), unix.abstract_name()) {
-        (Some(path), _) => Sender::Path(path.strip_suffix(b"\0").unwrap_or(path).to_owned()),
-        (_, Some(name)) => Sender::Abstract(name.to_owned()),
-        _ => Sender::Unnamed,
-    })
 }
 
 /// Sends one datagram; whether it was taken.

@@ -3,6 +3,7 @@
 //! Every socket made here is non-blocking and closed on exec. A call that would block says `None`, and does so even on
 //! a socket that [`block`] made blocking; only [`receive_waiting`] waits.
 
+use crate::datagram::Sender;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{
     self, AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, SocketFlags, SocketType, sockopt,
@@ -90,8 +91,24 @@ fn stream_socket(family: AddressFamily) -> io::Result<OwnedFd> {
 /// # Errors
 /// Out of descriptors (see [`out_of_descriptors`]), or a broken listener.
 pub fn accept(listener: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
+    next_waiting(|| net::accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK))
+}
+
+/// As [`accept`], with the address of whoever connected.
+///
+/// # Errors
+/// As [`accept`]; `Unsupported` for families of addresses other than IP and Unix.
+pub fn accept_from(listener: BorrowedFd<'_>) -> io::Result<Option<(OwnedFd, Sender)>> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    match next_waiting(|| net::acceptfrom_with(listener, flags))? {
+        Some((connection, from)) => Ok(Some((connection, Sender::of(from)?))),
+        None => Ok(None),
+    }
+}
+
+fn next_waiting<T>(accept: impl Fn() -> rustix::io::Result<T>) -> io::Result<Option<T>> {
     loop {
-        match net::accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
+        match accept() {
             Ok(connection) => return Ok(Some(connection)),
             Err(rustix::io::Errno::AGAIN) => return Ok(None),
             Err(rustix::io::Errno::INTR | rustix::io::Errno::CONNABORTED | rustix::io::Errno::PROTO) => {}
@@ -467,6 +484,21 @@ mod tests {
         drop(client);
         let error = receive_waiting(server.as_fd(), &mut into).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
+    }
+
+    #[test]
+    fn who_connects_is_named_as_it_is_accepted() {
+        let from = |listener: &OwnedFd| accept_from(listener.as_fd()).unwrap().map(|(_, sender)| sender);
+        let listener = listen_tcp(loopback(), false, 8).unwrap();
+        assert_eq!(from(&listener), None);
+        let client = connect_tcp(local_address(listener.as_fd()).unwrap()).unwrap();
+        wait(listener.as_fd(), false, None).unwrap();
+        assert_eq!(from(&listener), Some(Sender::Ip(local_address(client.as_fd()).unwrap())));
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("socket");
+        let listener = listen_unix(&path, 8).unwrap();
+        let _client = connect_unix(&path).unwrap();
+        assert_eq!(from(&listener), Some(Sender::Unnamed));
     }
 
     #[test]

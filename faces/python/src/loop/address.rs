@@ -4,7 +4,7 @@
 
 use super::held::Held;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyTuple};
+use pyo3::types::{PyBytes, PyString, PyTuple};
 use std::ffi::OsStr;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::os::unix::ffi::OsStrExt;
@@ -36,6 +36,14 @@ impl Addresses {
         let kept = (address, made.clone().unbind());
         drop(self.from.with(py, |from| from.replace(kept))?);
         Ok(made)
+    }
+
+    /// Who connected, as `accept` would name it.
+    pub(crate) fn of_peer<'py>(&self, py: Python<'py>, peer: Sender) -> PyResult<Bound<'py, PyAny>> {
+        match peer {
+            Sender::Unnamed => Ok(PyString::new(py, "").into_any()),
+            named => self.of_sender(py, named),
+        }
     }
 
     /// An address that stands there in numbers; `None`: it is a name, or of no family of IP.

@@ -3,6 +3,7 @@
 //! The names with an underscore are those that asyncio's own base classes call. Two of its attributes are kept here,
 //! because every turn asks for them: whether the loop is to stop, and whether it is in debug mode.
 
+use super::accepting::Acceptor;
 use super::handle::{Handle, TimerHandle};
 use super::held::{Held, Kept};
 use super::io::{Io, Posted, Side, Target};
@@ -91,8 +92,8 @@ impl Loop {
     /// Sets who is told of one side of a descriptor.
     pub(crate) fn watch(&self, py: Python<'_>, fd: RawFd, side: Side, target: Target) -> PyResult<()> {
         let before = self.io.with(py, |io| io.watch(fd, side, target))?.map_err(|e| os_error(&e))?;
-        if let Some(Target::Call(before, _)) = before {
-            before.get().cancel_once(py);
+        if let Some(before) = before {
+            before.let_go(py);
         }
         Ok(())
     }
@@ -100,8 +101,8 @@ impl Loop {
     /// Whether anybody was told of that side.
     pub(crate) fn unwatch(&self, py: Python<'_>, fd: RawFd, side: Side) -> PyResult<bool> {
         let before = self.io.with(py, |io| io.unwatch(fd, side))?;
-        if let Some(Target::Call(before, _)) = &before {
-            before.get().cancel_once(py);
+        if let Some(before) = &before {
+            before.let_go(py);
         }
         Ok(before.is_some())
     }
@@ -343,6 +344,19 @@ impl Loop {
     /// The descriptors that are watched.
     fn _watched_descriptors(&self, py: Python<'_>) -> PyResult<Vec<RawFd>> {
         self.io.with(py, |io| io.descriptors())
+    }
+
+    /// Takes connections from a listening socket: `connected(descriptor, address)` owns each, `refused(error)` hears why
+    /// there was none. So many are taken in a turn at most.
+    fn _accept(
+        slf: &Bound<'_, Self>,
+        sock: &Bound<'_, PyAny>,
+        connected: Py<PyAny>,
+        refused: Py<PyAny>,
+        turn_connections_max: usize,
+    ) -> PyResult<()> {
+        slf.get().open(slf.py())?;
+        Acceptor::start(slf, sock, connected, refused, turn_connections_max)
     }
 
     /// Lets go of everything that is scheduled or watched.

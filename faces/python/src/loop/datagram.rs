@@ -9,20 +9,18 @@
 
 use super::address::Addresses;
 use super::core::Loop;
-use super::flow::Flow;
+use super::endpoint::{Endpoint, immutable, would_block};
 use super::foreign::{self, call_two};
-use super::handle::Handle;
 use super::held::{Held, Kept};
 use super::io::{Side, Target};
 use super::os_error;
-use super::stream::immutable;
 use super::turn::ends_program;
-use pyo3::exceptions::{PyBlockingIOError, PyInterruptedError, PyOSError, PyRuntimeError, PyValueError};
+use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyTuple};
+use pyo3::types::{PyBytes, PyDict};
 use std::collections::VecDeque;
-use std::os::fd::{BorrowedFd, RawFd};
+use std::os::fd::RawFd;
 use thalweg_sys::{datagram, socket};
 
 /// The longest datagram that is taken whole.
@@ -31,16 +29,6 @@ const DATAGRAM_BYTES_MAX: usize = 256 * 1024;
 const TURN_DATAGRAMS: usize = 64;
 /// What a datagram that waits counts beside its bytes: an empty one takes room too.
 const HEADER_BYTES: usize = 8;
-/// Writes to a lost endpoint after which the log says so.
-const LOST_WRITES_LOGGED: u32 = 5;
-
-#[derive(Clone, Copy, Default)]
-struct Life {
-    closing: bool,
-    /// Zero until `connection_lost` is scheduled; writes since are counted.
-    lost: u32,
-}
-
 struct Waiting {
     data: Py<PyBytes>,
     to: Option<Py<PyAny>>,
@@ -56,61 +44,29 @@ enum Sent {
 /// The native half of a datagram endpoint's transport.
 #[pyclass(module = "thalweg._native", frozen, subclass, weakref)]
 pub(crate) struct DatagramTransport {
-    owner: Kept<Option<Py<Loop>>>,
-    descriptor: RawFd,
-    socket: Kept<Option<Py<PyAny>>>,
-    extra: Py<PyDict>,
-    context: Py<PyAny>,
-    protocol: Kept<Option<Py<PyAny>>>,
+    endpoint: Endpoint,
     received: Kept<Option<Py<PyAny>>>,
     /// The only one it sends to, if it was made for one.
     peer: Option<Py<PyAny>>,
     connected: bool,
-    life: Kept<Life>,
     waiting: Held<VecDeque<Waiting>>,
     waiting_bytes: Kept<usize>,
-    flow: Flow,
     addresses: Addresses,
 }
 
+impl std::ops::Deref for DatagramTransport {
+    type Target = Endpoint;
+
+    #[inline]
+    fn deref(&self) -> &Endpoint {
+        &self.endpoint
+    }
+}
+
 impl DatagramTransport {
-    fn borrowed(&self) -> BorrowedFd<'_> {
-        // SAFETY: the socket object that owns the descriptor is kept until `connection_lost`, and every caller has
-        // seen that this is not over; a number closed behind our back makes the calls fail, nothing worse.
-        unsafe { BorrowedFd::borrow_raw(self.descriptor) }
-    }
-
-    fn owner(&self, py: Python<'_>) -> PyResult<Py<Loop>> {
-        self.owner.share(py).ok_or_else(|| PyRuntimeError::new_err("the endpoint is closed"))
-    }
-
-    fn change(&self, py: Python<'_>, change: impl FnOnce(&mut Life)) {
-        let mut life = self.life.get(py);
-        change(&mut life);
-        self.life.set(py, life);
-    }
-
-    fn soon(
-        slf: &Bound<'_, Self>,
-        callback: Bound<'_, PyAny>,
-        arguments: Bound<'_, PyTuple>,
-    ) -> PyResult<()> {
-        let (py, owner) = (slf.py(), slf.get().owner(slf.py())?);
-        let context = slf.get().context.bind(py).clone();
-        owner.get().open(py)?;
-        owner.get().queue(py, Handle::new(py, callback, arguments, Some(context))?.into_object(py)?)
-    }
-
     fn watch(slf: &Bound<'_, Self>, side: Side) -> PyResult<()> {
         let owner = slf.get().owner(slf.py())?;
         owner.get().watch(slf.py(), slf.get().descriptor, side, Target::Datagrams(slf.clone().unbind()))
-    }
-
-    fn unwatch(&self, py: Python<'_>, side: Side) -> PyResult<()> {
-        match self.owner.share(py) {
-            Some(owner) => owner.get().unwatch(py, self.descriptor, side).map(drop),
-            None => Ok(()),
-        }
     }
 
     /// The descriptor is ready: what the loop calls.
@@ -143,7 +99,7 @@ impl DatagramTransport {
             let Some(received) = this.received.share(py) else { return Ok(()) };
             let call = || call_two(received.bind(py), &data, &address);
             if let Err(raised) = foreign::in_context(this.context.bind(py), call) {
-                Self::report(slf, raised, "Exception in callback protocol.datagram_received()")?;
+                this.report(slf, raised, "Exception in callback protocol.datagram_received()")?;
             }
         }
         Ok(())
@@ -163,9 +119,7 @@ impl DatagramTransport {
                 Self::refused(slf, raised)?;
             }
         }
-        if this.flow.resumes(py, this.waiting_bytes.get(py)) {
-            Self::tell_flow(slf, "resume_writing")?;
-        }
+        this.maybe_resume(slf, this.waiting_bytes.get(py))?;
         if this.waiting.with(py, |waiting| waiting.is_empty())? {
             this.unwatch(py, Side::Write)?;
             if this.life.get(py).closing && this.life.get(py).lost == 0 {
@@ -200,12 +154,7 @@ impl DatagramTransport {
         let Some(socket) = self.socket.share(py) else { return Ok(Sent::Taken) };
         match socket.bind(py).call_method1(intern!(py, "sendto"), (data, to)) {
             Ok(_) => Ok(Sent::Taken),
-            Err(raised)
-                if raised.is_instance_of::<PyBlockingIOError>(py)
-                    || raised.is_instance_of::<PyInterruptedError>(py) =>
-            {
-                Ok(Sent::Later)
-            }
+            Err(raised) if would_block(py, &raised) => Ok(Sent::Later),
             Err(raised) => Err(raised),
         }
     }
@@ -219,7 +168,7 @@ impl DatagramTransport {
             return Err(raised);
         }
         let exc = raised.clone_ref(slf.py()).into_value(slf.py()).into_bound(slf.py()).into_any();
-        Self::report(slf, raised, "Fatal write error on datagram transport")?;
+        slf.get().report(slf, raised, "Fatal write error on datagram transport")?;
         Self::_force_close(slf, exc)
     }
 
@@ -227,29 +176,9 @@ impl DatagramTransport {
         let py = slf.py();
         let Some(protocol) = slf.get().protocol.share(py) else { return Ok(()) };
         let told = protocol.bind(py).call_method1(intern!(py, "error_received"), (raised.into_value(py),));
-        told.map(drop)
-            .or_else(|raised| Self::report(slf, raised, "Exception in callback protocol.error_received()"))
-    }
-
-    fn tell_flow(slf: &Bound<'_, Self>, name: &str) -> PyResult<()> {
-        let Some(protocol) = slf.get().protocol.share(slf.py()) else { return Ok(()) };
-        let told = protocol.bind(slf.py()).call_method0(name).map(drop);
-        told.or_else(|raised| Self::report(slf, raised, &format!("protocol.{name}() failed")))
-    }
-
-    #[cold]
-    fn report(slf: &Bound<'_, Self>, raised: PyErr, message: &str) -> PyResult<()> {
-        let (py, this) = (slf.py(), slf.get());
-        if ends_program(py, &raised) {
-            return Err(raised);
-        }
-        let context = PyDict::new(py);
-        context.set_item("message", message)?;
-        context.set_item("exception", raised.into_value(py))?;
-        context.set_item("transport", slf)?;
-        context.set_item("protocol", this.protocol.share(py))?;
-        let owner = this.owner(py)?;
-        owner.bind(py).call_method1(intern!(py, "call_exception_handler"), (context,)).map(drop)
+        told.map(drop).or_else(|raised| {
+            slf.get().report(slf, raised, "Exception in callback protocol.error_received()")
+        })
     }
 
     /// Whom a datagram is for.
@@ -274,7 +203,7 @@ impl DatagramTransport {
         this.waiting_bytes.set(py, bytes);
         let waiting = Waiting { data: data.unbind(), to: to.map(Bound::unbind) };
         this.waiting.with(py, |queue| queue.push_back(waiting))?;
-        if this.flow.pauses(py, bytes) { Self::tell_flow(slf, "pause_writing") } else { Ok(()) }
+        this.maybe_pause(slf, bytes)
     }
 }
 
@@ -287,40 +216,22 @@ impl DatagramTransport {
         extra: Bound<'_, PyDict>,
         address: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
-        let py = owner.py();
         // A peer without a name is one too.
         let connected = extra.get_item("peername")?.is_some_and(|peer| !peer.is_none());
         Ok(Self {
-            owner: Kept::new(Some(owner.clone().unbind())),
-            descriptor: sock.call_method0("fileno")?.extract()?,
-            socket: Kept::new(Some(sock.clone().unbind())),
-            extra: extra.unbind(),
-            context: foreign::current_context(py)?,
-            protocol: Kept::new(None),
+            endpoint: Endpoint::new(owner, sock, extra)?,
             received: Kept::new(None),
-            peer: address.filter(|address| address.bind(py).is_truthy().unwrap_or(false)),
+            peer: address.filter(|address| address.bind(owner.py()).is_truthy().unwrap_or(false)),
             connected,
-            life: Kept::new(Life::default()),
             waiting: Held::new(VecDeque::new()),
             waiting_bytes: Kept::new(0),
-            flow: Flow::default(),
             addresses: Addresses::default(),
         })
     }
 
     /// Schedules what an endpoint begins with: `connection_made`, then reading, then whoever waits for both.
     fn _begin(slf: &Bound<'_, Self>, waiter: &Bound<'_, PyAny>) -> PyResult<()> {
-        let (py, this) = (slf.py(), slf.get());
-        if let Some(protocol) = this.protocol.share(py) {
-            let made = protocol.bind(py).getattr(intern!(py, "connection_made"))?;
-            Self::soon(slf, made, PyTuple::new(py, [slf])?)?;
-        }
-        Self::soon(slf, slf.getattr(intern!(py, "_start_reading"))?, PyTuple::empty(py))?;
-        if !waiter.is_none() {
-            let resolve = py.import("asyncio.futures")?.getattr("_set_result_unless_cancelled")?;
-            Self::soon(slf, resolve, (waiter, py.None()).into_pyobject(py)?)?;
-        }
-        Ok(())
+        slf.get().begin(slf, waiter)
     }
 
     fn _start_reading(slf: &Bound<'_, Self>) -> PyResult<()> {
@@ -331,11 +242,10 @@ impl DatagramTransport {
     #[pyo3(signature = (name, default = None))]
     fn get_extra_info(
         &self,
-        py: Python<'_>,
         name: &Bound<'_, PyAny>,
         default: Option<Py<PyAny>>,
     ) -> PyResult<Option<Py<PyAny>>> {
-        Ok(self.extra.bind(py).get_item(name)?.map(Bound::unbind).or(default))
+        self.extra_info(name, default)
     }
 
     fn set_protocol(&self, protocol: &Bound<'_, PyAny>) {
@@ -360,18 +270,9 @@ impl DatagramTransport {
         addr: Option<Bound<'py, PyAny>>,
     ) -> PyResult<()> {
         let (py, this) = (slf.py(), slf.get());
-        let data = match data.cast::<PyBytes>() {
-            Ok(data) => data.clone(),
-            Err(_) => immutable(data)?,
-        };
+        let data = immutable(data)?;
         let to = this.target(addr, py)?;
-        let life = this.life.get(py);
-        if life.lost > 0 {
-            if life.lost >= LOST_WRITES_LOGGED {
-                let logger = py.import("asyncio.log")?.getattr("logger")?;
-                logger.call_method1("warning", ("socket.send() raised exception.",))?;
-            }
-            this.change(py, |life| life.lost += 1);
+        if this.refuses_writes(py)? {
             return Ok(());
         }
         if this.waiting.with(py, |waiting| waiting.is_empty())? {
@@ -386,17 +287,8 @@ impl DatagramTransport {
 
     /// Sends what is queued, then ends.
     fn close(slf: &Bound<'_, Self>) -> PyResult<()> {
-        let (py, this) = (slf.py(), slf.get());
-        if this.life.get(py).closing {
-            return Ok(());
-        }
-        this.change(py, |life| life.closing = true);
-        this.unwatch(py, Side::Read)?;
-        if !this.waiting.with(py, |waiting| waiting.is_empty())? {
-            return Ok(());
-        }
-        this.change(py, |life| life.lost += 1);
-        Self::soon(slf, slf.getattr("_call_connection_lost")?, PyTuple::new(py, [py.None()])?)
+        let waits = !slf.get().waiting.with(slf.py(), |waiting| waiting.is_empty())?;
+        slf.get().endpoint.close(slf, waits)
     }
 
     /// Ends at once; what is queued is lost.
@@ -409,36 +301,18 @@ impl DatagramTransport {
         if this.life.get(py).lost > 0 {
             return Ok(());
         }
-        let queued = this.waiting.with(py, std::mem::take)?;
+        drop(this.waiting.with(py, std::mem::take)?);
         this.waiting_bytes.set(py, 0);
-        if !queued.is_empty() {
-            this.unwatch(py, Side::Write)?;
-        }
-        if !this.life.get(py).closing {
-            this.change(py, |life| life.closing = true);
-            this.unwatch(py, Side::Read)?;
-        }
-        this.change(py, |life| life.lost += 1);
-        Self::soon(slf, slf.getattr("_call_connection_lost")?, PyTuple::new(py, [exc])?)
+        this.end(slf, exc)
     }
 
     /// The last thing that is called of an endpoint.
     fn _call_connection_lost(slf: &Bound<'_, Self>, exc: Bound<'_, PyAny>) -> PyResult<()> {
         let (py, this) = (slf.py(), slf.get());
-        this.change(py, |life| life.lost = life.lost.max(1));
-        let told = match this.protocol.share(py) {
-            Some(protocol) => {
-                protocol.bind(py).call_method1(intern!(py, "connection_lost"), (exc,)).map(drop)
-            }
-            None => Ok(()),
-        };
-        let closed = match this.socket.take(py) {
-            Some(socket) => socket.bind(py).call_method0(intern!(py, "close")).map(drop),
-            None => Ok(()),
-        };
-        drop((this.protocol.take(py), this.received.take(py)));
+        let told = this.lose(exc);
+        drop(this.received.take(py));
         this.owner.set(py, None);
-        told.and(closed)
+        told
     }
 
     fn get_write_buffer_size(&self, py: Python<'_>) -> usize {
@@ -458,8 +332,7 @@ impl DatagramTransport {
     ) -> PyResult<()> {
         let (py, this) = (slf.py(), slf.get());
         this.flow.set_limits(py, high, low)?;
-        let pauses = this.flow.pauses(py, this.waiting_bytes.get(py));
-        if pauses { Self::tell_flow(slf, "pause_writing") } else { Ok(()) }
+        this.maybe_pause(slf, this.waiting_bytes.get(py))
     }
 
     #[getter]

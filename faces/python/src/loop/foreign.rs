@@ -14,6 +14,7 @@ const ARGUMENTS_OFFSET: usize = 1 << (usize::BITS - 1);
 unsafe extern "C" {
     fn PyContext_New() -> *mut PyObject;
     fn PyContext_CopyCurrent() -> *mut PyObject;
+    fn PyContext_Copy(context: *mut PyObject) -> *mut PyObject;
     fn PyContext_Enter(context: *mut PyObject) -> c_int;
     fn PyContext_Exit(context: *mut PyObject) -> c_int;
     fn PyObject_Vectorcall(
@@ -40,6 +41,13 @@ pub(crate) fn untrack<T>(py: Python<'_>, object: Py<T>) -> Py<T> {
 pub(crate) fn current_context(py: Python<'_>) -> PyResult<Py<PyAny>> {
     // SAFETY: the interpreter's lock is held; a new reference comes back, or null with an exception set.
     unsafe { Bound::from_owned_ptr_or_err(py, PyContext_CopyCurrent()).map(Bound::unbind) }
+}
+
+/// A copy of a context.
+pub(crate) fn copy_context<'py>(context: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    // SAFETY: the lock is held, and the call itself refuses what is no context; a new reference comes back, or null
+    // with an exception set.
+    unsafe { Bound::from_owned_ptr_or_err(context.py(), PyContext_Copy(context.as_ptr())) }
 }
 
 /// A copy of the current context; `None`: there is nothing in it, so an empty one does.

@@ -5,9 +5,11 @@
 //! back, closing none. Invariants: a descriptor has at most one watch; its key is alive in the reactor exactly while
 //! the watch exists; what happened to a watch that is gone since is not delivered, because keys are never reused.
 
+use super::accepting::Acceptor;
 use super::datagram::DatagramTransport;
 use super::handle::Handle;
 use super::listening::{LISTEN_NS, Listening};
+use super::operation::Operation;
 use super::stream::StreamTransport;
 use crate::error;
 use pyo3::prelude::*;
@@ -75,6 +77,10 @@ pub(crate) enum Target {
     Call(Py<Handle>, Option<Py<PyAny>>),
     Stream(Py<StreamTransport>),
     Datagrams(Py<DatagramTransport>),
+    /// A server's listener.
+    Listener(Py<Acceptor>),
+    /// What somebody awaits of a bare socket.
+    Operation(Py<Operation>),
     /// A callback that is told of readiness.
     Events(CallbackId),
     /// A callback that is told what comes.
@@ -82,11 +88,22 @@ pub(crate) enum Target {
 }
 
 impl Target {
+    /// Tells whoever was told that it is no longer.
+    pub(crate) fn let_go(&self, py: Python<'_>) {
+        match self {
+            Self::Call(handle, _) => drop(handle.get().cancel_once(py)),
+            Self::Operation(operation) => operation.get().let_go(py),
+            _ => {}
+        }
+    }
+
     fn share(&self, py: Python<'_>) -> Self {
         match self {
             Self::Call(handle, _) => Self::Call(handle.clone_ref(py), None),
             Self::Stream(stream) => Self::Stream(stream.clone_ref(py)),
             Self::Datagrams(endpoint) => Self::Datagrams(endpoint.clone_ref(py)),
+            Self::Listener(listener) => Self::Listener(listener.clone_ref(py)),
+            Self::Operation(operation) => Self::Operation(operation.clone_ref(py)),
             Self::Events(callback) => Self::Events(*callback),
             Self::Socket(callback) => Self::Socket(*callback),
         }
@@ -273,14 +290,13 @@ fn wait_for_any(
     if listening.is_worth_it() {
         let until_ns = began_ns + LISTEN_NS;
         while reactor.gather(usize::MAX, Wait::Poll)? == 0 && clock::monotonic_ns() < until_ns {
-            std::hint::spin_loop();
+            std::thread::yield_now();
         }
     }
     if !reactor.handler().woken && reactor.handler().found.is_empty() {
         reactor.gather(usize::MAX, wait)?;
     }
-    let alone = reactor.handler().woken && reactor.handler().found.is_empty();
-    listening.record(clock::monotonic_ns().saturating_sub(began_ns), alone);
+    listening.record(clock::monotonic_ns().saturating_sub(began_ns));
     Ok(())
 }
 

@@ -1,17 +1,17 @@
-//! Whether to listen for other threads for a moment before sleeping.
+//! Whether to listen for a moment before sleeping.
 //!
-//! A thread that answers the loop's last word at once would have to wake it across cores, which takes longer than the
-//! answer did. So while calls of other threads keep coming that fast, and nothing else does, the loop listens first:
-//! the caller then makes no system call. A descriptor that ends a wait says that it was not worth it.
+//! A thread or a peer that answers the loop's last word at once would have to wake it across cores, which takes longer than
+//! the answer did. So while what the loop waits for keeps coming that fast, it listens first: the next answer finds it awake.
+//! Waits that are longer say that it was not worth it, and it sleeps at once.
 
 use thalweg_sys::process;
 
 /// About what a wake across cores costs; nobody listens for longer.
 pub(crate) const LISTEN_NS: u64 = 60_000;
-/// Longer waits count as this much, so that a burst is recognised after a few of its calls.
+/// Longer waits count as this much, so that a burst is recognised after a few of its words.
 const WAIT_NS_MAX: u64 = 4 * LISTEN_NS;
 
-/// An average of how long the loop lately waited for another thread's call.
+/// An average of how long the loop lately waited.
 pub(crate) struct Listening {
     possible: bool,
     average_ns: u64,
@@ -28,10 +28,9 @@ impl Listening {
         self.possible && self.average_ns < LISTEN_NS
     }
 
-    /// A wait ended: by another thread's call or by something else.
+    /// A wait ended.
     #[inline]
-    pub(crate) fn record(&mut self, waited_ns: u64, by_thread: bool) {
-        let waited_ns = if by_thread { waited_ns.min(WAIT_NS_MAX) } else { WAIT_NS_MAX };
-        self.average_ns = (3 * self.average_ns + waited_ns) / 4;
+    pub(crate) fn record(&mut self, waited_ns: u64) {
+        self.average_ns = (3 * self.average_ns + waited_ns.min(WAIT_NS_MAX)) / 4;
     }
 }

@@ -11,12 +11,12 @@ use super::foreign::{self, call_two};
 use super::handle::TimerHandle;
 use super::io::{Posted, Side, Target};
 use super::os_error;
-use super::turn::{Ready, ends_program};
+use super::turn::{Ready, report_raised};
 use crate::bell::Bell;
 use pyo3::exceptions::PyValueError;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict};
+use pyo3::types::PyBytes;
 use std::os::fd::{BorrowedFd, RawFd};
 use thalweg_events::{CallbackId, Event, Kind, Noted, ROWS};
 use thalweg_sys::socket;
@@ -89,15 +89,8 @@ fn resolve(future: &Bound<'_, PyAny>, kind: Kind, payload: &Bound<'_, PyAny>) ->
 
 #[cold]
 fn report(slf: &Bound<'_, Loop>, callback: &Bound<'_, PyAny>, kind: Kind, raised: PyErr) -> PyResult<()> {
-    let py = slf.py();
-    if ends_program(py, &raised) {
-        return Err(raised);
-    }
     let name = ROWS.iter().find(|row| row.kind == kind).map_or("", |row| row.name);
-    let context = PyDict::new(py);
-    context.set_item("message", format!("Exception in {callback:?}, told of {name}"))?;
-    context.set_item("exception", raised.into_value(py))?;
-    slf.call_method1(intern!(py, "call_exception_handler"), (context,)).map(drop)
+    report_raised(slf, raised, &format!("Exception in {callback:?}, told of {name}"))
 }
 
 /// A socket with a callback is readable: the one call that reads and tells. It stays watched, with nothing to re-arm,

@@ -7,12 +7,15 @@
 //! [`io`] waits, without the interpreter's lock, [`listening`] for other threads first if that pays; [`turn`] is one turn
 //! of the loop and the order of things in it; [`core`] is the class that Python sees; [`handle`] and [`timers`] are what is
 //! scheduled; [`mailbox`] tells whoever is no coroutine; [`stream`] is a connection, [`reading`] its one half, [`outgoing`]
-//! and [`flow`] what its peer does not take yet; [`datagram`] is an endpoint of messages, [`address`] whom they are for.
+//! and [`flow`] what its peer does not take yet; [`datagram`] is an endpoint of messages, [`address`] whom they are for;
+//! [`endpoint`] is what both of them are. [`accepting`] is a server's listener, [`operation`] what is awaited of a bare socket.
 //! [`spawn`] starts programs. [`held`] is how all of it is shared under the interpreter's lock.
 
+mod accepting;
 mod address;
 mod core;
 mod datagram;
+mod endpoint;
 mod flow;
 mod foreign;
 mod handle;
@@ -20,6 +23,7 @@ mod held;
 mod io;
 mod listening;
 mod mailbox;
+mod operation;
 mod outgoing;
 mod reading;
 mod spawn;
@@ -38,6 +42,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<handle::TimerHandle>()?;
     module.add_function(wrap_pyfunction!(mailbox::_event_kinds, module)?)?;
     module.add_function(wrap_pyfunction!(spawn::_spawn, module)?)?;
+    module.add_class::<operation::Operation>()?;
     module.add_class::<datagram::DatagramTransport>()?;
     module.add_class::<stream::StreamTransport>()
 }

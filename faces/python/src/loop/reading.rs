@@ -1,10 +1,11 @@
 //! The reading half of a connection: bytes to the protocol, in whichever way it wants them.
 
+use super::endpoint::would_block;
 use super::foreign::{self, call_one};
 use super::io::Side;
 use super::os_error;
 use super::stream::{Receiver, StreamTransport};
-use pyo3::exceptions::{PyBlockingIOError, PyInterruptedError, PyRuntimeError};
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -103,8 +104,4 @@ impl StreamTransport {
             Err(raised) => Self::fatal(slf, raised, "Fatal error: protocol.eof_received() call failed."),
         }
     }
-}
-
-fn would_block(py: Python<'_>, raised: &PyErr) -> bool {
-    raised.is_instance_of::<PyBlockingIOError>(py) || raised.is_instance_of::<PyInterruptedError>(py)
 }

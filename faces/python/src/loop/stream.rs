@@ -8,36 +8,18 @@
 //! (`closing`) and it nothing is read. Checked by CPython's own tests of asyncio, run on this loop.
 
 use super::core::Loop;
-use super::flow::Flow;
-use super::foreign;
-use super::handle::Handle;
+use super::endpoint::{Endpoint, immutable};
 use super::held::{Held, Kept};
 use super::io::{Side, Target};
+use super::os_error;
 use super::outgoing::Outgoing;
 use super::turn::ends_program;
-use crate::r#loop::os_error;
-use pyo3::exceptions::{PyConnectionError, PyOSError, PyRuntimeError, PyTypeError};
+use pyo3::exceptions::{PyConnectionError, PyOSError, PyRuntimeError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyBytes, PyDict, PyMemoryView, PyTuple};
-use std::os::fd::{BorrowedFd, RawFd};
+use pyo3::types::{PyBytes, PyDict};
+use std::os::fd::RawFd;
 use thalweg_sys::socket;
-
-/// Writes to a lost connection after which the log says so.
-const LOST_WRITES_LOGGED: u32 = 5;
-
-/// What has become of a connection.
-#[derive(Clone, Copy, Default)]
-struct Life {
-    /// `close` or `abort` was called, or the peer is gone.
-    closing: bool,
-    /// Reading is paused.
-    paused: bool,
-    /// `write_eof` was called.
-    ended: bool,
-    /// Zero until `connection_lost` is scheduled; writes since are counted.
-    lost: u32,
-}
 
 /// How a protocol wants to be given bytes.
 pub(crate) enum Receiver {
@@ -50,66 +32,28 @@ pub(crate) enum Receiver {
 /// The native half of a stream's transport.
 #[pyclass(module = "thalweg._native", frozen, subclass, weakref)]
 pub(crate) struct StreamTransport {
-    owner: Kept<Option<Py<Loop>>>,
-    descriptor: RawFd,
-    pub(crate) socket: Kept<Option<Py<PyAny>>>,
-    extra: Py<PyDict>,
-    pub(crate) context: Py<PyAny>,
-    pub(crate) protocol: Kept<Option<Py<PyAny>>>,
+    endpoint: Endpoint,
     pub(crate) receiver: Held<Option<Receiver>>,
     /// Called at the very end: tells the server, if it came from one, that it is gone.
     leave: Kept<Option<Py<PyAny>>>,
     /// A future that waits until everything is sent.
     drained: Kept<Option<Py<PyAny>>>,
-    life: Kept<Life>,
     outgoing: Held<Outgoing>,
-    flow: Flow,
+}
+
+impl std::ops::Deref for StreamTransport {
+    type Target = Endpoint;
+
+    #[inline]
+    fn deref(&self) -> &Endpoint {
+        &self.endpoint
+    }
 }
 
 impl StreamTransport {
-    pub(crate) fn borrowed(&self) -> BorrowedFd<'_> {
-        // SAFETY: the socket object that owns the descriptor is kept until `connection_lost`, and every caller has
-        // seen that this is not over; a number closed behind our back makes the calls fail, nothing worse.
-        unsafe { BorrowedFd::borrow_raw(self.descriptor) }
-    }
-
-    pub(crate) fn owner(&self, py: Python<'_>) -> PyResult<Py<Loop>> {
-        self.owner.share(py).ok_or_else(|| PyRuntimeError::new_err("the connection is over"))
-    }
-
-    fn change(&self, py: Python<'_>, change: impl FnOnce(&mut Life)) {
-        let mut life = self.life.get(py);
-        change(&mut life);
-        self.life.set(py, life);
-    }
-
-    fn is_reading(&self, py: Python<'_>) -> bool {
-        let life = self.life.get(py);
-        !life.closing && !life.paused
-    }
-
-    /// Has the loop call a method of this object in its next turn.
-    fn soon(
-        slf: &Bound<'_, Self>,
-        callback: Bound<'_, PyAny>,
-        arguments: Bound<'_, PyTuple>,
-    ) -> PyResult<()> {
-        let (py, owner) = (slf.py(), slf.get().owner(slf.py())?);
-        let context = slf.get().context.bind(py).clone();
-        owner.get().open(py)?;
-        owner.get().queue(py, Handle::new(py, callback, arguments, Some(context))?.into_object(py)?)
-    }
-
     fn watch(slf: &Bound<'_, Self>, side: Side) -> PyResult<()> {
         let owner = slf.get().owner(slf.py())?;
         owner.get().watch(slf.py(), slf.get().descriptor, side, Target::Stream(slf.clone().unbind()))
-    }
-
-    pub(crate) fn unwatch(&self, py: Python<'_>, side: Side) -> PyResult<()> {
-        match self.owner.share(py) {
-            Some(owner) => owner.get().unwatch(py, self.descriptor, side).map(drop),
-            None => Ok(()),
-        }
     }
 
     /// The descriptor is ready: what the loop calls.
@@ -139,7 +83,8 @@ impl StreamTransport {
                 return Self::fatal(slf, raised, "Fatal write error on socket transport");
             }
         }
-        self.maybe_resume_protocol(slf)?;
+        let bytes = self.outgoing.with(py, |outgoing| outgoing.bytes())?;
+        self.maybe_resume(slf, bytes)?;
         if self.outgoing.with(py, |outgoing| outgoing.bytes())? > 0 {
             return Ok(());
         }
@@ -170,43 +115,6 @@ impl StreamTransport {
         Self::_fatal_error(slf, raised.into_value(slf.py()).into_bound(slf.py()).into_any(), message)
     }
 
-    /// Asks the protocol to pause or to go on; an error of it goes to the loop's handler.
-    fn tell_flow(&self, slf: &Bound<'_, Self>, pause: bool) -> PyResult<()> {
-        let py = slf.py();
-        let name = if pause { "pause_writing" } else { "resume_writing" };
-        let Some(protocol) = self.protocol.share(py) else { return Ok(()) };
-        match protocol.bind(py).call_method0(name) {
-            Err(raised) if ends_program(py, &raised) => Err(raised),
-            Err(raised) => {
-                Self::report(slf, raised.into_value(py).bind(py), &format!("protocol.{name}() failed"))
-            }
-            Ok(_) => Ok(()),
-        }
-    }
-
-    fn report(slf: &Bound<'_, Self>, raised: &Bound<'_, PyAny>, message: &str) -> PyResult<()> {
-        let (py, this) = (slf.py(), slf.get());
-        let context = PyDict::new(py);
-        context.set_item("message", message)?;
-        context.set_item("exception", raised)?;
-        context.set_item("transport", slf)?;
-        context.set_item("protocol", this.protocol.share(py))?;
-        let owner = this.owner(py)?;
-        owner.bind(py).call_method1(intern!(py, "call_exception_handler"), (context,)).map(drop)
-    }
-
-    #[inline]
-    fn maybe_pause_protocol(&self, slf: &Bound<'_, Self>) -> PyResult<()> {
-        let bytes = self.outgoing.with(slf.py(), |outgoing| outgoing.bytes())?;
-        if self.flow.pauses(slf.py(), bytes) { self.tell_flow(slf, true) } else { Ok(()) }
-    }
-
-    #[inline]
-    fn maybe_resume_protocol(&self, slf: &Bound<'_, Self>) -> PyResult<()> {
-        let bytes = self.outgoing.with(slf.py(), |outgoing| outgoing.bytes())?;
-        if self.flow.resumes(slf.py(), bytes) { self.tell_flow(slf, false) } else { Ok(()) }
-    }
-
     /// Sends what it can at once and queues the rest.
     fn send(&self, slf: &Bound<'_, Self>, data: &Bound<'_, PyBytes>) -> PyResult<()> {
         let py = slf.py();
@@ -221,8 +129,11 @@ impl StreamTransport {
             }
             Self::watch(slf, Side::Write)?;
         }
-        self.outgoing.with(py, |outgoing| outgoing.push(data, sent))?;
-        self.maybe_pause_protocol(slf)
+        let bytes = self.outgoing.with(py, |outgoing| {
+            outgoing.push(data, sent);
+            outgoing.bytes()
+        })?;
+        self.maybe_pause(slf, bytes)
     }
 }
 
@@ -230,36 +141,18 @@ impl StreamTransport {
 impl StreamTransport {
     #[new]
     fn new(owner: &Bound<'_, Loop>, sock: &Bound<'_, PyAny>, extra: Bound<'_, PyDict>) -> PyResult<Self> {
-        let py = owner.py();
         Ok(Self {
-            owner: Kept::new(Some(owner.clone().unbind())),
-            descriptor: sock.call_method0("fileno")?.extract()?,
-            socket: Kept::new(Some(sock.clone().unbind())),
-            extra: extra.unbind(),
-            context: foreign::current_context(py)?,
-            protocol: Kept::new(None),
+            endpoint: Endpoint::new(owner, sock, extra)?,
             receiver: Held::new(None),
             leave: Kept::new(None),
             drained: Kept::new(None),
-            life: Kept::new(Life::default()),
             outgoing: Held::new(Outgoing::default()),
-            flow: Flow::default(),
         })
     }
 
     /// Schedules what a connection begins with: `connection_made`, then reading, then whoever waits for both.
     fn _begin(slf: &Bound<'_, Self>, waiter: &Bound<'_, PyAny>) -> PyResult<()> {
-        let (py, this) = (slf.py(), slf.get());
-        if let Some(protocol) = this.protocol.share(py) {
-            let made = protocol.bind(py).getattr(intern!(py, "connection_made"))?;
-            Self::soon(slf, made, PyTuple::new(py, [slf])?)?;
-        }
-        Self::soon(slf, slf.getattr(intern!(py, "_start_reading"))?, PyTuple::empty(py))?;
-        if !waiter.is_none() {
-            let resolve = py.import("asyncio.futures")?.getattr("_set_result_unless_cancelled")?;
-            Self::soon(slf, resolve, (waiter, py.None()).into_pyobject(py)?)?;
-        }
-        Ok(())
+        slf.get().begin(slf, waiter)
     }
 
     /// Sets what is called at the very end.
@@ -275,11 +168,10 @@ impl StreamTransport {
     #[pyo3(signature = (name, default = None))]
     fn get_extra_info(
         &self,
-        py: Python<'_>,
         name: &Bound<'_, PyAny>,
         default: Option<Py<PyAny>>,
     ) -> PyResult<Option<Py<PyAny>>> {
-        Ok(self.extra.bind(py).get_item(name)?.map(Bound::unbind).or(default))
+        self.extra_info(name, default)
     }
 
     fn set_protocol(&self, protocol: &Bound<'_, PyAny>) -> PyResult<()> {
@@ -306,7 +198,7 @@ impl StreamTransport {
 
     #[pyo3(name = "is_reading")]
     fn reading(&self, py: Python<'_>) -> bool {
-        self.is_reading(py)
+        self.endpoint.is_reading(py)
     }
 
     fn pause_reading(&self, py: Python<'_>) -> PyResult<()> {
@@ -328,18 +220,8 @@ impl StreamTransport {
 
     /// Sends what is queued, then ends the connection.
     pub(crate) fn close(slf: &Bound<'_, Self>) -> PyResult<()> {
-        let (py, this) = (slf.py(), slf.get());
-        if this.life.get(py).closing {
-            return Ok(());
-        }
-        this.change(py, |life| life.closing = true);
-        this.unwatch(py, Side::Read)?;
-        if this.outgoing.with(py, |outgoing| outgoing.bytes())? > 0 {
-            return Ok(());
-        }
-        this.change(py, |life| life.lost += 1);
-        this.unwatch(py, Side::Write)?;
-        Self::soon(slf, slf.getattr("_call_connection_lost")?, PyTuple::new(py, [py.None()])?)
+        let waits = slf.get().outgoing.with(slf.py(), |outgoing| outgoing.bytes())? > 0;
+        slf.get().endpoint.close(slf, waits)
     }
 
     /// Ends the connection at once; what is queued is lost.
@@ -352,22 +234,14 @@ impl StreamTransport {
         if this.life.get(py).lost > 0 {
             return Ok(());
         }
-        let queued = this.outgoing.with(py, Outgoing::clear)?;
-        if !queued.is_empty() {
-            this.unwatch(py, Side::Write)?;
-        }
-        if !this.life.get(py).closing {
-            this.change(py, |life| life.closing = true);
-            this.unwatch(py, Side::Read)?;
-        }
-        this.change(py, |life| life.lost += 1);
-        Self::soon(slf, slf.getattr("_call_connection_lost")?, PyTuple::new(py, [exc])?)
+        drop(this.outgoing.with(py, Outgoing::clear)?);
+        this.end(slf, exc)
     }
 
     fn _fatal_error(slf: &Bound<'_, Self>, exc: Bound<'_, PyAny>, message: &str) -> PyResult<()> {
         let (py, owner) = (slf.py(), slf.get().owner(slf.py())?);
         if !exc.is_instance_of::<PyOSError>() {
-            Self::report(slf, &exc, message)?;
+            slf.get().report(slf, PyErr::from_value(exc.clone()), message)?;
         } else if owner.get().debug.get(py) {
             let words = PyDict::new(py);
             words.set_item("exc_info", &exc)?;
@@ -380,18 +254,8 @@ impl StreamTransport {
     /// The last thing that is called of a connection.
     fn _call_connection_lost(slf: &Bound<'_, Self>, exc: Bound<'_, PyAny>) -> PyResult<()> {
         let (py, this) = (slf.py(), slf.get());
-        this.change(py, |life| life.lost = life.lost.max(1));
-        let told = match this.protocol.share(py) {
-            Some(protocol) => {
-                protocol.bind(py).call_method1(intern!(py, "connection_lost"), (exc,)).map(drop)
-            }
-            None => Ok(()),
-        };
-        let closed = match this.socket.take(py) {
-            Some(socket) => socket.bind(py).call_method0(intern!(py, "close")).map(drop),
-            None => Ok(()),
-        };
-        drop((this.protocol.take(py), this.receiver.with(py, Option::take)?));
+        let told = this.lose(exc);
+        drop(this.receiver.with(py, Option::take)?);
         if let Some(drained) = this.drained.share(py)
             && !drained.bind(py).call_method0("done")?.is_truthy()?
         {
@@ -403,16 +267,13 @@ impl StreamTransport {
             None => Ok(()),
         };
         this.owner.set(py, None);
-        told.and(closed).and(left)
+        told.and(left)
     }
 
     /// Sends bytes, or queues what the peer does not take yet.
     fn write(slf: &Bound<'_, Self>, data: &Bound<'_, PyAny>) -> PyResult<()> {
         let (py, this) = (slf.py(), slf.get());
-        let bytes = match data.cast::<PyBytes>() {
-            Ok(bytes) => bytes.clone(),
-            Err(_) => immutable(data)?,
-        };
+        let bytes = immutable(data)?;
         let life = this.life.get(py);
         if life.ended {
             return Err(PyRuntimeError::new_err("Cannot call write() after write_eof()"));
@@ -423,12 +284,7 @@ impl StreamTransport {
         if bytes.as_bytes().is_empty() {
             return Ok(());
         }
-        if life.lost > 0 {
-            if life.lost >= LOST_WRITES_LOGGED {
-                let logger = py.import("asyncio.log")?.getattr("logger")?;
-                logger.call_method1("warning", ("socket.send() raised exception.",))?;
-            }
-            this.change(py, |life| life.lost += 1);
+        if this.refuses_writes(py)? {
             return Ok(());
         }
         this.send(slf, &bytes)
@@ -470,7 +326,8 @@ impl StreamTransport {
         low: Option<isize>,
     ) -> PyResult<()> {
         slf.get().flow.set_limits(slf.py(), high, low)?;
-        slf.get().maybe_pause_protocol(slf)
+        let bytes = slf.get().outgoing.with(slf.py(), |outgoing| outgoing.bytes())?;
+        slf.get().maybe_pause(slf, bytes)
     }
 
     fn _make_empty_waiter(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
@@ -518,14 +375,4 @@ impl StreamTransport {
     fn _protocol(&self, py: Python<'_>) -> Option<Py<PyAny>> {
         self.protocol.share(py)
     }
-}
-
-/// Bytes that nobody changes any more.
-pub(crate) fn immutable<'py>(data: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
-    if data.is_instance_of::<PyByteArray>() || data.is_instance_of::<PyMemoryView>() {
-        let class = data.py().get_type::<PyBytes>();
-        return Ok(class.call1((data,))?.cast_into()?);
-    }
-    let name = data.get_type().name()?;
-    Err(PyTypeError::new_err(format!("data argument must be a bytes-like object, not {:?}", name.to_cow()?)))
 }

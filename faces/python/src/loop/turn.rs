@@ -168,6 +168,8 @@ fn deliver(slf: &Bound<'_, Loop>, seen: Seen) -> PyResult<()> {
         match slf.get().io.with(py, |io| io.target(py, seen, side))? {
             Some(Target::Stream(stream)) => stream.bind(py).get().ready(stream.bind(py), side)?,
             Some(Target::Datagrams(endpoint)) => DatagramTransport::ready(endpoint.bind(py), side)?,
+            Some(Target::Listener(listener)) => listener.get().ready(slf)?,
+            Some(Target::Operation(operation)) => operation.get().ready(slf)?,
             Some(Target::Call(handle, _)) => {
                 if let Err(raised) = handle.get().call_again(py) {
                     report(slf, &handle, raised)?;
@@ -188,6 +190,19 @@ fn deliver(slf: &Bound<'_, Loop>, seen: Seen) -> PyResult<()> {
 /// What is meant to end the program, and not only what was called.
 pub(crate) fn ends_program(py: Python<'_>, raised: &PyErr) -> bool {
     raised.is_instance_of::<PySystemExit>(py) || raised.is_instance_of::<PyKeyboardInterrupt>(py)
+}
+
+/// Tells the loop's exception handler what went wrong; what is meant to end the program does.
+#[cold]
+pub(crate) fn report_raised(slf: &Bound<'_, Loop>, raised: PyErr, message: &str) -> PyResult<()> {
+    let py = slf.py();
+    if ends_program(py, &raised) {
+        return Err(raised);
+    }
+    let context = PyDict::new(py);
+    context.set_item("message", message)?;
+    context.set_item("exception", raised.into_value(py))?;
+    slf.call_method1(intern!(py, "call_exception_handler"), (context,)).map(drop)
 }
 
 /// Tells the loop's exception handler what a callback raised; what is meant to end the program does.

@@ -11,6 +11,7 @@ from .._native import Loop
 from ._datagrams import DatagramTransport
 from ._mailbox import Mailbox
 from ._processes import ProcessTransport
+from ._sockets import Listener, Sockets
 from ._streams import StreamTransport
 
 
@@ -51,7 +52,7 @@ class _Watched(selectors.BaseSelector):
         self._loop._let_go()
 
 
-class EventLoop(Loop, asyncio.SelectorEventLoop):
+class EventLoop(Sockets, asyncio.SelectorEventLoop):
     """An event loop. Made by `thalweg.new_event_loop`."""
 
     def __init__(self) -> None:
@@ -66,6 +67,22 @@ class EventLoop(Loop, asyncio.SelectorEventLoop):
         """Queues a handle that asyncio made itself: that of a signal."""
         if not handle._cancelled:
             self.call_soon(handle._run)
+
+    def _start_serving(
+        self,
+        protocol_factory: Any,
+        sock: socket.socket,
+        sslcontext: Any = None,
+        server: Any = None,
+        backlog: int = 100,
+        ssl_handshake_timeout: Any = constants.SSL_HANDSHAKE_TIMEOUT,
+        ssl_shutdown_timeout: Any = constants.SSL_SHUTDOWN_TIMEOUT,
+    ) -> None:
+        limits = (ssl_handshake_timeout, ssl_shutdown_timeout)
+        if Listener.knows(sock):
+            Listener(self, protocol_factory, sock, sslcontext, server, *limits).start(backlog)
+        else:
+            super()._start_serving(protocol_factory, sock, sslcontext, server, backlog, *limits)  # type: ignore[misc]
 
     def _make_socket_transport(
         self,

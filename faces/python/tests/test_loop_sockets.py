@@ -1,0 +1,300 @@
+"""Bare sockets and those that a server listens at, in a loop of ours."""
+
+import array
+import asyncio
+import contextvars
+import errno
+import os
+import resource
+import socket
+import tempfile
+import unittest
+from asyncio import constants
+from collections.abc import Coroutine
+from typing import Any
+from unittest import mock
+
+import thalweg
+
+
+class Case(unittest.TestCase):
+    def setUp(self) -> None:
+        self.loop = thalweg.new_event_loop()
+        self.addCleanup(self.loop.close)
+        self.problems: list[dict[str, Any]] = []
+        self.loop.set_exception_handler(lambda _, context: self.problems.append(context))
+
+    def run_it(self, main: Coroutine[Any, Any, Any]) -> Any:
+        return self.loop.run_until_complete(asyncio.wait_for(main, 60))
+
+    def pair(self, kind: int = socket.SOCK_STREAM) -> tuple[socket.socket, socket.socket]:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, kind)
+        for each in (ours, theirs):
+            each.setblocking(False)
+            self.addCleanup(each.close)
+        return ours, theirs
+
+    def watched(self, sock: socket.socket) -> object:
+        return self.loop._watched(sock.fileno())
+
+
+class Waits(Case):
+    def test_what_is_not_there_yet_is_waited_for_and_then_nothing_is_watched(self) -> None:
+        ours, theirs = self.pair()
+        into = bytearray(8)
+
+        async def main() -> None:
+            for receive in (
+                self.loop.sock_recv(ours, 8),
+                self.loop.sock_recv_into(ours, into),
+                self.loop.sock_recvfrom(ours, 8),
+                self.loop.sock_recvfrom_into(ours, into),
+            ):
+                waits = asyncio.ensure_future(receive)
+                await asyncio.sleep(0)
+                self.assertEqual(self.watched(ours), (True, False))
+                theirs.send(b"bytes")
+                self.assertIn(await waits, (b"bytes", 5, (b"bytes", None), (5, None)))
+                self.assertIsNone(self.watched(ours))
+            theirs.close()
+            self.assertEqual(await self.loop.sock_recv(ours, 8), b"")
+
+        self.run_it(main())
+        self.assertEqual(into[:5], b"bytes")
+
+    def test_all_bytes_are_sent_however_small_the_bites(self) -> None:
+        ours, theirs = self.pair()
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
+        numbers = array.array("I", range(100_000))
+        payload = numbers.tobytes()
+
+        async def main() -> None:
+            for data in (payload, bytearray(payload), memoryview(numbers), b""):
+                sends = asyncio.ensure_future(self.loop.sock_sendall(ours, data))
+                came = bytearray()
+                while len(came) < memoryview(data).nbytes:
+                    came += await self.loop.sock_recv(theirs, 1 << 16)
+                self.assertIsNone(await sends)
+                self.assertEqual(came, bytes(data))
+                self.assertIsNone(self.watched(ours))
+
+        self.run_it(main())
+
+    def test_a_wait_that_is_cancelled_watches_nothing(self) -> None:
+        ours, theirs = self.pair()
+
+        async def main() -> None:
+            waits = asyncio.ensure_future(self.loop.sock_recv(ours, 1))
+            await asyncio.sleep(0)
+            waits.cancel()
+            with self.assertRaises(asyncio.CancelledError):
+                await waits
+            self.assertIsNone(self.watched(ours))
+            theirs.send(b"x")
+            self.assertEqual(await self.loop.sock_recv(ours, 1), b"x")
+
+        self.run_it(main())
+        self.assertEqual(self.problems, [])
+
+    def test_who_takes_anothers_place_keeps_it_when_the_other_is_cancelled(self) -> None:
+        ours, theirs = self.pair()
+
+        async def main() -> None:
+            first = asyncio.ensure_future(self.loop.sock_recv(ours, 1))
+            await asyncio.sleep(0)
+            second = asyncio.ensure_future(self.loop.sock_recv(ours, 1))
+            await asyncio.sleep(0)
+            first.cancel()
+            await asyncio.wait([first])
+            theirs.send(b"x")
+            self.assertEqual(await second, b"x")
+
+        self.run_it(main())
+
+    def test_connections_are_made_and_taken_and_a_refusal_says_where(self) -> None:
+        async def main() -> None:
+            with socket.create_server(("127.0.0.1", 0)) as listener:
+                listener.setblocking(False)
+                address = listener.getsockname()
+                takes = asyncio.ensure_future(self.loop.sock_accept(listener))
+                await asyncio.sleep(0)
+                with socket.socket() as near:
+                    near.setblocking(False)
+                    await self.loop.sock_connect(near, ("localhost", address[1]))
+                    far, peer = await takes
+                    with far:
+                        self.assertEqual((peer, far.gettimeout()), (near.getsockname(), 0.0))
+            with socket.socket() as near:
+                near.setblocking(False)
+                with self.assertRaisesRegex(ConnectionRefusedError, f"Connect call failed .*{address[1]}") as refused:
+                    await self.loop.sock_connect(near, address)
+                self.assertEqual(refused.exception.errno, errno.ECONNREFUSED)
+                self.assertIsNone(self.watched(near))
+
+        self.run_it(main())
+
+    def test_datagrams_go_to_whom_they_are_for(self) -> None:
+        async def main() -> None:
+            with socket.socket(type=socket.SOCK_DGRAM) as one, socket.socket(type=socket.SOCK_DGRAM) as other:
+                for each in (one, other):
+                    each.bind(("127.0.0.1", 0))
+                    each.setblocking(False)
+                self.assertEqual(await self.loop.sock_sendto(one, b"said", other.getsockname()), 4)
+                self.assertEqual(await self.loop.sock_recvfrom(other, 10), (b"said", one.getsockname()))
+
+        self.run_it(main())
+
+    def test_what_cannot_be_awaited_is_refused(self) -> None:
+        ours, theirs = self.pair()
+
+        async def main() -> None:
+            transport, _ = await self.loop.connect_accepted_socket(asyncio.Protocol, ours)
+            with self.assertRaisesRegex(RuntimeError, "is used by transport"):
+                await self.loop.sock_recv(ours, 1)
+            transport.abort()
+            self.loop.set_debug(True)
+            theirs.setblocking(True)
+            with self.assertRaisesRegex(ValueError, "non-blocking"):
+                await self.loop.sock_recv(theirs, 1)
+            self.loop.set_debug(False)
+            theirs.close()
+            with self.assertRaises(OSError) as closed:
+                await self.loop.sock_recv(theirs, 1)
+            self.assertEqual(closed.exception.errno, errno.EBADF)
+
+        self.run_it(main())
+
+
+class Serving(Case):
+    def test_many_connections_at_once_each_have_a_protocol_and_a_context_of_their_own(self) -> None:
+        which: contextvars.ContextVar[str] = contextvars.ContextVar("which", default="nobody's")
+        which.set("the server's")
+        made: list[tuple[str, Any]] = []
+
+        class Named(asyncio.Protocol):
+            def __init__(self) -> None:
+                self.found = which.get()
+                which.set(f"number {len(made)}")
+
+            def connection_made(self, transport: Any) -> None:
+                made.append((self.found, transport.get_extra_info("peername")))
+                transport.write(which.get().encode())
+                transport.close()
+
+        async def main() -> None:
+            server = await self.loop.create_server(Named, "127.0.0.1", 0)
+            near = [socket.create_connection(server.sockets[0].getsockname()) for _ in range(20)]
+            said = []
+            for each in near:
+                each.setblocking(False)
+                said.append(await self.loop.sock_recv(each, 100))
+                self.assertIn(("the server's", each.getsockname()), made)
+                each.close()
+            self.assertTrue(all(word.startswith(b"number ") for word in said), said)
+            server.close()
+            await server.wait_closed()
+
+        self.run_it(main())
+        self.assertEqual((len(made), which.get(), self.problems), (20, "the server's", []))
+
+    def test_unix_peers_have_their_names(self) -> None:
+        peers: list[object] = []
+
+        class Peer(asyncio.Protocol):
+            def connection_made(self, transport: Any) -> None:
+                peers.append(transport.get_extra_info("peername"))
+                transport.close()
+
+        async def main() -> None:
+            with tempfile.TemporaryDirectory() as directory:
+                path, named = os.path.join(directory, "server"), os.path.join(directory, "client")
+                server = await self.loop.create_unix_server(Peer, path)
+                for name in (None, named):
+                    with socket.socket(socket.AF_UNIX) as near:
+                        near.setblocking(False)
+                        if name is not None:
+                            near.bind(name)
+                        await self.loop.sock_connect(near, path)
+                        self.assertEqual(await self.loop.sock_recv(near, 1), b"")
+                server.close()
+                self.assertEqual(peers, ["", named])
+
+        self.run_it(main())
+
+    def test_a_factory_that_raises_loses_its_connection_and_no_other(self) -> None:
+        fails = [True, False]
+
+        def factory() -> asyncio.Protocol:
+            if fails.pop(0):
+                raise ZeroDivisionError("by request")
+            return asyncio.Protocol()
+
+        async def main() -> None:
+            server = await self.loop.create_server(factory, "127.0.0.1", 0)
+            lost, kept = (socket.create_connection(server.sockets[0].getsockname()) for _ in range(2))
+            with lost, kept:
+                lost.setblocking(False)
+                self.assertEqual(await self.loop.sock_recv(lost, 1), b"")
+                while fails:
+                    await asyncio.sleep(0)
+            server.close()
+
+        self.run_it(main())
+        self.assertEqual([type(problem["exception"]) for problem in self.problems], [ZeroDivisionError])
+
+    def test_a_server_that_a_connection_closes_takes_no_more(self) -> None:
+        made: list[object] = []
+
+        async def main() -> None:
+            def factory() -> asyncio.Protocol:
+                made.append(None)
+                server.close()
+                return asyncio.Protocol()
+
+            server = await self.loop.create_server(factory, "127.0.0.1", 0)
+            near = [socket.create_connection(server.sockets[0].getsockname()) for _ in range(3)]
+            while not made:
+                await asyncio.sleep(0)
+            for each in near:
+                each.close()
+            await asyncio.sleep(0)
+
+        self.run_it(main())
+        self.assertEqual((len(made), self.problems), (1, []))
+
+    def test_without_descriptors_it_says_so_and_serves_again_when_there_are_some(self) -> None:
+        class Greeting(asyncio.Protocol):
+            def connection_made(self, transport: Any) -> None:
+                transport.write(b"hello")
+                transport.close()
+
+        async def main() -> None:
+            server = await self.loop.create_server(Greeting, "127.0.0.1", 0)
+            with socket.create_connection(server.sockets[0].getsockname()) as near:
+                near.setblocking(False)
+                before = resource.getrlimit(resource.RLIMIT_NOFILE)
+                resource.setrlimit(resource.RLIMIT_NOFILE, (near.fileno() + 1, before[1]))
+                spare = []
+                try:
+                    while True:
+                        spare.append(os.dup(near.fileno()))
+                except OSError:
+                    pass
+                try:
+                    while not self.problems:
+                        await asyncio.sleep(0)
+                finally:
+                    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+                    for each in spare:
+                        os.close(each)
+                self.assertEqual(await self.loop.sock_recv(near, 10), b"hello")
+            server.close()
+            await server.wait_closed()
+
+        with mock.patch.object(constants, "ACCEPT_RETRY_DELAY", 0.01):
+            self.run_it(main())
+        self.assertEqual(self.problems[0]["exception"].errno, errno.EMFILE)
+
+
+if __name__ == "__main__":
+    unittest.main()
