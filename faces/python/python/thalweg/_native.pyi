@@ -4,7 +4,7 @@ import asyncio
 import builtins
 import os
 import socket
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextvars import Context
 from types import TracebackType
 from typing import Any, Literal, Self, SupportsIndex, TypeVar, TypeVarTuple, Unpack, final, overload
@@ -635,6 +635,7 @@ class Desk:
     def turn(self, idle: bool) -> bool: ...
     def say(self, kind: int, number: int, value: Any) -> None: ...
     def wait(self, number: int, seconds: float | None = None) -> tuple[bool, Any]: ...
+    def begin(self, coroutine: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]: ...
     def is_unwanted(self) -> bool: ...
 
 @final

@@ -9,6 +9,7 @@ import asyncio
 import builtins
 import contextlib
 import fcntl
+import functools
 import importlib
 import inspect
 import itertools
@@ -18,9 +19,8 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from concurrent.futures import Future
-from contextvars import Context
 from types import FrameType
 from typing import Any, Final
 
@@ -64,10 +64,20 @@ class Worker:
         logging.getLogger().addHandler(_Forward(self))
         self.loop.add_reader(self.desk.fileno(), self._turn)
         self.loop.call_soon(self._turn)
-        self.loop.run_forever()
+        while True:
+            try:
+                return self.loop.run_forever()
+            except (SystemExit, KeyboardInterrupt):
+                # What a call raises ends that call, which hears of it in the next turn.
+                if not any(task.done() for task, _ in self._jobs.values()):
+                    raise
 
     def _turn(self) -> None:
-        if self.desk.turn(not self._jobs) and not self._owes_turn:
+        if self.desk.turn(not self._jobs):
+            self._owe_turn()
+
+    def _owe_turn(self) -> None:
+        if not self._owes_turn:
             self._owes_turn = True
             self.loop.call_soon(self._another)
 
@@ -101,9 +111,14 @@ class Worker:
         lines = traceback.format_exception(raised)
         return (_EXCEPTION, name, _text(words), [_text(line) for line in lines])
 
-    def start(self, job: Job, awaitable: Any) -> None:
-        """Has something awaited, and the job end with its outcome."""
-        self._begin(job, self._await(job, awaitable))
+    async def awaiting(self, awaitable: Any) -> Any:
+        """A coroutine of anything that can be awaited."""
+        return await awaitable
+
+    def suspended(self, job: Job, task: asyncio.Task[Any]) -> None:
+        """A task goes on after its first step, and the job ends with its outcome."""
+        self._jobs[job.number] = (task, job)
+        task.add_done_callback(functools.partial(self._ended, job))
 
     def generate(
         self, job: Job, module: str, name: str, positional: tuple[Any, ...], named: dict[str, Any], batch: int
@@ -180,42 +195,17 @@ class Worker:
     # Jobs.
 
     def _begin(self, job: Job, work: Coroutine[Any, Any, None]) -> None:
-        task = self._task(work)
+        task = self.desk.begin(work)
         if not task.done():
             self._jobs[job.number] = (task, job)
 
-    if sys.version_info >= (3, 12):
-
-        def _task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-            """A task that has had its first step: most calls need no other, and nobody has to come back for them."""
-            return asyncio.Task(work, loop=self.loop, eager_start=True)
-
-    else:
-
-        def _task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-            """A task that has had its first step: what it scheduled to begin with is run here and now."""
-            steps: list[tuple[Callable[..., object], Context | None]] = []
-            vars(self.loop)["call_soon"] = lambda step, *_, context=None: steps.append((step, context))
-            try:
-                task = self.loop.create_task(work)
-            finally:
-                del vars(self.loop)["call_soon"]
-            for step, context in steps:
-                if context is None:
-                    step()
-                else:
-                    context.run(step)
-            return task
-
-    async def _await(self, job: Job, awaitable: Any) -> None:
+    def _ended(self, job: Job, task: asyncio.Task[Any]) -> None:
+        del self._jobs[job.number]
         try:
-            job.end(await awaitable)
-        except asyncio.CancelledError:
-            raise
+            job.end(task.result())
         except BaseException as raised:
             job.fail(self.describe(raised))
-        finally:
-            self._jobs.pop(job.number, None)
+        self._owe_turn()
 
     async def _generate(self, job: Job, values: Any, batch: int) -> None:
         try:

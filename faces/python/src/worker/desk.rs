@@ -14,6 +14,7 @@ use super::generated::types::{
     PythonRequest, SCHEMA_HASH,
 };
 use super::job::Job;
+use super::task::{self, Tasks};
 use super::{decode, encode};
 use crate::service::{Raise, endpoint};
 use parking_lot::Mutex;
@@ -45,6 +46,7 @@ pub(crate) struct Desk {
     modules: Mutex<HashMap<String, Py<PyAny>>>,
     /// Where what is not called all the time goes: `python/thalweg/worker.py` says which methods.
     hooks: Py<PyAny>,
+    tasks: Tasks,
     state: Mutex<State>,
     /// Where the worker says something by itself, once somebody attends.
     attending: Mutex<Option<Reply>>,
@@ -68,6 +70,13 @@ struct State {
     had_client: bool,
 }
 
+/// What a call came to so far.
+enum Came<'py> {
+    Value(Bound<'py, PyAny>),
+    /// A task that goes on in the event loop.
+    Task(Bound<'py, PyAny>),
+}
+
 #[pymethods]
 impl Desk {
     /// Listens.
@@ -85,6 +94,7 @@ impl Desk {
         Ok(Self {
             server: Mutex::new(server),
             modules: Mutex::default(),
+            tasks: Tasks::new(&hooks.bind(py).getattr("loop")?)?,
             hooks,
             state: Mutex::default(),
             attending: Mutex::default(),
@@ -172,6 +182,11 @@ impl Desk {
         drop(state);
         let (ok, value) = outcome?;
         Ok((ok, decode::value(py, &value)?))
+    }
+
+    /// A task of the loop that has had its first step.
+    fn begin<'py>(&self, coroutine: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        self.tasks.begin(coroutine)
     }
 
     /// Whether nobody waits for the function that runs: what has come is looked at, and kept.
@@ -326,7 +341,7 @@ impl Desk {
         Ok(())
     }
 
-    /// Has something run, and ends the call with what it came to; what has to be awaited becomes a job.
+    /// Has something run, and ends the call with what it came to; what goes on in the event loop becomes a job.
     fn run<'py>(
         &self,
         py: Python<'py>,
@@ -334,24 +349,16 @@ impl Desk {
         run: impl FnOnce() -> PyResult<Bound<'py, PyAny>>,
     ) -> PyResult<()> {
         self.state.lock().running.push(reply);
-        let outcome = run();
+        let outcome = run().and_then(|value| self.step(py, value));
         let Some(reply) = self.state.lock().running.pop() else { return Ok(()) };
         let ended = match outcome {
-            Ok(value) if is_awaitable(&value)? => {
-                if !self.state.lock().waiting.is_empty() {
-                    // The event loop stands still until that function is back.
-                    value.call_method0("close").ok();
-                    let raised =
-                        PyRuntimeError::new_err("nothing is awaited while a function waits for a callback");
-                    reply.end(&flow::outcome(false, &self.described(py, raised)?)?);
-                    return Ok(());
-                }
+            Ok(Came::Task(task)) => {
                 let job = self.job(py, reply)?;
-                self.hooks.call_method1(py, "start", (&job, value))?;
-                self.count(job.get());
+                self.hooks.call_method1(py, "suspended", (&job, task))?;
+                self.state.lock().fresh += 1;
                 return Ok(());
             }
-            Ok(value) => flow::outcome(true, &value),
+            Ok(Came::Value(value)) => flow::outcome(true, &value),
             Err(raised) => flow::outcome(false, &self.described(py, raised)?),
         };
         let frame = match ended {
@@ -360,6 +367,26 @@ impl Desk {
         };
         reply.end(&frame);
         Ok(())
+    }
+
+    /// What a function returned; where that has to be awaited, what it came to with its first step.
+    fn step<'py>(&self, py: Python<'py>, value: Bound<'py, PyAny>) -> PyResult<Came<'py>> {
+        if !is_awaitable(&value)? {
+            return Ok(Came::Value(value));
+        }
+        if !self.state.lock().waiting.is_empty() {
+            // The event loop stands still until that function is back.
+            value.call_method0("close").ok();
+            let words = "nothing is awaited while a function waits for a callback";
+            return Err(PyRuntimeError::new_err(words));
+        }
+        let coroutine = if self.tasks.takes(&value) {
+            value
+        } else {
+            self.hooks.bind(py).call_method1("awaiting", (value,))?
+        };
+        let task = self.tasks.begin(&coroutine)?;
+        Ok(if task::has_ended(&task)? { Came::Value(task::outcome(&task)?) } else { Came::Task(task) })
     }
 
     fn invoke<'py>(&self, py: Python<'py>, request: &PythonInvoke<'_>) -> PyResult<Bound<'py, PyAny>> {

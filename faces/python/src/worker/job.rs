@@ -6,9 +6,14 @@ use super::flow::{self, Changes};
 use super::generated::types::PythonGenerateItem;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
+use pyo3::types::PyIterator;
+use std::time::{Duration, Instant};
 use thalweg_service::Reply;
 use thalweg_wire::messagepack::response_frame;
 use thalweg_wire::service::Flow;
+
+/// So long a generator goes on before others have their turn.
+const SLICE: Duration = Duration::from_micros(500);
 
 /// The right, and the duty, to end one call.
 #[pyclass(module = "thalweg", frozen)]
@@ -74,26 +79,21 @@ impl Job {
         Ok(self.send(bytes))
     }
 
-    /// Takes what an iterator has, up to so many values, and sends it as one list: 0, 1 and 2 as of `item`, 3 that it has no
-    /// more. An iterator that raises has what came before sent first.
+    /// Takes what an iterator has and sends it in lists of up to so many values, until others should have a turn: 0, 1 and 2
+    /// as of `item`, 3 that it has no more. An iterator that raises has what came before sent first.
     fn bring(&self, values: &Bound<'_, PyAny>, most: usize) -> PyResult<u8> {
-        let mut bytes = vec![0xdd, 0, 0, 0, 0];
-        let mut count = 0u32;
+        let began = Instant::now();
         let mut values = values.try_iter()?;
-        let end = loop {
-            if count as usize >= most {
-                break None;
+        loop {
+            let (bytes, end) = list(&mut values, most);
+            let flow = bytes.map_or(0, |bytes| self.send(bytes));
+            if let Some(end) = end {
+                return end.map(|()| 3);
             }
-            match values.next() {
-                Some(Ok(value)) => super::encode::value(&value, &mut bytes)?,
-                Some(Err(raised)) => break Some(Err(raised)),
-                None => break Some(Ok(3)),
+            if flow != 0 || began.elapsed() >= SLICE {
+                return Ok(flow);
             }
-            count += 1;
-        };
-        bytes[1..5].copy_from_slice(&count.to_be_bytes());
-        let flow = if count > 0 { self.send(bytes) } else { 0 };
-        end.unwrap_or(Ok(flow))
+        }
     }
 
     /// Has the worker say once, by this number, that there is credit again or that nobody waits any more.
@@ -108,4 +108,29 @@ impl Job {
     fn is_cancelled(&self) -> bool {
         self.reply.lock().as_ref().is_none_or(Reply::is_cancelled)
     }
+}
+
+/// So many values of an iterator as a list, if there is one, and how the iterator ended, if it did.
+fn list(values: &mut Bound<'_, PyIterator>, most: usize) -> (Option<Vec<u8>>, Option<PyResult<()>>) {
+    let mut bytes = vec![0xdd, 0, 0, 0, 0];
+    let mut count = 0u32;
+    let end = loop {
+        if count as usize >= most {
+            break None;
+        }
+        match values.next() {
+            Some(Ok(value)) => {
+                let end = bytes.len();
+                if let Err(raised) = super::encode::value(&value, &mut bytes) {
+                    bytes.truncate(end);
+                    break Some(Err(raised));
+                }
+            }
+            Some(Err(raised)) => break Some(Err(raised)),
+            None => break Some(Ok(())),
+        }
+        count += 1;
+    };
+    bytes[1..5].copy_from_slice(&count.to_be_bytes());
+    ((count > 0).then_some(bytes), end)
 }

@@ -14,6 +14,7 @@ mod flow;
 #[allow(dead_code, unreachable_pub, missing_docs, reason = "generated for whoever needs more of it")]
 mod generated;
 mod job;
+mod task;
 mod terms;
 
 use pyo3::prelude::*;
