@@ -20,11 +20,12 @@
 -define(DATA, 30).
 -define(CLOSED, 31).
 -define(ERROR, 32).
+%% Who polls does not wait for more than so many, however fast they come.
+-define(TOGETHER, 4096).
 
+%% Beside the events that are kept and their number, which are the loop's arguments: most turns change nothing else.
 -record(state, {
     capacity :: pos_integer(),
-    events = [] :: [event()],
-    count = 0 :: non_neg_integer(),
     refused = 0 :: non_neg_integer(),
     poller = none :: none | {reference(), pid(), reference()},
     sockets = #{} :: #{term() => callback_number()},
@@ -112,66 +113,87 @@ ask(Process, Request) ->
 -spec init(pid(), map()) -> no_return().
 init(Parent, Options) ->
     _ = monitor(process, Parent),
-    loop(#state{capacity = maps:get(capacity, Options, 1 bsl 20)}).
+    loop([], 0, #state{capacity = maps:get(capacity, Options, 1 bsl 20)}).
 
--spec loop(#state{}) -> ok.
-loop(State) ->
+%% The latest event first.
+-spec loop([event()], non_neg_integer(), #state{}) -> ok.
+loop(Events, Count, State) ->
     receive
-        {Kind, Number, Payload} when is_integer(Kind), is_integer(Number) ->
-            loop(tell(State, {Kind, Number, Payload}));
-        {poll, Reference, From, Timeout} -> loop(begin_poll(State, Reference, From, Timeout));
-        {timeout, Timer, poll} -> loop(end_poll(State, Timer));
+        {Kind, Number, _} = Event when is_integer(Kind), is_integer(Number) ->
+            tell(Event, Events, Count, State);
+        {poll, Reference, From, Timeout} -> poll(Events, Count, begin_poll(State, Count, Reference, From, Timeout));
+        {timeout, Timer, poll} -> loop(Events, Count, end_poll(State, Timer));
+        {ask, Reference, From, stop} ->
+            From ! {Reference, ok},
+            ok;
+        {ask, Reference, From, {forget, Event}} ->
+            %% Whatever was sent before the timer was taken back is here by now.
+            Left = lists:delete(Event, Events),
+            LeftCount = length(Left),
+            From ! {Reference, LeftCount < Count},
+            loop(Left, LeftCount, State);
         {ask, Reference, From, Request} ->
-            case answer(State, Request) of
-                {stop, Answer} ->
-                    From ! {Reference, Answer},
-                    ok;
-                {Answer, Next} ->
-                    From ! {Reference, Answer},
-                    loop(Next)
-            end;
+            {Answer, Next} = answer(State, Request),
+            From ! {Reference, Answer},
+            loop(Events, Count, Next);
         {'DOWN', _, process, _, _} -> ok;
-        Message -> loop(of_socket(State, Message))
+        Message ->
+            case of_socket(State, Message) of
+                {none, Next} -> loop(Events, Count, Next);
+                {Event, Next} -> tell(Event, Events, Count, Next)
+            end
     end.
 
--spec tell(#state{}, event()) -> #state{}.
-tell(#state{worker = none, count = Count, capacity = Capacity} = State, _) when Count >= Capacity ->
-    State#state{refused = State#state.refused + 1};
-tell(#state{worker = none, events = Events, count = Count} = State, Event) ->
-    deliver(State#state{events = [Event | Events], count = Count + 1});
-tell(#state{worker = Connection} = State, {Kind, Number, Payload}) ->
+-spec tell(event(), [event()], non_neg_integer(), #state{}) -> ok.
+tell(Event, Events, Count, #state{worker = none, poller = none, capacity = Capacity} = State) when Count < Capacity ->
+    loop([Event | Events], Count + 1, State);
+tell(Event, Events, Count, #state{worker = none, capacity = Capacity} = State) when Count < Capacity ->
+    %% Who polls is woken once for everything that is here.
+    gather([Event | Events], min(Capacity - Count - 1, ?TOGETHER), State);
+tell(_Event, Events, Count, #state{worker = none, refused = Refused} = State) ->
+    loop(Events, Count, State#state{refused = Refused + 1});
+tell({Kind, Number, Payload}, Events, Count, #state{worker = Connection, refused = Refused} = State) ->
     case thalweg_nif:post(Connection, Kind, Number, Payload) of
-        ok -> State;
-        {error, _} -> State#state{refused = State#state.refused + 1}
+        ok -> loop(Events, Count, State);
+        {error, _} -> loop(Events, Count, State#state{refused = Refused + 1})
     end.
 
--spec deliver(#state{}) -> #state{}.
-deliver(#state{poller = none} = State) -> State;
-deliver(#state{poller = {Reference, From, Timer}, events = Events} = State) ->
+-spec gather([event()], non_neg_integer(), #state{}) -> ok.
+gather(Events, 0, State) -> deliver(Events, State);
+gather(Events, Room, State) ->
+    receive
+        {Kind, Number, _} = Event when is_integer(Kind), is_integer(Number) ->
+            gather([Event | Events], Room - 1, State)
+    after 0 -> deliver(Events, State)
+    end.
+
+-spec deliver([event()], #state{}) -> ok.
+deliver(Events, #state{poller = {Reference, From, Timer}} = State) ->
     _ = erlang:cancel_timer(Timer),
     From ! {Reference, lists:reverse(Events)},
-    State#state{poller = none, events = [], count = 0}.
+    loop([], 0, State#state{poller = none}).
 
--spec begin_poll(#state{}, reference(), pid(), timeout()) -> #state{}.
-begin_poll(#state{poller = {Old, Before, Timer}} = State, Reference, From, Timeout) ->
+%% What is there already is what a poll is told.
+-spec poll([event()], non_neg_integer(), #state{}) -> ok.
+poll(Events, Count, #state{poller = none} = State) -> loop(Events, Count, State);
+poll(Events, 0, State) -> loop(Events, 0, State);
+poll(Events, _Count, State) -> deliver(Events, State).
+
+-spec begin_poll(#state{}, non_neg_integer(), reference(), pid(), timeout()) -> #state{}.
+begin_poll(#state{poller = {Old, Before, Timer}} = State, Count, Reference, From, Timeout) ->
     _ = erlang:cancel_timer(Timer),
     Before ! {Old, []},
-    begin_poll(State#state{poller = none}, Reference, From, Timeout);
-begin_poll(#state{count = 0} = State, Reference, From, 0) ->
+    begin_poll(State#state{poller = none}, Count, Reference, From, Timeout);
+begin_poll(State, 0, Reference, From, 0) ->
     From ! {Reference, []},
     State;
-begin_poll(#state{count = Count} = State, Reference, From, Timeout) ->
+begin_poll(State, Count, Reference, From, Timeout) ->
     Timer =
-        case Timeout of
-            infinity -> make_ref();
-            _ when Count > 0 -> make_ref();
-            _ -> erlang:start_timer(Timeout, self(), poll)
+        case Count > 0 orelse Timeout =:= infinity of
+            true -> make_ref();
+            false -> erlang:start_timer(Timeout, self(), poll)
         end,
-    Polled = State#state{poller = {Reference, From, Timer}},
-    case Count of
-        0 -> Polled;
-        _ -> deliver(Polled)
-    end.
+    State#state{poller = {Reference, From, Timer}}.
 
 -spec end_poll(#state{}, reference()) -> #state{}.
 end_poll(#state{poller = {Reference, From, Timer}} = State, Timer) ->
@@ -179,39 +201,32 @@ end_poll(#state{poller = {Reference, From, Timer}} = State, Timer) ->
     State#state{poller = none};
 end_poll(State, _Timer) -> State.
 
--spec answer(#state{}, term()) -> {stop, ok} | {term(), #state{}}.
-answer(_State, stop) -> {stop, ok};
+-spec answer(#state{}, term()) -> {term(), #state{}}.
 answer(#state{refused = Refused} = State, refused) -> {Refused, State};
 answer(#state{sockets = Sockets} = State, {socket, Socket, Number}) ->
     {ok, State#state{sockets = Sockets#{Socket => Number}}};
-answer(State, {worker, Connection}) -> {ok, State#state{worker = Connection}};
-answer(#state{events = Events, count = Count} = State, {forget, Event}) ->
-    %% Whatever was sent before the timer was taken back is here by now.
-    Left = lists:delete(Event, Events),
-    Forgotten = Count - length(Left),
-    {Forgotten > 0, State#state{events = Left, count = length(Left)}}.
+answer(State, {worker, Connection}) -> {ok, State#state{worker = Connection}}.
 
 %% What sockets say, in the kinds of the event loop.
--spec of_socket(#state{}, term()) -> #state{}.
-of_socket(#state{sockets = Sockets} = State, Message) ->
+-spec of_socket(#state{}, term()) -> {event() | none, #state{}}.
+of_socket(State, Message) ->
     case Message of
-        {tcp, Socket, Data} -> socket_event(State, Sockets, Socket, ?DATA, iolist_to_binary(Data));
-        {udp, Socket, _, _, Data} -> socket_event(State, Sockets, Socket, ?DATA, iolist_to_binary(Data));
+        {tcp, Socket, Data} -> {socket_event(State, Socket, ?DATA, iolist_to_binary(Data)), State};
+        {udp, Socket, _, _, Data} -> {socket_event(State, Socket, ?DATA, iolist_to_binary(Data)), State};
         {tcp_closed, Socket} -> socket_gone(State, Socket, ?CLOSED, none);
         {udp_closed, Socket} -> socket_gone(State, Socket, ?CLOSED, none);
         {tcp_error, Socket, Reason} -> socket_gone(State, Socket, ?ERROR, atom_to_binary(Reason));
         {udp_error, Socket, Reason} -> socket_gone(State, Socket, ?ERROR, atom_to_binary(Reason));
-        _ -> State
+        _ -> {none, State}
     end.
 
--spec socket_event(#state{}, map(), term(), 0..255, term()) -> #state{}.
-socket_event(State, Sockets, Socket, Kind, Payload) ->
+-spec socket_event(#state{}, term(), 0..255, term()) -> event() | none.
+socket_event(#state{sockets = Sockets}, Socket, Kind, Payload) ->
     case Sockets of
-        #{Socket := Number} -> tell(State, {Kind, Number, Payload});
-        _ -> State
+        #{Socket := Number} -> {Kind, Number, Payload};
+        _ -> none
     end.
 
--spec socket_gone(#state{}, term(), 0..255, term()) -> #state{}.
+-spec socket_gone(#state{}, term(), 0..255, term()) -> {event() | none, #state{}}.
 socket_gone(#state{sockets = Sockets} = State, Socket, Kind, Payload) ->
-    Told = socket_event(State, Sockets, Socket, Kind, Payload),
-    Told#state{sockets = maps:remove(Socket, Sockets)}.
+    {socket_event(State, Socket, Kind, Payload), State#state{sockets = maps:remove(Socket, Sockets)}}.

@@ -76,9 +76,10 @@ nothing_in_time(Config) ->
 poll_takes_over(Config) ->
     Events = events(Config),
     Self = self(),
-    spawn_link(fun() -> Self ! {first, thalweg_events:poll(Events, infinity)} end),
-    thalweg_test:until(fun() -> element(2, process_info(Events, message_queue_len)) =:= 0 end),
-    timer:sleep(10),
+    First = spawn_link(fun() -> Self ! {first, thalweg_events:poll(Events, infinity)} end),
+    %% It waits for the answer, so it has asked.
+    thalweg_test:until(fun() -> process_info(First, current_function) =:= {current_function, {thalweg_events, poll, 2}} end),
+    thalweg_test:until(fun() -> process_info(First, status) =:= {status, waiting} end),
     [] = thalweg_events:poll(Events, 10),
     receive
         {first, []} -> ok
