@@ -1,12 +1,14 @@
-%% One figure of the Erlang application: `erl … -run bench main WORK MILLISECONDS FOLDER' prints it as JSON.
+%% Figures of the Erlang application: `erl … -run bench main MILLISECONDS FOLDER FLOORS WORK …' prints a line of JSON for each
+%% work, one after the other in the same virtual machine.
 %%
 %% Works that say so are floors: what the virtual machine does without us. A work is repeated until the time is over, at least
 %% once, so that a tiny run does everything.
 -module(bench).
 -export([main/1]).
 
-main([Work, Milliseconds, Folder]) ->
+main([Milliseconds, Folder, Floors | Works]) ->
     Until = list_to_integer(Milliseconds),
+    ok = floors:load(Floors),
     %% What is said of workers that are killed is no figure.
     ok = logger:set_primary_config(level, none),
     ok = application:load(thalweg),
@@ -14,8 +16,19 @@ main([Work, Milliseconds, Folder]) ->
     {ok, _} = application:ensure_all_started(thalweg),
     %% So that nothing is imported, and nobody wakes up, for the first time.
     _ = rate(fun() -> {ok, 1.0} = thalweg:call(math, sqrt, [1]), 1 end, min(100, Until)),
-    io:format("{~ts}~n", [lists:join(",", [io_lib:format("\"~ts\":~p", [Name, Value]) || {Name, Value} <- work(Work, Until)])]),
+    [print(in_a_process(fun() -> work(Work, Until) end)) || Work <- Works],
     halt(0).
+
+print(Figures) ->
+    io:format("{~ts}~n", [lists:join(",", [io_lib:format("\"~ts\":~p", [Name, Value]) || {Name, Value} <- Figures])]).
+
+%% None finds what another left in its heap.
+in_a_process(Work) ->
+    Self = self(),
+    Process = spawn_link(fun() -> Self ! {self(), Work()} end),
+    receive
+        {Process, Figures} -> Figures
+    end.
 
 work("sync call", Until) -> per_second(fun() -> {ok, 1.0} = thalweg:call(math, sqrt, [1]), 1 end, Until);
 work("async call", Until) -> callers(1, fun async/0, Until);
@@ -32,16 +45,6 @@ work("floor: send_after", Until) ->
     Send = fun(N) -> erlang:send_after(0, Collector, {3, N, none}) end,
     per_second(fun() -> timers(Send, fun(Left) -> collected(Collector, Left) end) end, Until);
 work("results batched into a mailbox", Until) -> per_second(fun batches/0, Until);
-work("floor: send, batched by 64", Until) ->
-    Batch = lists:seq(1, 64),
-    per_second(
-        fun() ->
-            Self = self(),
-            spawn_link(fun() -> [Self ! {batch, Batch} || _ <- lists:seq(1, 1000)] end),
-            lists:sum([receive {batch, Of} -> length(Of) end || _ <- lists:seq(1, 1000)])
-        end,
-        Until
-    );
 work("floor: send and receive", Until) ->
     Echo = spawn_link(fun echo/0),
     per_second(fun() -> Echo ! {self(), 1}, receive 1 -> 1 end end, Until);
@@ -55,9 +58,20 @@ work("floor: gen_tcp", Until) ->
     {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Number, [binary, {active, false}, {nodelay, true}]),
     per_second(fun() -> ok = gen_tcp:send(Socket, <<"x">>), {ok, <<"x">>} = gen_tcp:recv(Socket, 1), 1 end, Until);
 work("floor: call into machine code", Until) ->
-    {Connections, _} = thalweg_directory:workers(default),
-    Connection = element(1, Connections),
-    per_second(fun() -> [0 = thalweg_nif:load(Connection) || _ <- lists:seq(1, 1000)], 1000 end, Until);
+    per_second(fun() -> [ok = floors:nothing() || _ <- lists:seq(1, 1000)], 1000 end, Until);
+work("floor: the same on a dirty scheduler", Until) ->
+    per_second(fun() -> [ok = floors:nothing_dirty() || _ <- lists:seq(1, 100)], 100 end, Until);
+work("floor: enif_send", Until) -> per_second(fun() -> sent(1000, 1) end, Until);
+work("floor: enif_send, batched by 64", Until) -> per_second(fun() -> sent(1000, 64) end, Until);
+work("floor: enif_select", Until) ->
+    Watched = floors:watched(),
+    per_second(
+        fun() ->
+            ok = floors:ring(Watched),
+            receive {select, Watched, _, ready_input} -> ok = floors:hush(Watched), 1 end
+        end,
+        Until
+    );
 work("killed under 100 callers", _Until) -> killed().
 
 %% How often something is done in a second, which says itself how much it did.
@@ -134,6 +148,12 @@ collected(Collector, Left) ->
         {taken, Events} -> collected(Collector, Left - length(Events))
     end.
 
+%% So many messages of so many integers each, from machine code to a process.
+sent(Messages, Items) ->
+    Self = self(),
+    spawn_link(fun() -> ok = floors:send(Self, Messages, Items) end),
+    lists:sum([receive [0 | _] = Of -> length(Of) end || _ <- lists:seq(1, Messages)]).
+
 %% From a generator in Python to the caller's mailbox.
 batches() ->
     {ok, Stream} = thalweg_stream:open(work, numbers, [64000], #{batch => 64, credit => 256}),
@@ -154,29 +174,42 @@ tcp_echo(Socket) ->
         {error, closed} -> ok
     end.
 
-%% When the last caller had its error, when the pool was whole again, and the longest that the virtual
-%% machine stood still meanwhile; in milliseconds after the blow.
+%% The longest that any caller waited for a result or an error, when the pool was whole again, and the longest that the virtual
+%% machine stood still meanwhile; in milliseconds.
 killed() ->
     Self = self(),
     [Victim | _] = Before = thalweg:workers(default),
+    %% Made ready, so that starting a program is no part of the blow.
+    Striker = open_port({spawn_executable, "/bin/sh"}, [
+        {args, ["-c", "read go; kill -KILL " ++ integer_to_list(Victim)]}, exit_status
+    ]),
+    Over = atomics:new(1, []),
     Beating = spawn_link(fun() -> beat(erlang:monotonic_time(), 0) end),
-    Callers = [spawn_link(fun() -> Self ! {self(), call_until_error()} end) || _ <- lists:seq(1, 100)],
+    Callers = [spawn_link(fun() -> Self ! {self(), call_until_error(Over, 0)} end) || _ <- lists:seq(1, 100)],
     timer:sleep(50),
-    %% To strike takes time as well, which is counted.
     Struck = erlang:monotonic_time(),
-    [] = os:cmd("kill -KILL " ++ integer_to_list(Victim)),
-    Ends = [receive {Caller, End} -> End end || Caller <- Callers],
+    true = port_command(Striker, "go\n"),
     whole(Before),
     Whole = erlang:monotonic_time(),
+    ok = atomics:put(Over, 1, 1),
+    Waits = [receive {Caller, Wait} -> Wait end || Caller <- Callers],
     Beating ! {stop, self()},
     Longest = receive {beat, Of} -> Of end,
     Ms = fun(Time) -> erlang:convert_time_unit(Time, native, microsecond) / 1000 end,
-    [{told_ms, Ms(lists:max(Ends) - Struck)}, {whole_ms, Ms(Whole - Struck)}, {stood_still_ms, Ms(Longest)}].
+    [{told_ms, Ms(lists:max(Waits))}, {whole_ms, Ms(Whole - Struck)}, {stood_still_ms, Ms(Longest)}].
 
-call_until_error() ->
-    case thalweg:call(math, sqrt, [1], #{timeout => infinity}) of
-        {ok, _} -> call_until_error();
-        {error, _} -> erlang:monotonic_time()
+%% Until its worker is no more, or, where there were several, until it is known to have been another's. The longest wait.
+call_until_error(Over, Longest) ->
+    Began = erlang:monotonic_time(),
+    Result = thalweg:call(math, sqrt, [1], #{timeout => infinity}),
+    Wait = max(Longest, erlang:monotonic_time() - Began),
+    case Result of
+        {ok, _} ->
+            case atomics:get(Over, 1) of
+                0 -> call_until_error(Over, Wait);
+                1 -> Wait
+            end;
+        {error, _} -> Wait
     end.
 
 whole(Before) ->

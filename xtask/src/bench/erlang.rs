@@ -1,6 +1,7 @@
 //! `cargo xtask bench erlang`: calls from Erlang to Python workers beside what is asked of them, with the virtual machine's own
-//! floors in turn. Every figure comes from a virtual machine of its own (`bench/erlang/bench.erl`). A tiny run shows that every
-//! work runs to its end, and asserts no time.
+//! floors in turn. A work and its floor are measured one after the other in one virtual machine (`bench/erlang/bench.erl`); the
+//! floors of its interface for machine code are `faces/erlang/bench`. A tiny run shows that every work runs to its end, and
+//! asserts no time.
 
 use super::log::package;
 use super::results::{self, Report, today};
@@ -14,33 +15,42 @@ use std::path::PathBuf;
 use std::process::Command;
 
 const PREFACE: &str = "\
-One virtual machine per figure, default settings, one Python worker fewer than there are processors. Nobody else does this with \
-workers in processes of their own, so the peer of a row is what is asked; its floor is what the virtual machine does without us: \
-for calls a byte to another process and back, through `gen_tcp`. Async and gathered calls are coroutines. Times are those of the \
-slowest thousandth, and of the slowest of all.";
+A work and its floor in turn, a virtual machine for each pair, default settings, one Python worker fewer than there are \
+processors. Nobody else does this with workers in processes of their own, so the peer of a row is what is asked; its floor is what \
+the virtual machine does without us: for calls a byte to another process and back, through `gen_tcp`. Async and gathered calls \
+are coroutines. Times are those of single calls, and the least of them is the best.";
 
-/// A work, the figure of it that counts, what is asked, and the work that is its floor.
+/// A work, the figure of it that counts, what is asked of it, and the work that is its floor.
 struct Work {
     name: &'static str,
     figure: &'static str,
-    asked: f64,
+    asked: Option<f64>,
     floor: Option<&'static str>,
 }
 
-const fn rate(name: &'static str, asked: f64, floor: Option<&'static str>) -> Work {
-    Work { name, figure: "per_second", asked, floor }
+const fn rate(name: &'static str, asked: f64, floor: &'static str) -> Work {
+    Work { name, figure: "per_second", asked: Some(asked), floor: Some(floor) }
 }
 
 /// Times: the less the better.
 const fn time(name: &'static str, figure: &'static str, asked: f64) -> Work {
-    Work { name, figure, asked, floor: None }
+    Work { name, figure, asked: Some(asked), floor: None }
 }
 
-const TCP: Option<&str> = Some("floor: gen_tcp");
+/// What is told for the record.
+const fn told(name: &'static str, figure: &'static str) -> Work {
+    Work { name, figure, asked: None, floor: None }
+}
+
+const TCP: &str = "floor: gen_tcp";
 
 const WORKS: &[Work] = &[
     rate("sync call", 100e3, TCP),
     rate("async call", 100e3, TCP),
+    told("async call", "p50_us"),
+    told("async call", "p90_us"),
+    told("async call", "p99_us"),
+    told("async call", "p999_us"),
     rate("gather of 10", 60e3, TCP),
     rate("gather of 50", 60e3, TCP),
     rate("10 callers", 100e3, TCP),
@@ -52,20 +62,32 @@ const WORKS: &[Work] = &[
     rate("100 callers", 100e3, TCP),
     time("100 callers", "p999_us", 10e3),
     time("100 callers", "worst_us", 50e3),
-    rate("results batched into a mailbox", 3e6, Some("floor: send, batched by 64")),
+    rate("results batched into a mailbox", 3e6, "floor: enif_send, batched by 64"),
     time("killed under 100 callers", "told_ms", 100.0),
     time("killed under 100 callers", "whole_ms", 1000.0),
+    time("killed under 100 callers", "stood_still_ms", 100.0),
 ];
 
 /// Held to its floor, and not to a number.
 const TIMERS: (&str, &str, f64) = ("timers to the event process", "floor: send_after", 0.9);
-/// Printed beside the rest.
-const FLOORS: [&str; 3] = ["floor: call into machine code", "floor: send and receive", "floor: port"];
+/// What the virtual machine does by itself, told for the record.
+const FLOORS: &[&str] = &[
+    "floor: call into machine code",
+    "floor: the same on a dirty scheduler",
+    "floor: enif_send",
+    "floor: enif_send, batched by 64",
+    "floor: enif_select",
+    "floor: send and receive",
+    "floor: port",
+    TCP,
+];
 
 /// What measures.
 struct Bench {
     scratch: Scratch,
     application: PathBuf,
+    /// Their native half, without its ending.
+    floors: PathBuf,
     milliseconds: String,
 }
 
@@ -78,14 +100,14 @@ pub(crate) fn run(options: &Options) -> Outcome {
     let scratch = Scratch::new("bench-erlang")?;
     package(scratch.path())?;
     let application = erlang::application()?;
-    let source = root().join("bench/erlang/bench.erl");
-    programs::output(Command::new("erlc").args(["-W", "-o"]).arg(scratch.path()).arg(source))?;
+    let sources = ["bench/erlang/bench.erl", "faces/erlang/bench/floors.erl"].map(|name| root().join(name));
+    programs::output(Command::new("erlc").args(["-W", "-o"]).arg(scratch.path()).args(sources))?;
     let milliseconds = options.text("milliseconds", if tiny { "0" } else { "1000" }).to_owned();
-    let bench = Bench { scratch, application, milliseconds };
+    let bench = Bench { scratch, application, floors: erlang::floors()?, milliseconds };
     let pairs: usize = options.value("pairs", if tiny { 1 } else { 5 })?;
     let only = options.text("only", "");
     let (mut tally, mut rows) = (Tally::default(), Vec::new());
-    println!("{:<44}{:>12}{:>12}{:>12}{:>8}", "work", "ours", "asked", "floor", "ratio");
+    println!("{:<52}{:>12}{:>12}{:>12}{:>8}", "work", "ours", "asked", "floor", "ratio");
     let mut name = "";
     let mut samples = Vec::new();
     for work in WORKS.iter().filter(|work| work.name.contains(only)) {
@@ -98,11 +120,10 @@ pub(crate) fn run(options: &Options) -> Outcome {
     if TIMERS.0.contains(only) {
         rows.push(bench.timers(pairs)?);
     }
+    let floors: Vec<&str> = FLOORS.iter().copied().filter(|_| only.is_empty()).collect();
+    rows.extend(bench.floors(&floors)?);
     for row in &rows {
         check(row, options.flag("check"), &mut tally);
-    }
-    for floor in FLOORS.iter().filter(|_| only.is_empty()) {
-        println!("{floor:<44}{:>12.0}", figure(&bench.measure(floor)?, "per_second")?);
     }
     if !tiny && !options.flag("check") && only.is_empty() {
         let name = format!("erlang-{}", today());
@@ -120,9 +141,11 @@ struct Sample {
 
 impl Bench {
     fn samples(&self, work: &Work, pairs: usize) -> Result<Vec<Sample>, String> {
+        let works: Vec<&str> = work.floor.into_iter().chain([work.name]).collect();
         let one = || {
-            let floor = work.floor.map(|floor| self.measure(floor)).transpose()?;
-            Ok(Sample { work: self.measure(work.name)?, floor })
+            let mut figures = self.measure(&works)?;
+            let work = figures.pop().ok_or("nothing was measured")?;
+            Ok(Sample { work, floor: figures.pop() })
         };
         (0..pairs).map(|_| one()).collect()
     }
@@ -131,11 +154,12 @@ impl Bench {
         let (work, floor, bar) = TIMERS;
         let (mut ours, mut floors) = (Vec::new(), Vec::new());
         for _ in 0..pairs {
-            ours.push(figure(&self.measure(work)?, "per_second")?);
-            floors.push(figure(&self.measure(floor)?, "per_second")?);
+            let figures = self.measure(&[floor, work])?;
+            let rates = figures.iter().map(|of| figure(of, "per_second")).collect::<Result<Vec<_>, _>>()?;
+            floors.extend(rates.first());
+            ours.extend(rates.get(1));
         }
         Ok(Row {
-            work: work.to_owned(),
             unit: "timers/s",
             ours: median(&ours),
             peer: median(&floors),
@@ -143,27 +167,54 @@ impl Bench {
             floor: median(&floors),
             ratio: Spread::of_ratios(&ours, &floors),
             bar: Some(bar),
-            costs_us: [None; 3],
-            face: "erlang",
-            note: "",
+            ..told_of(work)
         })
     }
 
-    fn measure(&self, work: &str) -> Result<Value, String> {
+    fn floors(&self, names: &[&str]) -> Result<Vec<Row>, String> {
+        let figures = if names.is_empty() { Vec::new() } else { self.measure(names)? };
+        let rows = names.iter().zip(&figures);
+        rows.map(|(name, of)| Ok(Row { floor: Some(figure(of, "per_second")?), ..told_of(name) })).collect()
+    }
+
+    /// Works one after the other, in a virtual machine of their own.
+    fn measure(&self, works: &[&str]) -> Result<Vec<Value>, String> {
         let output = Command::new("erl")
             .args(["-noshell", "-pa"])
             .arg(self.application.join("ebin"))
             .arg(self.scratch.path())
-            .args(["-run", "bench", "main", work, &self.milliseconds])
+            .args(["-run", "bench", "main", &self.milliseconds])
             .arg(root().join("bench/erlang"))
+            .arg(&self.floors)
+            .args(works)
             .env("THALWEG_PYTHON", cache().join("bench-python/bin/python"))
             .env("PYTHONPATH", self.scratch.path())
             .output()
             .map_err(|error| format!("erl: {error}"))?;
-        serde_json::from_slice(&output.stdout).map_err(|_| {
-            let said = [output.stdout, output.stderr].concat();
-            format!("{work}: {}", String::from_utf8_lossy(&said))
-        })
+        let figures: Vec<Value> =
+            serde_json::Deserializer::from_slice(&output.stdout).into_iter().flatten().collect();
+        if figures.len() == works.len() {
+            return Ok(figures);
+        }
+        let said = [output.stdout, output.stderr].concat();
+        Err(format!("{}: {}", works.join(", "), String::from_utf8_lossy(&said)))
+    }
+}
+
+/// A row of which nothing is known yet.
+fn told_of(work: &str) -> Row {
+    Row {
+        work: work.to_owned(),
+        unit: "per second",
+        ours: None,
+        peer: None,
+        peer_name: String::new(),
+        floor: None,
+        ratio: None,
+        bar: None,
+        costs_us: [None; 3],
+        face: "erlang",
+        note: "",
     }
 }
 
@@ -176,27 +227,30 @@ fn row(work: &Work, samples: &[Sample]) -> Result<Row, String> {
         samples.iter().map(|sample| figure(&sample.work, work.figure)).collect::<Result<Vec<_>, _>>()?;
     let floors = samples.iter().filter_map(|sample| sample.floor.as_ref()?["per_second"].as_f64());
     let floors: Vec<f64> = floors.collect();
-    let is_rate = work.figure == "per_second";
-    let asked = vec![work.asked; ours.len()];
-    let (name, unit) = match work.figure {
-        "per_second" => (work.name.to_owned(), "per second"),
-        "p999_us" => (format!("{}: 99.9th percentile", work.name), "µs"),
-        "worst_us" => (format!("{}: the slowest", work.name), "µs"),
-        "told_ms" => (format!("{}: all told", work.name), "ms"),
-        _ => (format!("{}: whole again", work.name), "ms"),
+    let (what, unit) = match work.figure {
+        "per_second" => ("", "per second"),
+        "p50_us" => (": median", "µs"),
+        "p90_us" => (": 90th percentile", "µs"),
+        "p99_us" => (": 99th percentile", "µs"),
+        "p999_us" => (": 99.9th percentile", "µs"),
+        "worst_us" => (": the slowest", "µs"),
+        "told_ms" => (": all told", "ms"),
+        "whole_ms" => (": whole again", "ms"),
+        _ => (": the virtual machine stood still", "ms"),
     };
+    let ratio = work.asked.and_then(|asked| {
+        let asked = vec![asked; ours.len()];
+        if unit == "per second" { Spread::of_ratios(&ours, &asked) } else { Spread::of_ratios(&asked, &ours) }
+    });
     Ok(Row {
-        work: name,
         unit,
         ours: median(&ours),
-        peer: Some(work.asked),
+        peer: work.asked,
         peer_name: "what is asked".to_owned(),
         floor: median(&floors),
-        ratio: if is_rate { Spread::of_ratios(&ours, &asked) } else { Spread::of_ratios(&asked, &ours) },
-        bar: Some(1.0),
-        costs_us: [None; 3],
-        face: "erlang",
-        note: "",
+        ratio,
+        bar: work.asked.map(|_| 1.0),
+        ..told_of(&format!("{}{what}", work.name))
     })
 }
 
@@ -204,8 +258,12 @@ fn row(work: &Work, samples: &[Sample]) -> Result<Row, String> {
 fn check(row: &Row, bars: bool, tally: &mut Tally) {
     let number = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.0}"));
     let (ours, peer, floor) = (number(row.ours), number(row.peer), number(row.floor));
-    let (ratio, bar) = (row.ratio.map_or(0.0, |ratio| ratio.median), row.bar.unwrap_or(0.0));
-    println!("{:<44}{ours:>12}{peer:>12}{floor:>12}{ratio:>8.2}  (bar {bar})", row.work);
-    let holds = if bars { row.met() == Some(true) } else { row.ratio.is_some() };
-    tally.check(holds, || format!("{}: {ratio:.2} of {}, {bar} are asked", row.work, row.peer_name));
+    print!("{:<52}{ours:>12}{peer:>12}{floor:>12}", row.work);
+    match (row.ratio, row.bar) {
+        (Some(ratio), Some(bar)) => println!("{:>8.2}  (bar {bar})", ratio.median),
+        _ => println!(),
+    }
+    let holds = if bars { row.met() != Some(false) } else { row.ours.or(row.floor).is_some() };
+    let ratio = row.ratio.map_or(0.0, |ratio| ratio.median);
+    tally.check(holds, || format!("{}: {ratio:.2} of {}", row.work, row.peer_name));
 }
