@@ -10,17 +10,21 @@
 //! - the peer takes this side to be asleep, or somebody here looks: who stops to look last says so;
 //! - nothing here waits.
 
+mod held;
+
 use crate::atoms::atoms;
+use crate::encode::INLINE_BYTES_MAX;
 use crate::enif::{Pid, RawTerm};
 use crate::generated::types::{PythonAttend, SCHEMA_HASH};
 use crate::term::{Env, Letter};
 use crate::waiter::{self, Expect, Told, Waiter};
+use held::Shelf;
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::{Duration, Instant};
 use thalweg_reactor::Wait;
-use thalweg_service::{CallId, CallOptions, Client, ClientOptions, Error, EventKind};
+use thalweg_service::{CallId, CallOptions, Client, ClientOptions, Error, EventKind, Reconnect};
 use thalweg_transport::Endpoint;
 use thalweg_wire::fault::Fault;
 use thalweg_wire::frame::SchemaHash;
@@ -33,6 +37,12 @@ const LETTERS_MAX: usize = 1_024;
 /// Items that a worker may say by itself before they are taken.
 const EVENT_CREDIT: u32 = 1 << 16;
 
+/// Calls that a client may ever have, answers to callbacks included.
+const CALLS_MAX: u32 = 1 << 20;
+/// How long is paused before a server that was lost is looked for again.
+const RECONNECT: Reconnect =
+    Reconnect::Backoff { first: Duration::from_millis(10), most: Duration::from_millis(500) };
+
 /// What a connection is to be like.
 #[derive(Clone, Debug)]
 pub(crate) struct Wishes {
@@ -40,6 +50,8 @@ pub(crate) struct Wishes {
     pub(crate) in_flight_max: u32,
     pub(crate) connect_within: Duration,
     pub(crate) is_shared: bool,
+    /// Whether a call makes a connection that was lost anew.
+    pub(crate) reconnects: bool,
 }
 
 impl Default for Wishes {
@@ -50,6 +62,7 @@ impl Default for Wishes {
             in_flight_max: options.in_flight_max,
             connect_within: options.connect_within,
             is_shared: false,
+            reconnects: false,
         }
     }
 }
@@ -73,7 +86,10 @@ pub(crate) struct State {
     group_count: u64,
     /// Waiters that a router need not hurry for: streams, and what the worker says by itself.
     patient: usize,
+    /// Waiters that are there beyond the bound.
+    unbounded: usize,
     in_flight_max: u32,
+    reconnects: bool,
     /// The router sleeps until the descriptor, or a message, wakes it.
     router_sleeps: bool,
     /// The virtual machine was told to watch the descriptor no more, which it closes before long.
@@ -82,6 +98,9 @@ pub(crate) struct State {
     lookers: u32,
     last: Option<Instant>,
     letters: Vec<Letter>,
+    /// Frames that are read apart.
+    shelf: Shelf,
+    router: Pid,
     /// Where items of streams are written.
     scratch: Letter,
     /// Where requests are made.
@@ -114,9 +133,11 @@ impl Connection {
     pub(crate) fn begin(endpoint: &Endpoint, wishes: &Wishes, router: Pid) -> Result<Self, Error> {
         let options = ClientOptions {
             schema: wishes.schema,
-            in_flight_max: wishes.in_flight_max,
+            // Who is bounded, and who is not, is said below.
+            in_flight_max: CALLS_MAX,
             connect_within: wishes.connect_within,
             shared: wishes.is_shared,
+            reconnect: if wishes.reconnects { RECONNECT } else { Reconnect::Never },
             ..ClientOptions::default()
         };
         let mut client = Client::begin(endpoint, options)?;
@@ -127,12 +148,16 @@ impl Connection {
             groups: HashMap::new(),
             group_count: 0,
             patient: 0,
+            unbounded: 0,
             in_flight_max: wishes.in_flight_max,
+            reconnects: wishes.reconnects,
             router_sleeps: false,
             is_left: false,
             lookers: 0,
             last: None,
             letters: Vec::new(),
+            shelf: Shelf::default(),
+            router,
             scratch: Letter::new().ok_or_else(|| Error::new(Fault::System, "out of memory"))?,
             buffer: Vec::new(),
         };
@@ -150,8 +175,9 @@ impl State {
         self.waiters.len() - self.patient
     }
 
-    pub(crate) const fn in_flight_max(&self) -> u32 {
-        self.in_flight_max
+    /// Calls that count, and how many of them there may be.
+    pub(crate) fn bound(&self) -> (usize, u32) {
+        (self.waiters.len() - self.unbounded, self.in_flight_max)
     }
 
     /// Begins the call whose request lies in the buffer, for a process to be told by a reference.
@@ -163,14 +189,21 @@ impl State {
         options: CallOptions,
     ) -> Result<CallId, Error> {
         let Some(client) = &mut self.client else { return Err(Error::new(Fault::Closed, "")) };
+        if expect.is_bounded() && self.waiters.len() - self.unbounded >= self.in_flight_max as usize {
+            return Err(Error::new(Fault::Overloaded, ""));
+        }
         let call = client.call(&self.buffer, options)?;
+        if self.buffer.capacity() > INLINE_BYTES_MAX {
+            self.buffer = Vec::new();
+        }
         let mut letter = match self.letters.pop() {
             Some(letter) => letter,
             None => Letter::new().ok_or_else(|| Error::new(Fault::System, "out of memory"))?,
         };
         let reference = letter.copy(reference);
-        self.patient += usize::from(is_patient(expect));
-        self.waiters.insert(call.number(), Waiter { pid, letter, reference, expect });
+        self.patient += usize::from(expect.is_patient());
+        self.unbounded += usize::from(!expect.is_bounded());
+        self.waiters.insert(call.number(), Waiter { pid, letter, reference, expect, held: 0 });
         Ok(call)
     }
 
@@ -226,6 +259,11 @@ impl State {
         while let Some(event) = self.client.as_mut()?.next() {
             let number = event.call.number();
             let Some(waiter) = self.waiters.get_mut(&number) else { continue };
+            if Shelf::takes(waiter, &event.kind, event.frame) {
+                waiter.held += 1;
+                self.shelf.put(number, waiter.expect, &event.kind, event.frame);
+                continue;
+            }
             let is_last = if own == Some(event.call) {
                 let told = waiter::tell(env, waiter.expect, &event.kind, event.frame);
                 found = Some(told.term);
@@ -250,12 +288,14 @@ impl State {
         }
         filled.into_iter().for_each(|group| self.filled(env, group));
         granted.into_iter().for_each(|call| self.grant(call, 1));
+        self.have_held_read(env);
         found
     }
 
     fn retire(&mut self, number: u64) {
         let Some(mut waiter) = self.waiters.remove(&number) else { return };
-        self.patient -= usize::from(is_patient(waiter.expect));
+        self.patient -= usize::from(waiter.expect.is_patient());
+        self.unbounded -= usize::from(!waiter.expect.is_bounded());
         if self.letters.len() < LETTERS_MAX {
             waiter.letter.clear();
             self.letters.push(waiter.letter);
@@ -295,7 +335,7 @@ impl State {
 
     /// Cancels the streams of a process that is no more.
     pub(crate) fn bereave(&mut self, pid: Pid) {
-        self.cancel_where(|waiter| waiter.pid == pid && is_patient(waiter.expect));
+        self.cancel_where(|waiter| waiter.pid == pid && waiter.expect.is_patient());
     }
 
     fn cancel_where(&mut self, of: impl Fn(&Waiter) -> bool) {
@@ -338,7 +378,7 @@ impl State {
         self.router_sleeps = false;
         self.look(env, None);
         let Some(client) = &mut self.client else { return Next::End };
-        if client.failure().is_some() {
+        if client.failure().is_some() && !self.reconnects {
             return Next::End;
         }
         if self.waiters.len() > self.patient {
@@ -353,7 +393,7 @@ impl State {
         self.last = None;
         self.router_sleeps = true;
         match &self.client {
-            Some(client) if turned.is_ok() && client.failure().is_none() => Next::Sleep,
+            Some(client) if turned.is_ok() && (client.failure().is_none() || self.reconnects) => Next::Sleep,
             _ => Next::End,
         }
     }
@@ -369,6 +409,7 @@ impl State {
             client.close();
         }
         self.hand_out(env, None);
+        self.abandon_held(env);
     }
 
     /// Whether the descriptor may be watched.
@@ -388,14 +429,10 @@ impl State {
     }
 }
 
-const fn is_patient(expect: Expect) -> bool {
-    matches!(expect, Expect::Events | Expect::Values | Expect::Frames)
-}
-
 /// Sends what came of a call to who waits for it. Whether it was the last.
 fn send(env: Env, waiter: &mut Waiter, scratch: &mut Letter, kind: &EventKind, frame: &[u8]) -> bool {
     match waiter.expect {
-        Expect::Nothing => !matches!(kind, EventKind::Item),
+        Expect::Nothing | Expect::Notice => !matches!(kind, EventKind::Item),
         Expect::Events => waiter::event(env, waiter, kind, frame),
         expect if matches!(kind, EventKind::Item) => {
             // More will come: the reference stays where it is.

@@ -1,6 +1,6 @@
 //! Erlang terms as bytes: the table of `docs/erlang.md` in this direction. `decode` is the other, and the worker has both.
 //!
-//! Bounded: terms are nested [`DEPTH_MAX`] deep at most. *Checked by* `thalweg_terms_SUITE`, with random terms both ways.
+//! Bounded: terms are nested [`DEPTH_MAX`] deep at most, and one of more than [`INLINE_BYTES_MAX`] is written apart. *Checked by* `thalweg_terms_SUITE`, with random terms both ways.
 
 use crate::atoms::atoms;
 use crate::enif::RawTerm;
@@ -24,25 +24,71 @@ pub(crate) mod extension {
 /// So deep may terms be nested, in both directions.
 pub(crate) const DEPTH_MAX: u32 = 256;
 
+/// What is longer is not written in the middle of a process's turn.
+pub(crate) const INLINE_BYTES_MAX: usize = 64 << 10;
+
 /// Why a term has no bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NoValue(pub(crate) &'static str);
 
+/// Why a term was not written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    NoValue(NoValue),
+    /// It is for a scheduler where calls may take long.
+    Large,
+}
+
+impl From<NoValue> for Stop {
+    fn from(what: NoValue) -> Self {
+        Self::NoValue(what)
+    }
+}
+
+type Written = Result<(), Stop>;
+
+/// How much further it goes: levels deeper, and bytes in all.
+#[derive(Clone, Copy)]
+struct Room {
+    depth: u32,
+    bytes: usize,
+}
+
+impl Room {
+    fn of(env: Env) -> Self {
+        Self { depth: DEPTH_MAX, bytes: if env.is_apart() { usize::MAX } else { INLINE_BYTES_MAX } }
+    }
+
+    fn deeper(self) -> Result<Self, NoValue> {
+        let depth = self.depth.checked_sub(1).ok_or(NoValue("a term that is nested too deep"))?;
+        Ok(Self { depth, ..self })
+    }
+
+    fn has(self, out: &[u8], bytes: usize) -> Written {
+        if bytes <= self.bytes.saturating_sub(out.len()) { Ok(()) } else { Err(Stop::Large) }
+    }
+}
+
 /// Appends a term.
-pub(crate) fn term(env: Env, term: RawTerm, out: &mut Vec<u8>) -> Result<(), NoValue> {
-    encode(env, term, out, DEPTH_MAX)
+pub(crate) fn term(env: Env, term: RawTerm, out: &mut Vec<u8>) -> Written {
+    encode(env, term, out, Room::of(env))
 }
 
 /// Appends what arguments are: a proper list.
-pub(crate) fn list(env: Env, list: RawTerm, out: &mut Vec<u8>) -> Result<(), NoValue> {
-    encode_list(env, list, out, DEPTH_MAX)
+pub(crate) fn list(env: Env, list: RawTerm, out: &mut Vec<u8>) -> Written {
+    encode_list(env, list, out, Room::of(env))
 }
 
-fn encode(env: Env, term: RawTerm, out: &mut Vec<u8>, depth: u32) -> Result<(), NoValue> {
-    let Some(deeper) = depth.checked_sub(1) else { return Err(NoValue("a term that is nested too deep")) };
+fn encode(env: Env, term: RawTerm, out: &mut Vec<u8>, room: Room) -> Written {
+    let deeper = room.deeper()?;
+    room.has(out, 1)?;
     match env.kind(term) {
         Kind::Integer => integer(env, term, out),
-        Kind::Binary => binary(env.binary(term).unwrap_or_default(), out),
+        Kind::Binary => {
+            let bytes = env.binary(term).unwrap_or_default();
+            room.has(out, bytes.len())?;
+            binary(bytes, out);
+        }
         Kind::Atom => atom(env, term, out),
         Kind::Float => write::f64(out, &env.float(term).unwrap_or_default()),
         Kind::List => return encode_list(env, term, out, deeper),
@@ -56,24 +102,26 @@ fn encode(env: Env, term: RawTerm, out: &mut Vec<u8>, depth: u32) -> Result<(), 
         }
         Kind::Pid => env.external(term, |form| extended(out, extension::PID, form)),
         Kind::Reference => env.external(term, |form| extended(out, extension::REFERENCE, form)),
-        Kind::Other(what) => return Err(NoValue(what)),
+        Kind::Other(what) => return Err(NoValue(what).into()),
     }
     Ok(())
 }
 
-fn encode_list(env: Env, list: RawTerm, out: &mut Vec<u8>, deeper: u32) -> Result<(), NoValue> {
-    let length = env.list_length(list).ok_or(NoValue("an improper list"))?;
-    write::list_header(out, length);
-    env.items(list).try_for_each(|item| encode(env, item, out, deeper))
+fn encode_list(env: Env, list: RawTerm, out: &mut Vec<u8>, room: Room) -> Written {
+    // An item takes a byte at least.
+    let length = env.list_length_within(list, room.bytes).map_err(|()| Stop::Large)?;
+    write::list_header(out, length.ok_or(NoValue("an improper list"))?);
+    env.items(list).try_for_each(|item| encode(env, item, out, room))
 }
 
 /// A tuple: `{bytes, B}` says that a binary is no text.
-fn tuple(env: Env, term: RawTerm, out: &mut Vec<u8>, deeper: u32) -> Result<(), NoValue> {
+fn tuple(env: Env, term: RawTerm, out: &mut Vec<u8>, room: Room) -> Written {
     let items = env.tuple(term).unwrap_or_default();
     if let [tag, value] = items
         && same(*tag, atoms(env).bytes)
         && let Some(bytes) = env.binary(*value)
     {
+        room.has(out, bytes.len())?;
         write::bytes(out, bytes);
         return Ok(());
     }
@@ -81,7 +129,7 @@ fn tuple(env: Env, term: RawTerm, out: &mut Vec<u8>, deeper: u32) -> Result<(), 
     out.extend_from_slice(&[0xc9, 0, 0, 0, 0, extension::TUPLE]);
     let start = out.len();
     write::list_header(out, items.len());
-    items.iter().try_for_each(|item| encode(env, *item, out, deeper))?;
+    items.iter().try_for_each(|item| encode(env, *item, out, room))?;
     let length = u32::try_from(out.len() - start).map_err(|_| NoValue("a tuple of more than 4 GiB"))?;
     out[start - 5..start - 1].copy_from_slice(&length.to_be_bytes());
     Ok(())

@@ -106,6 +106,9 @@ pub(crate) mod kind {
     pub(crate) const TUPLE: c_int = 11;
 }
 
+/// The schedulers that call for long: any thread of a kind above the usual schedulers'.
+pub(crate) const THREAD_NORMAL: c_int = 1;
+pub(crate) const JOB_FOR_LONG: c_int = 1;
 pub(crate) const LATIN1: c_int = 1;
 pub(crate) const MAP_FIRST: c_int = 1;
 pub(crate) const SELECT_READ: c_int = 1;
@@ -177,6 +180,7 @@ unsafe extern "C" {
         head: *mut RawTerm,
         tail: *mut RawTerm,
     ) -> c_int;
+    pub(crate) fn enif_is_empty_list(env: *mut RawEnv, term: RawTerm) -> c_int;
     pub(crate) fn enif_get_list_length(env: *mut RawEnv, term: RawTerm, length: *mut c_uint) -> c_int;
     pub(crate) fn enif_get_map_size(env: *mut RawEnv, term: RawTerm, size: *mut usize) -> c_int;
     pub(crate) fn enif_map_iterator_create(
@@ -239,5 +243,14 @@ unsafe extern "C" {
         map: *mut RawTerm,
     ) -> c_int;
     pub(crate) fn enif_make_badarg(env: *mut RawEnv) -> RawTerm;
+    pub(crate) fn enif_thread_type() -> c_int;
+    pub(crate) fn enif_schedule_nif(
+        env: *mut RawEnv,
+        name: *const c_char,
+        flags: c_int,
+        function: Function,
+        count: c_int,
+        arguments: *const RawTerm,
+    ) -> RawTerm;
     pub(crate) fn enif_consume_timeslice(env: *mut RawEnv, percent: c_int) -> c_int;
 }

@@ -22,7 +22,7 @@ mod term;
 mod waiter;
 
 use enif::{FunctionEntry, LibraryEntry, RawEnv, RawTerm};
-use std::ffi::{c_int, c_void};
+use std::ffi::{CStr, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use term::Env;
 
@@ -32,6 +32,7 @@ use term::Env;
 /// Called by the virtual machine, with an environment and as many arguments as it says.
 unsafe fn enter(
     function: fn(Env, &[RawTerm]) -> nif::Answer,
+    (name, entry): (&CStr, enif::Function),
     env: *mut RawEnv,
     count: c_int,
     arguments: *const RawTerm,
@@ -40,24 +41,25 @@ unsafe fn enter(
     // SAFETY: said above.
     let arguments = unsafe { std::slice::from_raw_parts(arguments, count as usize) };
     match catch_unwind(AssertUnwindSafe(|| function(env, arguments))) {
+        Ok(Some(nif::AGAIN_APART)) => env.again_apart(name, entry, arguments),
         Ok(answer) => answer.unwrap_or_else(|| env.bad_argument()),
         Err(_) => env.make_tuple(&[env.atom("error"), env.atom("panicked")]),
     }
 }
 
 macro_rules! functions {
-    ($($name:literal, $arity:literal: $function:ident;)+) => {
+    ($($name:literal, $arity:literal: $function:ident $(, $flags:expr)?;)+) => {
         $(
             /// # Safety
             /// Called by the virtual machine, with an environment and as many arguments as it says.
             unsafe extern "C" fn $function(env: *mut RawEnv, count: c_int, arguments: *const RawTerm) -> RawTerm {
                 // SAFETY: said above.
-                unsafe { enter(nif::$function, env, count, arguments) }
+                unsafe { enter(nif::$function, ($name, $function), env, count, arguments) }
             }
         )+
 
         static FUNCTIONS: &[FunctionEntry] =
-            &[$(FunctionEntry { name: $name.as_ptr(), arity: $arity, function: $function, flags: 0 }),+];
+            &[$(FunctionEntry { name: $name.as_ptr(), arity: $arity, function: $function, flags: 0 $(+ $flags)? }),+];
     };
 }
 
@@ -81,6 +83,7 @@ functions! {
     c"await", 2: wait;
     c"await_group", 2: wait_group;
     c"load", 1: load;
+    c"unpack", 1: unpack, enif::JOB_FOR_LONG as u32;
     c"close", 1: close;
     c"encode", 1: to_bytes;
     c"decode", 1: of_bytes;

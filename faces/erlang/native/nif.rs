@@ -23,6 +23,9 @@ const PERCENT_BYTES: usize = 4 << 10;
 /// What a function returns; `None` is a wrong argument.
 pub(crate) type Answer = Option<RawTerm>;
 
+/// No term: has the function called again, with the same arguments, where it may take long.
+pub(crate) const AGAIN_APART: RawTerm = 0;
+
 fn error(env: Env, reason: RawTerm) -> RawTerm {
     env.make_tuple(&[atoms(env).error, reason])
 }
@@ -35,11 +38,42 @@ fn refused(env: Env, why: Refused) -> Answer {
     match why {
         Refused::NoValue(what) => Some(no_value(env, what)),
         Refused::BadArgument => None,
+        Refused::Large => Some(AGAIN_APART),
     }
 }
 
+/// Writes a request into a connection's buffer. A long one is written before anybody is kept from the connection.
+fn written(
+    env: Env,
+    connection: &Connection,
+    make: impl FnOnce(&mut Vec<u8>) -> Result<(), Refused>,
+) -> Result<MutexGuard<'_, State>, Refused> {
+    if env.is_apart() {
+        let mut buffer = Vec::new();
+        make(&mut buffer)?;
+        let mut state = connection.lock();
+        state.buffer = buffer;
+        return Ok(state);
+    }
+    let mut state = connection.lock();
+    make(&mut state.buffer)?;
+    env.took((state.buffer.len() / PERCENT_BYTES) as i32);
+    Ok(state)
+}
+
+/// A frame of somebody else's.
+fn frame(env: Env, frame: &[u8], out: &mut Vec<u8>) -> Result<(), Refused> {
+    if frame.len() > encode::INLINE_BYTES_MAX && !env.is_apart() {
+        return Err(Refused::Large);
+    }
+    out.clear();
+    out.extend_from_slice(frame);
+    Ok(())
+}
+
 fn failed(env: Env, state: &State, why: &Error) -> RawTerm {
-    waiter::refusal(env, why, state.hurried(), state.in_flight_max())
+    let (in_flight, in_flight_max) = state.bound();
+    waiter::refusal(env, why, in_flight, in_flight_max)
 }
 
 /// `{pending, Connection, Number}`.
@@ -47,16 +81,17 @@ fn pending(env: Env, connection: RawTerm, call: CallId) -> RawTerm {
     env.make_tuple(&[atoms(env).pending, connection, env.make_natural(call.number())])
 }
 
-/// `open(Endpoint, Router, {Schema | none, InFlightMax, ConnectWithinMs, IsShared})`.
+/// `open(Endpoint, Router, {Schema | none, InFlightMax, ConnectWithinMs, IsShared, Reconnects})`.
 pub(crate) fn open(env: Env, arguments: &[RawTerm]) -> Answer {
     let [endpoint, router, wishes] = arguments else { return None };
     let endpoint = std::str::from_utf8(env.iodata(*endpoint)?).ok()?;
     let router = env.pid(*router)?;
-    let [schema, in_flight_max, within, is_shared] = env.tuple(*wishes)? else { return None };
+    let [schema, in_flight_max, within, is_shared, reconnects] = env.tuple(*wishes)? else { return None };
     let mut wanted = Wishes {
         in_flight_max: u32::try_from(env.natural(*in_flight_max)?).ok()?,
         connect_within: Duration::from_millis(env.natural(*within)?),
         is_shared: same(*is_shared, atoms(env).yes),
+        reconnects: same(*reconnects, atoms(env).yes),
         ..Wishes::default()
     };
     if let Some(schema) = env.binary(*schema) {
@@ -121,10 +156,10 @@ fn ask(
     make: impl FnOnce(&mut Vec<u8>) -> Result<(), Refused>,
 ) -> Answer {
     let Some((term, connection)) = least_loaded(env, connections) else { return nobody(env, connections) };
-    let mut state = connection.lock();
-    if let Err(why) = make(&mut state.buffer) {
-        return refused(env, why);
-    }
+    let mut state = match written(env, connection, make) {
+        Ok(state) => state,
+        Err(why) => return refused(env, why),
+    };
     let looks = may_look && state.hurried() == 0;
     let call = match state.begin(env.caller(), reference, expect, options) {
         Ok(call) => call,
@@ -209,40 +244,45 @@ fn deadline(env: Env, term: RawTerm) -> Option<Duration> {
 pub(crate) fn request(env: Env, arguments: &[RawTerm]) -> Answer {
     let [connection, reference, frame, wishes] = arguments else { return None };
     let [may_look, within] = env.tuple(*wishes)? else { return None };
-    let (frame, may_look) = (env.iodata(*frame)?, same(*may_look, atoms(env).yes));
+    let (bytes, may_look) = (env.iodata(*frame)?, same(*may_look, atoms(env).yes));
     let options = CallOptions { deadline: deadline(env, *within), ..CallOptions::default() };
-    ask(env, *connection, *reference, may_look, Expect::Frame, options, |out| {
-        out.clear();
-        out.extend_from_slice(frame);
-        Ok(())
-    })
+    ask(env, *connection, *reference, may_look, Expect::Frame, options, |out| self::frame(env, bytes, out))
 }
 
 /// `gather(Connections, Ref, [{Module, Name, Positional, Named, Within}])`: one message, once all have ended.
 pub(crate) fn gather(env: Env, arguments: &[RawTerm]) -> Answer {
     let [connections, reference, calls] = arguments else { return None };
     let Some((term, connection)) = least_loaded(env, *connections) else { return nobody(env, *connections) };
-    let count = env.list_length(*calls)?;
+    // All of them are written before any is sent.
+    let mut requests = Vec::with_capacity(env.list_length(*calls)?);
+    let mut room = encode::INLINE_BYTES_MAX;
+    for call in env.items(*calls) {
+        let mut request = Vec::new();
+        let made = env.tuple(call).ok_or(Refused::BadArgument);
+        let made = made.and_then(|call| python::invoke(env, call, &mut request));
+        room = room.saturating_sub(request.len() + 1);
+        if made == Err(Refused::Large) || room == 0 && !env.is_apart() {
+            return Some(AGAIN_APART);
+        }
+        requests.push(made.map(|()| request));
+    }
     let mut state = connection.lock();
     let caller = env.caller();
-    let group = match state.begin_group(caller, *reference, count) {
+    let group = match state.begin_group(caller, *reference, requests.len()) {
         Ok(group) => group,
         Err(why) => return Some(failed(env, &state, &why)),
     };
-    for (at, call) in env.items(*calls).enumerate() {
-        let mut buffer = std::mem::take(&mut state.buffer);
-        let made = env.tuple(call).ok_or(Refused::BadArgument);
-        let made = made.and_then(|call| python::invoke(env, call, &mut buffer));
-        state.buffer = buffer;
-        match made {
+    for (at, request) in requests.into_iter().enumerate() {
+        match request {
             Err(Refused::NoValue(what)) => state.fill(env, group, at, |env| no_value(env, what)),
-            Err(Refused::BadArgument) => state.fill(env, group, at, |env| error(env, env.atom("badarg"))),
-            Ok(()) => {
+            Err(_) => state.fill(env, group, at, |env| error(env, env.atom("badarg"))),
+            Ok(request) => {
+                state.buffer = request;
                 if let Err(why) =
                     state.begin(caller, *reference, Expect::Part(group, at), CallOptions::default())
                 {
-                    let (load, most) = (state.hurried(), state.in_flight_max());
-                    state.fill(env, group, at, |env| waiter::refusal(env, &why, load, most));
+                    let (in_flight, most) = state.bound();
+                    state.fill(env, group, at, |env| waiter::refusal(env, &why, in_flight, most));
                 }
             }
         }
@@ -256,10 +296,11 @@ pub(crate) fn stream(env: Env, arguments: &[RawTerm]) -> Answer {
     let [connections, reference, call, credit] = arguments else { return None };
     let Some((term, connection)) = least_loaded(env, *connections) else { return nobody(env, *connections) };
     let credit = u32::try_from(env.natural(*credit)?).ok()?;
-    let mut state = connection.lock();
-    if let Err(why) = python::stream(env, env.tuple(*call)?, &mut state.buffer) {
-        return refused(env, why);
-    }
+    let call = env.tuple(*call)?;
+    let mut state = match written(env, connection, |out| python::stream(env, call, out)) {
+        Ok(state) => state,
+        Err(why) => return refused(env, why),
+    };
     let options = CallOptions { credit: Some(credit), ..CallOptions::default() };
     let begun = state.begin(env.caller(), *reference, Expect::Values, options);
     Some(open_stream(env, connection, state, term, begun))
@@ -272,10 +313,11 @@ pub(crate) fn request_stream(env: Env, arguments: &[RawTerm]) -> Answer {
     let [credit, within] = env.tuple(*wishes)? else { return None };
     let credit = Some(u32::try_from(env.natural(*credit)?).ok()?);
     let options = CallOptions { deadline: deadline(env, *within), credit };
-    let frame = env.iodata(*frame)?;
-    let mut state = connection.lock();
-    state.buffer.clear();
-    state.buffer.extend_from_slice(frame);
+    let bytes = env.iodata(*frame)?;
+    let mut state = match written(env, connection, |out| self::frame(env, bytes, out)) {
+        Ok(state) => state,
+        Err(why) => return refused(env, why),
+    };
     let begun = state.begin(env.caller(), *reference, Expect::Frames, options);
     Some(open_stream(env, connection, state, *term, begun))
 }
@@ -314,13 +356,18 @@ pub(crate) fn attend(env: Env, arguments: &[RawTerm]) -> Answer {
 }
 
 /// Sends a request whose answer nobody wants to know.
-fn send(env: Env, connections: RawTerm, make: impl FnOnce(&mut Vec<u8>) -> Result<(), Refused>) -> Answer {
+fn send(
+    env: Env,
+    connections: RawTerm,
+    expect: Expect,
+    make: impl FnOnce(&mut Vec<u8>) -> Result<(), Refused>,
+) -> Answer {
     let Some((_, connection)) = least_loaded(env, connections) else { return nobody(env, connections) };
-    let mut state = connection.lock();
-    if let Err(why) = make(&mut state.buffer) {
-        return refused(env, why);
-    }
-    Some(match state.begin(env.caller(), atoms(env).undefined, Expect::Nothing, CallOptions::default()) {
+    let mut state = match written(env, connection, make) {
+        Ok(state) => state,
+        Err(why) => return refused(env, why),
+    };
+    Some(match state.begin(env.caller(), atoms(env).undefined, expect, CallOptions::default()) {
         Ok(_) => {
             state.leave(env);
             atoms(env).ok
@@ -333,28 +380,28 @@ fn send(env: Env, connections: RawTerm, make: impl FnOnce(&mut Vec<u8>) -> Resul
 pub(crate) fn cast(env: Env, arguments: &[RawTerm]) -> Answer {
     let [connections, call] = arguments else { return None };
     let call = env.tuple(*call)?;
-    send(env, *connections, |out| python::invoke(env, call, out))
+    send(env, *connections, Expect::Nothing, |out| python::invoke(env, call, out))
 }
 
 /// `answer(Connection, Number, IsOk, Value)`.
 pub(crate) fn answer(env: Env, arguments: &[RawTerm]) -> Answer {
     let [connection, number, ok, value] = arguments else { return None };
     let (number, ok) = (env.natural(*number)?, same(*ok, atoms(env).yes));
-    send(env, *connection, |out| python::answer(env, number, ok, *value, out))
+    send(env, *connection, Expect::Notice, |out| python::answer(env, number, ok, *value, out))
 }
 
 /// `post(Connection, Kind, Number, Payload)`.
 pub(crate) fn post(env: Env, arguments: &[RawTerm]) -> Answer {
     let [connection, kind, number, payload] = arguments else { return None };
     let (kind, number) = (u32::try_from(env.natural(*kind)?).ok()?, env.natural(*number)?);
-    send(env, *connection, |out| python::post(env, kind, number, *payload, out))
+    send(env, *connection, Expect::Nothing, |out| python::post(env, kind, number, *payload, out))
 }
 
 /// `forget(Connection, Scope)`.
 pub(crate) fn forget(env: Env, arguments: &[RawTerm]) -> Answer {
     let [connection, scope] = arguments else { return None };
     let scope = env.binary(*scope)?;
-    send(env, *connection, |out| {
+    send(env, *connection, Expect::Notice, |out| {
         python::forget(scope, out);
         Ok(())
     })
@@ -404,12 +451,19 @@ pub(crate) fn close(env: Env, arguments: &[RawTerm]) -> Answer {
     Some(atoms(env).ok)
 }
 
+/// `unpack(Connection)`: reads what was too large to be read in the middle of somebody's turn.
+pub(crate) fn unpack(env: Env, arguments: &[RawTerm]) -> Answer {
+    let [connection] = arguments else { return None };
+    handle::of(env, *connection)?.unpack(env);
+    Some(atoms(env).ok)
+}
+
 /// `encode(Term)`: what a worker would be sent.
 pub(crate) fn to_bytes(env: Env, arguments: &[RawTerm]) -> Answer {
     let [term] = arguments else { return None };
     let mut out = Vec::with_capacity(64);
-    if let Err(what) = encode::term(env, *term, &mut out) {
-        return Some(no_value(env, what));
+    if let Err(why) = encode::term(env, *term, &mut out) {
+        return refused(env, why.into());
     }
     env.took((out.len() / PERCENT_BYTES) as i32);
     Some(ok(env, env.make_binary(&out)))
@@ -419,6 +473,9 @@ pub(crate) fn to_bytes(env: Env, arguments: &[RawTerm]) -> Answer {
 pub(crate) fn of_bytes(env: Env, arguments: &[RawTerm]) -> Answer {
     let [bytes] = arguments else { return None };
     let bytes = env.binary(*bytes)?;
+    if bytes.len() > encode::INLINE_BYTES_MAX && !env.is_apart() {
+        return Some(AGAIN_APART);
+    }
     env.took((bytes.len() / PERCENT_BYTES) as i32);
     Some(match decode::term(env, bytes) {
         Ok(term) => ok(env, term),

@@ -1,7 +1,7 @@
 //! What is asked of a Python worker: terms as requests of `schemas/python.jsonc`.
 
 use crate::atoms::atoms;
-use crate::encode::{self, NoValue};
+use crate::encode::{self, NoValue, Stop};
 use crate::enif::RawTerm;
 use crate::generated::types::{
     PythonAnswer, PythonEvaluate, PythonExecute, PythonForget, PythonGenerate, PythonInvoke, PythonPost,
@@ -17,11 +17,16 @@ pub(crate) enum Refused {
     NoValue(NoValue),
     /// An argument of the wrong kind.
     BadArgument,
+    /// Too much to be written in the middle of a process's turn.
+    Large,
 }
 
-impl From<NoValue> for Refused {
-    fn from(what: NoValue) -> Self {
-        Self::NoValue(what)
+impl From<Stop> for Refused {
+    fn from(why: Stop) -> Self {
+        match why {
+            Stop::NoValue(what) => Self::NoValue(what),
+            Stop::Large => Self::Large,
+        }
     }
 }
 

@@ -5,7 +5,7 @@
 //! with is what every caller here keeps by having one environment at a time. Never knows a connection.
 
 use crate::enif::{self, RawEnv, RawTerm, kind};
-use std::ffi::{c_char, c_int, c_uint};
+use std::ffi::{CStr, c_char, c_int, c_uint};
 use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
 
@@ -134,6 +134,21 @@ impl Env {
         let mut length: c_uint = 0;
         // SAFETY: the term is of this environment.
         (unsafe { enif::enif_get_list_length(self.0, term, &raw mut length) } != 0).then_some(length as usize)
+    }
+
+    /// As [`Env::list_length`], walked no further than so many items: `Err` for a list that is longer.
+    pub(crate) fn list_length_within(self, list: RawTerm, most: usize) -> Result<Option<usize>, ()> {
+        let (mut rest, mut length) = (list, 0);
+        let (mut head, mut tail) = (0, 0);
+        // SAFETY: what is left of a list is a term of its environment.
+        while unsafe { enif::enif_get_list_cell(self.0, rest, &raw mut head, &raw mut tail) } != 0 {
+            if length == most {
+                return Err(());
+            }
+            (rest, length) = (tail, length + 1);
+        }
+        // SAFETY: as above.
+        Ok((unsafe { enif::enif_is_empty_list(self.0, rest) } != 0).then_some(length))
     }
 
     /// The items of a proper list.
@@ -293,10 +308,29 @@ impl Env {
         pid
     }
 
+    /// Whether this runs where calls may take long: on a scheduler that no other process waits for.
+    pub(crate) fn is_apart(self) -> bool {
+        // SAFETY: asks about the thread.
+        unsafe { enif::enif_thread_type() > enif::THREAD_NORMAL }
+    }
+
+    /// Has a function called anew where it may take long. What this is must be what the call under way returns.
+    pub(crate) fn again_apart(self, name: &CStr, function: enif::Function, arguments: &[RawTerm]) -> RawTerm {
+        let count = arguments.len() as c_int;
+        // SAFETY: everything is borrowed for the call; the function is one of the library's own.
+        unsafe {
+            let (name, arguments) = (name.as_ptr(), arguments.as_ptr());
+            enif::enif_schedule_nif(self.0, name, enif::JOB_FOR_LONG, function, count, arguments)
+        }
+    }
+
     /// Tells the scheduler that a call took so much of a process's turn.
     pub(crate) fn took(self, percent: i32) {
+        if percent == 0 {
+            return;
+        }
         // SAFETY: called from a process.
-        unsafe { enif::enif_consume_timeslice(self.0, percent.clamp(1, 100) as c_int) };
+        unsafe { enif::enif_consume_timeslice(self.0, percent.min(100) as c_int) };
     }
 }
 

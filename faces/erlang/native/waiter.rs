@@ -26,8 +26,22 @@ pub(crate) enum Expect {
     Values,
     /// What a worker says by itself.
     Events,
-    /// That something was taken notice of, which nobody wants to know.
+    /// That something was done, which nobody wants to know.
     Nothing,
+    /// That something was taken notice of which had to be told, however many calls are in flight.
+    Notice,
+}
+
+impl Expect {
+    /// More than one frame may come, and no router need hurry for them.
+    pub(crate) const fn is_patient(self) -> bool {
+        matches!(self, Self::Events | Self::Values | Self::Frames)
+    }
+
+    /// Is made only while there is room for a call.
+    pub(crate) const fn is_bounded(self) -> bool {
+        !matches!(self, Self::Events | Self::Notice)
+    }
 }
 
 /// One who waits.
@@ -38,6 +52,8 @@ pub(crate) struct Waiter {
     /// In the letter.
     pub(crate) reference: RawTerm,
     pub(crate) expect: Expect,
+    /// Frames of its that are kept to be read apart.
+    pub(crate) held: usize,
 }
 
 /// What an event is for its waiter, in an environment.
@@ -157,7 +173,7 @@ pub(crate) fn event(caller: Env, waiter: &mut Waiter, kind: &EventKind, frame: &
     false
 }
 
-fn message_of(env: Env, item: &PythonAttendItem<'_>, keeper: Pid) -> (Pid, Option<RawTerm>) {
+pub(crate) fn message_of(env: Env, item: &PythonAttendItem<'_>, keeper: Pid) -> (Pid, Option<RawTerm>) {
     let known = atoms(env);
     let kind = env.atom(item.kind.word());
     let value = match decode::term(env, &item.value) {

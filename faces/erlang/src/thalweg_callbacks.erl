@@ -26,14 +26,21 @@ run(Pool, Connection, Number, {Name, Arguments}) ->
     spawn(fun() ->
         thalweg:within(Pool, Connection, Number),
         {IsOk, Value} = outcome(Name, Arguments),
-        case thalweg_nif:answer(Connection, Number, IsOk, Value) of
-            ok -> ok;
-            {error, Reason} ->
-                %% What has no value in Python must not keep the function waiting.
-                _ = thalweg_nif:answer(Connection, Number, false, text(Reason)),
-                ok
-        end
+        answer(Connection, Number, IsOk, Value)
     end).
+
+-spec answer(thalweg_nif:connection(), non_neg_integer(), boolean(), term()) -> ok.
+answer(Connection, Number, IsOk, Value) ->
+    case thalweg_nif:answer(Connection, Number, IsOk, Value) of
+        {error, {overloaded, _, _}} ->
+            %% More waits to be sent than may: somebody waits for this, so it is tried again.
+            timer:sleep(1),
+            answer(Connection, Number, IsOk, Value);
+        {error, {no_python_value, _} = Reason} -> answer(Connection, Number, false, text(Reason));
+        {error, {fault, frame_too_large, _} = Reason} -> answer(Connection, Number, false, text(Reason));
+        %% Where nobody is any more, nobody waits.
+        _ -> ok
+    end.
 
 -spec outcome(binary(), list()) -> {boolean(), term()}.
 outcome(Name, Arguments) ->

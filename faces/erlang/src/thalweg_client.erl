@@ -18,6 +18,8 @@
     schema => <<_:256>>,
     shared => boolean(),
     connect_within => non_neg_integer(),
+    %% Whether the next call makes a connection that was lost anew; otherwise it stays lost, and the client with it.
+    reconnect => boolean(),
     in_flight_max => pos_integer(),
     %% Of a call: milliseconds, which both ends keep.
     deadline => non_neg_integer(),
@@ -36,7 +38,8 @@ connect(Endpoint, Options) ->
         maps:get(schema, Options, <<0:256>>),
         maps:get(in_flight_max, Options, 1024),
         maps:get(connect_within, Options, 5000),
-        maps:get(shared, Options, false)
+        maps:get(shared, Options, false),
+        maps:get(reconnect, Options, false)
     },
     case thalweg_router:start(Endpoint, Wishes) of
         {ok, Router, Connection} -> {ok, {Router, Connection}};

@@ -5,14 +5,18 @@
 %% `log_client', with {@link thalweg_client:transport/1}.
 -module(thalweg_log).
 
--export([connect/1, append/3, read/3, tail/3, tail/4, next/1, next/2, message/1, close/1]).
+-export([connect/1, connect/2, append/3, read/3, tail/3, tail/4, next/1, next/2, message/1, close/1]).
 -export_type([piece/0]).
 
 %% What was appended, and where it ends: a later tail from there goes on behind it.
 -type piece() :: {data, binary(), Next :: binary()}.
 
 -spec connect(iodata()) -> {ok, thalweg_client:client()} | {error, term()}.
-connect(Endpoint) -> thalweg_client:connect(Endpoint, #{schema => log_types:schema_hash()}).
+connect(Endpoint) -> connect(Endpoint, #{}).
+
+%% @doc With `reconnect' a client outlives its server: calls and tails that were under way fail, and the next ones connect anew.
+-spec connect(iodata(), thalweg_client:options()) -> {ok, thalweg_client:client()} | {error, term()}.
+connect(Endpoint, Options) -> thalweg_client:connect(Endpoint, Options#{schema => log_types:schema_hash()}).
 
 %% @doc Appends; returns when it is durable, with the stream's new end.
 -spec append(thalweg_client:client(), binary(), binary()) -> {ok, Next :: binary()} | {refused, binary()} | {error, term()}.

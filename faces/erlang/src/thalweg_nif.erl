@@ -1,9 +1,10 @@
-%% @private The native half: see `native/nif.rs' for what each of these does. None of them waits.
+%% @private The native half: see `native/nif.rs' for what each of these does. None of them waits; one that takes long
+%% does so on a scheduler apart.
 -module(thalweg_nif).
 
 -export([
     open/3, turn/1, call/4, source/4, gather/3, stream/4, request/4, request_stream/4, attend/1, answer/4, post/4,
-    forget/2, cast/2, grant/3, cancel/2, cancel_group/2, await/2, await_group/2, load/1, close/1, encode/1, decode/1
+    forget/2, cast/2, grant/3, cancel/2, cancel_group/2, await/2, await_group/2, load/1, close/1, unpack/1, encode/1, decode/1
 ]).
 -export_type([connection/0, connections/0, call/0, wishes/0]).
 
@@ -16,8 +17,9 @@
 %% Module, function, arguments, keywords, and the callback in whose course the call is made.
 -type call() ::
     {atom() | iodata(), atom() | iodata(), [term()], map(), none | non_neg_integer()}.
-%% The schema, or that of Python workers; calls in flight; milliseconds to connect; shared memory on a plain socket.
--type wishes() :: {none | <<_:256>>, pos_integer(), non_neg_integer(), boolean()}.
+%% The schema, or that of Python workers; calls in flight; milliseconds to connect; shared memory on a plain socket; whether a call
+%% makes a connection that was lost anew.
+-type wishes() :: {none | <<_:256>>, pos_integer(), non_neg_integer(), boolean(), boolean()}.
 -type pending() :: {pending, connection(), non_neg_integer()}.
 
 -spec on_load() -> ok | {error, term()}.
@@ -88,6 +90,9 @@ load(_Connection) -> erlang:nif_error(not_loaded).
 
 -spec close(connection()) -> ok.
 close(_Connection) -> erlang:nif_error(not_loaded).
+
+-spec unpack(connection()) -> ok.
+unpack(_Connection) -> erlang:nif_error(not_loaded).
 
 -spec encode(term()) -> {ok, binary()} | {error, term()}.
 encode(_Term) -> erlang:nif_error(not_loaded).

@@ -54,10 +54,16 @@ init({Parent, Tag}, Bond, Endpoint, Wishes) ->
 look(Connection) ->
     case thalweg_nif:turn(Connection) of
         again ->
-            erlang:yield(),
+            receive
+                stop -> close(Connection);
+                large -> unpack(Connection)
+            after 0 -> erlang:yield()
+            end,
             look(Connection);
         idle -> sleep(Connection);
         {down, Reason} ->
+            %% What was still brought is told first.
+            ok = thalweg_nif:unpack(Connection),
             thalweg_nif:close(Connection),
             exit({shutdown, {down, Reason}})
     end.
@@ -66,12 +72,19 @@ look(Connection) ->
 sleep(Connection) ->
     receive
         {select, Connection, _, ready_input} -> look(Connection);
+        large ->
+            unpack(Connection),
+            sleep(Connection);
         stop -> close(Connection);
         {'DOWN', _, process, _, _} -> close(Connection);
         _ -> sleep(Connection)
     after 60000 ->
         erlang:hibernate(?MODULE, sleep, [Connection])
     end.
+
+%% What takes long to read keeps no other answer waiting.
+-spec unpack(thalweg_nif:connection()) -> pid().
+unpack(Connection) -> spawn(fun() -> thalweg_nif:unpack(Connection) end).
 
 -spec close(thalweg_nif:connection()) -> no_return().
 close(Connection) ->

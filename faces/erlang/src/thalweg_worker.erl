@@ -38,7 +38,7 @@ init({Pool, Index, Options}) ->
     Port = open_port({spawn_executable, thalweg_python:interpreter(Options)}, port_options(Endpoint, Options)),
     {os_pid, OsPid} = erlang:port_info(Port, os_pid),
     Within = maps:get(start_within, Options, 10000),
-    Wishes = {none, maps:get(in_flight_max, Options, 1024), Within, false},
+    Wishes = {none, maps:get(in_flight_max, Options, 1024), Within, false, false},
     case thalweg_router:start_link(Endpoint, Wishes) of
         {ok, Router, Connection} ->
             State = #state{

@@ -140,11 +140,15 @@ environment(Config) ->
 
 %% While one worker is busy the other has the calls.
 load_is_spread(_Config) ->
-    Busy = thalweg:spawn_call(sample, sleep, [0.5]),
-    [1] = lists:usort(thalweg:load(default)) -- [0],
+    Self = self(),
+    ok = thalweg:register(gate, fun(_) -> Self ! {at_gate, self()}, receive go -> ok end end),
+    Busy = thalweg:spawn_call(sample, call_back_later, [<<"gate">>]),
+    Gate = receive {at_gate, Callback} -> Callback end,
+    [0, 1] = lists:sort(thalweg:load(default)),
     {ok, Other} = thalweg:call(os, getpid, []),
     [{ok, Other} = thalweg:call(os, getpid, []) || _ <- lists:seq(1, 20)],
-    {ok, <<"awake">>} = thalweg:await(Busy).
+    Gate ! go,
+    {ok, ok} = thalweg:await(Busy).
 
 worker_ends_with_the_pool(_Config) ->
     {ok, _} = thalweg:start_pool(brief, #{size => 1, path => [thalweg_test:path()]}),

@@ -8,7 +8,7 @@ start(Config, Options) ->
     _ = application:load(thalweg),
     ok = application:set_env(thalweg, pool, none),
     {ok, _} = application:ensure_all_started(thalweg),
-    {ok, _} = thalweg:start_pool(default, Options#{path => [path()]}),
+    {ok, _} = thalweg:start_pool(default, Options#{path => [path()], start_within => 60000}),
     Config.
 
 stop(_Config) -> application:stop(thalweg).

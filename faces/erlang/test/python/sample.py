@@ -1,11 +1,13 @@
 """What the tests call."""
 
 import asyncio
+import builtins
 import logging
 import os
 import sys
 import threading
 import time
+from contextvars import ContextVar
 
 from thalweg import erlang
 from thalweg.erlang import Atom, Channel, Interrupted, Pid, shared
@@ -33,16 +35,51 @@ async def sleep(seconds):
     return "awake"
 
 
-async def sleep_until_cancelled(name):
+async def sleep_until_cancelled(word):
     try:
+        await erlang.acall("thalweg:shared", "add", "begun", 1)
         await asyncio.sleep(3600)
     except asyncio.CancelledError:
-        asyncio.get_running_loop().create_task(tell(name))
+        asyncio.get_running_loop().create_task(tell(word))
         raise
 
 
-async def tell(name):
-    await erlang.acall("tell", name)
+async def tell(word):
+    await erlang.acall("tell", word)
+
+
+async def raise_later(kind, steps):
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    raise vars(builtins)[kind]("later")
+
+
+async def no_value_later():
+    await asyncio.sleep(0)
+    return object()
+
+
+async def cancel_itself():
+    asyncio.current_task().cancel()
+    await asyncio.sleep(3600)
+
+
+def future_of(value):
+    future = asyncio.get_event_loop().create_future()
+    asyncio.get_event_loop().call_soon(future.set_result, value)
+    return future
+
+
+whose = ContextVar("whose", default=None)
+
+
+async def who_runs(number, steps):
+    """Whether it is one task from its first step on, and what an earlier one left in its context."""
+    task, before = asyncio.current_task(), whose.get()
+    whose.set(number)
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    return task is not None and task is asyncio.current_task(), before, whose.get()
 
 
 def fail(words):
@@ -71,12 +108,18 @@ def spin():
         pass
 
 
-def spin_and_catch():
+def spin_and_catch(_):
+    tester = shared.get("tester")
     try:
+        shared.add("begun")
         spin()
     except Interrupted:
-        erlang.send(shared.get("tester"), Atom("interrupted"))
+        erlang.send(tester, Atom("interrupted"))
         raise
+
+
+async def spin_later_and_catch(argument):
+    spin_and_catch(argument)
 
 
 def block(seconds):
@@ -99,6 +142,11 @@ def log(level, words):
 
 def count(first, last):
     yield from range(first, last + 1)
+
+
+def small_and_large(length, last):
+    for number in range(last):
+        yield [number] * length if number % 2 else number
 
 
 def count_and_fail(last):

@@ -1,0 +1,149 @@
+//! Frames that take too long to read where they are found: kept as they came, and read where that keeps nobody waiting.
+//!
+//! Whoever looks is in the middle of a process's turn, and has the connection's lock. So a frame beyond [`INLINE_BYTES_MAX`] is put
+//! aside, and so is whatever comes behind it for the same waiter. The router has a process read them on a scheduler apart, one
+//! after the other, with the lock free meanwhile. One whose waiter is gone by then is dropped.
+
+use super::{Connection, State};
+use crate::atoms::atoms;
+use crate::encode::INLINE_BYTES_MAX;
+use crate::enif::{Pid, RawTerm};
+use crate::generated::types::PythonResponse;
+use crate::term::{Env, Letter};
+use crate::waiter::{self, Expect, Waiter};
+use std::collections::VecDeque;
+use thalweg_service::{CallId, Error, EventKind};
+use thalweg_wire::fault::Fault;
+
+/// What is put aside.
+#[derive(Debug, Default)]
+pub(super) struct Shelf {
+    frames: VecDeque<Held>,
+    /// The router was told.
+    is_told: bool,
+    /// Somebody reads.
+    is_read: bool,
+}
+
+#[derive(Debug)]
+struct Held {
+    number: u64,
+    expect: Expect,
+    is_item: bool,
+    frame: Vec<u8>,
+}
+
+/// What a frame was read to be.
+struct Read {
+    letter: Letter,
+    term: RawTerm,
+    is_last: bool,
+    /// Who is sent it, where that is not its waiter.
+    to: Option<Pid>,
+}
+
+impl Shelf {
+    /// Whether a frame belongs here.
+    pub(super) fn takes(waiter: &Waiter, kind: &EventKind, frame: &[u8]) -> bool {
+        let is_read = !matches!(waiter.expect, Expect::Nothing | Expect::Notice);
+        let is_long = frame.len() > INLINE_BYTES_MAX || waiter.held > 0;
+        is_read && is_long && !matches!(kind, EventKind::Failed(_))
+    }
+
+    pub(super) fn put(&mut self, number: u64, expect: Expect, kind: &EventKind, frame: &[u8]) {
+        let is_item = matches!(kind, EventKind::Item);
+        self.frames.push_back(Held { number, expect, is_item, frame: frame.to_vec() });
+    }
+}
+
+impl State {
+    /// Has the router see to what was put aside.
+    pub(super) fn have_held_read(&mut self, env: Env) {
+        if !self.shelf.frames.is_empty() && !std::mem::replace(&mut self.shelf.is_told, true) {
+            let message = self.scratch.env().atom("large");
+            self.scratch.send(env, &self.router, message);
+        }
+    }
+
+    /// The connection ends, and nobody reads any more.
+    pub(super) fn abandon_held(&mut self, env: Env) {
+        let closed = EventKind::Failed(Error::new(Fault::Closed, ""));
+        for held in std::mem::take(&mut self.shelf.frames) {
+            let Some(waiter) = self.waiters.get_mut(&held.number) else { continue };
+            if let Expect::Part(group, at) = waiter.expect {
+                self.fill(env, group, at, |env| waiter::tell(env, Expect::Outcome, &closed, &[]).term);
+            } else {
+                super::send(env, waiter, &mut self.scratch, &closed, &[]);
+            }
+            self.retire(held.number);
+        }
+    }
+
+    fn next_held(&mut self) -> Option<Held> {
+        let next = self.shelf.frames.pop_front();
+        self.shelf.is_read = next.is_some();
+        self.shelf.is_told &= next.is_some();
+        next
+    }
+
+    fn deliver(&mut self, env: Env, number: u64, mut read: Read) {
+        let Some(waiter) = self.waiters.get_mut(&number) else { return };
+        waiter.held -= 1;
+        let (pid, expect) = (read.to.unwrap_or(waiter.pid), waiter.expect);
+        if let Expect::Part(group, at) = expect {
+            if let Some(of) = self.groups.get_mut(&group) {
+                of.results[at] = of.letter.copy(read.term);
+            }
+            self.filled(env, group);
+        } else if expect == Expect::Events {
+            read.letter.send(env, &pid, read.term);
+            self.grant(CallId::from_number(number), 1);
+        } else {
+            let reference = read.letter.copy(waiter.reference);
+            let message = read.letter.env().make_tuple(&[atoms(env).thalweg, reference, read.term]);
+            read.letter.send(env, &pid, message);
+        }
+        if read.is_last {
+            self.retire(number);
+        }
+    }
+}
+
+impl Connection {
+    /// Reads what was put aside, unless somebody does. It may take long.
+    pub(crate) fn unpack(&self, env: Env) {
+        let mut state = self.lock();
+        if state.shelf.is_read {
+            return;
+        }
+        while let Some(held) = state.next_held() {
+            let keeper = state.waiters.get(&held.number).map(|waiter| waiter.pid);
+            drop(state);
+            let read = keeper.and_then(|keeper| read(&held, keeper));
+            state = self.lock();
+            if let Some(read) = read {
+                state.deliver(env, held.number, read);
+            }
+        }
+    }
+}
+
+/// `None`: nobody waits any more, or there is no memory.
+fn read(held: &Held, keeper: Pid) -> Option<Read> {
+    let mut letter = Letter::new()?;
+    let env = letter.env();
+    if held.expect == Expect::Events {
+        let Ok(PythonResponse::AttendItem(item)) = PythonResponse::decode(&held.frame) else { return None };
+        let (to, message) = waiter::message_of(env, &item, keeper);
+        return Some(Read {
+            letter,
+            term: message.unwrap_or(atoms(env).undefined),
+            is_last: false,
+            to: Some(to),
+        });
+    }
+    let expect = if matches!(held.expect, Expect::Part(..)) { Expect::Outcome } else { held.expect };
+    let kind = if held.is_item { EventKind::Item } else { EventKind::End };
+    let told = waiter::tell(env, expect, &kind, &held.frame);
+    Some(Read { letter, term: told.term, is_last: told.is_last, to: None })
+}
