@@ -5,6 +5,7 @@
 
 mod http;
 mod store;
+mod terms;
 mod text;
 mod wire;
 
@@ -21,6 +22,7 @@ const TARGETS: &[(&str, fn(&[u8]))] = &[
     ("schema", text::schema),
     ("names", text::names),
     ("messagepack", wire::messagepack),
+    ("terms", terms::terms),
     ("frames", wire::frames),
     ("store", store::opened),
 ];

@@ -1,7 +1,7 @@
 //! Bytes to messages and back, sans-io. Owns every wire format; never knows time, files or sockets.
 //!
 //! Everything here is a plain function of its input. Input is hostile until a parser has passed it: parsers
-//! are strict (one text per value), bounded, and never recurse; property tests feed each of them anything.
+//! are strict (one text per value), bounded, and never recurse without a bound of their own; property tests feed each of them anything.
 #![forbid(unsafe_code)]
 
 pub mod decimal;
@@ -21,4 +21,5 @@ pub mod query;
 pub mod rfc3339;
 pub mod service;
 pub mod sse;
+pub mod term;
 pub mod token;

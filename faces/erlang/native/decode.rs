@@ -1,179 +1,106 @@
-//! Bytes as Erlang terms: `encode` the other way round. Whatever the bytes are, nothing panics and nothing is allocated
-//! beyond a fixed multiple of them; atoms are only ever found, never made, because their number is bounded.
+//! Bytes as Erlang terms: `encode` the other way round, and the table of `docs/erlang.md`. The walk over the bytes is
+//! [`thalweg_wire::term`]'s; atoms are only ever found, never made, because their number is bounded.
 
 use crate::atoms::atoms;
-use crate::encode::{DEPTH_MAX, extension};
 use crate::enif::RawTerm;
 use crate::term::Env;
+use thalweg_wire::term::{self, Build, Wrong};
 
 /// Why bytes are no term.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NoTerm(pub(crate) String);
 
-fn wrong(what: &str) -> NoTerm {
-    NoTerm(what.to_owned())
+impl From<Wrong> for NoTerm {
+    fn from(wrong: Wrong) -> Self {
+        Self(wrong.0.to_owned())
+    }
 }
 
 /// Reads a term that takes all of the bytes.
 pub(crate) fn term(env: Env, bytes: &[u8]) -> Result<RawTerm, NoTerm> {
-    let mut reader = Reader { env, rest: bytes };
-    let term = reader.term(DEPTH_MAX)?;
-    if reader.rest.is_empty() { Ok(term) } else { Err(wrong("bytes behind the value")) }
+    term::read(&mut Terms(env), bytes)
 }
 
-struct Reader<'b> {
-    env: Env,
-    rest: &'b [u8],
-}
+struct Terms(Env);
 
-impl<'b> Reader<'b> {
-    fn take(&mut self, count: usize) -> Result<&'b [u8], NoTerm> {
-        let (taken, rest) = self.rest.split_at_checked(count).ok_or_else(|| wrong("a value is cut off"))?;
-        self.rest = rest;
-        Ok(taken)
+impl Build for Terms {
+    type Value = RawTerm;
+    type Error = NoTerm;
+
+    fn none(&mut self) -> RawTerm {
+        atoms(self.0).none
     }
 
-    /// A number of so many bytes, the most significant first.
-    fn number(&mut self, bytes: usize) -> Result<u64, NoTerm> {
-        Ok(self.take(bytes)?.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte)))
+    fn boolean(&mut self, value: bool) -> RawTerm {
+        if value { atoms(self.0).yes } else { atoms(self.0).no }
     }
 
-    fn binary(&mut self, length: u64) -> Result<RawTerm, NoTerm> {
-        Ok(self.env.make_binary(self.take(length as usize)?))
+    fn integer(&mut self, value: i64) -> RawTerm {
+        self.0.make_integer(value)
     }
 
-    fn term(&mut self, depth: u32) -> Result<RawTerm, NoTerm> {
-        let Some(deeper) = depth.checked_sub(1) else { return Err(wrong("a value that is nested too deep")) };
-        let env = self.env;
-        let known = atoms(env);
-        let first = self.take(1)?[0];
-        Ok(match first {
-            0x00..=0x7f => env.make_integer(i64::from(first)),
-            0xe0..=0xff => env.make_integer(i64::from(first as i8)),
-            0xa0..=0xbf => self.binary(u64::from(first & 0x1f))?,
-            0x90..=0x9f => self.list(u64::from(first & 0x0f), deeper)?,
-            0x80..=0x8f => self.map(u64::from(first & 0x0f), deeper)?,
-            0xc0 => known.none,
-            0xc2 => known.no,
-            0xc3 => known.yes,
-            0xc4 | 0xd9 => self.sized(1, Self::binary)?,
-            0xc5 | 0xda => self.sized(2, Self::binary)?,
-            0xc6 | 0xdb => self.sized(4, Self::binary)?,
-            0xcc => env.make_natural(self.number(1)?),
-            0xcd => env.make_natural(self.number(2)?),
-            0xce => env.make_natural(self.number(4)?),
-            0xcf => env.make_natural(self.number(8)?),
-            0xd0 => env.make_integer(i64::from(self.number(1)? as i8)),
-            0xd1 => env.make_integer(i64::from(self.number(2)? as i16)),
-            0xd2 => env.make_integer(i64::from(self.number(4)? as i32)),
-            0xd3 => env.make_integer(self.number(8)? as i64),
-            0xca => {
-                let bits = self.number(4)? as u32;
-                self.float(f64::from(f32::from_bits(bits)))
+    fn natural(&mut self, value: u64) -> RawTerm {
+        self.0.make_natural(value)
+    }
+
+    fn large(&mut self, is_negative: bool, magnitude: &[u8]) -> Result<RawTerm, NoTerm> {
+        let sign = u8::from(is_negative);
+        let mut form = vec![131];
+        match u8::try_from(magnitude.len()) {
+            Ok(length) => form.extend_from_slice(&[110, length, sign]),
+            Err(_) => {
+                form.push(111);
+                form.extend_from_slice(&(magnitude.len() as u32).to_be_bytes());
+                form.push(sign);
             }
-            0xcb => {
-                let bits = self.number(8)?;
-                self.float(f64::from_bits(bits))
-            }
-            0xdc => self.sized(2, |reader, count| reader.list(count, deeper))?,
-            0xdd => self.sized(4, |reader, count| reader.list(count, deeper))?,
-            0xde => self.sized(2, |reader, count| reader.map(count, deeper))?,
-            0xdf => self.sized(4, |reader, count| reader.map(count, deeper))?,
-            0xc7 => self.sized(1, |reader, length| reader.extension(length, deeper))?,
-            0xc8 => self.sized(2, |reader, length| reader.extension(length, deeper))?,
-            0xc9 => self.sized(4, |reader, length| reader.extension(length, deeper))?,
-            0xd4..=0xd8 => self.extension(1 << (first - 0xd4), deeper)?,
-            0xc1 => return Err(wrong("a byte that begins no value")),
-        })
-    }
-
-    fn sized<T>(
-        &mut self,
-        bytes: usize,
-        read: impl FnOnce(&mut Self, u64) -> Result<T, NoTerm>,
-    ) -> Result<T, NoTerm> {
-        let length = self.number(bytes)?;
-        read(self, length)
+        }
+        form.extend_from_slice(magnitude);
+        self.0.of_external(&form).ok_or(NoTerm::from(Wrong("an integer that is too large")))
     }
 
     /// Erlang's floats are finite.
-    fn float(&self, value: f64) -> RawTerm {
-        let known = atoms(self.env);
+    fn float(&mut self, value: f64) -> RawTerm {
+        let known = atoms(self.0);
         match value {
-            _ if value.is_finite() => self.env.make_float(value),
+            _ if value.is_finite() => self.0.make_float(value),
             _ if value.is_nan() => known.nan,
             _ if value > 0.0 => known.infinity,
             _ => known.negative_infinity,
         }
     }
 
-    fn items(&mut self, count: u64, depth: u32) -> Result<Vec<RawTerm>, NoTerm> {
-        // Each takes a byte at least.
-        if count > self.rest.len() as u64 {
-            return Err(wrong("a value is cut off"));
-        }
-        (0..count).map(|_| self.term(depth)).collect()
+    fn text(&mut self, text: &[u8]) -> Result<RawTerm, NoTerm> {
+        Ok(self.0.make_binary(text))
     }
 
-    fn list(&mut self, count: u64, depth: u32) -> Result<RawTerm, NoTerm> {
-        let items = self.items(count, depth)?;
-        Ok(self.env.make_list(&items))
+    fn bytes(&mut self, bytes: &[u8]) -> RawTerm {
+        self.0.make_binary(bytes)
     }
 
-    fn map(&mut self, count: u64, depth: u32) -> Result<RawTerm, NoTerm> {
-        let pairs = self.items(count.saturating_mul(2), depth)?;
+    fn list(&mut self, items: Vec<RawTerm>) -> Result<RawTerm, NoTerm> {
+        Ok(self.0.make_list(&items))
+    }
+
+    fn tuple(&mut self, items: Vec<RawTerm>) -> Result<RawTerm, NoTerm> {
+        Ok(self.0.make_tuple(&items))
+    }
+
+    fn map(&mut self, pairs: Vec<RawTerm>) -> Result<RawTerm, NoTerm> {
         let keys: Vec<RawTerm> = pairs.iter().step_by(2).copied().collect();
         let values: Vec<RawTerm> = pairs.iter().skip(1).step_by(2).copied().collect();
-        self.env.make_map(&keys, &values).ok_or_else(|| wrong("two keys that are one in Erlang"))
+        self.0.make_map(&keys, &values).ok_or(NoTerm::from(Wrong("two keys that are one in Erlang")))
     }
 
-    fn extension(&mut self, length: u64, depth: u32) -> Result<RawTerm, NoTerm> {
-        let kind = self.take(1)?[0];
-        let payload = self.take(length as usize)?;
-        let env = self.env;
-        match kind {
-            extension::ATOM => env
-                .existing_atom(payload)
-                .ok_or_else(|| NoTerm(format!("no atom is called {}", String::from_utf8_lossy(payload)))),
-            extension::TUPLE => {
-                let mut inner = Reader { env, rest: payload };
-                let count = inner.array_length()?;
-                let items = inner.items(count, depth)?;
-                if inner.rest.is_empty() {
-                    Ok(env.make_tuple(&items))
-                } else {
-                    Err(wrong("bytes behind a tuple"))
-                }
-            }
-            extension::PID | extension::REFERENCE => {
-                env.of_external(payload).ok_or_else(|| wrong("no process and no reference"))
-            }
-            extension::INTEGER => self.large(payload),
-            _ => Err(wrong("an extension that nobody declared")),
-        }
+    fn atom(&mut self, name: &[u8]) -> Result<RawTerm, NoTerm> {
+        let words = || NoTerm(format!("no atom is called {}", String::from_utf8_lossy(name)));
+        self.0.existing_atom(name).ok_or_else(words)
     }
 
-    fn array_length(&mut self) -> Result<u64, NoTerm> {
-        match self.take(1)?[0] {
-            small @ 0x90..=0x9f => Ok(u64::from(small & 0x0f)),
-            0xdc => self.number(2),
-            0xdd => self.number(4),
-            _ => Err(wrong("a tuple that is no array")),
-        }
+    fn pid(&mut self, form: &[u8]) -> Result<RawTerm, NoTerm> {
+        self.0.of_external(form).ok_or(NoTerm::from(Wrong("no process and no reference")))
     }
 
-    fn large(&self, payload: &[u8]) -> Result<RawTerm, NoTerm> {
-        let (sign, magnitude) = payload.split_first().ok_or_else(|| wrong("an integer without digits"))?;
-        let mut form = vec![131];
-        match u8::try_from(magnitude.len()) {
-            Ok(length) => form.extend_from_slice(&[110, length, *sign]),
-            Err(_) => {
-                form.push(111);
-                form.extend_from_slice(&(magnitude.len() as u32).to_be_bytes());
-                form.push(*sign);
-            }
-        }
-        form.extend_from_slice(magnitude);
-        self.env.of_external(&form).ok_or_else(|| wrong("an integer that is too large"))
+    fn reference(&mut self, form: &[u8]) -> Result<RawTerm, NoTerm> {
+        self.pid(form)
     }
 }

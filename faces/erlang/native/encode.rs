@@ -1,28 +1,14 @@
 //! Erlang terms as bytes: the table of `docs/erlang.md` in this direction. `decode` is the other, and the worker has both.
 //!
-//! Bounded: terms are nested [`DEPTH_MAX`] deep at most, and one of more than [`INLINE_BYTES_MAX`] is written apart. *Checked by* `thalweg_terms_SUITE`, with random terms both ways.
+//! Bounded: terms are nested [`DEPTH_MAX`] deep at most, and one of more than [`INLINE_BYTES_MAX`] is written apart.
+//! *Checked by* `thalweg_terms_SUITE`, with random terms both ways.
 
 use crate::atoms::atoms;
 use crate::enif::RawTerm;
 use crate::term::{Env, Kind, same};
 use thalweg_wire::messagepack::write;
-
-/// Extension types, by what they hold.
-pub(crate) mod extension {
-    /// An atom's name.
-    pub(crate) const ATOM: u8 = 1;
-    /// A tuple: an array behind the header.
-    pub(crate) const TUPLE: u8 = 2;
-    /// A process's external form.
-    pub(crate) const PID: u8 = 3;
-    /// A reference's external form.
-    pub(crate) const REFERENCE: u8 = 4;
-    /// An integer of more than 64 bits: 0 or 1 for its sign, then its magnitude, least byte first.
-    pub(crate) const INTEGER: u8 = 5;
-}
-
-/// So deep may terms be nested, in both directions.
-pub(crate) const DEPTH_MAX: u32 = 256;
+use thalweg_wire::term::write::{extended, large};
+use thalweg_wire::term::{self, DEPTH_MAX, Wrong, extension};
 
 /// What is longer is not written in the middle of a process's turn.
 pub(crate) const INLINE_BYTES_MAX: usize = 64 << 10;
@@ -42,6 +28,12 @@ pub(crate) enum Stop {
 impl From<NoValue> for Stop {
     fn from(what: NoValue) -> Self {
         Self::NoValue(what)
+    }
+}
+
+impl From<Wrong> for Stop {
+    fn from(wrong: Wrong) -> Self {
+        Self::NoValue(NoValue(wrong.0))
     }
 }
 
@@ -125,14 +117,9 @@ fn tuple(env: Env, term: RawTerm, out: &mut Vec<u8>, room: Room) -> Written {
         write::bytes(out, bytes);
         return Ok(());
     }
-    // How long it will be is known afterwards.
-    out.extend_from_slice(&[0xc9, 0, 0, 0, 0, extension::TUPLE]);
-    let start = out.len();
-    write::list_header(out, items.len());
-    items.iter().try_for_each(|item| encode(env, *item, out, room))?;
-    let length = u32::try_from(out.len() - start).map_err(|_| NoValue("a tuple of more than 4 GiB"))?;
-    out[start - 5..start - 1].copy_from_slice(&length.to_be_bytes());
-    Ok(())
+    term::write::tuple(out, items.len(), |out| {
+        items.iter().try_for_each(|item| encode(env, *item, out, room))
+    })
 }
 
 fn integer(env: Env, term: RawTerm, out: &mut Vec<u8>) {
@@ -149,9 +136,7 @@ fn integer(env: Env, term: RawTerm, out: &mut Vec<u8>) {
             }
             _ => return,
         };
-        extension_header(out, extension::INTEGER, magnitude.len() + 1);
-        out.push(sign);
-        out.extend_from_slice(magnitude);
+        large(out, sign != 0, magnitude);
     });
 }
 
@@ -176,24 +161,4 @@ fn atom(env: Env, term: RawTerm, out: &mut Vec<u8>) {
         env.atom_name(term, &mut name);
         extended(out, extension::ATOM, &name);
     }
-}
-
-fn extended(out: &mut Vec<u8>, kind: u8, payload: &[u8]) {
-    extension_header(out, kind, payload.len());
-    out.extend_from_slice(payload);
-}
-
-fn extension_header(out: &mut Vec<u8>, kind: u8, length: usize) {
-    match length {
-        0..=0xff => out.extend_from_slice(&[0xc7, length as u8]),
-        0x100..=0xffff => {
-            out.push(0xc8);
-            out.extend_from_slice(&(length as u16).to_be_bytes());
-        }
-        _ => {
-            out.push(0xc9);
-            out.extend_from_slice(&(length as u32).to_be_bytes());
-        }
-    }
-    out.push(kind);
 }

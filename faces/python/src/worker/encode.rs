@@ -8,23 +8,8 @@ use pyo3::types::{
     PyTuple,
 };
 use thalweg_wire::messagepack::write;
-
-/// Extension types, by what they hold.
-pub(crate) mod extension {
-    /// An atom's name.
-    pub(crate) const ATOM: u8 = 1;
-    /// A tuple: an array behind the header.
-    pub(crate) const TUPLE: u8 = 2;
-    /// A process's external form.
-    pub(crate) const PID: u8 = 3;
-    /// A reference's external form.
-    pub(crate) const REFERENCE: u8 = 4;
-    /// An integer of more than 64 bits: 0 or 1 for its sign, then its magnitude, least byte first.
-    pub(crate) const INTEGER: u8 = 5;
-}
-
-/// So deep may values be nested, in both directions.
-pub(crate) const DEPTH_MAX: u32 = 256;
+use thalweg_wire::term::write::{extended, large};
+use thalweg_wire::term::{self, DEPTH_MAX, Wrong, extension};
 
 /// Appends a value.
 pub(crate) fn value(value: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> PyResult<()> {
@@ -54,7 +39,10 @@ fn encode(value: &Bound<'_, PyAny>, out: &mut Vec<u8>, depth: u32) -> PyResult<(
             encode(&value, out, deeper)
         });
     } else if let Ok(items) = value.cast::<PyTuple>() {
-        return tuple(items, out, deeper);
+        return term::write::tuple(out, items.len(), |out| {
+            items.iter_borrowed().try_for_each(|item| encode(&item, out, deeper).map_err(Stopped))
+        })
+        .map_err(|Stopped(raised)| raised);
     } else if let Ok(bytes) = value.cast::<PyBytes>() {
         write::bytes(out, bytes.as_bytes());
     } else if let Ok(atom) = value.cast::<Atom>() {
@@ -99,40 +87,15 @@ fn integer(number: &Bound<'_, PyInt>, out: &mut Vec<u8>) -> PyResult<()> {
     let magnitude = if is_negative { number.neg()? } else { number.clone().into_any() };
     let bits: usize = magnitude.call_method0("bit_length")?.extract()?;
     let bytes = magnitude.call_method1("to_bytes", (bits.div_ceil(8), "little"))?.cast_into::<PyBytes>()?;
-    extension_header(out, extension::INTEGER, bytes.as_bytes().len() + 1);
-    out.push(u8::from(is_negative));
-    out.extend_from_slice(bytes.as_bytes());
+    large(out, is_negative, bytes.as_bytes());
     Ok(())
 }
 
-fn tuple(items: &Bound<'_, PyTuple>, out: &mut Vec<u8>, deeper: u32) -> PyResult<()> {
-    // How long it will be is known afterwards.
-    out.extend_from_slice(&[0xc9, 0, 0, 0, 0, extension::TUPLE]);
-    let start = out.len();
-    write::list_header(out, items.len());
-    items.iter_borrowed().try_for_each(|item| encode(&item, out, deeper))?;
-    let length =
-        u32::try_from(out.len() - start).map_err(|_| PyValueError::new_err("a tuple of more than 4 GiB"))?;
-    out[start - 5..start - 1].copy_from_slice(&length.to_be_bytes());
-    Ok(())
-}
+/// Why a value was not written.
+struct Stopped(PyErr);
 
-fn extended(out: &mut Vec<u8>, kind: u8, payload: &[u8]) {
-    extension_header(out, kind, payload.len());
-    out.extend_from_slice(payload);
-}
-
-fn extension_header(out: &mut Vec<u8>, kind: u8, length: usize) {
-    match length {
-        0..=0xff => out.extend_from_slice(&[0xc7, length as u8]),
-        0x100..=0xffff => {
-            out.push(0xc8);
-            out.extend_from_slice(&(length as u16).to_be_bytes());
-        }
-        _ => {
-            out.push(0xc9);
-            out.extend_from_slice(&(length as u32).to_be_bytes());
-        }
+impl From<Wrong> for Stopped {
+    fn from(wrong: Wrong) -> Self {
+        Self(PyValueError::new_err(wrong.0))
     }
-    out.push(kind);
 }
