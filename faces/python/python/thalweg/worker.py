@@ -292,7 +292,10 @@ class Worker:
             chunk = b"."
         if not chunk:
             self.orphaned()
-        if self.desk.is_unwanted():
+        unwanted = self.desk.is_unwanted()
+        # That took in what had come, so that nothing else says that it is there.
+        self.loop.call_soon_threadsafe(self._turn)
+        if unwanted:
             raise Interrupted
 
 

@@ -252,8 +252,14 @@ impl Desk {
             }
             // So that signals are heard in time even where something keeps coming.
             let slice = Instant::now() + Duration::from_secs(1);
-            let wait = Wait::Until(until.map_or(slice, |until| until.min(slice)));
-            py.detach(|| self.server.lock().turn(wait)).raise(py)?;
+            let until = until.map_or(slice, |until| until.min(slice));
+            py.detach(|| {
+                let mut server = self.server.lock();
+                // An interrupt may have taken in what is waited for.
+                let wait = if server.queued() > 0 { Wait::Poll } else { Wait::Until(until) };
+                server.turn(wait)
+            })
+            .raise(py)?;
             self.cycle(py, Wait::Poll)?;
             while let Some(incoming) = self.next() {
                 self.nested(py, incoming)?;
