@@ -79,7 +79,7 @@ def _whole(scope: Message) -> Message:
 
 async def _answer(app: Application, scope: Message, body: bytes) -> AsyncIterator[Any]:
     messages: asyncio.Queue[Message | None] = asyncio.Queue(_AHEAD)
-    told = False
+    told = left = False
     gone = asyncio.Event()
 
     async def receive() -> Message:
@@ -94,7 +94,8 @@ async def _answer(app: Application, scope: Message, body: bytes) -> AsyncIterato
         try:
             await app(scope, receive, messages.put)
         finally:
-            await messages.put(None)
+            if not left:
+                await messages.put(None)
 
     task = asyncio.create_task(work())
     try:
@@ -115,6 +116,8 @@ async def _answer(app: Application, scope: Message, body: bytes) -> AsyncIterato
             task.add_done_callback(_background.discard)
     finally:
         if not gone.is_set():
+            # Nobody reads what it may still have to say.
+            left = True
             task.cancel()
 
 

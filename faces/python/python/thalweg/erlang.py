@@ -76,9 +76,19 @@ async def acall(name: str, *arguments: Any) -> Any:
     return await waiter
 
 
-def send(pid: Pid, message: Any) -> None:
-    """Sends a process a message. One that is no more gets nothing, and nobody is told."""
-    _owner().desk.say(2, 0, (pid, message))
+def send(pid: Pid, message: Any, *, checked: bool = False) -> None:
+    """Sends a process a message.
+
+    As in Erlang nobody is told when there is no such process; `checked` asks, waits for the answer, and raises
+    `ProcessLookupError`. Raises `TypeError` for what is no process, and for a message that has no value in Erlang.
+    """
+    worker = _owner()
+    if not isinstance(pid, Pid):
+        raise TypeError(f"a message goes to a Pid, not to {type(pid).__name__}")
+    if not checked:
+        worker.desk.say(2, 0, (pid, message))
+    elif not call("thalweg:send", pid, message):
+        raise ProcessLookupError("there is no such process")
 
 
 class Channel:
