@@ -163,17 +163,14 @@ pub(crate) fn event(caller: Env, waiter: &mut Waiter, kind: &EventKind, frame: &
         return true;
     };
     let (to, message) = message_of(env, &item, pid);
-    if let Some(message) = message {
-        waiter.letter.send(caller, &to, message);
-    } else {
-        waiter.letter.clear();
-    }
+    waiter.letter.send(caller, &to, message);
     // The letter was emptied, its reference with it: events are told apart by their kind.
     waiter.reference = known.undefined;
     false
 }
 
-pub(crate) fn message_of(env: Env, item: &PythonAttendItem<'_>, keeper: Pid) -> (Pid, Option<RawTerm>) {
+/// The message that an item is, and whose.
+pub(crate) fn message_of(env: Env, item: &PythonAttendItem<'_>, keeper: Pid) -> (Pid, RawTerm) {
     let known = atoms(env);
     let kind = env.atom(item.kind.word());
     let value = match decode::term(env, &item.value) {
@@ -182,7 +179,7 @@ pub(crate) fn message_of(env: Env, item: &PythonAttendItem<'_>, keeper: Pid) -> 
             let what = no_value(env, &wrong.0);
             let message =
                 env.make_tuple(&[known.thalweg_event, known.error, env.make_natural(item.number), what]);
-            return (keeper, Some(message));
+            return (keeper, message);
         }
     };
     if kind == known.send {
@@ -190,7 +187,10 @@ pub(crate) fn message_of(env: Env, item: &PythonAttendItem<'_>, keeper: Pid) -> 
             [to, message] => Some((env.pid(*to)?, *message)),
             _ => None,
         });
-        return target.map_or((keeper, None), |(to, message)| (to, Some(message)));
+        if let Some((to, message)) = target {
+            return (to, message);
+        }
+        // A process of another node: the keeper sends it on.
     }
-    (keeper, Some(env.make_tuple(&[known.thalweg_event, kind, env.make_natural(item.number), value])))
+    (keeper, env.make_tuple(&[known.thalweg_event, kind, env.make_natural(item.number), value]))
 }

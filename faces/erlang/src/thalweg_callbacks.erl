@@ -3,7 +3,7 @@
 -module(thalweg_callbacks).
 -behaviour(gen_server).
 
--export([start_link/0, register/2, unregister/1, run/4]).
+-export([start_link/0, register/2, unregister/1, run/4, send/1]).
 -export([init/1, handle_call/3, handle_cast/2]).
 -export_type([callback/0]).
 
@@ -56,6 +56,19 @@ outcome(Name, Arguments) ->
             {false, {exception, atom_to_binary(Class), text(Reason), [text(Frame) || Frame <- Stack]}}
     end.
 
+%% @private Sends a process a message, and says whether there is such a process.
+-spec send([pid() | term()]) -> boolean().
+send([Pid, Message]) ->
+    Pid ! Message,
+    is_there(Pid).
+
+-spec is_there(pid()) -> boolean().
+is_there(Pid) when node(Pid) =:= node() -> is_process_alive(Pid);
+is_there(Pid) ->
+    try erpc:call(node(Pid), erlang, is_process_alive, [Pid], 5000)
+    catch _:_ -> false
+    end.
+
 %% In so many letters: what failed may quote what failed within it, and that again.
 -spec text(term()) -> binary().
 text(Term) -> unicode:characters_to_binary(io_lib:format("~tp", [Term], [{chars_limit, 4096}])).
@@ -63,7 +76,11 @@ text(Term) -> unicode:characters_to_binary(io_lib:format("~tp", [Term], [{chars_
 -spec init([]) -> {ok, []}.
 init([]) ->
     _ = ets:new(?MODULE, [named_table, protected, {read_concurrency, true}]),
-    Ours = [{<<"thalweg:channel">>, {thalweg_channel, from_python}}, {<<"thalweg:shared">>, {thalweg_shared, from_python}}],
+    Ours = [
+        {<<"thalweg:channel">>, {thalweg_channel, from_python}},
+        {<<"thalweg:shared">>, {thalweg_shared, from_python}},
+        {<<"thalweg:send">>, {?MODULE, send}}
+    ],
     true = ets:insert(?MODULE, Ours),
     {ok, []}.
 

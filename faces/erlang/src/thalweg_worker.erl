@@ -88,6 +88,10 @@ handle_cast(_Message, State) -> {noreply, State}.
 handle_info({thalweg_event, callback, Number, Call}, #state{pool = Pool, connection = Connection} = State) ->
     _ = thalweg_callbacks:run(Pool, Connection, Number, Call),
     {noreply, State};
+handle_info({thalweg_event, send, _, {To, Message}}, State) when is_pid(To) ->
+    %% To another node; what goes to a process of this one went there.
+    To ! Message,
+    {noreply, State};
 handle_info({thalweg_event, log, Level, {Logger, Words}}, #state{pool = Pool, index = Index} = State) ->
     Meta = #{pool => Pool, worker => Index, os_pid => State#state.os_pid, python_logger => Logger},
     logger:log(level(Level), "~ts", [Words], Meta),

@@ -6,7 +6,8 @@ all() ->
     [
         call, keywords, names_of_functions, coroutines, coroutines_in_several_steps, tasks_of_their_own, cast, spawned, gathered, early_error_in_a_gather, many_callers,
         timeout_of_a_coroutine, timeout_of_a_function, interrupt_is_raised, interrupt_of_a_coroutine, cancelled, overloaded, exceptions,
-        no_such_pool, wrong_arguments, large_values, large_values_beside_small_ones, large_values_given_up, results_as_messages, caller_that_ends
+        no_such_pool, wrong_arguments, large_values, large_values_beside_small_ones, large_values_given_up, interrupts_beside_calls, results_as_messages,
+        caller_that_ends
     ].
 
 init_per_suite(Config) -> thalweg_test:start(Config, #{size => 1, in_flight_max => 256}).
@@ -241,6 +242,22 @@ large_values_given_up(_Config) ->
      || N <- lists:seq(1, 20)
     ],
     {ok, Large} = thalweg:call(sample, echo, [Large]),
+    none_left().
+
+%% What arrives together with an interrupt is heard of all the same.
+interrupts_beside_calls(_Config) ->
+    [
+        begin
+            Request = thalweg:spawn_call(sample, sleep, [3600]),
+            Other = spawn_link(fun() -> thalweg:cancel(Request) end),
+            Monitor = monitor(process, Other),
+            {ok, N} = thalweg:call(sample, echo, [N], #{timeout => infinity}),
+            receive
+                {'DOWN', Monitor, process, _, _} -> ok
+            end
+        end
+     || N <- lists:seq(1, 500)
+    ],
     none_left().
 
 results_as_messages(_Config) ->

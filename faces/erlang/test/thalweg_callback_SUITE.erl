@@ -89,8 +89,27 @@ sent_to_the_dead(_Config) ->
     receive
         {'DOWN', Monitor, _, _, _} -> ok
     end,
-    {ok, none} = thalweg:call(sample, send, [Dead, 1]),
+    %% As in Erlang nobody is told, unless it is asked for; one of a node that is not there is as dead.
+    Foreign = binary_to_term(<<131, 88, 119, 13, "nobody@nowhere", 1:32, 0:32, 1:32>>),
+    [{ok, none} = thalweg:call(sample, send_to, [To, 1, false]) || To <- [Dead, Foreign]],
+    [
+        {error, {exception, <<"ProcessLookupError">>, _, _}} = thalweg:call(sample, send_to, [To, 1, true])
+     || To <- [Dead, Foreign]
+    ],
+    {ok, none} = thalweg:call(sample, send_to, [self(), {here, 1}, true]),
+    receive
+        {here, 1} -> ok
+    end,
+    {error, {exception, <<"TypeError">>, _, _}} = thalweg:call(sample, send_to, [<<"no pid">>, 1, false]),
+    noproc = exited(fun() -> thalweg_events:poll(Dead, 0) end),
     {ok, 1} = thalweg:call(sample, echo, [1]).
+
+exited(Function) ->
+    try Function() of
+        Value -> Value
+    catch
+        exit:Reason -> Reason
+    end.
 
 shared_values(_Config) ->
     ok = thalweg_shared:put(<<"name">>, {value, 1}),

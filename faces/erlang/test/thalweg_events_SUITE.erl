@@ -5,7 +5,7 @@
 all() ->
     [
         posted, timers, never_early, cancelled, cancelled_while_polled, nothing_in_time, poll_takes_over, bounded, tcp, udp,
-        into_a_worker, ends_with_its_owner
+        into_a_worker, sockets_into_a_worker, ends_with_its_owner
     ].
 
 init_per_suite(Config) -> thalweg_test:start(Config, #{size => 1}).
@@ -133,6 +133,34 @@ into_a_worker(Config) ->
     ok = thalweg_events:post(Events, 30, 1 bsl 40, none),
     ok = thalweg_events:post(Events, 99, Number, none),
     {ok, 1} = thalweg:call(sample, echo, [1]).
+
+%% What Erlang's own sockets say is an event of the worker's loop.
+sockets_into_a_worker(Config) ->
+    Events = events(Config),
+    [{ok, Stream}, {ok, Datagrams}] = [thalweg:call(sample, listen, [self()]) || _ <- [tcp, udp]],
+    ok = thalweg_events:to_worker(Events, default, 1),
+    {ok, Listener} = gen_tcp:listen(0, [binary, {active, false}, {ip, {127, 0, 0, 1}}]),
+    {ok, Port} = inet:port(Listener),
+    {ok, Client} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}]),
+    {ok, Accepted} = gen_tcp:accept(Listener),
+    ok = thalweg_events:socket(Events, Accepted, Stream),
+    ok = inet:setopts(Accepted, [{active, true}]),
+    ok = gen_tcp:send(Client, <<"hello">>),
+    <<"hello">> = told(30),
+    ok = gen_tcp:close(Client),
+    none = told(31),
+    {ok, Receiver} = gen_udp:open(0, [binary, {active, true}, {ip, {127, 0, 0, 1}}]),
+    {ok, ReceiverPort} = inet:port(Receiver),
+    ok = thalweg_events:socket(Events, Receiver, Datagrams),
+    {ok, Sender} = gen_udp:open(0, [binary]),
+    ok = gen_udp:send(Sender, {127, 0, 0, 1}, ReceiverPort, <<"datagram">>),
+    <<"datagram">> = told(30),
+    ok = gen_udp:close(Sender).
+
+told(Kind) ->
+    receive
+        {<<"event">>, Kind, Payload} -> Payload
+    end.
 
 ends_with_its_owner(_Config) ->
     Self = self(),

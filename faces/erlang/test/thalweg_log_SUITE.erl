@@ -2,35 +2,53 @@
 -module(thalweg_log_SUITE).
 -compile([export_all, nowarn_export_all]).
 
-all() -> [appended_and_read, followed, with_credit, closed, refused].
+all() -> [appended_and_read, followed, with_credit, closed, refused, reconnected, lost_for_good].
 
 init_per_suite(Config) ->
+    {Store, OsPid} = served(),
+    [{server, OsPid}, {store, Store}, {endpoint, endpoint(Store)} | thalweg_test:start(Config, #{size => 1})].
+
+served() ->
     %% A socket's path is short.
     Store = string:trim(os:cmd("mktemp -d")),
+    {Store, serve(Store)}.
+
+serve(Store) ->
     Program = os:getenv("THALWEG_SERVER"),
     Port = open_port({spawn_executable, Program}, [
         {args, ["serve", "--data", Store, "--listen", "127.0.0.1:0"]}, {line, 1024}, exit_status, stderr_to_stdout
     ]),
     {os_pid, OsPid} = erlang:port_info(Port, os_pid),
-    [{server, OsPid}, {store, Store}, {endpoint, filename:join(Store, "thalweg.shm")} | thalweg_test:start(Config, #{size => 1})].
+    OsPid.
+
+endpoint(Store) -> filename:join(Store, "thalweg.shm").
+
 end_per_suite(Config) ->
-    Server = integer_to_list(proplists:get_value(server, Config)),
-    _ = os:cmd("kill -TERM " ++ Server),
-    thalweg_test:until(fun() -> not filelib:is_dir("/proc/" ++ Server) end),
+    struck("TERM", proplists:get_value(server, Config)),
     ok = file:del_dir_r(proplists:get_value(store, Config)),
     thalweg_test:stop(Config).
 
+struck(Signal, Server) ->
+    OsPid = integer_to_list(Server),
+    _ = os:cmd("kill -" ++ Signal ++ " " ++ OsPid),
+    thalweg_test:until(fun() -> not filelib:is_dir("/proc/" ++ OsPid) end).
+
 init_per_testcase(Case, Config) ->
-    {ok, Client} = thalweg_log:connect(proplists:get_value(endpoint, Config)),
+    {ok, Client} = connected(proplists:get_value(endpoint, Config)),
     Name = atom_to_binary(Case),
-    Request = #{name => Name, content_type => undefined, lifetime => undefined, data => undefined, closed => false},
-    {ok, #{created := true}} = log_client:create(thalweg_client:transport(Client), Request),
+    created(Client, Name),
     thalweg_client:close(Client),
     [{name, Name} | Config].
 end_per_testcase(_Case, _Config) -> ok.
 
+created(Client, Name) ->
+    Request = #{name => Name, content_type => undefined, lifetime => undefined, data => undefined, closed => false},
+    {ok, #{created := true}} = log_client:create(thalweg_client:transport(Client), Request).
+
+connected(Endpoint) -> thalweg_log:connect(Endpoint, #{connect_within => 60000}).
+
 with(Config) ->
-    {ok, Client} = thalweg_log:connect(proplists:get_value(endpoint, Config)),
+    {ok, Client} = connected(proplists:get_value(endpoint, Config)),
     {Client, proplists:get_value(name, Config)}.
 
 appended_and_read(Config) ->
@@ -80,3 +98,35 @@ refused(Config) ->
     {ok, Tail} = thalweg_log:tail(Client, <<"no such stream">>, <<"-1">>),
     {refused, _} = thalweg_log:next(Tail),
     {refused, _} = thalweg_log:append(Client, <<"no such stream">>, <<"x">>).
+
+%% Calls and tails hear that their server is gone, and the next ones go to the one that came after it.
+reconnected(_Config) ->
+    {Store, Server} = served(),
+    {ok, Client} = thalweg_log:connect(endpoint(Store), #{connect_within => 60000, reconnect => true}),
+    created(Client, <<"lasting">>),
+    {ok, First} = thalweg_log:append(Client, <<"lasting">>, <<"one">>),
+    {ok, Tail} = thalweg_log:tail(Client, <<"lasting">>, First),
+    struck("KILL", Server),
+    {error, {fault, disconnected, _}} = thalweg_log:next(Tail),
+    Again = serve(Store),
+    {ok, {data, <<"one">>, First}} = thalweg_log:read(Client, <<"lasting">>, <<"-1">>),
+    {ok, Second} = thalweg_log:append(Client, <<"lasting">>, <<"two">>),
+    {ok, Behind} = thalweg_log:tail(Client, <<"lasting">>, First),
+    {data, <<"two">>, Second} = thalweg_log:next(Behind),
+    ok = thalweg_client:close(Client),
+    struck("TERM", Again),
+    ok = file:del_dir_r(Store).
+
+%% Who did not ask for that is told so, however often.
+lost_for_good(_Config) ->
+    {Store, Server} = served(),
+    {ok, Client} = connected(endpoint(Store)),
+    created(Client, <<"lost">>),
+    struck("KILL", Server),
+    Again = serve(Store),
+    {ok, Other} = connected(endpoint(Store)),
+    {ok, _} = thalweg_log:append(Other, <<"lost">>, <<"one">>),
+    [{error, {fault, _, _}} = thalweg_log:append(Client, <<"lost">>, <<"two">>) || _ <- lists:seq(1, 3)],
+    ok = thalweg_client:close(Client),
+    struck("TERM", Again),
+    ok = file:del_dir_r(Store).

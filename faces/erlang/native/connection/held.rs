@@ -135,12 +135,7 @@ fn read(held: &Held, keeper: Pid) -> Option<Read> {
     if held.expect == Expect::Events {
         let Ok(PythonResponse::AttendItem(item)) = PythonResponse::decode(&held.frame) else { return None };
         let (to, message) = waiter::message_of(env, &item, keeper);
-        return Some(Read {
-            letter,
-            term: message.unwrap_or(atoms(env).undefined),
-            is_last: false,
-            to: Some(to),
-        });
+        return Some(Read { letter, term: message, is_last: false, to: Some(to) });
     }
     let expect = if matches!(held.expect, Expect::Part(..)) { Expect::Outcome } else { held.expect };
     let kind = if held.is_item { EventKind::Item } else { EventKind::End };

@@ -213,6 +213,10 @@ def send(pid, message):
     erlang.send(pid, message)
 
 
+def send_to(target, message, checked):
+    erlang.send(target, message, checked=checked)
+
+
 def add_often(name, times):
     for _ in range(times):
         shared.add(name)
