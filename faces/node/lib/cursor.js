@@ -115,13 +115,21 @@ class Cursor {
       this.guarded = true
       const place = this.log.stretchOf(query.offset)
       this.enter(place)
+      this.expectFirst()
       position = native(() => this.log.handle.positionOf(place, query.offset))
     } else if (query.checkpoint === true) {
       position = native(() => this.view.opening.checkpoint())
     } else {
+      this.expectFirst()
       position = native(() => this.log.handle.positionOf(0, this.log.lineage[0].from))
     }
     this.standAt(position)
+  }
+
+  /** Nothing may be missing in front of the first entry: it begins at the first offset taken, or before it. */
+  expectFirst() {
+    this.expected = this.from
+    this.guarded = true
   }
 
   seekTime(time) {
@@ -271,6 +279,8 @@ class Cursor {
       return
     }
     this.ended = "damaged"
+    // Nothing of the run at hand is taken any more.
+    this.end = 0
     const position = this.segment.number * HIGH + this.ahead * 4
     throw new ThalwegError("DAMAGED", `entries are missing between offsets ${from} and ${to}`, {
       from: position,

@@ -3,10 +3,22 @@
 // A bit flips where the log lies on disk: nothing wrong is served, the place is named, and what follows is reachable.
 
 const assert = require("node:assert/strict")
-const { readFileSync, rmSync, writeFileSync } = require("node:fs")
+const { cpSync, readFileSync, rmSync, writeFileSync } = require("node:fs")
 const { join } = require("node:path")
 const test = require("node:test")
 const { drain, folder, open, store } = require("./helpers.js")
+
+const numbers = (first, end) => Array.from({ length: end - first }, (_, n) => first + n)
+
+/** Flips a bit in the payload of the first entry behind a byte of a segment; answers which entry that was. */
+function flip(file, from = 2000) {
+  const bytes = readFileSync(file)
+  const at = bytes.indexOf("entry ", from)
+  const hit = Number.parseInt(bytes.subarray(at + 6, at + 12).toString(), 10)
+  bytes[at + 50] ^= 4
+  writeFileSync(file, bytes)
+  return hit
+}
 
 /** A closed store of one log over several segments, with a bit flipped in the payload of one entry. */
 async function damaged(context) {
@@ -16,13 +28,7 @@ async function damaged(context) {
   const log = opened.log("a")
   for (let n = 0; n < 200; n++) log.appendSync(`entry ${n}`.padEnd(100), { time: n })
   await opened.close()
-  const file = join(path, "segment-0000000003")
-  const bytes = readFileSync(file)
-  const at = bytes.indexOf("entry ", 2000)
-  const hit = Number.parseInt(bytes.subarray(at + 6, at + 12).toString(), 10)
-  bytes[at + 50] ^= 4
-  writeFileSync(file, bytes)
-  return { path, options, hit }
+  return { path, options, hit: flip(join(path, "segment-0000000003")) }
 }
 
 test("a walk stops in front of damage, says where it is, and goes on behind it when told to", async (context) => {
@@ -40,11 +46,11 @@ test("a walk stops in front of damage, says where it is, and goes on behind it w
   assert.equal(caught?.code, "DAMAGED")
   assert.equal(caught.file, "segment-0000000003")
   assert.ok(caught.to > caught.from)
-  assert.deepEqual(before, Array.from({ length: hit }, (_, n) => n))
+  assert.deepEqual(before, numbers(0, hit))
   assert.equal(cursor.ended, "damaged")
   assert.equal(cursor.next(), false, "it does not go on by itself")
   cursor.resume()
-  assert.deepEqual(drain(cursor).map(([time]) => time), Array.from({ length: 199 - hit }, (_, n) => hit + 1 + n))
+  assert.deepEqual(drain(cursor).map(([time]) => time), numbers(hit + 1, 200))
 })
 
 test("iterators and tails throw it, and queries beside it know nothing of it", async (context) => {
@@ -80,4 +86,50 @@ test("a segment that is missing is a gap: it is told, not passed over", async (c
   assert.ok(seen.length > 20 && rest.length > 20 && rest[0] > seen.length)
   assert.deepEqual(rest, rest.map((_, n) => rest[0] + n))
   assert.equal(rest.at(-1), 199)
+})
+
+/** A store as a crash leaves it: durable, and no checkpoint knows where the 40 entries of its log lie. */
+async function crashed(context) {
+  const path = folder(context)
+  // One segment, of which less than half is filled: nothing is prepared beside it while it is copied.
+  const options = { durability: "sync", segmentBytesMin: 1 << 20, segmentBytesMax: 1 << 20 }
+  const opened = open(path, options)
+  const log = opened.log("a")
+  for (let n = 0; n < 40; n++) log.appendSync(`entry ${n}`.padEnd(100), { time: n })
+  const copy = folder(context)
+  cpSync(path, copy, { recursive: true })
+  await opened.close()
+  return { path: copy, options, file: join(copy, "segment-0000000001") }
+}
+
+test("who begins inside what is lost is told so, and not led behind it", async (context) => {
+  const { path, options, file } = await crashed(context)
+  const hit = flip(file)
+  assert.ok(hit > 5 && hit < 30)
+  const log = store(context, { path, ...options }).log("a")
+  const behind = numbers(hit + 1, 40)
+  for (const offset of [hit * 100, hit * 100 + 30]) {
+    const cursor = log.cursor({ offset })
+    assert.throws(() => cursor.next(), { code: "DAMAGED" }, `${offset}`)
+    assert.equal(cursor.ended, "damaged")
+    assert.equal(cursor.next(), false, "it does not go on by itself")
+    cursor.resume()
+    assert.deepEqual(drain(cursor).map(([time]) => time), behind)
+    for (const lazy of [false, true]) {
+      assert.throws(() => [...log.query({ offset, lazy })], { code: "DAMAGED" }, `${offset}`)
+    }
+  }
+  assert.deepEqual(drain(log.cursor({ offset: (hit + 1) * 100 })).map(([time]) => time), behind)
+})
+
+test("whoever begins at the beginning is told that the first entries are lost", async (context) => {
+  const { path, options, file } = await crashed(context)
+  assert.equal(flip(file, 0), 0)
+  const log = store(context, { path, ...options }).log("a")
+  const cursor = log.cursor()
+  assert.throws(() => cursor.next(), { code: "DAMAGED" })
+  assert.equal(cursor.next(), false, "it does not go on by itself")
+  cursor.resume()
+  assert.deepEqual(drain(cursor).map(([time]) => time), numbers(1, 40))
+  assert.throws(() => [...log.query()], { code: "DAMAGED" })
 })
