@@ -12,7 +12,7 @@ use crate::open::Durability;
 use crate::store::{Shared, Store};
 use crate::writer::{Entries, Pending, Placed, PlannedBatch};
 use crate::{Commit, Config, Lifetime, Offset, Position, Receipt, Time};
-use parking_lot::MutexGuard;
+use parking_lot::{Mutex, MutexGuard};
 use smallvec::{SmallVec, smallvec};
 use std::cell::RefCell;
 use std::ops::Range;
@@ -124,7 +124,17 @@ impl Store {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn transaction(&self, time: Time) -> Transaction<'_> {
-        Transaction { store: self, time, logs: SmallVec::new(), entries: Vec::new(), bytes: Vec::new() }
+        let (logs, holds) = (SmallVec::new(), SmallVec::new());
+        Transaction { store: self, time, logs, holds, entries: Vec::new(), bytes: Vec::new() }
+    }
+
+    /// Says that a transaction which is kept elsewhere is going to append to a log, as [`Transaction::append`] does of
+    /// its own.
+    pub fn hold(&self, log: &Arc<Log>) -> Hold {
+        let count = self.shared.transactions.clone();
+        log.lock().transactions += 1;
+        *count.lock() += 1;
+        Hold { log: log.clone(), count }
     }
 
     /// Waits until a ticket is durable, and leads the group that makes it so when nobody else does. In `os` and
@@ -148,12 +158,29 @@ impl Store {
     }
 }
 
+/// Says that somebody is going to append to a log: until it is dropped, no purge destroys the log. It keeps nothing of
+/// the store open.
+#[derive(Debug)]
+pub struct Hold {
+    log: Arc<Log>,
+    count: Arc<Mutex<u64>>,
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.log.lock().transactions -= 1;
+        *self.count.lock() -= 1;
+    }
+}
+
 /// Entries that will be written together. Dropped uncommitted, nothing of it is.
 #[derive(Debug)]
 pub struct Transaction<'s> {
     store: &'s Store,
     time: Time,
     logs: SmallVec<[Arc<Log>; 2]>,
+    /// One per log.
+    holds: SmallVec<[Hold; 2]>,
     /// Which log each entry goes to, and where its payload is kept.
     entries: Vec<(usize, Range<usize>)>,
     bytes: Vec<u8>,
@@ -169,8 +196,7 @@ impl Transaction<'_> {
             return Err(CommitError::EmptyEntry);
         }
         let place = self.logs.iter().position(|known| Arc::ptr_eq(known, log)).unwrap_or_else(|| {
-            log.lock().transactions += 1;
-            *self.store.shared.transactions.lock() += 1;
+            self.holds.push(self.store.hold(log));
             self.logs.push(log.clone());
             self.logs.len() - 1
         });
@@ -246,15 +272,6 @@ impl Transaction<'_> {
         let locked: SmallVec<[_; 2]> = locked.into_iter().map(|(_, inner)| inner).collect();
         locked.iter().try_for_each(|inner| check(inner))?;
         Ok(locked)
-    }
-}
-
-impl Drop for Transaction<'_> {
-    fn drop(&mut self) {
-        for log in &self.logs {
-            log.lock().transactions -= 1;
-            *self.store.shared.transactions.lock() -= 1;
-        }
     }
 }
 

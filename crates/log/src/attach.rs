@@ -212,7 +212,7 @@ impl Neighbour {
             let opened = segment::read_header(&self.disk, &path)
                 .and_then(|header| Ok((header, self.disk.open_read_only(&path)?)));
             match opened {
-                Ok((Some(Ok(header)), file)) => segments.push(Arc::new(Segment::attach(header, &file)?)),
+                Ok((Some(Ok(header)), file)) => segments.push(Arc::new(Segment::attach(header, file)?)),
                 Ok((Some(Err(_)), _)) if number > newest => {}
                 Ok((Some(Err(_)), _)) => {
                     lost.entry(number).or_insert_with(|| missing_segment(number, Vec::new()));

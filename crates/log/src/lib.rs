@@ -69,7 +69,7 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
-pub use append::{Transaction, now};
+pub use append::{Hold, Transaction, now};
 pub use attach::Attached;
 pub use back::EntriesBack;
 pub use backup::{Backup, BackupError, backup, restore};

@@ -131,6 +131,18 @@ impl Maps {
         view.all().iter().map(mapped).collect()
     }
 
+    /// Another map of a segment's bytes, for whoever cannot be kept from storing to them: what is stored stays in it and
+    /// reaches neither the file nor any other map. A page that was stored to shows nothing of what is written later,
+    /// so only what lies in pages that are filled up to their end may be handed out. `None`: the segment is gone, or lies
+    /// in memory alone.
+    ///
+    /// # Errors
+    /// Whatever the kernel says.
+    pub fn apart(&self, number: u32) -> io::Result<Option<Mapped>> {
+        let map = self.find(number).map(|segment| segment.map_apart()).transpose()?.flatten();
+        Ok(map.map(|map| Mapped::new(map.start(), map.length(), Arc::new(map))))
+    }
+
     /// How far a segment may be read from `from`, where a batch begins, towards `to`. Bytes that this process has
     /// not seen before are verified on the way, up to a MiB at a time. `None`: the segment is gone.
     ///

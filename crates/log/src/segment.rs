@@ -95,12 +95,12 @@ impl Segment {
     }
 
     /// Takes a segment that another process writes, or has written. Nothing of it is trusted.
-    pub(crate) fn attach(header: SegmentHeader, file: &File) -> io::Result<Segment> {
-        let length = mapped_length(&header, file)?;
+    pub(crate) fn attach(header: SegmentHeader, file: File) -> io::Result<Segment> {
+        let length = mapped_length(&header, &file)?;
         let region = Region::follow(file.map(length as usize, false)?, SEGMENT_HEADER_BYTES.min(length));
         let trusted_from = u32::MAX;
         let followed = true;
-        Ok(Segment { followed, ..Segment::of(header, None, Arc::new(region), trusted_from) })
+        Ok(Segment { followed, ..Segment::of(header, Some(Arc::new(file)), Arc::new(region), trusted_from) })
     }
 
     /// Fills the places of segments that should be there and are not. Times up to `latest` may lie in them.
@@ -203,6 +203,12 @@ impl Segment {
 
     pub(crate) fn region(&self) -> &Arc<Region> {
         &self.region
+    }
+
+    /// A map of its own for somebody who may store to it: that stays there. `None` of a segment in memory.
+    pub(crate) fn map_apart(&self) -> io::Result<Option<Map>> {
+        let length = self.region.capacity() as usize;
+        self.file.as_ref().map(|file| file.map_apart(length)).transpose()
     }
 
     /// Time of the first entry, 0 when there is none.

@@ -48,7 +48,7 @@ pub(crate) struct Shared {
     pub(crate) group: Mutex<()>,
     pub(crate) next_log: Mutex<u64>,
     /// Transactions under way, counted once per log they append to.
-    pub(crate) transactions: Mutex<u64>,
+    pub(crate) transactions: Arc<Mutex<u64>>,
     /// Starting positions of the checkpoints on disk, oldest first.
     pub(crate) checkpoints: Mutex<Vec<Position>>,
     pub(crate) damage: Vec<Damage>,

@@ -53,6 +53,11 @@ pub fn file_system(path: &Path) -> io::Result<FileSystem> {
     })
 }
 
+/// Bytes of a page of memory.
+pub fn page_bytes() -> usize {
+    rustix::param::page_size()
+}
+
 /// Whether something keeps the wall clock right (`adjtimex`).
 ///
 /// # Errors

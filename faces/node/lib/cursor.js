@@ -343,6 +343,7 @@ class Cursor {
         const end = this.verified(segment, from, bound, newest)
         if (end > from) {
           this.end = end >>> 2
+          segment.settle(bound, newest)
           return true
         }
       }
@@ -507,7 +508,7 @@ class Cursor {
 
   get data() {
     if (this.at === 0) throw new ThalwegError("BAD_ARGUMENT", "the cursor stands at no entry")
-    return new Uint8Array(this.segment.buffer, this.at * 4 + FRAME_BYTES + this.skip, this.length)
+    return this.segment.lend(this.at * 4 + FRAME_BYTES + this.skip, this.length)
   }
 }
 

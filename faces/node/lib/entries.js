@@ -10,12 +10,12 @@ const HIGH = 0x100000000
 
 /** An entry with everything about it. */
 function entry(cursor) {
-  const { words, at, skip } = cursor
+  const { words, at, skip, segment } = cursor
   return {
     time: words[at + 7] * HIGH + (words[at + 6] >>> 0),
     offset: words[at + 5] * HIGH + (words[at + 4] >>> 0) + skip,
     last: (words[at + 1] & LAST) !== 0,
-    data: new Uint8Array(cursor.segment.buffer, at * 4 + FRAME_BYTES + skip, words[at] - skip - cursor.drop),
+    data: segment.lend(at * 4 + FRAME_BYTES + skip, words[at] - skip - cursor.drop),
   }
 }
 
@@ -36,36 +36,38 @@ class Entries {
 
 /** Remembers where it lies, and reads the map when it is asked. */
 class LazyEntry {
-  constructor(words, at) {
-    this.words = words
+  constructor(segment, at) {
+    this.segment = segment
     this.at = at
   }
 
   get time() {
-    return this.words[this.at + 7] * HIGH + (this.words[this.at + 6] >>> 0)
+    const { words } = this.segment
+    return words[this.at + 7] * HIGH + (words[this.at + 6] >>> 0)
   }
 
   get offset() {
-    return this.words[this.at + 5] * HIGH + (this.words[this.at + 4] >>> 0)
+    const { words } = this.segment
+    return words[this.at + 5] * HIGH + (words[this.at + 4] >>> 0)
   }
 
   get last() {
-    return (this.words[this.at + 1] & LAST) !== 0
+    return (this.segment.words[this.at + 1] & LAST) !== 0
   }
 
   get length() {
-    return this.words[this.at]
+    return this.segment.words[this.at]
   }
 
   get data() {
-    return new Uint8Array(this.words.buffer, this.at * 4 + FRAME_BYTES, this.words[this.at])
+    return this.segment.lend(this.at * 4 + FRAME_BYTES, this.length)
   }
 }
 
 /** A part of an entry: the query begins inside it, or a fork branches off there. */
 class LazyPart extends LazyEntry {
   constructor(cursor) {
-    super(cursor.words, cursor.at)
+    super(cursor.segment, cursor.at)
     this.skip = cursor.skip
     this.drop = cursor.drop
   }
@@ -79,7 +81,7 @@ class LazyPart extends LazyEntry {
   }
 
   get data() {
-    return super.data.subarray(this.skip, this.skip + this.length)
+    return this.segment.lend(this.at * 4 + FRAME_BYTES + this.skip, this.length)
   }
 }
 
@@ -92,7 +94,7 @@ class LazyEntries {
     const { cursor } = this
     if (!cursor.next()) return { value: undefined, done: true }
     const isWhole = (cursor.skip | cursor.drop) === 0
-    return { value: isWhole ? new LazyEntry(cursor.words, cursor.at) : new LazyPart(cursor), done: false }
+    return { value: isWhole ? new LazyEntry(cursor.segment, cursor.at) : new LazyPart(cursor), done: false }
   }
 
   [Symbol.iterator]() {

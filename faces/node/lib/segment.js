@@ -2,9 +2,16 @@
 
 // One segment as this isolate sees it: its bytes, how far they may be read, and its time index.
 //
+// Its bytes are mapped twice. The walk reads `words`, the store's own map, which no user ever holds. What users get are
+// views of a map apart: JavaScript cannot keep anybody from writing to a Uint8Array, and what is written there stays
+// there. The page that was written to is a copy from then on and shows nothing that the store appends to it later, so
+// views are made only of pages that are full; what lies in the last one is copied.
+//
 // Nothing here is asked of the native side twice: the maps are borrowed once, what this process wrote itself needs no
 // verification, and the index is extended only when it fell far behind.
 
+const { markAsUntransferable } = require("node:worker_threads")
+const { pageBytes } = require("./binding.js")
 const format = require("./format.js")
 const { native } = require("./error.js")
 
@@ -15,6 +22,8 @@ const UNINDEXED_BYTES_MAX = 16 << 10
 const NEAR = 8
 const FIRST = 2 * INDEX_ENTRIES
 const EMPTY = new Int32Array(0)
+const NO_BYTES = new ArrayBuffer(0)
+const PAGE_BYTES = pageBytes()
 
 class Segment {
   constructor(opening, row) {
@@ -22,8 +31,14 @@ class Segment {
     this.number = row.number
     this.latest = row.latest
     this.trustedFrom = row.trustedFrom
-    this.buffer = null
     this.words = EMPTY
+    this.isMapped = false
+    // Behind this byte the store may still write: a multiple of a page, or the end of it all.
+    this.settled = 0
+    // The map apart, and how much of it may be lent.
+    this.hasFile = true
+    this.apart = NO_BYTES
+    this.lendable = 0
     // Readable up to here, from the beginning on.
     this.clean = SEGMENT_HEADER_BYTES
     // Where it ends, once it is known to grow no more.
@@ -34,13 +49,55 @@ class Segment {
 
   /** Borrows the bytes; false when the segment is gone. */
   map() {
-    if (this.buffer === null) {
+    if (!this.isMapped) {
       const buffer = native(() => this.opening.bytes(this.number))
       if (buffer === null || buffer === undefined) return false
-      this.buffer = buffer
+      this.isMapped = true
       this.words = new Int32Array(buffer)
     }
     return true
+  }
+
+  /** Takes notice of how far it is written for good: in the newest segment, up to the page that a byte lies in. */
+  settle(bound, newest) {
+    const settled = newest ? bound - (bound % PAGE_BYTES) : this.words.length * 4
+    if (settled > this.settled) this.settled = settled
+  }
+
+  /** Bytes of a payload, for a user. */
+  lend(byte, length) {
+    if (byte + length <= this.lendable || this.lendMore(byte + length)) {
+      try {
+        return new Uint8Array(this.apart, byte, length)
+      } catch {
+        // Somebody detached it.
+        this.lendable = 0
+        return this.lend(byte, length)
+      }
+    }
+    return new Uint8Array(this.words.buffer, byte, length).slice()
+  }
+
+  lendMore(end) {
+    if (end > this.settled || !this.hasFile) return false
+    if (this.lendable === 0 && !this.mapApart()) return false
+    this.lendable = this.settled
+    return true
+  }
+
+  /** False when there is no file to map, or no store any more to do it: what is lent are copies then. */
+  mapApart() {
+    try {
+      const apart = this.opening.apart(this.number)
+      this.hasFile = apart !== null && apart !== undefined
+      if (this.hasFile) {
+        markAsUntransferable(apart)
+        this.apart = apart
+      }
+    } catch {
+      this.hasFile = false
+    }
+    return this.hasFile
   }
 
   /** How far it may be read from a byte on; the bound lies in it when it is the newest. Throws before damage. */

@@ -11,6 +11,8 @@ class Transaction {
     this.time = time === undefined ? NOW : time
     this.stage = new Stage()
     this.logs = []
+    // One per log: as long as there is one, the log is not destroyed.
+    this.holds = []
     this.isOver = false
   }
 
@@ -18,9 +20,19 @@ class Transaction {
   append(log, data) {
     this.check()
     if (log?.store !== this.store) throw badArgument("the log belongs to another store")
-    let place = this.logs.indexOf(log)
-    if (place < 0) place = this.logs.push(log) - 1
-    this.stage.put(data, NOW, place)
+    const place = this.logs.indexOf(log)
+    this.stage.put(data, NOW, place < 0 ? this.logs.length : place)
+    if (place < 0) this.hold(log)
+  }
+
+  hold(log) {
+    try {
+      this.holds.push(native(() => log.handle.hold()))
+      this.logs.push(log)
+    } catch (error) {
+      this.abort()
+      throw error
+    }
   }
 
   get count() {
@@ -30,13 +42,17 @@ class Transaction {
   /** Writes all of it; resolves when it lasts as long as the store promises. */
   async commit() {
     this.check()
-    this.store.view.check()
     this.isOver = true
     const { store, logs, stage } = this
-    if (stage.count === 0) return
-    // What was appended before comes before.
-    for (const log of logs) log.flush()
-    native(() => store.view.opening.commit(logs.map((log) => log.handle), stage.bytes, stage.used, this.time))
+    try {
+      store.view.check()
+      if (stage.count === 0) return
+      // What was appended before comes before.
+      for (const log of logs) log.flush()
+      native(() => store.view.opening.commit(logs.map((log) => log.handle), stage.bytes, stage.used, this.time))
+    } finally {
+      this.release()
+    }
     store.grew(stage.used)
     const { ticket } = stage
     if (ticket === 0) return
@@ -48,7 +64,13 @@ class Transaction {
   /** Drops it all. */
   abort() {
     this.isOver = true
+    this.release()
     this.stage.clear()
+  }
+
+  release() {
+    for (const hold of this.holds) hold.release()
+    this.holds = []
   }
 
   check() {

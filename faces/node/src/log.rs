@@ -5,13 +5,28 @@ use crate::error::{Result, read};
 use crate::shelf::Shelf;
 use napi::bindgen_prelude::Uint8ArraySlice;
 use napi_derive::napi;
+use parking_lot::Mutex;
 use std::sync::Arc;
-use thalweg_log::{Log, Position, ReadError};
+use thalweg_log::{Hold, Log, Position, ReadError};
 
 #[napi]
 pub struct NativeLog {
     pub(crate) shelf: Arc<Shelf>,
     pub(crate) log: Arc<Log>,
+}
+
+/// A transaction that is going to append to a log: released when it is over, or collected.
+#[napi]
+pub struct NativeHold {
+    hold: Mutex<Option<Hold>>,
+}
+
+#[napi]
+impl NativeHold {
+    #[napi]
+    pub fn release(&self) {
+        *self.hold.lock() = None;
+    }
 }
 
 /// Offsets that the log holds, or one that it was forked from.
@@ -51,6 +66,13 @@ impl NativeLog {
     #[napi]
     pub fn position_behind(&self, stretch: u32, position: f64) -> Result<f64> {
         self.held(stretch, |maps, log| maps.position_behind(log, position as Position))
+    }
+
+    /// Says that a transaction is going to append to it.
+    #[napi]
+    pub fn hold(&self) -> Result<NativeHold> {
+        let hold = self.shelf.store(|store| Ok(store.hold(&self.log)))?;
+        Ok(NativeHold { hold: Mutex::new(Some(hold)) })
     }
 
     /// Whether it takes nothing more because it is gone.

@@ -97,6 +97,12 @@ pub fn open(path: String, asked: OpenOptions) -> Result<Opening> {
     Ok(Opening { shelf: Shelf::open(kind, Path::new(&path), options)?, left: Mutex::new(false) })
 }
 
+/// Bytes of a page: what is written later may share one with what is there.
+#[napi]
+pub fn page_bytes() -> u32 {
+    thalweg_sys::machine::page_bytes() as u32
+}
+
 /// Verifies the store at a path, without opening it.
 #[napi]
 pub fn verify(path: String) -> AsyncTask<Verifying> {
@@ -137,6 +143,14 @@ impl Opening {
         let segments = self.shelf.maps(|maps| Ok(maps.segments()))?;
         let found = segments.into_iter().find(|segment| segment.number == number);
         found.map(|segment| lend(env, segment.bytes)).transpose()
+    }
+
+    /// The same bytes in a map of their own, for whoever may store to them: that stays there. Undefined when the segment
+    /// is gone or lies in memory alone.
+    #[napi]
+    pub fn apart<'e>(&self, env: &'e Env, number: u32) -> Result<Option<Unknown<'e>>> {
+        let apart = self.shelf.maps(|maps| maps.apart(number).map_err(|error| failure("IO", error)))?;
+        apart.map(|bytes| lend(env, bytes)).transpose()
     }
 
     /// The time index of a segment, extended up to now; undefined when the segment is gone.

@@ -123,12 +123,3 @@ test("an empty log and one whose creation is all there is have no entries", (con
     assert.deepEqual([...log.query(query)], [])
   }
 })
-
-test("data is a view of the map: nothing is copied", (context) => {
-  const log = store(context).log("a")
-  log.appendSync("first")
-  log.appendSync("second")
-  const [first, second] = log.query()
-  assert.equal(first.data.buffer, second.data.buffer)
-  assert.equal([...log.query()][0].data.buffer, first.data.buffer, "one buffer per segment")
-})

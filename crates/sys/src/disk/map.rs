@@ -59,6 +59,17 @@ impl Map {
         Map::of_kernel(start, length, Owner::File)
     }
 
+    /// Maps `length` bytes of a file from its beginning so that what is stored stays in this map: the first store to a
+    /// page makes a copy of it. Pages without one show what the file holds.
+    pub(crate) fn apart_from_file(file: impl std::os::fd::AsFd, length: usize) -> io::Result<Map> {
+        let access = mm::ProtFlags::READ | mm::ProtFlags::WRITE;
+        let flags = mm::MapFlags::PRIVATE | mm::MapFlags::NORESERVE;
+        // SAFETY: a fresh mapping at an address of the kernel's choosing; the caller has checked that the file has that
+        // many bytes, and no file of ours is ever truncated.
+        let start = unsafe { mm::mmap(std::ptr::null_mut(), length, access, flags, file, 0)? };
+        Map::of_kernel(start, length, Owner::Memory)
+    }
+
     fn of_kernel(start: *mut std::ffi::c_void, length: usize, owner: Owner) -> io::Result<Map> {
         let start = NonNull::new(start.cast()).ok_or_else(|| io::Error::other("mapped at address zero"))?;
         Ok(Map { start, length, owner })
@@ -190,6 +201,25 @@ mod tests {
             // SAFETY: nobody writes any more.
             assert_eq!(unsafe { map.bytes(5000, 4) }, b"kept");
         }
+    }
+
+    #[test]
+    fn what_is_stored_in_a_map_apart_reaches_neither_the_file_nor_another_map() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("f");
+        std::fs::write(&path, vec![7; 8192]).unwrap();
+        // Whoever may only read the file may store to a map apart.
+        let file = crate::disk::Disk::Real.open_read_only(&path).unwrap();
+        let (shared, apart) = (file.map(8192, false).unwrap(), file.map_apart(8192).unwrap());
+        // SAFETY: nobody else knows the map.
+        unsafe { apart.write(100, &[9; 50]) };
+        crate::disk::Disk::Real.open(&path).unwrap().write_at(&[8; 10], 5000).unwrap();
+        // SAFETY: nobody writes any more.
+        let (seen, kept) = unsafe { (shared.bytes(0, 8192), apart.bytes(0, 8192)) };
+        assert_eq!(std::fs::read(&path).unwrap(), seen);
+        assert_eq!((&seen[100..150], &kept[100..150]), (&[7; 50][..], &[9; 50][..]));
+        assert_eq!((&seen[5000..5010], &kept[5000..5010]), (&[8; 10][..], &[8; 10][..]), "another page");
+        assert!(file.map_apart(8193).is_err());
     }
 
     #[test]

@@ -263,6 +263,18 @@ impl File {
         }
         on!(&self.0, file => file.map(length, writable), file => Ok(file.map(length)))
     }
+
+    /// Maps the first `length` bytes for somebody who may store to them and must not reach the file: what is stored
+    /// stays in the map, and from then on its page shows nothing of what becomes of the file's.
+    ///
+    /// # Errors
+    /// `InvalidInput` when the file is shorter; `Unsupported` of a simulated one; whatever the kernel says.
+    pub fn map_apart(&self, length: usize) -> io::Result<Map> {
+        if self.length()? < length as u64 {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the file is shorter than its map"));
+        }
+        on!(&self.0, file => file.map_apart(length), _file => Err(io::ErrorKind::Unsupported.into()))
+    }
 }
 
 /// Writes a small file whole: to a neighbour, synced, renamed into place, directory synced.

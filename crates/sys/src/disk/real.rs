@@ -106,6 +106,10 @@ impl RealFile {
     pub(super) fn map(&self, length: usize, writable: bool) -> io::Result<Map> {
         Map::of_file(&self.descriptor, length, writable)
     }
+
+    pub(super) fn map_apart(&self, length: usize) -> io::Result<Map> {
+        Map::apart_from_file(&self.descriptor, length)
+    }
 }
 
 pub(super) fn names(directory: &Path) -> io::Result<Vec<String>> {
