@@ -349,6 +349,8 @@ impl Shared {
             dead
         };
         for number in &dead {
+            let bytes = self.segments.find(*number).map_or(0, |segment| u64::from(segment.header.capacity));
+            self.writer.lock().tally.freed_bytes += bytes;
             self.segments.remove(*number);
             if let Some(directory) = &self.directory {
                 let _ = self.disk.unlink(&directory.join(crate::segment::file_name(*number)));
@@ -366,6 +368,21 @@ impl Store {
     /// # Errors
     /// What the disk said; the previous checkpoints stay valid.
     pub fn checkpoint(&self) -> io::Result<()> {
+        let _one_at_a_time = self.shared.checkpointing.lock();
+        self.checkpoint_alone()
+    }
+
+    /// A checkpoint for whoever is going to make another anyway: not while one is under way, and what the disk refuses it
+    /// may do later.
+    pub(crate) fn checkpoint_unless_under_way(&self) {
+        if let Some(_one_at_a_time) = self.shared.checkpointing.try_lock()
+            && let Err(error) = self.checkpoint_alone()
+        {
+            tracing::warn!(%error, "cannot write a checkpoint: files that nobody needs stay for now");
+        }
+    }
+
+    fn checkpoint_alone(&self) -> io::Result<()> {
         let shared = &self.shared;
         let Some(directory) = shared.directory.as_ref().filter(|_| !shared.is_damaged()) else {
             return Ok(());

@@ -88,6 +88,12 @@ pub enum CommitError {
     /// The name is taken.
     #[error("a log of that name exists")]
     Exists,
+    /// There is no log of that name.
+    #[error("there is no log {name:?}")]
+    NoLog {
+        /// The name.
+        name: String,
+    },
     /// The log is deleted.
     #[error("the log is deleted")]
     Deleted,
@@ -150,6 +156,12 @@ pub enum CommitError {
         /// What is wrong with it.
         why: &'static str,
     },
+}
+
+impl CommitError {
+    pub(crate) fn no_log(name: &[u8]) -> CommitError {
+        CommitError::NoLog { name: String::from_utf8_lossy(name).into_owned() }
+    }
 }
 
 /// Why bytes cannot be read.

@@ -249,6 +249,7 @@ impl Store {
             group: Default::default(),
             next_log: parking_lot::Mutex::new(found.next_log),
             transactions: Default::default(),
+            checkpointing: Default::default(),
             checkpoints: parking_lot::Mutex::new(checkpoints.unwrap_or_default()),
             damage: report.damage.clone(),
             unnamed: report.unnamed.clone(),

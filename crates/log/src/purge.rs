@@ -14,6 +14,7 @@ use crate::open::Durability;
 use crate::query::Query;
 use crate::store::{Shared, Store};
 use crate::{Commit, LogId, Offset, Receipt, Time, segment_of};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// What to purge.
@@ -48,10 +49,20 @@ pub struct Purged {
     pub destroyed: bool,
 }
 
+/// What is going to be purged of a log.
+struct Going<'l> {
+    log: &'l Arc<Log>,
+    /// The first offset there is, and the first that is left.
+    begin: Offset,
+    first: Offset,
+}
+
 impl Store {
     /// Purges, and answers what went, log by log in the order of their names; logs of which nothing went are left
-    /// out. In `sync` mode it is durable by then. Files shrink with later checkpoints. Complexity: a search and a
-    /// commit per log; a walk over what goes, if it is to be counted.
+    /// out. In `sync` mode it is durable by then. Segments in which nobody has anything left are removed at once; when all
+    /// that the newest one holds goes, a new one is begun for that. What is still needed and what files take is said by
+    /// [`Store::stats`]. Complexity: a search and a commit per log; a walk over what goes, if it is to be counted; two
+    /// checkpoints, if there are segments to remove.
     ///
     /// ```
     /// use thalweg_log::{Options, Purge, Query, Store};
@@ -65,24 +76,32 @@ impl Store {
     /// ```
     ///
     /// # Errors
-    /// [`CommitError::Pending`] when logs are to be destroyed to which transactions are going to append: then all
-    /// stay. [`CommitError::Damaged`] when damage hides the entry to purge up to; otherwise as [`Store::commit`].
-    /// Logs that come before the one at fault are purged.
+    /// [`CommitError::NoLog`] when there is no log of the name; [`CommitError::Pending`] when logs are to be destroyed to
+    /// which transactions are going to append; [`CommitError::Damaged`] when damage hides the entry to purge up to:
+    /// nothing is purged then. Otherwise as [`Store::commit`]; logs that come before the one at fault are purged.
     pub fn purge(&self, purge: &Purge<'_>) -> Result<Vec<Purged>, CommitError> {
         let logs = match purge.log {
-            Some(name) => self.find(name).into_iter().collect(),
+            Some(name) => vec![self.find(name).ok_or_else(|| CommitError::no_log(name))?],
             None => self.logs(),
         };
         if purge.destroy {
             refuse_pending(&logs)?;
         }
+        let mut goings = Vec::new();
+        for log in &logs {
+            goings.extend(self.going(log, purge)?);
+        }
+        let frees = self.make_way(&goings);
         let (mut purged, mut ticket) = (Vec::new(), 0);
-        for log in logs {
-            let Some((went, receipt)) = self.purge_log(&log, purge)? else { continue };
+        for going in goings {
+            let (went, receipt) = self.let_go(going, purge)?;
             purged.push(went);
             ticket = ticket.max(receipt.ticket);
         }
         self.persist(ticket)?;
+        if frees {
+            self.remove_files();
+        }
         Ok(purged)
     }
 
@@ -94,23 +113,45 @@ impl Store {
         logs
     }
 
-    fn purge_log(&self, log: &Arc<Log>, purge: &Purge<'_>) -> Result<Option<(Purged, Receipt)>, CommitError> {
+    /// What a purge takes of a log, if anything.
+    fn going<'l>(&self, log: &'l Arc<Log>, purge: &Purge<'_>) -> Result<Option<Going<'l>>, CommitError> {
         let Some(state) = log.visible() else { return Ok(None) };
         let keep = match purge.before {
             Some(before) if !purge.destroy => self.first_since(log, before)?,
             _ => None,
         };
-        let first = keep.unwrap_or(state.tail);
-        let begin = state.first;
-        if first <= begin && !purge.destroy {
-            return Ok(None);
-        }
+        let (begin, first) = (state.first, keep.unwrap_or(state.tail));
+        Ok((first > begin || purge.destroy).then_some(Going { log, begin, first }))
+    }
+
+    fn let_go(&self, going: Going<'_>, purge: &Purge<'_>) -> Result<(Purged, Receipt), CommitError> {
+        let Going { log, begin, first } = going;
         let entries = purge.count_entries.then(|| self.count_below(log, first));
         let receipt =
             if purge.destroy { self.destroy(log, purge.time)? } else { self.trim(log, first, purge.time)? };
         let (name, bytes) = (log.name().to_vec(), first - begin);
-        let purged = Purged { name, log: log.id(), first, bytes, entries, destroyed: purge.destroy };
-        Ok(Some((purged, receipt)))
+        Ok((Purged { name, log: log.id(), first, bytes, entries, destroyed: purge.destroy }, receipt))
+    }
+
+    /// Sees to it that segments nobody is going to need can be removed: they must not be written to, and two checkpoints
+    /// must stand behind them, of which this is the first. Answers whether there are any. What the disk refuses here it
+    /// may do later.
+    fn make_way(&self, goings: &[Going<'_>]) -> bool {
+        let (some, newest) = self.shared.dead_without(goings);
+        if some && newest {
+            let _ = self.rotate();
+        }
+        if some {
+            self.checkpoint_unless_under_way();
+        }
+        some
+    }
+
+    fn remove_files(&self) {
+        match self.durability() {
+            Durability::Memory => self.shared.drop_dead_segments(),
+            Durability::Sync | Durability::Os => self.checkpoint_unless_under_way(),
+        }
     }
 
     /// Offset of the first entry of a time or a later one. What damage hides is not taken for older.
@@ -224,6 +265,25 @@ impl Shared {
                 *live = live.saturating_sub(u64::from(extent.length));
             }
         }
+    }
+
+    /// Whether there are segments that nobody needs once something is gone, and whether the newest will be one.
+    fn dead_without(&self, goings: &[Going<'_>]) -> (bool, bool) {
+        let mut bytes: BTreeMap<u32, u64> = BTreeMap::new();
+        for Going { log, first, .. } in goings {
+            let inner = log.lock();
+            let whole = |extent: &&Extent| extent.end() <= *first && inner.children == 0;
+            for extent in inner.extents.all().iter().take_while(whole) {
+                *bytes.entry(segment_of(extent.position)).or_default() += u64::from(extent.length);
+            }
+        }
+        let writer = self.writer.lock();
+        let newest = writer.active.header.number;
+        let dead = |number: &u32, live: u64| live <= bytes.get(number).copied().unwrap_or(0);
+        let some = writer.live_bytes.iter().any(|(number, live)| *number != newest && dead(number, *live));
+        let live = writer.live_bytes.get(&newest).copied().unwrap_or(0);
+        let newest = bytes.contains_key(&newest) && dead(&newest, live);
+        (some || newest, newest)
     }
 
     /// The oldest segment that retention keeps; `None` when it keeps all.

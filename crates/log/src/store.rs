@@ -49,6 +49,8 @@ pub(crate) struct Shared {
     pub(crate) next_log: Mutex<u64>,
     /// Transactions under way, counted once per log they append to.
     pub(crate) transactions: Arc<Mutex<u64>>,
+    /// One checkpoint is written at a time.
+    pub(crate) checkpointing: Mutex<()>,
     /// Starting positions of the checkpoints on disk, oldest first.
     pub(crate) checkpoints: Mutex<Vec<Position>>,
     pub(crate) damage: Vec<Damage>,
@@ -180,6 +182,10 @@ pub struct Stats {
     pub rotations: u64,
     /// Payload bytes let go since then, by purges, retention and deletion.
     pub purged_bytes: u64,
+    /// Payload bytes that some log needs, counted as they are let go of: up to 64 KiB of a log at a time.
+    pub live_bytes: u64,
+    /// Bytes of segments removed since the store was opened.
+    pub freed_bytes: u64,
     /// Batches that the disk had no room for since then.
     pub failures: u64,
     /// Transactions under way, counted once per log they are going to append to.
@@ -262,6 +268,8 @@ impl Store {
             entries: writer.tally.entries,
             rotations: writer.tally.rotations,
             purged_bytes: writer.tally.purged_bytes,
+            live_bytes: writer.live_bytes.values().sum(),
+            freed_bytes: writer.tally.freed_bytes,
             failures: writer.tally.failures,
             transactions,
         }

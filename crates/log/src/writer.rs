@@ -180,6 +180,8 @@ pub(crate) struct Tally {
     pub(crate) rotations: u64,
     /// Payload bytes let go.
     pub(crate) purged_bytes: u64,
+    /// Bytes of segments removed.
+    pub(crate) freed_bytes: u64,
     /// Batches written, and the bytes they took.
     pub(crate) batches: u64,
     pub(crate) batch_bytes: u64,

@@ -34,6 +34,7 @@ pub(crate) fn open(error: &OpenError) -> Error {
 pub(crate) fn commit(error: &CommitError) -> Error {
     let code = match error {
         CommitError::Damaged(damage) => return damaged(damage),
+        CommitError::NoLog { .. } => "NO_LOG",
         CommitError::Deleted | CommitError::ParentDeleted => "DELETED",
         CommitError::TooLarge { .. } => "TOO_LARGE",
         CommitError::Full(_) => "FULL",

@@ -38,6 +38,7 @@ pub(crate) fn open(error: &OpenError) -> PyErr {
 pub(crate) fn commit(error: &CommitError, log: Option<&str>) -> PyErr {
     let code = match error {
         CommitError::Damaged(damage) => return damaged(damage, log),
+        CommitError::NoLog { .. } => "NO_LOG",
         CommitError::Deleted | CommitError::ParentDeleted => "DELETED",
         CommitError::Pending { .. } => "PENDING",
         CommitError::Purged { .. } => "PURGED",

@@ -8,6 +8,7 @@ mod parse;
 mod purge;
 mod query;
 mod reader;
+mod refusals;
 mod sim;
 mod store;
 mod trim;

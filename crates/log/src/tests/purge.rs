@@ -1,7 +1,7 @@
 //! Purging, retention, rotation and news of logs, through the public interface.
 
 use super::store::{config, open, os, payload, small};
-use crate::{CommitError, Cursor, Fork, Options, Purge, Query, ReadError, Start, Store};
+use crate::{CommitError, Cursor, Durability, Fork, Options, Purge, Query, ReadError, Start, Store};
 use proptest::prelude::*;
 
 fn times(store: &Store, name: &[u8]) -> Vec<u64> {
@@ -63,6 +63,85 @@ fn a_purge_frees_segments_and_readers_at_work_read_on() {
     assert_eq!(cursor.skipped_bytes(), missed * 100);
     let mut late = store.reader(&log);
     assert_eq!(late.entries(&Query::from(Start::Offset(5))).next().unwrap().unwrap().time, 1990);
+}
+
+/// Segment files of a store, and the bytes they take.
+fn files(directory: &std::path::Path) -> (u64, u64) {
+    let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap());
+    let segments = entries.filter(|entry| entry.file_name().to_str().unwrap().starts_with("segment-"));
+    segments.fold((0, 0), |(count, bytes), entry| (count + 1, bytes + entry.metadata().unwrap().len()))
+}
+
+#[test]
+fn what_a_purge_takes_gives_its_files_back_at_once() {
+    for durability in [Durability::Os, Durability::Sync] {
+        let directory = tempfile::tempdir().unwrap();
+        let options = Options { durability, committer_thread: false, ..os() };
+        let store = open(directory.path(), options.clone());
+        filled(&store, b"a", 1000);
+        filled(&store, b"b", 1000);
+        store.flush().unwrap();
+        let (count, bytes) = files(directory.path());
+        assert!(count > 4);
+        // The first half of one of two logs: what both lie in stays.
+        store.purge(&Purge { log: Some(b"a"), ..before(500) }).unwrap();
+        let stats = store.stats();
+        assert_eq!((stats.segments, stats.segment_bytes), files(directory.path()));
+        assert!(stats.freed_bytes > 0 && stats.segment_bytes < bytes, "{stats:?}");
+        assert!((150_000..150_000 + 2 * (64 << 10)).contains(&stats.live_bytes), "{stats:?}");
+        // All of it: nothing is left but the segment that was begun for that.
+        store.purge(&Purge::default()).unwrap();
+        let stats = store.stats();
+        assert_eq!((stats.segments, stats.live_bytes), (1, 0));
+        assert_eq!((stats.segments, stats.segment_bytes), files(directory.path()));
+        filled(&store, b"a", 3);
+        store.flush().unwrap();
+        for lost in 0..2 {
+            let copy = tempfile::tempdir().unwrap();
+            for entry in std::fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap()) {
+                std::fs::copy(entry.path(), copy.path().join(entry.file_name())).unwrap();
+            }
+            let store = open(copy.path(), options.clone());
+            assert_eq!((times(&store, b"a"), times(&store, b"b")), (vec![1, 2, 3], vec![]));
+            assert_eq!(store.damage().len(), lost, "{:?}", store.damage());
+            assert!(store.damage().iter().all(|damage| damage.file.starts_with("checkpoint-")));
+            // As if the newest checkpoint were lost.
+            let checkpoints = std::fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().path());
+            let newest = checkpoints.filter(|path| path.to_str().unwrap().contains("checkpoint-")).max();
+            std::fs::write(newest.unwrap(), b"lost").unwrap();
+        }
+    }
+}
+
+#[test]
+fn files_stay_as_long_as_anything_in_them_is_needed_and_the_newest_is_ended_only_when_nothing_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path(), os());
+    filled(&store, b"a", 20);
+    filled(&store, b"b", 1);
+    let rotations = store.stats().rotations;
+    store.purge(&Purge { log: Some(b"a"), ..Purge::default() }).unwrap();
+    assert_eq!((store.stats().segments, store.stats().rotations), (1, rotations), "b is in it");
+    assert_eq!(store.stats().live_bytes, 100);
+    store.purge(&Purge { log: Some(b"b"), destroy: true, ..Purge::default() }).unwrap();
+    assert_eq!((store.stats().segments, store.stats().rotations), (1, rotations + 1));
+    assert_eq!(files(directory.path()).0, 1);
+    // Nothing goes, and nothing is done for it.
+    store.purge(&Purge::default()).unwrap();
+    assert_eq!(store.stats().rotations, rotations + 1);
+    let memory = Store::memory(small()).unwrap();
+    filled(&memory, b"a", 2000);
+    memory.purge(&Purge::default()).unwrap();
+    assert_eq!(memory.stats().segments, 1);
+}
+
+#[test]
+fn a_purge_of_a_log_that_is_not_there_says_so() {
+    let store = Store::memory(small()).unwrap();
+    filled(&store, b"a", 3);
+    let purge = Purge { log: Some(b"b"), destroy: true, ..Purge::default() };
+    assert_eq!(store.purge(&purge), Err(CommitError::NoLog { name: "b".into() }));
+    assert_eq!(times(&store, b"a"), [1, 2, 3]);
 }
 
 #[test]

@@ -61,7 +61,7 @@ fn a_prefix_goes_whatever_the_times_and_only_once() {
     assert_eq!((purged.first, purged.bytes, purged.entries), (50, 40, Some(4)));
     store.append(&log, b"more", 1).unwrap();
     assert_eq!(times(&store, &log), [1]);
-    assert_eq!(store.purge(&Purge { log: Some(b"nobody"), ..Purge::default() }).unwrap(), []);
+    assert_eq!(store.purge(&before(0)).unwrap(), []);
 }
 
 #[test]
@@ -264,6 +264,33 @@ fn a_purge_that_was_answered_survives_a_power_cut() {
 }
 
 #[test]
+fn a_purge_that_is_cut_short_anywhere_takes_all_that_was_asked_for_or_nothing() {
+    let (mut done, mut undone, mut freed) = (0, 0, 0);
+    for (seed, syncs) in (0..8).flat_map(|seed| (0..14).map(move |syncs| (seed, syncs))) {
+        let sim = SimDisk::new(seed, 8 << 20);
+        let options = Options { committer_thread: false, ..small() };
+        let (store, _) = Store::open(&Disk::Sim(sim.clone()), Path::new("/store"), options.clone()).unwrap();
+        let log = store.log(b"a").unwrap();
+        append(&store, &log, 0..400);
+        store.flush().unwrap();
+        // Of several segments, or of all of them with the newest.
+        let end = [300, 400][seed as usize % 2];
+        sim.fail_sync_after(syncs);
+        let answered = store.purge(&before(end));
+        freed += u64::from(store.stats().freed_bytes > 0);
+        let (store, recovered) =
+            Store::open(&Disk::Sim(sim.crash()), Path::new("/store"), options.clone()).unwrap();
+        assert_eq!(recovered.damage, [], "{seed} {syncs}");
+        let left = times(&store, &store.find(b"a").unwrap());
+        let gone = left.len() < 400;
+        assert_eq!(left, (if gone { end } else { 0 }..400).collect::<Vec<_>>(), "{seed} {syncs}");
+        assert!(gone || answered.is_err(), "{seed} {syncs}");
+        (done, undone) = (done + u64::from(gone), undone + u64::from(!gone));
+    }
+    assert!(done > 8 && undone > 8 && freed > 8, "{done} {undone} {freed}");
+}
+
+#[test]
 fn nothing_is_destroyed_while_a_transaction_is_pending_on_any_of_it() {
     let store = Store::memory(small()).unwrap();
     let (a, b) = (store.log(b"a").unwrap(), store.log(b"b").unwrap());
@@ -310,7 +337,8 @@ fn readers_outlive_whatever_is_purged_under_them() {
                 });
                 for time in (0..200).step_by(5) {
                     let destroy = destroy && time > 150;
-                    store.purge(&Purge { destroy, time: round, ..before(time) }).unwrap();
+                    let purged = store.purge(&Purge { destroy, time: round, ..before(time) });
+                    assert!(purged.is_ok() || time > 155 && matches!(purged, Err(CommitError::NoLog { .. })));
                     store.maintain(0).unwrap();
                 }
                 reading.join().unwrap();

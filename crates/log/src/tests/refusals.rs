@@ -1,0 +1,195 @@
+//! What must not be done is refused, by name and whole: nothing of it is there, and the store is as good as before.
+
+use super::store::{open, os, small};
+use crate::{Attached, CommitError, Cursor, Durability, Log, OpenError, Options, Query, Store};
+use std::path::Path;
+use std::sync::Arc;
+use thalweg_sys::disk::Disk;
+use thalweg_sys::disk::sim::SimDisk;
+
+fn entries(store: &Store, log: &Arc<Log>) -> Vec<Vec<u8>> {
+    store.reader(log).entries(&Query::default()).map(|entry| entry.unwrap().data.to_vec()).collect()
+}
+
+fn simulated(sim: &SimDisk, durability: Durability) -> Store {
+    let options = Options { durability, committer_thread: false, ..small() };
+    Store::open(&Disk::Sim(sim.clone()), Path::new("/store"), options).unwrap().0
+}
+
+#[test]
+fn a_transaction_whose_sync_fails_is_not_seen_and_the_store_takes_nothing_more_until_it_is_opened_again() {
+    let sim = SimDisk::new(1, 8 << 20);
+    let store = simulated(&sim, Durability::Sync);
+    let (log, other) = (store.log(b"a").unwrap(), store.log(b"b").unwrap());
+    store.persist(store.append(&log, b"kept", 1).unwrap().ticket).unwrap();
+    sim.fail_sync_after(0);
+    let mut transaction = store.transaction(2);
+    transaction.append(&log, b"first").unwrap();
+    transaction.append(&other, b"second").unwrap();
+    assert!(matches!(transaction.commit(), Err(CommitError::Failed(_))));
+    // The disk may say what it likes from now on: what it said once counts.
+    sim.mend();
+    assert!(matches!(store.append(&log, b"more", 3), Err(CommitError::Failed(_))));
+    assert!(store.transaction(3).commit().is_ok(), "nothing is asked of it");
+    assert!(matches!(store.rotate(), Err(CommitError::Failed(_))));
+    assert_eq!((entries(&store, &log), entries(&store, &other)), (vec![b"kept".to_vec()], vec![]));
+    drop(store);
+    let store = simulated(&sim.crash(), Durability::Sync);
+    let (log, other) = (store.log(b"a").unwrap(), store.log(b"b").unwrap());
+    let (of_log, of_other) = (entries(&store, &log), entries(&store, &other));
+    assert_eq!(of_log[0], b"kept");
+    assert_eq!((of_log.len() - 1, of_other.len()), if of_log.len() > 1 { (1, 1) } else { (0, 0) });
+    store.persist(store.append(&log, b"more", 4).unwrap().ticket).unwrap();
+    assert_eq!(entries(&store, &log).last().unwrap(), b"more");
+}
+
+#[test]
+fn a_disk_that_fills_in_the_middle_of_a_transaction_leaves_nothing_of_it_and_the_store_usable() {
+    for durability in [Durability::Os, Durability::Sync] {
+        let sim = SimDisk::new(1, 8 << 20);
+        let store = simulated(&sim, durability);
+        let (log, other) = (store.log(b"a").unwrap(), store.log(b"b").unwrap());
+        sim.set_space(sim.used_bytes());
+        let large = |store: &Store| {
+            let mut transaction = store.transaction(2);
+            for log in [&log, &other, &log] {
+                transaction.append(log, &[7; 2000]).unwrap();
+            }
+            transaction.commit()
+        };
+        assert!(matches!(large(&store), Err(CommitError::Full(_))));
+        assert_eq!((entries(&store, &log).len(), entries(&store, &other).len()), (0, 0));
+        assert_eq!(store.stats().failures, 1);
+        // What the newest segment has room for is taken.
+        store.persist(store.append(&log, b"small", 3).unwrap().ticket).unwrap();
+        assert!(matches!(large(&store), Err(CommitError::Full(_))));
+        assert_eq!(entries(&store, &log), [b"small"]);
+        sim.set_space(8 << 20);
+        large(&store).unwrap();
+        store.flush().unwrap();
+        for store in [store, simulated(&sim.crash(), durability)] {
+            let sizes = |name: &[u8]| -> Vec<usize> {
+                entries(&store, &store.find(name).unwrap()).iter().map(Vec::len).collect()
+            };
+            assert_eq!((sizes(b"a"), sizes(b"b")), (vec![5, 2000, 2000], vec![2000]));
+        }
+    }
+}
+
+#[test]
+fn an_append_on_a_closing_store_says_so_and_what_was_acknowledged_before_is_there() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path(), os());
+    let log = store.log(b"a").unwrap();
+    let acknowledged: Vec<u64> = std::thread::scope(|scope| {
+        let append = |thread: u64| {
+            let (store, log) = (store.clone(), log.clone());
+            move || {
+                let mut count = 0;
+                loop {
+                    match store.append(&log, &thread.to_le_bytes(), 1) {
+                        Ok(_) => count += 1,
+                        Err(CommitError::Closed) => return count,
+                        Err(other) => panic!("{other}"),
+                    }
+                }
+            }
+        };
+        let threads: Vec<_> = (0..4).map(|thread| scope.spawn(append(thread))).collect();
+        while store.stats().entries < 1000 {
+            std::thread::yield_now();
+        }
+        store.close().unwrap();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    // It stays closed, whoever else opens the directory meanwhile.
+    let mut transaction = store.transaction(2);
+    transaction.append(&log, b"x").unwrap();
+    assert_eq!(transaction.commit(), Err(CommitError::Closed));
+    drop((store, log));
+    let store = open(directory.path(), os());
+    let found = entries(&store, &store.find(b"a").unwrap());
+    let of = |thread: u64| found.iter().filter(|entry| entry[..] == thread.to_le_bytes()).count() as u64;
+    assert_eq!((0..4).map(of).collect::<Vec<_>>(), acknowledged);
+}
+
+#[test]
+fn readers_of_a_closed_store_read_on_to_the_end_and_wait_no_longer_than_asked() {
+    let store = Store::memory(small()).unwrap();
+    let log = store.log(b"a").unwrap();
+    (0..5).for_each(|time| assert!(store.append(&log, b"x", time).is_ok()));
+    let mut reader = store.reader(&log);
+    let mut entries = reader.entries(&Query::default());
+    let mut cursor = Cursor::new(store.reader(&log), &Query::default());
+    assert!(entries.next().is_some() && cursor.next().unwrap().is_some());
+    store.close().unwrap();
+    drop((store, log));
+    assert_eq!(entries.count(), 4);
+    for _ in 1..5 {
+        assert!(cursor.next().unwrap().is_some());
+    }
+    assert_eq!(cursor.next(), Ok(None));
+}
+
+#[test]
+fn a_log_that_nobody_made_is_unknown_here_and_to_a_neighbour() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path(), os());
+    store.log(b"a").unwrap();
+    let neighbour = Attached::open(&Disk::Real, directory.path()).unwrap();
+    assert!(store.find(b"b").is_none() && neighbour.find(b"b").is_none());
+    assert_eq!(store.logs().len(), 1, "asking makes none");
+}
+
+#[test]
+fn names_with_separators_or_control_characters_are_refused_with_the_reason() {
+    let store = Store::memory(small()).unwrap();
+    let bad: [(&[u8], &str); 10] = [
+        (b"", "empty"),
+        (b".", "directory"),
+        (b"..", "directory"),
+        (b"a/b", "separator"),
+        (b"/", "separator"),
+        (b"a\\b", "separator"),
+        (b"a\0b", "control"),
+        (b"a\nb", "control"),
+        (b"\x7f", "control"),
+        (b"\xff", "UTF-8"),
+    ];
+    for (name, reason) in bad {
+        let refused = store.log(name).map(drop).unwrap_err();
+        assert!(matches!(refused, CommitError::BadName { .. }), "{name:?}: {refused}");
+        assert!(refused.to_string().contains(reason), "{refused}");
+    }
+    assert!(matches!(store.log(&[b'x'; 65_536]), Err(CommitError::BadName { .. })));
+    assert_eq!(store.logs().len(), 0);
+    store.log(&[b'x'; 10_000]).unwrap();
+    store.log("Übersicht 2026: alles".as_bytes()).unwrap();
+}
+
+#[test]
+fn an_entry_over_the_limit_is_refused_and_one_below_it_taken() {
+    let store = Store::memory(small()).unwrap();
+    let log = store.log(b"a").unwrap();
+    // A segment's header, a batch's with one log touched, and a frame's.
+    let most = 65_536 - 64 - (48 + 16) - 32;
+    let refused = store.append(&log, &vec![1; most + 1], 1).unwrap_err();
+    assert!(matches!(refused, CommitError::TooLarge { limit: 65_472, .. }), "{refused}");
+    store.append(&log, &vec![2; most], 1).unwrap();
+    let mut transaction = store.transaction(2);
+    (0..10).for_each(|_| transaction.append(&log, &[3; 10_000]).unwrap());
+    assert!(matches!(transaction.commit(), Err(CommitError::TooLarge { .. })));
+    assert_eq!(entries(&store, &log), [vec![2; most]]);
+}
+
+#[test]
+fn a_directory_in_which_nothing_can_be_made_is_refused_by_its_name() {
+    // Where not even root may write.
+    for path in ["/proc/self", "/proc/thalweg"] {
+        let refused = Store::open(&Disk::Real, Path::new(path), os()).err().unwrap();
+        assert!(matches!(refused, OpenError::Io { .. }), "{refused}");
+        assert!(refused.to_string().contains(path), "{refused}");
+    }
+    let refused = Attached::open(&Disk::Real, Path::new("/proc/self")).err().unwrap();
+    assert!(matches!(refused, OpenError::NotAStore { .. }), "{refused}");
+}
