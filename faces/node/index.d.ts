@@ -101,6 +101,10 @@ export interface Stats {
   readonly rotations: number
   /** Payload bytes let go since then. */
   readonly purgedBytes: number
+  /** Payload bytes that some log still needs, as they are let go of: up to 64 KiB of a log at a time. */
+  readonly liveBytes: number
+  /** Bytes of segment files removed since the store was opened. */
+  readonly freedBytes: number
   /** Batches that the disk had no room for since then. */
   readonly failures: number
   /** Transactions under way. */
@@ -144,7 +148,10 @@ export interface Store {
   transaction(options?: TimeOption): Transaction
   /** Runs a function in a transaction: committed when it is done, aborted when it fails. */
   transaction<T>(work: (transaction: Transaction) => T | Promise<T>, options?: TimeOption): Promise<T>
-  /** Lets go of the oldest entries, or of whole logs. Readers keep what they have. */
+  /**
+   * Lets go of the oldest entries, or of whole logs. Readers keep what they have. Segment files in which nobody needs
+   * anything any more are removed by then; the newest is ended for that when all that is in it goes.
+   */
   purge(purge: Purge): Promise<Purged[]>
   /** Begins a new segment file. */
   rotate(): void
@@ -186,7 +193,10 @@ export interface Query {
   uncommitted?: boolean
 }
 
-/** An entry. Its data is a view of the store's own memory: read it, never write to it; copy what you change. */
+/**
+ * An entry. Its data is a view of the store's file where that is written for good, else a copy. Whoever writes to it
+ * changes what this thread reads there later, and nothing else: not the file, and no other thread or process.
+ */
 export interface Entry {
   readonly time: number
   /** Offset of its first byte within the log: with the log, its identity. */

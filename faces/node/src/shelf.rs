@@ -91,6 +91,9 @@ impl Shelf {
         let key = (kind, path.to_owned());
         let mut shelves = SHELVES.lock();
         if let Some(shelf) = shelves.get(&key) {
+            if shelf.open.read().is_none() {
+                return Err(failure("CLOSED", "the store is being closed: open it again once that is done"));
+            }
             if shelf.durability != options.durability {
                 return Err(failure("CONFLICT", "the store is open in this process with another durability"));
             }

@@ -41,6 +41,8 @@ pub struct StatsRow {
     pub entries: f64,
     pub rotations: f64,
     pub purged_bytes: f64,
+    pub live_bytes: f64,
+    pub freed_bytes: f64,
     pub failures: f64,
     pub transactions: f64,
 }
@@ -245,6 +247,8 @@ impl Opening {
             entries: stats.entries as f64,
             rotations: stats.rotations as f64,
             purged_bytes: stats.purged_bytes as f64,
+            live_bytes: stats.live_bytes as f64,
+            freed_bytes: stats.freed_bytes as f64,
             failures: stats.failures as f64,
             transactions: stats.transactions as f64,
         })
