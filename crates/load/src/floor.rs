@@ -1,5 +1,6 @@
-//! The floor: a server that answers 204 to everything. Owns nothing but sockets and never keeps a byte: no
-//! server that does work can be cheaper, so the distance to it is what the work costs.
+//! The floor: a server that answers 204 to everything, and sends what is posted to everybody who asked to follow. Owns nothing
+//! but sockets, keeps no byte and knows no stream: no server that does work can be cheaper, so the distance to it is
+//! what the work costs.
 
 use crate::message;
 use std::collections::BTreeMap;
@@ -15,6 +16,17 @@ const RECEIVE_BYTES: usize = 16 * 1024;
 const ANSWER: &[u8] =
     b"HTTP/1.1 204 No Content\r\nStream-Next-Offset: 0000000000000000_0000000000000256\r\n\r\n";
 
+const FOLLOWED: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n";
+const CONTROL: &[u8] =
+    b"event: control\ndata: {\"streamNextOffset\":\"0000000000000000_0000000000000256\"}\n\n";
+
+/// Everybody who is connected.
+#[derive(Default)]
+struct Floor {
+    connections: BTreeMap<u64, (OwnedFd, Vec<u8>)>,
+    followers: Vec<u64>,
+}
+
 /// Serves until the process ends.
 ///
 /// # Errors
@@ -24,39 +36,74 @@ pub(crate) fn serve(address: SocketAddr) -> io::Result<Infallible> {
     let epoll = Epoll::new()?;
     let watch = Watch { readable: true, ..Watch::default() };
     epoll.add(listener.as_fd(), LISTENER, watch)?;
-    let mut connections: BTreeMap<u64, (OwnedFd, Vec<u8>)> = BTreeMap::new();
+    let mut floor = Floor::default();
     let mut next = 0;
     let mut events = Events::with_capacity(1024);
     loop {
         epoll.wait(&mut events, 1024, Timeout::Never)?;
         for event in (0..events.len()).filter_map(|n| events.at(n)) {
-            if event.token == LISTENER {
-                while let Some(connection) = socket::accept(listener.as_fd())? {
-                    socket::set_no_delay(connection.as_fd())?;
-                    epoll.add(connection.as_fd(), next, watch)?;
-                    connections.insert(next, (connection, Vec::with_capacity(RECEIVE_BYTES)));
-                    next += 1;
+            if event.token != LISTENER {
+                if !floor.answer(event.token).unwrap_or(false) {
+                    floor.forget(event.token);
                 }
-            } else if let Some((connection, received)) = connections.get_mut(&event.token)
-                && !answer(connection, received).unwrap_or(false)
-            {
-                connections.remove(&event.token);
+                continue;
+            }
+            while let Some(connection) = socket::accept(listener.as_fd())? {
+                socket::set_no_delay(connection.as_fd())?;
+                epoll.add(connection.as_fd(), next, watch)?;
+                floor.connections.insert(next, (connection, Vec::with_capacity(RECEIVE_BYTES)));
+                next += 1;
             }
         }
     }
 }
 
-/// Takes in what came and answers every whole request in it; `false` at the end of the connection.
-fn answer(connection: &OwnedFd, received: &mut Vec<u8>) -> io::Result<bool> {
-    received.reserve(RECEIVE_BYTES);
-    match socket::receive(connection.as_fd(), received, RECEIVE_BYTES)? {
-        None => return Ok(true),
-        Some(0) => return Ok(false),
-        Some(_) => {}
+impl Floor {
+    /// Takes in what came and answers every whole request in it; `false` at the end of the connection.
+    fn answer(&mut self, token: u64) -> io::Result<bool> {
+        let Some((connection, received)) = self.connections.get_mut(&token) else { return Ok(true) };
+        received.reserve(RECEIVE_BYTES);
+        match socket::receive(connection.as_fd(), received, RECEIVE_BYTES)? {
+            None => return Ok(true),
+            Some(0) => return Ok(false),
+            Some(_) => {}
+        }
+        let mut event = Vec::new();
+        while let Some(length) = message::length(received) {
+            let request = &received[..length];
+            if follows(request) {
+                socket::send(connection.as_fd(), &[FOLLOWED, CONTROL].concat())?;
+                self.followers.push(token);
+            } else {
+                socket::send(connection.as_fd(), ANSWER)?;
+            }
+            if request.starts_with(b"POST") && !self.followers.is_empty() {
+                let body = length - message::body_bytes(request);
+                event.extend_from_slice(b"event: data\ndata: ");
+                event.extend_from_slice(&request[body..]);
+                event.extend_from_slice(b"\n\n");
+                event.extend_from_slice(CONTROL);
+            }
+            received.drain(..length);
+        }
+        if !event.is_empty() {
+            for follower in &self.followers {
+                if let Some((connection, _)) = self.connections.get(follower) {
+                    // Who does not read misses it: nothing is kept here.
+                    let _ = socket::send(connection.as_fd(), &event);
+                }
+            }
+        }
+        Ok(true)
     }
-    while let Some(length) = message::length(received) {
-        socket::send(connection.as_fd(), ANSWER)?;
-        received.drain(..length);
+
+    fn forget(&mut self, token: u64) {
+        self.connections.remove(&token);
+        self.followers.retain(|follower| *follower != token);
     }
-    Ok(true)
+}
+
+fn follows(request: &[u8]) -> bool {
+    const WORD: &[u8] = b"live=sse";
+    request.starts_with(b"GET") && request.windows(WORD.len()).any(|word| word == WORD)
 }

@@ -8,6 +8,11 @@ pub fn length(bytes: &[u8]) -> Option<usize> {
     (bytes.len() >= whole).then_some(whole)
 }
 
+/// Bytes of the body of a whole message.
+pub fn body_bytes(message: &[u8]) -> usize {
+    content_length(message)
+}
+
 /// The status of a response, 0 when it has none.
 pub fn status(bytes: &[u8]) -> u16 {
     let digits = bytes.get(9..12).and_then(|d| std::str::from_utf8(d).ok());
@@ -36,6 +41,7 @@ mod tests {
             assert_eq!(length(&message[..cut]), None, "cut at {cut}");
         }
         assert_eq!(length(message), Some(message.len()));
+        assert_eq!(body_bytes(message), 5);
         assert_eq!(length(&[&message[..], b"HTTP"].concat()), Some(message.len()));
         assert_eq!(length(b"HTTP/1.1 204 No Content\r\n\r\n"), Some(27));
         assert_eq!(status(b"HTTP/1.1 204 No Content\r\n\r\n"), 204);

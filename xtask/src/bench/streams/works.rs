@@ -37,6 +37,7 @@ pub(super) fn group(name: &'static str) -> &'static str {
 const ALL: &[Side] = &[Side::Ours, Side::Rust, Side::Node, Side::Floor];
 const SERVERS: &[Side] = &[Side::Ours, Side::Rust, Side::Node];
 const TWO: &[Side] = &[Side::Ours, Side::Rust];
+const FOLLOWED: &[Side] = &[Side::Ours, Side::Rust, Side::Floor];
 const OURS: &[Side] = &[Side::Ours];
 
 const fn load(name: &'static str, words: &'static str, tiny: &'static str, sides: &'static [Side]) -> Work {
@@ -81,9 +82,9 @@ pub(super) const WORKS: &[Work] = &[
         "catch-up --connections 3 --stream-bytes 1048576 --operations 9",
         SERVERS,
     ),
-    load("sse/64", "fan-out --connections 64", FAN, TWO),
+    load("sse/64", "fan-out --connections 64", FAN, FOLLOWED),
     load("sse/256", "fan-out --connections 256", FAN, TWO),
-    load("sse/1000", "fan-out --connections 1000", FAN, SERVERS),
+    load("sse/1000", "fan-out --connections 1000", FAN, ALL),
     load("sse/2048", "fan-out --connections 2048", FAN, TWO),
     load("long-poll/1000", "fan-out --via long-poll --connections 1000", POLLS, SERVERS),
     load(
@@ -105,6 +106,7 @@ pub(super) const WORKS: &[Work] = &[
     load("idle/long-poll", "idle --kind long-poll", "idle --kind long-poll --sizes 0,5,10", TWO),
     load("idle/kept-alive", "idle --kind kept-alive", "idle --kind kept-alive --sizes 0,5,10", TWO),
     Work { scene: Scene::Streams, ..load("idle/stream", "10000", "200", TWO) },
+    Work { scene: Scene::Streams, ..load("idle/million", "1000000", "300", OURS) },
 ];
 
 const CATCH_UP: &str = "catch-up --connections 100 --stream-bytes 16777216";
@@ -181,6 +183,7 @@ pub(super) const LINES: &[Line] = &[
     line("SSE, 1,000 subscribers, 50/s", "sse/1000", P99, Of(Rust), AtMost(0.7)),
     line("SSE, 1,000 subscribers, 50/s", "sse/1000", Cost, Of(Rust), AtMost(0.5)),
     line("SSE, 1,000 subscribers, 50/s", "sse/1000", P99, Of(Node), Bar::None),
+    line("SSE, 1,000 subscribers, 50/s", "sse/1000", Cost, Of(Floor), Bar::None),
     line("SSE, 64 subscribers", "sse/64", P99, Of(Rust), Bar::None),
     line(
         "SSE, 256 subscribers beside 64, four times as many",
@@ -218,8 +221,8 @@ pub(super) const LINES: &[Line] = &[
     line("idle long-poll connection", "idle/long-poll", BytesEach, Of(Rust), Bar::None),
     line("idle kept-alive connection", "idle/kept-alive", BytesEach, Fixed(128.0), AtMost(1.0)),
     line("idle kept-alive connection", "idle/kept-alive", BytesEach, Of(Rust), Bar::None),
-    line("idle stream, 32-byte name", "idle/stream", MemoryEach, Fixed(400.0), AtMost(1.0)),
-    line("idle stream, 32-byte name", "idle/stream", MemoryEach, Of(Rust), Bar::None),
+    line("idle stream, 32-byte name, of 1,000,000", "idle/million", MemoryEach, Fixed(400.0), AtMost(1.0)),
+    line("idle stream, 32-byte name, of 10,000", "idle/stream", MemoryEach, Of(Rust), Bar::None),
 ];
 
 #[cfg(test)]
