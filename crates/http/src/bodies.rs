@@ -31,6 +31,11 @@ impl Bodies {
         fits
     }
 
+    /// Bytes reserved at the moment.
+    pub(crate) fn held(self) -> u64 {
+        self.held
+    }
+
     /// Gives back what a connection's body had reserved.
     pub(crate) fn release<T>(&mut self, active: &mut Active<T>) {
         self.held -= std::mem::take(&mut active.reserved);

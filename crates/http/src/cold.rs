@@ -22,6 +22,7 @@ impl<S: Service> Http<S> {
         // A body that came in chunks is taken apart already; nothing that reads has one.
         let again = !matches!(active.body, Body::Chunked { .. });
         if !again || !self.warm(core, key, active, work) {
+            self.meters.overload();
             self.refuse(core, active, &TOO_COLD);
         }
     }
@@ -55,17 +56,22 @@ impl<S: Service> Http<S> {
             work();
             return true;
         };
+        if self.load.cold_reads >= self.config.cold_reads_max {
+            return false;
+        }
         let Some(permit) = core.handle().reserve() else { return false };
         let job = move || {
             work();
             permit.post(Message::Warmed { key });
         };
         active.warming = pool.submit(Box::new(job)).is_ok();
+        self.load.cold_reads += usize::from(active.warming);
         active.warming
     }
 
     /// The bytes are in memory: goes on where the connection waited.
     pub(crate) fn warmed(&mut self, core: &mut HttpCore<S>, key: Key) {
+        self.load.cold_reads -= 1;
         self.with_active(core, key, |http, core, key, active| {
             active.warming = false;
             http.drive(core, key, active)

@@ -11,6 +11,15 @@ pub struct Config {
     pub body_bytes_max: u64,
     /// Bytes of all bodies that are still arriving; more are refused with 503 before they are read.
     pub bodies_bytes_max: u64,
+    /// Answers to writes that may wait for the store; one more is refused with 503 before anything is done.
+    pub writes_max: usize,
+    /// Connections that may follow a topic; one more is answered 503.
+    pub subscribers_max: usize,
+    /// Bytes of all connections that peers have not taken. From there on reads are refused with 503; where those who
+    /// follow a topic bring it a quarter beyond, the slowest are cut.
+    pub unsent_bytes_max: u64,
+    /// Reads that may wait for the disk; one more is refused with 503.
+    pub cold_reads_max: usize,
     /// Requests of one connection that may await their answers; then its reading pauses.
     pub pipeline_max: usize,
     /// Response bytes of one connection that are collected into one write before it happens.
@@ -41,6 +50,10 @@ impl Default for Config {
             head_limits: Limits::default(),
             body_bytes_max: 16 * 1024 * 1024,
             bodies_bytes_max: 256 * 1024 * 1024,
+            writes_max: 65_536,
+            subscribers_max: 65_536,
+            unsent_bytes_max: 512 * 1024 * 1024,
+            cold_reads_max: 512,
             pipeline_max: 64,
             burst_bytes_max: 256 * 1024,
             connections_max: 65_536,

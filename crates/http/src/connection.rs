@@ -178,6 +178,8 @@ pub(crate) struct Active<T> {
     pub(crate) later: SmallVec<[u64; 2]>,
     /// The next request reads, and has to see what those before it wrote.
     pub(crate) held: bool,
+    /// The next request reads, and this turn has sent enough.
+    pub(crate) put_off: bool,
     /// Body bytes there were when its patience began anew.
     pub(crate) body_mark: usize,
     /// What it needs next is being brought into memory elsewhere.
@@ -207,6 +209,7 @@ impl<T> Default for Active<T> {
             awaited: 0,
             later: SmallVec::new(),
             held: false,
+            put_off: false,
             body_mark: 0,
             warming: false,
             warmings: 0,
@@ -268,6 +271,11 @@ impl Output {
             self.bytes += piece.len();
             self.pieces.push_back(piece);
         }
+    }
+
+    /// How many they are.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes as u64
     }
 
     pub(crate) fn pieces(&self) -> impl Iterator<Item = &Bytes> {

@@ -69,7 +69,7 @@ impl<S: Service> Http<S> {
                 self.begin_live(core, key, active, *starting)?
             } else if active.closing {
                 return Err(if active.linger { Gone::Linger } else { Gone::Close });
-            } else if starved || active.warming {
+            } else if starved || active.warming || active.put_off {
                 return Ok(());
             } else {
                 continue;
@@ -83,7 +83,7 @@ impl<S: Service> Http<S> {
     /// Whether another request may be read now. One connection has a bounded number of requests, and of
     /// response bytes, in flight.
     fn may_take(&self, core: &mut HttpCore<S>, key: Key, active: &Active<S::Topic>) -> bool {
-        let waits = active.warming || active.held && active.awaited > 0;
+        let waits = active.warming || active.put_off || active.held && active.awaited > 0;
         !(active.closing || waits)
             && active.starting.is_none()
             && active.output.is_empty()

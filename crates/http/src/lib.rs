@@ -24,6 +24,7 @@ mod drain;
 mod drive;
 mod later;
 mod live;
+mod load;
 mod meters;
 mod reactor;
 mod receive;

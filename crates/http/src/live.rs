@@ -5,6 +5,7 @@
 
 use crate::connection::{Active, Flags, Manner, Role, Starting};
 use crate::drive::{deadline_left_ms, note_deadline};
+use crate::load;
 use crate::reactor::{Gone, Http, HttpCore, Message};
 use bytes::Bytes;
 use std::sync::Arc;
@@ -74,6 +75,9 @@ impl<S: Service> Http<S> {
         active: &mut Active<S::Topic>,
         starting: Starting<S::Topic>,
     ) -> Result<Pumped, Gone> {
+        if self.load.subscribers >= self.config.subscribers_max {
+            return self.refuse_subscriber(core, key, active, starting.manner);
+        }
         let Starting { topic_id, topic, live, head, mut manner } = starting;
         let sse = live.mode == Mode::Sse;
         manner.close |= self.draining || (sse && manner.legacy);
@@ -81,6 +85,7 @@ impl<S: Service> Http<S> {
             Mode::Sse => self.config.sse_lifetime_ms(core.entropy()),
             Mode::LongPoll => self.config.long_poll_timeout_ms,
         };
+        self.load.subscribers += 1;
         let entry = core.entry(key).ok_or(Gone::Close)?;
         entry.role = if sse { Role::Sse } else { Role::LongPoll };
         entry.flavour = live.flavour;
@@ -117,6 +122,11 @@ impl<S: Service> Http<S> {
                 return Ok(Pumped::Parked);
             }
             let (topic_id, live) = position(core, key).ok_or(Gone::Close)?;
+            // A walk is put off as a whole, so that what it encodes is encoded once.
+            if self.load.is_spent() && self.memo.topic_id.is_none() {
+                self.send_staged(core, key, active)?;
+                break;
+            }
             if live.mode == Mode::Sse && deadline_left_ms(core, key) == 0 {
                 return self.end_sse(core, key, active);
             }
@@ -243,6 +253,7 @@ impl<S: Service> Http<S> {
         }
         let draining = self.draining;
         let entry = core.entry(key).ok_or(Gone::Close)?;
+        self.load.subscribers -= usize::from(load::follows(entry.role));
         entry.role = Role::Request;
         let close = entry.flags.has(Flags::CLOSE) || draining;
         let legacy = entry.flags.has(Flags::LEGACY);
@@ -282,9 +293,8 @@ impl<S: Service> Http<S> {
         let mut keys = std::mem::take(&mut self.keys);
         core.subscribers(topic_id, &mut keys);
         let mut memo = Memo { topic_id: Some(topic_id), steps: std::mem::take(&mut self.memo.steps) };
-        let rest = keys.len().saturating_sub(SLICE);
-        self.serve_each(core, topic_id, keys.drain(rest..), &mut memo);
-        if rest == 0 {
+        self.serve_each(core, topic_id, &mut keys, &mut memo);
+        if keys.is_empty() {
             memo.steps.clear();
             (self.keys, self.memo.steps) = (keys, memo.steps);
         } else {
@@ -297,9 +307,8 @@ impl<S: Service> Http<S> {
     pub(crate) fn walk_on(&mut self, core: &mut HttpCore<S>, topic_id: u64) {
         let Some(place) = self.walks.iter().position(|walk| walk.topic_id == topic_id) else { return };
         let mut walk = self.walks.swap_remove(place);
-        let rest = walk.keys.len().saturating_sub(SLICE);
-        self.serve_each(core, topic_id, walk.keys.drain(rest..), &mut walk.memo);
-        if rest > 0 {
+        self.serve_each(core, topic_id, &mut walk.keys, &mut walk.memo);
+        if !walk.keys.is_empty() {
             self.walks.push(walk);
             core.ready_later(Message::Walk { topic_id });
         } else if walk.again {
@@ -307,22 +316,21 @@ impl<S: Service> Http<S> {
         }
     }
 
-    /// Serves those of the subscribers that are still there and not busy with what they were sent before.
-    fn serve_each(
-        &mut self,
-        core: &mut HttpCore<S>,
-        topic_id: u64,
-        keys: impl Iterator<Item = Key>,
-        memo: &mut Memo,
-    ) {
+    /// Serves those of the subscribers that are still there and not busy with what they were sent before: one turn's
+    /// share of them, the last ones, which are taken out.
+    fn serve_each(&mut self, core: &mut HttpCore<S>, topic_id: u64, keys: &mut Vec<Key>, memo: &mut Memo) {
         std::mem::swap(&mut self.memo, memo);
         let (begun_ns, mut served) = (monotonic_ns(), 0);
-        for key in keys {
+        for _ in 0..SLICE {
+            let Some(key) = keys.pop() else { break };
             let active = core.entry(key).and_then(|entry| entry.active.as_ref());
             let busy = active.is_some_and(|active| active.warming || !active.output.is_empty());
             if !busy && core.topic_of(key) == Some(topic_id) {
                 self.with_active(core, key, Self::drive);
                 served += 1;
+            }
+            if self.load.is_spent() {
+                break;
             }
         }
         self.meters.fan_out(served, (monotonic_ns() - begun_ns) / 1_000);

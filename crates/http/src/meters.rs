@@ -8,8 +8,11 @@ const INTERESTS: usize = 2;
 const OPENED: usize = 3;
 const CLOSED: usize = 4;
 const DELIVERIES: usize = 5;
+const OVERLOADS: usize = 6;
+const UNSENT: usize = 7;
+const BODIES: usize = 8;
 /// From here on responses by the first digit of their status.
-const RESPONSES: usize = 6;
+const RESPONSES: usize = 9;
 const CLASSES: usize = 5;
 
 /// System calls made for connections since the beginning.
@@ -34,6 +37,12 @@ pub struct Traffic {
     pub closed: u64,
     /// Responses by class of their status: 1xx, 2xx, 3xx, 4xx, 5xx. The head of an event stream counts as one.
     pub responses: [u64; CLASSES],
+    /// Requests refused, and connections cut, because a bound was reached.
+    pub overloads: u64,
+    /// Bytes that peers have not taken.
+    pub unsent_bytes: u64,
+    /// Bytes reserved for bodies that are arriving.
+    pub bodies_bytes: u64,
     /// Subscribers served because their topic moved.
     pub deliveries: u64,
     /// How long each walk over the subscribers of a topic that moved took, or each part of a long one, microseconds.
@@ -55,6 +64,9 @@ impl Meters {
             opened: self.counts.read(OPENED),
             closed: self.counts.read(CLOSED),
             responses: std::array::from_fn(|class| self.counts.read(RESPONSES + class)),
+            overloads: self.counts.read(OVERLOADS),
+            unsent_bytes: self.counts.read(UNSENT),
+            bodies_bytes: self.counts.read(BODIES),
             deliveries: self.counts.read(DELIVERIES),
             fan_out_us: self.fan_out_us.read(),
         }
@@ -86,6 +98,15 @@ impl Meters {
 
     pub(crate) fn close(&self) {
         self.counts.add(CLOSED, 1);
+    }
+
+    pub(crate) fn overload(&self) {
+        self.counts.add(OVERLOADS, 1);
+    }
+
+    pub(crate) fn carry(&self, unsent_bytes: u64, bodies_bytes: u64) {
+        self.counts.set(UNSENT, unsent_bytes);
+        self.counts.set(BODIES, bodies_bytes);
     }
 
     pub(crate) fn response(&self, status: u16) {

@@ -5,6 +5,7 @@ use crate::config::Config;
 use crate::connection::{Active, Connection, Reply, Role};
 use crate::later::Awaited;
 use crate::live::{Memo, Walk};
+use crate::load::{Load, follows};
 use crate::meters::{Calls, Meters};
 use crate::request::REFUSALS;
 use crate::send::Segment;
@@ -119,6 +120,7 @@ pub struct Http<S: Service> {
     pub(crate) control: Key,
     pub(crate) connections: usize,
     pub(crate) bodies: Bodies,
+    pub(crate) load: Load,
     pub(crate) meters: Arc<Meters>,
     pub(crate) draining: bool,
     /// Sorted by ticket; of equal tickets, the older first.
@@ -176,6 +178,7 @@ impl<S: Service> Http<S> {
             control,
             connections: 0,
             bodies: Bodies::default(),
+            load: Load::default(),
             meters: Arc::default(),
             draining: false,
             waiting: VecDeque::new(),
@@ -243,6 +246,7 @@ impl<S: Service> Http<S> {
         if let Some(active) = removed.entry.active {
             self.keep_spare(core, active);
         }
+        self.load.subscribers -= usize::from(follows(removed.entry.role));
         if removed.entry.role.is_connection() {
             self.connections -= 1;
             self.meters.close();
@@ -256,6 +260,7 @@ impl<S: Service> Http<S> {
     pub(crate) fn keep_spare(&mut self, core: &mut HttpCore<S>, mut active: Box<Active<S::Topic>>) {
         self.forget_later(&mut active);
         self.bodies.release(&mut active);
+        self.load.unsent_bytes -= active.output.bytes();
         let input = active.reset();
         if input.capacity() > 0 {
             core.give_buffer(input);
@@ -368,7 +373,7 @@ impl<S: Service> Handler for Http<S> {
             Message::Complete { up_to } => self.complete(core, up_to),
             Message::Failed => self.fail(core),
             Message::Advanced { topic_id } => self.fan_out(core, topic_id),
-            Message::Walk { topic_id } => self.walk_on(core, topic_id),
+            Message::Walk { topic_id } => self.resume_walk(core, topic_id),
             Message::Drain { grace_ms } => self.drain(core, grace_ms),
             Message::Configure(config) => {
                 self.config = Config { connections_max: self.config.connections_max, ..*config };
@@ -377,11 +382,7 @@ impl<S: Service> Handler for Http<S> {
             Message::Count(sender) => drop(sender.send(self.count(core))),
             Message::Warmed { key } => self.warmed(core, key),
             Message::Rung => self.look(core),
-            Message::Resume { key } => {
-                if core.topic_of(key).is_some() {
-                    self.with_active(core, key, Self::drive);
-                }
-            }
+            Message::Resume { key } => self.resume(core, key),
         }
     }
 
@@ -389,6 +390,7 @@ impl<S: Service> Handler for Http<S> {
         if self.owes_look {
             self.look(core);
         }
+        self.account(core);
     }
 
     fn timer(&mut self, core: &mut Core<Self>, key: Key) {

@@ -38,7 +38,8 @@ impl<S: Service> Http<S> {
             if drained || active.closing || active.starting.is_some() || !active.output.is_empty() {
                 return Ok(());
             }
-            if active.replies.pending() > 0
+            if active.put_off
+                || active.replies.pending() > 0
                 || crate::drive::role(core, key)? != crate::connection::Role::Request
             {
                 return Ok(());

@@ -20,6 +20,8 @@ enum Taken<T> {
     Whole { answer: Answer<T>, manner: Manner, end: usize },
     /// Not a request.
     Refused(Refusal),
+    /// A request that reads, for the next turn.
+    PutOff,
     /// A request that will not be answered otherwise, whatever its body says.
     Denied(Response),
 }
@@ -57,6 +59,10 @@ impl<S: Service> Http<S> {
                 active.continue_owed = expects_continue;
                 // Chunks may be there already; of a counted body something is missing.
                 return matches!(active.body, Body::Chunked { .. });
+            }
+            Taken::PutOff => {
+                self.put_off(core, key, active);
+                return false;
             }
             Taken::Refused(refusal) => self.refuse(core, active, &refusal),
             Taken::Denied(response) => self.end_with(active, response),
@@ -112,14 +118,25 @@ impl<S: Service> Http<S> {
             return Taken::Nothing;
         }
         active.held = false;
+        let end = active.start + total_bytes;
+        if let Some(refusal) = self.overload(head.method) {
+            let answer = Answer::Respond(self.service.refuse(refusal, Self::now(core)));
+            return Taken::Whole { answer, manner: manner(&head), end };
+        }
+        if self.load.is_spent() && matches!(head.method, Method::Get | Method::Head) {
+            return Taken::PutOff;
+        }
         let body = &unread[head.bytes..total_bytes];
         self.service.alone(core.alone() && unread.len() == total_bytes);
         let answer = self.service.call(&request(&head, body), Self::now(core));
-        Taken::Whole { answer, manner: manner(&head), end: active.start + total_bytes }
+        Taken::Whole { answer, manner: manner(&head), end }
     }
 
     /// What becomes of a request whose body is still to come.
     fn admitted(&mut self, core: &mut HttpCore<S>, head: &Head<'_>, body: Body) -> Taken<S::Topic> {
+        if let Some(refusal) = self.overload(head.method) {
+            return Taken::Refused(*refusal);
+        }
         match self.service.admit(&request(head, &[]), Self::now(core)) {
             Some(response) => Taken::Denied(response),
             None => Taken::Head(body, head.expects_continue),

@@ -30,6 +30,15 @@ pub(crate) enum Segment {
     Piece(Bytes),
 }
 
+impl Segment {
+    fn len(&self) -> usize {
+        match self {
+            Self::Scratch(range) => range.len(),
+            Self::Piece(piece) => piece.len(),
+        }
+    }
+}
+
 impl<S: Service> Http<S> {
     /// Sends every response whose turn has come, in one write.
     pub(crate) fn send_replies(
@@ -115,6 +124,7 @@ impl<S: Service> Http<S> {
         if self.segments.is_empty() {
             return Ok(());
         }
+        self.load.spend(self.segments.iter().map(Segment::len).sum());
         let sent = {
             let mut slices: SmallVec<[IoSlice<'_>; 16]> = SmallVec::new();
             slices.extend(self.segments.iter().map(|segment| match segment {
@@ -141,12 +151,10 @@ impl<S: Service> Http<S> {
         self.scratch.clear();
     }
 
-    fn keep_unsent(&self, mut sent: usize, active: &mut Active<S::Topic>) {
+    fn keep_unsent(&mut self, mut sent: usize, active: &mut Active<S::Topic>) {
+        let before = active.output.bytes();
         for segment in &self.segments {
-            let length = match segment {
-                Segment::Scratch(range) => range.len(),
-                Segment::Piece(piece) => piece.len(),
-            };
+            let length = segment.len();
             if sent >= length {
                 sent -= length;
                 continue;
@@ -159,6 +167,7 @@ impl<S: Service> Http<S> {
             });
             sent = 0;
         }
+        self.load.unsent_bytes += active.output.bytes() - before;
     }
 
     /// The socket takes bytes again: sends those that were kept, then goes on.
@@ -169,6 +178,10 @@ impl<S: Service> Http<S> {
         active: &mut Active<S::Topic>,
     ) -> Result<(), Gone> {
         if !active.output.is_empty() {
+            if self.load.is_spent() {
+                // The kernel says again next turn that there is room.
+                return Ok(());
+            }
             let sent = {
                 let slices: SmallVec<[IoSlice<'_>; 16]> =
                     active.output.pieces().take(PIECES_MAX).map(|piece| IoSlice::new(piece)).collect();
@@ -176,6 +189,8 @@ impl<S: Service> Http<S> {
                 send(core, key, &slices)?
             };
             active.output.advance(sent);
+            self.load.unsent_bytes -= sent as u64;
+            self.load.spend(sent);
             if sent > 0 {
                 active.progressed_ms = now_ms(core);
             }

@@ -172,6 +172,16 @@ pub(crate) struct ServeOptions {
     /// Bytes of all request bodies that are still arriving; one that there is no room for is refused with 503.
     #[arg(long, env = "THALWEG_BODIES_MAX_BYTES", value_name = "BYTES", default_value_t = 512 << 20, value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
     pub(crate) bodies_max_bytes: u64,
+    /// Bytes of answers and events that readers have not taken, over all connections. From there on reads are refused with
+    /// 503; a quarter beyond, the slowest readers are cut.
+    #[arg(long, env = "THALWEG_UNSENT_MAX_BYTES", value_name = "BYTES", default_value_t = 512 << 20, value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
+    pub(crate) unsent_max_bytes: u64,
+    /// Writes that may wait for the disk at once; one more is refused with 503 before anything is done.
+    #[arg(long, env = "THALWEG_WRITES_MAX", value_name = "N", default_value_t = 65_536, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    pub(crate) writes_max: u32,
+    /// Live reads at once; one more is answered 503. By default as many as there may be connections.
+    #[arg(long, env = "THALWEG_SUBSCRIBERS_MAX", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    pub(crate) subscribers_max: Option<u32>,
     /// Connections at once; one more is answered 503. By default as many as the descriptor limit allows, at
     /// most 65536.
     #[arg(long, env = "THALWEG_CONNECTIONS_MAX", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]

@@ -36,7 +36,7 @@ const fn key(name: &'static str, kind: Kind, reloads: bool) -> Key {
 }
 
 /// Every key, in the order they are printed.
-pub(crate) const KEYS: [Key; 26] = [
+pub(crate) const KEYS: [Key; 29] = [
     key("listen", Kind::Texts, false),
     key("tokens", Kind::Text, false),
     key("insecure_listen_anywhere", Kind::Boolean, false),
@@ -50,6 +50,9 @@ pub(crate) const KEYS: [Key; 26] = [
     key("stall_timeout_ms", Kind::Integer, true),
     key("body_max_bytes", Kind::Integer, true),
     key("bodies_max_bytes", Kind::Integer, true),
+    key("unsent_max_bytes", Kind::Integer, true),
+    key("writes_max", Kind::Integer, true),
+    key("subscribers_max", Kind::Integer, true),
     key("connections_max", Kind::Integer, false),
     key("reactors", Kind::Integer, false),
     key("drain_grace_ms", Kind::Integer, true),
@@ -178,6 +181,9 @@ impl Configuration {
             stall_timeout_ms,
             body_max_bytes,
             bodies_max_bytes,
+            unsent_max_bytes,
+            writes_max,
+            subscribers_max,
             drain_grace_ms,
             log_level,
             ..
@@ -190,6 +196,9 @@ impl Configuration {
             stall_timeout_ms,
             body_max_bytes,
             bodies_max_bytes,
+            unsent_max_bytes,
+            writes_max,
+            subscribers_max,
             drain_grace_ms,
             log_level,
             ..self.options.clone()

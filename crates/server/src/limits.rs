@@ -9,6 +9,11 @@ const IDLE_BYTES: u64 = 128;
 /// Bytes of a reactor's buffer, which a connection borrows while bytes are in flight.
 const BUFFER_BYTES: u64 = 16 << 10;
 
+/// Bytes of what a connection owns beside its buffer while bytes are in flight.
+const ACTIVE_BYTES: u64 = 512;
+/// Bytes of an answer that waits for the disk.
+const WRITE_BYTES: u64 = 1 << 10;
+
 /// Bounds in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limits {
@@ -16,7 +21,12 @@ pub(crate) struct Limits {
     pub(crate) body_bytes: u64,
     /// Of all bodies together.
     pub(crate) bodies_bytes: u64,
+    pub(crate) head_bytes: u64,
+    pub(crate) subscribers: u64,
+    pub(crate) writes: u64,
+    pub(crate) cold_reads: u64,
     pub(crate) pipeline: u64,
+    /// Of all connections together.
     pub(crate) unsent_bytes: u64,
 }
 
@@ -28,8 +38,12 @@ impl Limits {
             connections: connections * reactors,
             body_bytes: config.body_bytes_max,
             bodies_bytes: config.bodies_bytes_max.saturating_mul(reactors),
+            head_bytes: config.head_limits.head_bytes_max as u64,
+            subscribers: (config.subscribers_max as u64 * reactors).min(connections * reactors),
+            writes: config.writes_max as u64 * reactors,
+            cold_reads: config.cold_reads_max as u64 * reactors,
             pipeline: config.pipeline_max as u64,
-            unsent_bytes: config.burst_bytes_max as u64,
+            unsent_bytes: config.unsent_bytes_max.saturating_mul(reactors),
         }
     }
 
@@ -38,10 +52,16 @@ impl Limits {
         self.connections * IDLE_BYTES
     }
 
-    /// Bytes if every connection had as much of a body half sent as there is room for, and a whole burst unread.
+    /// Bytes if every bound were reached at once: each connection in the middle of a request, as much of bodies and of what
+    /// is unsent as there is room for (a quarter more, until the slowest readers are cut), and every write that may wait.
     pub(crate) fn busy_bytes(&self) -> u64 {
         let bodies = self.connections.saturating_mul(self.body_bytes).min(self.bodies_bytes);
-        self.connections.saturating_mul(IDLE_BYTES + BUFFER_BYTES + self.unsent_bytes).saturating_add(bodies)
+        let unsent = self.unsent_bytes.saturating_add(self.unsent_bytes / 4);
+        let each = IDLE_BYTES + ACTIVE_BYTES + BUFFER_BYTES.max(self.head_bytes);
+        let connections = self.connections.saturating_mul(each);
+        [bodies, unsent, self.writes.saturating_mul(WRITE_BYTES)]
+            .into_iter()
+            .fold(connections, u64::saturating_add)
     }
 }
 
@@ -49,12 +69,16 @@ impl fmt::Display for Limits {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             out,
-            "{} connections, {} a body and {} all that arrive, {} requests ahead and {} unsent each; {} while all are idle, {} if all used \
-             everything at once",
+            "{} connections, {} of them subscribers; {} a head, {} a body, {} all bodies that arrive; {} requests ahead each, {} \
+             writes waiting, {} reads waiting for the disk, {} unsent in all; {} of memory while all are idle, {} if all used everything at once",
             self.connections,
+            self.subscribers,
+            Bytes(self.head_bytes),
             Bytes(self.body_bytes),
             Bytes(self.bodies_bytes),
             self.pipeline,
+            self.writes,
+            self.cold_reads,
             Bytes(self.unsent_bytes),
             Bytes(self.idle_bytes()),
             Bytes(self.busy_bytes())
@@ -86,18 +110,24 @@ mod tests {
             connections_max: 100,
             body_bytes_max: 1 << 20,
             bodies_bytes_max: 1 << 24,
-            burst_bytes_max: 1 << 18,
+            unsent_bytes_max: 1 << 22,
+            writes_max: 1 << 10,
+            subscribers_max: 50,
+            cold_reads_max: 8,
             ..Config::default()
         };
         let limits = Limits::of(&config, 4);
         assert_eq!(limits.idle_bytes(), 400 * 128);
-        assert_eq!(limits.busy_bytes(), 400 * (128 + (16 << 10) + (1 << 18)) + (4 << 24));
+        assert_eq!(limits.busy_bytes(), 400 * (128 + 512 + (16 << 10)) + (4 << 24) + (5 << 22) + (4 << 20));
         let text = limits.to_string();
         assert!(
-            text.starts_with("400 connections, 1 MiB a body and 64 MiB all that arrive, 64 requests ahead and 256 KiB unsent"),
+            text.starts_with(
+                "400 connections, 200 of them subscribers; 16 KiB a head, 1 MiB a body, 64 MiB all bodies that arrive; 64 requests \
+                 ahead each, 4096 writes waiting, 32 reads waiting for the disk, 16 MiB unsent in all; "
+            ),
             "{text}"
         );
-        assert!(text.contains("50 KiB while all are idle, 170.2 MiB if all"), "{text}");
+        assert!(text.contains("50 KiB of memory while all are idle, 94.4 MiB if all"), "{text}");
     }
 
     #[test]

@@ -65,6 +65,12 @@ impl<S> Metrics<S> {
             .iter()
             .map(|(handle, meters)| (handle.activity(), meters.traffic()))
             .collect();
+        self.reactors(page, &reactors)?;
+        let sum = |value: fn(&thalweg_http::Traffic) -> u64| reactors.iter().map(|(_, t)| value(t)).sum();
+        page.memory(stats.index_bytes, sum(|t| t.unsent_bytes), sum(|t| t.bodies_bytes))
+    }
+
+    fn reactors(&self, page: &mut Page, reactors: &[(Activity, thalweg_http::Traffic)]) -> fmt::Result {
         let each = |value: fn(&(Activity, thalweg_http::Traffic)) -> u64| {
             reactors
                 .iter()
@@ -87,6 +93,11 @@ impl<S> Metrics<S> {
             "deliveries_total",
             "Subscribers served because their stream moved.",
             each(|(_, t)| t.deliveries),
+        )?;
+        page.counter(
+            "overloads_total",
+            "Requests refused, and connections cut, because a bound was reached.",
+            each(|(_, t)| t.overloads),
         )?;
         page.counter("turns_total", "Turns of the reactor.", each(|(a, _)| a.turns))?;
         page.counter("waits_total", "System calls that asked what is ready.", each(|(a, _)| a.waits))?;
@@ -120,7 +131,7 @@ impl<S> Metrics<S> {
             let help = "A walk over the subscribers of a stream that moved, or a part of a long one.";
             page.histogram("fan_out_seconds", help, index == 0, &labels, &traffic.fan_out_us, MICROS)?;
         }
-        page.memory(stats.index_bytes)
+        Ok(())
     }
 
     fn store(&self, page: &mut Page, stats: &Stats) -> fmt::Result {
@@ -202,8 +213,13 @@ impl Page {
         writeln!(self.0, "thalweg_{name}_count{open}{labels}{close} {count}")
     }
 
-    fn memory(&mut self, index_bytes: u64) -> fmt::Result {
-        let kinds = [("resident", resident_bytes()), ("time_indexes", index_bytes)];
+    fn memory(&mut self, index_bytes: u64, unsent_bytes: u64, bodies_bytes: u64) -> fmt::Result {
+        let kinds = [
+            ("resident", resident_bytes()),
+            ("time_indexes", index_bytes),
+            ("unsent", unsent_bytes),
+            ("bodies", bodies_bytes),
+        ];
         let values = kinds.into_iter().map(|(kind, bytes)| (format!("kind=\"{kind}\""), bytes));
         self.gauge("memory_bytes", "Memory by kind: all that is resident, and what of it is which.", values)
     }

@@ -275,11 +275,17 @@ fn state_options(options: &ServeOptions) -> thalweg_state::Options {
 
 /// The bounds of each of `reactors`.
 fn http_config(options: &ServeOptions, connections_max: usize, reactors: usize) -> Config {
-    let bodies_bytes_max = options.bodies_max_bytes / (reactors.max(1) as u64);
+    let (share, shares) = (reactors.max(1), reactors.max(1) as u64);
+    let bodies_bytes_max = options.bodies_max_bytes / shares;
     Config {
         body_bytes_max: options.body_max_bytes,
         bodies_bytes_max: bodies_bytes_max.max(options.body_max_bytes),
         connections_max,
+        writes_max: (options.writes_max as usize).div_ceil(share),
+        subscribers_max: options
+            .subscribers_max
+            .map_or(connections_max, |max| (max as usize).div_ceil(share)),
+        unsent_bytes_max: options.unsent_max_bytes.div_ceil(shares),
         long_poll_timeout_ms: options.long_poll_timeout_ms,
         sse_lifetime_ms: options.sse_lifetime_ms,
         idle_timeout_ms: options.idle_timeout_ms,

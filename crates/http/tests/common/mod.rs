@@ -23,6 +23,8 @@ pub struct Shared {
     /// The topic takes no more.
     pub closed: bool,
     pub calls: usize,
+    /// The paths of all calls, in order.
+    pub paths: Vec<String>,
     /// How often a position was encoded.
     pub advances: usize,
     pub watched: usize,
@@ -74,6 +76,7 @@ impl Service for TestService {
         }
         let mut shared = self.shared.lock().unwrap();
         shared.calls += 1;
+        shared.paths.push(request.path.to_owned());
         let mut parts = request.path.trim_start_matches('/').split('/');
         let verb = parts.next().unwrap_or_default();
         let number = parts.next().and_then(|n| n.parse::<u64>().ok()).unwrap_or(0);

@@ -1,0 +1,165 @@
+//! Bounds that are reached: what is refused, what goes on meanwhile, and what is there again when there is room.
+
+mod common;
+
+use common::{Client, Server};
+use thalweg_http::{Config, Message};
+
+fn patient() -> Config {
+    Config { connections_max: 400, stall_timeout_ms: 3_600_000, ..Config::default() }
+}
+
+fn post(client: &mut Client, path: &str) {
+    client.send(&format!("POST {path} HTTP/1.1\r\nHost: t\r\nContent-Length: 2\r\n\r\nhi"));
+}
+
+#[test]
+fn a_write_too_many_is_refused_before_anything_is_done() {
+    let server = Server::start(Config { writes_max: 2, ..patient() });
+    let (mut first, mut second, mut third) = (server.connect(), server.connect(), server.connect());
+    post(&mut first, "/after/1");
+    post(&mut second, "/after/2");
+    server.until("two wait", |census| census.waiting == 2);
+    post(&mut third, "/after/3");
+    let refused = third.answer();
+    assert_eq!((refused.status, refused.text()), (503, "too-many-writes request".into()));
+    assert!(refused.keep_alive, "its body was there: the connection goes on");
+    assert_eq!(server.shared.lock().unwrap().calls, 2, "the service was not asked");
+    // What reads is none of it.
+    third.get("/echo");
+    assert_eq!(third.answer().status, 200);
+    // One whose body is still to come is refused before that is sent.
+    third.send("POST /after/3 HTTP/1.1\r\nHost: t\r\nContent-Length: 1000\r\n\r\n");
+    assert_eq!(third.answer().status, 503);
+    assert!(third.at_end());
+    server.post(Message::Complete { up_to: 2 });
+    assert_eq!((first.answer().status, second.answer().status), (200, 200));
+    post(&mut first, "/after/2");
+    assert_eq!(first.answer().status, 200, "there is room again");
+}
+
+#[test]
+fn a_subscriber_too_many_is_refused_and_its_connection_goes_on() {
+    let server = Server::start(Config { subscribers_max: 1, ..patient() });
+    let mut first = server.connect();
+    first.get("/sse/0");
+    server.until("subscribed", |census| census.subscribed == 1);
+    let mut second = server.connect();
+    for path in ["/sse/0", "/poll/0"] {
+        second.get(path);
+        assert_eq!(second.answer().text(), "too-many-subscribers live");
+    }
+    assert_eq!(server.shared.lock().unwrap().watched, 1);
+    drop(first);
+    server.until("gone", |census| census.subscribed == 0);
+    for _ in 0..3 {
+        // Each gives its place back when it is answered.
+        second.get("/poll/0");
+        server.until("subscribed", |census| census.subscribed == 1);
+        server.append("news");
+        assert_eq!(second.answer().status, 200);
+        server.shared.lock().unwrap().log.clear();
+    }
+}
+
+#[test]
+fn what_readers_leave_unread_is_bounded_by_refusing_reads() {
+    let server = Server::start(Config { unsent_bytes_max: 64 << 20, ..patient() });
+    let mut probe = server.connect();
+    let mut stuck = Vec::new();
+    // Each leaves between nothing and 16 MiB, whatever the kernel takes of it: the bound is met within a quarter.
+    let refused = loop {
+        assert!(stuck.len() < 200, "reads are taken without end");
+        let mut client = server.connect();
+        client.get(&format!("/big/{}", 16 << 20));
+        client.head(false);
+        stuck.push(client);
+        probe.get("/echo");
+        let answer = probe.answer();
+        if answer.status != 200 {
+            break answer;
+        }
+    };
+    assert_eq!((refused.status, refused.text()), (503, "too-much-unsent request".into()));
+    assert!(refused.keep_alive);
+    post(&mut probe, "/echo");
+    assert_eq!(probe.answer().status, 200, "writes go on");
+    assert_eq!(server.census().connections, stuck.len() + 1, "nobody was cut");
+    // The last one goes on where it was: its answer is whole.
+    let mut last = stuck.pop().unwrap();
+    while last.buffer.len() < 16 << 20 {
+        assert!(last.fill());
+    }
+    drop(stuck);
+    server.until("gone", |census| census.connections == 2);
+    probe.get("/echo");
+    assert_eq!(probe.answer().status, 200, "there is room again");
+}
+
+#[test]
+fn subscribers_that_do_not_read_are_cut_when_there_is_no_room_for_more() {
+    let server = Server::start(Config { unsent_bytes_max: 64 << 20, ..patient() });
+    server.shared.lock().unwrap().event_bytes_max = 24 << 20;
+    let clients: Vec<Client> = (0..24)
+        .map(|_| {
+            let mut client = server.connect();
+            client.get("/sse/0");
+            client
+        })
+        .collect();
+    server.until("parked", |census| census.subscribed == 24 && census.quiet >= 24);
+    server.append(&"z".repeat(24 << 20));
+    let census = server.until("some are cut", |census| census.connections < 24);
+    assert!(census.subscribed > 0, "no more than it takes");
+    let mut probe = server.connect();
+    probe.get("/echo");
+    assert_eq!(probe.answer().status, 200, "there is room again");
+    drop(clients);
+}
+
+#[test]
+fn a_herd_of_large_reads_lets_a_write_through() {
+    const HERD: usize = 20;
+    let server = Server::start(patient());
+    let mut herd: Vec<Client> = (0..HERD).map(|_| server.connect()).collect();
+    let (mut writer, mut blocker) = (server.connect(), server.connect());
+    server.until("connected", |census| census.connections == HERD + 2);
+    // The reactor waits in this one while everybody else's request arrives.
+    let held = server.shared.lock().unwrap();
+    blocker.get("/echo");
+    herd.iter_mut().for_each(|client| client.get(&format!("/big/{}", 2 << 20)));
+    post(&mut writer, "/echo/write");
+    drop(held);
+    assert_eq!(writer.answer().status, 200);
+    assert_eq!(blocker.answer().status, 200);
+    for client in &mut herd {
+        assert_eq!(client.answer().body.len(), 2 << 20);
+        client.get("/echo");
+        assert_eq!(client.answer().status, 200);
+    }
+    let paths = &server.shared.lock().unwrap().paths;
+    let place = paths.iter().position(|path| path == "/echo/write").unwrap();
+    // Whatever part of the herd came in an earlier turn: two large reads a turn go before others.
+    assert!(place < HERD / 2, "the write waited for {place} reads");
+}
+
+#[test]
+fn reads_that_wait_for_the_disk_are_bounded() {
+    let server = Server::start(Config { cold_reads_max: 2, ..patient() });
+    let gate = std::sync::Arc::new(std::sync::Mutex::new(()));
+    let closed = gate.lock().unwrap();
+    server.shared.lock().unwrap().cold = Some(gate.clone());
+    let mut waiting: Vec<Client> = (0..2).map(|_| server.connect()).collect();
+    waiting.iter_mut().for_each(|client| client.get("/big/1"));
+    server.until("two wait", |census| census.connections == 2 && census.quiet == 0);
+    let mut third = server.connect();
+    third.get("/big/1");
+    assert_eq!(third.answer().text(), "reads-overloaded request");
+    drop(closed);
+    for client in &mut waiting {
+        assert_eq!(client.answer().body, b"x");
+    }
+    let mut fourth = server.connect();
+    fourth.get("/big/1");
+    assert_eq!(fourth.answer().status, 200);
+}
