@@ -56,7 +56,8 @@ kinds! {
     /// A timer came due.
     Timer = 3, "TIMER", "none", "the loop's timers, for `Mailbox.timer`";
     /// A call was answered.
-    CallResult = 10, "CALL_RESULT", "the answer", "who answers a call, for `Mailbox.future`";
+    CallResult = 10, "CALL_RESULT", "the frame that answers it; the answer",
+        "the loop, for `Mailbox.call`; who answers elsewhere, for `Mailbox.future`";
     /// A call failed.
     CallError = 11, "CALL_ERROR", "an exception", "the same";
     /// Work done elsewhere came to its end, or to its next piece.

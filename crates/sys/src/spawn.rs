@@ -3,10 +3,10 @@
 //! The parent's memory is neither copied nor locked, no handler of a fork runs, and a program that cannot be started is
 //! an error here, not the exit of a child.
 
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions, pidfd_open, waitid};
 use std::ffi::{CStr, CString};
 use std::io;
-use std::os::fd::{OwnedFd, RawFd};
+use std::os::fd::{AsFd, OwnedFd, RawFd};
 
 /// What to start, and what of this process it is to have.
 #[derive(Debug)]
@@ -38,6 +38,25 @@ pub struct Started {
     pub process: i32,
     /// Readable once it ended.
     pub end: OwnedFd,
+}
+
+impl Started {
+    /// Collects how it ended: its exit status, negative for a signal. Waits for the end.
+    ///
+    /// # Errors
+    /// Somebody else collected it.
+    pub fn ended(self) -> io::Result<i32> {
+        loop {
+            match waitid(WaitId::PidFd(self.end.as_fd()), WaitIdOptions::EXITED) {
+                Ok(Some(status)) => {
+                    let by_signal = status.terminating_signal().map(|signal| -signal);
+                    return Ok(status.exit_status().or(by_signal).unwrap_or(0));
+                }
+                Ok(None) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
 }
 
 /// Starts a program.
@@ -200,7 +219,7 @@ impl Drop for Prepared {
 mod tests {
     use super::*;
     use crate::epoll::wait_readable;
-    use std::os::fd::{AsFd, AsRawFd};
+    use std::os::fd::AsRawFd;
 
     fn strings(words: &[&str]) -> Vec<CString> {
         words.iter().map(|word| CString::new(*word).unwrap()).collect()
@@ -225,17 +244,16 @@ mod tests {
         let started = spawn(&program).unwrap();
         drop(theirs);
         assert!(wait_readable(started.end.as_fd(), 10_000).unwrap());
-        let mut status = 0;
-        // SAFETY: the child is ours; the status is a place of ours.
-        assert_eq!(unsafe { libc::waitpid(started.process, &mut status, 0) }, started.process);
+        let status = started.ended().unwrap();
         let mut output = Vec::with_capacity(4_096);
         while crate::socket::receive(ours.as_fd(), &mut output, 1_024).unwrap_or(None).unwrap_or(0) > 0 {}
-        (String::from_utf8(output).unwrap(), libc::WEXITSTATUS(status))
+        (String::from_utf8(output).unwrap(), status)
     }
 
     #[test]
     fn a_program_has_what_it_was_given_and_nothing_else() {
         assert_eq!(said("echo hello; exit 3", |_| {}), ("hello\n".to_owned(), 3));
+        assert_eq!(said("kill -KILL $$", |_| {}).1, -libc::SIGKILL);
         assert_eq!(said("pwd", |program| program.directory = Some(c"/proc")).0, "/proc\n");
         let given: &'static [CString] = strings(&["WORD=given"]).leak();
         assert_eq!(said("echo $WORD $HOME", |program| program.environment = Some(given)).0, "given\n");

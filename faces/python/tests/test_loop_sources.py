@@ -10,7 +10,8 @@ from pathlib import Path
 import thalweg
 from service_support import FIELDS, Background, Place, echo_client, types, waiting
 from support import SMALL
-from thalweg.service import Client, NoServer
+from thalweg.loop import Kind
+from thalweg.service import Client, Closed, NoServer
 
 
 def threads() -> set[str]:
@@ -90,6 +91,44 @@ class Threads(Place):
             thalweg.run(main())
             stranger.join()
             self.assertEqual(during, before)
+
+    def test_calls_by_number_are_told_once_of_their_answer_or_their_error(self) -> None:
+        class Recorder:
+            async def call(self, request: bytes, *, deadline: float | None = None) -> bytes:
+                self.request = request
+                raise InterruptedError
+
+        with Background(self.endpoint()):
+
+            async def main() -> None:
+                recorder = Recorder()
+                with self.assertRaises(InterruptedError):
+                    await echo_client.EchoClient(recorder).fields(FIELDS)
+                loop = asyncio.get_running_loop()
+                told: list[tuple[int, object]] = []
+                answered = loop.create_future()
+
+                def tell(kind: int, payload: object) -> None:
+                    told.append((kind, payload))
+                    answered.done() or answered.set_result(None)
+
+                async with await Client.connect(self.endpoint(), schema=types.SCHEMA_HASH) as transport:
+                    self.assertGreater(loop.mailbox.call(transport, recorder.request, tell), 0)
+                    unheard = loop.mailbox.call(transport, recorder.request, tell)
+                    self.assertTrue(loop.mailbox.unregister(unheard))
+                    await within(answered)
+                    await within(transport.call(recorder.request))
+                    self.assertEqual([kind for kind, _ in told], [Kind.CALL_RESULT])
+                    self.assertEqual(told[0][1], await within(transport.call(recorder.request)))
+                    loop.mailbox.call(transport, recorder.request, tell)
+                self.assertEqual([kind for kind, _ in told], [Kind.CALL_RESULT, Kind.CALL_ERROR])
+                self.assertIsInstance(told[1][1], Closed)
+                self.assertEqual(len(loop.mailbox), 0)
+                with self.assertRaises(Closed):
+                    loop.mailbox.call(transport, recorder.request, tell)
+                self.assertEqual(len(loop.mailbox), 0)
+
+            self.run_alone(main)
 
     def test_a_call_a_tail_a_timer_a_program_and_a_socket_wait_in_one_loop(self) -> None:
         with (

@@ -17,15 +17,23 @@ use std::process::{Command, Stdio};
 const PREFACE: &str = "\
 One process per figure, loops in turn; the peer of a row is the one that the bar names. In an echo, messages of 1 KiB go \
 back and forth, one at a time on each connection, driven by a program apart on the same processors; the floor is the same \
-echo without Python. Processor costs are of the loop's process alone.";
+work without Python. Processor costs are of the loop's process alone.";
 
 /// A work, the loop whose figure is its bar, and the bar.
 struct Work {
     name: &'static str,
     peer: &'static str,
     bar: f64,
-    /// The floor's echo: over a Unix socket or not, and on so many connections.
-    floor: Option<(bool, u32)>,
+    floor: Option<Floor>,
+}
+
+/// A work without Python.
+#[derive(Clone, Copy)]
+enum Floor {
+    /// An echo: over a Unix socket or not, and on so many connections.
+    Echo(bool, u32),
+    /// Programs started, waited for and collected.
+    Spawn,
 }
 
 const fn work(name: &'static str, bar: f64) -> Work {
@@ -39,11 +47,11 @@ const WORKS: &[Work] = &[
     work("200k timers over 50 ms", 1.2),
     work("call_later and cancel", 1.2),
     work("thread ping-pong", 1.5),
-    Work { floor: Some((false, 1)), ..work("TCP echo, 1 connection", 1.0) },
-    Work { floor: Some((false, 50)), ..work("TCP echo, 50 connections", 1.15) },
-    Work { peer: "uvloop", floor: Some((true, 1)), ..work("Unix echo, 1 connection", 1.0) },
-    Work { peer: "uvloop", floor: Some((true, 50)), ..work("Unix echo, 50 connections", 1.0) },
-    work("spawn", 1.3),
+    Work { floor: Some(Floor::Echo(false, 1)), ..work("TCP echo, 1 connection", 1.0) },
+    Work { floor: Some(Floor::Echo(false, 50)), ..work("TCP echo, 50 connections", 1.15) },
+    Work { peer: "uvloop", floor: Some(Floor::Echo(true, 1)), ..work("Unix echo, 1 connection", 1.0) },
+    Work { peer: "uvloop", floor: Some(Floor::Echo(true, 50)), ..work("Unix echo, 50 connections", 1.0) },
+    Work { floor: Some(Floor::Spawn), ..work("spawn", 1.3) },
 ];
 
 /// Works that nobody else does: what each second is asked of them. They are measured beside the bar itself.
@@ -58,6 +66,7 @@ struct Bench {
     packages: PathBuf,
     echo: PathBuf,
     events: PathBuf,
+    spawn: PathBuf,
     seconds: String,
 }
 
@@ -85,6 +94,7 @@ pub(crate) fn run(options: &Options) -> Outcome {
         packages: scratch.path().to_owned(),
         echo: build("thalweg-bench", "thalweg-echo")?,
         events: build("thalweg-bench", "thalweg-events")?,
+        spawn: build("thalweg-bench", "thalweg-spawn")?,
         seconds: options.text("seconds", if tiny { "0" } else { "1" }).to_owned(),
     };
     let pairs: usize = options.value("pairs", if tiny { 1 } else { 5 })?;
@@ -126,8 +136,10 @@ impl Bench {
         for _ in 0..pairs {
             ours.push(self.measure("ours", work.name)?);
             theirs.push(self.measure(work.peer, work.name)?);
-            if let Some((unix, connections)) = work.floor {
-                floors.push(self.floor(unix, connections)?);
+            match work.floor {
+                Some(Floor::Echo(unix, connections)) => floors.push(self.echo(unix, connections)?),
+                Some(Floor::Spawn) => floors.push(self.alone_in_rust(&self.spawn)?),
+                None => {}
             }
         }
         let rates = |samples: &[Sample]| samples.iter().map(|s| s.per_second).collect::<Vec<f64>>();
@@ -166,7 +178,11 @@ impl Bench {
     /// A work that nobody else does, beside what is asked of it.
     fn alone(&self, work: &str, bar: f64, times: usize) -> Result<Row, String> {
         let one = || {
-            if work == TO_RUST { self.to_rust() } else { self.measure("ours", work).map(|s| s.per_second) }
+            if work == TO_RUST {
+                self.alone_in_rust(&self.events)
+            } else {
+                self.measure("ours", work).map(|s| s.per_second)
+            }
         };
         let ours = (0..times).map(|_| one()).collect::<Result<Vec<f64>, String>>()?;
         Ok(Row {
@@ -184,16 +200,17 @@ impl Bench {
         })
     }
 
-    /// Events from one thread to another, without Python.
-    fn to_rust(&self) -> Result<f64, String> {
-        let measured = Command::new(&self.events).args(["--seconds", &self.seconds]).output();
-        let measured = measured.map_err(|error| format!("thalweg-events: {error}"))?;
+    /// What a program of its own measures without Python: events from one thread to another, programs started.
+    fn alone_in_rust(&self, program: &Path) -> Result<f64, String> {
+        let failed = |why: &dyn std::fmt::Display| format!("{}: {why}", program.display());
+        let measured = Command::new(program).args(["--seconds", &self.seconds]).output();
+        let measured = measured.map_err(|error| failed(&error))?;
         let rate = String::from_utf8_lossy(&measured.stdout).trim().parse();
-        rate.map_err(|_| format!("thalweg-events: {}", String::from_utf8_lossy(&measured.stderr)))
+        rate.map_err(|_| failed(&String::from_utf8_lossy(&measured.stderr)))
     }
 
     /// The echo without Python.
-    fn floor(&self, unix: bool, connections: u32) -> Result<f64, String> {
+    fn echo(&self, unix: bool, connections: u32) -> Result<f64, String> {
         let failed = |error: std::io::Error| format!("thalweg-echo: {error}");
         let place = if unix { self.packages.join("floor").display().to_string() } else { "0".to_owned() };
         let mut serve = Command::new(&self.echo);

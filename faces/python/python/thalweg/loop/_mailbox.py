@@ -57,6 +57,18 @@ class Mailbox(_native.Mailbox):
         self.loop.add_reader(process.end, self._ended, number, process, pipes)
         return number
 
+    def call(self, client: Any, request: bytes, callback: Told, *, deadline: float | None = None) -> int:
+        """Calls a service through a `thalweg.service.Client` of this loop and tells `callback` once: of the frame that answers, or
+        why there is none. In the loop's thread only. A number that is let go of leaves the call to end unheard.
+        """
+        number = self.register(callback)
+        try:
+            client._begin(request, _Answer(self, number), deadline)
+        except BaseException:
+            self.unregister(number)
+            raise
+        return number
+
     @property
     def loop(self) -> Any:
         """The loop whose mailbox it is."""
@@ -88,3 +100,26 @@ class Mailbox(_native.Mailbox):
             self._finish(pipe)
         self._tell(number, Kind.PROCESS_EXIT, process.ended())
         self.unregister(number)
+
+
+class _Answer:
+    """Passes for the future of a call and tells whoever is registered."""
+
+    __slots__ = ("_mailbox", "_number")
+
+    def __init__(self, mailbox: Mailbox, number: int) -> None:
+        self._mailbox = mailbox
+        self._number = number
+
+    def done(self) -> bool:
+        return False
+
+    def set_result(self, frame: bytes) -> None:
+        self._end(Kind.CALL_RESULT, frame)
+
+    def set_exception(self, error: Exception) -> None:
+        self._end(Kind.CALL_ERROR, error)
+
+    def _end(self, kind: Kind, payload: object) -> None:
+        self._mailbox._tell(self._number, kind, payload)
+        self._mailbox.unregister(self._number)

@@ -16,6 +16,7 @@ from .._native import _spawn
 
 # How `subprocess` hands over what was asked for; the order is its own business.
 _POPEN: Any = subprocess.Popen
+_PIPES = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
 _NAMES = list(inspect.signature(_POPEN._execute_child).parameters)[1:]
 
 
@@ -60,8 +61,9 @@ class Process(_POPEN):  # type: ignore[misc]
             missing = cwd if cwd is not None and not os.path.isdir(cwd) else executable
             raise OSError(error.errno, error.strerror, missing) from None
         self._child_created = True
-        pipes = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
-        self._close_pipe_fds(*(given[name] for name in pipes))
+        pipes = [given[name] for name in _PIPES]
+        if max(pipes) >= 0 or hasattr(self, "_devnull"):
+            self._close_pipe_fds(*pipes)
 
     def ended(self) -> int:
         """Collects the exit status. Called once, when the descriptor says that there is one."""

@@ -8,7 +8,7 @@ import asyncio
 import os
 from collections import deque
 from types import TracebackType
-from typing import Any, Final, Self, Unpack
+from typing import Any, Final, Protocol, Self, Unpack
 
 from .._native import Connection
 from ..faults import Closed
@@ -16,6 +16,14 @@ from .options import ClientOptions
 
 _ITEM: Final = 0
 _FAILED: Final = 2
+
+
+class _Waiter(Protocol):
+    """Who waits for a call's end: a future, or who passes for one."""
+
+    def done(self) -> bool: ...
+    def set_result(self, result: bytes, /) -> None: ...
+    def set_exception(self, exception: Exception, /) -> None: ...
 
 
 class Client:
@@ -28,7 +36,7 @@ class Client:
         """For `connect`."""
         self._connection = connection
         self._loop = loop
-        self._calls: dict[int, asyncio.Future[bytes]] = {}
+        self._calls: dict[int, _Waiter] = {}
         self._streams: dict[int, _Inbox] = {}
         self._stirred = False
         self._descriptor = connection.fileno()
@@ -65,11 +73,8 @@ class Client:
 
     async def call(self, request: bytes, *, deadline: float | None = None) -> bytes:
         """Sends a request and returns the frame that answers it, within so many seconds."""
-        call = self._connection.call(request, deadline)
         waiter: asyncio.Future[bytes] = self._loop.create_future()
-        self._calls[call] = waiter
-        if not self._stirred:
-            self._stir()
+        call = self._begin(request, waiter, deadline)
         try:
             return await waiter
         except asyncio.CancelledError:
@@ -120,6 +125,14 @@ class Client:
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+    def _begin(self, request: bytes, waiter: _Waiter, deadline: float | None) -> int:
+        """Sends a request; whoever waits is told of the frame that answers it, or why there is none."""
+        call = self._connection.call(request, deadline)
+        self._calls[call] = waiter
+        if not self._stirred:
+            self._stir()
+        return call
 
     def _stir(self) -> None:
         """Has what was queued written before the loop sleeps, once for all of it."""
