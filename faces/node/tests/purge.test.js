@@ -1,8 +1,9 @@
 "use strict"
 
 const assert = require("node:assert/strict")
+const { readdirSync } = require("node:fs")
 const test = require("node:test")
-const { drain, store, text } = require("./helpers.js")
+const { drain, folder, store, text } = require("./helpers.js")
 
 const times = (log, query) => [...log.query(query)].map((entry) => entry.time)
 const from = (first, end) => Array.from({ length: end - first }, (_, n) => first + n)
@@ -72,4 +73,25 @@ test("a new segment is begun on demand, and readers cross it", (context) => {
     assert.deepEqual(drain(cursor).map(([time]) => time), [n])
   }
   assert.deepEqual(times(log), from(0, 5))
+})
+
+test("a purge gives files back by the time it resolves, and stats say what is needed and what was freed", async (context) => {
+  const path = folder(context)
+  const opened = store(context, { path, durability: "os" })
+  const [log, other] = [opened.log("a"), opened.log("b")]
+  for (let n = 0; n < 1_000; n++) {
+    log.appendSync(Buffer.alloc(100), { time: n })
+    other.appendSync(Buffer.alloc(100), { time: n })
+  }
+  const before = opened.stats()
+  const files = () => readdirSync(path).filter((name) => name.startsWith("segment-")).length
+  await opened.purge({ before: 900 })
+  const partly = opened.stats()
+  assert.ok(partly.freedBytes > 0 && partly.segmentBytes < before.segmentBytes)
+  assert.ok(partly.liveBytes > 0 && partly.liveBytes < before.liveBytes)
+  assert.equal(files(), partly.segments)
+  await opened.purge()
+  assert.deepEqual([opened.stats().segments, opened.stats().liveBytes, files()], [1, 0, 1])
+  log.appendSync("x", { time: 1_000 })
+  assert.deepEqual(times(log), [1_000])
 })

@@ -25,6 +25,10 @@ pub(crate) struct Stats {
     rotations: u64,
     /// Payload bytes let go since then.
     purged_bytes: u64,
+    /// Payload bytes that some log still needs, as they are let go of: up to 64 KiB of a log at a time.
+    live_bytes: u64,
+    /// Bytes of segments removed since the store was opened.
+    freed_bytes: u64,
     /// Batches that the disk had no room for since then.
     failures: u64,
     /// Transactions under way, counted once per log.
@@ -35,6 +39,7 @@ impl From<thalweg_log::Stats> for Stats {
     fn from(stats: thalweg_log::Stats) -> Stats {
         let thalweg_log::Stats { logs, segments, segment_bytes, written, durable, .. } = stats;
         let thalweg_log::Stats { entries, rotations, purged_bytes, failures, transactions, .. } = stats;
+        let thalweg_log::Stats { live_bytes, freed_bytes, .. } = stats;
         Stats {
             logs,
             segments,
@@ -44,6 +49,8 @@ impl From<thalweg_log::Stats> for Stats {
             entries,
             rotations,
             purged_bytes,
+            live_bytes,
+            freed_bytes,
             failures,
             transactions,
         }
