@@ -141,7 +141,8 @@ impl Store {
 
     /// Lets go of entries at the front: of one log by its name, or of every log; those in front of the first entry of
     /// the time `before` or later, or all there are. `destroy=True` deletes the logs themselves. Whoever reads them
-    /// meanwhile goes on reading. Answers what went.
+    /// meanwhile goes on reading. Answers what went. Files go as whole segments, by the time this returns, when no log
+    /// needs anything in them; the newest is ended for that when all that is in it goes.
     #[pyo3(signature = (log=None, *, before=None, destroy=false, count_entries=false))]
     fn purge(
         &self,
