@@ -12,12 +12,17 @@ use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 use thalweg_service::{CallId, Error as Failure};
+use thalweg_sync::patience::WAKE_NS;
+use thalweg_sys::process;
 use thalweg_wire::fault::Fault;
 
 /// A connection that was silent for longer than this is listened to before it is used again.
 const FRESH: Duration = Duration::from_millis(1);
-/// About what a wake across processors costs.
-const SPIN: Duration = Duration::from_micros(50);
+/// How long a look lasts: while both ends sleep between calls the server has to be woken first, and only a client that looks
+/// for longer than that ever finds it awake.
+const SPIN: Duration = Duration::from_nanos(2 * WAKE_NS);
+/// Between so many looks it makes way to others.
+const LOOKS_ALONE: u32 = 8;
 /// Calls that are waited for asleep after a look that found nothing: twice as many each time, up to this.
 const ASLEEP_MAX: u32 = 4_096;
 
@@ -47,10 +52,8 @@ struct Spin {
 
 impl Pool {
     pub(crate) fn new(options: Options) -> Self {
-        // Where everything shares one processor nobody can answer while this thread looks.
-        let spin = options.spin && thalweg_sys::process::parallelism() > 1;
         Self {
-            options: Options { spin, ..options },
+            options,
             places: Vec::new(),
             connections: Vec::new(),
             queue: VecDeque::new(),
@@ -263,12 +266,19 @@ impl Pool {
             return false;
         }
         let since = Instant::now();
-        while since.elapsed() < SPIN {
+        for looks in 0_u32.. {
             let Some(connection) = self.connections.first_mut() else { return false };
             let step = connection.read(self.options.answer_bytes_max);
             if self.follow_up(0, step) {
                 self.spin.after_miss = 0;
                 return true;
+            }
+            if since.elapsed() >= SPIN {
+                break;
+            }
+            // The server may be on the same processor.
+            if looks.is_multiple_of(LOOKS_ALONE) {
+                process::yield_now();
             }
         }
         self.spin.after_miss = (self.spin.after_miss * 2).clamp(4, ASLEEP_MAX);
