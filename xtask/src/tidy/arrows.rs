@@ -21,7 +21,7 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     ("streams", &["wire", "log"]),
     ("schema", &[]),
     ("codegen", &["wire", "schema"]),
-    ("rpc", &["sys", "reactor", "transport", "wire", "service", "http", "schema"]),
+    ("rpc", &["sys", "sync", "reactor", "transport", "wire", "service", "http", "schema"]),
     ("abi", &["reactor", "transport", "wire", "service", "schema", "rpc"]),
     ("load", &["sys", "reactor", "wire"]),
     (
