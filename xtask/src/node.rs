@@ -3,7 +3,7 @@
 //! knows what the package does.
 
 use crate::options::Options;
-use crate::server::{Scratch, root, target};
+use crate::server::{self, Scratch, root, target};
 use crate::{Outcome, Tally};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -120,7 +120,7 @@ fn contents(installed: &Path, tally: &mut Tally) -> Result<(), String> {
     };
     let found = names(installed)?;
     tally
-        .check(found == ["README.md", "index.d.ts", "lib", "native", "package.json", "service.d.ts"], || {
+        .check(found == ["README.md", "index.d.ts", "lib", "native", "package.json", "rpc.d.ts", "service.d.ts", "state.d.ts"], || {
             format!("the package holds {found:?}")
         });
     let native = names(&installed.join("native"))?;
@@ -151,7 +151,7 @@ fn examples(folder: &Path, tally: &mut Tally) -> Result<(), String> {
 fn types(folder: &Path, tally: &mut Tally) -> Result<(), String> {
     let home = folder.join("types");
     fs::create_dir_all(&home).map_err(|e| e.to_string())?;
-    for name in ["tsconfig.json", "use.mts", "use.cts", "service.mts", "service.cts"] {
+    for name in ["tsconfig.json", "use.mts", "use.cts", "service.mts", "service.cts", "rpc.mts"] {
         fs::copy(face().join("tests/types").join(name), home.join(name))
             .map_err(|e| format!("{name}: {e}"))?;
     }
@@ -172,6 +172,7 @@ fn tests(installed: &Path, tally: &mut Tally) -> Result<(), String> {
     files.sort();
     let mut command = Command::new("node");
     command.args(["--test", "--test-reporter=tap"]).args(&files).env("THALWEG_PACKAGE", installed);
+    command.env("THALWEG_PROGRAM", server::build("thalweg-server", "thalweg")?);
     let output = command.output().map_err(|e| format!("node --test: {e}"))?;
     let said = String::from_utf8_lossy(&output.stdout);
     let count = |what: &str| {

@@ -3,7 +3,7 @@
 //! say what the module has. What builds and checks is installed by `.ci/tools` and pinned in `faces/python`.
 
 use crate::options::Options;
-use crate::server::{Scratch, cache, root, target};
+use crate::server::{self, Scratch, cache, root, target};
 use crate::{Outcome, Tally};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -86,6 +86,7 @@ fn install(tools: &Path, python: &Path, what: &Path) -> Result<(), String> {
 fn tests(python: &Path, options: &Options, tally: &mut Tally) -> Result<(), String> {
     let mut command = Command::new(python);
     command.args(["-X", "dev", "-m", "unittest"]).current_dir(root().join("faces/python/tests"));
+    command.env("THALWEG_PROGRAM", server::build("thalweg-server", "thalweg")?);
     let only = options.text("only", "");
     command.args(only.split(',').filter(|test| !test.is_empty()));
     let ran = output(&mut command)?;

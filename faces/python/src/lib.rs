@@ -22,6 +22,7 @@ mod payload;
 mod pin;
 mod query;
 mod report;
+mod rpc;
 mod scan;
 mod service;
 mod shared;
@@ -54,6 +55,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(report::verify, module)?)?;
     module.add_function(wrap_pyfunction!(shared::forked, module)?)?;
     messagepack::register(module)?;
+    rpc::register(module)?;
     service::register(module)?;
     r#loop::register(module)?;
     worker::register(module)?;

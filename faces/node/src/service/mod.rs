@@ -10,3 +10,6 @@ mod options;
 mod program;
 mod server;
 mod watch;
+
+pub(crate) use options::fault;
+pub(crate) use watch::Watch;

@@ -588,6 +588,48 @@ class Reply:
     def watch_cancel(self) -> bool: ...
 
 @final
+class RpcCaller:
+    def __new__(
+        cls,
+        url: str,
+        *,
+        deadline: float | None = 60.0,
+        connections_max: int = 8,
+        idle_max: int = 2,
+        idle_for: float = 30.0,
+        in_flight_max: int = 1024,
+        answer_bytes_max: int = ...,
+        spin: bool = True,
+    ) -> Self: ...
+    def begin(
+        self,
+        calls: Sequence[tuple[str, str]],
+        batch: bool,
+        notifies: bool = False,
+        idempotent: bool = False,
+        deadline: float | None = None,
+        url: str | None = None,
+    ) -> int: ...
+    def cancel(self, call: int) -> None: ...
+    def turn(self) -> list[tuple[int, bool, Any]]: ...
+    def wait(self, call: int) -> list[Any]: ...
+    def fileno(self) -> int: ...
+    def close(self) -> None: ...
+    def statistics(self) -> dict[str, int]: ...
+
+@final
+class Schema:
+    """A service's schema: turns parameters into the frame of a request, and a frame that answers it into a result."""
+
+    def __new__(cls, text: str, name: str = "schema") -> Self: ...
+    @staticmethod
+    def state() -> Schema: ...
+    @property
+    def hash(self) -> bytes: ...
+    def request(self, method: str, params: str) -> bytes: ...
+    def result(self, method: str, frame: bytes) -> str: ...
+
+@final
 class Program:
     def __new__(
         cls,

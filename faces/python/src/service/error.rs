@@ -11,7 +11,7 @@ static BY_FAULT: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
 
 /// The exception that says the same.
 #[cold]
-pub(super) fn exception(py: Python<'_>, error: &Error) -> PyErr {
+pub(crate) fn exception(py: Python<'_>, error: &Error) -> PyErr {
     let mut detail = error.detail.clone();
     if let Some(source) = &error.source {
         let _ = write!(detail, "{}{source}", if detail.is_empty() { "" } else { ": " });

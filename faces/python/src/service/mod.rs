@@ -13,7 +13,8 @@ mod owned;
 mod reply;
 mod spawned;
 
-pub(crate) use error::Raise;
+pub(crate) use error::{Raise, exception, fault};
+pub(crate) use owned::Owned;
 
 use connection::Connection;
 use listener::Listener;
@@ -49,7 +50,7 @@ fn schema(py: Python<'_>, hash: Option<&[u8]>) -> PyResult<SchemaHash> {
 }
 
 /// A number of seconds.
-fn seconds(py: Python<'_>, name: &str, value: f64) -> PyResult<Duration> {
+pub(crate) fn seconds(py: Python<'_>, name: &str, value: f64) -> PyResult<Duration> {
     let wrong =
         |_| error::fault(py, Fault::BadArgument, format!("{name} is {value}: give seconds, 0 or more"));
     Duration::try_from_secs_f64(value).map_err(wrong)

@@ -12,17 +12,17 @@ use std::cell::RefCell;
 use thalweg_wire::fault::Fault;
 
 /// Something that is there until it is closed.
-pub(super) struct Owned<T>(ReentrantMutex<RefCell<Option<T>>>);
+pub(crate) struct Owned<T>(ReentrantMutex<RefCell<Option<T>>>);
 
 /// Why something is not to be had.
-pub(super) enum Away {
+pub(crate) enum Away {
     Closed,
     Busy,
 }
 
 impl Away {
     #[cold]
-    pub(super) fn raise(&self, py: Python<'_>) -> PyErr {
+    pub(crate) fn raise(&self, py: Python<'_>) -> PyErr {
         match self {
             Self::Closed => fault(py, Fault::Closed, "it was closed here"),
             Self::Busy => PyRuntimeError::new_err("called from a finalizer, in the middle of another call"),
@@ -31,7 +31,7 @@ impl Away {
 }
 
 impl<T: Send> Owned<T> {
-    pub(super) fn new(inner: T) -> Self {
+    pub(crate) fn new(inner: T) -> Self {
         Self(ReentrantMutex::new(RefCell::new(Some(inner))))
     }
 
@@ -46,7 +46,7 @@ impl<T: Send> Owned<T> {
 
     /// Does something with it.
     #[inline]
-    pub(super) fn try_with<R>(&self, py: Python<'_>, task: impl FnOnce(&mut T) -> R) -> Result<R, Away> {
+    pub(crate) fn try_with<R>(&self, py: Python<'_>, task: impl FnOnce(&mut T) -> R) -> Result<R, Away> {
         let guard = self.lock(py);
         let Ok(mut inner) = guard.try_borrow_mut() else { return Err(Away::Busy) };
         inner.as_mut().map(task).ok_or(Away::Closed)
@@ -54,12 +54,12 @@ impl<T: Send> Owned<T> {
 
     /// Does something with it, or says why not.
     #[inline]
-    pub(super) fn with<R>(&self, py: Python<'_>, task: impl FnOnce(&mut T) -> PyResult<R>) -> PyResult<R> {
+    pub(crate) fn with<R>(&self, py: Python<'_>, task: impl FnOnce(&mut T) -> PyResult<R>) -> PyResult<R> {
         self.try_with(py, task).map_err(|away| away.raise(py))?
     }
 
     /// Does something that may wait, while other threads run. `None` once closed.
-    pub(super) fn detached<R: Send>(
+    pub(crate) fn detached<R: Send>(
         &self,
         py: Python<'_>,
         task: impl FnOnce(&mut T) -> R + Send,
@@ -72,7 +72,7 @@ impl<T: Send> Owned<T> {
     }
 
     /// Ends it.
-    pub(super) fn close(&self, py: Python<'_>) {
+    pub(crate) fn close(&self, py: Python<'_>) {
         let guard = self.lock(py);
         let inner = guard.try_borrow_mut().ok().and_then(|mut inner| inner.take());
         drop(guard);

@@ -1,0 +1,157 @@
+"use strict"
+
+// A client of JSON-RPC on the event loop. What is asked in one turn of the event loop leaves together at its end; nothing here
+// waits, and no thread is started.
+
+const binding = require("../binding.js")
+const { ServiceError, badArgument, faulty, native } = require("../service/error.js")
+const { RemoteError } = require("./error.js")
+const { parse, stringify } = require("./json.js")
+
+const COUNTS = ["connectionsMax", "idleMax", "inFlightMax"]
+const TIMES = ["deadlineMs", "idleForMs"]
+
+function checked(options) {
+  for (const name of COUNTS) {
+    const value = options[name]
+    if (value !== undefined && !(Number.isInteger(value) && value >= 0 && value <= 0xffff_ffff)) {
+      throw badArgument(`${name} is a whole number`)
+    }
+  }
+  for (const name of TIMES) time(options, name)
+  return options
+}
+
+function time(options, name) {
+  const value = options[name]
+  if (value !== undefined && !(typeof value === "number" && value >= 0)) {
+    throw badArgument(`${name} is a number of milliseconds`)
+  }
+}
+
+/** Parameters as text. */
+function params(value) {
+  if (value === undefined || value === null) return ""
+  if (typeof value !== "object" || value instanceof Uint8Array) throw badArgument("parameters are an object or an array")
+  return stringify(value)
+}
+
+function read({ json, code, message }) {
+  if (message === undefined || message === null) return parse(json)
+  return new RemoteError(code, message, json === "" ? undefined : parse(json))
+}
+
+class RpcClient {
+  /** Of the service at `http://host:port/rpc/name`. Connects with the first call. */
+  constructor(url, options = {}) {
+    if (typeof url !== "string") throw badArgument("a URL is text, as http://127.0.0.1:4437/rpc/log")
+    const settings = checked(options)
+    this.waiters = new Map()
+    this.isClosed = false
+    this.isHeld = false
+    this.isFlushing = false
+    this.receiveNow = () => this.receive()
+    this.flushLast = () => process.nextTick(this.receiveNow)
+    this.native = native(() => binding.openRpc(url, settings))
+    native(() => this.native.watch(this.receiveNow))
+  }
+
+  /** Makes one call; resolves to its result. */
+  async call(method, given, options = {}) {
+    const answers = await this.ask([method, params(given)], false, false, options)
+    const answer = read(answers[0])
+    if (answer instanceof RemoteError) throw answer
+    return answer
+  }
+
+  /** Has something done that has no answer; resolves when the server has it. */
+  async notify(method, given, options = {}) {
+    await this.ask([method, params(given)], false, true, options)
+  }
+
+  /** Makes calls together; resolves to results in the order of the calls, a `RemoteError` where one is an error. */
+  async batch(calls, options = {}) {
+    const words = calls.flatMap(([method, given]) => [method, params(given)])
+    return (await this.ask(words, true, false, options)).map(read)
+  }
+
+  /** What it has done so far. */
+  get statistics() {
+    return native(() => this.native.statistics())
+  }
+
+  /** Closes every connection. Calls under way fail with `CLOSED`. */
+  close() {
+    if (this.isClosed) return
+    this.isClosed = true
+    this.native.close()
+    const waiters = [...this.waiters.values()]
+    this.waiters.clear()
+    for (const waiter of waiters) waiter.fail(new ServiceError("CLOSED", "this client was closed"))
+  }
+
+  [Symbol.dispose ?? Symbol.for("Symbol.dispose")]() {
+    this.close()
+  }
+
+  ask(words, batch, notifies, options) {
+    const { signal, idempotent, deadlineMs, url } = options
+    time(options, "deadlineMs")
+    signal?.throwIfAborted()
+    const call = native(() => this.native.begin(words, { batch, notifies, idempotent, deadlineMs, url }))
+    return new Promise((resolve, reject) => {
+      const abort = () => {
+        this.waiters.delete(call)
+        this.native.cancel(call)
+        this.flushLater()
+        reject(signal.reason)
+      }
+      signal?.addEventListener("abort", abort, { once: true })
+      const over = (settle) => (value) => {
+        signal?.removeEventListener("abort", abort)
+        settle(value)
+      }
+      this.waiters.set(call, { end: over(resolve), fail: over(reject) })
+      this.flushLater()
+    })
+  }
+
+  /** A turn when everything that runs now has run, promises included. */
+  flushLater() {
+    if (this.isFlushing) return
+    this.isFlushing = true
+    queueMicrotask(this.flushLast)
+  }
+
+  receive() {
+    this.isFlushing = false
+    if (this.isClosed) return
+    let came
+    try {
+      came = this.native.turn()
+    } catch (error) {
+      const waiters = [...this.waiters.values()]
+      this.waiters.clear()
+      for (const waiter of waiters) waiter.fail(faulty(error))
+      came = []
+    }
+    for (const { call, answers, fault, detail } of came) {
+      const waiter = this.waiters.get(call)
+      if (waiter === undefined) continue
+      this.waiters.delete(call)
+      if (fault === undefined || fault === null) waiter.end(answers)
+      else waiter.fail(new ServiceError(fault, detail))
+    }
+    this.hold()
+  }
+
+  /** The process stays alive while somebody waits. */
+  hold() {
+    const isNeeded = this.waiters.size > 0
+    if (isNeeded === this.isHeld || this.isClosed) return
+    this.isHeld = isNeeded
+    this.native.hold(isNeeded)
+  }
+}
+
+module.exports = { RpcClient, params }

@@ -1,0 +1,5 @@
+"use strict"
+
+const { Session, StateError } = require("./session.js")
+
+module.exports = { Session, StateError }

@@ -1,0 +1,4 @@
+import state from "./index.js"
+
+export const { Session, StateError } = state
+export default state

@@ -1,0 +1,154 @@
+"use strict"
+
+// A session of the state: writes that nobody else sees until they are committed, and that can be taken back. The same over a
+// Unix socket, shared memory and JSON-RPC.
+
+const { RemoteError, RpcClient, Schema } = require("../rpc/index.js")
+const { Client } = require("../service/index.js")
+const { ServiceError } = require("../service/error.js")
+
+/** The state did not do what it was asked: `code` says why. But for `UNKNOWN`, nothing was changed. */
+class StateError extends ServiceError {
+  constructor(words) {
+    super("REFUSED", words)
+    this.code = words.split(": ", 1)[0].toUpperCase()
+  }
+}
+Object.defineProperty(StateError.prototype, "name", { value: "StateError", writable: true, configurable: true })
+
+/** A refusal as what it is; anything else as it came. */
+function typed(error) {
+  if (error instanceof RemoteError && error.fault === "REFUSED") return new StateError(error.message)
+  if (error instanceof ServiceError && error.code === "REFUSED") return new StateError(error.message)
+  return error
+}
+
+/** What carries calls: a client of JSON-RPC, or one of frames that is called alike. */
+async function line(at) {
+  if (at.startsWith("http://")) return new RpcClient(at)
+  const schema = new Schema()
+  const client = await Client.connect(at, { schema: schema.hash })
+  return {
+    call: async (method, params) => schema.result(method, await client.call(schema.request(method, params))),
+    close: () => client.close(),
+  }
+}
+
+const bytes = (text) => (text === null ? null : Buffer.from(text, "base64"))
+
+class Session {
+  /** Begins a session at an endpoint or a URL. */
+  static async open(at, { fork = "main", leaseMs } = {}) {
+    const through = await line(at)
+    const session = new Session(through)
+    try {
+      const told = await session.ask("Open", { fork, leaseMs })
+      return session.begun(told.session, fork, told.leaseMs)
+    } catch (error) {
+      through.close()
+      throw error
+    }
+  }
+
+  /** Comes back to a session by its token; `isPending` says whether a snapshot is. */
+  static async rejoin(at, token) {
+    const through = await line(at)
+    const session = new Session(through)
+    try {
+      const told = await session.ask("Rejoin", { session: token })
+      session.isPending = told.pending
+      return session.begun(token, told.fork, told.leaseMs)
+    } catch (error) {
+      through.close()
+      throw error
+    }
+  }
+
+  constructor(through) {
+    this.line = through
+    this.isPending = false
+  }
+
+  begun(token, fork, leaseMs) {
+    this.token = token
+    this.fork = fork
+    this.leaseMs = leaseMs
+    return this
+  }
+
+  async ask(method, params) {
+    try {
+      return await this.line.call(method, params)
+    } catch (error) {
+      throw typed(error)
+    }
+  }
+
+  /** Holds the fork as it is: what is written from here on lies beside it. One that is pending is committed first. */
+  async snapshot() {
+    const { offset } = await this.ask("Snapshot", { session: this.token })
+    this.isPending = true
+    return offset
+  }
+
+  /** Commits what was written since the snapshot, all or nothing. Without a snapshot it does nothing. */
+  async commit() {
+    const { offset } = await this.ask("Commit", { session: this.token })
+    this.isPending = false
+    return offset
+  }
+
+  /** Forgets what was written since the snapshot, and the snapshot. */
+  async rollback() {
+    await this.ask("Rollback", { session: this.token })
+    this.isPending = false
+  }
+
+  /** What a key holds, as this session sees it; `null` for nothing. */
+  async get(key) {
+    return bytes((await this.ask("Get", { place: this.token, key })).value)
+  }
+
+  /** A key holds a value from here on. */
+  async put(key, value) {
+    await this.ask("Put", { place: this.token, key, value })
+  }
+
+  /** A key holds nothing from here on. */
+  async remove(key) {
+    await this.ask("Remove", { place: this.token, key })
+  }
+
+  /** Makes many changes, all or none of them: a key holds a value from here on, or `null`. */
+  async write(changes) {
+    const list = Array.from(changes, ([key, value]) => ({ key, value }))
+    await this.ask("Batch", { place: this.token, changes: list })
+  }
+
+  /** Entries in the order of their keys, from one on, and where to go on if there is more. */
+  async scan({ start, limit } = {}) {
+    const { entries, next } = await this.ask("Scan", { place: this.token, start, limit })
+    return { entries: entries.map(({ key, value }) => [key, bytes(value)]), next }
+  }
+
+  /** A digest of all that this session sees. */
+  async root() {
+    return bytes((await this.ask("Root", { place: this.token })).root)
+  }
+
+  /** Ends the session, and forgets what it did not commit. */
+  async close() {
+    try {
+      await this.ask("Close", { session: this.token })
+    } finally {
+      this.line.close()
+    }
+  }
+
+  /** Hangs up. The session stays for its lease, to be rejoined. */
+  leave() {
+    this.line.close()
+  }
+}
+
+module.exports = { Session, StateError }

@@ -1,0 +1,58 @@
+// Sessions of the state, as a user of `thalweg/state` sees them.
+
+import { ServiceError } from "./service.js"
+
+/** Why the state refused. But for `UNKNOWN`, nothing was changed. */
+export type StateCode =
+  | "NO_FORK" | "MAIN_LINE" | "BAD_PLACE" | "BAD_VIEW" | "BAD_KEY" | "NO_SNAPSHOT" | "CONFLICT" | "ROOT_MISMATCH" | "NO_STATE"
+  | "SESSION_LOST" | "SESSION_EXPIRED" | "SESSIONS_FULL" | "BAD_LEASE" | "TOO_MUCH" | "NOT_TAKEN" | "UNKNOWN" | "FOREIGN"
+  | "UNREADABLE"
+
+/** The state did not do what it was asked; `code` is a `StateCode`. */
+export class StateError extends Error implements Omit<ServiceError, "name" | "code"> {
+  readonly name: "StateError"
+  readonly code: StateCode
+  readonly retry: ServiceError["retry"]
+  readonly number: number
+}
+
+export interface OpenOptions {
+  /** `main` unless said. */
+  fork?: string
+  /** How long the session stays when nobody uses it; 30,000 ms unless said. */
+  leaseMs?: number
+}
+
+/** Writes that nobody else sees until they are committed, and that can be taken back. */
+export class Session {
+  private constructor()
+  /** Begins a session at an endpoint, `*.sock` or `*.shm`, or at a URL, `http://host:port/rpc/state`. */
+  static open(at: string, options?: OpenOptions): Promise<Session>
+  /** Comes back to a session by its token, on any way in. */
+  static rejoin(at: string, token: string): Promise<Session>
+  /** What names it. Whoever has it can use the session. */
+  readonly token: string
+  readonly fork: string
+  readonly leaseMs: number
+  /** Whether a snapshot is pending, as far as this end knows. */
+  readonly isPending: boolean
+  /** Holds the fork as it is; one that is pending is committed first. Resolves to where the fork ends. */
+  snapshot(): Promise<number | bigint>
+  /** Commits what was written since the snapshot, all or nothing: `CONFLICT` when others committed meanwhile. */
+  commit(): Promise<number | bigint>
+  /** Forgets what was written since the snapshot, and the snapshot: `NO_SNAPSHOT` without one. */
+  rollback(): Promise<void>
+  get(key: string): Promise<Uint8Array | null>
+  put(key: string, value: Uint8Array): Promise<void>
+  remove(key: string): Promise<void>
+  /** Makes many changes, all or none of them. */
+  write(changes: Iterable<readonly [key: string, value: Uint8Array | null]>): Promise<void>
+  /** Entries in the order of their keys, and where to go on if there is more. */
+  scan(options?: { start?: string; limit?: number }): Promise<{ entries: [string, Uint8Array][]; next: string | null }>
+  /** A digest of all that this session sees. */
+  root(): Promise<Uint8Array>
+  /** Ends the session, and forgets what it did not commit. */
+  close(): Promise<void>
+  /** Hangs up. The session stays for its lease. */
+  leave(): void
+}

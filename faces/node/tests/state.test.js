@@ -1,0 +1,70 @@
+"use strict"
+
+const assert = require("node:assert/strict")
+const { test } = require("node:test")
+const { served, state } = require("./served.js")
+
+const { Session, StateError } = state
+const text = (bytes) => (bytes === null ? null : Buffer.from(bytes).toString())
+
+test("what was not committed is taken back, whatever carries the session", async (t) => {
+  const { ways } = await served(t)
+  for (const way of ways) {
+    const session = await Session.open(way)
+    const other = await Session.open(way)
+    assert.deepEqual([session.fork, session.leaseMs, session.isPending], ["main", 30000, false])
+    await assert.rejects(session.rollback(), (error) => error instanceof StateError && error.code === "NO_SNAPSHOT")
+    await session.put("a", Buffer.from("before"))
+    const root = await session.root()
+    const at = await session.snapshot()
+    await session.write([["a", Uint8Array.of(255, 0)], ["b", Buffer.from("1")], ["c", null]])
+    assert.deepEqual([...(await session.get("a"))], [255, 0])
+    assert.equal(text(await other.get("a")), "before")
+    await session.rollback()
+    assert.deepEqual(await session.root(), root)
+    await session.snapshot()
+    await session.put("a", Buffer.from("kept"))
+    assert.ok((await session.snapshot()) > at, "a snapshot while one is pending commits that one")
+    assert.equal(text(await other.get("a")), "kept")
+    await session.remove("a")
+    assert.equal(await session.commit(), await session.commit())
+    assert.equal(await other.get("a"), null)
+    await session.snapshot()
+    await other.put("d", Buffer.from("theirs"))
+    await session.put("d", Buffer.from("mine"))
+    await assert.rejects(session.commit(), { code: "CONFLICT", name: "StateError" })
+    await session.rollback()
+    const { entries, next } = await session.scan({ limit: 1 })
+    assert.deepEqual([entries.map(([key, value]) => [key, text(value)]), next], [[["d", "theirs"]], null])
+    await session.remove("d")
+    await session.close()
+    await other.close()
+  }
+})
+
+test("a token is good on every way in until the server ends", async (t) => {
+  const server = await served(t)
+  const tokens = []
+  for (const [n, way] of server.ways.entries()) {
+    const session = await Session.open(way, { leaseMs: 600_000 })
+    await session.snapshot()
+    await session.put("volatile", Buffer.from("1"))
+    session.leave()
+    const again = await Session.rejoin(server.ways[(n + 1) % 3], session.token)
+    assert.equal(again.isPending, true)
+    assert.equal(text(await again.get("volatile")), "1")
+    again.leave()
+    tokens.push(session.token)
+  }
+  const over = await Session.open(server.ways[0])
+  await over.close()
+  await assert.rejects(Session.rejoin(server.ways[2], over.token), { code: "SESSION_EXPIRED" })
+  await server.end()
+  const { ways } = await served(t, server.data)
+  for (const [n, token] of tokens.entries()) {
+    await assert.rejects(Session.rejoin(ways[n], token), { code: "SESSION_LOST" })
+    const session = await Session.open(ways[n])
+    assert.equal(await session.get("volatile"), null)
+    await session.close()
+  }
+})

@@ -1,0 +1,273 @@
+"""Calling services by JSON-RPC, over connections that are kept.
+
+    from thalweg.rpc import SyncClient
+
+    with SyncClient("http://127.0.0.1:4437/rpc/log") as log:
+        log.call("Create", {"name": "notes", "contentType": "text/plain", "closed": False})
+
+Parameters and results are what `json` makes of them; integers are exact, and bytes go as base64. What the server answers with is
+a `RemoteError`; why there is no answer is a `thalweg.service.ServiceError` with a class per fault.
+"""
+
+import asyncio
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, Final, NotRequired, Self, TypeAlias, TypedDict, Unpack, cast
+
+from ._native import RpcCaller, Schema
+from .errors import Error
+from .faults import BadArgument, Closed, Fault, Retry
+
+__all__ = ["Call", "CallOptions", "Client", "ClientOptions", "Params", "RemoteError", "Schema", "Statistics", "SyncClient"]
+
+Params: TypeAlias = Mapping[str, Any] | Sequence[Any] | None
+"""Parameters by their names or in their order; None for none."""
+
+Call: TypeAlias = tuple[str, Params]
+"""A method and its parameters."""
+
+
+class ClientOptions(TypedDict):
+    """The keywords of `Client` and `SyncClient`."""
+
+    deadline: NotRequired[float | None]
+    """Seconds that an answer is waited for, connecting included, where a call says nothing else. 60 unless said."""
+    connections_max: NotRequired[int]
+    """Connections to one address; further calls wait for one to be free. 8 unless said."""
+    idle_max: NotRequired[int]
+    """Connections that are kept while nothing goes over them, of all addresses together. 2 unless said."""
+    idle_for: NotRequired[float]
+    """Seconds that they are kept. 30 unless said."""
+    in_flight_max: NotRequired[int]
+    """Requests that have not ended; one more is `Overloaded`. 1024 unless said."""
+    answer_bytes_max: NotRequired[int]
+    """The longest answer; a longer one is `FrameTooLarge`. 64 MiB unless said."""
+    spin: NotRequired[bool]
+    """May look for some microseconds for an answer before sleeping, as long as that finds any. True unless said."""
+
+
+class CallOptions(TypedDict):
+    """The keywords of what is asked."""
+
+    deadline: NotRequired[float | None]
+    """Another time than the client's, in seconds."""
+    idempotent: NotRequired[bool]
+    """Twice is as good as once: may be sent again when a connection ends before the answer comes."""
+    url: NotRequired[str]
+    """Another service than the client's, over the same connections."""
+
+
+class Statistics(TypedDict):
+    """What a client has done so far."""
+
+    opened: int
+    closed: int
+    reused: int
+    waits: int
+    retried: int
+    idle: int
+    connections: int
+    in_flight: int
+
+
+_BY_WORD: Final[dict[Any, Fault]] = {fault.name.lower(): fault for fault in Fault}
+
+
+class RemoteError(Error):
+    """The server answered a call with an error."""
+
+    code = "REMOTE_ERROR"
+
+    number: int
+    """Its number in JSON-RPC."""
+    message: str
+    """In words."""
+    data: Any
+    """What else is said."""
+    fault: Fault | None
+    """Of a server of ours: the row of the table of faults."""
+
+    def __init__(self, number: int, message: str, data: Any = None) -> None:
+        super().__init__(message)
+        self.number = number
+        self.message = message
+        self.data = data
+        self.fault = _BY_WORD.get(data.get("fault")) if isinstance(data, dict) else None
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.number})"
+
+    @property
+    def retry(self) -> Retry:
+        """Whether the same call may be made again. An answer of a server that is not ours says nothing about it."""
+        return self.fault.retry if self.fault is not None else "unknown"
+
+
+def dump(params: Params) -> str:
+    """Parameters as text."""
+    if params is None:
+        return ""
+    if isinstance(params, (str, bytes)) or not isinstance(params, (Mapping, Sequence)):
+        raise BadArgument("parameters are a mapping or a sequence, or None")
+    return json.dumps(params, default=_bytes, ensure_ascii=False, separators=(",", ":"))
+
+
+def _bytes(value: Any) -> str:
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return base64.b64encode(value).decode()
+    raise TypeError(f"{type(value).__name__} is nothing that JSON has")
+
+
+def _read(answer: str | tuple[int, str, str]) -> Any:
+    if isinstance(answer, str):
+        return json.loads(answer)
+    number, message, data = answer
+    return RemoteError(number, message, json.loads(data) if data else None)
+
+
+def _one(answers: list[Any]) -> Any:
+    """The only answer; None of a notification."""
+    if not answers:
+        return None
+    value = _read(answers[0])
+    if isinstance(value, RemoteError):
+        raise value
+    return value
+
+
+class SyncClient:
+    """Calls services and waits for the answers, other threads running meanwhile. For one thread at a time."""
+
+    def __init__(self, url: str, **options: Unpack[ClientOptions]) -> None:
+        """Of the service at `http://host:port/rpc/name`. Connects with the first call."""
+        self._caller = RpcCaller(url, **options)
+
+    def call(self, method: str, params: Params = None, **options: Unpack[CallOptions]) -> Any:
+        """Makes one call and returns its result."""
+        return _one(self._caller.wait(self._caller.begin([(method, dump(params))], False, **options)))
+
+    def notify(self, method: str, params: Params = None, **options: Unpack[CallOptions]) -> None:
+        """Has something done that has no answer; waits until the server has it."""
+        self._caller.wait(self._caller.begin([(method, dump(params))], False, True, **options))
+
+    def batch(self, calls: Sequence[Call], **options: Unpack[CallOptions]) -> list[Any]:
+        """Makes calls together. Results come in the order of the calls, a `RemoteError` where one is an error."""
+        texts = [(method, dump(params)) for method, params in calls]
+        return [_read(answer) for answer in self._caller.wait(self._caller.begin(texts, True, **options))]
+
+    @property
+    def statistics(self) -> Statistics:
+        """What it has done so far."""
+        return cast(Statistics, self._caller.statistics())
+
+    def close(self) -> None:
+        """Closes every connection; every further call fails with `Closed`."""
+        self._caller.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class Client:
+    """Calls services from an event loop, any number of calls at a time.
+
+    The loop watches one descriptor; no thread is started. A task that is cancelled while it awaits a call cancels the call.
+    Belongs to the event loop that it was made in.
+    """
+
+    def __init__(self, url: str, **options: Unpack[ClientOptions]) -> None:
+        """Of the service at `http://host:port/rpc/name`. Connects with the first call; a name that is no address is looked
+        up here and now."""
+        self._loop = asyncio.get_running_loop()
+        self._caller = RpcCaller(url, **options)
+        self._waiters: dict[int, asyncio.Future[list[Any]]] = {}
+        self._stirred = False
+        self._descriptor = self._caller.fileno()
+        self._loop.add_reader(self._descriptor, self._turn)
+
+    async def call(self, method: str, params: Params = None, **options: Unpack[CallOptions]) -> Any:
+        """Makes one call and returns its result."""
+        return _one(await self._ask([(method, dump(params))], False, False, options))
+
+    async def notify(self, method: str, params: Params = None, **options: Unpack[CallOptions]) -> None:
+        """Has something done that has no answer; waits until the server has it."""
+        await self._ask([(method, dump(params))], False, True, options)
+
+    async def batch(self, calls: Sequence[Call], **options: Unpack[CallOptions]) -> list[Any]:
+        """Makes calls together. Results come in the order of the calls, a `RemoteError` where one is an error."""
+        texts = [(method, dump(params)) for method, params in calls]
+        return [_read(answer) for answer in await self._ask(texts, True, False, options)]
+
+    @property
+    def statistics(self) -> Statistics:
+        """What it has done so far."""
+        return cast(Statistics, self._caller.statistics())
+
+    def close(self) -> None:
+        """Closes every connection; every call fails with `Closed`, and so does every further one."""
+        if self._descriptor < 0:
+            return
+        self._loop.remove_reader(self._descriptor)
+        self._descriptor = -1
+        self._caller.close()
+        self._fail(Closed("this client was closed"))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def _ask(
+        self, calls: list[tuple[str, str]], batch: bool, notifies: bool, options: CallOptions
+    ) -> list[Any]:
+        call = self._caller.begin(calls, batch, notifies, **options)
+        waiter: asyncio.Future[list[Any]] = self._loop.create_future()
+        self._waiters[call] = waiter
+        self._stir()
+        try:
+            return await waiter
+        except asyncio.CancelledError:
+            if self._waiters.pop(call, None) is not None:
+                self._caller.cancel(call)
+                self._stir()
+            raise
+
+    def _stir(self) -> None:
+        """Has what was begun written before the loop sleeps, once for all of it."""
+        if not self._stirred and self._descriptor >= 0:
+            self._stirred = True
+            self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._stirred = False
+        if self._descriptor < 0:
+            return
+        try:
+            came = self._caller.turn()
+        except Exception as error:
+            self._fail(error)
+            return
+        for call, answered, outcome in came:
+            waiter = self._waiters.pop(call, None)
+            if waiter is None or waiter.done():
+                continue
+            if answered:
+                waiter.set_result(outcome)
+            else:
+                waiter.set_exception(outcome)
+
+    def _fail(self, error: Exception) -> None:
+        waiters, self._waiters = self._waiters, {}
+        for waiter in waiters.values():
+            if not waiter.done():
+                waiter.set_exception(error)

@@ -1,0 +1,425 @@
+"""Sessions of the state: writes that nobody else sees until they are committed, and that can be taken back.
+
+    from thalweg.state import SyncSession
+
+    with SyncSession.open("data/state.shm", "main") as session:      # or http://127.0.0.1:4437/rpc/state
+        session.snapshot()
+        session.put("ann", b"10")
+        session.rollback()
+
+The same over a Unix socket, shared memory and JSON-RPC. A session is its token's: `rejoin` goes on with it over another
+connection. What the state refuses is a `StateRefused` with a class per word.
+"""
+
+import base64
+import json
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Any, Final, Protocol, Self
+
+from . import rpc, service
+from ._native import Schema
+from .errors import Error
+from .faults import Fault, Refused
+
+__all__ = [
+    "BadKey",
+    "BadLease",
+    "BadPlace",
+    "Conflict",
+    "NoFork",
+    "NoSnapshot",
+    "OutcomeUnknown",
+    "Session",
+    "SessionExpired",
+    "SessionLost",
+    "SessionsFull",
+    "StateRefused",
+    "SyncSession",
+    "TooMuch",
+]
+
+
+class StateRefused(Refused):
+    """The state did not do what it was asked. But for `OutcomeUnknown`, nothing was changed."""
+
+    word: str = ""
+    """What its message begins with."""
+
+
+class NoFork(StateRefused):
+    """No such fork: dropped, or never made."""
+
+    word = "no_fork"
+
+
+class BadPlace(StateRefused):
+    """Neither a fork nor a session; or a session where a fork is asked for."""
+
+    word = "bad_place"
+
+
+class BadKey(StateRefused):
+    """A key that cannot be."""
+
+    word = "bad_key"
+
+
+class BadLease(StateRefused):
+    """A lease that cannot be."""
+
+    word = "bad_lease"
+
+
+class NoSnapshot(StateRefused):
+    """There is nothing to roll back."""
+
+    word = "no_snapshot"
+
+
+class Conflict(StateRefused):
+    """Others committed to the fork since the snapshot: roll back, and do it again."""
+
+    word = "conflict"
+
+
+class SessionLost(StateRefused):
+    """The server that gave the token has ended, and what was not committed is gone."""
+
+    word = "session_lost"
+
+
+class SessionExpired(StateRefused):
+    """The lease ended, or the session was closed; what was not committed is gone."""
+
+    word = "session_expired"
+
+
+class SessionsFull(StateRefused):
+    """As many sessions are open as may be, or they hold as much as they may."""
+
+    word = "sessions_full"
+
+
+class TooMuch(StateRefused):
+    """More than a session may hold beside its snapshot."""
+
+    word = "too_much"
+
+
+class OutcomeUnknown(StateRefused):
+    """The disk failed, and what became of the commit is not known."""
+
+    word = "unknown"
+
+
+_BY_WORD: Final = {row.word: row for row in StateRefused.__subclasses__()}
+
+
+def _refused(message: str) -> StateRefused:
+    word = message.partition(": ")[0]
+    error = _BY_WORD.get(word, StateRefused)(message)
+    if type(error) is StateRefused:
+        error.word = word
+    return error
+
+
+def _typed(error: Error) -> Error:
+    """A refusal as what it is; anything else as it came."""
+    if isinstance(error, Refused):
+        return _refused(error.detail)
+    if isinstance(error, rpc.RemoteError) and error.fault is Fault.REFUSED:
+        return _refused(error.message)
+    return error
+
+
+class _Line(Protocol):
+    async def call(self, method: str, params: rpc.Params = None) -> Any: ...
+    def close(self) -> None: ...
+
+
+class _SyncLine(Protocol):
+    def call(self, method: str, params: rpc.Params = None) -> Any: ...
+    def close(self) -> None: ...
+
+
+class _Framed:
+    """A service's client, called as one of JSON-RPC is."""
+
+    def __init__(self, client: service.Client, schema: Schema) -> None:
+        self._client = client
+        self._schema = schema
+
+    async def call(self, method: str, params: rpc.Params = None) -> Any:
+        frame = await self._client.call(self._schema.request(method, rpc.dump(params)))
+        return json.loads(self._schema.result(method, frame))
+
+    def close(self) -> None:
+        self._client.close()
+
+
+class _SyncFramed:
+    """The same where waiting is fine."""
+
+    def __init__(self, client: service.SyncClient, schema: Schema) -> None:
+        self._client = client
+        self._schema = schema
+
+    def call(self, method: str, params: rpc.Params = None) -> Any:
+        frame = self._client.call(self._schema.request(method, rpc.dump(params)))
+        return json.loads(self._schema.result(method, frame))
+
+    def close(self) -> None:
+        self._client.close()
+
+
+def _value(value: str | None) -> bytes | None:
+    return None if value is None else base64.b64decode(value)
+
+
+def _changes(changes: Iterable[tuple[str, bytes | None]]) -> list[dict[str, Any]]:
+    return [{"key": key, "value": value} for key, value in changes]
+
+
+def _lease(lease: float | None) -> int | None:
+    return None if lease is None else max(0, round(lease * 1000))
+
+
+class SyncSession:
+    """A session, whose calls wait. It owns its connection; closing it ends the session, and leaving it does not."""
+
+    token: str
+    """What names it, on any connection. Whoever has it can use the session."""
+    fork: str
+    """The fork it is on."""
+    lease: float
+    """Seconds that it stays when nobody uses it."""
+
+    def __init__(self, line: _SyncLine, token: str, fork: str, lease: float) -> None:
+        """For `open` and `rejoin`."""
+        self._line = line
+        self.token = token
+        self.fork = fork
+        self.lease = lease
+
+    @classmethod
+    def open(cls, at: str, fork: str = "main", *, lease: float | None = None) -> Self:
+        """Begins a session at an endpoint or a URL, whose lease lasts so many seconds; 30 unless it is said."""
+        line = _sync_line(at)
+        try:
+            told = _ask(line, "Open", {"fork": fork, "leaseMs": _lease(lease)})
+        except BaseException:
+            line.close()
+            raise
+        return cls(line, told["session"], fork, told["leaseMs"] / 1000)
+
+    @classmethod
+    def rejoin(cls, at: str, token: str) -> tuple[Self, bool]:
+        """Comes back to a session, and says whether a snapshot is pending. Raises `SessionLost` or `SessionExpired`."""
+        line = _sync_line(at)
+        try:
+            told = _ask(line, "Rejoin", {"session": token})
+        except BaseException:
+            line.close()
+            raise
+        return cls(line, token, told["fork"], told["leaseMs"] / 1000), told["pending"]
+
+    def snapshot(self) -> int:
+        """Holds the fork as it is: what is written from here on lies beside it. One that is pending is committed first.
+        Returns where the fork ends."""
+        return _offset(self._ask("Snapshot", {"session": self.token}))
+
+    def commit(self) -> int:
+        """Commits what was written since the snapshot, all or nothing, and returns where the fork ends. Raises `Conflict` when
+        others committed meanwhile. Without a snapshot it does nothing, and says again what the last one said."""
+        return _offset(self._ask("Commit", {"session": self.token}))
+
+    def rollback(self) -> None:
+        """Forgets what was written since the snapshot, and the snapshot. Raises `NoSnapshot` without one."""
+        self._ask("Rollback", {"session": self.token})
+
+    def get(self, key: str) -> bytes | None:
+        """What a key holds, as this session sees it."""
+        return _value(self._ask("Get", {"place": self.token, "key": key})["value"])
+
+    def put(self, key: str, value: bytes) -> None:
+        """A key holds a value from here on."""
+        self._ask("Put", {"place": self.token, "key": key, "value": value})
+
+    def remove(self, key: str) -> None:
+        """A key holds nothing from here on."""
+        self._ask("Remove", {"place": self.token, "key": key})
+
+    def write(self, changes: Iterable[tuple[str, bytes | None]]) -> None:
+        """Makes many changes, all or none of them: a key holds a value from here on, or nothing."""
+        self._ask("Batch", {"place": self.token, "changes": _changes(changes)})
+
+    def scan(self, start: str | None = None, limit: int | None = None) -> tuple[list[tuple[str, bytes]], str | None]:
+        """Entries in the order of their keys, from one on, and where to go on if there is more."""
+        return _page(self._ask("Scan", {"place": self.token, "start": start, "limit": limit}))
+
+    def root(self) -> bytes:
+        """A digest of all that this session sees."""
+        return base64.b64decode(self._ask("Root", {"place": self.token})["root"])
+
+    def close(self) -> None:
+        """Ends the session, and forgets what it did not commit."""
+        try:
+            self._ask("Close", {"session": self.token})
+        finally:
+            self._line.close()
+
+    def leave(self) -> None:
+        """Hangs up. The session stays for its lease, to be rejoined."""
+        self._line.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _ask(self, method: str, params: rpc.Params) -> Any:
+        return _ask(self._line, method, params)
+
+
+class Session:
+    """A session, for an event loop. It owns its connection; closing it ends the session, and leaving it does not."""
+
+    token: str
+    """What names it, on any connection. Whoever has it can use the session."""
+    fork: str
+    """The fork it is on."""
+    lease: float
+    """Seconds that it stays when nobody uses it."""
+
+    def __init__(self, line: _Line, token: str, fork: str, lease: float) -> None:
+        """For `open` and `rejoin`."""
+        self._line = line
+        self.token = token
+        self.fork = fork
+        self.lease = lease
+
+    @classmethod
+    async def open(cls, at: str, fork: str = "main", *, lease: float | None = None) -> Self:
+        """Begins a session at an endpoint or a URL, whose lease lasts so many seconds; 30 unless it is said."""
+        line = await _line(at)
+        try:
+            told = await _aask(line, "Open", {"fork": fork, "leaseMs": _lease(lease)})
+        except BaseException:
+            line.close()
+            raise
+        return cls(line, told["session"], fork, told["leaseMs"] / 1000)
+
+    @classmethod
+    async def rejoin(cls, at: str, token: str) -> tuple[Self, bool]:
+        """Comes back to a session, and says whether a snapshot is pending. Raises `SessionLost` or `SessionExpired`."""
+        line = await _line(at)
+        try:
+            told = await _aask(line, "Rejoin", {"session": token})
+        except BaseException:
+            line.close()
+            raise
+        return cls(line, token, told["fork"], told["leaseMs"] / 1000), told["pending"]
+
+    async def snapshot(self) -> int:
+        """Holds the fork as it is: what is written from here on lies beside it. One that is pending is committed first.
+        Returns where the fork ends."""
+        return _offset(await self._ask("Snapshot", {"session": self.token}))
+
+    async def commit(self) -> int:
+        """Commits what was written since the snapshot, all or nothing, and returns where the fork ends. Raises `Conflict` when
+        others committed meanwhile. Without a snapshot it does nothing, and says again what the last one said."""
+        return _offset(await self._ask("Commit", {"session": self.token}))
+
+    async def rollback(self) -> None:
+        """Forgets what was written since the snapshot, and the snapshot. Raises `NoSnapshot` without one."""
+        await self._ask("Rollback", {"session": self.token})
+
+    async def get(self, key: str) -> bytes | None:
+        """What a key holds, as this session sees it."""
+        return _value((await self._ask("Get", {"place": self.token, "key": key}))["value"])
+
+    async def put(self, key: str, value: bytes) -> None:
+        """A key holds a value from here on."""
+        await self._ask("Put", {"place": self.token, "key": key, "value": value})
+
+    async def remove(self, key: str) -> None:
+        """A key holds nothing from here on."""
+        await self._ask("Remove", {"place": self.token, "key": key})
+
+    async def write(self, changes: Iterable[tuple[str, bytes | None]]) -> None:
+        """Makes many changes, all or none of them: a key holds a value from here on, or nothing."""
+        await self._ask("Batch", {"place": self.token, "changes": _changes(changes)})
+
+    async def scan(
+        self, start: str | None = None, limit: int | None = None
+    ) -> tuple[list[tuple[str, bytes]], str | None]:
+        """Entries in the order of their keys, from one on, and where to go on if there is more."""
+        return _page(await self._ask("Scan", {"place": self.token, "start": start, "limit": limit}))
+
+    async def root(self) -> bytes:
+        """A digest of all that this session sees."""
+        return base64.b64decode((await self._ask("Root", {"place": self.token}))["root"])
+
+    async def close(self) -> None:
+        """Ends the session, and forgets what it did not commit."""
+        try:
+            await self._ask("Close", {"session": self.token})
+        finally:
+            self._line.close()
+
+    def leave(self) -> None:
+        """Hangs up. The session stays for its lease, to be rejoined."""
+        self._line.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def _ask(self, method: str, params: rpc.Params) -> Any:
+        return await _aask(self._line, method, params)
+
+
+def _sync_line(at: str) -> _SyncLine:
+    if at.startswith("http://"):
+        return rpc.SyncClient(at)
+    schema = Schema.state()
+    return _SyncFramed(service.SyncClient(at, schema=schema.hash), schema)
+
+
+async def _line(at: str) -> _Line:
+    if at.startswith("http://"):
+        return rpc.Client(at)
+    schema = Schema.state()
+    return _Framed(await service.Client.connect(at, schema=schema.hash), schema)
+
+
+def _ask(line: _SyncLine, method: str, params: rpc.Params) -> Any:
+    try:
+        return line.call(method, params)
+    except Error as error:
+        raise _typed(error) from None
+
+
+async def _aask(line: _Line, method: str, params: rpc.Params) -> Any:
+    try:
+        return await line.call(method, params)
+    except Error as error:
+        raise _typed(error) from None
+
+
+def _offset(told: Any) -> int:
+    offset: int = told["offset"]
+    return offset
+
+
+def _page(told: Any) -> tuple[list[tuple[str, bytes]], str | None]:
+    entries = [(entry["key"], base64.b64decode(entry["value"])) for entry in told["entries"]]
+    return entries, told["next"]

@@ -1,0 +1,105 @@
+"""Sessions against `thalweg serve`: the same over a Unix socket, shared memory and JSON-RPC."""
+
+import unittest
+
+from served import Served
+from thalweg.state import (
+    Conflict,
+    NoFork,
+    NoSnapshot,
+    Session,
+    SessionExpired,
+    SessionLost,
+    StateRefused,
+    SyncSession,
+)
+
+
+class Waiting(Served):
+    def test_what_was_not_committed_is_taken_back(self) -> None:
+        for way in self.ways:
+            with self.subTest(way), SyncSession.open(way) as session, SyncSession.open(way) as other:
+                self.assertEqual((session.fork, session.lease), ("main", 30.0))
+                with self.assertRaises(NoSnapshot) as caught:
+                    session.rollback()
+                self.assertIsInstance(caught.exception, StateRefused)
+                session.put("a", b"before")
+                root = session.root()
+                at = session.snapshot()
+                session.put("a", b"\xff\x00")
+                session.write([("b", b"1"), ("c", None)])
+                self.assertEqual((session.get("a"), other.get("a")), (b"\xff\x00", b"before"))
+                session.rollback()
+                self.assertEqual(session.root(), root)
+                session.snapshot()
+                session.put("a", b"kept")
+                # A snapshot while one is pending commits that one.
+                self.assertGreater(session.snapshot(), at)
+                self.assertEqual(other.get("a"), b"kept")
+                session.remove("a")
+                self.assertEqual(session.commit(), session.commit())
+                self.assertIsNone(other.get("a"))
+                self.assertEqual(session.scan(), ([], None))
+                session.snapshot()
+                other.put("d", b"theirs")
+                session.put("d", b"mine")
+                with self.assertRaises(Conflict):
+                    session.commit()
+                session.rollback()
+                self.assertEqual(session.scan(limit=1), ([("d", b"theirs")], None))
+                session.remove("d")
+
+    def test_a_token_is_good_on_every_way_in_until_the_server_ends(self) -> None:
+        tokens = []
+        for way, again in zip(self.ways, self.ways[1:] + self.ways[:1], strict=True):
+            session = SyncSession.open(way, lease=600)
+            session.snapshot()
+            session.put("volatile", b"1")
+            session.leave()
+            session, pending = SyncSession.rejoin(again, session.token)
+            self.assertTrue(pending)
+            self.assertEqual((session.get("volatile"), session.lease), (b"1", 600.0))
+            session.leave()
+            tokens.append(session.token)
+        ended = SyncSession.open(self.ways[0])
+        ended.close()
+        with self.assertRaises(SessionExpired):
+            SyncSession.rejoin(self.ways[2], ended.token)
+        with self.assertRaises(NoFork):
+            SyncSession.open(self.ways[1], "99")
+        self.end()
+        self.serve()
+        for way, token in zip(self.ways, tokens, strict=True):
+            with self.assertRaises(SessionLost):
+                SyncSession.rejoin(way, token)
+            with SyncSession.open(way) as session:
+                self.assertIsNone(session.get("volatile"))
+
+
+class EventLoop(Served, unittest.IsolatedAsyncioTestCase):
+    async def test_the_same_in_an_event_loop(self) -> None:
+        for way in self.ways:
+            with self.subTest(way):
+                session = await Session.open(way)
+                await session.put("a", b"1")
+                await session.snapshot()
+                await session.write([("a", None), ("b", b"2")])
+                self.assertEqual(await session.scan(), ([("b", b"2")], None))
+                await session.rollback()
+                self.assertEqual(await session.get("a"), b"1")
+                with self.assertRaises(NoSnapshot):
+                    await session.rollback()
+                await session.snapshot()
+                root = await session.root()
+                await session.remove("a")
+                session.leave()
+                session, pending = await Session.rejoin(way, session.token)
+                self.assertTrue(pending)
+                async with session:
+                    await session.commit()
+                    self.assertIsNone(await session.get("a"))
+                    self.assertNotEqual(await session.root(), root)
+                with self.assertRaises(SessionExpired):
+                    await Session.rejoin(way, session.token)
+                with self.assertRaises(SessionLost):
+                    await Session.rejoin(way, "0" * 32)
