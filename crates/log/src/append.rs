@@ -90,7 +90,7 @@ impl Store {
     ) -> Result<Receipt, CommitError> {
         ENCODED.with_borrow_mut(|encoded| {
             encoded.clear();
-            let mut inner = log.lock();
+            let mut inner = log.lock_soon();
             check(&inner)?;
             let (first, mut next) = (inner.tail, inner.tail);
             for (time, payload) in entries {
