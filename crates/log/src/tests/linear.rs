@@ -21,7 +21,11 @@
 //! | headers cut short, newer versions, other files | `parse::files_that_are_short_…`, `store::a_newer_store_…` |
 //! | more pieces than one system call takes | `a_transaction_of_thousands_of_entries_is_one_commit` here |
 //! | writes that are done in part | the power cuts in `sim` and `backup`: pages tear, nothing is written in pieces |
-//! | bad names, closed stores, empty and too large entries | `reader::an_aborted_transaction_…` |
+//! | a query after a purge, a reader while its log is purged or destroyed | `purge::a_purge_takes_…`, `trim::readers_outlive_…` |
+//! | files that stay though nobody needs them, a purge cut short | `purge::what_a_purge_takes_…`, `trim::a_purge_that_is_cut_short_…` |
+//! | an offset or a beginning that is lost | `damage::whoever_begins_inside_what_is_lost_…` |
+//! | an aborted transaction | `reader::an_aborted_transaction_…` |
+//! | bad names, closed and closing stores, entries too large, full disks, syncs that fail | `refusals` |
 
 use super::store::{open, os, small};
 use crate::{Attached, Cursor, Durability, Entry, Log, Query, Reader, Start, Store};
