@@ -593,7 +593,7 @@ class RpcCaller:
         cls,
         url: str,
         *,
-        deadline: float | None = 60.0,
+        deadline: float | None = ...,
         connections_max: int = 8,
         idle_max: int = 2,
         idle_for: float = 30.0,
