@@ -227,6 +227,7 @@ impl Store {
             failure: None,
             closed: false,
             begun,
+            emptied: false,
             retained_from: 0,
             tally: Tally::default(),
             live_bytes,

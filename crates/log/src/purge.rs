@@ -49,6 +49,13 @@ pub struct Purged {
     pub destroyed: bool,
 }
 
+/// Of the segments there are, which ones nobody is going to need.
+struct Dead {
+    any: bool,
+    newest: bool,
+    all: bool,
+}
+
 /// What is going to be purged of a log.
 struct Going<'l> {
     log: &'l Arc<Log>,
@@ -137,14 +144,19 @@ impl Store {
     /// must stand behind them, of which this is the first. Answers whether there are any. What the disk refuses here it
     /// may do later.
     fn make_way(&self, goings: &[Going<'_>]) -> bool {
-        let (some, newest) = self.shared.dead_without(goings);
-        if some && newest {
-            let _ = self.rotate();
+        let shared = &self.shared;
+        let dead = shared.dead_without(goings);
+        if dead.newest {
+            let mut writer = shared.writer.lock();
+            let _ = match dead.all {
+                true => writer.begin_anew(&shared.control, &shared.segments),
+                false => writer.begin_next(&shared.control, &shared.segments),
+            };
         }
-        if some {
+        if dead.any {
             self.checkpoint_unless_under_way();
         }
-        some
+        dead.any
     }
 
     fn remove_files(&self) {
@@ -267,8 +279,8 @@ impl Shared {
         }
     }
 
-    /// Whether there are segments that nobody needs once something is gone, and whether the newest will be one.
-    fn dead_without(&self, goings: &[Going<'_>]) -> (bool, bool) {
+    /// Which segments nobody needs once something is gone.
+    fn dead_without(&self, goings: &[Going<'_>]) -> Dead {
         let mut bytes: BTreeMap<u32, u64> = BTreeMap::new();
         for Going { log, first, .. } in goings {
             let inner = log.lock();
@@ -278,12 +290,14 @@ impl Shared {
             }
         }
         let writer = self.writer.lock();
-        let newest = writer.active.header.number;
+        let active = writer.active.header.number;
         let dead = |number: &u32, live: u64| live <= bytes.get(number).copied().unwrap_or(0);
-        let some = writer.live_bytes.iter().any(|(number, live)| *number != newest && dead(number, *live));
-        let live = writer.live_bytes.get(&newest).copied().unwrap_or(0);
-        let newest = bytes.contains_key(&newest) && dead(&newest, live);
-        (some || newest, newest)
+        let live = writer.live_bytes.get(&active).copied().unwrap_or(0);
+        let newest = bytes.contains_key(&active) && dead(&active, live);
+        let mut others = writer.live_bytes.iter().filter(|(number, _)| **number != active);
+        let all = newest && others.clone().all(|(number, live)| dead(number, *live));
+        let any = newest || others.any(|(number, live)| dead(number, *live));
+        Dead { any, newest, all }
     }
 
     /// The oldest segment that retention keeps; `None` when it keeps all.

@@ -163,6 +163,8 @@ pub(crate) struct Writer {
     pub(crate) committer_idle: bool,
     pub(crate) failure: Option<String>,
     pub(crate) closed: bool,
+    /// The next segment is to be as small as a store's first.
+    pub(crate) emptied: bool,
     /// Time of the first entry in the active segment, 0 while there is none.
     pub(crate) begun: Time,
     /// What lies in earlier segments was retired.
@@ -378,9 +380,9 @@ impl Writer {
         assert_eq!(stop.at, region.published(), "a torn batch is published");
     }
 
-    /// Capacity of the segment after the active one: doubles up to the configured size.
+    /// Capacity of the segment after the active one: doubles up to the configured size, unless the store was emptied.
     fn next_capacity(&self, needed: u32) -> u32 {
-        let doubled = self.active.header.capacity.saturating_mul(2);
+        let doubled = if self.emptied { 0 } else { self.active.header.capacity.saturating_mul(2) };
         let floor = needed.saturating_add(SEGMENT_HEADER_BYTES).next_multiple_of(4096);
         doubled.clamp(self.options.segment_bytes_min, self.options.segment_bytes_max).max(floor)
     }
@@ -454,6 +456,15 @@ impl Writer {
             return Ok(());
         }
         self.rotate(0, control, segments)
+    }
+
+    /// The same for a store of which nothing is left: it begins as small as a new one.
+    pub(crate) fn begin_anew(&mut self, control: &Control, segments: &Segments) -> Result<(), CommitError> {
+        self.drop_spare();
+        self.emptied = true;
+        let begun = self.begin_next(control, segments);
+        self.emptied = false;
+        begun
     }
 
     fn discard(&self, spare: Option<Spare>) {
