@@ -119,10 +119,20 @@ fn contents(installed: &Path, tally: &mut Tally) -> Result<(), String> {
         Ok(names)
     };
     let found = names(installed)?;
-    tally
-        .check(found == ["README.md", "index.d.ts", "lib", "native", "package.json", "rpc.d.ts", "service.d.ts", "state.d.ts"], || {
-            format!("the package holds {found:?}")
-        });
+    tally.check(
+        found
+            == [
+                "README.md",
+                "index.d.ts",
+                "lib",
+                "native",
+                "package.json",
+                "rpc.d.ts",
+                "service.d.ts",
+                "state.d.ts",
+            ],
+        || format!("the package holds {found:?}"),
+    );
     let native = names(&installed.join("native"))?;
     tally.check(native.iter().all(|name| name.ends_with(".node")), || format!("native holds {native:?}"));
     Ok(())

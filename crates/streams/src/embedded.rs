@@ -110,12 +110,13 @@ fn not_applied(error: log::CommitError) -> StoreError {
         log::CommitError::Damaged(damage) => StoreError::Damaged(damage.to_string()),
         log::CommitError::TooLarge { size, limit } => StoreError::TooLarge { size, limit },
         log::CommitError::Full(why) => StoreError::Full(why),
-        // The last three are for whoever appends entries: commits by version may be empty, names are the rules',
-        // and nothing is destroyed with a transaction under way.
+        // The last four are for whoever appends entries: commits by version may be empty, names are the rules',
+        // nothing is purged by name, and nothing is destroyed with a transaction under way.
         error @ (log::CommitError::Failed(_)
         | log::CommitError::Closed
         | log::CommitError::EmptyEntry
         | log::CommitError::BadName { .. }
+        | log::CommitError::NoLog { .. }
         | log::CommitError::Pending { .. }) => StoreError::Poisoned(error.to_string()),
     }
 }
