@@ -40,26 +40,27 @@ impl<H: Handler> Reactor<H> {
         }
         let began_ns = clock::monotonic_ns();
         let outcome = match self.spin.limit_ns() {
-            Some(limit_ns) => self.look_again(limit, began_ns, limit_ns, wait),
+            Some(_) => self.look_again(limit, began_ns, wait),
             None => self.sleep(limit, wait),
         };
         self.spin.record(clock::monotonic_ns().saturating_sub(began_ns));
         outcome
     }
 
-    /// Looks at mailbox, descriptors and timers again and again for a moment, then sleeps.
-    fn look_again(&mut self, limit: usize, began_ns: u64, limit_ns: u64, wait: Wait) -> io::Result<()> {
+    /// Looks at mailbox, descriptors and timers again and again for a moment, then sleeps. Makes way meanwhile: whoever
+    /// has the work may be waiting for this very processor.
+    fn look_again(&mut self, limit: usize, began_ns: u64, wait: Wait) -> io::Result<()> {
         let due_ns = self.due_ns(began_ns, wait);
+        let mut patience = Patience::new(ALONE_NS);
         loop {
             self.ask(limit, Timeout::Now)?;
             let now_ns = clock::monotonic_ns();
             if !self.events.is_empty() || self.core.mailbox.pending() || now_ns >= due_ns {
                 return Ok(());
             }
-            if now_ns.saturating_sub(began_ns) >= limit_ns {
+            if !patience.lasts() {
                 return self.sleep(limit, wait);
             }
-            std::hint::spin_loop();
         }
     }
 

@@ -30,6 +30,12 @@
 //! small steps would do at every step. It waits for no more than it is going to get: a reader that has read
 //! everything has freed the whole ring.
 //!
+//! # What costs
+//!
+//! A line that one side wrote takes as long to come to the other as everything else of a short message together. So a write
+//! stores and loads nothing: `tail` and the lines of its bytes are all that travels, once each, and the lines that the
+//! next one goes to are fetched while the other side is busy with this one.
+//!
 //! # Invariants
 //!
 //! 1. Bytes arrive in order, each once, unchanged.

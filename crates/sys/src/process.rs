@@ -31,6 +31,11 @@ pub fn parallelism() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
+/// How many processors this thread may run on, quotas aside. One system call.
+pub fn processors() -> usize {
+    rustix::thread::sched_getaffinity(None).map_or(1, |allowed| allowed.count() as usize)
+}
+
 /// The processor this thread runs on at the moment of the call.
 pub fn current_cpu() -> usize {
     rustix::thread::sched_getcpu()

@@ -239,7 +239,7 @@ impl Dialer {
             return Err(Error::new(Fault::System, "a welcome without a connection"));
         };
         if !shared {
-            return Ok(Dialed { link: Link::over(greeting.ways)?, credit });
+            return Ok(Dialed { link: Link::over(greeting.ways, self.spin)?, credit });
         }
         let none = || Error::new(Fault::NoSharedMemory, format!("{} handed none over", self.endpoint));
         let end = SharedEnd::adopt(greeting.memory.ok_or_else(none)?).map_err(|error| {

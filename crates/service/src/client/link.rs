@@ -1,15 +1,16 @@
 //! A connection that is up: its socket, and the shared memory it may have led to.
 //!
-//! Ownership: owns the ways and this side's end of the rings. A socket link waits in the read itself
-//! ([`thalweg_sys::socket::receive_waiting`]), so a call costs one write and one read; a shared one looks for a moment,
-//! then sleeps on the socket, over which nothing but bells comes.
+//! Ownership: owns the ways and this side's end of the rings. While answers come fast either looks for a moment before it
+//! sleeps: a socket link in the read itself ([`thalweg_sys::socket::receive_waiting`]), so that a call costs one write and
+//! one read; a shared one on the socket, over which nothing but bells comes.
 
 use super::ways::Ways;
 use crate::error::Error;
 use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
-use thalweg_sys::socket;
+use thalweg_sync::patience::{Pace, Patience, WAKE_NS};
+use thalweg_sys::{clock, process, socket};
 use thalweg_transport::{Broken, Heard, Read, SharedEnd, Waited, Written, hush, ring_bell, wait_for_peer};
 use thalweg_wire::fault::Fault;
 
@@ -20,23 +21,33 @@ pub(crate) struct Link {
     /// The peer is gone; what it wrote into shared memory is still to be read.
     ended: bool,
     spin: bool,
+    /// How long waits for the socket took.
+    pace: Pace,
 }
+
+/// Waits that are shorter than this are looked through: twice what a wake costs, because one that was slept through has a
+/// wake in it.
+const QUICK_NS: u64 = 2 * WAKE_NS;
+/// A server that is up answers within this; after it, a thread that looks makes way for it.
+const ALONE_NS: u64 = 5_000;
 
 impl Link {
     /// Over a connected socket alone, or pipes.
     ///
     /// # Errors
     /// None in practice.
-    pub(crate) fn over(ways: Ways) -> io::Result<Self> {
+    pub(crate) fn over(ways: Ways, spin: bool) -> io::Result<Self> {
         if let Some(socket) = ways.as_socket() {
             socket::block(socket)?;
         }
-        Ok(Self { ways, shared: None, ended: false, spin: false })
+        // On one processor nothing comes while this thread looks.
+        let spin = spin && process::processors() > 1;
+        Ok(Self { ways, shared: None, ended: false, spin, pace: Pace::new(QUICK_NS) })
     }
 
     /// Over shared memory that came by this socket.
     pub(crate) fn shared(ways: Ways, end: SharedEnd, spin: bool) -> Self {
-        Self { ways, shared: Some(end), ended: false, spin }
+        Self { ways, shared: Some(end), ended: false, spin, pace: Pace::new(QUICK_NS) }
     }
 
     pub(crate) fn ways(&self) -> &Ways {
@@ -85,7 +96,14 @@ impl Link {
                 && until.is_none()
                 && !for_space
             {
-                return socket::receive_waiting(socket, into).map(read_of).map_err(gone);
+                let (spins, began_ns) = (self.spin && self.pace.is_quick(), clock::monotonic_ns());
+                let came = if spins { look(socket, into).map_err(gone)? } else { None };
+                let read = match came {
+                    Some(count) => Ok(Some(count)),
+                    None => socket::receive_waiting(socket, into),
+                };
+                self.pace.record(clock::monotonic_ns().saturating_sub(began_ns));
+                return read.map(read_of).map_err(gone);
             }
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
             return if self.ways.wait(for_space, left)? { self.read(into) } else { Ok(Read::WouldBlock) };
@@ -114,6 +132,18 @@ impl Link {
     /// Is about to be watched by a foreign loop. `false`: something came meanwhile.
     pub(crate) fn settle(&mut self, for_space: bool) -> bool {
         self.shared.as_mut().is_none_or(|end| self.ended || end.prepare_to_sleep(for_space))
+    }
+}
+
+/// Looks for a moment whether something comes, which costs less than to sleep and be woken on another processor.
+fn look(socket: BorrowedFd<'_>, into: &mut Vec<u8>) -> io::Result<Option<usize>> {
+    let mut patience = Patience::new(ALONE_NS);
+    loop {
+        let room = into.capacity() - into.len();
+        let came = socket::receive(socket, into, room)?;
+        if came.is_some() || !patience.lasts() {
+            return Ok(came);
+        }
     }
 }
 

@@ -1,13 +1,14 @@
 //! Bytes into shared words and out of them.
 //!
 //! A ring's bytes are only ever touched as aligned 64-bit words, loaded and stored `Relaxed`: also at the edges
-//! of a message, where the writer puts its bytes into a word beside those that are there, and the reader takes
-//! its own out. So there is no access of another width, and none that is not atomic: a peer that writes what it
+//! of a message, where the writer stores a word that it began before anew, and the reader takes its own bytes
+//! out. So there is no access of another width, and none that is not atomic: a peer that writes what it
 //! has no right to write while we copy makes us copy garbage, and that is all it can do. (Copying plain bytes
 //! under such a peer would be a data race, of which the language promises nothing.)
 //!
-//! Only the ring's writer stores, so putting bytes into a word beside others loses nothing: nobody else changes
-//! them meanwhile, as long as there is one writer.
+//! Only the ring's writer stores, so it knows what a word holds that it began ([`store`]'s `edge`), and where nothing behind
+//! its bytes is wanted any more it stores zeros there. It looks at a word before it stores only where the ring is as good as
+//! full: a line that the reader has, or nobody has any more, takes as long to come as the message does to go.
 
 use crate::primitives::atomic::{AtomicU64, Ordering};
 use std::mem::MaybeUninit;
@@ -15,23 +16,45 @@ use std::mem::MaybeUninit;
 /// Bytes in a word.
 pub(super) const WORD: usize = size_of::<u64>();
 
-/// Stores `bytes` at byte `at`. The caller has split what would pass the end.
+/// Stores `bytes` at byte `at`. The caller has split what would pass the end. `edge` is the word that `at` lies in as far
+/// as it was stored, with zeros behind, and becomes that of the place behind the bytes. `pads` says that nobody wants
+/// what is behind them in the last word.
 #[inline]
-pub(super) fn store(words: &[AtomicU64], at: usize, bytes: &[u8]) {
+pub(super) fn store(words: &[AtomicU64], at: usize, bytes: &[u8], edge: &mut u64, pads: bool) {
     let (mut index, skipped) = (at / WORD, at % WORD);
     let mut rest = bytes;
     if skipped > 0 {
-        let (edge, behind) = bytes.split_at(bytes.len().min(WORD - skipped));
-        merge(&words[index], skipped, edge);
+        let (now, behind) = bytes.split_at(bytes.len().min(WORD - skipped));
+        *edge |= gather(now) << (8 * skipped);
+        let filled = skipped + now.len();
+        finish(&words[index], *edge, filled, pads);
+        if filled < WORD {
+            return;
+        }
         (index, rest) = (index + 1, behind);
     }
-    let (whole, edge) = rest.as_chunks::<WORD>();
+    let (whole, last) = rest.as_chunks::<WORD>();
     for (word, bytes) in words[index..][..whole.len()].iter().zip(whole) {
         word.store(u64::from_ne_bytes(*bytes), Ordering::Relaxed);
     }
-    if !edge.is_empty() {
-        merge(&words[index + whole.len()], 0, edge);
+    *edge = gather(last);
+    if !last.is_empty() {
+        finish(&words[index + whole.len()], *edge, last.len(), pads);
     }
+}
+
+/// Has the lines that come next belong to this processor when they are stored to: 64 bytes and 128 from here.
+#[inline]
+pub(super) fn fetch_ahead(words: &[AtomicU64], at: usize) {
+    #[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
+    for bytes in [64, 128] {
+        let word = &raw const words[(at + bytes) / WORD % words.len()];
+        // SAFETY: a hint that reads and writes nothing, of a word that is there; processors without it do nothing.
+        unsafe {
+            std::arch::asm!("prefetchw [{}]", in(reg) word, options(nostack, preserves_flags, readonly))
+        };
+    }
+    let _ = (words, at);
 }
 
 /// Loads bytes from byte `at` until `into` is full. The caller has split what would pass the end.
@@ -54,13 +77,15 @@ pub(super) fn load(words: &[AtomicU64], at: usize, into: &mut [MaybeUninit<u8>])
     }
 }
 
-/// Puts fewer bytes than a word has into one, behind its first `skipped`.
+/// Stores a word of which the first `filled` bytes are known.
 #[inline]
-fn merge(word: &AtomicU64, skipped: usize, edge: &[u8]) {
-    let mask = !(u64::MAX << (8 * edge.len())) << (8 * skipped);
-    let before = word.load(Ordering::Relaxed).to_le();
-    let after = before & !mask | gather(edge) << (8 * skipped);
-    word.store(u64::from_le(after), Ordering::Relaxed);
+fn finish(word: &AtomicU64, edge: u64, filled: usize, pads: bool) {
+    let kept = match filled {
+        WORD => 0,
+        _ if pads => 0,
+        _ => word.load(Ordering::Relaxed).to_le() & u64::MAX << (8 * filled),
+    };
+    word.store(u64::from_le(edge | kept), Ordering::Relaxed);
 }
 
 /// At most seven bytes as the low end of a number.

@@ -6,7 +6,7 @@
 //! Invariants: `tail - head` is between 0 and the ring's bytes, as either half sees it; a peer's word that
 //! would break that, or goes back, is [`Broken`] and changes nothing.
 
-use super::copy::{load, store};
+use super::copy::{WORD, fetch_ahead, load, store};
 use super::{Orderings, Place};
 use crate::primitives::atomic::{AtomicU64, Ordering};
 use std::fmt;
@@ -81,11 +81,13 @@ pub(super) struct Outgoing {
     tail: u64,
     /// The peer's word when it was last looked at.
     head: u64,
+    /// The word that the tail lies in, as far as it was written.
+    edge: u64,
 }
 
 impl Outgoing {
     pub(super) fn new(ring: usize) -> Outgoing {
-        Outgoing { ring, tail: 0, head: 0 }
+        Outgoing { ring, tail: 0, head: 0, edge: 0 }
     }
 
     fn head_word<'a, P: Place>(&self, place: &'a P) -> &'a AtomicU64 {
@@ -111,28 +113,33 @@ impl Outgoing {
         pieces: &[IoSlice<'_>],
     ) -> Result<usize, Broken> {
         let wanted = pieces.iter().fold(0, |sum: usize, piece| sum.saturating_add(piece.len()));
-        let mut room = self.room::<P, O>(place, wanted)?.min(wanted);
+        let mut room = self.room::<P, O>(place, wanted)?;
         let before = self.tail;
         for piece in pieces {
             let taken = &piece[..piece.len().min(room)];
-            self.put(place, taken);
             room -= taken.len();
+            self.put(place, taken, room);
         }
         if self.tail != before {
             place.header().rings[self.ring].tail.0.store(self.tail, O::TAIL_PUBLISHED);
+            let at = (self.tail & (ring_bytes(place, self.ring) - 1)) as usize;
+            fetch_ahead(place.bytes(self.ring), at);
         }
         Ok(self.tail.wrapping_sub(before) as usize)
     }
 
-    /// Copies bytes behind the tail, for which there is room.
+    /// Copies bytes behind the tail, for which there is room, and for so many behind them.
     #[inline]
-    fn put<P: Place>(&mut self, place: &P, bytes: &[u8]) {
+    fn put<P: Place>(&mut self, place: &P, bytes: &[u8], left: usize) {
         let mut rest = bytes;
         for run in runs(self.tail, bytes.len(), ring_bytes(place, self.ring)) {
             let (now, later) = rest.split_at(run.len());
             if !now.is_empty() {
-                place.writes(self.ring, run.clone());
-                store(place.bytes(self.ring), run.start, now);
+                // The rest of the last word; where a run ends with the ring there is none.
+                let pad = run.end.next_multiple_of(WORD) - run.end;
+                let pads = pad <= left;
+                place.writes(self.ring, run.start..run.end + if pads { pad } else { 0 });
+                store(place.bytes(self.ring), run.start, now, &mut self.edge, pads);
             }
             rest = later;
         }

@@ -32,15 +32,28 @@ fn read(end: &mut End<Shared>, most: usize) -> Result<Vec<u8>, Broken> {
 }
 
 proptest! {
-    /// Bytes go into words and come out again wherever they begin and end, and touch no others.
+    /// Bytes go into words and come out again wherever they begin and end, and touch no others but what may be padded.
     #[test]
-    fn bytes_in_words_are_bytes(before in vec(any::<u8>(), 64), at in 0_usize..64, bytes in vec(any::<u8>(), 0..64)) {
+    fn bytes_in_words_are_bytes(
+        before in vec(any::<u8>(), 64), at in 0_usize..64, bytes in vec(any::<u8>(), 0..64), cut in 0_usize..64, pads: bool,
+    ) {
         let words: Vec<_> =
             before.as_chunks().0.iter().map(|word| AtomicU64::new(u64::from_ne_bytes(*word))).collect();
         let bytes = &bytes[..bytes.len().min(64 - at)];
-        store(&words, at, bytes);
+        // What was stored of the first word; in two goes.
+        let mut edge = (0..at % 8).map(|n| u64::from(before[at - at % 8 + n]) << (8 * n)).sum();
+        let (first, second) = bytes.split_at(cut.min(bytes.len()));
+        for (at, bytes) in [(at, first), (at + first.len(), second)] {
+            if !bytes.is_empty() {
+                store(&words, at, bytes, &mut edge, pads);
+            }
+        }
+        let end = at + bytes.len();
         let mut expected = before;
-        expected[at..at + bytes.len()].copy_from_slice(bytes);
+        expected[at..end].copy_from_slice(bytes);
+        let behind = if pads && !bytes.is_empty() { end.next_multiple_of(8) } else { end };
+        expected[end..behind].fill(0);
+        prop_assert_eq!(edge, (0..end % 8).map(|n| u64::from(expected[end - end % 8 + n]) << (8 * n)).sum::<u64>());
         let after: Vec<u8> = words.iter().flat_map(|word| word.load(Ordering::Relaxed).to_ne_bytes()).collect();
         prop_assert_eq!(&after, &expected);
         let mut into = vec![MaybeUninit::new(0xa5); bytes.len()];
