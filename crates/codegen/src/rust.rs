@@ -332,23 +332,25 @@ impl Rust<'_> {
         text.line("");
         text.line("/// What each command takes and answers.");
         text.block("pub mod commands {", "}", |text| {
-            text.line("use super::service::{Command, Stream};");
-            for command in &self.service.commands {
+            for (n, command) in self.service.commands.iter().enumerate() {
                 let name = &command.name;
                 let of = |message: &Message| {
                     format!("super::{}{}", self.names.message(message), self.life(&message.fields))
                 };
-                text.line("");
+                if n > 0 {
+                    text.line("");
+                }
                 text.comment("///", &documented(&command.doc, name));
+                // Nothing is imported here: a command may have any name.
                 text.line("#[derive(Clone, Copy, Debug)]");
                 text.line(format!("pub enum {name} {{}}"));
-                text.block(format!("impl Command for {name} {{"), "}", |text| {
+                text.block(format!("impl super::service::Command for {name} {{"), "}", |text| {
                     text.line(format!("type Request<'a> = {};", of(&command.request)));
                     text.line(format!("type Response<'a> = {};", of(&command.response)));
                     text.line(format!("const ERROR: &'static str = \"{error}\";"));
                 });
                 if let Some(item) = &command.item {
-                    text.block(format!("impl Stream for {name} {{"), "}", |text| {
+                    text.block(format!("impl super::service::Stream for {name} {{"), "}", |text| {
                         text.line(format!("type Item<'a> = {};", of(item)));
                     });
                 }
