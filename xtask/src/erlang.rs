@@ -79,7 +79,8 @@ pub(crate) fn floors() -> Result<PathBuf, String> {
 pub(crate) fn caller(scratch: &Path) -> Result<[PathBuf; 2], String> {
     let ebin = application()?.join("ebin");
     let mut compiler = Command::new("erlc");
-    compiler.arg("-o").arg(scratch).arg(face().join("echo/echo_caller.erl"));
+    compiler.arg("-o").arg(scratch);
+    compiler.args(["echo_caller", "echo_probe"].map(|module| face().join(format!("echo/{module}.erl"))));
     for module in ["echo_client", "echo_types", "thalweg_messagepack"] {
         compiler.arg(root().join(format!("schemas/generated/erlang/{module}.erl")));
     }

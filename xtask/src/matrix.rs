@@ -1,8 +1,13 @@
 //! Every client language against every server language, over a Unix socket and over shared memory. What the programs do
 //! is said in `conformance/matrix/README.md`; this task builds them, starts servers, runs clients, and counts. A language
-//! whose programs are missing has failed. Never knows a frame.
+//! whose programs are missing has failed. Then what can be wrong is tried: each client at each place that is, and each server
+//! with a client that breaks the rules.
 
+mod caller;
+mod frames;
 mod languages;
+mod peer;
+mod troubles;
 
 use crate::options::Options;
 use crate::server::Scratch;
@@ -13,11 +18,14 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
+use troubles::{Trouble, ends_so};
 
 /// How long a server may take to listen and to end, and a client to run.
 const READY_WITHIN: Duration = Duration::from_secs(20);
 const ENDED_WITHIN: Duration = Duration::from_secs(10);
 const RUN_WITHIN: Duration = Duration::from_secs(60);
+/// How long a client may try to connect to a server that listens.
+const BAD_REQUESTS_WITHIN_MS: u64 = 30_000;
 /// Fewer calls than this means that a client left something out: 64 at once, and each command.
 const CALLS_MIN: u64 = 80;
 
@@ -37,6 +45,15 @@ pub(crate) fn run(options: &Options) -> Outcome {
         match build(scratch.path()) {
             Ok(programs) => built.push((*name, programs)),
             Err(problem) => tally.check(false, || format!("{name}: {problem}")),
+        }
+    }
+    for (name, programs) in &built {
+        for trouble in troubles::troubles() {
+            let path = scratch.path().join("trouble.sock");
+            if let Err(problem) = meets(name, programs, &path, &trouble, &mut tally) {
+                tally.check(false, || format!("{name} and {}: {problem}", trouble.name));
+            }
+            let _ = std::fs::remove_file(path);
         }
     }
     for (name, programs) in built.iter().filter(|(_, programs)| programs.serves()) {
@@ -60,6 +77,7 @@ fn row(
 ) -> Result<(), String> {
     let kind = endpoint.extension().unwrap_or_default().to_string_lossy();
     let serving = Serving::start(server, endpoint)?;
+    let bad_requests = troubles::bad_requests();
     for (client, programs) in clients {
         let started = Instant::now();
         let output = within(programs.client(endpoint), RUN_WITHIN)?;
@@ -77,11 +95,65 @@ fn row(
                 started.elapsed().as_secs_f64()
             );
         }
+        let command = programs.steps(endpoint, BAD_REQUESTS_WITHIN_MS, &bad_requests);
+        takes(&format!("{client} calling {name} over {kind}"), command, &bad_requests, tally)?;
+    }
+    if kind == "sock" {
+        for (what, attempt) in caller::TRIED {
+            let outcome = attempt(endpoint);
+            tally.check(outcome.is_ok(), || format!("{name} and {what}: {outcome:?}"));
+        }
     }
     let ended = serving.end()?;
     tally.check(ended.success(), || format!("{name} serving {kind} ended with {ended}"));
     tally.check(!endpoint.exists(), || format!("{name} left {} behind", endpoint.display()));
     Ok(())
+}
+
+/// A client's steps where something is wrong.
+fn meets(
+    name: &str,
+    programs: &Programs,
+    path: &Path,
+    trouble: &Trouble,
+    tally: &mut Tally,
+) -> Result<(), String> {
+    let prepared = trouble.place.prepare(path)?;
+    let mut command = programs.steps(path, trouble.within_ms, &trouble.steps);
+    if prepared.needs_fewer_rights {
+        command = without_override(&command);
+    }
+    takes(&format!("{name} and {}", trouble.name), command, &trouble.steps, tally)
+}
+
+/// Runs a client's steps, and checks how each ended.
+fn takes(name: &str, command: Command, steps: &[(String, String)], tally: &mut Tally) -> Result<(), String> {
+    let output = within(command, RUN_WITHIN)?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    let ends: Vec<&str> = said.lines().collect();
+    tally.check(output.status.success() && ends.len() == steps.len(), || {
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        format!("{name}: {} after {} of {} steps\n{said}{complaint}", output.status, ends.len(), steps.len())
+    });
+    for (number, (end, (step, expected))) in ends.iter().zip(steps).enumerate() {
+        let step: String = step.chars().take(40).collect();
+        tally.check(ends_so(end, expected), || {
+            format!("{name}: step {number}, {step}, ended with {end:?} where {expected} was expected")
+        });
+    }
+    Ok(())
+}
+
+/// The same program of a superuser who keeps to the permissions of files.
+fn without_override(command: &Command) -> Command {
+    let rights = "-dac_override,-dac_read_search";
+    let mut fewer = Command::new("setpriv");
+    fewer.arg(format!("--bounding-set={rights}")).arg(format!("--inh-caps={rights}"));
+    fewer.arg(command.get_program()).args(command.get_args());
+    if let Some(folder) = command.get_current_dir() {
+        fewer.current_dir(folder);
+    }
+    fewer
 }
 
 /// A server that listens.

@@ -10,12 +10,13 @@ use thalweg_schema::casing::snake;
 use thalweg_schema::{Access, Alias, Command, Enum, Field, Message, Service, Type};
 
 /// The runtime: every file's name and text.
-const RUNTIME: [(&str, &str); 5] = [
+const RUNTIME: [(&str, &str); 6] = [
     ("faults.hpp", include_str!("../runtime/cpp/faults.hpp")),
     ("messagepack.hpp", include_str!("../runtime/cpp/messagepack.hpp")),
     ("service.hpp", include_str!("../runtime/cpp/service.hpp")),
     ("pending.hpp", include_str!("../runtime/cpp/pending.hpp")),
     ("reply.hpp", include_str!("../runtime/cpp/reply.hpp")),
+    ("forks.hpp", include_str!("../runtime/cpp/forks.hpp")),
 ];
 
 pub(crate) fn emit(service: &Service, names: &Names) -> Vec<File> {

@@ -10,8 +10,9 @@ use thalweg_schema::casing::snake;
 use thalweg_schema::{Access, Alias, Command, Enum, Field, Message, Service, Type};
 
 /// The runtime: every file's name and text.
-const RUNTIME: [(&str, &str); 3] = [
+const RUNTIME: [(&str, &str); 4] = [
     ("faults.zig", include_str!("../runtime/zig/faults.zig")),
+    ("forks.zig", include_str!("../runtime/zig/forks.zig")),
     ("messagepack.zig", include_str!("../runtime/zig/messagepack.zig")),
     ("service.zig", include_str!("../runtime/zig/service.zig")),
 ];
@@ -24,6 +25,7 @@ pub(crate) fn emit(service: &Service, names: &Names) -> Vec<File> {
     let mut root = zig.head("The module");
     root.line("pub const mp = @import(\"messagepack.zig\");");
     root.line("pub const service = @import(\"service.zig\");");
+    root.line("pub const Forks = @import(\"forks.zig\").Forks;");
     root.line(format!("pub const types = @import(\"{module}_types.zig\");"));
     if names.arguments.client {
         root.line(format!("pub const client = @import(\"{module}_client.zig\");"));

@@ -1,10 +1,13 @@
-//! Calls everything that an echo server answers: `echo_client ENDPOINT`. What is expected of it:
-//! `conformance/matrix/README.md`.
+//! Calls everything that an echo server answers: `echo_client ENDPOINT`; or takes single steps: `echo_client ENDPOINT
+//! MILLISECONDS STEP...`. What is expected of it: `conformance/matrix/README.md`.
 
 #[rustfmt::skip]
 #[allow(dead_code, unused_imports, unreachable_pub)]
 #[path = "../../../schemas/generated/rust/mod.rs"]
 mod echo;
+#[allow(unreachable_pub)]
+#[path = "echo/probe.rs"]
+mod probe;
 
 use echo::client::EchoClient;
 use echo::types::*;
@@ -207,16 +210,17 @@ fn run(endpoint: &Endpoint) -> Outcome<u64> {
 }
 
 fn main() -> ExitCode {
-    let outcome = match std::env::args().nth(1).as_deref().map(str::parse) {
-        Some(Ok(endpoint)) => run(&endpoint),
-        Some(Err(error)) => Err(Box::from(error)),
-        None => Err("usage: echo_client ENDPOINT".into()),
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let outcome = match arguments.split_first() {
+        None => Err("usage: echo_client ENDPOINT [MILLISECONDS STEP...]".into()),
+        Some((endpoint, words)) => match endpoint.parse() {
+            Err(error) => Err(Box::from(error)),
+            Ok(endpoint) if words.is_empty() => run(&endpoint).map(|passed| println!("ok {passed}")),
+            Ok(endpoint) => probe::run(&endpoint, words),
+        },
     };
     match outcome {
-        Ok(passed) => {
-            println!("ok {passed}");
-            ExitCode::SUCCESS
-        }
+        Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{error}");
             ExitCode::FAILURE

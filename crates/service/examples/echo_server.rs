@@ -6,7 +6,7 @@
 #[path = "../../../schemas/generated/rust/mod.rs"]
 mod echo;
 
-use echo::server::{EchoHandler, dispatch};
+use echo::server::{EchoHandler, EchoService};
 use echo::types::*;
 use parking_lot::Mutex;
 use std::borrow::Cow;
@@ -16,20 +16,41 @@ use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::task::{Wake, Waker};
 use std::thread::{self, Thread};
-use thalweg_service::{Reply, Request, Server, ServerOptions};
+use thalweg_service::{Pool, Scheduled, Server, ServerOptions};
 use thalweg_sys::signal::{Signal, Signals};
 use thalweg_sys::socket;
 use thalweg_wire::service::{Flow, Responder};
 
-/// By fork: how often it was put to, and what was put last.
+/// Threads for calls that had to wait for their turn.
+const POOL_THREADS: usize = 2;
+
 #[derive(Default)]
 struct Echo {
-    forks: Mutex<HashMap<String, (u64, Vec<u8>)>>,
+    forks: Mutex<HashMap<String, Fork>>,
+}
+
+#[derive(Default)]
+struct Fork {
+    /// How often it was put to, and what was put last.
+    version: u64,
+    value: Option<Vec<u8>>,
+    /// What waits until somebody asks for what is committed.
+    held: Vec<(Vec<u8>, Responder<commands::Put>)>,
 }
 
 impl Echo {
     fn last(&self, fork: &str) -> Option<Vec<u8>> {
-        self.forks.lock().get(fork).map(|(_, value)| value.clone())
+        self.forks.lock().get(fork)?.value.clone()
+    }
+
+    fn take(&self, fork: &str, value: Vec<u8>, responder: Responder<commands::Put>) {
+        let mut forks = self.forks.lock();
+        let fork = forks.entry(fork.to_owned()).or_default();
+        fork.version += 1;
+        fork.value = Some(value);
+        let version = fork.version;
+        drop(forks);
+        responder.ok(&EchoPutResponse { version });
     }
 }
 
@@ -116,11 +137,12 @@ impl EchoHandler for Echo {
     }
 
     fn put(&self, request: EchoPut<'_>, responder: Responder<commands::Put>) {
-        let mut forks = self.forks.lock();
-        let (version, value) = forks.entry(request.fork.into_owned()).or_default();
-        *version += 1;
-        *value = request.value.into_owned();
-        responder.ok(&EchoPutResponse { version: *version });
+        let value = request.value.into_owned();
+        if value == b"hold" {
+            let mut forks = self.forks.lock();
+            return forks.entry(request.fork.into_owned()).or_default().held.push((value, responder));
+        }
+        self.take(&request.fork, value, responder);
     }
 
     fn peek(&self, request: EchoPeek<'_>, responder: Responder<commands::Peek>) {
@@ -128,7 +150,12 @@ impl EchoHandler for Echo {
     }
 
     fn peek_committed(&self, request: EchoPeekCommitted<'_>, responder: Responder<commands::PeekCommitted>) {
-        responder.ok(&EchoPeekResponse { value: self.last(&request.fork).map(Cow::Owned) });
+        let fork = request.fork;
+        responder.ok(&EchoPeekResponse { value: self.last(&fork).map(Cow::Owned) });
+        let held = self.forks.lock().get_mut(&*fork).map(|of| std::mem::take(&mut of.held));
+        for (value, responder) in held.into_iter().flatten() {
+            self.take(&fork, value, responder);
+        }
     }
 }
 
@@ -152,8 +179,6 @@ fn main() -> Result<(), Box<dyn Error>> {
         stopper.stop();
     });
     println!("ready");
-    let echo = Echo::default();
-    server
-        .run_reactor(|request: Request<'_>, reply: Reply| dispatch(&echo, request.frame, Box::new(reply)))?;
+    server.run_reactor(Scheduled::<EchoService, _, _>::new(Echo::default(), Pool::new(POOL_THREADS)))?;
     Ok(())
 }

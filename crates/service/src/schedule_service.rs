@@ -13,7 +13,8 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::task::Waker;
-use thalweg_wire::service::{Access, Flow, Fork, Reply, Service, error_frame};
+use thalweg_wire::fault::Fault;
+use thalweg_wire::service::{Access, Flow, Fork, Reply, Service, refuse};
 
 /// Hands requests to a generated handler, ordered per fork over an executor. Clones share both.
 ///
@@ -58,7 +59,7 @@ where
     pub fn request<R: Reply + 'static>(&self, frame: &[u8], alone: bool, mut reply: R) {
         let request = match S::decode(frame) {
             Ok(request) => request,
-            Err(error) => return reply.end(&error_frame(S::ERROR, &error.to_string())),
+            Err(wrong) => return refuse(&mut reply, S::ERROR, &wrong),
         };
         let (access, fork) = match S::access(&request) {
             Some((access, fork)) => (access, owned(fork)),
@@ -135,6 +136,10 @@ impl<R: Reply, E: Executor> Reply for Held<R, E> {
 
     fn end(&mut self, frame: &[u8]) {
         self.reply.end(frame);
+    }
+
+    fn fail(&mut self, fault: Fault, error: &str, message: &str) {
+        self.reply.fail(fault, error, message);
     }
 
     fn is_cancelled(&self) -> bool {

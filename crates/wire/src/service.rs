@@ -4,6 +4,7 @@
 //! A frame is a request `[[tag, fields]]`, or a response, a stream's item or an error `[tag, fields]`. Its length on a
 //! connection, its place among others and its credit are the transport's business.
 
+use crate::fault::Fault;
 use crate::messagepack::{DecodeError, Message, Reader, Wrong, response_frame, write};
 use std::future::Future;
 use std::marker::PhantomData;
@@ -46,6 +47,19 @@ pub trait Call {
 
 /// Whatever carries them, chosen while the program runs.
 impl<C: Call + ?Sized> Call for Box<C> {
+    type Error = C::Error;
+
+    fn send(&mut self, request: &[u8]) -> Result<(), Self::Error> {
+        (**self).send(request)
+    }
+
+    fn receive(&mut self) -> Result<&[u8], Self::Error> {
+        (**self).receive()
+    }
+}
+
+/// What is lent carries as well: for a client of one call among others.
+impl<C: Call + ?Sized> Call for &mut C {
     type Error = C::Error;
 
     fn send(&mut self, request: &[u8]) -> Result<(), Self::Error> {
@@ -240,11 +254,23 @@ pub trait Reply: Send {
     /// Sends the frame that ends the call. Called once.
     fn end(&mut self, frame: &[u8]);
 
+    /// Ends the call with a fault and the service's error, whose tag is `error`. Called instead of [`Reply::end`].
+    fn fail(&mut self, _fault: Fault, error: &str, message: &str) {
+        self.end(&error_frame(error, message));
+    }
+
     /// Whether nobody waits for the answer any more. The call is to be ended all the same.
     fn is_cancelled(&self) -> bool;
 
     /// Wakes `waker` once, when a [`Flow`] or [`Reply::is_cancelled`] may have changed; at once if it has already.
     fn changed(&mut self, waker: &Waker);
+}
+
+/// Says why a frame is no request of the service whose error has the tag `error`.
+pub fn refuse(reply: &mut dyn Reply, error: &str, wrong: &DecodeError) {
+    let is_unknown = wrong.wrong == Wrong::UnknownMessage;
+    let fault = if is_unknown { Fault::UnknownCommand } else { Fault::BadRequest };
+    reply.fail(fault, error, &wrong.to_string());
 }
 
 /// Answers one request, once, now or later, from any thread. Dropped unanswered it answers with an error, never with

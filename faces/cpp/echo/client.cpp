@@ -1,5 +1,7 @@
-// `client ENDPOINT`: calls everything that an echo server answers. What is expected of it: conformance/matrix/README.md.
-// ECHO_GOLDEN is the folder of the golden frames.
+// `client ENDPOINT`: calls everything that an echo server answers; `client ENDPOINT MILLISECONDS STEP...` takes single steps. What
+// is expected of it: conformance/matrix/README.md. ECHO_GOLDEN is the folder of the golden frames.
+
+#include "probe.hpp"
 
 #include <echo_client.hpp>
 #include <thalweg/client.hpp>
@@ -220,11 +222,15 @@ void everything(const std::string& endpoint) {
 } // namespace
 
 int main(int count, char** arguments) {
-    if (count != 2) {
-        std::cerr << "usage: client ENDPOINT\n";
+    if (count < 2) {
+        std::cerr << "usage: client ENDPOINT [MILLISECONDS STEP...]\n";
         return 2;
     }
     try {
+        if (count > 2) {
+            probe::run(arguments[1], arguments[2], std::span(arguments + 3, arguments + count));
+            return 0;
+        }
         everything(arguments[1]);
     } catch (const std::exception& error) {
         std::cerr << error.what() << '\n';

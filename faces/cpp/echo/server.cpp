@@ -27,9 +27,7 @@ int main(int count, char** arguments) {
             stopper.stop();
         }).detach();
         std::cout << "ready" << std::endl;
-        server.run_reactor([&](thalweg::Incoming request) {
-            echo::dispatch(service, request.frame, std::move(request.reply));
-        });
+        server.run_reactor([&](thalweg::Incoming request) { service.take(std::move(request)); });
     } catch (const std::exception& error) {
         std::cerr << error.what() << '\n';
         return 1;

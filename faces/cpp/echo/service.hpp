@@ -1,12 +1,15 @@
-// The echo service. Answers at once on the server's thread; streams that have to wait go on at a desk, a thread beside it.
+// The echo service. Answers at once on the server's thread; streams that have to wait, and calls whose turn came later, go on
+// at a desk, a thread beside it.
 #ifndef ECHO_SERVICE_HPP
 #define ECHO_SERVICE_HPP
 
 #include "desk.hpp"
 
 #include <echo_server.hpp>
+#include <thalweg/server.hpp>
 
 #include <map>
+#include <mutex>
 
 /// A stream of numbers, made as fast as they are taken and no faster.
 class Counting : public std::enable_shared_from_this<Counting> {
@@ -101,9 +104,11 @@ public:
         std::make_shared<Counting>(request, std::move(responder), desk_)->go();
     }
     void put(echo::EchoPutView request, thalweg::Responder<echo::EchoPutResponse> responder) override {
+        const std::scoped_lock lock(mutex_);
         Fork& fork = forks_[std::string(request.fork)];
-        fork.value = thalweg::own(request.value);
-        responder.ok(echo::EchoPutResponse{.version = ++fork.version});
+        Put put{thalweg::own(request.value), std::move(responder)};
+        if (put.value == thalweg::Bytes{'h', 'o', 'l', 'd'}) fork.held.push_back(std::move(put));
+        else fork.take(std::move(put));
     }
     void peek(echo::EchoPeekView request, thalweg::Responder<echo::EchoPeekResponse> responder) override {
         last(request.fork, responder);
@@ -112,23 +117,44 @@ public:
         echo::EchoPeekCommittedView request, thalweg::Responder<echo::EchoPeekResponse> responder
     ) override {
         last(request.fork, responder);
+        const std::scoped_lock lock(mutex_);
+        Fork& fork = forks_[std::string(request.fork)];
+        for (Put& put : std::exchange(fork.held, {})) fork.take(std::move(put));
     }
 
+    /// Hands a request out when it is its turn.
+    void take(thalweg::Incoming request) { echo::dispatch(*this, order_, request.frame, std::move(request.reply)); }
+
 private:
-    struct Fork {
+    struct Put {
         thalweg::Bytes value;
+        thalweg::Responder<echo::EchoPutResponse> responder;
+    };
+
+    struct Fork {
+        std::optional<thalweg::Bytes> value;
         std::uint64_t version = 0;
+        /// What waits until somebody asks for what is committed.
+        std::vector<Put> held;
+
+        void take(Put put) {
+            value = std::move(put.value);
+            put.responder.ok(echo::EchoPutResponse{.version = ++version});
+        }
     };
 
     void last(std::string_view of, thalweg::Responder<echo::EchoPeekResponse>& responder) {
+        const std::scoped_lock lock(mutex_);
         const auto fork = forks_.find(std::string(of));
-        echo::EchoPeekResponseView response{};
-        if (fork != forks_.end()) response.value = thalweg::BytesView(thalweg::FrameView(fork->second.value));
+        echo::EchoPeekResponse response{};
+        if (fork != forks_.end()) response.value = fork->second.value;
         responder.ok(response);
     }
 
+    std::mutex mutex_;
     std::map<std::string, Fork> forks_;
     Desk desk_;
+    thalweg::Forks order_{[this](thalweg::Forks::Job job) { desk_.post(std::move(job)); }};
 };
 
 #endif

@@ -1,10 +1,13 @@
-%% Calls everything that an echo server answers. What is expected of it: conformance/matrix/README.md.
+%% Calls everything that an echo server answers, or takes single steps. What is expected of it: conformance/matrix/README.md.
 -module(echo_caller).
 -export([main/1]).
 
 -define(LAST, 16#ffffffff).
 -define(UNKNOWN, <<16#91, 16#92, 16#af, "EchoNoSuchThing", 16#80>>).
 
+main([_, Endpoint, Within | Steps]) ->
+    echo_probe:run(Endpoint, Within, Steps),
+    halt(0);
 main([Golden, Endpoint]) ->
     {ok, Client} = thalweg_client:connect(Endpoint, #{schema => echo_types:schema_hash(), connect_within => 20000}),
     Every = requests(Golden),

@@ -1,5 +1,5 @@
-// Calls everything that an echo server answers: `node client.mjs ENDPOINT`. What is expected of it:
-// conformance/matrix/README.md.
+// Calls everything that an echo server answers: `node client.mjs ENDPOINT`; or takes single steps: `node client.mjs ENDPOINT
+// MILLISECONDS STEP...`. What is expected of it: conformance/matrix/README.md.
 
 import { deepStrictEqual, ok, rejects, strictEqual } from "node:assert/strict"
 import { readFileSync, readdirSync } from "node:fs"
@@ -9,6 +9,7 @@ import { EchoClient, EchoSyncClient } from "./generated/echo_client.js"
 import * as types from "./generated/echo_types.js"
 import { Writer } from "./generated/messagepack.js"
 import { Refused } from "./generated/service.js"
+import { run } from "./probe.mjs"
 
 const ENDLESS = { first: 0, last: 0xffff_ffff }
 const GOLDEN = new URL("../../../schemas/golden/", import.meta.url)
@@ -96,7 +97,8 @@ async function overdue(client) {
   )
 }
 
-async function main([endpoint]) {
+async function main([endpoint, withinMs, ...steps]) {
+  if (withinMs !== undefined) return run(endpoint, Number(withinMs), steps)
   const client = await Client.connect(endpoint, { schema: types.SCHEMA_HASH })
   const echo = new EchoClient(client)
   strictEqual(client.isShared, endpoint.endsWith(".shm"))

@@ -6,6 +6,9 @@ import { service } from "./generated/echo_server.js"
 /** By fork: what was put last, and how often. */
 const forks = new Map()
 const last = ({ fork }) => ({ value: forks.get(fork)?.value })
+/** By fork: goes on with what waits until somebody asks for what is committed. */
+const held = new Map()
+const HOLD = Buffer.from("hold")
 
 const handler = {
   bytes: (request) => request,
@@ -23,14 +26,21 @@ const handler = {
     for (let value = first; value <= last; value++, count++) yield { value }
     return { count }
   },
-  put({ fork, value }) {
-    const version = (forks.get(fork)?.version ?? 0n) + 1n
+  async put({ fork, value: received }) {
     // The request is a view of what was received.
-    forks.set(fork, { value: value.slice(), version })
+    const value = received.slice()
+    if (HOLD.equals(value)) await new Promise((resolve) => held.set(fork, resolve))
+    const version = (forks.get(fork)?.version ?? 0n) + 1n
+    forks.set(fork, { value, version })
     return { version }
   },
   peek: last,
-  peekCommitted: last,
+  peekCommitted(request) {
+    const response = last(request)
+    held.get(request.fork)?.()
+    held.delete(request.fork)
+    return response
+  },
 }
 
 const [endpoint] = process.argv.slice(2)

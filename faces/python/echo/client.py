@@ -1,5 +1,5 @@
-"""Calls everything that an echo server answers: `python client.py ENDPOINT`. What is expected of it:
-conformance/matrix/README.md.
+"""Calls everything that an echo server answers: `python client.py ENDPOINT`; or takes single steps: `python client.py ENDPOINT
+MILLISECONDS STEP...`. What is expected of it: conformance/matrix/README.md.
 """
 
 import asyncio
@@ -15,6 +15,7 @@ from thalweg.service import Client, DeadlineExceeded, Refused, ServiceError, Syn
 ROOT = Path(__file__).parents[3]
 # The generated code lies in a folder named after its language.
 sys.path.insert(0, str(ROOT / "schemas/generated"))
+import probe
 from python import echo_client, echo_types as types
 
 GOLDEN = {path.stem: path.read_bytes() for path in sorted((ROOT / "schemas/golden").glob("*.bin"))}
@@ -197,4 +198,8 @@ def main(endpoint: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    match sys.argv[1:]:
+        case [endpoint]:
+            sys.exit(main(endpoint))
+        case [endpoint, within_ms, *steps]:
+            asyncio.run(probe.run(endpoint, int(within_ms), steps))

@@ -17,6 +17,7 @@ class Echo:
 
     def __init__(self) -> None:
         self._forks: dict[str, tuple[int, bytes]] = {}
+        self._held: dict[str, asyncio.Event] = {}
 
     async def bytes(self, request: types.EchoBytes) -> types.EchoBytesResponse:
         return types.EchoBytesResponse(data=request.data)
@@ -65,6 +66,8 @@ class Echo:
         yield types.EchoCountResponse(count=max(0, request.last - request.first + 1))
 
     async def put(self, request: types.EchoPut) -> types.EchoPutResponse:
+        if request.value == b"hold":
+            await self._held.setdefault(request.fork, asyncio.Event()).wait()
         version = self._forks.get(request.fork, (0, b""))[0] + 1
         self._forks[request.fork] = (version, request.value)
         return types.EchoPutResponse(version=version)
@@ -73,7 +76,10 @@ class Echo:
         return self._last(request.fork)
 
     async def peek_committed(self, request: types.EchoPeekCommitted) -> types.EchoPeekResponse:
-        return self._last(request.fork)
+        response = self._last(request.fork)
+        if held := self._held.pop(request.fork, None):
+            held.set()
+        return response
 
     def _last(self, fork: str) -> types.EchoPeekResponse:
         found = self._forks.get(fork)

@@ -1,10 +1,12 @@
-//! `client ENDPOINT`: calls everything that an echo server answers. What is expected of it: conformance/matrix/README.md.
+//! `client ENDPOINT`: calls everything that an echo server answers; `client ENDPOINT MILLISECONDS STEP...` takes single steps.
+//! What is expected of it: conformance/matrix/README.md.
 
 const std = @import("std");
 const echo = @import("echo");
 const frames = @import("frames");
 const thalweg = @import("thalweg");
 const system = @import("system");
+const probe = @import("probe.zig");
 const mp = echo.mp;
 const types = echo.types;
 
@@ -205,13 +207,22 @@ fn everything(arena: Allocator, endpoint: [:0]const u8) !void {
 }
 
 pub export fn main(count: c_int, arguments: [*]const [*:0]const u8) c_int {
-    if (count != 2) {
-        system.complain("usage: client ENDPOINT");
+    if (count < 2) {
+        system.complain("usage: client ENDPOINT [MILLISECONDS STEP...]");
         return 2;
     }
     var arena = std.heap.ArenaAllocator.init(std.heap.c_allocator);
     defer arena.deinit();
-    everything(arena.allocator(), std.mem.span(arguments[1])) catch |problem| {
+    const endpoint = std.mem.span(arguments[1]);
+    if (count > 2) {
+        const steps = arguments[3..@intCast(count)];
+        probe.run(arena.allocator(), endpoint, std.mem.span(arguments[2]), steps) catch |problem| {
+            system.complain(@errorName(problem));
+            return 1;
+        };
+        return 0;
+    }
+    everything(arena.allocator(), endpoint) catch |problem| {
         system.complain(@errorName(problem));
         system.complain(thalweg.detail());
         return 1;

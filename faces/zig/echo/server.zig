@@ -18,11 +18,15 @@ fn serve(endpoint: [*:0]const u8) !void {
     const stopper = try server.stopper();
     defer stopper.free();
     var service: Service = .{ .allocator = std.heap.c_allocator };
+    var forks = echo.Forks.init(service.allocator, .{ .context = &service, .post = Service.post });
+    defer forks.deinit();
     system.say("ready\n");
     var watched = [_]system.Poll{ .{ .fd = server.descriptor() }, .{ .fd = ending } };
     while (true) {
         _ = try server.turn(.poll);
-        while (try server.next()) |incoming| Dispatcher.dispatch(service.allocator, &service, incoming);
+        while (try server.next()) |incoming| {
+            Dispatcher.dispatchInTurn(service.allocator, &service, &forks, incoming);
+        }
         if (server.isStopped()) return;
         // What went on may have something to send.
         if (service.goOn()) continue;

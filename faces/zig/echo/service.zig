@@ -1,4 +1,5 @@
-//! The echo service. Answers at once; a stream that has to wait goes on when the server's loop comes by again.
+//! The echo service. Answers at once; a stream that has to wait goes on when the server's loop comes by again, and so does a
+//! call that waits for its turn.
 
 const std = @import("std");
 const echo = @import("echo");
@@ -50,7 +51,17 @@ const Counting = struct {
     }
 };
 
-const Fork = struct { name: []const u8, value: []const u8, version: u64, next: ?*Fork };
+const Fork = struct {
+    name: []const u8,
+    value: ?[]const u8 = null,
+    version: u64 = 0,
+    /// What waits until somebody asks for what is committed.
+    held: ?*Put = null,
+    next: ?*Fork,
+};
+
+/// A value that is put, as it came with its request.
+const Put = struct { value: []const u8, responder: server.PutResponder, behind: ?*Put };
 
 /// Says back what it was asked.
 pub const Service = struct {
@@ -58,12 +69,28 @@ pub const Service = struct {
     forks: ?*Fork = null,
     /// Streams that may go on.
     ready: ?*Counting = null,
+    /// Calls whose turn has come, the last first.
+    begun: ?*echo.Forks.Job = null,
 
-    /// Goes on with each stream that may; whether any did.
+    /// Has a call run in its turn.
+    pub fn post(context: ?*anyopaque, job: *echo.Forks.Job) void {
+        const self: *Service = @ptrCast(@alignCast(context.?));
+        job.next = self.begun;
+        self.begun = job;
+    }
+
+    /// Goes on with each stream, and each call, that may; whether any did.
     pub fn goOn(self: *Service) bool {
+        var jobs = self.begun;
+        self.begun = null;
         var waiting = self.ready;
         self.ready = null;
-        const any = waiting != null;
+        const any = waiting != null or jobs != null;
+        while (jobs) |job| {
+            // Its memory is gone once it has run.
+            jobs = job.next;
+            job.run();
+        }
         while (waiting) |counting| {
             waiting = counting.behind;
             counting.go() catch {
@@ -127,19 +154,33 @@ pub const Service = struct {
         Counting.later(counting);
     }
     pub fn put(self: *Service, request: types.EchoPut, responder: server.PutResponder) !void {
-        const value = try self.allocator.dupe(u8, request.value);
         const fork = self.find(request.fork) orelse try self.begin(request.fork);
-        self.allocator.free(fork.value);
-        fork.value = value;
-        fork.version += 1;
-        try responder.ok(.{ .version = fork.version });
+        if (!std.mem.eql(u8, request.value, "hold")) return self.take(fork, request.value, responder);
+        const held = try responder.allocator.create(Put);
+        held.* = .{ .value = request.value, .responder = responder, .behind = fork.held };
+        fork.held = held;
     }
     pub fn peek(self: *Service, request: types.EchoPeek, responder: server.PeekResponder) !void {
         const fork = self.find(request.fork);
         try responder.ok(.{ .value = if (fork) |of| of.value else null });
     }
     pub fn peekCommitted(self: *Service, request: types.EchoPeekCommitted, responder: server.PeekCommittedResponder) !void {
-        return self.peek(.{ .fork = request.fork }, responder);
+        const fork = self.find(request.fork) orelse try self.begin(request.fork);
+        try responder.ok(.{ .value = fork.value });
+        var held = fork.held;
+        fork.held = null;
+        while (held) |of| {
+            held = of.behind;
+            self.take(fork, of.value, of.responder) catch of.responder.abandon() catch {};
+        }
+    }
+
+    fn take(self: *Service, fork: *Fork, value: []const u8, responder: server.PutResponder) !void {
+        const kept = try self.allocator.dupe(u8, value);
+        if (fork.value) |last| self.allocator.free(last);
+        fork.value = kept;
+        fork.version += 1;
+        try responder.ok(.{ .version = fork.version });
     }
 
     fn find(self: *Service, name: []const u8) ?*Fork {
@@ -153,7 +194,7 @@ pub const Service = struct {
     fn begin(self: *Service, name: []const u8) !*Fork {
         const fork = try self.allocator.create(Fork);
         errdefer self.allocator.destroy(fork);
-        fork.* = .{ .name = try self.allocator.dupe(u8, name), .value = &.{}, .version = 0, .next = self.forks };
+        fork.* = .{ .name = try self.allocator.dupe(u8, name), .next = self.forks };
         self.forks = fork;
         return fork;
     }

@@ -61,17 +61,41 @@ pub fn Dispatcher(comptime Module: type) type {
         /// Hands a request to its method. The allocator is used by whatever thread answers. Where memory ends, the call does
         /// too, as abandoned.
         pub fn dispatch(allocator: Allocator, handler: anytype, incoming: server.Incoming) void {
-            const call = allocator.create(Call) catch return incoming.reply.drop();
+            const call = begin(allocator, incoming) orelse return;
+            const memory = call.arena.allocator();
+            const frame = memory.dupe(u8, incoming.frame) catch return abandon(call);
+            // What cannot even be refused was not answered.
+            Module.server.dispatch(handler, memory, frame, replyOf(call)) catch abandon(call);
+        }
+
+        /// The same in the order that the schema says: calls that touch one fork wait for their turn.
+        pub fn dispatchInTurn(
+            allocator: Allocator,
+            handler: anytype,
+            forks: *Module.Forks,
+            incoming: server.Incoming,
+        ) void {
+            const call = begin(allocator, incoming) orelse return;
+            const memory = call.arena.allocator();
+            const frame = memory.dupe(u8, incoming.frame) catch return abandon(call);
+            Module.server.dispatchInTurn(handler, forks, memory, frame, replyOf(call)) catch abandon(call);
+        }
+
+        fn begin(allocator: Allocator, incoming: server.Incoming) ?*Call {
+            const call = allocator.create(Call) catch {
+                incoming.reply.drop();
+                return null;
+            };
             call.* = .{
                 .allocator = allocator,
                 .arena = std.heap.ArenaAllocator.init(allocator),
                 .reply = incoming.reply,
             };
-            const memory = call.arena.allocator();
-            const reply: service.Reply = .{ .context = call, .ways = &Call.ways };
-            const frame = memory.dupe(u8, incoming.frame) catch return abandon(call);
-            // What cannot even be refused was not answered.
-            Module.server.dispatch(handler, memory, frame, reply) catch abandon(call);
+            return call;
+        }
+
+        fn replyOf(call: *Call) service.Reply {
+            return .{ .context = call, .ways = &Call.ways };
         }
 
         fn abandon(call: *Call) void {

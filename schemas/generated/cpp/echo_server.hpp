@@ -2,7 +2,7 @@
 #pragma once
 
 #include "echo_types.hpp"
-#include "thalweg/reply.hpp"
+#include "thalweg/forks.hpp"
 
 namespace echo {
 
@@ -123,6 +123,26 @@ inline void dispatch(EchoHandler& handler, thalweg::FrameView frame, std::unique
         return thalweg::refuse(std::move(reply), error_tag, wrong);
     }
     handle(handler, *request, std::move(reply));
+}
+
+/// The same in the order that the schema says: calls that touch one fork wait for their turn. A handler is called
+/// by whoever dispatches and by the executor of the forks, so it takes its own care where these are two threads.
+inline void dispatch(
+    EchoHandler& handler, thalweg::Forks& forks, thalweg::FrameView frame, std::unique_ptr<thalweg::Reply> reply
+) {
+    std::optional<EchoRequestView> request;
+    try {
+        request = decode_request(frame);
+    } catch (const thalweg::DecodeError& wrong) {
+        return thalweg::refuse(std::move(reply), error_tag, wrong);
+    }
+    const auto now = [&](std::unique_ptr<thalweg::Reply> call) { handle(handler, *request, std::move(call)); };
+    const auto later = [&] {
+        return [&handler, kept = thalweg::Frame(frame.begin(), frame.end())](std::unique_ptr<thalweg::Reply> call) {
+            handle(handler, decode_request(kept), std::move(call));
+        };
+    };
+    forks.order(access_of(*request), std::move(reply), now, later);
 }
 
 } // namespace echo

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Protocol
 
 from . import echo_types as types
-from .service import Forks, Reply, Service, SyncReply, SyncService, error_frame
+from .service import Forks, Reply, Service, SyncReply, SyncService, error_frame, refuse
 
 
 class EchoHandler(Protocol):
@@ -79,7 +79,11 @@ async def dispatch(handler: EchoHandler, frame: bytes, reply: Reply) -> None:
     A frame that is no request is answered with the error.
     """
     try:
-        await handle(handler, types.decode_request(frame), reply)
+        request = types.decode_request(frame)
+    except Exception as error:
+        return refuse(reply, "EchoErrorResponse", error)
+    try:
+        await handle(handler, request, reply)
     except Exception as error:
         reply.end(error_frame("EchoErrorResponse", error))
 
@@ -133,6 +137,9 @@ def service(handler: EchoHandler) -> Service:
     async def ordered(frame: bytes, reply: Reply) -> None:
         try:
             request = types.decode_request(frame)
+        except Exception as error:
+            return refuse(reply, "EchoErrorResponse", error)
+        try:
             job = partial(handle, handler, request, reply)
             await forks.order(types.access_of(request), job)
         except Exception as error:
@@ -207,7 +214,11 @@ def dispatch_sync(handler: EchoSyncHandler, frame: bytes, reply: SyncReply) -> N
     A frame that is no request is answered with the error.
     """
     try:
-        handle_sync(handler, types.decode_request(frame), reply)
+        request = types.decode_request(frame)
+    except Exception as error:
+        return refuse(reply, "EchoErrorResponse", error)
+    try:
+        handle_sync(handler, request, reply)
     except Exception as error:
         reply.end(error_frame("EchoErrorResponse", error))
 

@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar, cast
 
 from .forks import Forks
 from .messagepack import DecodeError, Reader, write_string
 
 T = TypeVar("T")
+
+_BAD_REQUEST: Final = 2
+_UNKNOWN_COMMAND: Final = 3
 
 
 class Transport(Protocol):
@@ -118,6 +121,15 @@ def error_frame(tag: str, error: BaseException) -> bytes:
     return bytes(out)
 
 
+def refuse(reply: object, tag: str, error: BaseException) -> None:
+    """Says why a frame is no request: by its fault where a reply has faults."""
+    if isinstance(error, DecodeError) and hasattr(reply, "fail"):
+        is_unknown = error.wrong == "a message nobody declared"
+        reply.fail(_UNKNOWN_COMMAND if is_unknown else _BAD_REQUEST, str(error))
+    else:
+        cast(Reply, reply).end(error_frame(tag, error))
+
+
 def answer(frame: bytes, error: str, reads: dict[str, Callable[[Reader], T]]) -> T:
     """Reads a frame by its tag; raises Refused when it is the service's error."""
     reader = Reader(frame)
@@ -157,4 +169,5 @@ __all__ = [
     "Transport",
     "answer",
     "error_frame",
+    "refuse",
 ]

@@ -2,7 +2,7 @@
 
 use super::types::*;
 use thalweg_wire::messagepack::DecodeError;
-use thalweg_wire::service::{Access, Fork, Reply, Responder, Service, error_frame};
+use thalweg_wire::service::{Access, Fork, Reply, Responder, Service, refuse};
 
 /// What Echo does. Each method may answer now, or later from any thread.
 pub trait EchoHandler {
@@ -51,7 +51,7 @@ pub trait EchoHandler {
 pub fn dispatch<H: EchoHandler + ?Sized>(handler: &H, frame: &[u8], mut reply: Box<dyn Reply>) {
     match EchoRequest::decode(frame) {
         Ok(request) => handle(handler, request, reply),
-        Err(error) => reply.end(&error_frame("EchoErrorResponse", &error.to_string())),
+        Err(wrong) => refuse(&mut *reply, "EchoErrorResponse", &wrong),
     }
 }
 

@@ -1,7 +1,7 @@
 // What stands between generated code and whoever carries its frames: a transport under a client, a reply under a
 // server. Generated code speaks these words, transports execute them, neither sees the other.
 
-import { Reader, Writer } from "./messagepack.js";
+import { DecodeError, Reader, Writer } from "./messagepack.js";
 
 /** What one call may be given where nothing runs meanwhile. */
 export interface SyncCallOptions {
@@ -56,6 +56,8 @@ export interface Reply extends Call {
   item(frame: Uint8Array): Promise<boolean>;
   /** Sends the frame that ends the call. Called once. */
   end(frame: Uint8Array): void;
+  /** Ends the call with a fault. Called instead of `end`, which does where there is no such thing. */
+  fail?(code: "BAD_REQUEST" | "UNKNOWN_COMMAND", message: string): void;
 }
 
 /** What a server serves. */
@@ -108,6 +110,12 @@ export function errorFrame(tag: string, error: unknown): Uint8Array {
   writer.string("message");
   writer.string(error instanceof Error ? error.message : String(error));
   return writer.finish();
+}
+
+/** Says why a frame is no request. */
+export function refuse(reply: Reply, tag: string, error: unknown): void {
+  if (!(error instanceof DecodeError) || reply.fail === undefined) return reply.end(errorFrame(tag, error));
+  reply.fail(error.isUnknownMessage ? "UNKNOWN_COMMAND" : "BAD_REQUEST", error.message);
 }
 
 /** The error in a frame whose tag was read already. */

@@ -2,6 +2,7 @@
 
 pub const mp = @import("messagepack.zig");
 pub const service = @import("service.zig");
+pub const Forks = @import("forks.zig").Forks;
 pub const types = @import("echo_types.zig");
 pub const client = @import("echo_client.zig");
 pub const server = @import("echo_server.zig");

@@ -4,6 +4,7 @@ const std = @import("std");
 const mp = @import("messagepack.zig");
 const service = @import("service.zig");
 const types = @import("echo_types.zig");
+const Forks = @import("forks.zig").Forks;
 
 /// Answers Bytes.
 pub const BytesResponder = service.Responder(types.EchoBytesResponseCodec, service.NoItem, types.EchoErrorResponseCodec);
@@ -85,4 +86,43 @@ pub fn handle(
         .peek_committed => |of| handler.peekCommitted(of, PeekCommittedResponder{ .reply = reply, .allocator = arena }),
     };
     outcome catch |problem| return service.fail(types.EchoErrorResponseCodec, arena, reply, .refused, @errorName(problem));
+}
+
+/// The same as `dispatch` in the order that the schema says: calls that touch one fork wait for their turn. The
+/// frame and the arena last until the reply is released. Methods are called by whoever dispatches and by the
+/// executor of the forks.
+pub fn dispatchInTurn(
+    handler: anytype,
+    forks: *Forks,
+    arena: std.mem.Allocator,
+    frame: []const u8,
+    reply: service.Reply,
+) mp.EncodeError!void {
+    var reader: mp.Reader = .{ .frame = frame, .allocator = arena };
+    const request = types.EchoRequestCodec.read(&reader) catch |problem| {
+        const message = try std.fmt.allocPrint(
+            arena,
+            "{s}: {s} at byte {d}",
+            .{ reader.place, @errorName(problem), reader.at },
+        );
+        const fault: service.Fault = if (problem == error.UnknownMessage) .unknown_command else .bad_request;
+        return service.fail(types.EchoErrorResponseCodec, arena, reply, fault, message);
+    };
+    const Call = struct {
+        job: Forks.Job,
+        handler: @TypeOf(handler),
+        arena: std.mem.Allocator,
+        request: types.EchoRequest,
+
+        fn run(job: *Forks.Job) void {
+            const self: *@This() = @alignCast(@fieldParentPtr("job", job));
+            const held = job.inTurn();
+            handle(self.handler, self.arena, self.request, held) catch service.giveUp(held);
+        }
+    };
+    const job: Forks.Job = .{ .call = Call.run, .reply = reply };
+    const call = try arena.create(Call);
+    call.* = .{ .job = job, .handler = handler, .arena = arena, .request = request };
+    const ordering = types.accessOf(&call.request);
+    try forks.order(ordering.access, ordering.fork, &call.job);
 }

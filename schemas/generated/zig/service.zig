@@ -134,7 +134,8 @@ pub const Reply = struct {
         release: ?*const fn (context: *anyopaque) void = null,
     };
 
-    fn release(self: Reply) void {
+    /// Lets go of what was kept for the call; what answers it does this last.
+    pub fn release(self: Reply) void {
         if (self.ways.release) |releases| releases(self.context);
     }
 };
@@ -215,6 +216,12 @@ pub fn fail(
     } else {
         try hand(Error, allocator, reply.context, void, reply.ways.end, .{ .message = message });
     }
+    reply.release();
+}
+
+/// Ends a call that could not even be refused.
+pub fn giveUp(reply: Reply) void {
+    if (reply.ways.fail) |fails| fails(reply.context, .abandoned, "") else reply.ways.end(reply.context, "");
     reply.release();
 }
 

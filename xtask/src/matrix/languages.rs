@@ -48,6 +48,13 @@ impl Programs {
     pub(super) fn client(&self, endpoint: &Path) -> Command {
         command(&self.client, endpoint)
     }
+
+    /// The client, connecting within so many milliseconds and taking steps.
+    pub(super) fn steps(&self, endpoint: &Path, within_ms: u64, steps: &[(String, String)]) -> Command {
+        let mut command = self.client(endpoint);
+        command.arg(within_ms.to_string()).args(steps.iter().map(|(step, _)| step));
+        command
+    }
 }
 
 fn command(words: &[OsString], endpoint: &Path) -> Command {

@@ -63,7 +63,7 @@ const MAY_SEE: &[(&str, &[&str])] = &[
             "load",
         ],
     ),
-    ("xtask", &["wire", "schema", "codegen"]),
+    ("xtask", &["sys", "wire", "schema", "codegen"]),
 ];
 
 /// Crates whose use is one crate's privilege.

@@ -15,6 +15,11 @@ export class DecodeError extends Error {
   ) {
     super(`${place}: ${wrong} at byte ${at}`);
   }
+
+  /** Whether it is the frame's name that nobody knows. */
+  get isUnknownMessage(): boolean {
+    return this.wrong === "a message nobody declared";
+  }
 }
 
 /** A value that its type cannot hold: a mistake of the program that encodes it. */

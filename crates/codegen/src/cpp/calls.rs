@@ -138,12 +138,20 @@ impl Cpp<'_> {
 
     pub(super) fn server(&self) -> String {
         let types = format!("{}_types.hpp", self.names.module);
-        let mut text = self.head("The server's side", &[types, self.runtime("reply")]);
+        let is_ordered = self.service.commands.iter().any(|command| command.schedule.is_some());
+        let runtime = self.runtime(if is_ordered { "forks" } else { "reply" });
+        let mut text = self.head("The server's side", &[types, runtime]);
         text.line(format!("namespace {} {{", self.namespace));
         text.line("");
         self.handler(&mut text);
         text.line("");
+        self.handle(&mut text);
+        text.line("");
         self.dispatch(&mut text);
+        if is_ordered {
+            text.line("");
+            self.ordered_dispatch(&mut text);
+        }
         text.line("");
         text.line(format!("}} // namespace {}", self.namespace));
         text.finish()
@@ -175,7 +183,7 @@ impl Cpp<'_> {
         });
     }
 
-    fn dispatch(&self, text: &mut Text) {
+    fn handle(&self, text: &mut Text) {
         let (handler, request) = (self.names.own("Handler"), self.names.own("Request"));
         text.line("/// Hands a request to its method, for servers that order calls before they handle them.");
         text.block(
@@ -200,20 +208,49 @@ impl Cpp<'_> {
                 }
             },
         );
-        text.line("");
+    }
+
+    fn dispatch(&self, text: &mut Text) {
+        let handler = self.names.own("Handler");
         text.line("/// Hands a request's frame to its method. A frame that is no request is answered with the error.");
         text.block(
             format!("inline void dispatch({handler}& handler, thalweg::FrameView frame, std::unique_ptr<thalweg::Reply> reply) {{"),
             "}",
             |text| {
-                text.lines(&format!(
-                    "std::optional<{request}View> request;\ntry {{\n    request = decode_request(frame);\n\
-                     }} catch (const thalweg::DecodeError& wrong) {{\n    \
-                     return thalweg::refuse(std::move(reply), error_tag, wrong);\n}}\n\
-                     handle(handler, *request, std::move(reply));"
-                ));
+                self.decoded(text);
+                text.line("handle(handler, *request, std::move(reply));");
             },
         );
+    }
+
+    fn ordered_dispatch(&self, text: &mut Text) {
+        let handler = self.names.own("Handler");
+        text.line("/// The same in the order that the schema says: calls that touch one fork wait for their turn. A handler is called");
+        text.line("/// by whoever dispatches and by the executor of the forks, so it takes its own care where these are two threads.");
+        text.line("inline void dispatch(");
+        text.line(format!(
+            "    {handler}& handler, thalweg::Forks& forks, thalweg::FrameView frame, std::unique_ptr<thalweg::Reply> reply"
+        ));
+        text.block(") {", "}", |text| {
+            self.decoded(text);
+            text.lines(
+                "const auto now = [&](std::unique_ptr<thalweg::Reply> call) { handle(handler, *request, std::move(call)); };\n\
+                 const auto later = [&] {\n    \
+                 return [&handler, kept = thalweg::Frame(frame.begin(), frame.end())](std::unique_ptr<thalweg::Reply> call) {\n        \
+                 handle(handler, decode_request(kept), std::move(call));\n    };\n};\n\
+                 forks.order(access_of(*request), std::move(reply), now, later);",
+            );
+        });
+    }
+
+    /// The request of a frame, or its refusal.
+    fn decoded(&self, text: &mut Text) {
+        let request = self.names.own("Request");
+        text.lines(&format!(
+            "std::optional<{request}View> request;\ntry {{\n    request = decode_request(frame);\n\
+             }} catch (const thalweg::DecodeError& wrong) {{\n    \
+             return thalweg::refuse(std::move(reply), error_tag, wrong);\n}}"
+        ));
     }
 
     fn responder(&self, command: &Command) -> String {

@@ -110,7 +110,7 @@ impl Python<'_> {
         text.line("from typing import Protocol");
         text.line("");
         text.line(format!("from . import {}_types as types", self.names.module));
-        let words = ["Reply", "Service", "SyncReply", "SyncService", "error_frame"];
+        let words = ["Reply", "Service", "SyncReply", "SyncService", "error_frame", "refuse"];
         let words = self.is_ordered().then_some("Forks").into_iter().chain(words).map(str::to_owned);
         self.import(&mut text, "service", &words.collect::<Vec<_>>());
         for side in [LETS, WAITS] {
@@ -182,7 +182,9 @@ impl Python<'_> {
                 "Hands a request's frame to its method.\n\nA frame that is no request is answered with the error.",
             );
             text.lines(&format!(
-                "try:\n    {wait}handle{suffix}(handler, types.decode_request(frame), reply)\nexcept Exception as error:\n    \
+                "try:\n    request = types.decode_request(frame)\nexcept Exception as error:\n    \
+                 return refuse(reply, \"{error}\", error)\n\
+                 try:\n    {wait}handle{suffix}(handler, request, reply)\nexcept Exception as error:\n    \
                  reply.end(error_frame(\"{error}\", error))"
             ));
         });
@@ -220,7 +222,8 @@ impl Python<'_> {
             if orders {
                 text.lines(&format!(
                     "forks = Forks()\n\nasync def ordered(frame: bytes, reply: Reply) -> None:\n    try:\n        \
-                     request = types.decode_request(frame)\n        \
+                     request = types.decode_request(frame)\n    except Exception as error:\n        \
+                     return refuse(reply, \"{error}\", error)\n    try:\n        \
                      job = partial(handle, handler, request, reply)\n        \
                      await forks.order(types.access_of(request), job)\n    except Exception as error:\n        \
                      reply.end(error_frame(\"{error}\", error))"

@@ -106,9 +106,7 @@ impl Rust<'_> {
         let runtime = self.runtime;
         text.line("use super::types::*;");
         text.line(format!("use {runtime}::messagepack::DecodeError;"));
-        text.line(format!(
-            "use {runtime}::service::{{Access, Fork, Reply, Responder, Service, error_frame}};"
-        ));
+        text.line(format!("use {runtime}::service::{{Access, Fork, Reply, Responder, Service, refuse}};"));
         text.line("");
         text.line(format!(
             "/// What {} does. Each method may answer now, or later from any thread.",
@@ -130,7 +128,7 @@ impl Rust<'_> {
             "\n/// Hands a request's frame to its method. A frame that is no request is answered with the error.\n\
              pub fn dispatch<H: {handler} + ?Sized>(handler: &H, frame: &[u8], mut reply: Box<dyn Reply>) {{\n    \
              match {request}::decode(frame) {{\n        Ok(request) => handle(handler, request, reply),\n        \
-             Err(error) => reply.end(&error_frame(\"{}\", &error.to_string())),\n    }}\n}}",
+             Err(wrong) => refuse(&mut *reply, \"{}\", &wrong),\n    }}\n}}",
             self.service.error.tag
         ));
         text.line("");

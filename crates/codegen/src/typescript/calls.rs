@@ -118,7 +118,7 @@ impl TypeScript<'_> {
     pub(super) fn server(&self) -> String {
         let mut text = self.head("The server's side");
         text.line(format!("import {{ Writer }} from \"{}\";", self.module("messagepack")));
-        let values = if self.is_ordered() { "Forks, errorFrame" } else { "errorFrame" };
+        let values = if self.is_ordered() { "Forks, errorFrame, refuse" } else { "errorFrame, refuse" };
         text.line(format!("import {{ {values} }} from \"{}\";", self.module("service")));
         text.line(format!("import type {{ Call, Reply, Service }} from \"{}\";", self.module("service")));
         text.line(format!("import * as types from \"./{}_types.js\";", self.names.module));
@@ -147,7 +147,9 @@ impl TypeScript<'_> {
         text.lines(&format!(
             "\n/** Hands a request's frame to its method. A frame that is no request is answered with the error. */\n\
              export async function dispatch(handler: {handler}, frame: Uint8Array, reply: Reply): Promise<void> {{\n  \
-             try {{\n    await handle(handler, types.decodeRequest(frame), reply);\n  }} catch (error) {{\n    \
+             let request: types.{request};\n  try {{\n    request = types.decodeRequest(frame);\n  }} catch (error) {{\n    \
+             return refuse(reply, \"{error}\", error);\n  }}\n  \
+             try {{\n    await handle(handler, request, reply);\n  }} catch (error) {{\n    \
              reply.end(errorFrame(\"{error}\", error));\n  }}\n}}\n\n\
              function answer<T>(tag: string, value: T, write: (writer: Writer, value: T) => void): Uint8Array {{\n  \
              const writer = new Writer();\n  writer.response(tag);\n  write(writer, value);\n  return writer.finish();\n}}\n\n\
@@ -175,7 +177,7 @@ impl TypeScript<'_> {
 
     /// What a server is given: everything it has to know.
     fn whole_service(&self, text: &mut Text) {
-        let handler = self.names.own("Handler");
+        let (handler, request) = (self.names.own("Handler"), self.names.own("Request"));
         let error = &self.service.error.tag;
         let (name, ordered) = (&self.service.name, self.is_ordered());
         let how = if ordered { ", its calls ordered per fork as the schema says" } else { "" };
@@ -191,7 +193,9 @@ impl TypeScript<'_> {
             }
             text.lines(&format!(
                 "const forks = new Forks();\nreturn {{\n  schema: types.SCHEMA_HASH,\n  errorTag: \"{error}\",\n  \
-                 async dispatch(frame, reply) {{\n    try {{\n      const request = types.decodeRequest(frame);\n      \
+                 async dispatch(frame, reply) {{\n    let request: types.{request};\n    try {{\n      \
+                 request = types.decodeRequest(frame);\n    }} catch (error) {{\n      \
+                 return refuse(reply, \"{error}\", error);\n    }}\n    try {{\n      \
                  await forks.order(types.accessOf(request), () => handle(handler, request, reply));\n    \
                  }} catch (error) {{\n      reply.end(errorFrame(\"{error}\", error));\n    }}\n  }},\n}};"
             ));

@@ -120,6 +120,9 @@ impl Zig<'_> {
         text.line("const mp = @import(\"messagepack.zig\");");
         text.line("const service = @import(\"service.zig\");");
         text.line(format!("const types = @import(\"{}_types.zig\");", self.names.module));
+        if self.service.commands.iter().any(|command| command.schedule.is_some()) {
+            text.line("const Forks = @import(\"forks.zig\").Forks;");
+        }
         let error = format!("types.{}Codec", self.names.message(&self.service.error));
         for command in &self.service.commands {
             let response = format!("types.{}Codec", self.names.message(&command.response));
@@ -132,21 +135,18 @@ impl Zig<'_> {
             ));
         }
         let request = self.names.own("Request");
-        text.lines(&format!(
+        text.lines(
             "\n/// Hands a request's frame to its method; requests borrow from the frame and the arena. A frame that is no\n\
              /// request is answered with the error, and so is what a method returns as an error: one that has answered has\n\
              /// to return nothing. Of each command the handler has a method `name(request, responder) !void`.\n\
              pub fn dispatch(\n    handler: anytype,\n    arena: std.mem.Allocator,\n    frame: []const u8,\n    \
-             reply: service.Reply,\n) mp.EncodeError!void {{\n    \
-             var reader: mp.Reader = .{{ .frame = frame, .allocator = arena }};\n    \
-             const request = types.{request}Codec.read(&reader) catch |problem| {{\n        \
-             const message = try std.fmt.allocPrint(\n            arena,\n            \"{{s}}: {{s}} at byte {{d}}\",\n            \
-             .{{ reader.place, @errorName(problem), reader.at }},\n        );\n        \
-             const fault: service.Fault = if (problem == error.UnknownMessage) .unknown_command else .bad_request;\n        \
-             return service.fail({error}, arena, reply, fault, message);\n    }};\n    \
-             return handle(handler, arena, request, reply);\n}}\n\n\
-             /// Hands a request to its method, for servers that order calls before they handle them."
-        ));
+             reply: service.Reply,\n) mp.EncodeError!void {",
+        );
+        self.decoded(&mut text);
+        text.lines(
+            "    return handle(handler, arena, request, reply);\n}\n\n\
+             /// Hands a request to its method, for servers that order calls before they handle them.",
+        );
         text.block(
             format!(
                 "pub fn handle(\n    handler: anytype,\n    arena: std.mem.Allocator,\n    request: types.{request},\n    \
@@ -169,6 +169,47 @@ impl Zig<'_> {
                 ));
             },
         );
+        if self.service.commands.iter().any(|command| command.schedule.is_some()) {
+            self.ordered_dispatch(&mut text);
+        }
         text.finish()
+    }
+
+    fn ordered_dispatch(&self, text: &mut Text) {
+        text.lines(
+            "\n/// The same as `dispatch` in the order that the schema says: calls that touch one fork wait for their turn. The\n\
+             /// frame and the arena last until the reply is released. Methods are called by whoever dispatches and by the\n\
+             /// executor of the forks.\n\
+             pub fn dispatchInTurn(\n    handler: anytype,\n    forks: *Forks,\n    arena: std.mem.Allocator,\n    \
+             frame: []const u8,\n    reply: service.Reply,\n) mp.EncodeError!void {",
+        );
+        self.decoded(text);
+        let request = self.names.own("Request");
+        text.lines(&format!(
+            "    const Call = struct {{\n        job: Forks.Job,\n        handler: @TypeOf(handler),\n        \
+             arena: std.mem.Allocator,\n        request: types.{request},\n\n        \
+             fn run(job: *Forks.Job) void {{\n            \
+             const self: *@This() = @alignCast(@fieldParentPtr(\"job\", job));\n            \
+             const held = job.inTurn();\n            \
+             handle(self.handler, self.arena, self.request, held) catch service.giveUp(held);\n        }}\n    }};\n    \
+             const job: Forks.Job = .{{ .call = Call.run, .reply = reply }};\n    \
+             const call = try arena.create(Call);\n    \
+             call.* = .{{ .job = job, .handler = handler, .arena = arena, .request = request }};\n    \
+             const ordering = types.accessOf(&call.request);\n    \
+             try forks.order(ordering.access, ordering.fork, &call.job);\n}}"
+        ));
+    }
+
+    /// The request of a frame, or its refusal.
+    fn decoded(&self, text: &mut Text) {
+        let (request, error) = (self.names.own("Request"), self.error_codec());
+        text.lines(&format!(
+            "    var reader: mp.Reader = .{{ .frame = frame, .allocator = arena }};\n    \
+             const request = types.{request}Codec.read(&reader) catch |problem| {{\n        \
+             const message = try std.fmt.allocPrint(\n            arena,\n            \"{{s}}: {{s}} at byte {{d}}\",\n            \
+             .{{ reader.place, @errorName(problem), reader.at }},\n        );\n        \
+             const fault: service.Fault = if (problem == error.UnknownMessage) .unknown_command else .bad_request;\n        \
+             return service.fail({error}, arena, reply, fault, message);\n    }};"
+        ));
     }
 }

@@ -178,6 +178,10 @@ impl service::Reply for Reply {
         self.finish(0, frame);
     }
 
+    fn fail(&mut self, fault: Fault, error: &str, message: &str) {
+        self.finish(fault as u16, &error_frame(error, message));
+    }
+
     fn is_cancelled(&self) -> bool {
         self.is_cancelled()
     }

@@ -2,7 +2,7 @@
 
 use super::types::*;
 use thalweg_wire::messagepack::DecodeError;
-use thalweg_wire::service::{Access, Fork, Reply, Responder, Service, error_frame};
+use thalweg_wire::service::{Access, Fork, Reply, Responder, Service, refuse};
 
 /// What State does. Each method may answer now, or later from any thread.
 pub trait StateHandler {
@@ -68,7 +68,7 @@ pub trait StateHandler {
 pub fn dispatch<H: StateHandler + ?Sized>(handler: &H, frame: &[u8], mut reply: Box<dyn Reply>) {
     match StateRequest::decode(frame) {
         Ok(request) => handle(handler, request, reply),
-        Err(error) => reply.end(&error_frame("StateErrorResponse", &error.to_string())),
+        Err(wrong) => refuse(&mut *reply, "StateErrorResponse", &wrong),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::types::*;
 use thalweg_wire::messagepack::DecodeError;
-use thalweg_wire::service::{Access, Fork, Reply, Responder, Service, error_frame};
+use thalweg_wire::service::{Access, Fork, Reply, Responder, Service, refuse};
 
 /// What Log does. Each method may answer now, or later from any thread.
 pub trait LogHandler {
@@ -32,7 +32,7 @@ pub trait LogHandler {
 pub fn dispatch<H: LogHandler + ?Sized>(handler: &H, frame: &[u8], mut reply: Box<dyn Reply>) {
     match LogRequest::decode(frame) {
         Ok(request) => handle(handler, request, reply),
-        Err(error) => reply.end(&error_frame("LogErrorResponse", &error.to_string())),
+        Err(wrong) => refuse(&mut *reply, "LogErrorResponse", &wrong),
     }
 }
 

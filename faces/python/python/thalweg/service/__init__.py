@@ -56,6 +56,7 @@ from .runtime import (
     Transport,
     answer,
     error_frame,
+    refuse,
 )
 from .serve import serve
 from .server import Server
@@ -112,5 +113,6 @@ __all__ = [
     "VersionMismatch",
     "answer",
     "error_frame",
+    "refuse",
     "serve",
 ]

@@ -6,12 +6,15 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar, cast
 
 from ..faults import Refused
-from ..messagepack import Reader, write_string
+from ..messagepack import DecodeError, Reader, write_string
 
 T = TypeVar("T")
+
+_BAD_REQUEST: Final = 2
+_UNKNOWN_COMMAND: Final = 3
 
 
 class Transport(Protocol):
@@ -109,6 +112,15 @@ def error_frame(tag: str, error: BaseException) -> bytes:
     words = str(error) or type(error).__name__
     write_string(out, words.encode(errors="replace").decode())
     return bytes(out)
+
+
+def refuse(reply: object, tag: str, error: BaseException) -> None:
+    """Says why a frame is no request: by its fault where a reply has faults."""
+    if isinstance(error, DecodeError) and hasattr(reply, "fail"):
+        is_unknown = error.wrong == "a message nobody declared"
+        reply.fail(_UNKNOWN_COMMAND if is_unknown else _BAD_REQUEST, str(error))
+    else:
+        cast(Reply, reply).end(error_frame(tag, error))
 
 
 def answer(frame: bytes, error: str, reads: dict[str, Callable[[Reader], T]]) -> T:

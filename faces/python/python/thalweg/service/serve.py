@@ -101,12 +101,13 @@ class _Loop:
 class _Reply:
     """Where the frames that answer one request go."""
 
-    __slots__ = ("_native", "_loop", "end")
+    __slots__ = ("_native", "_loop", "end", "fail")
 
     def __init__(self, native: NativeReply, loop: _Loop) -> None:
         self._native = native
         self._loop = loop
         self.end = native.end
+        self.fail = native.fail
 
     def item(self, frame: bytes) -> bool:
         flow = self._native.item(frame)
