@@ -1,8 +1,15 @@
-//! What the measuring programs share. Owns how they read options from the command line, and lends the load's few lines of
-//! HTTP framing; never knows what any of them measures.
+//! What the measuring programs share: the plan that the command line asks for, the process at the far end, clients that begin
+//! together, and the clock; lends the load's few lines of HTTP framing. Never knows what any of them measures.
 #![forbid(unsafe_code)]
 
+pub mod far;
+pub mod measure;
+pub mod plan;
+
 pub use thalweg_load::message;
+
+/// What goes wrong here is only ever printed.
+pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// The value behind `--name` on the command line, or the default.
 ///

@@ -8,15 +8,14 @@ mod grpc;
 mod iceoryx;
 mod zeromq;
 
-use serde_json::json;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::path::Path;
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
-use thalweg_bench::option;
+use thalweg_bench::far::{Directory, Far, is_far};
+use thalweg_bench::measure::Measured;
+use thalweg_bench::plan::ended;
+use thalweg_bench::{Failure, option};
 use thalweg_sys::{clock, process};
-
-type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// What is measured.
 #[derive(Clone, Copy, Debug)]
@@ -33,13 +32,7 @@ const LOOK_EVERY: u64 = 64;
 const WARM_TURNS: u64 = 200;
 
 fn main() -> ExitCode {
-    match run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(problem) => {
-            eprintln!("thalweg-ipc-peers: {problem}");
-            ExitCode::FAILURE
-        }
-    }
+    ended("thalweg-ipc-peers", run())
 }
 
 fn run() -> Result<(), Failure> {
@@ -57,34 +50,25 @@ fn run() -> Result<(), Failure> {
         "free" => (None, None),
         other => return Err(format!("--pins {other}: one-core, two-cores or free").into()),
     };
-    let directory = option("--far", String::new())?;
-    if !directory.is_empty() {
+    if is_far() {
         far.map_or(Ok(()), process::run_on)?;
-        serve(&peer, work, Path::new(&directory))?;
+        serve(&peer, work, Path::new(&option("--directory", String::new())?))?;
         println!("{}", clock::process_processor_ns());
         return Ok(());
     }
-    let far = Far::start(&peer)?;
+    let directory = Directory::new("ipc-peers")?;
+    let words = std::env::args_os().skip(1).chain(["--directory".into(), directory.path().into()]);
+    let mut far = Far::start(words)?;
+    far.is_ready()?;
     near.map_or(Ok(()), process::run_on)?;
     let measured = match peer.as_str() {
-        "iceoryx2" => iceoryx::measure(work, &far.directory)?,
-        "tonic" => grpc::measure(work, &far.directory)?,
-        "zeromq" => zeromq::measure(work, &far.directory)?,
+        "iceoryx2" => iceoryx::measure(work, directory.path())?,
+        "tonic" => grpc::measure(work, directory.path())?,
+        "zeromq" => zeromq::measure(work, directory.path())?,
         other => return Err(format!("--peer {other}: iceoryx2, tonic or zeromq").into()),
     };
-    let far_ns = far.end()?;
-    let line = json!({
-        "work": option("--work", String::new())?,
-        "side": peer,
-        "pair": option("--pair", 0_u64)?,
-        "operations": measured.operations,
-        "per_second": measured.per_second,
-        "processor_us": (measured.processor_ns + far_ns) as f64 / 1e3 / measured.operations.max(1) as f64,
-        "entries": measured.operations,
-        "digest": 0,
-        "fixed": work.turns > 0,
-    });
-    println!("{line}");
+    let measured = measured.with_far(far.end()?.parse()?);
+    measured.print(&option("--work", String::new())?, &peer, option("--pair", 0)?, work.turns > 0);
     Ok(())
 }
 
@@ -94,13 +78,6 @@ fn serve(peer: &str, work: Work, directory: &Path) -> Result<(), Failure> {
         "tonic" => grpc::serve(directory),
         _ => zeromq::serve(directory),
     }
-}
-
-/// What was measured.
-struct Measured {
-    operations: u64,
-    per_second: f64,
-    processor_ns: u64,
 }
 
 impl Work {
@@ -138,62 +115,14 @@ impl Work {
             operations,
             per_second: operations as f64 / since.elapsed().as_secs_f64(),
             processor_ns: clock::process_processor_ns() - before_ns,
+            ..Measured::default()
         }
-    }
-}
-
-/// The other process.
-struct Far {
-    child: Child,
-    hear: BufReader<std::process::ChildStdout>,
-    directory: PathBuf,
-}
-
-impl Far {
-    fn start(peer: &str) -> Result<Far, Failure> {
-        let directory = std::env::temp_dir().join(format!("thalweg-ipc-peers-{}", std::process::id()));
-        std::fs::create_dir_all(&directory)?;
-        let mut child = Command::new(std::env::current_exe()?)
-            .args(std::env::args().skip(1))
-            .arg("--far")
-            .arg(&directory)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()?;
-        let hear = BufReader::new(child.stdout.take().ok_or("a child without pipes")?);
-        let mut far = Far { child, hear, directory };
-        let mut line = String::new();
-        far.hear.read_line(&mut line)?;
-        if line.trim() == "ready" { Ok(far) } else { Err(format!("{peer} said {line:?}").into()) }
-    }
-
-    /// Ends it; the processor time it used.
-    fn end(mut self) -> Result<u64, Failure> {
-        drop(self.child.stdin.take());
-        let mut text = String::new();
-        self.hear.read_to_string(&mut text)?;
-        let status = self.child.wait()?;
-        if status.success() { Ok(text.trim().parse()?) } else { Err(format!("the far end: {status}").into()) }
-    }
-}
-
-impl Drop for Far {
-    fn drop(&mut self) {
-        // Ended already, unless something went wrong.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        let _ = std::fs::remove_dir_all(&self.directory);
     }
 }
 
 /// Says that calls may come, and calls `ended` once nobody needs this process any more.
 fn ready(ended: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
-    std::thread::spawn(move || {
-        let _ = std::io::stdin().read_to_end(&mut Vec::new());
-        ended();
-    });
-    println!("ready");
-    Ok(std::io::stdout().flush()?)
+    thalweg_bench::far::ready("ready", ended)
 }
 
 fn same(sent: &[u8], came: &[u8]) -> Result<(), Failure> {

@@ -1,23 +1,19 @@
-//! The far end: this program started again as a server of one side. It says `ready`, serves until its standard input
-//! ends, and then says how much processor time it used.
+//! The far end: a server of one side. It says `ready`, serves until its standard input ends, and then says how much processor
+//! time it used.
 
 use crate::work::{Pins, Side, WORKS, Work};
-use crate::{Failure, floors, ours, rings};
-use std::io::{BufRead, BufReader, Read, Write};
+use crate::{floors, ours, rings};
+use std::io::BufReader;
 use std::path::PathBuf;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use thalweg_bench::option;
+use std::process::{ChildStdin, ChildStdout};
+use thalweg_bench::far::Directory;
+use thalweg_bench::{Failure, far, option};
 use thalweg_sys::{clock, process};
-
-/// The word that makes the program this process.
-pub(crate) const WORD: &str = "far";
 
 /// The other process. Ends with this value.
 pub(crate) struct Far {
-    child: Child,
-    tell: Option<ChildStdin>,
-    hear: BufReader<ChildStdout>,
-    directory: PathBuf,
+    process: far::Far,
+    directory: Directory,
 }
 
 impl Far {
@@ -26,62 +22,32 @@ impl Far {
     /// # Errors
     /// It cannot be started, or ends before it is ready.
     pub(crate) fn start(side: Side, work: &Work) -> Result<Far, Failure> {
-        let directory = std::env::temp_dir().join(format!("thalweg-ipc-{}", std::process::id()));
-        std::fs::create_dir_all(&directory)?;
-        let mut child = Command::new(std::env::current_exe()?)
-            .args([WORD, "--side", side.name(), "--work", work.name, "--directory"])
-            .arg(&directory)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()?;
-        let (tell, Some(hear)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err("a child without pipes".into());
-        };
-        let mut far = Far { child, tell, hear: BufReader::new(hear), directory };
+        let directory = Directory::new("ipc")?;
+        let words = ["--side", side.name(), "--work", work.name, "--directory"].map(AsRef::as_ref);
+        let mut process = far::Far::start(words.into_iter().chain([directory.path().as_os_str()]))?;
+        // Whose standard output is a pipe that is measured says nothing before.
         if side != Side::Pipe {
-            far.hears("ready")?;
+            process.is_ready()?;
         }
-        Ok(far)
+        Ok(Far { process, directory })
     }
 
     /// Where it serves.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.directory.join(name)
+        self.directory.path().join(name)
     }
 
     /// Its standard input and output, for the side that is made of them.
     pub(crate) fn pipes(&mut self) -> Result<(&mut ChildStdin, &mut BufReader<ChildStdout>), Failure> {
-        Ok((self.tell.as_mut().ok_or("its standard input is closed")?, &mut self.hear))
+        self.process.pipes()
     }
 
     /// Ends it; the processor time it used.
     ///
     /// # Errors
     /// It ended otherwise than it should.
-    pub(crate) fn end(mut self) -> Result<u64, Failure> {
-        drop(self.tell.take());
-        let mut text = String::new();
-        self.hear.read_to_string(&mut text)?;
-        let status = self.child.wait()?;
-        if !status.success() {
-            return Err(format!("the far end ended with {status}").into());
-        }
-        Ok(text.trim().parse()?)
-    }
-
-    fn hears(&mut self, word: &str) -> Result<(), Failure> {
-        let mut line = String::new();
-        self.hear.read_line(&mut line)?;
-        if line.trim() == word { Ok(()) } else { Err(format!("the far end said {line:?}").into()) }
-    }
-}
-
-impl Drop for Far {
-    fn drop(&mut self) {
-        // Ended already, unless something went wrong.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        let _ = std::fs::remove_dir_all(&self.directory);
+    pub(crate) fn end(self) -> Result<u64, Failure> {
+        Ok(self.process.end()?.parse()?)
     }
 }
 
@@ -111,11 +77,5 @@ pub(crate) fn serve() -> Result<(), Failure> {
 
 /// Says that clients may come, and calls `ended` once nobody needs this process any more.
 pub(crate) fn ready(ended: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
-    std::thread::spawn(move || {
-        let _ = std::io::stdin().read_to_end(&mut Vec::new());
-        ended();
-    });
-    println!("ready");
-    std::io::stdout().flush()?;
-    Ok(())
+    far::ready("ready", ended)
 }

@@ -1,8 +1,7 @@
 //! What the machine allows: messages over what the kernel and the processor offer, with nothing on top.
 
-use crate::Failure;
+use crate::clients;
 use crate::far::{Far, ready};
-use crate::run::{Measured, Until, clients};
 use crate::work::{Side, Work};
 use std::hint::{black_box, spin_loop};
 use std::io::{Read, Write};
@@ -10,6 +9,8 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::Mutex;
+use thalweg_bench::Failure;
+use thalweg_bench::measure::{Measured, Until};
 use thalweg_sync::gate::Gate;
 use thalweg_sync::words::Words;
 use thalweg_sys::disk::{Allocation, Disk, File, Map};

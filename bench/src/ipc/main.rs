@@ -17,52 +17,38 @@ mod far;
 mod floors;
 mod ours;
 mod rings;
-mod run;
 mod work;
 
-use run::Until;
 use std::process::ExitCode;
-use std::time::Duration;
-use thalweg_bench::option;
-use work::{Side, WORKS};
+use thalweg_bench::Failure;
+use thalweg_bench::far::is_far;
+use thalweg_bench::measure::{self, Measured, Pace, Until};
+use thalweg_bench::plan::{self, Plan};
+use thalweg_sys::process;
+use work::{Side, WORKS, Work};
 
-/// What goes wrong here is only ever printed.
-type Failure = Box<dyn std::error::Error + Send + Sync>;
+/// A spinning round trip is not much longer than a look at the clock.
+const PACE: Pace = Pace { warm_turns: 200, look_every: 64 };
 
 fn main() -> ExitCode {
-    match run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(problem) => {
-            eprintln!("thalweg-ipc-bench: {problem}");
-            ExitCode::FAILURE
-        }
-    }
+    plan::ended("thalweg-ipc-bench", if is_far() { far::serve() } else { run() })
 }
 
 fn run() -> Result<(), Failure> {
-    if std::env::args().nth(1).as_deref() == Some(far::WORD) {
-        return far::serve();
-    }
-    let turns: u64 = option("--turns", 0)?;
-    let milliseconds = option("--milliseconds", 400)?;
-    let until =
-        if turns > 0 { Until::Turns(turns) } else { Until::Elapsed(Duration::from_millis(milliseconds)) };
-    let (only, sides) = (list("--only")?, list("--sides")?);
-    let wanted = |names: &[String], name: &str| names.is_empty() || names.iter().any(|n| n == name);
-    let (pairs, first): (usize, usize) = (option("--pairs", 5)?, option("--first-pair", 0)?);
-    for work in WORKS.iter().filter(|work| wanted(&only, work.name)) {
-        for pair in first..first + pairs {
-            for side in work.sides.iter().filter(|side| wanted(&sides, side.name())) {
-                let measured = measure(*side, work, until)
+    let plan = Plan::asked()?;
+    for work in WORKS.iter().filter(|work| plan.wants(work.name)) {
+        for pair in plan.pairs.clone() {
+            for side in work.sides.iter().filter(|side| plan.wants_side(side.name())) {
+                let measured = measure(*side, work, plan.until)
                     .map_err(|problem| format!("{}, {}: {problem}", work.name, side.name()))?;
-                measured.print(work.name, side.name(), pair, turns > 0);
+                measured.print(work.name, side.name(), pair, plan.is_fixed());
             }
         }
     }
     Ok(())
 }
 
-fn measure(side: Side, work: &work::Work, until: Until) -> Result<run::Measured, Failure> {
+fn measure(side: Side, work: &Work, until: Until) -> Result<Measured, Failure> {
     match side {
         Side::Socket | Side::Pipe | Side::Spin | Side::Futex | Side::Memcpy => {
             floors::measure(side, work, until)
@@ -72,8 +58,21 @@ fn measure(side: Side, work: &work::Work, until: Until) -> Result<run::Measured,
     }
 }
 
-/// The names behind an option, between commas.
-fn list(name: &str) -> Result<Vec<String>, Failure> {
-    let names = option(name, String::new())?;
-    Ok(names.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect())
+/// Runs the clients of a work, each pinned as the work says.
+///
+/// # Errors
+/// The first that anybody meets.
+fn clients<C>(
+    work: &Work,
+    until: Until,
+    connect: impl Fn() -> Result<C, Failure> + Sync,
+    turn: impl Fn(&mut C) -> Result<u64, Failure> + Sync,
+) -> Result<Measured, Failure> {
+    let pinned = || {
+        if let (_, Some(processor)) = work.pins.processors() {
+            process::run_on(processor)?;
+        }
+        connect()
+    };
+    measure::clients(work.clients, PACE, until, pinned, turn)
 }

@@ -1,15 +1,16 @@
 //! Our services, each way that a server can answer.
 
-use crate::Failure;
 use crate::answering::Answering;
+use crate::clients;
 use crate::echo::server::dispatch;
 use crate::echo::types::{EchoFields, commands};
 use crate::far::{Far, ready};
-use crate::run::{Measured, Until, clients};
 use crate::work::{Carrier, Side, Work};
 use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use thalweg_bench::Failure;
+use thalweg_bench::measure::{Measured, Until};
 use thalweg_service::{
     CallOptions, Client, ClientOptions, Endpoint, EventKind, Executor, Pool, Reply, Request, Server,
     ServerOptions, Wait,

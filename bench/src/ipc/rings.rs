@@ -1,14 +1,15 @@
 //! Our rings without a service: each message behind its length, echoed as it comes.
 
-use crate::Failure;
+use crate::clients;
 use crate::far::{Far, ready};
-use crate::run::{Measured, Until, clients};
 use crate::work::{Side, Work};
 use std::io::{IoSlice, Read as _, Write as _};
 use std::os::fd::AsFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::time::Duration;
+use thalweg_bench::Failure;
+use thalweg_bench::measure::{Measured, Until};
 use thalweg_sys::epoll::wait_readable;
 use thalweg_transport::{
     RING_BYTES_DEFAULT, Read, SharedEnd, Waited, Written, receive_with_descriptor, send_with_descriptor,

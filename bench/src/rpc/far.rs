@@ -1,15 +1,10 @@
-//! The far end: this program started again as a server. It says where it listens, serves until its standard input ends,
-//! and then says how much processor time it used.
+//! The far end: a server. It says where it listens, serves until its standard input ends, and then says how much processor time it
+//! used.
 
-use crate::{Failure, floor, ours};
-use std::io::{BufRead, BufReader, Read, Write};
+use crate::{floor, ours};
 use std::net::SocketAddr;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use thalweg_bench::option;
+use thalweg_bench::{Failure, far, option};
 use thalweg_sys::{clock, process};
-
-/// The word that makes the program this process.
-pub(crate) const WORD: &str = "far";
 
 /// Who answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,9 +19,7 @@ pub(crate) enum FarEnd {
 
 /// The other process.
 pub(crate) struct Far {
-    child: Child,
-    tell: Option<ChildStdin>,
-    hear: BufReader<ChildStdout>,
+    process: far::Far,
     address: SocketAddr,
 }
 
@@ -36,20 +29,11 @@ impl Far {
     /// # Errors
     /// It cannot be started, or ends before it is ready.
     pub(crate) fn start(end: FarEnd, processor: usize, shares: bool) -> Result<Far, Failure> {
-        let mut child = Command::new(std::env::current_exe()?)
-            .args([WORD, "--end", &format!("{end:?}"), "--processor", &processor.to_string()])
-            .args(["--shares", &shares.to_string()])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()?;
-        let (tell, Some(hear)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err("a child without pipes".into());
-        };
-        let mut hear = BufReader::new(hear);
-        let mut line = String::new();
-        hear.read_line(&mut line)?;
-        let address = line.trim().parse().map_err(|_| format!("the far end said {line:?}"))?;
-        Ok(Far { child, tell, hear, address })
+        let (end, processor, shares) = (format!("{end:?}"), processor.to_string(), shares.to_string());
+        let mut process = far::Far::start(["--end", &end, "--processor", &processor, "--shares", &shares])?;
+        let line = process.hears()?;
+        let address = line.parse().map_err(|_| format!("the far end said {line:?}"))?;
+        Ok(Far { process, address })
     }
 
     /// Where it listens.
@@ -61,20 +45,8 @@ impl Far {
     ///
     /// # Errors
     /// It ended otherwise than it should.
-    pub(crate) fn end(mut self) -> Result<u64, Failure> {
-        drop(self.tell.take());
-        let mut text = String::new();
-        self.hear.read_to_string(&mut text)?;
-        let status = self.child.wait()?;
-        if status.success() { Ok(text.trim().parse()?) } else { Err(format!("the far end: {status}").into()) }
-    }
-}
-
-impl Drop for Far {
-    fn drop(&mut self) {
-        // Ended already, unless something went wrong.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+    pub(crate) fn end(self) -> Result<u64, Failure> {
+        Ok(self.process.end()?.parse()?)
     }
 }
 
@@ -99,11 +71,8 @@ pub(crate) fn serve() -> Result<(), Failure> {
 
 /// Says where it listens, and ends the process, with the processor time that it used, once nobody needs it any more.
 pub(crate) fn ready(address: SocketAddr) -> Result<(), Failure> {
-    std::thread::spawn(move || {
-        let _ = std::io::stdin().read_to_end(&mut Vec::new());
+    far::ready(address, || {
         println!("{}", clock::process_processor_ns());
         std::process::exit(0);
-    });
-    println!("{address}");
-    Ok(std::io::stdout().flush()?)
+    })
 }

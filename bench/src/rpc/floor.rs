@@ -1,13 +1,15 @@
 //! What the machine allows: a request and an answer that were put together before, and nothing else done to either.
 
+use crate::PACE;
+use crate::far;
 use crate::ours::PATH;
-use crate::run::{Measured, Until, repeat};
 use crate::work::Work;
-use crate::{Failure, far};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use thalweg_bench::Failure;
+use thalweg_bench::measure::{Measured, Until, repeat};
 use thalweg_bench::message;
 use thalweg_sys::epoll::{Epoll, Events, Timeout, Watch};
 use thalweg_sys::socket;
@@ -128,7 +130,7 @@ pub(crate) fn call(
     let request = request(address);
     let mut received = Vec::with_capacity(RECEIVE_BYTES);
     let mut connection = connect(address)?;
-    repeat(until, || {
+    repeat(PACE, until, || {
         if work.anew {
             connection = connect(address)?;
         }

@@ -12,46 +12,32 @@ mod far;
 mod floor;
 mod many;
 mod ours;
-mod run;
 mod work;
 
 use far::Far;
-use run::Until;
 use std::process::ExitCode;
-use std::time::Duration;
-use thalweg_bench::option;
+use thalweg_bench::Failure;
+use thalweg_bench::far::is_far;
+use thalweg_bench::measure::{Measured, Pace, Until};
+use thalweg_bench::plan::{self, Plan};
 use thalweg_sys::process;
 use work::{Near, WORKS};
 
-/// What goes wrong here is only ever printed.
-type Failure = Box<dyn std::error::Error + Send + Sync>;
+/// How turns are taken here.
+const PACE: Pace = Pace { warm_turns: 200, look_every: 16 };
 
 fn main() -> ExitCode {
-    match run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(problem) => {
-            eprintln!("thalweg-rpc-bench: {problem}");
-            ExitCode::FAILURE
-        }
-    }
+    plan::ended("thalweg-rpc-bench", if is_far() { far::serve() } else { run() })
 }
 
 fn run() -> Result<(), Failure> {
-    if std::env::args().nth(1).as_deref() == Some(far::WORD) {
-        return far::serve();
-    }
-    let turns: u64 = option("--turns", 0)?;
-    let time = Duration::from_millis(option("--milliseconds", 400)?);
-    let until = if turns > 0 { Until::Turns(turns) } else { Until::Elapsed(time) };
-    let (only, sides) = (list("--only")?, list("--sides")?);
-    let wanted = |names: &[String], name: &str| names.is_empty() || names.iter().any(|n| n == name);
-    let (pairs, first): (usize, usize) = (option("--pairs", 5)?, option("--first-pair", 0)?);
-    for work in WORKS.iter().filter(|work| wanted(&only, work.name)) {
-        for pair in first..first + pairs {
-            for side in work.sides.iter().filter(|side| wanted(&sides, side.name)) {
-                let measured = measure(side, work, until)
+    let plan = Plan::asked()?;
+    for work in WORKS.iter().filter(|work| plan.wants(work.name)) {
+        for pair in plan.pairs.clone() {
+            for side in work.sides.iter().filter(|side| plan.wants_side(side.name)) {
+                let measured = measure(side, work, plan.until)
                     .map_err(|problem| format!("{}, {}: {problem}", work.name, side.name))?;
-                measured.print(work.name, side.name, pair, turns > 0);
+                measured.print(work.name, side.name, pair, plan.is_fixed());
             }
         }
     }
@@ -59,10 +45,10 @@ fn run() -> Result<(), Failure> {
 }
 
 /// One measurement, in a process whose threads the next one does not find pinned.
-fn measure(side: &work::Side, work: &work::Work, until: Until) -> Result<run::Measured, Failure> {
+fn measure(side: &work::Side, work: &work::Work, until: Until) -> Result<Measured, Failure> {
     let far = Far::start(side.far, work.far, work.far == work.near)?;
     let address = far.address();
-    let near = || -> Result<run::Measured, Failure> {
+    let near = || -> Result<Measured, Failure> {
         process::run_on(work.near)?;
         match side.near {
             Near::Ours => ours::call(address, work, until),
@@ -75,10 +61,4 @@ fn measure(side: &work::Side, work: &work::Work, until: Until) -> Result<run::Me
         scope.spawn(near).join().unwrap_or_else(|_| Err("the near end died".into()))
     })?;
     Ok(measured.with_far(far.end()?))
-}
-
-/// The names behind an option, between commas.
-fn list(name: &str) -> Result<Vec<String>, Failure> {
-    let names = option(name, String::new())?;
-    Ok(names.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect())
 }

@@ -1,11 +1,12 @@
 //! Many connections, each with one call under way, from one thread.
 
-use crate::Failure;
+use crate::PACE;
 use crate::floor::{check, connect, request};
-use crate::run::{Measured, Until, repeat};
 use crate::work::Work;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
+use thalweg_bench::Failure;
+use thalweg_bench::measure::{Measured, Until, repeat};
 use thalweg_bench::message;
 use thalweg_sys::epoll::{Epoll, Events, Timeout, Watch};
 use thalweg_sys::socket;
@@ -27,7 +28,7 @@ pub(crate) fn call(address: SocketAddr, work: &Work, until: Until) -> Result<Mea
         connections.push((connection, Vec::with_capacity(RECEIVE_BYTES)));
     }
     let mut events = Events::with_capacity(work.connections);
-    repeat(until, || {
+    repeat(PACE, until, || {
         epoll.wait(&mut events, work.connections, Timeout::Never)?;
         let mut answered = 0;
         for event in (0..events.len()).filter_map(|n| events.at(n)) {

@@ -1,9 +1,11 @@
 //! Our server and our client: a service that adds two numbers.
 
-use crate::run::{Measured, Until, repeat};
+use crate::PACE;
+use crate::far;
 use crate::work::Work;
-use crate::{Failure, far};
 use std::net::SocketAddr;
+use thalweg_bench::Failure;
+use thalweg_bench::measure::{Measured, Until, repeat};
 use thalweg_rpc::client::Ask;
 use thalweg_rpc::{Client, ClientOptions, Mount, Server, ServerOptions};
 use thalweg_service::{Reply, Request};
@@ -68,7 +70,7 @@ pub(crate) fn call(address: SocketAddr, work: &Work, until: Until) -> Result<Mea
     let mut client = Client::new(&format!("http://{address}{PATH}"), options)?;
     if work.batch > 1 {
         let calls = vec![("Add", "[40,2]"); work.batch];
-        return repeat(until, || {
+        return repeat(PACE, until, || {
             let answers = client.ask(&Ask { calls: &calls, is_batch: true, ..Ask::default() })?;
             if answers.iter().any(|answer| answer != Ok(r#"{"sum":42}"#)) {
                 return Err("another answer".into());
@@ -76,7 +78,7 @@ pub(crate) fn call(address: SocketAddr, work: &Work, until: Until) -> Result<Mea
             Ok(answers.len() as u64)
         });
     }
-    repeat(until, || match client.call("Add", "[40,2]")? {
+    repeat(PACE, until, || match client.call("Add", "[40,2]")? {
         r#"{"sum":42}"# => Ok(1),
         other => Err(format!("another answer: {other}").into()),
     })

@@ -1,26 +1,20 @@
-//! The far end: this program started again as the server of a state. It says `ready`, tells how much processor time it used
+//! The far end: the server of a state. It says `ready`, tells how much processor time it used
 //! whenever a line comes in, and ends with its standard input.
 
-use crate::Failure;
 use crate::floor::{self, SOCKET};
 use crate::near::{fill, store};
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::path::PathBuf;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use thalweg_bench::option;
+use thalweg_bench::far::Directory;
+use thalweg_bench::{Failure, far, option};
 use thalweg_service::{Endpoint, Server, ServerOptions};
 use thalweg_state::{ERROR_TAG, SCHEMA_HASH, Service, ServiceOptions};
 use thalweg_sys::clock;
 
-/// The word that makes the program this process.
-pub(crate) const WORD: &str = "far";
-
 /// The other process. Ends with this value.
 pub(crate) struct Far {
-    child: Child,
-    tell: Option<ChildStdin>,
-    hear: BufReader<ChildStdout>,
-    directory: PathBuf,
+    process: far::Far,
+    directory: Directory,
 }
 
 impl Far {
@@ -29,25 +23,17 @@ impl Far {
     /// # Errors
     /// It cannot be started, or ends before it is ready.
     pub(crate) fn start(keys: u64) -> Result<Self, Failure> {
-        let directory = std::env::temp_dir().join(format!("thalweg-state-{}", std::process::id()));
-        std::fs::create_dir_all(&directory)?;
-        let mut child = Command::new(std::env::current_exe()?)
-            .args([WORD, "--keys", &keys.to_string(), "--directory"])
-            .arg(&directory)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()?;
-        let (tell, Some(hear)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err("a child without pipes".into());
-        };
-        let mut far = Self { child, tell, hear: BufReader::new(hear), directory };
-        let word = far.hears()?;
-        if word == "ready" { Ok(far) } else { Err(format!("the far end said {word:?}").into()) }
+        let directory = Directory::new("state")?;
+        let keys = keys.to_string();
+        let words = ["--keys", &keys, "--directory"].map(AsRef::as_ref);
+        let mut process = far::Far::start(words.into_iter().chain([directory.path().as_os_str()]))?;
+        process.is_ready()?;
+        Ok(Self { process, directory })
     }
 
     /// Where it serves.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.directory.join(name)
+        self.directory.path().join(name)
     }
 
     /// How much processor time it used so far.
@@ -55,35 +41,18 @@ impl Far {
     /// # Errors
     /// It does not say.
     pub(crate) fn processor_ns(&mut self) -> Result<u64, Failure> {
-        let tell = self.tell.as_mut().ok_or("its standard input is closed")?;
+        let (tell, _) = self.process.pipes()?;
         tell.write_all(b"\n")?;
         tell.flush()?;
-        Ok(self.hears()?.parse()?)
+        Ok(self.process.hears()?.parse()?)
     }
 
     /// Ends it.
     ///
     /// # Errors
     /// It ended otherwise than it should.
-    pub(crate) fn end(mut self) -> Result<(), Failure> {
-        drop(self.tell.take());
-        let status = self.child.wait()?;
-        if status.success() { Ok(()) } else { Err(format!("the far end ended with {status}").into()) }
-    }
-
-    fn hears(&mut self) -> Result<String, Failure> {
-        let mut line = String::new();
-        self.hear.read_line(&mut line)?;
-        Ok(line.trim().to_owned())
-    }
-}
-
-impl Drop for Far {
-    fn drop(&mut self) {
-        // Ended already, unless something went wrong.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        let _ = std::fs::remove_dir_all(&self.directory);
+    pub(crate) fn end(self) -> Result<(), Failure> {
+        self.process.end().map(drop)
     }
 }
 

@@ -2,7 +2,8 @@
 //! `kill -9`. Owns the works, the process that serves, and the clock; never knows what a rate should be: it prints a line of
 //! JSON for each measurement, and the report is made elsewhere.
 //!
-//! `thalweg-state-bench [--pairs N] [--first-pair N] [--milliseconds N | --turns N] [--keys N] [--only WORK,WORK]`
+//! `thalweg-state-bench [--pairs N] [--first-pair N] [--milliseconds N | --turns N] [--keys N] [--only WORK,WORK]
+//! [--sides SIDE,SIDE]`
 //! `thalweg-state-bench crash --program PATH [--rounds N] [--seed N]`
 //!
 //! The far end is this program started again. Both hold the same keys.
@@ -12,50 +13,37 @@ mod crash;
 mod far;
 mod floor;
 mod near;
-mod run;
 mod served;
 mod works;
 
-use run::Until;
 use std::process::ExitCode;
-use std::time::Duration;
-use thalweg_bench::option;
+use thalweg_bench::far::is_far;
+use thalweg_bench::measure::Pace;
+use thalweg_bench::plan::{self, Plan};
+use thalweg_bench::{Failure, option};
 
-/// What goes wrong here is only ever printed.
-type Failure = Box<dyn std::error::Error + Send + Sync>;
+/// What each turn took is kept, for percentiles.
+const PACE: Pace = Pace { warm_turns: 20, look_every: 1 };
 
 fn main() -> ExitCode {
-    match run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(problem) => {
-            eprintln!("thalweg-state-bench: {problem}");
-            ExitCode::FAILURE
-        }
-    }
+    let outcome = match std::env::args().nth(1).as_deref() {
+        _ if is_far() => far::serve(),
+        Some("crash") => crash::run(),
+        _ => run(),
+    };
+    plan::ended("thalweg-state-bench", outcome)
 }
 
 fn run() -> Result<(), Failure> {
-    match std::env::args().nth(1).as_deref() {
-        Some(far::WORD) => return far::serve(),
-        Some("crash") => return crash::run(),
-        _ => {}
-    }
-    let turns: u64 = option("--turns", 0)?;
-    let milliseconds = option("--milliseconds", 400)?;
-    let until =
-        if turns > 0 { Until::Turns(turns) } else { Until::Elapsed(Duration::from_millis(milliseconds)) };
-    let only = option("--only", String::new())?;
-    let (pairs, first): (usize, usize) = (option("--pairs", 5)?, option("--first-pair", 0)?);
+    let plan = Plan::asked()?;
     let keys = option("--keys", 1_000_000)?;
     let (mut far, near) = (far::Far::start(keys)?, near::Near::new(keys)?);
-    for pair in first..first + pairs {
-        for work in
-            works::WORKS.iter().filter(|work| only.is_empty() || only.split(',').any(|o| o == work.name))
-        {
-            for side in work.sides {
-                let measured = works::measure(work, side, until, &near, &mut far)
+    for pair in plan.pairs.clone() {
+        for work in works::WORKS.iter().filter(|work| plan.wants(work.name)) {
+            for side in work.sides.iter().filter(|side| plan.wants_side(side)) {
+                let measured = works::measure(work, side, plan.until, &near, &mut far)
                     .map_err(|problem| format!("{}, {side}: {problem}", work.name))?;
-                measured.print(work.name, side, pair, turns > 0);
+                measured.print(work.name, side, pair, plan.is_fixed());
             }
         }
     }

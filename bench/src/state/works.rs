@@ -1,15 +1,16 @@
 //! What is measured, in this process and between two.
 
-use crate::Failure;
+use crate::PACE;
 use crate::far::Far;
 use crate::floor::{Floor, SOCKET};
 use crate::near::{Near, key};
-use crate::run::{Measured, Until, clients};
 use crate::served::{connect, endpoint, options};
 use std::convert::Infallible;
 use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
+use thalweg_bench::Failure;
+use thalweg_bench::measure::{Measured, Until, clients};
 use thalweg_log::now;
 use thalweg_service::{CallId, CallOptions, Client, EventKind, Wait};
 use thalweg_state::generated::types::{
@@ -84,7 +85,7 @@ fn session(work: &Work, side: &str, until: Until, near: &Near, far: &mut Far) ->
     let middle = key(near.keys / 2);
     if side == "process" {
         let connect = || Ok(near.state.session(near.main)?);
-        return clients(work.clients, until, connect, |session| {
+        return clients(work.clients, PACE, until, connect, |session| {
             for _ in 0..DEEP {
                 session.snapshot(now())?;
                 let change = Change::Put(middle.as_str().into(), b"other"[..].into());
@@ -100,7 +101,7 @@ fn session(work: &Work, side: &str, until: Until, near: &Near, far: &mut Far) ->
         let token = connect(&path)?.open(&open)?.session.into_owned();
         Ok((Client::connect(&endpoint(&path)?, options(true))?, token))
     };
-    clients(work.clients, until, begin, |(client, token)| {
+    clients(work.clients, PACE, until, begin, |(client, token)| {
         let mut calls = Vec::with_capacity(3 * DEEP);
         for _ in 0..DEEP {
             calls.push(call(client, &StateSnapshot { session: (&**token).into() })?);
@@ -151,12 +152,12 @@ fn check<C: Command>(frame: &[u8]) -> Result<(), Failure> {
 fn reads(work: &Work, side: &str, until: Until, near: &Near, far: &mut Far) -> Result<Measured, Failure> {
     let wanted = near.read()?;
     if side == "process" {
-        return clients(work.clients, until, || Ok(()), |()| counts(near.read()?, wanted));
+        return clients(work.clients, PACE, until, || Ok(()), |()| counts(near.read()?, wanted));
     }
     if side == "floor" {
         let path = far.path(SOCKET);
         let connect = || Floor::connect(&path, &near.until);
-        return clients(work.clients, until, connect, |floor| counts(floor.read()?, wanted));
+        return clients(work.clients, PACE, until, connect, |floor| counts(floor.read()?, wanted));
     }
     readers(work, &way(side, far), until, near, wanted)
 }
@@ -170,7 +171,7 @@ fn readers(work: &Work, path: &Path, until: Until, near: &Near, wanted: u64) -> 
     let begin = || Ok(Client::connect(&endpoint(path)?, options(false))?);
     let ask =
         StateCount { place: "main".into(), start: None, until: Some((&*near.until).into()), view: None };
-    clients(work.clients, until, begin, |client| {
+    clients(work.clients, PACE, until, begin, |client| {
         (0..work.depth).try_for_each(|_| call(client, &ask).map(drop))?;
         let mut taken = 0;
         while taken < work.depth {
@@ -225,6 +226,7 @@ fn fork(work: &Work, side: &str, until: Until, near: &Near, far: &mut Far) -> Re
     if side == "process" {
         return clients(
             work.clients,
+            PACE,
             until,
             || Ok(()),
             |()| {
@@ -237,6 +239,7 @@ fn fork(work: &Work, side: &str, until: Until, near: &Near, far: &mut Far) -> Re
     let path = way(side, far);
     clients(
         work.clients,
+        PACE,
         until,
         || connect(&path),
         |client| {
@@ -256,6 +259,7 @@ fn diff(work: &Work, side: &str, until: Until, near: &Near, far: &mut Far) -> Re
         near.state.write(fork, &numbers.map(change).collect(), now())?;
         let measured = clients(
             work.clients,
+            PACE,
             until,
             || Ok(()),
             |()| {
@@ -276,6 +280,7 @@ fn diff(work: &Work, side: &str, until: Until, near: &Near, far: &mut Far) -> Re
     let ask = StateDiff { before: "main".into(), now: (&*made).into(), start: None, limit: None, view: None };
     let measured = clients(
         work.clients,
+        PACE,
         until,
         || connect(&path),
         |client| {
