@@ -44,6 +44,9 @@ pub struct Config {
     pub mailbox_max: usize,
     /// Look again for a moment before sleeping while work comes fast. Never with one processor.
     pub spin: bool,
+    /// The same on one processor, making way between any two looks: for work that comes from somewhere else, or from
+    /// whoever is made way for.
+    pub spin_on_one: bool,
     /// The same for sources that no descriptor announces, whose peers say themselves where they run: it makes
     /// sense wherever they run elsewhere, whatever this thread may run on.
     pub spin_for_peers: bool,
@@ -57,6 +60,7 @@ impl Default for Config {
             entries_max: 65_536,
             mailbox_max: 65_536,
             spin: true,
+            spin_on_one: false,
             spin_for_peers: true,
             buffers: BufferConfig::default(),
         }
@@ -115,7 +119,7 @@ impl<H: Handler> Reactor<H> {
             handler,
             events: Events::with_capacity(EVENTS_MAX),
             inbox: VecDeque::new(),
-            spin: Spin::new(config.spin, process::parallelism()),
+            spin: Spin::new(config.spin, if config.spin_on_one { usize::MAX } else { process::parallelism() }),
             spin_for_peers: Spin::new(config.spin_for_peers, usize::MAX),
             work: Pace::new(WORK_NS),
             asked_ns: 0,

@@ -138,7 +138,8 @@ impl Server {
         // Listeners and what leads to standard output take places beside the clients.
         let places = options.clients_max.saturating_add(8);
         let (spin, spin_for_peers) = (options.spin, options.spin);
-        let config = Config { entries_max: places, spin, spin_for_peers, ..Config::default() };
+        let config =
+            Config { entries_max: places, spin, spin_on_one: true, spin_for_peers, ..Config::default() };
         let mut reactor = Reactor::new(config, |_| Ok::<_, io::Error>(Collector::default()))?;
         let answers = Arc::new(Answers::new(Taker::Server(reactor.handle()), &options.error_tag));
         let mut engine = Engine::new(options, answers);

@@ -42,6 +42,8 @@ pub struct SharedEnd {
     end: End<Shared>,
     /// How long this side's waits for the other took.
     pub(crate) pace: Pace,
+    /// The peer ran on another processor when that was last asked.
+    pub(crate) is_apart: bool,
 }
 
 impl SharedEnd {
@@ -85,7 +87,7 @@ impl SharedEnd {
 
     fn up(mut end: End<Shared>) -> SharedEnd {
         end.runs_on(here());
-        SharedEnd { end, pace: Pace::new(QUICK_NS) }
+        SharedEnd { end, pace: Pace::new(QUICK_NS), is_apart: false }
     }
 
     /// Reads into a vector's spare room, which it never grows. [`Read::WouldBlock`] when nothing is there; as

@@ -40,8 +40,6 @@ impl Link {
         if let Some(socket) = ways.as_socket() {
             socket::block(socket)?;
         }
-        // On one processor nothing comes while this thread looks.
-        let spin = spin && process::processors() > 1;
         Ok(Self { ways, shared: None, ended: false, spin, pace: Pace::new(QUICK_NS) })
     }
 
@@ -137,7 +135,7 @@ impl Link {
 
 /// Looks for a moment whether something comes, which costs less than to sleep and be woken on another processor.
 fn look(socket: BorrowedFd<'_>, into: &mut Vec<u8>) -> io::Result<Option<usize>> {
-    let mut patience = Patience::new(ALONE_NS);
+    let mut patience = Patience::new(if process::processors() > 1 { ALONE_NS } else { 0 });
     loop {
         let room = into.capacity() - into.len();
         let came = socket::receive(socket, into, room)?;
