@@ -179,8 +179,8 @@ impl Erlang<'_> {
             match &command.item {
                 None => text.lines(&format!(
                     "-spec {method}(transport(), {request}) -> outcome({response}).\n{method}(Transport, Request) ->\n    \
-                     case ask(Transport, {{{asks}, Request}}) of\n        {{ok, {{{answers}, Response}}}} -> {{ok, Response}};\n        \
-                     Other -> no_answer(Other)\n    end."
+                     case ask_(Transport, {{{asks}, Request}}) of\n        {{ok, {{{answers}, Response}}}} -> {{ok, Response}};\n        \
+                     Other -> no_answer_(Other)\n    end."
                 )),
                 Some(item) => {
                     let item_type = format!("{module}:'{}'()", self.names.message(item));
@@ -190,20 +190,20 @@ impl Erlang<'_> {
                          -spec {method}(stream_transport(), {request}, fun(({item_type}, Acc) -> Acc), Acc) ->\n    \
                          outcome({{{response}, Acc}}).\n{method}(Transport, Request, Fold, Acc) ->\n    \
                          case Transport({module}:encode_request({{{asks}, Request}})) of\n        \
-                         {{ok, Next}} -> {method}_items(Next, Fold, Acc);\n        Other -> no_answer(Other)\n    end.\n\n\
-                         {method}_items(Next, Fold, Acc) ->\n    case heard(Next()) of\n        \
-                         {{ok, {{{item}, Item}}}} -> {method}_items(Next, Fold, Fold(Item, Acc));\n        \
+                         {{ok, Next}} -> {method}_items_(Next, Fold, Acc);\n        Other -> no_answer_(Other)\n    end.\n\n\
+                         {method}_items_(Next, Fold, Acc) ->\n    case heard_(Next()) of\n        \
+                         {{ok, {{{item}, Item}}}} -> {method}_items_(Next, Fold, Fold(Item, Acc));\n        \
                          {{ok, {{{answers}, Response}}}} -> {{ok, {{Response, Acc}}}};\n        \
-                         Other -> no_answer(Other)\n    end."
+                         Other -> no_answer_(Other)\n    end."
                     ));
                 }
             }
         }
         text.lines(&format!(
-            "\nask(Transport, Request) ->\n    heard(Transport({module}:encode_request(Request))).\n\n\
-             heard({{ok, Frame}}) -> {module}:decode_response(Frame);\nheard(Error) -> Error.\n\n\
-             no_answer({{ok, {{{error}, #{{message := Message}}}}}}) -> {{refused, Message}};\n\
-             no_answer({{ok, {{Name, _}}}}) -> {{error, {{unexpected, Name}}}};\nno_answer({{error, _}} = Error) -> Error."
+            "\nask_(Transport, Request) ->\n    heard_(Transport({module}:encode_request(Request))).\n\n\
+             heard_({{ok, Frame}}) -> {module}:decode_response(Frame);\nheard_(Error) -> Error.\n\n\
+             no_answer_({{ok, {{{error}, #{{message := Message}}}}}}) -> {{refused, Message}};\n\
+             no_answer_({{ok, {{Name, _}}}}) -> {{error, {{unexpected, Name}}}};\nno_answer_({{error, _}} = Error) -> Error."
         ));
         text.finish()
     }

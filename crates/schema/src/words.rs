@@ -48,13 +48,13 @@ const VALUES: &[(&str, &str)] = &[
 
 /// Words a method's name may not become, beside those of values: generated clients and servers have them already.
 const METHODS: &str =
-    "access behaviour_info call decode dispatch encode error init module_info new ok own over";
+    "access behaviour_info call decode deinit dispatch encode error init module_info new ok own over";
 
 /// Words a type's name may not become: the generated code or its language's prelude uses them.
 const TYPES: &str = "Access Allocator Any Array Boolean Borrowed BTreeMap Box Call CallError Callable ClassVar Command \
     Cow DecodeError Default Enum Err Error Exception False Fields Final Fork Function Int Iterator List Map Message Never \
     NewType None Number Object Ok Option Optional Owned Promise Protocol Reader Record Reply Request Responder Response \
-    Result Schedule Self Set Some StrEnum Storage Stream String Symbol Transport Tuple Type TypeAlias Uint8Array Union Vec \
+    Result Schedule Self Send Set Sized Some StrEnum Storage Stream String Symbol Transport Tuple Type TypeAlias Uint8Array Union Vec \
     Writer";
 
 /// Who reserves this value's name, if anybody does.

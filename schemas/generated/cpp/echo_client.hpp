@@ -15,54 +15,54 @@ class EchoClient {
         /// Any bytes.
         template <class S>
         EchoBytesResponseView bytes(const BasicEchoBytes<S>& request) {
-            send(request);
+            send_(request);
             return thalweg::answer<EchoBytesResponseView>(transport_.receive(), error_tag);
         }
 
         /// Leaves side by side.
         template <class S>
         EchoFieldsResponseView fields(const BasicEchoFields<S>& request) {
-            send(request);
+            send_(request);
             return thalweg::answer<EchoFieldsResponseView>(transport_.receive(), error_tag);
         }
 
         /// A struct in a struct.
         template <class S>
         EchoNestedResponseView nested(const BasicEchoNested<S>& request) {
-            send(request);
+            send_(request);
             return thalweg::answer<EchoNestedResponseView>(transport_.receive(), error_tag);
         }
 
         /// Named leaves.
         EchoAliasesResponseView aliases(const EchoAliases& request) {
-            send(request);
+            send_(request);
             return thalweg::answer<EchoAliasesResponseView>(transport_.receive(), error_tag);
         }
 
         /// Bytes that may be absent, and exactly two of them.
         template <class S>
         EchoBlobsResponseView blobs(const BasicEchoBlobs<S>& request) {
-            send(request);
+            send_(request);
             return thalweg::answer<EchoBlobsResponseView>(transport_.receive(), error_tag);
         }
 
         /// Always answers with the error, in these words.
         template <class S>
         EchoFailResponseView fail(const BasicEchoFail<S>& request) {
-            send(request);
+            send_(request);
             return thalweg::answer<EchoFailResponseView>(transport_.receive(), error_tag);
         }
 
         /// Every width.
         EchoNumbersResponseView numbers(const EchoNumbers& request) {
-            send(request);
+            send_(request);
             return thalweg::answer<EchoNumbersResponseView>(transport_.receive(), error_tag);
         }
 
         /// Types of types.
         template <class S>
         EchoPlacesResponseView places(const BasicEchoPlaces<S>& request) {
-            send(request);
+            send_(request);
             return thalweg::answer<EchoPlacesResponseView>(transport_.receive(), error_tag);
         }
 
@@ -70,7 +70,7 @@ class EchoClient {
         /// Hands each item to `take`, and returns what ends the stream.
         template <class F>
         EchoCountResponseView count(const EchoCount& request, F&& take) {
-            send(request);
+            send_(request);
             for (;;) {
                 auto heard = thalweg::next<EchoCountItemView, EchoCountResponseView>(transport_.receive(), error_tag);
                 if (auto* end = std::get_if<EchoCountResponseView>(&heard)) return std::move(*end);
@@ -81,26 +81,26 @@ class EchoClient {
         /// Remembers a value on a fork.
         template <class S>
         EchoPutResponseView put(const BasicEchoPut<S>& request) {
-            send(request);
+            send_(request);
             return thalweg::answer<EchoPutResponseView>(transport_.receive(), error_tag);
         }
 
         /// Says what was put last.
         template <class S>
         EchoPeekResponseView peek(const BasicEchoPeek<S>& request) {
-            send(request);
+            send_(request);
             return thalweg::answer<EchoPeekResponseView>(transport_.receive(), error_tag);
         }
 
         /// Says what everybody agreed on.
         template <class S>
         EchoPeekResponseView peek_committed(const BasicEchoPeekCommitted<S>& request) {
-            send(request);
+            send_(request);
             return thalweg::answer<EchoPeekResponseView>(transport_.receive(), error_tag);
         }
 
     private:
-        template <class T> void send(const T& request) {
+        template <class T> void send_(const T& request) {
             frame_.clear();
             thalweg::request_frame(request, frame_);
             transport_.send(frame_);
@@ -118,74 +118,74 @@ class EchoAsyncClient {
         /// Any bytes.
         template <class S>
         thalweg::Pending<EchoBytesResponse> bytes(const BasicEchoBytes<S>& request) {
-            return begin<thalweg::Pending<EchoBytesResponse>>(request);
+            return begin_<thalweg::Pending<EchoBytesResponse>>(request);
         }
 
         /// Leaves side by side.
         template <class S>
         thalweg::Pending<EchoFieldsResponse> fields(const BasicEchoFields<S>& request) {
-            return begin<thalweg::Pending<EchoFieldsResponse>>(request);
+            return begin_<thalweg::Pending<EchoFieldsResponse>>(request);
         }
 
         /// A struct in a struct.
         template <class S>
         thalweg::Pending<EchoNestedResponse> nested(const BasicEchoNested<S>& request) {
-            return begin<thalweg::Pending<EchoNestedResponse>>(request);
+            return begin_<thalweg::Pending<EchoNestedResponse>>(request);
         }
 
         /// Named leaves.
         thalweg::Pending<EchoAliasesResponse> aliases(const EchoAliases& request) {
-            return begin<thalweg::Pending<EchoAliasesResponse>>(request);
+            return begin_<thalweg::Pending<EchoAliasesResponse>>(request);
         }
 
         /// Bytes that may be absent, and exactly two of them.
         template <class S>
         thalweg::Pending<EchoBlobsResponse> blobs(const BasicEchoBlobs<S>& request) {
-            return begin<thalweg::Pending<EchoBlobsResponse>>(request);
+            return begin_<thalweg::Pending<EchoBlobsResponse>>(request);
         }
 
         /// Always answers with the error, in these words.
         template <class S>
         thalweg::Pending<EchoFailResponse> fail(const BasicEchoFail<S>& request) {
-            return begin<thalweg::Pending<EchoFailResponse>>(request);
+            return begin_<thalweg::Pending<EchoFailResponse>>(request);
         }
 
         /// Every width.
         thalweg::Pending<EchoNumbersResponse> numbers(const EchoNumbers& request) {
-            return begin<thalweg::Pending<EchoNumbersResponse>>(request);
+            return begin_<thalweg::Pending<EchoNumbersResponse>>(request);
         }
 
         /// Types of types.
         template <class S>
         thalweg::Pending<EchoPlacesResponse> places(const BasicEchoPlaces<S>& request) {
-            return begin<thalweg::Pending<EchoPlacesResponse>>(request);
+            return begin_<thalweg::Pending<EchoPlacesResponse>>(request);
         }
 
         /// Counts, one item at a time.
         thalweg::Items<EchoCountItem, EchoCountResponse> count(const EchoCount& request) {
-            return begin<thalweg::Items<EchoCountItem, EchoCountResponse>>(request);
+            return begin_<thalweg::Items<EchoCountItem, EchoCountResponse>>(request);
         }
 
         /// Remembers a value on a fork.
         template <class S>
         thalweg::Pending<EchoPutResponse> put(const BasicEchoPut<S>& request) {
-            return begin<thalweg::Pending<EchoPutResponse>>(request);
+            return begin_<thalweg::Pending<EchoPutResponse>>(request);
         }
 
         /// Says what was put last.
         template <class S>
         thalweg::Pending<EchoPeekResponse> peek(const BasicEchoPeek<S>& request) {
-            return begin<thalweg::Pending<EchoPeekResponse>>(request);
+            return begin_<thalweg::Pending<EchoPeekResponse>>(request);
         }
 
         /// Says what everybody agreed on.
         template <class S>
         thalweg::Pending<EchoPeekResponse> peek_committed(const BasicEchoPeekCommitted<S>& request) {
-            return begin<thalweg::Pending<EchoPeekResponse>>(request);
+            return begin_<thalweg::Pending<EchoPeekResponse>>(request);
         }
 
     private:
-        template <class P, class T> P begin(const T& request) {
+        template <class P, class T> P begin_(const T& request) {
             thalweg::Scratch frame;
             thalweg::request_frame(request, frame.bytes);
             return P(transport_, frame.bytes, error_tag);

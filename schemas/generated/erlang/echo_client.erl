@@ -29,65 +29,65 @@
 %% Any bytes.
 -spec bytes(transport(), echo_types:'EchoBytes'()) -> outcome(echo_types:'EchoBytesResponse'()).
 bytes(Transport, Request) ->
-    case ask(Transport, {bytes, Request}) of
+    case ask_(Transport, {bytes, Request}) of
         {ok, {bytes_response, Response}} -> {ok, Response};
-        Other -> no_answer(Other)
+        Other -> no_answer_(Other)
     end.
 
 %% Leaves side by side.
 -spec fields(transport(), echo_types:'EchoFields'()) -> outcome(echo_types:'EchoFieldsResponse'()).
 fields(Transport, Request) ->
-    case ask(Transport, {fields, Request}) of
+    case ask_(Transport, {fields, Request}) of
         {ok, {fields_response, Response}} -> {ok, Response};
-        Other -> no_answer(Other)
+        Other -> no_answer_(Other)
     end.
 
 %% A struct in a struct.
 -spec nested(transport(), echo_types:'EchoNested'()) -> outcome(echo_types:'EchoNestedResponse'()).
 nested(Transport, Request) ->
-    case ask(Transport, {nested, Request}) of
+    case ask_(Transport, {nested, Request}) of
         {ok, {nested_response, Response}} -> {ok, Response};
-        Other -> no_answer(Other)
+        Other -> no_answer_(Other)
     end.
 
 %% Named leaves.
 -spec aliases(transport(), echo_types:'EchoAliases'()) -> outcome(echo_types:'EchoAliasesResponse'()).
 aliases(Transport, Request) ->
-    case ask(Transport, {aliases, Request}) of
+    case ask_(Transport, {aliases, Request}) of
         {ok, {aliases_response, Response}} -> {ok, Response};
-        Other -> no_answer(Other)
+        Other -> no_answer_(Other)
     end.
 
 %% Bytes that may be absent, and exactly two of them.
 -spec blobs(transport(), echo_types:'EchoBlobs'()) -> outcome(echo_types:'EchoBlobsResponse'()).
 blobs(Transport, Request) ->
-    case ask(Transport, {blobs, Request}) of
+    case ask_(Transport, {blobs, Request}) of
         {ok, {blobs_response, Response}} -> {ok, Response};
-        Other -> no_answer(Other)
+        Other -> no_answer_(Other)
     end.
 
 %% Always answers with the error, in these words.
 -spec fail(transport(), echo_types:'EchoFail'()) -> outcome(echo_types:'EchoFailResponse'()).
 fail(Transport, Request) ->
-    case ask(Transport, {fail, Request}) of
+    case ask_(Transport, {fail, Request}) of
         {ok, {fail_response, Response}} -> {ok, Response};
-        Other -> no_answer(Other)
+        Other -> no_answer_(Other)
     end.
 
 %% Every width.
 -spec numbers(transport(), echo_types:'EchoNumbers'()) -> outcome(echo_types:'EchoNumbersResponse'()).
 numbers(Transport, Request) ->
-    case ask(Transport, {numbers, Request}) of
+    case ask_(Transport, {numbers, Request}) of
         {ok, {numbers_response, Response}} -> {ok, Response};
-        Other -> no_answer(Other)
+        Other -> no_answer_(Other)
     end.
 
 %% Types of types.
 -spec places(transport(), echo_types:'EchoPlaces'()) -> outcome(echo_types:'EchoPlacesResponse'()).
 places(Transport, Request) ->
-    case ask(Transport, {places, Request}) of
+    case ask_(Transport, {places, Request}) of
         {ok, {places_response, Response}} -> {ok, Response};
-        Other -> no_answer(Other)
+        Other -> no_answer_(Other)
     end.
 
 %% Counts, one item at a time.
@@ -96,47 +96,47 @@ places(Transport, Request) ->
     outcome({echo_types:'EchoCountResponse'(), Acc}).
 count(Transport, Request, Fold, Acc) ->
     case Transport(echo_types:encode_request({count, Request})) of
-        {ok, Next} -> count_items(Next, Fold, Acc);
-        Other -> no_answer(Other)
+        {ok, Next} -> count_items_(Next, Fold, Acc);
+        Other -> no_answer_(Other)
     end.
 
-count_items(Next, Fold, Acc) ->
-    case heard(Next()) of
-        {ok, {count_item, Item}} -> count_items(Next, Fold, Fold(Item, Acc));
+count_items_(Next, Fold, Acc) ->
+    case heard_(Next()) of
+        {ok, {count_item, Item}} -> count_items_(Next, Fold, Fold(Item, Acc));
         {ok, {count_response, Response}} -> {ok, {Response, Acc}};
-        Other -> no_answer(Other)
+        Other -> no_answer_(Other)
     end.
 
 %% Remembers a value on a fork.
 -spec put(transport(), echo_types:'EchoPut'()) -> outcome(echo_types:'EchoPutResponse'()).
 put(Transport, Request) ->
-    case ask(Transport, {put, Request}) of
+    case ask_(Transport, {put, Request}) of
         {ok, {put_response, Response}} -> {ok, Response};
-        Other -> no_answer(Other)
+        Other -> no_answer_(Other)
     end.
 
 %% Says what was put last.
 -spec peek(transport(), echo_types:'EchoPeek'()) -> outcome(echo_types:'EchoPeekResponse'()).
 peek(Transport, Request) ->
-    case ask(Transport, {peek, Request}) of
+    case ask_(Transport, {peek, Request}) of
         {ok, {peek_response, Response}} -> {ok, Response};
-        Other -> no_answer(Other)
+        Other -> no_answer_(Other)
     end.
 
 %% Says what everybody agreed on.
 -spec peek_committed(transport(), echo_types:'EchoPeekCommitted'()) -> outcome(echo_types:'EchoPeekResponse'()).
 peek_committed(Transport, Request) ->
-    case ask(Transport, {peek_committed, Request}) of
+    case ask_(Transport, {peek_committed, Request}) of
         {ok, {peek_response, Response}} -> {ok, Response};
-        Other -> no_answer(Other)
+        Other -> no_answer_(Other)
     end.
 
-ask(Transport, Request) ->
-    heard(Transport(echo_types:encode_request(Request))).
+ask_(Transport, Request) ->
+    heard_(Transport(echo_types:encode_request(Request))).
 
-heard({ok, Frame}) -> echo_types:decode_response(Frame);
-heard(Error) -> Error.
+heard_({ok, Frame}) -> echo_types:decode_response(Frame);
+heard_(Error) -> Error.
 
-no_answer({ok, {error_response, #{message := Message}}}) -> {refused, Message};
-no_answer({ok, {Name, _}}) -> {error, {unexpected, Name}};
-no_answer({error, _} = Error) -> Error.
+no_answer_({ok, {error_response, #{message := Message}}}) -> {refused, Message};
+no_answer_({ok, {Name, _}}) -> {error, {unexpected, Name}};
+no_answer_({error, _} = Error) -> Error.

@@ -1653,12 +1653,10 @@ impl EchoResponse<'_> {
 
 /// What each command takes and answers.
 pub mod commands {
-    use super::service::{Command, Stream};
-
     /// Any bytes.
     #[derive(Clone, Copy, Debug)]
     pub enum Bytes {}
-    impl Command for Bytes {
+    impl super::service::Command for Bytes {
         type Request<'a> = super::EchoBytes<'a>;
         type Response<'a> = super::EchoBytesResponse<'a>;
         const ERROR: &'static str = "EchoErrorResponse";
@@ -1667,7 +1665,7 @@ pub mod commands {
     /// Leaves side by side.
     #[derive(Clone, Copy, Debug)]
     pub enum Fields {}
-    impl Command for Fields {
+    impl super::service::Command for Fields {
         type Request<'a> = super::EchoFields<'a>;
         type Response<'a> = super::EchoFieldsResponse<'a>;
         const ERROR: &'static str = "EchoErrorResponse";
@@ -1676,7 +1674,7 @@ pub mod commands {
     /// A struct in a struct.
     #[derive(Clone, Copy, Debug)]
     pub enum Nested {}
-    impl Command for Nested {
+    impl super::service::Command for Nested {
         type Request<'a> = super::EchoNested<'a>;
         type Response<'a> = super::EchoNestedResponse<'a>;
         const ERROR: &'static str = "EchoErrorResponse";
@@ -1685,7 +1683,7 @@ pub mod commands {
     /// Named leaves.
     #[derive(Clone, Copy, Debug)]
     pub enum Aliases {}
-    impl Command for Aliases {
+    impl super::service::Command for Aliases {
         type Request<'a> = super::EchoAliases;
         type Response<'a> = super::EchoAliasesResponse;
         const ERROR: &'static str = "EchoErrorResponse";
@@ -1694,7 +1692,7 @@ pub mod commands {
     /// Bytes that may be absent, and exactly two of them.
     #[derive(Clone, Copy, Debug)]
     pub enum Blobs {}
-    impl Command for Blobs {
+    impl super::service::Command for Blobs {
         type Request<'a> = super::EchoBlobs<'a>;
         type Response<'a> = super::EchoBlobsResponse<'a>;
         const ERROR: &'static str = "EchoErrorResponse";
@@ -1703,7 +1701,7 @@ pub mod commands {
     /// Always answers with the error, in these words.
     #[derive(Clone, Copy, Debug)]
     pub enum Fail {}
-    impl Command for Fail {
+    impl super::service::Command for Fail {
         type Request<'a> = super::EchoFail<'a>;
         type Response<'a> = super::EchoFailResponse;
         const ERROR: &'static str = "EchoErrorResponse";
@@ -1712,7 +1710,7 @@ pub mod commands {
     /// Every width.
     #[derive(Clone, Copy, Debug)]
     pub enum Numbers {}
-    impl Command for Numbers {
+    impl super::service::Command for Numbers {
         type Request<'a> = super::EchoNumbers;
         type Response<'a> = super::EchoNumbersResponse;
         const ERROR: &'static str = "EchoErrorResponse";
@@ -1721,7 +1719,7 @@ pub mod commands {
     /// Types of types.
     #[derive(Clone, Copy, Debug)]
     pub enum Places {}
-    impl Command for Places {
+    impl super::service::Command for Places {
         type Request<'a> = super::EchoPlaces<'a>;
         type Response<'a> = super::EchoPlacesResponse<'a>;
         const ERROR: &'static str = "EchoErrorResponse";
@@ -1730,19 +1728,19 @@ pub mod commands {
     /// Counts, one item at a time.
     #[derive(Clone, Copy, Debug)]
     pub enum Count {}
-    impl Command for Count {
+    impl super::service::Command for Count {
         type Request<'a> = super::EchoCount;
         type Response<'a> = super::EchoCountResponse;
         const ERROR: &'static str = "EchoErrorResponse";
     }
-    impl Stream for Count {
+    impl super::service::Stream for Count {
         type Item<'a> = super::EchoCountItem;
     }
 
     /// Remembers a value on a fork.
     #[derive(Clone, Copy, Debug)]
     pub enum Put {}
-    impl Command for Put {
+    impl super::service::Command for Put {
         type Request<'a> = super::EchoPut<'a>;
         type Response<'a> = super::EchoPutResponse;
         const ERROR: &'static str = "EchoErrorResponse";
@@ -1751,7 +1749,7 @@ pub mod commands {
     /// Says what was put last.
     #[derive(Clone, Copy, Debug)]
     pub enum Peek {}
-    impl Command for Peek {
+    impl super::service::Command for Peek {
         type Request<'a> = super::EchoPeek<'a>;
         type Response<'a> = super::EchoPeekResponse<'a>;
         const ERROR: &'static str = "EchoErrorResponse";
@@ -1760,7 +1758,7 @@ pub mod commands {
     /// Says what everybody agreed on.
     #[derive(Clone, Copy, Debug)]
     pub enum PeekCommitted {}
-    impl Command for PeekCommitted {
+    impl super::service::Command for PeekCommitted {
         type Request<'a> = super::EchoPeekCommitted<'a>;
         type Response<'a> = super::EchoPeekResponse<'a>;
         const ERROR: &'static str = "EchoErrorResponse";

@@ -8,94 +8,94 @@ const types = @import("echo_types.zig");
 /// Calls Echo and waits. What is returned borrows from the transport and the arena.
 pub fn EchoClient(comptime Transport: type) type {
     return struct {
-        transport: *Transport,
-        writer: mp.Writer,
+        transport_: *Transport,
+        writer_: mp.Writer,
 
         /// A client over a transport; frames to send are made in the allocator's memory.
         pub fn init(allocator: std.mem.Allocator, transport: *Transport) @This() {
-            return .{ .transport = transport, .writer = .{ .allocator = allocator } };
+            return .{ .transport_ = transport, .writer_ = .{ .allocator = allocator } };
         }
 
         pub fn deinit(self: *@This()) void {
-            self.writer.deinit();
+            self.writer_.deinit();
         }
 
-        fn send(self: *@This(), comptime Codec: type, request: Codec.T) !void {
-            self.writer.clear();
-            try mp.frameOf(true, Codec, &self.writer, request);
-            return self.transport.send(self.writer.written());
+        fn send_(self: *@This(), comptime Codec: type, request: Codec.T) !void {
+            self.writer_.clear();
+            try mp.frameOf(true, Codec, &self.writer_, request);
+            return self.transport_.send(self.writer_.written());
         }
 
         /// Any bytes.
         pub fn bytes(self: *@This(), arena: std.mem.Allocator, request: types.EchoBytes) !service.Answer(types.EchoBytesResponse) {
-            try self.send(types.EchoBytesCodec, request);
-            return service.answer(types.EchoBytesResponseCodec, types.EchoErrorResponseCodec, arena, try self.transport.receive());
+            try self.send_(types.EchoBytesCodec, request);
+            return service.answer(types.EchoBytesResponseCodec, types.EchoErrorResponseCodec, arena, try self.transport_.receive());
         }
 
         /// Leaves side by side.
         pub fn fields(self: *@This(), arena: std.mem.Allocator, request: types.EchoFields) !service.Answer(types.EchoFieldsResponse) {
-            try self.send(types.EchoFieldsCodec, request);
-            return service.answer(types.EchoFieldsResponseCodec, types.EchoErrorResponseCodec, arena, try self.transport.receive());
+            try self.send_(types.EchoFieldsCodec, request);
+            return service.answer(types.EchoFieldsResponseCodec, types.EchoErrorResponseCodec, arena, try self.transport_.receive());
         }
 
         /// A struct in a struct.
         pub fn nested(self: *@This(), arena: std.mem.Allocator, request: types.EchoNested) !service.Answer(types.EchoNestedResponse) {
-            try self.send(types.EchoNestedCodec, request);
-            return service.answer(types.EchoNestedResponseCodec, types.EchoErrorResponseCodec, arena, try self.transport.receive());
+            try self.send_(types.EchoNestedCodec, request);
+            return service.answer(types.EchoNestedResponseCodec, types.EchoErrorResponseCodec, arena, try self.transport_.receive());
         }
 
         /// Named leaves.
         pub fn aliases(self: *@This(), arena: std.mem.Allocator, request: types.EchoAliases) !service.Answer(types.EchoAliasesResponse) {
-            try self.send(types.EchoAliasesCodec, request);
-            return service.answer(types.EchoAliasesResponseCodec, types.EchoErrorResponseCodec, arena, try self.transport.receive());
+            try self.send_(types.EchoAliasesCodec, request);
+            return service.answer(types.EchoAliasesResponseCodec, types.EchoErrorResponseCodec, arena, try self.transport_.receive());
         }
 
         /// Bytes that may be absent, and exactly two of them.
         pub fn blobs(self: *@This(), arena: std.mem.Allocator, request: types.EchoBlobs) !service.Answer(types.EchoBlobsResponse) {
-            try self.send(types.EchoBlobsCodec, request);
-            return service.answer(types.EchoBlobsResponseCodec, types.EchoErrorResponseCodec, arena, try self.transport.receive());
+            try self.send_(types.EchoBlobsCodec, request);
+            return service.answer(types.EchoBlobsResponseCodec, types.EchoErrorResponseCodec, arena, try self.transport_.receive());
         }
 
         /// Always answers with the error, in these words.
         pub fn fail(self: *@This(), arena: std.mem.Allocator, request: types.EchoFail) !service.Answer(types.EchoFailResponse) {
-            try self.send(types.EchoFailCodec, request);
-            return service.answer(types.EchoFailResponseCodec, types.EchoErrorResponseCodec, arena, try self.transport.receive());
+            try self.send_(types.EchoFailCodec, request);
+            return service.answer(types.EchoFailResponseCodec, types.EchoErrorResponseCodec, arena, try self.transport_.receive());
         }
 
         /// Every width.
         pub fn numbers(self: *@This(), arena: std.mem.Allocator, request: types.EchoNumbers) !service.Answer(types.EchoNumbersResponse) {
-            try self.send(types.EchoNumbersCodec, request);
-            return service.answer(types.EchoNumbersResponseCodec, types.EchoErrorResponseCodec, arena, try self.transport.receive());
+            try self.send_(types.EchoNumbersCodec, request);
+            return service.answer(types.EchoNumbersResponseCodec, types.EchoErrorResponseCodec, arena, try self.transport_.receive());
         }
 
         /// Types of types.
         pub fn places(self: *@This(), arena: std.mem.Allocator, request: types.EchoPlaces) !service.Answer(types.EchoPlacesResponse) {
-            try self.send(types.EchoPlacesCodec, request);
-            return service.answer(types.EchoPlacesResponseCodec, types.EchoErrorResponseCodec, arena, try self.transport.receive());
+            try self.send_(types.EchoPlacesCodec, request);
+            return service.answer(types.EchoPlacesResponseCodec, types.EchoErrorResponseCodec, arena, try self.transport_.receive());
         }
 
         /// Counts, one item at a time.
         pub fn count(self: *@This(), request: types.EchoCount) !service.Items(Transport, types.EchoCountItemCodec, types.EchoCountResponseCodec, types.EchoErrorResponseCodec) {
-            try self.send(types.EchoCountCodec, request);
-            return .{ .transport = self.transport };
+            try self.send_(types.EchoCountCodec, request);
+            return .{ .transport = self.transport_ };
         }
 
         /// Remembers a value on a fork.
         pub fn put(self: *@This(), arena: std.mem.Allocator, request: types.EchoPut) !service.Answer(types.EchoPutResponse) {
-            try self.send(types.EchoPutCodec, request);
-            return service.answer(types.EchoPutResponseCodec, types.EchoErrorResponseCodec, arena, try self.transport.receive());
+            try self.send_(types.EchoPutCodec, request);
+            return service.answer(types.EchoPutResponseCodec, types.EchoErrorResponseCodec, arena, try self.transport_.receive());
         }
 
         /// Says what was put last.
         pub fn peek(self: *@This(), arena: std.mem.Allocator, request: types.EchoPeek) !service.Answer(types.EchoPeekResponse) {
-            try self.send(types.EchoPeekCodec, request);
-            return service.answer(types.EchoPeekResponseCodec, types.EchoErrorResponseCodec, arena, try self.transport.receive());
+            try self.send_(types.EchoPeekCodec, request);
+            return service.answer(types.EchoPeekResponseCodec, types.EchoErrorResponseCodec, arena, try self.transport_.receive());
         }
 
         /// Says what everybody agreed on.
         pub fn peekCommitted(self: *@This(), arena: std.mem.Allocator, request: types.EchoPeekCommitted) !service.Answer(types.EchoPeekResponse) {
-            try self.send(types.EchoPeekCommittedCodec, request);
-            return service.answer(types.EchoPeekResponseCodec, types.EchoErrorResponseCodec, arena, try self.transport.receive());
+            try self.send_(types.EchoPeekCommittedCodec, request);
+            return service.answer(types.EchoPeekResponseCodec, types.EchoErrorResponseCodec, arena, try self.transport_.receive());
         }
     };
 }
@@ -103,94 +103,94 @@ pub fn EchoClient(comptime Transport: type) type {
 /// Calls Echo without waiting: as many calls at once as are pending.
 pub fn EchoPipeline(comptime Transport: type) type {
     return struct {
-        transport: *Transport,
-        writer: mp.Writer,
+        transport_: *Transport,
+        writer_: mp.Writer,
 
         /// A client over a transport; frames to send are made in the allocator's memory.
         pub fn init(allocator: std.mem.Allocator, transport: *Transport) @This() {
-            return .{ .transport = transport, .writer = .{ .allocator = allocator } };
+            return .{ .transport_ = transport, .writer_ = .{ .allocator = allocator } };
         }
 
         pub fn deinit(self: *@This()) void {
-            self.writer.deinit();
+            self.writer_.deinit();
         }
 
-        fn begin(self: *@This(), comptime Codec: type, request: Codec.T) !Transport.Begun {
-            self.writer.clear();
-            try mp.frameOf(true, Codec, &self.writer, request);
-            return self.transport.begin(self.writer.written());
+        fn begin_(self: *@This(), comptime Codec: type, request: Codec.T) !Transport.Begun {
+            self.writer_.clear();
+            try mp.frameOf(true, Codec, &self.writer_, request);
+            return self.transport_.begin(self.writer_.written());
         }
 
         /// Any bytes.
         pub fn bytes(self: *@This(), request: types.EchoBytes) !service.Pending(Transport, types.EchoBytesResponseCodec, types.EchoErrorResponseCodec) {
-            const begun = try self.begin(types.EchoBytesCodec, request);
-            return .{ .transport = self.transport, .call = begun.call };
+            const begun = try self.begin_(types.EchoBytesCodec, request);
+            return .{ .transport = self.transport_, .call = begun.call };
         }
 
         /// Leaves side by side.
         pub fn fields(self: *@This(), request: types.EchoFields) !service.Pending(Transport, types.EchoFieldsResponseCodec, types.EchoErrorResponseCodec) {
-            const begun = try self.begin(types.EchoFieldsCodec, request);
-            return .{ .transport = self.transport, .call = begun.call };
+            const begun = try self.begin_(types.EchoFieldsCodec, request);
+            return .{ .transport = self.transport_, .call = begun.call };
         }
 
         /// A struct in a struct.
         pub fn nested(self: *@This(), request: types.EchoNested) !service.Pending(Transport, types.EchoNestedResponseCodec, types.EchoErrorResponseCodec) {
-            const begun = try self.begin(types.EchoNestedCodec, request);
-            return .{ .transport = self.transport, .call = begun.call };
+            const begun = try self.begin_(types.EchoNestedCodec, request);
+            return .{ .transport = self.transport_, .call = begun.call };
         }
 
         /// Named leaves.
         pub fn aliases(self: *@This(), request: types.EchoAliases) !service.Pending(Transport, types.EchoAliasesResponseCodec, types.EchoErrorResponseCodec) {
-            const begun = try self.begin(types.EchoAliasesCodec, request);
-            return .{ .transport = self.transport, .call = begun.call };
+            const begun = try self.begin_(types.EchoAliasesCodec, request);
+            return .{ .transport = self.transport_, .call = begun.call };
         }
 
         /// Bytes that may be absent, and exactly two of them.
         pub fn blobs(self: *@This(), request: types.EchoBlobs) !service.Pending(Transport, types.EchoBlobsResponseCodec, types.EchoErrorResponseCodec) {
-            const begun = try self.begin(types.EchoBlobsCodec, request);
-            return .{ .transport = self.transport, .call = begun.call };
+            const begun = try self.begin_(types.EchoBlobsCodec, request);
+            return .{ .transport = self.transport_, .call = begun.call };
         }
 
         /// Always answers with the error, in these words.
         pub fn fail(self: *@This(), request: types.EchoFail) !service.Pending(Transport, types.EchoFailResponseCodec, types.EchoErrorResponseCodec) {
-            const begun = try self.begin(types.EchoFailCodec, request);
-            return .{ .transport = self.transport, .call = begun.call };
+            const begun = try self.begin_(types.EchoFailCodec, request);
+            return .{ .transport = self.transport_, .call = begun.call };
         }
 
         /// Every width.
         pub fn numbers(self: *@This(), request: types.EchoNumbers) !service.Pending(Transport, types.EchoNumbersResponseCodec, types.EchoErrorResponseCodec) {
-            const begun = try self.begin(types.EchoNumbersCodec, request);
-            return .{ .transport = self.transport, .call = begun.call };
+            const begun = try self.begin_(types.EchoNumbersCodec, request);
+            return .{ .transport = self.transport_, .call = begun.call };
         }
 
         /// Types of types.
         pub fn places(self: *@This(), request: types.EchoPlaces) !service.Pending(Transport, types.EchoPlacesResponseCodec, types.EchoErrorResponseCodec) {
-            const begun = try self.begin(types.EchoPlacesCodec, request);
-            return .{ .transport = self.transport, .call = begun.call };
+            const begun = try self.begin_(types.EchoPlacesCodec, request);
+            return .{ .transport = self.transport_, .call = begun.call };
         }
 
         /// Counts, one item at a time.
         pub fn count(self: *@This(), request: types.EchoCount) !service.PendingItems(Transport, types.EchoCountItemCodec, types.EchoCountResponseCodec, types.EchoErrorResponseCodec) {
-            const begun = try self.begin(types.EchoCountCodec, request);
-            return .{ .transport = self.transport, .call = begun.call, .credit = begun.credit };
+            const begun = try self.begin_(types.EchoCountCodec, request);
+            return .{ .transport = self.transport_, .call = begun.call, .credit = begun.credit };
         }
 
         /// Remembers a value on a fork.
         pub fn put(self: *@This(), request: types.EchoPut) !service.Pending(Transport, types.EchoPutResponseCodec, types.EchoErrorResponseCodec) {
-            const begun = try self.begin(types.EchoPutCodec, request);
-            return .{ .transport = self.transport, .call = begun.call };
+            const begun = try self.begin_(types.EchoPutCodec, request);
+            return .{ .transport = self.transport_, .call = begun.call };
         }
 
         /// Says what was put last.
         pub fn peek(self: *@This(), request: types.EchoPeek) !service.Pending(Transport, types.EchoPeekResponseCodec, types.EchoErrorResponseCodec) {
-            const begun = try self.begin(types.EchoPeekCodec, request);
-            return .{ .transport = self.transport, .call = begun.call };
+            const begun = try self.begin_(types.EchoPeekCodec, request);
+            return .{ .transport = self.transport_, .call = begun.call };
         }
 
         /// Says what everybody agreed on.
         pub fn peekCommitted(self: *@This(), request: types.EchoPeekCommitted) !service.Pending(Transport, types.EchoPeekResponseCodec, types.EchoErrorResponseCodec) {
-            const begun = try self.begin(types.EchoPeekCommittedCodec, request);
-            return .{ .transport = self.transport, .call = begun.call };
+            const begun = try self.begin_(types.EchoPeekCommittedCodec, request);
+            return .{ .transport = self.transport_, .call = begun.call };
         }
     };
 }

@@ -57,12 +57,10 @@ pub(super) fn schema() -> String {
         if is_taken(&format!("\"types\": {{ {declared} }},"), GOOD) {
             let _ = writeln!(types, "    {declared},");
         }
-        for spelled in [field, camel(word)] {
-            let declared = format!("\"{spelled}\": \"u8\"");
-            let with = format!("\"types\": {{ \"Plain\": {{ {declared} }} }},");
-            if !fields.contains(&format!("{declared},")) && is_taken(&with, GOOD) {
-                let _ = writeln!(fields, "      {declared},");
-            }
+        // Either spelling is both in some language.
+        let declared = format!("\"{}\": \"u8\"", if word.len() % 2 == 0 { field } else { camel(word) });
+        if is_taken(&format!("\"types\": {{ \"Plain\": {{ {declared} }} }},"), GOOD) {
+            let _ = writeln!(fields, "      {declared},");
         }
         let member = snake(word).replace('_', "-");
         if is_taken(&format!("\"enums\": {{ \"Plain\": [\"{member}\"] }},"), GOOD)

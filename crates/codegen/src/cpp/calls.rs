@@ -1,5 +1,5 @@
 //! Clients and servers in C++: one client that waits for each call, one with many under way, and a handler of which each
-//! command is a method.
+//! command is a method. What is the generator's own there ends with an underscore, as no command does.
 
 use super::Cpp;
 use crate::text::Text;
@@ -48,7 +48,7 @@ impl Cpp<'_> {
             text.line("");
             text.line("private:");
             text.lines(
-                "    template <class T> void send(const T& request) {\n        frame_.clear();\n        \
+                "    template <class T> void send_(const T& request) {\n        frame_.clear();\n        \
                  thalweg::request_frame(request, frame_);\n        transport_.send(frame_);\n    }\n\n    \
                  thalweg::Transport& transport_;\n    thalweg::Frame frame_;",
             );
@@ -74,7 +74,7 @@ impl Cpp<'_> {
                 text.line(format!("template <{template}>"));
             }
             text.block(format!("{response} {method}(const {request}& request) {{"), "}", |text| {
-                text.line("send(request);");
+                text.line("send_(request);");
                 text.line(format!("return thalweg::answer<{response}>(transport_.receive(), error_tag);"));
             });
             return;
@@ -84,7 +84,7 @@ impl Cpp<'_> {
         text.line("/// Hands each item to `take`, and returns what ends the stream.");
         text.line(format!("template <{}>", parameters.join(", ")));
         text.block(format!("{response} {method}(const {request}& request, F&& take) {{"), "}", |text| {
-            text.line("send(request);");
+            text.line("send_(request);");
             text.block("for (;;) {", "}", |text| {
                 text.line(format!(
                     "auto heard = thalweg::next<{item}, {response}>(transport_.receive(), error_tag);"
@@ -121,14 +121,14 @@ impl Cpp<'_> {
                         text.line(format!("template <{template}>"));
                     }
                     text.block(format!("{pending} {method}(const {request}& request) {{"), "}", |text| {
-                        text.line(format!("return begin<{pending}>(request);"));
+                        text.line(format!("return begin_<{pending}>(request);"));
                     });
                 }
             });
             text.line("");
             text.line("private:");
             text.lines(
-                "    template <class P, class T> P begin(const T& request) {\n        thalweg::Scratch frame;\n        \
+                "    template <class P, class T> P begin_(const T& request) {\n        thalweg::Scratch frame;\n        \
                  thalweg::request_frame(request, frame.bytes);\n        \
                  return P(transport_, frame.bytes, error_tag);\n    }\n\n    \
                  thalweg::AsyncTransport& transport_;",

@@ -1,5 +1,5 @@
 //! Clients and servers in Zig: one client that waits for each call, one with many under way, and the dispatcher to a
-//! handler's methods.
+//! handler's methods. What is the generator's own in a client ends with an underscore, as no command does.
 
 use super::Zig;
 use crate::text::Text;
@@ -43,14 +43,14 @@ impl Zig<'_> {
             |text| {
                 text.block("return struct {", "};", |text| {
                     text.lines(&format!(
-                        "transport: *Transport,\nwriter: mp.Writer,\n\n\
+                        "transport_: *Transport,\nwriter_: mp.Writer,\n\n\
                      /// A client over a transport; frames to send are made in the allocator's memory.\n\
                      pub fn init(allocator: std.mem.Allocator, transport: *Transport) @This() {{\n    \
-                     return .{{ .transport = transport, .writer = .{{ .allocator = allocator }} }};\n}}\n\n\
-                     pub fn deinit(self: *@This()) void {{\n    self.writer.deinit();\n}}\n\n\
-                     fn {way}(self: *@This(), comptime Codec: type, request: Codec.T) {outcome} {{\n    \
-                     self.writer.clear();\n    try mp.frameOf(true, Codec, &self.writer, request);\n    \
-                     return self.transport.{way}(self.writer.written());\n}}"
+                     return .{{ .transport_ = transport, .writer_ = .{{ .allocator = allocator }} }};\n}}\n\n\
+                     pub fn deinit(self: *@This()) void {{\n    self.writer_.deinit();\n}}\n\n\
+                     fn {way}_(self: *@This(), comptime Codec: type, request: Codec.T) {outcome} {{\n    \
+                     self.writer_.clear();\n    try mp.frameOf(true, Codec, &self.writer_, request);\n    \
+                     return self.transport_.{way}(self.writer_.written());\n}}"
                     ));
                     self.service.commands.iter().for_each(|command| method(self, text, command));
                 });
@@ -79,15 +79,15 @@ impl Zig<'_> {
         match &command.item {
             None => text.lines(&format!(
                 "pub fn {method}(self: *@This(), arena: std.mem.Allocator, request: {request}) !service.Answer({response}) {{\n    \
-                 try self.send({request}Codec, request);\n    \
-                 return service.answer({response}Codec, {error}, arena, try self.transport.receive());\n}}"
+                 try self.send_({request}Codec, request);\n    \
+                 return service.answer({response}Codec, {error}, arena, try self.transport_.receive());\n}}"
             )),
             Some(item) => {
                 let item = self.codec_of(item);
                 let of = format!("service.Items(Transport, {item}, {response}Codec, {error})");
                 text.lines(&format!(
                     "pub fn {method}(self: *@This(), request: {request}) !{of} {{\n    \
-                     try self.send({request}Codec, request);\n    return .{{ .transport = self.transport }};\n}}"
+                     try self.send_({request}Codec, request);\n    return .{{ .transport = self.transport_ }};\n}}"
                 ));
             }
         }
@@ -109,8 +109,8 @@ impl Zig<'_> {
         text.comment("///", &command.doc);
         text.lines(&format!(
             "pub fn {method}(self: *@This(), request: {request}) !{of} {{\n    \
-             const begun = try self.begin({request}Codec, request);\n    \
-             return .{{ .transport = self.transport, .call = begun.call{credit} }};\n}}"
+             const begun = try self.begin_({request}Codec, request);\n    \
+             return .{{ .transport = self.transport_, .call = begun.call{credit} }};\n}}"
         ));
     }
 

@@ -9,7 +9,17 @@ use crate::model::{Command, Field, Type, contained};
 /// How many leaves one value may hold in place, its fixed arrays multiplied out.
 const INLINE_MAX: usize = 65_536;
 /// What the generator makes beside messages, each behind the service's name.
-const GENERATED: [&str; 5] = ["Request", "Response", "Client", "AsyncClient", "Handler"];
+const GENERATED: [&str; 9] = [
+    "Request",
+    "Response",
+    "Client",
+    "AsyncClient",
+    "SyncClient",
+    "Pipeline",
+    "Handler",
+    "SyncHandler",
+    "Service",
+];
 
 impl Check {
     /// A type that contained itself could nest without end, and no target could lay it out without a pointer.

@@ -2084,12 +2084,10 @@ impl StateResponse<'_> {
 
 /// What each command takes and answers.
 pub mod commands {
-    use super::service::{Command, Stream};
-
     /// What a key holds.
     #[derive(Clone, Copy, Debug)]
     pub enum Get {}
-    impl Command for Get {
+    impl super::service::Command for Get {
         type Request<'a> = super::StateGet<'a>;
         type Response<'a> = super::StateGetResponse<'a>;
         const ERROR: &'static str = "StateErrorResponse";
@@ -2098,7 +2096,7 @@ pub mod commands {
     /// A key holds a value from here on. Answers when it is durable; in a session with a snapshot, at once.
     #[derive(Clone, Copy, Debug)]
     pub enum Put {}
-    impl Command for Put {
+    impl super::service::Command for Put {
         type Request<'a> = super::StatePut<'a>;
         type Response<'a> = super::StatePutResponse;
         const ERROR: &'static str = "StateErrorResponse";
@@ -2107,7 +2105,7 @@ pub mod commands {
     /// A key holds nothing from here on.
     #[derive(Clone, Copy, Debug)]
     pub enum Remove {}
-    impl Command for Remove {
+    impl super::service::Command for Remove {
         type Request<'a> = super::StateRemove<'a>;
         type Response<'a> = super::StateRemoveResponse;
         const ERROR: &'static str = "StateErrorResponse";
@@ -2116,7 +2114,7 @@ pub mod commands {
     /// Makes many changes, all or none of them; of one key the last one counts.
     #[derive(Clone, Copy, Debug)]
     pub enum Batch {}
-    impl Command for Batch {
+    impl super::service::Command for Batch {
         type Request<'a> = super::StateBatch<'a>;
         type Response<'a> = super::StateBatchResponse;
         const ERROR: &'static str = "StateErrorResponse";
@@ -2125,7 +2123,7 @@ pub mod commands {
     /// Entries in the order of their keys.
     #[derive(Clone, Copy, Debug)]
     pub enum Scan {}
-    impl Command for Scan {
+    impl super::service::Command for Scan {
         type Request<'a> = super::StateScan<'a>;
         type Response<'a> = super::StateScanResponse<'a>;
         const ERROR: &'static str = "StateErrorResponse";
@@ -2134,7 +2132,7 @@ pub mod commands {
     /// How many keys hold something.
     #[derive(Clone, Copy, Debug)]
     pub enum Count {}
-    impl Command for Count {
+    impl super::service::Command for Count {
         type Request<'a> = super::StateCount<'a>;
         type Response<'a> = super::StateCountResponse;
         const ERROR: &'static str = "StateErrorResponse";
@@ -2143,7 +2141,7 @@ pub mod commands {
     /// A digest of all that is there: equal for equal states, whatever led to them.
     #[derive(Clone, Copy, Debug)]
     pub enum Root {}
-    impl Command for Root {
+    impl super::service::Command for Root {
         type Request<'a> = super::StateRoot<'a>;
         type Response<'a> = super::StateRootResponse;
         const ERROR: &'static str = "StateErrorResponse";
@@ -2152,7 +2150,7 @@ pub mod commands {
     /// Makes a fork, without copying.
     #[derive(Clone, Copy, Debug)]
     pub enum Fork {}
-    impl Command for Fork {
+    impl super::service::Command for Fork {
         type Request<'a> = super::StateFork<'a>;
         type Response<'a> = super::StateForkResponse<'a>;
         const ERROR: &'static str = "StateErrorResponse";
@@ -2161,7 +2159,7 @@ pub mod commands {
     /// Drops a fork. What it shares with others stays theirs.
     #[derive(Clone, Copy, Debug)]
     pub enum Drop {}
-    impl Command for Drop {
+    impl super::service::Command for Drop {
         type Request<'a> = super::StateDrop<'a>;
         type Response<'a> = super::StateDropResponse;
         const ERROR: &'static str = "StateErrorResponse";
@@ -2170,7 +2168,7 @@ pub mod commands {
     /// Every fork.
     #[derive(Clone, Copy, Debug)]
     pub enum Forks {}
-    impl Command for Forks {
+    impl super::service::Command for Forks {
         type Request<'a> = super::StateForks;
         type Response<'a> = super::StateForksResponse<'a>;
         const ERROR: &'static str = "StateErrorResponse";
@@ -2179,7 +2177,7 @@ pub mod commands {
     /// What makes the one state of the other, in the order of the keys.
     #[derive(Clone, Copy, Debug)]
     pub enum Diff {}
-    impl Command for Diff {
+    impl super::service::Command for Diff {
         type Request<'a> = super::StateDiff<'a>;
         type Response<'a> = super::StateDiffResponse<'a>;
         const ERROR: &'static str = "StateErrorResponse";
@@ -2188,7 +2186,7 @@ pub mod commands {
     /// Entries as they were when the fork ended at an offset.
     #[derive(Clone, Copy, Debug)]
     pub enum History {}
-    impl Command for History {
+    impl super::service::Command for History {
         type Request<'a> = super::StateHistory<'a>;
         type Response<'a> = super::StateHistoryResponse<'a>;
         const ERROR: &'static str = "StateErrorResponse";
@@ -2198,7 +2196,7 @@ pub mod commands {
     /// its lease says.
     #[derive(Clone, Copy, Debug)]
     pub enum Open {}
-    impl Command for Open {
+    impl super::service::Command for Open {
         type Request<'a> = super::StateOpen<'a>;
         type Response<'a> = super::StateOpenResponse<'a>;
         const ERROR: &'static str = "StateErrorResponse";
@@ -2207,7 +2205,7 @@ pub mod commands {
     /// What became of a session, for whoever comes back to it. Its lease begins anew, as with every use.
     #[derive(Clone, Copy, Debug)]
     pub enum Rejoin {}
-    impl Command for Rejoin {
+    impl super::service::Command for Rejoin {
         type Request<'a> = super::StateRejoin<'a>;
         type Response<'a> = super::StateRejoinResponse<'a>;
         const ERROR: &'static str = "StateErrorResponse";
@@ -2217,7 +2215,7 @@ pub mod commands {
     /// committed first.
     #[derive(Clone, Copy, Debug)]
     pub enum Snapshot {}
-    impl Command for Snapshot {
+    impl super::service::Command for Snapshot {
         type Request<'a> = super::StateSnapshot<'a>;
         type Response<'a> = super::StateSnapshotResponse;
         const ERROR: &'static str = "StateErrorResponse";
@@ -2227,7 +2225,7 @@ pub mod commands {
     /// Without a snapshot it does nothing.
     #[derive(Clone, Copy, Debug)]
     pub enum Commit {}
-    impl Command for Commit {
+    impl super::service::Command for Commit {
         type Request<'a> = super::StateCommit<'a>;
         type Response<'a> = super::StateCommitResponse;
         const ERROR: &'static str = "StateErrorResponse";
@@ -2236,7 +2234,7 @@ pub mod commands {
     /// Forgets what was written since the snapshot, and the snapshot.
     #[derive(Clone, Copy, Debug)]
     pub enum Rollback {}
-    impl Command for Rollback {
+    impl super::service::Command for Rollback {
         type Request<'a> = super::StateRollback<'a>;
         type Response<'a> = super::StateRollbackResponse;
         const ERROR: &'static str = "StateErrorResponse";
@@ -2245,7 +2243,7 @@ pub mod commands {
     /// Ends a session, and forgets what it did not commit.
     #[derive(Clone, Copy, Debug)]
     pub enum Close {}
-    impl Command for Close {
+    impl super::service::Command for Close {
         type Request<'a> = super::StateClose<'a>;
         type Response<'a> = super::StateCloseResponse;
         const ERROR: &'static str = "StateErrorResponse";

@@ -24,25 +24,25 @@
 %% Makes a stream; one that exists alike is left as it is.
 -spec create(transport(), log_types:'LogCreate'()) -> outcome(log_types:'LogCreateResponse'()).
 create(Transport, Request) ->
-    case ask(Transport, {create, Request}) of
+    case ask_(Transport, {create, Request}) of
         {ok, {create_response, Response}} -> {ok, Response};
-        Other -> no_answer(Other)
+        Other -> no_answer_(Other)
     end.
 
 %% Adds to the end of a stream, all of it or nothing; answers when it is durable.
 -spec append(transport(), log_types:'LogAppend'()) -> outcome(log_types:'LogAppendResponse'()).
 append(Transport, Request) ->
-    case ask(Transport, {append, Request}) of
+    case ask_(Transport, {append, Request}) of
         {ok, {append_response, Response}} -> {ok, Response};
-        Other -> no_answer(Other)
+        Other -> no_answer_(Other)
     end.
 
 %% What a stream holds from an offset on, as much of it as one answer carries.
 -spec read(transport(), log_types:'LogRead'()) -> outcome(log_types:'LogReadResponse'()).
 read(Transport, Request) ->
-    case ask(Transport, {read, Request}) of
+    case ask_(Transport, {read, Request}) of
         {ok, {read_response, Response}} -> {ok, Response};
-        Other -> no_answer(Other)
+        Other -> no_answer_(Other)
     end.
 
 %% What a stream holds from an offset on, and then whatever is appended, until it is closed.
@@ -51,47 +51,47 @@ read(Transport, Request) ->
     outcome({log_types:'LogTailResponse'(), Acc}).
 tail(Transport, Request, Fold, Acc) ->
     case Transport(log_types:encode_request({tail, Request})) of
-        {ok, Next} -> tail_items(Next, Fold, Acc);
-        Other -> no_answer(Other)
+        {ok, Next} -> tail_items_(Next, Fold, Acc);
+        Other -> no_answer_(Other)
     end.
 
-tail_items(Next, Fold, Acc) ->
-    case heard(Next()) of
-        {ok, {tail_item, Item}} -> tail_items(Next, Fold, Fold(Item, Acc));
+tail_items_(Next, Fold, Acc) ->
+    case heard_(Next()) of
+        {ok, {tail_item, Item}} -> tail_items_(Next, Fold, Fold(Item, Acc));
         {ok, {tail_response, Response}} -> {ok, {Response, Acc}};
-        Other -> no_answer(Other)
+        Other -> no_answer_(Other)
     end.
 
 %% What is known of a stream without reading it.
 -spec head(transport(), log_types:'LogHead'()) -> outcome(log_types:'LogHeadResponse'()).
 head(Transport, Request) ->
-    case ask(Transport, {head, Request}) of
+    case ask_(Transport, {head, Request}) of
         {ok, {head_response, Response}} -> {ok, Response};
-        Other -> no_answer(Other)
+        Other -> no_answer_(Other)
     end.
 
 %% Makes a stream that begins as a copy of another up to an offset, without copying.
 -spec fork(transport(), log_types:'LogFork'()) -> outcome(log_types:'LogForkResponse'()).
 fork(Transport, Request) ->
-    case ask(Transport, {fork, Request}) of
+    case ask_(Transport, {fork, Request}) of
         {ok, {fork_response, Response}} -> {ok, Response};
-        Other -> no_answer(Other)
+        Other -> no_answer_(Other)
     end.
 
 %% Deletes a stream.
 -spec remove(transport(), log_types:'LogRemove'()) -> outcome(log_types:'LogRemoveResponse'()).
 remove(Transport, Request) ->
-    case ask(Transport, {remove, Request}) of
+    case ask_(Transport, {remove, Request}) of
         {ok, {remove_response, Response}} -> {ok, Response};
-        Other -> no_answer(Other)
+        Other -> no_answer_(Other)
     end.
 
-ask(Transport, Request) ->
-    heard(Transport(log_types:encode_request(Request))).
+ask_(Transport, Request) ->
+    heard_(Transport(log_types:encode_request(Request))).
 
-heard({ok, Frame}) -> log_types:decode_response(Frame);
-heard(Error) -> Error.
+heard_({ok, Frame}) -> log_types:decode_response(Frame);
+heard_(Error) -> Error.
 
-no_answer({ok, {error_response, #{message := Message}}}) -> {refused, Message};
-no_answer({ok, {Name, _}}) -> {error, {unexpected, Name}};
-no_answer({error, _} = Error) -> Error.
+no_answer_({ok, {error_response, #{message := Message}}}) -> {refused, Message};
+no_answer_({ok, {Name, _}}) -> {error, {unexpected, Name}};
+no_answer_({error, _} = Error) -> Error.

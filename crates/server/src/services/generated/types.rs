@@ -1079,12 +1079,10 @@ impl LogResponse<'_> {
 
 /// What each command takes and answers.
 pub mod commands {
-    use super::service::{Command, Stream};
-
     /// Makes a stream; one that exists alike is left as it is.
     #[derive(Clone, Copy, Debug)]
     pub enum Create {}
-    impl Command for Create {
+    impl super::service::Command for Create {
         type Request<'a> = super::LogCreate<'a>;
         type Response<'a> = super::LogCreateResponse<'a>;
         const ERROR: &'static str = "LogErrorResponse";
@@ -1093,7 +1091,7 @@ pub mod commands {
     /// Adds to the end of a stream, all of it or nothing; answers when it is durable.
     #[derive(Clone, Copy, Debug)]
     pub enum Append {}
-    impl Command for Append {
+    impl super::service::Command for Append {
         type Request<'a> = super::LogAppend<'a>;
         type Response<'a> = super::LogAppendResponse<'a>;
         const ERROR: &'static str = "LogErrorResponse";
@@ -1102,7 +1100,7 @@ pub mod commands {
     /// What a stream holds from an offset on, as much of it as one answer carries.
     #[derive(Clone, Copy, Debug)]
     pub enum Read {}
-    impl Command for Read {
+    impl super::service::Command for Read {
         type Request<'a> = super::LogRead<'a>;
         type Response<'a> = super::LogReadResponse<'a>;
         const ERROR: &'static str = "LogErrorResponse";
@@ -1111,19 +1109,19 @@ pub mod commands {
     /// What a stream holds from an offset on, and then whatever is appended, until it is closed.
     #[derive(Clone, Copy, Debug)]
     pub enum Tail {}
-    impl Command for Tail {
+    impl super::service::Command for Tail {
         type Request<'a> = super::LogTail<'a>;
         type Response<'a> = super::LogTailResponse<'a>;
         const ERROR: &'static str = "LogErrorResponse";
     }
-    impl Stream for Tail {
+    impl super::service::Stream for Tail {
         type Item<'a> = super::LogTailItem<'a>;
     }
 
     /// What is known of a stream without reading it.
     #[derive(Clone, Copy, Debug)]
     pub enum Head {}
-    impl Command for Head {
+    impl super::service::Command for Head {
         type Request<'a> = super::LogHead<'a>;
         type Response<'a> = super::LogHeadResponse<'a>;
         const ERROR: &'static str = "LogErrorResponse";
@@ -1132,7 +1130,7 @@ pub mod commands {
     /// Makes a stream that begins as a copy of another up to an offset, without copying.
     #[derive(Clone, Copy, Debug)]
     pub enum Fork {}
-    impl Command for Fork {
+    impl super::service::Command for Fork {
         type Request<'a> = super::LogFork<'a>;
         type Response<'a> = super::LogForkResponse<'a>;
         const ERROR: &'static str = "LogErrorResponse";
@@ -1141,7 +1139,7 @@ pub mod commands {
     /// Deletes a stream.
     #[derive(Clone, Copy, Debug)]
     pub enum Remove {}
-    impl Command for Remove {
+    impl super::service::Command for Remove {
         type Request<'a> = super::LogRemove<'a>;
         type Response<'a> = super::LogRemoveResponse;
         const ERROR: &'static str = "LogErrorResponse";

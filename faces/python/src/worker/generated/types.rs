@@ -912,12 +912,10 @@ impl PythonResponse<'_> {
 
 /// What each command takes and answers.
 pub mod commands {
-    use super::service::{Command, Stream};
-
     /// Calls a function. What it returns that can be awaited is awaited, in the worker's event loop.
     #[derive(Clone, Copy, Debug)]
     pub enum Invoke {}
-    impl Command for Invoke {
+    impl super::service::Command for Invoke {
         type Request<'a> = super::PythonInvoke<'a>;
         type Response<'a> = super::PythonInvokeResponse<'a>;
         const ERROR: &'static str = "PythonErrorResponse";
@@ -926,7 +924,7 @@ pub mod commands {
     /// The value of an expression, in a namespace.
     #[derive(Clone, Copy, Debug)]
     pub enum Evaluate {}
-    impl Command for Evaluate {
+    impl super::service::Command for Evaluate {
         type Request<'a> = super::PythonEvaluate<'a>;
         type Response<'a> = super::PythonInvokeResponse<'a>;
         const ERROR: &'static str = "PythonErrorResponse";
@@ -935,7 +933,7 @@ pub mod commands {
     /// Runs statements, in a namespace.
     #[derive(Clone, Copy, Debug)]
     pub enum Execute {}
-    impl Command for Execute {
+    impl super::service::Command for Execute {
         type Request<'a> = super::PythonExecute<'a>;
         type Response<'a> = super::PythonInvokeResponse<'a>;
         const ERROR: &'static str = "PythonErrorResponse";
@@ -944,7 +942,7 @@ pub mod commands {
     /// Lets a namespace go.
     #[derive(Clone, Copy, Debug)]
     pub enum Forget {}
-    impl Command for Forget {
+    impl super::service::Command for Forget {
         type Request<'a> = super::PythonForget<'a>;
         type Response<'a> = super::PythonForgetResponse;
         const ERROR: &'static str = "PythonErrorResponse";
@@ -953,31 +951,31 @@ pub mod commands {
     /// What a generator brings: one value at a time, or lists of so many at most.
     #[derive(Clone, Copy, Debug)]
     pub enum Generate {}
-    impl Command for Generate {
+    impl super::service::Command for Generate {
         type Request<'a> = super::PythonGenerate<'a>;
         type Response<'a> = super::PythonInvokeResponse<'a>;
         const ERROR: &'static str = "PythonErrorResponse";
     }
-    impl Stream for Generate {
+    impl super::service::Stream for Generate {
         type Item<'a> = super::PythonGenerateItem<'a>;
     }
 
     /// Everything that the worker says by itself, as long as the connection lasts.
     #[derive(Clone, Copy, Debug)]
     pub enum Attend {}
-    impl Command for Attend {
+    impl super::service::Command for Attend {
         type Request<'a> = super::PythonAttend;
         type Response<'a> = super::PythonAttendResponse;
         const ERROR: &'static str = "PythonErrorResponse";
     }
-    impl Stream for Attend {
+    impl super::service::Stream for Attend {
         type Item<'a> = super::PythonAttendItem<'a>;
     }
 
     /// What a callback came to.
     #[derive(Clone, Copy, Debug)]
     pub enum Answer {}
-    impl Command for Answer {
+    impl super::service::Command for Answer {
         type Request<'a> = super::PythonAnswer<'a>;
         type Response<'a> = super::PythonAnswerResponse;
         const ERROR: &'static str = "PythonErrorResponse";
@@ -986,7 +984,7 @@ pub mod commands {
     /// An event for the worker's loop: kinds and payloads are those of the loop's table.
     #[derive(Clone, Copy, Debug)]
     pub enum Post {}
-    impl Command for Post {
+    impl super::service::Command for Post {
         type Request<'a> = super::PythonPost<'a>;
         type Response<'a> = super::PythonPostResponse;
         const ERROR: &'static str = "PythonErrorResponse";
