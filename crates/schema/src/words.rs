@@ -47,15 +47,26 @@ const VALUES: &[(&str, &str)] = &[
 ];
 
 /// Words a method's name may not become, beside those of values: generated clients and servers have them already.
-const METHODS: &str =
-    "access behaviour_info call decode deinit dispatch encode error init module_info new ok own over";
+const METHODS: &str = "access behaviour_info call decode deinit dispatch encode error init module_info mp new ok own over std types";
 
 /// Words a type's name may not become: the generated code or its language's prelude uses them.
-const TYPES: &str = "Access Allocator Any Array Boolean Borrowed BTreeMap Box Call CallError Callable ClassVar Command \
+const TYPES: &str = "Access Allocator Any Array Boolean Borrowed BTreeMap Box Call CallError Callable ClassVar Codec Command \
     Cow DecodeError Default Enum Err Error Exception False Fields Final Fork Function Int Iterator List Map Message Never \
     NewType None Number Object Ok Option Optional Owned Promise Protocol Reader Record Reply Request Responder Response \
     Result Schedule Self Send Set Sized Some StrEnum Storage Stream String Symbol Transport Tuple Type TypeAlias Uint8Array Union Vec \
     Writer";
+
+/// Words an enum's may not become, beside those of values: names in whose sight enums are declared.
+const MEMBERS: &str = "error_tag schema_hash";
+
+/// What some language appends to a type's name, or puts before it.
+pub(crate) const DERIVED: [(&str, &str); 3] = [("", "View"), ("", "Codec"), ("Basic", "")];
+
+/// Who reserves this enum's word, if anybody does.
+pub(crate) fn reserves_member(word: &str) -> Option<&'static str> {
+    let taken = MEMBERS.split_whitespace().any(|w| w == word);
+    reserves_value(word).or(taken.then_some("the generated code"))
+}
 
 /// Who reserves this value's name, if anybody does.
 pub(crate) fn reserves_value(word: &str) -> Option<&'static str> {

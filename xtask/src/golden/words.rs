@@ -29,10 +29,10 @@ const WORDS: &str = "
     staticmethod status std stop storage store str stream string struct sub sum super suspend switch symbol sync system
     table tag take task tell template test then this thread throw throws time timeout to to-string token trait transport true
     try tuple type typealias typedef typeof typename types undefined union unit unreachable unsafe unsized unsigned unwrap
-    update use using usize value values var variant vec vector view virtual void volatile wait waiting when where while
+    update use using usize value values var variant vec vector virtual void volatile wait waiting when where while
     with word words wrap write writer xor yield zip
     copy-with debug-info display eq ord partial-eq send-sync sized clone-from drop-in-place iter into-iter from-str try-from
-    bool-ean b-tree-map uint8-array text-decoder data-view abort-signal number-format type-var enum-meta int-enum
+    bool-ean b-tree-map uint8-array text-decoder abort-signal number-format type-var enum-meta int-enum
     schema-hash error-tag request-frame access-of own-ed fork-of decode-request encode-response this-is frozen-set";
 
 /// The schema.

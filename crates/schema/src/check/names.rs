@@ -35,20 +35,20 @@ impl Check {
     /// A field's name.
     pub(super) fn field_name(&mut self, name: &str, at: Span) {
         if self.fits(name, at, "a field") {
-            self.unreserved(name, at);
+            self.unreserved(name, at, words::reserves_value);
         }
     }
 
     /// An enum's word; it may have hyphens.
     pub(super) fn member_name(&mut self, name: &str, at: Span) {
         if self.fits(&name.replace('-', "_"), at, "an enum's word") {
-            self.unreserved(name, at);
+            self.unreserved(name, at, words::reserves_member);
         }
     }
 
-    fn unreserved(&mut self, name: &str, at: Span) {
+    fn unreserved(&mut self, name: &str, at: Span, reserves: fn(&str) -> Option<&'static str>) {
         for word in [snake(name), camel(name)] {
-            if let Some(language) = words::reserves_value(&word) {
+            if let Some(language) = reserves(&word) {
                 let hint = format!("add a word, as in {word}_value");
                 self.wrong(at, format!("{word} is reserved in {language}"), Some(hint));
                 return;

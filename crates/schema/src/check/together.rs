@@ -5,6 +5,7 @@ use super::commands::messages;
 use crate::casing::snake;
 use crate::jsonc::Span;
 use crate::model::{Command, Field, Type, contained};
+use crate::words;
 
 /// How many leaves one value may hold in place, its fixed arrays multiplied out.
 const INLINE_MAX: usize = 65_536;
@@ -113,6 +114,13 @@ impl Check {
         for command in commands {
             let at = self.command_place(&command.name);
             names.extend(messages(command).map(|m| (m.tag.clone(), format!("the message {}", m.tag), at)));
+        }
+        for (name, what, at) in &names {
+            let derived = words::DERIVED.map(|(before, behind)| format!("{before}{name}{behind}"));
+            if let Some((other, ..)) = names.iter().find(|(other, ..)| derived.contains(other)) {
+                let what = format!("{what} has {other} beside it in some language");
+                self.wrong(*at, what, Some("rename one of them".to_owned()));
+            }
         }
         for (n, (name, what, at)) in names.iter().enumerate() {
             let earlier = names[..n].iter().find(|(other, ..)| snake(other) == snake(name));
