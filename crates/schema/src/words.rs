@@ -11,7 +11,8 @@ const VALUES: &[(&str, &str)] = &[
          inline int long mutable namespace new noexcept not not_eq nullptr operator or or_eq private protected public \
          register reinterpret_cast requires return short signed sizeof static static_assert static_cast struct \
          switch template this thread_local throw true try typedef typeid typename union unsigned using virtual \
-         void volatile wchar_t while xor xor_eq",
+         void volatile wchar_t while xor xor_eq \
+         errno linux offsetof stderr stdin stdout unix",
     ),
     (
         "Rust",

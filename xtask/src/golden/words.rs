@@ -33,7 +33,7 @@ const WORDS: &str = "
     with word words wrap write writer xor yield zip
     copy-with debug-info display eq ord partial-eq send-sync sized clone-from drop-in-place iter into-iter from-str try-from
     bool-ean b-tree-map uint8-array text-decoder abort-signal number-format type-var enum-meta int-enum
-    schema-hash error-tag request-frame access-of own-ed fork-of decode-request encode-response this-is frozen-set";
+    errno linux unix stdin stdout stderr offsetof assert thalweg erlang zig python schema-hash error-tag request-frame access-of own-ed fork-of decode-request encode-response this-is frozen-set";
 
 /// The schema.
 pub(super) fn schema() -> String {
