@@ -114,12 +114,13 @@ impl<H: Handler> Reactor<H> {
         let seed = process::random_u64()?;
         let mut core = Core::new(epoll, mailbox, buffers, config.entries_max, seed);
         let handler = build(&mut core)?;
+        let processors = if config.spin_on_one { usize::MAX } else { process::parallelism() };
         let reactor = Self {
             core,
             handler,
             events: Events::with_capacity(EVENTS_MAX),
             inbox: VecDeque::new(),
-            spin: Spin::new(config.spin, if config.spin_on_one { usize::MAX } else { process::parallelism() }),
+            spin: Spin::new(config.spin, processors),
             spin_for_peers: Spin::new(config.spin_for_peers, usize::MAX),
             work: Pace::new(WORK_NS),
             asked_ns: 0,
