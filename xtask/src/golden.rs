@@ -26,7 +26,7 @@ struct Bench {
 }
 
 /// What is generated and compiled only: services, and the folders of what is generated from each.
-const COMPILED: [&str; 2] = ["corners", "words"];
+const COMPILED: [&str; 2] = ["corners", "anything"];
 
 /// `cargo xtask golden [--only rust,ts,…]`.
 ///
@@ -40,7 +40,7 @@ pub(crate) fn run(options: &Options) -> Outcome {
     let work = target().join("golden");
     let bench = Bench { root: root(), work };
     fs::create_dir_all(&bench.work).map_err(|e| format!("{}: {e}", bench.work.display()))?;
-    write(&bench.work.join("words.jsonc"), &words::schema())?;
+    write(&bench.work.join("anything.jsonc"), &words::schema())?;
     let mut tally = Tally::default();
     let mut judged = Vec::new();
     for (lang, name) in LANGUAGES.iter().filter(|(_, name)| only.is_empty() || only.contains(name)) {
@@ -162,8 +162,8 @@ impl Bench {
         let mut judge = tool("python");
         judge.arg(self.judge("python/golden.py")).arg(self.frames()).arg(self.outcomes("python"));
         counts(tally, "golden-python", judge.arg(self.generated("python")))?;
-        let [corners, words] = self.compiled("python").map(|(_, folder)| folder);
-        for folder in [self.generated("python"), corners, words] {
+        let [corners, anything] = self.compiled("python").map(|(_, folder)| folder);
+        for folder in [self.generated("python"), corners, anything] {
             passes(tally, "python: black", tool("black").args(["--check", "--quiet"]).arg(&folder))?;
             let mut mypy = tool("mypy");
             mypy.args(["--strict", "--no-incremental", "-p", "python"]).current_dir(folder.join(".."));
@@ -209,8 +209,8 @@ impl Bench {
             command.args(["-m", "ziglang"]).current_dir(&self.work);
             command
         };
-        let [corners, words] = self.compiled("zig").map(|(_, folder)| folder);
-        for folder in [self.generated("zig"), corners, words, self.judge("zig")] {
+        let [corners, anything] = self.compiled("zig").map(|(_, folder)| folder);
+        for folder in [self.generated("zig"), corners, anything, self.judge("zig")] {
             passes(tally, "zig: fmt", zig().args(["fmt", "--check"]).arg(folder))?;
         }
         write(&self.work.join("frames.zig"), &frames_in_zig(&self.frames())?)?;

@@ -2,6 +2,7 @@
 //! generated. A name either is refused, or compiles in every language: those that the schema takes stand in it as command,
 //! type, enum, enum's word and field.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use thalweg_schema::casing::{camel, pascal, snake};
 
@@ -37,7 +38,7 @@ const WORDS: &str = "
 
 /// The schema.
 pub(super) fn schema() -> String {
-    let words: Vec<&str> = WORDS.split_whitespace().collect();
+    let words: BTreeSet<&str> = WORDS.split_whitespace().collect();
     let mut commands = String::new();
     let mut fields = String::new();
     let mut types = String::new();
@@ -71,7 +72,7 @@ pub(super) fn schema() -> String {
     }
     let members: Vec<String> = members.iter().map(|member| format!("\"{member}\"")).collect();
     format!(
-        "{{\n  \"service\": \"Words\",\n  \"error\": {{ \"message\": \"string\" }},\n  \
+        "{{\n  \"service\": \"Anything\",\n  \"error\": {{ \"message\": \"string\" }},\n  \
          \"enums\": {{ \"EveryMember\": [{}] }},\n  \"types\": {{\n{types}    \"EveryField\": {{\n{fields}    }},\n  }},\n  \
          \"commands\": {{\n{commands}  }},\n}}\n",
         members.join(", ")
@@ -83,9 +84,9 @@ const GOOD: &str = "\"Good\": { \"request\": {}, \"response\": {} }";
 /// Whether the schema language takes it.
 fn is_taken(declared: &str, command: &str) -> bool {
     let text = format!(
-        "{{ \"service\": \"Words\", \"error\": {{ \"message\": \"string\" }}, {declared} \"commands\": {{ {command} }} }}"
+        "{{ \"service\": \"Anything\", \"error\": {{ \"message\": \"string\" }}, {declared} \"commands\": {{ {command} }} }}"
     );
-    thalweg_schema::parse("words.jsonc", &text).is_ok()
+    thalweg_schema::parse("anything.jsonc", &text).is_ok()
 }
 
 #[cfg(test)]
@@ -93,7 +94,7 @@ mod tests {
     #[test]
     fn there_are_names_of_each_kind_and_they_go_together() {
         let schema = super::schema();
-        let service = thalweg_schema::parse("words.jsonc", &schema).map_err(|e| e.to_string()).unwrap();
+        let service = thalweg_schema::parse("anything.jsonc", &schema).map_err(|e| e.to_string()).unwrap();
         assert!(service.commands.len() > 100 && service.types.len() > 100, "{}", service.commands.len());
         assert!(service.commands.iter().any(|command| command.name == "Stream"));
     }
