@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use std::str::FromStr;
 
 const FLAGS: [&str; 7] = ["check", "libraries", "list", "peer", "restart", "tiny", "without-peer"];
-const VALUES: [&str; 15] = [
+const VALUES: [&str; 16] = [
     "bytes",
     "connections",
     "durability",
     "face",
+    "milliseconds",
     "minutes",
     "only",
     "pairs",
