@@ -32,6 +32,8 @@ fn outputs() -> Vec<(String, Arguments)> {
     let log = (log.to_owned(), whole(schema("log.jsonc"), Language::Rust, log));
     let state = "crates/state/src/generated";
     let state = (state.to_owned(), whole(schema("state.jsonc"), Language::Rust, state));
+    let forks = "crates/fork/src/generated";
+    let forks = (forks.to_owned(), whole(schema("forks.jsonc"), Language::Rust, forks));
     // Both ends of what runs Python for Erlang are machine code.
     let python = ["faces/erlang/native/generated", "faces/python/src/worker/generated"].map(|out| {
         (out.to_owned(), Arguments::new(schema("python.jsonc"), Language::Rust, root().join(out)))
@@ -42,7 +44,7 @@ fn outputs() -> Vec<(String, Arguments)> {
         ..Arguments::new(schema("log.jsonc"), Language::Erlang, root().join(erlang))
     };
     let erlang = (erlang.to_owned(), calls);
-    examples.into_iter().chain([log, state, erlang]).chain(python).collect()
+    examples.into_iter().chain([log, state, forks, erlang]).chain(python).collect()
 }
 
 /// `cargo xtask codegen [--check]`.

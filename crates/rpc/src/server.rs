@@ -4,10 +4,11 @@ use crate::gateway::{Bounds, Gateway};
 use crate::mount::Mount;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use thalweg_http::{Config, Http, Listening, Message};
 use thalweg_reactor::{Handle, Reactor, Wait};
 use thalweg_service::Error;
+use thalweg_sys::socket;
 use thalweg_transport::Listener;
 
 /// Ready descriptors that one turn takes.
@@ -97,7 +98,18 @@ impl Server {
     /// What the system says of the address.
     pub fn bind(address: SocketAddr, options: ServerOptions) -> io::Result<Self> {
         let listener = Listener::tcp(address, 1)?.pop().ok_or(io::ErrorKind::AddrNotAvailable)?;
-        let address = listener.local_address()?;
+        Self::over(listener.local_address()?, listener.into_parts().0, options)
+    }
+
+    /// Serves at a listening socket that is there already, and does not block: one that was handed over, say.
+    ///
+    /// # Errors
+    /// It is no TCP socket; out of descriptors.
+    pub fn on(listener: OwnedFd, options: ServerOptions) -> io::Result<Self> {
+        Self::over(socket::local_address(listener.as_fd())?, listener, options)
+    }
+
+    fn over(address: SocketAddr, descriptor: OwnedFd, options: ServerOptions) -> io::Result<Self> {
         let entries = options.http.connections_max + Http::<Gateway>::entries_beside(1) + ELSEWHERE_MAX;
         let config = thalweg_reactor::Config {
             entries_max: u32::try_from(entries).unwrap_or(u32::MAX),
@@ -106,7 +118,7 @@ impl Server {
         };
         let reactor = Reactor::new(config, |core| {
             let gateway = Gateway::new(core.handle(), options.bounds);
-            let listening = Listening { descriptor: listener.into_parts().0, shared: false };
+            let listening = Listening { descriptor, shared: false };
             Http::new(core, gateway, options.http, vec![listening])
         })?;
         Ok(Self { reactor, address })

@@ -7,8 +7,11 @@ use crate::listen::Listen;
 use crate::rpc::Wish;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use thalweg_load::BenchVerb;
+use thalweg_service::Endpoint;
 
 /// Durable streams: append over HTTP, read from any offset, follow live.
 #[derive(Debug, Parser)]
@@ -72,6 +75,12 @@ pub(crate) enum Verb {
         #[arg(value_name = "TO")]
         to: PathBuf,
     },
+    /// Run a server that is a program of its own, and fork it while it serves, move it and end it: whoever may use the
+    /// control endpoint can. Ends when the last of its servers has ended.
+    ForkServer {
+        #[command(flatten)]
+        options: ForkServerOptions,
+    },
     /// Write types, codecs, clients and servers for the service that a schema describes.
     Codegen {
         #[command(flatten)]
@@ -106,6 +115,26 @@ pub(crate) enum Verb {
         /// The verb.
         verb: Option<String>,
     },
+}
+
+/// What a fork-server runs.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ForkServerOptions {
+    /// Where it is told what to do, by `schemas/forks.jsonc`: a path that ends in .sock or .shm.
+    #[arg(long, value_name = "ENDPOINT")]
+    pub(crate) control: Endpoint,
+    /// Where the program's first process listens; port 0 for any.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
+    pub(crate) address: SocketAddr,
+    /// Processes at once.
+    #[arg(long, value_name = "N", default_value_t = 1_024, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub(crate) servers_max: u32,
+    /// How long a process may take to do what it is told, before it is given up.
+    #[arg(long, value_name = "MS", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) patience_ms: u32,
+    /// The program, and its arguments.
+    #[arg(value_name = "PROGRAM", last = true, required = true)]
+    pub(crate) program: Vec<OsString>,
 }
 
 /// What the server runs by. Each option but the first two is also a key of the configuration file and an

@@ -91,6 +91,12 @@ impl Front {
         1 + usize::from(log_too)
     }
 
+    /// The same of the reactor that serves JSON-RPC apart from the others, if there is one.
+    pub(crate) fn watchers_apart(&self) -> usize {
+        let apart = self.rpc.as_ref().filter(|_| self.rpc_apart);
+        apart.map_or(0, |rpc| 1 + usize::from(rpc.watches()))
+    }
+
     /// Reads the token file again. One that is wrong changes nothing.
     pub(crate) fn reload(&self, options: &ServeOptions) {
         let (Some(keys), Some(path)) = (&self.keys, &options.tokens) else { return };

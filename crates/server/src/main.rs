@@ -13,6 +13,7 @@ mod config;
 mod cors;
 mod doctor;
 mod engine;
+mod fork_server;
 mod front;
 mod layer;
 mod limits;
@@ -73,6 +74,9 @@ fn main() -> ExitCode {
         },
         Verb::Backup { from, to } => finish(engine::backup(&from, &to, output), output),
         Verb::Restore { from, to } => finish(engine::restore(&from, &to, output), output),
+        Verb::ForkServer { options } => {
+            report(fork_server::run(&options).map_err(client::Failure::Service), output)
+        }
         Verb::Codegen { arguments, check } => codegen::run(&arguments, check, output),
         Verb::Token { label, scopes, prefix } => {
             report(access::mint(&label, &scopes, &prefix, output), output)

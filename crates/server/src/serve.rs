@@ -63,6 +63,13 @@ pub(crate) enum Failure {
     Service(thalweg_service::Error),
     /// Services cannot be called.
     Rpc(String),
+    /// More reactors than the store announces to.
+    Reactors {
+        /// How many were asked for.
+        asked: usize,
+        /// How many there may be, with what each of them serves.
+        most: usize,
+    },
     /// The system refused something else.
     System(&'static str, io::Error),
     /// A reactor ended by itself.
@@ -89,6 +96,11 @@ impl std::fmt::Display for Failure {
             Self::Store(why) => write!(out, "{why}"),
             Self::Service(error) => write!(out, "{error}; --services off does without"),
             Self::Rpc(why) => write!(out, "--rpc: {why}"),
+            Self::Reactors { asked, most } => write!(
+                out,
+                "--reactors {asked}: there may be {most}, for the store tells 32 of each commit, and a reactor that serves the \
+                 log by JSON-RPC counts twice: --rpc-listen has one do that for all"
+            ),
             Self::System(action, error) => write!(out, "cannot {action}: {error}"),
             Self::Reactor => write!(out, "a reactor ended unasked; see the log above"),
         }
@@ -129,8 +141,7 @@ pub(crate) fn serve(configuration: Configuration, line: &[OsString]) -> Result<(
     let wanted =
         if inherited.is_empty() || configuration.listens_as_asked() { &options.listen[..] } else { &[] };
     let front = Front::of(options)?;
-    let most = REACTORS_MAX / front.watchers();
-    let reactors = options.reactors.map_or_else(|| parallelism().min(most), |count| count as usize);
+    let reactors = reactors(options.reactors, (REACTORS_MAX - front.watchers_apart()) / front.watchers())?;
     let connections_max = connections_max(options).div_ceil(reactors);
     let mut places = inherited.iter().map(|(place, _)| place).chain(wanted).chain(&options.rpc_listen);
     let guarded = front.is_guarded() || options.insecure_listen_anywhere;
@@ -183,6 +194,15 @@ pub(crate) fn serve(configuration: Configuration, line: &[OsString]) -> Result<(
         engine.close().map_err(Failure::Store)?;
     }
     Ok(())
+}
+
+/// As many as were asked for, or as there are processors.
+fn reactors(asked: Option<u32>, most: usize) -> Result<usize, Failure> {
+    match asked.map(|count| count as usize) {
+        None => Ok(parallelism().min(most)),
+        Some(asked) if asked > most => Err(Failure::Reactors { asked, most }),
+        Some(asked) => Ok(asked),
+    }
 }
 
 /// Listens at every place, and at what was handed over.

@@ -129,3 +129,29 @@ fn what_is_wrong_with_a_wish_is_said_at_the_start() {
         assert!(!output.status.success() && complaint.contains(says), "{wishes:?}: {complaint}");
     }
 }
+
+#[test]
+fn more_reactors_than_the_store_tells_of_commits_are_refused_before_anything_is_opened() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    for more in [
+        &["--reactors", "15", "--rpc", "on"][..],
+        &["--reactors", "28", "--rpc", "on", "--rpc-listen", "127.0.0.1:0"],
+        &["--reactors", "30"],
+    ] {
+        let mut command = Command::new(PROGRAM);
+        let output =
+            command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(&data).args(more).output();
+        let output = output.unwrap();
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && complaint.contains("--reactors"), "{more:?}: {complaint}");
+        assert!(!data.exists(), "{more:?}");
+    }
+    for more in [
+        &["--reactors", "14", "--rpc", "on"][..],
+        &["--reactors", "27", "--rpc", "on", "--rpc-listen", "127.0.0.1:0"],
+        &["--reactors", "29"],
+    ] {
+        Server::start(&data, "127.0.0.1:0", more).end();
+    }
+}

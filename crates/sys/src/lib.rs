@@ -2,8 +2,8 @@
 //!
 //! Owns: the only mention of `rustix` and `libc` in the workspace. Readiness ([`epoll`], [`event`]),
 //! sockets ([`socket`]) and their names ([`name`]), clocks ([`clock`]), signals ([`signal`]), limits and entropy ([`process`]),
-//! files and maps (`disk`), sleeping on a word of a map ([`futex`]), hints to the processor ([`hint`]), what a supervisor hands over ([`supervisor`]), and other
-//! programs ([`child`]).
+//! files and maps (`disk`), sleeping on a word of a map ([`futex`]), hints to the processor ([`hint`]), what a supervisor hands over ([`supervisor`]), other
+//! programs ([`child`]), and a process that goes on twice ([`fork`]).
 //!
 //! Never knows: what a byte means, who waits for it, any policy. A function here is one system call, or
 //! the fixed few that make one thing (a listener, a descriptor for signals); retrying, batching and
@@ -24,6 +24,7 @@ pub mod datagram;
 pub mod disk;
 pub mod epoll;
 pub mod event;
+pub mod fork;
 pub mod futex;
 pub mod handover;
 pub mod hint;

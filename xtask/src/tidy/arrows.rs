@@ -22,6 +22,7 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     ("schema", &[]),
     ("codegen", &["wire", "schema"]),
     ("rpc", &["sys", "sync", "reactor", "transport", "wire", "service", "http", "schema"]),
+    ("fork", &["sys", "wire", "service", "schema", "rpc"]),
     ("abi", &["reactor", "transport", "wire", "service", "schema", "rpc"]),
     ("load", &["sys", "reactor", "wire"]),
     (
@@ -39,6 +40,7 @@ const MAY_SEE: &[(&str, &[&str])] = &[
             "schema",
             "codegen",
             "rpc",
+            "fork",
             "service",
             "load",
         ],

@@ -1,0 +1,105 @@
+//! Words between a supervisor and a program: lines over a socket, with at most one descriptor beside each.
+//!
+//! One order is under way at a time, so what comes beside a line's bytes belongs to that line.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+use thalweg_sys::epoll::wait_readable;
+use thalweg_sys::{handover, socket};
+
+/// The longest line.
+const LINE_BYTES_MAX: usize = 4_096;
+
+#[derive(Debug)]
+pub(crate) struct Line {
+    socket: OwnedFd,
+    input: Vec<u8>,
+    beside: Option<OwnedFd>,
+}
+
+/// What was heard.
+#[derive(Debug)]
+pub(crate) enum Heard {
+    Line(String, Option<OwnedFd>),
+    /// Nothing yet.
+    Nothing,
+    /// Nobody is at the other end any more.
+    End,
+}
+
+impl Line {
+    pub(crate) fn new(socket: OwnedFd) -> Self {
+        Self { socket, input: Vec::new(), beside: None }
+    }
+
+    pub(crate) fn say(&self, words: &str, beside: Option<BorrowedFd<'_>>) -> io::Result<()> {
+        let text = format!("{}\n", words.replace('\n', " "));
+        let sent = match beside {
+            Some(descriptor) => handover::send(self.socket.as_fd(), text.as_bytes(), descriptor)?,
+            None => socket::send(self.socket.as_fd(), text.as_bytes())?,
+        };
+        // An empty socket takes a line whole.
+        if sent == Some(text.len()) { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) }
+    }
+
+    /// What there is to hear, without waiting.
+    pub(crate) fn hear(&mut self) -> io::Result<Heard> {
+        loop {
+            if let Some(end) = self.input.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.input.drain(..=end).collect();
+                let words = String::from_utf8_lossy(&line[..end]).into_owned();
+                return Ok(Heard::Line(words, self.beside.take()));
+            }
+            if self.input.len() >= LINE_BYTES_MAX {
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "a line without an end"));
+            }
+            self.input.reserve(LINE_BYTES_MAX);
+            let (count, beside) = match handover::receive(self.socket.as_fd(), &mut self.input) {
+                // What a program that was killed had not read.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(Heard::End),
+                outcome => outcome?,
+            };
+            self.beside = beside.or(self.beside.take());
+            match count {
+                None => return Ok(Heard::Nothing),
+                Some(0) => return Ok(Heard::End),
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// Waits for a line; an error when none comes in time or the other end is gone.
+    pub(crate) fn listen(&mut self, patience: Duration) -> io::Result<(String, Option<OwnedFd>)> {
+        let until = Instant::now() + patience;
+        loop {
+            match self.hear()? {
+                Heard::Line(words, beside) => return Ok((words, beside)),
+                Heard::End => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the process ended")),
+                Heard::Nothing => {}
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "the process says nothing"));
+            }
+            wait_readable(self.socket.as_fd(), u32::try_from(left.as_millis()).unwrap_or(u32::MAX).max(1))?;
+        }
+    }
+
+    /// Waits until nobody is at the other end.
+    pub(crate) fn await_end(&mut self, patience: Duration) -> bool {
+        let until = Instant::now() + patience;
+        loop {
+            match self.listen(until.saturating_duration_since(Instant::now())) {
+                Ok(_) => {}
+                Err(error) => return error.kind() != io::ErrorKind::TimedOut,
+            }
+        }
+    }
+}
+
+impl AsFd for Line {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}

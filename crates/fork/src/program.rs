@@ -1,0 +1,216 @@
+//! The program's half: what it is told comes over its standard input, and a fork is a copy of it that goes on beside it.
+
+use crate::line::{Heard, Line};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use thalweg_rpc::{Mount, Server, ServerOptions};
+use thalweg_service::Wait;
+use thalweg_sys::epoll::{Epoll, Events, Timeout, Watch};
+use thalweg_sys::{fork, socket};
+
+/// How long a server that is to end may take for what was begun.
+const GRACE_MS: u32 = 5_000;
+
+/// A program that a supervisor looks after.
+#[derive(Debug)]
+pub struct Program {
+    line: Line,
+    is_emancipated: bool,
+    /// Its supervisor is gone, and it goes on.
+    is_alone: bool,
+}
+
+/// What a program is to do.
+#[derive(Debug)]
+pub enum Order {
+    /// Serve there, and no longer where it did. To be confirmed ([`Program::done`]).
+    Listen(OwnedFd),
+    /// Go on twice.
+    Fork(Branch),
+    /// Answer what was begun, and end. To be confirmed; it ends by itself when its supervisor is gone, too.
+    End,
+}
+
+/// A fork that was asked for.
+#[derive(Debug)]
+pub struct Branch {
+    line: OwnedFd,
+}
+
+impl Program {
+    /// By its standard input.
+    ///
+    /// # Errors
+    /// That is no socket, so there is no supervisor.
+    pub fn inherited() -> io::Result<Self> {
+        let input = socket::standard_input().map_err(|error| {
+            io::Error::new(
+                error.kind(),
+                "standard input is no supervisor's: start this with thalweg fork-server",
+            )
+        })?;
+        Ok(Self { line: Line::new(input), is_emancipated: false, is_alone: false })
+    }
+
+    /// What it is to do, if anything. Never waits.
+    ///
+    /// # Errors
+    /// The supervisor says what it never should.
+    pub fn order(&mut self) -> io::Result<Option<Order>> {
+        loop {
+            let (words, beside) = match self.line.hear()? {
+                Heard::Line(words, beside) => (words, beside),
+                Heard::Nothing => return Ok(None),
+                Heard::End if self.is_emancipated => {
+                    self.is_alone = true;
+                    return Ok(None);
+                }
+                Heard::End => return Ok(Some(Order::End)),
+            };
+            match (words.as_str(), beside) {
+                ("listen", Some(listener)) => return Ok(Some(Order::Listen(listener))),
+                ("fork", Some(line)) => return Ok(Some(Order::Fork(Branch { line }))),
+                ("shutdown", None) => return Ok(Some(Order::End)),
+                ("emancipate", None) => {
+                    // Whoever leads a group has left already.
+                    let _ = fork::leave_group();
+                    self.is_emancipated = true;
+                    self.done()?;
+                }
+                _ => return Err(io::Error::new(io::ErrorKind::InvalidData, format!("an order {words:?}"))),
+            }
+        }
+    }
+
+    /// Says that an order was carried out. Nobody may be there to hear it.
+    ///
+    /// # Errors
+    /// The supervisor does not listen.
+    pub fn done(&self) -> io::Result<()> {
+        self.answer("ok")
+    }
+
+    /// Says that an order cannot be carried out; everything is as it was.
+    ///
+    /// # Errors
+    /// As [`Program::done`].
+    pub fn failed(&self, why: &str) -> io::Result<()> {
+        self.answer(&format!("error {why}"))
+    }
+
+    fn answer(&self, words: &str) -> io::Result<()> {
+        match self.line.say(words, None) {
+            // Its end is heard of with the next order.
+            Err(error)
+                if matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) =>
+            {
+                Ok(())
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Goes on twice. In the copy `child` runs, with a program of its own that has to be told first where to listen; every
+    /// other value that stands for a descriptor is of no use there. Its state is a copy, and shared with nobody. The order is
+    /// confirmed here, or refused with what went wrong.
+    ///
+    /// # Errors
+    /// The supervisor does not listen.
+    pub fn fork(&self, branch: Branch, child: impl FnOnce(Self) -> io::Result<()>) -> io::Result<()> {
+        let begun = fork::branch(branch.line, || {
+            let served = Self::inherited().and_then(|program| {
+                program.answer(&format!("ok {}", std::process::id()))?;
+                child(program)
+            });
+            match served {
+                Ok(()) => 0,
+                Err(error) => {
+                    eprintln!("{error}");
+                    1
+                }
+            }
+        });
+        match begun {
+            Ok(()) => self.done(),
+            Err(error) => self.failed(&error.to_string()),
+        }
+    }
+}
+
+impl AsFd for Program {
+    /// Readable when there may be an order.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.line.as_fd()
+    }
+}
+
+/// Serves by JSON-RPC, under a supervisor, until it is to end. `mount` makes a service and says its name, anew for each place to
+/// listen at and in each copy: what it captures is the state that a fork copies, so it must have no descriptor and no thread.
+///
+/// # Errors
+/// There is no supervisor, or the system failed.
+pub fn serve(options: &ServerOptions, mount: &dyn Fn() -> (&'static str, Mount)) -> io::Result<()> {
+    run(Program::inherited()?, options, mount)
+}
+
+fn run(
+    mut program: Program,
+    options: &ServerOptions,
+    mount: &dyn Fn() -> (&'static str, Mount),
+) -> io::Result<()> {
+    let mut server: Option<Server> = None;
+    let mut epoll = watching(&program, None)?;
+    let mut events = Events::with_capacity(2);
+    loop {
+        epoll.wait(&mut events, 2, Timeout::Never)?;
+        if let Some(server) = &mut server {
+            server.turn(Wait::Poll)?;
+        }
+        match program.order()? {
+            None if program.is_alone => epoll = watching(&program, server.as_ref())?,
+            None => {}
+            Some(Order::Listen(listener)) => match listening(listener, options, mount) {
+                Ok(begun) => {
+                    epoll = watching(&program, Some(&begun))?;
+                    server = Some(begun);
+                    program.done()?;
+                }
+                Err(error) => program.failed(&error.to_string())?,
+            },
+            Some(Order::Fork(branch)) => program.fork(branch, |copy| run(copy, options, mount))?,
+            Some(Order::End) => {
+                program.done()?;
+                if let Some(server) = &mut server {
+                    server.stopper().drain(GRACE_MS);
+                    server.run()?;
+                }
+                return Ok(());
+            }
+        }
+    }
+}
+
+fn listening(
+    listener: OwnedFd,
+    options: &ServerOptions,
+    mount: &dyn Fn() -> (&'static str, Mount),
+) -> io::Result<Server> {
+    let mut server = Server::on(listener, options.clone())?;
+    let (name, mount) = mount();
+    server.mount(name, mount).map_err(io::Error::other)?;
+    Ok(server)
+}
+
+/// What is readable when there is an order, or something for the server to do.
+fn watching(program: &Program, server: Option<&Server>) -> io::Result<Epoll> {
+    let epoll = Epoll::new()?;
+    let readable = Watch { readable: true, ..Watch::default() };
+    // A line whose other end is gone stays readable for good.
+    if !program.is_alone {
+        epoll.add(program.as_fd(), 0, readable)?;
+    }
+    if let Some(server) = server {
+        epoll.add(server.descriptor(), 1, readable)?;
+    }
+    Ok(epoll)
+}

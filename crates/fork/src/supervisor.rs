@@ -1,0 +1,330 @@
+//! The supervisor: which servers there are, and what becomes of them.
+//!
+//! It starts one program; every other server is a fork of one that is there. Orphans are adopted, so each end of a process is
+//! heard of here, whoever forked it. The control service answers from the processes' threads; only a look at the table is
+//! done where a call came in.
+
+use crate::generated::server::ForksHandler;
+use crate::generated::types::{
+    ForksEmancipate, ForksEmancipateResponse, ForksFork, ForksForkResponse, ForksRebind, ForksRebindResponse,
+    ForksServers, ForksServersResponse, ForksShutdown, ForksShutdownResponse, Process, commands,
+};
+use crate::keeper::{Job, Told, keep};
+use parking_lot::{Condvar, Mutex};
+use std::collections::{BTreeMap, HashSet};
+use std::ffi::OsString;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::process::{self, Stdio};
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use std::time::{Duration, Instant};
+use thalweg_sys::epoll::wait_readable;
+use thalweg_sys::event::EventFd;
+use thalweg_sys::{fork, socket};
+use thalweg_wire::service::{Command, Responder};
+
+/// Connections that may wait to be accepted.
+const BACKLOG: u32 = 1_024;
+
+/// What is started, and how long it may take.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The program, and its arguments.
+    pub program: Vec<OsString>,
+    /// Where it listens first; port 0 for any.
+    pub address: SocketAddr,
+    /// Servers at once, each a process.
+    pub servers_max: usize,
+    /// How long a process may take to do what it is told, ending included, before it is given up.
+    pub patience: Duration,
+}
+
+impl Options {
+    /// For a program that listens first at an address.
+    pub fn new(program: Vec<OsString>, address: SocketAddr) -> Self {
+        Self { program, address, servers_max: 1_024, patience: Duration::from_secs(10) }
+    }
+}
+
+/// Looks after a program and its forks. Clones are the same. A handler of `schemas/forks.jsonc`.
+#[derive(Clone)]
+pub struct Supervisor(Arc<Shared>);
+
+struct Shared {
+    options: Options,
+    table: Mutex<Table>,
+    /// Rung when a process has ended.
+    bell: EventFd,
+    /// The same, for threads.
+    gone: Condvar,
+}
+
+#[derive(Default)]
+struct Table {
+    servers: BTreeMap<u64, Entry>,
+    last: u64,
+    /// Processes that ended before anybody knew them.
+    unknown: HashSet<u32>,
+}
+
+struct Entry {
+    process: u32,
+    address: SocketAddr,
+    parent: Option<u64>,
+    is_emancipated: bool,
+    jobs: Sender<Job>,
+}
+
+impl Supervisor {
+    /// Starts the program and waits until it listens. From here on every child of this process, and every orphan of theirs, is
+    /// waited for by it. Its first server is called `1`.
+    ///
+    /// # Errors
+    /// There is no such program, or it did not come to listen; the system gives no process or descriptor.
+    pub fn start(options: Options) -> io::Result<Self> {
+        fork::adopt_orphans()?;
+        let Some((program, arguments)) = options.program.split_first() else {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "there is no program to start"));
+        };
+        let (listener, address) = listen(options.address)?;
+        let (mut told, theirs) = Told::pair(options.patience)?;
+        let mut started =
+            process::Command::new(program).args(arguments).stdin(Stdio::from(theirs)).spawn()?;
+        if let Err(why) = told.listen_at(&listener) {
+            started.kill()?;
+            started.wait()?;
+            return Err(io::Error::other(why));
+        }
+        let shared = Shared { options, table: Mutex::default(), bell: EventFd::new()?, gone: Condvar::new() };
+        let this = Self(Arc::new(shared));
+        this.add(told, started.id(), address, None)?;
+        let reaper = this.clone();
+        std::thread::Builder::new().name("reaper".to_owned()).spawn(move || reaper.reap())?;
+        Ok(this)
+    }
+
+    /// Where a server listens.
+    pub fn address(&self, server: &str) -> Option<SocketAddr> {
+        let number: u64 = server.parse().ok()?;
+        self.0.table.lock().servers.get(&number).map(|entry| entry.address)
+    }
+
+    /// Whether no server is left but emancipated ones.
+    pub fn is_over(&self) -> bool {
+        self.0.table.lock().servers.values().all(|entry| entry.is_emancipated)
+    }
+
+    /// Readable when a process has ended since [`Supervisor::is_over`] was last asked for after [`Supervisor::heard`].
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.0.bell.as_fd()
+    }
+
+    /// Has the descriptor wait for the next end.
+    pub fn heard(&self) {
+        // Nobody rang, then.
+        let _ = self.0.bell.clear();
+    }
+
+    /// Ends every server that was not emancipated: in good order, and by force what has not ended in time.
+    pub fn end(&self) {
+        for entry in self.0.table.lock().servers.values().filter(|entry| !entry.is_emancipated) {
+            // One whose thread is gone has ended.
+            let _ = entry.jobs.send(Box::new(|told| drop(told.shutdown())));
+        }
+        let until = Instant::now() + self.0.options.patience;
+        while !self.is_over() && Instant::now() < until {
+            self.heard();
+            if !self.is_over() {
+                let left = until.saturating_duration_since(Instant::now());
+                // A wait that fails is one that was short.
+                let _ = wait_readable(self.descriptor(), u32::try_from(left.as_millis()).unwrap_or(u32::MAX));
+            }
+        }
+        for entry in self.0.table.lock().servers.values().filter(|entry| !entry.is_emancipated) {
+            // It may have ended just now.
+            let _ = fork::kill(entry.process);
+        }
+    }
+
+    /// Takes a server in, and says its number.
+    fn add(&self, told: Told, process: u32, address: SocketAddr, parent: Option<u64>) -> io::Result<u64> {
+        let jobs = keep(told)?;
+        let mut table = self.0.table.lock();
+        if table.unknown.remove(&process) {
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the process ended"));
+        }
+        table.last += 1;
+        let number = table.last;
+        table.servers.insert(number, Entry { process, address, parent, is_emancipated: false, jobs });
+        Ok(number)
+    }
+
+    /// Waits for every end there is.
+    fn reap(&self) {
+        while let Ok(Some(process)) = fork::await_any_child() {
+            let mut table = self.0.table.lock();
+            let known = table.servers.iter().find(|(_, entry)| entry.process == process).map(|(n, _)| *n);
+            match known {
+                Some(number) => drop(table.servers.remove(&number)),
+                None => drop(table.unknown.insert(process)),
+            }
+            drop(table);
+            self.ring();
+        }
+    }
+
+    /// Has the thread of a server do something, and answer with what comes of it.
+    fn tell<C: Command + 'static>(
+        &self,
+        server: &str,
+        responder: Responder<C>,
+        job: impl FnOnce(&Self, &mut Told, u64) -> Result<C::Response<'static>, String> + Send + 'static,
+    ) where
+        Responder<C>: Send,
+    {
+        let number = server.parse::<u64>().ok();
+        let jobs =
+            number.and_then(|number| Some((number, self.0.table.lock().servers.get(&number)?.jobs.clone())));
+        let Some((number, jobs)) = jobs else {
+            return responder
+                .error(&format!("no_server: there is no server {server:?}: it ended, or never was"));
+        };
+        let this = self.clone();
+        // Where nobody takes it any more, the responder says so by being dropped.
+        let _ = jobs.send(Box::new(move |told| match job(&this, told, number) {
+            Ok(response) => responder.ok(&response),
+            Err(why) => responder.error(&why),
+        }));
+    }
+
+    /// Listens where somebody asks for.
+    fn listen(&self, address: Option<&str>) -> Result<(OwnedFd, SocketAddr), String> {
+        let wrong = |why: &dyn std::fmt::Display| format!("bad_address: {}: {why}", address.unwrap_or("any"));
+        let wanted = match address {
+            Some(text) => text.parse().map_err(|error| wrong(&error))?,
+            None => SocketAddr::new(self.0.options.address.ip(), 0),
+        };
+        listen(wanted).map_err(|error| wrong(&error))
+    }
+
+    fn has_room(&self) -> Result<(), String> {
+        let most = self.0.options.servers_max;
+        let full = self.0.table.lock().servers.len() >= most;
+        if full { Err(format!("servers_full: {most} servers run, and there may be no more")) } else { Ok(()) }
+    }
+
+    /// Forks a server, in its thread. What goes wrong ends the copy, and nothing else.
+    fn forked(
+        &self,
+        parent: &mut Told,
+        number: u64,
+        listener: OwnedFd,
+        address: SocketAddr,
+    ) -> Result<(u64, u32), String> {
+        let failed = |why: String| format!("not_forked: {why}");
+        let (mut child, process) = parent.fork().map_err(failed)?;
+        child.listen_at(&listener).map_err(failed)?;
+        let added = self.add(child, process, address, Some(number));
+        added.map(|number| (number, process)).map_err(|error| failed(error.to_string()))
+    }
+
+    fn change(&self, number: u64, change: impl FnOnce(&mut Entry)) {
+        if let Some(entry) = self.0.table.lock().servers.get_mut(&number) {
+            change(entry);
+        }
+    }
+
+    /// Waits until the kernel has said that a process is gone.
+    fn await_gone(&self, number: u64) -> Result<(), String> {
+        let mut table = self.0.table.lock();
+        let until = Instant::now() + self.0.options.patience;
+        while table.servers.contains_key(&number) {
+            if self.0.gone.wait_until(&mut table, until).timed_out() {
+                return Err("not_gone: the process does not end".to_owned());
+            }
+        }
+        Ok(())
+    }
+
+    fn ring(&self) {
+        self.0.gone.notify_all();
+        // An event that cannot be counted any more is one that was not heard of yet.
+        let _ = self.0.bell.signal();
+    }
+}
+
+/// Listens there, and says where that is.
+fn listen(address: SocketAddr) -> io::Result<(OwnedFd, SocketAddr)> {
+    let listener = socket::listen_tcp(address, false, BACKLOG)?;
+    let address = socket::local_address(listener.as_fd())?;
+    Ok((listener, address))
+}
+
+impl ForksHandler for Supervisor {
+    fn fork(&self, request: ForksFork<'_>, responder: Responder<commands::Fork>) {
+        let listening = self.has_room().and_then(|()| self.listen(request.address.as_deref()));
+        let (listener, address) = match listening {
+            Ok(listening) => listening,
+            Err(why) => return responder.error(&why),
+        };
+        self.tell(&request.server, responder, move |this, told, parent| {
+            let (number, process) = this.forked(told, parent, listener, address)?;
+            let (server, address) = (number.to_string().into(), address.to_string().into());
+            Ok(ForksForkResponse { server, address, process })
+        });
+    }
+
+    fn rebind(&self, request: ForksRebind<'_>, responder: Responder<commands::Rebind>) {
+        let (listener, address) = match self.listen(Some(&request.address)) {
+            Ok(listening) => listening,
+            Err(why) => return responder.error(&why),
+        };
+        self.tell(&request.server, responder, move |this, told, number| {
+            told.listen_at(&listener).map_err(|why| format!("not_moved: {why}"))?;
+            this.change(number, |entry| entry.address = address);
+            Ok(ForksRebindResponse { address: address.to_string().into() })
+        });
+    }
+
+    fn shutdown(&self, request: ForksShutdown<'_>, responder: Responder<commands::Shutdown>) {
+        self.tell(&request.server, responder, |this, told, number| {
+            if told.shutdown().is_err() {
+                // It does not do as it is told; what it had begun is lost.
+                this.change(number, |entry| drop(fork::kill(entry.process)));
+            }
+            this.await_gone(number)?;
+            Ok(ForksShutdownResponse {})
+        });
+    }
+
+    fn emancipate(&self, request: ForksEmancipate<'_>, responder: Responder<commands::Emancipate>) {
+        self.tell(&request.server, responder, |this, told, number| {
+            told.emancipate().map_err(|why| format!("not_emancipated: {why}"))?;
+            this.change(number, |entry| entry.is_emancipated = true);
+            // Whoever waits until none is left but such may have waited for this.
+            this.ring();
+            Ok(ForksEmancipateResponse {})
+        });
+    }
+
+    fn servers(&self, _: ForksServers, responder: Responder<commands::Servers>) {
+        let process = |(number, entry): (&u64, &Entry)| Process {
+            server: number.to_string().into(),
+            address: entry.address.to_string().into(),
+            process: entry.process,
+            parent: entry.parent.map(|parent| parent.to_string().into()),
+            emancipated: entry.is_emancipated,
+        };
+        let servers = self.0.table.lock().servers.iter().map(process).collect();
+        responder.ok(&ForksServersResponse { servers });
+    }
+}
+
+impl std::fmt::Debug for Supervisor {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let servers = self.0.table.lock().servers.len();
+        out.debug_struct("Supervisor").field("servers", &servers).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,353 @@
+//! Processes that fork, with the traps that such servers have: this program is the supervisor's test, and, started again by
+//! it, the server that forks.
+
+#![allow(clippy::unwrap_used, reason = "this is a test")]
+
+use std::cell::Cell;
+use std::io::Read;
+use std::net::TcpStream;
+use std::path::Path;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+use thalweg_fork::generated::client::ForksClient;
+use thalweg_fork::generated::types::*;
+use thalweg_fork::{ERROR_TAG, Options, Session, SessionError, Supervisor};
+use thalweg_rpc::{Client, ClientOptions, Mount, ServerOptions};
+use thalweg_service::{
+    ClientOptions as ControlOptions, Endpoint, Reply, Request, Server, Stopper, SyncClient,
+};
+use thalweg_wire::messagepack::{Reader, write};
+
+const SCHEMA: &str = r#"{
+    "service": "Sum",
+    "error": { "message": "string" },
+    "commands": { "Add": { "request": { "n": "u64" }, "response": { "sum": "u64", "process": "u64" } } },
+}"#;
+
+/// The server: a sum, which a fork copies.
+fn sum() {
+    let schema = thalweg_schema::parse("sum.jsonc", SCHEMA).unwrap();
+    let sum = Rc::new(Cell::new(0_u64));
+    let mount = || {
+        let sum = sum.clone();
+        let handler = move |request: Request<'_>, reply: Reply| {
+            let mut reader = Reader::new(request.frame);
+            reader.request().unwrap();
+            assert_eq!(reader.fields("SumAdd").unwrap(), 1);
+            reader.key().unwrap();
+            sum.set(sum.get() + reader.u64().unwrap());
+            reply.end_with(|out| {
+                out.push(0x92);
+                write::string(out, "SumAddResponse");
+                out.push(0x82);
+                write::string(out, "sum");
+                write::u64(out, &sum.get());
+                write::string(out, "process");
+                write::u64(out, &std::process::id().into());
+            });
+        };
+        ("sum", Mount::here(&schema, handler))
+    };
+    thalweg_fork::serve(&ServerOptions::default(), &mount).unwrap();
+}
+
+/// A server that does nothing it is told: it only stays.
+fn wedged() {
+    std::io::stdin().lock().read_to_end(&mut Vec::new()).ok();
+    loop {
+        std::thread::park();
+    }
+}
+
+type Forks = ForksClient<SyncClient>;
+
+/// A supervisor on its control endpoint.
+struct Control {
+    supervisor: Supervisor,
+    stopper: Stopper,
+    thread: Option<std::thread::JoinHandle<()>>,
+    endpoint: Endpoint,
+    _directory: tempfile::TempDir,
+}
+
+impl Control {
+    fn start() -> Self {
+        let this = std::env::current_exe().unwrap();
+        let options = Options::new(vec![this.into(), "sum".into()], "127.0.0.1:0".parse().unwrap());
+        let options = Options { patience: Duration::from_secs(60), servers_max: 4, ..options };
+        let supervisor = Supervisor::start(options).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let endpoint = Endpoint::Socket(directory.path().join("forks.sock"));
+        let options = thalweg_service::ServerOptions { error_tag: ERROR_TAG.into(), ..Default::default() };
+        let mut server = Server::bind(std::slice::from_ref(&endpoint), options).unwrap();
+        let (stopper, handler) = (server.stopper(), supervisor.clone());
+        let thread = std::thread::spawn(move || {
+            let handle = move |request: Request<'_>, reply: Reply| {
+                thalweg_fork::generated::server::dispatch(&handler, request.frame, Box::new(reply));
+            };
+            server.run_reactor(handle).unwrap();
+        });
+        Self { supervisor, stopper, thread: Some(thread), endpoint, _directory: directory }
+    }
+
+    fn call(&self) -> SyncClient {
+        SyncClient::connect(&self.endpoint, ControlOptions::default()).unwrap()
+    }
+
+    fn forks(&self) -> Forks {
+        ForksClient::new(self.call())
+    }
+
+    fn first(&self) -> String {
+        self.supervisor.address("1").unwrap().to_string()
+    }
+
+    fn end(mut self) {
+        self.supervisor.end();
+        until("every process gone", || self.supervisor.is_over());
+        self.stopper.stop();
+        self.thread.take().unwrap().join().unwrap();
+    }
+}
+
+fn until(what: &str, wanted: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !wanted() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "never {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Adds, and says the sum and by which process.
+fn add(address: &str, number: u64) -> (u64, u32) {
+    let mut client = Client::new(&format!("http://{address}/rpc/sum"), ClientOptions::default()).unwrap();
+    let answer = client.call("Add", &format!("[{number}]")).unwrap().to_owned();
+    let numbers: Vec<u64> =
+        answer.split(|c: char| !c.is_ascii_digit()).filter_map(|part| part.parse().ok()).collect();
+    (numbers[0], u32::try_from(numbers[1]).unwrap())
+}
+
+fn fork(forks: &mut Forks, server: &str) -> (String, String, u32) {
+    let forked = forks.fork(&ForksFork { server: server.into(), address: None }).unwrap();
+    (forked.server.into_owned(), forked.address.into_owned(), forked.process)
+}
+
+fn runs(process: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    // A zombie has ended.
+    stat.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with('Z'))
+}
+
+fn descriptors(process: u32) -> usize {
+    std::fs::read_dir(format!("/proc/{process}/fd")).unwrap().count()
+}
+
+fn a_fork_is_a_copy_that_goes_its_own_way() {
+    let control = Control::start();
+    let mut forks = control.forks();
+    let first = control.first();
+    let (sum, process) = add(&first, 5);
+    assert_eq!(sum, 5);
+    let (server, address, copy) = fork(&mut forks, "1");
+    assert_eq!(add(&address, 10), (15, copy));
+    assert_eq!(add(&first, 1), (6, process));
+    let (_, second, grandchild) = fork(&mut forks, &server);
+    assert_eq!(add(&second, 100), (115, grandchild));
+    forks.shutdown(&ForksShutdown { server: (&*server).into() }).unwrap();
+    assert!(!runs(copy), "a shutdown answers when the process is gone");
+    assert_eq!(add(&second, 0), (115, grandchild), "a copy outlives what it was forked from");
+    let servers = forks.servers(&ForksServers {}).unwrap().into_owned().servers;
+    let told: Vec<_> = servers.iter().map(|of| (&*of.server, of.process, of.parent.as_deref())).collect();
+    assert_eq!(told, [("1", process, None), ("3", grandchild, Some("2"))]);
+    control.end();
+    assert!(!runs(process) && !runs(grandchild));
+}
+
+fn a_copy_holds_nothing_of_its_parents() {
+    let control = Control::start();
+    let mut forks = control.forks();
+    let (sum, process) = add(&control.first(), 0);
+    assert_eq!(sum, 0);
+    let mut connected = TcpStream::connect(control.first()).unwrap();
+    let (_, address, copy) = fork(&mut forks, "1");
+    assert_eq!(add(&address, 1).0, 1);
+    forks.shutdown(&ForksShutdown { server: "1".into() }).unwrap();
+    assert!(!runs(process));
+    connected.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    // Were it open in the copy, nobody would hear of its end.
+    let heard = connected.read(&mut [0; 1]).map_err(|error| error.kind());
+    assert!(matches!(heard, Ok(0) | Err(std::io::ErrorKind::ConnectionReset)), "{heard:?}");
+    assert!(TcpStream::connect(control.supervisor.address("2").unwrap()).is_ok());
+    assert!(runs(copy));
+    control.end();
+}
+
+fn what_goes_wrong_stays_in_the_parent() {
+    let control = Control::start();
+    let mut forks = control.forks();
+    let word = |refused: String| refused.split(": ").nth(1).unwrap().to_owned();
+    let taken = control.first();
+    for (server, address, why) in
+        [("1", &*taken, "bad_address"), ("1", "nowhere", "bad_address"), ("9", "127.0.0.1:0", "no_server")]
+    {
+        let asked = ForksFork { server: server.into(), address: Some(address.into()) };
+        assert_eq!(word(forks.fork(&asked).unwrap_err().to_string()), why);
+    }
+    for _ in 0..3 {
+        fork(&mut forks, "1");
+    }
+    let asked = ForksFork { server: "1".into(), address: None };
+    assert_eq!(word(forks.fork(&asked).unwrap_err().to_string()), "servers_full");
+    assert_eq!(add(&taken, 1).0, 1);
+    control.end();
+}
+
+fn a_server_moves() {
+    let control = Control::start();
+    let mut forks = control.forks();
+    let before = control.first();
+    let (_, process) = add(&before, 7);
+    let moved = forks.rebind(&ForksRebind { server: "1".into(), address: "127.0.0.1:0".into() }).unwrap();
+    assert_eq!(add(&moved.address, 1), (8, process));
+    assert_eq!(control.first(), moved.address);
+    assert!(TcpStream::connect(before).is_err(), "it still listens where it did");
+    control.end();
+}
+
+fn nothing_is_used_up_by_many_forks() {
+    let control = Control::start();
+    let mut forks = control.forks();
+    let (_, process) = add(&control.first(), 1);
+    let count = || (descriptors(std::process::id()), descriptors(process));
+    let once = |forks: &mut Forks| {
+        let (server, address, copy) = fork(forks, "1");
+        assert_eq!(add(&address, 1), (2, copy));
+        forks.shutdown(&ForksShutdown { server: server.into() }).unwrap();
+        assert!(!runs(copy));
+    };
+    once(&mut forks);
+    // The connections of clients that were closed here are noticed there a moment later.
+    let calm = std::cell::Cell::new((0, 0));
+    until("calm", || calm.replace(count()) == count());
+    let before = calm.get();
+    for _ in 0..40 {
+        once(&mut forks);
+    }
+    until("as few descriptors as before", || count() <= before);
+    assert_eq!(forks.servers(&ForksServers {}).unwrap().servers.len(), 1);
+    control.end();
+}
+
+fn a_session_keeps_or_takes_back() {
+    let control = Control::start();
+    let mut session = Session::new(control.call(), "1", &control.first());
+    assert!(matches!(session.rollback(), Err(SessionError::NoSnapshot)));
+    session.commit().unwrap();
+    assert_eq!(add(session.address(), 1).0, 1);
+    session.snapshot().unwrap();
+    assert_eq!(add(session.address(), 10).0, 11);
+    session.rollback().unwrap();
+    assert_eq!((add(session.address(), 0).0, session.server()), (1, "1"));
+    session.snapshot().unwrap();
+    assert_eq!(add(session.address(), 100).0, 101);
+    // One that is pending is committed first.
+    session.snapshot().unwrap();
+    assert_eq!(add(session.address(), 1000).0, 1101);
+    session.rollback().unwrap();
+    assert_eq!(add(session.address(), 0).0, 101);
+    assert!(matches!(session.rollback(), Err(SessionError::NoSnapshot)));
+    let servers = control.forks().servers(&ForksServers {}).unwrap().into_owned().servers;
+    assert_eq!(servers.len(), 1, "{servers:?}");
+    control.end();
+}
+
+/// Runs a supervisor in a process of its own, which this one kills.
+fn supervise(directory: &Path) {
+    let control = Control::start();
+    let mut forks = control.forks();
+    let mut processes = vec![add(&control.first(), 0).1, fork(&mut forks, "1").2];
+    let (free, address, process) = fork(&mut forks, "1");
+    forks.emancipate(&ForksEmancipate { server: free.into() }).unwrap();
+    processes.push(process);
+    let words: Vec<String> = processes.iter().map(ToString::to_string).collect();
+    std::fs::write(directory.join("said.new"), format!("{} {address}", words.join(" "))).unwrap();
+    std::fs::rename(directory.join("said.new"), directory.join("said")).unwrap();
+    wedged();
+}
+
+fn nobody_is_left_behind_but_who_was_emancipated() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut supervisor = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["supervise".as_ref(), directory.path().as_os_str()])
+        .stdin(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let said = directory.path().join("said");
+    until("said", || said.exists());
+    let said = std::fs::read_to_string(said).unwrap();
+    let words: Vec<&str> = said.split(' ').collect();
+    let processes: Vec<u32> = words[..3].iter().map(|word| word.parse().unwrap()).collect();
+    assert!(processes.iter().all(|process| runs(*process)));
+    supervisor.kill().unwrap();
+    supervisor.wait().unwrap();
+    until("gone", || !runs(processes[0]) && !runs(processes[1]));
+    assert_eq!(add(words[3], 3), (3, processes[2]));
+    thalweg_sys::fork::kill(processes[2]).unwrap();
+    until("gone, too", || !runs(processes[2]));
+}
+
+/// A program that never answers is given up, and ended by force.
+fn a_wedged_program_is_no_server() {
+    let this = std::env::current_exe().unwrap();
+    let options = Options::new(vec![this.into(), "wedged".into()], "127.0.0.1:0".parse().unwrap());
+    let options = Options { patience: Duration::from_millis(200), ..options };
+    let failed = Supervisor::start(options).unwrap_err().to_string();
+    assert!(failed.contains("says nothing"), "{failed}");
+    let missing = Options::new(vec!["/nowhere/at/all".into()], "127.0.0.1:0".parse().unwrap());
+    assert!(Supervisor::start(missing).is_err());
+}
+
+type Test = (&'static str, fn());
+
+const TESTS: &[Test] = &[
+    ("a_fork_is_a_copy_that_goes_its_own_way", a_fork_is_a_copy_that_goes_its_own_way),
+    ("a_copy_holds_nothing_of_its_parents", a_copy_holds_nothing_of_its_parents),
+    ("what_goes_wrong_stays_in_the_parent", what_goes_wrong_stays_in_the_parent),
+    ("a_server_moves", a_server_moves),
+    ("nothing_is_used_up_by_many_forks", nothing_is_used_up_by_many_forks),
+    ("a_session_keeps_or_takes_back", a_session_keeps_or_takes_back),
+    ("nobody_is_left_behind_but_who_was_emancipated", nobody_is_left_behind_but_who_was_emancipated),
+    ("a_wedged_program_is_no_server", a_wedged_program_is_no_server),
+];
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words[..] {
+        ["sum"] => return sum(),
+        ["wedged"] => return wedged(),
+        ["supervise", directory] => return supervise(Path::new(directory)),
+        _ => {}
+    }
+    let wanted = words.iter().find(|word| !word.starts_with('-'));
+    let chosen: Vec<&Test> =
+        TESTS.iter().filter(|(name, _)| wanted.is_none_or(|w| name.contains(w))).collect();
+    if words.contains(&"--list") {
+        chosen.iter().for_each(|(name, _)| println!("{name}: test"));
+        return;
+    }
+    // Each in a process of its own: a supervisor waits for every child there is.
+    if let ["--one", name] = words[..] {
+        let (_, test) = TESTS.iter().find(|(known, _)| *known == name).unwrap();
+        return test();
+    }
+    let mut failed = 0;
+    for (name, _) in &chosen {
+        let run = std::process::Command::new(std::env::current_exe().unwrap()).args(["--one", name]).status();
+        let passed = run.is_ok_and(|status| status.success());
+        println!("test {name} ... {}", if passed { "ok" } else { "FAILED" });
+        failed += usize::from(!passed);
+    }
+    println!("test result: {} passed; {failed} failed", chosen.len() - failed);
+    assert_eq!(failed, 0);
+}

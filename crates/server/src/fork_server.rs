@@ -1,0 +1,64 @@
+//! `thalweg fork-server`: a supervisor of processes that fork, on a control endpoint of its own.
+
+use crate::arguments::ForkServerOptions;
+use std::io;
+use std::os::fd::AsFd;
+use std::time::Duration;
+use thalweg_fork::generated::server::dispatch;
+use thalweg_fork::generated::types::SCHEMA_HASH;
+use thalweg_fork::{ERROR_TAG, Options, Supervisor};
+use thalweg_service::{Error, Reply, Request, Server, ServerOptions};
+use thalweg_sys::epoll::{Epoll, Events, Timeout, Watch};
+use thalweg_sys::signal::Signals;
+use thalweg_wire::fault::Fault;
+
+/// Runs until the last server has ended, or a signal says so.
+///
+/// # Errors
+/// The program does not start, or the endpoint cannot be listened at.
+pub(crate) fn run(options: &ForkServerOptions) -> Result<(), Error> {
+    let failed = |what: &'static str| move |error: io::Error| Error::system(Fault::System, what, error);
+    let signals = Signals::take().map_err(failed("wait for signals"))?;
+    let control =
+        ServerOptions { schema: SCHEMA_HASH, error_tag: ERROR_TAG.into(), ..ServerOptions::default() };
+    let mut server = Server::bind(std::slice::from_ref(&options.control), control)?;
+    let supervisor = Supervisor::start(Options {
+        servers_max: options.servers_max as usize,
+        patience: Duration::from_millis(options.patience_ms.into()),
+        ..Options::new(options.program.clone(), options.address)
+    });
+    let supervisor = supervisor.map_err(failed("start the program"))?;
+    let (stopper, handler) = (server.stopper(), supervisor.clone());
+    let serve = move || {
+        server.run_reactor(move |request: Request<'_>, reply: Reply| {
+            dispatch(&handler, request.frame, Box::new(reply));
+        })
+    };
+    let thread = std::thread::Builder::new().name("control".to_owned()).spawn(serve);
+    let thread = thread.map_err(failed("start a thread"))?;
+    if let Some(address) = supervisor.address("1") {
+        println!("server 1 at {address}, control at {}", options.control);
+    }
+    await_end(&signals, &supervisor).map_err(failed("wait"))?;
+    supervisor.end();
+    stopper.stop();
+    match thread.join() {
+        Ok(outcome) => outcome,
+        Err(_) => Err(Error::new(Fault::System, "the control endpoint ended in a panic")),
+    }
+}
+
+fn await_end(signals: &Signals, supervisor: &Supervisor) -> io::Result<()> {
+    let epoll = Epoll::new()?;
+    let readable = Watch { readable: true, ..Watch::default() };
+    epoll.add(signals.as_fd(), 0, readable)?;
+    epoll.add(supervisor.descriptor(), 1, readable)?;
+    while !supervisor.is_over() {
+        epoll.wait(&mut Events::with_capacity(2), 2, Timeout::Never)?;
+        supervisor.heard();
+        if signals.next()?.is_some() {
+            break;
+        }
+    }
+    Ok(())
+}
