@@ -98,5 +98,32 @@ class Asgi(unittest.TestCase):
         thalweg.run(main())
 
 
+
+served: list[Any] = []
+
+
+async def once(application: Any, **options: Any) -> None:
+    """A runner that asks once."""
+    loop = type(asyncio.get_running_loop())
+    served.append((application, loop, options, await asgi.run(application, scope("/"), b"body")))
+
+
+class Serving(unittest.TestCase):
+    def test_any_runner_serves_in_a_loop_of_ours_with_its_options(self) -> None:
+        served.clear()
+        asgi.serve(app, runner=once, port=1)
+        asgi.serve(f"{__name__}:app", runner=f"{__name__}:once", port=1)
+        whole = (201, [(b"x-method", b"POST")], b"body!")
+        self.assertEqual(served, [(app, thalweg.loop.EventLoop, {"port": 1}, whole)] * 2)
+
+    def test_what_a_runner_raises_is_raised_and_what_is_not_there_is_named(self) -> None:
+        async def fails(_: Any) -> None:
+            raise ZeroDivisionError
+
+        self.assertRaises(ZeroDivisionError, asgi.serve, app, runner=fails)
+        self.assertRaisesRegex(AttributeError, "nobody", asgi.serve, f"{__name__}:nobody", runner=once)
+        self.assertRaisesRegex(ModuleNotFoundError, "nowhere", asgi.serve, app, runner="nowhere:runner")
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -1,6 +1,7 @@
-"""ASGI applications, one request at a time: for whoever has the request already, Erlang say.
+"""ASGI applications: served in a loop of ours, or asked one request at a time by whoever has it already, Erlang say.
 
-`respond` is what `thalweg_asgi` in Erlang calls by default; another function of the same shape may stand in its place.
+`serve` runs an application under a server, uvicorn unless another runner is given. `respond` is what `thalweg_asgi` in
+Erlang calls by default; another function of the same shape may stand in its place.
 """
 
 import asyncio
@@ -9,11 +10,15 @@ import importlib
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from typing import Any, TypeAlias
 
+from .loop import run as run_in_loop
+
 Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
 Application: TypeAlias = Callable[[Message, Receive, Send], Awaitable[None]]
 Header: TypeAlias = tuple[bytes, bytes]
+Runner: TypeAlias = Callable[..., Awaitable[None]]
+"""Called as `runner(application, **options)`; serves until it returns."""
 
 _AHEAD = 16
 """Messages that an application may be ahead of whoever reads them."""
@@ -21,6 +26,26 @@ _AHEAD = 16
 _started: dict[str, asyncio.Future[None]] = {}
 _background: set[asyncio.Task[None]] = set()
 """What goes on by itself: lifespans, and what applications do behind their answers."""
+
+
+def serve(app: Application | str, *, runner: Runner | str = "thalweg.asgi:with_uvicorn", **options: Any) -> None:
+    """Serves an application in a loop of ours until the runner, which is given the options, ends.
+
+    Application and runner may be named: `module:attribute`.
+    """
+    application = _named(app) if isinstance(app, str) else app
+    serves: Runner = _named(runner) if isinstance(runner, str) else runner
+
+    async def main() -> None:
+        await serves(application, **options)
+
+    run_in_loop(main())
+
+
+async def with_uvicorn(app: Application, **options: Any) -> None:
+    """The runner where none is given: uvicorn, which has to be installed. Takes the words of `uvicorn.Config`."""
+    uvicorn: Any = importlib.import_module("uvicorn")
+    await uvicorn.Server(uvicorn.Config(app, loop="none", **options)).serve()
 
 
 async def run(app: Application, scope: Message, body: bytes = b"") -> tuple[int, list[Header], bytes]:
@@ -36,18 +61,17 @@ async def run(app: Application, scope: Message, body: bytes = b"") -> tuple[int,
 
 async def respond(name: str, scope: Message, body: bytes | str) -> AsyncIterator[Any]:
     """The answer of the application that is called so, `module:attribute`: `(status, headers)`, then its body in parts."""
-    app = _application(name)
+    app: Application = _named(name)
     await _start(name, app)
     async for part in _answer(app, _whole(scope), body.encode() if isinstance(body, str) else body):
         yield part
 
 
-def _application(name: str) -> Application:
+def _named(name: str) -> Any:
     module, _, attribute = name.partition(":")
-    app: Any = importlib.import_module(module)
+    found: Any = importlib.import_module(module)
     for word in (attribute or "app").split("."):
-        app = getattr(app, word)
-    found: Application = app
+        found = getattr(found, word)
     return found
 
 

@@ -98,10 +98,14 @@ async def test_websockets_talk_to_the_application():
                 assert await connection.recv() == word.upper()
 
 
-async def test_uvicorn_as_a_program_takes_our_loop_by_name():
-    words = ["--loop", "thalweg:new_event_loop", "--port", "0", "--http", "h11", "test_uvicorn:application"]
+SERVED = "from thalweg import asgi; asgi.serve('test_uvicorn:application', port=0, http='h11')"
+BY_NAME = ["--loop", "thalweg:new_event_loop", "--port", "0", "--http", "h11", "test_uvicorn:application"]
+
+
+@pytest.mark.parametrize("words", [["-m", "uvicorn", *BY_NAME], ["-c", SERVED]], ids=["its own program", "ours"])
+async def test_uvicorn_as_a_program_runs_in_our_loop(words):
     program = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "uvicorn", *words, stderr=asyncio.subprocess.PIPE, cwd=sys.path[0] or None
+        sys.executable, *words, stderr=asyncio.subprocess.PIPE, cwd=sys.path[0] or None
     )
     try:
         async with asyncio.timeout(60):

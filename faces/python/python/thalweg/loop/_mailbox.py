@@ -58,8 +58,8 @@ class Mailbox(_native.Mailbox):
         return number
 
     def call(self, client: Any, request: bytes, callback: Told, *, deadline: float | None = None) -> int:
-        """Calls a service through a `thalweg.service.Client` of this loop and tells `callback` once: of the frame that answers, or
-        why there is none. In the loop's thread only. A number that is let go of leaves the call to end unheard.
+        """Calls a service through a `thalweg.service.Client` of this loop and tells `callback` once: of the frame that
+        answers, or why there is none. In the loop's thread only. A number that is let go of leaves the call to end unheard.
         """
         number = self.register(callback)
         try:
