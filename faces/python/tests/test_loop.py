@@ -224,6 +224,20 @@ class Descriptors(unittest.TestCase):
             self.loop.remove_writer(number)
             self.loop.remove_reader(number)
 
+    def test_a_number_that_is_used_again_is_watched_for_what_it_is_now(self) -> None:
+        number = self.ours.fileno()
+        self.loop.add_reader(number, lambda: None)
+        self.ours.close()
+        other, peer = socket.socketpair()
+        with peer, other:
+            if other.fileno() != number:
+                os.dup2(other.fileno(), number)
+                self.addCleanup(os.close, number)
+            self.loop.add_reader(number, self.loop.stop)
+            peer.send(b"x")
+            self.loop.run_forever()
+            self.loop.remove_reader(number)
+
     def test_what_was_closed_is_taken_off_by_its_object_alone(self) -> None:
         self.loop.add_reader(self.ours, print)
         self.loop.add_writer(self.ours, print)

@@ -4,11 +4,13 @@ import asyncio
 import gc
 import logging
 import os
+import signal
 import socket
 import threading
 import unittest
 import warnings
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from functools import partial
 
 import thalweg
 
@@ -139,6 +141,59 @@ class Coroutines(LoopCase):
         self.run_for(0.001)
         gc.collect()
         self.assertIn("never retrieved", self.problems[0]["message"])
+
+
+    def test_a_generator_that_raises_midway_raises_there_and_one_left_is_closed_with_the_loop(self) -> None:
+        closed: list[str] = []
+
+        async def items(name: str, last: int) -> AsyncIterator[int]:
+            try:
+                for number in range(last):
+                    await asyncio.sleep(0)
+                    yield number
+                fail()
+            finally:
+                closed.append(name)
+
+        async def main() -> AsyncIterator[int]:
+            seen: list[int] = []
+            with self.assertRaises(ZeroDivisionError):
+                async for item in items("raised", 3):
+                    seen.append(item)
+            self.assertEqual((seen, closed), ([0, 1, 2], ["raised"]))
+            left = items("left", 3)
+            await anext(left)
+            return left
+
+        left = self.loop.run_until_complete(main())
+        self.loop.run_until_complete(self.loop.shutdown_asyncgens())
+        self.assertEqual(closed, ["raised", "left"])
+        del left
+        self.still_runs()
+
+
+class Programs(LoopCase):
+    def test_one_that_ended_is_no_target_any_more(self) -> None:
+        async def main() -> None:
+            program = await asyncio.create_subprocess_exec("true")
+            self.assertEqual(await program.wait(), 0)
+            for call in (program.kill, program.terminate, partial(program.send_signal, signal.SIGUSR1)):
+                self.assertRaises(ProcessLookupError, call)
+
+        self.loop.run_until_complete(main())
+        self.still_runs()
+
+    def test_one_whose_status_somebody_else_collects_is_told_as_gone(self) -> None:
+        async def main() -> int:
+            program = await asyncio.create_subprocess_exec("true")
+            os.waitpid(program.pid, 0)
+            return await program.wait()
+
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            self.assertEqual(self.loop.run_until_complete(asyncio.wait_for(main(), 60)), 255)
+        self.assertTrue(any("somebody else collected" in str(warning.message) for warning in said))
+        self.still_runs()
 
 
 class Running(LoopCase):

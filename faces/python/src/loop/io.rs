@@ -188,9 +188,14 @@ impl Io {
         let core = reactor.core();
         if let Some(watch) = &mut self.watches[place] {
             let before = watch.targets[side as usize].replace(target);
-            match core.set_interest(watch.key, watch.interest()) {
+            // Who was told before may have closed the descriptor, and its number be another's since: then the kernel forgot
+            // the watch, and says so only when it is changed.
+            let kept = match &before {
+                None => core.set_interest(watch.key, watch.interest()),
+                Some(_) => Err(std::io::ErrorKind::NotFound.into()),
+            };
+            match kept {
                 Ok(()) => return Ok(before),
-                // Closed under its watch, and the number used again since: watch what it is now.
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
                 Err(error) => {
                     watch.targets[side as usize] = before;

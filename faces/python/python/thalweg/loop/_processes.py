@@ -16,6 +16,8 @@ from .._native import _spawn
 
 # How `subprocess` hands over what was asked for; the order is its own business.
 _POPEN: Any = subprocess.Popen
+# What asyncio says of a status that it cannot have.
+_UNKNOWN = 255
 _PIPES = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
 _NAMES = list(inspect.signature(_POPEN._execute_child).parameters)[1:]
 
@@ -31,6 +33,7 @@ class Process(_POPEN):  # type: ignore[misc]
     """A `subprocess.Popen` that is started natively, with a descriptor of its end."""
 
     pid: int
+    returncode: int | None
     end: int | None = None
 
     def _execute_child(self, *words: Any) -> None:
@@ -67,12 +70,18 @@ class Process(_POPEN):  # type: ignore[misc]
 
     def ended(self) -> int:
         """Collects the exit status. Called once, when the descriptor says that there is one."""
+        if self.returncode is None and self.end is not None:
+            try:
+                found = os.waitid(os.P_PIDFD, self.end, os.WEXITED)
+            except ChildProcessError:
+                found = None
+            if found is None:
+                warnings.warn(f"somebody else collected the exit status of process {self.pid}", stacklevel=1)
+                self.returncode = _UNKNOWN
+            else:
+                self.returncode = found.si_status if found.si_code == os.CLD_EXITED else -found.si_status
         self.close_end()
-        returncode: int | None = self.poll()
-        if returncode is None:
-            warnings.warn(f"somebody else collected the exit status of process {self.pid}", stacklevel=1)
-            return 255
-        return returncode
+        return _UNKNOWN if self.returncode is None else self.returncode
 
     def close_end(self) -> None:
         """Closes the descriptor."""
