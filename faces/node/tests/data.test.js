@@ -42,8 +42,9 @@ function scribble(log) {
   assert.ok(count > 0)
 }
 
+/** The segments' bytes. Behind them another may appear at any time: the next one is prepared ahead. */
 const bytes = (path) =>
-  readdirSync(path).filter((name) => name.startsWith("segment-")).map((name) => readFileSync(join(path, name)))
+  readdirSync(path).filter((name) => name.startsWith("segment-")).sort().map((name) => readFileSync(join(path, name)))
 
 if (!isMainThread) {
   check(open(workerData.path, workerData.options).log("a"))
@@ -60,11 +61,11 @@ if (!isMainThread) {
       const before = bytes(path)
       assert.ok(before.length > 3)
       scribble(log)
-      assert.deepEqual(bytes(path), before, "the files")
+      assert.deepEqual(bytes(path).slice(0, before.length), before, "the files")
       const neighbour = store(context, { path, readOnly: true })
       check(neighbour.log("a"))
       scribble(neighbour.log("a"))
-      assert.deepEqual(bytes(path), before, "the files")
+      assert.deepEqual(bytes(path).slice(0, before.length), before, "the files")
       const worker = new Worker(__filename, { workerData: { path, options } })
       const [answer] = await new Promise((resolve, reject) => worker.on("message", (...said) => resolve(said)).on("error", reject))
       assert.equal(answer, "right", "another thread")
