@@ -97,7 +97,8 @@ mod tests {
         let command = Arguments::command();
         for verb in command.get_subcommands() {
             let page = String::from_utf8(page(Some(verb.get_name())).unwrap()).unwrap();
-            assert!(page.contains(&format!("thalweg\\-{}", verb.get_name())), "{page}");
+            let name = verb.get_name().replace('-', "\\-");
+            assert!(page.contains(&format!("thalweg\\-{name}")), "{page}");
         }
         let failure = page(Some("fly")).unwrap_err().to_string();
         assert!(failure.contains("append, read") && failure.contains("fly"), "{failure}");

@@ -1,7 +1,8 @@
 //! What becomes durable when: commits on their way to the disk, and who waits for them.
 //!
 //! The store tells of a group once. Then, in this order: what is committed moves, fork by fork; whoever waits is called
-//! back. So nobody hears that a commit is durable and then does not see it.
+//! back. Who asks finds a commit durable only once that has moved, and moves it where the teller has not come as far. So
+//! nobody hears that a commit is durable and then does not see it.
 
 use crate::fork::Fork;
 use parking_lot::{Mutex, RwLock};
@@ -45,18 +46,20 @@ impl Durable {
         durable
     }
 
-    /// Whether everything up to a ticket is. If not, this will be told once it is.
+    /// Whether everything up to a ticket is, and then it is committed too. If not, this will be told once it is.
     pub(crate) fn is(&self, ticket: Position) -> bool {
-        self.store.wait_for(ticket, self.watcher) == 0
+        let is_durable = self.store.wait_for(ticket, self.watcher) == 0;
+        if is_durable {
+            self.take_note(self.store.durable());
+        }
+        is_durable
     }
 
     /// A fork has a commit on its way.
     pub(crate) fn note(&self, ticket: Position, fork: Arc<Fork>) {
         self.under_way.lock().push_back((ticket, fork));
         // It may have become durable before it was noted.
-        if self.is(ticket) {
-            self.complete(self.store.durable());
-        }
+        self.is(ticket);
     }
 
     /// Calls back once everything up to a ticket is durable.
@@ -78,15 +81,23 @@ impl Durable {
     }
 
     fn complete(&self, up_to: Position) {
+        self.take_note(up_to);
+        self.call_back(up_to, &Ok(()));
+        self.tell(|listener| listener.complete(up_to));
+    }
+
+    /// Moves what is committed, fork by fork.
+    fn take_note(&self, up_to: Position) {
         let mut under_way = self.under_way.lock();
         // Two that commit at once may note their tickets in another order than they got them, so all are looked at.
         let (done, left): (VecDeque<_>, VecDeque<_>) =
             under_way.drain(..).partition(|(ticket, _)| *ticket <= up_to);
         *under_way = left;
+        // Under the lock: who finds nothing on its way has to find it committed.
+        let before: Vec<_> = done.iter().map(|(_, fork)| fork.complete(up_to)).collect();
         drop(under_way);
-        done.iter().for_each(|(_, fork)| fork.complete(up_to));
-        self.call_back(up_to, &Ok(()));
-        self.tell(|listener| listener.complete(up_to));
+        // The last to hold a state may have much to let go of.
+        drop(before);
     }
 
     fn call_back(&self, up_to: Position, outcome: &Result<(), CommitError>) {

@@ -164,8 +164,8 @@ impl Fork {
         Ok(receipt)
     }
 
-    /// Everything up to a ticket is durable.
-    pub(crate) fn complete(&self, up_to: Position) {
+    /// Everything up to a ticket is durable. What was committed before is the caller's to let go of.
+    pub(crate) fn complete(&self, up_to: Position) -> Vec<Moment> {
         let mut done = Vec::new();
         let mut views = self.views.lock();
         while views.under_way.front().is_some_and(|(ticket, _)| *ticket <= up_to) {
@@ -174,7 +174,7 @@ impl Fork {
         if let Some(newest) = done.pop() {
             done.push(std::mem::replace(&mut views.committed, newest));
         }
-        drop(views);
+        done
     }
 
     /// Does something to the log that is no change of the state, in turn with those that are: what `act` is given is the

@@ -303,6 +303,23 @@ fn keys_that_cannot_be_and_logs_of_others_are_refused() {
 }
 
 #[test]
+fn whoever_finds_a_write_durable_sees_it_committed() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = on_disk(directory.path(), Durability::Sync);
+    let state = State::open(&store, "state", Options::default()).unwrap();
+    for number in 0..2_000 {
+        let value = number.to_string();
+        let receipt = state.write(state.main(), &put("k", &value), 0).unwrap();
+        // Not by waiting for the one who tells: by asking, as who answers a call does.
+        while !state.is_durable(receipt.ticket) {
+            std::hint::spin_loop();
+        }
+        let seen = state.sight(state.main(), View::Committed).unwrap();
+        assert_eq!(seen.get("k").map(|value| &**value), Some(value.as_bytes()));
+    }
+}
+
+#[test]
 fn writers_on_many_threads_lose_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let store = on_disk(directory.path(), Durability::Sync);

@@ -321,7 +321,13 @@ fn judge(line: &Line, notes: &[&Note], from: usize) {
                 );
             }
             What::SawAll(all) => {
-                assert!(candidates.any(|state| line.states[state] == *all), "a state that never was then");
+                if !candidates.any(|state| line.states[state] == *all) {
+                    let was = line.states.iter().rposition(|state| state == all);
+                    panic!(
+                        "client {} saw what was after {was:?}, neither {least} nor what came meanwhile",
+                        note.client
+                    );
+                }
             }
             What::Spanned(base, end) => {
                 let between = line.at(*end) - line.at(*base);
