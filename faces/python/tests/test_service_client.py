@@ -24,6 +24,7 @@ from service_support import (
 )
 from thalweg.service import (
     BadFrame,
+    BadRequest,
     Client,
     Closed,
     DeadlineExceeded,
@@ -33,6 +34,7 @@ from thalweg.service import (
     Refused,
     Server,
     ServiceError,
+    UnknownCommand,
 )
 
 
@@ -175,9 +177,10 @@ class EventLoop(Place, unittest.IsolatedAsyncioTestCase):
         }
         for name, frame in wrong.items():
             with self.subTest(name):
-                answer = types.decode_response(await self.transport.call(frame))
-                self.assertIsInstance(answer, types.EchoErrorResponse)
-                self.assertNotEqual(answer.message, "")
+                with self.assertRaises(UnknownCommand if name == "unknown command" else BadRequest) as refused:
+                    await self.transport.call(frame)
+                self.assertEqual(refused.exception.retry, "never")
+                self.assertNotEqual(refused.exception.detail, "")
                 await self.still_serves()
 
     async def test_what_is_too_long_is_refused_before_it_is_sent(self):

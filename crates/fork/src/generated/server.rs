@@ -2,7 +2,7 @@
 
 use super::types::*;
 use thalweg_wire::messagepack::DecodeError;
-use thalweg_wire::service::{Access, Fork, Reply, Responder, Service, error_frame};
+use thalweg_wire::service::{Access, Fork, Reply, Responder, Service, refuse};
 
 /// What Forks does. Each method may answer now, or later from any thread.
 pub trait ForksHandler {
@@ -26,7 +26,7 @@ pub trait ForksHandler {
 pub fn dispatch<H: ForksHandler + ?Sized>(handler: &H, frame: &[u8], mut reply: Box<dyn Reply>) {
     match ForksRequest::decode(frame) {
         Ok(request) => handle(handler, request, reply),
-        Err(error) => reply.end(&error_frame("ForksErrorResponse", &error.to_string())),
+        Err(wrong) => refuse(&mut *reply, "ForksErrorResponse", &wrong),
     }
 }
 

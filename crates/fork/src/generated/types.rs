@@ -619,12 +619,10 @@ impl ForksResponse<'_> {
 
 /// What each command takes and answers.
 pub mod commands {
-    use super::service::{Command, Stream};
-
     /// A copy of a server as it is now, in a process of its own, which listens before this answers.
     #[derive(Clone, Copy, Debug)]
     pub enum Fork {}
-    impl Command for Fork {
+    impl super::service::Command for Fork {
         type Request<'a> = super::ForksFork<'a>;
         type Response<'a> = super::ForksForkResponse<'a>;
         const ERROR: &'static str = "ForksErrorResponse";
@@ -633,7 +631,7 @@ pub mod commands {
     /// Has a server listen somewhere else, and no longer where it did.
     #[derive(Clone, Copy, Debug)]
     pub enum Rebind {}
-    impl Command for Rebind {
+    impl super::service::Command for Rebind {
         type Request<'a> = super::ForksRebind<'a>;
         type Response<'a> = super::ForksRebindResponse<'a>;
         const ERROR: &'static str = "ForksErrorResponse";
@@ -642,7 +640,7 @@ pub mod commands {
     /// Ends a server in good order: what was begun is answered. Answers when its process is gone.
     #[derive(Clone, Copy, Debug)]
     pub enum Shutdown {}
-    impl Command for Shutdown {
+    impl super::service::Command for Shutdown {
         type Request<'a> = super::ForksShutdown<'a>;
         type Response<'a> = super::ForksShutdownResponse;
         const ERROR: &'static str = "ForksErrorResponse";
@@ -651,7 +649,7 @@ pub mod commands {
     /// Has a server outlive this process, and everybody else.
     #[derive(Clone, Copy, Debug)]
     pub enum Emancipate {}
-    impl Command for Emancipate {
+    impl super::service::Command for Emancipate {
         type Request<'a> = super::ForksEmancipate<'a>;
         type Response<'a> = super::ForksEmancipateResponse;
         const ERROR: &'static str = "ForksErrorResponse";
@@ -660,7 +658,7 @@ pub mod commands {
     /// Every server.
     #[derive(Clone, Copy, Debug)]
     pub enum Servers {}
-    impl Command for Servers {
+    impl super::service::Command for Servers {
         type Request<'a> = super::ForksServers;
         type Response<'a> = super::ForksServersResponse<'a>;
         const ERROR: &'static str = "ForksErrorResponse";
