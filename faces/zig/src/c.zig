@@ -6,6 +6,7 @@ pub const Stopper = opaque {};
 pub const Reply = opaque {};
 pub const Answer = opaque {};
 pub const Spawned = opaque {};
+pub const Rpc = opaque {};
 
 pub const ClientOptions = extern struct {
     schema: [32]u8,
@@ -99,6 +100,47 @@ pub const Request = extern struct {
     alone: bool,
 };
 
+pub const RpcOptions = extern struct {
+    deadline_ms: u64,
+    idle_for_ms: u64,
+    answer_bytes_max: u64,
+    connections_max: u32,
+    idle_max: u32,
+    in_flight_max: u32,
+    spin: bool,
+};
+
+pub const RpcCall = extern struct { method: [*:0]const u8, params: ?[*:0]const u8 };
+
+pub const RpcAsk = extern struct {
+    deadline_ms: u64 = 0,
+    target: u32 = 0,
+    batch: bool = false,
+    notifies: bool = false,
+    idempotent: bool = false,
+};
+
+pub const RpcDone = extern struct { call: u64, answers: usize, detail: [*:0]const u8, fault: u16 };
+
+pub const RpcAnswer = extern struct {
+    json: ?[*]const u8,
+    length: usize,
+    message: [*:0]const u8,
+    code: i64,
+    fault: u16,
+    is_error: bool,
+};
+
+pub const RpcStatistics = extern struct {
+    opened: u64,
+    closed: u64,
+    reused: u64,
+    waits: u64,
+    retried: u64,
+    idle: usize,
+    connections: usize,
+};
+
 pub const Flow = enum(c_uint) { go = 0, wait = 1, gone = 2 };
 
 pub const Call = *const fn (context: ?*anyopaque) callconv(.c) void;
@@ -170,3 +212,22 @@ pub extern fn thalweg_spawned_restart(spawned: *Spawned) u16;
 pub extern fn thalweg_spawned_stop(spawned: *Spawned, exit: ?*Exit) u16;
 pub extern fn thalweg_spawned_descriptor(spawned: *const Spawned) c_int;
 pub extern fn thalweg_spawned_process(spawned: *const Spawned) u32;
+
+pub extern fn thalweg_rpc_defaults() RpcOptions;
+pub extern fn thalweg_rpc_open(url: [*:0]const u8, options: ?*const RpcOptions, client: *?*Rpc) u16;
+pub extern fn thalweg_rpc_close(client: ?*Rpc) void;
+pub extern fn thalweg_rpc_target(client: *Rpc, url: [*:0]const u8, target: *u32) u16;
+pub extern fn thalweg_rpc_descriptor(client: *Rpc, descriptor: *c_int) u16;
+pub extern fn thalweg_rpc_begin(
+    client: *Rpc,
+    calls: [*]const RpcCall,
+    calls_count: usize,
+    ask: ?*const RpcAsk,
+    number: *u64,
+) u16;
+pub extern fn thalweg_rpc_cancel(client: *Rpc, call: u64) u16;
+pub extern fn thalweg_rpc_turn(client: *Rpc, wait_ms: i64, happened: ?*usize) u16;
+pub extern fn thalweg_rpc_next(client: *Rpc, done: *RpcDone) u16;
+pub extern fn thalweg_rpc_wait(client: *Rpc, call: u64, done: *RpcDone) u16;
+pub extern fn thalweg_rpc_answer_at(client: *Rpc, place: usize, answer: *RpcAnswer) u16;
+pub extern fn thalweg_rpc_statistics_of(client: *const Rpc) RpcStatistics;

@@ -24,6 +24,8 @@ pub const Answer = @import("server.zig").Answer;
 pub const Spawned = @import("spawned.zig").Spawned;
 pub const SpawnOptions = @import("spawned.zig").SpawnOptions;
 pub const Exit = @import("spawned.zig").Exit;
+pub const Rpc = @import("rpc.zig").Rpc;
+pub const RpcOptions = @import("rpc.zig").RpcOptions;
 pub const Dispatcher = @import("dispatch.zig").Dispatcher;
 
 /// How long a turn may wait.

@@ -241,6 +241,21 @@ fn spawning(folder: []const u8) !void {
     }
 }
 
+fn remotely() !void {
+    fails(thalweg.Rpc.open("nowhere at all", null), error.BadArgument, "an address that is none");
+    var nobody = try thalweg.Rpc.open("http://127.0.0.1:1/rpc/none", thalweg.Rpc.defaults());
+    defer nobody.close();
+    fails(nobody.call("Knock", "{}"), error.NoServer, "a call of nobody");
+    holds((try nobody.next()) == null, "nothing else came");
+    fails(nobody.answerAt(0), error.BadArgument, "an answer there is not");
+    const calls = [_]thalweg.Rpc.Call{.{ .method = "Knock", .params = null }};
+    const call = try nobody.begin(&calls, .{ .target = try nobody.target("http://127.0.0.1:1/rpc/other") });
+    try nobody.cancel(call);
+    _ = try nobody.turn(.poll);
+    holds((try nobody.next()) == null, "nothing comes of what was cancelled");
+    holds(try nobody.descriptor() >= 0 and nobody.statistics().connections == 0, "nothing is left open");
+}
+
 fn everything(folder: []const u8) !void {
     try connecting(folder);
     try nonsense(folder, "nonsense.sock");
@@ -249,6 +264,7 @@ fn everything(folder: []const u8) !void {
     try carelessness(folder);
     try serially(folder);
     try spawning(folder);
+    try remotely();
 }
 
 pub export fn main(count: c_int, arguments: [*]const [*:0]const u8) c_int {

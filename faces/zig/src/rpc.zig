@@ -1,0 +1,118 @@
+//! A client of services by JSON-RPC over kept-alive connections. To be used from one thread at a time.
+
+const std = @import("std");
+const c = @import("c.zig");
+const faults = @import("faults.zig");
+const check = @import("code.zig").check;
+const Wait = @import("thalweg.zig").Wait;
+const Error = faults.Error;
+
+/// As `thalweg.h` says; begin with `Rpc.defaults()`.
+pub const RpcOptions = c.RpcOptions;
+
+/// Calls the service at a URL, `http://host:port/rpc/name`.
+pub const Rpc = struct {
+    handle: *c.Rpc,
+
+    /// A method and its parameters: a JSON array or object, or none.
+    pub const Call = c.RpcCall;
+    /// How calls are made.
+    pub const Ask = c.RpcAsk;
+    /// What came of calls: how many answers there are.
+    pub const Done = struct { call: u64, answers: usize };
+    /// An answer, lent until the client is used again.
+    pub const Answer = union(enum) {
+        /// JSON.
+        result: []const u8,
+        /// What the server says is wrong, and what it says beside: JSON, or nothing.
+        failure: struct { code: i64, message: [:0]const u8, data: []const u8 },
+    };
+
+    pub fn defaults() RpcOptions {
+        return c.thalweg_rpc_defaults();
+    }
+
+    /// Connects with the first call.
+    pub fn open(url: [:0]const u8, options: ?RpcOptions) Error!Rpc {
+        var handle: ?*c.Rpc = null;
+        try check(c.thalweg_rpc_open(url, if (options) |*given| given else null, &handle));
+        return .{ .handle = handle.? };
+    }
+
+    /// Ends every connection. Calls under way are not heard of any more.
+    pub fn close(self: *Rpc) void {
+        c.thalweg_rpc_close(self.handle);
+    }
+
+    /// Another service over the same connections, for `Ask.target`.
+    pub fn target(self: *Rpc, url: [:0]const u8) Error!u32 {
+        var number: u32 = 0;
+        try check(c.thalweg_rpc_target(self.handle, url, &number));
+        return number;
+    }
+
+    /// Begins calls, which go together and leave with the next turn or wait.
+    pub fn begin(self: *Rpc, calls: []const Call, ask: Ask) Error!u64 {
+        var number: u64 = 0;
+        try check(c.thalweg_rpc_begin(self.handle, calls.ptr, calls.len, &ask, &number));
+        return number;
+    }
+
+    /// Nobody waits for these calls any more.
+    pub fn cancel(self: *Rpc, number: u64) Error!void {
+        try check(c.thalweg_rpc_cancel(self.handle, number));
+    }
+
+    /// Readable whenever a turn has something to do: for a loop of your own.
+    pub fn descriptor(self: *Rpc) Error!c_int {
+        var number: c_int = -1;
+        try check(c.thalweg_rpc_descriptor(self.handle, &number));
+        return number;
+    }
+
+    /// Writes what was begun and reads what came; how much that was.
+    pub fn turn(self: *Rpc, patience: Wait) Error!usize {
+        var happened: usize = 0;
+        try check(c.thalweg_rpc_turn(self.handle, patience.number(), &happened));
+        return happened;
+    }
+
+    /// What came next, of whatever calls; null until another turn.
+    pub fn next(self: *Rpc) Error!?Done {
+        var done: c.RpcDone = undefined;
+        try check(c.thalweg_rpc_next(self.handle, &done));
+        if (done.call == 0) return null;
+        try check(done.fault);
+        return .{ .call = done.call, .answers = done.answers };
+    }
+
+    /// Waits for what comes of calls.
+    pub fn wait(self: *Rpc, number: u64) Error!Done {
+        var done: c.RpcDone = undefined;
+        try check(c.thalweg_rpc_wait(self.handle, number, &done));
+        try check(done.fault);
+        return .{ .call = done.call, .answers = done.answers };
+    }
+
+    /// One of the answers that were taken last, by the place of its call.
+    pub fn answerAt(self: *Rpc, place: usize) Error!Answer {
+        var answer: c.RpcAnswer = undefined;
+        try check(c.thalweg_rpc_answer_at(self.handle, place, &answer));
+        const json = if (answer.json) |bytes| bytes[0..answer.length] else "";
+        if (!answer.is_error) return .{ .result = json };
+        const message = std.mem.span(answer.message);
+        return .{ .failure = .{ .code = answer.code, .message = message, .data = json } };
+    }
+
+    /// Calls one method and waits for its answer.
+    pub fn call(self: *Rpc, method: [:0]const u8, params: ?[:0]const u8) Error!Answer {
+        const calls = [_]Call{.{ .method = method, .params = if (params) |given| given.ptr else null }};
+        _ = try self.wait(try self.begin(&calls, .{}));
+        return self.answerAt(0);
+    }
+
+    /// What it has done so far.
+    pub fn statistics(self: *const Rpc) c.RpcStatistics {
+        return c.thalweg_rpc_statistics_of(self.handle);
+    }
+};
