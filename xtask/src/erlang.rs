@@ -111,8 +111,25 @@ fn native() -> Result<(), String> {
     fs::rename(&fresh, &library).map_err(|e| format!("{}: {e}", library.display()))
 }
 
+/// Rebar3 links what it builds to the checkout that it builds from, and leaves such links as they are; ours outlive the
+/// checkout when the target directory does. Those of another checkout are thrown away.
+fn forget_other_checkout() -> Result<(), String> {
+    for profile in ["default", "test"] {
+        let built = base().join(profile).join("lib/thalweg");
+        let is_ours = match (fs::canonicalize(built.join("src")), fs::canonicalize(face().join("src"))) {
+            (Ok(linked), Ok(ours)) => linked == ours,
+            _ => false,
+        };
+        if built.exists() && !is_ours {
+            fs::remove_dir_all(&built).map_err(|e| format!("{}: {e}", built.display()))?;
+        }
+    }
+    Ok(())
+}
+
 /// Rebar3, with Erlang's libraries that were unpacked beside it.
 fn rebar3() -> Result<Command, String> {
+    forget_other_checkout()?;
     let tools = cache().join("erlang");
     let program = tools.join("usr/bin/rebar3");
     if !program.exists() {
