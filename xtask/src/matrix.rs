@@ -123,12 +123,7 @@ fn meets(
     if prepared.needs_fewer_rights {
         command = without_override(&command);
     }
-    let mut steps = trouble.steps.clone();
-    if name == "erlang" && trouble.fails_to_connect() {
-        // Its client connects while its owner goes on: who calls once that has failed is told that it is closed.
-        steps.iter_mut().for_each(|(_, end)| end.push_str("|closed"));
-    }
-    takes(&format!("{name} and {}", trouble.name), command, &steps, tally)
+    takes(&format!("{name} and {}", trouble.name), command, &trouble.steps, tally)
 }
 
 /// Runs a client's steps, and checks how each ended.

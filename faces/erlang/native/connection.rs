@@ -81,6 +81,8 @@ pub(crate) struct Connection {
 pub(crate) struct State {
     /// `None` once closed.
     client: Option<Client>,
+    /// Why it was lost before it was closed.
+    lost: Option<Error>,
     waiters: HashMap<u64, Waiter>,
     groups: HashMap<u64, Group>,
     group_count: u64,
@@ -144,6 +146,7 @@ impl Connection {
         let descriptor = client.descriptor()?.as_raw_fd();
         let state = State {
             client: Some(client),
+            lost: None,
             waiters: HashMap::new(),
             groups: HashMap::new(),
             group_count: 0,
@@ -188,6 +191,9 @@ impl State {
         expect: Expect,
         options: CallOptions,
     ) -> Result<CallId, Error> {
+        if let Some(why) = &self.lost {
+            return Err(why.clone());
+        }
         let Some(client) = &mut self.client else { return Err(Error::new(Fault::Closed, "")) };
         if expect.is_bounded() && self.waiters.len() - self.unbounded >= self.in_flight_max as usize {
             return Err(Error::new(Fault::Overloaded, ""));
@@ -400,12 +406,13 @@ impl State {
 
     /// Why the connection ended.
     pub(crate) fn failure(&self) -> Option<Error> {
-        self.client.as_ref().and_then(|client| client.failure().cloned())
+        self.lost.clone().or_else(|| self.client.as_ref()?.failure().cloned())
     }
 
     /// Ends the connection: every call is told so.
     pub(crate) fn close(&mut self, env: Env) {
         if let Some(client) = &mut self.client {
+            self.lost = self.lost.take().or_else(|| client.failure().cloned());
             client.close();
         }
         self.hand_out(env, None);

@@ -37,13 +37,6 @@ pub(super) struct Trouble {
     pub(super) steps: Vec<(String, String)>,
 }
 
-impl Trouble {
-    /// Whether nobody is connected to: then there is one step.
-    pub(super) fn fails_to_connect(&self) -> bool {
-        self.steps.len() == 1
-    }
-}
-
 fn trouble(name: &'static str, place: Place, within_ms: u64, steps: &[(&str, &str)]) -> Trouble {
     let steps = steps.iter().map(|(step, end)| ((*step).to_owned(), (*end).to_owned())).collect();
     Trouble { name, place, within_ms, steps }
