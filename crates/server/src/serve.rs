@@ -156,6 +156,8 @@ pub(crate) fn serve(configuration: Configuration, line: &[OsString]) -> Result<(
     let mut doors = open_doors(wanted, inherited, reactors)?;
     let config = http_config(options, connections_max, reactors);
     let pool = Pool::start(COLD_THREADS).map_err(|error| Failure::System("start a thread", error))?;
+    // Before anything is answered: who hears from the server finds all of it.
+    let neighbours = services::Running::start(&engine, &pool, options, connections_max * reactors)?;
     let spin = options.spin == Switch::On;
     let mut running = start_all(&engine, &front, &pool, config, spin, &mut doors)?;
     let mut rpc_doors =
@@ -165,7 +167,6 @@ pub(crate) fn serve(configuration: Configuration, line: &[OsString]) -> Result<(
         running.push(start(whom, &engine, &front, &pool, config, spin, listening)?);
         doors.paths.append(&mut rpc_doors.paths);
     }
-    let neighbours = services::Running::start(&engine, &pool, options, connections_max * reactors)?;
     let webhooks = webhooks::Running::start(&engine)?;
     let limits = Limits::of(&config, reactors);
     tracing::info!(reactors, durability = ?options.durability, %limits, "serving");
