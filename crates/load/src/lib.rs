@@ -1,7 +1,7 @@
 //! Load for servers of durable streams: clients that append, create, read, follow and idle, and the floor they are
 //! measured against.
 //!
-//! Owns one reactor full of connections, each with one [role](roles) and at most one request under way, the clock of
+//! Owns one reactor full of connections, each with one role and at most one request under way, the clock of
 //! a measurement, and what is counted. It costs as little as it can: one thread, a request that is sent in one call, an
 //! answer that is read where it was received. Never knows which server it speaks to, nor the inside of any.
 //!
