@@ -224,12 +224,26 @@ impl Client {
     /// # Errors
     /// Nothing is in flight and there is no connection, so that nothing could come; the operating system failed.
     pub fn turn(&mut self, wait: Wait) -> Result<usize, Error> {
+        let is_ready = self.session.is_ready();
+        self.turn_unless(is_ready, wait)
+    }
+
+    /// As a turn, for whoever takes what comes of one call: what came of others, and was not taken, does not end it.
+    ///
+    /// # Errors
+    /// As of [`Client::turn`].
+    pub fn turn_for(&mut self, call: CallId, wait: Wait) -> Result<usize, Error> {
+        let is_ready = self.session.is_ready_for(call);
+        self.turn_unless(is_ready, wait)
+    }
+
+    fn turn_unless(&mut self, is_ready: bool, wait: Wait) -> Result<usize, Error> {
         let until = match wait {
             Wait::Poll => return self.look(),
             Wait::Until(until) => Some(until),
             Wait::Block => None,
         };
-        let moved = if self.session.is_ready() { self.flush().map(|()| 1) } else { self.advance(until) };
+        let moved = if is_ready { self.flush().map(|()| 1) } else { self.advance(until) };
         self.leave_watched()?;
         moved
     }

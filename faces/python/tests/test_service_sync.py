@@ -161,6 +161,14 @@ class Waiting(Place):
         self.assertEqual((self.transport.is_connected, self.transport.in_flight), (False, 0))
         self.transport.close()
 
+    def test_what_came_of_others_ends_no_wait(self):
+        other = self.transport.send(FIELDS_FRAME)
+        slow = self.transport.send(types.encode_request(waiting(Patient.FOR_GOOD)), deadline=0.2)
+        # The other's answer comes, and is kept, long before this ends.
+        with self.assertRaises(DeadlineExceeded):
+            self.transport.receive(slow)
+        self.assertIn(b"EchoFieldsResponse", self.transport.receive(other))
+
     def test_nothing_stays_open(self):
         SyncClient(self.endpoint(self.kind)).close()
         self.alone()

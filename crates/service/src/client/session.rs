@@ -237,6 +237,13 @@ impl Session {
         !self.stash.is_empty() || !self.failures.is_empty() || self.incoming.is_ready(plain)
     }
 
+    /// Whether something came of one call, or may have.
+    pub(crate) fn is_ready_for(&self, call: CallId) -> bool {
+        self.incoming.is_ready(self.bounds.plain)
+            || self.stash.iter().any(|stashed| stashed.call == call)
+            || self.failures.iter().any(|(failed, _)| *failed == call)
+    }
+
     /// The next deadline.
     pub(crate) fn next_deadline(&mut self) -> Option<Instant> {
         self.deadlines.next(|call| self.calls.has(call))

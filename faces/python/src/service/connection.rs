@@ -50,9 +50,13 @@ impl Connection {
         }
     }
 
-    /// A turn that may wait, other threads running meanwhile; then signals are handled.
-    fn turn_waiting(&self, py: Python<'_>) -> PyResult<()> {
-        let turned = self.client.detached(py, |client| client.turn(Wait::Block));
+    /// A turn that may wait for something to come, of one call if one is named, other threads running meanwhile; then
+    /// signals are handled.
+    fn turn_waiting(&self, py: Python<'_>, of: Option<CallId>) -> PyResult<()> {
+        let turned = self.client.detached(py, |client| match of {
+            Some(call) => client.turn_for(call, Wait::Block),
+            None => client.turn(Wait::Block),
+        });
         turned.transpose().raise(py)?;
         py.check_signals()
     }
@@ -79,7 +83,7 @@ impl Connection {
             if let Some(came) = came {
                 return Ok(came);
             }
-            self.turn_waiting(py)?;
+            self.turn_waiting(py, Some(call))?;
         }
     }
 
@@ -154,7 +158,7 @@ impl Connection {
     /// Waits until the connection is there.
     fn await_connected(&self, py: Python<'_>) -> PyResult<()> {
         while !self.with(py, |client| Ok(client.is_connected()))? {
-            self.turn_waiting(py)?;
+            self.turn_waiting(py, None)?;
         }
         Ok(())
     }
