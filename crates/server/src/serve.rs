@@ -158,6 +158,7 @@ pub(crate) fn serve(configuration: Configuration, line: &[OsString]) -> Result<(
     let pool = Pool::start(COLD_THREADS).map_err(|error| Failure::System("start a thread", error))?;
     // Before anything is answered: who hears from the server finds all of it.
     let neighbours = services::Running::start(&engine, &pool, options, connections_max * reactors)?;
+    code::release();
     let spin = options.spin == Switch::On;
     let mut running = start_all(&engine, &front, &pool, config, spin, &mut doors)?;
     let mut rpc_doors =
