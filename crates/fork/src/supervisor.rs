@@ -65,7 +65,9 @@ struct Shared {
 struct Table {
     servers: BTreeMap<u64, Entry>,
     last: u64,
-    /// Processes that ended before anybody knew them.
+    /// Places that are taken by servers to come.
+    coming: usize,
+    /// Processes that nobody knew when they ended: one of them may be a server to come. Others are of no interest.
     unknown: HashSet<u32>,
 }
 
@@ -75,6 +77,45 @@ struct Entry {
     parent: Option<u64>,
     is_emancipated: bool,
     jobs: Sender<Job>,
+}
+
+impl Table {
+    /// A server came, or will not.
+    fn arrive(&mut self) {
+        self.coming -= 1;
+        if self.coming == 0 {
+            // Their numbers may be other processes' from here on.
+            self.unknown.clear();
+        }
+    }
+
+    /// A process has ended, whose parent is this one.
+    fn ended(&mut self, process: u32) {
+        let known = self.servers.iter().find(|(_, entry)| entry.process == process).map(|(n, _)| *n);
+        match known {
+            Some(number) => drop(self.servers.remove(&number)),
+            None if self.coming > 0 => drop(self.unknown.insert(process)),
+            None => {}
+        }
+    }
+}
+
+/// A place for a server to come, given back unless it is filled.
+struct Place(Option<Arc<Shared>>);
+
+impl Place {
+    fn fill(mut self, table: &mut Table) {
+        self.0 = None;
+        table.arrive();
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Some(shared) = &self.0 {
+            shared.table.lock().arrive();
+        }
+    }
 }
 
 impl Supervisor {
@@ -99,7 +140,8 @@ impl Supervisor {
         }
         let shared = Shared { options, table: Mutex::default(), bell: EventFd::new()?, gone: Condvar::new() };
         let this = Self(Arc::new(shared));
-        this.add(told, started.id(), address, None)?;
+        let place = this.take_place().map_err(io::Error::other)?;
+        this.add(place, told, started.id(), address, None)?;
         let reaper = this.clone();
         std::thread::Builder::new().name("reaper".to_owned()).spawn(move || reaper.reap())?;
         Ok(this)
@@ -149,10 +191,19 @@ impl Supervisor {
     }
 
     /// Takes a server in, and says its number.
-    fn add(&self, told: Told, process: u32, address: SocketAddr, parent: Option<u64>) -> io::Result<u64> {
+    fn add(
+        &self,
+        place: Place,
+        told: Told,
+        process: u32,
+        address: SocketAddr,
+        parent: Option<u64>,
+    ) -> io::Result<u64> {
         let jobs = keep(told)?;
         let mut table = self.0.table.lock();
-        if table.unknown.remove(&process) {
+        let has_ended = table.unknown.remove(&process);
+        place.fill(&mut table);
+        if has_ended {
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the process ended"));
         }
         table.last += 1;
@@ -164,13 +215,7 @@ impl Supervisor {
     /// Waits for every end there is.
     fn reap(&self) {
         while let Ok(Some(process)) = fork::await_any_child() {
-            let mut table = self.0.table.lock();
-            let known = table.servers.iter().find(|(_, entry)| entry.process == process).map(|(n, _)| *n);
-            match known {
-                Some(number) => drop(table.servers.remove(&number)),
-                None => drop(table.unknown.insert(process)),
-            }
-            drop(table);
+            self.0.table.lock().ended(process);
             self.ring();
         }
     }
@@ -209,15 +254,21 @@ impl Supervisor {
         listen(wanted).map_err(|error| wrong(&error))
     }
 
-    fn has_room(&self) -> Result<(), String> {
+    /// A place for one more server.
+    fn take_place(&self) -> Result<Place, String> {
         let most = self.0.options.servers_max;
-        let full = self.0.table.lock().servers.len() >= most;
-        if full { Err(format!("servers_full: {most} servers run, and there may be no more")) } else { Ok(()) }
+        let mut table = self.0.table.lock();
+        if table.servers.len() + table.coming >= most {
+            return Err(format!("servers_full: {most} servers run, and there may be no more"));
+        }
+        table.coming += 1;
+        Ok(Place(Some(Arc::clone(&self.0))))
     }
 
     /// Forks a server, in its thread. What goes wrong ends the copy, and nothing else.
     fn forked(
         &self,
+        place: Place,
         parent: &mut Told,
         number: u64,
         listener: OwnedFd,
@@ -226,7 +277,7 @@ impl Supervisor {
         let failed = |why: String| format!("not_forked: {why}");
         let (mut child, process) = parent.fork().map_err(failed)?;
         child.listen_at(&listener).map_err(failed)?;
-        let added = self.add(child, process, address, Some(number));
+        let added = self.add(place, child, process, address, Some(number));
         added.map(|number| (number, process)).map_err(|error| failed(error.to_string()))
     }
 
@@ -264,13 +315,13 @@ fn listen(address: SocketAddr) -> io::Result<(OwnedFd, SocketAddr)> {
 
 impl ForksHandler for Supervisor {
     fn fork(&self, request: ForksFork<'_>, responder: Responder<commands::Fork>) {
-        let listening = self.has_room().and_then(|()| self.listen(request.address.as_deref()));
-        let (listener, address) = match listening {
-            Ok(listening) => listening,
+        let ready = self.take_place().and_then(|place| Ok((place, self.listen(request.address.as_deref())?)));
+        let (place, (listener, address)) = match ready {
+            Ok(ready) => ready,
             Err(why) => return responder.error(&why),
         };
         self.tell(&request.server, responder, move |this, told, parent| {
-            let (number, process) = this.forked(told, parent, listener, address)?;
+            let (number, process) = this.forked(place, told, parent, listener, address)?;
             let (server, address) = (number.to_string().into(), address.to_string().into());
             Ok(ForksForkResponse { server, address, process })
         });
@@ -326,5 +377,24 @@ impl std::fmt::Debug for Supervisor {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let servers = self.0.table.lock().servers.len();
         out.debug_struct("Supervisor").field("servers", &servers).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ends_of_strangers_are_kept_only_while_one_may_be_a_server_to_come() {
+        let mut table = Table::default();
+        table.ended(7);
+        assert!(table.unknown.is_empty(), "its number may be a server's one day");
+        table.coming = 2;
+        table.ended(7);
+        assert!(table.unknown.contains(&7));
+        table.arrive();
+        assert!(table.unknown.contains(&7), "another is still to come");
+        table.arrive();
+        assert!(table.unknown.is_empty());
     }
 }

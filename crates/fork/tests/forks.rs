@@ -202,6 +202,35 @@ fn what_goes_wrong_stays_in_the_parent() {
     control.end();
 }
 
+fn no_more_are_forked_at_once_than_there_are_places() {
+    let control = Control::start();
+    let gate = std::sync::Barrier::new(8);
+    let outcomes: Vec<Result<u32, String>> = std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..8)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut forks = control.forks();
+                    gate.wait();
+                    let asked = ForksFork { server: "1".into(), address: None };
+                    let answer = forks.fork(&asked).map(|forked| forked.process);
+                    answer.map_err(|refused| refused.to_string())
+                })
+            })
+            .collect();
+        clients.into_iter().map(|client| client.join().unwrap()).collect()
+    });
+    let forked = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
+    assert_eq!(forked, 3, "{outcomes:?}");
+    for refused in outcomes.iter().filter_map(|outcome| outcome.as_ref().err()) {
+        assert!(refused.contains("servers_full"), "{refused}");
+    }
+    // The places of who was refused were given back, and one that is left is free again.
+    let mut forks = control.forks();
+    forks.shutdown(&ForksShutdown { server: "2".into() }).unwrap();
+    fork(&mut forks, "1");
+    control.end();
+}
+
 fn a_server_moves() {
     let control = Control::start();
     let mut forks = control.forks();
@@ -313,6 +342,7 @@ const TESTS: &[Test] = &[
     ("a_fork_is_a_copy_that_goes_its_own_way", a_fork_is_a_copy_that_goes_its_own_way),
     ("a_copy_holds_nothing_of_its_parents", a_copy_holds_nothing_of_its_parents),
     ("what_goes_wrong_stays_in_the_parent", what_goes_wrong_stays_in_the_parent),
+    ("no_more_are_forked_at_once_than_there_are_places", no_more_are_forked_at_once_than_there_are_places),
     ("a_server_moves", a_server_moves),
     ("nothing_is_used_up_by_many_forks", nothing_is_used_up_by_many_forks),
     ("a_session_keeps_or_takes_back", a_session_keeps_or_takes_back),
