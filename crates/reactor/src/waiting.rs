@@ -51,7 +51,7 @@ impl<H: Handler> Reactor<H> {
     /// has the work may be waiting for this very processor.
     fn look_again(&mut self, limit: usize, began_ns: u64, wait: Wait) -> io::Result<()> {
         let due_ns = self.due_ns(began_ns, wait);
-        let mut patience = Patience::new(if process::processors() > 1 { ALONE_NS } else { 0 });
+        let mut patience = Patience::for_peer(ALONE_NS);
         loop {
             self.ask(limit, Timeout::Now)?;
             let now_ns = clock::monotonic_ns();

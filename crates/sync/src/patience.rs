@@ -13,6 +13,11 @@ use thalweg_sys::{clock, process};
 
 /// About what a wake across processors costs.
 pub const WAKE_NS: u64 = 50_000;
+/// Waits for a peer that are shorter than this are looked through: twice what a wake costs, because one that was slept through
+/// has a wake in it.
+pub const QUICK_NS: u64 = 2 * WAKE_NS;
+/// A peer that is up and has nothing else to do answers within this: until then nobody is made way for.
+pub const ALONE_NS: u64 = 5_000;
 /// A yield that takes longer went to somebody.
 const YIELD_NS: u64 = 2_000;
 /// So often others may have the processor for longer than a wake costs.
@@ -69,6 +74,12 @@ impl Patience {
     #[inline]
     pub fn new(alone_ns: u64) -> Self {
         Self::at(clock::monotonic_ns(), alone_ns)
+    }
+
+    /// The same for a wait for a peer that may be anywhere: a thread with one processor makes way for it at once. One system
+    /// call.
+    pub fn for_peer(alone_ns: u64) -> Self {
+        Self::new(if process::processors() > 1 { alone_ns } else { 0 })
     }
 
     const fn at(now_ns: u64, alone_ns: u64) -> Self {

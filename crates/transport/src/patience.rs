@@ -7,12 +7,10 @@ use crate::shared::SharedEnd;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
-use thalweg_sync::patience::Patience;
+use thalweg_sync::patience::{ALONE_NS, Patience};
 use thalweg_sys::bell::{self, Heard};
 use thalweg_sys::{clock, process};
 
-/// A peer that is up and has nothing else to do answers within this.
-const ALONE_NS: u64 = 5_000;
 /// Looks between two looks at the clock.
 const LOOKS: usize = 64;
 /// How often a thread makes way for its peer before it sleeps.

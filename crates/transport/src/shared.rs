@@ -23,7 +23,7 @@
 use crate::stream::{Read, Written};
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use thalweg_sync::patience::{Pace, WAKE_NS};
+use thalweg_sync::patience::{Pace, QUICK_NS};
 use thalweg_sync::ring::{Broken, End, Shared, map_bytes};
 use thalweg_sys::{bell, handover, memory, process};
 
@@ -31,10 +31,6 @@ pub use thalweg_sys::bell::Heard;
 
 /// Bytes of each ring unless somebody asks for another size.
 pub const RING_BYTES_DEFAULT: u32 = 4 << 20;
-
-/// Waits that are shorter than this are looked through: twice what a wake costs, because one that was slept through has a
-/// wake in it.
-const QUICK_NS: u64 = 2 * WAKE_NS;
 
 /// One side's end of a pair of rings.
 #[derive(Debug)]

@@ -12,19 +12,12 @@ use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 use thalweg_service::{CallId, Error as Failure};
-use thalweg_sync::patience::WAKE_NS;
-use thalweg_sys::process;
+use thalweg_sync::patience::{ALONE_NS, Pace, Patience, QUICK_NS};
+use thalweg_sys::clock;
 use thalweg_wire::fault::Fault;
 
 /// A connection that was silent for longer than this is listened to before it is used again.
 const FRESH: Duration = Duration::from_millis(1);
-/// How long a look lasts: while both ends sleep between calls the server has to be woken first, and only a client that looks
-/// for longer than that ever finds it awake.
-const SPIN: Duration = Duration::from_nanos(2 * WAKE_NS);
-/// Between so many looks it makes way to others.
-const LOOKS_ALONE: u32 = 8;
-/// Calls that are waited for asleep after a look that found nothing: twice as many each time, up to this.
-const ASLEEP_MAX: u32 = 4_096;
 
 #[derive(Debug)]
 pub(crate) struct Pool {
@@ -35,19 +28,13 @@ pub(crate) struct Pool {
     queue: VecDeque<(SocketAddr, Exchange)>,
     done: VecDeque<Done>,
     watch: Option<Watch>,
-    spin: Spin,
+    /// How long waits for answers took.
+    pace: Pace,
     last_call: u64,
     last_id: u64,
     /// Memory of the last request, to be used again.
     room: Vec<u8>,
     statistics: Statistics,
-}
-
-/// Whether to look before sleeping: as long as that finds something.
-#[derive(Debug, Default)]
-struct Spin {
-    asleep: u32,
-    after_miss: u32,
 }
 
 impl Pool {
@@ -59,7 +46,7 @@ impl Pool {
             queue: VecDeque::new(),
             done: VecDeque::new(),
             watch: None,
-            spin: Spin::default(),
+            pace: Pace::new(QUICK_NS),
             last_call: 0,
             last_id: 0,
             room: Vec::new(),
@@ -231,9 +218,16 @@ impl Pool {
                 self.follow_up(0, step);
                 return Ok(());
             }
-            None if self.look() => return Ok(()),
             None => {}
         }
+        let began_ns = clock::monotonic_ns();
+        let waited =
+            if self.options.spin && self.pace.is_quick() && self.look() { Ok(()) } else { self.sleep() };
+        self.pace.record(clock::monotonic_ns().saturating_sub(began_ns));
+        waited
+    }
+
+    fn sleep(&mut self) -> Result<(), Failure> {
         let Some(connection) = self.connections.first_mut() else { return Ok(()) };
         let until = connection.carries.as_ref().and_then(|exchange| exchange.until);
         let left = left(until);
@@ -256,34 +250,19 @@ impl Pool {
         Ok(())
     }
 
-    /// Looks for an answer for a moment, where that has been worth it. Whether it came.
+    /// Looks for a moment whether an answer comes.
     fn look(&mut self) -> bool {
-        if !self.options.spin {
-            return false;
-        }
-        if self.spin.asleep > 0 {
-            self.spin.asleep -= 1;
-            return false;
-        }
-        let since = Instant::now();
-        for looks in 0_u32.. {
+        let mut patience = Patience::for_peer(ALONE_NS);
+        loop {
             let Some(connection) = self.connections.first_mut() else { return false };
             let step = connection.read(self.options.answer_bytes_max);
             if self.follow_up(0, step) {
-                self.spin.after_miss = 0;
                 return true;
             }
-            if since.elapsed() >= SPIN {
-                break;
-            }
-            // The server may be on the same processor.
-            if looks.is_multiple_of(LOOKS_ALONE) {
-                process::yield_now();
+            if !patience.lasts() {
+                return false;
             }
         }
-        self.spin.after_miss = (self.spin.after_miss * 2).clamp(4, ASLEEP_MAX);
-        self.spin.asleep = self.spin.after_miss;
-        false
     }
 
     /// One turn, which waits until then at most for something to come of an exchange.

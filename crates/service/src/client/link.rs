@@ -9,8 +9,8 @@ use crate::error::Error;
 use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
-use thalweg_sync::patience::{Pace, Patience, WAKE_NS};
-use thalweg_sys::{clock, process, socket};
+use thalweg_sync::patience::{ALONE_NS, Pace, Patience, QUICK_NS};
+use thalweg_sys::{clock, socket};
 use thalweg_transport::{Broken, Heard, Read, SharedEnd, Waited, Written, hush, ring_bell, wait_for_peer};
 use thalweg_wire::fault::Fault;
 
@@ -24,12 +24,6 @@ pub(crate) struct Link {
     /// How long waits for the socket took.
     pace: Pace,
 }
-
-/// Waits that are shorter than this are looked through: twice what a wake costs, because one that was slept through has a
-/// wake in it.
-const QUICK_NS: u64 = 2 * WAKE_NS;
-/// A server that is up answers within this; after it, a thread that looks makes way for it.
-const ALONE_NS: u64 = 5_000;
 
 impl Link {
     /// Over a connected socket alone, or pipes.
@@ -135,7 +129,7 @@ impl Link {
 
 /// Looks for a moment whether something comes, which costs less than to sleep and be woken on another processor.
 fn look(socket: BorrowedFd<'_>, into: &mut Vec<u8>) -> io::Result<Option<usize>> {
-    let mut patience = Patience::new(if process::processors() > 1 { ALONE_NS } else { 0 });
+    let mut patience = Patience::for_peer(ALONE_NS);
     loop {
         let room = into.capacity() - into.len();
         let came = socket::receive(socket, into, room)?;
