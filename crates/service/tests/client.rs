@@ -71,6 +71,25 @@ fn many_calls_in_flight_are_all_answered_and_told_apart() {
 }
 
 #[test]
+fn what_came_of_another_call_ends_no_turn_for_one() {
+    for way in WAYS {
+        let (endpoint, _peer) = serve(way, echo);
+        let mut client = Client::connect(&endpoint, options(way)).unwrap();
+        let kept = call(&mut client, b"kept");
+        let other = call(&mut client, b"other");
+        assert_eq!(client.wait(other).unwrap(), b"other");
+        let wanted = call(&mut client, b"wanted");
+        // Each turn waits for something to arrive, of which there is little.
+        let came = (0..100).any(|_| {
+            client.turn_for(wanted, Wait::Block).unwrap();
+            client.take(wanted).is_some_and(|event| event.frame == b"wanted")
+        });
+        assert!(came, "{way:?}: the turns did not wait");
+        assert_eq!(client.wait(kept).unwrap(), b"kept");
+    }
+}
+
+#[test]
 fn more_than_both_sides_hold_flows_both_ways_at_once() {
     for way in WAYS {
         let (endpoint, _peer) = serve(way, echo);
