@@ -179,7 +179,10 @@ impl Neighbour {
         let limit = self.control.visible().min(position(listed + 1, SEGMENT_HEADER_BYTES));
         if followed.up_to < limit {
             let unseen = segment_of(followed.up_to)..=segment_of(limit);
-            if unseen.clone().all(|number| number > listed || view.find(number).is_some()) {
+            if unseen
+                .clone()
+                .all(|number| number > listed || view.find(number).is_some_and(|s| !s.header.is_compacted()))
+            {
                 followed.recovery.follow(&view, followed.up_to, limit);
             } else {
                 followed.recovery.renew(limit).map_err(io::Error::other)?;

@@ -30,7 +30,7 @@ use thalweg_sys::disk::{Disk, File};
 const MAGIC: u64 = u64::from_le_bytes(*b"THALWEGk");
 const PREFIX: &str = "checkpoint-";
 const HEADER_BYTES: usize = 64;
-const KEPT: usize = 2;
+pub(crate) const KEPT: usize = 2;
 const FLUSH_BYTES: usize = 1 << 18;
 
 fn file_name(start: Position) -> String {
@@ -349,7 +349,7 @@ impl Shared {
             dead
         };
         for number in &dead {
-            let bytes = self.segments.find(*number).map_or(0, |segment| u64::from(segment.header.capacity));
+            let bytes = self.segments.find(*number).map_or(0, |segment| segment.header.held_bytes());
             self.writer.lock().tally.freed_bytes += bytes;
             self.segments.remove(*number);
             if let Some(directory) = &self.directory {
@@ -387,11 +387,13 @@ impl Store {
         let Some(directory) = shared.directory.as_ref().filter(|_| !shared.is_damaged()) else {
             return Ok(());
         };
+        let purged_bytes = shared.writer.lock().tally.purged_bytes;
         let start = shared.write_checkpoint(directory)?;
         let superfluous: Vec<Position> = {
             let mut kept = shared.checkpoints.lock();
             if kept.last() != Some(&start) {
                 kept.push(start);
+                shared.checkpoint_taken(purged_bytes);
             }
             let excess = kept.len().saturating_sub(KEPT);
             kept.drain(..excess).collect()

@@ -313,6 +313,9 @@ impl Shared {
         if delete {
             inner.deleting = true;
         }
+        if inner.notes.is_some() {
+            self.retention.note(log, inner, commit.time);
+        }
         self.gate.announce();
         if self.options.durability == Durability::Sync {
             return Ok(Receipt { ticket: placed.end, first, next });

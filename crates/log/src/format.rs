@@ -3,7 +3,7 @@
 //! ```text
 //! segment  header (64)  batch  batch  …  zeros
 //!   header   magic 8 | format version 4 | segment number 4 | store id 8 | previous length 4 |
-//!            previous checksum 4 | capacity 4 | after damage 1 | 0 3 | latest time 8 | 0 12 | checksum 4
+//!            previous checksum 4 | capacity 4 | after damage 1 | 0 3 | latest time 8 | held 4 | 0 8 | checksum 4
 //! batch    header (48)  touched table  frames
 //!   header   magic 4 | length 4 | header checksum 4 | body checksum 4 | previous length 4 |
 //!            previous checksum 4 | durable position 8 | time 8 | frames 4 | touched 2 | reserved 2
@@ -59,6 +59,9 @@ pub enum Kind {
     Note = 7,
     /// Payload below an offset is purged.
     Trim = 8,
+    /// Of no log: stands for batches that nobody needed any more (`compact`). Its payload begins with the link of the
+    /// last one of them; the rest is zero.
+    Gone = 9,
 }
 
 impl Kind {
@@ -72,6 +75,7 @@ impl Kind {
             6 => Kind::WriterSeq,
             7 => Kind::Note,
             8 => Kind::Trim,
+            9 => Kind::Gone,
             _ => return None,
         })
     }
@@ -129,6 +133,8 @@ pub(crate) struct SegmentHeader {
     pub(crate) after_damage: bool,
     /// The largest time of any entry in an earlier segment.
     pub(crate) latest: Time,
+    /// Bytes that it holds if it was compacted; 0 while everything is there that ever was.
+    pub(crate) held: u32,
 }
 
 /// Why a segment header is not taken.
@@ -150,6 +156,7 @@ impl SegmentHeader {
         bytes[32..36].copy_from_slice(&self.capacity.to_le_bytes());
         bytes[36] = u8::from(self.after_damage);
         bytes[40..48].copy_from_slice(&self.latest.to_le_bytes());
+        bytes[48..52].copy_from_slice(&self.held.to_le_bytes());
         let checksum = crc32c::crc32c(&bytes[..60]);
         bytes[60..64].copy_from_slice(&checksum.to_le_bytes());
         bytes
@@ -171,7 +178,20 @@ impl SegmentHeader {
             capacity: word32(bytes, 32),
             after_damage: bytes[36] != 0,
             latest: word64(bytes, 40),
+            held: word32(bytes, 48),
         })
+    }
+}
+
+impl SegmentHeader {
+    /// Batches are missing from it that nobody needed any more.
+    pub(crate) fn is_compacted(&self) -> bool {
+        self.held > 0
+    }
+
+    /// Bytes that the file takes.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        u64::from(if self.is_compacted() { self.held } else { self.capacity })
     }
 }
 
@@ -251,6 +271,16 @@ impl BatchHeader {
 
     pub(crate) fn link(&self) -> Link {
         Link { length: self.length, checksum: self.header_checksum }
+    }
+
+    /// The link that the next batch carries: of this one, or of the last one that it stands for.
+    pub(crate) fn link_behind(&self, body: &[u8]) -> Link {
+        match body.get(FRAME_HEADER_BYTES as usize..FRAME_HEADER_BYTES as usize + 8) {
+            Some(carried) if self.touched == 0 && body[4] == Kind::Gone as u8 => {
+                Link { length: word32(carried, 0), checksum: word32(carried, 4) }
+            }
+            _ => self.link(),
+        }
     }
 
     /// The whole batch at the start of `bytes`, if its body's checksum holds too.
@@ -531,6 +561,7 @@ mod tests {
             capacity: 4096,
             after_damage: false,
             latest: 7,
+            held: 8,
         };
         let mut bytes = header.encode();
         assert_eq!(SegmentHeader::decode(&bytes), Ok(header));

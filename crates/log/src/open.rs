@@ -1,6 +1,7 @@
 //! Opening a store: options, the lock, and what recovery found.
 
 use crate::catalogue::Catalogue;
+use crate::compact::Reclaim;
 use crate::control::Control;
 use crate::error::{Damage, OpenError};
 use crate::format::{Link, SEGMENT_BYTES_MAX, SEGMENT_HEADER_BYTES, SegmentHeader};
@@ -49,6 +50,8 @@ pub struct Options {
     pub retain_us: Option<u64>,
     /// The oldest entries are purged, whole segments at a time, when segments take more bytes than this.
     pub retain_bytes: Option<u64>,
+    /// Logs whose names begin so are left alone by both.
+    pub retain_except: Vec<Vec<u8>>,
     /// A segment is sealed when its first entry is older than this many microseconds, idle or not.
     pub rotate_after_us: Option<u64>,
     /// The time of opening, which counts as an access of every log; 0 for none.
@@ -71,6 +74,7 @@ impl Default for Options {
             checkpoint_bytes: 256 << 20,
             retain_us: None,
             retain_bytes: None,
+            retain_except: Vec::new(),
             rotate_after_us: None,
             opened_at: 0,
             #[cfg(test)]
@@ -127,6 +131,7 @@ impl Store {
             capacity,
             after_damage: false,
             latest: 0,
+            held: 0,
         };
         let (segment, region) = Segment::in_memory(header).map_err(failed)?;
         let found = Found {
@@ -245,6 +250,8 @@ impl Store {
             catalogue: found.catalogue,
             watchers: Default::default(),
             expiry: Default::default(),
+            reclaim: Reclaim::opened().into(),
+            retention: Default::default(),
             writer: parking_lot::Mutex::new(writer),
             work: Default::default(),
             group: Default::default(),
@@ -259,9 +266,17 @@ impl Store {
             #[cfg(test)]
             before_sync: Default::default(),
         });
-        shared.catalogue.visit(|log| shared.expiry.enter(log));
+        shared.catalogue.visit(|log| shared.enter(log));
         let guard = Arc::new(Guard::start(&shared));
         Store { shared, guard }
+    }
+}
+
+impl Shared {
+    /// Has a log looked at when its time, or that of its entries, may be over.
+    fn enter(&self, log: &Arc<crate::log::Log>) {
+        self.expiry.enter(log);
+        self.retention.note(log, &log.lock(), 0);
     }
 }
 
@@ -343,8 +358,8 @@ fn first(
     }
     let after_damage = recovery.found_damage();
     let latest = recovery.times().latest;
-    let header =
-        SegmentHeader { number, store_id: control.store_id, previous: link, capacity, after_damage, latest };
+    let (store_id, previous) = (control.store_id, link);
+    let header = SegmentHeader { number, store_id, previous, capacity, after_damage, latest, held: 0 };
     let (segment, region) = Segment::activate(header, file)?;
     segment.sync()?;
     disk.sync_directory(directory)?;

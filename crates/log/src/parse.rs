@@ -269,7 +269,7 @@ impl Parse {
             Step::Batch(batch) => {
                 self.ready.push_back(batch_piece(open.number, batch.at, &batch.header, bytes, true, true));
                 self.frames(&open, &batch);
-                (open.at, open.link) = (batch.end(), Some(batch.header.link()));
+                (open.at, open.link) = (batch.end(), scan.link());
                 self.open = Some(open);
             }
             Step::Stop(stop) => self.stopped(open, stop),

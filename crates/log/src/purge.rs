@@ -167,7 +167,7 @@ impl Store {
     }
 
     /// Offset of the first entry of a time or a later one. What damage hides is not taken for older.
-    fn first_since(&self, log: &Arc<Log>, time: Time) -> Result<Option<Offset>, CommitError> {
+    pub(crate) fn first_since(&self, log: &Arc<Log>, time: Time) -> Result<Option<Offset>, CommitError> {
         self.since(log, time).map_err(|error| match error {
             ReadError::Damaged(damage) => CommitError::Damaged(damage),
             ReadError::Deleted => CommitError::Deleted,
@@ -189,7 +189,7 @@ impl Store {
     }
 
     /// Purges everything below an offset, whoever commits meanwhile.
-    fn trim(&self, log: &Arc<Log>, first: Offset, time: Time) -> Result<Receipt, CommitError> {
+    pub(crate) fn trim(&self, log: &Arc<Log>, first: Offset, time: Time) -> Result<Receipt, CommitError> {
         loop {
             let Some(state) = log.staged() else { return Err(CommitError::Deleted) };
             if state.first >= first {
@@ -225,7 +225,11 @@ impl Store {
             return Ok(false);
         }
         let (mut trims, mut later) = (Vec::new(), false);
+        let except = &self.shared.options.retain_except;
         self.visit(|log| {
+            if except.iter().any(|beginning| log.name().starts_with(beginning)) {
+                return;
+            }
             let inner = log.lock();
             let old = |extent: &&Extent| segment_of(extent.position) < keep_from;
             let first = inner.extents.all().iter().take_while(old).last().map(Extent::end);
@@ -314,7 +318,7 @@ impl Shared {
         if let Some(limit) = self.options.retain_bytes {
             let mut bytes = 0;
             let fits = view.all().iter().rev().take_while(|segment| {
-                bytes += u64::from(segment.header.capacity);
+                bytes += segment.header.held_bytes();
                 bytes <= limit
             });
             // The one that is being written stays in any case.

@@ -203,7 +203,9 @@ impl Shared {
         let bytes = segment.region().bytes(0..start + extent.span);
         let mut at = start;
         while at < start + extent.span {
-            let Some(header) = BatchHeader::decode(&bytes[at as usize..]) else {
+            // Nor does one stand there that stands for others: then what is sought is gone.
+            let header = BatchHeader::decode(&bytes[at as usize..]).filter(|header| header.touched > 0);
+            let Some(header) = header else {
                 return Err(ReadError::Io { file: file_name(number), why: format!("no batch at byte {at}") });
             };
             let body_at = at + header.body_start();

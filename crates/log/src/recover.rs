@@ -275,6 +275,10 @@ impl Recovery {
                 self.missing.extend(self.report.damage.last().map(|damage| (number, damage.clone())));
                 continue;
             };
+            if header.is_compacted() {
+                // Without a checkpoint: what the batches that are gone said of names and states is lost.
+                self.gap(segment::file_name(number), position(number, 0), position(number + 1, 0));
+            }
             let (at, link) = match begin {
                 Some((start, link)) if number == first => (byte_of(start), link),
                 _ => (SEGMENT_HEADER_BYTES, header.previous),
@@ -416,6 +420,8 @@ impl Recovery {
                 Kind::WriterSeq => one.writer_seq = Some(frame.payload),
                 Kind::Note => one.notes = format::decode_notes(frame.payload).unwrap_or_default(),
                 Kind::Trim => one.trim = format::decode_trim(frame.payload),
+                // Only what replay never comes to is compacted; see `replay`.
+                Kind::Gone => {}
                 Kind::Close => one.close = true,
                 Kind::Delete => one.delete = true,
             }

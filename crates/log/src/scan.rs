@@ -58,6 +58,11 @@ impl<'a> Scan<'a> {
         Scan { bytes, at, link }
     }
 
+    /// Link that the next batch has to carry.
+    pub(crate) fn link(&self) -> Option<Link> {
+        self.link
+    }
+
     pub(crate) fn step(&mut self) -> Step<'a> {
         let rest = self.bytes.get(self.at as usize..).unwrap_or_default();
         let header = BatchHeader::decode(rest);
@@ -66,7 +71,7 @@ impl<'a> Scan<'a> {
             Some((header, body)) => {
                 let batch = Batch { at: self.at, header, body };
                 self.at = batch.end();
-                self.link = Some(header.link());
+                self.link = Some(header.link_behind(body));
                 Step::Batch(batch)
             }
             None => Step::Stop(self.stop(rest, linked)),
@@ -86,7 +91,7 @@ impl<'a> Scan<'a> {
                 logs: Some(touched.iter().map(|(log, _)| *log).collect()),
                 touched: Some(touched),
                 resumes_at: inside.then_some(end),
-                resumes_link: Some(header.link()),
+                resumes_link: Some(self.link_behind_broken(&header, end)),
             };
         }
         let blank = rest.iter().all(|byte| *byte == 0);
@@ -100,6 +105,13 @@ impl<'a> Scan<'a> {
             resumes_at: found.map(|(at, _)| at),
             resumes_link: found.map(|(_, header)| header.previous),
         }
+    }
+
+    /// What follows a broken batch names it; what follows one that stood for others names the last of those.
+    fn link_behind_broken(&self, header: &BatchHeader, end: u32) -> Link {
+        let next = || BatchHeader::decode(self.bytes.get(end as usize..)?);
+        let carried = (header.touched == 0).then(next).flatten().map(|next| next.previous);
+        carried.unwrap_or_else(|| header.link())
     }
 
     /// Where the walk goes on behind a batch whose header is lost: at the header that names it as the one before,

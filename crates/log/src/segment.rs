@@ -98,9 +98,17 @@ impl Segment {
     pub(crate) fn attach(header: SegmentHeader, file: File) -> io::Result<Segment> {
         let length = mapped_length(&header, &file)?;
         let region = Region::follow(file.map(length as usize, false)?, SEGMENT_HEADER_BYTES.min(length));
+        // It may have been compacted since its header was read.
+        let header = SegmentHeader::decode(region.bytes(0..region.published())).unwrap_or(header);
         let trusted_from = u32::MAX;
         let followed = true;
         Ok(Segment { followed, ..Segment::of(header, Some(Arc::new(file)), Arc::new(region), trusted_from) })
+    }
+
+    /// Takes a segment that was just written anew from bytes that stood.
+    pub(crate) fn compacted(header: SegmentHeader, file: File) -> io::Result<Segment> {
+        let region = Region::sealed(file.map(header.capacity as usize, false)?, header.capacity);
+        Ok(Segment::of(header, Some(Arc::new(file)), Arc::new(region), SEGMENT_HEADER_BYTES))
     }
 
     /// Fills the places of segments that should be there and are not. Times up to `latest` may lie in them.
@@ -123,7 +131,7 @@ impl Segment {
     /// Stands for a segment that should be there and is not: whoever comes by reads that it is damaged.
     fn lost(number: u32, latest: Time, damage: Damage) -> io::Result<Segment> {
         let (capacity, after_damage, previous) = (4096, true, Link::default());
-        let header = SegmentHeader { number, store_id: 0, previous, capacity, after_damage, latest };
+        let header = SegmentHeader { number, store_id: 0, previous, capacity, after_damage, latest, held: 0 };
         let region = Region::sealed(Map::anonymous(capacity as usize)?, SEGMENT_HEADER_BYTES);
         let segment = Segment { lost: true, ..Segment::of(header, None, Arc::new(region), u32::MAX) };
         segment.damage.lock().push((SEGMENT_HEADER_BYTES..SEGMENT_BYTES_MAX, damage));
@@ -329,6 +337,23 @@ impl Segment {
             at = end;
         }
         Ok(index)
+    }
+
+    /// The first header at or behind a byte at which one stood, in a segment of which parts are gone.
+    pub(crate) fn header_behind(&self, at: u32) -> u32 {
+        let end = self.region.published();
+        let mut here = SEGMENT_HEADER_BYTES;
+        if let Ok(index) = self.index(end) {
+            let blocks = (0..=at / index::BLOCK_BYTES).rev();
+            here = blocks.filter_map(|block| index.start(block)).find(|start| *start <= at).unwrap_or(here);
+        }
+        let bytes = self.region.bytes(0..end);
+        while here < at {
+            // Behind the last one there is nothing to be found.
+            let Some(met) = index::meet(bytes, here) else { return at };
+            here = here.saturating_add(met.bytes);
+        }
+        here
     }
 
     /// Whether reading a range would neither verify anything nor wait for the disk.

@@ -1,6 +1,7 @@
 //! A store: everything its clones share, and its life.
 
 use crate::catalogue::Catalogue;
+use crate::compact::Reclaim;
 use crate::control::Control;
 use crate::error::CommitError;
 use crate::error::Damage;
@@ -9,6 +10,7 @@ use crate::groups::GroupMeters;
 use crate::log::Log;
 use crate::open::{Durability, Options};
 use crate::reader::Reader;
+use crate::retention::Retention;
 use crate::source::{Home, Sight};
 use crate::view::Segments;
 use crate::watch::{Watch, Watchers};
@@ -41,6 +43,8 @@ pub(crate) struct Shared {
     pub(crate) catalogue: Catalogue,
     pub(crate) watchers: Watchers,
     pub(crate) expiry: Expiry,
+    pub(crate) reclaim: Mutex<Reclaim>,
+    pub(crate) retention: Retention,
     pub(crate) writer: Mutex<Writer>,
     /// Wakes the committer.
     pub(crate) work: Condvar,
@@ -292,24 +296,30 @@ impl Store {
     }
 
     /// Housekeeping for whoever has a quiet thread: deletes logs whose time is over, writes a checkpoint
-    /// when one is due and removes segments that no log needs. May wait for the disk.
+    /// when one is due, removes segments that no log needs, and writes those anew of which little is needed, a bounded
+    /// part of them in one call. May wait for the disk.
     ///
     /// # Errors
     /// What the disk said; nothing is lost by it.
     pub fn maintain(&self, now: Time) -> io::Result<()> {
         self.expire(now);
-        let retired = match self.shared.rotate_idle(now).and_then(|()| self.retain(now)) {
+        let retired = match self
+            .shared
+            .rotate_idle(now)
+            .and_then(|()| self.retain_each(now))
+            .and_then(|()| self.retain(now))
+        {
             Err(CommitError::Closed) => false,
             retired => retired.map_err(|error| io::Error::other(error.to_string()))?,
         };
         self.shared.catalogue.forget_content_types();
-        if retired || self.shared.checkpoint_due() {
+        if retired || self.shared.checkpoint_due() || self.shared.reclaim_due() {
             self.checkpoint()?;
         }
         if self.durability() == Durability::Memory {
             self.shared.drop_dead_segments();
         }
-        Ok(())
+        self.shared.reclaim()
     }
 
     /// Lets go of what all but the newest `keep` segments take of this process's memory: their pages stay in the

@@ -7,7 +7,7 @@
 use crate::checkpoint::{self, Checkpoint};
 use crate::control::{self, Control};
 use crate::error::{Damage, OpenError};
-use crate::format::{BadHeader, Config, FORMAT_VERSION, Link, SEGMENT_HEADER_BYTES, SegmentHeader};
+use crate::format::{BadHeader, Config, FORMAT_VERSION, Kind, Link, SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::log::Log;
 use crate::read::walk;
 use crate::scan::Stop;
@@ -187,7 +187,8 @@ fn verify_segment(
         let stop = walk(bytes, at, Some(link), |batch| {
             report.batches += 1;
             report.bytes += u64::from(batch.header.length);
-            logs.extend(crate::format::frames(batch.body).map(|frame| frame.log));
+            let frames = crate::format::frames(batch.body).filter(|frame| frame.kind != Kind::Gone);
+            logs.extend(frames.map(|frame| frame.log));
         });
         report.end = position(header.number, stop.at);
         let is_end = matches!(follower, Follower::None) && report.end >= known_durable;

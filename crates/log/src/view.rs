@@ -138,6 +138,6 @@ impl Segments {
     }
 
     pub(crate) fn allocated_bytes(&self) -> u64 {
-        self.latest().segments.iter().map(|segment| u64::from(segment.header.capacity)).sum()
+        self.latest().segments.iter().map(|segment| segment.header.held_bytes()).sum()
     }
 }

@@ -507,6 +507,9 @@ impl Walk {
             _ => {}
         }
         self.at = self.at.max(SEGMENT_HEADER_BYTES);
+        if let Some(segment) = view.all().get(self.place).filter(|segment| segment.header.is_compacted()) {
+            self.at = segment.header_behind(self.at);
+        }
         self.end = 0;
     }
 

@@ -397,6 +397,7 @@ impl Writer {
             capacity,
             after_damage: false,
             latest: self.times.latest,
+            held: 0,
         };
         let mut prepared = 0;
         let (segment, region) = match &self.directory {

@@ -245,6 +245,12 @@ pub(crate) struct ServeOptions {
     /// trimmed, the store does not grow with them.
     #[arg(long, env = "THALWEG_STATE_HISTORY", value_enum, default_value_t = StateHistory::Kept)]
     pub(crate) state_history: StateHistory,
+    /// Records older than so many seconds are let go, in whole segments. The state and subscriptions are kept.
+    #[arg(long, env = "THALWEG_RETAIN_SECONDS", value_name = "S", value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
+    pub(crate) retain_seconds: Option<u64>,
+    /// The oldest records are let go, in whole segments, when the store takes more bytes than this.
+    #[arg(long, env = "THALWEG_RETAIN_BYTES", value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..=1 << 60))]
+    pub(crate) retain_bytes: Option<u64>,
     /// How log lines look.
     #[arg(long, env = "THALWEG_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
     pub(crate) log_format: LogFormat,

@@ -36,7 +36,7 @@ const fn key(name: &'static str, kind: Kind, reloads: bool) -> Key {
 }
 
 /// Every key, in the order they are printed.
-pub(crate) const KEYS: [Key; 29] = [
+pub(crate) const KEYS: [Key; 31] = [
     key("listen", Kind::Texts, false),
     key("tokens", Kind::Text, false),
     key("insecure_listen_anywhere", Kind::Boolean, false),
@@ -63,6 +63,8 @@ pub(crate) const KEYS: [Key; 29] = [
     key("rpc_hosts", Kind::Texts, false),
     key("state_image_bytes", Kind::Integer, false),
     key("state_history", Kind::Text, false),
+    key("retain_seconds", Kind::Integer, false),
+    key("retain_bytes", Kind::Integer, false),
     key("log_format", Kind::Text, false),
     key("log_level", Kind::Text, true),
     key("config", Kind::Text, false),

@@ -37,6 +37,13 @@ pub(crate) struct Engine {
     sharing: Sharing,
 }
 
+/// How much of the whole store is kept.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Retain {
+    pub(crate) seconds: Option<u64>,
+    pub(crate) bytes: Option<u64>,
+}
+
 impl Engine {
     /// Opens the store in `directory`, or one in memory.
     ///
@@ -45,6 +52,7 @@ impl Engine {
     pub(crate) fn open(
         directory: &Path,
         durability: Durability,
+        retain: Retain,
         state: StateOptions,
     ) -> Result<Self, String> {
         let options = log::Options {
@@ -54,6 +62,10 @@ impl Engine {
                 Durability::Memory => log::Durability::Memory,
             },
             opened_at: clock::wall_us(),
+            retain_us: retain.seconds.map(|seconds| seconds.saturating_mul(1_000_000)),
+            retain_bytes: retain.bytes,
+            // The server's own begin with NUL.
+            retain_except: State::logs(STATE).into_iter().map(String::into_bytes).chain([vec![0]]).collect(),
             ..log::Options::default()
         };
         if durability == Durability::Memory {

@@ -6,7 +6,7 @@
 use crate::access::TokensError;
 use crate::arguments::{ServeOptions, StateHistory, Switch};
 use crate::config::Configuration;
-use crate::engine::Engine;
+use crate::engine::{Engine, Retain};
 use crate::front::{Front, Fronted, Served};
 use crate::limits::Limits;
 use crate::listen::{self, Doors, Listen};
@@ -148,7 +148,8 @@ pub(crate) fn serve(configuration: Configuration, line: &[OsString]) -> Result<(
     if let Some(place) = places.find(|place| !place.is_local() && !guarded) {
         return Err(Failure::Reachable(place.clone()));
     }
-    let engine = Engine::open(&options.data, options.durability, state_options(options))
+    let retain = Retain { seconds: options.retain_seconds, bytes: options.retain_bytes };
+    let engine = Engine::open(&options.data, options.durability, retain, state_options(options))
         .map_err(Failure::Store)?
         .with_sharing(front.sharing());
     // So it is with what opened the store, and below with what started everything else.

@@ -5,7 +5,8 @@ use crate::append::payload;
 use crate::fork::{self, Halt};
 use crate::headers::{Headers, asks_to_close, single};
 use crate::problem::Problem;
-use crate::store::{Commit, Config, Fork, Lifetime, Store, StoreError};
+use crate::retain::Retain;
+use crate::store::{Commit, Config, Fork, Lifetime, RETAIN_NOTE, Store, StoreError};
 use crate::{ATTEMPTS_MAX, Streams};
 use std::borrow::Cow;
 use thalweg_wire::decimal::{self, SAFE_INTEGER_MAX};
@@ -20,6 +21,7 @@ struct Wish<'a> {
     content_type: Option<&'a str>,
     lifetime: Option<Lifetime>,
     closed: bool,
+    retain: Retain,
     fork: Option<fork::Wish>,
 }
 
@@ -53,7 +55,7 @@ impl<S: Store> Streams<S> {
                             return Self::answer_after(ticket, problem.respond());
                         }
                     };
-                    if let Some(answer) = self.create_new(name, &plan, wish.closed, request, now) {
+                    if let Some(answer) = self.create_new(name, &plan, &wish, request, now) {
                         return answer;
                     }
                 }
@@ -86,7 +88,7 @@ impl<S: Store> Streams<S> {
         &self,
         name: &str,
         plan: &Plan<S::Stream>,
-        closed: bool,
+        wish: &Wish<'_>,
         request: &Request<'_>,
         now: Now,
     ) -> Option<Answer<S::Stream>> {
@@ -96,8 +98,10 @@ impl<S: Store> Streams<S> {
         };
         let suffix = if content.is_empty() { b"" } else { suffix(&plan.config) };
         // PROTOCOL 5.1: created closed, the body is the complete and final content; one commit does both.
-        let time_us = now.time_us;
-        let first = Commit { payload: &content, suffix, close: closed, time_us, ..Commit::default() };
+        let (time_us, closed, retain) = (now.time_us, wish.closed, wish.retain.note());
+        let note = retain.as_ref().map(|value| (RETAIN_NOTE, &value[..]));
+        let notes = note.as_slice();
+        let first = Commit { payload: &content, suffix, close: closed, time_us, notes, ..Commit::default() };
         match self.store.create(name.as_bytes(), &plan.config, plan.fork.as_ref(), &first) {
             Ok((stream, receipt)) => {
                 if let Some(subscriptions) = &self.subscriptions {
@@ -154,6 +158,9 @@ impl<S: Store> Streams<S> {
             let field = if absolute { "Stream-Expires-At" } else { "Stream-TTL" };
             return conflict(field, "the stream exists with another lifetime");
         }
+        if let Some(field) = Retain::of(&self.store.notes(&found.stream)).mismatch(wish.retain) {
+            return conflict(field, "the stream exists and keeps another amount");
+        }
         if wish.closed != found.state.closed {
             return conflict("Stream-Closed", "the stream exists and differs in being closed");
         }
@@ -175,7 +182,8 @@ impl<'a> Wish<'a> {
             Some(value) => Some(media::parse(value).ok_or_else(malformed_media)?),
         };
         let (lifetime, closed) = (lifetime(request)?, asks_to_close(request));
-        Ok(Self { content_type, lifetime, closed, fork: fork::Wish::parse(request)? })
+        let retain = Retain::parse(request)?;
+        Ok(Self { content_type, lifetime, closed, retain, fork: fork::Wish::parse(request)? })
     }
 }
 

@@ -10,6 +10,9 @@ use std::sync::Arc;
 use thalweg_log as log;
 use thalweg_wire::exchange::Work;
 
+const _: () =
+    assert!(matches!(log::RETAIN_NOTE, b"\0retain") && matches!(crate::store::RETAIN_NOTE, b"\0retain"));
+
 /// What the log keeps in place of an anchor that was not asked for; no offset is that large.
 const ANCHOR_OMITTED: u64 = u64::MAX;
 
@@ -92,6 +95,7 @@ fn state(state: log::State) -> State {
     State {
         version: state.version.into(),
         base: state.base,
+        first: state.first,
         tail: state.tail,
         closed: state.closed,
         closed_by: state.closed_by.map(|by| ProducerMark { id: by.id, state: producer_state(by.producer) }),

@@ -2,6 +2,7 @@
 
 use crate::Streams;
 use crate::headers::Headers;
+use crate::retain::Retain;
 use crate::store::{Lifetime, Store};
 use thalweg_wire::exchange::{Answer, Now};
 use thalweg_wire::rfc3339;
@@ -28,6 +29,7 @@ impl<S: Store> Streams<S> {
                 }
             }
         }
+        Retain::of(&self.store.notes(&found.stream)).lines(&mut headers);
         // PROTOCOL 5.5, 12.7: tail and closure are never served from a cache.
         headers.constant(b"Cache-Control: no-store\r\n");
         Answer::Respond(headers.respond_empty(200))

@@ -29,6 +29,7 @@ mod options;
 mod problem;
 mod producer;
 mod read;
+mod retain;
 mod service;
 mod span;
 mod stats;

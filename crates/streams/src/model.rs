@@ -207,7 +207,15 @@ impl Store for Model {
             accessed_us: first.time_us,
         });
         inner.names.insert(name.to_vec(), stream);
-        let empty = State { version: 0, base, tail: base, closed: false, closed_by: None, writer_seq: None };
+        let empty = State {
+            version: 0,
+            base,
+            first: 0,
+            tail: base,
+            closed: false,
+            closed_by: None,
+            writer_seq: None,
+        };
         let receipt = inner.apply(stream, empty, first);
         Ok((stream, receipt))
     }

@@ -14,7 +14,8 @@ pub(crate) fn preflight() -> Response {
     headers.constant(
         b"Access-Control-Allow-Headers: Authorization, Content-Type, If-None-Match, Stream-TTL, \
           Stream-Expires-At, Stream-Seq, Stream-Closed, Stream-Forked-From, Stream-Fork-Offset, \
-          Stream-Fork-Sub-Offset, Producer-Id, Producer-Epoch, Producer-Seq\r\n",
+          Stream-Fork-Sub-Offset, Stream-Retain-Seconds, \
+          Stream-Retain-Bytes, Producer-Id, Producer-Epoch, Producer-Seq\r\n",
     );
     headers.constant(b"Access-Control-Max-Age: 86400\r\n");
     headers.respond_empty(204)

@@ -144,12 +144,17 @@ impl<S: Store> Streams<S> {
     /// The start as an offset in the stream as it is visible.
     fn start_offset(&self, found: &Found<S>, start: Start) -> Result<u64, Problem> {
         match start {
-            Start::Beginning => Ok(0),
+            Start::Beginning => Ok(found.state.first),
             Start::Now => Ok(found.state.tail),
             // PROTOCOL 5.6: what an offset of a stream that was deleted stood for is gone.
             Start::At(token) if token != self.token(found, token.offset) => {
                 let detail = "the offset belongs to another stream, or to one of this name that was deleted; \
                               read from -1";
+                Err(Problem::new(410, "offset-gone", "offset", detail))
+            }
+            // PROTOCOL 5.6: an offset before the earliest that is retained.
+            Start::At(token) if token.offset < found.state.first => {
+                let detail = "what stood there is no longer kept; read from -1, which is what is left";
                 Err(Problem::new(410, "offset-gone", "offset", detail))
             }
             Start::At(token) if token.offset > found.state.tail => {

@@ -39,6 +39,10 @@ pub struct Config {
     pub lifetime: Lifetime,
 }
 
+/// Key of the note by which an engine bounds what it keeps of a stream: microseconds that a record may be old and bytes that
+/// there may be, 8 bytes each, little-endian, 0 for no bound.
+pub const RETAIN_NOTE: &[u8] = b"\0retain";
+
 /// Where a stream branches off from another, and what its creator asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fork<T> {
@@ -59,6 +63,8 @@ pub struct State {
     pub version: u64,
     /// Where its own bytes begin; 0 unless it is a fork.
     pub base: u64,
+    /// What lies below it was let go of; nothing, while it is 0.
+    pub first: u64,
     /// Offset after the last byte.
     pub tail: u64,
     /// No more appends.

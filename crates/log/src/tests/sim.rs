@@ -133,6 +133,8 @@ struct Simulation {
     waiting: Vec<(Position, Op)>,
     crashes: u32,
     commits: u32,
+    /// Segments that were written anew without what nobody needs.
+    compacted: u32,
 }
 
 impl Simulation {
@@ -146,6 +148,7 @@ impl Simulation {
             waiting: Vec::new(),
             crashes: 0,
             commits: 0,
+            compacted: 0,
         }
     }
 
@@ -407,11 +410,24 @@ impl Simulation {
         }
     }
 
+    /// Writes segments anew; on a full disk, or with a sync that fails, some stay as they are.
+    fn compact(&mut self, store: &Store) {
+        let count = |store: &Store| {
+            let view = store.shared.segments.latest();
+            view.all().iter().filter(|segment| segment.header.is_compacted()).count()
+        };
+        let before = count(store);
+        let _ = store.shared.compact();
+        self.acknowledge(store);
+        self.compacted += u32::try_from(count(store).saturating_sub(before)).unwrap();
+        self.check(store);
+    }
+
     /// One life of the store, from opening to some end.
     fn live(&mut self) {
         let store = self.open();
         for _ in 0..self.random.below(120) {
-            match self.random.below(40) {
+            match self.random.below(43) {
                 0..=25 => self.commit(&store),
                 26..=33 => {
                     let flushed = store.flush();
@@ -424,6 +440,7 @@ impl Simulation {
                     self.sim.fail_sync_after(u32::try_from(self.random.below(6)).unwrap())
                 }
                 38 => self.sim.set_space(self.sim.used_bytes() + self.random.below(20_000)),
+                39..=41 => self.compact(&store),
                 _ => {
                     self.sim.set_space(SPACE);
                     self.check(&store);
@@ -475,7 +492,7 @@ fn acknowledged_commits_survive_and_others_are_whole_or_absent() {
         run(seed, options());
         return;
     }
-    let (mut crashes, mut commits) = (0, 0);
+    let (mut crashes, mut commits, mut compacted) = (0, 0, 0);
     let seeds = environment("THALWEG_SEEDS").unwrap_or(100);
     for seed in 0..seeds {
         let simulation = catch_unwind(AssertUnwindSafe(|| run(seed, options())));
@@ -483,8 +500,12 @@ fn acknowledged_commits_survive_and_others_are_whole_or_absent() {
             simulation.unwrap_or_else(|_| panic!("seed {seed} failed: THALWEG_SEED={seed} repeats it"));
         crashes += simulation.crashes;
         commits += simulation.commits;
+        compacted += simulation.compacted;
     }
-    println!("crash simulation: {seeds} seeds clean, {crashes} crashes, {commits} commits");
+    println!(
+        "crash simulation: {seeds} seeds clean, {crashes} crashes, {commits} commits, {compacted} segments compacted"
+    );
+    assert!(u64::from(compacted) > seeds, "too few segments were compacted: {compacted}");
     assert!(u64::from(crashes) > seeds && u64::from(commits) > seeds * 50, "the simulation did too little");
 }
 

@@ -10,6 +10,7 @@ mod live;
 mod random;
 mod read;
 mod refusals;
+mod retain;
 mod span;
 
 use crate::model::Model;

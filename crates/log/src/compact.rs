@@ -1,0 +1,334 @@
+//! Compaction: a sealed segment of which little is needed any more is written anew without the rest, so that files stay
+//! proportional to what is live.
+//!
+//! Purpose: what was purged, deleted or expired goes whole segments at a time ([`checkpoint`](crate::checkpoint)); what is left
+//! lies scattered among what is not. A compacted segment has the same number, and every batch that is needed stands in it at the
+//! place where it always stood, so that nobody who knows a place has to be told. What is not needed is a hole in the file, and
+//! one frame ([`Kind::Gone`]) stands for each run of such batches and carries the chain across it. A file gives back pages, so
+//! only runs of some length go: what is small and lies among what is needed stays until that goes, too.
+//!
+//! Invariants: only segments are compacted that no replay begins in or before, by either checkpoint that is kept, so that
+//! what a batch said about names and states is in both; a batch is left out only if no extent of any log, as it will be after a
+//! crash, lies in it; a reader keeps the map it has. The new file takes the old one's place by a rename, so that a crash leaves the one or
+//! the other, and both say the same about whatever is needed. *Checked by* the tests of compaction and by the crash simulation.
+//!
+//! One call looks at a bounded number of bytes; what is left is done by the next. It runs where housekeeping does.
+
+use crate::format::{
+    self, BATCH_HEADER_BYTES, BatchHeader, FRAME_HEADER_BYTES, Kind, Link, SEGMENT_HEADER_BYTES,
+    SegmentHeader,
+};
+use crate::open::Durability;
+use crate::scan::{Scan, Step};
+use crate::segment::{self, Segment};
+use crate::store::Shared;
+use crate::{byte_of, segment_of};
+use std::collections::BTreeMap;
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+use thalweg_sys::disk::File;
+
+/// A segment is compacted once it holds twice what is needed of it.
+const EXCESS: u64 = 2;
+/// Bytes of segments read in one call at most, and so more than are written; the first one is compacted whatever it has.
+const BYTES_AT_ONCE: u64 = 64 << 20;
+const WRITE_BYTES: usize = 1 << 20;
+/// Segments are looked at in pieces of so many bytes; a run of batches goes if it has two, and so at least a whole one.
+const PIECE_BYTES: u32 = if cfg!(test) { 512 } else { 16 << 10 };
+/// Bytes of pages that the two ends of a hole keep.
+const EDGES_BYTES: u32 = 8 << 10;
+/// Everything of a batch that stands for others but the hole.
+const GONE_BYTES: u32 = BATCH_HEADER_BYTES + FRAME_HEADER_BYTES + 8;
+
+/// So many bytes let go are worth a checkpoint, behind which their room is.
+const PURGED_BYTES_MIN: u64 = 64 << 20;
+/// Or such a part of all there are, if that is more.
+const PURGED_PART: u64 = 8;
+
+/// What is to be reclaimed.
+#[derive(Debug, Default)]
+pub(crate) struct Reclaim {
+    /// Payload bytes let go by the time of each of the checkpoints that are kept, the older one first.
+    purged_bytes: [u64; crate::checkpoint::KEPT],
+    /// Nobody looked since the last checkpoint, or there was more than one look takes.
+    pending: bool,
+}
+
+impl Reclaim {
+    /// Of a store that was just opened.
+    pub(crate) fn opened() -> Reclaim {
+        Reclaim { pending: true, ..Reclaim::default() }
+    }
+}
+
+/// Bytes of a segment.
+type Span = Range<u32>;
+
+/// What becomes of a run of batches.
+#[derive(Debug, PartialEq, Eq)]
+enum Run {
+    /// They stay where they are.
+    Kept(Span),
+    /// They go. In front of them the chain stood at the first link, behind them it stands at the second.
+    Gone(Span, Link, Link),
+}
+
+impl Shared {
+    /// Enough was let go since the older checkpoint to take another: what it held on to can be reclaimed then. One that
+    /// begins where the newest one does would change nothing.
+    pub(crate) fn reclaim_due(&self) -> bool {
+        let last = self.checkpoints.lock().last().copied().unwrap_or(0);
+        let (written, purged) = {
+            let writer = self.writer.lock();
+            (writer.written(), writer.tally.purged_bytes)
+        };
+        let pending = purged.saturating_sub(self.reclaim.lock().purged_bytes[0]);
+        let worth = (self.segments.allocated_bytes() / PURGED_PART).max(PURGED_BYTES_MIN);
+        self.directory.is_some() && !self.is_damaged() && written > last && pending >= worth
+    }
+
+    /// Another checkpoint is kept, from before which so many bytes had been let go.
+    pub(crate) fn checkpoint_taken(&self, purged_bytes: u64) {
+        let mut reclaim = self.reclaim.lock();
+        reclaim.purged_bytes.rotate_left(1);
+        reclaim.purged_bytes[crate::checkpoint::KEPT - 1] = purged_bytes;
+        reclaim.pending = true;
+    }
+
+    /// Compacts if that may be of use: after a checkpoint, until nothing is left to do.
+    pub(crate) fn reclaim(&self) -> io::Result<()> {
+        if std::mem::take(&mut self.reclaim.lock().pending) {
+            let more = self.compact()?;
+            self.reclaim.lock().pending |= more;
+        }
+        Ok(())
+    }
+
+    /// Compacts what is worth it, a bounded part of it. `true`: there is more to do.
+    pub(crate) fn compact(&self) -> io::Result<bool> {
+        let (Some(directory), Some(below)) = (&self.directory, self.compacts_below()) else {
+            return Ok(false);
+        };
+        // Nor is one removed meanwhile.
+        let _one_at_a_time = self.checkpointing.lock();
+        let mut pieces: BTreeMap<u32, Pieces> = BTreeMap::new();
+        self.each_extent(below, |number, span| pieces.entry(number).or_default().mark(&span));
+        let view = self.segments.latest();
+        let excess = |segment: &&Arc<Segment>| {
+            let needed = pieces.get(&segment.header.number).map_or(0, Pieces::bytes);
+            // One of which nothing is needed goes whole.
+            needed > 0 && segment.header.number < below && needed * EXCESS <= segment.header.held_bytes()
+        };
+        let (mut chosen, mut bytes, mut more) = (BTreeMap::new(), 0, false);
+        for segment in view.all().iter().filter(excess) {
+            bytes += u64::from(segment.header.capacity);
+            if bytes > BYTES_AT_ONCE && !chosen.is_empty() {
+                more = true;
+                break;
+            }
+            chosen.insert(segment.header.number, (segment.clone(), Vec::new()));
+        }
+        self.each_extent(below, |number, span| {
+            if let Some((_, needed)) = chosen.get_mut(&number) {
+                needed.push(span);
+            }
+        });
+        if !chosen.is_empty() {
+            // What was not met may be gone only as far as anybody knows: a crash would bring it back.
+            self.commit_group()?;
+        }
+        for (segment, needed) in chosen.into_values() {
+            self.compact_one(directory, &segment, merged(needed))?;
+        }
+        Ok(more)
+    }
+
+    /// Segments below this one may be compacted.
+    fn compacts_below(&self) -> Option<u32> {
+        let replays = self.checkpoints.lock().first().copied();
+        let whole = self.options.durability != Durability::Memory && !self.is_damaged();
+        let kept = self.checkpoints.lock().len() >= crate::checkpoint::KEPT;
+        replays.filter(|_| whole && kept).map(segment_of)
+    }
+
+    fn each_extent(&self, below: u32, mut visit: impl FnMut(u32, Span)) {
+        self.catalogue.visit(|log| {
+            for extent in log.lock().extents.all() {
+                let (number, start) = (segment_of(extent.position), byte_of(extent.position));
+                if number < below {
+                    visit(number, start..start + extent.span);
+                }
+            }
+        });
+    }
+
+    /// Writes a segment anew. One that does not read as it was written stays as it is.
+    fn compact_one(&self, directory: &Path, old: &Arc<Segment>, needed: Vec<Span>) -> io::Result<()> {
+        let bytes = old.region().bytes(0..old.region().published());
+        let Some(runs) = plan(bytes, old.header.previous, &needed) else { return Ok(()) };
+        let held = SEGMENT_HEADER_BYTES + runs.iter().map(Run::held_bytes).sum::<u32>();
+        if u64::from(held) >= old.header.held_bytes() {
+            return Ok(());
+        }
+        let header = SegmentHeader { held, ..old.header };
+        let name = segment::file_name(header.number);
+        let working = directory.join(format!("{name}.new"));
+        let _ = self.disk.unlink(&working);
+        let made = self.disk.create(&working).and_then(|file| {
+            write(&file, &header, bytes, &runs)?;
+            file.sync_data()?;
+            let compacted = Segment::compacted(header, file)?;
+            self.disk.rename(&working, &directory.join(&name))?;
+            Ok(compacted)
+        });
+        let compacted = made.inspect_err(|_| {
+            let _ = self.disk.unlink(&working);
+        })?;
+        self.writer.lock().tally.freed_bytes += old.header.held_bytes() - u64::from(held);
+        self.segments.add(Arc::new(compacted));
+        self.control.bump_segments();
+        self.disk.sync_directory(directory)
+    }
+}
+
+impl Run {
+    /// Bytes of the file that it takes.
+    fn held_bytes(&self) -> u32 {
+        match self {
+            Self::Kept(span) => span.end - span.start,
+            Self::Gone(span, ..) => (span.end - span.start).min(EDGES_BYTES),
+        }
+    }
+}
+
+/// Spans in order, those that touch or overlap as one.
+fn merged(mut spans: Vec<Span>) -> Vec<Span> {
+    spans.sort_unstable_by_key(|span| span.start);
+    let mut merged: Vec<Span> = Vec::with_capacity(spans.len());
+    for span in spans {
+        match merged.last_mut() {
+            Some(last) if span.start <= last.end => last.end = last.end.max(span.end),
+            _ => merged.push(span),
+        }
+    }
+    merged
+}
+
+/// Which pieces of a segment something needed lies in.
+#[derive(Default)]
+struct Pieces(Vec<u64>);
+
+impl Pieces {
+    fn mark(&mut self, span: &Span) {
+        for piece in span.start / PIECE_BYTES..=(span.end - 1) / PIECE_BYTES {
+            let (word, bit) = (piece as usize / 64, piece % 64);
+            if word >= self.0.len() {
+                self.0.resize(word + 1, 0);
+            }
+            self.0[word] |= 1 << bit;
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        let pieces: u64 = self.0.iter().map(|word| u64::from(word.count_ones())).sum();
+        pieces * u64::from(PIECE_BYTES)
+    }
+}
+
+/// What becomes of each batch; `None` if the segment does not read as it was written.
+fn plan(bytes: &[u8], previous: Link, needed: &[Span]) -> Option<Vec<Run>> {
+    let mut scan = Scan::new(bytes, SEGMENT_HEADER_BYTES, Some(previous));
+    let (mut runs, mut link, mut next): (Vec<Run>, _, _) = (Vec::new(), previous, 0);
+    loop {
+        let batch = match scan.step() {
+            Step::Batch(batch) => batch,
+            Step::Stop(stop) => return stop.blank.then(|| worth(runs)),
+        };
+        let behind = scan.link()?;
+        while needed.get(next).is_some_and(|span: &Span| span.end <= batch.at) {
+            next += 1;
+        }
+        let kept = needed.get(next).is_some_and(|span| span.start <= batch.at);
+        match runs.last_mut() {
+            Some(Run::Kept(span)) if kept => span.end = batch.end(),
+            Some(Run::Gone(span, _, carried)) if !kept => (span.end, *carried) = (batch.end(), behind),
+            _ if kept => runs.push(Run::Kept(batch.at..batch.end())),
+            _ => runs.push(Run::Gone(batch.at..batch.end(), link, behind)),
+        }
+        link = behind;
+    }
+}
+
+/// Keeps what is too short to be worth a hole.
+fn worth(runs: Vec<Run>) -> Vec<Run> {
+    let mut worth: Vec<Run> = Vec::with_capacity(runs.len());
+    for run in runs {
+        let span = match run {
+            // What stands for others already stays what it is.
+            Run::Gone(ref span, ..) if span.end - span.start >= 2 * PIECE_BYTES => {
+                worth.push(run);
+                continue;
+            }
+            Run::Kept(span) | Run::Gone(span, ..) => span,
+        };
+        match worth.last_mut() {
+            Some(Run::Kept(last)) => last.end = span.end,
+            _ => worth.push(Run::Kept(span)),
+        }
+    }
+    worth
+}
+
+fn write(file: &File, header: &SegmentHeader, bytes: &[u8], runs: &[Run]) -> io::Result<()> {
+    file.write_at(&header.encode(), 0)?;
+    for run in runs {
+        match run {
+            Run::Kept(span) => {
+                let pieces = bytes[span.start as usize..span.end as usize].chunks(WRITE_BYTES);
+                for (piece, at) in pieces.zip((u64::from(span.start)..).step_by(WRITE_BYTES)) {
+                    file.write_at(piece, at)?;
+                }
+            }
+            Run::Gone(span, previous, carried) => {
+                file.write_at(&stand_in(span.end - span.start, *previous, *carried), span.start.into())?;
+            }
+        }
+    }
+    if file.length()? < u64::from(header.capacity) {
+        // As long as ever, and what lies between takes no room.
+        file.write_at(&[0], u64::from(header.capacity) - 1)?;
+    }
+    Ok(())
+}
+
+/// The batch that stands for others of so many bytes, without the zeros behind it.
+fn stand_in(length: u32, previous: Link, carried: Link) -> Vec<u8> {
+    let payload = length - BATCH_HEADER_BYTES - FRAME_HEADER_BYTES;
+    let mut body = format::frame_header(Kind::Gone, 0, 0, 0, 0, payload).to_vec();
+    body.extend_from_slice(&carried.length.to_le_bytes());
+    body.extend_from_slice(&carried.checksum.to_le_bytes());
+    let mut checksum = crc32c::crc32c(&body);
+    let zeros = [0; 4096];
+    let mut left = (length - GONE_BYTES) as usize;
+    while left > 0 {
+        let step = left.min(zeros.len());
+        checksum = crc32c::crc32c_append(checksum, &zeros[..step]);
+        left -= step;
+    }
+    let header = BatchHeader {
+        length,
+        header_checksum: 0,
+        body_checksum: checksum,
+        previous,
+        durable: 0,
+        time: 0,
+        frames: 1,
+        touched: 0,
+    };
+    let mut batch = Vec::with_capacity(GONE_BYTES as usize);
+    header.encode(&[], &mut batch);
+    batch.extend_from_slice(&body);
+    batch
+}

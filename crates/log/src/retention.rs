@@ -1,0 +1,242 @@
+//! Retention per log: how old its entries may be, and how many bytes of it there may be.
+//!
+//! The bounds are a note of the log ([`RETAIN_NOTE`]), and so as durable, atomic and replayed as whatever it holds. What goes
+//! beyond them is trimmed by [`Store::maintain`]. A log is looked at when something may be to do and not before: once its
+//! oldest entry may be too old, or when a commit brought it beyond its size; one that is empty, or has no bounds, never. Checked
+//! by the tests here.
+
+use crate::error::CommitError;
+use crate::log::{Inner, Log};
+use crate::query::Query;
+use crate::store::Store;
+use crate::{LogId, Offset, Time};
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Weak};
+
+/// Key of the note that bounds what a log keeps. Its value is two integers of 8 bytes, little-endian: how many microseconds
+/// old an entry may be, and how many bytes of payload there may be; 0 for no bound.
+pub const RETAIN_NOTE: &[u8] = b"\0retain";
+
+/// Logs looked at in one call at the most.
+const LOOKS_MAX: usize = 1024;
+/// A log goes beyond its size by so much before it is trimmed, or by an eighth of it: then many entries go at once.
+const SLACK_BYTES: u64 = 64 << 10;
+/// A log is looked at no sooner than such a part of its age after the last look.
+const AGE_PARTS: u64 = 16;
+
+/// What a log may keep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Bounds {
+    age_us: Option<Time>,
+    bytes: Option<u64>,
+}
+
+impl Bounds {
+    fn of(inner: &Inner) -> Option<Bounds> {
+        let value = inner.notes.as_ref()?.get(RETAIN_NOTE)?;
+        let word = |range: std::ops::Range<usize>| {
+            let bytes = value.get(range)?.first_chunk()?;
+            Some(u64::from_le_bytes(*bytes)).filter(|word| *word > 0)
+        };
+        Some(Bounds { age_us: word(0..8), bytes: word(8..16) })
+    }
+
+    /// When a log is to be looked at of which something was just appended at `time`.
+    fn due(&self, inner: &Inner, time: Time) -> Option<Time> {
+        let held = inner.tail - inner.first;
+        match (self.bytes, self.age_us) {
+            (Some(bytes), _) if held > bytes + (bytes / 8).max(SLACK_BYTES) => Some(0),
+            (_, Some(age)) if held > 0 => Some(time.saturating_add(age)),
+            _ => None,
+        }
+    }
+}
+
+/// Logs to be looked at, by when.
+#[derive(Debug, Default)]
+pub(crate) struct Retention(Mutex<Looks>);
+
+#[derive(Debug, Default)]
+struct Looks {
+    due: BTreeMap<(Time, LogId), Weak<Log>>,
+    by_log: HashMap<LogId, Time>,
+}
+
+impl Retention {
+    /// Something was appended to a log, or it was found.
+    pub(crate) fn note(&self, log: &Arc<Log>, inner: &Inner, time: Time) {
+        if let Some(due) = Bounds::of(inner).and_then(|bounds| bounds.due(inner, time)) {
+            self.enter(log, due);
+        }
+    }
+
+    fn enter(&self, log: &Arc<Log>, due: Time) {
+        let Looks { due: all, by_log } = &mut *self.0.lock();
+        let known = by_log.entry(log.id()).or_insert(Time::MAX);
+        if due < *known {
+            all.remove(&(*known, log.id()));
+            all.insert((due, log.id()), Arc::downgrade(log));
+            *known = due;
+        }
+    }
+
+    fn take(&self, now: Time) -> Vec<Arc<Log>> {
+        let Looks { due, by_log } = &mut *self.0.lock();
+        let mut taken = Vec::new();
+        while let Some(entry) = due.first_entry()
+            && entry.key().0 <= now
+            && taken.len() < LOOKS_MAX
+        {
+            by_log.remove(&entry.key().1);
+            taken.extend(entry.remove().upgrade());
+        }
+        taken
+    }
+}
+
+impl Store {
+    /// Trims the logs that may hold more than they are to, a bounded number of them.
+    pub(crate) fn retain_each(&self, now: Time) -> Result<(), CommitError> {
+        for log in self.shared.retention.take(now) {
+            match self.retain_one(&log, now) {
+                Ok(Some(due)) => self.shared.retention.enter(&log, due),
+                // What is damaged is left as it is.
+                Ok(None) | Err(CommitError::Deleted | CommitError::Damaged(_)) => {}
+                Err(error) => {
+                    self.shared.retention.enter(&log, now);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Trims a log, and answers when it is to be looked at again.
+    fn retain_one(&self, log: &Arc<Log>, now: Time) -> Result<Option<Time>, CommitError> {
+        let (bounds, large) = {
+            let inner = log.lock();
+            let Some(bounds) = Bounds::of(&inner) else { return Ok(None) };
+            (bounds, bounds.bytes.map_or(0, |bytes| beyond(&inner, bytes)))
+        };
+        let old = match bounds.age_us {
+            Some(age) => self.first_since(log, now.saturating_sub(age))?.unwrap_or(Offset::MAX),
+            None => 0,
+        };
+        let Some(state) = log.visible() else { return Ok(None) };
+        let first = old.max(large).min(state.tail);
+        if first > state.first {
+            self.trim(log, first, now)?;
+        }
+        if first == state.tail {
+            // What is appended from now on has it looked at again.
+            return Ok(None);
+        }
+        let Some(age) = bounds.age_us else { return Ok(None) };
+        let oldest = self.reader(log).entries(&Query::default()).next().and_then(Result::ok).map(|e| e.time);
+        Ok(oldest.map(|time| time.saturating_add(age).max(now.saturating_add((age / AGE_PARTS).max(1)))))
+    }
+}
+
+/// The offset behind the entries that go if so many bytes are to stay: where a run of batches ends.
+fn beyond(inner: &Inner, bytes: u64) -> Offset {
+    let keep_from = inner.tail_visible.saturating_sub(bytes);
+    let ends = inner.extents.all().iter().map(crate::extents::Extent::end);
+    ends.take_while(|end| *end <= keep_from).last().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Commit, Options, ReadError};
+
+    const SECOND: Time = 1_000_000;
+
+    fn bounds(age_us: Time, bytes: u64) -> [u8; 16] {
+        let mut value = [0; 16];
+        value[..8].copy_from_slice(&age_us.to_le_bytes());
+        value[8..].copy_from_slice(&bytes.to_le_bytes());
+        value
+    }
+
+    fn bounded(store: &Store, name: &[u8], age_us: Time, bytes: u64) -> Arc<Log> {
+        let log = store.log(name).unwrap();
+        let (value, version) = (bounds(age_us, bytes), log.staged().unwrap().version);
+        let commit = Commit { notes: &[(RETAIN_NOTE, &value)], ..Commit::default() };
+        store.commit(&log, version, &commit, None).unwrap();
+        log
+    }
+
+    fn append(store: &Store, log: &Arc<Log>, payload: &[u8], time: Time) {
+        let version = log.staged().unwrap().version;
+        store.commit(log, version, &Commit { payload, time, ..Commit::default() }, None).unwrap();
+    }
+
+    fn waiting(store: &Store) -> usize {
+        store.shared.retention.0.lock().due.len()
+    }
+
+    #[test]
+    fn entries_go_when_they_are_too_old_and_an_empty_log_is_left_alone() {
+        let store = Store::memory(Options::default()).unwrap();
+        let log = bounded(&store, b"aged", 10 * SECOND, 0);
+        let free = store.log(b"free").unwrap();
+        store.maintain(SECOND).unwrap();
+        assert_eq!(waiting(&store), 0, "nothing is in it");
+        for time in 1..=20 {
+            append(&store, &log, b"entry", time * SECOND);
+            append(&store, &free, b"entry", time * SECOND);
+        }
+        let first = |log: &Log| log.visible().unwrap().first;
+        for (now, gone) in [(5, 0), (11, 0), (13, 2), (20, 9), (25, 14)] {
+            store.maintain(now * SECOND).unwrap();
+            // A look comes up to a sixteenth of the age late.
+            assert!(first(&log) <= gone * 5 && first(&log) + 5 >= gone * 5, "{now}: {}", first(&log));
+        }
+        assert!(matches!(store.read(&log, 0, 9), Err(ReadError::Purged { .. })));
+        store.maintain(31 * SECOND).unwrap();
+        assert_eq!((first(&log), waiting(&store)), (100, 0));
+        append(&store, &log, b"entry", 40 * SECOND);
+        assert_eq!((waiting(&store), first(&free)), (1, 0));
+    }
+
+    #[test]
+    fn a_log_beyond_its_size_is_brought_back_to_it_and_others_are_not_looked_at() {
+        let store = Store::memory(Options::default()).unwrap();
+        let (log, other) = (bounded(&store, b"sized", 0, 1 << 20), bounded(&store, b"other", 0, 1 << 20));
+        let payload = vec![b'x'; 10_000];
+        (0..100).for_each(|time| append(&store, &log, &payload, time));
+        append(&store, &other, &payload, 1);
+        assert_eq!(waiting(&store), 0);
+        for time in 100..1_000 {
+            append(&store, &log, &payload, time);
+            if time % 50 == 0 {
+                store.maintain(time).unwrap();
+            }
+            let state = log.visible().unwrap();
+            assert!(state.tail - state.first >= 1_000_000 || time < 110);
+            assert_eq!(state.first % 10_000, 0, "whole entries go");
+        }
+        store.maintain(2_000).unwrap();
+        let state = log.visible().unwrap();
+        assert!(state.tail - state.first < (1 << 20) + (200 << 10), "{state:?}");
+        assert_eq!(other.visible().unwrap().first, 0);
+    }
+
+    #[test]
+    fn bounds_last_and_are_looked_at_when_a_store_is_opened() {
+        let directory = tempfile::tempdir().unwrap();
+        let disk = thalweg_sys::disk::Disk::Real;
+        let (store, _) = Store::open(&disk, directory.path(), Options::default()).unwrap();
+        let log = bounded(&store, b"aged", 10 * SECOND, 0);
+        append(&store, &log, b"entry", SECOND);
+        store.close().unwrap();
+        drop((log, store));
+        let (store, _) = Store::open(&disk, directory.path(), Options::default()).unwrap();
+        assert_eq!(waiting(&store), 1);
+        store.maintain(12 * SECOND).unwrap();
+        store.flush().unwrap();
+        let state = store.find(b"aged").unwrap().visible().unwrap();
+        assert_eq!(state.first, state.tail);
+    }
+}

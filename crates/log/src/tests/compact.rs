@@ -1,0 +1,210 @@
+//! Compaction: what is needed stays where it was and reads as ever, what is not gives its room back.
+
+use crate::{
+    Attached, Commit, Config, Cursor, Lifetime, Log, Options, Purge, Query, ReadError, Start, Store, verify,
+};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::Arc;
+use thalweg_sys::disk::Disk;
+
+const SMALL: usize = 40;
+/// Several pages, so that what goes leaves whole ones.
+const LARGE: usize = 20_000;
+const ROUNDS: u64 = 600;
+
+fn options() -> Options {
+    Options { segment_bytes_min: 512 << 10, segment_bytes_max: 512 << 10, ..Options::default() }
+}
+
+fn open(directory: &Path) -> Store {
+    let (store, report) = Store::open(&Disk::Real, directory, options()).unwrap();
+    assert_eq!(report.damage, []);
+    store
+}
+
+fn payload(round: u64, length: usize) -> Vec<u8> {
+    (0..length).map(|index| (round as usize * 31 + index) as u8).collect()
+}
+
+/// Two logs side by side: one that stays and one that goes, with notes and a log without payload between them.
+fn fill(store: &Store) -> (Arc<Log>, Arc<Log>) {
+    let config = Config { content_type: "text/plain".into(), lifetime: Lifetime::Unlimited };
+    store.create(b"empty", &config, None, &Commit::default(), None).unwrap();
+    let (stays, goes) = (store.log(b"stays").unwrap(), store.log(b"goes").unwrap());
+    for round in 0..ROUNDS {
+        store.append(&stays, &payload(round, SMALL), 1_000 + round).unwrap();
+        store.append(&goes, &payload(round, LARGE), 1_000 + round).unwrap();
+        if round % 50 == 0 {
+            let commit = Commit { notes: &[(b"round", &round.to_le_bytes())], ..Commit::default() };
+            let version = stays.staged().unwrap().version;
+            store.commit(&stays, version, &commit, None).unwrap();
+        }
+    }
+    store.flush().unwrap();
+    (stays, goes)
+}
+
+/// Two checkpoints, with something new in between, and a look at what can be compacted until there is no more.
+fn reclaim(store: &Store) {
+    for time in 0..2 {
+        store.append(&store.log(b"later").unwrap(), b"x", 5_000 + time).unwrap();
+        store.rotate().unwrap();
+        store.checkpoint().unwrap();
+    }
+    while store.shared.compact().unwrap() {}
+}
+
+fn disk_bytes(directory: &Path) -> u64 {
+    let names = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap());
+    let segments = names.filter(|entry| entry.file_name().to_string_lossy().starts_with("segment-"));
+    segments.map(|entry| entry.metadata().unwrap().blocks() * 512).sum()
+}
+
+fn stays(log: &Arc<Log>, store: &Store) {
+    let read = store.read(log, 0, usize::MAX).unwrap();
+    let expected: Vec<u8> = (0..ROUNDS).flat_map(|round| payload(round, SMALL)).collect();
+    assert!(read.pieces.concat() == expected && read.at_tail);
+    let mut reader = store.reader(log);
+    let times = |query: &Query, reader: &mut crate::Reader| -> Vec<u64> {
+        reader.entries(query).map(|entry| entry.unwrap().time).collect()
+    };
+    let all: Vec<u64> = (1_000..1_000 + ROUNDS).collect();
+    assert_eq!(times(&Query::default(), &mut reader), all);
+    for (from, to) in [(1_000, 1_001), (1_123, 1_400), (1_599, 2_000)] {
+        let some: Vec<u64> = (from..to.min(1_000 + ROUNDS)).collect();
+        assert_eq!(times(&Query::between(from, to), &mut reader), some);
+    }
+    let mut back: Vec<u64> =
+        reader.entries_back(&Query::default()).map(|entry| entry.unwrap().time).collect();
+    back.reverse();
+    assert_eq!(back, all);
+    assert_eq!(store.since(log, 1_300).unwrap(), Some(300 * SMALL as u64));
+    assert_eq!(*log.notes()[0].1, 550u64.to_le_bytes());
+}
+
+#[test]
+fn what_is_needed_reads_as_ever_and_the_rest_gives_its_room_back() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path());
+    let (log, goes) = fill(&store);
+    let neighbour = Attached::open(&Disk::Real, directory.path()).unwrap();
+    let attached = neighbour.find(b"stays").unwrap();
+    let mut half = Cursor::new(neighbour.reader(&attached), &Query::default());
+    let read: Vec<u64> = (0..ROUNDS / 2).map(|_| half.next().unwrap().unwrap().time).collect();
+    let before = disk_bytes(directory.path());
+    store.delete(&goes, goes.staged().unwrap().version, 3_000, None).unwrap();
+    reclaim(&store);
+    let after = disk_bytes(directory.path());
+    assert!(after * 2 < before, "{before} bytes became {after}");
+    assert!(store.stats().segment_bytes < before);
+    stays(&log, &store);
+    // Whoever reads on in another process, and whoever comes to it now.
+    let rest: Vec<u64> = std::iter::from_fn(|| half.next().unwrap().map(|entry| entry.time)).collect();
+    assert_eq!([read, rest].concat(), (1_000..1_000 + ROUNDS).collect::<Vec<_>>());
+    let anew = Attached::open(&Disk::Real, directory.path()).unwrap();
+    let found = anew.find(b"stays").unwrap();
+    assert_eq!(anew.reader(&found).entries(&Query::default()).count() as u64, ROUNDS);
+    drop((neighbour, anew));
+    store.close().unwrap();
+    drop((log, goes, store));
+    assert_eq!(verify(&Disk::Real, directory.path()).unwrap().damage, []);
+    let store = open(directory.path());
+    stays(&store.find(b"stays").unwrap(), &store);
+    assert!(store.find(b"goes").is_none() && store.find(b"empty").is_some());
+    // Compacted once more, when more of it has gone.
+    store.purge(&Purge { log: Some(b"stays"), before: Some(1_400), ..Purge::default() }).unwrap();
+    reclaim(&store);
+    let log = store.find(b"stays").unwrap();
+    assert_eq!(store.reader(&log).entries(&Query::default()).count() as u64, ROUNDS - 400);
+    store.close().unwrap();
+    drop((log, store));
+    assert_eq!(verify(&Disk::Real, directory.path()).unwrap().damage, []);
+}
+
+#[test]
+fn a_reader_whose_place_is_gone_goes_on_behind_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path());
+    let (log, goes) = fill(&store);
+    let mut cursors: Vec<Cursor> = Vec::new();
+    for (log, count) in [(&log, 3), (&log, 100), (&goes, 100), (&log, 599)] {
+        let mut cursor = Cursor::new(store.reader(log), &Query::default());
+        for _ in 0..count {
+            cursor.next().unwrap().unwrap();
+        }
+        cursors.push(cursor);
+    }
+    store.purge(&Purge { log: Some(b"goes"), before: Some(1_500), ..Purge::default() }).unwrap();
+    store.purge(&Purge { log: Some(b"stays"), before: Some(1_200), ..Purge::default() }).unwrap();
+    reclaim(&store);
+    // Those that were under way keep the map they have, or go on behind what is gone: nothing that is left is missed.
+    for (cursor, (stood, left)) in
+        cursors.iter_mut().zip([(1_003, 1_200), (1_100, 1_200), (1_100, 1_500), (1_599, 1_599)])
+    {
+        let times: Vec<u64> = std::iter::from_fn(|| cursor.next().unwrap().map(|entry| entry.time)).collect();
+        assert!(times.windows(2).all(|pair| pair[0] < pair[1]) && times[0] >= stood, "{times:?}");
+        assert!(times.iter().filter(|time| **time >= left).count() as u64 == 1_600 - left, "{times:?}");
+    }
+    let from = store.read(&log, 0, usize::MAX);
+    assert!(matches!(from, Err(ReadError::Purged { first, .. }) if first == 200 * SMALL as u64));
+    assert_eq!(store.reader(&log).entries(&Query::from(Start::Time(1_100))).count(), 400);
+}
+
+#[test]
+fn forks_keep_what_they_inherit() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path());
+    let (_, goes) = fill(&store);
+    let config = Config { content_type: "text/plain".into(), lifetime: Lifetime::Unlimited };
+    let at = 10 * LARGE as u64;
+    let fork = crate::Fork { parent: goes.clone(), at, asked: [at, 0] };
+    let (fork, _) = store.create(b"fork", &config, Some(&fork), &Commit::default(), None).unwrap();
+    store.delete(&goes, goes.staged().unwrap().version, 3_000, None).unwrap();
+    drop(goes);
+    reclaim(&store);
+    let expected: Vec<u8> = (0..10).flat_map(|round| payload(round, LARGE)).collect();
+    assert_eq!(store.read(&fork, 0, usize::MAX).unwrap().pieces.concat(), expected);
+}
+
+#[test]
+fn a_bit_that_flips_in_a_compacted_segment_is_found() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path());
+    let (log, goes) = fill(&store);
+    store.delete(&goes, goes.staged().unwrap().version, 3_000, None).unwrap();
+    reclaim(&store);
+    let view = store.shared.segments.latest();
+    let compacted = view.all().iter().find(|segment| segment.header.is_compacted()).unwrap();
+    let path = directory.path().join(crate::segment::file_name(compacted.header.number));
+    store.close().unwrap();
+    drop((log, goes, view, store));
+    let whole = std::fs::read(&path).unwrap();
+    for byte in (0..whole.len()).step_by(9_973).chain([64, 72, 110, 118, 130, 145, 152, 400]) {
+        let mut flipped = whole.clone();
+        flipped[byte] ^= 1 << (byte % 8);
+        std::fs::write(&path, &flipped).unwrap();
+        let report = verify(&Disk::Real, directory.path()).unwrap();
+        assert!(!report.damage.is_empty(), "byte {byte} of {}", whole.len());
+    }
+    std::fs::write(&path, &whole).unwrap();
+    assert_eq!(verify(&Disk::Real, directory.path()).unwrap().damage, []);
+}
+
+#[test]
+fn without_its_checkpoints_a_compacted_store_says_what_it_cannot_know() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path());
+    let (log, goes) = fill(&store);
+    store.delete(&goes, goes.staged().unwrap().version, 3_000, None).unwrap();
+    reclaim(&store);
+    store.close().unwrap();
+    drop((log, goes, store));
+    for entry in std::fs::read_dir(directory.path()).unwrap().map(Result::unwrap) {
+        if entry.file_name().to_string_lossy().starts_with("checkpoint-") {
+            std::fs::write(entry.path(), b"not one").unwrap();
+        }
+    }
+    let (_, report) = Store::open(&Disk::Real, directory.path(), options()).unwrap();
+    assert!(report.unnamed.is_some(), "{report:?}");
+}
