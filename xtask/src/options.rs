@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::str::FromStr;
 
 const FLAGS: [&str; 7] = ["check", "libraries", "list", "peer", "restart", "tiny", "without-peer"];
-const VALUES: [&str; 16] = [
+const VALUES: [&str; 17] = [
     "bytes",
     "connections",
     "durability",
@@ -15,13 +15,14 @@ const VALUES: [&str; 16] = [
     "only",
     "pairs",
     "port",
+    "records",
     "rounds",
     "seconds",
     "seed",
     "sizes",
     "streams",
     "subscribers",
-    "records",
+    "target",
 ];
 
 /// Parsed options.
@@ -59,11 +60,13 @@ impl Options {
 
     /// Whether a flag was given.
     pub(crate) fn flag(&self, name: &str) -> bool {
+        debug_assert!(FLAGS.contains(&name), "--{name} could not be given");
         self.values.contains_key(name)
     }
 
     /// An option's text.
     pub(crate) fn text<'a>(&'a self, name: &str, default: &'a str) -> &'a str {
+        debug_assert!(VALUES.contains(&name), "--{name} could not be given");
         self.values.get(name).map_or(default, String::as_str)
     }
 
@@ -72,6 +75,7 @@ impl Options {
     /// # Errors
     /// The text is no such value.
     pub(crate) fn value<T: FromStr>(&self, name: &str, default: T) -> Result<T, String> {
+        debug_assert!(VALUES.contains(&name), "--{name} could not be given");
         match self.values.get(name) {
             None => Ok(default),
             Some(text) => text.parse().map_err(|_| format!("--{name} {text}: not a value it takes")),

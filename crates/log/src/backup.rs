@@ -245,6 +245,7 @@ impl Transfer<'_> {
         let end = control.visible();
         let linkable = control.durable().min(end);
         self.done.end = end;
+        meanwhile();
         let present = self.segments(&control, segment_of(linkable), end)?;
         let needed = needed_at(checkpoints.last(), end);
         if let Some(number) = needed.difference(&present).next() {
@@ -309,10 +310,18 @@ impl Transfer<'_> {
             let Some(header) = header.filter(|header| header.number == number) else {
                 return Err(damaged(&name, position(number, 0)));
             };
-            if number < linkable && self.link(&name)? {
+            let taken = if number < linkable && self.link(&name)? {
                 self.done.linked += 1;
+                // Another file may have that name by now.
+                let linked = self.to.join(&name);
+                let again = segment::read_header(self.disk, &linked).map_err(io_trouble("read", &linked))?;
+                again.and_then(Result::ok).unwrap_or(header)
             } else {
-                self.copy(&name, &header, if number == segment_of(end) { Some(byte_of(end)) } else { None })?;
+                self.copy(&name, &header, if number == segment_of(end) { Some(byte_of(end)) } else { None })?
+            };
+            if taken.gone_by > end {
+                // It was compacted meanwhile, and lacks what was there at the end.
+                return Err(Trouble::Gone(path));
             }
             present.insert(number);
         }
@@ -320,7 +329,13 @@ impl Transfer<'_> {
     }
 
     /// Copies a segment up to its end, which is where its batches end unless the store ends before.
-    fn copy(&mut self, name: &str, header: &SegmentHeader, end: Option<u32>) -> Result<(), Trouble> {
+    /// Answers the header that is in the copy.
+    fn copy(
+        &mut self,
+        name: &str,
+        header: &SegmentHeader,
+        end: Option<u32>,
+    ) -> Result<SegmentHeader, Trouble> {
         let path = self.from.join(name);
         let file = self.disk.open_read_only(&path).map_err(io_trouble("open", &path))?;
         let length = file.length().map_err(io_trouble("read", &path))?;
@@ -343,7 +358,8 @@ impl Transfer<'_> {
         }
         self.done.copied += 1;
         self.done.copied_bytes += u64::from(stop.at - SEGMENT_HEADER_BYTES);
-        self.write(name, header.capacity.into(), &bytes[..stop.at as usize])
+        self.write(name, header.capacity.into(), &bytes[..stop.at as usize])?;
+        Ok(SegmentHeader::decode(bytes).unwrap_or(*header))
     }
 
     /// Gives a file of the source a name in the target; `false` where it has to be copied.

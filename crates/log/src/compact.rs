@@ -12,7 +12,8 @@
 //! crash, lies in it; a reader keeps the map it has. The new file takes the old one's place by a rename, so that a crash leaves the one or
 //! the other, and both say the same about whatever is needed. *Checked by* the tests of compaction and by the crash simulation.
 //!
-//! One call looks at a bounded number of bytes; what is left is done by the next. It runs where housekeeping does.
+//! One call looks at a bounded number of bytes; what is left is done by the next. It runs where housekeeping does, and rests
+//! after each piece for several times as long as that took, so that it takes no more than its share of disk and processor.
 
 use crate::format::{
     self, BATCH_HEADER_BYTES, BatchHeader, FRAME_HEADER_BYTES, Kind, Link, SEGMENT_HEADER_BYTES,
@@ -22,12 +23,13 @@ use crate::open::Durability;
 use crate::scan::{Scan, Step};
 use crate::segment::{self, Segment};
 use crate::store::Shared;
-use crate::{byte_of, segment_of};
+use crate::{Position, byte_of, segment_of};
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use thalweg_sys::disk::File;
 
 /// A segment is compacted once it holds twice what is needed of it.
@@ -35,8 +37,12 @@ const EXCESS: u64 = 2;
 /// Bytes of segments read in one call at most, and so more than are written; the first one is compacted whatever it has.
 const BYTES_AT_ONCE: u64 = 64 << 20;
 const WRITE_BYTES: usize = 1 << 20;
-/// Segments are looked at in pieces of so many bytes; a run of batches goes if it has two, and so at least a whole one.
-const PIECE_BYTES: u32 = if cfg!(test) { 512 } else { 16 << 10 };
+/// The end of a program waits no longer than this for each piece.
+const REST_MAX: Duration = Duration::from_millis(50);
+/// Segments are looked at in pieces of so many bytes: a page, which is what a file gives back.
+const PIECE_BYTES: u32 = if cfg!(test) { 512 } else { 4 << 10 };
+/// A run of batches goes if it has so many, and so at least a whole page beside those of its two ends.
+const PIECES_MIN: u32 = 3;
 /// Bytes of pages that the two ends of a hole keep.
 const EDGES_BYTES: u32 = 8 << 10;
 /// Everything of a batch that stands for others but the hole.
@@ -135,12 +141,13 @@ impl Shared {
                 needed.push(span);
             }
         });
+        let gone_by = self.writer.lock().written();
         if !chosen.is_empty() {
             // What was not met may be gone only as far as anybody knows: a crash would bring it back.
             self.commit_group()?;
         }
         for (segment, needed) in chosen.into_values() {
-            self.compact_one(directory, &segment, merged(needed))?;
+            self.compact_one(directory, &segment, merged(needed), gone_by)?;
         }
         Ok(more)
     }
@@ -165,19 +172,25 @@ impl Shared {
     }
 
     /// Writes a segment anew. One that does not read as it was written stays as it is.
-    fn compact_one(&self, directory: &Path, old: &Arc<Segment>, needed: Vec<Span>) -> io::Result<()> {
+    fn compact_one(
+        &self,
+        directory: &Path,
+        old: &Arc<Segment>,
+        needed: Vec<Span>,
+        gone_by: Position,
+    ) -> io::Result<()> {
         let bytes = old.region().bytes(0..old.region().published());
         let Some(runs) = plan(bytes, old.header.previous, &needed) else { return Ok(()) };
         let held = SEGMENT_HEADER_BYTES + runs.iter().map(Run::held_bytes).sum::<u32>();
         if u64::from(held) >= old.header.held_bytes() {
             return Ok(());
         }
-        let header = SegmentHeader { held, ..old.header };
+        let header = SegmentHeader { held, gone_by, ..old.header };
         let name = segment::file_name(header.number);
         let working = directory.join(format!("{name}.new"));
         let _ = self.disk.unlink(&working);
         let made = self.disk.create(&working).and_then(|file| {
-            write(&file, &header, bytes, &runs)?;
+            write(&file, &header, bytes, &runs, self.options.rest_parts)?;
             file.sync_data()?;
             let compacted = Segment::compacted(header, file)?;
             self.disk.rename(&working, &directory.join(&name))?;
@@ -267,7 +280,7 @@ fn worth(runs: Vec<Run>) -> Vec<Run> {
     for run in runs {
         let span = match run {
             // What stands for others already stays what it is.
-            Run::Gone(ref span, ..) if span.end - span.start >= 2 * PIECE_BYTES => {
+            Run::Gone(ref span, ..) if span.end - span.start >= PIECES_MIN * PIECE_BYTES => {
                 worth.push(run);
                 continue;
             }
@@ -281,14 +294,18 @@ fn worth(runs: Vec<Run>) -> Vec<Run> {
     worth
 }
 
-fn write(file: &File, header: &SegmentHeader, bytes: &[u8], runs: &[Run]) -> io::Result<()> {
+/// Pieces are made durable one by one, with a rest after each, so that a commit's sync never waits for much that is not its
+/// own.
+fn write(file: &File, header: &SegmentHeader, bytes: &[u8], runs: &[Run], rest_parts: u32) -> io::Result<()> {
     file.write_at(&header.encode(), 0)?;
+    let mut pace = Pace { rest_parts, begun: Instant::now(), unsynced: 0 };
     for run in runs {
         match run {
             Run::Kept(span) => {
                 let pieces = bytes[span.start as usize..span.end as usize].chunks(WRITE_BYTES);
                 for (piece, at) in pieces.zip((u64::from(span.start)..).step_by(WRITE_BYTES)) {
                     file.write_at(piece, at)?;
+                    pace.wrote(file, piece.len())?;
                 }
             }
             Run::Gone(span, previous, carried) => {
@@ -301,6 +318,27 @@ fn write(file: &File, header: &SegmentHeader, bytes: &[u8], runs: &[Run]) -> io:
         file.write_at(&[0], u64::from(header.capacity) - 1)?;
     }
     Ok(())
+}
+
+/// How much of the time is spent working in the background.
+struct Pace {
+    rest_parts: u32,
+    begun: Instant,
+    unsynced: usize,
+}
+
+impl Pace {
+    /// So much was written.
+    fn wrote(&mut self, file: &File, bytes: usize) -> io::Result<()> {
+        self.unsynced += bytes;
+        if self.rest_parts == 0 || self.unsynced < WRITE_BYTES {
+            return Ok(());
+        }
+        file.sync_data()?;
+        std::thread::sleep((self.begun.elapsed() * self.rest_parts).min(REST_MAX));
+        (self.begun, self.unsynced) = (Instant::now(), 0);
+        Ok(())
+    }
 }
 
 /// The batch that stands for others of so many bytes, without the zeros behind it.

@@ -3,7 +3,7 @@
 //! ```text
 //! segment  header (64)  batch  batch  …  zeros
 //!   header   magic 8 | format version 4 | segment number 4 | store id 8 | previous length 4 |
-//!            previous checksum 4 | capacity 4 | after damage 1 | 0 3 | latest time 8 | held 4 | 0 8 | checksum 4
+//!            previous checksum 4 | capacity 4 | after damage 1 | 0 3 | latest time 8 | held 4 | gone by 8 | checksum 4
 //! batch    header (48)  touched table  frames
 //!   header   magic 4 | length 4 | header checksum 4 | body checksum 4 | previous length 4 |
 //!            previous checksum 4 | durable position 8 | time 8 | frames 4 | touched 2 | reserved 2
@@ -135,6 +135,8 @@ pub(crate) struct SegmentHeader {
     pub(crate) latest: Time,
     /// Bytes that it holds if it was compacted; 0 while everything is there that ever was.
     pub(crate) held: u32,
+    /// By this position of the store everything was gone that it lacks.
+    pub(crate) gone_by: Position,
 }
 
 /// Why a segment header is not taken.
@@ -157,6 +159,7 @@ impl SegmentHeader {
         bytes[36] = u8::from(self.after_damage);
         bytes[40..48].copy_from_slice(&self.latest.to_le_bytes());
         bytes[48..52].copy_from_slice(&self.held.to_le_bytes());
+        bytes[52..60].copy_from_slice(&self.gone_by.to_le_bytes());
         let checksum = crc32c::crc32c(&bytes[..60]);
         bytes[60..64].copy_from_slice(&checksum.to_le_bytes());
         bytes
@@ -179,6 +182,7 @@ impl SegmentHeader {
             after_damage: bytes[36] != 0,
             latest: word64(bytes, 40),
             held: word32(bytes, 48),
+            gone_by: word64(bytes, 52),
         })
     }
 }
@@ -562,6 +566,7 @@ mod tests {
             after_damage: false,
             latest: 7,
             held: 8,
+            gone_by: 9,
         };
         let mut bytes = header.encode();
         assert_eq!(SegmentHeader::decode(&bytes), Ok(header));

@@ -52,6 +52,8 @@ pub struct Options {
     pub retain_bytes: Option<u64>,
     /// Logs whose names begin so are left alone by both.
     pub retain_except: Vec<Vec<u8>>,
+    /// Compaction rests so many times as long as it worked, 50 ms at most for each mebibyte that it wrote; 0: it never does.
+    pub rest_parts: u32,
     /// A segment is sealed when its first entry is older than this many microseconds, idle or not.
     pub rotate_after_us: Option<u64>,
     /// The time of opening, which counts as an access of every log; 0 for none.
@@ -75,6 +77,7 @@ impl Default for Options {
             retain_us: None,
             retain_bytes: None,
             retain_except: Vec::new(),
+            rest_parts: 3,
             rotate_after_us: None,
             opened_at: 0,
             #[cfg(test)]
@@ -132,6 +135,7 @@ impl Store {
             after_damage: false,
             latest: 0,
             held: 0,
+            gone_by: 0,
         };
         let (segment, region) = Segment::in_memory(header).map_err(failed)?;
         let found = Found {
@@ -211,8 +215,7 @@ impl Store {
         found.segments.add(found.active.clone());
         let live_bytes = found.live_bytes();
         let begun = found.active.first_time();
-        let (directory, lock) =
-            place.map_or((None, None), |(path, lock)| (Some(path.to_owned()), Some(lock)));
+        let (directory, lock) = place.map(|(path, lock)| (path.to_owned(), lock)).unzip();
         let writer = Writer {
             disk: disk.clone(),
             directory: directory.clone(),
@@ -359,7 +362,8 @@ fn first(
     let after_damage = recovery.found_damage();
     let latest = recovery.times().latest;
     let (store_id, previous) = (control.store_id, link);
-    let header = SegmentHeader { number, store_id, previous, capacity, after_damage, latest, held: 0 };
+    let header =
+        SegmentHeader { number, store_id, previous, capacity, after_damage, latest, held: 0, gone_by: 0 };
     let (segment, region) = Segment::activate(header, file)?;
     segment.sync()?;
     disk.sync_directory(directory)?;

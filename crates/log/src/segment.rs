@@ -131,7 +131,16 @@ impl Segment {
     /// Stands for a segment that should be there and is not: whoever comes by reads that it is damaged.
     fn lost(number: u32, latest: Time, damage: Damage) -> io::Result<Segment> {
         let (capacity, after_damage, previous) = (4096, true, Link::default());
-        let header = SegmentHeader { number, store_id: 0, previous, capacity, after_damage, latest, held: 0 };
+        let header = SegmentHeader {
+            number,
+            store_id: 0,
+            previous,
+            capacity,
+            after_damage,
+            latest,
+            held: 0,
+            gone_by: 0,
+        };
         let region = Region::sealed(Map::anonymous(capacity as usize)?, SEGMENT_HEADER_BYTES);
         let segment = Segment { lost: true, ..Segment::of(header, None, Arc::new(region), u32::MAX) };
         segment.damage.lock().push((SEGMENT_HEADER_BYTES..SEGMENT_BYTES_MAX, damage));

@@ -398,6 +398,7 @@ impl Writer {
             after_damage: false,
             latest: self.times.latest,
             held: 0,
+            gone_by: 0,
         };
         let mut prepared = 0;
         let (segment, region) = match &self.directory {

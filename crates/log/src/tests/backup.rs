@@ -323,6 +323,43 @@ fn a_backup_that_lacks_what_went_away_meanwhile_is_begun_anew() {
 }
 
 #[test]
+fn a_backup_takes_no_segment_that_lacks_what_was_there_at_its_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let (from, to) = (directory.path().join("store"), directory.path().join("backup"));
+    let store = open(&from, os());
+    let (log, passing) = (store.log(b"a").unwrap(), store.log(b"passing").unwrap());
+    for number in 0..60u64 {
+        store.append(&passing, &[7; 2000], 1).unwrap();
+        store.append(&log, &number.to_le_bytes(), 1).unwrap();
+    }
+    (0..2).for_each(|_| store.checkpoint().unwrap());
+    let compacted = || {
+        let view = store.shared.segments.latest();
+        view.all().iter().any(|segment| segment.header.is_compacted())
+    };
+    for number in 60..70u64 {
+        store.append(&log, &number.to_le_bytes(), 1).unwrap();
+        store.checkpoint().unwrap();
+    }
+    let mut times = 0;
+    let mut meanwhile = || {
+        times += 1;
+        // Behind the position that the backup is to have.
+        if times == 2 {
+            store.delete(&passing, passing.staged().unwrap().version, 2, None).unwrap();
+            while store.shared.compact().unwrap() {}
+            assert!(compacted());
+        }
+    };
+    assert!(!compacted());
+    let done = backup_beside(&Disk::Real, &from, &to, &mut meanwhile).unwrap();
+    assert_eq!(done.attempts, 2);
+    let copy = opened(&Disk::Real, &to).0;
+    assert_eq!(numbers(&copy, b"a"), (0..70).collect::<Vec<_>>());
+    assert!(copy.find(b"passing").is_none());
+}
+
+#[test]
 fn an_unfinished_backup_is_no_store() {
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name);

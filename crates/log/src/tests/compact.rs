@@ -122,6 +122,54 @@ fn what_is_needed_reads_as_ever_and_the_rest_gives_its_room_back() {
     assert_eq!(verify(&Disk::Real, directory.path()).unwrap().damage, []);
 }
 
+/// Rounds of logs side by side of which one is deleted, one expires and one keeps its newest entries; one stays as it is.
+#[test]
+fn files_stay_proportional_to_what_is_live() {
+    const CHECKPOINT: u64 = 1 << 20;
+    const ROUNDS: u64 = 100;
+    const SEGMENT: u32 = 256 << 10;
+    let directory = tempfile::tempdir().unwrap();
+    let sizes = Options { segment_bytes_min: SEGMENT, segment_bytes_max: SEGMENT, ..Options::default() };
+    let more = Options { checkpoint_bytes: CHECKPOINT, rest_parts: 0, ..sizes };
+    let (store, _) = Store::open(&Disk::Real, directory.path(), more).unwrap();
+    let text = |lifetime| Config { content_type: "text/plain".into(), lifetime };
+    let bounds = [0u64.to_le_bytes(), (400_000u64).to_le_bytes()].concat();
+    let sized = Commit { notes: &[(crate::RETAIN_NOTE, &bounds)], ..Commit::default() };
+    store.create(b"sized", &text(Lifetime::Unlimited), None, &sized, None).unwrap();
+    let (mut written, mut most) = (0, 0);
+    for round in 0..ROUNDS {
+        let now = (round + 1) * 1_000_000;
+        let expires = text(Lifetime::Until { expires_us: now + 500_000 });
+        let _ = store.create(b"expires", &expires, None, &Commit::default(), None);
+        for entry in 0..10 {
+            for name in [&b"deleted"[..], b"sized", b"expires", b"stays"] {
+                let length = if name == b"stays" { 400 } else { LARGE };
+                let payload = payload(round * 10 + entry, length);
+                store.append(&store.log(name).unwrap(), &payload, now).unwrap();
+                written += length as u64;
+            }
+        }
+        store.flush().unwrap();
+        let deleted = store.log(b"deleted").unwrap();
+        store.delete(&deleted, deleted.staged().unwrap().version, now, None).unwrap();
+        store.maintain(now + 600_000).unwrap();
+        store.flush().unwrap();
+        let files: u64 = std::fs::read_dir(directory.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().metadata().unwrap().blocks() * 512)
+            .sum();
+        most = most.max(files);
+        // What came since the older of two checkpoints, the segment that is written to, the next one, and a page or two for
+        // what is live beside them.
+        let bound = 3 * store.stats().live_bytes + 3 * CHECKPOINT + 4 * u64::from(SEGMENT);
+        assert!(files <= bound, "round {round}: {files} bytes of files, {bound} allowed");
+    }
+    assert!(store.find(b"expires").is_none());
+    assert!(most * 3 < written, "{most} bytes at most, {written} were written: too few to tell");
+    let stays = store.find(b"stays").unwrap();
+    assert_eq!(store.read(&stays, 0, usize::MAX).unwrap().pieces.concat().len(), ROUNDS as usize * 10 * 400);
+}
+
 #[test]
 fn a_reader_whose_place_is_gone_goes_on_behind_it() {
     let directory = tempfile::tempdir().unwrap();
