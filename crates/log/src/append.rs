@@ -330,6 +330,9 @@ impl Shared {
             end: placed.end,
             time,
         });
+        if inner.notes.is_some() {
+            self.retention.note(log, inner, time);
+        }
         if self.options.durability != Durability::Sync {
             let tell = inner.reveal(&Seen { tail: offsets.end, ..Seen::default() });
             self.watchers.tell(tell, |watch| watch.advanced(log.id()));
