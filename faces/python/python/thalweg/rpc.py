@@ -13,12 +13,12 @@ import asyncio
 import base64
 import json
 from collections.abc import Mapping, Sequence
-from types import TracebackType
-from typing import Any, Final, NotRequired, Self, TypeAlias, TypedDict, Unpack, cast
+from typing import Any, Final, NotRequired, TypeAlias, TypedDict, Unpack, cast
 
 from ._native import RpcCaller, Schema
 from .errors import Error
 from .faults import BadArgument, Closed, Fault, Retry
+from .scope import AsyncScope, Scope
 
 __all__ = ["Call", "CallOptions", "Client", "ClientOptions", "Params", "RemoteError", "Schema", "Statistics", "SyncClient"]
 
@@ -137,7 +137,7 @@ def _one(answers: list[Any]) -> Any:
     return value
 
 
-class SyncClient:
+class SyncClient(Scope):
     """Calls services and waits for the answers, other threads running meanwhile. For one thread at a time."""
 
     def __init__(self, url: str, **options: Unpack[ClientOptions]) -> None:
@@ -166,16 +166,8 @@ class SyncClient:
         """Closes every connection; every further call fails with `Closed`."""
         self._caller.close()
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
-
-class Client:
+class Client(AsyncScope):
     """Calls services from an event loop, any number of calls at a time.
 
     The loop watches one descriptor; no thread is started. A task that is cancelled while it awaits a call cancels the call.
@@ -218,14 +210,6 @@ class Client:
         self._descriptor = -1
         self._caller.close()
         self._fail(Closed("this client was closed"))
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     async def _ask(
         self, calls: list[tuple[str, str]], batch: bool, notifies: bool, options: CallOptions

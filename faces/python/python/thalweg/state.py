@@ -14,13 +14,13 @@ connection. What the state refuses is a `StateRefused` with a class per word.
 import base64
 import json
 from collections.abc import Iterable
-from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
 from . import rpc, service
 from ._native import Schema
 from .errors import Error
 from .faults import Fault, Refused
+from .scope import AsyncScope, Scope
 
 __all__ = [
     "BadKey",
@@ -185,7 +185,7 @@ def _lease(lease: float | None) -> int | None:
     return None if lease is None else max(0, round(lease * 1000))
 
 
-class SyncSession:
+class SyncSession(Scope):
     """A session, whose calls wait. It owns its connection; closing it ends the session, and leaving it does not."""
 
     token: str
@@ -273,19 +273,11 @@ class SyncSession:
         """Hangs up. The session stays for its lease, to be rejoined."""
         self._line.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
     def _ask(self, method: str, params: rpc.Params) -> Any:
         return _ask(self._line, method, params)
 
 
-class Session:
+class Session(AsyncScope):
     """A session, for an event loop. It owns its connection; closing it ends the session, and leaving it does not."""
 
     token: str
@@ -374,14 +366,6 @@ class Session:
     def leave(self) -> None:
         """Hangs up. The session stays for its lease, to be rejoined."""
         self._line.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.close()
 
     async def _ask(self, method: str, params: rpc.Params) -> Any:
         return await _aask(self._line, method, params)

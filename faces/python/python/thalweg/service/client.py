@@ -7,11 +7,11 @@ came is brought by one native call per turn, whatever it was.
 import asyncio
 import os
 from collections import deque
-from types import TracebackType
 from typing import Any, Final, Protocol, Self, Unpack
 
 from .._native import Connection
 from ..faults import Closed
+from ..scope import AsyncScope
 from .options import ClientOptions
 
 _ITEM: Final = 0
@@ -26,7 +26,7 @@ class _Waiter(Protocol):
     def set_exception(self, exception: Exception, /) -> None: ...
 
 
-class Client:
+class Client(AsyncScope):
     """Calls a service, any number of calls at a time.
 
     A task that is cancelled while it awaits a call cancels the call. Belongs to the event loop that it was connected in.
@@ -117,14 +117,6 @@ class Client:
         self._descriptor = -1
         self._connection.close()
         self._fail(Closed("this client was closed"))
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _begin(self, request: bytes, waiter: _Waiter, deadline: float | None) -> int:
         """Sends a request; whoever waits is told of the frame that answers it, or why there is none."""

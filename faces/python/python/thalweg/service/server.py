@@ -9,12 +9,12 @@ import os
 import signal
 from collections.abc import Awaitable, Callable
 from functools import partial
-from types import TracebackType
 from typing import Final, Protocol, Self, Unpack
 
 from .._native import Listener
 from .._native import Reply as NativeReply
 from ..faults import Fault
+from ..scope import AsyncScope
 from .options import ServerOptions
 from .runtime import Reply, error_frame
 
@@ -38,7 +38,7 @@ class Served(Protocol):
         """The tag of the service's error."""
 
 
-class Server:
+class Server(AsyncScope):
     """Serves at endpoints, one task for each request.
 
     Listens from the moment it is made, and serves once it is entered: `async with`, or `run`. A call that is cancelled, by
@@ -115,11 +115,6 @@ class Server:
     async def __aenter__(self) -> Self:
         self.start()
         return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.close()
 
     def _turn(self) -> None:
         self._begin(self._listener.turn())

@@ -2,13 +2,12 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from types import TracebackType
-from typing import Self
 
 from .._native import Program
+from ..scope import Scope
 
 
-class Spawned:
+class Spawned(Scope):
     """A program that serves an endpoint, started and watched from here.
 
     It is ready when its endpoint answers. It is killed when the thread that started it ends, so start it from one that lives as
@@ -85,10 +84,6 @@ class Spawned:
         """Asks it to end, and kills it when it does not; how it ended."""
         return self._program.stop()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """Ends it as `stop` does: what `with` does at the end of its block."""
         self.stop()

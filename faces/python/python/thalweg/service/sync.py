@@ -1,15 +1,15 @@
 """Calling a service and waiting for it."""
 
 import os
-from types import TracebackType
 from typing import Self, Unpack
 
 from .._native import Connection
 from ..faults import ServiceError
+from ..scope import Scope
 from .options import ClientOptions
 
 
-class SyncClient:
+class SyncClient(Scope):
     """Calls a service and waits for the answers, other threads running meanwhile.
 
     Any number of calls may be under way: `send` them, then `receive` each. A wait in shared memory looks for the answer for
@@ -72,14 +72,6 @@ class SyncClient:
     def close(self) -> None:
         """Ends the connection; every call fails with `Closed`, and so does every further one."""
         self._connection.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 class SyncStream:

@@ -1,0 +1,40 @@
+"""What ends with its block: `with` and `async with`, once for everything that is to be closed."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable
+from types import TracebackType
+from typing import Self
+
+
+class Scope(ABC):
+    """`with` closes it, whatever the block raised."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Lets go of what it holds."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class AsyncScope(ABC):
+    """`async with` closes it, whatever the block raised, and waits for that if it takes a while."""
+
+    @abstractmethod
+    def close(self) -> Awaitable[None] | None:
+        """Lets go of what it holds."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        closed = self.close()
+        if closed is not None:
+            await closed
