@@ -1,9 +1,13 @@
-//! Starting programs: `posix_spawn`, and a descriptor that tells of their end.
+//! Starting programs, and a descriptor that tells of their end.
 //!
+//! [`beside`] starts them by one call of the kernel, [`library`] by the C library's means where that call is not to be had.
 //! The parent's memory is neither copied nor locked, no handler of a fork runs, and a program that cannot be started is
 //! an error here, not the exit of a child.
 
-use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions, pidfd_open, waitid};
+mod beside;
+mod library;
+
+use rustix::process::{WaitId, WaitIdOptions, waitid};
 use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd, RawFd};
@@ -66,153 +70,28 @@ impl Started {
 /// processes or descriptors. Nothing was started then, but for the last, when the program runs without a descriptor
 /// that tells of its end: it is ended.
 pub fn spawn(program: &Program<'_>) -> io::Result<Started> {
-    let prepared = Prepared::new(program)?;
-    let mut refusal = io::Error::from_raw_os_error(libc::ENOENT);
-    for path in program.paths {
-        match prepared.start(path) {
-            Ok(process) => return watch(process),
-            Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENOTDIR)) => {}
-            Err(error) if refusal.raw_os_error() == Some(libc::ENOENT) => refusal = error,
-            Err(_) => {}
-        }
-    }
-    Err(refusal)
-}
-
-fn watch(process: i32) -> io::Result<Started> {
-    let opened = Pid::from_raw(process).ok_or(rustix::io::Errno::SRCH);
-    match opened.and_then(|pid| pidfd_open(pid, PidfdFlags::empty())) {
-        Ok(end) => Ok(Started { process, end }),
-        Err(error) => {
-            // SAFETY: numbers only; the child is ours and was not collected yet, so the number names nobody else.
-            unsafe {
-                libc::kill(process, libc::SIGKILL);
-                libc::waitpid(process, std::ptr::null_mut(), 0);
-            }
-            Err(error.into())
-        }
+    let (paths, arguments) = (pointers(program.paths), pointers(program.arguments));
+    let paths = &paths[..program.paths.len()];
+    let given = program.environment.map(pointers);
+    let environment = given.as_ref().map_or_else(own_environment, |list| list.as_ptr());
+    match beside::start(program, paths, arguments.as_ptr(), environment) {
+        Some(started) => started,
+        None => library::start(program, arguments.as_ptr(), environment),
     }
 }
 
-/// Everything about a program but its path, as the C library wants it.
-struct Prepared {
-    actions: libc::posix_spawn_file_actions_t,
-    attributes: libc::posix_spawnattr_t,
-    arguments: Vec<*mut libc::c_char>,
-    environment: Option<Vec<*mut libc::c_char>>,
+/// Where strings lie, and a null.
+fn pointers(strings: &[CString]) -> Vec<*const libc::c_char> {
+    strings.iter().map(|string| string.as_ptr()).chain([std::ptr::null()]).collect()
 }
 
-/// What the C library answers: zero, or the number of an error.
-fn check(answer: libc::c_int) -> io::Result<()> {
-    if answer == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(answer)) }
-}
-
-fn pointers(strings: &[CString]) -> Vec<*mut libc::c_char> {
-    let addresses = strings.iter().map(|string| string.as_ptr().cast_mut());
-    addresses.chain([std::ptr::null_mut()]).collect()
-}
-
-impl Prepared {
-    /// The program's strings must outlive what is made here.
-    fn new(program: &Program<'_>) -> io::Result<Self> {
-        let mut actions = std::mem::MaybeUninit::uninit();
-        let mut attributes = std::mem::MaybeUninit::uninit();
-        // SAFETY: each call initialises the object it is given, or fails.
-        unsafe {
-            check(libc::posix_spawn_file_actions_init(actions.as_mut_ptr()))?;
-            check(libc::posix_spawnattr_init(attributes.as_mut_ptr()))?;
-        }
-        // SAFETY: both were initialised just above.
-        let (actions, attributes) = unsafe { (actions.assume_init(), attributes.assume_init()) };
-        let arguments = pointers(program.arguments);
-        let environment = program.environment.map(pointers);
-        let mut prepared = Self { actions, attributes, arguments, environment };
-        prepared.set_actions(program)?;
-        prepared.set_attributes(program)?;
-        Ok(prepared)
+/// What this process has, read as the C library itself reads it.
+fn own_environment() -> *const *const libc::c_char {
+    unsafe extern "C" {
+        static environ: *const *const libc::c_char;
     }
-
-    fn set_actions(&mut self, program: &Program<'_>) -> io::Result<()> {
-        for (target, source) in program.standard.iter().enumerate() {
-            if let Some(source) = *source {
-                // SAFETY: the actions are initialised; the numbers are judged in the child.
-                check(unsafe {
-                    libc::posix_spawn_file_actions_adddup2(&mut self.actions, source, target as RawFd)
-                })?;
-            }
-        }
-        if program.closes_others {
-            // SAFETY: as above.
-            check(unsafe { libc::posix_spawn_file_actions_addclosefrom_np(&mut self.actions, 3) })?;
-        }
-        if let Some(directory) = program.directory {
-            // SAFETY: as above; the path is copied.
-            check(unsafe {
-                libc::posix_spawn_file_actions_addchdir_np(&mut self.actions, directory.as_ptr())
-            })?;
-        }
-        Ok(())
-    }
-
-    fn set_attributes(&mut self, program: &Program<'_>) -> io::Result<()> {
-        let mut flags: libc::c_int = 0;
-        if program.default_signals {
-            let mut signals = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
-            flags |= libc::POSIX_SPAWN_SETSIGDEF;
-            // SAFETY: the set is initialised by the first call and copied by the last; the attributes are initialised.
-            check(unsafe {
-                libc::sigemptyset(signals.as_mut_ptr());
-                libc::sigaddset(signals.as_mut_ptr(), libc::SIGPIPE);
-                libc::sigaddset(signals.as_mut_ptr(), libc::SIGXFSZ);
-                libc::posix_spawnattr_setsigdefault(&mut self.attributes, signals.as_ptr())
-            })?;
-        }
-        if program.new_session {
-            flags |= libc::c_int::from(libc::POSIX_SPAWN_SETSID);
-        }
-        if let Some(group) = program.process_group {
-            flags |= libc::POSIX_SPAWN_SETPGROUP;
-            // SAFETY: the attributes are initialised.
-            check(unsafe { libc::posix_spawnattr_setpgroup(&mut self.attributes, group) })?;
-        }
-        let flags = libc::c_short::try_from(flags).map_err(io::Error::other)?;
-        // SAFETY: the attributes are initialised.
-        check(unsafe { libc::posix_spawnattr_setflags(&mut self.attributes, flags) })
-    }
-
-    fn start(&self, path: &CStr) -> io::Result<i32> {
-        unsafe extern "C" {
-            static environ: *const *mut libc::c_char;
-        }
-        let mut process = 0;
-        // SAFETY: actions and attributes are initialised; both lists end with a null and point to strings that live
-        // through the call, which copies what it needs; `environ` is read as the C library itself reads it.
-        check(unsafe {
-            let environment = match &self.environment {
-                Some(list) => list.as_ptr(),
-                None => environ,
-            };
-            libc::posix_spawn(
-                &mut process,
-                path.as_ptr(),
-                &self.actions,
-                &self.attributes,
-                self.arguments.as_ptr(),
-                environment,
-            )
-        })?;
-        Ok(process)
-    }
-}
-
-impl Drop for Prepared {
-    fn drop(&mut self) {
-        // SAFETY: both were initialised in `new` and are not used again.
-        unsafe {
-            libc::posix_spawn_file_actions_destroy(&mut self.actions);
-            libc::posix_spawnattr_destroy(&mut self.attributes);
-        }
-    }
+    // SAFETY: a word that is there before `main`; whoever changes the environment meanwhile has to see to it himself.
+    unsafe { environ }
 }
 
 #[cfg(test)]
@@ -227,6 +106,15 @@ mod tests {
 
     /// What `sh -c script` writes to standard output, and how it ended.
     fn said(script: &str, change: impl FnOnce(&mut Program<'_>)) -> (String, i32) {
+        said_by(spawn, script, change)
+    }
+
+    /// The same, however it is started.
+    fn said_by(
+        start: impl FnOnce(&Program<'_>) -> io::Result<Started>,
+        script: &str,
+        change: impl FnOnce(&mut Program<'_>),
+    ) -> (String, i32) {
         let (paths, arguments) = (strings(&["/nowhere/sh", "/bin/sh"]), strings(&["sh", "-c", script]));
         let (ours, theirs) = crate::socket::pair().unwrap();
         let mut program = Program {
@@ -241,7 +129,7 @@ mod tests {
             process_group: None,
         };
         change(&mut program);
-        let started = spawn(&program).unwrap();
+        let started = start(&program).unwrap();
         drop(theirs);
         assert!(wait_readable(started.end.as_fd(), 10_000).unwrap());
         let status = started.ended().unwrap();
@@ -259,6 +147,46 @@ mod tests {
         assert_eq!(said("echo $WORD $HOME", |program| program.environment = Some(given)).0, "given\n");
         let session = "read p c s r g session rest < /proc/self/stat; test $$ = $session || echo other";
         assert_eq!(said(session, |_| {}).0, "other\n");
+    }
+
+    /// Starts as on a kernel that does not know the call.
+    fn by_library(program: &Program<'_>) -> io::Result<Started> {
+        library::start(program, pointers(program.arguments).as_ptr(), own_environment())
+    }
+
+    #[test]
+    fn both_ways_leave_a_program_the_same_signals_processors_and_descriptors() {
+        let script = "while read name rest; do case $name in Sig[BC]*|Cpus_allowed:) echo $name $rest;; esac; done \
+            < /proc/self/status; echo /proc/self/fd/*";
+        let (ours, theirs) = (said(script, |_| {}), said_by(by_library, script, |_| {}));
+        assert_eq!(ours, theirs);
+        assert!(ours.0.lines().count() == 4 && ours.0.contains("Cpus_allowed:"), "{}", ours.0);
+    }
+
+    #[test]
+    fn a_signal_that_this_process_ignores_is_the_programs_again_if_that_is_asked() {
+        let script =
+            "while read name rest; do case $name in SigIgn*) echo $rest;; esac; done < /proc/self/status";
+        let ignores_pipe = |asked| {
+            let words = said(script, |program| program.default_signals = asked).0;
+            u64::from_str_radix(words.trim(), 16).unwrap() >> (libc::SIGPIPE - 1) & 1 == 1
+        };
+        // Every Rust program begins with SIGPIPE ignored.
+        assert_eq!([ignores_pipe(true), ignores_pipe(false)], [false, true]);
+    }
+
+    #[test]
+    fn starting_leaves_this_thread_as_it_was() {
+        let status = || {
+            let words = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+            let kept =
+                words.lines().filter(|line| line.starts_with("SigBlk") || line.starts_with("Cpus_allowed:"));
+            kept.map(str::to_owned).collect::<Vec<_>>()
+        };
+        let before = status();
+        assert_eq!(said("exit 0", |_| {}).1, 0);
+        assert_eq!(status(), before);
+        assert_eq!(before.len(), 2);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 """Tests of CPython that do not apply to our loop, each with its reason: by module and name of the method."""
 
-_POPEN = "puts a mock in the place of subprocess.Popen, which our loop does not call: it starts programs by posix_spawn"
+_POPEN = "puts a mock in the place of subprocess.Popen, which our loop does not call: it starts programs natively"
 
 SKIPS: dict[tuple[str, str], str] = {
     ("test_subprocess", "test_popen_error"): _POPEN,

@@ -1,4 +1,4 @@
-"""Subprocesses: started by `posix_spawn`, their end told by a descriptor.
+"""Subprocesses: started natively, their end told by a descriptor.
 
 What only a fork can give (a function to call in the child, another user, descriptors to pass on) is left to
 `subprocess`, and so are arguments, pipes and everything else that its users know.

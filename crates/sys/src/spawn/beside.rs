@@ -1,0 +1,261 @@
+//! A program started by one call of the kernel: a child that shares this process's memory until the program has begun.
+//!
+//! Purpose: what `posix_spawn` does, in fewer steps. A flag of the call takes every signal handler off, where a library has
+//! to ask for each; the descriptor of the child's end comes with the child; and the child begins on the processor that its
+//! parent leaves to it anyway, because being woken on another one takes longer than all that the child does.
+//!
+//! Invariants: from before the child is there until it has none of its parent's handlers, every signal is blocked. The child
+//! runs on a stack of its own, calls nothing but the kernel, neither allocates nor takes a lock, and writes nothing but
+//! [`Start::refused`]; its parent's thread stands still meanwhile. Checked by the tests of [`super`].
+
+use super::{Program, Started};
+use std::ffi::CStr;
+use std::io;
+use std::mem::{MaybeUninit, size_of};
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+
+/// More than a child needs that only calls the kernel.
+const STACK_BYTES: usize = 64 * 1024;
+/// What a child ends with that could not become a program.
+const NOT_STARTED: libc::c_int = 127;
+const SIGNALS_BYTES: usize = size_of::<u64>();
+
+/// What the child needs, all of it in its parent's memory.
+struct Start<'a> {
+    program: &'a Program<'a>,
+    /// One pointer for each path.
+    paths: &'a [*const libc::c_char],
+    arguments: *const *const libc::c_char,
+    environment: *const *const libc::c_char,
+    /// The signals that the program has blocked: those of this thread.
+    blocked: u64,
+    /// The processors it may use, if it begins on one of them.
+    processors: Option<libc::cpu_set_t>,
+    /// Why it did not become the program.
+    refused: libc::c_int,
+}
+
+/// Starts a program; `None`: this kernel, or whoever guards it, does not know the call.
+pub(super) fn start(
+    program: &Program<'_>,
+    paths: &[*const libc::c_char],
+    arguments: *const *const libc::c_char,
+    environment: *const *const libc::c_char,
+) -> Option<io::Result<Started>> {
+    let mut start =
+        Start { program, paths, arguments, environment, blocked: 0, processors: None, refused: 0 };
+    let mut stack: Vec<MaybeUninit<u128>> = Vec::with_capacity(STACK_BYTES / size_of::<u128>());
+    let mut end: RawFd = -1;
+    // SAFETY: a record of numbers, for which zeroes are a value.
+    let mut asked: libc::clone_args = unsafe { std::mem::zeroed() };
+    asked.flags = (libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PIDFD) as u64 | CLEAR_HANDLERS;
+    asked.pidfd = (&raw mut end).addr() as u64;
+    asked.exit_signal = libc::SIGCHLD as u64;
+    asked.stack = stack.as_mut_ptr().addr() as u64;
+    asked.stack_size = STACK_BYTES as u64;
+    // SAFETY: the masks are numbers of the size that is said; the thread's own comes back below, whatever happens. The child
+    // gets a stack that lives until it no longer uses it, because this thread goes on only then.
+    let answer = unsafe {
+        change_signals(&u64::MAX, &raw mut start.blocked);
+        start.processors = stay();
+        let answer = clone_and_begin(&asked, &raw mut start);
+        if let Some(processors) = &start.processors {
+            libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), processors);
+        }
+        change_signals(&start.blocked, std::ptr::null_mut());
+        answer
+    };
+    drop(stack);
+    let process = match libc::c_int::try_from(answer) {
+        Ok(process) if process > 0 => process,
+        refused => return unless_unknown(refused.unwrap_or(-libc::EAGAIN)).map(Err),
+    };
+    // SAFETY: the kernel made it for this call, and nobody else knows it.
+    let started = Started { process, end: unsafe { OwnedFd::from_raw_fd(end) } };
+    Some(match start.refused {
+        0 => Ok(started),
+        refused => {
+            // It is over already, so this does not wait; if somebody else collected it, so much the better.
+            let _ = started.ended();
+            Err(io::Error::from_raw_os_error(refused))
+        }
+    })
+}
+
+/// `CLONE_CLEAR_SIGHAND`, which the C library declares in fewer bits than it has.
+const CLEAR_HANDLERS: u64 = 1 << 32;
+
+/// What the kernel said, unless it does not know the call or somebody forbids it.
+fn unless_unknown(negative: libc::c_int) -> Option<io::Error> {
+    match -negative {
+        libc::ENOSYS | libc::EPERM | libc::EINVAL => None,
+        number => Some(io::Error::from_raw_os_error(number)),
+    }
+}
+
+/// Sets the blocked signals of this thread, with those that the C library keeps for itself.
+///
+/// # Safety
+/// `before` is null or may be written to.
+unsafe fn change_signals(to: &u64, before: *mut u64) {
+    // SAFETY: two masks of the size that is said. The call fails only for other sizes.
+    unsafe { libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, to, before, SIGNALS_BYTES) };
+}
+
+/// Keeps this thread on the processor it is on; those that it had, to be given back.
+fn stay() -> Option<libc::cpu_set_t> {
+    // SAFETY: a set of bits, for which zeroes are a value; the calls write and read sets of the size that is said.
+    unsafe {
+        let (mut had, mut here): (libc::cpu_set_t, libc::cpu_set_t) = std::mem::zeroed();
+        let processor = usize::try_from(libc::sched_getcpu()).ok()?;
+        let bytes = size_of::<libc::cpu_set_t>();
+        if processor >= bytes * 8
+            || libc::sched_getaffinity(0, bytes, &mut had) != 0
+            || libc::CPU_COUNT(&had) < 2
+        {
+            return None;
+        }
+        libc::CPU_SET(processor, &mut here);
+        (libc::sched_setaffinity(0, bytes, &here) == 0).then_some(had)
+    }
+}
+
+/// Makes a child that begins with [`begin`]: its process, or an error's number below zero.
+///
+/// # Safety
+/// `asked` names a stack that nobody else uses, and shares memory only until the child lets go of it.
+#[cfg(target_arch = "x86_64")]
+unsafe fn clone_and_begin(asked: &libc::clone_args, start: *mut Start<'_>) -> libc::c_long {
+    let answer;
+    // SAFETY: the parent comes back from the call as from any other, with two registers changed. The child has a stack that is
+    // aligned as callees expect, calls `begin`, and never gets beyond it.
+    unsafe {
+        std::arch::asm!(
+            "syscall",
+            "test rax, rax",
+            "jnz 2f",
+            "xor ebp, ebp",
+            "mov rdi, {start}",
+            "call {begin}",
+            "ud2",
+            "2:",
+            start = in(reg) start,
+            begin = in(reg) begin as unsafe extern "C" fn(*mut Start<'_>) -> !,
+            inlateout("rax") libc::SYS_clone3 => answer,
+            in("rdi") asked,
+            in("rsi") size_of::<libc::clone_args>(),
+            out("rcx") _,
+            out("r11") _,
+        );
+    }
+    answer
+}
+
+/// The same on the other machine.
+///
+/// # Safety
+/// As above.
+#[cfg(target_arch = "aarch64")]
+unsafe fn clone_and_begin(asked: &libc::clone_args, start: *mut Start<'_>) -> libc::c_long {
+    let answer;
+    // SAFETY: as above; the call changes nothing but where it answers.
+    unsafe {
+        std::arch::asm!(
+            "svc 0",
+            "cbnz x0, 2f",
+            "mov x29, xzr",
+            "mov x0, {start}",
+            "blr {begin}",
+            "brk 1",
+            "2:",
+            start = in(reg) start,
+            begin = in(reg) begin as unsafe extern "C" fn(*mut Start<'_>) -> !,
+            in("x8") libc::SYS_clone3,
+            inlateout("x0") asked => answer,
+            in("x1") size_of::<libc::clone_args>(),
+        );
+    }
+    answer
+}
+
+/// The child: becomes the program, or says why not.
+///
+/// # Safety
+/// In a child that shares its parent's memory while the parent's thread stands still.
+unsafe extern "C" fn begin(start: *mut Start<'_>) -> ! {
+    // SAFETY: the parent's thread keeps it and waits.
+    let start = unsafe { &mut *start };
+    // SAFETY: as the caller promised.
+    unsafe {
+        start.refused = match prepare(start) {
+            0 => execute(start),
+            refused => refused,
+        };
+        libc::_exit(NOT_STARTED)
+    }
+}
+
+fn failed() -> libc::c_int {
+    // SAFETY: the thread's own word, which the parent's thread does not read meanwhile.
+    unsafe { *libc::__errno_location() }
+}
+
+/// Gives the child what the program is to have; the number of an error, or zero.
+///
+/// # Safety
+/// As [`begin`].
+unsafe fn prepare(start: &Start<'_>) -> libc::c_int {
+    let program = start.program;
+    // SAFETY: calls of the kernel alone, on numbers and on strings and sets that the parent keeps.
+    unsafe {
+        if let Some(processors) = &start.processors {
+            libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), processors);
+        }
+        if program.default_signals {
+            libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+            libc::signal(libc::SIGXFSZ, libc::SIG_DFL);
+        }
+        let leads = program.new_session && libc::setsid() < 0;
+        if leads || program.process_group.is_some_and(|group| libc::setpgid(0, group) != 0) {
+            return failed();
+        }
+        for (target, source) in (0..).zip(program.standard) {
+            let Some(source) = source else { continue };
+            // What is in its place already only has to stay open.
+            let placed = if source == target {
+                libc::fcntl(target, libc::F_SETFD, 0)
+            } else {
+                libc::dup2(source, target)
+            };
+            if placed < 0 {
+                return failed();
+            }
+        }
+        let others = program.closes_others;
+        if others && libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, 0_u32) != 0 {
+            return failed();
+        }
+        if program.directory.map(CStr::as_ptr).is_some_and(|directory| libc::chdir(directory) != 0) {
+            return failed();
+        }
+        change_signals(&start.blocked, std::ptr::null_mut());
+        0
+    }
+}
+
+/// Tries one path after the other; why none of them was it.
+///
+/// # Safety
+/// As [`begin`].
+unsafe fn execute(start: &Start<'_>) -> libc::c_int {
+    let mut refused = libc::ENOENT;
+    for path in start.paths {
+        // SAFETY: strings and lists that end with a null, kept by the parent; the call comes back only when it is refused.
+        unsafe { libc::execve(*path, start.arguments, start.environment) };
+        let why = failed();
+        if !matches!(why, libc::ENOENT | libc::ENOTDIR) && refused == libc::ENOENT {
+            refused = why;
+        }
+    }
+    refused
+}

@@ -1,0 +1,151 @@
+//! The C library's `posix_spawn`, for a kernel that does not know the call that [`super::beside`] makes, or whose guard forbids it.
+
+use super::{Program, Started};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use std::ffi::CStr;
+use std::io;
+use std::os::fd::RawFd;
+
+/// Starts the first of a program's paths that is there.
+pub(super) fn start(
+    program: &Program<'_>,
+    arguments: *const *const libc::c_char,
+    environment: *const *const libc::c_char,
+) -> io::Result<Started> {
+    let prepared = Prepared::new(program)?;
+    let mut refusal = io::Error::from_raw_os_error(libc::ENOENT);
+    for path in program.paths {
+        match prepared.start(path, arguments, environment) {
+            Ok(process) => return watch(process),
+            Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENOTDIR)) => {}
+            Err(error) if refusal.raw_os_error() == Some(libc::ENOENT) => refusal = error,
+            Err(_) => {}
+        }
+    }
+    Err(refusal)
+}
+
+fn watch(process: i32) -> io::Result<Started> {
+    let opened = Pid::from_raw(process).ok_or(rustix::io::Errno::SRCH);
+    match opened.and_then(|pid| pidfd_open(pid, PidfdFlags::empty())) {
+        Ok(end) => Ok(Started { process, end }),
+        Err(error) => {
+            // SAFETY: numbers only; the child is ours and was not collected yet, so the number names nobody else.
+            unsafe {
+                libc::kill(process, libc::SIGKILL);
+                libc::waitpid(process, std::ptr::null_mut(), 0);
+            }
+            Err(error.into())
+        }
+    }
+}
+
+/// Everything about a program but its path, as the C library wants it.
+struct Prepared {
+    actions: libc::posix_spawn_file_actions_t,
+    attributes: libc::posix_spawnattr_t,
+}
+
+/// What the C library answers: zero, or the number of an error.
+fn check(answer: libc::c_int) -> io::Result<()> {
+    if answer == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(answer)) }
+}
+
+impl Prepared {
+    /// The program's strings must outlive what is made here.
+    fn new(program: &Program<'_>) -> io::Result<Self> {
+        let mut actions = std::mem::MaybeUninit::uninit();
+        let mut attributes = std::mem::MaybeUninit::uninit();
+        // SAFETY: each call initialises the object it is given, or fails.
+        unsafe {
+            check(libc::posix_spawn_file_actions_init(actions.as_mut_ptr()))?;
+            check(libc::posix_spawnattr_init(attributes.as_mut_ptr()))?;
+        }
+        // SAFETY: both were initialised just above.
+        let (actions, attributes) = unsafe { (actions.assume_init(), attributes.assume_init()) };
+        let mut prepared = Self { actions, attributes };
+        prepared.set_actions(program)?;
+        prepared.set_attributes(program)?;
+        Ok(prepared)
+    }
+
+    fn set_actions(&mut self, program: &Program<'_>) -> io::Result<()> {
+        for (target, source) in program.standard.iter().enumerate() {
+            if let Some(source) = *source {
+                // SAFETY: the actions are initialised; the numbers are judged in the child.
+                check(unsafe {
+                    libc::posix_spawn_file_actions_adddup2(&mut self.actions, source, target as RawFd)
+                })?;
+            }
+        }
+        if program.closes_others {
+            // SAFETY: as above.
+            check(unsafe { libc::posix_spawn_file_actions_addclosefrom_np(&mut self.actions, 3) })?;
+        }
+        if let Some(directory) = program.directory {
+            // SAFETY: as above; the path is copied.
+            check(unsafe {
+                libc::posix_spawn_file_actions_addchdir_np(&mut self.actions, directory.as_ptr())
+            })?;
+        }
+        Ok(())
+    }
+
+    fn set_attributes(&mut self, program: &Program<'_>) -> io::Result<()> {
+        let mut flags: libc::c_int = 0;
+        if program.default_signals {
+            let mut signals = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+            flags |= libc::POSIX_SPAWN_SETSIGDEF;
+            // SAFETY: the set is initialised by the first call and copied by the last; the attributes are initialised.
+            check(unsafe {
+                libc::sigemptyset(signals.as_mut_ptr());
+                libc::sigaddset(signals.as_mut_ptr(), libc::SIGPIPE);
+                libc::sigaddset(signals.as_mut_ptr(), libc::SIGXFSZ);
+                libc::posix_spawnattr_setsigdefault(&mut self.attributes, signals.as_ptr())
+            })?;
+        }
+        if program.new_session {
+            flags |= libc::c_int::from(libc::POSIX_SPAWN_SETSID);
+        }
+        if let Some(group) = program.process_group {
+            flags |= libc::POSIX_SPAWN_SETPGROUP;
+            // SAFETY: the attributes are initialised.
+            check(unsafe { libc::posix_spawnattr_setpgroup(&mut self.attributes, group) })?;
+        }
+        let flags = libc::c_short::try_from(flags).map_err(io::Error::other)?;
+        // SAFETY: the attributes are initialised.
+        check(unsafe { libc::posix_spawnattr_setflags(&mut self.attributes, flags) })
+    }
+
+    fn start(
+        &self,
+        path: &CStr,
+        arguments: *const *const libc::c_char,
+        environment: *const *const libc::c_char,
+    ) -> io::Result<i32> {
+        let mut process = 0;
+        // SAFETY: actions and attributes are initialised; both lists end with a null and point to strings that live
+        // through the call, which changes none of them.
+        check(unsafe {
+            libc::posix_spawn(
+                &mut process,
+                path.as_ptr(),
+                &self.actions,
+                &self.attributes,
+                arguments.cast(),
+                environment.cast(),
+            )
+        })?;
+        Ok(process)
+    }
+}
+
+impl Drop for Prepared {
+    fn drop(&mut self) {
+        // SAFETY: both were initialised in `new` and are not used again.
+        unsafe {
+            libc::posix_spawn_file_actions_destroy(&mut self.actions);
+            libc::posix_spawnattr_destroy(&mut self.attributes);
+        }
+    }
+}
