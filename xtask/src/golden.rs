@@ -1,8 +1,11 @@
 //! `cargo xtask golden`: the generated code of every language against the golden frames, each compiled as strictly as
 //! its compiler can, and then against each other: what became of ten thousand mutated frames has to be the same
-//! everywhere. A second schema, full of awkward names, is generated and compiled, never run.
+//! everywhere. Two more schemas, one of what is legal and awkward and one of words that languages reserve, are generated and
+//! compiled, never run.
 //!
 //! The judges stand in `conformance/golden`; Rust's is a test of `crates/codegen`. Needs `make tools`.
+
+mod words;
 
 use crate::codegen::LANGUAGES;
 use crate::options::Options;
@@ -20,9 +23,10 @@ struct Bench {
     root: PathBuf,
     /// Where everything is built.
     work: PathBuf,
-    /// Generated from `schemas/corners.jsonc`.
-    corners: PathBuf,
 }
+
+/// What is generated and compiled only: services, and the folders of what is generated from each.
+const COMPILED: [&str; 2] = ["corners", "anything"];
 
 /// `cargo xtask golden [--only rust,ts,…]`.
 ///
@@ -34,12 +38,13 @@ pub(crate) fn run(options: &Options) -> Outcome {
         return Err(format!("no language {unknown}"));
     }
     let work = target().join("golden");
-    let bench = Bench { root: root(), corners: work.join("corners"), work };
+    let bench = Bench { root: root(), work };
     fs::create_dir_all(&bench.work).map_err(|e| format!("{}: {e}", bench.work.display()))?;
+    write(&bench.work.join("anything.jsonc"), &words::schema())?;
     let mut tally = Tally::default();
     let mut judged = Vec::new();
     for (lang, name) in LANGUAGES.iter().filter(|(_, name)| only.is_empty() || only.contains(name)) {
-        bench.generate_corners(*lang, name)?;
+        bench.generate(*lang, name)?;
         let outcomes = bench.outcomes(name);
         let _ = fs::remove_file(&outcomes);
         match lang {
@@ -81,11 +86,19 @@ impl Bench {
         self.root.join("conformance/golden").join(path)
     }
 
-    fn generate_corners(&self, lang: Language, name: &str) -> Result<(), String> {
-        let out = self.corners.join(name);
-        let mut arguments = Arguments::new(self.root.join("schemas/corners.jsonc"), lang, out);
-        (arguments.client, arguments.server) = (true, true);
-        thalweg_codegen::run(&arguments).map(drop).map_err(|e| e.to_string())
+    fn generate(&self, lang: Language, name: &str) -> Result<(), String> {
+        for (service, folder) in COMPILED.iter().zip([self.root.join("schemas"), self.work.clone()]) {
+            let out = self.work.join(service).join(name);
+            let mut arguments = Arguments::new(folder.join(format!("{service}.jsonc")), lang, out);
+            (arguments.client, arguments.server) = (true, true);
+            thalweg_codegen::run(&arguments).map_err(|e| e.to_string())?;
+        }
+        Ok(())
+    }
+
+    /// What was generated of each service that is only compiled.
+    fn compiled(&self, language: &str) -> [(&'static str, PathBuf); 2] {
+        COMPILED.map(|service| (service, self.work.join(service).join(language)))
     }
 
     fn rust(&self, tally: &mut Tally) -> Result<(), String> {
@@ -103,21 +116,24 @@ impl Bench {
         ]);
         command.current_dir(&self.root).env("THALWEG_OUTCOMES", self.outcomes("rust"));
         passes(tally, "rust: the golden frames", &mut command)?;
-        // Compiled by the same cargo: the corners are a crate of their own, on this checkout's runtime.
-        let package = self.corners.join("rust-crate");
-        let manifest = format!(
-            "[package]\nname = \"corners\"\nversion = \"0.0.0\"\nedition = \"2024\"\n[lib]\npath = \"{}\"\n\
-             [dependencies]\nthalweg-wire = {{ path = \"{}\" }}\n[workspace]\n",
-            self.corners.join("rust/mod.rs").display(),
-            self.root.join("crates/wire").display()
-        );
-        write(&package.join("Cargo.toml"), &manifest)?;
-        fs::copy(self.root.join("Cargo.lock"), package.join("Cargo.lock")).map_err(|e| e.to_string())?;
-        let mut check = Command::new(cargo);
-        check.args(["check", "--quiet"]).current_dir(&package).env("RUSTFLAGS", "-D warnings");
-        // Flags of its own would undo the workspace's cache.
-        check.env("CARGO_TARGET_DIR", self.work.join("rust-target"));
-        passes(tally, "rust: corners compile", &mut check)
+        // Compiled by the same cargo: each is a crate of its own, on this checkout's runtime.
+        for (service, folder) in self.compiled("rust") {
+            let package = self.work.join(service).join("rust-crate");
+            let manifest = format!(
+                "[package]\nname = \"{service}\"\nversion = \"0.0.0\"\nedition = \"2024\"\n[lib]\npath = \"{}\"\n\
+                 [dependencies]\nthalweg-wire = {{ path = \"{}\" }}\n[workspace]\n",
+                folder.join("mod.rs").display(),
+                self.root.join("crates/wire").display()
+            );
+            write(&package.join("Cargo.toml"), &manifest)?;
+            fs::copy(self.root.join("Cargo.lock"), package.join("Cargo.lock")).map_err(|e| e.to_string())?;
+            let mut check = Command::new(&cargo);
+            check.args(["check", "--quiet"]).current_dir(&package).env("RUSTFLAGS", "-D warnings");
+            // Flags of its own would undo the workspace's cache.
+            check.env("CARGO_TARGET_DIR", self.work.join("rust-target"));
+            passes(tally, &format!("rust: {service} compile"), &mut check)?;
+        }
+        Ok(())
     }
 
     fn typescript(&self, tally: &mut Tally) -> Result<(), String> {
@@ -134,8 +150,11 @@ impl Bench {
              \"include\": [\"*.ts\"] }}\n",
             project.display()
         );
-        write(&self.corners.join("ts/tsconfig.json"), &settings)?;
-        passes(tally, "ts: corners compile", Command::new(tsc).arg("-p").arg(self.corners.join("ts")))
+        for (service, folder) in self.compiled("ts") {
+            write(&folder.join("tsconfig.json"), &settings)?;
+            passes(tally, &format!("ts: {service} compile"), Command::new(&tsc).arg("-p").arg(folder))?;
+        }
+        Ok(())
     }
 
     fn python(&self, tally: &mut Tally) -> Result<(), String> {
@@ -143,8 +162,12 @@ impl Bench {
         let mut judge = tool("python");
         judge.arg(self.judge("python/golden.py")).arg(self.frames()).arg(self.outcomes("python"));
         counts(tally, "golden-python", judge.arg(self.generated("python")))?;
-        for folder in [self.generated("python"), self.corners.join("python")] {
-            passes(tally, "python: black", tool("black").args(["--check", "--quiet"]).arg(&folder))?;
+        let [corners, anything] = self.compiled("python").map(|(_, folder)| folder);
+        for folder in [self.generated("python"), corners, anything] {
+            let mut black = tool("black");
+            // By itself it passes over what version control ignores, and a folder of builds is.
+            black.args(["--check", "--quiet", "--exclude", "/no-folder/"]);
+            passes(tally, "python: black", black.arg(&folder))?;
             let mut mypy = tool("mypy");
             mypy.args(["--strict", "--no-incremental", "-p", "python"]).current_dir(folder.join(".."));
             passes(tally, "python: mypy", &mut mypy)?;
@@ -173,10 +196,14 @@ impl Bench {
         build.args(["-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]);
         passes(tally, "cpp: g++", build.arg(self.judge("cpp/golden.cpp")).arg("-o").arg(&program))?;
         counts(tally, "golden-cpp", Command::new(program).arg(self.frames()).arg(self.outcomes("cpp")))?;
-        let source = self.corners.join("corners.cpp");
-        write(&source, "#include \"corners_client.hpp\"\n#include \"corners_server.hpp\"\n")?;
-        let mut corners = compiler(&self.corners.join("cpp"));
-        passes(tally, "cpp: corners compile", corners.arg("-fsyntax-only").arg(source))
+        for (service, folder) in self.compiled("cpp") {
+            let source = self.work.join(service).join("all.cpp");
+            let text = format!("#include \"{service}_client.hpp\"\n#include \"{service}_server.hpp\"\n");
+            write(&source, &text)?;
+            let mut build = compiler(&folder);
+            passes(tally, &format!("cpp: {service} compile"), build.arg("-fsyntax-only").arg(source))?;
+        }
+        Ok(())
     }
 
     fn zig(&self, tally: &mut Tally) -> Result<(), String> {
@@ -185,7 +212,8 @@ impl Bench {
             command.args(["-m", "ziglang"]).current_dir(&self.work);
             command
         };
-        for folder in [self.generated("zig"), self.corners.join("zig"), self.judge("zig")] {
+        let [corners, anything] = self.compiled("zig").map(|(_, folder)| folder);
+        for folder in [self.generated("zig"), corners, anything, self.judge("zig")] {
             passes(tally, "zig: fmt", zig().args(["fmt", "--check"]).arg(folder))?;
         }
         write(&self.work.join("frames.zig"), &frames_in_zig(&self.frames())?)?;
@@ -213,16 +241,19 @@ impl Bench {
         write(&self.outcomes("zig"), &outcomes)?;
         let rest: Vec<&str> = text.lines().filter(|line| !is_outcome(line)).collect();
         count(tally, "golden-zig", &rest.join("\n"), output.status.success());
-        let every = "comptime {\n    @setEvalBranchQuota(100_000);\n    const types = @import(\"corners\").types;\n    \
+        let every = "comptime {\n    @setEvalBranchQuota(1_000_000);\n    const types = @import(\"all\").types;\n    \
                      for (@typeInfo(types).@\"struct\".decls) |decl| {\n        const of = @field(types, decl.name);\n        \
                      if (@TypeOf(of) == type and @typeInfo(of) == .@\"struct\" and @hasDecl(of, \"write\")) {\n            \
                      _ = &of.read;\n            _ = &of.write;\n        }\n    }\n}\n";
-        write(&self.corners.join("corners.zig"), every)?;
-        let mut corners = zig();
-        corners.args(["build-obj", "-fno-emit-bin", "--dep", "corners"]);
-        corners.arg(module("root", self.corners.join("corners.zig")));
-        corners.arg(module("corners", self.corners.join("zig/corners.zig")));
-        passes(tally, "zig: corners compile", &mut corners)
+        for (service, folder) in self.compiled("zig") {
+            let source = self.work.join(service).join("all.zig");
+            write(&source, every)?;
+            let mut build = zig();
+            build.args(["build-obj", "-fno-emit-bin", "--dep", "all"]).arg(module("root", source));
+            build.arg(module("all", folder.join(format!("{service}.zig"))));
+            passes(tally, &format!("zig: {service} compile"), &mut build)?;
+        }
+        Ok(())
     }
 
     fn erlang(&self, tally: &mut Tally) -> Result<(), String> {
@@ -243,8 +274,10 @@ impl Bench {
             self.outcomes("erlang").display().to_string()
         ));
         counts(tally, "golden-erlang", &mut judge)?;
-        let corners = sorted(&self.corners.join("erlang"), "erl")?;
-        passes(tally, "erlang: corners compile", &mut compile(corners))
+        for (service, folder) in self.compiled("erlang") {
+            passes(tally, &format!("erlang: {service} compile"), &mut compile(sorted(&folder, "erl")?))?;
+        }
+        Ok(())
     }
 }
 

@@ -79,9 +79,8 @@ pub fn check(arguments: &Arguments) -> Result<Vec<Difference>, Error> {
 
 fn files(arguments: &Arguments) -> Result<Vec<File>, Error> {
     let path = arguments.schema.display().to_string();
-    let text =
-        fs::read_to_string(&arguments.schema).map_err(|error| Error::File { path: path.clone(), error })?;
-    generate(&thalweg_schema::parse(&path, &text)?, arguments)
+    let bytes = fs::read(&arguments.schema).map_err(|error| Error::File { path: path.clone(), error })?;
+    generate(&thalweg_schema::parse_bytes(&path, &bytes)?, arguments)
 }
 
 /// The files for a service.

@@ -238,7 +238,10 @@ impl Python<'_> {
     }
 
     fn access(&self, text: &mut Text) {
-        text.lines("\n_ACCESS: Final = {");
+        if self.service.commands.iter().all(|command| command.schedule.is_none()) {
+            return text.trim_end();
+        }
+        text.lines("\n_ACCESS: Final[dict[type, tuple[str, str | None]]] = {");
         text.deeper(|text| {
             for command in self.service.commands.iter().filter(|command| command.schedule.is_some()) {
                 text.line(format!("{}: {},", self.names.message(&command.request), access_of(command)));
@@ -267,11 +270,11 @@ impl Python<'_> {
         if column + whole.len() <= COLUMNS {
             return whole;
         }
-        let inside = parameters.join(", ");
+        let (inside, end) = (parameters.join(", "), returning(column, returns));
         if column + 4 + inside.len() <= COLUMNS {
-            return format!("{function}(\n    {inside}\n) -> {returns}:");
+            return format!("{function}(\n    {inside}\n{end}");
         }
-        format!("{function}(\n    {},\n) -> {returns}:", parameters.join(",\n    "))
+        format!("{function}(\n    {},\n{end}", parameters.join(",\n    "))
     }
 
     /// `before function(arguments) after`, broken as `black` breaks it.
@@ -472,5 +475,19 @@ fn docstring(text: &mut Text, doc: &str) {
         text.lines(&format!("\"\"\"{safe}\n\"\"\""));
     } else {
         text.line(format!("\"\"\"{safe}\"\"\""));
+    }
+}
+
+/// What stands behind parameters on lines of their own, broken as `black` breaks it.
+fn returning(column: usize, returns: &str) -> String {
+    let whole = format!(") -> {returns}:");
+    let generic = returns.strip_suffix(']').and_then(|of| of.split_once('['));
+    match generic {
+        Some((of, inside)) if column + whole.len() > COLUMNS => {
+            let fits = column + 4 + inside.len() <= COLUMNS;
+            let inside = if fits { inside.to_owned() } else { inside.replace(", ", ",\n    ") + "," };
+            format!(") -> {of}[\n    {inside}\n]:")
+        }
+        _ => whole,
     }
 }

@@ -80,7 +80,7 @@ impl Rust<'_> {
         let bytes: Vec<String> = self.service.hash.iter().map(|byte| format!("0x{byte:02x}")).collect();
         text.line(format!("pub const SCHEMA_HASH: [u8; 32] = [{}];", bytes.join(", ")));
         self.service.aliases.iter().for_each(|alias| self.alias(&mut text, alias));
-        self.service.enums.iter().for_each(|of| enumeration(&mut text, of));
+        self.service.enums.iter().for_each(|of| enumeration(&mut text, of, self.service.is_used(&of.name)));
         for of in &self.service.types {
             self.structure(&mut text, &of.name, &of.doc, &of.fields);
         }
@@ -112,6 +112,10 @@ impl Rust<'_> {
         if alias.is_nominal() {
             text.line("#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]");
             text.line(format!("pub struct {}(pub [u8; 32]);", alias.name));
+            // Nobody would call them.
+            if !self.service.is_used(&alias.name) {
+                return;
+            }
             text.block(format!("impl {} {{", alias.name), "}", |text| {
                 text.lines(
                     "fn write(out: &mut Vec<u8>, value: &Self) {\n    write::bin32(out, &value.0);\n}\n\n\
@@ -468,7 +472,7 @@ impl Rust<'_> {
     }
 }
 
-fn enumeration(text: &mut Text, of: &Enum) {
+fn enumeration(text: &mut Text, of: &Enum, is_used: bool) {
     text.line("");
     text.comment("///", &documented(&of.doc, &of.name));
     text.line("#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]");
@@ -487,6 +491,9 @@ fn enumeration(text: &mut Text, of: &Enum) {
                 }
             });
         });
+        if !is_used {
+            return;
+        }
         text.line("");
         text.lines("fn write(out: &mut Vec<u8>, value: &Self) {\n    write::string(out, value.word());\n}");
         text.line("");

@@ -61,7 +61,7 @@ impl TypeScript<'_> {
         text.line("/** SHA-256 of the schema in hexadecimal; both ends compare it when they connect. */");
         text.line(format!("export const SCHEMA_HASH = \"{}\";", self.names.hash));
         self.service.aliases.iter().for_each(|alias| self.alias(&mut text, alias));
-        self.service.enums.iter().for_each(|of| enumeration(&mut text, of));
+        self.service.enums.iter().for_each(|of| enumeration(&mut text, of, self.service.is_used(&of.name)));
         for of in &self.service.types {
             self.structure(&mut text, &of.name, &of.doc, &of.fields);
         }
@@ -89,9 +89,13 @@ impl TypeScript<'_> {
         text.lines(&format!(
             "\n/** Takes 32 bytes for a {name}. */\nexport function to{name}(bytes: Uint8Array): {name} {{\n  \
              if (bytes.length !== 32) throw new RangeError(`${{bytes.length}} bytes are no {name}`);\n  \
-             return bytes as {name};\n}}\n\nfunction read{name}(reader: Reader): {name} {{\n  \
-             return reader.bin32() as {name};\n}}"
+             return bytes as {name};\n}}"
         ));
+        if self.service.is_used(name) {
+            text.lines(&format!(
+                "\nfunction read{name}(reader: Reader): {name} {{\n  return reader.bin32() as {name};\n}}"
+            ));
+        }
     }
 
     fn structure(&self, text: &mut Text, name: &str, about: &str, fields: &[Field]) {
@@ -339,12 +343,16 @@ fn local(field: &Field) -> String {
     format!("{}Field", camel(&field.name))
 }
 
-fn enumeration(text: &mut Text, of: &Enum) {
+fn enumeration(text: &mut Text, of: &Enum, is_used: bool) {
     let name = &of.name;
     let words: Vec<String> = of.members.iter().map(|member| format!("\"{member}\"")).collect();
     text.line("");
     doc(text, &of.doc);
     text.line(format!("export type {name} = {};", words.join(" | ")));
+    // Nobody would call what reads and writes it.
+    if !is_used {
+        return;
+    }
     text.line("");
     text.block(format!("function write{name}(writer: Writer, value: {name}): void {{"), "}", |text| {
         text.line("writer.string(value);");

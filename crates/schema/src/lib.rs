@@ -45,3 +45,22 @@ pub fn parse(file: &str, text: &str) -> Result<Service, Problems> {
     let root = jsonc::parse(text).map_err(|finding| problem::report(file, text, vec![finding]))?;
     check::service(&root).map_err(|findings| problem::report(file, text, findings))
 }
+
+/// The same for what was read from a file, which may be no text.
+///
+/// ```
+/// let problems = thalweg_schema::parse_bytes("echo.jsonc", b"{\n \xff").unwrap_err();
+/// assert!(problems.to_string().starts_with("echo.jsonc:2:2: expected UTF-8"));
+/// ```
+///
+/// # Errors
+/// As [`parse`]; bytes that are no UTF-8, with their place.
+pub fn parse_bytes(file: &str, bytes: &[u8]) -> Result<Service, Problems> {
+    let text = std::str::from_utf8(bytes).map_err(|wrong| {
+        let (before, rest) = bytes.split_at(wrong.valid_up_to());
+        let what = format!("expected UTF-8, found the byte 0x{:02x}", rest.first().unwrap_or(&0));
+        let finding = problem::Finding::at(before.len(), what).hint("save the file as UTF-8");
+        problem::report(file, &String::from_utf8_lossy(before), vec![finding])
+    })?;
+    parse(file, text)
+}

@@ -191,9 +191,25 @@ impl Type {
             Self::Map(of) => format!("map<{}>", of.notation()),
         }
     }
+
+    /// Whether it stands for values of a declared name.
+    fn is_made_of(&self, name: &str) -> bool {
+        match self {
+            Self::Alias(of) | Self::Enum(of) | Self::Struct(of) => of == name,
+            Self::Optional(of) | Self::List(of) | Self::Array(of, _) | Self::Map(of) => of.is_made_of(name),
+            _ => false,
+        }
+    }
 }
 
 impl Service {
+    /// Whether a field of any type or message is made of what was declared under this name.
+    pub fn is_used(&self, name: &str) -> bool {
+        let of_types = self.types.iter().flat_map(|of| &of.fields);
+        let of_messages = self.messages().into_iter().flat_map(|message| &message.fields);
+        of_types.chain(of_messages).any(|field| field.of.is_made_of(name))
+    }
+
     /// The type with its scalar aliases replaced by what they stand for; nominal ones stay.
     pub fn resolve<'s>(&'s self, of: &'s Type) -> &'s Type {
         match of {

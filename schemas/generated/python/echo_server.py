@@ -10,7 +10,17 @@ from functools import partial
 from typing import Protocol
 
 from . import echo_types as types
-from .service import Forks, Reply, Service, SyncReply, SyncService, error_frame, refuse
+from .service import (
+    Forks,
+    Reply,
+    Service,
+    SyncReply,
+    SyncService,
+    error_frame,
+    refuse,
+    send_items,
+    send_items_sync,
+)
 
 
 class EchoHandler(Protocol):
@@ -113,15 +123,12 @@ async def handle(
         case types.EchoPlaces():
             reply.end(types.encode_response(await handler.places(request)))
         case types.EchoCount():
-            items = handler.count(request)
-            async for value in items:
-                frame = types.encode_response(value)
-                if isinstance(value, types.EchoCountResponse):
-                    return reply.end(frame)
-                if not await reply.item(frame):
-                    await items.aclose()
-                    raise ConnectionError("the reader went away")
-            raise RuntimeError("the stream ended without its response")
+            await send_items(
+                handler.count(request),
+                reply,
+                types.encode_response,
+                types.EchoCountResponse,
+            )
         case types.EchoPut():
             reply.end(types.encode_response(await handler.put(request)))
         case types.EchoPeek():
@@ -248,15 +255,12 @@ def handle_sync(
         case types.EchoPlaces():
             reply.end(types.encode_response(handler.places(request)))
         case types.EchoCount():
-            items = handler.count(request)
-            for value in items:
-                frame = types.encode_response(value)
-                if isinstance(value, types.EchoCountResponse):
-                    return reply.end(frame)
-                if not reply.item(frame):
-                    items.close()
-                    raise ConnectionError("the reader went away")
-            raise RuntimeError("the stream ended without its response")
+            send_items_sync(
+                handler.count(request),
+                reply,
+                types.encode_response,
+                types.EchoCountResponse,
+            )
         case types.EchoPut():
             reply.end(types.encode_response(handler.put(request)))
         case types.EchoPeek():

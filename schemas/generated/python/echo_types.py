@@ -957,7 +957,7 @@ def encode_response(value: EchoResponse) -> bytes:
     return bytes(out)
 
 
-_ACCESS: Final = {
+_ACCESS: Final[dict[type, tuple[str, str | None]]] = {
     EchoPut: ("write", "fork"),
     EchoPeek: ("read", "fork"),
     EchoPeekCommitted: ("read committed", "fork"),

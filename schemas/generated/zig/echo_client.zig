@@ -12,90 +12,90 @@ pub fn EchoClient(comptime Transport: type) type {
         writer_: mp.Writer,
 
         /// A client over a transport; frames to send are made in the allocator's memory.
-        pub fn init(allocator: std.mem.Allocator, transport: *Transport) @This() {
-            return .{ .transport_ = transport, .writer_ = .{ .allocator = allocator } };
+        pub fn init(allocator_: std.mem.Allocator, carrier_: *Transport) @This() {
+            return .{ .transport_ = carrier_, .writer_ = .{ .allocator = allocator_ } };
         }
 
         pub fn deinit(self: *@This()) void {
             self.writer_.deinit();
         }
 
-        fn send_(self: *@This(), comptime Codec: type, request: Codec.T) !void {
+        fn send_(self: *@This(), comptime Codec: type, request_: Codec.T) !void {
             self.writer_.clear();
-            try mp.frameOf(true, Codec, &self.writer_, request);
+            try mp.frameOf(true, Codec, &self.writer_, request_);
             return self.transport_.send(self.writer_.written());
         }
 
         /// Any bytes.
-        pub fn bytes(self: *@This(), arena: std.mem.Allocator, request: types.EchoBytes) !service.Answer(types.EchoBytesResponse) {
-            try self.send_(types.EchoBytesCodec, request);
-            return service.answer(types.EchoBytesResponseCodec, types.EchoErrorResponseCodec, arena, try self.transport_.receive());
+        pub fn bytes(self: *@This(), arena_: std.mem.Allocator, request_: types.EchoBytes) !service.Answer(types.EchoBytesResponse) {
+            try self.send_(types.EchoBytesCodec, request_);
+            return service.answer(types.EchoBytesResponseCodec, types.EchoErrorResponseCodec, arena_, try self.transport_.receive());
         }
 
         /// Leaves side by side.
-        pub fn fields(self: *@This(), arena: std.mem.Allocator, request: types.EchoFields) !service.Answer(types.EchoFieldsResponse) {
-            try self.send_(types.EchoFieldsCodec, request);
-            return service.answer(types.EchoFieldsResponseCodec, types.EchoErrorResponseCodec, arena, try self.transport_.receive());
+        pub fn fields(self: *@This(), arena_: std.mem.Allocator, request_: types.EchoFields) !service.Answer(types.EchoFieldsResponse) {
+            try self.send_(types.EchoFieldsCodec, request_);
+            return service.answer(types.EchoFieldsResponseCodec, types.EchoErrorResponseCodec, arena_, try self.transport_.receive());
         }
 
         /// A struct in a struct.
-        pub fn nested(self: *@This(), arena: std.mem.Allocator, request: types.EchoNested) !service.Answer(types.EchoNestedResponse) {
-            try self.send_(types.EchoNestedCodec, request);
-            return service.answer(types.EchoNestedResponseCodec, types.EchoErrorResponseCodec, arena, try self.transport_.receive());
+        pub fn nested(self: *@This(), arena_: std.mem.Allocator, request_: types.EchoNested) !service.Answer(types.EchoNestedResponse) {
+            try self.send_(types.EchoNestedCodec, request_);
+            return service.answer(types.EchoNestedResponseCodec, types.EchoErrorResponseCodec, arena_, try self.transport_.receive());
         }
 
         /// Named leaves.
-        pub fn aliases(self: *@This(), arena: std.mem.Allocator, request: types.EchoAliases) !service.Answer(types.EchoAliasesResponse) {
-            try self.send_(types.EchoAliasesCodec, request);
-            return service.answer(types.EchoAliasesResponseCodec, types.EchoErrorResponseCodec, arena, try self.transport_.receive());
+        pub fn aliases(self: *@This(), arena_: std.mem.Allocator, request_: types.EchoAliases) !service.Answer(types.EchoAliasesResponse) {
+            try self.send_(types.EchoAliasesCodec, request_);
+            return service.answer(types.EchoAliasesResponseCodec, types.EchoErrorResponseCodec, arena_, try self.transport_.receive());
         }
 
         /// Bytes that may be absent, and exactly two of them.
-        pub fn blobs(self: *@This(), arena: std.mem.Allocator, request: types.EchoBlobs) !service.Answer(types.EchoBlobsResponse) {
-            try self.send_(types.EchoBlobsCodec, request);
-            return service.answer(types.EchoBlobsResponseCodec, types.EchoErrorResponseCodec, arena, try self.transport_.receive());
+        pub fn blobs(self: *@This(), arena_: std.mem.Allocator, request_: types.EchoBlobs) !service.Answer(types.EchoBlobsResponse) {
+            try self.send_(types.EchoBlobsCodec, request_);
+            return service.answer(types.EchoBlobsResponseCodec, types.EchoErrorResponseCodec, arena_, try self.transport_.receive());
         }
 
         /// Always answers with the error, in these words.
-        pub fn fail(self: *@This(), arena: std.mem.Allocator, request: types.EchoFail) !service.Answer(types.EchoFailResponse) {
-            try self.send_(types.EchoFailCodec, request);
-            return service.answer(types.EchoFailResponseCodec, types.EchoErrorResponseCodec, arena, try self.transport_.receive());
+        pub fn fail(self: *@This(), arena_: std.mem.Allocator, request_: types.EchoFail) !service.Answer(types.EchoFailResponse) {
+            try self.send_(types.EchoFailCodec, request_);
+            return service.answer(types.EchoFailResponseCodec, types.EchoErrorResponseCodec, arena_, try self.transport_.receive());
         }
 
         /// Every width.
-        pub fn numbers(self: *@This(), arena: std.mem.Allocator, request: types.EchoNumbers) !service.Answer(types.EchoNumbersResponse) {
-            try self.send_(types.EchoNumbersCodec, request);
-            return service.answer(types.EchoNumbersResponseCodec, types.EchoErrorResponseCodec, arena, try self.transport_.receive());
+        pub fn numbers(self: *@This(), arena_: std.mem.Allocator, request_: types.EchoNumbers) !service.Answer(types.EchoNumbersResponse) {
+            try self.send_(types.EchoNumbersCodec, request_);
+            return service.answer(types.EchoNumbersResponseCodec, types.EchoErrorResponseCodec, arena_, try self.transport_.receive());
         }
 
         /// Types of types.
-        pub fn places(self: *@This(), arena: std.mem.Allocator, request: types.EchoPlaces) !service.Answer(types.EchoPlacesResponse) {
-            try self.send_(types.EchoPlacesCodec, request);
-            return service.answer(types.EchoPlacesResponseCodec, types.EchoErrorResponseCodec, arena, try self.transport_.receive());
+        pub fn places(self: *@This(), arena_: std.mem.Allocator, request_: types.EchoPlaces) !service.Answer(types.EchoPlacesResponse) {
+            try self.send_(types.EchoPlacesCodec, request_);
+            return service.answer(types.EchoPlacesResponseCodec, types.EchoErrorResponseCodec, arena_, try self.transport_.receive());
         }
 
         /// Counts, one item at a time.
-        pub fn count(self: *@This(), request: types.EchoCount) !service.Items(Transport, types.EchoCountItemCodec, types.EchoCountResponseCodec, types.EchoErrorResponseCodec) {
-            try self.send_(types.EchoCountCodec, request);
+        pub fn count(self: *@This(), request_: types.EchoCount) !service.Items(Transport, types.EchoCountItemCodec, types.EchoCountResponseCodec, types.EchoErrorResponseCodec) {
+            try self.send_(types.EchoCountCodec, request_);
             return .{ .transport = self.transport_ };
         }
 
         /// Remembers a value on a fork.
-        pub fn put(self: *@This(), arena: std.mem.Allocator, request: types.EchoPut) !service.Answer(types.EchoPutResponse) {
-            try self.send_(types.EchoPutCodec, request);
-            return service.answer(types.EchoPutResponseCodec, types.EchoErrorResponseCodec, arena, try self.transport_.receive());
+        pub fn put(self: *@This(), arena_: std.mem.Allocator, request_: types.EchoPut) !service.Answer(types.EchoPutResponse) {
+            try self.send_(types.EchoPutCodec, request_);
+            return service.answer(types.EchoPutResponseCodec, types.EchoErrorResponseCodec, arena_, try self.transport_.receive());
         }
 
         /// Says what was put last.
-        pub fn peek(self: *@This(), arena: std.mem.Allocator, request: types.EchoPeek) !service.Answer(types.EchoPeekResponse) {
-            try self.send_(types.EchoPeekCodec, request);
-            return service.answer(types.EchoPeekResponseCodec, types.EchoErrorResponseCodec, arena, try self.transport_.receive());
+        pub fn peek(self: *@This(), arena_: std.mem.Allocator, request_: types.EchoPeek) !service.Answer(types.EchoPeekResponse) {
+            try self.send_(types.EchoPeekCodec, request_);
+            return service.answer(types.EchoPeekResponseCodec, types.EchoErrorResponseCodec, arena_, try self.transport_.receive());
         }
 
         /// Says what everybody agreed on.
-        pub fn peekCommitted(self: *@This(), arena: std.mem.Allocator, request: types.EchoPeekCommitted) !service.Answer(types.EchoPeekResponse) {
-            try self.send_(types.EchoPeekCommittedCodec, request);
-            return service.answer(types.EchoPeekResponseCodec, types.EchoErrorResponseCodec, arena, try self.transport_.receive());
+        pub fn peekCommitted(self: *@This(), arena_: std.mem.Allocator, request_: types.EchoPeekCommitted) !service.Answer(types.EchoPeekResponse) {
+            try self.send_(types.EchoPeekCommittedCodec, request_);
+            return service.answer(types.EchoPeekResponseCodec, types.EchoErrorResponseCodec, arena_, try self.transport_.receive());
         }
     };
 }
@@ -107,90 +107,90 @@ pub fn EchoPipeline(comptime Transport: type) type {
         writer_: mp.Writer,
 
         /// A client over a transport; frames to send are made in the allocator's memory.
-        pub fn init(allocator: std.mem.Allocator, transport: *Transport) @This() {
-            return .{ .transport_ = transport, .writer_ = .{ .allocator = allocator } };
+        pub fn init(allocator_: std.mem.Allocator, carrier_: *Transport) @This() {
+            return .{ .transport_ = carrier_, .writer_ = .{ .allocator = allocator_ } };
         }
 
         pub fn deinit(self: *@This()) void {
             self.writer_.deinit();
         }
 
-        fn begin_(self: *@This(), comptime Codec: type, request: Codec.T) !Transport.Begun {
+        fn begin_(self: *@This(), comptime Codec: type, request_: Codec.T) !Transport.Begun {
             self.writer_.clear();
-            try mp.frameOf(true, Codec, &self.writer_, request);
+            try mp.frameOf(true, Codec, &self.writer_, request_);
             return self.transport_.begin(self.writer_.written());
         }
 
         /// Any bytes.
-        pub fn bytes(self: *@This(), request: types.EchoBytes) !service.Pending(Transport, types.EchoBytesResponseCodec, types.EchoErrorResponseCodec) {
-            const begun = try self.begin_(types.EchoBytesCodec, request);
-            return .{ .transport = self.transport_, .call = begun.call };
+        pub fn bytes(self: *@This(), request_: types.EchoBytes) !service.Pending(Transport, types.EchoBytesResponseCodec, types.EchoErrorResponseCodec) {
+            const begun_ = try self.begin_(types.EchoBytesCodec, request_);
+            return .{ .transport = self.transport_, .call = begun_.call };
         }
 
         /// Leaves side by side.
-        pub fn fields(self: *@This(), request: types.EchoFields) !service.Pending(Transport, types.EchoFieldsResponseCodec, types.EchoErrorResponseCodec) {
-            const begun = try self.begin_(types.EchoFieldsCodec, request);
-            return .{ .transport = self.transport_, .call = begun.call };
+        pub fn fields(self: *@This(), request_: types.EchoFields) !service.Pending(Transport, types.EchoFieldsResponseCodec, types.EchoErrorResponseCodec) {
+            const begun_ = try self.begin_(types.EchoFieldsCodec, request_);
+            return .{ .transport = self.transport_, .call = begun_.call };
         }
 
         /// A struct in a struct.
-        pub fn nested(self: *@This(), request: types.EchoNested) !service.Pending(Transport, types.EchoNestedResponseCodec, types.EchoErrorResponseCodec) {
-            const begun = try self.begin_(types.EchoNestedCodec, request);
-            return .{ .transport = self.transport_, .call = begun.call };
+        pub fn nested(self: *@This(), request_: types.EchoNested) !service.Pending(Transport, types.EchoNestedResponseCodec, types.EchoErrorResponseCodec) {
+            const begun_ = try self.begin_(types.EchoNestedCodec, request_);
+            return .{ .transport = self.transport_, .call = begun_.call };
         }
 
         /// Named leaves.
-        pub fn aliases(self: *@This(), request: types.EchoAliases) !service.Pending(Transport, types.EchoAliasesResponseCodec, types.EchoErrorResponseCodec) {
-            const begun = try self.begin_(types.EchoAliasesCodec, request);
-            return .{ .transport = self.transport_, .call = begun.call };
+        pub fn aliases(self: *@This(), request_: types.EchoAliases) !service.Pending(Transport, types.EchoAliasesResponseCodec, types.EchoErrorResponseCodec) {
+            const begun_ = try self.begin_(types.EchoAliasesCodec, request_);
+            return .{ .transport = self.transport_, .call = begun_.call };
         }
 
         /// Bytes that may be absent, and exactly two of them.
-        pub fn blobs(self: *@This(), request: types.EchoBlobs) !service.Pending(Transport, types.EchoBlobsResponseCodec, types.EchoErrorResponseCodec) {
-            const begun = try self.begin_(types.EchoBlobsCodec, request);
-            return .{ .transport = self.transport_, .call = begun.call };
+        pub fn blobs(self: *@This(), request_: types.EchoBlobs) !service.Pending(Transport, types.EchoBlobsResponseCodec, types.EchoErrorResponseCodec) {
+            const begun_ = try self.begin_(types.EchoBlobsCodec, request_);
+            return .{ .transport = self.transport_, .call = begun_.call };
         }
 
         /// Always answers with the error, in these words.
-        pub fn fail(self: *@This(), request: types.EchoFail) !service.Pending(Transport, types.EchoFailResponseCodec, types.EchoErrorResponseCodec) {
-            const begun = try self.begin_(types.EchoFailCodec, request);
-            return .{ .transport = self.transport_, .call = begun.call };
+        pub fn fail(self: *@This(), request_: types.EchoFail) !service.Pending(Transport, types.EchoFailResponseCodec, types.EchoErrorResponseCodec) {
+            const begun_ = try self.begin_(types.EchoFailCodec, request_);
+            return .{ .transport = self.transport_, .call = begun_.call };
         }
 
         /// Every width.
-        pub fn numbers(self: *@This(), request: types.EchoNumbers) !service.Pending(Transport, types.EchoNumbersResponseCodec, types.EchoErrorResponseCodec) {
-            const begun = try self.begin_(types.EchoNumbersCodec, request);
-            return .{ .transport = self.transport_, .call = begun.call };
+        pub fn numbers(self: *@This(), request_: types.EchoNumbers) !service.Pending(Transport, types.EchoNumbersResponseCodec, types.EchoErrorResponseCodec) {
+            const begun_ = try self.begin_(types.EchoNumbersCodec, request_);
+            return .{ .transport = self.transport_, .call = begun_.call };
         }
 
         /// Types of types.
-        pub fn places(self: *@This(), request: types.EchoPlaces) !service.Pending(Transport, types.EchoPlacesResponseCodec, types.EchoErrorResponseCodec) {
-            const begun = try self.begin_(types.EchoPlacesCodec, request);
-            return .{ .transport = self.transport_, .call = begun.call };
+        pub fn places(self: *@This(), request_: types.EchoPlaces) !service.Pending(Transport, types.EchoPlacesResponseCodec, types.EchoErrorResponseCodec) {
+            const begun_ = try self.begin_(types.EchoPlacesCodec, request_);
+            return .{ .transport = self.transport_, .call = begun_.call };
         }
 
         /// Counts, one item at a time.
-        pub fn count(self: *@This(), request: types.EchoCount) !service.PendingItems(Transport, types.EchoCountItemCodec, types.EchoCountResponseCodec, types.EchoErrorResponseCodec) {
-            const begun = try self.begin_(types.EchoCountCodec, request);
-            return .{ .transport = self.transport_, .call = begun.call, .credit = begun.credit };
+        pub fn count(self: *@This(), request_: types.EchoCount) !service.PendingItems(Transport, types.EchoCountItemCodec, types.EchoCountResponseCodec, types.EchoErrorResponseCodec) {
+            const begun_ = try self.begin_(types.EchoCountCodec, request_);
+            return .{ .transport = self.transport_, .call = begun_.call, .credit = begun_.credit };
         }
 
         /// Remembers a value on a fork.
-        pub fn put(self: *@This(), request: types.EchoPut) !service.Pending(Transport, types.EchoPutResponseCodec, types.EchoErrorResponseCodec) {
-            const begun = try self.begin_(types.EchoPutCodec, request);
-            return .{ .transport = self.transport_, .call = begun.call };
+        pub fn put(self: *@This(), request_: types.EchoPut) !service.Pending(Transport, types.EchoPutResponseCodec, types.EchoErrorResponseCodec) {
+            const begun_ = try self.begin_(types.EchoPutCodec, request_);
+            return .{ .transport = self.transport_, .call = begun_.call };
         }
 
         /// Says what was put last.
-        pub fn peek(self: *@This(), request: types.EchoPeek) !service.Pending(Transport, types.EchoPeekResponseCodec, types.EchoErrorResponseCodec) {
-            const begun = try self.begin_(types.EchoPeekCodec, request);
-            return .{ .transport = self.transport_, .call = begun.call };
+        pub fn peek(self: *@This(), request_: types.EchoPeek) !service.Pending(Transport, types.EchoPeekResponseCodec, types.EchoErrorResponseCodec) {
+            const begun_ = try self.begin_(types.EchoPeekCodec, request_);
+            return .{ .transport = self.transport_, .call = begun_.call };
         }
 
         /// Says what everybody agreed on.
-        pub fn peekCommitted(self: *@This(), request: types.EchoPeekCommitted) !service.Pending(Transport, types.EchoPeekResponseCodec, types.EchoErrorResponseCodec) {
-            const begun = try self.begin_(types.EchoPeekCommittedCodec, request);
-            return .{ .transport = self.transport_, .call = begun.call };
+        pub fn peekCommitted(self: *@This(), request_: types.EchoPeekCommitted) !service.Pending(Transport, types.EchoPeekResponseCodec, types.EchoErrorResponseCodec) {
+            const begun_ = try self.begin_(types.EchoPeekCommittedCodec, request_);
+            return .{ .transport = self.transport_, .call = begun_.call };
         }
     };
 }

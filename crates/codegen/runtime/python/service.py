@@ -6,7 +6,14 @@ transports execute them, neither sees the other.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Generator,
+    Iterator,
+)
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Final, Protocol, TypeVar, cast
@@ -130,6 +137,40 @@ def refuse(reply: object, tag: str, error: BaseException) -> None:
         cast(Reply, reply).end(error_frame(tag, error))
 
 
+async def send_items(
+    items: AsyncGenerator[T, None],
+    reply: Reply,
+    encode: Callable[[T], bytes],
+    end: type[object],
+) -> None:
+    """Sends what a handler yields; its response, of the type ``end``, ends the call."""
+    async for value in items:
+        frame = encode(value)
+        if isinstance(value, end):
+            return reply.end(frame)
+        if not await reply.item(frame):
+            await items.aclose()
+            raise ConnectionError("the reader went away")
+    raise RuntimeError("the stream ended without its response")
+
+
+def send_items_sync(
+    items: Generator[T, None, None],
+    reply: SyncReply,
+    encode: Callable[[T], bytes],
+    end: type[object],
+) -> None:
+    """The same for a plain generator."""
+    for value in items:
+        frame = encode(value)
+        if isinstance(value, end):
+            return reply.end(frame)
+        if not reply.item(frame):
+            items.close()
+            raise ConnectionError("the reader went away")
+    raise RuntimeError("the stream ended without its response")
+
+
 def answer(frame: bytes, error: str, reads: dict[str, Callable[[Reader], T]]) -> T:
     """Reads a frame by its tag; raises Refused when it is the service's error."""
     reader = Reader(frame)
@@ -170,4 +211,6 @@ __all__ = [
     "answer",
     "error_frame",
     "refuse",
+    "send_items",
+    "send_items_sync",
 ]

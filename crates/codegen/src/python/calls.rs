@@ -103,7 +103,8 @@ impl Python<'_> {
 
     pub(super) fn server(&self) -> String {
         let mut text = self.head("The server's side");
-        if self.service.commands.iter().any(|command| command.item.is_some()) {
+        let streams = self.service.commands.iter().any(|command| command.item.is_some());
+        if streams {
             text.line("from collections.abc import AsyncGenerator, Generator");
         }
         text.line("from functools import partial");
@@ -111,8 +112,10 @@ impl Python<'_> {
         text.line("");
         text.line(format!("from . import {}_types as types", self.names.module));
         let words = ["Reply", "Service", "SyncReply", "SyncService", "error_frame", "refuse"];
-        let words = self.is_ordered().then_some("Forks").into_iter().chain(words).map(str::to_owned);
-        self.import(&mut text, "service", &words.collect::<Vec<_>>());
+        let ordering = self.is_ordered().then_some("Forks");
+        let streaming: &[&str] = if streams { &["send_items", "send_items_sync"] } else { &[] };
+        let words = ordering.into_iter().chain(words).chain(streaming.iter().copied());
+        self.import(&mut text, "service", &words.map(str::to_owned).collect::<Vec<_>>());
         for side in [LETS, WAITS] {
             self.handler(&mut text, side);
             self.dispatch(&mut text, side);
@@ -238,7 +241,7 @@ impl Python<'_> {
     /// What becomes of one command's request.
     fn case(&self, text: &mut Text, command: &Command, side: Side) {
         let method = self.names.method_snake(command);
-        let Side { wait, each, close, .. } = side;
+        let Side { wait, suffix, .. } = side;
         text.line(format!("case types.{}():", self.names.message(&command.request)));
         text.deeper(|text| {
             if command.item.is_none() {
@@ -246,13 +249,13 @@ impl Python<'_> {
                 return self.call(text, "", "reply.end", &[frame], "");
             }
             let end = self.names.message(&command.response);
-            text.lines(&format!(
-                "items = handler.{method}(request)\n{each} value in items:\n    \
-                 frame = types.encode_response(value)\n    if isinstance(value, types.{end}):\n        \
-                 return reply.end(frame)\n    if not {wait}reply.item(frame):\n        \
-                 {wait}items.{close}()\n        raise ConnectionError(\"the reader went away\")\n\
-                 raise RuntimeError(\"the stream ended without its response\")"
-            ));
+            let parts = [
+                format!("handler.{method}(request)"),
+                "reply".to_owned(),
+                "types.encode_response".to_owned(),
+                format!("types.{end}"),
+            ];
+            self.call(text, wait, &format!("send_items{suffix}"), &parts, "");
         });
     }
 }
@@ -265,8 +268,6 @@ struct Side {
     how: &'static str,
     keyword: &'static str,
     wait: &'static str,
-    each: &'static str,
-    close: &'static str,
     generator: &'static str,
     suffix: &'static str,
     reply: &'static str,
@@ -279,8 +280,6 @@ const LETS: Side = Side {
     how: "",
     keyword: "async def",
     wait: "await ",
-    each: "async for",
-    close: "aclose",
     generator: "AsyncGenerator[{}, None]",
     suffix: "",
     reply: "Reply",
@@ -293,8 +292,6 @@ const WAITS: Side = Side {
     how: ", in plain functions",
     keyword: "def",
     wait: "",
-    each: "for",
-    close: "close",
     generator: "Generator[{}, None, None]",
     suffix: "_sync",
     reply: "SyncReply",

@@ -45,11 +45,11 @@ impl Zig<'_> {
                     text.lines(&format!(
                         "transport_: *Transport,\nwriter_: mp.Writer,\n\n\
                      /// A client over a transport; frames to send are made in the allocator's memory.\n\
-                     pub fn init(allocator: std.mem.Allocator, transport: *Transport) @This() {{\n    \
-                     return .{{ .transport_ = transport, .writer_ = .{{ .allocator = allocator }} }};\n}}\n\n\
+                     pub fn init(allocator_: std.mem.Allocator, carrier_: *Transport) @This() {{\n    \
+                     return .{{ .transport_ = carrier_, .writer_ = .{{ .allocator = allocator_ }} }};\n}}\n\n\
                      pub fn deinit(self: *@This()) void {{\n    self.writer_.deinit();\n}}\n\n\
-                     fn {way}_(self: *@This(), comptime Codec: type, request: Codec.T) {outcome} {{\n    \
-                     self.writer_.clear();\n    try mp.frameOf(true, Codec, &self.writer_, request);\n    \
+                     fn {way}_(self: *@This(), comptime Codec: type, request_: Codec.T) {outcome} {{\n    \
+                     self.writer_.clear();\n    try mp.frameOf(true, Codec, &self.writer_, request_);\n    \
                      return self.transport_.{way}(self.writer_.written());\n}}"
                     ));
                     self.service.commands.iter().for_each(|command| method(self, text, command));
@@ -78,16 +78,16 @@ impl Zig<'_> {
         text.comment("///", &command.doc);
         match &command.item {
             None => text.lines(&format!(
-                "pub fn {method}(self: *@This(), arena: std.mem.Allocator, request: {request}) !service.Answer({response}) {{\n    \
-                 try self.send_({request}Codec, request);\n    \
-                 return service.answer({response}Codec, {error}, arena, try self.transport_.receive());\n}}"
+                "pub fn {method}(self: *@This(), arena_: std.mem.Allocator, request_: {request}) !service.Answer({response}) {{\n    \
+                 try self.send_({request}Codec, request_);\n    \
+                 return service.answer({response}Codec, {error}, arena_, try self.transport_.receive());\n}}"
             )),
             Some(item) => {
                 let item = self.codec_of(item);
                 let of = format!("service.Items(Transport, {item}, {response}Codec, {error})");
                 text.lines(&format!(
-                    "pub fn {method}(self: *@This(), request: {request}) !{of} {{\n    \
-                     try self.send_({request}Codec, request);\n    return .{{ .transport = self.transport_ }};\n}}"
+                    "pub fn {method}(self: *@This(), request_: {request}) !{of} {{\n    \
+                     try self.send_({request}Codec, request_);\n    return .{{ .transport = self.transport_ }};\n}}"
                 ));
             }
         }
@@ -97,7 +97,7 @@ impl Zig<'_> {
         let method = self.names.method_camel(command);
         let error = self.error_codec();
         let (request, response) = (self.type_name(&command.request), self.codec_of(&command.response));
-        let credit = if command.item.is_some() { ", .credit = begun.credit" } else { "" };
+        let credit = if command.item.is_some() { ", .credit = begun_.credit" } else { "" };
         let of = match &command.item {
             None => format!("service.Pending(Transport, {response}, {error})"),
             Some(item) => {
@@ -108,9 +108,9 @@ impl Zig<'_> {
         text.line("");
         text.comment("///", &command.doc);
         text.lines(&format!(
-            "pub fn {method}(self: *@This(), request: {request}) !{of} {{\n    \
-             const begun = try self.begin_({request}Codec, request);\n    \
-             return .{{ .transport = self.transport_, .call = begun.call{credit} }};\n}}"
+            "pub fn {method}(self: *@This(), request_: {request}) !{of} {{\n    \
+             const begun_ = try self.begin_({request}Codec, request_);\n    \
+             return .{{ .transport = self.transport_, .call = begun_.call{credit} }};\n}}"
         ));
     }
 

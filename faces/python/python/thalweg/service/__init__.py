@@ -57,6 +57,8 @@ from .runtime import (
     answer,
     error_frame,
     refuse,
+    send_items,
+    send_items_sync,
 )
 from .serve import serve
 from .server import Server
@@ -114,5 +116,7 @@ __all__ = [
     "answer",
     "error_frame",
     "refuse",
+    "send_items",
+    "send_items_sync",
     "serve",
 ]

@@ -4,7 +4,7 @@
 `Refused` and `answer` from here, so that there is one of each to be caught.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterator
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar, cast
 
@@ -121,6 +121,40 @@ def refuse(reply: object, tag: str, error: BaseException) -> None:
         reply.fail(_UNKNOWN_COMMAND if is_unknown else _BAD_REQUEST, str(error))
     else:
         cast(Reply, reply).end(error_frame(tag, error))
+
+
+async def send_items(
+    items: AsyncGenerator[T, None],
+    reply: Reply,
+    encode: Callable[[T], bytes],
+    end: type[object],
+) -> None:
+    """Sends what a handler yields; its response, of the type ``end``, ends the call."""
+    async for value in items:
+        frame = encode(value)
+        if isinstance(value, end):
+            return reply.end(frame)
+        if not await reply.item(frame):
+            await items.aclose()
+            raise ConnectionError("the reader went away")
+    raise RuntimeError("the stream ended without its response")
+
+
+def send_items_sync(
+    items: Generator[T, None, None],
+    reply: SyncReply,
+    encode: Callable[[T], bytes],
+    end: type[object],
+) -> None:
+    """The same for a plain generator."""
+    for value in items:
+        frame = encode(value)
+        if isinstance(value, end):
+            return reply.end(frame)
+        if not reply.item(frame):
+            items.close()
+            raise ConnectionError("the reader went away")
+    raise RuntimeError("the stream ended without its response")
 
 
 def answer(frame: bytes, error: str, reads: dict[str, Callable[[Reader], T]]) -> T:
