@@ -2,7 +2,7 @@
 //! time it used.
 
 use crate::work::{Pins, Side, WORKS, Work};
-use crate::{floors, ours, rings};
+use crate::{crowd, floors, ours, rings};
 use std::io::BufReader;
 use std::path::PathBuf;
 use std::process::{ChildStdin, ChildStdout};
@@ -68,6 +68,8 @@ pub(crate) fn serve() -> Result<(), Failure> {
     }
     match side {
         Side::Rings => rings::serve(&directory)?,
+        Side::Crowd | Side::Killed => crowd::serve(&directory)?,
+        Side::Visitor => crowd::visit(work, &directory)?,
         Side::Serial | Side::Reactor | Side::Pool | Side::Typed => ours::serve(side, work, &directory)?,
         _ => floors::serve(side, work, &directory)?,
     }

@@ -9,6 +9,7 @@
 #![deny(unsafe_code)]
 
 mod answering;
+mod crowd;
 #[rustfmt::skip]
 #[path = "../../../schemas/generated/rust/mod.rs"]
 #[allow(dead_code, unreachable_pub, reason = "generated for every command and any place, of which one is measured")]
@@ -54,6 +55,8 @@ fn measure(side: Side, work: &Work, until: Until) -> Result<Measured, Failure> {
             floors::measure(side, work, until)
         }
         Side::Rings => rings::measure(work, until),
+        Side::Crowd | Side::Killed => crowd::measure(side, work, until),
+        Side::Visitor => Err("a visitor measures nothing".into()),
         Side::Serial | Side::Reactor | Side::Pool | Side::Typed => ours::measure(side, work, until),
     }
 }

@@ -23,6 +23,12 @@ pub(crate) enum Side {
     Pool,
     /// Our service: the echo example's `Fields`, encoded and decoded at both ends.
     Typed,
+    /// Our service with as many clients as it takes, each with a call under way.
+    Crowd,
+    /// The same crowd: one of it is killed, another takes its place.
+    Killed,
+    /// No side of its own: the process that is killed.
+    Visitor,
 }
 
 impl Side {
@@ -39,6 +45,9 @@ impl Side {
             Self::Reactor => "reactor",
             Self::Pool => "pool",
             Self::Typed => "typed",
+            Self::Crowd => "crowd",
+            Self::Killed => "killed",
+            Self::Visitor => "visitor",
         }
     }
 
@@ -46,7 +55,8 @@ impl Side {
     pub(crate) fn of(name: &str) -> Option<Self> {
         let all = [Self::Socket, Self::Pipe, Self::Spin, Self::Futex, Self::Memcpy, Self::Rings];
         let ours = [Self::Serial, Self::Reactor, Self::Pool, Self::Typed];
-        all.into_iter().chain(ours).find(|side| side.name() == name)
+        let crowd = [Self::Crowd, Self::Killed, Self::Visitor];
+        all.into_iter().chain(ours).chain(crowd).find(|side| side.name() == name)
     }
 }
 
@@ -106,7 +116,7 @@ const ONE: Work = Work {
     sides: &[],
 };
 
-use Side::{Futex, Memcpy, Pipe, Pool, Reactor, Rings, Serial, Socket, Spin, Typed};
+use Side::{Crowd, Futex, Killed, Memcpy, Pipe, Pool, Reactor, Rings, Serial, Socket, Spin, Typed};
 
 /// Everything that is measured.
 pub(crate) const WORKS: &[Work] = &[
@@ -128,6 +138,8 @@ pub(crate) const WORKS: &[Work] = &[
         sides: &[Rings, Serial, Reactor, Typed],
         ..ONE
     },
+    Work { name: "memory-crowd", pins: Pins::Free, sides: &[Crowd], ..ONE },
+    Work { name: "memory-killed", pins: Pins::Free, sides: &[Killed], ..ONE },
     Work { name: "memory-pool", depth: 16, pins: Pins::Free, sides: &[Pool], ..ONE },
     Work {
         name: "socket-one-core",

@@ -51,7 +51,8 @@ pub(super) const fn line(
 
 use Bar::{Part, Rate};
 
-/// The report. A round trip of 5 µs is 200,000 a second; at most twice as long is at least half the rate.
+/// The report. A round trip of 5 µs is 200,000 a second; at most twice as long is at least half the rate; a place
+/// that is free within 100 ms is taken ten times a second.
 const LINES: &[Line] = &[
     line("memory-one-core", "serial", "futex", Rate(200e3), "memory, one core"),
     line("memory-one-core", "rings", "futex", Bar::None, "memory, one core, rings alone"),
@@ -64,6 +65,8 @@ const LINES: &[Line] = &[
     line("memory-deep", "rings", "", Rate(2e6), "memory, two cores, 16 under way, rings alone"),
     line("memory-deep", "typed", "", Rate(1e6), "memory, two cores, 16 under way, typed"),
     line("memory-deep-one-core", "serial", "", Rate(1e6), "memory, one core, 16 under way"),
+    line("memory-crowd", "crowd", "", Bar::None, "memory, 1,000 clients with rings of 64 KiB"),
+    line("memory-killed", "killed", "", Rate(10.0), "of these one is started, killed and replaced"),
     line("memory-pool", "pool", "", Rate(250e3), "memory, 16 under way, two threads answer"),
     line("socket-one-core", "serial", "socket", Part(1.0 / 1.3, "socket"), "socket, one core"),
     line("socket-two-cores", "serial", "socket", Bar::None, "socket, two cores"),
