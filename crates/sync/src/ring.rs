@@ -34,7 +34,8 @@
 //!
 //! A line that one side wrote takes as long to come to the other as everything else of a short message together. So a write
 //! stores and loads nothing: `tail` and the lines of its bytes are all that travels, once each, and the lines that the
-//! next one goes to are fetched while the other side is busy with this one.
+//! next one goes to are fetched while the other side is busy with this one. A reader that looks for `tail` again and again
+//! asks for the lines behind its head with each look ([`End::anticipate`]), so that they travel beside `tail` and not after it.
 //!
 //! # Invariants
 //!
@@ -185,6 +186,13 @@ impl<P: Place, O: Orderings> End<P, O> {
     #[inline]
     pub fn pending(&self) -> bool {
         self.incoming.pending(&self.place)
+    }
+
+    /// For whoever looks again and again: asks for the lines that the next bytes will be in, so that they come together with
+    /// the word that says so. Costs nobody anything but whoever looks.
+    #[inline]
+    pub fn anticipate(&self) {
+        self.incoming.anticipate(&self.place);
     }
 
     /// Whether half of the ring that we write is free, or the peer's word lies, which the next write says.

@@ -126,6 +126,12 @@ impl SharedEnd {
         self.end.pending()
     }
 
+    /// For whoever looks again and again: has the bytes that come next travel together with the news of them.
+    #[inline]
+    pub fn anticipate(&self) {
+        self.end.anticipate();
+    }
+
     /// Whether half of the ring is free, which is when a side that waits `for_space` is woken.
     #[inline]
     pub fn has_space(&self) -> bool {

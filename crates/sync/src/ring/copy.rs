@@ -57,6 +57,20 @@ pub(super) fn fetch_ahead(words: &[AtomicU64], at: usize) {
     let _ = (words, at);
 }
 
+/// Has the lines that come next on their way here when somebody writes to them: that of `at` and the one behind it.
+#[inline]
+pub(super) fn fetch_anticipated(words: &[AtomicU64], at: usize) {
+    #[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
+    for bytes in [0, 64] {
+        let word = &raw const words[(at + bytes) / WORD % words.len()];
+        // SAFETY: a hint that reads and writes nothing, of a word that is there.
+        unsafe {
+            std::arch::asm!("prefetcht0 [{}]", in(reg) word, options(nostack, preserves_flags, readonly))
+        };
+    }
+    let _ = (words, at);
+}
+
 /// Loads bytes from byte `at` until `into` is full. The caller has split what would pass the end.
 #[inline]
 pub(super) fn load(words: &[AtomicU64], at: usize, into: &mut [MaybeUninit<u8>]) {

@@ -6,7 +6,7 @@
 //! Invariants: `tail - head` is between 0 and the ring's bytes, as either half sees it; a peer's word that
 //! would break that, or goes back, is [`Broken`] and changes nothing.
 
-use super::copy::{WORD, fetch_ahead, load, store};
+use super::copy::{WORD, fetch_ahead, fetch_anticipated, load, store};
 use super::{Orderings, Place};
 use crate::primitives::atomic::{AtomicU64, Ordering};
 use std::fmt;
@@ -177,6 +177,13 @@ impl Incoming {
     #[inline]
     pub(super) fn pending<P: Place>(&self, place: &P) -> bool {
         self.head != self.tail_word(place).load(Ordering::Relaxed)
+    }
+
+    /// Asks for the lines that the next bytes will be in.
+    #[inline]
+    pub(super) fn anticipate<P: Place>(&self, place: &P) {
+        let at = (self.head & (ring_bytes(place, self.ring) - 1)) as usize;
+        fetch_anticipated(place.bytes(self.ring), at);
     }
 
     #[inline]
