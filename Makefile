@@ -28,6 +28,8 @@ bench:
 	cargo xtask bench streams
 	cargo xtask bench log
 	cargo xtask bench ipc
+	cargo xtask bench rpc
+	cargo xtask bench state
 	cargo xtask bench loop
 	cargo xtask bench erlang
 

@@ -115,6 +115,7 @@ cargo xtask <task> [options]
                              --minutes 30  --subscribers 5000
   bench streams            ours beside the peers of crates.io and npm and the floor, in turn
                              --pairs 5  --seconds 5  --only WORK,WORK  --without-peer  --tiny  --check
+                             --readme  writes README.md's table of the newest results, and measures nothing
   bench log                the embedded log beside LMDB, in turn
                              --face native|node|python  --pairs 5  --records 1000000  --tiny  --check
   bench state              the state between processes beside the state in one

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
-const FLAGS: [&str; 7] = ["check", "libraries", "list", "peer", "restart", "tiny", "without-peer"];
+const FLAGS: [&str; 8] = ["check", "libraries", "list", "peer", "readme", "restart", "tiny", "without-peer"];
 const VALUES: [&str; 17] = [
     "bytes",
     "connections",

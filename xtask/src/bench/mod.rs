@@ -7,6 +7,7 @@ mod event_loop;
 mod ipc;
 mod log;
 mod plot;
+mod quantity;
 mod results;
 mod row;
 mod rpc;

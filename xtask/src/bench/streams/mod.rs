@@ -26,11 +26,14 @@ of 256 bytes; durable means that every append was synced before it was answered.
 says how many times as good ours is, so where less is better it is the other's figure by ours, and its bar likewise. Processor \
 time is the server's.";
 
-/// `cargo xtask bench streams`.
+/// `cargo xtask bench streams`; with `--readme` only the table of the newest results is written anew.
 ///
 /// # Errors
 /// Something does not build or start, or an operation fails.
 pub(crate) fn run(options: &Options) -> Outcome {
+    if options.flag("readme") {
+        return readme::write(&root()).map(|()| Tally::default());
+    }
     let size = Size::new(options)?;
     let pairs: usize = options.value("pairs", if size.tiny { 1 } else { 5 })?;
     let peers = !size.tiny && !options.flag("without-peer");

@@ -1,6 +1,7 @@
 //! The table in README.md: generated from the newest results, between two comments, and held to them by the tiny run.
 
-use super::super::results::{figure, newest};
+use super::super::quantity::spoken;
+use super::super::results::newest;
 use serde_json::Value;
 use std::fmt::Write;
 use std::fs;
@@ -41,24 +42,23 @@ fn with_table(text: &str, root: &Path) -> Result<String, String> {
 }
 
 fn table(rows: &[Value]) -> String {
-    let mut out = "| work | figure | ours | other | which | ratio | asked |\n".to_owned();
+    let mut out = "| work | figure | Thalweg | beside | | times as good | bar |\n".to_owned();
     out.push_str("|---|---|---:|---:|---|---:|---:|\n");
     let text = |row: &Value, name: &str| row[name].as_str().unwrap_or("").to_owned();
+    let mut before = String::new();
     for row in rows {
-        let asked = row["bar"].as_f64().map_or_else(String::new, |bar| {
+        let bar = row["bar"].as_f64().map_or_else(String::new, |bar| {
             let mark = if row["met"] == true { "✓" } else { "✗" };
             format!("{bar:.2} {mark}")
         });
         let ratio = row["ratio"].as_f64().map_or("–".to_owned(), |ratio| format!("{ratio:.2}"));
-        let _ = writeln!(
-            out,
-            "| {} | {} | {} | {} | {} | {ratio} | {asked} |",
-            text(row, "work"),
-            text(row, "unit"),
-            figure(&row["ours"]),
-            figure(&row["peer"]),
-            text(row, "peer_name"),
-        );
+        let work = text(row, "work");
+        let (figure, ours) = spoken(&text(row, "unit"), row["ours"].as_f64());
+        let (_, other) = spoken(&text(row, "unit"), row["peer"].as_f64());
+        let shown = if work == before { "" } else { &work };
+        let peer = text(row, "peer_name");
+        let _ = writeln!(out, "| {shown} | {figure} | {ours} | {other} | {peer} | {ratio} | {bar} |");
+        before = work;
     }
     let of = |name: &str| rows.last().map_or_else(String::new, |row| text(row, name));
     let pairs = rows.iter().filter_map(|row| row["pairs"].as_u64()).max().unwrap_or(0);
@@ -66,7 +66,8 @@ fn table(rows: &[Value]) -> String {
     let _ = write!(
         out,
         "\nMeasured on {} at commit {} by `cargo xtask bench streams`, {processors} shared processors, medians of {pairs} \
-         runs in turn. A ratio says how many times as good ours is; where less is better it is the other's figure by ours.\n",
+         runs in turn. A bar is what the project asks of itself; where less is better, *times as good* is the other's figure by \
+         ours.\n",
         of("date"),
         of("commit"),
     );
@@ -98,7 +99,7 @@ mod tests {
         assert_eq!(is_current(scratch.path()), Ok(true));
         let text = read(&readme).unwrap();
         assert!(text.starts_with("before\n") && text.ends_with("after\n"));
-        assert!(text.contains("| append | 1/s | 30.00 | 10.00 | them | 3.00 | 2.00 ✓ |"));
+        assert!(text.contains("| append | rate | 30.0/s | 10.0/s | them | 3.00 | 2.00 ✓ |"));
         assert!(text.contains("on 2030-01-02 at commit abc"));
         fs::write(&readme, "no place").unwrap();
         assert!(write(scratch.path()).is_err());
