@@ -29,7 +29,18 @@ impl Far {
     /// # Errors
     /// It cannot be started.
     pub fn start(arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Result<Self, Failure> {
-        let mut child = Command::new(std::env::current_exe()?)
+        Self::start_program(&std::env::current_exe()?, arguments)
+    }
+
+    /// Starts another program that knows how to be one.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn start_program(
+        program: &Path,
+        arguments: impl IntoIterator<Item = impl AsRef<OsStr>>,
+    ) -> Result<Self, Failure> {
+        let mut child = Command::new(program)
             .arg(WORD)
             .args(arguments)
             .stdin(Stdio::piped())

@@ -135,11 +135,11 @@ fn install_node_peer() -> Result<PathBuf, String> {
     Ok(PathBuf::from("node"))
 }
 
-/// The program that measures other people's calls between processes, built into the cache.
+/// A program that measures other people's calls between processes, built into the cache.
 ///
 /// # Errors
 /// It cannot be built.
-pub(crate) fn build_ipc_peers() -> Result<PathBuf, String> {
+pub(crate) fn build_peers(program: &str) -> Result<PathBuf, String> {
     let home = cache().join("peers");
     let python = home.join("python");
     if !python.exists() {
@@ -152,7 +152,7 @@ pub(crate) fn build_ipc_peers() -> Result<PathBuf, String> {
     let target = home.join("target");
     let mut command = Command::new("cargo");
     command
-        .args(["build", "--quiet", "--release", "--locked"])
+        .args(["build", "--quiet", "--release", "--locked", "--bin", program])
         .env("CARGO_TARGET_DIR", &target)
         .env("LIBCLANG_PATH", python.join(library))
         .current_dir(root().join("bench/peers"));
@@ -160,7 +160,7 @@ pub(crate) fn build_ipc_peers() -> Result<PathBuf, String> {
         command.env("BINDGEN_EXTRA_CLANG_ARGS", format!("-I{headers}"));
     }
     run_in(&mut command)?;
-    Ok(target.join("release/thalweg-ipc-peers"))
+    Ok(target.join("release").join(program))
 }
 
 /// `python3.11`, or whichever the system has.

@@ -3,6 +3,7 @@
 
 use crate::{floor, ours};
 use std::net::SocketAddr;
+use std::path::Path;
 use thalweg_bench::{Failure, far, option};
 use thalweg_sys::{clock, process};
 
@@ -15,6 +16,17 @@ pub(crate) enum FarEnd {
     Raw,
     /// The same, over one connection, looking instead of waiting.
     Spinning,
+    /// hyper, which answers what was put together before.
+    Hyper,
+    /// The server of jsonrpsee.
+    Jsonrpsee,
+}
+
+impl FarEnd {
+    /// Whether it is other people's, in the program of `--peers`.
+    pub(crate) const fn is_peer(self) -> bool {
+        matches!(self, Self::Hyper | Self::Jsonrpsee)
+    }
 }
 
 /// The other process.
@@ -28,9 +40,11 @@ impl Far {
     ///
     /// # Errors
     /// It cannot be started, or ends before it is ready.
-    pub(crate) fn start(end: FarEnd, processor: usize, shares: bool) -> Result<Far, Failure> {
-        let (end, processor, shares) = (format!("{end:?}"), processor.to_string(), shares.to_string());
-        let mut process = far::Far::start(["--end", &end, "--processor", &processor, "--shares", &shares])?;
+    pub(crate) fn start(end: FarEnd, peers: &Path, processor: usize, shares: bool) -> Result<Far, Failure> {
+        let (name, processor, shares) = (format!("{end:?}"), processor.to_string(), shares.to_string());
+        let words = ["--end", &name, "--processor", &processor, "--shares", &shares];
+        let mut process =
+            if end.is_peer() { far::Far::start_program(peers, words)? } else { far::Far::start(words)? };
         let line = process.hears()?;
         let address = line.parse().map_err(|_| format!("the far end said {line:?}"))?;
         Ok(Far { process, address })

@@ -8,7 +8,7 @@ use thalweg_bench::Failure;
 use thalweg_bench::measure::{Measured, Until, repeat};
 use thalweg_rpc::client::Ask;
 use thalweg_rpc::{Client, ClientOptions, Mount, Server, ServerOptions};
-use thalweg_service::{Reply, Request};
+use thalweg_service::{Reply, Request, Wait};
 use thalweg_wire::messagepack::{Reader, write};
 
 const SCHEMA: &str = r#"{
@@ -81,5 +81,30 @@ pub(crate) fn call(address: SocketAddr, work: &Work, until: Until) -> Result<Mea
     repeat(PACE, until, || match client.call("Add", "[40,2]")? {
         r#"{"sum":42}"# => Ok(1),
         other => Err(format!("another answer: {other}").into()),
+    })
+}
+
+/// Calls by our client over as many connections as there are, with one call under way over each: a turn takes what came, and
+/// asks again.
+///
+/// # Errors
+/// A call fails, or is answered wrong.
+pub(crate) fn call_many(address: SocketAddr, work: &Work, until: Until) -> Result<Measured, Failure> {
+    let count = work.connections;
+    let options = ClientOptions { idle_max: count, connections_max: count, ..ClientOptions::default() };
+    let mut client = Client::new(&format!("http://{address}{PATH}"), options)?;
+    let ask = Ask::one("Add", "[40,2]");
+    (0..count).try_for_each(|_| client.begin(&ask).map(drop))?;
+    repeat(PACE, until, || {
+        client.turn(Wait::Block)?;
+        let mut answered = 0;
+        while let Some(done) = client.next() {
+            if done.outcome?.one()? != r#"{"sum":42}"# {
+                return Err("another answer".into());
+            }
+            client.begin(&ask)?;
+            answered += 1;
+        }
+        Ok(answered)
     })
 }

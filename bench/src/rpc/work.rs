@@ -37,6 +37,8 @@ pub(crate) enum Near {
     Spinning,
     /// Such requests over many sockets, from one thread with an epoll.
     Many,
+    /// Our client, with a call under way over each of its connections.
+    OursMany,
 }
 
 const fn side(name: &'static str, near: Near, far: FarEnd) -> Side {
@@ -48,8 +50,17 @@ const OURS: Side = side("ours", Near::Ours, FarEnd::Ours);
 const SERVER: Side = side("server", Near::Raw, FarEnd::Ours);
 const FLOOR: Side = side("floor", Near::Raw, FarEnd::Raw);
 const SPIN: Side = side("spin", Near::Spinning, FarEnd::Spinning);
-const OURS_MANY: Side = side("server", Near::Many, FarEnd::Ours);
-const FLOOR_MANY: Side = side("floor", Near::Many, FarEnd::Raw);
+/// Other people's servers, called as cheaply as can be.
+const HYPER: Side = side("hyper", Near::Raw, FarEnd::Hyper);
+const JSONRPSEE: Side = side("jsonrpsee-server", Near::Raw, FarEnd::Jsonrpsee);
+
+const MANY: &[Side] = &[
+    side("ours", Near::OursMany, FarEnd::Ours),
+    side("server", Near::Many, FarEnd::Ours),
+    side("hyper", Near::Many, FarEnd::Hyper),
+    side("jsonrpsee-server", Near::Many, FarEnd::Jsonrpsee),
+    side("floor", Near::Many, FarEnd::Raw),
+];
 
 const ONE: Work = Work {
     name: "one-core",
@@ -58,16 +69,17 @@ const ONE: Work = Work {
     connections: 1,
     batch: 1,
     anew: false,
-    sides: &[OURS, SERVER, FLOOR],
+    sides: &[OURS, SERVER, HYPER, JSONRPSEE, FLOOR],
 };
 
 /// All of them.
 pub(crate) const WORKS: &[Work] = &[
     ONE,
-    Work { name: "two-cores", near: 1, sides: &[OURS, SERVER, FLOOR, SPIN], ..ONE },
-    Work { name: "anew", anew: true, sides: &[OURS, FLOOR], ..ONE },
-    Work { name: "connections-16", near: 1, connections: 16, sides: &[OURS_MANY, FLOOR_MANY], ..ONE },
-    Work { name: "connections-64", near: 1, connections: 64, sides: &[OURS_MANY, FLOOR_MANY], ..ONE },
+    Work { name: "two-cores", near: 1, sides: &[OURS, SERVER, HYPER, JSONRPSEE, FLOOR, SPIN], ..ONE },
+    Work { name: "anew", anew: true, ..ONE },
+    Work { name: "anew-two-cores", near: 1, anew: true, ..ONE },
+    Work { name: "connections-16", near: 1, connections: 16, sides: MANY, ..ONE },
+    Work { name: "connections-64", near: 1, connections: 64, sides: MANY, ..ONE },
     Work { name: "batch-64", near: 1, batch: 64, sides: &[OURS], ..ONE },
     Work { name: "batch-64-one-core", batch: 64, sides: &[OURS], ..ONE },
 ];

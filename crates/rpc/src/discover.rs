@@ -8,10 +8,11 @@ use thalweg_wire::jsonrpc;
 /// The version of the format.
 const OPENRPC: &str = "1.3.2";
 
-/// The document, as JSON.
-pub(crate) fn document(service: &Service) -> String {
+/// The document, as JSON; whether with the method that delays.
+pub(crate) fn document(service: &Service, delays: bool) -> String {
     let mut methods: Vec<Value> = service.commands.iter().map(method).collect();
     methods.extend(built_in());
+    methods.extend(delays.then(delay));
     let mut info =
         described(json!({ "title": service.name, "version": env!("CARGO_PKG_VERSION") }), &service.doc);
     info["x-schema-hash"] = service.hash.iter().map(|byte| format!("{byte:02x}")).collect::<String>().into();
@@ -155,6 +156,18 @@ fn built_in() -> [Value; 2] {
             "errors": [invalid],
         }),
     ]
+}
+
+fn delay() -> Value {
+    let whole = json!({ "type": "integer", "minimum": 0, "maximum": u64::MAX });
+    json!({
+        "name": "rpc.delay",
+        "description": "Has the next body wait before anything of it is carried out.",
+        "paramStructure": "either",
+        "params": [{ "name": "milliseconds", "required": true, "schema": whole }],
+        "result": { "name": "nothing", "schema": { "type": "null" } },
+        "errors": [{ "code": jsonrpc::INVALID_PARAMS, "message": "no whole number, or one that is too large" }],
+    })
 }
 
 fn described(mut value: Value, doc: &str) -> Value {

@@ -8,8 +8,10 @@
 //! cancelled. Everything has a bound ([`Bounds`]). Checked by `tests/`.
 
 use crate::answer;
+use crate::built_in;
 use crate::door::{self, PREFIX};
 use crate::flight::{Awaited, Flight, Items};
+use crate::held::Held;
 use crate::mount::{Backend, Mount};
 use crate::plan::Plan;
 use crate::request;
@@ -24,7 +26,7 @@ use thalweg_reactor::{Handle, Permit};
 use thalweg_service::{Asked, CallId, CallOptions, Came, Error};
 use thalweg_wire::exchange::{Advance, Answer, Live, Now, Refusal, Request, Response, Service};
 use thalweg_wire::fault::Fault;
-use thalweg_wire::jsonrpc::{self, Call, Id, Item, Params, write};
+use thalweg_wire::jsonrpc::{self, Call, Id, Item, write};
 use thalweg_wire::problem::Problem;
 
 /// What a gateway allows.
@@ -42,6 +44,8 @@ pub struct Bounds {
     pub stream_items_max: usize,
     /// And their bytes.
     pub stream_bytes_max: usize,
+    /// How long `rpc.delay` may have the next body wait; zero: there is no such method.
+    pub delay_max: Duration,
     /// Names by which clients may reach this server, beside its addresses and `localhost`.
     pub hosts: Vec<String>,
 }
@@ -55,6 +59,7 @@ impl Default for Bounds {
             patience: Duration::from_secs(60),
             stream_items_max: 1_000,
             stream_bytes_max: 1 << 20,
+            delay_max: Duration::ZERO,
             hosts: Vec::new(),
         }
     }
@@ -91,6 +96,8 @@ struct Served {
     description: Bytes,
     backend: Backend,
     awaited: HashMap<CallId, Awaited>,
+    /// How long its next body waits.
+    delay: Option<Duration>,
 }
 
 /// Services by JSON-RPC, for one HTTP reactor.
@@ -101,6 +108,7 @@ pub struct Gateway {
     rouser: Arc<Rouser>,
     served: Vec<Served>,
     flights: HashMap<u64, Flight>,
+    held: Held,
     last_flight: u64,
     alone: bool,
     /// The request that is being made.
@@ -123,6 +131,7 @@ impl Gateway {
             rouser: Arc::new(rouser),
             served: Vec::new(),
             flights: HashMap::new(),
+            held: Held::default(),
             last_flight: 0,
             alone: false,
             frame: Vec::new(),
@@ -144,7 +153,7 @@ impl Gateway {
             return Err(Error::new(Fault::BadArgument, format!("there is a service {name} already")));
         }
         let rouser = Arc::clone(&self.rouser);
-        let (plan, description, mut backend) = mount.open(self.bounds.credit(), move || rouser.rouse())?;
+        let (plan, description, mut backend) = mount.open(&self.bounds, move || rouser.rouse())?;
         let descriptor = match &mut backend {
             Backend::Here(..) => None,
             Backend::Elsewhere(client) => Some(thalweg_sys::socket::duplicate(client.descriptor()?)?),
@@ -155,6 +164,7 @@ impl Gateway {
             description,
             backend,
             awaited: HashMap::new(),
+            delay: None,
         });
         Ok(descriptor)
     }
@@ -172,18 +182,29 @@ impl Gateway {
         door::admit(request, &self.bounds).map(|()| place)
     }
 
-    /// Carries out what a body asks.
+    /// Carries out what a body asks, now or later.
     fn body(&mut self, place: usize, body: &[u8]) -> Answer<()> {
+        let name = self.last_flight + 1;
+        if let Some(time) = self.served[place].delay.take() {
+            self.held.hold(name, place, body, time);
+        } else if let Some(response) = self.carry_out(place, body, name) {
+            return Answer::Respond(response);
+        }
+        self.last_flight = name;
+        Answer::Later(name)
+    }
+
+    /// Carries out what a body asks; the answer, unless that is to come later under this name.
+    fn carry_out(&mut self, place: usize, body: &[u8], name: u64) -> Option<Response> {
         let calls = match jsonrpc::calls(body, self.bounds.batch_calls_max) {
             Ok(calls) => calls,
             Err(refused) => {
                 let mut out = Vec::new();
                 write::error(&mut out, Id::NULL, refused.code(), &refused.to_string(), |_| {});
-                return Answer::Respond(respond(out));
+                return Some(respond(out));
             }
         };
         let mut flight = Flight::new(calls.is_batch, calls.items.len());
-        let name = self.last_flight + 1;
         for (left, item) in (0..calls.items.len()).rev().zip(&calls.items) {
             match item {
                 Item::Invalid(invalid) => flight.answer(|out| answer::invalid(out, invalid)),
@@ -192,20 +213,26 @@ impl Gateway {
         }
         if flight.is_over() {
             let nothing = || Response { status: 204, ..Response::default() };
-            return Answer::Respond(flight.finish().map_or_else(nothing, respond));
+            return Some(flight.finish().map_or_else(nothing, respond));
         }
-        self.last_flight = name;
         self.flights.insert(name, flight);
-        Answer::Later(name)
+        None
     }
 
     /// Makes one call, and answers it if that can be done at once.
     #[inline]
     fn one(&mut self, place: usize, call: &Call<'_>, name: u64, flight: &mut Flight, last: bool) {
         let Self { bounds, served, frame, alone, next_look, .. } = self;
-        let Served { plan, description, backend, awaited, .. } = &mut served[place];
+        let Served { plan, description, backend, awaited, delay, .. } = &mut served[place];
         let Some(index) = plan.find(&call.method) else {
-            return reply(flight, call, |out, id| built_in(plan, description, call, id, out));
+            return match built_in::delay(call, bounds) {
+                None => reply(flight, call, |out, id| built_in::answer(plan, description, call, id, out)),
+                Some(Err(unfit)) => reply(flight, call, |out, id| answer::unfit(out, id, &unfit)),
+                Some(Ok(time)) => {
+                    *delay = Some(time);
+                    reply(flight, call, built_in::null);
+                }
+            };
         };
         let method = &plan.methods[index];
         frame.clear();
@@ -309,7 +336,7 @@ impl Bounds {
     }
 
     /// One item more than is collected, so that one too many is told from a stream that waits.
-    fn credit(&self) -> u32 {
+    pub(crate) fn credit(&self) -> u32 {
         u32::try_from(self.stream_items_max).unwrap_or(u32::MAX).saturating_add(1)
     }
 }
@@ -336,41 +363,6 @@ fn settle(
     if flight.is_over() {
         over.push(name);
     }
-}
-
-/// Methods that every service has.
-fn built_in(plan: &Plan, description: &[u8], call: &Call<'_>, id: Id<'_>, out: &mut Vec<u8>) {
-    let takes_none = |params: &str| params.bytes().all(|byte| b"{}[] \t\r\n".contains(&byte));
-    let fits = match call.params {
-        Params::Absent => true,
-        Params::Positions(params) | Params::Names(params) => takes_none(params),
-    };
-    match call.method.as_ref() {
-        "rpc.discover" | "rpc.version" if !fits => {
-            let unfit = request::Unfit { field: "params".to_owned(), what: "there are no parameters".into() };
-            answer::unfit(out, id, &unfit);
-        }
-        "rpc.discover" => {
-            write::begin_result(out);
-            out.extend_from_slice(description);
-            write::end(out, id);
-        }
-        "rpc.version" => {
-            write::begin_result(out);
-            out.extend_from_slice(version(plan).as_bytes());
-            write::end(out, id);
-        }
-        method => answer::unknown(out, id, plan, method),
-    }
-}
-
-fn version(plan: &Plan) -> String {
-    let hash: String = plan.hash.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!(
-        "{{\"service\":\"{}\",\"version\":\"{}\",\"schema\":\"{hash}\"}}",
-        plan.name,
-        env!("CARGO_PKG_VERSION")
-    )
 }
 
 fn respond(body: Vec<u8>) -> Response {
@@ -407,18 +399,22 @@ impl Service for Gateway {
         let mut over = Vec::new();
         (0..self.served.len()).for_each(|place| self.turn(place, &mut over));
         self.give_up(&mut over);
+        let now = Instant::now();
+        while let Some(body) = self.held.take(now) {
+            if let Some(response) = self.carry_out(body.place, &body.text, body.name) {
+                each(body.name, response);
+            }
+        }
         for name in over {
             let output = self.flights.remove(&name).and_then(Flight::finish);
             each(name, respond(output.unwrap_or_default()));
         }
-        match self.next_look {
-            _ if !armed => Some(1),
-            None => None,
-            Some(_) => u32::try_from(LOOK_EVERY.as_millis()).ok(),
-        }
+        let looks_ms = self.next_look.and_then(|_| u32::try_from(LOOK_EVERY.as_millis()).ok());
+        if armed { looks_ms.into_iter().chain(self.held.due_ms(now)).min() } else { Some(1) }
     }
 
     fn gone(&mut self, later: u64) {
+        self.held.forget(later);
         let Some(flight) = self.flights.remove(&later) else { return };
         for (place, under) in flight.awaited {
             let Served { backend, awaited, .. } = &mut self.served[place];

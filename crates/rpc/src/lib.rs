@@ -8,6 +8,8 @@
 
 #[cfg(feature = "server")]
 mod answer;
+#[cfg(feature = "server")]
+mod built_in;
 pub mod client;
 #[cfg(feature = "server")]
 mod discover;
@@ -17,6 +19,8 @@ mod door;
 mod flight;
 #[cfg(feature = "server")]
 mod gateway;
+#[cfg(feature = "server")]
+mod held;
 #[cfg(feature = "server")]
 mod mount;
 #[cfg(feature = "schema")]

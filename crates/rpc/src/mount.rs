@@ -1,6 +1,7 @@
 //! A service under a name: its plan, its description, and where its calls go.
 
 use crate::discover;
+use crate::gateway::Bounds;
 use crate::plan::Plan;
 use bytes::Bytes;
 use std::fmt;
@@ -18,8 +19,7 @@ type Make = Box<dyn FnOnce(Bell) -> Result<Box<dyn Handler>, Error>>;
 /// A service to be called by JSON-RPC, and where its calls go.
 pub struct Mount {
     pub(crate) plan: Arc<Plan>,
-    /// What `rpc.discover` answers.
-    pub(crate) description: Bytes,
+    service: schema::Service,
     way: Way,
 }
 
@@ -56,22 +56,22 @@ impl Mount {
     }
 
     fn new(service: &schema::Service, way: Way) -> Self {
-        Self { plan: Arc::new(Plan::of(service)), description: Bytes::from(discover::document(service)), way }
+        Self { plan: Arc::new(Plan::of(service)), service: service.clone(), way }
     }
 
-    /// Makes ready for calls, whose streams send so many items at most. `wake` is how answers of other threads make
-    /// themselves heard.
+    /// Makes ready for calls within such bounds. `wake` is how answers of other threads make themselves heard. With it come
+    /// the plan and what `rpc.discover` answers.
     ///
     /// # Errors
     /// What the endpoint or the options say.
     pub(crate) fn open(
         self,
-        credit: u32,
+        bounds: &Bounds,
         wake: impl Fn() + Send + Sync + 'static,
     ) -> Result<(Arc<Plan>, Bytes, Backend), Error> {
         let backend = match self.way {
             Way::Here(make) => {
-                let local = Local::new(&self.plan.error_tag, credit, wake);
+                let local = Local::new(&self.plan.error_tag, bounds.credit(), wake);
                 let handler = make(local.bell())?;
                 Backend::Here(Box::new(local), handler)
             }
@@ -79,7 +79,8 @@ impl Mount {
                 Backend::Elsewhere(Box::new(Client::begin(&endpoint, options)?))
             }
         };
-        Ok((self.plan, self.description, backend))
+        let description = discover::document(&self.service, !bounds.delay_max.is_zero());
+        Ok((self.plan, Bytes::from(description), backend))
     }
 }
 

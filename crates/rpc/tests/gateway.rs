@@ -232,6 +232,36 @@ fn a_handler_hears_that_its_client_is_gone() {
 }
 
 #[test]
+fn the_next_body_waits_where_a_test_asks_for_it() {
+    let off = start();
+    let delay = |ms: u64| call("rpc.delay", &json!({ "milliseconds": ms }), &json!(1)).to_string();
+    assert_eq!(error(&off.connect().ask(delay(1))).0, -32601);
+    let server = bounded(Bounds { delay_max: Duration::from_secs(600), ..Bounds::default() });
+    let (mut client, mut other) = (server.connect(), server.connect());
+    for wrong in [json!([]), json!(["1"]), json!([-1]), json!([1, 2]), json!({ "ms": 1 }), json!([600_001])] {
+        let answer = client.ask(call("rpc.delay", &wrong, &json!(1)).to_string());
+        assert_eq!(error(&answer), (-32602, "milliseconds", &json!(1)), "{wrong}");
+    }
+    let same = |number: u64| call("Same", &json!([number]), &json!(number)).to_string();
+    assert_eq!(client.ask(delay(1)), result(&json!(null), &json!(1)));
+    assert_eq!(client.ask(same(1))["result"]["number"], 1);
+    assert_eq!(client.ask(delay(600_000)), result(&json!(null), &json!(1)));
+    // Ahead on one connection, so that it is the next; what comes after it does not wait.
+    client.post(same(2));
+    client.post(same(3));
+    until("asked", || server.asked().len() == 2);
+    assert_eq!(other.ask(same(4))["result"]["number"], 4);
+    // Nobody waits for it any more, so nobody carries it out.
+    drop(client);
+    assert_eq!(server.asked(), ["TestSame 1", "TestSame 3", "TestSame 4"]);
+    let discovered = |server: &Running| {
+        let answer = server.connect().ask(r#"{"jsonrpc":"2.0","method":"rpc.discover","id":1}"#);
+        answer["result"]["methods"].to_string().contains("rpc.delay")
+    };
+    assert_eq!((discovered(&off), discovered(&server)), (false, true));
+}
+
+#[test]
 fn a_server_describes_itself() {
     let server = start();
     let mut client = server.connect();

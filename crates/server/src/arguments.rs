@@ -238,9 +238,16 @@ pub(crate) struct ServeOptions {
     /// Names by which JSON-RPC may be reached, beside addresses and localhost: another Host is refused.
     #[arg(long, env = "THALWEG_RPC_HOSTS", value_name = "NAME", value_delimiter = ',')]
     pub(crate) rpc_hosts: Vec<String>,
+    /// How long rpc.delay may have the next body wait, for tests of clients. Unless it is given, there is no such method.
+    #[arg(long, env = "THALWEG_RPC_DELAY_MAX_MS", value_name = "MS", default_value_t = 0)]
+    pub(crate) rpc_delay_max_ms: u32,
     /// How many bytes of a fork's changes the next start may have to replay before an image of the state is written.
     #[arg(long, env = "THALWEG_STATE_IMAGE_BYTES", value_name = "BYTES", default_value_t = 33_554_432)]
     pub(crate) state_image_bytes: u64,
+    /// Bytes of keys and values that all sessions of the state together may hold beside their snapshots; what would be more is
+    /// refused.
+    #[arg(long, env = "THALWEG_STATE_SESSIONS_MAX_BYTES", value_name = "BYTES", default_value_t = 256 << 20, value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
+    pub(crate) state_sessions_max_bytes: u64,
     /// What becomes of a state's changes that an image stands for. Kept, every state there ever was can be had again;
     /// trimmed, the store does not grow with them.
     #[arg(long, env = "THALWEG_STATE_HISTORY", value_enum, default_value_t = StateHistory::Kept)]

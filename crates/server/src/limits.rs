@@ -28,6 +28,8 @@ pub(crate) struct Limits {
     pub(crate) pipeline: u64,
     /// Of all connections together.
     pub(crate) unsent_bytes: u64,
+    /// Of all sessions of the state together.
+    pub(crate) sessions_bytes: u64,
 }
 
 impl Limits {
@@ -44,7 +46,14 @@ impl Limits {
             cold_reads: config.cold_reads_max as u64 * reactors,
             pipeline: config.pipeline_max as u64,
             unsent_bytes: config.unsent_bytes_max.saturating_mul(reactors),
+            sessions_bytes: 0,
         }
+    }
+
+    /// With what sessions may hold.
+    pub(crate) const fn with_sessions(mut self, bytes: u64) -> Self {
+        self.sessions_bytes = bytes;
+        self
     }
 
     /// Bytes while every connection is idle.
@@ -53,13 +62,14 @@ impl Limits {
     }
 
     /// Bytes if every bound were reached at once: each connection in the middle of a request, as much of bodies and of what
-    /// is unsent as there is room for (a quarter more, until the slowest readers are cut), and every write that may wait.
+    /// is unsent as there is room for (a quarter more, until the slowest readers are cut), every write that may wait, and all
+    /// that sessions may hold.
     pub(crate) fn busy_bytes(&self) -> u64 {
         let bodies = self.connections.saturating_mul(self.body_bytes).min(self.bodies_bytes);
         let unsent = self.unsent_bytes.saturating_add(self.unsent_bytes / 4);
         let each = IDLE_BYTES + ACTIVE_BYTES + BUFFER_BYTES.max(self.head_bytes);
         let connections = self.connections.saturating_mul(each);
-        [bodies, unsent, self.writes.saturating_mul(WRITE_BYTES)]
+        [bodies, unsent, self.sessions_bytes, self.writes.saturating_mul(WRITE_BYTES)]
             .into_iter()
             .fold(connections, u64::saturating_add)
     }
@@ -70,7 +80,7 @@ impl fmt::Display for Limits {
         write!(
             out,
             "{} connections, {} of them subscribers; {} a head, {} a body, {} all bodies that arrive; {} requests ahead each, {} \
-             writes waiting, {} reads waiting for the disk, {} unsent in all; {} of memory while all are idle, {} if all used everything at once",
+             writes waiting, {} reads waiting for the disk, {} unsent in all, {} in sessions; {} of memory while all are idle, {} if all used everything at once",
             self.connections,
             self.subscribers,
             Bytes(self.head_bytes),
@@ -80,6 +90,7 @@ impl fmt::Display for Limits {
             self.writes,
             self.cold_reads,
             Bytes(self.unsent_bytes),
+            Bytes(self.sessions_bytes),
             Bytes(self.idle_bytes()),
             Bytes(self.busy_bytes())
         )
@@ -116,18 +127,18 @@ mod tests {
             cold_reads_max: 8,
             ..Config::default()
         };
-        let limits = Limits::of(&config, 4);
+        let limits = Limits::of(&config, 4).with_sessions(1 << 21);
         assert_eq!(limits.idle_bytes(), 400 * 128);
-        assert_eq!(limits.busy_bytes(), 400 * (128 + 512 + (16 << 10)) + (4 << 24) + (5 << 22) + (4 << 20));
+        assert_eq!(limits.busy_bytes(), 400 * (128 + 512 + (16 << 10)) + (4 << 24) + (5 << 22) + (6 << 20));
         let text = limits.to_string();
         assert!(
             text.starts_with(
                 "400 connections, 200 of them subscribers; 16 KiB a head, 1 MiB a body, 64 MiB all bodies that arrive; 64 requests \
-                 ahead each, 4096 writes waiting, 32 reads waiting for the disk, 16 MiB unsent in all; "
+                 ahead each, 4096 writes waiting, 32 reads waiting for the disk, 16 MiB unsent in all, 2 MiB in sessions; "
             ),
             "{text}"
         );
-        assert!(text.contains("50 KiB of memory while all are idle, 94.4 MiB if all"), "{text}");
+        assert!(text.contains("50 KiB of memory while all are idle, 96.4 MiB if all"), "{text}");
     }
 
     #[test]

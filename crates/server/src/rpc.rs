@@ -10,6 +10,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::str::FromStr;
 use std::sync::Arc;
+use std::time::Duration;
 use thalweg_http::Message;
 use thalweg_reactor::{Handle, Pool};
 use thalweg_rpc::{Bounds, Gateway, Mount};
@@ -115,7 +116,8 @@ impl Rpc {
                 return Err(Failure::Rpc(format!("{} is the name of two services", one.name)));
             }
         }
-        let bounds = Bounds { hosts: options.rpc_hosts.clone(), ..Bounds::default() };
+        let delay_max = Duration::from_millis(options.rpc_delay_max_ms.into());
+        let bounds = Bounds { hosts: options.rpc_hosts.clone(), delay_max, ..Bounds::default() };
         Ok((!called.is_empty()).then_some(Self { called, bounds }))
     }
 

@@ -170,7 +170,7 @@ pub(crate) fn serve(configuration: Configuration, line: &[OsString]) -> Result<(
         doors.paths.append(&mut rpc_doors.paths);
     }
     let webhooks = webhooks::Running::start(&engine)?;
-    let limits = Limits::of(&config, reactors);
+    let limits = Limits::of(&config, reactors).with_sessions(options.state_sessions_max_bytes);
     tracing::info!(reactors, durability = ?options.durability, %limits, "serving");
     greet(
         &doors.places,
@@ -292,6 +292,7 @@ fn state_options(options: &ServeOptions) -> thalweg_state::Options {
             StateHistory::Kept => thalweg_state::History::Kept,
             StateHistory::Trimmed => thalweg_state::History::Trimmed,
         },
+        sessions_bytes_max: usize::try_from(options.state_sessions_max_bytes).unwrap_or(usize::MAX),
         ..thalweg_state::Options::default()
     }
 }

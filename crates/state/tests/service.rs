@@ -228,7 +228,7 @@ fn a_lease_that_ends_leaves_nothing_behind() {
     let options = ServiceOptions { sessions_max: 1, ..ServiceOptions::default() };
     let served = Served::start(directory.path(), memory(), options);
     let mut client = connect(directory.path(), WAYS[0]);
-    let open = StateOpen { fork: "main".into(), lease_ms: Some(20) };
+    let open = StateOpen { fork: "main".into(), lease_ms: Some(4_000) };
     let session = client.open(&open).unwrap().session.into_owned();
     client.begin(&session).unwrap();
     client.set(&session, "a", "1").unwrap();
@@ -236,7 +236,7 @@ fn a_lease_that_ends_leaves_nothing_behind() {
     if let Err(full) = client.open(&open) {
         assert_eq!(word(Err::<(), _>(full)), "sessions_full");
     }
-    std::thread::sleep(std::time::Duration::from_millis(30));
+    std::thread::sleep(std::time::Duration::from_millis(4_100));
     assert_eq!(word(client.keep(&session)), "session_expired");
     served.service.keep_house();
     assert_eq!(client.value("main", "a").unwrap(), None);

@@ -7,7 +7,7 @@ use super::row::Row;
 use super::samples::Samples;
 use super::statistics::{Spread, median};
 use crate::options::Options;
-use crate::server::{Scratch, build, build_ipc_peers, root};
+use crate::server::{Scratch, build, build_peers, root};
 use crate::{Outcome, Tally};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -105,7 +105,8 @@ pub(crate) fn run(options: &Options) -> Outcome {
     let until = if tiny { ["--turns", "20"] } else { ["--milliseconds", "400"] };
     let program = build("thalweg-bench", "thalweg-ipc-bench")?;
     // Other people's take minutes to build, so a tiny run does without, and so may others.
-    let peers = if tiny || options.flag("without-peer") { None } else { Some(build_ipc_peers()?) };
+    let peers =
+        if tiny || options.flag("without-peer") { None } else { Some(build_peers("thalweg-ipc-peers")?) };
     let mut samples = Samples::default();
     for pair in 0..pairs {
         let pair = pair.to_string();
@@ -119,7 +120,7 @@ pub(crate) fn run(options: &Options) -> Outcome {
     let mut tally = Tally::default();
     let mut rows: Vec<Row> = LINES.iter().map(|line| row(line, &samples)).collect();
     if peers.is_some() {
-        rows.extend(PEERS.iter().map(|(work, peer, ..)| beside(work, peer, &samples)));
+        rows.extend(PEERS.iter().map(|(work, peer, ..)| beside(LINES, work, ["serial", peer], &samples)));
     }
     rows[LINES.len()..].iter().for_each(print);
     for (line, row) in LINES.iter().zip(&rows) {
@@ -176,10 +177,12 @@ pub(super) fn row(line: &Line, samples: &Samples) -> Row {
     }
 }
 
-/// Ours beside another's: each carries bytes as they are.
-fn beside(work: &str, peer: &str, samples: &Samples) -> Row {
-    let (ours, theirs) = (samples.rates(work, "serial"), samples.rates(work, peer));
-    let text = LINES.iter().find(|line| line.work == work).map_or(work, |line| line.text);
+/// A side of ours beside another's, in the words that its work has among those lines.
+pub(super) fn beside(lines: &[Line], work: &str, [side, peer]: [&str; 2], samples: &Samples) -> Row {
+    let (ours, theirs) = (samples.rates(work, side), samples.rates(work, peer));
+    let mut of_work = lines.iter().filter(|line| line.work == work);
+    let line = of_work.clone().find(|line| line.ours == side).or_else(|| of_work.next());
+    let text = line.map_or(work, |line| line.text);
     Row {
         work: text.trim_end_matches(", rings alone").to_owned(),
         unit: "calls/s",
@@ -189,7 +192,7 @@ fn beside(work: &str, peer: &str, samples: &Samples) -> Row {
         floor: None,
         ratio: Spread::of_ratios(&ours, &theirs),
         bar: None,
-        costs_us: [samples.cost_us(work, "serial"), samples.cost_us(work, peer), None],
+        costs_us: [samples.cost_us(work, side), samples.cost_us(work, peer), None],
         face: "",
         note: "",
     }

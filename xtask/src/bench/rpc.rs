@@ -2,20 +2,22 @@
 //! should be. A tiny run asserts that every row is there and that every side was asked as often, and no time.
 
 use super::ipc::Bar::{self, Part, Rate};
-use super::ipc::{Line, hear, line, print, row};
+use super::ipc::{Line, beside, hear, line, print, row};
 use super::results::{self, Report, today};
 use super::row::Row;
 use super::samples::Samples;
 use super::statistics::{Spread, median};
 use crate::options::Options;
-use crate::server::{Scratch, build, root};
+use crate::server::{Scratch, build, build_peers, root};
 use crate::{Outcome, Tally};
 use std::process::Command;
 
 const PREFACE: &str = "\
 Calls by JSON-RPC 2.0 over TCP on one machine, one number added to another, pinned as the row says. The floor is a request \
 and an answer that were put together before, between a blocking thread and an epoll; `spin` is the same with both ends looking \
-instead of waiting. Processor time is both ends' together.";
+instead of waiting. `jsonrpsee` is its client and its server, `jsonrpsee-server` and `hyper` are servers that are called as \
+ours is where a row says \"the server alone\": with the floor's client. hyper answers what was put together before. Each end is one \
+thread. Processor time is both ends' together.";
 
 /// The report.
 const LINES: &[Line] = &[
@@ -24,10 +26,30 @@ const LINES: &[Line] = &[
     line("two-cores", "ours", "floor", Part(0.8, "spin"), "one after the other, two cores"),
     line("two-cores", "server", "floor", Bar::None, "one after the other, two cores, the server alone"),
     line("anew", "ours", "floor", Part(0.8, "floor"), "a connection for each call, one core"),
-    line("connections-16", "server", "floor", Bar::None, "16 connections, two cores"),
-    line("connections-64", "server", "floor", Rate(100e3), "64 connections, two cores"),
+    line("anew", "server", "floor", Bar::None, "a connection for each call, one core, the server alone"),
+    line("anew-two-cores", "ours", "floor", Bar::None, "a connection for each call, two cores"),
+    line("connections-16", "ours", "floor", Bar::None, "16 connections, two cores"),
+    line("connections-16", "server", "floor", Bar::None, "16 connections, two cores, the server alone"),
+    line("connections-64", "ours", "floor", Bar::None, "64 connections, two cores"),
+    line("connections-64", "server", "floor", Rate(100e3), "64 connections, two cores, the server alone"),
     line("batch-64", "ours", "", Rate(500e3), "batches of 64, two cores"),
     line("batch-64-one-core", "ours", "", Bar::None, "batches of 64, one core"),
+];
+
+/// Other people's servers, in the rows of ours alone.
+const SERVERS: &[&str] = &["hyper", "jsonrpsee-server"];
+const SERVED: &[&str] = &["one-core", "two-cores", "anew", "connections-16", "connections-64"];
+
+/// Somebody else's client and server: the work, and how that is said to their program.
+const PEERS: &[(&str, &[&str])] = &[
+    ("one-core", &[]),
+    ("two-cores", &["--near", "1"]),
+    ("anew", &["--anew", "true"]),
+    ("anew-two-cores", &["--near", "1", "--anew", "true"]),
+    ("connections-16", &["--near", "1", "--connections", "16"]),
+    ("connections-64", &["--near", "1", "--connections", "64"]),
+    ("batch-64", &["--near", "1", "--batch", "64"]),
+    ("batch-64-one-core", &["--batch", "64"]),
 ];
 
 /// How many times as fast a kept connection has to be as a new one for each call.
@@ -42,10 +64,23 @@ pub(crate) fn run(options: &Options) -> Outcome {
     let pairs: usize = options.value("pairs", if tiny { 1 } else { 5 })?;
     let until = if tiny { ["--turns", "20"] } else { ["--milliseconds", "400"] };
     let program = build("thalweg-bench", "thalweg-rpc-bench")?;
+    // Other people's take minutes to build, so a tiny run does without, and so may others.
+    let without = tiny || options.flag("without-peer");
+    let peers = if without { None } else { Some(build_peers("thalweg-rpc-peers")?) };
     let mut samples = Samples::default();
     for pair in 0..pairs {
         let pair = pair.to_string();
-        hear(Command::new(&program).args(["--pairs", "1", "--first-pair", &pair]).args(until), &mut samples)?;
+        let mut command = Command::new(&program);
+        command.args(["--pairs", "1", "--first-pair", &pair]).args(until);
+        let Some(peers) = &peers else {
+            hear(&mut command, &mut samples)?;
+            continue;
+        };
+        hear(command.arg("--peers").arg(peers), &mut samples)?;
+        for (work, words) in PEERS {
+            let mut command = Command::new(peers);
+            hear(command.args(["--work", work, "--pair", &pair]).args(*words).args(until), &mut samples)?;
+        }
     }
     let mut tally = Tally::default();
     for line in LINES {
@@ -54,6 +89,11 @@ pub(crate) fn run(options: &Options) -> Outcome {
     }
     let mut rows: Vec<Row> = LINES.iter().map(|line| row(line, &samples)).collect();
     rows.push(kept(&samples));
+    if peers.is_some() {
+        rows.extend(PEERS.iter().map(|(work, _)| beside(LINES, work, ["ours", "jsonrpsee"], &samples)));
+        let served = SERVED.iter().flat_map(|work| SERVERS.iter().map(move |peer| (work, peer)));
+        rows.extend(served.map(|(work, peer)| beside(LINES, work, ["server", peer], &samples)));
+    }
     for row in &rows {
         print(row);
         if options.flag("check") && row.bar.is_some() {

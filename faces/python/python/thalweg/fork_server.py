@@ -1,0 +1,354 @@
+"""A server in Python that can be forked while it serves, under `thalweg fork-server`.
+
+    import asyncio
+    from thalweg.fork_server import serve
+
+    counts = {}
+
+    async def answer(reader, writer): ...
+
+    serve(lambda listener: asyncio.start_server(answer, sock=listener))
+
+Everything that Python holds in memory is copied: `counts` goes its own ways in a copy. What is no memory is not: a copy has none of
+its parent's connections, files and event loops. It begins with a new loop; what the old one had under way goes on in the parent,
+and ends here as in a loop that is closed. A process that forks must have one thread: nothing here, nor before, may have started another.
+
+`Program` is the same for a program that has a loop of its own. What is said between the two is in `docs/forks.md`.
+"""
+
+import asyncio
+import errno
+import gc
+import os
+import socket
+import struct
+import sys
+import warnings
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+__all__ = ["End", "Fork", "Listen", "Order", "Program", "Serving", "serve"]
+
+_LINE_BYTES_MAX: Final = 4096
+
+
+class Serving(Protocol):
+    """What listens: an `asyncio.Server`, or anything that ends as one does."""
+
+    def close(self) -> None:
+        """Listens no longer."""
+
+    async def wait_closed(self) -> None:
+        """Waits until what was begun is over."""
+
+
+@dataclass(frozen=True)
+class Listen:
+    """Serve there, and no longer where it did. To be confirmed (`Program.done`) or refused (`Program.failed`)."""
+
+    listener: socket.socket
+
+
+@dataclass(frozen=True)
+class Fork:
+    """Go on twice (`Program.fork`)."""
+
+    line: socket.socket
+
+
+@dataclass(frozen=True)
+class End:
+    """Answer what was begun, and end. To be confirmed; comes as well when the supervisor is gone."""
+
+
+Order = Listen | Fork | End
+
+
+class Program:
+    """A program that a supervisor looks after: standard input is where it is told what to do."""
+
+    def __init__(self) -> None:
+        try:
+            self._line = socket.socket(fileno=0)
+        except OSError as error:
+            raise RuntimeError(
+                "standard input is no supervisor's: start this with thalweg fork-server"
+            ) from error
+        self._begin()
+
+    def _begin(self) -> None:
+        self._input = bytearray()
+        self._beside: socket.socket | None = None
+        self.is_emancipated = False
+        """Whether it outlives its supervisor."""
+        self.is_alone = False
+        """Its supervisor is gone, and it goes on: nothing is to be heard any more."""
+
+    def fileno(self) -> int:
+        """Readable when there may be an order."""
+        return self._line.fileno()
+
+    def order(self) -> Order | None:
+        """What it is to do, if anything; never waits. Raises `ValueError` for what a supervisor never says."""
+        while not self.is_alone:
+            words = self._hear()
+            if words is None:
+                return None
+            beside, self._beside = self._beside, None
+            match words, beside:
+                case "listen", socket.socket() as listener:
+                    listener.setblocking(False)
+                    return Listen(listener)
+                case "fork", socket.socket() as line:
+                    return Fork(line)
+                case "shutdown", None:
+                    return End()
+                case "emancipate", None:
+                    self._emancipate()
+                case "", None if self.is_emancipated:
+                    self.is_alone = True
+                case "", None:
+                    return End()
+                case _:
+                    raise ValueError(f"an order {words!r}")
+        return None
+
+    def done(self) -> None:
+        """Says that an order was carried out. Nobody may be there to hear it."""
+        self._say("ok")
+
+    def failed(self, why: object) -> None:
+        """Says that an order cannot be carried out; everything is as it was."""
+        self._say(f"error {why}")
+
+    def fork(self, order: Fork) -> bool:
+        """Goes on twice: `True` in the copy, which has no descriptor but input, output and errors, and is told first where to
+        listen; `False` here, where the order is confirmed or refused.
+
+        In the copy a descriptor that something of the parent's stands for leads nowhere: it can be closed, and nothing else."""
+        threads = len(os.listdir("/proc/self/task"))
+        if threads != 1:
+            self.failed(f"{threads} threads run in this process, and only one would in its copy")
+            return False
+        # What is not written yet would be written twice.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        try:
+            is_copy = _branch()
+        except OSError as error:
+            order.line.close()
+            self.failed(error)
+            return False
+        if not is_copy:
+            order.line.close()
+            self.done()
+            return False
+        os.dup2(order.line.fileno(), 0)
+        _leave_descriptors()
+        order.line.close()
+        self._begin()
+        self._say(f"ok {os.getpid()}")
+        return True
+
+    def _emancipate(self) -> None:
+        try:
+            os.setsid()
+        except PermissionError:
+            # Whoever leads a group has left already.
+            pass
+        self.is_emancipated = True
+        self.done()
+
+    def _say(self, words: str) -> None:
+        line = words.replace("\n", " ").encode() + b"\n"
+        try:
+            self._line.send(line, socket.MSG_NOSIGNAL)
+        except (BrokenPipeError, ConnectionResetError):
+            # Its end is heard of with the next order.
+            pass
+
+    def _hear(self) -> str | None:
+        """A line; an empty one at the end; `None` when there is none yet."""
+        while b"\n" not in self._input:
+            if len(self._input) >= _LINE_BYTES_MAX:
+                raise ValueError("a line without an end")
+            try:
+                # Not by `recv_fds`, which leaves the flags out in some versions.
+                data, beside, _, _ = self._line.recvmsg(
+                    _LINE_BYTES_MAX, socket.CMSG_SPACE(4), socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC
+                )
+            except BlockingIOError:
+                return None
+            except ConnectionResetError:
+                return ""
+            for level, kind, descriptors in beside:
+                if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+                    (descriptor,) = struct.unpack("i", descriptors)
+                    self._beside = socket.socket(fileno=descriptor)
+            if not data:
+                return ""
+            self._input += data
+        line, _, rest = self._input.partition(b"\n")
+        self._input = rest
+        return line.decode(errors="replace")
+
+
+def _branch() -> bool:
+    """Forks by a process in between, so that the copy is an orphan, whose end is the supervisor's to hear of. Whether this is the
+    copy."""
+    between = os.fork()
+    if between == 0:
+        try:
+            copy = os.fork()
+        except OSError as error:
+            os._exit(error.errno or errno.EAGAIN)
+        if copy == 0:
+            return True
+        os._exit(0)
+    _, status = os.waitpid(between, 0)
+    code = os.waitstatus_to_exitcode(status)
+    if code != 0:
+        raise OSError(code if code > 0 else errno.EAGAIN, "the copy was not made")
+    return False
+
+
+def _leave_descriptors() -> None:
+    """Lets go of everything that descriptors stand for, but for input, output and errors. Their numbers stay taken until whoever
+    has them closes them, or a number that is used again would be closed by somebody who had it before."""
+    nowhere = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    for name in os.listdir("/proc/self/fd"):
+        descriptor = int(name)
+        if descriptor > 2 and descriptor != nowhere and _is_open(descriptor):
+            os.dup2(nowhere, descriptor, inheritable=False)
+    os.close(nowhere)
+
+
+def _is_open(descriptor: int) -> bool:
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        return False
+    return True
+
+
+def serve(
+    start: Callable[[socket.socket], Awaitable[Serving]],
+    *,
+    forked: Callable[[], None] | None = None,
+    grace: float = 5.0,
+    loop_factory: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop,
+) -> None:
+    """Serves under a supervisor until it is to end.
+
+    `start` is called with each listening socket, and answers with what listens there. `forked` is called in each copy before it
+    listens: it forgets what only the parent has, connections say. What was begun has `grace` seconds when the server is to end.
+    Raises `RuntimeError` where there is no supervisor."""
+    program = Program()
+    while True:
+        left = [_live(program, start, grace, loop_factory)]
+        if left[0] is None:
+            return
+        _forget(left, forked)
+
+
+def _live(
+    program: Program,
+    start: Callable[[socket.socket], Awaitable[Serving]],
+    grace: float,
+    loop_factory: Callable[[], asyncio.AbstractEventLoop],
+) -> asyncio.AbstractEventLoop | None:
+    """One process's life, until it is over; or until it is copied, in the copy: then the loop that is left behind."""
+    loop = loop_factory()
+    asyncio.set_event_loop(loop)
+    serving: Serving | None = None
+    while True:
+        match loop.run_until_complete(_order(program)):
+            case Listen(listener):
+                serving = loop.run_until_complete(_listen(program, start, listener, serving))
+            case Fork() as order:
+                if program.fork(order):
+                    return loop
+            case End():
+                program.done()
+                loop.run_until_complete(_end(serving, grace))
+                asyncio.set_event_loop(None)
+                loop.close()
+                return None
+
+
+def _forget(left: list[asyncio.AbstractEventLoop | None], forked: Callable[[], None] | None) -> None:
+    """Lets go of a loop and of what it had under way, as a loop that is closed does, but without a word: none of that is lost, for it is
+    the parent's."""
+    asyncio.set_event_loop(None)
+    loop, hook = left.pop(), sys.unraisablehook
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        sys.unraisablehook = lambda _: None
+        try:
+            if loop is not None:
+                loop.set_exception_handler(lambda *_: None)
+                loop.close()
+            del loop
+            if forked is not None:
+                forked()
+            gc.collect()
+        finally:
+            sys.unraisablehook = hook
+
+
+async def _order(program: Program) -> Order:
+    """Waits for what it is to do; for ever once nobody is there to say it."""
+    loop = asyncio.get_running_loop()
+    heard = asyncio.Event()
+    loop.add_reader(program.fileno(), heard.set)
+    try:
+        while True:
+            order = program.order()
+            if order is not None:
+                return order
+            if program.is_alone:
+                loop.remove_reader(program.fileno())
+            heard.clear()
+            await heard.wait()
+    finally:
+        loop.remove_reader(program.fileno())
+
+
+async def _listen(
+    program: Program,
+    start: Callable[[socket.socket], Awaitable[Serving]],
+    listener: socket.socket,
+    before: Serving | None,
+) -> Serving | None:
+    try:
+        serving = await start(listener)
+    except Exception as error:
+        program.failed(f"{type(error).__name__}: {error}")
+        listener.close()
+        return before
+    if before is not None:
+        before.close()
+    program.done()
+    return serving
+
+
+async def _end(serving: Serving | None, grace: float) -> None:
+    """Listens no longer, gives what was begun its time, and then ends it."""
+    if serving is not None:
+        serving.close()
+        try:
+            await asyncio.wait_for(serving.wait_closed(), grace)
+        except TimeoutError:
+            pass
+    # Python 3.11 calls it an error of a connection that its task was cancelled.
+    asyncio.get_running_loop().set_exception_handler(_except_cancelled)
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _except_cancelled(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    if not isinstance(context.get("exception"), asyncio.CancelledError):
+        loop.default_exception_handler(context)

@@ -1,0 +1,39 @@
+"""A server that adds up: a line is a number, its answer the sum so far and the process. Started by test_fork_server.py."""
+
+import asyncio
+import os
+import sys
+import threading
+
+from thalweg.fork_server import serve
+
+total = 0
+writers: set[asyncio.StreamWriter] = set()
+
+
+async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    global total
+    writers.add(writer)
+    try:
+        while line := await reader.readline():
+            if line == b"thread\n":
+                threading.Thread(target=threading.Event().wait, daemon=True).start()
+                line = b"0"
+            if line == b"descriptors\n":
+                numbers = [int(name) for name in os.listdir("/proc/self/fd")]
+                writer.write(b"%d %d\n" % (len(numbers), max(numbers)))
+                continue
+            total += int(line)
+            writer.write(b"%d %d\n" % (total, os.getpid()))
+    finally:
+        writers.discard(writer)
+        writer.close()
+
+
+async def listen(listener):
+    if "refuse" in sys.argv and listener.getsockname()[0] == "127.0.0.2":
+        raise RuntimeError("not there")
+    return await asyncio.start_server(answer, sock=listener)
+
+
+serve(listen, forked=writers.clear, grace=0.5)

@@ -1,0 +1,149 @@
+"""A server in Python under `thalweg fork-server`: copied while it serves, moved, ended, let go."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+from thalweg.rpc import Schema
+from thalweg.service import Refused, SyncClient
+
+TESTS = Path(__file__).parent
+FORKS = (TESTS.parents[2] / "schemas/forks.jsonc").read_text()
+PATIENCE = 60
+
+
+def until(what: str, wanted) -> None:
+    since = time.monotonic()
+    while not wanted():
+        if time.monotonic() - since > PATIENCE:
+            raise TimeoutError(what)
+        time.sleep(0.005)
+
+
+def is_there(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+class Connection:
+    """To a server, by lines."""
+
+    def __init__(self, address: str) -> None:
+        host, port = address.rsplit(":", 1)
+        self.socket = socket.create_connection((host, int(port)), timeout=PATIENCE)
+        self.lines = self.socket.makefile("rb")
+
+    def ask(self, line: object) -> list[int]:
+        self.socket.sendall(f"{line}\n".encode())
+        return [int(word) for word in self.lines.readline().split()]
+
+    def close(self) -> None:
+        self.lines.close()
+        self.socket.close()
+
+
+class Forking(unittest.TestCase):
+    def setUp(self) -> None:
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        control = Path(directory.name) / "forks.sock"
+        command = [os.environ["THALWEG_PROGRAM"], "fork-server", "--control", str(control), "--patience-ms", "60000"]
+        command += ["--", sys.executable, str(TESTS / "forked_sum.py"), "refuse"]
+        self.supervisor = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        self.addCleanup(self.end)
+        words = self.supervisor.stdout.readline().split()
+        self.address = words[words.index("at") + 1].rstrip(",")
+        self.schema = Schema(FORKS, "forks.jsonc")
+        self.control = SyncClient(control, schema=self.schema.hash)
+        self.addCleanup(self.control.close)
+
+    def end(self) -> None:
+        self.supervisor.terminate()
+        self.supervisor.wait()
+        self.supervisor.stdout.close()
+
+    def tell(self, method: str, *params: object) -> dict:
+        frame = self.control.call(self.schema.request(method, json.dumps(params)))
+        return json.loads(self.schema.result(method, frame))
+
+    def connect(self, address: str) -> Connection:
+        connection = Connection(address)
+        self.addCleanup(connection.close)
+        return connection
+
+    def test_a_copy_goes_its_own_ways(self) -> None:
+        parent = self.connect(self.address)
+        process = parent.ask(5)[1]
+        made = self.tell("Fork", "1", None)
+        copy = self.connect(made["address"])
+        self.assertEqual(copy.ask(10), [15, made["process"]])
+        # Whoever was connected is still the parent's, and only the parent's.
+        self.assertEqual(parent.ask(1), [6, process])
+        again = self.connect(self.tell("Fork", made["server"], None)["address"])
+        self.tell("Shutdown", "1")
+        self.assertEqual(parent.lines.readline(), b"")
+        self.assertEqual(copy.ask(0)[0], 15)
+        self.assertEqual(again.ask(1)[0], 16)
+        self.assertFalse(is_there(process))
+
+    def test_many_generations_use_nothing_up(self) -> None:
+        server, address, used = "1", self.address, []
+        for _ in range(12):
+            connection = self.connect(address)
+            connection.ask(1)
+            used.append(connection.ask("descriptors"))
+            made = self.tell("Fork", server, None)
+            self.tell("Shutdown", server)
+            server, address = made["server"], made["address"]
+        self.assertEqual(self.connect(address).ask(0)[0], 12)
+        # The first has what it was started with; from then on a copy has as many as the one before.
+        self.assertEqual(len({tuple(counts) for counts in used[2:]}), 1, used)
+
+    def test_a_server_moves_and_what_cannot_be_is_refused(self) -> None:
+        connection = self.connect(self.address)
+        connection.ask(1)
+        moved = self.tell("Rebind", "1", "127.0.0.1:0")["address"]
+        self.assertNotEqual(moved, self.address)
+        self.assertEqual(self.connect(moved).ask(1)[0], 2)
+        with self.assertRaises(OSError):
+            Connection(self.address)
+        # What begins to serve there fails: it serves where it did.
+        with self.assertRaisesRegex(Refused, "^not_moved: .*not there"):
+            self.tell("Rebind", "1", "127.0.0.2:0")
+        self.assertEqual(self.connect(moved).ask(1)[0], 3)
+        # Of other threads there would be nothing in a copy but their locks.
+        connection = self.connect(moved)
+        connection.ask("thread")
+        with self.assertRaisesRegex(Refused, "^not_forked: .*2 threads"):
+            self.tell("Fork", "1", None)
+        self.assertEqual(connection.ask(1)[0], 4)
+
+    def test_whoever_is_emancipated_outlives_its_supervisor_and_nobody_else(self) -> None:
+        free = self.tell("Fork", "1", None)
+        process = self.connect(self.address).ask(0)[1]
+        self.tell("Emancipate", free["server"])
+        connection = self.connect(free["address"])
+        self.supervisor.kill()
+        self.supervisor.wait()
+        try:
+            until("the server is gone", lambda: not is_there(process))
+            self.assertEqual(connection.ask(7), [7, free["process"]])
+            self.assertEqual(self.connect(free["address"]).ask(1)[0], 8)
+        finally:
+            os.kill(free["process"], signal.SIGKILL)
+
+    def test_a_server_without_a_supervisor_says_what_is_missing(self) -> None:
+        command = [sys.executable, str(TESTS / "forked_sum.py")]
+        ended = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        self.assertNotEqual(ended.returncode, 0)
+        self.assertIn("thalweg fork-server", ended.stderr)
