@@ -3,7 +3,7 @@
 use crate::PACE;
 use crate::far::Far;
 use crate::floor::{Floor, SOCKET};
-use crate::near::{Near, key};
+use crate::near::{Near, count_until, key};
 use crate::served::{connect, endpoint, options};
 use std::convert::Infallible;
 use std::path::Path;
@@ -36,13 +36,15 @@ pub(crate) struct Work {
     clients: usize,
     /// Reads that each client has under way at once.
     depth: usize,
+    /// Each client reads a fork of its own.
+    apart: bool,
     measure: fn(&Work, &str, Until, &Near, &mut Far) -> Result<Measured, Failure>,
 }
 
 const READS: &[&str] = &["process", "memory", "socket", "floor"];
 const SERVED: &[&str] = &["process", "memory", "socket"];
 
-const ONE: Work = Work { name: "", sides: READS, clients: 1, depth: 1, measure: reads };
+const ONE: Work = Work { name: "", sides: READS, clients: 1, depth: 1, apart: false, measure: reads };
 
 /// Everything that is measured.
 pub(crate) const WORKS: &[Work] = &[
@@ -51,6 +53,7 @@ pub(crate) const WORKS: &[Work] = &[
     Work { name: "reads-2", clients: 2, ..ONE },
     Work { name: "reads-4", clients: 4, ..ONE },
     Work { name: "reads-7", clients: 7, ..ONE },
+    Work { name: "reads-7-forks", sides: SERVED, clients: 7, apart: true, ..ONE },
     Work { name: "reads-7-deep", sides: SERVED, clients: 7, depth: READS_DEEP, ..ONE },
     Work { name: "reads-written", sides: &["quiet", "written"], clients: 7, measure: percentile, ..ONE },
     Work { name: "fork", sides: &["process", "memory"], measure: fork, ..ONE },
@@ -152,7 +155,10 @@ fn check<C: Command>(frame: &[u8]) -> Result<(), Failure> {
 fn reads(work: &Work, side: &str, until: Until, near: &Near, far: &mut Far) -> Result<Measured, Failure> {
     let wanted = near.read()?;
     if side == "process" {
-        return clients(work.clients, PACE, until, || Ok(()), |()| counts(near.read()?, wanted));
+        let begin = || Ok(if work.apart { near.state.fork(near.main, now())?.0 } else { near.main });
+        return clients(work.clients, PACE, until, begin, |fork| {
+            counts(count_until(&near.state, *fork, &near.until)?, wanted)
+        });
     }
     if side == "floor" {
         let path = far.path(SOCKET);
@@ -168,10 +174,15 @@ fn counts(count: u64, wanted: u64) -> Result<u64, Failure> {
 
 fn readers(work: &Work, path: &Path, until: Until, near: &Near, wanted: u64) -> Result<Measured, Failure> {
     // Nobody looks again for an answer that is 100 µs away.
-    let begin = || Ok(Client::connect(&endpoint(path)?, options(false))?);
-    let ask =
-        StateCount { place: "main".into(), start: None, until: Some((&*near.until).into()), view: None };
-    clients(work.clients, PACE, until, begin, |client| {
+    let begin = || {
+        let fork = StateFork { parent: "main".into(), offset: None };
+        let place =
+            if work.apart { connect(path)?.fork(&fork)?.fork.into_owned() } else { "main".to_owned() };
+        Ok((Client::connect(&endpoint(path)?, options(false))?, place))
+    };
+    clients(work.clients, PACE, until, begin, |(client, place)| {
+        let until = Some((&*near.until).into());
+        let ask = StateCount { place: (&**place).into(), start: None, until, view: None };
         (0..work.depth).try_for_each(|_| call(client, &ask).map(drop))?;
         let mut taken = 0;
         while taken < work.depth {

@@ -139,6 +139,15 @@ fn what_the_server_says_is_told_from_what_went_wrong() {
 }
 
 #[test]
+fn a_server_of_another_schema_is_told_from_the_right_one() {
+    let server = Running::start(ServerOptions::default());
+    let mut client = client(&server);
+    client.expect_schema(&common::schema().hash).unwrap();
+    let error = client.expect_schema(&[7; 32]).unwrap_err();
+    assert!(matches!(&error, Error::Failed(failure) if failure.fault == Fault::SchemaMismatch), "{error}");
+}
+
+#[test]
 fn a_batch_is_answered_in_its_order() {
     let server = Running::start(ServerOptions::default());
     let mut client = client(&server);

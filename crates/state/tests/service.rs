@@ -223,6 +223,25 @@ fn what_can_never_be_right_is_refused_with_its_word() {
 }
 
 #[test]
+fn all_sessions_together_have_a_bound() {
+    let directory = tempfile::tempdir().unwrap();
+    let state = thalweg_state::Options { sessions_bytes_max: 1_000, ..thalweg_state::Options::default() };
+    let options = ServiceOptions { state, ..ServiceOptions::default() };
+    let _served = Served::start(directory.path(), memory(), options);
+    let mut client = connect(directory.path(), WAYS[0]);
+    let (first, second) = (client.session("main"), client.session("main"));
+    client.begin(&first).unwrap();
+    client.begin(&second).unwrap();
+    client.set(&first, "a", &"x".repeat(600)).unwrap();
+    assert_eq!(word(client.set(&second, "b", &"x".repeat(600))), "sessions_full");
+    // What one gives back the other may have.
+    client.undo(&first).unwrap();
+    client.set(&second, "b", &"x".repeat(600)).unwrap();
+    client.keep(&second).unwrap();
+    assert_eq!(client.all("main").unwrap().len(), 1);
+}
+
+#[test]
 fn a_lease_that_ends_leaves_nothing_behind() {
     let directory = tempfile::tempdir().unwrap();
     let options = ServiceOptions { sessions_max: 1, ..ServiceOptions::default() };

@@ -48,6 +48,12 @@ const LINES: &[Line] = &[
     ("reads-4", "memory", Beside("process"), "committed reads, 4 connections, shared memory"),
     ("reads-7", "memory", Part(0.95, "process"), "committed reads, 7 connections, shared memory"),
     (
+        "reads-7-forks",
+        "memory",
+        Beside("process"),
+        "committed reads, 7 connections, a fork each, shared memory",
+    ),
+    (
         "reads-7-deep",
         "memory",
         Part(0.95, "process"),

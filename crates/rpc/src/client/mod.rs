@@ -90,6 +90,20 @@ impl Client {
         self.ask(&Ask { calls, is_batch: true, ..Ask::default() })
     }
 
+    /// Asks the server whether its service was made from the schema with this hash, as generated code has it.
+    ///
+    /// # Errors
+    /// [`Fault::SchemaMismatch`]: it was not. Otherwise as [`Client::call`].
+    pub fn expect_schema(&mut self, hash: &[u8; 32]) -> Result<(), Error> {
+        let hash: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+        let version = self.call("rpc.version", "")?;
+        if version.contains(&format!("\"schema\":\"{hash}\"")) {
+            return Ok(());
+        }
+        let what = format!("the server is {version}, and {hash} is expected");
+        Err(Failure::new(Fault::SchemaMismatch, what).into())
+    }
+
     /// Makes calls as they are asked for, and waits for what comes of them.
     ///
     /// # Errors
