@@ -36,7 +36,7 @@ const fn key(name: &'static str, kind: Kind, reloads: bool) -> Key {
 }
 
 /// Every key, in the order they are printed.
-pub(crate) const KEYS: [Key; 31] = [
+pub(crate) const KEYS: [Key; 33] = [
     key("listen", Kind::Texts, false),
     key("tokens", Kind::Text, false),
     key("insecure_listen_anywhere", Kind::Boolean, false),
