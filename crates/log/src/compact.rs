@@ -145,6 +145,9 @@ impl Shared {
         if !chosen.is_empty() {
             // What was not met may be gone only as far as anybody knows: a crash would bring it back.
             self.commit_group()?;
+            // Nor may a crash take the checkpoints: one that was found at opening may be there only as far as anybody knows,
+            // because the sync of the directory failed when it was written.
+            self.disk.sync_directory(directory)?;
         }
         for (segment, needed) in chosen.into_values() {
             self.compact_one(directory, &segment, merged(needed), gone_by)?;
@@ -155,7 +158,8 @@ impl Shared {
     /// Segments below this one may be compacted.
     fn compacts_below(&self) -> Option<u32> {
         let replays = self.checkpoints.lock().first().copied();
-        let whole = self.options.durability != Durability::Memory && !self.is_damaged();
+        let allowed = self.options.compacts && self.options.durability != Durability::Memory;
+        let whole = allowed && !self.is_damaged();
         let kept = self.checkpoints.lock().len() >= crate::checkpoint::KEPT;
         replays.filter(|_| whole && kept).map(segment_of)
     }

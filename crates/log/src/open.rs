@@ -52,6 +52,8 @@ pub struct Options {
     pub retain_bytes: Option<u64>,
     /// Logs whose names begin so are left alone by both.
     pub retain_except: Vec<Vec<u8>>,
+    /// Whether sealed segments of which little is needed are written anew without the rest.
+    pub compacts: bool,
     /// Compaction rests so many times as long as it worked, 50 ms at most for each mebibyte that it wrote; 0: it never does.
     pub rest_parts: u32,
     /// A segment is sealed when its first entry is older than this many microseconds, idle or not.
@@ -77,6 +79,7 @@ impl Default for Options {
             retain_us: None,
             retain_bytes: None,
             retain_except: Vec::new(),
+            compacts: true,
             rest_parts: 3,
             rotate_after_us: None,
             opened_at: 0,

@@ -494,7 +494,8 @@ fn acknowledged_commits_survive_and_others_are_whole_or_absent() {
     }
     let (mut crashes, mut commits, mut compacted) = (0, 0, 0);
     let seeds = environment("THALWEG_SEEDS").unwrap_or(100);
-    for seed in 0..seeds {
+    let first = environment("THALWEG_SEED_FIRST").unwrap_or(0);
+    for seed in first..first + seeds {
         let simulation = catch_unwind(AssertUnwindSafe(|| run(seed, options())));
         let simulation =
             simulation.unwrap_or_else(|_| panic!("seed {seed} failed: THALWEG_SEED={seed} repeats it"));
@@ -503,7 +504,7 @@ fn acknowledged_commits_survive_and_others_are_whole_or_absent() {
         compacted += simulation.compacted;
     }
     println!(
-        "crash simulation: {seeds} seeds clean, {crashes} crashes, {commits} commits, {compacted} segments compacted"
+        "crash simulation: {seeds} seeds from {first} clean, {crashes} crashes, {commits} commits, {compacted} segments compacted"
     );
     assert!(u64::from(compacted) > seeds, "too few segments were compacted: {compacted}");
     assert!(u64::from(crashes) > seeds && u64::from(commits) > seeds * 50, "the simulation did too little");
