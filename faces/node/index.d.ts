@@ -144,6 +144,11 @@ export interface Store {
   log(name: string): Log
   /** Names of all logs, sorted. */
   logs(): string[]
+  /**
+   * Names of logs as they become visible, each once, in the order of their creation: of those to come, and of those there
+   * are as well if they are asked for. A name comes again when a log takes it anew.
+   */
+  births(options?: { existing?: boolean; signal?: AbortSignal }): AsyncIterableIterator<string>
   /** Begins a transaction. */
   transaction(options?: TimeOption): Transaction
   /** Runs a function in a transaction: committed when it is done, aborted when it fails. */

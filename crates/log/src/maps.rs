@@ -83,9 +83,7 @@ pub struct Maps {
 impl Store {
     /// The store's maps, for a reader in another language.
     pub fn maps(&self) -> Maps {
-        let shared = &self.shared;
-        let (control, segments) = (shared.control.clone(), shared.segments.clone());
-        Maps { sight: Sight { control, segments, gate: shared.gate.clone(), home: shared.clone() } }
+        Maps { sight: self.sight() }
     }
 }
 

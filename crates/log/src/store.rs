@@ -210,14 +210,14 @@ impl Store {
 
     /// A reader of one of the store's logs.
     pub fn reader(&self, log: &Arc<Log>) -> Reader {
+        Reader::new(self.sight(), log.clone())
+    }
+
+    /// What its readers see of it.
+    pub(crate) fn sight(&self) -> Sight {
         let shared = &self.shared;
-        let sight = Sight {
-            control: shared.control.clone(),
-            segments: shared.segments.clone(),
-            gate: shared.gate.clone(),
-            home: shared.clone(),
-        };
-        Reader::new(sight, log.clone())
+        let (control, segments) = (shared.control.clone(), shared.segments.clone());
+        Sight { control, segments, gate: shared.gate.clone(), home: shared.clone() }
     }
 
     /// Visits every log, in no order. The visitor must not call the store.

@@ -5,8 +5,10 @@
 const { mkdirSync, realpathSync } = require("node:fs")
 const { rmdir } = require("node:fs/promises")
 const binding = require("./binding.js")
+const { Births } = require("./births.js")
 const { badArgument, native, typed } = require("./error.js")
 const { Log } = require("./log.js")
+const { Tail } = require("./tail.js")
 const { Transaction } = require("./transaction.js")
 const { View } = require("./view.js")
 const { Waits } = require("./waits.js")
@@ -75,6 +77,12 @@ class Store {
   logs() {
     this.view.check()
     return native(() => this.opening.names())
+  }
+
+  /** Names of logs as they become visible: of those to come, or of all. */
+  births({ existing = false, signal } = {}) {
+    this.view.check()
+    return new Tail(new Births(this, existing === true), this.waits, signal, (births) => births.name)
   }
 
   /** A transaction; with a function, one that is committed when the function is done and aborted when it fails. */

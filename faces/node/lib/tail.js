@@ -1,14 +1,16 @@
 "use strict"
 
-// Entries as they come: an asynchronous iterator that sleeps while there is nothing.
+// What comes, as it comes: an asynchronous iterator that sleeps while there is nothing. What it iterates over is asked by
+// `next()` whether there is more, and by `take` for that; a cursor's entries, unless told otherwise.
 
 const { entry } = require("./entries.js")
 
 class Tail {
-  constructor(cursor, waits, signal) {
+  constructor(cursor, waits, signal, take = entry) {
     this.cursor = cursor
     this.waits = waits
     this.signal = signal
+    this.take = take
     this.isOver = false
     // Calls of next() that have not been answered, oldest first.
     this.calls = []
@@ -34,7 +36,7 @@ class Tail {
   /** The next entry, the end, or an error, as a promise; null when there is nothing yet. */
   look() {
     try {
-      if (this.cursor.next()) return Promise.resolve({ value: entry(this.cursor), done: false })
+      if (this.cursor.next()) return Promise.resolve({ value: this.take(this.cursor), done: false })
     } catch (error) {
       this.end()
       return Promise.reject(error)
@@ -81,6 +83,7 @@ class Tail {
   end() {
     this.isOver = true
     this.waits.forget(this)
+    this.cursor.unlisten?.()
     this.signal?.removeEventListener("abort", this.onAbort)
   }
 

@@ -11,7 +11,7 @@ use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
-use thalweg_log::{Attached, Disk, Durability, Log, Maps, Options, Position, Store, Watch};
+use thalweg_log::{Attached, Births, Disk, Durability, Log, Maps, Options, Position, Store, Watch};
 use thalweg_sync::words::Words;
 use thalweg_sys::disk::Map;
 
@@ -47,6 +47,15 @@ enum Held {
 struct Open {
     held: Held,
     maps: Maps,
+    /// Kept here because a listener holds the store.
+    listeners: Mutex<Listeners>,
+}
+
+/// Who hears of new logs, by a number that is given out once.
+#[derive(Debug, Default)]
+struct Listeners {
+    given: u32,
+    births: BTreeMap<u32, Births>,
 }
 
 #[derive(Debug)]
@@ -124,7 +133,7 @@ impl Shelf {
         if let Held::Store(store) = &held {
             store.watcher(rings.clone());
         }
-        let open = RwLock::new(Some(Open { held, maps }));
+        let open = RwLock::new(Some(Open { held, maps, listeners: Mutex::default() }));
         Ok(Shelf { key, open, durability, run_bytes_max, openings: Mutex::new(1), flags, rings })
     }
 
@@ -162,6 +171,35 @@ impl Shelf {
             Held::Attached(attached) => attached.visit(visitor),
         }
         Ok(())
+    }
+
+    /// Begins to listen for new logs: the listener's number.
+    pub(crate) fn listen(&self, existing: bool) -> Result<u32> {
+        let open = self.open.read();
+        let open = open.as_ref().ok_or_else(closed)?;
+        let births = match &open.held {
+            Held::Store(store) => store.births(existing),
+            Held::Attached(attached) => attached.births(existing),
+        };
+        let mut listeners = open.listeners.lock();
+        listeners.given += 1;
+        let number = listeners.given;
+        listeners.births.insert(number, births);
+        Ok(number)
+    }
+
+    /// The next new log for a listener.
+    pub(crate) fn birth(&self, listener: u32) -> Result<Option<Arc<Log>>> {
+        let open = self.open.read();
+        let mut listeners = open.as_ref().ok_or_else(closed)?.listeners.lock();
+        Ok(listeners.births.get_mut(&listener).and_then(Births::next))
+    }
+
+    /// Listens no longer.
+    pub(crate) fn unlisten(&self, listener: u32) {
+        if let Some(open) = &*self.open.read() {
+            open.listeners.lock().births.remove(&listener);
+        }
     }
 
     pub(crate) fn remember(&self, ring: &Arc<Ring>) {

@@ -217,6 +217,13 @@ impl Opening {
         Ok(names)
     }
 
+    /// Hears of new logs; of those there are as well when asked for.
+    #[napi]
+    pub fn births(&self, existing: bool) -> Result<NativeBirths> {
+        let listener = self.shelf.listen(existing)?;
+        Ok(NativeBirths { shelf: self.shelf.clone(), listener })
+    }
+
     /// Writes what is staged as one transaction over several logs.
     #[napi]
     pub fn commit(
@@ -309,6 +316,34 @@ impl Opening {
         *self.left.lock() = true;
         let remove = self.shelf.path().map(|path| path.to_string_lossy().into_owned());
         Ok(AsyncTask::new(Ending { closing: Some(self.shelf.shut()), remove }))
+    }
+}
+
+/// Whoever hears of new logs.
+#[napi]
+pub struct NativeBirths {
+    shelf: Arc<Shelf>,
+    listener: u32,
+}
+
+#[napi]
+impl NativeBirths {
+    /// The name of the next one; null when none has come yet.
+    #[napi]
+    pub fn next(&self) -> Result<Option<String>> {
+        let log = self.shelf.birth(self.listener)?;
+        Ok(log.map(|log| String::from_utf8_lossy(log.name()).into_owned()))
+    }
+
+    #[napi]
+    pub fn end(&self) {
+        self.shelf.unlisten(self.listener);
+    }
+}
+
+impl Drop for NativeBirths {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 

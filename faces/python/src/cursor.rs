@@ -2,21 +2,14 @@
 
 use crate::bell::Bell;
 use crate::entry::Entry;
-use crate::error;
+use crate::following;
 use crate::log::Log;
 use crate::query::Words;
-use crate::shared::{Backing, Seat};
+use crate::shared::Seat;
 use crate::walk::{Entrywise, Walk};
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::Context;
-use std::time::{Duration, Instant};
 use thalweg_log::Ended;
-
-/// A signal that comes between the look for it and the sleep is noticed after this long.
-const SLEEP_MAX: Duration = Duration::from_secs(1);
 
 /// A place in a log that moves forward. Made by `Log.cursor`.
 ///
@@ -30,27 +23,6 @@ pub(crate) struct Cursor {
 impl Cursor {
     pub(crate) fn new(log: &Log, walk: Walk) -> Cursor {
         Cursor { seat: log.shared.seat(Entrywise::new(walk)), log: log.log.clone() }
-    }
-
-    /// Sleeps until something was committed, somebody woke everybody, or the sleep was long enough.
-    fn sleep(seat: &Seat<Entrywise>, py: Python<'_>, longest: Duration) -> PyResult<bool> {
-        let shared = seat.shared();
-        let in_use = shared.enter()?;
-        let cursor = seat.with(|entries| entries.walk.cursor.clone())?;
-        let maps = in_use.backing()?.maps();
-        Ok(py.detach(move || {
-            // Once before declaring itself asleep, once after; whatever woke it then, a signal perhaps, is looked into
-            // with the interpreter's lock.
-            let mut looks = 0;
-            let news = || cursor.wait(Some(Duration::ZERO));
-            maps.wait(Some(longest), || {
-                looks += 1;
-                looks > 2 || !shared.is_open() || news()
-            });
-            let came = news();
-            drop((cursor, maps, in_use));
-            came
-        }))
     }
 }
 
@@ -90,39 +62,13 @@ impl Cursor {
     /// Sleeps until something was committed that the cursor has not looked at, or `timeout` seconds are over; whether
     /// something was. It need not be an entry of this log. Other threads run meanwhile, and signals are handled.
     #[pyo3(signature = (timeout=None))]
-    fn wait(slf: &Bound<'_, Self>, timeout: Option<f64>) -> PyResult<bool> {
-        let py = slf.py();
-        let timeout = timeout.map(Duration::try_from_secs_f64).transpose();
-        let timeout =
-            timeout.map_err(|_| PyValueError::new_err("a timeout is a number of seconds, 0 or more"))?;
-        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        let seat = slf.get().seat.clone();
-        loop {
-            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            let came = Cursor::sleep(&seat, py, left.map_or(SLEEP_MAX, |left| left.min(SLEEP_MAX)))?;
-            py.check_signals()?;
-            if came || left == Some(Duration::ZERO) {
-                return Ok(came);
-            }
-        }
+    fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
+        following::wait(py, &self.seat, timeout, |entries| &entries.walk.cursor)
     }
 
     /// Has `bell` rung by the next commit. `True`: something was committed already, and it need not be waited for.
     fn arm(&self, bell: &Bell) -> PyResult<bool> {
-        let waker = bell.waker()?;
-        let abroad = self.seat.shared().with(|open| match &open.backing {
-            Backing::Own(_) => None,
-            Backing::Attached(attached) => Some(self.seat.shared().neighbour.arm(attached.maps(), &waker)),
-        })?;
-        let own = abroad.is_none();
-        abroad.transpose().map_err(|error| error::io("start a thread", &error))?;
-        self.seat.with(|entries| {
-            let cursor = &entries.walk.cursor;
-            match own {
-                true => pin!(cursor.changed()).poll(&mut Context::from_waker(&waker)).is_ready(),
-                false => cursor.wait(Some(Duration::ZERO)),
-            }
-        })
+        following::arm(&self.seat, bell, |entries| &entries.walk.cursor)
     }
 
     /// Why nothing more will come, once that is so: "closed", "deleted" or "damaged"; else `None`.

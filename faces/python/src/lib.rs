@@ -9,11 +9,13 @@
 //! and given away wherever a disk or somebody else may be waited for.
 
 mod bell;
+mod births;
 mod column;
 mod cursor;
 mod entries;
 mod entry;
 mod error;
+mod following;
 mod log;
 mod r#loop;
 mod messagepack;
@@ -37,6 +39,7 @@ use pyo3::prelude::*;
 #[pymodule(gil_used = true)]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<bell::Bell>()?;
+    module.add_class::<births::Births>()?;
     module.add_class::<column::Column>()?;
     module.add_class::<cursor::Cursor>()?;
     module.add_class::<entries::Entries>()?;

@@ -1,5 +1,6 @@
 //! Stores: opening, the logs in them, housekeeping, and the end.
 
+use crate::births::Births;
 use crate::error;
 use crate::log::Log;
 use crate::report::{Damage, Purged, Report, Stats};
@@ -121,6 +122,18 @@ impl Store {
             names.sort_unstable();
             names
         }))
+    }
+
+    /// Hears of logs as they become visible: of those to come, and with `existing=True` of those there are as well.
+    #[pyo3(signature = (*, existing=false))]
+    fn births(&self, py: Python<'_>, existing: bool) -> PyResult<Births> {
+        let in_use = self.shared.enter()?;
+        let backing = in_use.backing()?.clone();
+        let births = py.detach(move || match &backing {
+            Backing::Own(store) => store.births(existing),
+            Backing::Attached(attached) => attached.births(existing),
+        });
+        Ok(Births::new(&self.shared, births))
     }
 
     /// Begins a transaction: entries of one or several logs that share a time and are written together.

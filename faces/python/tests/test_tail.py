@@ -118,6 +118,61 @@ class Tail(StoreCase, unittest.IsolatedAsyncioTestCase):
             await anext(self.log.tail(start=1, offset=2))
 
 
+class Births(StoreCase, unittest.IsolatedAsyncioTestCase):
+    async def take(self, births, count):
+        names = []
+        async for name in births:
+            names.append(name)
+            if len(names) == count:
+                return names
+
+    async def test_every_new_log_is_heard_of_once(self):
+        fresh = asyncio.create_task(self.take(self.store.births(), 40))
+        every = asyncio.create_task(self.take(self.store.births(existing=True), 41))
+        await asyncio.sleep(0)
+        for number in range(20):
+            self.store.log(f"log {number}")
+            self.log.append(b"no log")
+        thread = threading.Thread(target=lambda: [self.store.log(f"log {n}") for n in range(20, 40)])
+        thread.start()
+        await asyncio.to_thread(thread.join)
+        made = [f"log {number}" for number in range(40)]
+        self.assertEqual(await asyncio.wait_for(fresh, 60), made)
+        self.assertEqual(await asyncio.wait_for(every, 60), ["log", *made])
+
+    async def test_closing_the_store_ends_it(self):
+        births = self.store.births()
+        follower = asyncio.create_task(anext(aiter(births)))
+        await asyncio.sleep(0)
+        self.store.close()
+        with self.assertRaises(thalweg.Closed):
+            await asyncio.wait_for(follower, 60)
+        for refused in (births.next, lambda: births.wait(0), self.store.births):
+            with self.assertRaises(thalweg.Closed):
+                refused()
+
+    def test_they_can_be_polled_and_waited_for(self):
+        births = self.store.births()
+        self.assertIsNone(births.next())
+        self.assertFalse(births.wait(0))
+        thread = threading.Thread(target=lambda: self.store.log("from a thread"))
+        thread.start()
+        self.assertTrue(births.wait(60))
+        thread.join()
+        self.assertEqual(list(births), ["from a thread"])
+        self.store.purge("from a thread", destroy=True)
+        self.store.log("from a thread")
+        self.assertEqual(list(births), ["from a thread"], "another log of that name")
+
+    async def test_another_process_hears_of_them(self):
+        with thalweg.open(self.path, read_only=True) as reader:
+            births = asyncio.create_task(self.take(reader.births(), 2))
+            await asyncio.sleep(0)
+            self.store.log("b")
+            self.store.log("c")
+            self.assertEqual(await asyncio.wait_for(births, 60), ["b", "c"])
+
+
 class Sync(StoreCase, unittest.IsolatedAsyncioTestCase):
     durability = "sync"
 

@@ -1,8 +1,12 @@
 //! Purging, retention, rotation and news of logs, through the public interface.
 
 use super::store::{config, open, os, payload, small};
-use crate::{CommitError, Cursor, Durability, Fork, Options, Purge, Query, ReadError, Start, Store};
+use crate::{
+    Attached, Births, CommitError, Cursor, Durability, Fork, Options, Purge, Query, ReadError, Start, Store,
+};
 use proptest::prelude::*;
+use std::time::Duration;
+use thalweg_sys::disk::Disk;
 
 fn times(store: &Store, name: &[u8]) -> Vec<u64> {
     let mut reader = store.reader(&store.find(name).unwrap());
@@ -239,6 +243,60 @@ fn every_log_is_heard_of_once_when_it_is_visible() {
     let rest: Vec<String> = std::iter::from_fn(|| births.next().map(name)).collect();
     assert_eq!(rest, ["second", "third"]);
     assert!(!births.wait(Some(std::time::Duration::from_millis(1))));
+}
+
+#[test]
+fn a_neighbour_hears_of_every_log_too_also_of_one_that_takes_an_old_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path(), os());
+    let first = store.log(b"first").unwrap();
+    let attached = Attached::open(&Disk::Real, directory.path()).unwrap();
+    let (mut all, mut new) = (attached.births(true), attached.births(false));
+    let told = |births: &mut Births| -> Vec<u64> {
+        std::iter::from_fn(|| births.next()).map(|log| log.id()).collect()
+    };
+    assert_eq!((told(&mut all), told(&mut new)), (vec![first.id()], vec![]));
+    assert!(!new.wait(Some(Duration::ZERO)), "nothing was committed since");
+    // Over segments that the neighbour has not seen, and among logs that come and go.
+    for round in 0..40u8 {
+        let name = [b'a' + round % 3];
+        store.append(&first, &[1; 3000], 1).unwrap();
+        let log = store.log(&name).unwrap();
+        assert!(new.wait(Some(Duration::from_secs(60))));
+        assert_eq!((told(&mut all), told(&mut new)), (vec![log.id()], vec![log.id()]), "{round}");
+        store.delete(&log, log.staged().unwrap().version, 0, None).unwrap();
+    }
+    assert_eq!((told(&mut all), told(&mut new)), (vec![], vec![]));
+    assert!(store.stats().rotations > 2);
+}
+
+#[test]
+fn logs_made_by_many_at_once_are_heard_of_once_each_by_whoever_listens() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path(), small());
+    let attached = Attached::open(&Disk::Real, directory.path()).unwrap();
+    let hear = |mut births: Births| {
+        let mut heard = Vec::new();
+        while heard.len() < 120 {
+            births.wait(Some(Duration::from_secs(60)));
+            heard.extend(std::iter::from_fn(|| births.next()).map(|log| log.name().to_vec()));
+        }
+        heard.sort_unstable();
+        heard
+    };
+    let make = |from: usize| {
+        (from..120)
+            .step_by(3)
+            .for_each(|number| drop(store.log(format!("log {number:03}").as_bytes()).unwrap()));
+        store.flush().unwrap();
+    };
+    let made: Vec<Vec<u8>> = (0..120).map(|number| format!("log {number:03}").into_bytes()).collect();
+    std::thread::scope(|scope| {
+        let heard =
+            [store.births(false), attached.births(false)].map(|births| scope.spawn(move || hear(births)));
+        (0..3).for_each(|from| drop(scope.spawn(move || make(from))));
+        heard.into_iter().for_each(|heard| assert_eq!(heard.join().unwrap(), made));
+    });
 }
 
 proptest! {

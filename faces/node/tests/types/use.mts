@@ -48,5 +48,6 @@ try {
 }
 const names: string[] = store.logs()
 console.log(names)
+for await (const name of store.births({ existing: true, signal })) console.log(name.length)
 await store.close()
 await store.destroy()

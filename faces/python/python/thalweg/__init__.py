@@ -20,6 +20,7 @@ from typing import Any as _Any
 from . import errors
 from ._native import (
     Batch,
+    Births,
     Cursor,
     Damage,
     Entries,
@@ -79,6 +80,7 @@ else:
 __all__ = [
     "BadName",
     "Batch",
+    "Births",
     "Closed",
     "Conflict",
     "Cursor",

@@ -1,4 +1,4 @@
-"""Following a log in an event loop.
+"""Following a log, or which logs there are, in an event loop.
 
 Whoever commits rings a bell: in a loop of ours it posts to the loop's mailbox, for any other one a descriptor becomes
 readable. No polling, and no Python in the path of a commit. In the process that writes the store no thread is needed for
@@ -31,7 +31,7 @@ def _hang(loop: Any, ring: Callable[[], None]) -> tuple[Bell, Callable[[], objec
     return bell, lambda: loop.remove_reader(bell.fileno())
 
 
-async def tail(log: Log, **words: Any) -> AsyncGenerator[Entry, None]:
+def tail(log: Log, **words: Any) -> AsyncGenerator[Entry, None]:
     """Entries as they are committed, for `async for`; by default, those from now on.
 
     Takes the words of `Log.query`. Ends when the log is closed and everything in it was seen; cancelling the task, or
@@ -39,7 +39,11 @@ async def tail(log: Log, **words: Any) -> AsyncGenerator[Entry, None]:
     """
     if words.keys() <= {"end", "uncommitted"}:
         words["tail"] = True
-    cursor = log.cursor(**words)
+    return follow(log.cursor(**words))
+
+
+async def follow(source: Any) -> AsyncGenerator[Any, None]:
+    """What a cursor, or who hears of new logs, comes to, as it comes."""
     loop = asyncio.get_running_loop()
     waits = loop.create_future()
 
@@ -51,17 +55,17 @@ async def tail(log: Log, **words: Any) -> AsyncGenerator[Entry, None]:
     try:
         while True:
             for _ in range(_TURN_ENTRIES):
-                entry = cursor.next()
-                if entry is None:
+                item = source.next()
+                if item is None:
                     break
-                yield entry
-            if entry is not None:
+                yield item
+            if item is not None:
                 await asyncio.sleep(0)
-            elif cursor.ended is not None:
+            elif source.ended is not None:
                 return
             else:
                 waits = loop.create_future()
-                if not cursor.arm(bell):
+                if not source.arm(bell):
                     await waits
     finally:
         take_down()

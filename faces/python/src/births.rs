@@ -1,0 +1,66 @@
+//! Which logs are new: polled, waited for, or watched by an event loop.
+
+use crate::bell::Bell;
+use crate::following;
+use crate::shared::{Seat, Shared, Sits};
+use pyo3::prelude::*;
+use std::sync::Arc;
+
+/// Who hears of new logs. It holds the store, so it sits where closing that makes it leave.
+struct Listener(thalweg_log::Births);
+
+impl Sits for Listener {}
+
+/// Hears of logs as they become visible, each once, in the order of their creation. Made by `Store.births`.
+///
+/// Iterating over it takes the names there are; a later `next()`, or another loop, goes on with what came meanwhile, and
+/// `async for` waits for them. A name comes again when a log takes it anew.
+#[pyclass(module = "thalweg", frozen)]
+pub(crate) struct Births {
+    seat: Arc<Seat<Listener>>,
+}
+
+impl Births {
+    pub(crate) fn new(shared: &Arc<Shared>, births: thalweg_log::Births) -> Births {
+        Births { seat: shared.seat(Listener(births)) }
+    }
+}
+
+#[pymethods]
+impl Births {
+    fn __iter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    fn __next__(&self) -> PyResult<Option<String>> {
+        self.next()
+    }
+
+    fn __aiter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        slf.py().import("thalweg.tail")?.getattr("follow")?.call1((slf,))
+    }
+
+    /// The name of the next log; `None` when none has come yet.
+    fn next(&self) -> PyResult<Option<String>> {
+        let log = self.seat.with(|listener| listener.0.next())?;
+        Ok(log.map(|log| String::from_utf8_lossy(log.name()).into_owned()))
+    }
+
+    /// Sleeps until something was committed since the last look, or `timeout` seconds are over; whether something was. It
+    /// need not have been a log's creation. Other threads run meanwhile, and signals are handled.
+    #[pyo3(signature = (timeout=None))]
+    fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
+        following::wait(py, &self.seat, timeout, |listener| &listener.0)
+    }
+
+    /// Has `bell` rung by the next commit. `True`: something was committed already, and it need not be waited for.
+    fn arm(&self, bell: &Bell) -> PyResult<bool> {
+        following::arm(&self.seat, bell, |listener| &listener.0)
+    }
+
+    /// Why nothing more will come: there is always a next log.
+    #[getter]
+    fn ended(&self) -> Option<&'static str> {
+        None
+    }
+}

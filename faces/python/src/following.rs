@@ -1,0 +1,111 @@
+//! How whoever follows a store waits for it to move: on its thread, or by a bell in an event loop.
+//!
+//! Owns the one way to sleep without the interpreter's lock: signals are handled, other threads run, and closing the store
+//! ends it. Never knows what is followed.
+
+use crate::bell::Bell;
+use crate::error;
+use crate::shared::{Backing, Seat};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+use thalweg_log::{Births, Cursor};
+
+/// A signal that comes between the look for it and the sleep is noticed after this long.
+const SLEEP_MAX: Duration = Duration::from_secs(1);
+
+/// Somebody who goes along with a store.
+pub(crate) trait Following: Clone + Send {
+    /// Whether something was committed that was not looked at.
+    fn is_news(&self) -> bool;
+    /// The same; if not, the waker is told of the next commit of this process.
+    fn is_news_or_wakes(&self, waker: &Waker) -> bool;
+}
+
+fn is_ready(changed: impl Future<Output = ()>, waker: &Waker) -> bool {
+    pin!(changed).poll(&mut Context::from_waker(waker)) == Poll::Ready(())
+}
+
+impl Following for Cursor {
+    fn is_news(&self) -> bool {
+        self.wait(Some(Duration::ZERO))
+    }
+
+    fn is_news_or_wakes(&self, waker: &Waker) -> bool {
+        is_ready(self.changed(), waker)
+    }
+}
+
+impl Following for Births {
+    fn is_news(&self) -> bool {
+        self.wait(Some(Duration::ZERO))
+    }
+
+    fn is_news_or_wakes(&self, waker: &Waker) -> bool {
+        is_ready(self.changed(), waker)
+    }
+}
+
+/// Sleeps until there is news for who sits in a seat, or `timeout` seconds are over; whether there is.
+pub(crate) fn wait<T, F: Following>(
+    py: Python<'_>,
+    seat: &Seat<T>,
+    timeout: Option<f64>,
+    who: impl Fn(&T) -> &F,
+) -> PyResult<bool> {
+    let timeout = timeout.map(Duration::try_from_secs_f64).transpose();
+    let timeout =
+        timeout.map_err(|_| PyValueError::new_err("a timeout is a number of seconds, 0 or more"))?;
+    let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+    loop {
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let came = sleep(py, seat, left.map_or(SLEEP_MAX, |left| left.min(SLEEP_MAX)), &who)?;
+        py.check_signals()?;
+        if came || left == Some(Duration::ZERO) {
+            return Ok(came);
+        }
+    }
+}
+
+/// Sleeps until something was committed, somebody woke everybody, or the sleep was long enough.
+fn sleep<T, F: Following>(
+    py: Python<'_>,
+    seat: &Seat<T>,
+    longest: Duration,
+    who: impl Fn(&T) -> &F,
+) -> PyResult<bool> {
+    let shared = seat.shared();
+    let in_use = shared.enter()?;
+    let following = seat.with(|sits| who(sits).clone())?;
+    let maps = in_use.backing()?.maps();
+    Ok(py.detach(move || {
+        // Once before declaring itself asleep, once after; whatever woke it then, a signal perhaps, is looked into
+        // with the interpreter's lock.
+        let mut looks = 0;
+        maps.wait(Some(longest), || {
+            looks += 1;
+            looks > 2 || !shared.is_open() || following.is_news()
+        });
+        let came = following.is_news();
+        drop((following, maps, in_use));
+        came
+    }))
+}
+
+/// Has `bell` rung by the next commit. `true`: there is news already, and it need not be waited for.
+pub(crate) fn arm<T, F: Following>(seat: &Seat<T>, bell: &Bell, who: impl Fn(&T) -> &F) -> PyResult<bool> {
+    let waker = bell.waker()?;
+    let abroad = seat.shared().with(|open| match &open.backing {
+        Backing::Own(_) => None,
+        Backing::Attached(attached) => Some(seat.shared().neighbour.arm(attached.maps(), &waker)),
+    })?;
+    let own = abroad.is_none();
+    abroad.transpose().map_err(|error| error::io("start a thread", &error))?;
+    seat.with(|sits| match own {
+        true => who(sits).is_news_or_wakes(&waker),
+        false => who(sits).is_news(),
+    })
+}
