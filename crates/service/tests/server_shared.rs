@@ -81,6 +81,31 @@ fn answers_of_other_threads_reach_a_client_that_sleeps_and_one_that_is_up() {
     }
 }
 
+/// A client at its bound has sent as much as is looked through ahead, so its ring is left alone; the server sleeps until
+/// the call that holds it up ends, and has to hear of what comes after that.
+#[test]
+fn a_client_that_had_to_wait_is_heard_again_by_a_server_that_slept() {
+    let pool = Pool::new(1);
+    let options = ServerOptions { in_flight_max: 1, ..options() };
+    let server = Running::with(options, "test.shm", move |request: Request<'_>, reply: Reply| {
+        let first = request.frame[..1].to_vec();
+        pool.execute(Box::new(move || {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+            reply.end(&first);
+        }));
+    });
+    let mut client = connect(&server, 1 << 20);
+    for round in 0..10_u8 {
+        let calls = [1, 2].map(|_| client.call(&vec![round; 70_000], CallOptions::default()).unwrap());
+        for call in calls {
+            assert_eq!(client.wait(call).unwrap(), [round]);
+        }
+        let deadline = Some(std::time::Duration::from_secs(60));
+        let call = client.call(&[round], CallOptions { deadline, ..CallOptions::default() }).unwrap();
+        assert_eq!(client.wait(call).unwrap(), [round], "nobody heard of it");
+    }
+}
+
 #[test]
 fn a_socket_may_go_over_to_shared_memory_or_not() {
     let server = Running::with(options(), "test.sock", echo);

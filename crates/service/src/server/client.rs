@@ -68,7 +68,7 @@ impl Ring {
         match (self.paused, self.blocked) {
             (false, blocked) => self.end.prepare_to_sleep(blocked),
             (true, true) => self.end.prepare_to_sleep_for_space(),
-            // What ends the pause is ours.
+            // What ends the pause is ours, and whoever ends it has the ring looked at.
             (true, false) => true,
         }
     }

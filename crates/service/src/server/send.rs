@@ -37,9 +37,11 @@ impl Engine {
         let Some((entry, socket)) = core.entry_and_descriptor(key) else { return Fate::Gone };
         let Entry::Client(client) = entry else { return Fate::Gone };
         if let Some(ring) = &mut client.ring {
-            (ring.paused, ring.blocked) = (!busy.wants_input(), !busy.output.is_empty());
+            let was_paused = std::mem::replace(&mut ring.paused, !busy.wants_input());
+            ring.blocked = !busy.output.is_empty();
             self.statistics.bells += u64::from(ring_if_wanted(ring, socket));
-            if ring.blocked || !ring.paused && ring.end.pending() {
+            // One that went to sleep in a pause asked for no bell.
+            if ring.blocked || !ring.paused && (was_paused || ring.end.pending()) {
                 collector.heat(key, client, self.turn);
             }
             return Fate::Lives;
