@@ -185,11 +185,16 @@ impl Dialer {
         if let Some(hello) = &self.hello {
             let hello = hello.encode();
             let rest = [IoSlice::new(&hello[greeting.sent..])];
-            if let Written::Bytes(count) = greeting.ways.write(&rest).map_err(|_| ended())? {
+            let written = greeting.ways.write(&rest);
+            if let Ok(Written::Bytes(count)) = written {
                 greeting.sent += count;
             }
             if greeting.received.len() < HELLO_BYTES && greeting.receive().map_err(|_| ended())? == Read::End
             {
+                return Err(ended());
+            }
+            // Who turns a client away before it said hello has said why before it was gone.
+            if written.is_err() && greeting.received.len() < HELLO_BYTES {
                 return Err(ended());
             }
             let welcome = Welcome::decode(&greeting.received).map_err(|error| {
@@ -227,6 +232,9 @@ impl Dialer {
             ),
             (Fault::VersionMismatch, _) => {
                 format!("{} speaks version {}, this is {VERSION}", self.endpoint, welcome.version)
+            }
+            (Fault::PermissionDenied, _) => {
+                format!("{} takes nobody but the user who runs its server", self.endpoint)
             }
             _ => format!("{} said so in its welcome", self.endpoint),
         };

@@ -1,14 +1,17 @@
 //! Letting clients in.
 //!
 //! Over the bound of clients, and while there is no descriptor left, nobody is accepted: whoever comes waits in the
-//! kernel's queue, and is let in when somebody leaves. Nobody is turned away.
+//! kernel's queue, and is let in when somebody leaves. Nobody is turned away but other users, where only this one may
+//! connect: they are told so at once, and keep no place while they listen or do not.
 
 use crate::server::client::{Client, Entry};
 use crate::server::collector::ServerCore;
 use crate::server::engine::Engine;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use thalweg_reactor::{Interest, Key};
 use thalweg_transport::{Acceptor, BoundPath};
+use thalweg_wire::fault::Fault;
+use thalweg_wire::frame::{VERSION, Welcome};
 
 /// Connections accepted from one listener in one turn.
 const ACCEPTS_MAX: usize = 64;
@@ -46,6 +49,7 @@ impl Engine {
             let stranger = self.options.same_user_only
                 && !thalweg_transport::same_user(connection.as_fd()).unwrap_or(false);
             if stranger {
+                self.turn_stranger_away(connection.as_fd());
                 continue;
             }
             let entry = Entry::Client(Client::new(shared_only));
@@ -57,6 +61,15 @@ impl Engine {
             let _ = core.set_interest(key, Interest::NONE);
             core.set_timer(key, REST_MS);
         }
+    }
+
+    /// Says why, and nothing of the service.
+    fn turn_stranger_away(&mut self, connection: BorrowedFd<'_>) {
+        let fault = Fault::PermissionDenied as u16;
+        let welcome = Welcome { version: VERSION, fault, ring_bytes: 0, credit: 0, schema: [0; 32] };
+        self.statistics.writes += 1;
+        // Nothing was sent on this socket before, so there is room, unless its client is gone.
+        let _ = thalweg_transport::write(connection, &welcome.encode());
     }
 
     /// Accepts from a listener again.

@@ -1,0 +1,93 @@
+//! Another user whom the path's mode lets pass: let in or turned away as the server's option says, and told which. A user is
+//! what the kernel says of a connection, so the stranger is a program of its own, which only root can start; without root
+//! there is nobody to play it, and what is held to account is the judgement itself.
+#![allow(clippy::unwrap_used, reason = "this is a test's code, though not all of it in test functions")]
+
+mod caller;
+
+use caller::{Peer, Running, options};
+use std::fs::{self, Permissions};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use thalweg_service::{CallOptions, Client, ClientOptions, Reply, Request, ServerOptions};
+
+/// Tells the stranger whom to call.
+const ENDPOINT: &str = "THALWEG_TEST_ENDPOINT";
+/// A user who is neither root nor anybody in particular.
+const STRANGER: u32 = 65_534;
+
+/// What a stranger does; nothing in the test program itself.
+#[test]
+fn a_stranger_calls() {
+    let Ok(endpoint) = std::env::var(ENDPOINT) else { return };
+    let outcome =
+        Client::connect(&endpoint.parse().unwrap(), ClientOptions::default()).and_then(|mut client| {
+            let call = client.call(b"hello", CallOptions::default())?;
+            client.wait(call).map(|answer| String::from_utf8_lossy(answer).into_owned())
+        });
+    match outcome {
+        Ok(answer) => println!("<answered {answer}>"),
+        Err(error) => println!("<{} {:?}> {error}", error.fault.word(), error.retry()),
+    }
+}
+
+/// This program where every user may run it.
+fn program(directory: &Path) -> PathBuf {
+    fs::set_permissions(directory, Permissions::from_mode(0o755)).unwrap();
+    let copy = directory.join("stranger");
+    fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
+    fs::set_permissions(&copy, Permissions::from_mode(0o755)).unwrap();
+    copy
+}
+
+/// A server of ours at a path that every user may connect to.
+fn open_to_all(same_user_only: bool, name: &str) -> Running {
+    let echo = |request: Request<'_>, reply: Reply| reply.end(request.frame);
+    let server = Running::with(ServerOptions { same_user_only, ..options() }, name, echo);
+    fs::set_permissions(server.path.parent().unwrap(), Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(&server.path, Permissions::from_mode(0o666)).unwrap();
+    server
+}
+
+#[test]
+fn another_user_is_told_that_only_this_one_may_connect() {
+    let directory = tempfile::tempdir().unwrap();
+    if fs::metadata(directory.path()).unwrap().uid() != 0 {
+        println!("not root, so nobody can be a stranger: the judgement of credentials alone");
+        return judged_by_credentials();
+    }
+    let program = program(directory.path());
+    for name in ["test.sock", "test.shm"] {
+        for (same_user_only, expected) in [(false, "<answered hello>"), (true, "<permission_denied Never>")] {
+            let server = open_to_all(same_user_only, name);
+            let mut stranger = Command::new(&program);
+            stranger.args(["--exact", "a_stranger_calls", "--nocapture"]).env(ENDPOINT, &server.path);
+            let output = stranger.current_dir("/").uid(STRANGER).gid(STRANGER).output().unwrap();
+            let said = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success() && said.contains(expected), "{name}, {same_user_only}: {said}");
+            let statistics = server.stop();
+            assert_eq!((statistics.requests, statistics.clients), (u64::from(!same_user_only), 0));
+        }
+    }
+}
+
+/// Where there is no stranger: who we are is what the kernel says, and a peer that has no user is nobody we know.
+fn judged_by_credentials() {
+    let server = open_to_all(true, "test.sock");
+    let known = Peer::multiplexed(&server.path).stream;
+    let user = fs::metadata(&server.path).unwrap().uid();
+    assert_eq!(thalweg_transport::peer(known.as_fd()).unwrap().user, user);
+    assert!(thalweg_transport::same_user(known.as_fd()).unwrap());
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let userless = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    assert!(thalweg_transport::same_user(userless.as_fd()).is_err());
+}
+
+#[test]
+fn credentials_tell_who_connected() {
+    judged_by_credentials();
+}
