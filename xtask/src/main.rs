@@ -35,6 +35,7 @@ mod programs;
 mod python;
 mod refusals;
 mod server;
+mod serving;
 mod slopes;
 mod soak;
 mod state_crash;

@@ -11,18 +11,16 @@ mod troubles;
 
 use crate::options::Options;
 use crate::server::Scratch;
+use crate::serving::{Serving, await_end};
 use crate::{Outcome, Tally};
 use languages::{LANGUAGES, Programs};
-use std::io::{BufRead, BufReader, Read as _};
+use std::io::Read as _;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
-use std::sync::mpsc;
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 use troubles::{Trouble, ends_so};
 
-/// How long a server may take to listen and to end, and a client to run.
-const READY_WITHIN: Duration = Duration::from_secs(20);
-const ENDED_WITHIN: Duration = Duration::from_secs(10);
+/// How long a client may run.
 const RUN_WITHIN: Duration = Duration::from_secs(60);
 /// How long a client may try to connect to a server that listens.
 const BAD_REQUESTS_WITHIN_MS: u64 = 30_000;
@@ -76,7 +74,7 @@ fn row(
     tally: &mut Tally,
 ) -> Result<(), String> {
     let kind = endpoint.extension().unwrap_or_default().to_string_lossy();
-    let serving = Serving::start(server, endpoint)?;
+    let serving = Serving::start(server.server(endpoint))?;
     let bad_requests = troubles::bad_requests();
     for (client, programs) in clients {
         let started = Instant::now();
@@ -154,63 +152,6 @@ fn without_override(command: &Command) -> Command {
         fewer.current_dir(folder);
     }
     fewer
-}
-
-/// A server that listens.
-struct Serving {
-    child: Child,
-}
-
-impl Serving {
-    fn start(programs: &Programs, endpoint: &Path) -> Result<Self, String> {
-        let mut command = programs.server(endpoint);
-        let mut child = command.stdout(Stdio::piped()).spawn().map_err(|e| format!("{command:?}: {e}"))?;
-        let (ready, is_ready) = mpsc::channel();
-        if let Some(output) = child.stdout.take() {
-            // Reads on to the end, so that a server that says more never waits for its reader.
-            std::thread::spawn(move || {
-                let mut lines = BufReader::new(output).lines();
-                let first = lines.next().and_then(Result::ok).unwrap_or_default();
-                let _ = ready.send(first);
-                lines.for_each(drop);
-            });
-        }
-        let serving = Self { child };
-        match is_ready.recv_timeout(READY_WITHIN) {
-            Ok(line) if line.trim() == "ready" => Ok(serving),
-            Ok(line) => Err(format!("{command:?} said {line:?}, not ready")),
-            Err(_) => Err(format!("{command:?} did not get ready")),
-        }
-    }
-
-    /// Asks it to end, and says how it did.
-    fn end(mut self) -> Result<ExitStatus, String> {
-        let asked = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
-        asked.map_err(|e| format!("kill: {e}"))?;
-        await_end(&mut self.child, ENDED_WITHIN)?
-            .ok_or_else(|| "it did not end when it was asked to".to_owned())
-    }
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// How a process ended; `None` when it did not in time.
-fn await_end(child: &mut Child, limit: Duration) -> Result<Option<ExitStatus>, String> {
-    let started = Instant::now();
-    loop {
-        if let Some(status) = child.try_wait().map_err(|e| e.to_string())? {
-            return Ok(Some(status));
-        }
-        if started.elapsed() > limit {
-            return Ok(None);
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 /// Runs a program to its end, or ends it.

@@ -84,17 +84,28 @@ pub(crate) fn cache() -> PathBuf {
 /// # Errors
 /// It does not build.
 pub(crate) fn build(package: &str, binary: &str) -> Result<PathBuf, String> {
+    build_one(package, ["--bin", binary])?;
+    Ok(target().join("release").join(binary))
+}
+
+/// Builds a release example of the workspace, and says where it is.
+///
+/// # Errors
+/// It does not build.
+pub(crate) fn build_example(package: &str, example: &str) -> Result<PathBuf, String> {
+    build_one(package, ["--example", example])?;
+    Ok(target().join("release/examples").join(example))
+}
+
+fn build_one(package: &str, what: [&str; 2]) -> Result<(), String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let status = Command::new(cargo)
-        .args(["build", "--quiet", "--release", "--package", package, "--bin", binary])
+        .args(["build", "--quiet", "--release", "--package", package])
+        .args(what)
         .current_dir(root())
         .status()
         .map_err(|e| format!("cargo: {e}"))?;
-    if status.success() {
-        Ok(target().join("release").join(binary))
-    } else {
-        Err(format!("{package}: no build"))
-    }
+    if status.success() { Ok(()) } else { Err(format!("{package}: no build")) }
 }
 
 /// The peer's program, built once into the cache.

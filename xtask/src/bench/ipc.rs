@@ -2,6 +2,7 @@
 //! whether they are as fast as they should be. A tiny run asserts that every row is there and that every side answered
 //! as often, and no time.
 
+use super::callers::Callers;
 use super::results::{self, Report, today};
 use super::row::Row;
 use super::samples::Samples;
@@ -17,7 +18,7 @@ const PREFACE: &str = "\
 Calls between two processes on one machine, 64-byte messages unless a row says otherwise; what is under way at once is \
 sent and taken as it comes, pinned as the row says. The floor is what kernel and processor offer with nothing on top: \
 two words in shared memory that each end spins on, a blocking thread at each end of a Unix socket or a pipe, a copy. \
-Processor time is both ends' together.";
+Processor time is both ends' together, but where a caller is in another language: there it is the caller's.";
 
 /// What a row is held to.
 #[derive(Clone, Copy, Debug)]
@@ -75,6 +76,10 @@ const LINES: &[Line] = &[
     line("socket-64k", "serial", "socket", Bar::None, "socket, two cores, 64 KiB"),
     line("socket-clients", "reactor", "socket", Rate(90e3), "socket, four clients"),
     line("socket-pool", "pool", "", Bar::None, "socket, 16 under way, two threads answer"),
+    line("node-deep", "asynchronous", "", Rate(150e3), "memory, unpinned, 16 under way from Node"),
+    line("node-one", "synchronous", "", Bar::None, "memory, unpinned, Node waits for each"),
+    line("python-one", "synchronous", "", Rate(100e3), "memory, unpinned, Python waits for each"),
+    line("python-deep", "asynchronous", "", Bar::None, "memory, unpinned, 16 under way from Python"),
     line("reads-1", "pool", "", Part(0.97, "serial"), "reads of 10 us, 1 under way"),
     line("reads-2", "pool", "", Bar::None, "reads of 10 us, 2 under way"),
     line("reads-4", "pool", "", Bar::None, "reads of 10 us, 4 under way"),
@@ -107,16 +112,19 @@ pub(crate) fn run(options: &Options) -> Outcome {
     // Other people's take minutes to build, so a tiny run does without, and so may others.
     let peers =
         if tiny || options.flag("without-peer") { None } else { Some(build_peers("thalweg-ipc-peers")?) };
+    let callers = Callers::start()?;
     let mut samples = Samples::default();
     for pair in 0..pairs {
         let pair = pair.to_string();
         hear(Command::new(&program).args(["--pairs", "1", "--first-pair", &pair]).args(until), &mut samples)?;
+        callers.measure(&pair, until, &mut samples)?;
         for (work, peer, pins, depth) in PEERS.iter().filter(|_| peers.is_some()) {
             let mut command = Command::new(peers.as_deref().unwrap_or(Path::new("")));
             command.args(["--peer", peer, "--work", work, "--pair", &pair, "--pins", pins, "--depth", depth]);
             hear(command.args(until), &mut samples)?;
         }
     }
+    callers.end()?;
     let mut tally = Tally::default();
     let mut rows: Vec<Row> = LINES.iter().map(|line| row(line, &samples)).collect();
     if peers.is_some() {

@@ -2,6 +2,7 @@
 //! benchmark makes rows; what becomes of rows is the same for all: medians with their spread, a line per row on
 //! the way, JSON, a table and a plot under `bench/results/`, and, with `--check`, a verdict on those with a bar.
 
+mod callers;
 mod erlang;
 mod event_loop;
 mod ipc;

@@ -1,6 +1,6 @@
 //! How each language's echo programs are built and started.
 
-use crate::server::{cache, root, target};
+use crate::server::{build_example, cache, root};
 use crate::{cpp, erlang, node, python, zig};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -63,26 +63,9 @@ fn command(words: &[OsString], endpoint: &Path) -> Command {
     command
 }
 
-fn succeed(command: &mut Command) -> Result<(), String> {
-    let output = command.output().map_err(|e| format!("{command:?}: {e}"))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    Err(format!("{command:?}: {}\n{out}{err}", output.status))
-}
-
-fn cargo() -> Command {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.current_dir(root());
-    command
-}
-
 fn rust(_scratch: &Path) -> Result<Programs, String> {
-    let examples = ["--example", "echo_server", "--example", "echo_client"];
-    succeed(cargo().args(["build", "--quiet", "--release", "--package", "thalweg-service"]).args(examples))?;
-    let home = target().join("release/examples");
-    Ok(Programs::alone(home.join("echo_server"), home.join("echo_client")))
+    let program = |name: &str| build_example("thalweg-service", name);
+    Ok(Programs::alone(program("echo_server")?, program("echo_client")?))
 }
 
 fn node(_scratch: &Path) -> Result<Programs, String> {
