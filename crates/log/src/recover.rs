@@ -352,16 +352,19 @@ impl Recovery {
                     if next.is_some_and(gone_on) {
                         return Ok(None);
                     }
-                    if stop.blank && next.is_none() && number < self.last_expected() {
+                    let evidence = self.durable_evidence(here)?;
+                    if stop.blank && next.is_none() && evidence > here {
                         // It ends as it should; what is missing is the segment behind it.
                         return Ok(None);
                     }
-                    if here >= self.durable_evidence(here)? {
+                    if here >= evidence {
                         if self.report.clean && !stop.blank {
                             // Nothing was being written: what stands there came by itself.
                             self.lost(segment::file_name(number), here);
                         }
                         self.report.discarded_bytes += if stop.blank { 0 } else { used(bytes, stop.at) };
+                        // What a torn end leaves behind it may lack its header, or the segment before it.
+                        self.headless.retain(|torn| *torn <= number);
                         return Ok(Some(End { at: here, link }));
                     }
                     let resumes = stop.resumes_at.zip(stop.resumes_link);

@@ -10,7 +10,7 @@ use crate::error::{Damage, OpenError};
 use crate::format::{BadHeader, Config, FORMAT_VERSION, Kind, Link, SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::log::Log;
 use crate::read::walk;
-use crate::scan::Stop;
+use crate::scan::{Stop, attested_durable};
 use crate::segment;
 use crate::signal;
 use crate::{Position, position, segment_of};
@@ -87,6 +87,9 @@ pub fn verify(disk: &Disk, directory: &Path) -> Result<Report, OpenError> {
         }
     }
     let known = control.evidence();
+    let torn = torn_from(disk, directory, &headers, replays_from, known).map_err(failed("read"))?;
+    headers.retain(|header| header.number < torn);
+    report.damage.retain(|damage| segment::number_of(&damage.file).is_none_or(|number| number < torn));
     let clean = (control.is_intact() && control.clean_end() != 0).then(|| control.clean_end());
     let last = headers.last().map_or(0, |header| header.number).max(segment_of(known));
     needed.extend(replays_from..=last);
@@ -111,6 +114,28 @@ pub fn verify(disk: &Disk, directory: &Path) -> Result<Report, OpenError> {
     }
     report.logs = logs.len() as u64;
     Ok(report)
+}
+
+/// The first segment that is not there although later ones may be, if nothing from there on is known to have been durable:
+/// what a power cut left of the end, which the next open discards.
+fn torn_from(
+    disk: &Disk,
+    directory: &Path,
+    headers: &[SegmentHeader],
+    replays_from: u32,
+    known: Position,
+) -> io::Result<u32> {
+    let is_there = |number: &u32| headers.iter().any(|header| header.number == *number);
+    let missing = (replays_from..).find(|number| !is_there(number)).unwrap_or(u32::MAX);
+    let mut evidence = known;
+    for header in headers.iter().filter(|header| header.number > missing) {
+        let file = disk.open_read_only(&directory.join(segment::file_name(header.number)))?;
+        let length = header.capacity.min(u32::try_from(file.length()?).unwrap_or(u32::MAX));
+        let region = Region::sealed(file.map(length as usize, false)?, length);
+        evidence = evidence.max(attested_durable(region.bytes(0..length), 0));
+    }
+    let is_torn = missing > replays_from && evidence <= position(missing, 0);
+    Ok(if is_torn { missing } else { u32::MAX })
 }
 
 /// The control file and the signal. What words that do not add up say is not believed, not even whose they are.

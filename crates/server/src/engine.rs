@@ -66,8 +66,6 @@ impl Engine {
             retain_bytes: retain.bytes,
             // The server's own begin with NUL.
             retain_except: State::logs(STATE).into_iter().map(String::into_bytes).chain([vec![0]]).collect(),
-            // Seed 10308 of the log's crash simulation finds a compacted store that a crash damaged: not here before it passes.
-            compacts: false,
             ..log::Options::default()
         };
         if durability == Durability::Memory {

@@ -55,8 +55,9 @@ impl Recovery {
 /// what might not be on the disk is written again.
 pub(crate) fn resume(disk: &Disk, directory: &Path, recovery: Recovery, end: End) -> io::Result<Found> {
     let number = segment_of(end.at);
-    for later in recovery.headers.range(number + 1..).map(|(number, _)| *number) {
-        disk.unlink(&directory.join(segment::file_name(later)))?;
+    let names = disk.names(directory)?;
+    for later in names.iter().filter(|name| segment::number_of(name).is_some_and(|found| found > number)) {
+        disk.unlink(&directory.join(later))?;
     }
     let header = recovery.headers[&number];
     let file = disk.open(&directory.join(segment::file_name(number)))?;

@@ -98,6 +98,41 @@ fn a_hole_in_the_middle_brings_nothing_back_and_reopens_nothing() {
     });
 }
 
+/// A power cut may keep a later file and lose an earlier one, as long as neither was acknowledged.
+#[test]
+fn an_end_that_nobody_acknowledged_may_lack_any_of_its_files() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = || Options { durability: Durability::Sync, committer_thread: false, ..options() };
+    let store = Store::open(&Disk::Real, directory.path(), options()).unwrap().0;
+    let log = store.log(b"log").unwrap();
+    (0..3).for_each(|round| assert!(store.append(&log, &[round; 9_000], 5).is_ok()));
+    store.flush().unwrap();
+    (3..24).for_each(|round| assert!(store.append(&log, &[round; 9_000], 5).is_ok()));
+    assert!(segment(directory.path(), 4).exists());
+    let blank: fn(&Path) = |path| fs::write(path, [0; 65_536]).unwrap();
+    let garbage: fn(&Path) = |path| fs::write(path, [0xa5; 65_536]).unwrap();
+    let removed: fn(&Path) = |path| fs::remove_file(path).unwrap();
+    for (way, lose) in [blank, garbage, removed].into_iter().enumerate() {
+        for lost in 2..=4 {
+            let cut = tempfile::tempdir().unwrap();
+            for file in fs::read_dir(directory.path()).unwrap().flatten() {
+                fs::copy(file.path(), cut.path().join(file.file_name())).unwrap();
+            }
+            lose(&segment(cut.path(), lost));
+            let verified = crate::verify(&Disk::Real, cut.path()).unwrap();
+            assert_eq!(verified.damage, [], "segment {lost} lost in way {way}");
+            for time in 0..2 {
+                let (store, report) = Store::open(&Disk::Real, cut.path(), options()).unwrap();
+                assert_eq!(report.damage, [], "segment {lost} lost in way {way}, opened before: {time}");
+                let found = content(&store, b"log");
+                assert!(found.len() >= 27_000 && found.len().is_multiple_of(9_000), "{}", found.len());
+                let whole = found.chunks(9_000).zip(0..).all(|(chunk, round)| chunk == [round; 9_000]);
+                assert!(whole && !segment(cut.path(), lost).exists());
+            }
+        }
+    }
+}
+
 #[test]
 fn an_end_that_was_acknowledged_and_is_gone_is_no_end() {
     without(5, false, |store, _| assert!(refused(store, b"busy")));
