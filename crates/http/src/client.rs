@@ -4,11 +4,11 @@
 //! is ready, and is told what to wait for next. With TLS the peer must prove its name; HTTP is the same.
 //! Bounded: the answer's head by the parser, its body by [`BODY_BYTES_MAX`]. Redirects are not followed.
 
+pub use crate::tls::Trust;
+use rustls::ClientConnection;
 use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use std::io::{self, Read, Write};
 use std::os::fd::BorrowedFd;
-use std::sync::Arc;
 use thalweg_reactor::Interest;
 use thalweg_sys::socket;
 use thalweg_wire::http1::{BodyLength, ChunkedDecoder, parse_response};
@@ -18,41 +18,6 @@ pub const BODY_BYTES_MAX: usize = 64 * 1024;
 /// Bytes of an answer with its head and framing.
 const ANSWER_BYTES_MAX: usize = 192 * 1024;
 const READ_BYTES: usize = 16 * 1024;
-
-/// What a TLS client trusts: the system's certificates, so that what operators add or withdraw counts.
-#[derive(Clone, Debug)]
-pub struct Trust(Arc<ClientConfig>);
-
-impl Trust {
-    /// Reads the system's certificates: some hundred kilobytes from disk, so not for a thread that serves.
-    ///
-    /// # Errors
-    /// There are none.
-    pub fn of_system() -> io::Result<Trust> {
-        let mut roots = RootCertStore::empty();
-        let found = rustls_native_certs::load_native_certs();
-        let (taken, _) = roots.add_parsable_certificates(found.certs);
-        if taken == 0 {
-            let detail = "no trusted certificates found: install ca-certificates, or set SSL_CERT_FILE";
-            return Err(io::Error::new(io::ErrorKind::NotFound, detail));
-        }
-        Trust::in_roots(roots)
-    }
-
-    /// Trusts these roots.
-    ///
-    /// # Errors
-    /// The TLS library's provider lacks what it needs.
-    pub fn in_roots(roots: RootCertStore) -> io::Result<Trust> {
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(io::Error::other)?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        Ok(Trust(Arc::new(config)))
-    }
-}
 
 /// An answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -293,7 +258,9 @@ fn too_large() -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustls::RootCertStore;
     use std::os::fd::AsFd;
+    use std::sync::Arc;
 
     fn whole(text: &str) -> Option<Reply> {
         reply(text.as_bytes(), false).unwrap()

@@ -26,8 +26,12 @@ pub struct Config {
     pub burst_bytes_max: usize,
     /// Connections at once; one more is answered 503.
     pub connections_max: usize,
+    /// TLS handshakes under way at once; a connection more is closed before anything is said.
+    pub handshakes_max: usize,
     /// From the first byte of a request to the end of its head, else 408.
     pub head_timeout_ms: u32,
+    /// From a connection's beginning to the end of its TLS handshake; then it is closed.
+    pub handshake_timeout_ms: u32,
     /// For each further 16 KiB of a body, or what is left of it, else 408.
     pub body_timeout_ms: u32,
     /// Between two requests.
@@ -57,7 +61,9 @@ impl Default for Config {
             pipeline_max: 64,
             burst_bytes_max: 256 * 1024,
             connections_max: 65_536,
+            handshakes_max: 1_024,
             head_timeout_ms: 30_000,
+            handshake_timeout_ms: 10_000,
             body_timeout_ms: 30_000,
             idle_timeout_ms: 75_000,
             stall_timeout_ms: 30_000,

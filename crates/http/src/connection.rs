@@ -73,11 +73,21 @@ pub struct Connection<T> {
     /// Live: the service's flavour.
     pub(crate) flavour: u8,
     pub(crate) flags: Flags,
+    /// What it says and hears is sealed; see `tls`.
+    pub(crate) secure: bool,
 }
 
 impl<T> Connection<T> {
     pub(crate) fn new(role: Role) -> Self {
-        Self { active: None, cursor: 0, deadline_ms: 0, role, flavour: 0, flags: Flags::default() }
+        Self {
+            active: None,
+            cursor: 0,
+            deadline_ms: 0,
+            role,
+            flavour: 0,
+            flags: Flags::default(),
+            secure: false,
+        }
     }
 
     /// Owns nothing but this entry and its socket.
@@ -257,13 +267,44 @@ impl<T> Active<T> {
 /// Bytes the kernel did not take, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Output {
-    pieces: VecDeque<Bytes>,
+    /// What is sealed already goes before everything else.
+    pub(crate) sealed: Sealed,
+    pub(crate) pieces: VecDeque<Bytes>,
     bytes: usize,
+}
+
+/// Bytes as they go on the wire of a sealed connection. Without capacity when there are none.
+#[derive(Debug, Default)]
+pub(crate) struct Sealed {
+    bytes: Vec<u8>,
+    start: usize,
+}
+
+impl Sealed {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes[self.start..]
+    }
+
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Drops the first `sent` bytes.
+    pub(crate) fn advance(&mut self, sent: usize) {
+        self.start += sent;
+        if self.start == self.bytes.len() {
+            *self = Self::default();
+        }
+    }
 }
 
 impl Output {
     pub(crate) fn is_empty(&self) -> bool {
-        self.bytes == 0
+        self.bytes == 0 && self.sealed.is_empty()
     }
 
     pub(crate) fn push(&mut self, piece: Bytes) {
@@ -275,11 +316,7 @@ impl Output {
 
     /// How many they are.
     pub(crate) fn bytes(&self) -> u64 {
-        self.bytes as u64
-    }
-
-    pub(crate) fn pieces(&self) -> impl Iterator<Item = &Bytes> {
-        self.pieces.iter()
+        (self.bytes + self.sealed.bytes().len()) as u64
     }
 
     /// Drops the first `sent` bytes.
@@ -314,10 +351,10 @@ mod tests {
             output.push(Bytes::from_static(piece.as_bytes()));
         }
         output.advance(4);
-        assert_eq!(output.pieces().map(|p| p.as_ref()).collect::<Vec<_>>(), [&b"e"[..], b"f"]);
+        assert_eq!(output.pieces.iter().map(|p| p.as_ref()).collect::<Vec<_>>(), [&b"e"[..], b"f"]);
         output.advance(1);
         assert!(!output.is_empty());
         output.advance(1);
-        assert!(output.is_empty() && output.pieces().count() == 0);
+        assert!(output.is_empty() && output.pieces.is_empty());
     }
 }

@@ -31,6 +31,9 @@ impl<S: Service> Http<S> {
                 }
             }
             Err(gone) => {
+                if !active.output.is_empty() {
+                    self.secure.spoil(key);
+                }
                 self.keep_spare(core, active);
                 match gone {
                     Gone::Close => self.remove(core, key),
@@ -138,6 +141,10 @@ impl<S: Service> Http<S> {
     /// Lets the right patience run. A later deadline is only noted: the timer that comes too early is set
     /// anew when it comes, so a whole request costs no timer at all.
     fn set_patience(&self, core: &mut HttpCore<S>, key: Key, active: &mut Active<S::Topic>, reads: bool) {
+        if self.secure.handshakes() > 0 && self.secure.is_handshaking(key) {
+            // What was noted when it was accepted stays.
+            return;
+        }
         let before = active.phase;
         active.phase = match active.body {
             Body::Unknown if !reads || active.unread().is_empty() => Phase::Idle,
@@ -176,6 +183,7 @@ impl<S: Service> Http<S> {
         match core.entry(key).map(|entry| entry.active.as_ref().map(|active| active.phase)) {
             None => {}
             Some(None) => self.remove(core, key),
+            _ if self.secure.is_handshaking(key) => self.remove(core, key),
             // Its answers are awaited from the store, which has its own patience.
             Some(Some(Phase::Idle)) => {
                 note_deadline(core, key, self.config.idle_timeout_ms);
@@ -206,7 +214,17 @@ impl<S: Service> Http<S> {
         true
     }
 
+    /// Ends a sealed connection so that its peer can tell the end from a cut.
+    pub(crate) fn goodbye(&mut self, core: &mut HttpCore<S>, key: Key) {
+        let Some((entry, descriptor)) = core.entry_and_descriptor(key) else { return };
+        let unsent = entry.active.as_ref().is_some_and(|active| !active.output.is_empty());
+        if entry.secure && !unsent {
+            self.secure.goodbye(key, descriptor);
+        }
+    }
+
     fn begin_lingering(&mut self, core: &mut HttpCore<S>, key: Key) {
+        self.goodbye(core, key);
         let Some((entry, descriptor)) = core.entry_and_descriptor(key) else { return };
         entry.role = Role::Lingering;
         let told = shutdown_write(descriptor).and_then(|()| core.set_interest(key, Interest::READ));

@@ -30,6 +30,7 @@ mod reactor;
 mod receive;
 mod request;
 mod send;
+pub mod tls;
 
 pub use config::Config;
 pub use connection::Connection;

@@ -319,6 +319,8 @@ impl<S: Service> Http<S> {
     /// Serves those of the subscribers that are still there and not busy with what they were sent before: one turn's
     /// share of them, the last ones, which are taken out.
     fn serve_each(&mut self, core: &mut HttpCore<S>, topic_id: u64, keys: &mut Vec<Key>, memo: &mut Memo) {
+        let span =
+            tracing::debug_span!("fan_out", topic = topic_id, served = tracing::field::Empty).entered();
         std::mem::swap(&mut self.memo, memo);
         let (begun_ns, mut served) = (monotonic_ns(), 0);
         for _ in 0..SLICE {
@@ -333,6 +335,7 @@ impl<S: Service> Http<S> {
                 break;
             }
         }
+        span.record("served", served);
         self.meters.fan_out(served, (monotonic_ns() - begun_ns) / 1_000);
         std::mem::swap(&mut self.memo, memo);
     }

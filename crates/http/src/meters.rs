@@ -11,8 +11,10 @@ const DELIVERIES: usize = 5;
 const OVERLOADS: usize = 6;
 const UNSENT: usize = 7;
 const BODIES: usize = 8;
+const HANDSHAKES: usize = 9;
+const HANDSHAKES_FAILED: usize = 10;
 /// From here on responses by the first digit of their status.
-const RESPONSES: usize = 9;
+const RESPONSES: usize = 11;
 const CLASSES: usize = 5;
 
 /// System calls made for connections since the beginning.
@@ -43,6 +45,10 @@ pub struct Traffic {
     pub unsent_bytes: u64,
     /// Bytes reserved for bodies that are arriving.
     pub bodies_bytes: u64,
+    /// TLS handshakes that came to their end.
+    pub handshakes: u64,
+    /// TLS handshakes that did not: of peers that speak something else, or trust somebody else.
+    pub handshakes_failed: u64,
     /// Subscribers served because their topic moved.
     pub deliveries: u64,
     /// How long each walk over the subscribers of a topic that moved took, or each part of a long one, microseconds.
@@ -67,6 +73,8 @@ impl Meters {
             overloads: self.counts.read(OVERLOADS),
             unsent_bytes: self.counts.read(UNSENT),
             bodies_bytes: self.counts.read(BODIES),
+            handshakes: self.counts.read(HANDSHAKES),
+            handshakes_failed: self.counts.read(HANDSHAKES_FAILED),
             deliveries: self.counts.read(DELIVERIES),
             fan_out_us: self.fan_out_us.read(),
         }
@@ -98,6 +106,14 @@ impl Meters {
 
     pub(crate) fn close(&self) {
         self.counts.add(CLOSED, 1);
+    }
+
+    pub(crate) fn handshake(&self) {
+        self.counts.add(HANDSHAKES, 1);
+    }
+
+    pub(crate) fn handshake_failed(&self) {
+        self.counts.add(HANDSHAKES_FAILED, 1);
     }
 
     pub(crate) fn overload(&self) {

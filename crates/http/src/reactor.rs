@@ -9,6 +9,7 @@ use crate::load::{Load, follows};
 use crate::meters::{Calls, Meters};
 use crate::request::REFUSALS;
 use crate::send::Segment;
+use crate::tls::{Identity, Secure};
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -106,6 +107,18 @@ pub struct Listening {
     pub descriptor: OwnedFd,
     /// Other reactors watch the very same socket.
     pub shared: bool,
+    /// TLS is spoken there, in this name.
+    pub identity: Option<Identity>,
+    /// Peers of another user than this process's, but for the superuser, are turned away. Only of Unix sockets.
+    pub same_user_only: bool,
+}
+
+/// A listener, as one reactor accepts from it.
+#[derive(Debug)]
+pub(crate) struct Door {
+    pub(crate) acceptor: Acceptor,
+    pub(crate) identity: Option<Identity>,
+    pub(crate) same_user_only: bool,
 }
 
 /// HTTP/1.1 for one service on one reactor.
@@ -114,7 +127,8 @@ pub struct Http<S: Service> {
     pub(crate) service: S,
     pub(crate) config: Config,
     /// One per listener, by the index in its entry.
-    pub(crate) acceptors: Vec<Acceptor>,
+    pub(crate) doors: Vec<Door>,
+    pub(crate) secure: Secure,
     pub(crate) accepted: Vec<OwnedFd>,
     /// Carries the timer that ends a drain.
     pub(crate) control: Key,
@@ -162,18 +176,21 @@ impl<S: Service> Http<S> {
     ) -> io::Result<Self> {
         let control = socket::duplicate(EventFd::new()?.as_fd())?;
         let control = insert(core, control, Connection::new(Role::Control), Interest::NONE)?;
-        let mut acceptors = Vec::with_capacity(listeners.len());
-        for (index, Listening { descriptor, shared }) in listeners.into_iter().enumerate() {
+        let mut doors = Vec::with_capacity(listeners.len());
+        for (index, Listening { descriptor, shared, identity, same_user_only }) in
+            listeners.into_iter().enumerate()
+        {
             let mut entry = Connection::new(Role::Listener);
             entry.flavour = u8::try_from(index).map_err(|_| io::Error::other("more than 256 listeners"))?;
             let interest = if shared { Interest::SHARED_LISTENER } else { Interest::READ };
             insert(core, descriptor, entry, interest)?;
-            acceptors.push(Acceptor::new()?);
+            doors.push(Door { acceptor: Acceptor::new()?, identity, same_user_only });
         }
         Ok(Self {
             service,
             config,
-            acceptors,
+            doors,
+            secure: Secure::default(),
             accepted: Vec::new(),
             control,
             connections: 0,
@@ -239,7 +256,11 @@ impl<S: Service> Http<S> {
 
     /// Removes a connection, whatever state it is in.
     pub(crate) fn remove(&mut self, core: &mut HttpCore<S>, key: Key) {
+        self.goodbye(core, key);
         let Some(removed) = core.remove(key) else { return };
+        if removed.entry.secure {
+            self.secure.forget(key);
+        }
         if let Some(topic) = removed.last_topic {
             self.service.unwatch(&topic);
         }
@@ -391,6 +412,7 @@ impl<S: Service> Handler for Http<S> {
             self.look(core);
         }
         self.account(core);
+        self.secure.turn_ended();
     }
 
     fn timer(&mut self, core: &mut Core<Self>, key: Key) {

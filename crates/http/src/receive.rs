@@ -2,6 +2,7 @@
 
 use crate::connection::{Active, Body};
 use crate::reactor::{Gone, Http, HttpCore};
+use crate::tls::Filled;
 use thalweg_reactor::Key;
 use thalweg_transport::{Read, read};
 use thalweg_wire::exchange::Service;
@@ -21,18 +22,18 @@ impl<S: Service> Http<S> {
         active: &mut Active<S::Topic>,
     ) -> Result<(), Gone> {
         for _ in 0..ROUNDS_MAX {
-            make_room(core, active);
-            let room = active.input.capacity() - active.input.len();
-            let descriptor = core.descriptor(key).ok_or(Gone::Close)?;
-            self.meters.read();
-            let drained = match read(descriptor, &mut active.input) {
-                Ok(Read::WouldBlock) => return Ok(()),
-                Ok(Read::End) => {
+            let filled = if core.entry(key).is_some_and(|entry| entry.secure) {
+                self.fill_sealed(core, key, active)?
+            } else {
+                self.fill(core, key, active)?
+            };
+            let drained = match filled {
+                Filled::Nothing => return Ok(()),
+                Filled::End => {
                     active.ended = true;
                     return self.drive(core, key, active);
                 }
-                Ok(Read::Bytes(bytes)) => bytes < room,
-                Err(_) => return Err(Gone::Close),
+                Filled::Some { drained } => drained,
             };
             self.drive(core, key, active)?;
             if drained || active.closing || active.starting.is_some() || !active.output.is_empty() {
@@ -46,6 +47,25 @@ impl<S: Service> Http<S> {
             }
         }
         Ok(())
+    }
+
+    /// Reads what is there.
+    fn fill(
+        &mut self,
+        core: &mut HttpCore<S>,
+        key: Key,
+        active: &mut Active<S::Topic>,
+    ) -> Result<Filled, Gone> {
+        make_room(core, active);
+        let room = active.input.capacity() - active.input.len();
+        let descriptor = core.descriptor(key).ok_or(Gone::Close)?;
+        self.meters.read();
+        match read(descriptor, &mut active.input) {
+            Ok(Read::WouldBlock) => Ok(Filled::Nothing),
+            Ok(Read::End) => Ok(Filled::End),
+            Ok(Read::Bytes(bytes)) => Ok(Filled::Some { drained: bytes < room }),
+            Err(_) => Err(Gone::Close),
+        }
     }
 }
 

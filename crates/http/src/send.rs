@@ -3,9 +3,11 @@
 //! Nothing is allocated for what the kernel takes at once. What it does not take is kept: large pieces by
 //! reference, the rest copied out of the scratch.
 
-use crate::connection::{Active, Manner};
+use crate::connection::{Active, Manner, Output, Sealed};
 use crate::drive::now_ms;
+use crate::meters::Meters;
 use crate::reactor::{Gone, Http, HttpCore};
+use crate::tls::{Secure, Sent};
 use bytes::Bytes;
 use smallvec::SmallVec;
 use std::io::IoSlice;
@@ -124,23 +126,24 @@ impl<S: Service> Http<S> {
         if self.segments.is_empty() {
             return Ok(());
         }
-        self.load.spend(self.segments.iter().map(Segment::len).sum());
+        let (total, before) = (self.segments.iter().map(Segment::len).sum(), active.output.bytes());
+        self.load.spend(total);
         let sent = {
             let mut slices: SmallVec<[IoSlice<'_>; 16]> = SmallVec::new();
             slices.extend(self.segments.iter().map(|segment| match segment {
                 Segment::Scratch(range) => IoSlice::new(&self.scratch[range.clone()]),
                 Segment::Piece(piece) => IoSlice::new(piece),
             }));
-            self.meters.write();
-            send(core, key, &slices)
+            send(core, key, &mut self.secure, &mut active.output.sealed, &slices, &self.meters)
         };
         if let Ok(sent) = sent {
-            self.keep_unsent(sent, active);
+            self.keep_unsent(sent.plain, active);
             if !active.output.is_empty() {
                 active.progressed_ms = now_ms(core);
                 core.set_timer(key, self.config.stall_timeout_ms);
             }
         }
+        self.load.unsent_bytes = self.load.unsent_bytes + active.output.bytes() - before;
         self.unstage();
         sent.map(|_| ())
     }
@@ -151,8 +154,7 @@ impl<S: Service> Http<S> {
         self.scratch.clear();
     }
 
-    fn keep_unsent(&mut self, mut sent: usize, active: &mut Active<S::Topic>) {
-        let before = active.output.bytes();
+    fn keep_unsent(&self, mut sent: usize, active: &mut Active<S::Topic>) {
         for segment in &self.segments {
             let length = segment.len();
             if sent >= length {
@@ -167,7 +169,6 @@ impl<S: Service> Http<S> {
             });
             sent = 0;
         }
-        self.load.unsent_bytes += active.output.bytes() - before;
     }
 
     /// The socket takes bytes again: sends those that were kept, then goes on.
@@ -182,16 +183,19 @@ impl<S: Service> Http<S> {
                 // The kernel says again next turn that there is room.
                 return Ok(());
             }
+            let before = active.output.bytes();
             let sent = {
+                let Output { sealed, pieces, .. } = &mut active.output;
                 let slices: SmallVec<[IoSlice<'_>; 16]> =
-                    active.output.pieces().take(PIECES_MAX).map(|piece| IoSlice::new(piece)).collect();
-                self.meters.write();
-                send(core, key, &slices)?
+                    pieces.iter().take(PIECES_MAX).map(|piece| IoSlice::new(piece)).collect();
+                send(core, key, &mut self.secure, sealed, &slices, &self.meters)
             };
-            active.output.advance(sent);
-            self.load.unsent_bytes -= sent as u64;
-            self.load.spend(sent);
-            if sent > 0 {
+            let Sent { plain, wire } = sent.unwrap_or_default();
+            active.output.advance(plain);
+            self.load.unsent_bytes = self.load.unsent_bytes + active.output.bytes() - before;
+            sent?;
+            self.load.spend(wire);
+            if wire > 0 {
                 active.progressed_ms = now_ms(core);
             }
             if !active.output.is_empty() {
@@ -203,12 +207,23 @@ impl<S: Service> Http<S> {
     }
 }
 
-/// How many bytes the kernel took; a peer that is gone is gone.
-fn send<S: Service>(core: &HttpCore<S>, key: Key, slices: &[IoSlice<'_>]) -> Result<usize, Gone> {
-    let descriptor = core.descriptor(key).ok_or(Gone::Close)?;
+/// How much left; a peer that is gone is gone.
+fn send<S: Service>(
+    core: &mut HttpCore<S>,
+    key: Key,
+    secure: &mut Secure,
+    sealed: &mut Sealed,
+    slices: &[IoSlice<'_>],
+    meters: &Meters,
+) -> Result<Sent, Gone> {
+    let (entry, descriptor) = core.entry_and_descriptor(key).ok_or(Gone::Close)?;
+    if entry.secure {
+        return secure.send((key, descriptor), sealed, slices, meters);
+    }
+    meters.write();
     match write_gathered(descriptor, slices) {
-        Ok(Written::Bytes(bytes)) => Ok(bytes),
-        Ok(Written::WouldBlock) => Ok(0),
+        Ok(Written::Bytes(bytes)) => Ok(Sent { plain: bytes, wire: bytes }),
+        Ok(Written::WouldBlock) => Ok(Sent::default()),
         Err(_) => Err(Gone::Close),
     }
 }

@@ -2,6 +2,7 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 /// What is asked of the server, and how much of it.
 #[derive(Clone, Debug, Subcommand)]
@@ -161,12 +162,15 @@ pub enum BenchVerb {
 /// Which server, how its streams are named, and what records are.
 #[derive(Clone, Debug, Args)]
 pub struct Common {
-    /// The server: http://host:port.
+    /// The server: http://host:port or https://host:port.
     #[arg(long, env = "THALWEG_URL", default_value = "http://127.0.0.1:4437")]
     pub url: String,
     /// The token that the server asks for.
     #[arg(long, env = "THALWEG_TOKEN", value_name = "TOKEN", hide_env_values = true)]
     pub token: Option<String>,
+    /// Whom to trust behind https://: a file of certificates (PEM) in place of the system's.
+    #[arg(long, env = "THALWEG_TLS_CA", value_name = "FILE")]
+    pub tls_ca: Option<PathBuf>,
     /// What the streams' names begin with; a number follows.
     #[arg(long, value_name = "PREFIX", default_value = "load-")]
     pub prefix: String,
@@ -186,6 +190,7 @@ impl Default for Common {
         Self {
             url: "http://127.0.0.1:4437".to_owned(),
             token: None,
+            tls_ca: None,
             prefix: "load-".to_owned(),
             name_bytes: 0,
             bytes: 256,

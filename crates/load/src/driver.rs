@@ -52,11 +52,12 @@ impl Shared {
 pub(crate) struct Driver {
     pub(crate) shared: Shared,
     scratch: Vec<u8>,
+    opened: Vec<u8>,
 }
 
 impl Driver {
     pub(crate) fn new(target: Target) -> Self {
-        Self { shared: Shared::new(target), scratch: Vec::with_capacity(RECEIVE_BYTES) }
+        Self { shared: Shared::new(target), scratch: Vec::with_capacity(RECEIVE_BYTES), opened: Vec::new() }
     }
 
     /// Connects for a role and lets it begin.
@@ -66,7 +67,9 @@ impl Driver {
     pub(crate) fn open(&mut self, core: &mut Core<Self>, role: Box<dyn Role>) -> io::Result<()> {
         let descriptor = socket::connect_tcp(self.shared.target.address)?;
         socket::set_no_delay(std::os::fd::AsFd::as_fd(&descriptor))?;
-        let key = core.insert(descriptor, Line::new(role), Interest::READ).map_err(refused)?;
+        let mut line = Line::new(role);
+        line.sealed = self.shared.target.seal()?.map(|peer| (peer, Vec::new()));
+        let key = core.insert(descriptor, line, Interest::READ).map_err(refused)?;
         self.advance(core, key);
         Ok(())
     }
@@ -107,14 +110,9 @@ impl Driver {
     fn flush(&mut self, core: &mut Core<Self>, key: Key) {
         let Some((line, descriptor)) = core.entry_and_descriptor(key) else { return };
         line.owed = true;
-        let outcome = match socket::send(descriptor, &line.request[line.sent..]) {
-            Ok(taken) => {
-                line.sent += taken.unwrap_or(0);
-                let wanted = if line.sent == line.request.len() { Interest::READ } else { Interest::BOTH };
-                core.set_interest(key, wanted)
-            }
-            Err(error) => Err(error),
-        };
+        let outcome = line
+            .send(descriptor)
+            .and_then(|done| core.set_interest(key, if done { Interest::READ } else { Interest::BOTH }));
         if let Err(error) = outcome {
             self.lose(core, key, &error.to_string());
         }
@@ -123,12 +121,24 @@ impl Driver {
     fn receive(&mut self, core: &mut Core<Self>, key: Key) {
         let Some((line, descriptor)) = core.entry_and_descriptor(key) else { return };
         self.scratch.clear();
+        let mut answered = Ok(true);
         let outcome = match socket::receive(descriptor, &mut self.scratch, RECEIVE_BYTES) {
             Ok(None) => return,
             Ok(Some(0)) => line.end(&mut self.shared),
-            Ok(Some(_)) => line.take(&self.scratch, &mut self.shared),
+            Ok(Some(_)) if line.sealed.is_none() => line.take(&self.scratch, &mut self.shared),
+            Ok(Some(_)) => {
+                answered = line.open(descriptor, &self.scratch, &mut self.opened);
+                // A handshake says nothing to the role.
+                if self.opened.is_empty() { Ok(false) } else { line.take(&self.opened, &mut self.shared) }
+            }
             Err(error) => Err(format!("{}: {error}", line.role.name())),
         };
+        match answered {
+            Ok(true) => {}
+            Ok(false) => drop(core.set_interest(key, Interest::BOTH)),
+            Err(error) => return self.lose(core, key, &error.to_string()),
+        }
+        let Some((line, _)) = core.entry_and_descriptor(key) else { return };
         match outcome {
             Ok(true) => {
                 core.clear_timer(key);

@@ -3,6 +3,10 @@
 
 use crate::driver::Shared;
 use crate::roles::Role;
+use std::io;
+use std::os::fd::BorrowedFd;
+use thalweg_http::tls::Peer;
+use thalweg_sys::socket;
 use thalweg_wire::http1::{BodyLength, ChunkedDecoder, parse_response};
 
 /// What comes next on a connection.
@@ -24,6 +28,8 @@ pub(crate) struct Line {
     pub(crate) request: Vec<u8>,
     /// Bytes of it that were taken.
     pub(crate) sent: usize,
+    /// What seals the connection, and sealed bytes that were not taken.
+    pub(crate) sealed: Option<(Box<Peer>, Vec<u8>)>,
     /// An answer is owed.
     pub(crate) owed: bool,
     /// The server said that it will not use this connection any further.
@@ -38,9 +44,45 @@ impl Line {
             partial: Vec::new(),
             request: Vec::new(),
             sent: 0,
+            sealed: None,
             owed: false,
             last: false,
         }
+    }
+
+    /// Sends what is left of the request, sealed if the connection is; whether all of it was taken.
+    ///
+    /// # Errors
+    /// The connection is gone.
+    pub(crate) fn send(&mut self, descriptor: BorrowedFd<'_>) -> io::Result<bool> {
+        let Some((peer, sealed)) = &mut self.sealed else {
+            self.sent += socket::send(descriptor, &self.request[self.sent..])?.unwrap_or(0);
+            return Ok(self.sent == self.request.len());
+        };
+        peer.seal(&self.request[self.sent..])?;
+        self.sent = self.request.len();
+        peer.outgoing(sealed)?;
+        if !sealed.is_empty() {
+            let taken = socket::send(descriptor, sealed)?.unwrap_or(0);
+            sealed.drain(..taken);
+        }
+        Ok(sealed.is_empty())
+    }
+
+    /// Opens what came, if it is sealed, and answers what belongs to that; whether all of the answer was taken.
+    ///
+    /// # Errors
+    /// The server is not who it should be, or the connection is gone.
+    pub(crate) fn open(
+        &mut self,
+        descriptor: BorrowedFd<'_>,
+        received: &[u8],
+        opened: &mut Vec<u8>,
+    ) -> io::Result<bool> {
+        opened.clear();
+        let Some((peer, _)) = &mut self.sealed else { return Ok(true) };
+        peer.take(received, opened)?;
+        self.send(descriptor)
     }
 
     /// Takes bytes in; whether they end an answer.

@@ -2,14 +2,17 @@
 
 use crate::arguments::Common;
 use crate::error::Error;
-use std::io::Write;
+use std::io::{self, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
+use thalweg_http::tls::{Peer, Trust};
 
 /// A server, and how its streams are named.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
     pub(crate) address: SocketAddr,
     pub(crate) url: String,
+    /// Behind https://: whom to trust, and the name that the server has to prove.
+    tls: Option<(Trust, String)>,
     prefix: String,
     /// Bytes of a name at least: numbers are led by zeros until it is as long.
     name_bytes: usize,
@@ -22,18 +25,35 @@ impl Target {
     /// The URL is none of `http://host:port`, or names nobody.
     pub(crate) fn new(common: &Common) -> Result<Self, Error> {
         let url = common.url.trim_end_matches('/');
-        let bad = || Error::Asked(format!("{url}: a server to be loaded is named as http://host:port"));
-        let authority = url.strip_prefix("http://").filter(|rest| !rest.contains('/')).ok_or_else(bad)?;
+        let bad = || {
+            Error::Asked(format!(
+                "{url}: a server to be loaded is named as http://host:port or https://host:port"
+            ))
+        };
+        let (sealed, authority) = match url.strip_prefix("http://") {
+            Some(authority) => (false, authority),
+            None => (true, url.strip_prefix("https://").ok_or_else(bad)?),
+        };
+        let name = authority.rsplit_once(':').map(|(name, _)| name).filter(|_| !authority.contains('/'));
+        let name = name.ok_or_else(bad)?.to_owned();
         let unreachable = |error| Error::Unreachable { url: url.to_owned(), error };
         let address = authority.to_socket_addrs().map_err(unreachable)?.next().ok_or_else(bad)?;
+        let trust = || common.tls_ca.as_deref().map_or_else(Trust::of_system, Trust::in_file);
+        let tls = if sealed { Some((trust().map_err(unreachable)?, name)) } else { None };
         let token = common.token.as_ref().map(|token| format!("Authorization: Bearer {token}\r\n"));
         Ok(Self {
             address,
             url: url.to_owned(),
+            tls,
             prefix: common.prefix.clone(),
             name_bytes: common.name_bytes,
             fields: format!("Host: {authority}\r\n{}", token.unwrap_or_default()),
         })
+    }
+
+    /// What seals a new connection, if it is to be.
+    pub(crate) fn seal(&self) -> io::Result<Option<Box<Peer>>> {
+        self.tls.as_ref().map(|(trust, name)| Peer::new(trust, name).map(Box::new)).transpose()
     }
 
     /// Writes a request about the stream of that number. `query` begins with its question mark.

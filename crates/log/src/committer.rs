@@ -71,6 +71,7 @@ impl Shared {
             }
             take(&mut writer)
         };
+        let _span = tracing::debug_span!("commit", batches = group.batches).entered();
         let begun_ns = monotonic_ns();
         match self.sync(&group) {
             Ok(()) => {

@@ -161,6 +161,12 @@ pub(crate) struct ServeOptions {
     /// `thalweg token`; the file is read again on SIGHUP.
     #[arg(long, env = "THALWEG_TOKENS", value_name = "FILE")]
     pub(crate) tokens: Option<PathBuf>,
+    /// The certificate chain (PEM) that TLS is spoken with at every TCP address. Read again on SIGHUP, as its key is.
+    #[arg(long, env = "THALWEG_TLS_CERTIFICATE", value_name = "FILE", requires = "tls_key")]
+    pub(crate) tls_certificate: Option<PathBuf>,
+    /// The certificate's private key (PEM).
+    #[arg(long, env = "THALWEG_TLS_KEY", value_name = "FILE", requires = "tls_certificate")]
+    pub(crate) tls_key: Option<PathBuf>,
     /// Allow addresses that other machines can reach without a token file: whoever reaches them may do everything.
     #[arg(long, env = "THALWEG_INSECURE_LISTEN_ANYWHERE", value_name = "BOOLEAN", action = clap::ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
     pub(crate) insecure_listen_anywhere: bool,

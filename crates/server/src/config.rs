@@ -36,9 +36,11 @@ const fn key(name: &'static str, kind: Kind, reloads: bool) -> Key {
 }
 
 /// Every key, in the order they are printed.
-pub(crate) const KEYS: [Key; 33] = [
+pub(crate) const KEYS: [Key; 35] = [
     key("listen", Kind::Texts, false),
     key("tokens", Kind::Text, false),
+    key("tls_certificate", Kind::Text, false),
+    key("tls_key", Kind::Text, false),
     key("insecure_listen_anywhere", Kind::Boolean, false),
     key("cors_origins", Kind::Texts, false),
     key("data", Kind::Text, false),

@@ -166,6 +166,7 @@ impl Engine {
 
     /// Writes a checkpoint when one is due, and frees what nobody needs. May wait for the disk.
     pub(crate) fn keep_house(&self) {
+        let _span = tracing::debug_span!("keep_house").entered();
         if let Err(error) = self.store.maintain(clock::wall_us()) {
             tracing::warn!(%error, "the store's housekeeping failed; nothing is lost by it");
         }

@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::str::FromStr;
 use thalweg_http::Listening;
+use thalweg_http::tls::Identity;
 use thalweg_sys::socket;
 use thalweg_sys::supervisor::{Bound, bound};
 use thalweg_transport::{BoundPath, Listener};
@@ -16,6 +17,8 @@ use thalweg_transport::{BoundPath, Listener};
 pub(crate) enum Listen {
     /// A TCP address.
     Tcp(SocketAddr),
+    /// A TCP address where TLS is spoken, as all are once there is a certificate.
+    Tls(SocketAddr),
     /// A Unix socket.
     Unix(PathBuf),
 }
@@ -42,6 +45,7 @@ impl fmt::Display for Listen {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tcp(address) => write!(formatter, "http://{address}"),
+            Self::Tls(address) => write!(formatter, "https://{address}"),
             Self::Unix(path) => write!(formatter, "unix:{}", path.display()),
         }
     }
@@ -51,7 +55,7 @@ impl Listen {
     /// Whether only this machine can reach it.
     pub(crate) fn is_local(&self) -> bool {
         match self {
-            Self::Tcp(address) => address.ip().is_loopback(),
+            Self::Tcp(address) | Self::Tls(address) => address.ip().is_loopback(),
             Self::Unix(_) => true,
         }
     }
@@ -65,17 +69,24 @@ pub(crate) struct Doors {
     pub(crate) places: Vec<Listen>,
     /// Unix paths that lead to them, removed when dropped.
     pub(crate) paths: Vec<BoundPath>,
+    /// In whose name TLS is spoken at TCP addresses.
+    identity: Option<Identity>,
 }
 
 /// Opens every listener for every reactor.
 ///
 /// # Errors
 /// The place that cannot be listened at, and why.
-pub(crate) fn open(listens: &[Listen], reactors: usize) -> Result<Doors, (Listen, io::Error)> {
+pub(crate) fn open(
+    listens: &[Listen],
+    reactors: usize,
+    identity: Option<&Identity>,
+) -> Result<Doors, (Listen, io::Error)> {
     let mut doors = Doors {
         per_reactor: (0..reactors).map(|_| Vec::new()).collect(),
         places: Vec::new(),
         paths: Vec::new(),
+        identity: identity.cloned(),
     };
     for listen in listens {
         open_one(&mut doors, listen).map_err(|error| (listen.clone(), error))?;
@@ -85,23 +96,26 @@ pub(crate) fn open(listens: &[Listen], reactors: usize) -> Result<Doors, (Listen
 
 fn open_one(doors: &mut Doors, listen: &Listen) -> io::Result<()> {
     match listen {
-        Listen::Tcp(address) => {
+        Listen::Tcp(address) | Listen::Tls(address) => {
             let listeners = Listener::tcp(*address, doors.per_reactor.len())?;
             let address = listeners.first().map_or(Ok(*address), Listener::local_address)?;
             for (own, listener) in doors.per_reactor.iter_mut().zip(listeners) {
-                own.push(Listening { descriptor: listener.into_parts().0, shared: false });
+                let identity = doors.identity.clone();
+                let descriptor = listener.into_parts().0;
+                own.push(Listening { descriptor, shared: false, identity, same_user_only: false });
             }
-            doors.places.push(Listen::Tcp(address));
+            doors.places.push(doors.spoken(Listen::Tcp(address)));
         }
         Listen::Unix(path) => {
             let listener = Listener::unix(path)?;
             let shared = doors.per_reactor.len() > 1;
             let (last, others) = doors.per_reactor.split_last_mut().ok_or(io::ErrorKind::InvalidInput)?;
             for own in others {
-                own.push(Listening { descriptor: listener.duplicate()?, shared });
+                let descriptor = listener.duplicate()?;
+                own.push(Listening { descriptor, shared, identity: None, same_user_only: true });
             }
             let (descriptor, bound) = listener.into_parts();
-            last.push(Listening { descriptor, shared });
+            last.push(Listening { descriptor, shared, identity: None, same_user_only: true });
             doors.paths.extend(bound);
             doors.places.push(listen.clone());
         }
@@ -134,11 +148,23 @@ impl Doors {
     /// Out of descriptors.
     pub(crate) fn add_inherited(&mut self, place: Listen, descriptor: OwnedFd) -> io::Result<()> {
         let shared = self.per_reactor.len() > 1;
+        let place = self.spoken(place);
+        let identity = self.identity.as_ref().filter(|_| matches!(place, Listen::Tls(_)));
         for own in &mut self.per_reactor {
-            own.push(Listening { descriptor: socket::duplicate(descriptor.as_fd())?, shared });
+            let descriptor = socket::duplicate(descriptor.as_fd())?;
+            // Whoever handed a Unix socket over decided who may connect to it.
+            own.push(Listening { descriptor, shared, identity: identity.cloned(), same_user_only: false });
         }
         self.places.push(place);
         Ok(())
+    }
+
+    /// The place, with what is spoken there.
+    fn spoken(&self, place: Listen) -> Listen {
+        match place {
+            Listen::Tcp(address) if self.identity.is_some() => Listen::Tls(address),
+            place => place,
+        }
     }
 }
 
@@ -163,11 +189,11 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("s.sock");
         let listens = [Listen::Tcp("127.0.0.1:0".parse().unwrap()), Listen::Unix(path.clone())];
-        let doors = open(&listens, 3).map_err(|(_, error)| error).unwrap();
+        let doors = open(&listens, 3, None).map_err(|(_, error)| error).unwrap();
         assert!(doors.per_reactor.iter().all(|own| own.len() == 2 && own[1].shared && !own[0].shared));
         assert!(matches!(doors.places[0], Listen::Tcp(address) if address.port() != 0));
         assert!(path.exists());
-        let Err((at, error)) = open(&listens[1..], 1) else { panic!("a live server's path was taken") };
+        let Err((at, error)) = open(&listens[1..], 1, None) else { panic!("a live server's path was taken") };
         assert_eq!((at, error.kind()), (Listen::Unix(path.clone()), io::ErrorKind::AddrInUse));
         drop(doors);
         assert!(!path.exists());

@@ -2,6 +2,7 @@
 
 use crate::arguments::{LogFormat, LogLevel};
 use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::fmt::format::FmtSpan;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, fmt, reload};
@@ -15,7 +16,9 @@ impl Logging {
     /// Starts logging for the whole process.
     pub(crate) fn start(format: LogFormat, level: LogLevel) -> Self {
         let (filter, handle) = reload::Layer::new(filter(level));
-        let lines = fmt::layer().with_writer(std::io::stderr).with_target(false);
+        // What a request, a commit or a walk over subscribers took is said when it is over; all of them are at `debug`.
+        let lines =
+            fmt::layer().with_writer(std::io::stderr).with_target(false).with_span_events(FmtSpan::CLOSE);
         let lines = match format {
             LogFormat::Text => {
                 let is_terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());

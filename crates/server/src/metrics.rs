@@ -89,6 +89,12 @@ impl<S> Metrics<S> {
             "System calls that wrote to connections.",
             each(|(_, t)| t.calls.writes),
         )?;
+        page.counter("tls_handshakes_total", "TLS handshakes completed.", each(|(_, t)| t.handshakes))?;
+        page.counter(
+            "tls_handshakes_failed_total",
+            "TLS handshakes that failed, and requests that came without one.",
+            each(|(_, t)| t.handshakes_failed),
+        )?;
         page.counter(
             "deliveries_total",
             "Subscribers served because their stream moved.",

@@ -20,6 +20,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
+use thalweg_http::tls::{Identity, IdentityError};
 use thalweg_http::{Config, Http, Listening, Message};
 use thalweg_reactor::{Handle, Pool, Reactor};
 use thalweg_service::Endpoint;
@@ -55,6 +56,8 @@ pub(crate) enum Failure {
     Origins(String),
     /// The token file is not taken.
     Tokens(TokensError),
+    /// The certificate or its key is not taken.
+    Identity(IdentityError),
     /// An address cannot be listened at.
     Listen(Listen, io::Error),
     /// The store cannot be served.
@@ -86,6 +89,7 @@ impl std::fmt::Display for Failure {
             ),
             Self::Origins(why) => write!(out, "--cors-origins: {why}"),
             Self::Tokens(error) => write!(out, "{error}"),
+            Self::Identity(error) => write!(out, "{error}"),
             Self::Listen(place, error) => {
                 write!(out, "cannot listen at {place}: {error}")?;
                 if error.kind() == io::ErrorKind::AddrInUse {
@@ -120,6 +124,7 @@ struct Control<'a> {
     line: &'a [OsString],
     logging: Logging,
     front: Front,
+    identity: Option<Identity>,
     /// Connections of each reactor.
     connections_max: usize,
 }
@@ -148,13 +153,14 @@ pub(crate) fn serve(configuration: Configuration, line: &[OsString]) -> Result<(
     if let Some(place) = places.find(|place| !place.is_local() && !guarded) {
         return Err(Failure::Reachable(place.clone()));
     }
+    let identity = identity(options)?;
     let retain = Retain { seconds: options.retain_seconds, bytes: options.retain_bytes };
     let engine = Engine::open(&options.data, options.durability, retain, state_options(options))
         .map_err(Failure::Store)?
         .with_sharing(front.sharing());
     // So it is with what opened the store, and below with what started everything else.
     code::release();
-    let mut doors = open_doors(wanted, inherited, reactors)?;
+    let mut doors = open_doors(wanted, inherited, reactors, identity.as_ref())?;
     let config = http_config(options, connections_max, reactors);
     let pool = Pool::start(COLD_THREADS).map_err(|error| Failure::System("start a thread", error))?;
     // Before anything is answered: who hears from the server finds all of it.
@@ -162,8 +168,8 @@ pub(crate) fn serve(configuration: Configuration, line: &[OsString]) -> Result<(
     code::release();
     let spin = options.spin == Switch::On;
     let mut running = start_all(&engine, &front, &pool, config, spin, &mut doors)?;
-    let mut rpc_doors =
-        listen::open(&options.rpc_listen, 1).map_err(|(place, error)| Failure::Listen(place, error))?;
+    let mut rpc_doors = listen::open(&options.rpc_listen, 1, identity.as_ref())
+        .map_err(|(place, error)| Failure::Listen(place, error))?;
     if let Some(listening) = rpc_doors.per_reactor.pop().filter(|listening| !listening.is_empty()) {
         let whom = (reactors, Doing::Rpc);
         running.push(start(whom, &engine, &front, &pool, config, spin, listening)?);
@@ -181,7 +187,7 @@ pub(crate) fn serve(configuration: Configuration, line: &[OsString]) -> Result<(
     let supervisor = Supervisor::from_environment();
     supervisor.ready();
     code::release();
-    let mut control = Control { configuration, line, logging, front, connections_max };
+    let mut control = Control { configuration, line, logging, front, identity, connections_max };
     watch(&signals, &engine, &running, neighbours.as_ref(), &mut control)?;
     let grace_ms = control.configuration.options.drain_grace_ms;
     tracing::info!(grace_ms, "ending: a second signal ends at once");
@@ -213,8 +219,10 @@ fn open_doors(
     wanted: &[Listen],
     inherited: Vec<(Listen, OwnedFd)>,
     reactors: usize,
+    identity: Option<&Identity>,
 ) -> Result<Doors, Failure> {
-    let mut doors = listen::open(wanted, reactors).map_err(|(place, error)| Failure::Listen(place, error))?;
+    let mut doors =
+        listen::open(wanted, reactors, identity).map_err(|(place, error)| Failure::Listen(place, error))?;
     for (place, descriptor) in inherited {
         let added = doors.add_inherited(place.clone(), descriptor);
         added.map_err(|error| Failure::Listen(place, error))?;
@@ -238,7 +246,28 @@ fn start_all(
         .collect()
 }
 
+/// In whose name TLS is spoken, if it is.
+fn identity(options: &ServeOptions) -> Result<Option<Identity>, Failure> {
+    let files = options.tls_certificate.as_deref().zip(options.tls_key.as_deref());
+    let loaded = files.map(|(certificate, key)| Identity::load(certificate, key));
+    loaded.transpose().map_err(Failure::Identity)
+}
+
 impl Control<'_> {
+    /// Reads certificate and key again. Ones that are wrong change nothing.
+    fn reload_identity(&self) {
+        let options = &self.configuration.options;
+        let (Some(identity), Some(certificate), Some(key)) =
+            (&self.identity, &options.tls_certificate, &options.tls_key)
+        else {
+            return;
+        };
+        match identity.reload(certificate, key) {
+            Ok(()) => tracing::info!("certificate and key read again"),
+            Err(error) => tracing::error!(%error, "the certificate is not reloaded; the one in force stays"),
+        }
+    }
+
     /// Reads the configuration again, and brings into force what can be. One that is wrong changes nothing.
     fn reload(&mut self, running: &[Running]) {
         let read = match Configuration::load(self.line) {
@@ -258,6 +287,7 @@ impl Control<'_> {
         }
         self.configuration.take_over(read);
         self.front.reload(&self.configuration.options);
+        self.reload_identity();
         let options = &self.configuration.options;
         self.logging.set_level(options.log_level);
         let config = Arc::new(http_config(options, self.connections_max, running.len()));
@@ -383,7 +413,7 @@ fn greet<'e>(
         text += &format!("and to its neighbours on {endpoint}\n");
     }
     text += &format!("limits: {limits}\n");
-    let url = places.iter().find(|place| matches!(place, Listen::Tcp(_))).map(Listen::to_string);
+    let url = places.iter().find(|place| !matches!(place, Listen::Unix(_))).map(Listen::to_string);
     if let Some(url) = url {
         text += &format!(
             "try:\n  curl -X PUT {url}/v1/stream/hello -H 'Content-Type: text/plain'\n  \

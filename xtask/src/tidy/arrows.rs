@@ -24,7 +24,7 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     ("rpc", &["sys", "sync", "reactor", "transport", "wire", "service", "http", "schema"]),
     ("fork", &["sys", "wire", "service", "schema", "rpc"]),
     ("abi", &["reactor", "transport", "wire", "service", "schema", "rpc"]),
-    ("load", &["sys", "reactor", "wire"]),
+    ("load", &["sys", "reactor", "wire", "http"]),
     (
         "server",
         &[

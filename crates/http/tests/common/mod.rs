@@ -9,6 +9,7 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use thalweg_http::tls::Identity;
 use thalweg_http::{Census, Config, Http, Listening, Message};
 use thalweg_reactor::{Handle, Pool, Reactor};
 use thalweg_transport::Listener;
@@ -176,6 +177,11 @@ pub struct Server {
 
 impl Server {
     pub fn start(config: Config) -> Self {
+        Self::start_as(config, None)
+    }
+
+    /// One where TLS is spoken, if it has an identity.
+    pub fn start_as(config: Config, identity: Option<Identity>) -> Self {
         let _ = thalweg_sys::process::raise_descriptors_max(20_000);
         let shared = Arc::new(Mutex::new(Shared { event_bytes_max: 1 << 20, ..Shared::default() }));
         let listener = Listener::tcp("127.0.0.1:0".parse().unwrap(), 1).unwrap().remove(0);
@@ -186,7 +192,12 @@ impl Server {
             let entries = config.connections_max + Http::<TestService>::entries_beside(1);
             let reactor_config =
                 thalweg_reactor::Config { entries_max: entries as u32, spin: false, ..Default::default() };
-            let listening = Listening { descriptor: listener.into_parts().0, shared: false };
+            let listening = Listening {
+                descriptor: listener.into_parts().0,
+                shared: false,
+                identity,
+                same_user_only: false,
+            };
             let mut reactor = Reactor::new(reactor_config, |core| {
                 let http = Http::new(core, service, config, vec![listening])?;
                 Ok::<_, std::io::Error>(http.with_pool(Pool::start(1)?))

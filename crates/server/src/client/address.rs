@@ -16,13 +16,13 @@ impl Address {
     /// # Errors
     /// [`Failure::Url`], or [`Failure::Name`] with the rule that the name breaks.
     pub(super) fn parse(name: &str, server: &Server) -> Result<Self, Failure> {
-        if name.starts_with("http://") {
+        if ["http://", "https://"].iter().any(|scheme| name.starts_with(scheme)) {
             let (place, encoded) = name.split_once(STREAMS).ok_or_else(|| {
                 let why = "a stream's URL looks like http://host:port/v1/stream/name".to_owned();
                 Failure::Name { name: name.to_owned(), why }
             })?;
             let decoded = stream_name(encoded).map_err(|error| bad_name(name, &error))?.into_owned();
-            let (url, known) = (Url::parse(place)?, server.parse()?);
+            let (url, known) = (Url::parse(place)?.trusting(server.tls_ca.clone()), server.parse()?);
             let url = if url.is_same_server(&known) { url.with_token(server.token.clone()) } else { url };
             return Ok(Self { url, name: decoded });
         }
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     fn server(url: &str) -> Server {
-        Server { url: url.to_owned(), token: Some("t".to_owned()) }
+        Server { url: url.to_owned(), token: Some("t".to_owned()), tls_ca: None }
     }
 
     #[test]

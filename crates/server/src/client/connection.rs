@@ -1,17 +1,12 @@
 //! One connection to a server, one request at a time.
 
+use super::channel::{ANSWER_TIMEOUT, Channel, Endpoint};
 use std::fmt;
-use std::io::{self, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
-use std::os::unix::net::UnixStream;
+use std::io;
 use std::path::PathBuf;
-use std::time::Duration;
 use thalweg_wire::fault::Fault;
 use thalweg_wire::http1::{BodyLength, ChunkedDecoder, ResponseError, parse_response};
 
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Above the pauses a live response makes between two comments, and above a long-poll's patience.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// Bytes of a refusal's body that are shown.
 const REFUSAL_BYTES_MAX: usize = 4_096;
 
@@ -105,11 +100,15 @@ pub(crate) enum Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Url(url) => write!(out, "{url} is no server: expected http://host:port or unix:/path"),
+            Self::Url(url) => {
+                write!(out, "{url} is no server: expected http://host:port, https://host:port or unix:/path")
+            }
             Self::Unreachable { url, error } => {
                 write!(out, "cannot reach {url}: {error}")?;
                 if matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound) {
                     write!(out, "; is the server running? start it with `thalweg serve`")?;
+                } else if url.starts_with("https:") && error.kind() == io::ErrorKind::InvalidData {
+                    write!(out, "; name the certificates to trust with --tls-ca")?;
                 }
                 Ok(())
             }
@@ -150,12 +149,6 @@ impl fmt::Display for Failure {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Endpoint {
-    Tcp(String),
-    Unix(PathBuf),
-}
-
 /// A server's address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Url {
@@ -167,6 +160,8 @@ pub(crate) struct Url {
     prefix: String,
     /// What the server asks for, if it does.
     token: Option<String>,
+    /// Whom to trust, if not whom the system does.
+    ca: Option<PathBuf>,
 }
 
 impl Url {
@@ -182,22 +177,28 @@ impl Url {
                 host: "localhost".into(),
                 prefix: String::new(),
                 token: None,
+                ca: None,
             });
         }
-        let rest = text.strip_prefix("http://").ok_or_else(bad)?;
+        let plain = text.strip_prefix("http://");
+        let rest = plain.or_else(|| text.strip_prefix("https://")).ok_or_else(bad)?;
         let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
         let sound = !authority.is_empty() && authority.bytes().all(|b| b.is_ascii_graphic() && b != b'@');
         if !sound || path.contains(['?', '#']) {
             return Err(bad());
         }
         let port_given = authority.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-        let address = if port_given { authority.to_owned() } else { format!("{authority}:80") };
+        let port = if plain.is_some() { 80 } else { 443 };
+        let address = if port_given { authority.to_owned() } else { format!("{authority}:{port}") };
+        let name = address.rsplit_once(':').map_or_else(String::new, |(name, _)| name.to_owned());
+        let endpoint = if plain.is_some() { Endpoint::Tcp(address) } else { Endpoint::Tls { address, name } };
         Ok(Self {
             text: text.to_owned(),
-            endpoint: Endpoint::Tcp(address),
+            endpoint,
             host: authority.to_owned(),
             prefix: path.trim_end_matches('/').to_owned(),
             token: None,
+            ca: None,
         })
     }
 }
@@ -209,6 +210,12 @@ impl Url {
         self
     }
 
+    /// Behind https://, trusting whom this file names, if there is one.
+    pub(crate) fn trusting(mut self, ca: Option<PathBuf>) -> Self {
+        self.ca = ca;
+        self
+    }
+
     /// Whether both lead to the same server.
     pub(crate) fn is_same_server(&self, other: &Self) -> bool {
         self.endpoint == other.endpoint
@@ -217,52 +224,6 @@ impl Url {
     /// As it was given.
     pub(crate) fn text(&self) -> &str {
         &self.text
-    }
-}
-
-#[derive(Debug)]
-enum Stream {
-    Tcp(TcpStream),
-    Unix(UnixStream),
-}
-
-impl Stream {
-    fn open(endpoint: &Endpoint) -> io::Result<Self> {
-        match endpoint {
-            Endpoint::Unix(path) => {
-                let stream = UnixStream::connect(path)?;
-                stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
-                Ok(Self::Unix(stream))
-            }
-            Endpoint::Tcp(address) => {
-                let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-                for address in address.to_socket_addrs()? {
-                    match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
-                        Ok(stream) => {
-                            stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
-                            stream.set_nodelay(true)?;
-                            return Ok(Self::Tcp(stream));
-                        }
-                        Err(error) => last = error,
-                    }
-                }
-                Err(last)
-            }
-        }
-    }
-
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Self::Tcp(stream) => stream.read(into),
-            Self::Unix(stream) => stream.read(into),
-        }
-    }
-
-    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
-        match self {
-            Self::Tcp(stream) => stream.write_all(bytes),
-            Self::Unix(stream) => stream.write_all(bytes),
-        }
     }
 }
 
@@ -301,7 +262,7 @@ enum Rest {
 /// One connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    stream: Stream,
+    stream: Channel,
     host: String,
     prefix: String,
     token: Option<String>,
@@ -313,7 +274,7 @@ impl Connection {
     /// # Errors
     /// [`Failure::Unreachable`].
     pub(crate) fn open(url: &Url) -> Result<Self, Failure> {
-        let stream = Stream::open(&url.endpoint)
+        let stream = Channel::open(&url.endpoint, url.ca.as_deref())
             .map_err(|error| Failure::Unreachable { url: url.text.clone(), error })?;
         let (host, prefix, token) = (url.host.clone(), url.prefix.clone(), url.token.clone());
         Ok(Self { stream, host, prefix, token, received: Vec::new(), rest: Rest::Nothing })
@@ -481,8 +442,11 @@ mod tests {
         assert_eq!((url.host.as_str(), url.prefix.as_str()), ("localhost:4437", "/base"));
         assert_eq!(url.endpoint, Endpoint::Tcp("localhost:4437".into()));
         assert_eq!(Url::parse("http://h").unwrap().endpoint, Endpoint::Tcp("h:80".into()));
+        let tls = |address: &str, name: &str| Endpoint::Tls { address: address.into(), name: name.into() };
+        assert_eq!(Url::parse("https://h").unwrap().endpoint, tls("h:443", "h"));
+        assert_eq!(Url::parse("https://[::1]:1/x").unwrap().endpoint, tls("[::1]:1", "[::1]"));
         assert_eq!(Url::parse("unix:/run/t.sock").unwrap().endpoint, Endpoint::Unix("/run/t.sock".into()));
-        for bad in ["", "https://h", "h:80", "http://", "http://u@h", "http://h/?q", "unix:", "http://h /"] {
+        for bad in ["", "ftp://h", "h:80", "http://", "http://u@h", "http://h/?q", "unix:", "http://h /"] {
             assert!(matches!(Url::parse(bad), Err(Failure::Url(_))), "{bad}");
         }
     }

@@ -68,8 +68,11 @@ fn place(address: &Address, head: &Head) -> Result<Token, Failure> {
 /// Copies what the source holds now.
 pub(super) fn copy(options: &CopyOptions, output: Output) -> Result<(), Failure> {
     let from = Address::parse(&options.source, &options.server)?;
-    let there =
-        options.to_url.as_ref().map(|url| Server { url: url.clone(), token: options.to_token.clone() });
+    let there = options.to_url.as_ref().map(|url| Server {
+        url: url.clone(),
+        token: options.to_token.clone(),
+        tls_ca: options.server.tls_ca.clone(),
+    });
     let to = Address::parse(&options.destination, there.as_ref().unwrap_or(&options.server))?;
     if from == to {
         return Err(Failure::Copy("source and destination are the same stream".to_owned()));

@@ -2,6 +2,7 @@
 
 mod address;
 mod append;
+mod channel;
 mod connection;
 mod copy;
 mod events;

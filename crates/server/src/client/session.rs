@@ -72,7 +72,9 @@ impl Session {
 /// Whether a failure may be gone after a while.
 pub(super) fn passes(failure: &Failure) -> bool {
     match failure {
-        Failure::Unreachable { .. } | Failure::Broken(_) => true,
+        // Who proved to be somebody else does so again.
+        Failure::Unreachable { error, .. } => error.kind() != std::io::ErrorKind::InvalidData,
+        Failure::Broken(_) => true,
         Failure::Service(error) => error.retry() != Retry::Never,
         Failure::Refused { status, .. } | Failure::Said { status, .. } => *status == 429 || *status == 503,
         _ => false,

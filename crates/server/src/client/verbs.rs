@@ -8,13 +8,16 @@ use std::path::PathBuf;
 /// Which server a verb speaks to.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Server {
-    /// The server: http://host:port or unix:/path.
+    /// The server: http://host:port, https://host:port or unix:/path.
     #[arg(long, env = "THALWEG_URL", default_value = "http://127.0.0.1:4437")]
     pub(crate) url: String,
     /// The token that the server asks for. It is sent to that server and to no other; better set in the environment,
     /// where no other user sees it.
     #[arg(long, env = "THALWEG_TOKEN", value_name = "TOKEN", hide_env_values = true)]
     pub(crate) token: Option<String>,
+    /// Whom to trust behind https://: a file of certificates (PEM) in place of the system's.
+    #[arg(long, env = "THALWEG_TLS_CA", value_name = "FILE")]
+    pub(crate) tls_ca: Option<PathBuf>,
 }
 
 impl Server {
@@ -23,7 +26,7 @@ impl Server {
     /// # Errors
     /// [`Failure::Url`].
     pub(crate) fn parse(&self) -> Result<Url, Failure> {
-        Ok(Url::parse(&self.url)?.with_token(self.token.clone()))
+        Ok(Url::parse(&self.url)?.with_token(self.token.clone()).trusting(self.tls_ca.clone()))
     }
 }
 

@@ -1,0 +1,279 @@
+//! Connections that are sealed: what a reactor keeps for them, and how their bytes come and go.
+//!
+//! What was sealed has its place in the order of records, so it is never dropped and nothing is sealed ahead of it: what the
+//! socket does not take of one write waits in the connection's output, before what is not sealed yet.
+//!
+//! Invariant: `handshakes` is the number of sessions that are in theirs. *Checked by* the tests in `tests/tls.rs`.
+
+use super::Identity;
+use super::session::Session;
+use crate::connection::{Active, Output, Sealed};
+use crate::drive::now_ms;
+use crate::meters::Meters;
+use crate::reactor::{Gone, Http, HttpCore};
+use std::collections::HashMap;
+use std::io::IoSlice;
+use std::os::fd::BorrowedFd;
+use thalweg_reactor::Key;
+use thalweg_transport::{Read, Written, read, write};
+use thalweg_wire::exchange::{Refusal, Service};
+
+/// Steps of handshakes in one turn, each up to a signature: a storm of them does not keep the others waiting.
+const HANDSHAKE_STEPS_MAX: usize = 16;
+/// Memory that what is sealed may keep when nothing is.
+const KEPT_BYTES_MAX: usize = 96 * 1024;
+
+/// What one write did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sent {
+    /// Bytes that are done with.
+    pub(crate) plain: usize,
+    /// Bytes that the socket took.
+    pub(crate) wire: usize,
+}
+
+/// What one read of a connection found.
+pub(crate) enum Filled {
+    /// Nothing for now.
+    Nothing,
+    /// Something; `drained`: nothing more is there.
+    Some { drained: bool },
+    /// The peer sends nothing more.
+    End,
+}
+
+/// The sealed connections of one reactor.
+#[derive(Default)]
+pub(crate) struct Secure {
+    sessions: HashMap<Key, Box<Session>>,
+    /// Bytes on their way out, of whichever connection it is about.
+    sealed: Vec<u8>,
+    /// Sessions whose handshake is not over.
+    handshakes: usize,
+    /// Steps of handshakes in this turn.
+    steps: usize,
+}
+
+impl std::fmt::Debug for Secure {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Secure").field("sessions", &self.sessions.len()).finish_non_exhaustive()
+    }
+}
+
+impl Secure {
+    /// Handshakes under way.
+    pub(crate) fn handshakes(&self) -> usize {
+        self.handshakes
+    }
+
+    /// A connection begins. `false`: the library has no random bytes.
+    pub(crate) fn begin(&mut self, key: Key, identity: &Identity) -> bool {
+        let Ok(session) = Session::new(identity) else { return false };
+        self.sessions.insert(key, Box::new(session));
+        self.handshakes += 1;
+        true
+    }
+
+    /// Whether the connection is still to prove itself.
+    pub(crate) fn is_handshaking(&self, key: Key) -> bool {
+        self.sessions.get(&key).is_some_and(|session| session.is_handshaking())
+    }
+
+    /// The turn is over.
+    pub(crate) fn turn_ended(&mut self) {
+        self.steps = 0;
+        if self.sealed.capacity() > KEPT_BYTES_MAX || self.sessions.is_empty() {
+            self.sealed = Vec::new();
+        }
+    }
+
+    /// What the connection still had to send is lost: nothing that follows would make sense.
+    pub(crate) fn spoil(&mut self, key: Key) {
+        if let Some(session) = self.sessions.get_mut(&key) {
+            session.spoil();
+        }
+    }
+
+    /// Says that nothing follows, if the socket takes that at once.
+    pub(crate) fn goodbye(&mut self, key: Key, descriptor: BorrowedFd<'_>) {
+        let Some(session) = self.sessions.get_mut(&key) else { return };
+        self.sealed.clear();
+        session.goodbye(&mut self.sealed);
+        // Whoever is not there to hear it needs no goodbye.
+        let _ = write(descriptor, &self.sealed);
+    }
+
+    /// Forgets a connection.
+    pub(crate) fn forget(&mut self, key: Key) {
+        if let Some(session) = self.sessions.remove(&key) {
+            self.handshakes -= usize::from(session.is_handshaking());
+        }
+    }
+
+    /// Seals and sends, a piece of work at a time, until the socket takes no more. What is sealed already goes first.
+    ///
+    /// # Errors
+    /// The peer is gone, or nothing can be sealed.
+    pub(crate) fn send(
+        &mut self,
+        (key, descriptor): (Key, BorrowedFd<'_>),
+        kept: &mut Sealed,
+        pieces: &[IoSlice<'_>],
+        meters: &Meters,
+    ) -> Result<Sent, Gone> {
+        let mut sent = Sent { plain: 0, wire: flush(descriptor, kept, meters)? };
+        if !kept.is_empty() {
+            return Ok(sent);
+        }
+        let session = self.sessions.get_mut(&key).ok_or(Gone::Close)?;
+        let total: usize = pieces.iter().map(|piece| piece.len()).sum();
+        while sent.plain < total {
+            self.sealed.clear();
+            let sealed = session.seal(pieces, sent.plain, &mut self.sealed);
+            sent.plain += sealed.map_err(|_| Gone::Close)?;
+            meters.write();
+            let taken = taken(descriptor, &self.sealed)?;
+            sent.wire += taken;
+            if taken < self.sealed.len() {
+                kept.push(&self.sealed[taken..]);
+                break;
+            }
+        }
+        Ok(sent)
+    }
+}
+
+/// Sends what was sealed before.
+fn flush(descriptor: BorrowedFd<'_>, kept: &mut Sealed, meters: &Meters) -> Result<usize, Gone> {
+    if kept.is_empty() {
+        return Ok(0);
+    }
+    meters.write();
+    let taken = taken(descriptor, kept.bytes())?;
+    kept.advance(taken);
+    Ok(taken)
+}
+
+fn taken(descriptor: BorrowedFd<'_>, bytes: &[u8]) -> Result<usize, Gone> {
+    match write(descriptor, bytes) {
+        Ok(Written::Bytes(count)) => Ok(count),
+        Ok(Written::WouldBlock) => Ok(0),
+        Err(_) => Err(Gone::Close),
+    }
+}
+
+impl<S: Service> Http<S> {
+    /// Reads and opens what is there.
+    pub(crate) fn fill_sealed(
+        &mut self,
+        core: &mut HttpCore<S>,
+        key: Key,
+        active: &mut Active<S::Topic>,
+    ) -> Result<Filled, Gone> {
+        let session = self.secure.sessions.get(&key).ok_or(Gone::Close)?;
+        let (shakes, begins) = (session.is_handshaking(), !session.has_begun());
+        if shakes && self.secure.steps >= HANDSHAKE_STEPS_MAX {
+            // The kernel says again next turn that there is something.
+            return Ok(Filled::Nothing);
+        }
+        self.secure.steps += usize::from(shakes);
+        let mut received = core.take_buffer();
+        let room = received.capacity();
+        self.meters.read();
+        let got = core.descriptor(key).map(|descriptor| read(descriptor, &mut received));
+        let filled = match got {
+            Some(Ok(Read::Bytes(_))) if begins && is_plain(&received) => {
+                self.refuse_plain(core, key, active);
+                Ok(Filled::Some { drained: true })
+            }
+            Some(Ok(Read::Bytes(count))) => {
+                self.open(core, key, active, &mut received).map(|ended| match ended {
+                    true => Filled::End,
+                    false => Filled::Some { drained: count < room },
+                })
+            }
+            Some(Ok(Read::WouldBlock)) => Ok(Filled::Nothing),
+            Some(Ok(Read::End)) => Ok(Filled::End),
+            Some(Err(_)) | None => Err(Gone::Close),
+        };
+        core.give_buffer(received);
+        filled
+    }
+
+    /// Opens what came, and sends what the protocol answers. Whether the peer said that nothing follows.
+    fn open(
+        &mut self,
+        core: &mut HttpCore<S>,
+        key: Key,
+        active: &mut Active<S::Topic>,
+        received: &mut Vec<u8>,
+    ) -> Result<bool, Gone> {
+        let session = self.secure.sessions.get_mut(&key).ok_or(Gone::Close)?;
+        let shook = session.is_handshaking();
+        if active.input.capacity() == 0 && !shook {
+            active.input = core.take_buffer();
+        } else if active.start > 0 {
+            active.input.drain(..active.start);
+            active.start = 0;
+        }
+        self.secure.sealed.clear();
+        let outcome = session.take(received, &mut active.input, &mut self.secure.sealed);
+        let shakes = session.is_handshaking();
+        self.secure.handshakes -= usize::from(shook && !shakes);
+        if shook && outcome.is_err() {
+            self.meters.handshake_failed();
+        } else if shook && !shakes {
+            self.meters.handshake();
+        }
+        self.answer(core, key, active)?;
+        outcome.map_err(|error| {
+            tracing::debug!(%error, "a sealed connection is refused");
+            // So that the alert reaches whoever it is for.
+            Gone::Linger
+        })
+    }
+
+    /// Sends what the protocol itself has to say.
+    fn answer(
+        &mut self,
+        core: &mut HttpCore<S>,
+        key: Key,
+        active: &mut Active<S::Topic>,
+    ) -> Result<(), Gone> {
+        if self.secure.sealed.is_empty() {
+            return Ok(());
+        }
+        let Output { sealed: kept, .. } = &mut active.output;
+        let before = kept.bytes().len();
+        kept.push(&self.secure.sealed);
+        let outcome = flush(core.descriptor(key).ok_or(Gone::Close)?, kept, &self.meters);
+        self.load.unsent_bytes = self.load.unsent_bytes + kept.bytes().len() as u64 - before as u64;
+        if !kept.is_empty() {
+            active.progressed_ms = now_ms(core);
+            core.set_timer(key, self.config.stall_timeout_ms);
+        }
+        outcome.map(drop)
+    }
+
+    /// Tells who speaks HTTP where TLS is spoken so, in words that it understands.
+    fn refuse_plain(&mut self, core: &mut HttpCore<S>, key: Key, active: &mut Active<S::Topic>) {
+        self.secure.forget(key);
+        if let Some(entry) = core.entry(key) {
+            entry.secure = false;
+        }
+        self.meters.handshake_failed();
+        self.refuse(core, active, &PLAIN);
+    }
+}
+
+/// Whether bytes begin as a request does; a TLS record begins with a number below 32.
+fn is_plain(bytes: &[u8]) -> bool {
+    bytes.first().is_some_and(u8::is_ascii_uppercase)
+}
+
+const PLAIN: Refusal = Refusal {
+    status: 400,
+    code: "tls-expected",
+    field: "connection",
+    detail: "This address speaks TLS: use https:// instead of http://.",
+};

@@ -1,0 +1,295 @@
+//! Sealed connections: the same HTTP, and what can be wrong with a handshake.
+
+#![allow(clippy::unwrap_used, reason = "this is a test's code, though not all of it in test functions")]
+
+mod common;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use common::Server;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tempfile::TempDir;
+use thalweg_http::Config;
+use thalweg_http::tls::{Identity, IdentityError, Peer, Trust};
+
+/// A certificate of our own making for a name, and its key.
+fn made(name: &str) -> (TempDir, PathBuf, PathBuf) {
+    let directory = tempfile::tempdir().unwrap();
+    let (certificate, key) = (directory.path().join("certificate.pem"), directory.path().join("key.pem"));
+    write(&certificate, &key, name);
+    (directory, certificate, key)
+}
+
+fn write(certificate: &Path, key: &Path, name: &str) {
+    let made = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
+    std::fs::write(certificate, pem("CERTIFICATE", made.cert.der())).unwrap();
+    std::fs::write(key, pem("PRIVATE KEY", &made.signing_key.serialize_der())).unwrap();
+}
+
+/// A PEM file (RFC 7468).
+fn pem(label: &str, bytes: &[u8]) -> String {
+    let text = STANDARD.encode(bytes);
+    let lines: String =
+        text.as_bytes().chunks(64).map(|l| format!("{}\n", str::from_utf8(l).unwrap())).collect();
+    format!("-----BEGIN {label}-----\n{lines}-----END {label}-----\n")
+}
+
+/// A client that trusts what it is told to.
+struct Client {
+    stream: TcpStream,
+    peer: Peer,
+    plain: Vec<u8>,
+    ended: bool,
+}
+
+impl Client {
+    fn new(server: &Server, trust: &Trust) -> Self {
+        let stream = TcpStream::connect(server.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Self { stream, peer: Peer::new(trust, "stream.example").unwrap(), plain: Vec::new(), ended: false }
+    }
+
+    /// One whose handshake is over.
+    fn ready(server: &Server, trust: &Trust) -> Self {
+        let mut client = Self::new(server, trust);
+        client.shake_hands();
+        client
+    }
+
+    fn outgoing(&mut self) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.peer.outgoing(&mut out).unwrap();
+        out
+    }
+
+    fn flush(&mut self) {
+        let out = self.outgoing();
+        self.stream.write_all(&out).unwrap();
+    }
+
+    fn send(&mut self, text: &str) {
+        self.peer.seal(text.as_bytes()).unwrap();
+        self.flush();
+    }
+
+    fn get(&mut self, path: &str) {
+        self.send(&format!("GET {path} HTTP/1.1\r\nHost: test\r\n\r\n"));
+    }
+
+    /// Reads some more; whether there was any.
+    fn fill(&mut self) -> bool {
+        let mut received = [0; 32 * 1024];
+        let count = self.stream.read(&mut received).unwrap();
+        self.ended |= self.peer.take(&received[..count], &mut self.plain).unwrap();
+        self.flush();
+        count > 0
+    }
+
+    fn until(&mut self, text: &str) -> String {
+        while !self.plain.windows(text.len()).any(|bytes| bytes == text.as_bytes()) {
+            assert!(self.fill(), "ended: {}", String::from_utf8_lossy(&self.plain));
+        }
+        String::from_utf8(std::mem::take(&mut self.plain)).unwrap()
+    }
+
+    fn shake_hands(&mut self) {
+        self.flush();
+        while self.peer.is_handshaking() {
+            assert!(self.fill());
+        }
+    }
+}
+
+fn secure(config: Config) -> (TempDir, Server, Trust) {
+    let (directory, certificate, key) = made("stream.example");
+    let server = Server::start_as(config, Some(Identity::load(&certificate, &key).unwrap()));
+    (directory, server, Trust::in_file(&certificate).unwrap())
+}
+
+#[test]
+fn requests_and_answers_are_the_same_and_an_idle_connection_owns_no_buffer() {
+    let (_directory, server, trust) = secure(Config::default());
+    let mut client = Client::new(&server, &trust);
+    client.get("/echo/a");
+    assert!(client.until("/echo/a -").starts_with("HTTP/1.1 200 OK\r\n"));
+    client.send("POST /echo/b HTTP/1.1\r\nHost: t\r\nContent-Length: 5\r\n\r\nhelloGET /echo/c HTTP/1.1\r\nHost: t\r\n\r\n");
+    let said = client.until("/echo/c -");
+    assert!(said.contains("Post /echo/b -hello"), "{said}");
+    let census = server.until("quiet", |census| census.quiet == census.connections);
+    assert_eq!((census.connections, census.waiting), (1, 0));
+}
+
+#[test]
+fn bytes_that_come_one_at_a_time_are_the_same_bytes() {
+    let (_directory, server, trust) = secure(Config::default());
+    let mut client = Client::new(&server, &trust);
+    let dribble = |client: &mut Client| {
+        for byte in client.outgoing() {
+            client.stream.write_all(&[byte]).unwrap();
+        }
+    };
+    dribble(&mut client);
+    while client.peer.is_handshaking() {
+        let mut received = [0; 4096];
+        let count = client.stream.read(&mut received).unwrap();
+        assert!(count > 0);
+        for byte in &received[..count] {
+            client.peer.take(std::slice::from_ref(byte), &mut client.plain).unwrap();
+        }
+        dribble(&mut client);
+    }
+    client.peer.seal(b"GET /echo/slow HTTP/1.1\r\nHost: t\r\n\r\n").unwrap();
+    dribble(&mut client);
+    client.until("/echo/slow");
+}
+
+#[test]
+fn large_bodies_come_whole_both_ways_however_slowly_they_are_read() {
+    let (_directory, server, trust) = secure(Config::default());
+    let mut client = Client::ready(&server, &trust);
+    let body = "y".repeat(3 << 20);
+    client.send(&format!("POST /echo/big HTTP/1.1\r\nHost: t\r\nContent-Length: {}\r\n\r\n", body.len()));
+    client.send(&body);
+    client.get("/big/20000000");
+    // Nothing is read for now: what the socket does not take waits in the connection's output.
+    server.until("the answer under way", |census| census.quiet == 0 && census.calls.writes > 2);
+    let mut came = 0;
+    while came < 20_000_000 {
+        assert!(client.fill());
+        came += client.plain.iter().filter(|byte| **byte == b'x').count();
+        client.plain.clear();
+    }
+    assert_eq!(came, 20_000_000);
+    client.get("/echo/after");
+    client.until("/echo/after");
+    server.until("quiet", |census| census.quiet == 1);
+}
+
+#[test]
+fn subscribers_are_served_and_a_goodbye_ends_them() {
+    let (_directory, server, trust) = secure(Config::default());
+    let mut client = Client::ready(&server, &trust);
+    client.get("/sse/0");
+    server.until("subscribed", |census| census.subscribed == 1);
+    for event in ["one", "two", "three"] {
+        server.append(event);
+        client.until(&format!("data: {event}\n\n"));
+    }
+    server.until("quiet", |census| census.quiet == 1);
+    client.stream.shutdown(Shutdown::Write).unwrap();
+    while client.fill() {}
+    assert!(client.ended, "the server says goodbye, so that an end can be told from a cut");
+    server.until("gone", |census| census.connections == 0);
+}
+
+#[test]
+fn a_half_closed_client_gets_its_answer() {
+    let (_directory, server, trust) = secure(Config::default());
+    let mut client = Client::new(&server, &trust);
+    client.shake_hands();
+    client.get("/big/100000");
+    client.stream.shutdown(Shutdown::Write).unwrap();
+    let mut came = 0;
+    while client.fill() {
+        came += client.plain.iter().filter(|byte| **byte == b'x').count();
+        client.plain.clear();
+    }
+    assert_eq!((came, client.ended), (100_000, true));
+}
+
+#[test]
+fn who_speaks_http_is_told_so_and_garbage_gets_an_alert() {
+    let (_directory, server, _) = secure(Config::default());
+    let mut plain = server.connect();
+    plain.get("/echo/x");
+    let answer = plain.answer();
+    assert_eq!((answer.status, answer.text().as_str()), (400, "tls-expected connection"));
+    assert!(plain.at_end());
+    let mut garbage = server.connect();
+    // A server's hello, and an empty one.
+    garbage.stream.write_all(&[22, 3, 1, 0, 5, 2, 0, 0, 1, 0]).unwrap();
+    while garbage.fill() {}
+    assert_eq!(garbage.buffer[0], 21, "an alert: {:?}", garbage.buffer);
+    server.until("gone", |census| census.connections == 0);
+    assert_eq!(server.shared.lock().unwrap().calls, 0);
+}
+
+#[test]
+fn a_handshake_has_its_time_and_there_are_only_so_many() {
+    let config = Config { handshake_timeout_ms: 300, handshakes_max: 1, ..Config::default() };
+    let (_directory, server, trust) = secure(config);
+    let mut silent = server.connect();
+    server.until("there", |census| census.connections == 1);
+    let mut one_more = server.connect();
+    assert!(one_more.at_end(), "there is room for one");
+    assert!(silent.at_end(), "its time is over");
+    let mut client = Client::new(&server, &trust);
+    client.shake_hands();
+    // What is idle after its handshake has the patience of every idle connection.
+    let mut next = server.connect();
+    assert!(next.at_end());
+    client.get("/echo/still");
+    client.until("/echo/still");
+}
+
+#[test]
+fn certificates_are_read_again_and_wrong_ones_change_nothing() {
+    let (_directory, certificate, key) = made("stream.example");
+    let identity = Identity::load(&certificate, &key).unwrap();
+    let server = Server::start_as(Config::default(), Some(identity.clone()));
+    let before = Trust::in_file(&certificate).unwrap();
+    let mut client = Client::new(&server, &before);
+    client.shake_hands();
+    write(&certificate, &key, "stream.example");
+    let after = Trust::in_file(&certificate).unwrap();
+    identity.reload(&certificate, &key).unwrap();
+    Client::new(&server, &after).shake_hands();
+    client.get("/echo/old");
+    client.until("/echo/old");
+    std::fs::write(&key, "nothing").unwrap();
+    assert!(matches!(identity.reload(&certificate, &key), Err(IdentityError::Unreadable(..))));
+    let (_other, _, others_key) = made("stream.example");
+    assert!(matches!(identity.reload(&certificate, &others_key), Err(IdentityError::Unfit(_))));
+    assert!(matches!(identity.reload(&others_key, &others_key), Err(IdentityError::Empty(_))));
+    Client::new(&server, &after).shake_hands();
+    let refused = |trust: &Trust| {
+        let mut client = Client::new(&server, trust);
+        while client.peer.is_handshaking() {
+            client.flush();
+            let mut received = [0; 4096];
+            let count = client.stream.read(&mut received).unwrap();
+            if client.peer.take(&received[..count], &mut Vec::new()).is_err() {
+                return true;
+            }
+        }
+        false
+    };
+    assert!(refused(&before), "the certificate is another one now");
+}
+
+#[test]
+fn a_key_that_others_can_write_to_is_refused() {
+    use std::os::unix::fs::PermissionsExt;
+    let (_directory, certificate, key) = made("stream.example");
+    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o660)).unwrap();
+    let error = Identity::load(&certificate, &key).unwrap_err();
+    assert!(error.to_string().contains("chmod go-w"), "{error}");
+}
+
+#[test]
+fn draining_ends_sealed_connections_in_good_order() {
+    let (_directory, mut server, trust) = secure(Config::default());
+    let mut idle = Client::ready(&server, &trust);
+    let mut live = Client::ready(&server, &trust);
+    live.get("/sse/0");
+    server.until("subscribed", |census| census.subscribed == 1);
+    server.post(thalweg_http::Message::Drain { grace_ms: 20_000 });
+    while idle.fill() {}
+    while live.fill() {}
+    assert!(idle.ended && live.ended && live.plain.ends_with(b"0\r\n\r\n"));
+    server.join();
+}

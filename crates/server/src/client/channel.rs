@@ -1,0 +1,148 @@
+//! What a connection's bytes go through: a TCP or Unix socket, or TLS over TCP.
+
+use std::io::{self, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use thalweg_http::tls::{Peer, Trust};
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Above the pauses a live response makes between two comments, and above a long-poll's patience.
+pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+const READ_BYTES: usize = 16 * 1024;
+
+/// Where a server is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Endpoint {
+    /// A TCP address.
+    Tcp(String),
+    /// A TCP address, and the name that the server there has to prove.
+    Tls {
+        /// With a port.
+        address: String,
+        /// Without one.
+        name: String,
+    },
+    /// A Unix socket.
+    Unix(PathBuf),
+}
+
+#[derive(Debug)]
+pub(super) enum Channel {
+    Tcp(TcpStream),
+    Tls(Box<Sealed>),
+    Unix(UnixStream),
+}
+
+impl Channel {
+    /// Connects; behind TLS only to a server that proved its name.
+    pub(super) fn open(endpoint: &Endpoint, ca: Option<&Path>) -> io::Result<Self> {
+        match endpoint {
+            Endpoint::Unix(path) => {
+                let stream = UnixStream::connect(path)?;
+                stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+                Ok(Self::Unix(stream))
+            }
+            Endpoint::Tcp(address) => connect(address).map(Self::Tcp),
+            Endpoint::Tls { address, name } => {
+                let trust = ca.map_or_else(Trust::of_system, Trust::in_file)?;
+                let peer = Peer::new(&trust, name)?;
+                let mut sealed =
+                    Sealed { stream: connect(address)?, peer, opened: Vec::new(), at: 0, ended: false };
+                sealed.shake_hands()?;
+                Ok(Self::Tls(Box::new(sealed)))
+            }
+        }
+    }
+
+    pub(super) fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.read(into),
+            Self::Tls(sealed) => sealed.read(into),
+            Self::Unix(stream) => stream.read(into),
+        }
+    }
+
+    pub(super) fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Tcp(stream) => stream.write_all(bytes),
+            Self::Tls(sealed) => {
+                sealed.peer.seal(bytes)?;
+                sealed.flush()
+            }
+            Self::Unix(stream) => stream.write_all(bytes),
+        }
+    }
+}
+
+fn connect(address: &str) -> io::Result<TcpStream> {
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for address in address.to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
+            Ok(stream) => {
+                stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+                stream.set_nodelay(true)?;
+                return Ok(stream);
+            }
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+/// A sealed connection.
+#[derive(Debug)]
+pub(super) struct Sealed {
+    stream: TcpStream,
+    peer: Peer,
+    /// What was opened; read up to `at`.
+    opened: Vec<u8>,
+    at: usize,
+    ended: bool,
+}
+
+impl Sealed {
+    fn shake_hands(&mut self) -> io::Result<()> {
+        while self.peer.is_handshaking() {
+            self.flush()?;
+            if !self.fill()? {
+                let why = "the server ended the connection before it proved who it is";
+                return Err(io::Error::new(io::ErrorKind::UnexpectedEof, why));
+            }
+        }
+        self.flush()
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let mut out = Vec::new();
+        self.peer.outgoing(&mut out)?;
+        self.stream.write_all(&out)
+    }
+
+    /// Reads and opens some more; `false` at the end.
+    fn fill(&mut self) -> io::Result<bool> {
+        let mut received = [0_u8; READ_BYTES];
+        let count = self.stream.read(&mut received)?;
+        let outcome = self.peer.take(&received[..count], &mut self.opened);
+        // An alert says more to the server than a connection that just ends.
+        let told = self.flush();
+        self.ended = outcome? || count == 0;
+        told?;
+        Ok(count > 0)
+    }
+
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        while self.at == self.opened.len() {
+            (self.at, self.opened) = (0, Vec::new());
+            if self.ended {
+                return Ok(0);
+            }
+            self.fill()?;
+        }
+        let count = into.len().min(self.opened.len() - self.at);
+        into[..count].copy_from_slice(&self.opened[self.at..self.at + count]);
+        self.at += count;
+        Ok(count)
+    }
+}
