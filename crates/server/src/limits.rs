@@ -11,6 +11,12 @@ const BUFFER_BYTES: u64 = 16 << 10;
 
 /// Bytes of what a connection owns beside its buffer while bytes are in flight.
 const ACTIVE_BYTES: u64 = 512;
+/// Bytes of an idle connection's keys behind TLS; `thalweg bench idle` measures it.
+const KEYS_BYTES: u64 = 4 << 10;
+/// Bytes behind TLS of a record that has not come whole.
+const RECORD_BYTES: u64 = 20 << 10;
+/// Bytes of a TLS handshake under way beside these.
+const HANDSHAKE_BYTES: u64 = 16 << 10;
 /// Bytes of an answer that waits for the disk.
 const WRITE_BYTES: u64 = 1 << 10;
 
@@ -18,6 +24,8 @@ const WRITE_BYTES: u64 = 1 << 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limits {
     pub(crate) connections: u64,
+    /// TLS handshakes at once; none where no TLS is spoken.
+    pub(crate) handshakes: Option<u64>,
     pub(crate) body_bytes: u64,
     /// Of all bodies together.
     pub(crate) bodies_bytes: u64,
@@ -33,11 +41,12 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// The bounds of `reactors` that each go by `config`.
-    pub(crate) fn of(config: &Config, reactors: usize) -> Self {
+    /// The bounds of `reactors` that each go by `config`, `sealed` where connections speak TLS.
+    pub(crate) fn of(config: &Config, reactors: usize, sealed: bool) -> Self {
         let (reactors, connections) = (reactors as u64, config.connections_max as u64);
         Self {
             connections: connections * reactors,
+            handshakes: sealed.then(|| (config.handshakes_max as u64).min(connections) * reactors),
             body_bytes: config.body_bytes_max,
             bodies_bytes: config.bodies_bytes_max.saturating_mul(reactors),
             head_bytes: config.head_limits.head_bytes_max as u64,
@@ -58,18 +67,21 @@ impl Limits {
 
     /// Bytes while every connection is idle.
     pub(crate) fn idle_bytes(&self) -> u64 {
-        self.connections * IDLE_BYTES
+        self.connections * (IDLE_BYTES + self.handshakes.map_or(0, |_| KEYS_BYTES))
     }
 
-    /// Bytes if every bound were reached at once: each connection in the middle of a request, as much of bodies and of what
+    /// Bytes if every bound were reached at once: each connection in the middle of a request, and behind TLS of a record, as
+    /// many handshakes as there may be, as much of bodies and of what
     /// is unsent as there is room for (a quarter more, until the slowest readers are cut), every write that may wait, and all
     /// that sessions may hold.
     pub(crate) fn busy_bytes(&self) -> u64 {
         let bodies = self.connections.saturating_mul(self.body_bytes).min(self.bodies_bytes);
         let unsent = self.unsent_bytes.saturating_add(self.unsent_bytes / 4);
-        let each = IDLE_BYTES + ACTIVE_BYTES + BUFFER_BYTES.max(self.head_bytes);
-        let connections = self.connections.saturating_mul(each);
-        [bodies, unsent, self.sessions_bytes, self.writes.saturating_mul(WRITE_BYTES)]
+        let record = self.handshakes.map_or(0, |_| RECORD_BYTES);
+        let each = ACTIVE_BYTES + BUFFER_BYTES.max(self.head_bytes) + record;
+        let connections = self.idle_bytes().saturating_add(self.connections.saturating_mul(each));
+        let handshakes = self.handshakes.unwrap_or(0).saturating_mul(HANDSHAKE_BYTES);
+        [bodies, unsent, handshakes, self.sessions_bytes, self.writes.saturating_mul(WRITE_BYTES)]
             .into_iter()
             .fold(connections, u64::saturating_add)
     }
@@ -79,10 +91,11 @@ impl fmt::Display for Limits {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             out,
-            "{} connections, {} of them subscribers; {} a head, {} a body, {} all bodies that arrive; {} requests ahead each, {} \
+            "{} connections, {} of them subscribers{}; {} a head, {} a body, {} all bodies that arrive; {} requests ahead each, {} \
              writes waiting, {} reads waiting for the disk, {} unsent in all, {} in sessions; {} of memory while all are idle, {} if all used everything at once",
             self.connections,
             self.subscribers,
+            self.handshakes.map(|count| format!(", {count} in TLS handshakes")).unwrap_or_default(),
             Bytes(self.head_bytes),
             Bytes(self.body_bytes),
             Bytes(self.bodies_bytes),
@@ -127,7 +140,7 @@ mod tests {
             cold_reads_max: 8,
             ..Config::default()
         };
-        let limits = Limits::of(&config, 4).with_sessions(1 << 21);
+        let limits = Limits::of(&config, 4, false).with_sessions(1 << 21);
         assert_eq!(limits.idle_bytes(), 400 * 128);
         assert_eq!(limits.busy_bytes(), 400 * (128 + 512 + (16 << 10)) + (4 << 24) + (5 << 22) + (6 << 20));
         let text = limits.to_string();
@@ -139,6 +152,14 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("50 KiB of memory while all are idle, 96.4 MiB if all"), "{text}");
+
+        let sealed = Limits::of(&config, 4, true).with_sessions(1 << 21);
+        assert_eq!(sealed.idle_bytes(), limits.idle_bytes() + 400 * (4 << 10));
+        // No more handshakes than connections.
+        let handshakes = 400 * (16 << 10);
+        assert_eq!(sealed.busy_bytes(), limits.busy_bytes() + 400 * ((4 << 10) + (20 << 10)) + handshakes);
+        let text = sealed.to_string();
+        assert!(text.contains(" 200 of them subscribers, 400 in TLS handshakes; 16 KiB a head"), "{text}");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! One thread per reactor; the first thread waits for signals and does the store's housekeeping, so that
 //! nothing that may wait for a disk runs on a reactor.
 
-use crate::access::TokensError;
+use crate::access::{Certificate, CertificateError, TokensError};
 use crate::arguments::{ServeOptions, StateHistory, Switch};
 use crate::config::Configuration;
 use crate::engine::{Engine, Retain};
@@ -20,7 +20,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
-use thalweg_http::tls::{Identity, IdentityError};
+use thalweg_http::tls::Identity;
 use thalweg_http::{Config, Http, Listening, Message};
 use thalweg_reactor::{Handle, Pool, Reactor};
 use thalweg_service::Endpoint;
@@ -57,7 +57,7 @@ pub(crate) enum Failure {
     /// The token file is not taken.
     Tokens(TokensError),
     /// The certificate or its key is not taken.
-    Identity(IdentityError),
+    Certificate(CertificateError),
     /// An address cannot be listened at.
     Listen(Listen, io::Error),
     /// The store cannot be served.
@@ -89,7 +89,7 @@ impl std::fmt::Display for Failure {
             ),
             Self::Origins(why) => write!(out, "--cors-origins: {why}"),
             Self::Tokens(error) => write!(out, "{error}"),
-            Self::Identity(error) => write!(out, "{error}"),
+            Self::Certificate(error) => write!(out, "{error}"),
             Self::Listen(place, error) => {
                 write!(out, "cannot listen at {place}: {error}")?;
                 if error.kind() == io::ErrorKind::AddrInUse {
@@ -124,7 +124,7 @@ struct Control<'a> {
     line: &'a [OsString],
     logging: Logging,
     front: Front,
-    identity: Option<Identity>,
+    certificate: Option<Certificate>,
     /// Connections of each reactor.
     connections_max: usize,
 }
@@ -153,14 +153,12 @@ pub(crate) fn serve(configuration: Configuration, line: &[OsString]) -> Result<(
     if let Some(place) = places.find(|place| !place.is_local() && !guarded) {
         return Err(Failure::Reachable(place.clone()));
     }
-    let identity = identity(options)?;
-    let retain = Retain { seconds: options.retain_seconds, bytes: options.retain_bytes };
-    let engine = Engine::open(&options.data, options.durability, retain, state_options(options))
-        .map_err(Failure::Store)?
-        .with_sharing(front.sharing());
+    let certificate = certificate(options)?;
+    let identity = certificate.as_ref().map(Certificate::identity);
+    let engine = open_engine(options, &front)?;
     // So it is with what opened the store, and below with what started everything else.
     code::release();
-    let mut doors = open_doors(wanted, inherited, reactors, identity.as_ref())?;
+    let mut doors = open_doors(wanted, inherited, reactors, identity)?;
     let config = http_config(options, connections_max, reactors);
     let pool = Pool::start(COLD_THREADS).map_err(|error| Failure::System("start a thread", error))?;
     // Before anything is answered: who hears from the server finds all of it.
@@ -168,7 +166,7 @@ pub(crate) fn serve(configuration: Configuration, line: &[OsString]) -> Result<(
     code::release();
     let spin = options.spin == Switch::On;
     let mut running = start_all(&engine, &front, &pool, config, spin, &mut doors)?;
-    let mut rpc_doors = listen::open(&options.rpc_listen, 1, identity.as_ref())
+    let mut rpc_doors = listen::open(&options.rpc_listen, 1, identity)
         .map_err(|(place, error)| Failure::Listen(place, error))?;
     if let Some(listening) = rpc_doors.per_reactor.pop().filter(|listening| !listening.is_empty()) {
         let whom = (reactors, Doing::Rpc);
@@ -176,7 +174,8 @@ pub(crate) fn serve(configuration: Configuration, line: &[OsString]) -> Result<(
         doors.paths.append(&mut rpc_doors.paths);
     }
     let webhooks = webhooks::Running::start(&engine)?;
-    let limits = Limits::of(&config, reactors).with_sessions(options.state_sessions_max_bytes);
+    let limits =
+        Limits::of(&config, reactors, identity.is_some()).with_sessions(options.state_sessions_max_bytes);
     tracing::info!(reactors, durability = ?options.durability, %limits, "serving");
     greet(
         &doors.places,
@@ -187,7 +186,7 @@ pub(crate) fn serve(configuration: Configuration, line: &[OsString]) -> Result<(
     let supervisor = Supervisor::from_environment();
     supervisor.ready();
     code::release();
-    let mut control = Control { configuration, line, logging, front, identity, connections_max };
+    let mut control = Control { configuration, line, logging, front, certificate, connections_max };
     watch(&signals, &engine, &running, neighbours.as_ref(), &mut control)?;
     let grace_ms = control.configuration.options.drain_grace_ms;
     tracing::info!(grace_ms, "ending: a second signal ends at once");
@@ -203,6 +202,12 @@ pub(crate) fn serve(configuration: Configuration, line: &[OsString]) -> Result<(
         engine.close().map_err(Failure::Store)?;
     }
     Ok(())
+}
+
+fn open_engine(options: &ServeOptions, front: &Front) -> Result<Engine, Failure> {
+    let retain = Retain { seconds: options.retain_seconds, bytes: options.retain_bytes };
+    let engine = Engine::open(&options.data, options.durability, retain, state_options(options));
+    Ok(engine.map_err(Failure::Store)?.with_sharing(front.sharing()))
 }
 
 /// As many as were asked for, or as there are processors.
@@ -247,24 +252,21 @@ fn start_all(
 }
 
 /// In whose name TLS is spoken, if it is.
-fn identity(options: &ServeOptions) -> Result<Option<Identity>, Failure> {
+fn certificate(options: &ServeOptions) -> Result<Option<Certificate>, Failure> {
     let files = options.tls_certificate.as_deref().zip(options.tls_key.as_deref());
-    let loaded = files.map(|(certificate, key)| Identity::load(certificate, key));
-    loaded.transpose().map_err(Failure::Identity)
+    let loaded = files.map(|(chain, key)| Certificate::load(chain, key));
+    loaded.transpose().map_err(Failure::Certificate)
 }
 
 impl Control<'_> {
     /// Reads certificate and key again. Ones that are wrong change nothing.
-    fn reload_identity(&self) {
-        let options = &self.configuration.options;
-        let (Some(identity), Some(certificate), Some(key)) =
-            (&self.identity, &options.tls_certificate, &options.tls_key)
-        else {
-            return;
-        };
-        match identity.reload(certificate, key) {
-            Ok(()) => tracing::info!("certificate and key read again"),
-            Err(error) => tracing::error!(%error, "the certificate is not reloaded; the one in force stays"),
+    fn reload_certificate(&self) {
+        match self.certificate.as_ref().map(Certificate::reload) {
+            None => {}
+            Some(Ok(())) => tracing::info!("certificate and key read again"),
+            Some(Err(error)) => {
+                tracing::error!(%error, "the certificate is not reloaded; the one in force stays")
+            }
         }
     }
 
@@ -287,7 +289,7 @@ impl Control<'_> {
         }
         self.configuration.take_over(read);
         self.front.reload(&self.configuration.options);
-        self.reload_identity();
+        self.reload_certificate();
         let options = &self.configuration.options;
         self.logging.set_level(options.log_level);
         let config = Arc::new(http_config(options, self.connections_max, running.len()));

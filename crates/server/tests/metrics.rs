@@ -5,7 +5,7 @@
 mod common;
 
 use common::{Server, says};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
@@ -75,5 +75,46 @@ fn counters_count_what_was_done() {
         buckets.len() > 20
             && after["thalweg_sync_seconds_bucket{le=\"+Inf\"}"] == after["thalweg_sync_seconds_count"]
     );
+    server.end();
+}
+
+/// Names in the code marks of a table's first column, without their labels.
+fn documented() -> BTreeSet<String> {
+    let document = include_str!("../../../docs/extensions.md");
+    let (_, section) = document.split_once("\n## `GET /metrics`\n").unwrap();
+    let section = section.split("\n## ").next().unwrap();
+    let columns =
+        section.lines().filter(|line| line.starts_with("| `")).map(|line| line.split(" | ").next().unwrap());
+    let marked = columns.flat_map(|column| column.split('`').skip(1).step_by(2));
+    marked.map(|name| format!("thalweg_{}", name.split('{').next().unwrap())).collect()
+}
+
+#[test]
+fn the_page_has_every_metric_that_is_documented_and_no_other() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path(), "127.0.0.1:0", &[]);
+    let samples = scrape(&server);
+    let family = |sample: &String| {
+        let name = sample.split('{').next().unwrap();
+        let part = ["_bucket", "_sum", "_count"].into_iter().find_map(|part| name.strip_suffix(part));
+        part.unwrap_or(name).to_owned()
+    };
+    let there: BTreeSet<String> = samples.keys().map(family).collect();
+    assert_eq!(there, documented());
+    // What operators are promised: appends, how many commits share a sync and what it takes, the walks over subscribers, the
+    // depth of mailboxes, wakes saved, memory by kind.
+    for promised in [
+        "records_total",
+        "group_commits",
+        "sync_seconds",
+        "fan_out_seconds",
+        "mailbox_depth_max",
+        "wakes_saved_total",
+    ] {
+        assert!(there.contains(&format!("thalweg_{promised}")), "{promised}");
+    }
+    for kind in ["resident", "time_indexes", "unsent", "bodies"] {
+        assert!(samples.contains_key(&format!("thalweg_memory_bytes{{kind=\"{kind}\"}}")), "{kind}");
+    }
     server.end();
 }

@@ -51,6 +51,7 @@ fn curl(ca: &str, arguments: &[&str]) -> (Option<i32>, String) {
 fn curl_writes_reads_catches_up_and_follows() {
     let directory = tempfile::tempdir().unwrap();
     let (server, url, ca) = start(directory.path());
+    assert!(server.greeting.contains(" in TLS handshakes; "), "{}", server.greeting);
     let stream = format!("{url}/v1/stream/a");
     let status = ["-o", "/dev/null", "-w", "%{http_code} %{http_version}"];
     let (_, said) =
@@ -67,8 +68,9 @@ fn curl_writes_reads_catches_up_and_follows() {
     }
     let read = says(&url, &["read", "a", "--tls-ca", &ca]);
     assert_eq!(read.len(), 2 * text.len());
-    let (_, events) = curl(&ca, &["-N", "--max-time", "3", &format!("{stream}?offset=-1&live=sse")]);
-    assert!(events.contains("event: data") && events.contains("upToDate"), "{}", events.len());
+    says(&url, &["close", "a", "--tls-ca", &ca]);
+    let (_, events) = curl(&ca, &["-N", &format!("{stream}?offset=-1&live=sse")]);
+    assert!(events.contains("event: data") && events.contains("streamClosed"), "{}", events.len());
     // Nobody is believed who is not trusted, and nobody is served who speaks HTTP.
     assert_eq!(Command::new("curl").args(["-s", &stream]).output().unwrap().status.code(), Some(60));
     let (_, said) = curl(&ca, &[&url.replace("https:", "http:")]);

@@ -1,4 +1,4 @@
-//! Who the server is: its certificate and key, from files that may be read again while it serves.
+//! Who the server is: its certificate and key, which may be exchanged while it serves.
 
 use super::PROTOCOL;
 use rustls::ServerConfig;
@@ -9,22 +9,17 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert, UnbufferedServerConnection};
 use rustls::sign::CertifiedKey;
 use std::fmt;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// Write permission of the group and of everybody.
-const WRITABLE_BY_OTHERS: u32 = 0o022;
-
 /// Why a certificate or a key is not taken.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub enum IdentityError {
-    /// It cannot be read.
-    Unreadable(PathBuf, String),
-    /// Others could put a key of their own there.
-    Writable(PathBuf),
-    /// There is no certificate in it.
-    Empty(PathBuf),
+    /// The certificates are no PEM.
+    Certificate(String),
+    /// There is no certificate.
+    Empty,
+    /// The key is no PEM, or there is none.
+    Key(String),
     /// They do not belong together, or are of a kind that is not spoken.
     Unfit(String),
 }
@@ -32,12 +27,9 @@ pub enum IdentityError {
 impl fmt::Display for IdentityError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unreadable(path, why) => write!(out, "cannot read {} as PEM: {why}", path.display()),
-            Self::Writable(path) => {
-                let path = path.display();
-                write!(out, "the key {path} can be written by others than its owner: chmod go-w {path}")
-            }
-            Self::Empty(path) => write!(out, "{} holds no certificate", path.display()),
+            Self::Certificate(why) => write!(out, "the certificate cannot be read as PEM: {why}"),
+            Self::Empty => write!(out, "there is no certificate in it"),
+            Self::Key(why) => write!(out, "the key cannot be read as PEM: {why}"),
             Self::Unfit(why) => write!(out, "the certificate and its key are not taken: {why}"),
         }
     }
@@ -69,11 +61,11 @@ impl fmt::Debug for Identity {
 }
 
 impl Identity {
-    /// Reads a certificate chain and its key, both PEM.
+    /// Takes a certificate chain and its key, both PEM.
     ///
     /// # Errors
     /// [`IdentityError`] says what is wrong with them.
-    pub fn load(certificate: &Path, key: &Path) -> Result<Self, IdentityError> {
+    pub fn of(certificate: &[u8], key: &[u8]) -> Result<Self, IdentityError> {
         let provider = Arc::new(default_provider());
         let unfit = |error: rustls::Error| IdentityError::Unfit(error.to_string());
         let certified = Arc::new(read(&provider, certificate, key)?);
@@ -90,11 +82,11 @@ impl Identity {
         Ok(Self { current, config: Arc::new(config) })
     }
 
-    /// Reads them again, for handshakes from now on. What is wrong changes nothing.
+    /// Exchanges them, for handshakes from now on. What is wrong changes nothing.
     ///
     /// # Errors
     /// [`IdentityError`] says what is wrong with them.
-    pub fn reload(&self, certificate: &Path, key: &Path) -> Result<(), IdentityError> {
+    pub fn reload(&self, certificate: &[u8], key: &[u8]) -> Result<(), IdentityError> {
         let certified = Arc::new(read(self.config.crypto_provider(), certificate, key)?);
         *self.current.0.write().unwrap_or_else(PoisonError::into_inner) = certified;
         Ok(())
@@ -105,18 +97,13 @@ impl Identity {
     }
 }
 
-fn read(provider: &CryptoProvider, certificate: &Path, key: &Path) -> Result<CertifiedKey, IdentityError> {
-    let unreadable = |path: &Path, why: String| IdentityError::Unreadable(path.to_owned(), why);
-    let mode = std::fs::metadata(key).map_err(|error| unreadable(key, error.to_string()))?.mode();
-    if mode & WRITABLE_BY_OTHERS != 0 {
-        return Err(IdentityError::Writable(key.to_owned()));
-    }
-    let chain = CertificateDer::pem_file_iter(certificate)
-        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-        .map_err(|error| unreadable(certificate, error.to_string()))?;
+fn read(provider: &CryptoProvider, certificate: &[u8], key: &[u8]) -> Result<CertifiedKey, IdentityError> {
+    let chain = CertificateDer::pem_slice_iter(certificate)
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|error| IdentityError::Certificate(error.to_string()))?;
     if chain.is_empty() {
-        return Err(IdentityError::Empty(certificate.to_owned()));
+        return Err(IdentityError::Empty);
     }
-    let key = PrivateKeyDer::from_pem_file(key).map_err(|error| unreadable(key, error.to_string()))?;
+    let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| IdentityError::Key(error.to_string()))?;
     CertifiedKey::from_der(chain, key, provider).map_err(|error| IdentityError::Unfit(error.to_string()))
 }

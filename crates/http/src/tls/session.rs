@@ -16,8 +16,9 @@ const SEALED_BYTES_MAX: usize = 64 * 1024;
 /// Bytes of a record before it is sealed (RFC 8446 5.1), and what sealing adds at most.
 const RECORD_BYTES: usize = 16 * 1024;
 const OVERHEAD_BYTES: usize = 64;
-/// Bytes of what has not come whole: a handshake message of 64 KiB, and a record.
-const PARTIAL_BYTES_MAX: usize = 96 * 1024;
+/// Bytes of what has not come whole: a record of the greatest size there is (TLS 1.2: 16 KiB, 2 KiB that sealing may add, its
+/// head). A client whose handshake has a message greater than that is none that we know.
+const PARTIAL_BYTES_MAX: usize = 20 * 1024;
 
 /// One connection's keys, and where its handshake is.
 pub(super) struct Session {

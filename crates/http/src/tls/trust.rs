@@ -6,6 +6,7 @@ use rustls::{ClientConfig, RootCertStore};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use thalweg_sys::disk::Disk;
 
 /// What a TLS client trusts: the system's certificates, so that what operators add or withdraw counts, or a file's.
 #[derive(Clone, Debug)]
@@ -36,7 +37,9 @@ impl Trust {
             io::Error::new(io::ErrorKind::InvalidData, format!("cannot trust {}: {why}", path.display()))
         };
         let mut roots = RootCertStore::empty();
-        for certificate in CertificateDer::pem_file_iter(path).map_err(|error| bad(error.to_string()))? {
+        for certificate in
+            CertificateDer::pem_slice_iter(&read(path).map_err(|error| bad(error.to_string()))?)
+        {
             let certificate = certificate.map_err(|error| bad(error.to_string()))?;
             roots.add(certificate).map_err(|error| bad(error.to_string()))?;
         }
@@ -59,4 +62,12 @@ impl Trust {
             .with_no_client_auth();
         Ok(Trust(Arc::new(config)))
     }
+}
+
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let file = Disk::Real.open_read_only(path)?;
+    let length = usize::try_from(file.length()?).map_err(io::Error::other)?;
+    let mut bytes = vec![0; length];
+    file.read_at(&mut bytes, 0)?;
+    Ok(bytes)
 }

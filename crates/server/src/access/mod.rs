@@ -1,6 +1,6 @@
 //! Who may do what over HTTP: bearer tokens, each with scopes and a prefix of names.
 //!
-//! Purpose: a [`Guard`] stands in front of whatever is served and lets a request through that carries a token good for
+//! Purpose: a [`Certificate`] says who the server is. A [`Guard`] stands in front of whatever is served and lets a request through that carries a token good for
 //! it. Owns: the token file in force, shared by every reactor and exchanged whole by a reload. Never knows what is
 //! served behind it, but for the paths that streams live at.
 //!
@@ -8,10 +8,13 @@
 //! a token is kept and compared as its SHA-256 alone, and how long a comparison takes says nothing about the tokens
 //! there are; a file that has become wrong changes nothing.
 
+mod certificate;
+mod file;
 mod guard;
 mod mint;
 mod tokens;
 
+pub(crate) use certificate::{Certificate, CertificateError};
 pub(crate) use guard::{Guard, Keys};
 pub(crate) use mint::mint;
 pub(crate) use tokens::{Scope, TokensError};

@@ -7,20 +7,17 @@
 //! prefix = "logs/"
 //! ```
 
+use super::file;
 use clap::ValueEnum;
 use ring::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use subtle::ConstantTimeEq;
 
 /// What a token hashes to.
 pub(super) type Digest = [u8; SHA256_OUTPUT_LEN];
-
-/// Write permission of the group and of everybody.
-const WRITABLE_BY_OTHERS: u32 = 0o022;
 
 /// What may be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ValueEnum)]
@@ -107,12 +104,13 @@ impl Tokens {
     /// # Errors
     /// [`TokensError`] says what is wrong with it, and where.
     pub(crate) fn load(path: &Path) -> Result<Self, TokensError> {
-        let unreadable = |error| TokensError::Unreadable(path.to_owned(), error);
-        let text = std::fs::read_to_string(path).map_err(unreadable)?;
-        if std::fs::metadata(path).map_err(unreadable)?.mode() & WRITABLE_BY_OTHERS != 0 {
+        let read = file::read(path).map_err(|error| TokensError::Unreadable(path.to_owned(), error))?;
+        if read.is_writable_by_others {
             return Err(TokensError::Writable(path.to_owned()));
         }
-        Self::parse(&text).map_err(|why| TokensError::Wrong(path.to_owned(), why))
+        let wrong = |why| TokensError::Wrong(path.to_owned(), why);
+        let text = str::from_utf8(&read.bytes).map_err(|error| wrong(error.to_string()))?;
+        Self::parse(text).map_err(wrong)
     }
 
     fn parse(text: &str) -> Result<Self, String> {

@@ -1,0 +1,28 @@
+//! Files that say who may do what, or who the server is: whoever else may write to them could say otherwise.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// Write permission of the group and of everybody.
+const WRITABLE_BY_OTHERS: u32 = 0o022;
+
+/// What a file says.
+pub(crate) struct Contents {
+    pub(crate) bytes: Vec<u8>,
+    /// Others than its owner may write to it.
+    pub(crate) is_writable_by_others: bool,
+}
+
+/// Reads a file whole, and who may write to it.
+///
+/// # Errors
+/// It cannot be read.
+pub(crate) fn read(path: &Path) -> io::Result<Contents> {
+    let mut file = File::open(path)?;
+    let mode = file.metadata()?.mode();
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    Ok(Contents { bytes, is_writable_by_others: mode & WRITABLE_BY_OTHERS != 0 })
+}
