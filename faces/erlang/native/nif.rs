@@ -15,6 +15,9 @@ use thalweg_service::{CallId, CallOptions, Error};
 
 /// A process looks so long for its own answer before it waits for a message.
 const LOOK: Duration = Duration::from_micros(20);
+/// Hundredths of a process's turn that such a look counts for: a caller whose answers are always there never sleeps, and would
+/// make hundreds of calls in a turn while others with answers in their mailboxes wait for theirs.
+const LOOK_PERCENT: i32 = 25;
 /// Moments between two looks.
 const PAUSE: u32 = 16;
 /// Bytes of a result that count as a hundredth of a process's turn.
@@ -171,6 +174,7 @@ fn ask(
     }
     drop(state);
     let found = look(env, connection, Some(call), |state| state.awaits(call));
+    env.took(LOOK_PERCENT);
     found.or_else(|| Some(pending(env, term, call)))
 }
 

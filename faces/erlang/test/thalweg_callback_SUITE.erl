@@ -5,8 +5,8 @@
 all() ->
     [
         callback, from_a_coroutine, from_a_thread, errors, nested, too_deep, beside_others, in_time, module_and_function,
-        sent, sent_to_the_dead, shared_values, counters, channels_to_erlang, channels_to_python, channels_between,
-        channels_of_bytes, channels_close, nothing_awaited_within
+        unregistered_while_it_runs, sent, sent_to_the_dead, shared_values, counters, channels_to_erlang,
+        channels_to_python, channels_between, channels_of_bytes, channels_close, nothing_awaited_within
     ].
 
 init_per_suite(Config) ->
@@ -72,6 +72,22 @@ module_and_function(_Config) ->
     {ok, [2, 1]} = thalweg:call(sample, call_back, [<<"reverse">>, 1, 2]),
     ok = thalweg:unregister(reverse),
     {error, {no_function, <<"reverse">>}} = thalweg:call(sample, call_back, [<<"reverse">>]).
+
+%% Who was called goes on and is answered for; whoever calls from then on finds nobody, or who came in its place.
+unregistered_while_it_runs(_Config) ->
+    Self = self(),
+    ok = thalweg:register(gate, fun([]) -> Self ! {runs, self()}, receive go -> first end end),
+    Request = thalweg:spawn_call(sample, call_back, [<<"gate">>]),
+    Running = receive {runs, Pid} -> Pid end,
+    ok = thalweg:unregister(gate),
+    {error, {no_function, <<"gate">>}} = thalweg:call(sample, call_back_later, [<<"gate">>]),
+    ok = thalweg:register(gate, fun([]) -> second end),
+    {ok, second} = thalweg:call(sample, call_back_later, [<<"gate">>]),
+    true = is_process_alive(Running),
+    ok = thalweg:unregister(gate),
+    Running ! go,
+    {ok, first} = thalweg:await(Request),
+    {error, {no_function, <<"gate">>}} = thalweg:call(sample, call_back, [<<"gate">>]).
 
 nothing_awaited_within(_Config) ->
     {ok, {error, {exception, <<"RuntimeError">>, _, _}}} =
