@@ -1,6 +1,6 @@
 //! Starting programs, and a descriptor that tells of their end.
 //!
-//! [`beside`] starts them by one call of the kernel, [`library`] by the C library's means where that call is not to be had.
+//! `beside` starts them by one call of the kernel, `library` by the C library's means where that call is not to be had.
 //! The parent's memory is neither copied nor locked, no handler of a fork runs, and a program that cannot be started is
 //! an error here, not the exit of a child.
 
