@@ -64,8 +64,10 @@ fn table(report: &Report<'_>, rows: &[Value]) -> String {
             if !name.is_empty() {
                 let _ = write!(out, "\n## {}{}\n", name[..1].to_uppercase(), &name[1..]);
             }
-            out.push_str("\n| work | unit | ours | peer | floor | ratio | bar | ours, µs | peer, µs |\n");
-            out.push_str("|---|---|---:|---:|---:|---:|---:|---:|---:|\n");
+            out.push_str(
+                "\n| work | unit | ours | beside | | floor | ratio | bar | ours, µs | beside, µs |\n",
+            );
+            out.push_str("|---|---|---:|---:|---|---:|---:|---:|---:|---:|\n");
         }
         let ratio = match (row["ratio"].as_f64(), row["ratio_min"].as_f64(), row["ratio_max"].as_f64()) {
             (Some(ratio), Some(least), Some(most)) => format!("{ratio:.2} ({least:.2}–{most:.2})"),
@@ -78,11 +80,12 @@ fn table(report: &Report<'_>, rows: &[Value]) -> String {
         };
         let _ = writeln!(
             out,
-            "| {} | {} | {} | {} | {} | {ratio} | {bar} | {} | {} |",
+            "| {} | {} | {} | {} | {} | {} | {ratio} | {bar} | {} | {} |",
             row["work"].as_str().unwrap_or(""),
             row["unit"].as_str().unwrap_or(""),
             figure(&row["ours"]),
             figure(&row["peer"]),
+            row["peer_name"].as_str().unwrap_or(""),
             figure(&row["floor"]),
             cost(&row["ours_cost_us"]),
             cost(&row["peer_cost_us"]),
@@ -92,7 +95,7 @@ fn table(report: &Report<'_>, rows: &[Value]) -> String {
     let processors = rows.last().and_then(|row| row["processors"].as_u64()).unwrap_or(0);
     let _ = write!(
         out,
-        "\nMeasured on {} at commit {}, {processors} shared processors, nothing pinned. Ratios are medians over pairs \
+        "\nMeasured on {} at commit {}, {processors} shared processors. Ratios are medians over pairs \
          measured in turn, with the least and the most in brackets; µs are processor time per operation.\n",
         text("date"),
         text("commit")
