@@ -46,10 +46,12 @@ impl Text {
         self.depth -= 1;
     }
 
-    /// Each line of a comment behind `mark`.
+    /// Each line of a comment behind `mark`. One that ends in a backslash is ended otherwise: in C++ the next line would be
+    /// part of the comment.
     pub(crate) fn comment(&mut self, mark: &str, comment: &str) {
-        for line in comment.lines() {
-            self.line(format!("{mark} {line}").trim_end());
+        for line in comment.lines().map(str::trim_end) {
+            let end = if line.ends_with('\\') { "." } else { "" };
+            self.line(format!("{mark} {line}{end}").trim_end());
         }
     }
 
@@ -68,5 +70,17 @@ impl Text {
     /// What was written.
     pub(crate) fn finish(self) -> String {
         self.out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Text;
+
+    #[test]
+    fn no_comment_swallows_the_line_behind_it() {
+        let mut text = Text::new("    ");
+        text.comment("///", "a path, C:\\ \nand more\n\nend");
+        assert_eq!(text.finish(), "/// a path, C:\\.\n/// and more\n///\n/// end\n");
     }
 }
