@@ -19,9 +19,9 @@ use crate::generated::types::{PythonAttend, SCHEMA_HASH};
 use crate::term::{Env, Letter};
 use crate::waiter::{self, Expect, Told, Waiter};
 use held::Shelf;
-use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::os::fd::{AsRawFd, RawFd};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use thalweg_reactor::Wait;
 use thalweg_service::{CallId, CallOptions, Client, ClientOptions, Error, EventKind, Reconnect};
@@ -70,6 +70,8 @@ impl Default for Wishes {
 /// A connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
+    /// A lock that sleeps at once where its holder was interrupted, and yields to nobody: who does loses its turn on the
+    /// processor, and with it that of all the processes that its scheduler runs.
     state: Mutex<State>,
     /// Watched by the virtual machine until it was told to stop.
     pub(crate) descriptor: RawFd,
@@ -168,7 +170,7 @@ impl Connection {
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock()
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

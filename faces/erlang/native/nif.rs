@@ -9,7 +9,7 @@ use crate::python::{self, Refused};
 use crate::term::{Env, same};
 use crate::waiter::{self, Expect};
 use crate::{decode, encode, handle};
-use parking_lot::MutexGuard;
+use std::sync::MutexGuard;
 use std::time::{Duration, Instant};
 use thalweg_service::{CallId, CallOptions, Error};
 
