@@ -14,11 +14,14 @@ export type ErrorCode =
   | "FAILED"
   | "FULL"
   | "HELD"
+  | "IN_MEMORY"
   | "IO"
   | "LOG_CLOSED"
   | "NEWER"
   | "NO_LOG"
   | "NOT_A_STORE"
+  | "NOT_CLOSED"
+  | "OCCUPIED"
   | "PAST_END"
   | "PENDING"
   | "PURGED"
@@ -87,6 +90,119 @@ export interface Report {
   readonly damage: readonly string[]
 }
 
+/**
+ * Writes a backup of the store in a directory, whoever has it open, to another that is empty or not there: a store as of
+ * one moment, that was closed then. Sealed segments are hard links where the file system knows them. It holds everything
+ * that was durable before the call, in "os" mode everything that was appended.
+ */
+export function backup(from: string, to: string): Promise<Backup>
+
+/**
+ * Puts a backup back, to a directory that is empty or not there. All of it is verified first; `DAMAGED` names what is. The
+ * backup stays as it is.
+ */
+export function restore(backup: string, to: string): Promise<Backup>
+
+export interface Backup {
+  /** Position in front of which it holds everything. */
+  readonly end: number
+  /** Segments that share their bytes with the source. */
+  readonly linked: number
+  /** Segments that were copied. */
+  readonly copied: number
+  /** Bytes of batches in those. */
+  readonly copiedBytes: number
+  /** Checkpoints in it. */
+  readonly checkpoints: number
+  /** Times it was begun: anew when files went away meanwhile. */
+  readonly attempts: number
+}
+
+/**
+ * What stands in a segment file, or in all those of a store, piece by piece, whole or not. Nobody should have the store
+ * open: what is being written may look torn. A file that cannot be read rejects one `next()`; the following one goes on
+ * with the next file.
+ */
+export function parse(path: string): AsyncIterableIterator<Piece>
+
+/** Every byte of a file lies in one batch, one damaged span, the segment's header, or behind its end. */
+export type Piece = SegmentPiece | BatchPiece | FramePiece | DamagePiece | EndPiece
+
+/** A segment begins. */
+export interface SegmentPiece {
+  readonly piece: "segment"
+  readonly file: string
+  readonly number: number
+  /** The store it belongs to, in hexadecimal. */
+  readonly storeId: string
+  /** Bytes it has. */
+  readonly capacity: number
+  /** It was begun by a recovery that had found damage. */
+  readonly afterDamage: boolean
+  /** The largest time of any entry in an earlier segment. */
+  readonly latest: number
+}
+
+/** A batch whose header stands: one commit. */
+export interface BatchPiece {
+  readonly piece: "batch"
+  /** Where it begins. */
+  readonly position: number
+  readonly bytes: number
+  readonly time: number
+  /** What was known to be durable then. */
+  readonly durable: number
+  /** Frames it says it has. */
+  readonly frames: number
+  /** Ids of the logs it touches, and the offset at which each ends with it. */
+  readonly touched: readonly { readonly log: number; readonly end: number }[]
+  /** It carries the link of the batch before it; what does not is not believed. */
+  readonly linked: boolean
+  /** Its body matches its checksum; of one that does not the frames are not shown. */
+  readonly whole: boolean
+}
+
+/** One thing that the batch before it says; an entry is one of the kind "data". */
+export interface FramePiece {
+  readonly piece: "frame"
+  readonly position: number
+  readonly kind: "data" | "create" | "close" | "delete" | "producer" | "writerSeq" | "note" | "trim" | "gone"
+  /** Id of the log it is about. */
+  readonly log: number
+  /** That log's name; null when nothing says it. */
+  readonly name: string | null
+  readonly offset: number
+  readonly time: number
+  /** The last entry of its transaction in its log. */
+  readonly last: boolean
+  /** What it carries: a copy. */
+  readonly payload: Uint8Array
+}
+
+/** Bytes that do not read back as they were written. */
+export interface DamagePiece {
+  readonly piece: "damage"
+  /** The same in words. */
+  readonly message: string
+  readonly file: string
+  /** Position of the first damaged byte. */
+  readonly from: number
+  /** Position at which the batches go on; equal to `from` when that is unknown. */
+  readonly to: number
+  /** Ids of the logs it touches; null when they can no longer be told. */
+  readonly logs: readonly number[] | null
+}
+
+/** The batches of a segment end. */
+export interface EndPiece {
+  readonly piece: "end"
+  readonly position: number
+  /** Bytes behind it. */
+  readonly unusedBytes: number
+  /** How many of these belong to commits that were never acknowledged. */
+  readonly tornBytes: number
+}
+
 export interface Stats {
   readonly logs: number
   readonly segments: number
@@ -95,6 +211,12 @@ export interface Stats {
   readonly written: number
   /** Position up to which everything lasts. */
   readonly durable: number
+  /** Bytes of memory that the time indexes of segments may take. */
+  readonly indexBytes: number
+  /** Batches written since the store was opened: commits and transactions, each once. */
+  readonly batches: number
+  /** Bytes of segment files that they took. */
+  readonly batchBytes: number
   /** Entries written since the store was opened. */
   readonly entries: number
   /** Segments begun since then. */
@@ -162,6 +284,8 @@ export interface Store {
   rotate(): void
   stats(): Stats
   verify(): Promise<Report>
+  /** Writes a backup of it, while it is written; see the function of that name. What was appended before is in it. */
+  backup(to: string): Promise<Backup>
   /** Housekeeping, done by itself as the store grows: checkpoints, and segments that no log needs. */
   maintain(): Promise<void>
   /** Writes what was appended, and closes the store if nobody else in the process has it open. */

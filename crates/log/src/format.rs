@@ -65,6 +65,25 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// Its name, the same wherever a store is looked at.
+    ///
+    /// ```
+    /// assert_eq!(thalweg_log::Kind::WriterSeq.name(), "writerSeq");
+    /// ```
+    pub const fn name(self) -> &'static str {
+        match self {
+            Kind::Data => "data",
+            Kind::Create => "create",
+            Kind::Close => "close",
+            Kind::Delete => "delete",
+            Kind::Producer => "producer",
+            Kind::WriterSeq => "writerSeq",
+            Kind::Note => "note",
+            Kind::Trim => "trim",
+            Kind::Gone => "gone",
+        }
+    }
+
     fn of(byte: u8) -> Option<Kind> {
         Some(match byte {
             1 => Kind::Data,

@@ -13,11 +13,14 @@ const CODES = {
   FAILED: "a sync failed: the store takes no more entries until it is opened again",
   FULL: "the disk is full",
   HELD: "another process has the store open",
+  IN_MEMORY: "a store in memory has no files",
   IO: "the operating system refused",
   LOG_CLOSED: "the log is closed and takes no more entries",
   NEWER: "a newer program wrote the store",
   NO_LOG: "there is no log of that name",
   NOT_A_STORE: "the directory holds no store",
+  NOT_CLOSED: "the backup is a store that was not closed",
+  OCCUPIED: "the directory is not empty",
   PAST_END: "the offset lies past the end",
   PENDING: "a transaction is going to append to the log",
   PURGED: "the offset was purged",
@@ -58,6 +61,15 @@ function native(call) {
   }
 }
 
+/** Waits for a native task, with its error made the typed one. */
+async function settled(promise) {
+  try {
+    return await promise
+  } catch (error) {
+    throw typed(error)
+  }
+}
+
 const badArgument = (message) => new ThalwegError("BAD_ARGUMENT", message)
 
-module.exports = { CODES, ThalwegError, badArgument, native, typed }
+module.exports = { CODES, ThalwegError, badArgument, native, settled, typed }

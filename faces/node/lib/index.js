@@ -1,6 +1,7 @@
 "use strict"
 
 const { CODES, ThalwegError } = require("./error.js")
-const { open, verify } = require("./store.js")
+const { backup, parse, restore, verify } = require("./offline.js")
+const { open } = require("./store.js")
 
-module.exports = { CODES, ThalwegError, open, verify }
+module.exports = { CODES, ThalwegError, backup, open, parse, restore, verify }

@@ -1,4 +1,4 @@
 import thalweg from "./index.js"
 
-export const { CODES, ThalwegError, open, verify } = thalweg
+export const { CODES, ThalwegError, backup, open, parse, restore, verify } = thalweg
 export default thalweg

@@ -6,8 +6,9 @@ const { mkdirSync, realpathSync } = require("node:fs")
 const { rmdir } = require("node:fs/promises")
 const binding = require("./binding.js")
 const { Births } = require("./births.js")
-const { badArgument, native, typed } = require("./error.js")
+const { badArgument, native, settled, typed } = require("./error.js")
 const { Log } = require("./log.js")
+const { verify } = require("./offline.js")
 const { Tail } = require("./tail.js")
 const { Transaction } = require("./transaction.js")
 const { View } = require("./view.js")
@@ -26,25 +27,12 @@ function open(path, options = {}) {
   return new Store(isMemory ? path : canonical(path, readOnly), durability, readOnly, options)
 }
 
-/** Offline: every batch of every segment, without opening the store for writing. */
-function verify(path) {
-  return settled(binding.verify(path))
-}
-
 function canonical(path, readOnly) {
   try {
     if (!readOnly) mkdirSync(path, { recursive: true })
     return realpathSync(path)
   } catch (error) {
     throw typed(Object.assign(new Error(), { message: JSON.stringify({ code: "IO", message: error.message }) }))
-  }
-}
-
-async function settled(promise) {
-  try {
-    return await promise
-  } catch (error) {
-    throw typed(error)
   }
 }
 
@@ -127,6 +115,14 @@ class Store {
     return verify(this.path)
   }
 
+  /** A backup of it in a directory, while it is written. */
+  async backup(to) {
+    this.view.check()
+    if (typeof to !== "string" || to === "") throw badArgument("a path is a string")
+    this.flush()
+    return settled(native(() => this.opening.backup(to)))
+  }
+
   /** Housekeeping: a checkpoint when one is due, segments that no log needs. Done by itself as the store grows. */
   maintain() {
     return settled(native(() => this.opening.maintain()))
@@ -173,4 +169,4 @@ class Store {
   }
 }
 
-module.exports = { Store, open, verify }
+module.exports = { Store, open }

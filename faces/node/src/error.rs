@@ -5,7 +5,7 @@
 
 use napi::{Error, Status};
 use serde_json::{Value, json};
-use thalweg_log::{CommitError, Damage, OpenError, ReadError};
+use thalweg_log::{BackupError, CommitError, Damage, OpenError, ReadError};
 
 pub(crate) type Result<T> = std::result::Result<T, Error>;
 
@@ -59,11 +59,31 @@ pub(crate) fn read(error: &ReadError) -> Error {
     }
 }
 
+/// Why there is no backup, or nothing was put back. Where more than one span is damaged, the message names them all.
+pub(crate) fn backup(error: &BackupError) -> Error {
+    let code = match error {
+        BackupError::Damaged(spans) if !spans.is_empty() => {
+            return damaged_as(&spans[0], &error.to_string());
+        }
+        BackupError::Damaged(_) => "DAMAGED",
+        BackupError::Source(error) => return open(error),
+        BackupError::Occupied { .. } => "OCCUPIED",
+        BackupError::NotClosed { .. } => "NOT_CLOSED",
+        BackupError::Memory => "IN_MEMORY",
+        BackupError::Gone { .. } | BackupError::Io { .. } => "IO",
+    };
+    failure(code, error)
+}
+
 /// Damage, with the place where one may go on.
 pub(crate) fn damaged(damage: &Damage) -> Error {
+    damaged_as(damage, &damage.to_string())
+}
+
+fn damaged_as(damage: &Damage, message: &str) -> Error {
     detailed(json!({
         "code": "DAMAGED",
-        "message": damage.to_string(),
+        "message": message,
         "file": damage.file,
         "from": damage.from,
         "to": damage.to,

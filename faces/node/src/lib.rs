@@ -15,6 +15,7 @@ mod bell;
 mod error;
 mod lend;
 mod log;
+mod offline;
 mod rpc;
 mod service;
 mod shelf;

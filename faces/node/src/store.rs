@@ -2,12 +2,13 @@
 
 use crate::append;
 use crate::bell::Bell;
-use crate::error::{Result, commit, damaged, failure, open as open_failure};
+use crate::error::{Result, commit, damaged, failure};
 use crate::lend::lend;
 use crate::log::NativeLog;
+use crate::offline::{Copying, Source};
 use crate::shelf::{Closing, Kind, Shelf};
+use napi::Task;
 use napi::bindgen_prelude::{AsyncTask, ClassInstance, Env, Function, Uint8ArraySlice, Unknown};
-use napi::{Error, Task};
 use napi_derive::napi;
 use parking_lot::Mutex;
 use std::path::Path;
@@ -38,6 +39,9 @@ pub struct StatsRow {
     pub segment_bytes: f64,
     pub written: f64,
     pub durable: f64,
+    pub index_bytes: f64,
+    pub batches: f64,
+    pub batch_bytes: f64,
     pub entries: f64,
     pub rotations: f64,
     pub purged_bytes: f64,
@@ -45,19 +49,6 @@ pub struct StatsRow {
     pub freed_bytes: f64,
     pub failures: f64,
     pub transactions: f64,
-}
-
-/// What verification found.
-#[napi(object)]
-pub struct ReportRow {
-    pub segments: f64,
-    pub batches: f64,
-    pub logs: f64,
-    pub bytes: f64,
-    pub checkpoints: f64,
-    pub torn_bytes: f64,
-    /// One message per damaged span.
-    pub damage: Vec<String>,
 }
 
 /// How a store is opened; what is left out is as the log has it.
@@ -103,12 +94,6 @@ pub fn open(path: String, asked: OpenOptions) -> Result<Opening> {
 #[napi]
 pub fn page_bytes() -> u32 {
     thalweg_sys::machine::page_bytes() as u32
-}
-
-/// Verifies the store at a path, without opening it.
-#[napi]
-pub fn verify(path: String) -> AsyncTask<Verifying> {
-    AsyncTask::new(Verifying { path })
 }
 
 #[napi]
@@ -251,6 +236,9 @@ impl Opening {
             segment_bytes: stats.segment_bytes as f64,
             written: stats.written as f64,
             durable: stats.durable as f64,
+            index_bytes: stats.index_bytes as f64,
+            batches: stats.batches as f64,
+            batch_bytes: stats.batch_bytes as f64,
             entries: stats.entries as f64,
             rotations: stats.rotations as f64,
             purged_bytes: stats.purged_bytes as f64,
@@ -298,6 +286,18 @@ impl Opening {
     pub fn maintain(&self) -> Result<AsyncTask<Maintaining>> {
         let store = self.shelf.store(|store| Ok(store.clone()))?;
         Ok(AsyncTask::new(Maintaining { store }))
+    }
+
+    /// Writes a backup of the store to a directory.
+    #[napi]
+    pub fn backup(&self, to: String) -> Result<AsyncTask<Copying>> {
+        let source = if self.shelf.is_attached() {
+            let path = self.shelf.path().unwrap_or(Path::new("")).to_owned();
+            self.shelf.maps(|_| Ok(Source::Store(path)))?
+        } else {
+            self.shelf.store(|store| Ok(Source::Open(store.clone())))?
+        };
+        Ok(AsyncTask::new(Copying { source, to: to.into() }))
     }
 
     /// Closes this opening, and the store with the last one.
@@ -454,31 +454,5 @@ impl Task for Purging {
             destroyed: purged.destroyed,
         };
         Ok(purged.into_iter().map(row).collect())
-    }
-}
-
-pub struct Verifying {
-    path: String,
-}
-
-impl Task for Verifying {
-    type Output = thalweg_log::Report;
-    type JsValue = ReportRow;
-
-    fn compute(&mut self) -> Result<thalweg_log::Report> {
-        thalweg_log::verify(&Disk::Real, Path::new(&self.path))
-            .map_err(|error: thalweg_log::OpenError| -> Error { open_failure(&error) })
-    }
-
-    fn resolve(&mut self, _env: Env, report: thalweg_log::Report) -> Result<ReportRow> {
-        Ok(ReportRow {
-            segments: report.segments as f64,
-            batches: report.batches as f64,
-            logs: report.logs as f64,
-            bytes: report.bytes as f64,
-            checkpoints: report.checkpoints as f64,
-            torn_bytes: report.torn_bytes as f64,
-            damage: report.damage.iter().map(ToString::to_string).collect(),
-        })
     }
 }

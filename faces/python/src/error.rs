@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use thalweg_log::{CommitError, Damage, OpenError, ReadError};
+use thalweg_log::{BackupError, CommitError, Damage, OpenError, ReadError};
 
 /// An error by its code.
 pub(crate) fn failure(code: &str, message: impl ToString) -> PyErr {
@@ -68,9 +68,29 @@ pub(crate) fn io(action: &str, error: &std::io::Error) -> PyErr {
     failure("IO", format!("cannot {action}: {error}"))
 }
 
+/// Why there is no backup, or nothing was put back. Where more than one span is damaged, the message names them all.
+pub(crate) fn backup(error: &BackupError) -> PyErr {
+    let code = match error {
+        BackupError::Damaged(spans) if !spans.is_empty() => {
+            return damaged_as(&spans[0], None, &error.to_string());
+        }
+        BackupError::Damaged(_) => "DAMAGED",
+        BackupError::Source(error) => return open(error),
+        BackupError::Occupied { .. } => "OCCUPIED",
+        BackupError::NotClosed { .. } => "NOT_CLOSED",
+        BackupError::Memory => "IN_MEMORY",
+        BackupError::Gone { .. } | BackupError::Io { .. } => "IO",
+    };
+    failure(code, error)
+}
+
 /// Damage: in whose way it was, where it begins and where one may go on.
 fn damaged(damage: &Damage, log: Option<&str>) -> PyErr {
-    detailed("DAMAGED", &damage.to_string(), |fields| {
+    damaged_as(damage, log, &damage.to_string())
+}
+
+fn damaged_as(damage: &Damage, log: Option<&str>, message: &str) -> PyErr {
+    detailed("DAMAGED", message, |fields| {
         fields.set_item("log", log)?;
         fields.set_item("file", &damage.file)?;
         fields.set_item("position", damage.from)?;

@@ -1,9 +1,6 @@
 //! What is told of a store: counts, and what verification found.
 
-use crate::error;
 use pyo3::prelude::*;
-use std::path::PathBuf;
-use thalweg_log::Disk;
 
 /// A count of what a store holds.
 #[pyclass(module = "thalweg", frozen, get_all, eq)]
@@ -19,6 +16,12 @@ pub(crate) struct Stats {
     written: u64,
     /// Position behind the last entry known to last.
     durable: u64,
+    /// Bytes of memory that the time indexes of segments may take.
+    index_bytes: u64,
+    /// Batches written since the store was opened: commits and transactions, each once.
+    batches: u64,
+    /// Bytes of segments that they took.
+    batch_bytes: u64,
     /// Entries written since the store was opened.
     entries: u64,
     /// Segments begun since then.
@@ -39,13 +42,16 @@ impl From<thalweg_log::Stats> for Stats {
     fn from(stats: thalweg_log::Stats) -> Stats {
         let thalweg_log::Stats { logs, segments, segment_bytes, written, durable, .. } = stats;
         let thalweg_log::Stats { entries, rotations, purged_bytes, failures, transactions, .. } = stats;
-        let thalweg_log::Stats { live_bytes, freed_bytes, .. } = stats;
+        let thalweg_log::Stats { live_bytes, freed_bytes, index_bytes, batches, batch_bytes, .. } = stats;
         Stats {
             logs,
             segments,
             segment_bytes,
             written,
             durable,
+            index_bytes,
+            batches,
+            batch_bytes,
             entries,
             rotations,
             purged_bytes,
@@ -166,11 +172,4 @@ impl Report {
     fn __repr__(&self) -> String {
         format!("{self:?}")
     }
-}
-
-/// Verifies every bit of every file of the store in the directory `path`, and changes nothing.
-#[pyfunction]
-pub(crate) fn verify(py: Python<'_>, path: PathBuf) -> PyResult<Report> {
-    let verified = py.detach(move || thalweg_log::verify(&Disk::Real, &path));
-    verified.map(Report::from).map_err(|error| error::open(&error))
 }

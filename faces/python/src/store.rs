@@ -3,6 +3,7 @@
 use crate::births::Births;
 use crate::error;
 use crate::log::Log;
+use crate::offline::Backup;
 use crate::report::{Damage, Purged, Report, Stats};
 use crate::shared::{Backing, Shared};
 use crate::transaction::{Pending, Transaction};
@@ -10,7 +11,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::path::PathBuf;
 use std::sync::Arc;
-use thalweg_log::{Attached, Disk, Durability, Options, Purge};
+use thalweg_log::{Attached, BackupError, Disk, Durability, Options, Purge};
 
 /// Microseconds since the Unix epoch: the time that an entry gets when none is given.
 #[pyfunction]
@@ -212,6 +213,19 @@ impl Store {
             verified
         });
         verified.map(Report::from).map_err(|error| error::open(&error))
+    }
+
+    /// Writes a backup of it, while it is written, to the directory `to`, which is empty or not there; see the function of
+    /// that name. What was appended before is in it.
+    fn backup(&self, py: Python<'_>, to: PathBuf) -> PyResult<Backup> {
+        let in_use = self.shared.enter()?;
+        let directory = self.shared.directory.clone();
+        let done = py.detach(move || match (&in_use.backing, directory) {
+            (Some(Backing::Own(store)), _) => store.backup(&to),
+            (_, Some(directory)) => thalweg_log::backup(&Disk::Real, &directory, &to),
+            (_, None) => Err(BackupError::Memory),
+        });
+        done.map(Backup::from).map_err(|error| error::backup(&error))
     }
 
     /// Closes the store: everything is durable then, and the directory free. Handles that are still about say that it

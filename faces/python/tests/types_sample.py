@@ -47,6 +47,26 @@ async def follow(log: thalweg.Log) -> None:
         assert_type(entry, thalweg.Entry)
 
 
+def offline() -> None:
+    assert_type(thalweg.backup("data", "backup"), thalweg.Backup)
+    assert_type(thalweg.restore("backup", to="again").end, int)
+    thalweg.backup("data")  # type: ignore[call-arg]
+    for piece in thalweg.parse("again"):
+        match piece:
+            case thalweg.SegmentPiece():
+                assert_type(piece.file, str)
+            case thalweg.BatchPiece():
+                assert_type(piece.touched, list[tuple[int, int]])
+            case thalweg.FramePiece():
+                assert_type(piece.payload, bytes)
+                assert_type(piece.name, str | None)
+                piece.kind == "enter"  # type: ignore[comparison-overlap]
+            case thalweg.EndPiece():
+                assert_type(piece.torn_bytes, int)
+            case _:
+                assert_type(piece, thalweg.Damage)
+
+
 def main() -> None:
     try:
         with thalweg.open("data", durability="os") as store:
@@ -55,6 +75,8 @@ def main() -> None:
             asyncio.run(follow(store.log("orders")))
             assert_type(store.logs(), list[str])
             assert_type(store.stats().durable, int)
+            assert_type(store.stats().index_bytes, int)
+            assert_type(store.backup("backup").linked, int)
             assert_type(store.verify().damage, list[thalweg.Damage])
         thalweg.open("data", durability="sometimes")  # type: ignore[arg-type]
     except thalweg.Damaged as damaged:

@@ -272,3 +272,30 @@ fn a_task_is_woken_in_the_process_that_writes_and_in_one_that_is_attached() {
         waiter.join().unwrap();
     }
 }
+
+#[test]
+fn a_time_index_takes_no_more_than_a_hundredth_of_its_segments() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = Options { segment_bytes_min: 1 << 20, segment_bytes_max: 4 << 20, ..os() };
+    let store = open(directory.path(), options);
+    let log = store.log(b"a").unwrap();
+    for time in 0..60_000 {
+        store.append(&log, &[7; 100], time).unwrap();
+    }
+    assert!(store.stats().segments > 3);
+    // Every segment is searched, so every index is made, as large as it gets.
+    for time in (0..60_000).step_by(500) {
+        assert_eq!(times(&store, &Query::between(time, time + 2)), [time, time + 1]);
+    }
+    let (stats, maps) = (store.stats(), store.maps());
+    let segments = maps.segments();
+    let mut index_bytes = 0;
+    for segment in &segments {
+        let length = maps.index(segment.number).unwrap().unwrap().length();
+        let bytes = segment.bytes.length();
+        assert!(length > 0 && length * 100 <= bytes, "{length} of {bytes} in segment {}", segment.number);
+        index_bytes += length as u64;
+    }
+    assert_eq!(stats.index_bytes, index_bytes);
+    assert!(stats.index_bytes * 100 <= stats.segment_bytes, "{stats:?}");
+}

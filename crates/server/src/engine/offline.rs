@@ -6,7 +6,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use std::fmt;
 use std::path::Path;
-use thalweg_log::{self as log, BackupError, Disk, FramePiece, Piece};
+use thalweg_log::{self as log, BackupError, Disk, Piece};
 
 /// Bytes of a payload that are shown to people.
 const SHOWN_BYTES: usize = 64;
@@ -74,12 +74,6 @@ fn place(position: log::Position) -> (u64, u64) {
     (position >> 32, position & u64::from(u32::MAX))
 }
 
-fn kind(frame: &FramePiece) -> String {
-    let mut name = format!("{:?}", frame.kind);
-    name[..1].make_ascii_lowercase();
-    name
-}
-
 fn text(piece: &Piece) -> String {
     match piece {
         Piece::Segment(segment) => format!(
@@ -104,7 +98,7 @@ fn text(piece: &Piece) -> String {
             format!(
                 "{:>12}    {} {} offset {} time {}{}: {} bytes {:?}{}",
                 place(frame.position).1,
-                kind(frame),
+                frame.kind.name(),
                 name.unwrap_or_else(|| format!("#{}", frame.log)),
                 frame.offset,
                 frame.time,
@@ -143,7 +137,7 @@ fn object(piece: &Piece) -> Value {
             let (segment, byte) = place(frame.position);
             let name = frame.name.as_deref().map(String::from_utf8_lossy);
             let mut object = json!({
-                "piece": "frame", "segment": segment, "byte": byte, "kind": kind(frame), "id": frame.log,
+                "piece": "frame", "segment": segment, "byte": byte, "kind": frame.kind.name(), "id": frame.log,
                 "name": name, "offset": frame.offset, "timeUs": frame.time, "last": frame.last,
             });
             match std::str::from_utf8(&frame.payload) {

@@ -1,6 +1,7 @@
 // Everything as a user would write it; what must not compile says so.
 
-import { CODES, ThalwegError, open, verify, type Durability, type Entry, type ErrorCode, type Log } from "thalweg"
+import { CODES, ThalwegError, backup, open, parse, restore, verify } from "thalweg"
+import type { Backup, Durability, Entry, ErrorCode, Log, Piece } from "thalweg"
 
 const durability: Durability = "os"
 const store = open("data", { durability, segmentBytesMax: 1 << 20 })
@@ -46,6 +47,19 @@ try {
     console.log(CODES[code], error.from, error.logs?.length)
   }
 }
+const taken: Backup = await store.backup("backup")
+console.log(taken.linked + (await backup("data", "other")).copiedBytes + (await restore("backup", "again")).end)
+for await (const piece of parse("again")) {
+  const known: Piece = piece
+  if (piece.piece === "frame" && piece.kind === "data") console.log(piece.name?.length, piece.payload.subarray(1), known)
+  if (piece.piece === "batch") console.log(piece.touched[0]?.end, piece.whole)
+  // @ts-expect-error only a segment has a file and a number
+  if (piece.piece === "end") console.log(piece.number)
+}
+// @ts-expect-error a backup goes somewhere
+store.backup().catch(() => {})
+const { indexBytes, batches, batchBytes } = store.stats()
+console.log(indexBytes / batchBytes, batches)
 const names: string[] = store.logs()
 console.log(names)
 for await (const name of store.births({ existing: true, signal })) console.log(name.length)

@@ -58,6 +58,24 @@ class Failed(Error):
     code = "FAILED"
 
 
+class Occupied(Error):
+    """A store was to be written to a directory that is not empty."""
+
+    code = "OCCUPIED"
+
+
+class NotClosed(Error):
+    """What was to be put back is in use, or was opened and never closed."""
+
+    code = "NOT_CLOSED"
+
+
+class InMemory(Error):
+    """A store in memory has no files that could be backed up."""
+
+    code = "IN_MEMORY"
+
+
 class ReadOnly(Error):
     """The store was opened for reading only."""
 
