@@ -411,6 +411,7 @@ impl<S: Service> Handler for Http<S> {
         if self.owes_look {
             self.look(core);
         }
+        self.service.turn_ended();
         self.account(core);
         self.secure.turn_ended();
     }

@@ -270,8 +270,9 @@ impl Shared {
         if writer.options.durability == Durability::Sync {
             writer.pending.extend(pending);
             writer.waiting |= watcher.map_or(0, WatcherId::bit);
-            if nudge == Nudge::Committer && std::mem::take(&mut writer.committer_idle) {
-                self.work.notify_one();
+            let carried = watcher.is_some_and(WatcherId::carries);
+            if nudge == Nudge::Committer && !carried {
+                self.nudge(&mut writer);
             }
         }
         Ok(placed)

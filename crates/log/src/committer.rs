@@ -4,16 +4,27 @@
 //! sync the directory if a segment is new, move `durable`, make its commits visible, tell each watcher
 //! once. A sync that fails poisons the store: nothing is acknowledged any more, because asking the kernel
 //! again would report a success that means nothing.
+//!
+//! Who commits in turns leads the group itself at the end of a turn ([`Store::carry`]), as long as syncs are quick: it
+//! spares both ways a wake across processors. Who finds another group under way then goes on without waiting: the leader,
+//! when it is done, tells everybody who has commits behind it. For that `leading` is looked at, and `waiting` looked through, under
+//! the writer's lock. What nobody is going to lead is *owed* by the committer.
 
 use crate::Position;
 use crate::log::Phase;
+use crate::open::Durability;
 use crate::segment::Segment;
-use crate::store::Shared;
+use crate::store::{Shared, Store};
 use crate::writer::{Pending, Writer};
 use parking_lot::MutexGuard;
 use std::io;
 use std::sync::Arc;
 use thalweg_sys::clock::monotonic_ns;
+
+/// What counts as a sync's time, at most: one that took very long is forgotten in time.
+pub(crate) const SYNC_NS_MAX: u64 = 4_000_000;
+/// Syncs up to this long are for whoever commits in turns: a turn full of requests takes as long.
+const CARRIED_NS_MAX: u64 = 1_000_000;
 
 /// What one sync is going to cover.
 struct Group {
@@ -29,6 +40,7 @@ struct Group {
 fn take(writer: &mut Writer) -> Group {
     let mut segments = std::mem::take(&mut writer.unsynced);
     segments.push(writer.active.clone());
+    (writer.leading, writer.owed) = (true, false);
     Group {
         segments,
         directory: writer.directory.clone().filter(|_| std::mem::take(&mut writer.directory_changed)),
@@ -75,8 +87,9 @@ impl Shared {
         let begun_ns = monotonic_ns();
         match self.sync(&group) {
             Ok(()) => {
-                self.group_meters.note(group.batches, (monotonic_ns() - begun_ns) / 1_000);
-                self.settle(group);
+                let took_ns = monotonic_ns().saturating_sub(begun_ns);
+                self.group_meters.note(group.batches, took_ns / 1_000);
+                self.settle(group, took_ns);
                 Ok(())
             }
             Err(error) => {
@@ -105,7 +118,7 @@ impl Shared {
         group.directory.as_ref().map_or(Ok(()), |directory| self.disk.sync_directory(directory))
     }
 
-    fn settle(&self, group: Group) {
+    fn settle(&self, group: Group, took_ns: u64) {
         self.control.set_durable(group.end);
         self.control.set_visible(group.end);
         self.gate.announce();
@@ -129,6 +142,8 @@ impl Shared {
         // Whoever began to wait while this group was under way may be waiting for it.
         let late = {
             let mut writer = self.writer.lock();
+            writer.leading = false;
+            writer.sync_ns = (3 * writer.sync_ns + took_ns.min(SYNC_NS_MAX)) / 4;
             // Whoever led this group leaves the next segment to the committer.
             if writer.committer_idle && writer.spare_due().is_some() {
                 writer.committer_idle = false;
@@ -145,11 +160,34 @@ impl Shared {
         self.watchers.tell(u32::MAX, |watch| watch.failed());
     }
 
+    /// Leaves what is written to the committer.
+    pub(crate) fn nudge(&self, writer: &mut Writer) {
+        writer.owed = true;
+        if std::mem::take(&mut writer.committer_idle) {
+            self.work.notify_one();
+        }
+    }
+
+    /// Whether the caller is to lead a group now: there is something for one, none is under way, and it is going to be
+    /// quick. If only the last is not so, the committer does it.
+    fn leads(&self) -> bool {
+        let mut writer = self.writer.lock();
+        if writer.pending.is_empty() || writer.leading {
+            return false;
+        }
+        let is_quick = writer.sync_ns <= CARRIED_NS_MAX;
+        if !is_quick || !writer.unsynced.is_empty() || writer.directory_changed {
+            self.nudge(&mut writer);
+            return false;
+        }
+        true
+    }
+
     /// The committer's thread: one group after the other until the store closes or fails.
     pub(crate) fn run_committer(&self) {
         loop {
             let mut writer = self.writer.lock();
-            while writer.pending.is_empty() && !writer.closed && writer.spare_due().is_none() {
+            while !writer.owed && !writer.closed && writer.spare_due().is_none() {
                 writer.committer_idle = true;
                 self.work.wait(&mut writer);
             }
@@ -170,6 +208,20 @@ impl Shared {
                     }
                 }
             }
+        }
+    }
+}
+
+impl Store {
+    /// The end of a turn of a [carrying](crate::WatcherId::carrying) watcher: sees to it that what was committed becomes
+    /// durable, by syncing it here and now if that is quick. No system call while there is nothing to do.
+    pub fn carry(&self) {
+        let shared = &self.shared;
+        let written =
+            self.durability() == Durability::Sync && shared.control.written() > shared.control.durable();
+        if written && shared.leads() {
+            // If it fails, every watcher has been told.
+            let _ = shared.lead(Position::MAX);
         }
     }
 }

@@ -19,11 +19,25 @@ pub trait Watch: Send + Sync {
 
 /// A watcher's place, below 32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WatcherId(pub(crate) u8);
+pub struct WatcherId {
+    place: u8,
+    carries: bool,
+}
 
 impl WatcherId {
+    /// The same for whoever commits in turns and calls [`Store::carry`](crate::Store::carry) at the end of each, also of a turn
+    /// that it was told something in: nobody is woken for its commits before.
+    #[must_use]
+    pub fn carrying(self) -> WatcherId {
+        WatcherId { carries: true, ..self }
+    }
+
+    pub(crate) fn carries(self) -> bool {
+        self.carries
+    }
+
     pub(crate) fn bit(self) -> u32 {
-        1 << self.0
+        1 << self.place
     }
 }
 
@@ -38,7 +52,7 @@ impl Watchers {
         let mut list = self.list.write();
         let place = u8::try_from(list.len()).ok().filter(|place| *place < 32)?;
         list.push(watch);
-        Some(WatcherId(place))
+        Some(WatcherId { place, carries: false })
     }
 
     pub(crate) fn tell(&self, mask: u32, say: impl Fn(&dyn Watch)) {

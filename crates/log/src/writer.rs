@@ -161,6 +161,12 @@ pub(crate) struct Writer {
     pub(crate) waiting: u32,
     /// The committer sleeps and wants a nudge.
     pub(crate) committer_idle: bool,
+    /// There are commits that the committer has to see to: nobody else is going to.
+    pub(crate) owed: bool,
+    /// A group is being synced. Whoever leads it tells everybody who has commits behind it.
+    pub(crate) leading: bool,
+    /// How long a sync takes, an average.
+    pub(crate) sync_ns: u64,
     pub(crate) failure: Option<String>,
     pub(crate) closed: bool,
     /// The next segment is to be as small as a store's first.

@@ -147,7 +147,8 @@ impl Engine {
     /// # Errors
     /// More reactors than a store announces to.
     pub(crate) fn service(&self, handle: Handle<Message>) -> io::Result<Service> {
-        self.service_for(Arc::new(Announcer { handle }))
+        let watcher = self.watcher(Arc::new(Announcer { handle }))?;
+        Ok(self.service_as(watcher.carrying()))
     }
 
     /// The rules over this store for whoever is told what becomes durable.
@@ -155,13 +156,19 @@ impl Engine {
     /// # Errors
     /// More watchers than a store announces to.
     pub(crate) fn service_for(&self, watch: Arc<dyn log::Watch>) -> io::Result<Service> {
+        Ok(self.service_as(self.watcher(watch)?))
+    }
+
+    fn watcher(&self, watch: Arc<dyn log::Watch>) -> io::Result<log::WatcherId> {
         let watcher = self.store.watcher(watch);
-        let watcher =
-            watcher.ok_or_else(|| io::Error::other("the store announces to 32 reactors at most"))?;
+        watcher.ok_or_else(|| io::Error::other("the store announces to 32 reactors at most"))
+    }
+
+    fn service_as(&self, watcher: log::WatcherId) -> Service {
         let options =
             Options { sharing: self.sharing, read_only: State::logs(STATE).into(), ..Options::default() };
         let streams = Streams::new(Embedded::new(self.store.clone(), Some(watcher)), options);
-        Ok(streams.with_subscriptions(self.subscriptions.clone()))
+        streams.with_subscriptions(self.subscriptions.clone())
     }
 
     /// Writes a checkpoint when one is due, and frees what nobody needs. May wait for the disk.

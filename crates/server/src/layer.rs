@@ -18,6 +18,11 @@ macro_rules! pass_on {
             self.inner.look(now, each)
         }
     };
+    (@ turn_ended) => {
+        fn turn_ended(&mut self) {
+            self.inner.turn_ended();
+        }
+    };
     (@ gone) => {
         fn gone(&mut self, later: u64) {
             self.inner.gone(later);

@@ -250,5 +250,5 @@ impl<S: Service> Service for Metrics<S> {
         self.inner.call(request, now)
     }
 
-    pass_on! { admit alone look gone failed watch unwatch acknowledge advance deadline refuse }
+    pass_on! { admit alone look turn_ended gone failed watch unwatch acknowledge advance deadline refuse }
 }

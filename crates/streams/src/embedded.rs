@@ -312,4 +312,8 @@ impl Store for Embedded {
             stream.acknowledge(watcher);
         }
     }
+
+    fn turn_ended(&self) {
+        self.store.carry();
+    }
 }

@@ -58,6 +58,10 @@ impl<S: Store> Service for Streams<S> {
         }
     }
 
+    fn turn_ended(&mut self) {
+        self.store.turn_ended();
+    }
+
     fn failed(&mut self, _now: Now) -> Response {
         let detail =
             "the store failed before the request was known to be durable; read before sending it again";

@@ -329,4 +329,7 @@ pub trait Store: Clone {
 
     /// An announcement was taken up; the next movement announces again.
     fn acknowledge(&self, stream: &Self::Stream);
+
+    /// The caller's turn is over: what it committed is to become durable without its doing anything more.
+    fn turn_ended(&self) {}
 }

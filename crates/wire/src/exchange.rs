@@ -188,6 +188,9 @@ pub trait Service {
         None
     }
 
+    /// Everything that came in this turn of the reactor was handled: what was begun in it is to go on by itself.
+    fn turn_ended(&mut self) {}
+
     /// Nobody waits any more for the answer of this name.
     fn gone(&mut self, later: u64) {
         let _ = later;

@@ -1,5 +1,6 @@
 //! Tests of the whole store.
 mod backup;
+mod carry;
 mod compact;
 mod damage;
 mod flips;
