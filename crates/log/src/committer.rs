@@ -26,6 +26,25 @@ pub(crate) const SYNC_NS_MAX: u64 = 4_000_000;
 /// Syncs up to this long are for whoever commits in turns: a turn full of requests takes as long.
 const CARRIED_NS_MAX: u64 = 1_000_000;
 
+/// Who leads the next group, as the writer's lock has it.
+#[derive(Debug)]
+pub(crate) struct Lead {
+    /// The committer sleeps and wants a nudge.
+    pub(crate) committer_idle: bool,
+    /// There are commits that the committer has to see to: nobody else is going to.
+    pub(crate) owed: bool,
+    /// A group is being synced. Whoever leads it tells everybody who has commits behind it.
+    pub(crate) leading: bool,
+    /// How long a sync takes, an average.
+    pub(crate) sync_ns: u64,
+}
+
+impl Default for Lead {
+    fn default() -> Lead {
+        Lead { committer_idle: false, owed: false, leading: false, sync_ns: SYNC_NS_MAX }
+    }
+}
+
 /// What one sync is going to cover.
 struct Group {
     segments: Vec<Arc<Segment>>,
@@ -40,7 +59,7 @@ struct Group {
 fn take(writer: &mut Writer) -> Group {
     let mut segments = std::mem::take(&mut writer.unsynced);
     segments.push(writer.active.clone());
-    (writer.leading, writer.owed) = (true, false);
+    (writer.lead.leading, writer.lead.owed) = (true, false);
     Group {
         segments,
         directory: writer.directory.clone().filter(|_| std::mem::take(&mut writer.directory_changed)),
@@ -142,11 +161,11 @@ impl Shared {
         // Whoever began to wait while this group was under way may be waiting for it.
         let late = {
             let mut writer = self.writer.lock();
-            writer.leading = false;
-            writer.sync_ns = (3 * writer.sync_ns + took_ns.min(SYNC_NS_MAX)) / 4;
+            writer.lead.leading = false;
+            writer.lead.sync_ns = (3 * writer.lead.sync_ns + took_ns.min(SYNC_NS_MAX)) / 4;
             // Whoever led this group leaves the next segment to the committer.
-            if writer.committer_idle && writer.spare_due().is_some() {
-                writer.committer_idle = false;
+            if writer.lead.committer_idle && writer.spare_due().is_some() {
+                writer.lead.committer_idle = false;
                 self.work.notify_one();
             }
             writer.waiting
@@ -162,8 +181,8 @@ impl Shared {
 
     /// Leaves what is written to the committer.
     pub(crate) fn nudge(&self, writer: &mut Writer) {
-        writer.owed = true;
-        if std::mem::take(&mut writer.committer_idle) {
+        writer.lead.owed = true;
+        if std::mem::take(&mut writer.lead.committer_idle) {
             self.work.notify_one();
         }
     }
@@ -172,10 +191,10 @@ impl Shared {
     /// quick. If only the last is not so, the committer does it.
     fn leads(&self) -> bool {
         let mut writer = self.writer.lock();
-        if writer.pending.is_empty() || writer.leading {
+        if writer.pending.is_empty() || writer.lead.leading {
             return false;
         }
-        let is_quick = writer.sync_ns <= CARRIED_NS_MAX;
+        let is_quick = writer.lead.sync_ns <= CARRIED_NS_MAX;
         if !is_quick || !writer.unsynced.is_empty() || writer.directory_changed {
             self.nudge(&mut writer);
             return false;
@@ -187,8 +206,8 @@ impl Shared {
     pub(crate) fn run_committer(&self) {
         loop {
             let mut writer = self.writer.lock();
-            while !writer.owed && !writer.closed && writer.spare_due().is_none() {
-                writer.committer_idle = true;
+            while !writer.lead.owed && !writer.closed && writer.spare_due().is_none() {
+                writer.lead.committer_idle = true;
                 self.work.wait(&mut writer);
             }
             if writer.pending.is_empty() && writer.closed {

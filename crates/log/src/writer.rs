@@ -14,6 +14,7 @@
 //! with it is synced before anything in it is acknowledged; no commit in `os` or `memory` mode makes a system call of
 //! its own but the one in thousands that prepares a stretch or a segment.
 
+use crate::committer::Lead;
 use crate::control::Control;
 use crate::error::CommitError;
 use crate::format::{
@@ -159,14 +160,8 @@ pub(crate) struct Writer {
     pub(crate) pending: Vec<Pending>,
     /// Watchers with a commit in `pending`.
     pub(crate) waiting: u32,
-    /// The committer sleeps and wants a nudge.
-    pub(crate) committer_idle: bool,
-    /// There are commits that the committer has to see to: nobody else is going to.
-    pub(crate) owed: bool,
-    /// A group is being synced. Whoever leads it tells everybody who has commits behind it.
-    pub(crate) leading: bool,
-    /// How long a sync takes, an average.
-    pub(crate) sync_ns: u64,
+    /// Who makes what is written durable.
+    pub(crate) lead: Lead,
     pub(crate) failure: Option<String>,
     pub(crate) closed: bool,
     /// The next segment is to be as small as a store's first.

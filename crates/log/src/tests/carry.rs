@@ -36,7 +36,7 @@ fn store(path: &std::path::Path, options: Options, sync_ns: u64) -> Store {
     let store = open(path, options);
     create(&store, b"before", None);
     store.flush().unwrap();
-    store.shared.writer.lock().sync_ns = sync_ns;
+    store.shared.writer.lock().lead.sync_ns = sync_ns;
     store
 }
 
@@ -48,7 +48,7 @@ fn the_end_of_a_turn_makes_its_commits_durable_in_one_group() {
     let (told, watcher) = carrying(&store);
     create(&store, b"a", watcher);
     let last = create(&store, b"b", watcher);
-    assert!(!store.shared.writer.lock().owed, "nobody else is asked");
+    assert!(!store.shared.writer.lock().lead.owed, "nobody else is asked");
     assert!(store.durable() < last.ticket);
     store.carry();
     assert_eq!((store.durable(), &told.0.lock()[..]), (last.ticket, &[last.ticket][..]));
@@ -63,9 +63,9 @@ fn where_syncs_take_long_the_committer_is_asked_and_the_turn_goes_on() {
     let (told, watcher) = carrying(&store);
     let receipt = create(&store, b"a", watcher);
     store.carry();
-    assert!(store.shared.writer.lock().owed && told.0.lock().is_empty());
+    assert!(store.shared.writer.lock().lead.owed && told.0.lock().is_empty());
     store.flush().unwrap();
-    assert!(!store.shared.writer.lock().owed);
+    assert!(!store.shared.writer.lock().lead.owed);
     assert_eq!(told.0.lock()[..], [receipt.ticket]);
 }
 
@@ -80,13 +80,13 @@ fn whoever_finds_a_group_under_way_is_told_of_its_end_and_leads_the_next() {
         move || {
             create(&store, b"b", second);
             store.carry();
-            assert!(!store.shared.writer.lock().owed, "whoever leads sees to it");
+            assert!(!store.shared.writer.lock().lead.owed, "whoever leads sees to it");
         }
     };
     *store.shared.before_sync.lock() = Some(Box::new(meanwhile));
     store.shared.lead(led.ticket).unwrap();
     assert_eq!((store.durable(), &told.0.lock()[..]), (led.ticket, &[led.ticket][..]));
-    store.shared.writer.lock().sync_ns = QUICK_NS;
+    store.shared.writer.lock().lead.sync_ns = QUICK_NS;
     store.carry();
     assert_eq!(told.0.lock().len(), 2, "and now of its own");
     assert_eq!(store.durable(), store.stats().written);
@@ -116,7 +116,8 @@ fn nobody_who_carries_is_forgotten() {
                 let watcher = store.watcher(Arc::new(Bell(bell))).map(WatcherId::carrying);
                 for turn in 0..200u16 {
                     // Now and then syncs are found to take long, now and then not.
-                    store.shared.writer.lock().sync_ns = if turn % 7 < 4 { QUICK_NS } else { SYNC_NS_MAX };
+                    store.shared.writer.lock().lead.sync_ns =
+                        if turn % 7 < 4 { QUICK_NS } else { SYNC_NS_MAX };
                     let name = [&[reactor][..], &turn.to_le_bytes()].concat();
                     let receipt = create(store, &name, watcher);
                     store.carry();
