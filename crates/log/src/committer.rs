@@ -7,24 +7,27 @@
 //!
 //! Who commits in turns leads the group itself at the end of a turn ([`Store::carry`]), as long as syncs are quick: it
 //! spares both ways a wake across processors. Who finds another group under way then goes on without waiting: the leader,
-//! when it is done, tells everybody who has commits behind it. For that `leading` is looked at, and `waiting` looked through, under
-//! the writer's lock. What nobody is going to lead is *owed* by the committer.
+//! when it is done, tells everybody who has commits behind it. For that `leading` is set, looked at and cleared, and `waiting`
+//! looked through, under the writer's lock. What nobody is going to lead is *owed* by the committer.
+//!
+//! How long a sync takes is known when it is over. So the first slow one may stop a turn, and only that one: the committer then
+//! leads until a row of quick ones is behind it.
 
-use crate::Position;
 use crate::log::Phase;
 use crate::open::Durability;
 use crate::segment::Segment;
 use crate::store::{Shared, Store};
 use crate::writer::{Pending, Writer};
+use crate::{Position, WatcherId};
 use parking_lot::MutexGuard;
 use std::io;
 use std::sync::Arc;
 use thalweg_sys::clock::monotonic_ns;
 
-/// What counts as a sync's time, at most: one that took very long is forgotten in time.
-pub(crate) const SYNC_NS_MAX: u64 = 4_000_000;
-/// Syncs up to this long are for whoever commits in turns: a turn full of requests takes as long.
-const CARRIED_NS_MAX: u64 = 1_000_000;
+/// Syncs up to this long are quick: for whoever commits in turns, as a turn full of requests takes as long.
+pub(crate) const QUICK_NS_MAX: u64 = 1_000_000;
+/// What a longer one counts as, however long it took: five quick ones at least have to follow.
+pub(crate) const SLOW_NS: u64 = 4 * QUICK_NS_MAX;
 
 /// Who leads the next group, as the writer's lock has it.
 #[derive(Debug)]
@@ -33,15 +36,25 @@ pub(crate) struct Lead {
     pub(crate) committer_idle: bool,
     /// There are commits that the committer has to see to: nobody else is going to.
     pub(crate) owed: bool,
-    /// A group is being synced. Whoever leads it tells everybody who has commits behind it.
+    /// A group is being synced, or is going to be at once. Whoever leads it tells everybody who has commits behind it.
     pub(crate) leading: bool,
-    /// How long a sync takes, an average.
+    /// How long a sync takes: an average of those since the last slow one.
     pub(crate) sync_ns: u64,
+}
+
+impl Lead {
+    pub(crate) fn is_quick(&self) -> bool {
+        self.sync_ns <= QUICK_NS_MAX
+    }
+
+    pub(crate) fn note(&mut self, took_ns: u64) {
+        self.sync_ns = if took_ns > QUICK_NS_MAX { SLOW_NS } else { (3 * self.sync_ns + took_ns) / 4 };
+    }
 }
 
 impl Default for Lead {
     fn default() -> Lead {
-        Lead { committer_idle: false, owed: false, leading: false, sync_ns: SYNC_NS_MAX }
+        Lead { committer_idle: false, owed: false, leading: false, sync_ns: SLOW_NS }
     }
 }
 
@@ -162,7 +175,7 @@ impl Shared {
         let late = {
             let mut writer = self.writer.lock();
             writer.lead.leading = false;
-            writer.lead.sync_ns = (3 * writer.lead.sync_ns + took_ns.min(SYNC_NS_MAX)) / 4;
+            writer.lead.note(took_ns);
             // Whoever led this group leaves the next segment to the committer.
             if writer.lead.committer_idle && writer.spare_due().is_some() {
                 writer.lead.committer_idle = false;
@@ -187,18 +200,20 @@ impl Shared {
         }
     }
 
-    /// Whether the caller is to lead a group now: there is something for one, none is under way, and it is going to be
-    /// quick. If only the last is not so, the committer does it.
-    fn leads(&self) -> bool {
+    /// Whether the caller is to lead a group now: it has something in it, none is under way, and it is going to be quick. If
+    /// only the last is not so, the committer does it. Whoever is to lead counts as leading from here on.
+    fn leads(&self, watcher: WatcherId) -> bool {
         let mut writer = self.writer.lock();
-        if writer.pending.is_empty() || writer.lead.leading {
+        // A bit may be left from a wait that is over.
+        let waits = writer.waiting & watcher.bit() != 0 && !writer.pending.is_empty();
+        if !waits || writer.lead.leading {
             return false;
         }
-        let is_quick = writer.lead.sync_ns <= CARRIED_NS_MAX;
-        if !is_quick || !writer.unsynced.is_empty() || writer.directory_changed {
+        if !writer.lead.is_quick() || !writer.unsynced.is_empty() || writer.directory_changed {
             self.nudge(&mut writer);
             return false;
         }
+        writer.lead.leading = true;
         true
     }
 
@@ -232,13 +247,13 @@ impl Shared {
 }
 
 impl Store {
-    /// The end of a turn of a [carrying](crate::WatcherId::carrying) watcher: sees to it that what was committed becomes
+    /// The end of a turn of a [carrying](WatcherId::carrying) watcher: sees to it that what it committed becomes
     /// durable, by syncing it here and now if that is quick. No system call while there is nothing to do.
-    pub fn carry(&self) {
+    pub fn carry(&self, watcher: WatcherId) {
         let shared = &self.shared;
         let written =
             self.durability() == Durability::Sync && shared.control.written() > shared.control.durable();
-        if written && shared.leads() {
+        if written && shared.leads(watcher) {
             // If it fails, every watcher has been told.
             let _ = shared.lead(Position::MAX);
         }

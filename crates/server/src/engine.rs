@@ -198,7 +198,7 @@ struct Announcer {
 
 impl Announcer {
     /// The mailbox has room for one announcement of every topic that can be followed and for thousands of
-    /// completions, so it is full only if the reactor is far behind the committer; then that one waits.
+    /// completions, so it is full only if the reactor is far behind whoever leads the groups; then that one waits.
     fn tell(&self, message: Message) {
         let mut message = message;
         while let Err(Full(returned)) = self.handle.post(message) {

@@ -314,6 +314,8 @@ impl Store for Embedded {
     }
 
     fn turn_ended(&self) {
-        self.store.carry();
+        if let Some(watcher) = self.watcher {
+            self.store.carry(watcher);
+        }
     }
 }

@@ -1,34 +1,39 @@
 //! Who commits in turns leads its groups itself, unless somebody is at it or it would take long.
 
 use super::store::{config, open, payload, small};
-use crate::committer::SYNC_NS_MAX;
-use crate::{Options, Receipt, Store, Watch, WatcherId};
+use crate::committer::{Lead, QUICK_NS_MAX, SLOW_NS};
+use crate::{CommitError, Options, Receipt, Store, Watch, WatcherId};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
+use thalweg_sys::disk::Disk;
+use thalweg_sys::disk::sim::SimDisk;
 
 /// Syncs of no more than this are quick, whatever the machine is doing: the average is set.
 const QUICK_NS: u64 = 1;
 
+/// What was told: completions, and how often that the store failed.
 #[derive(Default)]
-struct Told(Mutex<Vec<u64>>);
+struct Told(Mutex<Vec<u64>>, Mutex<usize>);
 
 impl Watch for Told {
     fn complete(&self, up_to: u64) {
         self.0.lock().push(up_to);
     }
-    fn failed(&self) {}
+    fn failed(&self) {
+        *self.1.lock() += 1;
+    }
     fn advanced(&self, _: u64) {}
 }
 
-fn carrying(store: &Store) -> (Arc<Told>, Option<WatcherId>) {
+fn carrying(store: &Store) -> (Arc<Told>, WatcherId) {
     let told = Arc::new(Told::default());
-    (told.clone(), store.watcher(told).map(WatcherId::carrying))
+    (told.clone(), store.watcher(told).unwrap().carrying())
 }
 
-fn create(store: &Store, name: &[u8], watcher: Option<WatcherId>) -> Receipt {
-    store.create(name, &config(), None, &payload(b"1"), watcher).unwrap().1
+fn create(store: &Store, name: &[u8], watcher: impl Into<Option<WatcherId>>) -> Receipt {
+    store.create(name, &config(), None, &payload(b"1"), watcher.into()).unwrap().1
 }
 
 /// A store that has synced before, whose syncs are said to take so long.
@@ -50,19 +55,19 @@ fn the_end_of_a_turn_makes_its_commits_durable_in_one_group() {
     let last = create(&store, b"b", watcher);
     assert!(!store.shared.writer.lock().lead.owed, "nobody else is asked");
     assert!(store.durable() < last.ticket);
-    store.carry();
+    store.carry(watcher);
     assert_eq!((store.durable(), &told.0.lock()[..]), (last.ticket, &[last.ticket][..]));
-    store.carry();
+    store.carry(watcher);
     assert_eq!(store.groups().batches.sum, groups + 2, "there was nothing more to do");
 }
 
 #[test]
 fn where_syncs_take_long_the_committer_is_asked_and_the_turn_goes_on() {
     let directory = tempfile::tempdir().unwrap();
-    let store = store(directory.path(), Options { committer_thread: false, ..small() }, SYNC_NS_MAX);
+    let store = store(directory.path(), Options { committer_thread: false, ..small() }, SLOW_NS);
     let (told, watcher) = carrying(&store);
     let receipt = create(&store, b"a", watcher);
-    store.carry();
+    store.carry(watcher);
     assert!(store.shared.writer.lock().lead.owed && told.0.lock().is_empty());
     store.flush().unwrap();
     assert!(!store.shared.writer.lock().lead.owed);
@@ -79,7 +84,7 @@ fn whoever_finds_a_group_under_way_is_told_of_its_end_and_leads_the_next() {
         let store = store.clone();
         move || {
             create(&store, b"b", second);
-            store.carry();
+            store.carry(second);
             assert!(!store.shared.writer.lock().lead.owed, "whoever leads sees to it");
         }
     };
@@ -87,9 +92,83 @@ fn whoever_finds_a_group_under_way_is_told_of_its_end_and_leads_the_next() {
     store.shared.lead(led.ticket).unwrap();
     assert_eq!((store.durable(), &told.0.lock()[..]), (led.ticket, &[led.ticket][..]));
     store.shared.writer.lock().lead.sync_ns = QUICK_NS;
-    store.carry();
+    store.carry(second);
     assert_eq!(told.0.lock().len(), 2, "and now of its own");
     assert_eq!(store.durable(), store.stats().written);
+}
+
+#[test]
+fn a_turn_that_committed_nothing_waits_for_nobody_elses_commits() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = store(directory.path(), Options { committer_thread: false, ..small() }, QUICK_NS);
+    let ((told, writes), (_, reads)) = (carrying(&store), carrying(&store));
+    let receipt = create(&store, b"a", writes);
+    store.carry(reads);
+    assert!(store.durable() < receipt.ticket && told.0.lock().is_empty());
+    assert_eq!(store.wait_for(receipt.ticket, Some(reads)), receipt.ticket, "now it waits for them too");
+    store.carry(reads);
+    assert_eq!((store.durable(), &told.0.lock()[..]), (receipt.ticket, &[receipt.ticket][..]));
+    store.carry(writes);
+    create(&store, b"b", None);
+    store.carry(reads);
+    assert_eq!(store.durable(), receipt.ticket, "what it waited for is over");
+}
+
+/// A disk that takes its time once: the turn that finds it slow is the only one it stops.
+#[test]
+fn after_one_slow_sync_the_committer_has_the_job() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = store(directory.path(), Options { committer_thread: false, ..small() }, QUICK_NS);
+    let (told, watcher) = carrying(&store);
+    let slow = create(&store, b"a", watcher);
+    let takes_its_time = || std::thread::sleep(Duration::from_nanos(2 * QUICK_NS_MAX));
+    *store.shared.before_sync.lock() = Some(Box::new(takes_its_time));
+    store.carry(watcher);
+    assert_eq!(told.0.lock()[..], [slow.ticket], "nobody could know before");
+    let next = create(&store, b"b", watcher);
+    store.carry(watcher);
+    assert!(store.durable() < next.ticket, "the turn went on");
+    assert!(store.shared.writer.lock().lead.owed);
+}
+
+#[test]
+fn one_slow_sync_counts_for_several_however_quick_those_before_were() {
+    for slow_ns in [QUICK_NS_MAX + 1, 1 << 40] {
+        let mut lead = Lead { sync_ns: 0, ..Lead::default() };
+        lead.note(slow_ns);
+        for quick in 0..5 {
+            assert!(!lead.is_quick(), "after {quick}");
+            lead.note(0);
+        }
+        assert!(lead.is_quick());
+        // A machine whose every sync is just quick enough comes back as well.
+        lead.note(slow_ns);
+        (0..100).for_each(|_| lead.note(QUICK_NS_MAX));
+        assert!(lead.is_quick(), "{}", lead.sync_ns);
+    }
+}
+
+#[test]
+fn a_sync_that_fails_at_the_end_of_a_turn_stops_all_writing() {
+    let disk = SimDisk::new(7, 64 << 20);
+    let path = std::path::Path::new("/data");
+    let options = Options { committer_thread: false, ..small() };
+    let (store, _) = Store::open(&Disk::Sim(disk.clone()), path, options).unwrap();
+    create(&store, b"before", None);
+    store.flush().unwrap();
+    store.shared.writer.lock().lead.sync_ns = QUICK_NS;
+    let ((told, watcher), (others, other)) = (carrying(&store), carrying(&store));
+    let lost = create(&store, b"a", watcher);
+    disk.fail_sync_after(0);
+    store.carry(watcher);
+    assert!(store.durable() < lost.ticket && told.0.lock().is_empty() && others.0.lock().is_empty());
+    assert_eq!((*told.1.lock(), *others.1.lock()), (1, 1), "everybody is told once that it failed");
+    disk.mend();
+    store.carry(watcher);
+    store.carry(other);
+    assert!(store.durable() < lost.ticket, "it is not tried again");
+    let refused = store.create(b"b", &config(), None, &payload(b"1"), Some(watcher));
+    assert!(matches!(refused, Err(CommitError::Failed(_))));
 }
 
 /// Tells a thread that sleeps on a channel, as a reactor sleeps on its mailbox.
@@ -113,17 +192,16 @@ fn nobody_who_carries_is_forgotten() {
             let store = &store;
             scope.spawn(move || {
                 let (bell, rung) = channel();
-                let watcher = store.watcher(Arc::new(Bell(bell))).map(WatcherId::carrying);
+                let watcher = store.watcher(Arc::new(Bell(bell))).unwrap().carrying();
                 for turn in 0..200u16 {
                     // Now and then syncs are found to take long, now and then not.
-                    store.shared.writer.lock().lead.sync_ns =
-                        if turn % 7 < 4 { QUICK_NS } else { SYNC_NS_MAX };
+                    store.shared.writer.lock().lead.sync_ns = if turn % 7 < 4 { QUICK_NS } else { SLOW_NS };
                     let name = [&[reactor][..], &turn.to_le_bytes()].concat();
                     let receipt = create(store, &name, watcher);
-                    store.carry();
+                    store.carry(watcher);
                     while store.durable() < receipt.ticket {
                         rung.recv_timeout(Duration::from_secs(60)).expect("told of the end of a group");
-                        store.carry();
+                        store.carry(watcher);
                     }
                 }
             });
