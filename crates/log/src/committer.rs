@@ -200,21 +200,22 @@ impl Shared {
         }
     }
 
-    /// Whether the caller is to lead a group now: it has something in it, none is under way, and it is going to be quick. If
-    /// only the last is not so, the committer does it. Whoever is to lead counts as leading from here on.
-    fn leads(&self, watcher: WatcherId) -> bool {
+    /// Up to where the caller is to lead a group now: it has something in it, none is under way, and it is going to be quick. If
+    /// only the last is not so, the committer does it, at once behind what is under way. Whoever is to lead counts as leading
+    /// from here on. Should somebody else get there first, then with what the caller has: it need not sync again.
+    pub(crate) fn leads(&self, watcher: WatcherId) -> Option<Position> {
         let mut writer = self.writer.lock();
         // A bit may be left from a wait that is over.
         let waits = writer.waiting & watcher.bit() != 0 && !writer.pending.is_empty();
-        if !waits || writer.lead.leading {
-            return false;
+        if !waits {
+            return None;
         }
         if !writer.lead.is_quick() || !writer.unsynced.is_empty() || writer.directory_changed {
             self.nudge(&mut writer);
-            return false;
+            return None;
         }
-        writer.lead.leading = true;
-        true
+        let free = !std::mem::replace(&mut writer.lead.leading, true);
+        free.then(|| writer.written())
     }
 
     /// The committer's thread: one group after the other until the store closes or fails.
@@ -253,9 +254,9 @@ impl Store {
         let shared = &self.shared;
         let written =
             self.durability() == Durability::Sync && shared.control.written() > shared.control.durable();
-        if written && shared.leads(watcher) {
+        if written && let Some(ticket) = shared.leads(watcher) {
             // If it fails, every watcher has been told.
-            let _ = shared.lead(Position::MAX);
+            let _ = shared.lead(ticket);
         }
     }
 }

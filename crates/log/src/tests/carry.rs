@@ -97,6 +97,42 @@ fn whoever_finds_a_group_under_way_is_told_of_its_end_and_leads_the_next() {
     assert_eq!(store.durable(), store.stats().written);
 }
 
+/// Otherwise the committer would sleep between any two groups, until somebody who was told of the first woke it.
+#[test]
+fn behind_a_slow_group_the_committer_goes_on_with_the_next() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = store(directory.path(), Options { committer_thread: false, ..small() }, SLOW_NS);
+    let (_, watcher) = carrying(&store);
+    create(&store, b"a", watcher);
+    let meanwhile = {
+        let store = store.clone();
+        move || {
+            create(&store, b"b", watcher);
+            assert!(!store.shared.writer.lock().lead.owed);
+            store.carry(watcher);
+            assert!(store.shared.writer.lock().lead.owed);
+        }
+    };
+    *store.shared.before_sync.lock() = Some(Box::new(meanwhile));
+    store.flush().unwrap();
+    assert!(store.shared.writer.lock().lead.owed);
+}
+
+/// Between the claim and the sync somebody else may sync: what came later still is somebody's, but not this turn's.
+#[test]
+fn whoever_is_overtaken_does_not_sync_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = store(directory.path(), Options { committer_thread: false, ..small() }, QUICK_NS);
+    let (told, watcher) = carrying(&store);
+    let receipt = create(&store, b"a", watcher);
+    let ticket = store.shared.leads(watcher).unwrap();
+    store.shared.commit_group().unwrap();
+    let later = create(&store, b"b", None);
+    store.shared.lead(ticket).unwrap();
+    assert_eq!((store.durable(), &told.0.lock()[..]), (receipt.ticket, &[receipt.ticket][..]));
+    assert!(later.ticket > receipt.ticket && store.shared.writer.lock().lead.owed);
+}
+
 #[test]
 fn a_turn_that_committed_nothing_waits_for_nobody_elses_commits() {
     let directory = tempfile::tempdir().unwrap();

@@ -4,17 +4,21 @@
 //! the store must hold exactly a prefix of that list, no shorter than what was acknowledged; while it runs
 //! its visible state is exactly the acknowledged prefix. In the oracle a fork is a copy of its source's bytes, and
 //! a deleted source stays, marked, as long as it has forks. Checkpoints are taken while commits go on, in
-//! lockstep: between two shards of the walk the simulation goes on with its own. `THALWEG_SEEDS=2000` runs more seeds, and
+//! lockstep: between two shards of the walk the simulation goes on with its own. Every other commit is a carrying watcher's,
+//! who leads some of the groups and is told of no more than is durable. `THALWEG_SEEDS=2000` runs more seeds, and
 //! `THALWEG_SEED=n` one.
 
 use crate::log::Phase;
 use crate::open::{Durability, Options};
 use crate::{
-    Commit, CommitError, Config, Fork, Lifetime, Log, Offset, Position, Producer, Store, segment_of,
+    Commit, CommitError, Config, Fork, Lifetime, Log, LogId, Offset, Position, Producer, Store, Watch,
+    WatcherId, segment_of,
 };
+use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::sync::Arc;
 use thalweg_sys::disk::Disk;
 use thalweg_sys::disk::sim::{Random, SimDisk};
 
@@ -123,6 +127,18 @@ fn forks(world: &World, name: &[u8]) -> u32 {
     u32::try_from(world.values().filter(inherits).count()).unwrap()
 }
 
+/// The highest position that a watcher was told to be durable.
+#[derive(Default)]
+struct Told(Mutex<Position>);
+
+impl Watch for Told {
+    fn complete(&self, up_to: Position) {
+        *self.0.lock() = up_to;
+    }
+    fn failed(&self) {}
+    fn advanced(&self, _: LogId) {}
+}
+
 struct Simulation {
     random: Random,
     sim: SimDisk,
@@ -131,6 +147,11 @@ struct Simulation {
     staged: World,
     /// Commits not acknowledged yet, with their tickets.
     waiting: Vec<(Position, Op)>,
+    /// Who has committed something in the store that is open, and what it was told.
+    watcher: Option<WatcherId>,
+    told: Arc<Told>,
+    /// Groups that were led at the end of a turn.
+    carried: u32,
     crashes: u32,
     commits: u32,
     /// Segments that were written anew without what nobody needs.
@@ -146,6 +167,9 @@ impl Simulation {
             acknowledged: World::new(),
             staged: World::new(),
             waiting: Vec::new(),
+            watcher: None,
+            told: Arc::default(),
+            carried: 0,
             crashes: 0,
             commits: 0,
             compacted: 0,
@@ -163,6 +187,8 @@ impl Simulation {
             apply(&mut self.acknowledged, &op);
         }
         self.staged = self.acknowledged.clone();
+        self.told = Arc::default();
+        self.watcher = store.watcher(self.told.clone()).map(WatcherId::carrying);
         self.check(&store);
         store
     }
@@ -299,6 +325,7 @@ impl Simulation {
     /// Takes note of what the store says is durable by now.
     fn acknowledge(&mut self, store: &Store) {
         let durable = store.durable();
+        assert!(*self.told.0.lock() <= durable, "told of what is not durable");
         let count = self.waiting.iter().take_while(|(ticket, _)| *ticket <= durable).count();
         for (_, op) in self.waiting.drain(..count) {
             apply(&mut self.acknowledged, &op);
@@ -352,20 +379,33 @@ impl Simulation {
         }
     }
 
+    /// The end of a turn, on a disk that is said to be quick.
+    fn carry(&mut self, store: &Store) {
+        store.shared.writer.lock().lead.sync_ns = 0;
+        let before = store.durable();
+        store.carry(self.watcher.unwrap());
+        self.carried += u32::from(store.durable() > before);
+        self.acknowledge(store);
+        let lead = &store.shared.writer.lock().lead;
+        // A group that failed is the last, and leads for good.
+        assert!(self.waiting.is_empty() || lead.owed || lead.leading, "nobody sees to what is written");
+    }
+
     fn commit(&mut self, store: &Store) {
         let op = self.op();
         self.commits += 1;
         let time = u64::from(self.commits);
         let config = Config { content_type: "text/plain".into(), lifetime: Lifetime::Sliding { ttl_s: 60 } };
+        let watcher = self.watcher.filter(|_| self.commits.is_multiple_of(2));
         let result = match &op {
             Op::Create { name, payload, close } => {
                 let commit = Commit { payload, close: *close, time, ..Commit::default() };
-                store.create(name, &config, None, &commit, None).map(|(_, receipt)| receipt)
+                store.create(name, &config, None, &commit, watcher).map(|(_, receipt)| receipt)
             }
             Op::Fork { name, source, at, payload, close } => {
                 let commit = Commit { payload, close: *close, time, ..Commit::default() };
                 let fork = Fork { parent: store.find(source).unwrap(), at: *at, asked: [*at, time] };
-                store.create(name, &config, Some(&fork), &commit, None).map(|(_, receipt)| receipt)
+                store.create(name, &config, Some(&fork), &commit, watcher).map(|(_, receipt)| receipt)
             }
             Op::Append { name, payload, producer, writer_seq, notes, trim, close } => {
                 let log = store.find(name).unwrap();
@@ -384,11 +424,11 @@ impl Simulation {
                     close: *close,
                     time,
                 };
-                store.commit(&log, version, &commit, None)
+                store.commit(&log, version, &commit, watcher)
             }
             Op::Delete { name } => {
                 let log = store.find(name).unwrap();
-                store.delete(&log, log.staged().unwrap().version, time, None)
+                store.delete(&log, log.staged().unwrap().version, time, watcher)
             }
         };
         match result {
@@ -429,6 +469,7 @@ impl Simulation {
         for _ in 0..self.random.below(120) {
             match self.random.below(43) {
                 0..=25 => self.commit(&store),
+                26..=33 if self.commits.is_multiple_of(3) => self.carry(&store),
                 26..=33 => {
                     let flushed = store.flush();
                     self.acknowledge(&store);
@@ -492,7 +533,7 @@ fn acknowledged_commits_survive_and_others_are_whole_or_absent() {
         run(seed, options());
         return;
     }
-    let (mut crashes, mut commits, mut compacted) = (0, 0, 0);
+    let (mut crashes, mut commits, mut compacted, mut carried) = (0, 0, 0, 0);
     let seeds = environment("THALWEG_SEEDS").unwrap_or(100);
     let first = environment("THALWEG_SEED_FIRST").unwrap_or(0);
     for seed in first..first + seeds {
@@ -502,10 +543,12 @@ fn acknowledged_commits_survive_and_others_are_whole_or_absent() {
         crashes += simulation.crashes;
         commits += simulation.commits;
         compacted += simulation.compacted;
+        carried += simulation.carried;
     }
     println!(
-        "crash simulation: {seeds} seeds from {first} clean, {crashes} crashes, {commits} commits, {compacted} segments compacted"
+        "crash simulation: {seeds} seeds from {first} clean, {crashes} crashes, {commits} commits, {carried} groups at a turn's end, {compacted} segments compacted"
     );
+    assert!(u64::from(carried) > seeds, "too few groups were led at the end of a turn: {carried}");
     assert!(u64::from(compacted) > seeds, "too few segments were compacted: {compacted}");
     assert!(u64::from(crashes) > seeds && u64::from(commits) > seeds * 50, "the simulation did too little");
 }
