@@ -250,6 +250,34 @@ impl Shared {
 impl Store {
     /// The end of a turn of a [carrying](WatcherId::carrying) watcher: sees to it that what it committed becomes
     /// durable, by syncing it here and now if that is quick. No system call while there is nothing to do.
+    ///
+    /// ```
+    /// # use thalweg_log::{Commit, Config, Disk, Lifetime, Options, Position, Store, Watch, WatcherId};
+    /// # use std::sync::{Arc, mpsc};
+    /// struct Mailbox(mpsc::Sender<Position>);
+    ///
+    /// impl Watch for Mailbox {
+    ///     fn complete(&self, up_to: Position) {
+    ///         let _ = self.0.send(up_to);
+    ///     }
+    /// #   fn failed(&self) {}
+    /// #   fn advanced(&self, _: u64) {}
+    /// }
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let (store, _) = Store::open(&Disk::Real, directory.path(), Options::default())?;
+    /// let (sender, mailbox) = mpsc::channel();
+    /// let watcher = store.watcher(Arc::new(Mailbox(sender))).map(WatcherId::carrying);
+    /// let commit = Commit { payload: b"a turn's first", ..Commit::default() };
+    /// let config = Config { content_type: "text/plain".into(), lifetime: Lifetime::Unlimited };
+    /// let (_, receipt) = store.create(b"log", &config, None, &commit, watcher)?;
+    /// // Everything else of the turn, and then its end. Turns go on until what it waits for is durable.
+    /// watcher.into_iter().for_each(|watcher| store.carry(watcher));
+    /// while mailbox.recv()? < receipt.ticket {
+    ///     watcher.into_iter().for_each(|watcher| store.carry(watcher));
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn carry(&self, watcher: WatcherId) {
         let shared = &self.shared;
         let written =
