@@ -25,7 +25,7 @@ mod session;
 mod supervisor;
 
 pub use program::{Branch, Order, Program, serve};
-pub use session::{Session, SessionError};
+pub use session::{Cleanup, Session, SessionError};
 pub use supervisor::{Options, Supervisor};
 
 /// The tag of the service's error.

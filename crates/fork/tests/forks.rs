@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 use thalweg_fork::generated::client::ForksClient;
 use thalweg_fork::generated::types::*;
-use thalweg_fork::{ERROR_TAG, Options, Session, SessionError, Supervisor};
+use thalweg_fork::{Cleanup, ERROR_TAG, Options, Session, SessionError, Supervisor};
 use thalweg_rpc::{Client, ClientOptions, Mount, ServerOptions};
 use thalweg_service::{
     ClientOptions as ControlOptions, Endpoint, Reply, Request, Server, Stopper, SyncClient,
@@ -290,6 +290,52 @@ fn a_session_keeps_or_takes_back() {
     control.end();
 }
 
+fn a_session_that_is_let_go_of_leaves_what_its_cleanup_says() {
+    let control = Control::start();
+    let count = || control.forks().servers(&ForksServers {}).unwrap().servers.len();
+    let begin = |cleanup| {
+        let mut session = Session::new(control.call(), "1", &control.first()).with_cleanup(cleanup);
+        session.snapshot().unwrap();
+        add(session.address(), 5);
+        session
+    };
+    // Taken back, however it is let go of, and told when it could not be.
+    drop(begin(Cleanup::default()));
+    assert_eq!((count(), add(&control.first(), 0).0), (1, 0));
+    let died = std::thread::scope(|scope| {
+        let owner = scope.spawn(|| {
+            let _session = begin(Cleanup::Rollback);
+            panic!("its owner dies on purpose");
+        });
+        owner.join().is_err()
+    });
+    assert_eq!((died, count(), add(&control.first(), 0).0), (true, 1, 0));
+    begin(Cleanup::Rollback).close().unwrap();
+    assert_eq!((count(), add(&control.first(), 0).0), (1, 0));
+    // Nothing pending, nothing to be done.
+    Session::new(control.call(), "1", &control.first()).close().unwrap();
+    assert_eq!(count(), 1);
+    // Left alone, and ended by whoever finds it.
+    let session = begin(Cleanup::Nothing);
+    let (copy, address) = (session.server().to_owned(), session.address().to_owned());
+    drop(session);
+    assert_eq!((count(), add(&address, 0).0, add(&control.first(), 0).0), (2, 5, 0));
+    control.forks().shutdown(&ForksShutdown { server: copy.into() }).unwrap();
+    // What was committed is what is left.
+    let mut session = begin(Cleanup::Rollback);
+    session.commit().unwrap();
+    let (kept, address) = (session.server().to_owned(), session.address().to_owned());
+    drop(session);
+    assert_eq!((count(), add(&address, 0).0), (1, 5));
+    // Both end: then there is nobody left.
+    let mut session = Session::new(control.call(), &kept, &address).with_cleanup(Cleanup::Shutdown);
+    session.snapshot().unwrap();
+    let processes = [add(&address, 0).1, add(session.address(), 0).1];
+    drop(session);
+    until("both gone", || processes.iter().all(|process| !runs(*process)));
+    control.end();
+}
+
 /// Runs a supervisor in a process of its own, which this one kills.
 fn supervise(directory: &Path) {
     let control = Control::start();
@@ -346,6 +392,10 @@ const TESTS: &[Test] = &[
     ("a_server_moves", a_server_moves),
     ("nothing_is_used_up_by_many_forks", nothing_is_used_up_by_many_forks),
     ("a_session_keeps_or_takes_back", a_session_keeps_or_takes_back),
+    (
+        "a_session_that_is_let_go_of_leaves_what_its_cleanup_says",
+        a_session_that_is_let_go_of_leaves_what_its_cleanup_says,
+    ),
     ("nobody_is_left_behind_but_who_was_emancipated", nobody_is_left_behind_but_who_was_emancipated),
     ("a_wedged_program_is_no_server", a_wedged_program_is_no_server),
 ];

@@ -330,3 +330,22 @@ fn no_server(address: SocketAddr, error: io::Error) -> Failure {
     };
     Failure::system(fault, address.to_string(), error)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::options::Ask;
+    use super::super::target::Place;
+    use super::*;
+    use thalweg_service::CallId;
+
+    /// A request is one write, whose last bytes must not wait for what the peer says of the first.
+    #[test]
+    fn what_is_written_leaves_at_once() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let place = Place::of(&format!("http://{}/x", listener.local_addr().unwrap())).unwrap();
+        let exchange =
+            Exchange::new(CallId::from_number(1), 1, &place, &Ask::one("m", ""), None, Vec::new()).unwrap();
+        let connection = Connection::dial(place.address, exchange).unwrap();
+        assert!(socket::no_delay(connection.socket.as_fd()).unwrap());
+    }
+}
