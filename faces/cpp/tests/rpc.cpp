@@ -7,19 +7,30 @@
 #include <netinet/in.h>
 #include <poll.h>
 
+#include <atomic>
+#include <chrono>
+#include <fstream>
+#include <iomanip>
+#include <sstream>
+
 namespace tests {
 namespace {
 
 class Door {
 public:
-    Door() : listener_(socket(AF_INET, SOCK_STREAM, 0)) {
+    /// Answers a body, the first, second … that comes; nothing is an empty answer.
+    using Says = std::function<std::string(const std::string& body, int number)>;
+
+    explicit Door(Says says = [](const std::string& body, int) { return answer(body); })
+        : listener_(socket(AF_INET, SOCK_STREAM, 0)), says_(std::move(says)) {
         sockaddr_in address{};
         address.sin_family = AF_INET;
         address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
         socklen_t size = sizeof(address);
         holds(bind(listener_, reinterpret_cast<sockaddr*>(&address), size) == 0 && listen(listener_, 8) == 0);
         holds(getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size) == 0);
-        url_ = "http://127.0.0.1:" + std::to_string(ntohs(address.sin_port)) + "/rpc/door";
+        port_ = ntohs(address.sin_port);
+        url_ = "http://127.0.0.1:" + std::to_string(port_) + "/rpc/door";
         thread_ = std::thread([this] { serve(); });
     }
     /// Once every client is gone.
@@ -31,6 +42,15 @@ public:
     Door(const Door&) = delete;
     Door& operator=(const Door&) = delete;
     [[nodiscard]] const std::string& url() const { return url_; }
+    [[nodiscard]] int port() const { return port_; }
+    [[nodiscard]] int asked() const { return asked_; }
+    /// Closes the connection instead.
+    static constexpr const char* closes = "closes";
+
+    static std::string id_of(const std::string& call) {
+        const auto id = call.find("\"id\":");
+        return id == std::string::npos ? std::string() : std::to_string(std::stoull(call.substr(id + 5)));
+    }
 
 private:
     void serve() {
@@ -43,8 +63,9 @@ private:
                 if (head == std::string::npos) continue;
                 const auto length = std::stoul(came.substr(came.find("Content-Length:") + 15));
                 if (came.size() < head + 4 + length) continue;
-                const std::string text = answer(came.substr(head + 4, length));
+                const std::string text = says_(came.substr(head + 4, length), ++asked_);
                 came.clear();
+                if (text == closes) break;
                 const auto said = text.empty() ? "HTTP/1.1 204 No Content\r\n\r\n"
                                                : "HTTP/1.1 200 OK\r\nContent-Length: " +
                                                      std::to_string(text.size()) + "\r\n\r\n" + text;
@@ -66,9 +87,8 @@ private:
     }
 
     static std::string one(const std::string& call) {
-        const auto id = call.find("\"id\":");
-        if (id == std::string::npos) return {};
-        const auto number = std::to_string(std::stoull(call.substr(id + 5)));
+        const auto number = id_of(call);
+        if (number.empty()) return {};
         const auto params = call.find("\"params\":");
         const auto given = params == std::string::npos
                                ? "null"
@@ -81,6 +101,9 @@ private:
     }
 
     int listener_;
+    Says says_;
+    std::atomic<int> asked_ = 0;
+    int port_ = 0;
     std::string url_;
     std::thread thread_;
 };
@@ -130,11 +153,82 @@ void by_turns() {
     holds(ended == Fault::closed);
 }
 
+std::string right(const std::string& id) { return R"({"jsonrpc":"2.0","result":"right","id":)" + id + "}"; }
+
+/// An answer with another id is not taken, and its connection closed.
+void other_ids() {
+    const Door door([](const std::string& body, int number) {
+        const auto id = Door::id_of(body);
+        const std::string ids[] = {"99", "null", "\"" + id + "\"", id + ".0", id};
+        return right(ids[number - 1]);
+    });
+    thalweg::RpcClient client(door.url());
+    for (unsigned closed = 1; closed < 5; closed++) {
+        holds(fault_of([&] { client.call("Any"); }) == Fault::bad_answer);
+        holds(client.statistics().closed == closed);
+    }
+    holds(client.call("Any") == "\"right\"");
+}
+
+/// Where a kept connection ends, only what may be repeated is repeated, and once.
+void repeated() {
+    const Door door([](const std::string& body, int number) {
+        return number == 1 || number == 3 || number == 5 ? right(Door::id_of(body)) : Door::closes;
+    });
+    thalweg::RpcClient client(door.url());
+    thalweg_rpc_ask again{};
+    again.idempotent = true;
+    holds(client.call("Pay") == "\"right\"");
+    holds(fault_of([&] { client.call("Pay"); }) == Fault::disconnected);
+    holds(door.asked() == 2 && client.statistics().retried == 0);
+    holds(client.call("Pay") == "\"right\"");
+    holds(client.call("Look", "", again) == "\"right\"");
+    holds(door.asked() == 5 && client.statistics().retried == 1);
+    holds(fault_of([&] { client.call("Look", "", again); }) == Fault::disconnected);
+    holds(door.asked() == 7 && client.statistics().retried == 2);
+}
+
+void in_time() {
+    const Door door([](const std::string& body, int) {
+        // Nobody waits for this any more.
+        std::this_thread::sleep_for(std::chrono::milliseconds(200));
+        return right(Door::id_of(body));
+    });
+    thalweg::RpcClient client(door.url());
+    thalweg_rpc_ask soon{};
+    soon.deadline_ms = 20;
+    holds(fault_of([&] { client.call("Any", "", soon); }) == Fault::deadline_exceeded);
+    holds(client.statistics().connections == 0);
+}
+
+/// A thousand connections leave no address that cannot be used again.
+void nothing_left() {
+    const Door door([](const std::string& body, int) { return right(Door::id_of(body)); });
+    thalweg::RpcOptions options;
+    options.idle_max = 0;
+    thalweg::RpcClient client(door.url(), options);
+    for (int number = 0; number < 1'000; number++) holds(client.call("Any") == "\"right\"");
+    holds(client.statistics().opened == 1'000 && client.statistics().closed == 1'000);
+    std::ostringstream mark;
+    mark << ':' << std::uppercase << std::hex << std::setw(4) << std::setfill('0') << door.port() << ' ';
+    std::ifstream table("/proc/net/tcp");
+    for (std::string line; std::getline(table, line);) {
+        std::string place, local, remote, state;
+        std::istringstream(line) >> place >> local >> remote >> state;
+        // 06 is TIME_WAIT.
+        holds(line.find(mark.str()) == std::string::npos || state != "06");
+    }
+}
+
 } // namespace
 
 void remote() {
     waiting();
     by_turns();
+    other_ids();
+    repeated();
+    in_time();
+    nothing_left();
 }
 
 } // namespace tests
