@@ -116,6 +116,64 @@ class Scheduling(unittest.TestCase):
         self.assertEqual([handle.get_context()[word] for handle in handles], ["a", "b", "c"])
         self.assertIs(handles[0].get_context(), handles[0].get_context())
 
+    def test_a_handle_that_somebody_knows_is_never_anothers(self) -> None:
+        seen: list[str] = []
+        known = self.loop.call_soon(seen.append, "known")
+        watched = weakref.ref(self.loop.call_soon(seen.append, "watched"))
+        self.loop.call_soon(seen.append, "cancelled").cancel()
+        self.run_for(0)
+        self.assertIsNone(watched())
+        for _ in range(3):
+            others = [self.loop.call_soon(seen.append, "another") for _ in range(10)]
+            self.assertFalse(any(other is known or other.cancelled() for other in others))
+            known.cancel()
+            del others
+            self.run_for(0)
+        self.assertEqual(seen, ["known", "watched"] + ["another"] * 30)
+
+    def test_nothing_is_left_of_a_callback_in_the_next_ones_context(self) -> None:
+        word = contextvars.ContextVar("word", default="none")
+        seen: list[str] = []
+        tokens: list[contextvars.Token[str]] = []
+
+        def say(mine: str, resets: bool) -> None:
+            seen.append(word.get())
+            token = word.set(mine)
+            if resets:
+                word.reset(token)
+                tokens.append(token)
+
+        def schedule() -> None:
+            self.loop.call_soon(say, "a", False)
+            self.loop.call_soon(say, "b", True)
+            self.loop.call_soon(say, "c", False)
+
+        for _ in range(3):
+            contextvars.Context().run(schedule)
+            self.run_for(0)
+        self.assertEqual(seen, ["none"] * 9)
+
+    def test_what_a_callback_held_ends_with_it(self) -> None:
+        class Held:
+            """Something that can be looked for."""
+
+        held = [Held() for _ in range(4)]
+        references = [weakref.ref(one) for one in held]
+
+        def fail(_: Held) -> None:
+            raise ValueError
+
+        self.loop.set_exception_handler(lambda *_: None)
+        self.loop.call_soon(lambda _: None, held[0])
+        self.loop.call_soon(fail, held[1])
+        self.loop.call_soon(lambda _: None, held[2]).cancel()
+        context = contextvars.Context()
+        context.run(contextvars.ContextVar[Held]("held").set, held[3])
+        self.loop.call_soon(lambda: None, context=context)
+        del held, context
+        self.run_for(0)
+        self.assertEqual([reference() for reference in references], [None] * 4)
+
     def test_a_reader_keeps_its_context_from_call_to_call(self) -> None:
         word = contextvars.ContextVar("word", default=0)
         ours, theirs = socket.socketpair()

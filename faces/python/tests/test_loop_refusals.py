@@ -185,7 +185,9 @@ class Programs(LoopCase):
 
     def test_one_whose_status_somebody_else_collects_is_told_as_gone(self) -> None:
         async def main() -> int:
-            program = await asyncio.create_subprocess_exec("true")
+            program = await asyncio.create_subprocess_exec("sleep", "600")
+            # It ends while the loop does not look.
+            program.kill()
             os.waitpid(program.pid, 0)
             return await program.wait()
 

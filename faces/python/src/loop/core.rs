@@ -9,6 +9,7 @@ use super::held::{Held, Kept};
 use super::io::{Io, Posted, Side, Target};
 use super::mailbox::Told;
 use super::os_error;
+use super::spare::Spare;
 use super::timers::{Timers, due_ns, seconds};
 use super::turn::{self, Ready};
 use crate::error;
@@ -28,6 +29,7 @@ const QUEUED_MAX: usize = 1 << 20;
 #[pyclass(module = "thalweg._native", frozen, subclass)]
 pub(crate) struct Loop {
     pub(crate) ready: Held<VecDeque<Ready>>,
+    pub(crate) spare: Spare,
     pub(crate) timers: Held<Timers>,
     pub(crate) io: Held<Io>,
     pub(crate) stopping: Kept<bool>,
@@ -200,10 +202,15 @@ pub(crate) fn descriptor_of(from: &Bound<'_, PyAny>) -> PyResult<RawFd> {
 impl Loop {
     #[new]
     #[pyo3(signature = (*_arguments, **_words))]
-    fn new(_arguments: &Bound<'_, PyTuple>, _words: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
+    fn new(
+        py: Python<'_>,
+        _arguments: &Bound<'_, PyTuple>,
+        _words: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Self> {
         let (io, waker) = Io::new()?;
         Ok(Self {
             ready: Held::new(VecDeque::new()),
+            spare: Spare::new(py)?,
             timers: Held::new(Timers::default()),
             io: Held::new(io),
             stopping: Kept::new(false),
@@ -236,7 +243,7 @@ impl Loop {
         if debug {
             Self::trace(py, &handle)?;
         }
-        let handle = handle.into_object(py)?;
+        let handle = state.spare.object(py, handle)?;
         state.queue(py, handle.clone_ref(py))?;
         Ok(handle)
     }
@@ -259,7 +266,7 @@ impl Loop {
         if debug {
             Self::trace(py, &handle)?;
         }
-        let handle = handle.into_object(py)?;
+        let handle = state.spare.object(py, handle)?;
         // The interpreter's lock makes one queue of all threads' calls, in the order they were made.
         state.admit(py)?;
         state.queue(py, handle.clone_ref(py))?;
@@ -367,7 +374,7 @@ impl Loop {
         let targets = self.io.with(py, Io::close)?;
         let callbacks = self.callbacks.with(py, Callbacks::clear)?;
         drop((ready, timers, targets, callbacks));
-        Ok(())
+        self.spare.clear(py)
     }
 
     #[getter(_stopping)]

@@ -6,6 +6,7 @@
 
 use pyo3::ffi::PyObject;
 use pyo3::prelude::*;
+use pyo3::types::PyType;
 use std::ffi::c_int;
 
 /// Tells a callee that it may use the place before the first argument.
@@ -34,6 +35,39 @@ pub(crate) fn untrack<T>(py: Python<'_>, object: Py<T>) -> Py<T> {
     // collector's header; taking one off the list twice does nothing.
     unsafe { pyo3::ffi::PyObject_GC_UnTrack(object.as_ptr().cast()) };
     object
+}
+
+/// Whether objects of a class are known to nobody else.
+pub(crate) struct Weak {
+    class: *mut pyo3::ffi::PyTypeObject,
+    /// Where its objects name the references to them that do not keep them; `None`: nobody can tell.
+    offset: Option<usize>,
+}
+
+// SAFETY: the class is compared, and never reached through here.
+unsafe impl Send for Weak {}
+// SAFETY: as above.
+unsafe impl Sync for Weak {}
+
+impl Weak {
+    pub(crate) fn of(class: &Bound<'_, PyType>) -> PyResult<Self> {
+        let offset: isize = class.getattr("__weakrefoffset__")?.extract()?;
+        let offset = usize::try_from(offset).ok().filter(|offset| *offset > 0);
+        Ok(Self { class: class.as_type_ptr(), offset })
+    }
+
+    /// Whether an object is of the class itself, and this is the only reference to it.
+    #[inline]
+    pub(crate) fn is_alone<T>(&self, py: Python<'_>, object: &Py<T>) -> bool {
+        let (_, object, Some(offset)) = (py, object.as_ptr(), self.offset) else { return false };
+        // SAFETY: the interpreter's lock is held and the object is alive; every object of the class has a pointer at the
+        // offset that the class names, which is null while nobody has a weak reference to it.
+        unsafe {
+            pyo3::ffi::Py_REFCNT(object) == 1
+                && pyo3::ffi::Py_TYPE(object) == self.class
+                && object.byte_add(offset).cast::<*mut PyObject>().read().is_null()
+        }
+    }
 }
 
 /// A copy of the current context.

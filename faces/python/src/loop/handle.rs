@@ -7,13 +7,14 @@
 use super::core::Loop;
 use super::foreign;
 use super::held::Kept;
+use super::spare::Spare;
 use pyo3::basic::CompareOp;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyTuple, PyType};
 
 /// A callback, its arguments, and the context it is called in. Made by `call_soon` and its kin.
-#[pyclass(module = "thalweg.loop", frozen, subclass, weakref, freelist = 16384)]
+#[pyclass(module = "thalweg.loop", frozen, subclass, weakref)]
 pub(crate) struct Handle {
     callback: Kept<Option<Py<PyAny>>>,
     /// `None`: no arguments.
@@ -71,11 +72,31 @@ impl Handle {
         Ok(context)
     }
 
+    /// Takes another's place.
+    #[inline]
+    pub(crate) fn become_another(&self, py: Python<'_>, other: Self) {
+        self.callback.set(py, other.callback.take(py));
+        self.arguments.set(py, other.arguments.take(py));
+        self.context.set(py, other.context.take(py));
+        self.cancelled.set(py, other.cancelled.get(py));
+        self.traceback.set(py, other.traceback.take(py));
+    }
+
+    /// Holds nothing any more; the context it was called in.
+    #[inline]
+    pub(crate) fn let_go(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        drop((self.callback.take(py), self.arguments.take(py), self.traceback.take(py)));
+        self.context.take(py)
+    }
+
     /// Calls it for the only time.
     #[inline]
-    pub(crate) fn call_once(&self, py: Python<'_>) -> PyResult<()> {
+    pub(crate) fn call_once(&self, py: Python<'_>, spare: &Spare) -> PyResult<()> {
         if self.cancelled.get(py) {
             return Ok(());
+        }
+        if !self.context.is_some(py) {
+            self.context.set(py, Some(spare.context(py)?));
         }
         let (callback, arguments) = (self.callback.take(py), self.arguments.take(py));
         let outcome = self.call(py, callback.as_ref(), arguments.as_ref());

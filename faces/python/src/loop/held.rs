@@ -46,6 +46,15 @@ impl<T: Default> Kept<T> {
 }
 
 impl<T> Kept<Option<Py<T>>> {
+    /// Whether there is anything.
+    #[inline]
+    pub(crate) fn is_some(&self, _: Python<'_>) -> bool {
+        let kept = self.0.take();
+        let is_some = kept.is_some();
+        self.0.set(kept);
+        is_some
+    }
+
     /// Another reference to what is kept.
     #[inline]
     pub(crate) fn share(&self, py: Python<'_>) -> Option<Py<T>> {

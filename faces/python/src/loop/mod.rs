@@ -9,7 +9,7 @@
 //! scheduled; [`mailbox`] tells whoever is no coroutine; [`stream`] is a connection, [`reading`] its one half, [`outgoing`]
 //! and [`flow`] what its peer does not take yet; [`datagram`] is an endpoint of messages, [`address`] whom they are for;
 //! [`endpoint`] is what both of them are. [`accepting`] is a server's listener, [`operation`] what is awaited of a bare socket.
-//! [`spawn`] starts programs. [`held`] is how all of it is shared under the interpreter's lock.
+//! [`spawn`] starts programs. [`spare`] is what is used again; [`held`] is how all of it is shared under the interpreter's lock.
 
 mod accepting;
 mod address;
@@ -26,6 +26,7 @@ mod mailbox;
 mod operation;
 mod outgoing;
 mod reading;
+mod spare;
 mod spawn;
 mod stream;
 mod timers;

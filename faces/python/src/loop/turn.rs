@@ -149,9 +149,10 @@ fn call_ready(slf: &Bound<'_, Loop>) -> PyResult<()> {
         match state.ready.with(py, |ready| ready.pop_front())? {
             Some(Ready::Call(handle)) if state.debug.get(py) => call_watched(slf, &handle)?,
             Some(Ready::Call(handle)) => {
-                if let Err(raised) = handle.get().call_once(py) {
+                if let Err(raised) = handle.get().call_once(py, &state.spare) {
                     report(slf, &handle, raised)?;
                 }
+                state.spare.keep(py, handle)?;
             }
             Some(Ready::Seen(seen)) => deliver(slf, seen)?,
             Some(Ready::Event(event)) => mailbox::deliver(slf, event)?,

@@ -1,0 +1,89 @@
+//! What a loop uses again: handles that were called and that nobody else knows, and an empty context.
+//!
+//! Purpose: most callbacks are scheduled by one who throws the handle away, and are called in a context that stays empty;
+//! making and ending both takes longer than all else that the loop does for such a callback. Invariants: what is kept here
+//! holds nothing; nobody has a reference to it, weak or not, so that it is used again cannot be seen. Checked by the tests
+//! of handles in `tests/test_loop.py`.
+
+use super::foreign::{self, Weak};
+use super::handle::Handle;
+use super::held::{Held, Kept};
+use pyo3::prelude::*;
+
+/// Handles that are kept at most: more wait at once only in a burst, and what a burst left would stay.
+const HANDLES_MAX: usize = 16_384;
+
+/// What may be used again.
+pub(crate) struct Spare {
+    handles: Held<Vec<Py<Handle>>>,
+    context: Kept<Option<Py<PyAny>>>,
+    weak_handles: Weak,
+    weak_contexts: Weak,
+}
+
+impl Spare {
+    pub(crate) fn new(py: Python<'_>) -> PyResult<Self> {
+        Ok(Self {
+            handles: Held::new(Vec::new()),
+            context: Kept::new(None),
+            weak_handles: Weak::of(&py.get_type::<Handle>())?,
+            weak_contexts: Weak::of(&foreign::empty_context(py)?.bind(py).get_type())?,
+        })
+    }
+
+    /// A handle as an object.
+    #[inline]
+    pub(crate) fn object(&self, py: Python<'_>, handle: Handle) -> PyResult<Py<Handle>> {
+        match self.handles.with(py, Vec::pop)? {
+            Some(used) => {
+                used.get().become_another(py, handle);
+                Ok(used)
+            }
+            None => handle.into_object(py),
+        }
+    }
+
+    /// A context with nothing in it.
+    #[inline]
+    pub(crate) fn context(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        match self.context.take(py) {
+            Some(context) => Ok(context),
+            None => foreign::empty_context(py),
+        }
+    }
+
+    #[inline]
+    fn keep_context(&self, py: Python<'_>, context: Py<PyAny>) -> PyResult<()> {
+        if self.weak_contexts.is_alone(py, &context) && context.bind(py).len()? == 0 {
+            drop(self.context.replace(py, Some(context)));
+        }
+        Ok(())
+    }
+
+    /// A handle that was called for the only time.
+    #[inline]
+    pub(crate) fn keep(&self, py: Python<'_>, handle: Py<Handle>) -> PyResult<()> {
+        if !self.weak_handles.is_alone(py, &handle) {
+            return Ok(());
+        }
+        // Whatever that ends may schedule something.
+        if let Some(context) = handle.get().let_go(py) {
+            self.keep_context(py, context)?;
+        }
+        let left = self.handles.with(py, |handles| {
+            if handles.len() == HANDLES_MAX {
+                return Some(handle);
+            }
+            handles.push(handle);
+            None
+        })?;
+        drop(left);
+        Ok(())
+    }
+
+    /// Keeps nothing any more.
+    pub(crate) fn clear(&self, py: Python<'_>) -> PyResult<()> {
+        drop((self.handles.with(py, std::mem::take)?, self.context.take(py)));
+        Ok(())
+    }
+}
