@@ -139,30 +139,48 @@ function verify(subject, count, side) {
   subject.open.reader()[side.store === "ours" ? "eager" : "scan"]().check(expected(0, count), ["lengths"], side.side)
 }
 
-const crew = new Crew(Math.max(...GROUPS.map(({ threads }) => threads)))
+/** A store that was filled and closed. */
+async function closed(store) {
+  const subject = await Subject.create(store, join(options.directory, `closed-${store}`), entries)
+  await subject.open.close()
+  return subject
+}
+
+/** Measures a side of a group with so many threads. */
+async function measure(group, side, threads, pair) {
+  const apart = join(options.directory, "apart")
+  const kind = group.closed ? `closed ${side.store}` : side.store
+  const subject = group.fresh ? await Subject.create(side.store, apart, 0) : kept.get(kind)
+  const { directory, entries: held } = subject
+  // Places are chosen where both sides have the same entries, however many a writer added since.
+  const known = ["ranges", "seeks", "iterators"].includes(group.pattern) ? entries : held
+  const task = { ...side, pattern: group.pattern, closed: group.closed === true, directory, entries: known, until }
+  const result = await crew.measure(task, threads, subject.writer(group.writer))
+  const operations = print({ group: group.group, threads }, side.side, pair, result)
+  if (group.fresh) {
+    if (!group.writer) verify(subject, operations, side)
+    await crew.forget(directory)
+    await subject.open.close()
+    rmSync(apart, { recursive: true })
+  }
+}
+
+const crew = new Crew(Math.max(...GROUPS.flatMap(({ threads }) => threads)))
 const wanted = GROUPS.filter(({ group }) => listed(options.only, group))
 const kept = new Map()
+const needs = (store, group) =>
+  group.sides.some((side) => side.store === store && listed(options.sides, side.side)) && !group.fresh
 for (const store of ["ours", "peer"]) {
-  if (wanted.some(({ sides }) => sides.some((side) => side.store === store && listed(options.sides, side.side)))) {
+  if (wanted.some((group) => group.closed && needs(store, group))) kept.set(`closed ${store}`, await closed(store))
+  if (wanted.some((group) => !group.closed && needs(store, group))) {
     kept.set(store, await Subject.create(store, join(options.directory, store), entries))
   }
 }
 for (const group of wanted) {
   for (let pair = 0; pair < Number(options.pairs); pair += 1) {
-    for (const side of group.sides.filter(({ side }) => listed(options.sides, side))) {
-      const apart = join(options.directory, "apart")
-      const subject = group.fresh ? await Subject.create(side.store, apart, 0) : kept.get(side.store)
-      const { directory, entries: held } = subject
-      // Places are chosen where both sides have the same entries, however many a writer added since.
-      const known = ["ranges", "seeks", "iterators"].includes(group.pattern) ? entries : held
-      const task = { ...side, pattern: group.pattern, directory, entries: known, until }
-      const result = await crew.measure(task, group.threads, subject.writer(group.writer))
-      const operations = print(group, side.side, pair, result)
-      if (group.fresh) {
-        if (!group.writer) verify(subject, operations, side)
-        await crew.forget(directory)
-        await subject.open.close()
-        rmSync(apart, { recursive: true })
+    for (const threads of group.threads) {
+      for (const side of group.sides.filter(({ side }) => listed(options.sides, side))) {
+        await measure(group, side, threads, pair)
       }
     }
   }

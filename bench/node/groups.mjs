@@ -9,6 +9,9 @@ const PLAIN = ["lengths", "firsts"]
 /** What our ways take up that make nothing of an entry's data. */
 const LENGTHS = ["times", "lengths"]
 
+/** Worker threads that read at once. */
+const READERS = [1, 2, 8]
+
 /** The peer as a side, by one of its ways. */
 const peer = (way, takes = ALL) => ({ side: "peer", store: "peer", way, takes })
 /** Ours as a side. */
@@ -16,9 +19,16 @@ const ours = (side, way, takes = ALL) => ({ side, store: "ours", way, takes })
 
 export const GROUPS = [
   {
+    group: "cold",
+    pattern: "cold",
+    threads: [1],
+    closed: true,
+    sides: [ours("ours", "eager"), peer("scan")],
+  },
+  {
     group: "scan",
     pattern: "scan",
-    threads: 8,
+    threads: READERS,
     sides: [
       ours("eager", "eager"),
       ours("lazy", "lazy", LENGTHS),
@@ -30,40 +40,40 @@ export const GROUPS = [
   {
     group: "scan-writer",
     pattern: "scan",
-    threads: 8,
+    threads: READERS,
     writer: "paced",
     sides: [ours("lazy", "lazy", ["lengths"]), peer("scan", PLAIN)],
   },
   {
     group: "ranges",
     pattern: "ranges",
-    threads: 8,
+    threads: READERS,
     sides: [ours("fresh", "fresh"), ours("cursor", "reused"), peer("ranges")],
   },
   {
     group: "iterators",
     pattern: "iterators",
-    threads: 1,
+    threads: [1],
     writer: "paced",
     sides: [ours("ours", "iterate"), peer("iterate")],
   },
-  { group: "seek", pattern: "seeks", threads: 8, sides: [ours("ours", "seeks"), peer("seeks")] },
+  { group: "seek", pattern: "seeks", threads: READERS, sides: [ours("ours", "seeks"), peer("seeks")] },
   {
     group: "polls",
     pattern: "polls",
-    threads: 1,
+    threads: READERS,
     writer: "paced",
     sides: [ours("ours", "poll", PLAIN), peer("poll", PLAIN)],
   },
   {
     group: "delivered",
     pattern: "delivered",
-    threads: 1,
+    threads: READERS,
     writer: "full speed",
     fresh: true,
     sides: [ours("ours", "poll", PLAIN), peer("poll", PLAIN)],
   },
-  { group: "workers", pattern: "awaited", threads: 10, fresh: true, sides: [ours("ours", "append"), peer("append")] },
-  { group: "awaited", pattern: "awaited", threads: 1, fresh: true, sides: [ours("ours", "append"), peer("append")] },
-  { group: "flight", pattern: "flight", threads: 1, fresh: true, sides: [ours("ours", "append"), peer("append")] },
+  { group: "workers", pattern: "awaited", threads: [10], fresh: true, sides: [ours("ours", "append"), peer("append")] },
+  { group: "awaited", pattern: "awaited", threads: [1], fresh: true, sides: [ours("ours", "append"), peer("append")] },
+  { group: "flight", pattern: "flight", threads: [1], fresh: true, sides: [ours("ours", "append"), peer("append")] },
 ]

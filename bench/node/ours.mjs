@@ -8,8 +8,8 @@ import { payload, Sum, TICK_ENTRIES, time, BASE_TIME } from "./workload.mjs"
 const NAME = "bench"
 
 export class Ours {
-  static open(directory) {
-    return new Ours(open(directory, { durability: "os" }))
+  static open(directory, options) {
+    return new Ours(open(directory, { durability: "os", ...options }))
   }
 
   constructor(store) {

@@ -17,7 +17,7 @@ const PATIENCE_MS = 20_000
  * entry, the entries of the store, and the thread's number.
  */
 export function prepare(task, store) {
-  return { scan, ranges, iterators, seeks, polls, delivered, awaited, flight }[task.pattern](task, store)
+  return { scan, cold, ranges, iterators, seeks, polls, delivered, awaited, flight }[task.pattern](task, store)
 }
 
 function scan({ way, takes, entries, side }, store) {
@@ -29,6 +29,17 @@ function scan({ way, takes, entries, side }, store) {
   }
   turn()
   return turn
+}
+
+/** Opens a store that was closed, reads everything, and closes it. */
+function cold({ way, takes, entries, side }, open) {
+  return async () => {
+    const store = open()
+    const sum = store.reader()[way]()
+    sum.check(expected(0, entries), takes, side)
+    await store.close()
+    return { operations: sum.entries, sum }
+  }
 }
 
 /** Ticks of queries at random places, each thread from another tick on. */

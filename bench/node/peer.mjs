@@ -10,8 +10,9 @@ import { payload, Sum, TICK_ENTRIES, time, BASE_TIME } from "./workload.mjs"
 const APPEND = { append: true }
 
 export class Peer {
-  static open(directory) {
-    return new Peer(open({ path: directory, encoding: "binary", noSync: true, mapSize: 16 * 2 ** 30, maxReaders: 126 }))
+  static open(directory, options) {
+    const usual = { encoding: "binary", noSync: true, mapSize: 16 * 2 ** 30, maxReaders: 126 }
+    return new Peer(open({ path: directory, ...usual, ...options }))
   }
 
   constructor(db) {

@@ -8,17 +8,21 @@ import { Sum } from "./workload.mjs"
 const go = new Int32Array(workerData.go)
 const stores = new Map()
 
-/** The store of a side in a directory, opened once in this thread. */
-async function store(side, directory) {
-  if (!stores.has(directory)) {
-    const { Ours, Peer } = { ...(await (side === "ours" ? import("./ours.mjs") : import("./peer.mjs"))) }
-    stores.set(directory, (Ours ?? Peer).open(directory))
-  }
+/** The class of a side's stores. */
+async function kind(side) {
+  return side === "ours" ? (await import("./ours.mjs")).Ours : (await import("./peer.mjs")).Peer
+}
+
+/** The store of a task, opened once in this thread, or what opens one that is to be opened anew in each turn. */
+async function store({ store: side, directory, closed }) {
+  const Kind = await kind(side)
+  if (closed) return () => Kind.open(directory, { readOnly: true })
+  if (!stores.has(directory)) stores.set(directory, Kind.open(directory))
   return stores.get(directory)
 }
 
 async function measure(task) {
-  const turn = prepare(task, await store(task.store, task.directory))
+  const turn = prepare(task, await store(task))
   const before = Atomics.load(go, 0)
   parentPort.postMessage({ ready: true })
   Atomics.wait(go, 0, before)

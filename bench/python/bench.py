@@ -27,15 +27,18 @@ class Group(NamedTuple):
     """A pattern and the sides it compares. The names are those of the report (xtask/src/bench/log/works.rs)."""
 
     name: str
-    pattern: Callable[[Subject, str, tuple[str, ...], Until], Measured]
+    pattern: Callable[[Any, str, tuple[str, ...], Until], Measured]
     sides: tuple[Side, ...]
     fresh: bool = False
     """Whether every measurement has a store of its own, which then goes."""
     filled: bool = True
     """Whether there is something in it before."""
+    closed: bool = False
+    """Whether it was closed, and each turn opens it anew."""
 
 
 GROUPS = (
+    Group("cold", patterns.cold, (Side("ours", "ours", "iterate"), Side("peer", "peer", "scan")), closed=True),
     Group(
         "scan",
         patterns.scan,
@@ -93,16 +96,25 @@ def options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def opened(store: str, directory: Path) -> Any:
-    """A new store."""
-    directory.mkdir(parents=True)
+def opened(store: str, directory: Path, read_only: bool = False) -> Any:
+    """A new store, or one that is there, to be read."""
+    directory.mkdir(parents=True, exist_ok=read_only)
     if store == "ours":
         from ours import Ours
 
-        return Ours(str(directory))
+        return Ours(str(directory), read_only)
     from peer import Peer
 
-    return Peer(str(directory))
+    return Peer(str(directory), read_only)
+
+
+class Closed:
+    """A store that was filled and closed."""
+
+    def __init__(self, store: str, directory: Path, entries: int) -> None:
+        filled(store, directory, entries).side.close()
+        self.opened = lambda: opened(store, directory, read_only=True)
+        self.entries = entries
 
 
 def tell(group: Group, side: Side, pair: int, measured: Measured, fixed: bool) -> None:
@@ -144,7 +156,7 @@ def main() -> None:
     chosen = options()
     until = Until(chosen.milliseconds / 1000, chosen.turns)
     listed = lambda names, name: not names or name in names.split(",")  # noqa: E731
-    kept: dict[str, Subject] = {}
+    kept: dict[str, Any] = {}
     for group in GROUPS:
         if not listed(chosen.only, group.name):
             continue
@@ -154,9 +166,11 @@ def main() -> None:
                 if group.fresh:
                     measured = apart(group, side, chosen.directory / "apart", chosen.entries, until)
                 else:
-                    if side.store not in kept:
-                        kept[side.store] = filled(side.store, chosen.directory / side.store, chosen.entries)
-                    measured = group.pattern(kept[side.store], side.way, side.takes, until)
+                    name = f"closed-{side.store}" if group.closed else side.store
+                    if name not in kept:
+                        make = Closed if group.closed else filled
+                        kept[name] = make(side.store, chosen.directory / name, chosen.entries)
+                    measured = group.pattern(kept[name], side.way, side.takes, until)
                 tell(group, side, pair, measured, until.turns > 0)
 
 

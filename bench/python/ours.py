@@ -14,8 +14,8 @@ CALL_ENTRIES = 100
 class Ours:
     """A store with one log."""
 
-    def __init__(self, directory: str) -> None:
-        self.store = thalweg.open(directory, durability="os")
+    def __init__(self, directory: str, read_only: bool = False) -> None:
+        self.store = thalweg.open(directory, durability="os", read_only=read_only)
         self.log = self.store.log("bench")
 
     def fill(self, count: int) -> None:

@@ -109,6 +109,19 @@ def scan(subject: Subject, way: str, takes: tuple[str, ...], until: Until) -> Me
     return repeat(turn, until)
 
 
+def cold(closed: Any, way: str, takes: tuple[str, ...], until: Until) -> Measured:
+    """Opens a store that was closed, reads everything, and closes it. An operation is an entry."""
+
+    def turn() -> tuple[int, Sum]:
+        side = closed.opened()
+        total = getattr(side.reader(), way)()
+        total.check(expected(0, closed.entries), takes, way)
+        side.close()
+        return total.entries, total
+
+    return repeat(turn, until)
+
+
 def scan_writer(subject: Subject, way: str, takes: tuple[str, ...], until: Until) -> Measured:
     """The same beside a paced writer."""
     return subject.beside(True, lambda: scan(subject, way, takes, until))

@@ -19,10 +19,10 @@ def _key(number: int) -> bytes:
 class Peer:
     """An environment with one table."""
 
-    def __init__(self, directory: str) -> None:
+    def __init__(self, directory: str, read_only: bool = False) -> None:
         options = {"sync": False, "metasync": False, "meminit": False, "readahead": False, "max_dbs": 1}
-        self.env = lmdb.open(directory, map_size=16 << 30, **options)
-        self.table = self.env.open_db(b"bench", integerkey=True)
+        self.env = lmdb.open(directory, map_size=16 << 30, readonly=read_only, **options)
+        self.table = self.env.open_db(b"bench", integerkey=True, create=not read_only)
 
     def fill(self, count: int) -> None:
         """Entries `0 .. count`."""

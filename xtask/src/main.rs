@@ -118,7 +118,7 @@ cargo xtask <task> [options]
                              --pairs 5  --seconds 5  --only WORK,WORK  --without-peer  --tiny  --check
                              --readme  writes README.md's table of the newest results, and measures nothing
   bench log                the embedded log beside LMDB, in turn
-                             --face native|node|python  --pairs 5  --records 1000000  --tiny  --check
+                             --face native|node|python  --pairs 5  --milliseconds 250  --records 1000000  --tiny  --check
   bench state              the state between processes beside the state in one
                              --pairs 5  --tiny  --check
   bench loop               our event loop beside uvloop and rloop, in turn

@@ -2,13 +2,14 @@
 //! who publishes. Its walk is the least a reader of framed entries can do, its readers share nothing, and where
 //! an entry lies is computed. Also the floors of appending: a copy into a map, and `write` + `fdatasync`.
 
-use crate::side::{Failure, Reading, Side};
+use crate::side::{Cold, Failure, Reading, Side};
 use crate::workload::{PAYLOAD_BYTES, Sum, payload, time};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use thalweg_sync::region::{Region, RegionWriter};
 use thalweg_sys::disk::{Allocation, Disk, File};
 
+const FILE: &str = "frames";
 const HEADER_BYTES: usize = 32;
 const FRAME_BYTES: usize = HEADER_BYTES + PAYLOAD_BYTES.next_multiple_of(8);
 /// Bytes before the first frame, so that blank bytes are never taken for one.
@@ -45,7 +46,7 @@ impl Frames {
     pub(crate) fn create(directory: &Path, room: u64) -> Result<Frames, Failure> {
         std::fs::create_dir_all(directory)?;
         let bytes = START + usize::try_from(room)? * FRAME_BYTES;
-        let file = Disk::Real.create(&directory.join("frames"))?;
+        let file = Disk::Real.create(&directory.join(FILE))?;
         file.allocate(bytes as u64, Allocation::Reserved)?;
         let mut writer = Region::writable(file.map(bytes, true)?, 0);
         writer.write(&[0; START]);
@@ -81,6 +82,30 @@ impl Side for Frames {
         (first..first + count).for_each(|number| writer.write(&frame(number)));
         writer.publish();
         Ok(())
+    }
+}
+
+/// A file of frames that nobody has mapped.
+pub(crate) struct ColdFrames(PathBuf);
+
+impl ColdFrames {
+    /// A new file of `entries` frames.
+    ///
+    /// # Errors
+    /// Whatever the file system says.
+    pub(crate) fn filled(directory: &Path, entries: u64) -> Result<ColdFrames, Failure> {
+        Frames::filled(directory, entries).map(|_| ColdFrames(directory.join(FILE)))
+    }
+}
+
+impl Cold for ColdFrames {
+    const NAME: &'static str = "floor";
+
+    fn scan(&self) -> Result<Sum, Failure> {
+        let file = Disk::Real.open_read_only(&self.0)?;
+        let length = u32::try_from(file.length()?)?;
+        let region = Region::sealed(file.map(length as usize, false)?, length);
+        FramesReader { bytes: region.bytes(0..length), entries: 0 }.scan()
     }
 }
 
@@ -228,6 +253,7 @@ mod tests {
         let frames = Frames::filled(&directory, 1000).unwrap();
         let mut reader = frames.reader().unwrap();
         assert!(reader.scan().unwrap().agrees(&expected(0, 1000)));
+        assert!(ColdFrames(directory.join(FILE)).scan().unwrap().agrees(&expected(0, 1000)));
         assert!(reader.ranges(&[7, 990], 10).unwrap().entries == 20);
         assert!(reader.seeks(&[time(3) - 1]).unwrap().agrees(&expected(3, 1)));
         assert!(reader.iterate(&[5], 4).unwrap().agrees(&expected(5, 4)));

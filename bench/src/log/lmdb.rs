@@ -18,13 +18,13 @@
 //!
 //! This is the one file here with `unsafe`: opening an environment is, because LMDB trusts its files.
 
-use crate::side::{Failure, Reading, Side};
+use crate::side::{Cold, Failure, Reading, Side};
 use crate::workload::{Sum, payload, time};
 use heed::byteorder::NativeEndian;
 use heed::types::{Bytes, U64};
 use heed::{Database, Env, EnvFlags, EnvOpenOptions, IntegerComparator, PutFlags, RoRange};
 use std::ops::Bound::{Excluded, Included, Unbounded};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 /// Address space of the map; the file is sparse.
@@ -42,6 +42,8 @@ pub(crate) enum Mode {
     Os,
     /// The same, by storing into the map.
     WriteMap,
+    /// Nothing: it is only read.
+    Read,
 }
 
 /// Opens a new environment.
@@ -56,6 +58,7 @@ pub(crate) fn open(directory: &Path, mode: Mode) -> Result<Env, Failure> {
         Mode::Sync => EnvFlags::empty(),
         Mode::Os => EnvFlags::NO_SYNC,
         Mode::WriteMap => EnvFlags::NO_SYNC | EnvFlags::WRITE_MAP,
+        Mode::Read => EnvFlags::READ_ONLY,
     };
     // SAFETY: nobody but this process has the directory, and it opens it once; nothing is lost if the file is,
     // and no lock is given up.
@@ -114,6 +117,45 @@ impl Side for Lmdb<'_> {
         };
         self.table.put_with_flags(&mut transaction, PutFlags::APPEND, &time(key), &payload(number))?;
         Ok(transaction.commit()?)
+    }
+}
+
+/// An environment that was closed.
+pub(crate) struct ColdLmdb(PathBuf);
+
+impl ColdLmdb {
+    /// A new environment with so many entries.
+    ///
+    /// # Errors
+    /// Whatever LMDB says.
+    pub(crate) fn filled(directory: PathBuf, entries: u64) -> Result<ColdLmdb, Failure> {
+        let env = open(&directory, Mode::Os)?;
+        Lmdb::new(&env)?.append(0, entries)?;
+        env.prepare_for_closing().wait();
+        Ok(ColdLmdb(directory))
+    }
+}
+
+impl Cold for ColdLmdb {
+    const NAME: &'static str = "peer";
+
+    fn scan(&self) -> Result<Sum, Failure> {
+        let env = open(&self.0, Mode::Read)?;
+        let opened = env.open_databases_and_commit(env.read_txn()?, |opener, transaction| {
+            let options =
+                opener.database_options().types::<Key, Bytes>().key_comparator::<IntegerComparator>();
+            options.open(transaction).map(heed::CommitOrAbort::<_, ()>::Commit)
+        })?;
+        let table = opened.commit().flatten().ok_or("there is no table")?;
+        let transaction = env.read_txn()?;
+        let mut sum = Sum::default();
+        for entry in table.iter(&transaction)? {
+            let (key, data) = entry?;
+            sum.take(key, key, data);
+        }
+        drop(transaction);
+        env.prepare_for_closing().wait();
+        Ok(sum)
     }
 }
 

@@ -5,7 +5,7 @@
 //! `thalweg-log-bench --directory PATH [--entries N] [--pairs N] [--milliseconds N | --turns N] [--only GROUP,GROUP]
 //! [--sides SIDE,SIDE]`
 //!
-//! Everything is read warm and, ours, verified before the clock starts. What was read is summed and compared with what
+//! Everything is read warm and, ours, verified before the clock starts, but in the group `cold`. What was read is summed and compared with what
 //! the workload says it must add up to, on every side and in every turn. With `--turns` each measurement does a
 //! fixed amount, so that the counts of the sides agree.
 #![deny(unsafe_code)]

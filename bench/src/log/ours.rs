@@ -2,9 +2,9 @@
 //! transaction of its own with a time of its own; a program that has many at hand appends them in one call. The
 //! ticks of a writer are one transaction of 50 entries that share a time.
 
-use crate::side::{Failure, Reading, Side};
+use crate::side::{Cold, Failure, Reading, Side};
 use crate::workload::{Sum, payload, time};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thalweg_log::{Attached, Cursor, Disk, Durability, Log, Options, Place, Query, Reader, Start, Store};
 
@@ -95,6 +95,30 @@ impl Side for Neighbour {
 
     fn append(&self, _first: u64, _count: u64) -> Result<(), Failure> {
         Err("an attached store is only read".into())
+    }
+}
+
+/// A store that was closed. Who opens it knows nothing of its bytes yet, so reading verifies all of them.
+pub(crate) struct ColdOurs(PathBuf);
+
+impl ColdOurs {
+    /// A new store with so many entries.
+    ///
+    /// # Errors
+    /// Whatever the store says.
+    pub(crate) fn filled(directory: PathBuf, entries: u64) -> Result<ColdOurs, Failure> {
+        let ours = Ours::open(&directory, Durability::Os)?;
+        ours.append_each(0, entries)?;
+        ours.store.close()?;
+        Ok(ColdOurs(directory))
+    }
+}
+
+impl Cold for ColdOurs {
+    const NAME: &'static str = "ours";
+
+    fn scan(&self) -> Result<Sum, Failure> {
+        Neighbour::attach(&self.0)?.reader()?.scan()
     }
 }
 

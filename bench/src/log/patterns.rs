@@ -2,7 +2,7 @@
 //! must have read. A writer beside the readers is the calling thread, so that it is nobody's cost but its own.
 
 use crate::sample::{Measured, Turn, Until, alone, crew};
-use crate::side::{Failure, Reading, Side};
+use crate::side::{Cold, Failure, Reading, Side};
 use crate::workload::{Random, STEP, Sum, TICK_ENTRIES, expected, time};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::sync::{Mutex, PoisonError};
@@ -106,6 +106,20 @@ pub(crate) fn scan<S: Side>(
     };
     let beside = |ended: &Receiver<()>| if writing { subject.write_paced(ended) } else { alone(ended) };
     crew(readers, until, prepare, turn, beside)
+}
+
+/// Opens a store that was closed, reads all its `entries` and closes it, over and over. An operation is an entry.
+///
+/// # Errors
+/// The store fails, or something was not read.
+pub(crate) fn cold<C: Cold>(closed: &C, entries: u64, until: Until) -> Result<Measured, Failure> {
+    let wanted = expected(0, entries);
+    let turn = |(): &mut (), _: usize, _: u64| {
+        let sum = closed.scan()?;
+        check(sum.agrees(&wanted), &sum, &wanted, C::NAME)?;
+        Ok(Turn { operations: sum.entries, sum })
+    };
+    crew(1, until, |_| Ok(()), turn, alone)
 }
 
 /// What a tick asks for and what it must add up to.

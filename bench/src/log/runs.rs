@@ -2,10 +2,10 @@
 //! begins, so that what drifts drifts for all. Stores that are only read are made once; those that are appended to
 //! are new for each measurement and removed after it.
 
-use crate::floor::{Frames, Plain};
-use crate::lmdb::{self, Lmdb, Mode};
+use crate::floor::{ColdFrames, Frames, Plain};
+use crate::lmdb::{self, ColdLmdb, Lmdb, Mode};
 use crate::neighbour::Process;
-use crate::ours::Ours;
+use crate::ours::{ColdOurs, Ours};
 use crate::patterns::{self, Subject};
 use crate::sample::{Measured, Until};
 use crate::side::{Failure, Side};
@@ -41,14 +41,21 @@ pub(crate) struct Plan {
     pub(crate) sides: Vec<String>,
 }
 
+fn listed(list: &[String], name: &str) -> bool {
+    list.is_empty() || list.iter().any(|known| known == name)
+}
+
 /// Measures one side with so many threads.
 type Measure<'m> = &'m dyn Fn(usize) -> Result<Measured, Failure>;
 
 impl Plan {
+    fn wants(&self, group: &str) -> bool {
+        listed(&self.only, group)
+    }
+
     /// One group: in each pair, for each number of threads, every side in turn.
     fn compare(&self, group: &str, threads: &[usize], sides: &[(&str, Measure<'_>)]) -> Result<(), Failure> {
-        let listed = |list: &[String], name: &str| list.is_empty() || list.iter().any(|known| known == name);
-        if !listed(&self.only, group) {
+        if !self.wants(group) {
             return Ok(());
         }
         for pair in 0..self.pairs {
@@ -124,6 +131,7 @@ pub(crate) fn run(plan: &Plan) -> Result<(), Failure> {
     let hot = Trio::fill(&hot, &hot_env, HOT.min(plan.entries))?;
     let directory = large.join("ours");
     let large = Trio::fill(&large, &large_env, plan.entries)?;
+    cold(plan)?;
     scans(plan, "scan", &large)?;
     scans(plan, "scan-hot", &hot)?;
     neighbours(plan, &large, &directory)?;
@@ -137,6 +145,22 @@ pub(crate) fn run(plan: &Plan) -> Result<(), Failure> {
     followers(plan, &large)?;
     appends(plan)?;
     durable(plan)
+}
+
+/// Everything, by whoever has just opened it.
+fn cold(plan: &Plan) -> Result<(), Failure> {
+    if !plan.wants("cold") {
+        return Ok(());
+    }
+    let (directory, entries, until) = (plan.directory.join("cold"), plan.entries, plan.until);
+    let ours = ColdOurs::filled(directory.join("ours"), entries)?;
+    let peer = ColdLmdb::filled(directory.join("peer"), entries)?;
+    let floor = ColdFrames::filled(&directory.join("floor"), entries)?;
+    let ours = |_| patterns::cold(&ours, entries, until);
+    let peer = |_| patterns::cold(&peer, entries, until);
+    let floor = |_| patterns::cold(&floor, entries, until);
+    plan.compare("cold", &[1], &[("ours", &ours), ("peer", &peer), ("floor", &floor)])?;
+    Ok(std::fs::remove_dir_all(directory)?)
 }
 
 fn scans(plan: &Plan, group: &str, trio: &Trio<'_>) -> Result<(), Failure> {

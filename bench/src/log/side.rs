@@ -97,3 +97,15 @@ pub(crate) trait Reading {
     /// Whatever the store says.
     fn poll(&mut self) -> Result<Sum, Failure>;
 }
+
+/// A store that lies on the disk, closed: each look at it opens it anew.
+pub(crate) trait Cold: Sync {
+    /// What the report calls it.
+    const NAME: &'static str;
+
+    /// Opens it to be read only, reads everything, and closes it.
+    ///
+    /// # Errors
+    /// Whatever the store says.
+    fn scan(&self) -> Result<Sum, Failure>;
+}

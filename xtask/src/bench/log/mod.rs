@@ -19,8 +19,9 @@ use faces::{FACES, Face};
 use works::INDEPENDENT;
 
 const PREFACE: &str = "\
-The embedded log beside LMDB in the same process, in turn: 100-byte entries, one log, everything warm and, ours, \
-verified. Each of our entries is a transaction with a time of its own; LMDB's keys are the times, as native integers, \
+The embedded log beside LMDB in the same process, in turn: 100-byte entries, one log. Rows say `warm, verified` where \
+everything was read and, ours, verified before the clock started (what is appended is read back and verified behind it), and `cold` where \
+each turn opens the store, maps and verifies all it reads, and closes it; the file cache is warm then. Each of our entries is a transaction with a time of its own; LMDB's keys are the times, as native integers, \
 put in order (`MDB_APPEND`). LMDB is opened with `MDB_NOSYNC`, without `MDB_WRITEMAP`, which its bindings leave off by \
 default; rows say where it is on. The floor is a mapped file of bare frames that are walked without \
 checksums, publication or search, or a copy into one; durable, one `write` and one `fdatasync`. What every side read is \
@@ -46,11 +47,16 @@ pub(crate) fn run(options: &Options) -> Outcome {
         return Err(format!("no face {wanted}: there are {}", FACES.map(|face| face.name).join(", ")));
     }
     let tiny = options.flag("tiny");
+    let milliseconds: u64 = options.value("milliseconds", 250)?;
     let size = |face: &Face| -> Result<Size, String> {
         Ok(Size {
             entries: options.value("records", if tiny { 10_000 } else { face.entries })?,
             pairs: options.value("pairs", if tiny { 1 } else { 5 })?,
-            until: if tiny { ("--turns", "2".to_owned()) } else { ("--milliseconds", "250".to_owned()) },
+            until: if tiny {
+                ("--turns", "2".to_owned())
+            } else {
+                ("--milliseconds", milliseconds.to_string())
+            },
             barred: options.flag("check"),
         })
     };
@@ -159,10 +165,61 @@ mod tests {
         assert_eq!(tally, Tally { passed: 1, failed: 2 });
     }
 
+    /// What is asked: of each face the group, our way, the bar, and with how many threads.
+    const ASKED: &[(&str, &str, &str, f64, &[u32])] = &[
+        ("native", "scan", "ours", 3.0, &[1, 2, 8]),
+        ("native", "scan-writer", "ours", 3.5, &[1, 2, 8]),
+        ("native", "ranges", "ours", 8.0, &[1, 2, 8]),
+        ("native", "iterators", "ours", 4.0, &[1]),
+        ("native", "workers", "ours", 20.0, &[10]),
+        ("native", "polls", "ours", 4.0, &[1, 2, 8]),
+        ("native", "delivered", "ours", 40.0, &[1, 2, 8]),
+        ("native", "place", "ours", 8.0, &[1, 2, 8]),
+        ("native", "append", "ours", 20.0, &[1]),
+        ("native", "append-sync", "ours", 0.9, &[1]),
+        ("native", "neighbour", "ours", 0.909, &[1]),
+        ("node", "scan", "eager", 10.0, &[8]),
+        ("node", "scan", "lazy", 40.0, &[8]),
+        ("node", "scan", "cursor", 100.0, &[8]),
+        ("node", "scan-writer", "lazy", 40.0, &[8]),
+        ("node", "ranges", "fresh", 4.0, &[1, 2, 8]),
+        ("node", "ranges", "cursor", 8.0, &[1, 2, 8]),
+        ("node", "iterators", "ours", 40.0, &[1]),
+        ("node", "workers", "ours", 10.0, &[10]),
+        ("node", "polls", "ours", 3.0, &[1, 2, 8]),
+        ("node", "delivered", "ours", 20.0, &[1, 2, 8]),
+        ("node", "seek", "ours", 5.0, &[1, 2, 8]),
+        ("node", "awaited", "ours", 20.0, &[1]),
+        ("node", "flight", "ours", 2.0, &[1]),
+        ("python", "scan", "batch", 50.0, &[1]),
+        ("python", "scan", "iterator", 2.0, &[1]),
+        ("python", "scan-writer", "batch", 40.0, &[1]),
+        ("python", "ranges", "ours", 2.0, &[1]),
+        ("python", "polls", "ours", 2.0, &[1]),
+        ("python", "delivered", "ours", 2.0, &[1]),
+        ("python", "seek", "ours", 2.0, &[1]),
+        ("python", "append", "ours", 5.0, &[1]),
+    ];
+
+    #[test]
+    fn everything_that_is_asked_is_judged_and_each_face_opens_a_cold_store() {
+        for (face, group, ours, bar, threads) in ASKED {
+            let face = FACES.iter().find(|known| known.name == *face).unwrap();
+            let judged = face.works.iter().any(|work| {
+                (work.group, work.ours, work.bar) == (group, ours, Some(*bar)) && work.threads == *threads
+            });
+            assert!(judged, "{}, {group}, {ours}", face.name);
+        }
+        for face in &FACES {
+            assert_eq!(face.works.iter().filter(|work| work.cold).count(), 1, "{}", face.name);
+        }
+    }
+
     #[test]
     fn no_work_is_there_twice() {
         for face in &FACES {
-            let mut names: Vec<_> = face.works.iter().map(|w: &Work| (w.group, w.ours, w.against)).collect();
+            let mut names: Vec<_> =
+                face.works.iter().map(|w: &Work| (w.group, w.ours, w.against, w.threads)).collect();
             names.sort_unstable();
             let count = names.len();
             names.dedup();

@@ -6,6 +6,10 @@ use super::super::statistics::{Spread, median};
 use super::works::{FLOOR, INDEPENDENT_BAR, PEER_KEYS, PEER_MAP, Work};
 use crate::Tally;
 
+/// How each row says in what state the store is.
+const COLD: &str = "cold";
+const WARM: &str = "warm, verified";
+
 /// What a group's samples with so many threads are called.
 fn key(group: &str, threads: u32) -> String {
     format!("{group}/{threads}")
@@ -58,7 +62,7 @@ pub(crate) fn independence(
     };
     let (ours, floor) = (gain("ours"), gain(FLOOR));
     Row {
-        work: text.replace("{n}", entries),
+        work: format!("{}; {WARM}", text.replace("{n}", entries)),
         unit: "times one reader",
         ours: median(&ours),
         peer: median(&floor),
@@ -89,10 +93,11 @@ pub(crate) fn check(samples: &Samples, work: &Work, threads: u32, pairs: usize, 
 
 fn name(work: &Work, threads: u32, entries: &str) -> String {
     let text = work.text.replace("{n}", entries);
+    let state = if work.cold { COLD } else { WARM };
     match (work.thread, threads) {
-        ("", _) => text,
-        (thread, 1) => format!("{text}, 1 {thread}"),
-        (thread, _) => format!("{text}, {threads} {thread}s"),
+        ("", _) => format!("{text}; {state}"),
+        (thread, 1) => format!("{text}, 1 {thread}; {state}"),
+        (thread, _) => format!("{text}, {threads} {thread}s; {state}"),
     }
 }
 
@@ -121,7 +126,10 @@ mod tests {
             samples.take(&line("scan/2", "peer", pair as u64, peer, 7)).unwrap();
         }
         let row = row(&samples, scan(), 2, "1,000", "native", "LMDB");
-        assert_eq!((row.work.as_str(), row.peer_name.as_str()), ("scan of 1,000 entries, 2 readers", "LMDB"));
+        assert_eq!(
+            (row.work.as_str(), row.peer_name.as_str()),
+            ("scan of 1,000 entries, 2 readers; warm, verified", "LMDB")
+        );
         assert_eq!((row.ours, row.peer, row.floor), (Some(55.0), Some(15.0), None));
         assert_eq!(row.ratio.unwrap().median, 3.5);
         let mut tally = Tally::default();

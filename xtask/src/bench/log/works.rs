@@ -22,6 +22,8 @@ pub(crate) struct Work {
     pub(crate) unit: &'static str,
     /// With a fixed number of turns every side does exactly the same.
     pub(crate) countable: bool,
+    /// Opened anew in every turn: nothing of it is mapped or verified.
+    pub(crate) cold: bool,
     pub(crate) note: &'static str,
 }
 
@@ -49,6 +51,7 @@ const fn reading(group: &'static str, bar: f64, text: &'static str, unit: &'stat
         thread: "reader",
         unit,
         countable: true,
+        cold: false,
         note: "",
     }
 }
@@ -61,12 +64,17 @@ const fn single(group: &'static str, bar: f64, text: &'static str, unit: &'stati
     Work { threads: &[1], thread: "", ..reading(group, bar, text, unit) }
 }
 
+/// Opening, reading everything and closing, over and over.
+const fn opening(text: &'static str) -> Work {
+    Work { bar: None, cold: true, note: OPENED, ..single("cold", 0.0, text, ENTRIES) }
+}
+
 const ENTRIES: &str = "entries/s";
 const QUERIES: &str = "queries/s";
 const READS: &str = "reads/s";
 const POLLS: &str = "polls/s";
 
-/// One of the ways to read through Node.js, with eight threads.
+/// One of the ways to read through Node.js, by worker threads.
 const fn way(
     group: &'static str,
     ours: &'static str,
@@ -74,7 +82,23 @@ const fn way(
     text: &'static str,
     unit: &'static str,
 ) -> Work {
-    Work { threads: &[8], thread: "", ours, ..reading(group, bar, text, unit) }
+    Work { ours, thread: "worker", ..reading(group, bar, text, unit) }
+}
+
+/// The same by so many that a bar speaks of.
+const fn crowd(
+    group: &'static str,
+    ours: &'static str,
+    bar: f64,
+    text: &'static str,
+    unit: &'static str,
+) -> Work {
+    Work { threads: &[8], ..way(group, ours, bar, text, unit) }
+}
+
+/// The same by fewer, of whom no bar speaks.
+const fn few(group: &'static str, ours: &'static str, text: &'static str, unit: &'static str) -> Work {
+    Work { threads: &[1, 2], bar: None, ..way(group, ours, 0.0, text, unit) }
 }
 
 /// A pause of the writer's of a millisecond after each 50 entries.
@@ -85,10 +109,12 @@ const LAZY: &str = "ours takes each entry's time, offset and length, and makes n
 const MOVED: &str =
     "ours takes each entry's time, offset and length from one object, and makes nothing of its data";
 const PLACE: &str = "ours is handed what it said of the entry before, the peer its key";
+const OPENED: &str = "each turn opens the store to read it, reads and (ours) verifies everything, and closes it; only the system's cache of files is warm";
 const MAP: &str = "the peer stores into its map (MDB_WRITEMAP), which its users leave off";
 
 /// Through Rust.
 pub(crate) const NATIVE: &[Work] = &[
+    opening("open and scan {n} entries"),
     reading("scan", 3.0, "scan of {n} entries", ENTRIES),
     reading("scan-hot", 3.0, "scan of 10,000 entries", ENTRIES),
     Work {
@@ -150,31 +176,44 @@ pub(crate) const NATIVE: &[Work] = &[
     },
 ];
 
-/// Through Node.js: eight worker threads, unless a line says otherwise.
+/// Through Node.js, by worker threads. For scans the bars speak of eight.
 pub(crate) const NODE: &[Work] = &[
-    way("scan", "eager", 10.0, "scan of {n} entries, eager", ENTRIES),
-    Work { note: LAZY, ..way("scan", "lazy", 40.0, "scan of {n} entries, lazy", ENTRIES) },
+    opening("open and scan {n} entries, eager"),
+    few("scan", "eager", "scan of {n} entries, eager", ENTRIES),
+    crowd("scan", "eager", 10.0, "scan of {n} entries, eager", ENTRIES),
+    Work { note: LAZY, ..few("scan", "lazy", "scan of {n} entries, lazy", ENTRIES) },
+    Work { note: LAZY, ..crowd("scan", "lazy", 40.0, "scan of {n} entries, lazy", ENTRIES) },
     Work {
         against: PEER_KEYS,
         bar: None,
         note: "the peer reads its keys and no values",
-        ..way("scan", "lazy", 0.0, "scan of {n} entries, lazy; peer's keys only", ENTRIES)
+        ..crowd("scan", "lazy", 0.0, "scan of {n} entries, lazy; peer's keys only", ENTRIES)
     },
-    Work { note: MOVED, ..way("scan", "cursor", 100.0, "scan of {n} entries, cursor", ENTRIES) },
+    Work { note: MOVED, ..few("scan", "cursor", "scan of {n} entries, cursor", ENTRIES) },
+    Work { note: MOVED, ..crowd("scan", "cursor", 100.0, "scan of {n} entries, cursor", ENTRIES) },
     Work {
         note: PACED,
         countable: false,
-        ..way("scan-writer", "lazy", 40.0, "scan of {n} entries beside a writer, lazy", ENTRIES)
+        ..few("scan-writer", "lazy", "scan of {n} entries beside a writer, lazy", ENTRIES)
+    },
+    Work {
+        note: PACED,
+        countable: false,
+        ..crowd("scan-writer", "lazy", 40.0, "scan of {n} entries beside a writer, lazy", ENTRIES)
     },
     way("ranges", "fresh", 4.0, "1,000 short ranges of {n}, fresh iterators", QUERIES),
     way("ranges", "cursor", 8.0, "1,000 short ranges of {n}, one cursor", QUERIES),
     Work { note: PACED, ..single("iterators", 40.0, "100 open iterators beside a writer", ENTRIES) },
     Work { threads: &[10], ..single("workers", 10.0, "append one by one, awaited, 10 threads, os", ENTRIES) },
-    Work { countable: false, note: PACED, ..single("polls", 3.0, "cursor behind a writer: polls", POLLS) },
+    Work {
+        countable: false,
+        note: PACED,
+        ..way("polls", "ours", 3.0, "cursor behind a writer: polls", POLLS)
+    },
     Work {
         countable: false,
         note: FULL_SPEED,
-        ..single("delivered", 20.0, "cursor behind a writer: delivered", ENTRIES)
+        ..way("delivered", "ours", 20.0, "cursor behind a writer: delivered", ENTRIES)
     },
     way("seek", "ours", 5.0, "random position read of {n}", READS),
     single("awaited", 20.0, "append one by one, awaited, os", ENTRIES),
@@ -183,6 +222,7 @@ pub(crate) const NODE: &[Work] = &[
 
 /// Through Python: one thread, as one at a time runs anyway.
 pub(crate) const PYTHON: &[Work] = &[
+    opening("open and scan {n} entries, iterator"),
     Work {
         ours: "batch",
         against: PEER_PLAIN,
