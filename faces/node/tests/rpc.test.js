@@ -1,6 +1,7 @@
 "use strict"
 
 const assert = require("node:assert/strict")
+const { readFileSync } = require("node:fs")
 const net = require("node:net")
 const { test } = require("node:test")
 const { after } = require("./helpers.js")
@@ -83,6 +84,66 @@ test("what the server says is told from what went wrong", async (t) => {
   client.close()
   await assert.rejects(last, { code: "CLOSED" })
   await assert.rejects(client.call("Forks"), { code: "CLOSED" })
+})
+
+/** A server that does with each request what `says` does; its URL, and what was asked. */
+async function scripted(context, says) {
+  const asked = []
+  const server = net.createServer((socket) => {
+    let came = ""
+    socket.on("error", () => {})
+    socket.on("data", (chunk) => {
+      came += chunk
+      const [head, body] = came.split("\r\n\r\n")
+      if (body === undefined || body.length < Number(/content-length: *(\d+)/i.exec(head)[1])) return
+      came = ""
+      asked.push(body)
+      const text = says(/"id":(\d+)/.exec(body)[1], asked.length)
+      if (text === undefined) socket.destroy()
+      else socket.write(`HTTP/1.1 200 OK\r\nContent-Length: ${text.length}\r\n\r\n${text}`)
+    })
+  })
+  await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve))
+  after(context, () => server.close())
+  return { url: `http://127.0.0.1:${server.address().port}/`, port: server.address().port, asked }
+}
+
+const right = (id) => `{"jsonrpc":"2.0","result":"right","id":${id}}`
+
+test("an answer with another id is not taken, and its connection closed", async (t) => {
+  const ids = [() => 99, () => null, (id) => `"${id}"`, (id) => `${id}.0`, (id) => id]
+  const { url } = await scripted(t, (id, number) => right(ids[number - 1](id)))
+  const client = open(t, url)
+  for (let number = 1; number < ids.length; number++) {
+    await assert.rejects(client.call("Any"), { code: "BAD_ANSWER" })
+    assert.equal(client.statistics.closed, number)
+  }
+  assert.equal(await client.call("Any"), "right")
+})
+
+test("where a kept connection ends, only what may be repeated is repeated, and once", async (t) => {
+  const { url, asked } = await scripted(t, (id, number) => ([1, 3, 5].includes(number) ? right(id) : undefined))
+  const client = open(t, url)
+  assert.equal(await client.call("Pay"), "right")
+  await assert.rejects(client.call("Pay"), { code: "DISCONNECTED", retry: "unknown" })
+  assert.deepEqual([asked.length, client.statistics.retried], [2, 0])
+  assert.equal(await client.call("Pay"), "right")
+  assert.equal(await client.call("Look", [], { idempotent: true }), "right")
+  assert.deepEqual([asked.length, client.statistics.retried], [5, 1])
+  await assert.rejects(client.call("Look", [], { idempotent: true }), { code: "DISCONNECTED" })
+  assert.deepEqual([asked.length, client.statistics.retried], [7, 2])
+})
+
+test("a thousand connections leave no address that cannot be used again", async (t) => {
+  const { url, port } = await scripted(t, right)
+  const client = open(t, url, { idleMax: 0 })
+  for (let number = 0; number < 1_000; number++) assert.equal(await client.call("Any"), "right")
+  const { opened, closed, reused } = client.statistics
+  assert.deepEqual([opened, closed, reused], [1_000, 1_000, 0])
+  const mark = `:${port.toString(16).toUpperCase().padStart(4, "0")} `
+  // 06 is TIME_WAIT.
+  const left = readFileSync("/proc/net/tcp", "utf8").split("\n")
+  assert.deepEqual(left.filter((line) => line.includes(mark) && line.trim().split(/\s+/)[3] === "06"), [])
 })
 
 test("a schema calls over a socket without generated code", async (t) => {

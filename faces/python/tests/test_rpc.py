@@ -1,15 +1,117 @@
 """JSON-RPC, waiting and in an event loop, against `thalweg serve`."""
 
 import asyncio
+import re
 import socket
+import threading
 import unittest
+from collections.abc import Callable
+from pathlib import Path
 
 from served import Served
 from thalweg.rpc import Client, RemoteError, Schema, SyncClient
-from thalweg.service import BadArgument, Closed, DeadlineExceeded, Fault, NoServer, Overloaded
+from thalweg.service import BadAnswer, BadArgument, Closed, DeadlineExceeded, Disconnected, Fault, NoServer, Overloaded
 from thalweg.service import SyncClient as ServiceClient
 
 NOTE = {"name": "notes", "contentType": "text/plain", "closed": False}
+
+
+def right(number: str) -> str:
+    return f'{{"jsonrpc":"2.0","result":"right","id":{number}}}'
+
+
+class Scripted:
+    """A server that does with each request what `says` does: it is given the request's id and how many there were."""
+
+    def __init__(self, says: Callable[[str, int], str | None]) -> None:
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}/"
+        self.says = says
+        self.asked = 0
+        self.thread = threading.Thread(target=self.serve)
+        self.thread.start()
+
+    def close(self) -> None:
+        """Once every client is gone."""
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.thread.join()
+        self.listener.close()
+
+    def serve(self) -> None:
+        while True:
+            try:
+                peer, _ = self.listener.accept()
+            except OSError:
+                return
+            with peer:
+                while (body := self.request(peer)) is not None:
+                    self.asked += 1
+                    found = re.search(r'"id":(\d+)', body)
+                    text = self.says(found[1] if found else "0", self.asked)
+                    if text is None:
+                        break
+                    peer.sendall(f"HTTP/1.1 200 OK\r\nContent-Length: {len(text)}\r\n\r\n{text}".encode())
+
+    @staticmethod
+    def request(peer: socket.socket) -> str | None:
+        came = b""
+        while True:
+            head, ended, body = came.partition(b"\r\n\r\n")
+            length = re.search(rb"(?i)content-length: *(\d+)", head)
+            if ended and length and len(body) >= int(length[1]):
+                return body.decode()
+            try:
+                chunk = peer.recv(4096)
+            except ConnectionResetError:
+                return None
+            if not chunk:
+                return None
+            came += chunk
+
+
+class Faulty(unittest.TestCase):
+    """Against servers that do what they should not."""
+
+    def start(self, says: Callable[[str, int], str | None], *, idle_max: int = 2) -> tuple[Scripted, SyncClient]:
+        server = Scripted(says)
+        self.addCleanup(server.close)
+        client = SyncClient(server.url, idle_max=idle_max)
+        self.addCleanup(client.close)
+        return server, client
+
+    def test_an_answer_with_another_id_is_not_taken_and_its_connection_closed(self) -> None:
+        ids = ["99", "null", '"{}"', "{}.0", "{}"]
+        _, client = self.start(lambda number, asked: right(ids[asked - 1].format(number)))
+        for closed in range(1, len(ids)):
+            with self.assertRaises(BadAnswer):
+                client.call("Any")
+            self.assertEqual(client.statistics["closed"], closed)
+        self.assertEqual(client.call("Any"), "right")
+
+    def test_where_a_kept_connection_ends_only_what_may_be_repeated_is_repeated_and_once(self) -> None:
+        server, client = self.start(lambda number, asked: right(number) if asked in (1, 3, 5) else None)
+        self.assertEqual(client.call("Pay"), "right")
+        with self.assertRaises(Disconnected) as caught:
+            client.call("Pay")
+        self.assertEqual((caught.exception.retry, server.asked, client.statistics["retried"]), ("unknown", 2, 0))
+        self.assertEqual(client.call("Pay"), "right")
+        self.assertEqual(client.call("Look", idempotent=True), "right")
+        self.assertEqual((server.asked, client.statistics["retried"]), (5, 1))
+        with self.assertRaises(Disconnected):
+            client.call("Look", idempotent=True)
+        self.assertEqual((server.asked, client.statistics["retried"]), (7, 2))
+
+    def test_a_thousand_connections_leave_no_address_that_cannot_be_used_again(self) -> None:
+        server, client = self.start(lambda number, _: right(number), idle_max=0)
+        for _ in range(1_000):
+            self.assertEqual(client.call("Any"), "right")
+        statistics = client.statistics
+        self.assertEqual((statistics["opened"], statistics["closed"], statistics["reused"]), (1_000, 1_000, 0))
+        lines = Path("/proc/net/tcp").read_text().splitlines()
+        mark = f":{server.port:04X} "
+        # 06 is TIME_WAIT.
+        self.assertEqual([line for line in lines if mark in line and line.split()[3] == "06"], [])
 
 
 class Waiting(Served):
