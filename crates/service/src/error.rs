@@ -36,6 +36,23 @@ impl Error {
         Self { fault, detail: detail.into(), source: Some(Arc::new(source)) }
     }
 
+    /// Why a call that would have begun after this went wrong did not: of a connection that is gone already nothing can
+    /// have been sent.
+    ///
+    /// ```
+    /// use thalweg_service::Error;
+    /// use thalweg_wire::fault::{Fault, Retry};
+    /// let late = Error::new(Fault::Disconnected, "run/echo.sock: ").of_later_call();
+    /// assert_eq!((late.fault, late.retry()), (Fault::NotSent, Retry::Safe));
+    /// let refused = Error::new(Fault::PermissionDenied, "").of_later_call();
+    /// assert_eq!(refused.fault, Fault::PermissionDenied, "it did not begin, and would not another time");
+    /// ```
+    #[must_use]
+    pub fn of_later_call(&self) -> Self {
+        let fault = if self.retry() == Retry::Unknown { Fault::NotSent } else { self.fault };
+        Self { fault, ..self.clone() }
+    }
+
     /// Whether the same call may be made again.
     pub const fn retry(&self) -> Retry {
         self.fault.retry()

@@ -255,7 +255,12 @@ fn what_ends_with_the_connection_says_whether_it_was_sent() {
         assert!(matches!(error.fault, Fault::NotSent | Fault::Disconnected), "{way:?}: {error}");
         assert!(error.detail.contains(&endpoint.to_string()));
         let error = client.call(b"d", CallOptions::default()).unwrap_err();
-        assert_eq!(error.fault, Fault::Disconnected, "nothing is made anew unasked");
+        assert_eq!(
+            (error.fault, error.retry()),
+            (Fault::NotSent, Retry::Safe),
+            "nothing is made anew unasked"
+        );
+        assert!(error.detail.contains(&endpoint.to_string()));
         assert!(client.turn(Wait::Block).is_err(), "nothing could come");
     }
 }

@@ -194,7 +194,7 @@ impl State {
         options: CallOptions,
     ) -> Result<CallId, Error> {
         if let Some(why) = &self.lost {
-            return Err(why.clone());
+            return Err(why.of_later_call());
         }
         let Some(client) = &mut self.client else { return Err(Error::new(Fault::Closed, "")) };
         if expect.is_bounded() && self.waiters.len() - self.unbounded >= self.in_flight_max as usize {

@@ -126,7 +126,8 @@ lost_for_good(_Config) ->
     Again = serve(Store),
     {ok, Other} = connected(endpoint(Store)),
     {ok, _} = thalweg_log:append(Other, <<"lost">>, <<"one">>),
-    [{error, {fault, _, _}} = thalweg_log:append(Client, <<"lost">>, <<"two">>) || _ <- lists:seq(1, 3)],
+    {error, {fault, _, _}} = thalweg_log:append(Client, <<"lost">>, <<"two">>),
+    [{error, {fault, not_sent, _}} = thalweg_log:append(Client, <<"lost">>, <<"two">>) || _ <- lists:seq(1, 3)],
     ok = thalweg_client:close(Client),
     struck("TERM", Again),
     ok = file:del_dir_r(Store).

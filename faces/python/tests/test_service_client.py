@@ -30,6 +30,7 @@ from thalweg.service import (
     DeadlineExceeded,
     Disconnected,
     FrameTooLarge,
+    NotSent,
     Overloaded,
     Refused,
     Server,
@@ -248,8 +249,9 @@ class Trouble(Place, unittest.IsolatedAsyncioTestCase):
                 self.assertEqual(gone.exception.retry, "unknown")
                 self.assertIsInstance(gone.exception, ConnectionError)
                 self.assertIn(self.endpoint(), str(gone.exception))
-                with self.assertRaises(ServiceError):
+                with self.assertRaises(NotSent) as later:
                     await transport.call(FIELDS_FRAME)
+                self.assertEqual(later.exception.retry, "safe")
                 self.assertFalse(transport.is_connected)
 
     async def test_bytes_that_are_no_frame_fail_the_calls(self):

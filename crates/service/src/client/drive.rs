@@ -34,7 +34,7 @@ impl Client {
                 self.lose(Error::new(Fault::Draining, ""));
             }
             Line::Up(_) => return Err(Error::new(Fault::Draining, "")),
-            Line::Down(error) if !self.may_redial() => return Err(error.clone()),
+            Line::Down(error) if !self.may_redial() => return Err(error.of_later_call()),
             Line::Down(_) => {}
         }
         let Some(endpoint) = &self.endpoint else {
