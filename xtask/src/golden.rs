@@ -1,7 +1,7 @@
 //! `cargo xtask golden`: the generated code of every language against the golden frames, each compiled as strictly as
 //! its compiler can, and then against each other: what became of ten thousand mutated frames has to be the same
-//! everywhere. Two more schemas, one of what is legal and awkward and one of words that languages reserve, are generated and
-//! compiled, never run.
+//! everywhere. Three more schemas, one of what is legal and awkward, one of words that languages reserve and one of nothing but
+//! streams, are generated and compiled, never run.
 //!
 //! The judges stand in `conformance/golden`; Rust's is a test of `crates/codegen`. Needs `make tools`.
 
@@ -26,7 +26,33 @@ struct Bench {
 }
 
 /// What is generated and compiled only: services, and the folders of what is generated from each.
-const COMPILED: [&str; 2] = ["corners", "anything"];
+const COMPILED: [&str; 3] = ["corners", "anything", "flowing"];
+
+/// A service without a command that is answered once, with comments that are awkward in some language.
+const FLOWING: &str = r#"{
+  // Flows; what it says of itself ends in a backslash: \
+  "service": "Flowing",
+  "enums": {
+    // Comes to "its end" */ and goes on, \
+    "Pace": ["slow", "fast"],
+  },
+  "error": { "message": "string" },
+  "commands": {
+    // Follows C:\
+    "Follow": {
+      "request": {
+        // Where to begin, as in C:\logs\
+        "place": "string",
+      },
+      "stream": {
+        /** How fast, and `why` """ not. \ */
+        "pace": "Pace",
+      },
+      "response": { "word": "string" },
+    },
+  },
+}
+"#;
 
 /// `cargo xtask golden [--only rust,ts,…]`.
 ///
@@ -41,6 +67,7 @@ pub(crate) fn run(options: &Options) -> Outcome {
     let bench = Bench { root: root(), work };
     fs::create_dir_all(&bench.work).map_err(|e| format!("{}: {e}", bench.work.display()))?;
     write(&bench.work.join("anything.jsonc"), &words::schema())?;
+    write(&bench.work.join("flowing.jsonc"), FLOWING)?;
     let mut tally = Tally::default();
     let mut judged = Vec::new();
     for (lang, name) in LANGUAGES.iter().filter(|(_, name)| only.is_empty() || only.contains(name)) {
@@ -87,7 +114,7 @@ impl Bench {
     }
 
     fn generate(&self, lang: Language, name: &str) -> Result<(), String> {
-        for (service, folder) in COMPILED.iter().zip([self.root.join("schemas"), self.work.clone()]) {
+        for (service, folder) in COMPILED.iter().zip([&self.root.join("schemas"), &self.work, &self.work]) {
             let out = self.work.join(service).join(name);
             let mut arguments = Arguments::new(folder.join(format!("{service}.jsonc")), lang, out);
             (arguments.client, arguments.server) = (true, true);
@@ -97,7 +124,7 @@ impl Bench {
     }
 
     /// What was generated of each service that is only compiled.
-    fn compiled(&self, language: &str) -> [(&'static str, PathBuf); 2] {
+    fn compiled(&self, language: &str) -> [(&'static str, PathBuf); 3] {
         COMPILED.map(|service| (service, self.work.join(service).join(language)))
     }
 
@@ -162,8 +189,8 @@ impl Bench {
         let mut judge = tool("python");
         judge.arg(self.judge("python/golden.py")).arg(self.frames()).arg(self.outcomes("python"));
         counts(tally, "golden-python", judge.arg(self.generated("python")))?;
-        let [corners, anything] = self.compiled("python").map(|(_, folder)| folder);
-        for folder in [self.generated("python"), corners, anything] {
+        let compiled = self.compiled("python").map(|(_, folder)| folder);
+        for folder in [self.generated("python")].into_iter().chain(compiled) {
             let mut black = tool("black");
             // By itself it passes over what version control ignores, and a folder of builds is.
             black.args(["--check", "--quiet", "--exclude", "/no-folder/"]);
@@ -212,8 +239,8 @@ impl Bench {
             command.args(["-m", "ziglang"]).current_dir(&self.work);
             command
         };
-        let [corners, anything] = self.compiled("zig").map(|(_, folder)| folder);
-        for folder in [self.generated("zig"), corners, anything, self.judge("zig")] {
+        let compiled = self.compiled("zig").map(|(_, folder)| folder);
+        for folder in [self.generated("zig"), self.judge("zig")].into_iter().chain(compiled) {
             passes(tally, "zig: fmt", zig().args(["fmt", "--check"]).arg(folder))?;
         }
         write(&self.work.join("frames.zig"), &frames_in_zig(&self.frames())?)?;

@@ -54,7 +54,7 @@ struct Shape<'a> {
 impl Cpp<'_> {
     fn head(&self, what: &str, includes: &[String]) -> Text {
         let mut text = Text::new("    ");
-        text.line(format!("// {what} of the service {}. {}", self.service.name, self.names.notice));
+        text.comment("//", &self.names.head(what, self.service));
         text.line("#pragma once");
         text.line("");
         includes.iter().for_each(|include| text.line(format!("#include \"{include}\"")));

@@ -34,7 +34,7 @@ struct Erlang<'a> {
 impl Erlang<'_> {
     fn head(&self, what: &str, part: &str) -> Text {
         let mut text = Text::new("    ");
-        text.line(format!("%% {what} of the service {}. {}", self.service.name, self.names.notice));
+        text.comment("%%", &self.names.head(what, self.service));
         text.line(format!("-module({}_{part}).", self.names.module));
         text.line("");
         text
@@ -199,9 +199,13 @@ impl Erlang<'_> {
                 }
             }
         }
+        if self.service.commands.iter().any(|command| command.item.is_none()) {
+            text.lines(&format!(
+                "\nask_(Transport, Request) ->\n    heard_(Transport({module}:encode_request(Request)))."
+            ));
+        }
         text.lines(&format!(
-            "\nask_(Transport, Request) ->\n    heard_(Transport({module}:encode_request(Request))).\n\n\
-             heard_({{ok, Frame}}) -> {module}:decode_response(Frame);\nheard_(Error) -> Error.\n\n\
+            "\nheard_({{ok, Frame}}) -> {module}:decode_response(Frame);\nheard_(Error) -> Error.\n\n\
              no_answer_({{ok, {{{error}, #{{message := Message}}}}}}) -> {{refused, Message}};\n\
              no_answer_({{ok, {{Name, _}}}}) -> {{error, {{unexpected, Name}}}};\nno_answer_({{error, _}} = Error) -> Error."
         ));

@@ -12,7 +12,7 @@ pub(crate) struct Names<'a> {
     pub(crate) prefix: &'a str,
     /// What files begin with: the service in snake case.
     pub(crate) module: String,
-    /// The first lines of every file, without comment marks.
+    /// Where every file comes from, without comment marks.
     pub(crate) notice: String,
     /// The schema's hash in hexadecimal.
     pub(crate) hash: String,
@@ -31,6 +31,13 @@ impl<'a> Names<'a> {
             ),
             hash: service.hash.iter().map(|byte| format!("{byte:02x}")).collect(),
         }
+    }
+
+    /// The first lines of a file, without comment marks: what it is, what the schema says of the service, where it comes from.
+    pub(crate) fn head(&self, what: &str, service: &Service) -> String {
+        let is = format!("{what} of the service {}.", service.name);
+        let parts = [&is, &service.doc, &self.notice];
+        parts.into_iter().filter(|part| !part.is_empty()).map(String::as_str).collect::<Vec<_>>().join("\n\n")
     }
 
     /// A message's type.

@@ -52,10 +52,7 @@ struct Python<'a> {
 impl Python<'_> {
     fn head(&self, what: &str) -> Text {
         let mut text = Text::new("    ");
-        docstring(
-            &mut text,
-            &format!("{what} of the service {}.\n\n{}", self.service.name, self.names.notice),
-        );
+        docstring(&mut text, &self.names.head(what, self.service));
         text.line("");
         text.line("from __future__ import annotations");
         text.line("");

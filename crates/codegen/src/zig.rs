@@ -48,7 +48,7 @@ struct Zig<'a> {
 impl Zig<'_> {
     fn head(&self, what: &str) -> Text {
         let mut text = Text::new("    ");
-        text.line(format!("//! {what} of the service {}. {}", self.service.name, self.names.notice));
+        text.comment("//!", &self.names.head(what, self.service));
         text.line("");
         text
     }

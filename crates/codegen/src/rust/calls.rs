@@ -9,7 +9,9 @@ impl Rust<'_> {
         let runtime = self.runtime;
         text.line("use super::types::*;");
         text.line(format!("use {runtime}::messagepack::request_frame;"));
-        text.line(format!("use {runtime}::service::{{AsyncCall, Call, CallError, answer}};"));
+        let unary =
+            if self.service.commands.iter().any(|command| command.item.is_none()) { ", answer" } else { "" };
+        text.line(format!("use {runtime}::service::{{AsyncCall, Call, CallError{unary}}};"));
         if self.service.commands.iter().any(|command| command.item.is_some()) {
             text.line(format!("use {runtime}::service::{{AsyncItems, Items}};"));
         }
