@@ -150,7 +150,28 @@ misfits() ->
     Refused({fields, #{count => 0, total => 0, name => <<255>>}}),
     Refused({fields, #{count => 0, total => 0}}),
     Refused({fail, #{reason => <<>>, more => 1}}),
-    Refused({blobs, #{parts => []}}).
+    Refused({blobs, #{parts => []}}),
+    Refused({nothing, #{}}),
+    Refused({bytes, #{data => 5}}),
+    Refused({bytes, [data]}),
+    Refused({nested, #{inner => #{values => [<<>> | <<>>]}}}),
+    Refused({nested, #{inner => #{values => [], flag => 1}}}),
+    Numbers = #{
+        tiny => 1,
+        small => 1,
+        medium => 1,
+        large => 1,
+        signed_tiny => 1,
+        signed_small => 1,
+        signed_medium => 1,
+        signed_large => 1,
+        single => 1,
+        precise => 1
+    },
+    _ = echo_types:encode_request({numbers, Numbers}),
+    Refused({numbers, Numbers#{single => 1.0e300}}),
+    Refused({numbers, Numbers#{precise => 1 bsl 2000}}),
+    Refused({numbers, Numbers#{precise => <<"5">>}}).
 
 bytes(#{data := Data}) -> {ok, #{data => Data}}.
 fields(Request) -> {ok, Request}.

@@ -133,10 +133,36 @@ def misfits() -> None:
             types.EchoFields(**{"count": 0, "total": 0, "name": "", **fields})
         )
 
+    def places(of: list[object]) -> object:
+        return types.EchoPlaces(places=of, counts={}, grid=[])
+
     raises(runtime.EncodeError, lambda: encode(count=-1))
     raises(runtime.EncodeError, lambda: encode(total=1 << 64))
     raises(runtime.EncodeError, lambda: encode(name="\ud800"))
     raises(runtime.EncodeError, lambda: types.encode_request(types.EchoBlobs(parts=[])))
+    # What no type checker looked at.
+    sizes = ("tiny", "small", "medium", "large", "single", "precise")
+    signed = ("signed_tiny", "signed_small", "signed_medium", "signed_large")
+    numbers = {**dict.fromkeys(sizes, 1), **dict.fromkeys(signed, -1)}
+    wrong = [
+        types.EchoFields(count="5", total=0, name=""),
+        types.EchoFields(count=300.5, total=0, name=""),
+        types.EchoFields(count=0, total=0, name=None),
+        types.EchoFields(count=0, total=0, name=b"ab"),
+        types.EchoBytes(data="ab"),
+        types.EchoBytes(data=[1, 2]),
+        types.EchoNumbers(**{**numbers, "single": 1e300}),
+        types.EchoNumbers(**{**numbers, "precise": "5"}),
+        types.EchoNumbers(**{**numbers, "precise": 10**400}),
+        types.EchoNested(inner=None),
+        types.EchoNested(inner=types.Inner(values="ab")),
+        types.EchoNested(inner=types.Inner(values=[], flag="yes")),
+        places([types.Place(name="", moods={"now": "glad"})]),
+        places([types.Place(name="", moods=[("now", "calm")])]),
+        types.Inner(values=[]),
+    ]
+    for request in wrong:
+        raises(runtime.EncodeError, lambda: types.encode_request(request))
 
 
 class Service:

@@ -1,7 +1,7 @@
 // The generated TypeScript against the golden frames; `crates/codegen/tests/golden.rs` says what is judged and why.
 // Arguments: the directory of frames, and the file that takes what became of each mutation.
 
-import { deepStrictEqual, ok, strictEqual, throws } from "node:assert/strict";
+import { deepStrictEqual, match, ok, strictEqual, throws } from "node:assert/strict";
 import { readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { EchoClient, EchoSyncClient } from "../../../schemas/generated/ts/echo_client.js";
@@ -111,10 +111,39 @@ await check("values are what the frames say", () => {
 });
 
 await check("values that do not fit are refused", () => {
+  const numbers = {
+    tiny: 1, small: 1, medium: 1, large: 1n, signedTiny: 1, signedSmall: 1, signedMedium: 1, signedLarge: 1n, single: 1, precise: 1,
+  };
   const fields = { count: 1.5, total: 0n, name: "" };
   throws(() => echo.encodeRequest({ tag: "EchoFields", value: fields }), EncodeError);
   throws(() => echo.encodeRequest({ tag: "EchoFields", value: { ...fields, count: 1, total: 1n << 64n } }), EncodeError);
   throws(() => echo.encodeRequest({ tag: "EchoBlobs", value: { parts: [] } }), EncodeError);
+  // What no compiler looked at.
+  const wrong: [string, echo.EchoRequest["tag"], object | null, RegExp][] = [
+    ["a null for a struct", "EchoFields", null, /^message: null is no object$/],
+    ["nothing for a string", "EchoFields", { count: 1, total: 1n }, /^name: undefined is no string$/],
+    ["a string for a u32", "EchoFields", { count: "5", total: 1n, name: "" }, /^count: "5" is no integer from 0 to 4294967295$/],
+    ["a number for a u64", "EchoFields", { count: 5, total: 1, name: "" }, /^total: 1 is no bigint/],
+    ["a string for bytes", "EchoBytes", { data: "ab" }, /^data: "ab" is no Uint8Array$/],
+    ["an array for bytes", "EchoBytes", { data: [1, 2] }, /^data: a value of Array is no Uint8Array$/],
+    ["a string for a list", "EchoPlaces", { places: "ab" }, /^places: "ab" is no array$/],
+    ["a word of no enum", "EchoPlaces", { places: [{ name: "", moods: new Map([["now", "glad"]]) }] },
+      /^moods: "glad" is no word of calm, in-a-hurry, lost$/],
+    ["an object for a map", "EchoPlaces", { places: [{ name: "", moods: { now: "calm" } }] },
+      /^moods: a value of Object is no Map$/],
+    ["a string for an i64", "EchoNumbers", { ...numbers, signedLarge: "5" }, /^signedLarge: "5" is no bigint/],
+    ["a string for an f64", "EchoNumbers", { ...numbers, precise: "5" }, /^precise: "5" is no number$/],
+    ["too much for an f32", "EchoNumbers", { ...numbers, single: 1e300 }, /^single: 1e\+300 is no 32-bit float$/],
+  ];
+  for (const [what, tag, value, message] of wrong) {
+    throws(() => echo.encodeRequest({ tag, value } as echo.EchoRequest), (error) => {
+      ok(error instanceof EncodeError, what);
+      match(error.message, message);
+      strictEqual(error.retry, "never");
+      return true;
+    }, what);
+  }
+  throws(() => echo.encodeRequest({ tag: "EchoNothing", value: {} } as unknown as echo.EchoRequest), EncodeError);
   throws(() => echo.toDigest(new Uint8Array(31)), RangeError);
 });
 

@@ -216,20 +216,25 @@ impl Python<'_> {
         });
         text.lines(&format!("\n\ndef encode_{kind}(value: {name}) -> bytes:"));
         text.deeper(|text| {
-            docstring(text, &format!("Writes a whole {kind} frame."));
+            docstring(text, &format!("Writes a whole {kind} frame; raises EncodeError."));
             let head = if kind == "request" { "\\x91\\x92" } else { "\\x92" };
-            text.line("out = bytearray()");
-            text.line("match value:");
+            text.lines("out = bytearray()\ntry:\n    match value:");
             text.deeper(|text| {
-                for (message, of) in messages.iter().zip(&types) {
-                    text.line(format!("case {of}():"));
-                    text.deeper(|text| {
-                        text.line(format!("out += b\"{head}{}\"", key_literal(&message.tag)));
-                        text.line(format!("write_{}(out, value)", snake(of)));
-                    });
-                }
+                text.deeper(|text| {
+                    for (message, of) in messages.iter().zip(&types) {
+                        text.line(format!("case {of}():"));
+                        text.deeper(|text| {
+                            text.line(format!("out += b\"{head}{}\"", key_literal(&message.tag)));
+                            text.line(format!("write_{}(out, value)", snake(of)));
+                        });
+                    }
+                });
             });
-            text.line("return bytes(out)");
+            text.lines(
+                "except mp.MISFITS as error:\n    raise mp.EncodeError(str(error)) from error\nif not out:\n    \
+                 raise mp.EncodeError(f\"a {type(value).__name__} is no message of the service\")\n\
+                 return bytes(out)",
+            );
         });
         text.line("");
     }
@@ -325,10 +330,10 @@ impl Python<'_> {
             Type::Int(int) => format!("mp.write_{}", int.word()),
             Type::F32 => "mp.write_f32".to_owned(),
             Type::F64 => "mp.write_f64".to_owned(),
-            Type::String | Type::Enum(_) => "mp.write_string".to_owned(),
+            Type::String => "mp.write_string".to_owned(),
             Type::Bytes => "mp.write_bytes".to_owned(),
             Type::Bin32 | Type::Alias(_) => "mp.write_bin32".to_owned(),
-            Type::Struct(name) => format!("write_{}", snake(name)),
+            Type::Enum(name) | Type::Struct(name) => format!("write_{}", snake(name)),
             compound => {
                 let (function, mut arguments) = self.write(compound, "v");
                 arguments[0] = "o".to_owned();
@@ -441,6 +446,13 @@ fn enumeration(text: &mut Text, of: &Enum) {
         }
     });
     text.lines("\n\n");
+    text.block(format!("def write_{}(out: bytearray, value: {name}) -> None:", snake(name)), "", |text| {
+        text.lines(&format!(
+            "try:\n    mp.write_string(out, {name}(value))\nexcept ValueError:\n    \
+             raise mp.EncodeError(f\"{{value!r}} is no {name}\") from None"
+        ));
+    });
+    text.lines("\n");
     text.block(format!("def read_{}(reader: Reader) -> {name}:", snake(name)), "", |text| {
         text.lines(&format!(
             "word = _{}_WORDS.get(reader.key())\nif word is None:\n    \

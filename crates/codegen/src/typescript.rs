@@ -113,18 +113,15 @@ impl TypeScript<'_> {
             });
         }
         text.line("");
-        let value = if fields.is_empty() { "_value" } else { "value" };
         text.block(
-            format!("export function write{name}(writer: Writer, {value}: {name}): void {{"),
+            format!("export function write{name}(writer: Writer, value: {name}): void {{"),
             "}",
             |text| {
-                text.line(format!("writer.fields({});", fields.len()));
+                text.line(format!("writer.fields({}, value);", fields.len()));
                 for field in fields {
-                    text.line(format!("writer.string(\"{}\");", field.name));
-                    text.line(format!(
-                        "{};",
-                        self.write(&field.of, &format!("value.{}", camel(&field.name)), 0)
-                    ));
+                    text.line(format!("writer.field(\"{}\");", field.name));
+                    let value = format!("value.{}", camel(&field.name));
+                    text.line(format!("{};", self.write(&field.of, &value, 0)));
                 }
             },
         );
@@ -229,6 +226,7 @@ impl TypeScript<'_> {
                         text.line(format!("write{of}(writer, message.value);"));
                     });
                 }
+                text.line("default: throw writer.refuse(\"a message nobody declared\");");
             });
             text.line("return writer.finish();");
         });
@@ -355,7 +353,7 @@ fn enumeration(text: &mut Text, of: &Enum, is_used: bool) {
     }
     text.line("");
     text.block(format!("function write{name}(writer: Writer, value: {name}): void {{"), "}", |text| {
-        text.line("writer.string(value);");
+        text.line(format!("writer.word(value, [{}]);", words.join(", ")));
     });
     text.line("");
     text.block(format!("function read{name}(reader: Reader): {name} {{"), "}", |text| {

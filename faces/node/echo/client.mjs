@@ -53,7 +53,7 @@ async function refused(echo) {
 async function unknown(client) {
   const writer = new Writer()
   writer.request("EchoNoSuchThing")
-  writer.fields(0)
+  writer.fields(0, {})
   const frame = await client.call(writer.finish()).catch((error) => error)
   if (frame instanceof Error) strictEqual(frame.code, "UNKNOWN_COMMAND")
   else strictEqual(types.decodeResponse(frame).tag, "EchoErrorResponse")

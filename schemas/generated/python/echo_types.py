@@ -41,6 +41,13 @@ _MOOD_WORDS: Final = {
 }
 
 
+def write_mood(out: bytearray, value: Mood) -> None:
+    try:
+        mp.write_string(out, Mood(value))
+    except ValueError:
+        raise mp.EncodeError(f"{value!r} is no Mood") from None
+
+
 def read_mood(reader: Reader) -> Mood:
     word = _MOOD_WORDS.get(reader.key())
     if word is None:
@@ -83,7 +90,7 @@ def write_place(out: bytearray, value: Place) -> None:
     out += b"\xa5inner"
     mp.write_optional(out, value.inner, write_inner)
     out += b"\xa5moods"
-    mp.write_map(out, value.moods, mp.write_string)
+    mp.write_map(out, value.moods, write_mood)
 
 
 def read_place(reader: Reader) -> Place:
@@ -435,7 +442,7 @@ def write_echo_places(out: bytearray, value: EchoPlaces) -> None:
         ),
     )
     out += b"\xa4mood"
-    mp.write_optional(out, value.mood, mp.write_string)
+    mp.write_optional(out, value.mood, write_mood)
     out += b"\xa5named"
     mp.write_optional(
         out,
@@ -476,7 +483,7 @@ def write_echo_places_response(out: bytearray, value: EchoPlacesResponse) -> Non
         ),
     )
     out += b"\xa4mood"
-    mp.write_optional(out, value.mood, mp.write_string)
+    mp.write_optional(out, value.mood, write_mood)
     out += b"\xa5named"
     mp.write_optional(
         out,
@@ -826,45 +833,50 @@ def decode_request(frame: bytes) -> EchoRequest:
 
 
 def encode_request(value: EchoRequest) -> bytes:
-    """Writes a whole request frame."""
+    """Writes a whole request frame; raises EncodeError."""
     out = bytearray()
-    match value:
-        case EchoBytes():
-            out += b"\x91\x92\xa9EchoBytes"
-            write_echo_bytes(out, value)
-        case EchoFields():
-            out += b"\x91\x92\xaaEchoFields"
-            write_echo_fields(out, value)
-        case EchoNested():
-            out += b"\x91\x92\xaaEchoNested"
-            write_echo_nested(out, value)
-        case EchoAliases():
-            out += b"\x91\x92\xabEchoAliases"
-            write_echo_aliases(out, value)
-        case EchoBlobs():
-            out += b"\x91\x92\xa9EchoBlobs"
-            write_echo_blobs(out, value)
-        case EchoFail():
-            out += b"\x91\x92\xa8EchoFail"
-            write_echo_fail(out, value)
-        case EchoNumbers():
-            out += b"\x91\x92\xabEchoNumbers"
-            write_echo_numbers(out, value)
-        case EchoPlaces():
-            out += b"\x91\x92\xaaEchoPlaces"
-            write_echo_places(out, value)
-        case EchoCount():
-            out += b"\x91\x92\xa9EchoCount"
-            write_echo_count(out, value)
-        case EchoPut():
-            out += b"\x91\x92\xa7EchoPut"
-            write_echo_put(out, value)
-        case EchoPeek():
-            out += b"\x91\x92\xa8EchoPeek"
-            write_echo_peek(out, value)
-        case EchoPeekCommitted():
-            out += b"\x91\x92\xb1EchoPeekCommitted"
-            write_echo_peek_committed(out, value)
+    try:
+        match value:
+            case EchoBytes():
+                out += b"\x91\x92\xa9EchoBytes"
+                write_echo_bytes(out, value)
+            case EchoFields():
+                out += b"\x91\x92\xaaEchoFields"
+                write_echo_fields(out, value)
+            case EchoNested():
+                out += b"\x91\x92\xaaEchoNested"
+                write_echo_nested(out, value)
+            case EchoAliases():
+                out += b"\x91\x92\xabEchoAliases"
+                write_echo_aliases(out, value)
+            case EchoBlobs():
+                out += b"\x91\x92\xa9EchoBlobs"
+                write_echo_blobs(out, value)
+            case EchoFail():
+                out += b"\x91\x92\xa8EchoFail"
+                write_echo_fail(out, value)
+            case EchoNumbers():
+                out += b"\x91\x92\xabEchoNumbers"
+                write_echo_numbers(out, value)
+            case EchoPlaces():
+                out += b"\x91\x92\xaaEchoPlaces"
+                write_echo_places(out, value)
+            case EchoCount():
+                out += b"\x91\x92\xa9EchoCount"
+                write_echo_count(out, value)
+            case EchoPut():
+                out += b"\x91\x92\xa7EchoPut"
+                write_echo_put(out, value)
+            case EchoPeek():
+                out += b"\x91\x92\xa8EchoPeek"
+                write_echo_peek(out, value)
+            case EchoPeekCommitted():
+                out += b"\x91\x92\xb1EchoPeekCommitted"
+                write_echo_peek_committed(out, value)
+    except mp.MISFITS as error:
+        raise mp.EncodeError(str(error)) from error
+    if not out:
+        raise mp.EncodeError(f"a {type(value).__name__} is no message of the service")
     return bytes(out)
 
 
@@ -914,48 +926,53 @@ def decode_response(frame: bytes) -> EchoResponse:
 
 
 def encode_response(value: EchoResponse) -> bytes:
-    """Writes a whole response frame."""
+    """Writes a whole response frame; raises EncodeError."""
     out = bytearray()
-    match value:
-        case EchoBytesResponse():
-            out += b"\x92\xb1EchoBytesResponse"
-            write_echo_bytes_response(out, value)
-        case EchoFieldsResponse():
-            out += b"\x92\xb2EchoFieldsResponse"
-            write_echo_fields_response(out, value)
-        case EchoNestedResponse():
-            out += b"\x92\xb2EchoNestedResponse"
-            write_echo_nested_response(out, value)
-        case EchoAliasesResponse():
-            out += b"\x92\xb3EchoAliasesResponse"
-            write_echo_aliases_response(out, value)
-        case EchoBlobsResponse():
-            out += b"\x92\xb1EchoBlobsResponse"
-            write_echo_blobs_response(out, value)
-        case EchoFailResponse():
-            out += b"\x92\xb0EchoFailResponse"
-            write_echo_fail_response(out, value)
-        case EchoNumbersResponse():
-            out += b"\x92\xb3EchoNumbersResponse"
-            write_echo_numbers_response(out, value)
-        case EchoPlacesResponse():
-            out += b"\x92\xb2EchoPlacesResponse"
-            write_echo_places_response(out, value)
-        case EchoCountItem():
-            out += b"\x92\xadEchoCountItem"
-            write_echo_count_item(out, value)
-        case EchoCountResponse():
-            out += b"\x92\xb1EchoCountResponse"
-            write_echo_count_response(out, value)
-        case EchoPutResponse():
-            out += b"\x92\xafEchoPutResponse"
-            write_echo_put_response(out, value)
-        case EchoPeekResponse():
-            out += b"\x92\xb0EchoPeekResponse"
-            write_echo_peek_response(out, value)
-        case EchoErrorResponse():
-            out += b"\x92\xb1EchoErrorResponse"
-            write_echo_error_response(out, value)
+    try:
+        match value:
+            case EchoBytesResponse():
+                out += b"\x92\xb1EchoBytesResponse"
+                write_echo_bytes_response(out, value)
+            case EchoFieldsResponse():
+                out += b"\x92\xb2EchoFieldsResponse"
+                write_echo_fields_response(out, value)
+            case EchoNestedResponse():
+                out += b"\x92\xb2EchoNestedResponse"
+                write_echo_nested_response(out, value)
+            case EchoAliasesResponse():
+                out += b"\x92\xb3EchoAliasesResponse"
+                write_echo_aliases_response(out, value)
+            case EchoBlobsResponse():
+                out += b"\x92\xb1EchoBlobsResponse"
+                write_echo_blobs_response(out, value)
+            case EchoFailResponse():
+                out += b"\x92\xb0EchoFailResponse"
+                write_echo_fail_response(out, value)
+            case EchoNumbersResponse():
+                out += b"\x92\xb3EchoNumbersResponse"
+                write_echo_numbers_response(out, value)
+            case EchoPlacesResponse():
+                out += b"\x92\xb2EchoPlacesResponse"
+                write_echo_places_response(out, value)
+            case EchoCountItem():
+                out += b"\x92\xadEchoCountItem"
+                write_echo_count_item(out, value)
+            case EchoCountResponse():
+                out += b"\x92\xb1EchoCountResponse"
+                write_echo_count_response(out, value)
+            case EchoPutResponse():
+                out += b"\x92\xafEchoPutResponse"
+                write_echo_put_response(out, value)
+            case EchoPeekResponse():
+                out += b"\x92\xb0EchoPeekResponse"
+                write_echo_peek_response(out, value)
+            case EchoErrorResponse():
+                out += b"\x92\xb1EchoErrorResponse"
+                write_echo_error_response(out, value)
+    except mp.MISFITS as error:
+        raise mp.EncodeError(str(error)) from error
+    if not out:
+        raise mp.EncodeError(f"a {type(value).__name__} is no message of the service")
     return bytes(out)
 
 

@@ -116,6 +116,9 @@ class SyncService:
 class Refused(Exception):
     """The server answered with its error."""
 
+    code: Final = "REFUSED"
+    retry: Final = "never"
+
 
 def error_frame(tag: str, error: BaseException) -> bytes:
     """An error's frame."""

@@ -31,7 +31,7 @@ export type Sequence = number;
 export type Mood = "calm" | "in-a-hurry" | "lost";
 
 function writeMood(writer: Writer, value: Mood): void {
-  writer.string(value);
+  writer.word(value, ["calm", "in-a-hurry", "lost"]);
 }
 
 function readMood(reader: Reader): Mood {
@@ -53,10 +53,10 @@ export interface Inner {
 }
 
 export function writeInner(writer: Writer, value: Inner): void {
-  writer.fields(2);
-  writer.string("values");
+  writer.fields(2, value);
+  writer.field("values");
   writer.list(value.values, (w, v) => w.bytes(v));
-  writer.string("flag");
+  writer.field("flag");
   writer.optional(value.flag, (w, v) => w.boolean(v));
 }
 
@@ -91,12 +91,12 @@ export interface Place {
 }
 
 export function writePlace(writer: Writer, value: Place): void {
-  writer.fields(3);
-  writer.string("name");
+  writer.fields(3, value);
+  writer.field("name");
   writer.string(value.name);
-  writer.string("inner");
+  writer.field("inner");
   writer.optional(value.inner, (w, v) => writeInner(w, v));
-  writer.string("moods");
+  writer.field("moods");
   writer.map(value.moods, (w, v) => writeMood(w, v));
 }
 
@@ -135,8 +135,8 @@ export interface EchoBytes {
 }
 
 export function writeEchoBytes(writer: Writer, value: EchoBytes): void {
-  writer.fields(1);
-  writer.string("data");
+  writer.fields(1, value);
+  writer.field("data");
   writer.bytes(value.data);
 }
 
@@ -161,8 +161,8 @@ export interface EchoBytesResponse {
 }
 
 export function writeEchoBytesResponse(writer: Writer, value: EchoBytesResponse): void {
-  writer.fields(1);
-  writer.string("data");
+  writer.fields(1, value);
+  writer.field("data");
   writer.bytes(value.data);
 }
 
@@ -189,12 +189,12 @@ export interface EchoFields {
 }
 
 export function writeEchoFields(writer: Writer, value: EchoFields): void {
-  writer.fields(3);
-  writer.string("count");
+  writer.fields(3, value);
+  writer.field("count");
   writer.u32(value.count);
-  writer.string("total");
+  writer.field("total");
   writer.u64(value.total);
-  writer.string("name");
+  writer.field("name");
   writer.string(value.name);
 }
 
@@ -233,12 +233,12 @@ export interface EchoFieldsResponse {
 }
 
 export function writeEchoFieldsResponse(writer: Writer, value: EchoFieldsResponse): void {
-  writer.fields(3);
-  writer.string("count");
+  writer.fields(3, value);
+  writer.field("count");
   writer.u32(value.count);
-  writer.string("total");
+  writer.field("total");
   writer.u64(value.total);
-  writer.string("name");
+  writer.field("name");
   writer.string(value.name);
 }
 
@@ -275,8 +275,8 @@ export interface EchoNested {
 }
 
 export function writeEchoNested(writer: Writer, value: EchoNested): void {
-  writer.fields(1);
-  writer.string("inner");
+  writer.fields(1, value);
+  writer.field("inner");
   writeInner(writer, value.inner);
 }
 
@@ -301,8 +301,8 @@ export interface EchoNestedResponse {
 }
 
 export function writeEchoNestedResponse(writer: Writer, value: EchoNestedResponse): void {
-  writer.fields(1);
-  writer.string("inner");
+  writer.fields(1, value);
+  writer.field("inner");
   writeInner(writer, value.inner);
 }
 
@@ -330,14 +330,14 @@ export interface EchoAliases {
 }
 
 export function writeEchoAliases(writer: Writer, value: EchoAliases): void {
-  writer.fields(4);
-  writer.string("sequenceNumber");
+  writer.fields(4, value);
+  writer.field("sequenceNumber");
   writer.u32(value.sequenceNumber);
-  writer.string("digest");
+  writer.field("digest");
   writer.bin32(value.digest);
-  writer.string("parent");
+  writer.field("parent");
   writer.optional(value.parent, (w, v) => w.bin32(v));
-  writer.string("chain");
+  writer.field("chain");
   writer.list(value.chain, (w, v) => w.bin32(v));
 }
 
@@ -385,14 +385,14 @@ export interface EchoAliasesResponse {
 }
 
 export function writeEchoAliasesResponse(writer: Writer, value: EchoAliasesResponse): void {
-  writer.fields(4);
-  writer.string("sequenceNumber");
+  writer.fields(4, value);
+  writer.field("sequenceNumber");
   writer.u32(value.sequenceNumber);
-  writer.string("digest");
+  writer.field("digest");
   writer.bin32(value.digest);
-  writer.string("parent");
+  writer.field("parent");
   writer.optional(value.parent, (w, v) => w.bin32(v));
-  writer.string("chain");
+  writer.field("chain");
   writer.list(value.chain, (w, v) => w.bin32(v));
 }
 
@@ -438,10 +438,10 @@ export interface EchoBlobs {
 }
 
 export function writeEchoBlobs(writer: Writer, value: EchoBlobs): void {
-  writer.fields(2);
-  writer.string("extra");
+  writer.fields(2, value);
+  writer.field("extra");
   writer.optional(value.extra, (w, v) => w.bytes(v));
-  writer.string("parts");
+  writer.field("parts");
   writer.array(2, value.parts, (w, v) => w.bytes(v));
 }
 
@@ -475,10 +475,10 @@ export interface EchoBlobsResponse {
 }
 
 export function writeEchoBlobsResponse(writer: Writer, value: EchoBlobsResponse): void {
-  writer.fields(2);
-  writer.string("extra");
+  writer.fields(2, value);
+  writer.field("extra");
   writer.optional(value.extra, (w, v) => w.bytes(v));
-  writer.string("parts");
+  writer.field("parts");
   writer.array(2, value.parts, (w, v) => w.bytes(v));
 }
 
@@ -511,8 +511,8 @@ export interface EchoFail {
 }
 
 export function writeEchoFail(writer: Writer, value: EchoFail): void {
-  writer.fields(1);
-  writer.string("reason");
+  writer.fields(1, value);
+  writer.field("reason");
   writer.string(value.reason);
 }
 
@@ -534,8 +534,8 @@ export function readEchoFail(reader: Reader): EchoFail {
 
 export type EchoFailResponse = Record<never, never>;
 
-export function writeEchoFailResponse(writer: Writer, _value: EchoFailResponse): void {
-  writer.fields(0);
+export function writeEchoFailResponse(writer: Writer, value: EchoFailResponse): void {
+  writer.fields(0, value);
 }
 
 export function readEchoFailResponse(reader: Reader): EchoFailResponse {
@@ -557,26 +557,26 @@ export interface EchoNumbers {
 }
 
 export function writeEchoNumbers(writer: Writer, value: EchoNumbers): void {
-  writer.fields(10);
-  writer.string("tiny");
+  writer.fields(10, value);
+  writer.field("tiny");
   writer.u8(value.tiny);
-  writer.string("small");
+  writer.field("small");
   writer.u16(value.small);
-  writer.string("medium");
+  writer.field("medium");
   writer.u32(value.medium);
-  writer.string("large");
+  writer.field("large");
   writer.u64(value.large);
-  writer.string("signedTiny");
+  writer.field("signedTiny");
   writer.i8(value.signedTiny);
-  writer.string("signedSmall");
+  writer.field("signedSmall");
   writer.i16(value.signedSmall);
-  writer.string("signedMedium");
+  writer.field("signedMedium");
   writer.i32(value.signedMedium);
-  writer.string("signedLarge");
+  writer.field("signedLarge");
   writer.i64(value.signedLarge);
-  writer.string("single");
+  writer.field("single");
   writer.f32(value.single);
-  writer.string("precise");
+  writer.field("precise");
   writer.f64(value.precise);
 }
 
@@ -664,26 +664,26 @@ export interface EchoNumbersResponse {
 }
 
 export function writeEchoNumbersResponse(writer: Writer, value: EchoNumbersResponse): void {
-  writer.fields(10);
-  writer.string("tiny");
+  writer.fields(10, value);
+  writer.field("tiny");
   writer.u8(value.tiny);
-  writer.string("small");
+  writer.field("small");
   writer.u16(value.small);
-  writer.string("medium");
+  writer.field("medium");
   writer.u32(value.medium);
-  writer.string("large");
+  writer.field("large");
   writer.u64(value.large);
-  writer.string("signedTiny");
+  writer.field("signedTiny");
   writer.i8(value.signedTiny);
-  writer.string("signedSmall");
+  writer.field("signedSmall");
   writer.i16(value.signedSmall);
-  writer.string("signedMedium");
+  writer.field("signedMedium");
   writer.i32(value.signedMedium);
-  writer.string("signedLarge");
+  writer.field("signedLarge");
   writer.i64(value.signedLarge);
-  writer.string("single");
+  writer.field("single");
   writer.f32(value.single);
-  writer.string("precise");
+  writer.field("precise");
   writer.f64(value.precise);
 }
 
@@ -766,16 +766,16 @@ export interface EchoPlaces {
 }
 
 export function writeEchoPlaces(writer: Writer, value: EchoPlaces): void {
-  writer.fields(5);
-  writer.string("places");
+  writer.fields(5, value);
+  writer.field("places");
   writer.list(value.places, (w, v) => writePlace(w, v));
-  writer.string("counts");
+  writer.field("counts");
   writer.map(value.counts, (w, v) => w.u64(v));
-  writer.string("grid");
+  writer.field("grid");
   writer.array(3, value.grid, (w, v) => w.array(2, v, (w, v1) => w.optional(v1, (w, v2) => w.i16(v2))));
-  writer.string("mood");
+  writer.field("mood");
   writer.optional(value.mood, (w, v) => writeMood(w, v));
-  writer.string("named");
+  writer.field("named");
   writer.optional(value.named, (w, v) => w.map(v, (w, v1) => w.list(v1, (w, v2) => w.bytes(v2))));
 }
 
@@ -832,16 +832,16 @@ export interface EchoPlacesResponse {
 }
 
 export function writeEchoPlacesResponse(writer: Writer, value: EchoPlacesResponse): void {
-  writer.fields(5);
-  writer.string("places");
+  writer.fields(5, value);
+  writer.field("places");
   writer.list(value.places, (w, v) => writePlace(w, v));
-  writer.string("counts");
+  writer.field("counts");
   writer.map(value.counts, (w, v) => w.u64(v));
-  writer.string("grid");
+  writer.field("grid");
   writer.array(3, value.grid, (w, v) => w.array(2, v, (w, v1) => w.optional(v1, (w, v2) => w.i16(v2))));
-  writer.string("mood");
+  writer.field("mood");
   writer.optional(value.mood, (w, v) => writeMood(w, v));
-  writer.string("named");
+  writer.field("named");
   writer.optional(value.named, (w, v) => w.map(v, (w, v1) => w.list(v1, (w, v2) => w.bytes(v2))));
 }
 
@@ -895,10 +895,10 @@ export interface EchoCount {
 }
 
 export function writeEchoCount(writer: Writer, value: EchoCount): void {
-  writer.fields(2);
-  writer.string("first");
+  writer.fields(2, value);
+  writer.field("first");
   writer.u32(value.first);
-  writer.string("last");
+  writer.field("last");
   writer.u32(value.last);
 }
 
@@ -929,8 +929,8 @@ export interface EchoCountItem {
 }
 
 export function writeEchoCountItem(writer: Writer, value: EchoCountItem): void {
-  writer.fields(1);
-  writer.string("value");
+  writer.fields(1, value);
+  writer.field("value");
   writer.u32(value.value);
 }
 
@@ -955,8 +955,8 @@ export interface EchoCountResponse {
 }
 
 export function writeEchoCountResponse(writer: Writer, value: EchoCountResponse): void {
-  writer.fields(1);
-  writer.string("count");
+  writer.fields(1, value);
+  writer.field("count");
   writer.u32(value.count);
 }
 
@@ -982,10 +982,10 @@ export interface EchoPut {
 }
 
 export function writeEchoPut(writer: Writer, value: EchoPut): void {
-  writer.fields(2);
-  writer.string("fork");
+  writer.fields(2, value);
+  writer.field("fork");
   writer.string(value.fork);
-  writer.string("value");
+  writer.field("value");
   writer.bytes(value.value);
 }
 
@@ -1016,8 +1016,8 @@ export interface EchoPutResponse {
 }
 
 export function writeEchoPutResponse(writer: Writer, value: EchoPutResponse): void {
-  writer.fields(1);
-  writer.string("version");
+  writer.fields(1, value);
+  writer.field("version");
   writer.u64(value.version);
 }
 
@@ -1042,8 +1042,8 @@ export interface EchoPeek {
 }
 
 export function writeEchoPeek(writer: Writer, value: EchoPeek): void {
-  writer.fields(1);
-  writer.string("fork");
+  writer.fields(1, value);
+  writer.field("fork");
   writer.string(value.fork);
 }
 
@@ -1068,8 +1068,8 @@ export interface EchoPeekResponse {
 }
 
 export function writeEchoPeekResponse(writer: Writer, value: EchoPeekResponse): void {
-  writer.fields(1);
-  writer.string("value");
+  writer.fields(1, value);
+  writer.field("value");
   writer.optional(value.value, (w, v) => w.bytes(v));
 }
 
@@ -1096,8 +1096,8 @@ export interface EchoPeekCommitted {
 }
 
 export function writeEchoPeekCommitted(writer: Writer, value: EchoPeekCommitted): void {
-  writer.fields(1);
-  writer.string("fork");
+  writer.fields(1, value);
+  writer.field("fork");
   writer.string(value.fork);
 }
 
@@ -1122,8 +1122,8 @@ export interface EchoErrorResponse {
 }
 
 export function writeEchoErrorResponse(writer: Writer, value: EchoErrorResponse): void {
-  writer.fields(1);
-  writer.string("message");
+  writer.fields(1, value);
+  writer.field("message");
   writer.string(value.message);
 }
 
@@ -1247,6 +1247,7 @@ export function encodeRequest(message: EchoRequest): Uint8Array {
     case "EchoPeekCommitted":
       writeEchoPeekCommitted(writer, message.value);
       break;
+    default: throw writer.refuse("a message nobody declared");
   }
   return writer.finish();
 }
@@ -1372,6 +1373,7 @@ export function encodeResponse(message: EchoResponse): Uint8Array {
     case "EchoErrorResponse":
       writeEchoErrorResponse(writer, message.value);
       break;
+    default: throw writer.refuse("a message nobody declared");
   }
   return writer.finish();
 }

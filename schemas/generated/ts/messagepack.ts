@@ -1,9 +1,12 @@
 // MessagePack as typed services use it. Integers of any width are read where the value fits, and written in the fewest
-// bytes; a field nobody declared is refused, and so is one that comes twice. Reading throws nothing but DecodeError.
+// bytes; a field nobody declared is refused, and so is one that comes twice. Reading throws nothing but DecodeError, writing
+// nothing but EncodeError: what no compiler looked at is checked as it is written.
 
 /** Why bytes are not the value they should be. */
 export class DecodeError extends Error {
   override readonly name = "DecodeError";
+  /** Of an answer: what was asked may have been done. */
+  readonly retry = "unknown";
 
   constructor(
     /** The field or message being read, as `EchoBytes.data`; `frame` outside of any. */
@@ -25,6 +28,29 @@ export class DecodeError extends Error {
 /** A value that its type cannot hold: a mistake of the program that encodes it. */
 export class EncodeError extends Error {
   override readonly name = "EncodeError";
+  readonly code = "BAD_ARGUMENT";
+  readonly retry = "never";
+
+  constructor(
+    /** The field being written; `message` outside of any. */
+    readonly field: string,
+    /** What is wrong. */
+    readonly wrong: string,
+  ) {
+    super(`${field}: ${wrong}`);
+  }
+}
+
+/** Whether a value is of a built-in class, of whatever realm. */
+function isA(value: unknown, name: "Map" | "Uint8Array"): boolean {
+  return (value as { [Symbol.toStringTag]?: unknown } | null | undefined)?.[Symbol.toStringTag] === name;
+}
+
+/** A value as an error shows it. */
+function shown(value: unknown): string {
+  if (typeof value === "string") return JSON.stringify(value.length > 40 ? `${value.slice(0, 40)}…` : value);
+  if (typeof value === "object" && value !== null) return `a value of ${value.constructor?.name ?? "no class"}`;
+  return typeof value === "function" ? "a function" : String(value);
 }
 
 const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
@@ -309,6 +335,7 @@ export class Writer {
   #view: DataView<ArrayBuffer>;
   #buffer: Uint8Array<ArrayBuffer>;
   #length = 0;
+  #field = "message";
 
   constructor() {
     this.#view = spare ?? new DataView(new ArrayBuffer(1024));
@@ -338,6 +365,15 @@ export class Writer {
     return at;
   }
 
+  /** An error about the field that is being written. */
+  refuse(wrong: string): EncodeError {
+    return new EncodeError(this.#field, wrong);
+  }
+
+  #misfit(value: unknown, what: string): EncodeError {
+    return this.refuse(`${shown(value)} is no ${what}`);
+  }
+
   byte(value: number): void {
     const at = this.#room(1);
     this.#buffer[at] = value;
@@ -362,13 +398,14 @@ export class Writer {
   }
 
   boolean(value: boolean): void {
+    if (typeof value !== "boolean") throw this.#misfit(value, "boolean");
     this.byte(value ? 0xc3 : 0xc2);
   }
 
   /** An integer of at most 32 bits between two bounds. */
   #integer(value: number, least: number, most: number): void {
     if (!Number.isInteger(value) || value < least || value > most) {
-      throw new EncodeError(`${value} is no integer from ${least} to ${most}`);
+      throw this.#misfit(value, `integer from ${least} to ${most}`);
     }
     if (value >= 0) {
       if (value < 0x80) this.byte(value);
@@ -389,7 +426,9 @@ export class Writer {
   i32(value: number): void { this.#integer(value, -0x80000000, 0x7fffffff); }
 
   u64(value: bigint): void {
-    if (value < 0n || value > 0xffffffffffffffffn) throw new EncodeError(`${value} is no u64`);
+    if (typeof value !== "bigint" || value < 0n || value > 0xffffffffffffffffn) {
+      throw this.#misfit(value, "bigint from 0 to 2^64 - 1");
+    }
     if (value <= 0xffffffffn) return this.u32(Number(value));
     const at = this.#room(9);
     this.#buffer[at] = 0xcf;
@@ -397,7 +436,9 @@ export class Writer {
   }
 
   i64(value: bigint): void {
-    if (value < -0x8000000000000000n || value > 0x7fffffffffffffffn) throw new EncodeError(`${value} is no i64`);
+    if (typeof value !== "bigint" || value < -0x8000000000000000n || value > 0x7fffffffffffffffn) {
+      throw this.#misfit(value, "bigint from -2^63 to 2^63 - 1");
+    }
     if (value >= 0n) return this.u64(value);
     if (value >= -0x80000000n) return this.i32(Number(value));
     const at = this.#room(9);
@@ -406,6 +447,9 @@ export class Writer {
   }
 
   f32(value: number): void {
+    if (typeof value !== "number" || (Number.isFinite(value) && !Number.isFinite(Math.fround(value)))) {
+      throw this.#misfit(value, "32-bit float");
+    }
     const at = this.#room(5);
     this.#buffer[at] = 0xca;
     if (Number.isNaN(value)) this.#view.setUint32(at + 1, 0x7fc00000);
@@ -413,6 +457,7 @@ export class Writer {
   }
 
   f64(value: number): void {
+    if (typeof value !== "number") throw this.#misfit(value, "number");
     const at = this.#room(9);
     this.#buffer[at] = 0xcb;
     if (Number.isNaN(value)) this.#view.setBigUint64(at + 1, 0x7ff8000000000000n);
@@ -421,6 +466,7 @@ export class Writer {
 
   /** A lone surrogate, which UTF-8 cannot hold, becomes U+FFFD. */
   string(value: string): void {
+    if (typeof value !== "string") throw this.#misfit(value, "string");
     const units = value.length;
     if (units < SHORT_BYTES) {
       const start = this.#room(units + 1);
@@ -445,7 +491,14 @@ export class Writer {
     this.#append(bytes);
   }
 
+  /** A word of an enum. */
+  word<T extends string>(value: T, words: readonly T[]): void {
+    if (!words.includes(value)) throw this.#misfit(value, `word of ${words.join(", ")}`);
+    this.string(value);
+  }
+
   bytes(value: Uint8Array): void {
+    if (!isA(value, "Uint8Array")) throw this.#misfit(value, "Uint8Array");
     const length = value.length;
     if (length <= 0xff) this.#tagged8(0xc4, length);
     else if (length <= 0xffff) this.#tagged16(0xc5, length);
@@ -454,7 +507,7 @@ export class Writer {
   }
 
   bin32(value: Uint8Array): void {
-    if (value.length !== 32) throw new EncodeError(`${value.length} bytes are no bin32`);
+    if (!isA(value, "Uint8Array") || value.length !== 32) throw this.#misfit(value, "Uint8Array of 32 bytes");
     this.bytes(value);
   }
 
@@ -481,17 +534,19 @@ export class Writer {
   }
 
   list<T>(values: readonly T[], write: (writer: Writer, value: T) => void): void {
+    if (!Array.isArray(values)) throw this.#misfit(values, "array");
     this.#arrayLength(values.length);
     for (const value of values) write(this, value);
   }
 
   array<T>(expected: number, values: readonly T[], write: (writer: Writer, value: T) => void): void {
-    if (values.length !== expected) throw new EncodeError(`${values.length} values where ${expected} belong`);
+    if (values?.length !== expected) throw this.refuse(`${values?.length} values where ${expected} belong`);
     this.list(values, write);
   }
 
   /** By the byte order of the keys' UTF-8. */
   map<T>(values: ReadonlyMap<string, T>, write: (writer: Writer, value: T) => void): void {
+    if (!isA(values, "Map")) throw this.#misfit(values, "Map");
     this.#mapLength(values.size);
     for (const [key, value] of [...values].sort(([a], [b]) => byCodePoints(a, b))) {
       this.string(key);
@@ -500,8 +555,15 @@ export class Writer {
   }
 
   /** Begins a struct. */
-  fields(count: number): void {
+  fields(count: number, value: object): void {
+    if (typeof value !== "object" || value === null) throw this.#misfit(value, "object");
     this.#mapLength(count);
+  }
+
+  /** Begins a field of a struct. */
+  field(name: string): void {
+    this.#field = name;
+    this.string(name);
   }
 
   /** Begins a request's envelope. */

@@ -2,7 +2,8 @@
 
 Integers of any width are read where the value fits and written in the fewest bytes. A field
 nobody declared is refused, and so is one that comes twice. Reading raises nothing but
-DecodeError; writing a value its type cannot hold raises EncodeError.
+DecodeError. Writing a value its type cannot hold raises EncodeError, or, where it is of another
+type altogether, one of MISFITS, which encoding a whole message makes an EncodeError.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ _F64: Final = struct.Struct(">d")
 class DecodeError(ValueError):
     """Bytes that are not the value they should be."""
 
+    retry: Final = "unknown"
+    """Of an answer: what was asked may have been done."""
+
     def __init__(self, place: str, wrong: str, at: int) -> None:
         super().__init__(f"{place}: {wrong} at byte {at}")
         self.place = place
@@ -38,6 +42,19 @@ class DecodeError(ValueError):
 
 class EncodeError(ValueError):
     """A value that its type cannot hold: a mistake of the program that encodes it."""
+
+    code: Final = "BAD_ARGUMENT"
+    retry: Final = "never"
+
+
+MISFITS: Final = (
+    AttributeError,
+    BufferError,
+    OverflowError,
+    TypeError,
+    struct.error,
+)
+"""What a value of another type raises on its way; an EncodeError once it is told."""
 
 
 Read = Callable[["Reader"], T]
@@ -276,6 +293,8 @@ class Reader:
 
 
 def write_boolean(out: bytearray, value: bool) -> None:
+    if not isinstance(value, bool):
+        raise EncodeError(f"{value!r} is no boolean")
     out.append(0xC3 if value else 0xC2)
 
 
@@ -378,6 +397,8 @@ def write_string(out: bytearray, value: str) -> None:
 
 
 def write_bytes(out: bytearray, value: bytes) -> None:
+    if not isinstance(value, (bytes, bytearray, memoryview)):
+        raise EncodeError(f"a {type(value).__name__} is no bytes")
     _write_counted(out, 0xC4, len(value))
     out += value
 
@@ -385,8 +406,7 @@ def write_bytes(out: bytearray, value: bytes) -> None:
 def write_bin32(out: bytearray, value: bytes) -> None:
     if len(value) != 32:
         raise EncodeError(f"{len(value)} bytes are no bin32")
-    out += b"\xc4\x20"
-    out += value
+    write_bytes(out, value)
 
 
 def write_optional(out: bytearray, value: T | None, write: Write[T]) -> None:
@@ -408,6 +428,8 @@ def _write_length(out: bytearray, short: int, wide: int, length: int) -> None:
 
 
 def write_list(out: bytearray, values: Sequence[T], write: Write[T]) -> None:
+    if isinstance(values, (str, bytes, bytearray)):
+        raise EncodeError(f"a {type(values).__name__} is no list")
     _write_length(out, 0x90, 0xDC, len(values))
     for value in values:
         write(out, value)

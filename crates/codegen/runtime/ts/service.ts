@@ -36,6 +36,8 @@ export interface SyncTransport {
 /** The server answered with its error. */
 export class Refused extends Error {
   override readonly name = "Refused";
+  readonly code = "REFUSED";
+  readonly retry = "never";
 }
 
 /** What a call does to its fork, for servers that order calls per fork. */
@@ -104,11 +106,12 @@ function nameOf(fork: Access["fork"]): string {
 
 /** An error's frame. */
 export function errorFrame(tag: string, error: unknown): Uint8Array {
+  const message = String(error instanceof Error ? error.message : error);
   const writer = new Writer();
   writer.response(tag);
-  writer.fields(1);
-  writer.string("message");
-  writer.string(error instanceof Error ? error.message : String(error));
+  writer.fields(1, { message });
+  writer.field("message");
+  writer.string(message);
   return writer.finish();
 }
 

@@ -237,7 +237,7 @@ write({struct, _, Fields}, Value) when is_map(Value) ->
     Known = [Name || {_, Name, _, _} <- Fields],
     maps:keys(maps:without(Known, Value)) =:= [] orelse error({bad_value, Known, Value}),
     [few(16#80, length(Fields)) | [[string(Key), member(Field, Value)] || {Key, _, _, _} = Field <- Fields]];
-write({list, _, Type}, Values) when is_list(Values) ->
+write({list, _, Type}, Values) when length(Values) >= 0 ->
     [few(16#90, length(Values)) | [write(Type, Value) || Value <- Values]];
 write({array, Count, Type}, Values) when length(Values) =:= Count ->
     [few(16#90, Count) | [write(Type, Value) || Value <- Values]];
@@ -250,11 +250,11 @@ write({enum, Words} = Type, Value) ->
         {Word, _} -> string(Word);
         false -> error({bad_value, Type, Value})
     end;
-write(f32, Value) when is_number(Value) -> <<16#ca, Value:32/float>>;
+write(f32, Value) when is_number(Value) -> <<16#ca, (float_of(32, Value))/binary>>;
 write(f32, nan) -> <<16#ca, 16#7fc00000:32>>;
 write(f32, infinity) -> <<16#ca, 16#7f800000:32>>;
 write(f32, negative_infinity) -> <<16#ca, 16#ff800000:32>>;
-write(f64, Value) when is_number(Value) -> <<16#cb, Value/float>>;
+write(f64, Value) when is_number(Value) -> <<16#cb, (float_of(64, Value))/binary>>;
 write(f64, nan) -> <<16#cb, 16#7ff8000000000000:64>>;
 write(f64, infinity) -> <<16#cb, 16#7ff0000000000000:64>>;
 write(f64, negative_infinity) -> <<16#cb, 16#fff0000000000000:64>>;
@@ -263,6 +263,15 @@ write(Type, Value) -> error({bad_value, Type, Value}).
 member({_, Name, optional, Type}, Value) -> write(Type, maps:get(Name, Value, undefined));
 member({_, Name, required, Type}, Value) when is_map_key(Name, Value) -> write(Type, maps:get(Name, Value));
 member({_, Name, required, _}, Value) -> error({bad_value, {missing, Name}, Value}).
+
+float_of(Bits, Value) ->
+    %% What is too large becomes an infinity in 32 bits, and no float at all in 64.
+    try <<Value:Bits/float>> of
+        <<_:1, 16#ff, 0:23>> -> error({bad_value, {float, Bits}, Value});
+        Bytes -> Bytes
+    catch
+        error:badarg -> error({bad_value, {float, Bits}, Value})
+    end.
 
 number(Value) when Value >= 16#100000000 -> <<16#cf, Value:64>>;
 number(Value) when Value >= 16#10000 -> <<16#ce, Value:32>>;

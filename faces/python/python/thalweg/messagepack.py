@@ -5,7 +5,7 @@ where this package is installed: the same functions, the same bytes, the same er
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from ._native import (
     Reader,
@@ -40,6 +40,9 @@ Fields = Mapping[bytes, tuple[str, bool, Callable[[Reader], Any]]]
 class DecodeError(ValueError):
     """Bytes that are not the value they should be."""
 
+    retry: Final = "unknown"
+    """Of an answer: what was asked may have been done."""
+
     def __init__(self, place: str, wrong: str, at: int) -> None:
         super().__init__(place, wrong, at)
         self.place = place
@@ -56,11 +59,19 @@ class DecodeError(ValueError):
 class EncodeError(ValueError):
     """A value that its type cannot hold: a mistake of the program that encodes it."""
 
+    code: Final = "BAD_ARGUMENT"
+    retry: Final = "never"
+
+
+MISFITS: Final = (AttributeError, BufferError, OverflowError, TypeError)
+"""What a value of another type raises on its way; an EncodeError once it is told."""
+
 
 __all__ = [
     "DecodeError",
     "EncodeError",
     "Fields",
+    "MISFITS",
     "Read",
     "Reader",
     "Write",

@@ -6,7 +6,7 @@ use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBytes, PyString};
+use pyo3::types::{PyBool, PyBytes, PyString};
 use thalweg_wire::messagepack::{DecodeError, Reader as Walk, write};
 
 /// What a field may be.
@@ -95,7 +95,7 @@ impl Leaf {
     pub(super) fn write(self, out: &mut Vec<u8>, value: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = value.py();
         match self {
-            Self::Boolean => write::boolean(out, &value.is_truthy()?),
+            Self::Boolean => write::boolean(out, &value.cast::<PyBool>()?.is_true()),
             Self::U8 => write::u64(out, &unsigned(value, u8::MAX.into())?),
             Self::U16 => write::u64(out, &unsigned(value, u16::MAX.into())?),
             Self::U32 => write::u64(out, &unsigned(value, u32::MAX.into())?),

@@ -4,7 +4,7 @@ use super::encode_error;
 use super::leaf::{Known, Leaf};
 use crate::payload::Payload;
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyDict, PyList, PyModule, PySequence, PyString};
+use pyo3::types::{PyByteArray, PyBytes, PyDict, PyList, PyModule, PySequence, PyString};
 use thalweg_wire::messagepack::write;
 
 static FUNCTIONS: Known = Known::new();
@@ -116,6 +116,12 @@ fn write_list<'py>(
     if let Ok(list) = values.cast::<PyList>() {
         header(out, write::list_header, list.len())?;
         return list.iter().try_for_each(|value| write.next(out, &value));
+    }
+    if values.is_instance_of::<PyString>()
+        || values.is_instance_of::<PyBytes>()
+        || values.is_instance_of::<PyByteArray>()
+    {
+        return Err(encode_error(out.py(), format!("a {} is no list", values.get_type().name()?)));
     }
     let values = values.cast::<PySequence>()?;
     header(out, write::list_header, values.len()?)?;
