@@ -123,12 +123,18 @@ impl Births {
             Register::Own(own) => own.look(&mut self.ready),
             Register::Neighbour { .. } if before == self.seen => {}
             Register::Neighbour { attached, told } => {
-                let mut born = Vec::new();
+                let (mut born, mut known) = (Vec::new(), BTreeSet::new());
                 attached.visit(|log| {
-                    if log.visible().is_some() && told.insert(log.id()) {
+                    let is_told = told.contains(&log.id());
+                    if is_told || log.visible().is_some() {
+                        known.insert(log.id());
+                    }
+                    if !is_told && log.visible().is_some() {
                         born.push(log.clone());
                     }
                 });
+                // Without those that are gone: an id never comes again.
+                *told = known;
                 born.sort_by_key(|log| log.id());
                 self.ready.extend(born);
             }

@@ -71,7 +71,7 @@ pub(crate) fn parse(text: &str) -> Result<Node, Finding> {
     let node = parser.value()?;
     parser.blank()?;
     if parser.at < text.len() {
-        return Err(parser.unexpected("the end of the file"));
+        return Err(parser.unexpected("the end of the file", "a schema is one object: drop what follows it"));
     }
     Ok(node)
 }
@@ -93,12 +93,12 @@ impl Parser<'_> {
         self.rest().chars().next()
     }
 
-    fn unexpected(&self, wanted: &str) -> Finding {
+    fn unexpected(&self, wanted: &str, hint: &str) -> Finding {
         let found = match self.peek() {
             Some(c) => format!("{c:?}"),
             None => "the end of the file".to_owned(),
         };
-        Finding::at(self.at, format!("expected {wanted}, found {found}"))
+        Finding::at(self.at, format!("expected {wanted}, found {found}"), hint)
     }
 
     /// Passes white space and comments. A comment counts as documentation when it begins its line and no empty
@@ -146,10 +146,10 @@ impl Parser<'_> {
             return Ok(words);
         }
         let Some(body) = self.rest().strip_prefix("/*") else {
-            return Err(self.unexpected("a value or a comment"));
+            return Err(self.unexpected("a value or a comment", "a comment begins with // or /*"));
         };
         let Some(length) = body.find("*/") else {
-            return Err(Finding::at(start, "a comment that is never closed").hint("add */"));
+            return Err(Finding::at(start, "a comment that is never closed", "add */"));
         };
         let body = &body[..length];
         // Only `/** … */` documents; `/* … */` switches something off.
@@ -166,14 +166,18 @@ impl Parser<'_> {
             Some('"') => Value::String(self.string()?),
             Some('-' | '0'..='9') => self.number(),
             Some('a'..='z') => self.word()?,
-            _ => return Err(self.unexpected("a value")),
+            _ => return Err(self.unexpected("a value", "a value is a string, an object or an array")),
         };
         Ok(Node { value, span: Span { start, end: self.at } })
     }
 
     fn nested(&mut self, read: fn(&mut Self) -> Result<Value, Finding>) -> Result<Value, Finding> {
         if self.depth == DEPTH_MAX {
-            return Err(Finding::at(self.at, format!("nested more than {DEPTH_MAX} deep")));
+            return Err(Finding::at(
+                self.at,
+                format!("nested more than {DEPTH_MAX} deep"),
+                "a schema needs four",
+            ));
         }
         self.depth += 1;
         let value = read(self);
@@ -192,20 +196,24 @@ impl Parser<'_> {
             let doc = std::mem::take(&mut self.doc);
             let start = self.at;
             if self.peek() != Some('"') {
-                return Err(self.unexpected("a member's name in quotes, or }"));
+                return Err(self.unexpected(
+                    "a member's name in quotes, or }",
+                    "write \"name\": value, and } behind the last one",
+                ));
             }
             let key = self.string()?;
             let key_span = Span { start, end: self.at };
             self.blank()?;
             if !self.passes(':') {
-                return Err(self.unexpected("a colon"));
+                return Err(self.unexpected("a colon", "write \"name\": value"));
             }
             self.blank()?;
             let node = self.value()?;
             members.push(Member { key, key_span, doc, node });
             self.blank()?;
             if !self.passes(',') && self.peek() != Some('}') {
-                return Err(self.unexpected("a comma or }"));
+                return Err(self
+                    .unexpected("a comma or }", "part members by commas, and close what was opened with {"));
             }
         }
     }
@@ -221,7 +229,9 @@ impl Parser<'_> {
             items.push(self.value()?);
             self.blank()?;
             if !self.passes(',') && self.peek() != Some(']') {
-                return Err(self.unexpected("a comma or ]"));
+                return Err(
+                    self.unexpected("a comma or ]", "part items by commas, and close what was opened with [")
+                );
             }
         }
     }
@@ -241,14 +251,17 @@ impl Parser<'_> {
         loop {
             match self.peek() {
                 None | Some('\n') => {
-                    return Err(Finding::at(opened, "a string that is never closed").hint("add \""));
+                    return Err(Finding::at(opened, "a string that is never closed", "add \""));
                 }
                 Some('"') => {
                     self.at += 1;
                     return Ok(text);
                 }
                 Some('\\') => text.push(self.escape()?),
-                Some(c) if c < ' ' => return Err(self.unexpected("no control character in a string")),
+                Some(c) if c < ' ' => {
+                    return Err(self
+                        .unexpected("no control character in a string", "write it as \\u and four digits"));
+                }
                 Some(c) => {
                     text.push(c);
                     self.at += c.len_utf8();
@@ -260,7 +273,9 @@ impl Parser<'_> {
     fn escape(&mut self) -> Result<char, Finding> {
         let start = self.at;
         self.at += 1;
-        let Some(c) = self.peek() else { return Err(self.unexpected("an escape")) };
+        let Some(c) = self.peek() else {
+            return Err(self.unexpected("an escape", "a backslash itself is written \\\\"));
+        };
         self.at += c.len_utf8();
         Ok(match c {
             '"' | '\\' | '/' => c,
@@ -273,9 +288,17 @@ impl Parser<'_> {
                 let digits = self.rest().get(..4).filter(|d| d.bytes().all(|b| b.is_ascii_hexdigit()));
                 let code = digits.and_then(|d| u32::from_str_radix(d, 16).ok()).and_then(char::from_u32);
                 self.at += 4;
-                code.ok_or_else(|| Finding::at(start, "no character has this \\u escape"))?
+                code.ok_or_else(|| {
+                    Finding::at(start, "no character has this \\u escape", "write the character itself")
+                })?
             }
-            _ => return Err(Finding::at(start, format!("no such escape: \\{c}"))),
+            _ => {
+                return Err(Finding::at(
+                    start,
+                    format!("no such escape: \\{c}"),
+                    "a backslash itself is written \\\\",
+                ));
+            }
         })
     }
 
@@ -291,8 +314,8 @@ impl Parser<'_> {
             "null" => Value::Null,
             "true" | "false" => Value::Boolean,
             word => {
-                return Err(Finding::at(self.at, format!("expected a value, found {word}"))
-                    .hint(format!("put it in quotes: \"{word}\"")));
+                let hint = format!("put it in quotes: \"{word}\"");
+                return Err(Finding::at(self.at, format!("expected a value, found {word}"), hint));
             }
         };
         self.at += length;

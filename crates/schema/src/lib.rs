@@ -35,7 +35,7 @@ pub use words::reserves_method;
 ///
 /// let problems = thalweg_schema::parse("echo.jsonc", &text.replace("\"bytes\" }", "\"byte\" }")).unwrap_err();
 /// assert_eq!(problems.list.len(), 2);
-/// assert_eq!(problems.list[0].hint.as_deref(), Some("did you mean bytes?"));
+/// assert_eq!(problems.list[0].hint, "did you mean bytes?");
 /// # Ok::<(), thalweg_schema::Problems>(())
 /// ```
 ///
@@ -59,7 +59,7 @@ pub fn parse_bytes(file: &str, bytes: &[u8]) -> Result<Service, Problems> {
     let text = std::str::from_utf8(bytes).map_err(|wrong| {
         let (before, rest) = bytes.split_at(wrong.valid_up_to());
         let what = format!("expected UTF-8, found the byte 0x{:02x}", rest.first().unwrap_or(&0));
-        let finding = problem::Finding::at(before.len(), what).hint("save the file as UTF-8");
+        let finding = problem::Finding::at(before.len(), what, "save the file as UTF-8");
         problem::report(file, &String::from_utf8_lossy(before), vec![finding])
     })?;
     parse(file, text)

@@ -12,8 +12,8 @@ pub struct Problem {
     pub column: usize,
     /// What is wrong, with the offending text.
     pub what: String,
-    /// What to do, where that can be told.
-    pub hint: Option<String>,
+    /// What to do about it.
+    pub hint: String,
 }
 
 /// Everything that is wrong with one schema, in the order of the text. Never empty.
@@ -31,10 +31,8 @@ impl fmt::Display for Problems {
             if n > 0 {
                 writeln!(f)?;
             }
-            write!(f, "{}:{}:{}: {}", self.file, problem.line, problem.column, problem.what)?;
-            if let Some(hint) = &problem.hint {
-                write!(f, "\n  hint: {hint}")?;
-            }
+            let Problem { line, column, what, hint } = problem;
+            write!(f, "{}:{line}:{column}: {what}\n  hint: {hint}", self.file)?;
         }
         Ok(())
     }
@@ -47,17 +45,12 @@ impl std::error::Error for Problems {}
 pub(crate) struct Finding {
     pub(crate) at: usize,
     pub(crate) what: String,
-    pub(crate) hint: Option<String>,
+    pub(crate) hint: String,
 }
 
 impl Finding {
-    pub(crate) fn at(at: usize, what: impl Into<String>) -> Self {
-        Self { at, what: what.into(), hint: None }
-    }
-
-    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(hint.into());
-        self
+    pub(crate) fn at(at: usize, what: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { at, what: what.into(), hint: hint.into() }
     }
 }
 
@@ -81,8 +74,17 @@ pub(crate) fn report(file: &str, text: &str, mut findings: Vec<Finding>) -> Prob
     Problems { file: file.to_owned(), list: list.collect() }
 }
 
+/// A hint that names what was probably meant, or else says what there is.
+pub(crate) fn did_you_mean_or<'a>(
+    word: &str,
+    known: impl IntoIterator<Item = &'a str>,
+    otherwise: impl Into<String>,
+) -> String {
+    did_you_mean(word, known).unwrap_or_else(|| otherwise.into())
+}
+
 /// A hint that names what was probably meant.
-pub(crate) fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
+fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
     let lower = word.to_lowercase();
     let score = |name: &str| strsim::jaro_winkler(&lower, &name.to_lowercase());
     let best = known.into_iter().map(|name| (score(name), name)).max_by(|a, b| a.0.total_cmp(&b.0))?;
@@ -96,7 +98,7 @@ mod tests {
     #[test]
     fn columns_count_characters_not_bytes() {
         let text = "a\nåä x";
-        let problems = report("f.jsonc", text, vec![Finding::at(7, "wrong").hint("right")]);
+        let problems = report("f.jsonc", text, vec![Finding::at(7, "wrong", "right")]);
         assert_eq!((problems.list[0].line, problems.list[0].column), (2, 4));
         assert_eq!(problems.to_string(), "f.jsonc:2:4: wrong\n  hint: right");
     }

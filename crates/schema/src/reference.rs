@@ -17,7 +17,7 @@ pub(crate) enum Reference {
 pub(crate) struct Unreadable {
     pub(crate) at: usize,
     pub(crate) what: String,
-    pub(crate) hint: Option<&'static str>,
+    pub(crate) hint: &'static str,
 }
 
 /// The largest fixed array.
@@ -30,37 +30,37 @@ pub(crate) fn parse(text: &str) -> Result<Reference, Unreadable> {
     let mut at = 0;
     let reference = read(text, &mut at, 0)?;
     if at < text.len() {
-        return Err(wrong(at, format!("{:?} does not continue a type", &text[at..]), Some(NOTATION)));
+        return Err(wrong(at, format!("{:?} does not continue a type", &text[at..]), NOTATION));
     }
     Ok(reference)
 }
 
 const NOTATION: &str = "a type is a name or map<T>, followed by any of ? (optional), [] (list), [N] (array)";
 
-fn wrong(at: usize, what: impl Into<String>, hint: Option<&'static str>) -> Unreadable {
+fn wrong(at: usize, what: impl Into<String>, hint: &'static str) -> Unreadable {
     Unreadable { at, what: what.into(), hint }
 }
 
 fn read(text: &str, at: &mut usize, depth: usize) -> Result<Reference, Unreadable> {
     if depth > DEPTH_MAX {
-        return Err(wrong(*at, format!("nested more than {DEPTH_MAX} deep"), None));
+        return Err(wrong(*at, format!("nested more than {DEPTH_MAX} deep"), "declare a type in between"));
     }
     let start = *at;
     let length =
         text[start..].find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(text.len() - start);
     if length == 0 {
-        return Err(wrong(start, "a type's name is missing here", Some(NOTATION)));
+        return Err(wrong(start, "a type's name is missing here", NOTATION));
     }
     *at += length;
     let name = &text[start..*at];
     let mut reference = if text[*at..].starts_with('<') {
         if name != "map" {
-            return Err(wrong(start, format!("{name}<…>: only map takes a type"), Some("write map<T>")));
+            return Err(wrong(start, format!("{name}<…>: only map takes a type"), "write map<T>"));
         }
         *at += 1;
         let item = read(text, at, depth + 1)?;
         if !text[*at..].starts_with('>') {
-            return Err(wrong(*at, "map<… is never closed", Some("add >")));
+            return Err(wrong(*at, "map<… is never closed", "add >"));
         }
         *at += 1;
         Reference::Map(Box::new(item))
@@ -73,7 +73,7 @@ fn read(text: &str, at: &mut usize, depth: usize) -> Result<Reference, Unreadabl
             (whole, false) => return Ok(whole),
         }
     }
-    Err(wrong(*at, format!("nested more than {DEPTH_MAX} deep"), None))
+    Err(wrong(*at, format!("nested more than {DEPTH_MAX} deep"), "declare a type in between"))
 }
 
 /// Passes one suffix, if there is one.
@@ -81,18 +81,14 @@ fn suffix(text: &str, at: &mut usize, of: Reference) -> Result<(Reference, bool)
     let rest = &text[*at..];
     if rest.starts_with('?') {
         if matches!(of, Reference::Optional(_)) {
-            return Err(wrong(
-                *at,
-                "optional twice",
-                Some("nil can be told from a value, not from another nil"),
-            ));
+            return Err(wrong(*at, "optional twice", "nil can be told from a value, not from another nil"));
         }
         *at += 1;
         return Ok((Reference::Optional(Box::new(of)), true));
     }
     let Some(inside) = rest.strip_prefix('[') else { return Ok((of, false)) };
     let Some(length) = inside.find(']') else {
-        return Err(wrong(*at, "[ is never closed", Some("add ]")));
+        return Err(wrong(*at, "[ is never closed", "add ]"));
     };
     let start = *at;
     let count = &inside[..length];
@@ -106,7 +102,7 @@ fn suffix(text: &str, at: &mut usize, of: Reference) -> Result<(Reference, bool)
         }
         _ => {
             let what = format!("[{count}] is no array's length: 1 to {ARRAY_MAX} are allowed");
-            Err(wrong(start, what, Some("a list of any length is written T[]")))
+            Err(wrong(start, what, "a list of any length is written T[]"))
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::Check;
 use crate::jsonc::{Member, Node, Value};
 use crate::model::{Access, Command, Field, Message, Schedule, Type};
-use crate::problem::did_you_mean;
+use crate::problem::did_you_mean_or;
 
 const MEMBERS: [&str; 5] = ["request", "response", "stream", "schedule", "fork"];
 const ACCESSES: [(&str, Access); 3] =
@@ -12,12 +12,16 @@ const ACCESSES: [(&str, Access); 3] =
 impl Check {
     pub(super) fn commands(&mut self, root: &Node, section: Option<&Member>) -> Vec<Command> {
         let Some(section) = section else {
-            self.wrong(root.span, "the schema has no commands", Some("add \"commands\": { … }".to_owned()));
+            self.wrong(root.span, "the schema has no commands", "add \"commands\": { … }");
             return Vec::new();
         };
         let members = self.object(&section.node, "commands").unwrap_or(&[]);
         if members.is_empty() && matches!(section.node.value, Value::Object(_)) {
-            self.wrong(section.node.span, "a service has at least one command", None);
+            self.wrong(
+                section.node.span,
+                "a service has at least one command",
+                "add \"Name\": { \"request\": {}, \"response\": {} }",
+            );
         }
         let mut commands: Vec<Command> = Vec::new();
         let mut borrowed = Vec::new();
@@ -43,7 +47,7 @@ impl Check {
         let name = &member.key;
         let (Some(request), Some(response)) = (part("request"), part("response")) else {
             for missing in ["request", "response"].into_iter().filter(|name| part(name).is_none()) {
-                let hint = Some(format!("one without fields is written \"{missing}\": {{}}"));
+                let hint = format!("one without fields is written \"{missing}\": {{}}");
                 self.wrong(member.key_span, format!("{name} has no {missing}"), hint);
             }
             return None;
@@ -78,9 +82,9 @@ impl Check {
             commands[n].response = response;
             return;
         }
-        let hint = did_you_mean(wanted, owners().map(|c| c.response.stem.as_str()));
-        let hint =
-            hint.or_else(|| Some("name a command that declares its response: \"<Command>Response\"".into()));
+        let stems = owners().map(|c| c.response.stem.as_str());
+        let otherwise = "name a command that declares its response: \"<Command>Response\"";
+        let hint = did_you_mean_or(wanted, stems, otherwise);
         self.wrong(node.span, format!("no command declares a response {wanted}"), hint);
     }
 
@@ -93,20 +97,20 @@ impl Check {
         let fork_field = fork.and_then(|member| self.fork(member, request));
         let Some(member) = schedule else {
             if let Some(fork) = fork {
-                let hint = Some("add \"schedule\": \"read committed\", \"read\" or \"write\"".to_owned());
+                let hint = "add \"schedule\": \"read committed\", \"read\" or \"write\"";
                 self.wrong(fork.key_span, "a fork without a schedule orders nothing", hint);
             }
             return None;
         };
         let word = self.string(&member.node, "a schedule")?;
         let Some((_, access)) = ACCESSES.iter().find(|(name, _)| *name == word) else {
-            let hint = did_you_mean(word, ACCESSES.iter().map(|(name, _)| *name));
-            let hint = hint.or_else(|| Some("it is \"read committed\", \"read\" or \"write\"".to_owned()));
+            let words = ACCESSES.iter().map(|(name, _)| *name);
+            let hint = did_you_mean_or(word, words, "it is \"read committed\", \"read\" or \"write\"");
             self.wrong(member.node.span, format!("no schedule is called {word:?}"), hint);
             return None;
         };
         if *access != Access::ReadCommitted && fork.is_none() {
-            let hint = Some("add \"fork\": \"<the request's field that names it>\"".to_owned());
+            let hint = "add \"fork\": \"<the request's field that names it>\"";
             self.wrong(member.node.span, format!("{word:?} is ordered per fork, and no fork is named"), hint);
         }
         Some(Schedule { access: *access, fork: fork_field })
@@ -116,7 +120,8 @@ impl Check {
     fn fork(&mut self, member: &Member, request: &[Field]) -> Option<String> {
         let name = self.string(&member.node, "a fork")?;
         let Some(field) = request.iter().find(|field| field.name == name) else {
-            let hint = did_you_mean(name, request.iter().map(|field| field.name.as_str()));
+            let names = request.iter().map(|field| field.name.as_str());
+            let hint = did_you_mean_or(name, names, "name one of the request's fields");
             self.wrong(member.node.span, format!("the request has no field {name}"), hint);
             return None;
         };
@@ -127,7 +132,7 @@ impl Check {
         if !matches!(leaf, Some(Type::Int(_) | Type::String | Type::Bytes | Type::Bin32)) {
             let what =
                 format!("{name} is {}: a fork is named by an integer, string or bytes", field.of.notation());
-            self.wrong(member.node.span, what, None);
+            self.wrong(member.node.span, what, "name another field, or give this one such a type");
         }
         Some(name.to_owned())
     }

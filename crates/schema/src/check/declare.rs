@@ -3,7 +3,7 @@
 use super::Check;
 use crate::jsonc::{Member, Value};
 use crate::model::{Alias, Enum, Int, Struct, Type};
-use crate::problem::did_you_mean;
+use crate::problem::did_you_mean_or;
 
 /// The leaves and their names.
 pub(super) const LEAVES: [(&str, Type); 14] = [
@@ -39,7 +39,11 @@ impl Check {
                 && first != member.key_span
                 && !members.iter().any(|m| m.key_span == first)
             {
-                self.wrong(member.key_span, format!("{} is declared twice", member.key), None);
+                self.wrong(
+                    member.key_span,
+                    format!("{} is declared twice", member.key),
+                    "rename one of them",
+                );
             }
             self.places.push((member.key.clone(), member.key_span));
         }
@@ -50,8 +54,8 @@ impl Check {
         for member in self.section(section, "an alias") {
             let Some(text) = self.string(&member.node, "an alias") else { continue };
             let Some(of) = leaf(text) else {
-                let hint = did_you_mean(text, LEAVES.iter().map(|(name, _)| *name));
-                let hint = hint.or_else(|| Some("an alias stands for one leaf, without suffixes".to_owned()));
+                let leaves = LEAVES.iter().map(|(name, _)| *name);
+                let hint = did_you_mean_or(text, leaves, "an alias stands for one leaf, without suffixes");
                 self.wrong(member.node.span, format!("{text} is no leaf"), hint);
                 continue;
             };
@@ -63,11 +67,11 @@ impl Check {
         for member in self.section(section, "an enum") {
             let Value::Array(items) = &member.node.value else {
                 let what = format!("an enum is an array of words, not {}", member.node.value.kind());
-                self.wrong(member.node.span, what, Some("write [\"one\", \"two\"]".to_owned()));
+                self.wrong(member.node.span, what, "write [\"one\", \"two\"]");
                 continue;
             };
             if items.is_empty() {
-                self.wrong(member.node.span, format!("{} has no words", member.key), None);
+                self.wrong(member.node.span, format!("{} has no words", member.key), "write at least one");
             }
             let mut words: Vec<(&str, _)> = Vec::new();
             for item in items {

@@ -5,7 +5,7 @@ use super::declare::{LEAVES, leaf};
 use crate::casing::snake;
 use crate::jsonc::{Node, Span};
 use crate::model::{Field, Type};
-use crate::problem::did_you_mean;
+use crate::problem::did_you_mean_or;
 use crate::reference::{self, Reference};
 
 impl Check {
@@ -35,7 +35,7 @@ impl Check {
                 continue;
             };
             let what = format!("the {what} {other} and {name} become one identifier, {}", snake(name));
-            self.wrong(*at, what, Some("rename one of them".to_owned()));
+            self.wrong(*at, what, "rename one of them");
         }
     }
 
@@ -45,7 +45,7 @@ impl Check {
             Ok(parsed) => self.resolve(&parsed, at),
             Err(unreadable) => {
                 let place = Span { start: at.start + 1 + unreadable.at, end: at.end };
-                self.wrong(place, unreadable.what, unreadable.hint.map(str::to_owned));
+                self.wrong(place, unreadable.what, unreadable.hint);
                 None
             }
         }
@@ -80,10 +80,13 @@ impl Check {
         }
         let declared = self.places.iter().map(|(name, _)| name.as_str());
         let hint = match name {
-            "map" => Some("say of what: map<T>".to_owned()),
-            "int" | "integer" | "number" => Some("say how wide: u32, i64, f64".to_owned()),
-            "str" | "text" => Some("did you mean string?".to_owned()),
-            _ => did_you_mean(name, declared.chain(LEAVES.iter().map(|(name, _)| *name))),
+            "map" => "say of what: map<T>".to_owned(),
+            "int" | "integer" | "number" => "say how wide: u32, i64, f64".to_owned(),
+            "str" | "text" => "did you mean string?".to_owned(),
+            _ => {
+                let known = declared.chain(LEAVES.iter().map(|(name, _)| *name));
+                did_you_mean_or(name, known, "declare it in types, enums or aliases")
+            }
         };
         let place = Span { start: at.start + 1 + offset, end: at.end };
         self.wrong(place, format!("no type is called {name}"), hint);

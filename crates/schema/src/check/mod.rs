@@ -16,7 +16,7 @@ mod together;
 use crate::canonical;
 use crate::jsonc::{Member, Node, Span, Value};
 use crate::model::{Alias, Enum, Message, Service, Struct};
-use crate::problem::{Finding, did_you_mean};
+use crate::problem::{Finding, did_you_mean_or};
 
 /// What the walk has found out so far.
 #[derive(Default)]
@@ -63,20 +63,20 @@ pub(crate) fn service(root: &Node) -> Result<Service, Vec<Finding>> {
 
 impl Check {
     /// Notes what breaks a rule.
-    fn wrong(&mut self, at: Span, what: impl Into<String>, hint: Option<String>) {
-        self.findings.push(Finding { at: at.start, what: what.into(), hint });
+    fn wrong(&mut self, at: Span, what: impl Into<String>, hint: impl Into<String>) {
+        self.findings.push(Finding::at(at.start, what, hint));
     }
 
     /// The members of an object, each key once.
     fn object<'n>(&mut self, node: &'n Node, what: &str) -> Option<&'n [Member]> {
         let Value::Object(members) = &node.value else {
             let found = node.value.kind();
-            self.wrong(node.span, format!("{what} is an object, not {found}"), None);
+            self.wrong(node.span, format!("{what} is an object, not {found}"), "write { \"name\": … }");
             return None;
         };
         for (n, member) in members.iter().enumerate() {
             if members[..n].iter().any(|earlier| earlier.key == member.key) {
-                self.wrong(member.key_span, format!("{} is there twice", member.key), None);
+                self.wrong(member.key_span, format!("{} is there twice", member.key), "drop one of them");
             }
         }
         Some(members)
@@ -85,7 +85,7 @@ impl Check {
     fn string<'n>(&mut self, node: &'n Node, what: &str) -> Option<&'n str> {
         let Value::String(text) = &node.value else {
             let found = node.value.kind();
-            self.wrong(node.span, format!("{what} is a string, not {found}"), None);
+            self.wrong(node.span, format!("{what} is a string, not {found}"), "put it in quotes");
             return None;
         };
         Some(text)
@@ -94,8 +94,8 @@ impl Check {
     /// Refuses members nobody would read.
     fn known_members(&mut self, members: &[Member], known: &[&str], what: &str) {
         for member in members.iter().filter(|m| !known.contains(&m.key.as_str())) {
-            let hint = did_you_mean(&member.key, known.iter().copied());
-            let hint = hint.or_else(|| Some(format!("it may have: {}", known.join(", "))));
+            let may = format!("it may have: {}", known.join(", "));
+            let hint = did_you_mean_or(&member.key, known.iter().copied(), may);
             self.wrong(member.key_span, format!("{what} has no member {}", member.key), hint);
         }
     }
@@ -103,7 +103,7 @@ impl Check {
     /// Notes the service's name and returns its documentation.
     fn service_name(&mut self, root: &Node, members: &[Member]) -> String {
         let Some(member) = members.iter().find(|m| m.key == "service") else {
-            self.wrong(root.span, "the schema has no service", Some("add \"service\": \"Name\"".to_owned()));
+            self.wrong(root.span, "the schema has no service", "add \"service\": \"Name\"");
             return String::new();
         };
         if let Some(name) = self.string(&member.node, "service") {
@@ -114,16 +114,16 @@ impl Check {
     }
 
     fn error(&mut self, root: &Node, member: Option<&Member>) -> Message {
-        let hint = || Some("write \"error\": { \"message\": \"string\" }".to_owned());
+        const HINT: &str = "write \"error\": { \"message\": \"string\" }";
         let Some(member) = member else {
-            self.wrong(root.span, "the schema has no error", hint());
+            self.wrong(root.span, "the schema has no error", HINT);
             return self.message("ErrorResponse", String::new(), Vec::new());
         };
         let before = self.findings.len();
         let fields = self.fields(&member.node, "error");
         let right = fields.len() == 1 && fields[0].name == "message" && fields[0].of.notation() == "string";
         if !right && self.findings.len() == before {
-            self.wrong(member.node.span, "error has exactly one field, message, of type string", hint());
+            self.wrong(member.node.span, "error has exactly one field, message, of type string", HINT);
         }
         self.message("ErrorResponse", member.doc.clone(), fields)
     }

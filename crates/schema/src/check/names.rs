@@ -15,7 +15,7 @@ impl Check {
             && let Some(owner) = words::reserves_type(name)
         {
             let hint = format!("add a word, as in {name}Value");
-            self.wrong(at, format!("{name} is taken by {owner}"), Some(hint));
+            self.wrong(at, format!("{name} is taken by {owner}"), hint);
         }
     }
 
@@ -27,7 +27,7 @@ impl Check {
         let right = name.starts_with(|c: char| c.is_ascii_uppercase()) && !name.contains('_');
         if !right {
             let hint = format!("write {}", crate::casing::pascal(name));
-            self.wrong(at, format!("{what}'s name is written LikeThis: {name}"), Some(hint));
+            self.wrong(at, format!("{what}'s name is written LikeThis: {name}"), hint);
         }
         right
     }
@@ -50,7 +50,7 @@ impl Check {
         for word in [snake(name), camel(name)] {
             if let Some(language) = reserves(&word) {
                 let hint = format!("add a word, as in {word}_value");
-                self.wrong(at, format!("{word} is reserved in {language}"), Some(hint));
+                self.wrong(at, format!("{word} is reserved in {language}"), hint);
                 return;
             }
         }
@@ -64,7 +64,7 @@ impl Check {
         for word in [snake(name), camel(name)] {
             if let Some(owner) = words::reserves_method(&word) {
                 let hint = format!("add a word, as in {name}Value");
-                self.wrong(at, format!("a method cannot be called {word}: reserved by {owner}"), Some(hint));
+                self.wrong(at, format!("a method cannot be called {word}: reserved by {owner}"), hint);
                 return;
             }
         }
@@ -72,20 +72,20 @@ impl Check {
 
     /// Letters, digits and single underscores, a letter first.
     fn fits(&mut self, name: &str, at: Span, what: &str) -> bool {
-        let broken = if name.is_empty() {
-            "is empty".to_owned()
+        let (broken, hint) = if name.is_empty() {
+            ("is empty".to_owned(), "call it something")
         } else if name.len() > NAME_MAX {
-            format!("is longer than {NAME_MAX}: {name}")
+            (format!("is longer than {NAME_MAX}: {name}"), "shorten it")
         } else if !name.starts_with(|c: char| c.is_ascii_alphabetic()) {
-            format!("begins with a letter: {name:?}")
+            (format!("begins with a letter: {name:?}"), "put a letter before it")
         } else if !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
-            format!("has letters and digits only: {name:?}")
+            (format!("has letters and digits only: {name:?}"), "part words by capitals or underscores")
         } else if name.ends_with('_') || name.contains("__") {
-            format!("has no underscore at its end and no two together: {name}")
+            (format!("has no underscore at its end and no two together: {name}"), "drop an underscore")
         } else {
             return true;
         };
-        self.wrong(at, format!("{what}'s name {broken}"), None);
+        self.wrong(at, format!("{what}'s name {broken}"), hint);
         false
     }
 }

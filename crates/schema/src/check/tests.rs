@@ -26,7 +26,8 @@ fn broken(text: &str, place: &str, says: &str) {
     let problems = parse("t", text).expect_err(text);
     assert_eq!(problems.list.len(), 1, "{text}\n{problems}");
     let problem = &problems.list[0];
-    let whole = format!("{} / {}", problem.what, problem.hint.as_deref().unwrap_or(""));
+    assert!(!problem.hint.is_empty(), "{text}\n{problems}");
+    let whole = format!("{} / {}", problem.what, problem.hint);
     assert!(whole.contains(says), "{text}\n{whole}");
     let line = text.lines().nth(problem.line - 1).unwrap();
     let rest: String = line.chars().skip(problem.column - 1).collect();

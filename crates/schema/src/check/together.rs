@@ -33,8 +33,8 @@ impl Check {
             if let Some(way) = self.way_back(&name) {
                 let at = self.place(&name);
                 let shown = way.join(" contains ");
-                let hint = "refer by an identifier, or carry the inner one as bytes".to_owned();
-                self.wrong(at, format!("a type contains itself: {shown}"), Some(hint));
+                let hint = "refer by an identifier, or carry the inner one as bytes";
+                self.wrong(at, format!("a type contains itself: {shown}"), hint);
                 told.extend(way);
             }
         }
@@ -78,7 +78,7 @@ impl Check {
             }
         }
         for (name, at) in giants {
-            let hint = Some("use a list, T[], for large arrays".to_owned());
+            let hint = "use a list, T[], for large arrays";
             self.wrong(at, format!("{name} holds more than {INLINE_MAX} values in its fixed arrays"), hint);
         }
     }
@@ -119,7 +119,7 @@ impl Check {
             let derived = words::DERIVED.map(|(before, behind)| format!("{before}{name}{behind}"));
             if let Some((other, ..)) = names.iter().find(|(other, ..)| derived.contains(other)) {
                 let what = format!("{what} has {other} beside it in some language");
-                self.wrong(*at, what, Some("rename one of them".to_owned()));
+                self.wrong(*at, what, "rename one of them");
             }
         }
         for (n, (name, what, at)) in names.iter().enumerate() {
@@ -127,7 +127,7 @@ impl Check {
             // The very same declaration twice was told where it stands.
             let Some((_, other, _)) = earlier.filter(|(_, other, _)| other != what) else { continue };
             let what = format!("{other} and {what} become one identifier");
-            self.wrong(*at, what, Some("rename one of them".to_owned()));
+            self.wrong(*at, what, "rename one of them");
         }
     }
 
