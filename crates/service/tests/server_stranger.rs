@@ -17,6 +17,8 @@ use thalweg_service::{CallOptions, Client, ClientOptions, Reply, Request, Server
 
 /// Tells the stranger whom to call.
 const ENDPOINT: &str = "THALWEG_TEST_ENDPOINT";
+/// Tells the stranger to speak plain frames.
+const PLAIN: &str = "THALWEG_TEST_PLAIN";
 /// A user who is neither root nor anybody in particular.
 const STRANGER: u32 = 65_534;
 
@@ -24,11 +26,11 @@ const STRANGER: u32 = 65_534;
 #[test]
 fn a_stranger_calls() {
     let Ok(endpoint) = std::env::var(ENDPOINT) else { return };
-    let outcome =
-        Client::connect(&endpoint.parse().unwrap(), ClientOptions::default()).and_then(|mut client| {
-            let call = client.call(b"hello", CallOptions::default())?;
-            client.wait(call).map(|answer| String::from_utf8_lossy(answer).into_owned())
-        });
+    let options = ClientOptions { plain: std::env::var_os(PLAIN).is_some(), ..ClientOptions::default() };
+    let outcome = Client::connect(&endpoint.parse().unwrap(), options).and_then(|mut client| {
+        let call = client.call(b"hello", CallOptions::default())?;
+        client.wait(call).map(|answer| String::from_utf8_lossy(answer).into_owned())
+    });
     match outcome {
         Ok(answer) => println!("<answered {answer}>"),
         Err(error) => println!("<{} {:?}> {error}", error.fault.word(), error.retry()),
@@ -61,14 +63,20 @@ fn another_user_is_told_that_only_this_one_may_connect() {
         return judged_by_credentials();
     }
     let program = program(directory.path());
-    for name in ["test.sock", "test.shm"] {
+    for (name, plain) in [("test.sock", false), ("test.sock", true), ("test.shm", false)] {
         for (same_user_only, expected) in [(false, "<answered hello>"), (true, "<permission_denied Never>")] {
             let server = open_to_all(same_user_only, name);
             let mut stranger = Command::new(&program);
             stranger.args(["--exact", "a_stranger_calls", "--nocapture"]).env(ENDPOINT, &server.path);
+            if plain {
+                stranger.env(PLAIN, "");
+            }
             let output = stranger.current_dir("/").uid(STRANGER).gid(STRANGER).output().unwrap();
             let said = String::from_utf8_lossy(&output.stdout);
-            assert!(output.status.success() && said.contains(expected), "{name}, {same_user_only}: {said}");
+            assert!(
+                output.status.success() && said.contains(expected),
+                "{name}, {plain}, {same_user_only}: {said}"
+            );
             let statistics = server.stop();
             assert_eq!((statistics.requests, statistics.clients), (u64::from(!same_user_only), 0));
         }

@@ -18,6 +18,8 @@ use thalweg_wire::frame::{HELLO_BYTES, Hello, SchemaHash, VERSION, Welcome};
 
 const PAUSE_FIRST: Duration = Duration::from_millis(1);
 const PAUSE_MOST: Duration = Duration::from_millis(50);
+/// What a stranger is told.
+pub(super) const NOBODY_ELSE: &str = "takes nobody but the user who runs its server";
 
 /// A connection being made.
 #[derive(Debug)]
@@ -234,7 +236,7 @@ impl Dialer {
                 format!("{} speaks version {}, this is {VERSION}", self.endpoint, welcome.version)
             }
             (Fault::PermissionDenied, _) => {
-                format!("{} takes nobody but the user who runs its server", self.endpoint)
+                format!("{}: {NOBODY_ELSE}", self.endpoint)
             }
             _ => format!("{} said so in its welcome", self.endpoint),
         };

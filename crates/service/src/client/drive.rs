@@ -4,7 +4,7 @@
 //! [`Client::advance`] waits in between, on the connection itself; [`Client::look`] never does, and leaves everything to be
 //! watched. Either way a connection that ends is lost in one place, [`Client::lose`], which ends its calls.
 
-use super::dial::Dialer;
+use super::dial::{Dialer, NOBODY_ELSE};
 use super::link::Link;
 use super::session::Session;
 use super::{Client, Line, Reconnect};
@@ -182,10 +182,17 @@ impl Client {
         if let (Line::Up(link), Some(watch)) = (&self.line, &mut self.watch) {
             watch.leave(link.ways());
         }
+        let turned_away = self.session.turned_away().and_then(|welcome| Fault::of(welcome.fault));
+        let error = match turned_away {
+            Some(Fault::PermissionDenied) => Error::new(Fault::PermissionDenied, NOBODY_ELSE),
+            Some(fault) => Error::new(fault, "the server said so in its welcome"),
+            None => error,
+        };
         let place = self.endpoint.as_ref().map_or_else(String::new, |endpoint| format!("{endpoint}: "));
         let error = Error { detail: format!("{place}{}", error.detail), ..error };
         self.session.disconnect(|left| {
             let fault = match error.fault {
+                fault if turned_away.is_some() => fault,
                 _ if !left => Fault::NotSent,
                 Fault::BadFrame | Fault::FrameTooLarge | Fault::BrokenPeer => error.fault,
                 _ => Fault::Disconnected,

@@ -4,7 +4,9 @@
 //! A length is believed only as far as bytes keep coming: room for a large frame is made in steps.
 
 use std::ops::Range;
-use thalweg_wire::frame::{FrameError, HEADER_BYTES, Header, LENGTH_BYTES, LENGTH_MAX, plain_length};
+use thalweg_wire::frame::{
+    FrameError, HEADER_BYTES, Header, LENGTH_BYTES, LENGTH_MAX, Welcome, plain_length,
+};
 
 /// Room that a read is offered at least.
 const READ_BYTES: usize = 32 << 10;
@@ -92,6 +94,11 @@ impl Incoming {
     #[inline]
     pub(crate) fn plain_length(&mut self) -> Result<Option<u32>, FrameError> {
         plain_length(self.ahead(), LENGTH_MAX)
+    }
+
+    /// A whole welcome, where there is one in place of a frame.
+    pub(crate) fn welcome(&mut self) -> Option<Welcome> {
+        Welcome::decode(self.ahead()).ok().flatten()
     }
 
     /// Hands out the next frame's payload, which has `head` bytes in front of it; `None` until it is whole.

@@ -19,7 +19,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 use thalweg_wire::fault::Fault;
-use thalweg_wire::frame::{FrameError, HEADER_BYTES, Header, Kind, LENGTH_BYTES};
+use thalweg_wire::frame::{FrameError, HEADER_BYTES, Header, Kind, LENGTH_BYTES, Welcome};
 use thalweg_wire::messagepack::Reader;
 
 /// Received bytes nobody took at which reading pauses.
@@ -312,6 +312,13 @@ impl Session {
     /// Why nothing more can be understood, once.
     pub(crate) fn take_broken(&mut self) -> Option<Error> {
         self.broken.take()
+    }
+
+    /// What a server that does not take us says before it closes. Plain frames have no welcome, so it stands where an answer
+    /// would, and as a length it is beyond all of them.
+    pub(crate) fn turned_away(&mut self) -> Option<Welcome> {
+        let welcome = self.bounds.plain.then(|| self.incoming.welcome())?;
+        welcome.filter(|welcome| welcome.fault != 0)
     }
 
     /// The connection ended, or is given up. What arrived whole is kept, every other call fails with what `why` says of
