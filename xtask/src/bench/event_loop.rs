@@ -15,7 +15,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 const PREFACE: &str = "\
-One process per figure, loops in turn; the peer of a row is the one that the bar names. In an echo, messages of 1 KiB go \
+One process per figure, loops in turn; the loop whose figure is the bar comes first, the others are told for the record, from \
+the first two pairs. In an echo, messages of 1 KiB go \
 back and forth, one at a time on each connection, driven by a program apart on the same processors; the floor is the same \
 work without Python. Processor costs are of the loop's process alone.";
 
@@ -53,6 +54,11 @@ const WORKS: &[Work] = &[
     Work { peer: "uvloop", floor: Some(Floor::Echo(true, 50)), ..work("Unix echo, 50 connections", 1.0) },
     Work { floor: Some(Floor::Spawn), ..work("spawn", 1.3) },
 ];
+
+/// Every loop but ours.
+const PEERS: &[&str] = &["rloop", "uvloop", "asyncio"];
+/// In so many pairs those are measured that no bar names.
+const TOLD_PAIRS: usize = 2;
 
 /// Works that nobody else does: what each second is asked of them. They are measured beside the bar itself.
 const ALONE: &[(&str, f64)] = &[(TO_PYTHON, 2e6), (TO_RUST, 10e6)];
@@ -106,7 +112,7 @@ pub(crate) fn run(options: &Options) -> Outcome {
         rows.push(row);
     };
     for work in WORKS.iter().filter(|work| work.name.contains(only)) {
-        keep(bench.row(work, pairs)?);
+        bench.rows(work, pairs)?.into_iter().for_each(&mut keep);
     }
     for (work, bar) in ALONE.iter().filter(|(work, _)| work.contains(only)) {
         keep(bench.alone(work, *bar, pairs)?);
@@ -124,16 +130,20 @@ pub(crate) fn run(options: &Options) -> Outcome {
 fn check(row: &Row, bars: bool, tally: &mut Tally) {
     let rate = |rate: Option<f64>| rate.map_or("-".to_owned(), |rate| format!("{rate:.0}"));
     let (ours, peer, floor) = (rate(row.ours), rate(row.peer), rate(row.floor));
-    let (ratio, bar) = (row.ratio.map_or(0.0, |ratio| ratio.median), row.bar.unwrap_or(0.0));
-    println!("{:<28}{ours:>12}{peer:>12}{floor:>12}{ratio:>8.2}  (bar {bar})", row.work);
-    let holds = if bars { row.met() == Some(true) } else { row.ratio.is_some() };
+    let ratio = row.ratio.map_or(0.0, |ratio| ratio.median);
+    let bar = row.bar.map_or("-".to_owned(), |bar| bar.to_string());
+    println!("{:<28}{ours:>12}{peer:>12}{floor:>12}{ratio:>8.2}  (bar {bar}, {})", row.work, row.peer_name);
+    let holds = if bars && row.bar.is_some() { row.met() == Some(true) } else { row.ratio.is_some() };
     tally.check(holds, || format!("{}: {ratio:.2} of {}, {bar} are asked", row.work, row.peer_name));
 }
 
 impl Bench {
-    fn row(&self, work: &Work, pairs: usize) -> Result<Row, String> {
+    /// A work beside the loop that its bar names, then beside the others that can do it.
+    fn rows(&self, work: &Work, pairs: usize) -> Result<Vec<Row>, String> {
+        let others = PEERS.iter().filter(|other| **other != work.peer && can(other, work.name));
+        let mut others: Vec<(&str, Vec<Sample>)> = others.map(|other| (*other, Vec::new())).collect();
         let (mut ours, mut theirs, mut floors) = (Vec::new(), Vec::new(), Vec::new());
-        for _ in 0..pairs {
+        for pair in 0..pairs {
             ours.push(self.measure("ours", work.name)?);
             theirs.push(self.measure(work.peer, work.name)?);
             match work.floor {
@@ -141,22 +151,17 @@ impl Bench {
                 Some(Floor::Spawn) => floors.push(self.alone_in_rust(&self.spawn)?),
                 None => {}
             }
+            for (other, samples) in others.iter_mut().filter(|_| pair < TOLD_PAIRS) {
+                samples.push(self.measure(other, work.name)?);
+            }
         }
-        let rates = |samples: &[Sample]| samples.iter().map(|s| s.per_second).collect::<Vec<f64>>();
-        let costs = |samples: &[Sample]| median(&samples.iter().map(|s| s.cost_us).collect::<Vec<f64>>());
-        Ok(Row {
-            work: work.name.to_owned(),
-            unit: "operations/s",
-            ours: median(&rates(&ours)),
-            peer: median(&rates(&theirs)),
-            peer_name: work.peer.to_owned(),
-            floor: median(&floors),
-            ratio: Spread::of_ratios(&rates(&ours), &rates(&theirs)),
-            bar: Some(work.bar),
-            costs_us: [costs(&ours), costs(&theirs), None],
-            face: "python",
-            note: "",
-        })
+        let bar =
+            Row { bar: Some(work.bar), floor: median(&floors), ..compared(work, &ours, work.peer, &theirs) };
+        let told = others.iter().map(|(other, samples)| {
+            let of = ours.get(..samples.len()).unwrap_or_default();
+            Row { note: "for the record", ..compared(work, of, other, samples) }
+        });
+        Ok(std::iter::once(bar).chain(told).collect())
     }
 
     fn measure(&self, event_loop: &str, work: &str) -> Result<Sample, String> {
@@ -232,5 +237,29 @@ impl Bench {
         let measured = measured.map_err(failed)?;
         let rate = String::from_utf8_lossy(&measured.stdout).trim().parse();
         rate.map_err(|_| format!("thalweg-echo: {}", String::from_utf8_lossy(&measured.stderr)))
+    }
+}
+
+/// rloop knows no Unix sockets.
+fn can(event_loop: &str, work: &str) -> bool {
+    event_loop != "rloop" || !work.starts_with("Unix")
+}
+
+/// What two loops made of a work, pair by pair.
+fn compared(work: &Work, ours: &[Sample], peer: &str, theirs: &[Sample]) -> Row {
+    let rates = |samples: &[Sample]| samples.iter().map(|s| s.per_second).collect::<Vec<f64>>();
+    let costs = |samples: &[Sample]| median(&samples.iter().map(|s| s.cost_us).collect::<Vec<f64>>());
+    Row {
+        work: work.name.to_owned(),
+        unit: "operations/s",
+        ours: median(&rates(ours)),
+        peer: median(&rates(theirs)),
+        peer_name: peer.to_owned(),
+        floor: None,
+        ratio: Spread::of_ratios(&rates(ours), &rates(theirs)),
+        bar: None,
+        costs_us: [costs(ours), costs(theirs), None],
+        face: "python",
+        note: "",
     }
 }
