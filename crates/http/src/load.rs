@@ -11,7 +11,7 @@ use thalweg_reactor::Key;
 use thalweg_wire::exchange::{Method, Refusal, Service};
 
 /// Bytes of reads that are sent in one turn, and once more by what was put off, before others have theirs.
-const TURN_BYTES_MAX: usize = 1 << 20;
+const TURN_BYTES_MAX: usize = 1 << 19;
 
 /// What one reactor carries.
 #[derive(Clone, Copy, Debug, Default)]

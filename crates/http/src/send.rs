@@ -23,6 +23,9 @@ const COPIED_BYTES_MAX: usize = 2 * 1024;
 /// Pieces of one write of kept output.
 const PIECES_MAX: usize = 64;
 
+/// Bytes of one write. A socket may take megabytes at once, and whoever else has a turn would wait for it.
+const WRITE_BYTES_MAX: usize = 256 * 1024;
+
 /// Part of the write being put together.
 #[derive(Clone, Debug)]
 pub(crate) enum Segment {
@@ -126,14 +129,13 @@ impl<S: Service> Http<S> {
         if self.segments.is_empty() {
             return Ok(());
         }
-        let (total, before) = (self.segments.iter().map(Segment::len).sum(), active.output.bytes());
-        self.load.spend(total);
+        let before = active.output.bytes();
         let sent = {
-            let mut slices: SmallVec<[IoSlice<'_>; 16]> = SmallVec::new();
-            slices.extend(self.segments.iter().map(|segment| match segment {
-                Segment::Scratch(range) => IoSlice::new(&self.scratch[range.clone()]),
-                Segment::Piece(piece) => IoSlice::new(piece),
+            let slices = one_write(self.segments.iter().map(|segment| match segment {
+                Segment::Scratch(range) => &self.scratch[range.clone()],
+                Segment::Piece(piece) => &piece[..],
             }));
+            self.load.spend(slices.iter().map(|slice| slice.len()).sum());
             send(core, key, &mut self.secure, &mut active.output.sealed, &slices, &self.meters)
         };
         if let Ok(sent) = sent {
@@ -186,8 +188,7 @@ impl<S: Service> Http<S> {
             let before = active.output.bytes();
             let sent = {
                 let Output { sealed, pieces, .. } = &mut active.output;
-                let slices: SmallVec<[IoSlice<'_>; 16]> =
-                    pieces.iter().take(PIECES_MAX).map(|piece| IoSlice::new(piece)).collect();
+                let slices = one_write(pieces.iter().take(PIECES_MAX).map(|piece| &piece[..]));
                 send(core, key, &mut self.secure, sealed, &slices, &self.meters)
             };
             let Sent { plain, wire } = sent.unwrap_or_default();
@@ -205,6 +206,18 @@ impl<S: Service> Http<S> {
         }
         self.drive(core, key, active)
     }
+}
+
+/// As much as one write may take.
+fn one_write<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> SmallVec<[IoSlice<'a>; 16]> {
+    let mut room = WRITE_BYTES_MAX;
+    let cut = pieces.map_while(|piece| {
+        let part = &piece[..piece.len().min(room)];
+        let fits = room > 0;
+        room -= part.len();
+        fits.then(|| IoSlice::new(part))
+    });
+    cut.collect()
 }
 
 /// How much left; a peer that is gone is gone.
