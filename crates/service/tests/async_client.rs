@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 use thalweg_reactor::Wait;
 use thalweg_service::{AsyncClient, CallOptions, ClientOptions, Reconnect};
-use thalweg_wire::fault::Fault;
+use thalweg_wire::fault::{Fault, Retry};
 use thalweg_wire::frame::{Header, Kind};
 use thalweg_wire::service::{AsyncCall, AsyncFrames};
 
@@ -163,7 +163,7 @@ fn deadlines_and_lost_connections_reach_the_future() {
     assert_eq!(error.fault, Fault::Disconnected);
     peer.join();
     let error = client.run_until(client.call(b"c".to_vec())).unwrap().unwrap_err();
-    assert_eq!(error.fault, Fault::Disconnected);
+    assert_eq!((error.fault, error.retry()), (Fault::NotSent, Retry::Safe), "nothing of it can have left");
 }
 
 #[test]
