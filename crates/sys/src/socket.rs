@@ -327,14 +327,18 @@ pub fn close_abruptly(socket: BorrowedFd<'_>) -> io::Result<()> {
     Ok(sockopt::set_socket_linger(socket, Some(Duration::ZERO))?)
 }
 
-/// Lets [`receive_waiting`] wait so long and no longer; without a limit, however long it takes.
+/// How long a thread sleeps that also looks after signals: one that comes between the look for it and the sleep interrupts
+/// nothing, and is noticed after this long.
+pub const SLEEP_MAX: Duration = Duration::from_secs(1);
+
+/// Lets [`receive_waiting`] wait so long and no longer; without a limit, for [`SLEEP_MAX`], which is also the most.
 ///
 /// # Errors
 /// None in practice.
 pub fn set_receive_patience(socket: BorrowedFd<'_>, patience: Option<Duration>) -> io::Result<()> {
     // The kernel takes zero for no limit.
-    let patience = patience.map(|patience| patience.max(Duration::from_micros(1)));
-    Ok(sockopt::set_socket_timeout(socket, sockopt::Timeout::Recv, patience)?)
+    let patience = patience.unwrap_or(SLEEP_MAX).clamp(Duration::from_micros(1), SLEEP_MAX);
+    Ok(sockopt::set_socket_timeout(socket, sockopt::Timeout::Recv, Some(patience))?)
 }
 
 /// Whether small writes are sent at once.
@@ -480,6 +484,11 @@ mod tests {
         set_receive_patience(server.as_fd(), Some(Duration::ZERO)).unwrap();
         assert_eq!(receive_waiting(server.as_fd(), &mut into).unwrap(), None);
         set_receive_patience(server.as_fd(), None).unwrap();
+        assert_eq!(
+            receive_waiting(server.as_fd(), &mut into).unwrap(),
+            None,
+            "a signal may have come before the sleep"
+        );
         close_abruptly(client.as_fd()).unwrap();
         drop(client);
         let error = receive_waiting(server.as_fd(), &mut into).unwrap_err();

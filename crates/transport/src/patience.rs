@@ -9,6 +9,7 @@ use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 use thalweg_sync::patience::{ALONE_NS, Patience};
 use thalweg_sys::bell::{self, Heard};
+use thalweg_sys::socket::SLEEP_MAX;
 use thalweg_sys::{clock, process};
 
 /// Looks between two looks at the clock.
@@ -113,7 +114,7 @@ fn sleep(
             return Ok(Waited::Ready);
         }
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        let slept = bell::listen(socket, left);
+        let slept = bell::listen(socket, Some(left.unwrap_or(SLEEP_MAX).min(SLEEP_MAX)));
         end.wake_up();
         slept?;
         let heard = bell::hush(socket)?;

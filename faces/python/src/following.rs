@@ -13,9 +13,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 use thalweg_log::{Births, Cursor};
-
-/// A signal that comes between the look for it and the sleep is noticed after this long.
-const SLEEP_MAX: Duration = Duration::from_secs(1);
+use thalweg_sys::socket::SLEEP_MAX;
 
 /// Somebody who goes along with a store.
 pub(crate) trait Following: Clone + Send {

@@ -55,6 +55,7 @@ impl Connection {
             // From here on closing it is a reset; see the module's head.
             socket::close_abruptly(socket.as_fd())?;
             socket::block(socket.as_fd())?;
+            socket::set_receive_patience(socket.as_fd(), None)?;
             Ok(socket)
         });
         match dialed {

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use thalweg_service::{CallId, Error as Failure};
 use thalweg_sync::patience::{ALONE_NS, Pace, Patience, QUICK_NS};
 use thalweg_sys::clock;
+use thalweg_sys::socket::SLEEP_MAX;
 use thalweg_wire::fault::Fault;
 
 /// A connection that was silent for longer than this is listened to before it is used again.
@@ -287,6 +288,7 @@ impl Pool {
             }
             let wakes = self.wakes_at();
             let left = left(until.into_iter().chain(wakes).min());
+            let left = Some(left.unwrap_or(SLEEP_MAX).min(SLEEP_MAX));
             if moved && left != Some(Duration::ZERO) {
                 continue;
             }

@@ -33,6 +33,7 @@ impl Link {
     pub(crate) fn over(ways: Ways, spin: bool) -> io::Result<Self> {
         if let Some(socket) = ways.as_socket() {
             socket::block(socket)?;
+            socket::set_receive_patience(socket, None)?;
         }
         Ok(Self { ways, shared: None, ended: false, spin, pace: Pace::new(QUICK_NS) })
     }
@@ -98,7 +99,12 @@ impl Link {
                 return read.map(read_of).map_err(gone);
             }
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-            return if self.ways.wait(for_space, left)? { self.read(into) } else { Ok(Read::WouldBlock) };
+            let left = left.unwrap_or(socket::SLEEP_MAX).min(socket::SLEEP_MAX);
+            return if self.ways.wait(for_space, Some(left))? {
+                self.read(into)
+            } else {
+                Ok(Read::WouldBlock)
+            };
         };
         if !end.pending() {
             match wait_for_peer(end, self.ways.input(), for_space, until, self.spin).map_err(gone)? {

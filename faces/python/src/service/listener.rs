@@ -10,6 +10,7 @@ use std::os::fd::AsRawFd;
 use std::time::Instant;
 use thalweg_reactor::Wait;
 use thalweg_service::{Incoming, Server, ServerOptions, Stopper};
+use thalweg_sys::socket::SLEEP_MAX;
 
 /// Listens at endpoints, and takes in what clients ask.
 #[pyclass(module = "thalweg", frozen)]
@@ -100,17 +101,12 @@ impl Listener {
         })
     }
 
-    /// As `turn`, and waits for something to come, other threads running meanwhile and signals being handled.
+    /// As `turn`, and waits for something to come, a second at most, other threads running meanwhile and signals being handled.
     #[pyo3(signature = (seconds=None))]
     fn wait<'py>(&self, py: Python<'py>, seconds: Option<f64>) -> PyResult<Bound<'py, PyList>> {
-        let wait = match seconds {
-            None => Wait::Block,
-            Some(timeout) => {
-                let until = Instant::now().checked_add(super::seconds(py, "seconds", timeout)?);
-                until.map_or(Wait::Block, Wait::Until)
-            }
-        };
-        let turned = self.server.detached(py, |server| server.turn(wait));
+        let most = seconds.map(|timeout| super::seconds(py, "seconds", timeout)).transpose()?;
+        let until = Instant::now() + most.unwrap_or(SLEEP_MAX).min(SLEEP_MAX);
+        let turned = self.server.detached(py, |server| server.turn(Wait::Until(until)));
         turned.transpose().raise(py)?;
         py.check_signals()?;
         self.server.with(py, |server| self.taken(py, server))
