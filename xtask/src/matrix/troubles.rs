@@ -81,7 +81,7 @@ pub(super) fn troubles() -> Vec<Trouble> {
         peer("each fault", peer::every_fault, asked(faults)),
         peer("too long an answer", peer::too_long, asked([fault(Fault::FrameTooLarge), ok()])),
         peer("answers twice", peer::twice, asked([ok(), ok(), ok()])),
-        peer("half an answer", peer::half, asked([fault(Fault::Disconnected), gone.clone()])),
+        peer("half an answer", peer::half, asked([fault(Fault::Disconnected), fault(Fault::NotSent)])),
         peer(
             "no frames",
             peer::no_frames,
