@@ -29,7 +29,12 @@ pub struct Births {
 #[derive(Clone, Debug)]
 enum Register {
     Own(Own),
-    Neighbour { attached: Attached, told: BTreeSet<LogId> },
+    /// `coming`: one was not visible yet at the last look, so the next one looks in any case.
+    Neighbour {
+        attached: Attached,
+        told: BTreeSet<LogId>,
+        coming: bool,
+    },
 }
 
 #[derive(Clone, Debug)]
@@ -66,7 +71,7 @@ impl Store {
 impl Attached {
     /// Hears of every log of the other process's store, or if `existing` is not asked for, of those to come.
     pub fn births(&self, existing: bool) -> Births {
-        let register = Register::Neighbour { attached: self.clone(), told: BTreeSet::new() };
+        let register = Register::Neighbour { attached: self.clone(), told: BTreeSet::new(), coming: false };
         let mut births = Births::new(self.sight.clone(), register);
         if !existing {
             births.look();
@@ -121,19 +126,23 @@ impl Births {
         let before = std::mem::replace(&mut self.seen, self.sight.control.visible());
         match &mut self.register {
             Register::Own(own) => own.look(&mut self.ready),
-            Register::Neighbour { .. } if before == self.seen => {}
-            Register::Neighbour { attached, told } => {
+            Register::Neighbour { coming: false, .. } if before == self.seen => {}
+            Register::Neighbour { attached, told, coming } => {
+                *coming = false;
                 let (mut born, mut known) = (Vec::new(), BTreeSet::new());
                 attached.visit(|log| {
                     let is_told = told.contains(&log.id());
-                    if is_told || log.visible().is_some() {
+                    if is_told {
                         known.insert(log.id());
                     }
-                    if !is_told && log.visible().is_some() {
-                        born.push(log.clone());
+                    match log.visible() {
+                        _ if is_told => {}
+                        Some(_) => born.push(log.clone()),
+                        None => *coming = true,
                     }
                 });
                 // Without those that are gone: an id never comes again.
+                known.extend(born.iter().map(|log| log.id()));
                 *told = known;
                 born.sort_by_key(|log| log.id());
                 self.ready.extend(born);
