@@ -56,7 +56,11 @@ impl Link {
             let whole = whole(&self.read);
             if whole > 0 {
                 let outcome = frames(&mut self.end, &self.read[..whole]);
-                self.read.drain(..whole);
+                if whole == self.read.len() {
+                    self.read.clear();
+                } else {
+                    self.read.drain(..whole);
+                }
                 return outcome.map(|()| true);
             }
             if self.read.len() == self.read.capacity() {

@@ -33,9 +33,11 @@
 //! # What costs
 //!
 //! A line that one side wrote takes as long to come to the other as everything else of a short message together. So a write
-//! stores and loads nothing: `tail` and the lines of its bytes are all that travels, once each, and the lines that the
-//! next one goes to are fetched while the other side is busy with this one. A reader that looks for `tail` again and again
-//! asks for the lines behind its head with each look ([`End::anticipate`]), so that they travel beside `tail` and not after it.
+//! stores and loads nothing: `tail` and the lines of its bytes are all that travels, once each. Whoever has read something is
+//! likely to write next, so the lines that a write goes to, that of `tail` with them, are asked for as soon as bytes were taken
+//! out and come while the answer is made; asked for earlier, the peer's looks take them away again. A reader that looks
+//! for `tail` again and again asks for the lines behind its head together with it ([`End::anticipate`]), so that they travel
+//! beside `tail` and not after it. (Figures, and what was tried: `bench/README.md`.)
 //!
 //! # Invariants
 //!
@@ -165,7 +167,10 @@ impl<P: Place, O: Orderings> End<P, O> {
     #[inline]
     pub fn read(&mut self, into: &mut Vec<u8>) -> Result<usize, Broken> {
         let count = self.incoming.read::<P, O>(&self.place, into)?;
-        self.freed |= count > 0;
+        if count > 0 {
+            self.freed = true;
+            self.outgoing.claim(&self.place);
+        }
         Ok(count)
     }
 
@@ -188,8 +193,8 @@ impl<P: Place, O: Orderings> End<P, O> {
         self.incoming.pending(&self.place)
     }
 
-    /// For whoever looks again and again: asks for the lines that the next bytes will be in, so that they come together with
-    /// the word that says so. Costs nobody anything but whoever looks.
+    /// For whoever looks again and again, right before each look: asks for the lines that the next bytes will be in, so that they
+    /// come together with the word that says so. Asked for a moment before, they are likely to come as they were.
     #[inline]
     pub fn anticipate(&self) {
         self.incoming.anticipate(&self.place);

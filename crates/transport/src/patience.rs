@@ -77,8 +77,8 @@ pub fn wait_for_peer(
 
 fn looks_briefly(end: &SharedEnd, ready: impl Fn(&SharedEnd) -> bool) -> bool {
     (0..LOOKS).any(|_| {
-        end.anticipate();
         std::hint::spin_loop();
+        end.anticipate();
         ready(end)
     })
 }

@@ -43,12 +43,17 @@ pub(super) fn store(words: &[AtomicU64], at: usize, bytes: &[u8], edge: &mut u64
     }
 }
 
-/// Has the lines that come next belong to this processor when they are stored to: 64 bytes and 128 from here.
+/// A short message's lines: that of `at` and the one behind it. There is a power of two of words.
+#[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
+fn lines(words: &[AtomicU64], at: usize) -> [*const AtomicU64; 2] {
+    [0, 64].map(|bytes| &raw const words[((at + bytes) / WORD) & (words.len() - 1)])
+}
+
+/// Has a short message's lines belong to this processor by the time they are stored to.
 #[inline]
-pub(super) fn fetch_ahead(words: &[AtomicU64], at: usize) {
+pub(super) fn claim(words: &[AtomicU64], at: usize) {
     #[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
-    for bytes in [64, 128] {
-        let word = &raw const words[(at + bytes) / WORD % words.len()];
+    for word in lines(words, at) {
         // SAFETY: a hint that reads and writes nothing, of a word that is there; processors without it do nothing.
         unsafe {
             std::arch::asm!("prefetchw [{}]", in(reg) word, options(nostack, preserves_flags, readonly))
@@ -57,12 +62,11 @@ pub(super) fn fetch_ahead(words: &[AtomicU64], at: usize) {
     let _ = (words, at);
 }
 
-/// Has the lines that come next on their way here when somebody writes to them: that of `at` and the one behind it.
+/// Has a short message's lines on their way here when somebody has stored to them.
 #[inline]
-pub(super) fn fetch_anticipated(words: &[AtomicU64], at: usize) {
+pub(super) fn anticipate(words: &[AtomicU64], at: usize) {
     #[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
-    for bytes in [0, 64] {
-        let word = &raw const words[(at + bytes) / WORD % words.len()];
+    for word in lines(words, at) {
         // SAFETY: a hint that reads and writes nothing, of a word that is there.
         unsafe {
             std::arch::asm!("prefetcht0 [{}]", in(reg) word, options(nostack, preserves_flags, readonly))

@@ -6,7 +6,7 @@
 //! Invariants: `tail - head` is between 0 and the ring's bytes, as either half sees it; a peer's word that
 //! would break that, or goes back, is [`Broken`] and changes nothing.
 
-use super::copy::{WORD, fetch_ahead, fetch_anticipated, load, store};
+use super::copy::{self, WORD, load, store};
 use super::{Orderings, Place};
 use crate::primitives::atomic::{AtomicU64, Ordering};
 use std::fmt;
@@ -122,10 +122,16 @@ impl Outgoing {
         }
         if self.tail != before {
             place.header().rings[self.ring].tail.0.store(self.tail, O::TAIL_PUBLISHED);
-            let at = (self.tail & (ring_bytes(place, self.ring) - 1)) as usize;
-            fetch_ahead(place.bytes(self.ring), at);
         }
         Ok(self.tail.wrapping_sub(before) as usize)
+    }
+
+    /// Asks for the lines that the next write goes to.
+    #[inline]
+    pub(super) fn claim<P: Place>(&self, place: &P) {
+        let at = (self.tail & (ring_bytes(place, self.ring) - 1)) as usize;
+        copy::claim(place.bytes(self.ring), at);
+        copy::claim(std::slice::from_ref(&place.header().rings[self.ring].tail.0), 0);
     }
 
     /// Copies bytes behind the tail, for which there is room, and for so many behind them.
@@ -183,7 +189,7 @@ impl Incoming {
     #[inline]
     pub(super) fn anticipate<P: Place>(&self, place: &P) {
         let at = (self.head & (ring_bytes(place, self.ring) - 1)) as usize;
-        fetch_anticipated(place.bytes(self.ring), at);
+        copy::anticipate(place.bytes(self.ring), at);
     }
 
     #[inline]
