@@ -283,6 +283,7 @@ export interface Store {
   /** Begins a new segment file. */
   rotate(): void
   stats(): Stats
+  /** Looks at every byte of its files; of a store in memory there are none. */
   verify(): Promise<Report>
   /** Writes a backup of it, while it is written; see the function of that name. What was appended before is in it. */
   backup(to: string): Promise<Backup>

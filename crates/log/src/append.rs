@@ -276,9 +276,9 @@ impl Transaction<'_> {
 }
 
 fn check(inner: &Inner) -> Result<(), CommitError> {
-    match &inner.damage {
+    match inner.damage() {
         _ if inner.deleting => Err(CommitError::Deleted),
-        Some(damage) => Err(CommitError::Damaged(damage.clone())),
+        Some(damage) => Err(CommitError::Damaged(Box::new(damage.clone()))),
         None if inner.closed => Err(CommitError::LogClosed),
         None => Ok(()),
     }

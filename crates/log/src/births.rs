@@ -29,23 +29,22 @@ pub struct Births {
 #[derive(Clone, Debug)]
 enum Register {
     Own(Own),
-    /// `coming`: one was not visible yet at the last look, so the next one looks in any case.
-    Neighbour {
-        attached: Attached,
-        told: BTreeSet<LogId>,
-        coming: bool,
-    },
+    Neighbour { attached: Attached, told: BTreeSet<LogId> },
 }
 
 #[derive(Clone, Debug)]
 struct Own {
     store: Store,
+    told: Told,
+}
+
+/// What of the logs of this process's own store was told.
+#[derive(Clone, Debug)]
+struct Told {
     /// Every log below it was told of, or is not going to be seen.
-    told: LogId,
+    below: LogId,
     /// Logs above that were told of already, because one between them is not visible yet.
     ahead: Vec<LogId>,
-    /// The oldest one that is not visible yet.
-    coming: Option<Arc<Log>>,
 }
 
 impl Store {
@@ -62,16 +61,16 @@ impl Store {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn births(&self, existing: bool) -> Births {
-        let told = if existing { 0 } else { *self.shared.next_log.lock() };
-        let own = Own { store: self.clone(), told, ahead: Vec::new(), coming: None };
-        Births::new(self.sight(), Register::Own(own))
+        let below = if existing { 0 } else { *self.shared.next_log.lock() };
+        let told = Told { below, ahead: Vec::new() };
+        Births::new(self.sight(), Register::Own(Own { store: self.clone(), told }))
     }
 }
 
 impl Attached {
     /// Hears of every log of the other process's store, or if `existing` is not asked for, of those to come.
     pub fn births(&self, existing: bool) -> Births {
-        let register = Register::Neighbour { attached: self.clone(), told: BTreeSet::new(), coming: false };
+        let register = Register::Neighbour { attached: self.clone(), told: BTreeSet::new() };
         let mut births = Births::new(self.sight.clone(), register);
         if !existing {
             births.look();
@@ -112,13 +111,7 @@ impl Births {
     }
 
     fn is_news(&self) -> bool {
-        // A log is shown a moment after what is visible has moved past its creation.
-        let coming = match &self.register {
-            Register::Own(own) => own.coming.as_ref(),
-            Register::Neighbour { .. } => None,
-        };
-        let shown = coming.is_some_and(|log| log.visible().is_some());
-        !self.ready.is_empty() || self.sight.control.visible() != self.seen || shown
+        !self.ready.is_empty() || self.sight.control.visible() != self.seen
     }
 
     fn look(&mut self) {
@@ -126,23 +119,19 @@ impl Births {
         let before = std::mem::replace(&mut self.seen, self.sight.control.visible());
         match &mut self.register {
             Register::Own(own) => own.look(&mut self.ready),
-            Register::Neighbour { coming: false, .. } if before == self.seen => {}
-            Register::Neighbour { attached, told, coming } => {
-                *coming = false;
+            Register::Neighbour { .. } if before == self.seen => {}
+            Register::Neighbour { attached, told } => {
                 let (mut born, mut known) = (Vec::new(), BTreeSet::new());
                 attached.visit(|log| {
                     let is_told = told.contains(&log.id());
-                    if is_told {
+                    if is_told || log.visible().is_some() {
                         known.insert(log.id());
                     }
-                    match log.visible() {
-                        _ if is_told => {}
-                        Some(_) => born.push(log.clone()),
-                        None => *coming = true,
+                    if !is_told && log.visible().is_some() {
+                        born.push(log.clone());
                     }
                 });
                 // Without those that are gone: an id never comes again.
-                known.extend(born.iter().map(|log| log.id()));
                 *told = known;
                 born.sort_by_key(|log| log.id());
                 self.ready.extend(born);
@@ -153,29 +142,56 @@ impl Births {
 
 impl Own {
     fn look(&mut self, ready: &mut VecDeque<Arc<Log>>) {
+        // Before the walk: every id below it belongs to a log that the walk comes by, or to none.
         let next = *self.store.shared.next_log.lock();
-        if next <= self.told {
+        if next <= self.told.below {
             return;
         }
-        let mut visible = Vec::new();
-        self.coming = None;
+        let (mut visible, mut coming) = (Vec::new(), LogId::MAX);
         self.store.visit(|log| match log.visible() {
-            _ if log.id() < self.told => {}
+            _ if log.id() < self.told.below => {}
             Some(_) => visible.push(log.clone()),
-            None if log.staged().is_some() => {
-                self.coming = self.coming.take().filter(|first| first.id() < log.id()).or(Some(log.clone()));
-            }
+            None if log.staged().is_some() => coming = coming.min(log.id()),
             None => {}
         });
-        visible.sort_by_key(|log| log.id());
-        for log in visible {
-            if !self.ahead.contains(&log.id()) {
-                self.ahead.push(log.id());
-                ready.push_back(log);
-            }
-        }
-        let coming = self.coming.as_ref().map_or(next, |log| log.id());
-        self.told = coming;
-        self.ahead.retain(|id| *id >= coming);
+        ready.extend(self.told.go_on(next.min(coming), visible));
+    }
+}
+
+impl Told {
+    /// Takes what a walk came by; the logs to tell of now. Below `sure` it came by every log, and every one is visible or never
+    /// will be; of those from there on it may have come by some and missed others, in whatever order they were made.
+    fn go_on(&mut self, sure: LogId, visible: Vec<Arc<Log>>) -> Vec<Arc<Log>> {
+        let mut fresh = visible;
+        fresh.retain(|log| !self.ahead.contains(&log.id()));
+        fresh.sort_by_key(|log| log.id());
+        self.ahead.extend(fresh.iter().map(|log| log.id()));
+        self.ahead.retain(|id| *id >= sure);
+        self.below = sure;
+        fresh
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Config, Lifetime};
+
+    fn logs(ids: &[LogId]) -> Vec<Arc<Log>> {
+        let config = || Config { content_type: "text/plain".into(), lifetime: Lifetime::Unlimited };
+        ids.iter().map(|id| Arc::new(Log::new(*id, b"log", config(), 0, None))).collect()
+    }
+
+    #[test]
+    fn logs_that_a_walk_missed_while_they_were_made_are_told_of_by_the_next() {
+        let mut told = Told { below: 0, ahead: Vec::new() };
+        let mut walk = |sure, visible: &[LogId]| -> Vec<LogId> {
+            told.go_on(sure, logs(visible)).iter().map(|log| log.id()).collect()
+        };
+        // 10 and 11 were put where the walk had been already, 12 and 13 where it had not; 12 is not visible yet.
+        assert_eq!(walk(10, &[9, 8, 13]), [8, 9, 13]);
+        assert_eq!(walk(11, &[13, 12, 10]), [10, 12]);
+        assert_eq!(walk(14, &[11, 13, 12]), [11]);
+        assert_eq!(walk(15, &[14]), [14]);
     }
 }

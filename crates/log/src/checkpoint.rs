@@ -99,10 +99,10 @@ fn encode_log(log: &Log, into: &mut Vec<u8>) {
     let branch = inner.lineage.as_ref().map(|lineage| &lineage.branch);
     format::encode_create(log.name(), log.config(), branch, &mut scratch);
     put(into, &scratch);
-    put(into, inner.damage.as_ref().map_or(&b""[..], |_| b"damaged"));
-    put(into, inner.writer_seq.as_deref().unwrap_or_default());
+    put(into, inner.damage().map_or(&b""[..], |_| b"damaged"));
+    put(into, inner.writer_seq().map_or(&b""[..], |seq| &**seq));
     scratch.clear();
-    if let Some(closed_by) = &inner.closed_by {
+    if let Some(closed_by) = inner.closed_by() {
         format::encode_producer(&closed_by.id, closed_by.producer, &mut scratch);
     }
     put(into, &scratch);
@@ -168,18 +168,21 @@ fn decode_log(record: &[u8], intern: &mut dyn FnMut(Config) -> Config) -> Option
         (inner.last, inner.first, inner.tail, inner.version) = (last, first, tail, version);
         (inner.closed, inner.deleting) = (closed, deleting);
         if !cutter.piece()?.is_empty() {
-            inner.damage = Some(Box::new(Damage {
+            inner.set_damage(Damage {
                 file: "an earlier segment".into(),
                 from: last,
                 to: last,
                 logs: Some(vec![id]),
-            }));
+            });
         }
-        inner.writer_seq = Some(cutter.piece()?).filter(|seq| !seq.is_empty()).map(Into::into);
+        let writer_seq = cutter.piece()?;
+        if !writer_seq.is_empty() {
+            inner.set_writer_seq(writer_seq);
+        }
         let closed_by = cutter.piece()?;
         if !closed_by.is_empty() {
             let (id, producer) = format::decode_producer(closed_by)?;
-            inner.closed_by = Some(Box::new(ClosedBy { id: id.into(), producer }));
+            inner.set_closed_by(Some(ClosedBy { id: id.into(), producer }));
         }
         let mut producers = Producers::new();
         for _ in 0..cutter.word32()? {

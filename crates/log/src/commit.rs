@@ -236,8 +236,8 @@ fn check(inner: &Inner, expected: u32) -> Result<(), CommitError> {
     if inner.deleting {
         return Err(CommitError::Deleted);
     }
-    if let Some(damage) = &inner.damage {
-        return Err(CommitError::Damaged(damage.clone()));
+    if let Some(damage) = inner.damage() {
+        return Err(CommitError::Damaged(Box::new(damage.clone())));
     }
     if inner.version != expected {
         return Err(CommitError::Conflict { expected, found: inner.version });

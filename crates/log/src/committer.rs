@@ -1,8 +1,8 @@
 //! Group commit: one sync for everything that was written since the last one.
 //!
 //! While a group is being synced the next one fills. A group's order is: sync the segments it lies in,
-//! sync the directory if a segment is new, move `durable`, make its commits visible, tell each watcher
-//! once. A sync that fails poisons the store: nothing is acknowledged any more, because asking the kernel
+//! sync the directory if a segment is new, show what it did to each log, move `visible`, then `durable`, tell each watcher
+//! once. So whoever waited for a commit finds it, by whichever way he looks. A sync that fails poisons the store: nothing is acknowledged any more, because asking the kernel
 //! again would report a success that means nothing.
 //!
 //! Who commits in turns leads the group itself at the end of a turn ([`Store::carry`]), as long as syncs are quick: it
@@ -13,7 +13,6 @@
 //! How long a sync takes is known when it is over. So the first slow one may stop a turn, and only that one: the committer then
 //! leads until a row of quick ones is behind it.
 
-use crate::log::Phase;
 use crate::open::Durability;
 use crate::segment::Segment;
 use crate::store::{Shared, Store};
@@ -133,7 +132,7 @@ impl Shared {
 
     fn sync(&self, group: &Group) -> io::Result<()> {
         #[cfg(test)]
-        if let Some(step) = self.before_sync.lock().take() {
+        if let Some(step) = self.steps.before_sync.lock().take() {
             step();
         }
         #[cfg(test)]
@@ -151,25 +150,30 @@ impl Shared {
     }
 
     fn settle(&self, group: Group, took_ns: u64) {
-        self.control.set_durable(group.end);
-        self.control.set_visible(group.end);
-        self.gate.announce();
-        let mut born = false;
+        let mut moved = Vec::new();
         for pending in group.pending {
             let (tell, gone) = {
                 let mut inner = pending.log.lock();
-                born |= inner.phase == Phase::Creating;
                 let tell = self.reveal(&mut inner, &pending.seen);
                 (tell, pending.seen.deleted && inner.is_gone())
             };
-            self.watchers.tell(tell, |watch| watch.advanced(pending.log.id()));
+            if tell != 0 {
+                moved.push((tell, pending.log.id()));
+            }
             if gone {
                 self.forget(&pending.log);
             }
         }
-        if born {
-            // Whoever waits for new logs may have looked before they were shown.
-            self.gate.announce();
+        #[cfg(test)]
+        if let Some(step) = self.steps.before_words.lock().take() {
+            step();
+        }
+        // Behind the logs, and what is durable last: whoever waited for that finds everything that it says.
+        self.control.set_visible(group.end);
+        self.control.set_durable(group.end);
+        self.gate.announce();
+        for (tell, log) in moved {
+            self.watchers.tell(tell, |watch| watch.advanced(log));
         }
         // Whoever began to wait while this group was under way may be waiting for it.
         let late = {

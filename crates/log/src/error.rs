@@ -2,6 +2,7 @@
 
 use crate::{LogId, Position, byte_of, segment_of};
 use std::fmt;
+use std::io;
 use std::path::PathBuf;
 
 /// A span of a store that does not read back as it was written.
@@ -70,7 +71,7 @@ pub enum OpenError {
         /// On which file.
         file: PathBuf,
         /// What the system said.
-        source: std::io::Error,
+        source: io::Error,
     },
 }
 
@@ -136,6 +137,10 @@ pub enum CommitError {
     /// No room for another segment. Reads go on, and so do commits once there is room.
     #[error("the disk is full: {0}")]
     Full(String),
+    /// The operating system refused another segment for another reason: out of descriptors, the directory is gone, …
+    /// Reads go on, and so do commits once it refuses no more.
+    #[error("no segment could be made for the commit: {0}")]
+    Io(String),
     /// An earlier sync failed: what it covered may or may not last, so nothing more is acknowledged.
     #[error("the store stopped after a failed sync: {0}; reopen it to go on")]
     Failed(String),
@@ -159,6 +164,15 @@ pub enum CommitError {
 }
 
 impl CommitError {
+    /// No segment could be made.
+    pub(crate) fn no_segment(error: &io::Error) -> CommitError {
+        use io::ErrorKind::{FileTooLarge, OutOfMemory, QuotaExceeded, StorageFull};
+        match error.kind() {
+            StorageFull | QuotaExceeded | FileTooLarge | OutOfMemory => CommitError::Full(error.to_string()),
+            _ => CommitError::Io(error.to_string()),
+        }
+    }
+
     pub(crate) fn no_log(name: &[u8]) -> CommitError {
         CommitError::NoLog { name: String::from_utf8_lossy(name).into_owned() }
     }

@@ -2,6 +2,7 @@
 
 use crate::{Offset, Position, byte_of, segment_of};
 use smallvec::SmallVec;
+use std::ops::Range;
 
 /// Batches that follow each other in one segment and touch this log alone. Payload is walked, never
 /// searched, inside an extent, so its span is bounded.
@@ -22,6 +23,12 @@ const SPAN_MAX: u32 = 64 * 1024;
 impl Extent {
     pub(crate) fn end(&self) -> Offset {
         self.offset + u64::from(self.length)
+    }
+
+    /// The bytes of its segment.
+    pub(crate) fn bytes(&self) -> Range<u32> {
+        let start = byte_of(self.position);
+        start..start + self.span
     }
 }
 

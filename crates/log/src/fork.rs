@@ -72,8 +72,8 @@ impl Fork {
         if parent.deleting {
             return Err(CommitError::ParentDeleted);
         }
-        if let Some(damage) = &parent.damage {
-            return Err(CommitError::Damaged(damage.clone()));
+        if let Some(damage) = parent.damage() {
+            return Err(CommitError::Damaged(Box::new(damage.clone())));
         }
         if self.at < parent.first {
             return Err(CommitError::Purged { at: self.at, first: parent.first });
@@ -206,8 +206,8 @@ fn part(
     cut: Offset,
     spans: &mut Spans,
 ) -> Result<Option<(Arc<Log>, Offset)>, ReadError> {
-    if let Some(damage) = &inner.damage {
-        return Err(ReadError::Damaged(damage.clone()));
+    if let Some(damage) = inner.damage() {
+        return Err(ReadError::Damaged(Box::new(damage.clone())));
     }
     let (base, end) = (inner.base(), wanted.end.min(cut));
     if end > base {

@@ -51,6 +51,7 @@ mod place;
 mod progress;
 mod purge;
 mod query;
+mod rare;
 mod read;
 mod reader;
 mod recover;

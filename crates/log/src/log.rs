@@ -5,10 +5,10 @@
 //! group waits for the disk. Everything behind one small lock; the lock order is catalogue shard, log,
 //! writer.
 
-use crate::error::Damage;
 use crate::extents::{Extent, Extents};
 use crate::fork::Lineage;
 use crate::format::{Config, Producer};
+use crate::rare::Rare;
 use crate::{LogId, Offset, Position, Time};
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
@@ -86,10 +86,8 @@ pub(crate) struct Inner {
     pub(crate) lineage: Option<Box<Lineage>>,
     pub(crate) extents: Extents,
     pub(crate) producers: Option<Box<Producers>>,
-    pub(crate) closed_by: Option<Box<ClosedBy>>,
-    pub(crate) writer_seq: Option<Arc<[u8]>>,
     pub(crate) notes: Option<Box<Notes>>,
-    pub(crate) damage: Option<Box<Damage>>,
+    pub(crate) rare: Option<Box<Rare>>,
     /// Watchers that want to hear of movements, and those that heard and have not acknowledged.
     pub(crate) interest: u32,
     pub(crate) announced: u32,
@@ -158,10 +156,8 @@ impl Log {
             lineage,
             extents: Extents::default(),
             producers: None,
-            closed_by: None,
-            writer_seq: None,
             notes: None,
-            damage: None,
+            rare: None,
             interest: 0,
             announced: 0,
         };
@@ -275,8 +271,8 @@ impl Inner {
             first,
             tail,
             closed,
-            closed_by: self.closed_by.as_deref().cloned(),
-            writer_seq: self.writer_seq.clone(),
+            closed_by: self.closed_by().cloned(),
+            writer_seq: self.writer_seq().cloned(),
         }
     }
 
@@ -294,7 +290,7 @@ impl Inner {
             }
         }
         if let Some(writer_seq) = change.writer_seq {
-            self.writer_seq = Some(writer_seq.into());
+            self.set_writer_seq(writer_seq);
         }
         for (key, value) in change.notes {
             self.note(key, value);
@@ -304,8 +300,7 @@ impl Inner {
         }
         if change.close {
             self.closed = true;
-            self.closed_by =
-                change.producer.map(|(id, producer)| Box::new(ClosedBy { id: id.into(), producer }));
+            self.set_closed_by(change.producer.map(|(id, producer)| ClosedBy { id: id.into(), producer }));
         }
         self.version = self.version.wrapping_add(1);
         self.last = change.end;

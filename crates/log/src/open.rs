@@ -270,7 +270,7 @@ impl Store {
             group_meters: GroupMeters::default(),
             _lock: lock,
             #[cfg(test)]
-            before_sync: Default::default(),
+            steps: Default::default(),
         });
         shared.catalogue.visit(|log| shared.enter(log));
         let guard = Arc::new(Guard::start(&shared));

@@ -10,16 +10,23 @@ use crate::format::{self, BatchHeader, Kind};
 use crate::log::{Inner, Log, Phase};
 use crate::scan::{Scan, Step};
 use crate::segment::{Segment, file_name};
-use crate::store::{Shared, Store};
-use crate::{Offset, byte_of, segment_of};
+use crate::store::Store;
+use crate::view::View;
+use crate::{Offset, segment_of};
 use bytes::Bytes;
 use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::Arc;
 use thalweg_sync::region::Region;
+use thalweg_sys::hint;
 
 /// Pieces shorter than this are copied together.
 const BORROW_BYTES_MIN: u32 = 4096;
+
+/// So many extents ahead of the one that is read memory is asked for.
+const AHEAD: usize = 4;
+/// And so much of each: what follows the processor fetches by itself.
+const FETCHED_BYTES_MAX: usize = 512;
 
 /// Part of a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -96,16 +103,19 @@ impl Store {
             let to = from.saturating_add(limit.max(1) as u64).min(inner.tail_visible);
             self::spans(log, &inner, from, to, inner.tail_visible).unwrap_or_default()
         };
-        let mut spans = SmallVec::new();
-        for extent in found.iter().flat_map(|span| &span.extents) {
-            let number = segment_of(extent.position);
-            let range = byte_of(extent.position)..byte_of(extent.position) + extent.span;
-            match self.shared.segments.find(number) {
-                Some(segment) if number != newest && !segment.is_warm(range.clone()) => {
-                    spans.push((segment, range));
-                }
-                _ => {}
-            }
+        let (view, mut spans) = (self.shared.segments.latest(), SmallVec::new());
+        let in_one_segment =
+            |one: &Extent, next: &Extent| segment_of(one.position) == segment_of(next.position);
+        for extents in found.iter().flat_map(|span| span.extents.chunk_by(in_one_segment)) {
+            let (Some(first), Some(last)) = (extents.first(), extents.last()) else { continue };
+            let number = segment_of(first.position);
+            let Some(segment) = view.find(number).filter(|_| number != newest) else { continue };
+            let mut residency = segment.residency(last.bytes().end);
+            let cold = extents
+                .iter()
+                .map(Extent::bytes)
+                .filter(|range| !segment.is_warm(range.clone(), &mut residency));
+            spans.extend(cold.map(|range| (segment.clone(), range)));
         }
         (!spans.is_empty()).then_some(Warming { spans })
     }
@@ -143,8 +153,8 @@ impl Store {
         let (spans, tail, closed) = {
             let inner = log.lock();
             let (tail, closed) = view(&inner).ok_or(ReadError::Deleted)?;
-            if let Some(damage) = &inner.damage {
-                return Err(ReadError::Damaged(damage.clone()));
+            if let Some(damage) = inner.damage() {
+                return Err(ReadError::Damaged(Box::new(damage.clone())));
             }
             if from > tail {
                 return Err(ReadError::PastEnd { from, tail });
@@ -158,9 +168,13 @@ impl Store {
         let mut gather =
             Gather { small: Vec::with_capacity(limit.min(small_bytes(&spans))), ..Gather::default() };
         let mut next = from;
-        for (span, extent) in spans.iter().rev().flat_map(|span| span.extents.iter().map(move |e| (span, e)))
-        {
-            let read = self.shared.read_extent(span, extent, limit, &mut next, &mut gather);
+        let view = self.shared.segments.latest();
+        let mut ahead = in_order(&spans).skip(AHEAD);
+        for (span, extent) in in_order(&spans) {
+            if let Some((_, extent)) = ahead.next() {
+                fetch(&view, extent);
+            }
+            let read = read_extent(&view, (span, extent), limit, &mut next, &mut gather);
             // Deleted or purged meanwhile, and its segments gone with it.
             let gone = |error| {
                 let inner = log.lock();
@@ -185,49 +199,59 @@ fn small_bytes(spans: &Spans) -> usize {
     extents.map(|extent| extent.length as usize).sum::<usize>().min(64 << 10)
 }
 
-impl Shared {
-    /// Gathers from one extent what lies below the cut. `false` when the limit is reached.
-    fn read_extent(
-        &self,
-        span: &Span,
-        extent: &Extent,
-        limit: usize,
-        next: &mut Offset,
-        gather: &mut Gather,
-    ) -> Result<bool, ReadError> {
-        let number = segment_of(extent.position);
-        let missing = || ReadError::Io { file: file_name(number), why: "the segment is missing".into() };
-        let segment: Arc<Segment> = self.segments.find(number).ok_or_else(missing)?;
-        let start = byte_of(extent.position);
-        segment.verify(start..start + extent.span)?;
-        let bytes = segment.region().bytes(0..start + extent.span);
-        let mut at = start;
-        while at < start + extent.span {
-            // Nor does one stand there that stands for others: then what is sought is gone.
-            let header = BatchHeader::decode(&bytes[at as usize..]).filter(|header| header.touched > 0);
-            let Some(header) = header else {
-                return Err(ReadError::Io { file: file_name(number), why: format!("no batch at byte {at}") });
-            };
-            let body_at = at + header.body_start();
-            let body = &bytes[body_at as usize..(at + header.length) as usize];
-            for frame in format::frames(body) {
-                let end = (frame.offset + frame.payload.len() as u64).min(span.cut);
-                if frame.log != span.log || frame.kind != Kind::Data || end <= *next {
-                    continue;
-                }
-                let length = usize::try_from(end - *next).unwrap_or(usize::MAX);
-                if gather.bytes > 0 && gather.bytes + length > limit {
-                    return Ok(false);
-                }
-                let byte = |offset: Offset| u32::try_from(offset - frame.offset).unwrap_or(0);
-                let payload_at = body_at + frame.payload_at;
-                gather.add(segment.region(), payload_at + byte(*next)..payload_at + byte(end));
-                *next = end;
-            }
-            at += header.length;
-        }
-        Ok(true)
+/// The extents of a read, the first one first.
+fn in_order(spans: &Spans) -> impl Iterator<Item = (&Span, &Extent)> {
+    spans.iter().rev().flat_map(|span| span.extents.iter().map(move |extent| (span, extent)))
+}
+
+/// Has the processor fetch an extent that is read soon: records of one log lie far from each other among others'.
+fn fetch(view: &View, extent: &Extent) {
+    if let Some(segment) = view.find(segment_of(extent.position)) {
+        let (bytes, range) = (segment.region().bytes(0..segment.region().published()), extent.bytes());
+        hint::prefetch_run(bytes, range.start as usize..range.end as usize, FETCHED_BYTES_MAX);
     }
+}
+
+/// Gathers from one extent what lies below the cut. `false` when the limit is reached.
+fn read_extent(
+    view: &View,
+    (span, extent): (&Span, &Extent),
+    limit: usize,
+    next: &mut Offset,
+    gather: &mut Gather,
+) -> Result<bool, ReadError> {
+    let number = segment_of(extent.position);
+    let missing = || ReadError::Io { file: file_name(number), why: "the segment is missing".into() };
+    let segment = view.find(number).ok_or_else(missing)?;
+    let Range { start, end } = extent.bytes();
+    segment.verify(start..end)?;
+    let bytes = segment.region().bytes(0..end);
+    let mut at = start;
+    while at < end {
+        // Nor does one stand there that stands for others: then what is sought is gone.
+        let header = BatchHeader::decode(&bytes[at as usize..]).filter(|header| header.touched > 0);
+        let Some(header) = header else {
+            return Err(ReadError::Io { file: file_name(number), why: format!("no batch at byte {at}") });
+        };
+        let body_at = at + header.body_start();
+        let body = &bytes[body_at as usize..(at + header.length) as usize];
+        for frame in format::frames(body) {
+            let end = (frame.offset + frame.payload.len() as u64).min(span.cut);
+            if frame.log != span.log || frame.kind != Kind::Data || end <= *next {
+                continue;
+            }
+            let length = usize::try_from(end - *next).unwrap_or(usize::MAX);
+            if gather.bytes > 0 && gather.bytes + length > limit {
+                return Ok(false);
+            }
+            let byte = |offset: Offset| u32::try_from(offset - frame.offset).unwrap_or(0);
+            let payload_at = body_at + frame.payload_at;
+            gather.add(segment.region(), payload_at + byte(*next)..payload_at + byte(end));
+            *next = end;
+        }
+        at += header.length;
+    }
+    Ok(true)
 }
 
 /// Walks every batch of a segment, for tools.

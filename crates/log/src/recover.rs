@@ -307,7 +307,7 @@ impl Recovery {
             let Some(extent) = inner.extents.all().iter().find(gone).copied() else { continue };
             let number = segment_of(extent.position);
             missing.entry(number).or_default().push(log.id());
-            inner.damage.get_or_insert_with(|| Box::new(missing_segment(number, vec![log.id()])));
+            inner.note_damage(|| missing_segment(number, vec![log.id()]));
         }
         for (number, logs) in missing {
             let damage = missing_segment(number, logs);
@@ -394,7 +394,7 @@ impl Recovery {
             if let Some(log) = self.logs.get(&id) {
                 let mut inner = log.lock();
                 inner.tail = inner.tail.max(tail);
-                inner.damage = Some(Box::new(damage.clone()));
+                inner.set_damage(damage.clone());
             } else {
                 // Perhaps created there: its name is lost.
                 self.report.unnamed.get_or_insert_with(|| damage.clone());
@@ -503,9 +503,10 @@ impl Recovery {
             // Nothing of it is missing, and what takes payload was neither closed nor deleted.
             self.suspects.remove(&one.log);
         }
-        if offset != inner.tail && inner.damage.is_none() {
-            let gap = self.report.damage.last().cloned();
-            inner.damage = gap.map(Box::new);
+        if offset != inner.tail
+            && let Some(gap) = self.report.damage.last()
+        {
+            inner.note_damage(|| gap.clone());
         }
         inner.stage(&Change {
             extent: Extent {
@@ -535,7 +536,7 @@ impl Recovery {
         for log in self.logs.values() {
             let mut inner = log.lock();
             if let Some(damage) = suspects.get(&log.id()) {
-                inner.damage.get_or_insert_with(|| Box::new(damage.clone()));
+                inner.note_damage(|| damage.clone());
             }
             inner.accessed = inner.accessed.max(opened_at);
             drop(inner);

@@ -19,7 +19,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use thalweg_sync::region::{Published, Region, RegionWriter};
-use thalweg_sys::disk::{Disk, File, Map};
+use thalweg_sys::disk::{Disk, File, Map, Residency};
 
 const PREFIX: &str = "segment-";
 /// Bytes verified under the lock at a time.
@@ -365,15 +365,20 @@ impl Segment {
         here
     }
 
+    /// Which bytes below `end` are in memory.
+    pub(crate) fn residency(&self, end: u32) -> Residency<'_> {
+        self.region.residency(end)
+    }
+
     /// Whether reading a range would neither verify anything nor wait for the disk.
-    pub(crate) fn is_warm(&self, range: Range<u32>) -> bool {
+    pub(crate) fn is_warm(&self, range: Range<u32>, residency: &mut Residency<'_>) -> bool {
         if range.end > self.region.published() {
             // Not there at all: the read says so without waiting.
             return true;
         }
         let verified =
             range.start >= self.trusted_from || self.verified.bytes() >= range.end.min(self.trusted_from);
-        verified && self.region.is_resident(range)
+        verified && residency.has(range.start as usize..range.end as usize)
     }
 
     /// Brings a range into memory and verifies it, waiting for the disk.

@@ -62,9 +62,18 @@ pub(crate) struct Shared {
     pub(crate) unnamed: Option<Damage>,
     pub(crate) group_meters: GroupMeters,
     pub(crate) _lock: Option<Lock>,
-    /// Done once between taking a group and syncing it.
     #[cfg(test)]
+    pub(crate) steps: Steps,
+}
+
+/// What a test does in the middle of a group, once.
+#[cfg(test)]
+#[derive(Default)]
+pub(crate) struct Steps {
+    /// Between taking the group and syncing it.
     pub(crate) before_sync: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+    /// Between showing what it did to logs and saying how far the store is.
+    pub(crate) before_words: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
 
 /// Ends the committer with the store.
@@ -211,6 +220,20 @@ impl Store {
     /// A reader of one of the store's logs.
     pub fn reader(&self, log: &Arc<Log>) -> Reader {
         Reader::new(self.sight(), log.clone())
+    }
+
+    /// End of what was written, whether or not it is durable yet: it moves with every commit. Complexity: one load.
+    ///
+    /// ```
+    /// use thalweg_log::{Options, Store};
+    /// let store = Store::memory(Options::default())?;
+    /// let before = store.written();
+    /// store.log(b"orders")?;
+    /// assert!(store.written() > before);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn written(&self) -> Position {
+        self.shared.control.written()
     }
 
     /// What its readers see of it.

@@ -390,7 +390,7 @@ impl Writer {
 
     fn rotate(&mut self, needed: u32, control: &Control, segments: &Segments) -> Result<(), CommitError> {
         let number = self.active.header.number + 1;
-        let full = |error: io::Error| CommitError::Full(error.to_string());
+        let refused = |error: io::Error| CommitError::no_segment(&error);
         let header = |capacity| SegmentHeader {
             number,
             store_id: control.store_id,
@@ -403,14 +403,14 @@ impl Writer {
         };
         let mut prepared = 0;
         let (segment, region) = match &self.directory {
-            None => Segment::in_memory(header(self.next_capacity(needed))).map_err(full)?,
+            None => Segment::in_memory(header(self.next_capacity(needed))).map_err(refused)?,
             Some(_) => {
                 let fits = |spare: &Spare| spare.capacity - SEGMENT_HEADER_BYTES >= needed;
                 let spare = match self.spare.take() {
                     Some(spare) if spare.number == number && fits(&spare) => spare,
                     unfit => {
                         self.discard(unfit);
-                        self.prepare_largest(number, needed).map_err(full)?
+                        self.prepare_largest(number, needed).map_err(refused)?
                     }
                 };
                 self.directory_changed = true;
@@ -420,7 +420,7 @@ impl Writer {
                     let first = stretch_bytes(spare.capacity);
                     prepared = spare.file.write_zeros(first.into(), 0).map_or(spare.capacity, |()| first);
                 }
-                Segment::activate(header(spare.capacity), spare.file).map_err(full)?
+                Segment::activate(header(spare.capacity), spare.file).map_err(refused)?
             }
         };
         let segment = Arc::new(segment);

@@ -114,6 +114,7 @@ fn not_applied(error: log::CommitError) -> StoreError {
         log::CommitError::Damaged(damage) => StoreError::Damaged(damage.to_string()),
         log::CommitError::TooLarge { size, limit } => StoreError::TooLarge { size, limit },
         log::CommitError::Full(why) => StoreError::Full(why),
+        log::CommitError::Io(why) => StoreError::Io(why),
         // The last four are for whoever appends entries: commits by version may be empty, names are the rules',
         // nothing is purged by name, and nothing is destroyed with a transaction under way.
         error @ (log::CommitError::Failed(_)

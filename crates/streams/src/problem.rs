@@ -73,6 +73,7 @@ impl From<&StoreError> for Problem {
             StoreError::Gone => return Self::missing(),
             StoreError::Conflict | StoreError::Exists | StoreError::SourceGone => return Self::contended(),
             StoreError::Full(_) => (507, "store-full", "body"),
+            StoreError::Io(_) => (503, "store-refused", "store"),
             StoreError::TooLarge { .. } => (413, "commit-too-large", "body"),
             StoreError::Poisoned(_) => (503, "store-poisoned", "store"),
             StoreError::Damaged(_) => (500, "store-damaged", "store"),

@@ -141,6 +141,10 @@ pub enum StoreError {
     /// The disk is full. Nothing was applied; reads go on; writes go on when space returns.
     #[error("no space left for the store: {0}")]
     Full(String),
+    /// The operating system refuses the store what it needs. Nothing was applied; reads go on; writes go on when it
+    /// refuses no more.
+    #[error("the store cannot write now: {0}")]
+    Io(String),
     /// One commit is larger than the store takes. Nothing was applied.
     #[error("the commit has {size} bytes, the store takes {limit} at once")]
     TooLarge {

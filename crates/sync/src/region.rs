@@ -19,7 +19,7 @@ use crate::primitives::atomic::{AtomicU32, Ordering};
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use thalweg_sys::disk::Map;
+use thalweg_sys::disk::{Map, Residency};
 
 /// How many leading bytes of something are immutable and may be read.
 #[derive(Debug)]
@@ -133,9 +133,9 @@ impl Region {
         self.map.release();
     }
 
-    /// Whether reading published bytes would not wait for a disk. A hint.
-    pub fn is_resident(&self, range: Range<u32>) -> bool {
-        self.map.is_resident(range.start as usize, (range.end - range.start) as usize)
+    /// Which bytes below `end` could be read without waiting for a disk.
+    pub fn residency(&self, end: u32) -> Residency<'_> {
+        self.map.residency(end as usize)
     }
 }
 

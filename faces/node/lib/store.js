@@ -14,6 +14,8 @@ const { Transaction } = require("./transaction.js")
 const { View } = require("./view.js")
 const { Waits } = require("./waits.js")
 
+// What verifying no files finds.
+const NO_FILES = { segments: 0, batches: 0, logs: 0, bytes: 0, checkpoints: 0, tornBytes: 0 }
 const DURABILITIES = ["sync", "os", "memory"]
 // Housekeeping is looked after once in so many appended bytes.
 const MAINTAINED_BYTES = 64 << 20
@@ -23,8 +25,8 @@ function open(path, options = {}) {
   const { durability = "sync", readOnly = false } = options
   if (typeof path !== "string" || path === "") throw badArgument("a path is a string")
   if (!DURABILITIES.includes(durability)) throw badArgument(`durability is one of ${DURABILITIES.join(", ")}`)
-  const isMemory = durability === "memory" && !readOnly
-  return new Store(isMemory ? path : canonical(path, readOnly), durability, readOnly, options)
+  const inMemory = durability === "memory" && !readOnly
+  return new Store(inMemory ? path : canonical(path, readOnly), inMemory, readOnly, { ...options, durability })
 }
 
 function canonical(path, readOnly) {
@@ -37,11 +39,12 @@ function canonical(path, readOnly) {
 }
 
 class Store {
-  constructor(path, durability, readOnly, options) {
+  constructor(path, inMemory, readOnly, options) {
     this.path = path
-    this.durability = durability
+    this.inMemory = inMemory
+    this.durability = options.durability
     this.readOnly = readOnly
-    const opening = native(() => binding.open(path, { ...options, durability, readOnly }))
+    const opening = native(() => binding.open(path, { ...options, readOnly }))
     this.opening = opening
     this.view = new View(opening)
     this.waits = new Waits(this.view)
@@ -111,8 +114,9 @@ class Store {
     return native(() => this.opening.stats())
   }
 
-  verify() {
-    return verify(this.path)
+  /** Looks at every byte of its files; in memory there are none. */
+  async verify() {
+    return this.inMemory ? { ...NO_FILES, damage: [] } : verify(this.path)
   }
 
   /** A backup of it in a directory, while it is written. */
@@ -148,7 +152,7 @@ class Store {
     this.view.left = true
     this.waits.look()
     await settled(ending)
-    if (this.durability !== "memory") await rmdir(this.path).catch(() => {})
+    if (!this.inMemory) await rmdir(this.path).catch(() => {})
   }
 
   [Symbol.asyncDispose ?? Symbol.for("Symbol.asyncDispose")]() {

@@ -38,6 +38,7 @@ pub(crate) fn commit(error: &CommitError) -> Error {
         CommitError::Deleted | CommitError::ParentDeleted => "DELETED",
         CommitError::TooLarge { .. } => "TOO_LARGE",
         CommitError::Full(_) => "FULL",
+        CommitError::Io(_) => "IO",
         CommitError::Failed(_) => "FAILED",
         CommitError::Closed => "CLOSED",
         CommitError::LogClosed => "LOG_CLOSED",

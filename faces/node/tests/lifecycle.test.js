@@ -122,6 +122,14 @@ test("options that mean nothing, and a store that is open in another way, are re
   assert.throws(() => open(file), ThalwegError)
 })
 
+test("verify() of a store in memory finds no files, whatever its name stands for on the disk", async (context) => {
+  const opened = open(folder(context), { durability: "memory" })
+  opened.log("a").appendSync("entry")
+  const nothing = { segments: 0, batches: 0, logs: 0, bytes: 0, checkpoints: 0, tornBytes: 0, damage: [] }
+  assert.deepEqual(await opened.verify(), nothing)
+  await opened.close()
+})
+
 test("verify() finds a store whole, open or closed, and a flipped bit", async (context) => {
   const { closeSync, openSync, readSync, writeSync } = require("node:fs")
   const path = folder(context)

@@ -44,6 +44,7 @@ pub(crate) fn commit(error: &CommitError, log: Option<&str>) -> PyErr {
         CommitError::Purged { .. } => "PURGED",
         CommitError::TooLarge { .. } => "TOO_LARGE",
         CommitError::Full(_) => "FULL",
+        CommitError::Io(_) => "IO",
         CommitError::Failed(_) => "FAILED",
         CommitError::Closed => "CLOSED",
         CommitError::LogClosed => "LOG_CLOSED",

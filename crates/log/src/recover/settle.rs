@@ -19,7 +19,7 @@ impl Recovery {
             let mut inner = log.lock();
             let lost = inner.lineage.as_ref().filter(|lineage| lineage.parent.is_none());
             if let Some(damage) = lost.map(|lineage| orphaned(lineage.branch.parent)) {
-                inner.damage.get_or_insert_with(|| Box::new(damage.clone()));
+                inner.note_damage(|| damage.clone());
                 orphans.push(damage);
             }
         }

@@ -44,6 +44,30 @@ fn a_transaction_whose_sync_fails_is_not_seen_and_the_store_takes_nothing_more_u
 }
 
 #[test]
+fn a_segment_that_cannot_be_made_for_another_reason_is_no_full_disk_and_the_store_goes_on_after_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let (here, away) = (directory.path().join("store"), directory.path().join("away"));
+    let options = Options { durability: Durability::Os, committer_thread: false, ..small() };
+    let store = Store::open(&Disk::Real, &here, options.clone()).unwrap().0;
+    let log = store.log(b"a").unwrap();
+    std::fs::rename(&here, &away).unwrap();
+    let mut count = 0;
+    let refused = loop {
+        match store.append(&log, &[7; 500], 1) {
+            Ok(_) => count += 1,
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(&refused, CommitError::Io(why) if why.contains("No such file")), "{refused}");
+    assert_eq!((entries(&store, &log).len(), store.stats().failures), (count, 1));
+    std::fs::rename(&away, &here).unwrap();
+    store.append(&log, &[7; 500], 1).unwrap();
+    drop(store);
+    let store = Store::open(&Disk::Real, &here, options).unwrap().0;
+    assert_eq!(entries(&store, &store.find(b"a").unwrap()).len(), count + 1);
+}
+
+#[test]
 fn a_disk_that_fills_in_the_middle_of_a_transaction_leaves_nothing_of_it_and_the_store_usable() {
     for durability in [Durability::Os, Durability::Sync] {
         let sim = SimDisk::new(1, 8 << 20);

@@ -224,10 +224,10 @@ impl Simulation {
                     .flat_map(|p| p.iter())
                     .map(|(id, p)| (id.to_vec(), p.seq))
                     .collect();
-                model.writer_seq = inner.writer_seq.as_deref().map(<[u8]>::to_vec);
+                model.writer_seq = inner.writer_seq().map(|seq| seq.to_vec());
                 let notes = inner.notes.iter().flat_map(|notes| notes.iter());
                 model.notes = notes.map(|(key, value)| (key.to_vec(), value.to_vec())).collect();
-                model.closed_by = inner.closed_by.as_ref().map(|by| (by.id.to_vec(), by.producer.seq));
+                model.closed_by = inner.closed_by().map(|by| (by.id.to_vec(), by.producer.seq));
             } else if let Some(known) = self.acknowledged.get(log.name()) {
                 model.producers.clone_from(&known.producers);
                 model.writer_seq.clone_from(&known.writer_seq);

@@ -150,6 +150,22 @@ fn visible_implies_durable_and_watchers_hear_once_per_group() {
 }
 
 #[test]
+fn what_is_durable_is_shown_to_whoever_waited_for_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path(), Options { committer_thread: false, ..small() });
+    let (log, created) = store.create(b"a", &config(), None, &payload(b"1"), None).unwrap();
+    let (own, theirs) = (store.clone(), log.clone());
+    let looks = move || {
+        assert_eq!(theirs.visible().map(|state| state.tail), Some(1), "shown");
+        assert_eq!(own.wait_for(created.ticket, None), created.ticket, "before anybody stops waiting");
+    };
+    *store.shared.steps.before_words.lock() = Some(Box::new(looks));
+    store.flush().unwrap();
+    assert!(store.shared.steps.before_words.lock().is_none());
+    assert_eq!(store.wait_for(created.ticket, None), 0);
+}
+
+#[test]
 fn the_committer_thread_makes_commits_durable_by_itself() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path(), small());
@@ -416,9 +432,9 @@ fn whoever_begins_to_wait_while_a_group_is_under_way_is_told() {
     let (_, receipt) = store.create(b"a", &config(), None, &payload(b""), writes).unwrap();
     let late = store.clone();
     let begins = move || assert_eq!(late.wait_for(receipt.ticket, waiter), receipt.ticket, "not durable yet");
-    *store.shared.before_sync.lock() = Some(Box::new(begins));
+    *store.shared.steps.before_sync.lock() = Some(Box::new(begins));
     store.flush().unwrap();
-    assert!(store.shared.before_sync.lock().is_none(), "it began while the group was under way");
+    assert!(store.shared.steps.before_sync.lock().is_none(), "it began while the group was under way");
     assert_eq!(*waits.events.lock(), [format!("complete {}", receipt.ticket)]);
     assert_eq!(store.wait_for(receipt.ticket, waiter), 0, "nothing is left to wait for");
 }

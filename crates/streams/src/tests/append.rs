@@ -192,6 +192,7 @@ fn a_store_that_cannot_write_says_so_and_reads_on() {
     world.post("s", "text/plain", "kept");
     for (fault, status, rule) in [
         (StoreError::Full("no space left on device".into()), 507, "store-full"),
+        (StoreError::Io("too many open files".into()), 503, "store-refused"),
         (StoreError::TooLarge { size: 9, limit: 8 }, 413, "commit-too-large"),
         (StoreError::Poisoned("fsync failed".into()), 503, "store-poisoned"),
     ] {

@@ -4,6 +4,7 @@
 //! views (one writer, readers below a published mark). Writes go through [`Map::write`], which is where
 //! the simulated twin learns which sectors are dirty.
 
+use super::residency::Residency;
 use rustix::mm;
 use std::io;
 use std::ptr::NonNull;
@@ -96,27 +97,14 @@ impl Map {
         matches!(self.owner, Owner::File)
     }
 
-    /// Whether every page of a range is in memory, so that reading it does not wait for a disk. A hint: the
-    /// kernel may change its mind. A simulated map always is.
-    ///
-    /// # Panics
-    /// When the range lies outside the map.
-    pub fn is_resident(&self, position: usize, length: usize) -> bool {
-        assert!(position <= self.length && length <= self.length - position, "a probe outside its map");
-        match &self.owner {
-            Owner::File | Owner::Memory => {}
-            #[cfg(feature = "sim")]
-            Owner::Sim(_) => return true,
-        }
-        let page_bytes = rustix::param::page_size();
-        let first = position / page_bytes * page_bytes;
-        let mut pages = vec![0u8; (position + length - first).div_ceil(page_bytes)];
-        // SAFETY: the range is inside this map, its start is page-aligned, and there is a byte per page.
-        let answer = unsafe {
-            let start = self.start.as_ptr().add(first).cast();
-            libc::mincore(start, position + length - first, pages.as_mut_ptr())
-        };
-        answer == 0 && pages.iter().all(|page| page & 1 == 1)
+    /// Which of the pages below byte `end` are in memory.
+    pub fn residency(&self, end: usize) -> Residency<'_> {
+        Residency::new(self, end)
+    }
+
+    /// Whether it only looks like the kernel's.
+    pub(super) fn is_simulated(&self) -> bool {
+        !matches!(self.owner, Owner::File | Owner::Memory)
     }
 
     /// Lets go of a file's pages, which stay in the kernel's cache and come back when they are read: this
@@ -220,15 +208,5 @@ mod tests {
         assert_eq!((&seen[100..150], &kept[100..150]), (&[7; 50][..], &[9; 50][..]));
         assert_eq!((&seen[5000..5010], &kept[5000..5010]), (&[8; 10][..], &[8; 10][..]), "another page");
         assert!(file.map_apart(8193).is_err());
-    }
-
-    #[test]
-    fn what_was_written_is_resident_and_what_was_never_touched_is_not() {
-        let map = Map::anonymous(1 << 20).unwrap();
-        // SAFETY: nobody else knows the map.
-        unsafe { map.write(4096, &[1; 8192]) };
-        assert!(map.is_resident(5000, 7000));
-        assert!(!map.is_resident(0, 1 << 20));
-        assert!(std::panic::catch_unwind(|| map.is_resident(1 << 20, 1)).is_err());
     }
 }

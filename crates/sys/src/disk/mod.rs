@@ -10,10 +10,12 @@
 
 mod map;
 mod real;
+mod residency;
 #[cfg(feature = "sim")]
 pub mod sim;
 
 pub use map::Map;
+pub use residency::Residency;
 
 use std::io;
 use std::path::{Path, PathBuf};

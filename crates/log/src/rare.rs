@@ -1,0 +1,52 @@
+//! What few logs have, kept apart, so that the million others pay for one pointer.
+
+use crate::error::Damage;
+use crate::log::{ClosedBy, Inner};
+use std::sync::Arc;
+
+#[derive(Debug, Default)]
+pub(crate) struct Rare {
+    closed_by: Option<Box<ClosedBy>>,
+    /// The highest that was accepted.
+    writer_seq: Option<Arc<[u8]>>,
+    damage: Option<Box<Damage>>,
+}
+
+impl Inner {
+    /// The producer that closed it, if one did.
+    pub(crate) fn closed_by(&self) -> Option<&ClosedBy> {
+        self.rare.as_ref()?.closed_by.as_deref()
+    }
+
+    pub(crate) fn set_closed_by(&mut self, closed_by: Option<ClosedBy>) {
+        if closed_by.is_some() || self.rare.is_some() {
+            self.rare.get_or_insert_default().closed_by = closed_by.map(Box::new);
+        }
+    }
+
+    /// The highest writer sequence accepted.
+    pub(crate) fn writer_seq(&self) -> Option<&Arc<[u8]>> {
+        self.rare.as_ref()?.writer_seq.as_ref()
+    }
+
+    pub(crate) fn set_writer_seq(&mut self, writer_seq: &[u8]) {
+        self.rare.get_or_insert_default().writer_seq = Some(writer_seq.into());
+    }
+
+    /// What is wrong with it, if anything is.
+    #[inline]
+    pub(crate) fn damage(&self) -> Option<&Damage> {
+        self.rare.as_ref()?.damage.as_deref()
+    }
+
+    pub(crate) fn set_damage(&mut self, damage: Damage) {
+        self.rare.get_or_insert_default().damage = Some(Box::new(damage));
+    }
+
+    /// The same, unless something was wrong before: what was found first is told of.
+    pub(crate) fn note_damage(&mut self, damage: impl FnOnce() -> Damage) {
+        if self.damage().is_none() {
+            self.set_damage(damage());
+        }
+    }
+}
