@@ -28,12 +28,14 @@ pub(crate) enum Role {
     Lingering,
     /// No connection: a descriptor, or a timer, by which the service is told to look.
     Attached,
+    /// No socket: the timer that ends a rest.
+    Pacer,
 }
 
 impl Role {
     /// Whether it is a peer's connection.
     pub(crate) fn is_connection(self) -> bool {
-        !matches!(self, Self::Control | Self::Listener | Self::Attached)
+        !matches!(self, Self::Control | Self::Listener | Self::Attached | Self::Pacer)
     }
 }
 
@@ -235,7 +237,8 @@ impl<T> Active<T> {
 
     /// Nothing is awaited or unsent.
     pub(crate) fn is_answered(&self) -> bool {
-        !self.warming && self.replies.pending() == 0 && self.starting.is_none() && self.output.is_empty()
+        let waits = self.warming || self.put_off || self.replies.pending() > 0 || self.starting.is_some();
+        !waits && self.output.is_empty()
     }
 
     /// Bytes of the present body that have come.

@@ -38,7 +38,7 @@ impl<S: Service> Http<S> {
     fn drain_one(&mut self, core: &mut HttpCore<S>, key: Key) {
         let Some(role) = core.entry(key).map(|entry| entry.role) else { return };
         match role {
-            Role::Control | Role::Listener | Role::Lingering | Role::Attached => {}
+            Role::Control | Role::Pacer | Role::Listener | Role::Lingering | Role::Attached => {}
             // An idle one may have a request in its socket that no event told of yet: looks, then closes.
             Role::Request => self.with_active(core, key, Self::receive),
             Role::LongPoll | Role::Sse => self.with_active(core, key, Self::drain_live),

@@ -118,7 +118,8 @@ impl<S: Service> Http<S> {
             } else {
                 self.may_take(core, key, active)
             };
-        let interest = match (reads, !active.output.is_empty()) {
+        let writes = !(active.put_off || active.output.is_empty());
+        let interest = match (reads, writes) {
             (true, true) => Interest::BOTH,
             (true, false) => Interest::READ,
             (false, true) => Interest::WRITE,
@@ -201,9 +202,13 @@ impl<S: Service> Http<S> {
     /// Whether a connection has bytes its peer does not take. One that took none for too long is cut.
     pub(crate) fn stalled(&mut self, core: &mut HttpCore<S>, key: Key) -> bool {
         let now_ms = now_ms(core);
-        let Some(active) = core.entry(key).and_then(|entry| entry.active.as_ref()) else { return false };
+        let Some(active) = core.entry(key).and_then(|entry| entry.active.as_mut()) else { return false };
         if active.output.is_empty() {
             return false;
+        }
+        // Who is put off waits for its turn, not for its peer.
+        if active.put_off {
+            active.progressed_ms = now_ms;
         }
         let waited_ms = now_ms.wrapping_sub(active.progressed_ms);
         if waited_ms >= self.config.stall_timeout_ms {

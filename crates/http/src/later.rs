@@ -5,10 +5,8 @@
 use crate::connection::{Active, Connection, Manner, Reply, Role};
 use crate::reactor::{Http, HttpCore, hand_out};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use thalweg_reactor::{Core, Interest, Key, Sequence};
-use thalweg_sys::event::EventFd;
-use thalweg_sys::socket;
 use thalweg_wire::exchange::{Response, Service};
 
 /// What one answer may lead to (requests behind it, which lead to more) before others have their turn.
@@ -75,7 +73,8 @@ impl<S: Service> Http<S> {
             self.brought = brought;
             self.drive_each(core, keys);
             if let Some(patience_ms) = patience_ms {
-                self.be_patient(core, patience_ms.max(1));
+                // Without a timer there is still every other event to look at.
+                self.ticker.set(core, Role::Attached, patience_ms.max(1));
             }
             if !self.owes_look {
                 return;
@@ -83,28 +82,5 @@ impl<S: Service> Http<S> {
         }
         self.owes_look = false;
         core.ready_later(crate::Message::Rung);
-    }
-
-    fn be_patient(&mut self, core: &mut HttpCore<S>, patience_ms: u32) {
-        let key = match self.ticker {
-            Some(key) => key,
-            None => {
-                let made = EventFd::new().and_then(|event| socket::duplicate(event.as_fd())).and_then(
-                    |descriptor| {
-                        crate::reactor::insert(
-                            core,
-                            descriptor,
-                            Connection::new(Role::Attached),
-                            Interest::NONE,
-                        )
-                    },
-                );
-                // Without a timer there is still every other event to look at.
-                let Ok(key) = made else { return };
-                self.ticker = Some(key);
-                key
-            }
-        };
-        core.set_timer(key, patience_ms);
     }
 }

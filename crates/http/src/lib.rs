@@ -30,6 +30,7 @@ mod reactor;
 mod receive;
 mod request;
 mod send;
+mod timer;
 pub mod tls;
 
 pub use config::Config;

@@ -123,7 +123,7 @@ impl<S: Service> Http<S> {
             }
             let (topic_id, live) = position(core, key).ok_or(Gone::Close)?;
             // A walk is put off as a whole, so that what it encodes is encoded once.
-            if self.load.is_spent() && self.memo.topic_id.is_none() {
+            if self.load.reads_wait() && self.memo.topic_id.is_none() {
                 self.send_staged(core, key, active)?;
                 break;
             }
@@ -158,7 +158,7 @@ impl<S: Service> Http<S> {
                 return Ok(Pumped::Parked);
             }
         }
-        core.ready_later(Message::Resume { key });
+        self.put_off(core, key, active);
         Ok(Pumped::Parked)
     }
 

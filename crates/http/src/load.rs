@@ -1,8 +1,13 @@
 //! What one reactor carries, and what it does when it carries enough: refuses before anything is done, puts large reads off
 //! to the next turn so that others come between, and parts with the slowest readers.
 //!
+//! While writes come, on whichever reactor, large reads also rest after each turn that was full of them, for several times as
+//! long as it took: a herd that catches up would have all processors to itself otherwise, its clients' beside ours, and each
+//! step of a write would wait for one to be free. Who follows a topic and has everything is no read and never rests.
+//!
 //! Invariants: `unsent_bytes` is the sum of what every connection's output keeps, `subscribers` the number of entries that
-//! follow a topic, `cold_reads` the jobs that the pool has not reported. *Checked by* the tests in `tests/overload.rs`.
+//! follow a topic, `cold_reads` the jobs that the pool has not reported; a connection is in `resting` or in the reactor's
+//! ready queue exactly while it is put off. *Checked by* the tests in `tests/overload.rs`.
 
 use crate::connection::{Active, Manner, Role};
 use crate::live::Pumped;
@@ -11,7 +16,18 @@ use thalweg_reactor::Key;
 use thalweg_wire::exchange::{Method, Refusal, Service};
 
 /// Bytes of reads that are sent in one turn, and once more by what was put off, before others have theirs.
-const TURN_BYTES_MAX: usize = 1 << 19;
+const TURN_BYTES_MAX: usize = 8 << 20;
+/// The same while writes come, and how much has to be sent for a turn to ask whether they do.
+const TURN_BYTES_BESIDE_WRITES: usize = 512 << 10;
+/// Bytes of one write to a socket, which may take megabytes at once.
+const WRITE_BYTES_MAX: usize = 4 << 20;
+/// The same while writes come.
+const WRITE_BYTES_BESIDE_WRITES: usize = 256 << 10;
+/// So many times as long as the turn took reads rest after it.
+const REST_PARTS: u32 = 3;
+const REST_MS: std::ops::RangeInclusive<u32> = 1..=40;
+/// Writes come while the last one is no longer ago.
+const WRITES_APART_MS: u32 = 100;
 
 /// What one reactor carries.
 #[derive(Clone, Copy, Debug, Default)]
@@ -26,6 +42,34 @@ pub(crate) struct Load {
     turn_bytes: [usize; 2],
     /// What was put off has its turn.
     resuming: bool,
+    /// Writes came when last asked.
+    writes_come: bool,
+    /// Until the pacer's timer.
+    rests: bool,
+    writes: Writes,
+}
+
+/// What was seen of the number that grows with writes.
+#[derive(Clone, Copy, Debug, Default)]
+struct Writes {
+    count: u64,
+    looked_ms: u32,
+    /// When it was last seen to have grown.
+    grown_ms: Option<u32>,
+}
+
+impl Writes {
+    /// Whether writes come. One look tells nothing when the last one is long ago.
+    fn come(&mut self, count: u64, now_ms: u32) -> bool {
+        let age_ms = now_ms.wrapping_sub(self.looked_ms);
+        if age_ms > WRITES_APART_MS {
+            self.grown_ms = None;
+        } else if count != self.count {
+            self.grown_ms = Some(now_ms);
+        }
+        (self.count, self.looked_ms) = (count, now_ms);
+        self.grown_ms.is_some_and(|grown_ms| now_ms.wrapping_sub(grown_ms) <= WRITES_APART_MS)
+    }
 }
 
 impl Load {
@@ -36,7 +80,18 @@ impl Load {
 
     /// So much was sent in this turn that what reads has to wait for the next.
     pub(crate) fn is_spent(&self) -> bool {
-        self.turn_bytes[usize::from(self.resuming)] >= TURN_BYTES_MAX
+        let most = if self.writes_come { TURN_BYTES_BESIDE_WRITES } else { TURN_BYTES_MAX };
+        self.turn_bytes[usize::from(self.resuming)] >= most
+    }
+
+    /// How much one write may take.
+    pub(crate) fn write_bytes_max(&self) -> usize {
+        if self.writes_come { WRITE_BYTES_BESIDE_WRITES } else { WRITE_BYTES_MAX }
+    }
+
+    /// Whoever catches up has to wait: for the next turn, or until the rest is over.
+    pub(crate) fn reads_wait(&self) -> bool {
+        self.rests || self.is_spent()
     }
 }
 
@@ -71,25 +126,34 @@ impl<S: Service> Http<S> {
         Ok(Pumped::Ended)
     }
 
-    /// Leaves a request that reads where it lies until the next turn.
-    pub(crate) fn put_off(&self, core: &mut HttpCore<S>, key: Key, active: &mut Active<S::Topic>) {
-        active.put_off = true;
-        core.ready_later(Message::Resume { key });
+    /// Leaves what reads as it is, until the next turn or until the rest is over.
+    pub(crate) fn put_off(&mut self, core: &mut HttpCore<S>, key: Key, active: &mut Active<S::Topic>) {
+        if !std::mem::replace(&mut active.put_off, true) {
+            self.queue(core, key);
+        }
+    }
+
+    fn queue(&mut self, core: &mut HttpCore<S>, key: Key) {
+        if self.load.rests {
+            self.resting.push(key);
+        } else {
+            core.ready_later(Message::Resume { key });
+        }
     }
 
     /// Goes on with what was put off, in the order it was.
     pub(crate) fn resume(&mut self, core: &mut HttpCore<S>, key: Key) {
-        let put_off = core.entry(key).and_then(|entry| entry.active.as_ref()).is_some_and(|a| a.put_off);
-        if !put_off && core.topic_of(key).is_none() {
+        let is_put_off = core.entry(key).and_then(|entry| entry.active.as_ref()).is_some_and(|a| a.put_off);
+        if !is_put_off {
             return;
         }
         self.load.resuming = true;
-        if self.load.is_spent() {
-            core.ready_later(Message::Resume { key });
+        if self.load.reads_wait() {
+            self.queue(core, key);
         } else {
             self.with_active(core, key, |http, core, key, active| {
                 active.put_off = false;
-                http.drive(core, key, active)
+                http.resume_output(core, key, active)
             });
         }
         self.load.resuming = false;
@@ -102,8 +166,33 @@ impl<S: Service> Http<S> {
         self.load.resuming = false;
     }
 
+    /// Has reads rest for as long as a turn that was full of them asks for, if writes come.
+    fn rest(&mut self, core: &mut HttpCore<S>) {
+        let now_ms = crate::drive::now_ms(core);
+        self.load.writes_come = self.load.writes.come(self.service.writes(), now_ms);
+        if self.load.rests || !self.load.writes_come {
+            return;
+        }
+        let took_ms = (core.fresh_now_ms() as u32).wrapping_sub(now_ms);
+        let rest_ms = took_ms.saturating_mul(REST_PARTS).clamp(*REST_MS.start(), *REST_MS.end());
+        // Without a timer nobody would end it.
+        self.load.rests = self.pacer.set(core, Role::Pacer, rest_ms);
+        if self.load.rests {
+            self.meters.rest();
+        }
+    }
+
+    /// Lets go on what rested, one turn's share of it after the other.
+    pub(crate) fn end_rest(&mut self, core: &mut HttpCore<S>) {
+        self.load.rests = false;
+        self.resting.drain(..).for_each(|key| core.ready_later(Message::Resume { key }));
+    }
+
     /// Begins the next turn's account; parts with the slowest readers if more is unsent than may be.
     pub(crate) fn account(&mut self, core: &mut HttpCore<S>) {
+        if self.load.turn_bytes.iter().any(|bytes| *bytes >= TURN_BYTES_BESIDE_WRITES) {
+            self.rest(core);
+        }
         self.load.turn_bytes = [0; 2];
         self.meters.carry(self.load.unsent_bytes, self.bodies.held());
         // Reads are refused at the bound itself; what goes beyond it is sent to those who follow.
@@ -164,3 +253,26 @@ const SUBSCRIBERS: Refusal = Refusal {
     field: "live",
     detail: "The server has as many subscribers as it takes; read without `live`, or try again in a moment.",
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn writes_come_while_looks_close_together_see_the_number_grow() {
+        let mut writes = Writes::default();
+        let mut come = |count, now_ms| writes.come(count, now_ms);
+        // How many there had been, and when, is unknown.
+        assert!(!come(7, 5_000));
+        assert!(!come(7, 5_001));
+        assert!(come(8, 5_002));
+        assert!(come(8, 5_002 + WRITES_APART_MS), "not long ago");
+        assert!(!come(8, 5_003 + WRITES_APART_MS));
+        // Nor is a write of an hour ago one that comes.
+        assert!(!come(9, 3_605_000));
+        assert!(come(10, 3_605_100));
+        // Milliseconds are counted modulo 2^32.
+        assert!(!come(11, u32::MAX));
+        assert!(come(12, 3));
+    }
+}

@@ -13,8 +13,9 @@ const UNSENT: usize = 7;
 const BODIES: usize = 8;
 const HANDSHAKES: usize = 9;
 const HANDSHAKES_FAILED: usize = 10;
+const RESTS: usize = 11;
 /// From here on responses by the first digit of their status.
-const RESPONSES: usize = 11;
+const RESPONSES: usize = 12;
 const CLASSES: usize = 5;
 
 /// System calls made for connections since the beginning.
@@ -41,6 +42,8 @@ pub struct Traffic {
     pub responses: [u64; CLASSES],
     /// Requests refused, and connections cut, because a bound was reached.
     pub overloads: u64,
+    /// How often large reads had to rest because writes came.
+    pub rests: u64,
     /// Bytes that peers have not taken.
     pub unsent_bytes: u64,
     /// Bytes reserved for bodies that are arriving.
@@ -71,6 +74,7 @@ impl Meters {
             closed: self.counts.read(CLOSED),
             responses: std::array::from_fn(|class| self.counts.read(RESPONSES + class)),
             overloads: self.counts.read(OVERLOADS),
+            rests: self.rests(),
             unsent_bytes: self.counts.read(UNSENT),
             bodies_bytes: self.counts.read(BODIES),
             handshakes: self.counts.read(HANDSHAKES),
@@ -86,6 +90,10 @@ impl Meters {
             writes: self.counts.read(WRITES),
             interests: self.counts.read(INTERESTS),
         }
+    }
+
+    pub(crate) fn rests(&self) -> u64 {
+        self.counts.read(RESTS)
     }
 
     pub(crate) fn read(&self) {
@@ -118,6 +126,10 @@ impl Meters {
 
     pub(crate) fn overload(&self) {
         self.counts.add(OVERLOADS, 1);
+    }
+
+    pub(crate) fn rest(&self) {
+        self.counts.add(RESTS, 1);
     }
 
     pub(crate) fn carry(&self, unsent_bytes: u64, bodies_bytes: u64) {

@@ -9,6 +9,7 @@ use crate::load::{Load, follows};
 use crate::meters::{Calls, Meters};
 use crate::request::REFUSALS;
 use crate::send::Segment;
+use crate::timer::Timer;
 use crate::tls::{Identity, Secure};
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -78,6 +79,8 @@ pub struct Census {
     pub subscribed: usize,
     /// Answers that wait for the store, or for the service to bring them.
     pub waiting: usize,
+    /// How often large reads had to rest so far.
+    pub rests: u64,
     /// System calls made so far for connections that were accepted.
     pub calls: Calls,
 }
@@ -155,8 +158,12 @@ pub struct Http<S: Service> {
     pub(crate) brought: Vec<(u64, Response)>,
     /// The service is to look before this turn ends.
     pub(crate) owes_look: bool,
-    /// Carries the timer after which the service looks again.
-    pub(crate) ticker: Option<Key>,
+    /// After which the service looks again.
+    pub(crate) ticker: Timer,
+    /// After which what rests goes on.
+    pub(crate) pacer: Timer,
+    /// What was put off since the rest began.
+    pub(crate) resting: Vec<Key>,
     #[expect(clippy::vec_box, reason = "the boxes themselves are what is kept: entries hold them")]
     pub(crate) spare: Vec<Box<Active<S::Topic>>>,
 }
@@ -210,7 +217,9 @@ impl<S: Service> Http<S> {
             later: HashMap::new(),
             brought: Vec::new(),
             owes_look: false,
-            ticker: None,
+            ticker: Timer::default(),
+            pacer: Timer::default(),
+            resting: Vec::new(),
             spare: Vec::new(),
         })
     }
@@ -235,7 +244,7 @@ impl<S: Service> Http<S> {
     /// Slab entries that are not connections: what the reactor's `entries_max` has to leave room for,
     /// beside [`Config::connections_max`], with some for peers that are being refused.
     pub fn entries_beside(listeners: usize) -> usize {
-        2 + listeners + REFUSALS
+        3 + listeners + REFUSALS
     }
 }
 
@@ -326,6 +335,7 @@ impl<S: Service> Http<S> {
         let keys: Vec<Key> = core.keys().collect();
         let mut census = Census {
             waiting: self.waiting.len() + self.later.len(),
+            rests: self.meters.rests(),
             calls: self.meters.calls(),
             ..Census::default()
         };
@@ -369,7 +379,7 @@ impl<S: Service> Handler for Http<S> {
     fn ready(&mut self, core: &mut Core<Self>, key: Key, readiness: Readiness) {
         let Some(role) = core.entry(key).map(|entry| entry.role) else { return };
         match role {
-            Role::Control => {}
+            Role::Control | Role::Pacer => {}
             Role::Attached => self.look(core),
             Role::Listener => {
                 self.accept(core, key);
@@ -421,6 +431,7 @@ impl<S: Service> Handler for Http<S> {
         match role {
             Role::Control => self.cut(core),
             Role::Attached => self.look(core),
+            Role::Pacer => self.end_rest(core),
             Role::Listener => self.accept_again(core, key),
             Role::Lingering => self.remove(core, key),
             Role::Request => self.request_timer(core, key),

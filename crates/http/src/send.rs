@@ -23,9 +23,6 @@ const COPIED_BYTES_MAX: usize = 2 * 1024;
 /// Pieces of one write of kept output.
 const PIECES_MAX: usize = 64;
 
-/// Bytes of one write. A socket may take megabytes at once, and whoever else has a turn would wait for it.
-const WRITE_BYTES_MAX: usize = 256 * 1024;
-
 /// Part of the write being put together.
 #[derive(Clone, Debug)]
 pub(crate) enum Segment {
@@ -131,10 +128,13 @@ impl<S: Service> Http<S> {
         }
         let before = active.output.bytes();
         let sent = {
-            let slices = one_write(self.segments.iter().map(|segment| match segment {
-                Segment::Scratch(range) => &self.scratch[range.clone()],
-                Segment::Piece(piece) => &piece[..],
-            }));
+            let slices = one_write(
+                self.load.write_bytes_max(),
+                self.segments.iter().map(|segment| match segment {
+                    Segment::Scratch(range) => &self.scratch[range.clone()],
+                    Segment::Piece(piece) => &piece[..],
+                }),
+            );
             self.load.spend(slices.iter().map(|slice| slice.len()).sum());
             send(core, key, &mut self.secure, &mut active.output.sealed, &slices, &self.meters)
         };
@@ -181,14 +181,17 @@ impl<S: Service> Http<S> {
         active: &mut Active<S::Topic>,
     ) -> Result<(), Gone> {
         if !active.output.is_empty() {
-            if self.load.is_spent() {
-                // The kernel says again next turn that there is room.
+            if self.load.reads_wait() {
+                self.put_off(core, key, active);
                 return Ok(());
             }
             let before = active.output.bytes();
             let sent = {
                 let Output { sealed, pieces, .. } = &mut active.output;
-                let slices = one_write(pieces.iter().take(PIECES_MAX).map(|piece| &piece[..]));
+                let slices = one_write(
+                    self.load.write_bytes_max(),
+                    pieces.iter().take(PIECES_MAX).map(|piece| &piece[..]),
+                );
                 send(core, key, &mut self.secure, sealed, &slices, &self.meters)
             };
             let Sent { plain, wire } = sent.unwrap_or_default();
@@ -209,8 +212,8 @@ impl<S: Service> Http<S> {
 }
 
 /// As much as one write may take.
-fn one_write<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> SmallVec<[IoSlice<'a>; 16]> {
-    let mut room = WRITE_BYTES_MAX;
+fn one_write<'a>(most: usize, pieces: impl Iterator<Item = &'a [u8]>) -> SmallVec<[IoSlice<'a>; 16]> {
+    let mut room = most;
     let cut = pieces.map_while(|piece| {
         let part = &piece[..piece.len().min(room)];
         let fits = room > 0;

@@ -127,20 +127,83 @@ fn a_herd_of_large_reads_lets_a_write_through() {
     // The reactor waits in this one while everybody else's request arrives.
     let held = server.shared.lock().unwrap();
     blocker.get("/echo");
-    herd.iter_mut().for_each(|client| client.get(&format!("/big/{}", 2 << 20)));
+    herd.iter_mut().for_each(|client| client.get(&format!("/big/{}", 4 << 20)));
     post(&mut writer, "/echo/write");
     drop(held);
     assert_eq!(writer.answer().status, 200);
     assert_eq!(blocker.answer().status, 200);
     for client in &mut herd {
-        assert_eq!(client.answer().body.len(), 2 << 20);
+        assert_eq!(client.answer().body.len(), 4 << 20);
         client.get("/echo");
         assert_eq!(client.answer().status, 200);
     }
     let paths = &server.shared.lock().unwrap().paths;
     let place = paths.iter().position(|path| path == "/echo/write").unwrap();
-    // Whatever part of the herd came in an earlier turn: two large reads a turn go before others.
+    // Whatever part of the herd came in an earlier turn: four large reads of a turn go before others.
     assert!(place < HERD / 2, "the write waited for {place} reads");
+}
+
+#[test]
+fn large_reads_rest_while_writes_come_and_only_then() {
+    const HERD: usize = 8;
+    const BYTES: usize = 8 << 20;
+    let server = Server::start(patient());
+    for writes_come in [false, true] {
+        server.shared.lock().unwrap().writes_come = writes_come;
+        let before = server.census().rests;
+        let readers: Vec<_> = (0..HERD)
+            .map(|number| {
+                let mut client = server.connect();
+                std::thread::spawn(move || {
+                    for _ in 0..4 {
+                        client.get(&format!("/big/{BYTES}"));
+                        // One says at once that nothing more comes; it gets what it asked for all the same.
+                        if number == 0 {
+                            client.finish();
+                        }
+                        assert_eq!(client.answer().body.len(), BYTES);
+                        if number == 0 {
+                            return;
+                        }
+                    }
+                })
+            })
+            .collect();
+        // Meanwhile what is small is answered.
+        let mut small = server.connect();
+        for _ in 0..20 {
+            small.get("/echo");
+            assert_eq!(small.answer().status, 200);
+        }
+        readers.into_iter().for_each(|reader| reader.join().unwrap());
+        let rests = server.census().rests - before;
+        assert_eq!(rests > 0, writes_come, "{rests} rests");
+    }
+    server.until("all have all", |census| census.connections == census.quiet);
+}
+
+#[test]
+fn who_waits_for_a_turn_is_not_taken_for_one_who_does_not_read() {
+    const BYTES: usize = 2 << 20;
+    let server = Server::start(Config { stall_timeout_ms: 150, ..patient() });
+    server.shared.lock().unwrap().writes_come = true;
+    let mut writer = server.connect();
+    std::thread::scope(|scope| {
+        let readers: Vec<_> = (0..20)
+            .map(|_| {
+                let mut client = server.connect();
+                scope.spawn(move || {
+                    client.get(&format!("/big/{BYTES}"));
+                    assert_eq!(client.answer().body.len(), BYTES);
+                })
+            })
+            .collect();
+        // Turns of 20 ms with rests of 40 behind them: each reader has a part of every fifth.
+        while !readers.iter().all(|reader| reader.is_finished()) {
+            post(&mut writer, "/slow/20");
+            assert_eq!(writer.answer().status, 200);
+        }
+    });
 }
 
 #[test]

@@ -314,6 +314,10 @@ impl Store for Embedded {
         }
     }
 
+    fn writes(&self) -> u64 {
+        self.store.written()
+    }
+
     fn turn_ended(&self) {
         if let Some(watcher) = self.watcher {
             self.store.carry(watcher);

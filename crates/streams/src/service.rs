@@ -58,6 +58,10 @@ impl<S: Store> Service for Streams<S> {
         }
     }
 
+    fn writes(&self) -> u64 {
+        self.store.writes()
+    }
+
     fn turn_ended(&mut self) {
         self.store.turn_ended();
     }

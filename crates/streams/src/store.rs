@@ -334,6 +334,11 @@ pub trait Store: Clone {
     /// An announcement was taken up; the next movement announces again.
     fn acknowledge(&self, stream: &Self::Stream);
 
+    /// A number that has grown whenever anything was committed since, by whomever.
+    fn writes(&self) -> u64 {
+        0
+    }
+
     /// The caller's turn is over: what it committed is to become durable without its doing anything more.
     fn turn_ended(&self) {}
 }

@@ -188,6 +188,12 @@ pub trait Service {
         None
     }
 
+    /// A number that has grown whenever something was written since, through whichever reactor: while it grows, whoever
+    /// reads a lot makes way.
+    fn writes(&self) -> u64 {
+        0
+    }
+
     /// Everything that came in this turn of the reactor was handled: what was begun in it is to go on by itself.
     fn turn_ended(&mut self) {}
 

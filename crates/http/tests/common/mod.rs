@@ -40,11 +40,14 @@ pub struct Shared {
     /// How often the service was asked to look, and after how long it wants to be asked again.
     pub looks: usize,
     pub patience_ms: Option<u32>,
+    /// Whether something is written each time anybody asks, and how often it was.
+    pub writes_come: bool,
+    pub writes: u64,
     /// Bytes of the largest event.
     pub event_bytes_max: usize,
 }
 
-/// `/echo` answers with what it was sent; `/after/N` when ticket N is complete; `/later/N` when that name is ripe; `/big/N` with N bytes;
+/// `/echo` answers with what it was sent; `/after/N` when ticket N is complete; `/later/N` when that name is ripe; `/big/N` with N bytes; `/slow/N` after N ms, with everything waiting;
 /// `/poll/OFFSET` and `/sse/OFFSET` follow the topic.
 pub struct TestService {
     pub shared: Arc<Mutex<Shared>>,
@@ -88,6 +91,10 @@ impl Service for TestService {
                 response.body.push(Bytes::copy_from_slice(request.body));
                 Answer::Respond(response)
             }
+            "slow" => {
+                std::thread::sleep(std::time::Duration::from_millis(number));
+                Answer::Respond(respond(200, "slow"))
+            }
             "after" => Answer::After(number, respond(200, format!("after {number}"))),
             "later" => Answer::Later(number),
             "big" => Answer::Respond(respond(200, vec![b'x'; number as usize])),
@@ -115,6 +122,12 @@ impl Service for TestService {
         shared.looks += 1;
         shared.ripe.drain(..).for_each(|name| each(name, respond(200, format!("later {name}"))));
         shared.patience_ms
+    }
+
+    fn writes(&self) -> u64 {
+        let mut shared = self.shared.lock().unwrap();
+        shared.writes += u64::from(shared.writes_come);
+        shared.writes
     }
 
     fn gone(&mut self, later: u64) {
@@ -378,6 +391,11 @@ impl Client {
     }
 
     /// The peer closed, in good order.
+    /// Says that nothing more comes.
+    pub fn finish(&self) {
+        self.stream.shutdown(std::net::Shutdown::Write).unwrap();
+    }
+
     pub fn at_end(&mut self) -> bool {
         !self.fill() && self.buffer.is_empty()
     }
