@@ -232,7 +232,7 @@ impl<S: Service> Service for Cors<S> {
         response
     }
 
-    pass_on! { alone look turn_ended gone watch unwatch acknowledge }
+    pass_on! { alone look writes turn_ended gone watch unwatch acknowledge }
 }
 
 const FOREIGN: Refusal = Refusal {

@@ -16,9 +16,9 @@ use thalweg_state::{Options as StateOptions, Service as State, ServiceOptions};
 use thalweg_streams::embedded::Embedded;
 use thalweg_streams::subscriptions::{Driver, Subscriptions};
 use thalweg_streams::{Options, Sharing, Streams};
-use thalweg_sys::clock;
 use thalweg_sys::disk::Disk;
 use thalweg_sys::process::random_bytes;
+use thalweg_sys::{clock, code};
 
 pub(crate) use offline::{Refusal, backup, parse, restore};
 
@@ -90,6 +90,8 @@ impl Engine {
             clean = found.clean,
             "store opened"
         );
+        // What opens it is not what opens the state; see `serve::serve`.
+        code::release();
         Ok(Self::over(store, state))
     }
 

@@ -18,6 +18,11 @@ macro_rules! pass_on {
             self.inner.look(now, each)
         }
     };
+    (@ writes) => {
+        fn writes(&self) -> u64 {
+            self.inner.writes()
+        }
+    };
     (@ turn_ended) => {
         fn turn_ended(&mut self) {
             self.inner.turn_ended();

@@ -34,6 +34,7 @@ use serde_json::json;
 use std::ffi::OsString;
 use std::fmt::Display;
 use std::process::ExitCode;
+use thalweg_sys::code;
 use thalweg_wire::fault::Fault;
 
 /// The server refused, or the program failed.
@@ -52,6 +53,8 @@ const EXIT_DAMAGED: u8 = 5;
 const EXIT_CONFLICT: u8 = 6;
 
 fn main() -> ExitCode {
+    // What the loader read of it is not needed any more; see `serve::serve`.
+    code::release();
     let line: Vec<OsString> = std::env::args_os().collect();
     let arguments = Arguments::parse_from(&line);
     let output = arguments.output;
@@ -89,6 +92,8 @@ fn main() -> ExitCode {
 }
 
 fn serve(line: &[OsString], output: Output) -> ExitCode {
+    // It is read once more, by the configuration.
+    code::release();
     let configuration = match config::Configuration::load(line) {
         Ok(configuration) => configuration,
         Err(config::Failure::CommandLine(error)) => error.exit(),

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use std::fmt::{self, Write};
 use std::sync::Arc;
-use thalweg_http::{Message, Meters};
+use thalweg_http::{Message, Meters, Traffic};
 use thalweg_log::Stats;
 use thalweg_reactor::{Activity, Handle};
 use thalweg_sync::meter::Distribution;
@@ -20,6 +20,15 @@ const PATH: &str = "/metrics";
 const MEDIA: &[u8] = b"Content-Type: text/plain; version=0.0.4; charset=utf-8\r\nCache-Control: no-store\r\n";
 /// Seconds of what is noted in microseconds.
 const MICROS: f64 = 1e-6;
+
+/// What one reactor did, and its connections.
+type Reactor = (Activity, Traffic);
+
+/// One value of each reactor, with its label.
+fn each(reactors: &[Reactor], value: fn(&Reactor) -> u64) -> impl Iterator<Item = (String, u64)> {
+    let labelled = move |(index, reactor)| (format!("reactor=\"{index}\""), value(reactor));
+    reactors.iter().enumerate().map(labelled)
+}
 
 /// The reactors there are.
 #[derive(Default)]
@@ -66,17 +75,13 @@ impl<S> Metrics<S> {
             .map(|(handle, meters)| (handle.activity(), meters.traffic()))
             .collect();
         self.reactors(page, &reactors)?;
-        let sum = |value: fn(&thalweg_http::Traffic) -> u64| reactors.iter().map(|(_, t)| value(t)).sum();
+        self.turns(page, &reactors)?;
+        let sum = |value: fn(&Traffic) -> u64| reactors.iter().map(|(_, t)| value(t)).sum();
         page.memory(stats.index_bytes, sum(|t| t.unsent_bytes), sum(|t| t.bodies_bytes))
     }
 
-    fn reactors(&self, page: &mut Page, reactors: &[(Activity, thalweg_http::Traffic)]) -> fmt::Result {
-        let each = |value: fn(&(Activity, thalweg_http::Traffic)) -> u64| {
-            reactors
-                .iter()
-                .enumerate()
-                .map(move |(index, reactor)| (format!("reactor=\"{index}\""), value(reactor)))
-        };
+    fn reactors(&self, page: &mut Page, reactors: &[Reactor]) -> fmt::Result {
+        let each = |value| each(reactors, value);
         page.counter("connections_accepted_total", "Connections accepted.", each(|(_, t)| t.opened))?;
         page.gauge("connections", "Connections there are.", each(|(_, t)| t.opened.wrapping_sub(t.closed)))?;
         page.counter(
@@ -105,6 +110,30 @@ impl<S> Metrics<S> {
             "Requests refused, and connections cut, because a bound was reached.",
             each(|(_, t)| t.overloads),
         )?;
+        page.counter(
+            "rests_total",
+            "Rests that large reads had to take because writes came.",
+            each(|(_, t)| t.rests),
+        )?;
+        let classes = (1..=5).map(|class| {
+            let count = reactors.iter().map(|(_, traffic)| traffic.responses[class - 1]).sum();
+            (format!("class=\"{class}xx\""), count)
+        });
+        page.counter(
+            "responses_total",
+            "Responses by class of status; an event stream counts once.",
+            classes,
+        )?;
+        for (index, (_, traffic)) in reactors.iter().enumerate() {
+            let labels = format!("reactor=\"{index}\"");
+            let help = "A walk over the subscribers of a stream that moved, or a part of a long one.";
+            page.histogram("fan_out_seconds", help, index == 0, &labels, &traffic.fan_out_us, MICROS)?;
+        }
+        Ok(())
+    }
+
+    fn turns(&self, page: &mut Page, reactors: &[Reactor]) -> fmt::Result {
+        let each = |value| each(reactors, value);
         page.counter("turns_total", "Turns of the reactor.", each(|(a, _)| a.turns))?;
         page.counter("waits_total", "System calls that asked what is ready.", each(|(a, _)| a.waits))?;
         page.counter("messages_total", "Messages from other threads.", each(|(a, _)| a.messages))?;
@@ -122,22 +151,7 @@ impl<S> Metrics<S> {
             "mailbox_depth_max",
             "The most messages one turn found.",
             each(|(a, _)| a.messages_at_once),
-        )?;
-        let classes = (1..=5).map(|class| {
-            let count = reactors.iter().map(|(_, traffic)| traffic.responses[class - 1]).sum();
-            (format!("class=\"{class}xx\""), count)
-        });
-        page.counter(
-            "responses_total",
-            "Responses by class of status; an event stream counts once.",
-            classes,
-        )?;
-        for (index, (_, traffic)) in reactors.iter().enumerate() {
-            let labels = format!("reactor=\"{index}\"");
-            let help = "A walk over the subscribers of a stream that moved, or a part of a long one.";
-            page.histogram("fan_out_seconds", help, index == 0, &labels, &traffic.fan_out_us, MICROS)?;
-        }
-        Ok(())
+        )
     }
 
     fn store(&self, page: &mut Page, stats: &Stats) -> fmt::Result {
@@ -250,5 +264,5 @@ impl<S: Service> Service for Metrics<S> {
         self.inner.call(request, now)
     }
 
-    pass_on! { admit alone look turn_ended gone failed watch unwatch acknowledge advance deadline refuse }
+    pass_on! { admit alone look writes turn_ended gone failed watch unwatch acknowledge advance deadline refuse }
 }

@@ -225,7 +225,7 @@ impl<S: Service> Service for Beside<S> {
         }
     }
 
-    pass_on! { turn_ended failed watch unwatch acknowledge advance deadline refuse }
+    pass_on! { writes turn_ended failed watch unwatch acknowledge advance deadline refuse }
 }
 
 #[cfg(test)]

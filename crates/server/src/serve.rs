@@ -156,8 +156,6 @@ pub(crate) fn serve(configuration: Configuration, line: &[OsString]) -> Result<(
     let certificate = certificate(options)?;
     let identity = certificate.as_ref().map(Certificate::identity);
     let engine = open_engine(options, &front)?;
-    // So it is with what opened the store, and below with what started everything else.
-    code::release();
     let mut doors = open_doors(wanted, inherited, reactors, identity)?;
     let config = http_config(options, connections_max, reactors);
     let pool = Pool::start(COLD_THREADS).map_err(|error| Failure::System("start a thread", error))?;
@@ -204,9 +202,13 @@ pub(crate) fn serve(configuration: Configuration, line: &[OsString]) -> Result<(
     Ok(())
 }
 
+/// Opens the store. Between any two steps of the start what the last one ran is let go, so that the most a start ever takes
+/// is what one step does.
 fn open_engine(options: &ServeOptions, front: &Front) -> Result<Engine, Failure> {
+    code::release();
     let retain = Retain { seconds: options.retain_seconds, bytes: options.retain_bytes };
     let engine = Engine::open(&options.data, options.durability, retain, state_options(options));
+    code::release();
     Ok(engine.map_err(Failure::Store)?.with_sharing(front.sharing()))
 }
 
@@ -246,7 +248,9 @@ fn start_all(
     let listening = std::mem::take(&mut doors.per_reactor).into_iter().enumerate();
     listening
         .map(|(index, listening)| {
-            start((index, Doing::Streams), engine, front, pool, config, spin, listening)
+            let running = start((index, Doing::Streams), engine, front, pool, config, spin, listening);
+            code::release();
+            running
         })
         .collect()
 }

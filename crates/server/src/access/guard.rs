@@ -85,7 +85,7 @@ impl<S: Service> Service for Guard<S> {
         self.refusal(head, now).or_else(|| self.inner.admit(head, now))
     }
 
-    pass_on! { alone look turn_ended gone failed watch unwatch acknowledge advance deadline refuse }
+    pass_on! { alone look writes turn_ended gone failed watch unwatch acknowledge advance deadline refuse }
 }
 
 /// The token of a request: RFC 6750 2.1, the scheme in any case.

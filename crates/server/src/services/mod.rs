@@ -19,6 +19,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use thalweg_reactor::Pool;
 use thalweg_service::{Endpoint, Handler, Server, ServerOptions, Stopper};
+use thalweg_sys::code;
 
 /// A thread that serves one. Only the part of its stack that is used takes memory.
 const STACK_BYTES: usize = 512 * 1024;
@@ -63,6 +64,8 @@ impl Running {
             let news = Arc::new(News::new(server.bell()));
             Ok(LogService::new(engine.service_for(news.clone()).map_err(failed)?, news, pool.clone()))
         })?;
+        // As between all steps of the start: see `serve::open_engine`.
+        code::release();
         let state = ServerOptions {
             schema: thalweg_state::SCHEMA_HASH,
             error_tag: thalweg_state::ERROR_TAG.into(),
