@@ -30,6 +30,12 @@ fn reachable(target: &Target) -> io::Result<()> {
     socket::take_error(socket.as_fd())
 }
 
+/// Where a measured span began, and what the server had used of a processor by then.
+struct Begun {
+    at: Instant,
+    server_us: Option<u64>,
+}
+
 /// One load.
 pub(crate) struct Session {
     reactor: Reactor<Driver>,
@@ -120,6 +126,26 @@ impl Session {
         Err(Error::Preparing(why.unwrap_or_else(|| format!("{} of {count} are attached", shared.attached))))
     }
 
+    /// Opens a connection for each role, then measures. Without a warm-up what they do while others still connect counts, too:
+    /// a load of few operations may be done by then.
+    ///
+    /// # Errors
+    /// Out of descriptors; the server's process is not there.
+    pub(crate) fn open_and_measure(
+        &mut self,
+        span: Span,
+        roles: impl IntoIterator<Item = Box<dyn Role>>,
+        done: impl Fn(&Shared) -> bool,
+    ) -> Result<Map<String, Value>, Error> {
+        if span.warm_up_ms > 0 {
+            self.open(roles)?;
+            return self.measure(span, done);
+        }
+        let begun = self.begin()?;
+        self.open(roles)?;
+        self.count(begun, span, done)
+    }
+
     /// Lets it warm up, then counts for a while, or until `done`.
     ///
     /// # Errors
@@ -130,14 +156,29 @@ impl Session {
         done: impl Fn(&Shared) -> bool,
     ) -> Result<Map<String, Value>, Error> {
         self.drive(Duration::from_millis(span.warm_up_ms), &done)?;
-        let before_us = self.processor_us()?;
+        let begun = self.begin()?;
+        self.count(begun, span, done)
+    }
+
+    /// From here on operations count.
+    fn begin(&mut self) -> Result<Begun, Error> {
+        let server_us = self.processor_us()?;
         self.shared().counts.measuring = true;
-        let began = Instant::now();
-        self.drive(Duration::from_secs(span.seconds), &done)?;
-        let span_us = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
+        Ok(Begun { at: Instant::now(), server_us })
+    }
+
+    fn count(
+        &mut self,
+        begun: Begun,
+        span: Span,
+        done: impl Fn(&Shared) -> bool,
+    ) -> Result<Map<String, Value>, Error> {
+        let left = Duration::from_secs(span.seconds).saturating_sub(begun.at.elapsed());
+        self.drive(left, &done)?;
+        let span_us = u64::try_from(begun.at.elapsed().as_micros()).unwrap_or(u64::MAX);
         self.shared().counts.measuring = false;
         let after_us = self.processor_us()?;
-        let server_us = after_us.zip(before_us).map(|(after, before)| after - before);
+        let server_us = after_us.zip(begun.server_us).map(|(after, before)| after - before);
         Ok(self.shared().counts.report(span_us, server_us))
     }
 

@@ -117,8 +117,8 @@ impl Appends {
             let pace = each.map(|each| Pace::new(each, n as f64 / connections as f64));
             boxed(Write::new(work.clone(), BYTES, pace))
         };
-        session.open((0..connections).map(role))?;
-        let mut report = session.measure(span, |shared| shared.over >= connections)?;
+        let mut report = session
+            .open_and_measure(span, (0..connections).map(role), |shared| shared.over >= connections)?;
         report.insert("appended".to_owned(), session.shared().counts.appended.into());
         Ok(report)
     }
@@ -128,8 +128,9 @@ fn create(common: &Common, span: Span, connections: u32, work: &Work, limit: u64
     let connections = some(connections.into(), "--connections")?;
     let mut session = Session::new(common, connections)?;
     session.shared().limit = limit;
-    session.open((0..connections).map(|_| boxed(Write::new(work.clone(), BYTES, None))))?;
-    let mut report = session.measure(span, |shared| shared.over >= connections)?;
+    let role = |_| boxed(Write::new(work.clone(), BYTES, None));
+    let mut report =
+        session.open_and_measure(span, (0..connections).map(role), |shared| shared.over >= connections)?;
     report.insert("created".to_owned(), session.shared().counts.appended.into());
     Ok(report)
 }

@@ -377,3 +377,14 @@ fn a_copy_interrupted_within_what_a_fork_inherited_is_gone_on_with_there() {
         assert_eq!(says(url, &["read", &copy]), says(url, &["read", &fork]));
     }
 }
+
+#[test]
+fn without_a_warm_up_every_operation_of_a_load_counts_however_early_it_is_done() {
+    let (_directory, server) = memory();
+    // Far fewer operations than connections: the first few connections do them all while the others are still opened.
+    let load = ["bench", "create", "--connections", "256", "--operations", "40", "--warm-up-ms", "0"];
+    let report = &json_of(&server.url, &load)[0];
+    let counted = (&report["operations"], &report["created"], &report["failed"]);
+    assert_eq!(counted, (&json!(40), &json!(40), &json!(0)), "{report}");
+    assert!(report["perSecond"].as_f64().unwrap() > 0.0, "{report}");
+}
