@@ -1,12 +1,17 @@
-//! Everything `make test` runs once its tools are there, step by step, with a table at the end. A step's own
+//! Everything `make test` runs once its tools are there, step by step, with a table at the end, and behind it what the
+//! steps that failed said of it. A step's own
 //! summary lines are counted: `test result: ok. N passed; N failed` (cargo) and `name: N passed, N failed`
 //! (ours). A step that counts nothing counts as one check.
+
+mod complaints;
 
 use crate::options::Options;
 use crate::server::{root, target};
 use crate::{Outcome, Tally};
+use complaints::Complaints;
 use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 /// A step: its name, the cargo command, and what is set in its environment.
@@ -84,10 +89,14 @@ const STEPS: &[Step] = &[
     step("serve", "build --quiet --release --bin thalweg"),
 ];
 
+/// A step that has ended says nothing more once it was silent for so long.
+const SILENCE: Duration = Duration::from_secs(1);
+
 /// What became of a step.
 struct Done {
     name: &'static str,
     tally: Tally,
+    complaints: Complaints,
     took: Duration,
 }
 
@@ -108,41 +117,41 @@ pub(crate) fn run(options: &Options) -> Outcome {
     for step in STEPS.iter().filter(|s| only.is_empty() || only.contains(&s.name)) {
         println!("\n== {}: cargo {}", step.name, step.command);
         let started = Instant::now();
-        let tally = perform(step)?;
-        done.push(Done { name: step.name, tally, took: started.elapsed() });
+        let mut complaints = Complaints::default();
+        let tally = perform(step, &mut complaints)?;
+        done.push(Done { name: step.name, tally, complaints, took: started.elapsed() });
     }
     println!("\n{:<20}{:>8}{:>8}{:>10}", "suite", "passed", "failed", "seconds");
     let mut total = Tally::default();
-    for Done { name, tally, took } in &done {
+    for Done { name, tally, took, .. } in &done {
         println!("{name:<20}{:>8}{:>8}{:>10.1}", tally.passed, tally.failed, took.as_secs_f64());
         total.passed += tally.passed;
         total.failed += tally.failed;
     }
+    for failed in done.into_iter().filter(|done| done.tally.failed > 0) {
+        println!("\n== {} failed, and said:", failed.name);
+        failed.complaints.lines().iter().for_each(|line| println!("{line}"));
+    }
     Ok(total)
 }
 
-fn perform(step: &Step) -> Outcome {
+fn perform(step: &Step, complaints: &mut Complaints) -> Outcome {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    command.args(step.command.split(' ')).current_dir(root()).stdout(Stdio::piped());
+    command.args(step.command.split(' ')).current_dir(root());
     command.envs(step.environment.iter().copied());
     if let Some(apart) = step.apart {
         command.env("CARGO_TARGET_DIR", beside(apart));
     }
-    let mut child = command.spawn().map_err(|e| format!("cargo: {e}"))?;
     let mut tally = Tally::default();
-    if let Some(output) = child.stdout.take() {
-        for line in BufReader::new(output).split(b'\n') {
-            let line = line.map_err(|e| e.to_string())?;
-            let line = String::from_utf8_lossy(&line);
-            println!("{line}");
-            if let Some(counted) = count(&line, step.name) {
-                tally.passed += counted.passed;
-                tally.failed += counted.failed;
-            }
+    let status = said_by(&mut command, |line| {
+        println!("{line}");
+        complaints.hear(line);
+        if let Some(counted) = count(line, step.name) {
+            tally.passed += counted.passed;
+            tally.failed += counted.failed;
         }
-    }
-    let status = child.wait().map_err(|e| e.to_string())?;
+    })?;
     if tally == Tally::default() {
         tally.check(status.success(), || format!("{}: {status}", step.name));
         // A filter that selects no test is a step that checked nothing.
@@ -153,6 +162,33 @@ fn perform(step: &Step) -> Outcome {
         tally.failed += 1;
     }
     Ok(tally)
+}
+
+/// Runs a command to its end and hands over its lines. Both of its outputs are one, so that what is said of a failure
+/// stands where it happened.
+fn said_by(command: &mut Command, mut hear: impl FnMut(&str)) -> Result<ExitStatus, String> {
+    let (output, input) = std::io::pipe().map_err(|e| e.to_string())?;
+    command.stderr(input.try_clone().map_err(|e| e.to_string())?).stdout(input);
+    let mut child = command.spawn().map_err(|e| format!("{command:?}: {e}"))?;
+    // The command holds the other end, too.
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let (sender, lines) = channel();
+    std::thread::spawn(move || {
+        let mut lines = BufReader::new(output).split(b'\n').map_while(Result::ok);
+        lines.try_for_each(|line| sender.send(line))
+    });
+    loop {
+        match lines.recv_timeout(SILENCE) {
+            Ok(line) => hear(&String::from_utf8_lossy(&line)),
+            Err(RecvTimeoutError::Disconnected) => return child.wait().map_err(|e| e.to_string()),
+            // A daemon that it started may hold the output for ever.
+            Err(RecvTimeoutError::Timeout) => {
+                if let Some(status) = child.try_wait().map_err(|e| e.to_string())? {
+                    return Ok(status);
+                }
+            }
+        }
+    }
 }
 
 /// A target directory next to the usual one.
@@ -191,6 +227,17 @@ mod tests {
         // A judge's lines on the way to its closing line are not counted again.
         assert_eq!(count("conformance 0.3.6, sync: 250 passed, 0 failed", "conformance-sync"), None);
         assert_eq!(count("running: 3 things", "tests"), None);
+    }
+
+    #[test]
+    fn a_step_is_over_when_it_ends_whatever_it_leaves_behind() {
+        let begun = Instant::now();
+        let mut command = Command::new("sh");
+        command.args(["-c", "sleep 30 & echo one; echo two >&2; exit 3"]);
+        let mut heard = Vec::new();
+        let status = said_by(&mut command, |line| heard.push(line.to_owned())).unwrap();
+        assert_eq!((status.code(), heard), (Some(3), vec!["one".to_owned(), "two".to_owned()]));
+        assert!(begun.elapsed() < Duration::from_secs(25), "it waited for what was left behind");
     }
 
     #[test]

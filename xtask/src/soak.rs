@@ -1,6 +1,7 @@
 //! Mixed load for as long as it takes: writers, followers by SSE and long-poll, clients that come and go, and followers
 //! that are stopped (`kill -STOP`) and never read again. The server's memory must not grow, and no client may see an error
-//! that none of them caused.
+//! that none of them caused. With `--retain-bytes` what is written is let go some time later, which tells what leaks from
+//! what the index of records takes for as long as they are there.
 
 use crate::load::{Beside, Load};
 use crate::memory;
@@ -37,9 +38,13 @@ pub(crate) fn run(options: &Options) -> Outcome {
         Duration::try_from_secs_f64(minutes * 60.0).map_err(|e| format!("--minutes: {e}"))?.as_secs();
     let seconds = seconds.max(SECONDS_MIN);
     let load = Load::new()?;
-    let launch = Launch::new(Program::of(options), options.text("durability", "sync"))?
+    let mut launch = Launch::new(Program::of(options), options.text("durability", "sync"))?
         .long_poll_ms(5_000)
         .with("--connections-max", 12_000);
+    let retained: u64 = options.value("retain-bytes", 0)?;
+    if retained > 0 {
+        launch = launch.with("--retain-bytes", retained);
+    }
     let scratch = Scratch::new("soak")?;
     let server = launch.start(&scratch.path().join("data"))?;
     let (told, looks) = std::thread::scope(|scope| {

@@ -44,11 +44,10 @@ pub(crate) fn run(options: &Options) -> Outcome {
     for pair in 0..pairs {
         for work in &works {
             for side in work.sides.iter().copied().filter(|side| peers || !side.is_peer()) {
-                if let Some(report) = perform(work, side, &load, &size)? {
-                    say(pair, work, side, &report);
-                    tally.check(whole(&report, side), || format!("{}: {report}", work.name));
-                    measured.add(work.name, side, report);
-                }
+                let report = perform(work, side, &load, &size)?;
+                say(pair, work, side, &report);
+                tally.check(whole(&report, side), || format!("{}: {report}", work.name));
+                measured.add(work.name, side, report);
             }
         }
     }

@@ -7,14 +7,12 @@ use crate::million;
 use crate::options::Options;
 use crate::server::{Launch, Scratch, Server};
 use serde_json::Value;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Connections that any work needs at most.
 const CONNECTIONS_MAX: u64 = 11_000;
-/// What says on the page of metrics how much is still to be settled.
-const UNSETTLED: &str = "thalweg_unsettled_bytes";
-/// Settling that takes longer has failed.
-const SETTLING_MAX: Duration = Duration::from_secs(120);
+/// A server that takes longer to end has failed.
+const ENDING_MAX: Duration = Duration::from_secs(30);
 
 /// How large runs are.
 #[derive(Clone, Debug)]
@@ -47,62 +45,50 @@ impl Size {
     }
 }
 
-/// What a work came to on a side; `None`: there is no such thing there.
+/// What a work came to on a side.
 ///
 /// # Errors
 /// The server does not start, or an operation fails on ours or on the floor.
-pub(super) fn perform(work: &Work, side: Side, load: &Load, size: &Size) -> Result<Option<Value>, String> {
+pub(super) fn perform(work: &Work, side: Side, load: &Load, size: &Size) -> Result<Value, String> {
     let launch = side.launch(work.durability, CONNECTIONS_MAX)?;
     let scratch = Scratch::new("bench")?;
-    let server = launch.start(&scratch.path().join("data"))?;
+    let data = scratch.path().join("data");
+    let mut server = launch.start(&data)?;
     let mut words = size.words(work);
-    let run = |words: &[&str]| {
+    let run = |server: &Server, words: &[&str]| {
         // A peer that refuses some of it is measured by what it did.
-        if side.is_peer() { load.try_run(&server, words) } else { load.run(&server, words) }
+        if side.is_peer() { load.try_run(server, words) } else { load.run(server, words) }
     };
     match work.scene {
-        Scene::Load => run(&words).map(Some),
+        Scene::Load => run(&server, &words),
         Scene::Beside => {
             let stream_bytes = if size.tiny { "1048576" } else { "16777216" };
             let fill = ["catch-up", "--prefix", "read-", "--stream-bytes", stream_bytes];
             load.run(&server, &[&fill[..], &["--only-fill"]].concat())?;
             let readers = ["--created", "--seconds", "3600"];
             let mut readers = load.beside(&server, &[&fill[..], &readers].concat())?;
-            let report = run(&words)?;
+            let report = run(&server, &words)?;
             if !readers.is_running() {
                 return Err("those who catch up ended before the writers".to_owned());
             }
-            Ok(Some(report))
+            Ok(report)
         }
-        Scene::Settled => {
-            words.push("--only-fill");
-            run(&words)?;
-            if side == Side::Ours && !settled(&server)? {
-                return Ok(None);
-            }
-            words.pop();
+        Scene::AtRest => {
+            load.run(&server, &[&words[..], &["--only-fill"]].concat())?;
+            server.ask_to_end()?;
+            server.await_end(ENDING_MAX)?;
+            let server = launch.start(&data)?;
             words.push("--created");
-            run(&words).map(Some)
+            run(&server, &words)
         }
-        Scene::Streams => streams(&launch, load, work, size).map(Some),
-    }
-}
-
-/// Waits until nothing is left to be settled; `false` when the server does not settle anything.
-fn settled(server: &Server) -> Result<bool, String> {
-    let until = Instant::now() + SETTLING_MAX;
-    loop {
-        let page = server.connect()?.request("GET", "/metrics", &[], b"")?.body;
-        let page = String::from_utf8_lossy(&page).into_owned();
-        let line = page.lines().find_map(|line| line.strip_prefix(UNSETTLED)?.strip_prefix(' '));
-        match line.map(|number| number.trim().parse::<f64>()) {
-            None => return Ok(false),
-            Some(Ok(left)) if left <= 0.0 => return Ok(true),
-            Some(_) if Instant::now() > until => {
-                return Err("it does not come to the end of settling".to_owned());
-            }
-            Some(_) => std::thread::sleep(Duration::from_millis(100)),
+        Scene::Among => {
+            let [streams, appends] = if size.tiny { ["2", "8192"] } else { ["64", "262144"] };
+            let among = ["append", "--streams", streams, "--connections", streams, "--operations", appends];
+            load.run(&server, &[&among[..], &["--seconds", "120", "--warm-up-ms", "0"]].concat())?;
+            words.push("--created");
+            run(&server, &words)
         }
+        Scene::Streams => streams(&launch, load, work, size),
     }
 }
 

@@ -10,8 +10,10 @@ pub(super) enum Scene {
     Load,
     /// A run of the load while others read whole streams.
     Beside,
-    /// Filled, left until it is settled, then read.
-    Settled,
+    /// Filled, the server ended and started again, then read.
+    AtRest,
+    /// Filled by small appends to all of its streams in turn, then read.
+    Among,
     /// Idle streams of one append each: memory of each.
     Streams,
 }
@@ -68,20 +70,29 @@ pub(super) const WORKS: &[Work] = &[
     ),
     load("append/create", "create", "create --connections 4 --operations 200", SERVERS),
     Work {
-        scene: Scene::Settled,
+        scene: Scene::AtRest,
         ..load(
-            "catch-up/settled",
+            "catch-up/at-rest",
             CATCH_UP,
             "catch-up --connections 3 --stream-bytes 1048576 --operations 9",
             TWO,
         )
     },
     load(
-        "catch-up/unsettled",
+        "catch-up/just-written",
         CATCH_UP,
         "catch-up --connections 3 --stream-bytes 1048576 --operations 9",
         SERVERS,
     ),
+    Work {
+        scene: Scene::Among,
+        ..load(
+            "catch-up/among",
+            "catch-up --connections 64 --streams 64 --stream-bytes 1048576",
+            "catch-up --connections 2 --streams 2 --stream-bytes 1048576 --operations 4",
+            TWO,
+        )
+    },
     load("sse/64", "fan-out --connections 64", FAN, FOLLOWED),
     load("sse/256", "fan-out --connections 256", FAN, TWO),
     load("sse/1000", "fan-out --connections 1000", FAN, ALL),
@@ -176,10 +187,36 @@ pub(super) const LINES: &[Line] = &[
     ),
     line("durable creates", "append/create", Rate, Of(Rust), Bar::None),
     line("durable creates", "append/create", Rate, Of(Node), Bar::None),
-    line("catch-up, 16 MiB, 100 clients, settled", "catch-up/settled", BytesRate, Of(Rust), AtLeast(1.0)),
-    line("catch-up, 16 MiB, 100 clients, settled", "catch-up/settled", CostOfGib, Of(Rust), AtMost(1.0)),
-    line("catch-up, 16 MiB, 100 clients, unsettled", "catch-up/unsettled", BytesRate, Of(Rust), AtLeast(0.6)),
-    line("catch-up, 16 MiB, 100 clients, unsettled", "catch-up/unsettled", BytesRate, Of(Node), Bar::None),
+    line("catch-up, 16 MiB, 100 clients, at rest", "catch-up/at-rest", BytesRate, Of(Rust), AtLeast(1.0)),
+    line("catch-up, 16 MiB, 100 clients, at rest", "catch-up/at-rest", CostOfGib, Of(Rust), AtMost(1.0)),
+    line(
+        "catch-up, 16 MiB, 100 clients, just written",
+        "catch-up/just-written",
+        BytesRate,
+        Of(Rust),
+        AtLeast(0.6),
+    ),
+    line(
+        "catch-up, 16 MiB, 100 clients, just written",
+        "catch-up/just-written",
+        BytesRate,
+        Of(Node),
+        Bar::None,
+    ),
+    line(
+        "catch-up, 1 MiB in 256 bytes each among 64 streams",
+        "catch-up/among",
+        BytesRate,
+        Of(Rust),
+        Bar::None,
+    ),
+    line(
+        "catch-up, 1 MiB in 256 bytes each among 64 streams",
+        "catch-up/among",
+        CostOfGib,
+        Of(Rust),
+        Bar::None,
+    ),
     line("SSE, 1,000 subscribers, 50/s", "sse/1000", P99, Of(Rust), AtMost(0.7)),
     line("SSE, 1,000 subscribers, 50/s", "sse/1000", Cost, Of(Rust), AtMost(0.5)),
     line("SSE, 1,000 subscribers, 50/s", "sse/1000", P99, Of(Node), Bar::None),
