@@ -166,7 +166,7 @@ export interface BatchPiece {
 export interface FramePiece {
   readonly piece: "frame"
   readonly position: number
-  readonly kind: "data" | "create" | "close" | "delete" | "producer" | "writerSeq" | "note" | "trim" | "gone"
+  readonly kind: "data" | "create" | "close" | "delete" | "producer" | "writerSeq" | "note" | "trim" | "gone" | "places"
   /** Id of the log it is about. */
   readonly log: number
   /** That log's name; null when nothing says it. */

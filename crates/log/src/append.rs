@@ -5,10 +5,10 @@
 
 use crate::commit::Nudge;
 use crate::error::CommitError;
-use crate::extents::Extent;
-use crate::format::FLAG_LAST;
+use crate::format::{FLAG_LAST, Kind};
 use crate::log::{Change, Inner, Log, Seen};
 use crate::open::Durability;
+use crate::places::Places;
 use crate::store::{Shared, Store};
 use crate::writer::{Entries, Pending, Placed, PlannedBatch};
 use crate::{Commit, Config, Lifetime, Offset, Position, Receipt, Time};
@@ -93,6 +93,10 @@ impl Store {
             let mut inner = log.lock_soon();
             check(&inner)?;
             let (first, mut next) = (inner.tail, inner.tail);
+            let places = if inner.ripe { inner.say_places() } else { Vec::new() };
+            if !places.is_empty() {
+                encoded.push_beside(Kind::Places, (log.id(), first, inner.accessed), &places);
+            }
             for (time, payload) in entries {
                 encode(encoded, log, next, time, payload, FLAG_LAST)?;
                 next += payload.len() as u64;
@@ -103,7 +107,7 @@ impl Store {
             let batch = PlannedBatch::of_entries(encoded, smallvec![(log.id(), next)]);
             let pending = std::iter::once_with(|| Pending::payload(log, next));
             let placed = self.shared.publish(&batch, next - first, pending, None, Nudge::Committer)?;
-            self.shared.staged(log, &mut inner, placed, first..next, batch.times.latest());
+            self.shared.staged(log, &mut inner, placed, first..next, &places, batch.times.latest());
             drop(inner);
             self.shared.gate.announce();
             Ok(self.receipt(placed, first, next))
@@ -243,6 +247,12 @@ impl Transaction<'_> {
             last_of[*place] = index;
         }
         let mut encoded = Entries::default();
+        let places: SmallVec<[Vec<u8>; 2]> = locked.iter().map(|inner| inner.say_places()).collect();
+        for (log, (said, first)) in self.logs.iter().zip(places.iter().zip(&firsts)) {
+            if !said.is_empty() {
+                encoded.push_beside(Kind::Places, (log.id(), *first, self.time), said);
+            }
+        }
         for (index, (place, range)) in self.entries.iter().enumerate() {
             let flags = if last_of[*place] == index { FLAG_LAST } else { 0 };
             let payload = &self.bytes[range.clone()];
@@ -255,7 +265,8 @@ impl Transaction<'_> {
         let pending = self.logs.iter().zip(&ends).map(|(log, end)| Pending::payload(log, *end));
         let placed = shared.publish(&batch, self.bytes.len() as u64, pending, None, nudge)?;
         for (place, inner) in locked.iter_mut().enumerate() {
-            shared.staged(&self.logs[place], inner, placed, firsts[place]..ends[place], self.time);
+            let offsets = firsts[place]..ends[place];
+            shared.staged(&self.logs[place], inner, placed, offsets, &places[place], self.time);
         }
         drop(locked);
         shared.gate.announce();
@@ -318,10 +329,19 @@ fn encode(
 
 impl Shared {
     /// Enters a batch's payload into a log that it touched, and shows it where nothing has to be waited for.
-    fn staged(&self, log: &Arc<Log>, inner: &mut Inner, placed: Placed, offsets: Range<Offset>, time: Time) {
+    fn staged(
+        &self,
+        log: &Arc<Log>,
+        inner: &mut Inner,
+        placed: Placed,
+        offsets: Range<Offset>,
+        places: &[u8],
+        time: Time,
+    ) {
         let length = u32::try_from(offsets.end - offsets.start).unwrap_or(u32::MAX);
         inner.stage(&Change {
-            extent: Extent { position: placed.start, offset: offsets.start, length, span: placed.bytes },
+            extent: placed.extent(offsets.start, length),
+            places: Places::decode(places),
             producer: None,
             writer_seq: None,
             notes: &[],

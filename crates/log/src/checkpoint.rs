@@ -124,6 +124,7 @@ fn encode_log(log: &Log, into: &mut Vec<u8>) {
         into.extend_from_slice(&extent.offset.to_le_bytes());
         into.extend_from_slice(&extent.length.to_le_bytes());
         into.extend_from_slice(&extent.span.to_le_bytes());
+        into.extend_from_slice(&extent.places.to_le_bytes());
     }
     let length = u32::try_from(into.len() - start).unwrap_or(u32::MAX);
     into[start..start + 4].copy_from_slice(&length.to_le_bytes());
@@ -196,7 +197,8 @@ fn decode_log(record: &[u8], intern: &mut dyn FnMut(Config) -> Config) -> Option
         let mut extents = Extents::default();
         while !cutter.0.is_empty() {
             let (position, offset) = (cutter.word64()?, cutter.word64()?);
-            extents.push(Extent { position, offset, length: cutter.word32()?, span: cutter.word32()? });
+            let (length, span, places) = (cutter.word32()?, cutter.word32()?, cutter.word64()?);
+            extents.restore(Extent { position, offset, length, span, places });
         }
         inner.extents = extents;
     }

@@ -1,11 +1,11 @@
 //! Commits: create, append, close and delete, each one batch.
 
 use crate::error::CommitError;
-use crate::extents::Extent;
 use crate::fork::{Branch, Fork, Lineage};
 use crate::format::{self, Config, FLAG_LAST, Kind, Producer};
 use crate::log::{Change, Inner, Log, Seen};
 use crate::open::Durability;
+use crate::places::Places;
 use crate::store::{Shared, Store};
 use crate::writer::{Pending, Placed, PlannedBatch, PlannedFrame};
 use crate::{LogId, Offset, Position, Time, WatcherId};
@@ -35,6 +35,12 @@ pub struct Commit<'a> {
     pub trim: Option<Offset>,
     /// When, microseconds since the Unix epoch.
     pub time: Time,
+}
+
+impl Commit<'_> {
+    fn has_payload(&self) -> bool {
+        !(self.payload.is_empty() && self.suffix.is_empty())
+    }
 }
 
 /// A commit that was taken.
@@ -110,6 +116,7 @@ fn plan<'a>(
     tail: Offset,
     commit: &Commit<'a>,
     notes: &'a Notes,
+    places: &'a [u8],
     delete: bool,
 ) -> Result<PlannedBatch<'a>, CommitError> {
     let end = tail + commit.payload.len() as u64 + commit.suffix.len() as u64;
@@ -120,6 +127,9 @@ fn plan<'a>(
     };
     if notes.create > 0 {
         add(Kind::Create, tail, [&notes.bytes[..notes.create], &[]])?;
+    }
+    if !places.is_empty() {
+        add(Kind::Places, tail, [places, &[]])?;
     }
     if end > tail {
         add(Kind::Data, tail, [commit.payload, commit.suffix])?;
@@ -301,7 +311,9 @@ impl Shared {
         delete: bool,
         watcher: Option<WatcherId>,
     ) -> Result<Receipt, CommitError> {
-        let batch = plan(log.id(), inner.tail, commit, notes, delete)?;
+        // A batch without payload may be let go before what it speaks of.
+        let places = if commit.has_payload() { inner.say_places() } else { Vec::new() };
+        let batch = plan(log.id(), inner.tail, commit, notes, &places, delete)?;
         if let Some(at) = commit.trim.filter(|at| *at > inner.tail) {
             return Err(CommitError::PastEnd { at, tail: inner.tail });
         }
@@ -310,7 +322,7 @@ impl Shared {
             Seen { first: commit.trim.unwrap_or(0), tail: next, closed: commit.close, deleted: delete };
         let pending = Pending { log: log.clone(), seen };
         let placed = self.publish(&batch, next - first, [pending], watcher, Nudge::Committer)?;
-        stage(inner, commit, placed, first, next);
+        stage(inner, commit, &places, placed, first, next);
         if delete {
             inner.deleting = true;
         }
@@ -327,10 +339,11 @@ impl Shared {
     }
 }
 
-fn stage(inner: &mut Inner, commit: &Commit<'_>, placed: Placed, first: Offset, next: Offset) {
+fn stage(inner: &mut Inner, commit: &Commit<'_>, places: &[u8], placed: Placed, first: Offset, next: Offset) {
     let length = u32::try_from(next - first).unwrap_or(u32::MAX);
     inner.stage(&Change {
-        extent: Extent { position: placed.start, offset: first, length, span: placed.bytes },
+        extent: placed.extent(first, length),
+        places: Places::decode(places),
         producer: commit.producer,
         writer_seq: commit.writer_seq,
         notes: commit.notes,

@@ -20,11 +20,13 @@ use crate::format::{
     SegmentHeader,
 };
 use crate::open::Durability;
+use crate::places::Reach;
 use crate::scan::{Scan, Step};
 use crate::segment::{self, Segment};
 use crate::store::Shared;
-use crate::{Position, byte_of, segment_of};
-use std::collections::BTreeMap;
+use crate::view::View;
+use crate::{Position, segment_of};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Range;
 use std::path::Path;
@@ -119,13 +121,13 @@ impl Shared {
         };
         // Nor is one removed meanwhile.
         let _one_at_a_time = self.checkpointing.lock();
-        let mut pieces: BTreeMap<u32, Pieces> = BTreeMap::new();
-        self.each_extent(below, |number, span| pieces.entry(number).or_default().mark(&span));
         let view = self.segments.latest();
+        let candidates = self.candidates(&view, below);
+        let mut pieces: BTreeMap<u32, Pieces> = BTreeMap::new();
+        self.each_extent(&view, &candidates, |number, span| pieces.entry(number).or_default().mark(&span));
         let excess = |segment: &&Arc<Segment>| {
             let needed = pieces.get(&segment.header.number).map_or(0, Pieces::bytes);
-            // One of which nothing is needed goes whole.
-            needed > 0 && segment.header.number < below && needed * EXCESS <= segment.header.held_bytes()
+            needed > 0 && needed * EXCESS <= segment.header.held_bytes()
         };
         let (mut chosen, mut bytes, mut more) = (BTreeMap::new(), 0, false);
         for segment in view.all().iter().filter(excess) {
@@ -136,7 +138,8 @@ impl Shared {
             }
             chosen.insert(segment.header.number, (segment.clone(), Vec::new()));
         }
-        self.each_extent(below, |number, span| {
+        let numbers = chosen.keys().copied().collect();
+        self.each_extent(&view, &numbers, |number, span| {
             if let Some((_, needed)) = chosen.get_mut(&number) {
                 needed.push(span);
             }
@@ -164,15 +167,45 @@ impl Shared {
         replays.filter(|_| whole && kept).map(segment_of)
     }
 
-    fn each_extent(&self, below: u32, mut visit: impl FnMut(u32, Span)) {
-        self.catalogue.visit(|log| {
-            for extent in log.lock().extents.all() {
-                let (number, start) = (segment_of(extent.position), byte_of(extent.position));
-                if number < below {
-                    visit(number, start..start + extent.span);
+    /// The segments below one that may hold enough of what nobody needs: what is needed is more than its payload. One of which
+    /// nothing is needed goes whole.
+    fn candidates(&self, view: &View, below: u32) -> BTreeSet<u32> {
+        let writer = self.writer.lock();
+        let needed = |number: u32| writer.live_bytes.get(&number).copied().unwrap_or(0);
+        let excess = |segment: &&Arc<Segment>| {
+            let needed = needed(segment.header.number);
+            let worth = needed > 0 && needed * EXCESS <= segment.header.held_bytes();
+            worth && segment.header.number < below
+        };
+        view.all().iter().filter(excess).map(|segment| segment.header.number).collect()
+    }
+
+    /// Visits what is needed of some segments.
+    fn each_extent(&self, view: &View, among: &BTreeSet<u32>, mut visit: impl FnMut(u32, Span)) {
+        let mut folded = Vec::new();
+        if !among.is_empty() {
+            self.catalogue.visit(|log| {
+                let inner = log.lock();
+                let found = inner.extents.all().iter().filter(|e| among.contains(&segment_of(e.position)));
+                for extent in found {
+                    if extent.is_folded() {
+                        folded.push((log.id(), *extent));
+                    } else {
+                        visit(segment_of(extent.position), extent.bytes());
+                    }
                 }
+            });
+        }
+        // With nothing locked: what they stand for may have to come from a disk.
+        let reach = Reach { view, limit: self.control.written() };
+        for (log, extent) in folded {
+            let number = segment_of(extent.position);
+            match reach.unfold(log, &extent) {
+                Ok(unfolded) => unfolded.iter().for_each(|one| visit(number, one.bytes())),
+                // Where nobody says, all of it may be needed.
+                Err(_) => visit(number, extent.bytes()),
             }
-        });
+        }
     }
 
     /// Writes a segment anew. One that does not read as it was written stays as it is.

@@ -1,11 +1,20 @@
 //! Where a log's payload lies: runs of batches that hold nothing else, in offset order.
+//!
+//! Of a log whose entries lie among others', each is an extent of its own. So that memory does not grow with history, extents
+//! that have become many are *folded*: a batch of the log says where they lie ([`places`](crate::places)), and one extent
+//! that knows this batch stands for them.
+//!
+//! Invariants: extents are ordered, each begins where the one before it ends unless something between them is lost, and a folded
+//! one stands for extents of one segment. What is folded is decided by what was written, so that whoever replays
+//! it, in this process or another, comes to the same list. *Checked by* the tests below and those of `places`.
 
+use crate::places::{Places, RUN};
 use crate::{Offset, Position, byte_of, segment_of};
 use smallvec::SmallVec;
 use std::ops::Range;
 
-/// Batches that follow each other in one segment and touch this log alone. Payload is walked, never
-/// searched, inside an extent, so its span is bounded.
+/// Batches that follow each other in one segment and touch this log alone, or, if it is folded, many of such. Payload is
+/// walked, never searched, inside one that is not folded, so its span is bounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Extent {
     /// Start of the first batch.
@@ -16,9 +25,15 @@ pub(crate) struct Extent {
     pub(crate) length: u32,
     /// Bytes of segment from the first batch's start to the last one's end.
     pub(crate) span: u32,
+    /// Start of the batch that says what it stands for, if it is folded; else 0.
+    pub(crate) places: Position,
 }
 
 const SPAN_MAX: u32 = 64 * 1024;
+/// Bytes of the batches that are folded into one. Where they are more, extents are few.
+const FOLDED_BYTES_MAX: u32 = 2 << 20;
+/// Fewer than this are not worth it: at the end of a segment.
+const FOLDED_MIN: usize = RUN / 4;
 
 impl Extent {
     pub(crate) fn end(&self) -> Offset {
@@ -30,6 +45,20 @@ impl Extent {
         let start = byte_of(self.position);
         start..start + self.span
     }
+
+    /// Where its last batch ends.
+    pub(crate) fn end_position(&self) -> Position {
+        self.position + u64::from(self.span)
+    }
+
+    pub(crate) fn is_folded(&self) -> bool {
+        self.places != 0
+    }
+
+    /// Whether it holds bytes of `from..to`.
+    pub(crate) fn holds(&self, from: Offset, to: Offset) -> bool {
+        self.end() > from && self.offset < to
+    }
 }
 
 /// A log's extents. Most logs of a store with many have none or one, kept inline.
@@ -39,22 +68,55 @@ pub(crate) struct Extents {
 }
 
 impl Extents {
-    /// Adds the payload of one more batch, joining it to the last extent where it follows that directly.
-    pub(crate) fn push(&mut self, extent: Extent) {
+    /// Adds the payload of one more batch, joining it to the last extent where it follows that directly. Whether some are to be
+    /// folded now.
+    pub(crate) fn push(&mut self, extent: Extent) -> bool {
         if extent.length == 0 {
-            return;
+            return self.ripe().is_some();
         }
-        if let Some(last) = self.list.last_mut() {
+        if let Some(last) = self.list.last_mut().filter(|last| !last.is_folded()) {
             let follows = segment_of(last.position) == segment_of(extent.position)
-                && u64::from(byte_of(last.position)) + u64::from(last.span)
-                    == u64::from(byte_of(extent.position));
+                && last.end_position() == extent.position;
             if follows && last.end() == extent.offset && last.span + extent.span <= SPAN_MAX {
                 last.length += extent.length;
                 last.span += extent.span;
-                return;
+                return false;
             }
         }
         self.list.push(extent);
+        self.ripe().is_some()
+    }
+
+    /// The extents that are to be folded next: of the latest, once they are many, those of one segment.
+    pub(crate) fn ripe(&self) -> Option<&[Extent]> {
+        let first = self.list.len().checked_sub(RUN)?;
+        let latest = &self.list[first..];
+        if latest[0].is_folded() {
+            return None;
+        }
+        let segment = segment_of(latest[0].position);
+        let mut next = latest[0].offset;
+        let folds = |extent: &&Extent| {
+            let follows = extent.offset == std::mem::replace(&mut next, extent.end());
+            follows && segment_of(extent.position) == segment && Places::can_tell(extent)
+        };
+        let count = latest.iter().take_while(folds).count();
+        let bytes: u32 = latest[..count].iter().map(|extent| extent.span).sum();
+        (count >= FOLDED_MIN && bytes <= FOLDED_BYTES_MAX).then_some(&latest[..count])
+    }
+
+    /// Has one extent stand for those whose places a batch says. Nothing, where they are not what is here.
+    pub(crate) fn fold(&mut self, places: &Places<'_>, said_at: Position) {
+        let first = self.list.partition_point(|extent| extent.offset < places.first());
+        let Some(found) = self.list.get(first..first + places.count()) else { return };
+        let (Some(begins), Some(ends)) = (found.first().copied(), found.last().copied()) else { return };
+        if !places.iter().eq(found.iter().copied()) {
+            return;
+        }
+        let length = found.iter().map(|extent| extent.length).sum();
+        let span = byte_of(ends.position) + ends.span - byte_of(begins.position);
+        self.list[first] = Extent { length, span, places: said_at, ..begins };
+        self.list.drain(first + 1..first + places.count());
     }
 
     /// The extents that hold bytes of `from..to`.
@@ -64,21 +126,23 @@ impl Extents {
         &self.list[first..last.max(first)]
     }
 
-    /// Where the first extent lies that holds anything at or behind a position.
-    pub(crate) fn behind(&self, position: Position) -> Option<Position> {
-        let next = self.list.partition_point(|extent| extent.position + u64::from(extent.span) <= position);
-        self.list.get(next).map(|extent| extent.position.max(position))
+    /// The first extent that holds anything at or behind a position.
+    pub(crate) fn behind(&self, position: Position) -> Option<&Extent> {
+        self.list.get(self.list.partition_point(|extent| extent.end_position() <= position))
     }
 
-    /// Where the last extent ends that begins in front of a position, or the position if that is within it.
-    pub(crate) fn before(&self, position: Position) -> Option<Position> {
-        let behind = self.list.partition_point(|extent| extent.position < position);
-        let last = self.list.get(behind.checked_sub(1)?)?;
-        Some((last.position + u64::from(last.span)).min(position))
+    /// The last extent that begins in front of a position.
+    pub(crate) fn before(&self, position: Position) -> Option<&Extent> {
+        self.list[..self.list.partition_point(|extent| extent.position < position)].last()
     }
 
     pub(crate) fn all(&self) -> &[Extent] {
         &self.list
+    }
+
+    /// Takes over what a checkpoint knows, in order.
+    pub(crate) fn restore(&mut self, extent: Extent) {
+        self.list.push(extent);
     }
 
     /// Forgets the extents that end at or below an offset.
@@ -108,7 +172,7 @@ mod tests {
             let mut starts = Vec::new();
             for (payload, gap) in &batches {
                 at += if *gap { 800 } else { 0 };
-                extents.push(Extent { position: position(1, at), offset, length: *payload, span: payload + 80 });
+                extents.push(Extent { position: position(1, at), offset, length: *payload, span: payload + 80, places: 0 });
                 starts.push((offset, at));
                 at += payload + 80;
                 offset += u64::from(*payload);

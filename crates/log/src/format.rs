@@ -26,7 +26,7 @@ use crate::{LogId, Offset, Position, Time};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-pub(crate) const FORMAT_VERSION: u32 = 2;
+pub(crate) const FORMAT_VERSION: u32 = 3;
 pub(crate) const SEGMENT_HEADER_BYTES: u32 = 64;
 pub(crate) const BATCH_HEADER_BYTES: u32 = 48;
 pub(crate) const TOUCHED_BYTES: u32 = 16;
@@ -62,6 +62,8 @@ pub enum Kind {
     /// Of no log: stands for batches that nobody needed any more (`compact`). Its payload begins with the link of the
     /// last one of them; the rest is zero.
     Gone = 9,
+    /// Where earlier entries of the log lie (`places`).
+    Places = 10,
 }
 
 impl Kind {
@@ -81,6 +83,7 @@ impl Kind {
             Kind::Note => "note",
             Kind::Trim => "trim",
             Kind::Gone => "gone",
+            Kind::Places => "places",
         }
     }
 
@@ -95,6 +98,7 @@ impl Kind {
             7 => Kind::Note,
             8 => Kind::Trim,
             9 => Kind::Gone,
+            10 => Kind::Places,
             _ => return None,
         })
     }

@@ -48,6 +48,7 @@ mod names;
 mod open;
 mod parse;
 mod place;
+mod places;
 mod progress;
 mod purge;
 mod query;

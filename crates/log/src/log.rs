@@ -8,6 +8,7 @@
 use crate::extents::{Extent, Extents};
 use crate::fork::Lineage;
 use crate::format::{Config, Producer};
+use crate::places::Places;
 use crate::rare::Rare;
 use crate::{LogId, Offset, Position, Time};
 use parking_lot::{Mutex, MutexGuard};
@@ -85,6 +86,8 @@ pub(crate) struct Inner {
     pub(crate) due: Time,
     pub(crate) lineage: Option<Box<Lineage>>,
     pub(crate) extents: Extents,
+    /// The next batch is to say where some of them lie.
+    pub(crate) ripe: bool,
     pub(crate) producers: Option<Box<Producers>>,
     pub(crate) notes: Option<Box<Notes>>,
     pub(crate) rare: Option<Box<Rare>>,
@@ -114,6 +117,8 @@ pub(crate) struct Seen {
 #[derive(Clone, Debug)]
 pub(crate) struct Change<'a> {
     pub(crate) extent: Extent,
+    /// Where earlier payload lies.
+    pub(crate) places: Option<Places<'a>>,
     pub(crate) producer: Option<(&'a [u8], Producer)>,
     pub(crate) writer_seq: Option<&'a [u8]>,
     pub(crate) notes: &'a [(&'a [u8], &'a [u8])],
@@ -155,6 +160,7 @@ impl Log {
             due: 0,
             lineage,
             extents: Extents::default(),
+            ripe: false,
             producers: None,
             notes: None,
             rare: None,
@@ -278,7 +284,10 @@ impl Inner {
 
     /// Applies a commit to the staged view: the one place where a log changes, live and in recovery.
     pub(crate) fn stage(&mut self, change: &Change<'_>) {
-        self.extents.push(change.extent);
+        if let Some(places) = &change.places {
+            self.extents.fold(places, change.extent.position);
+        }
+        self.ripe = self.extents.push(change.extent);
         self.tail = change.extent.end();
         if let Some((id, producer)) = change.producer {
             let producers = self.producers.get_or_insert_default();
@@ -305,6 +314,15 @@ impl Inner {
         self.version = self.version.wrapping_add(1);
         self.last = change.end;
         self.accessed = self.accessed.max(change.time);
+    }
+
+    /// What the next batch is to say about places; nothing, unless there is something.
+    pub(crate) fn say_places(&self) -> Vec<u8> {
+        let mut said = Vec::new();
+        if let Some(extents) = self.extents.ripe().filter(|_| self.ripe) {
+            Places::encode(extents, &mut said);
+        }
+        said
     }
 
     /// Lets go of what lies wholly below the first visible offset, unless some fork inherits it.

@@ -13,10 +13,12 @@ use crate::attach::Attached;
 use crate::error::Damage;
 use crate::fork::{Stretch, stretches};
 use crate::log::Log;
+use crate::places::Reach;
 use crate::reader::Reader;
 use crate::segment::{Readable, Segment};
 use crate::source::Sight;
 use crate::store::Store;
+use crate::view::View;
 use crate::{LogId, Offset, Position, Time, segment_of};
 use std::any::Any;
 use std::io;
@@ -170,25 +172,37 @@ impl Maps {
         }))
     }
 
+    fn reach<'v>(&self, view: &'v View) -> Reach<'v> {
+        Reach { view, limit: self.written() }
+    }
+
     /// Where the first entry lies that holds an offset or a later one, or one before it.
     pub fn position_of(&self, log: &Log, offset: Offset) -> Position {
         let known = self.sight.home.known();
-        let inner = log.lock();
-        inner.extents.covering(offset, Offset::MAX).first().map_or(known, |extent| extent.position)
+        let first = log.lock().extents.covering(offset, Offset::MAX).first().copied();
+        first.map_or(known, |extent| {
+            let view = self.sight.segments.latest();
+            self.reach(&view).holding(log.id(), &extent, offset)
+        })
     }
 
     /// Where a log goes on at or behind a position.
     pub fn position_behind(&self, log: &Log, position: Position) -> Position {
         let known = self.sight.home.known();
-        let inner = log.lock();
-        inner.extents.behind(position).unwrap_or(known.max(position))
+        let next = log.lock().extents.behind(position).copied();
+        next.map_or(known.max(position), |extent| {
+            let view = self.sight.segments.latest();
+            self.reach(&view).behind(log.id(), &extent, position)
+        })
     }
 
     /// Whether anything of what a log holds lies at or behind a position.
     pub fn holds_behind(&self, log: &Log, held: &Held, position: Position) -> bool {
-        let inner = log.lock();
-        let held = inner.extents.covering(held.from, held.cut);
-        held.last().is_some_and(|extent| extent.position + u64::from(extent.span) > position)
+        let last = log.lock().extents.covering(held.from, held.cut).last().copied();
+        last.is_some_and(|extent| {
+            let view = self.sight.segments.latest();
+            self.reach(&view).end_below(log.id(), &extent, held.cut) > position
+        })
     }
 
     /// Which logs hold what this one does, oldest first; the last one is its own.

@@ -8,6 +8,7 @@ use crate::extents::Extent;
 use crate::fork::{Span, Spans, spans};
 use crate::format::{self, BatchHeader, Kind};
 use crate::log::{Inner, Log, Phase};
+use crate::places::{self, Reach};
 use crate::scan::{Scan, Step};
 use crate::segment::{Segment, file_name};
 use crate::store::Store;
@@ -94,27 +95,40 @@ impl Warming {
 }
 
 impl Store {
-    /// What a read of the same bytes would have to wait for; `None` when it would not. The segment being
-    /// written is always warm.
+    /// What a read of the same bytes would have to wait for; `None` when it would not. Whoever has brought it in asks again: what
+    /// says where more lies may have been part of it. The segment being written is always warm.
     pub fn cold(&self, log: &Log, from: Offset, limit: usize) -> Option<Warming> {
-        let newest = segment_of(self.shared.control.written());
-        let found = {
+        let to = from.saturating_add(limit.max(1) as u64);
+        let mut found = {
             let inner = log.lock();
-            let to = from.saturating_add(limit.max(1) as u64).min(inner.tail_visible);
+            let to = to.min(inner.tail_visible);
             self::spans(log, &inner, from, to, inner.tail_visible).unwrap_or_default()
         };
-        let (view, mut spans) = (self.shared.segments.latest(), SmallVec::new());
-        let in_one_segment =
-            |one: &Extent, next: &Extent| segment_of(one.position) == segment_of(next.position);
-        for extents in found.iter().flat_map(|span| span.extents.chunk_by(in_one_segment)) {
-            let (Some(first), Some(last)) = (extents.first(), extents.last()) else { continue };
-            let number = segment_of(first.position);
-            let Some(segment) = view.find(number).filter(|_| number != newest) else { continue };
-            let mut residency = segment.residency(last.bytes().end);
-            let cold = extents
-                .iter()
-                .map(Extent::bytes)
-                .filter(|range| !segment.is_warm(range.clone(), &mut residency));
+        let view = self.shared.segments.latest();
+        let reach = Reach { view: &view, limit: self.shared.control.written() };
+        let said = in_order(&found).map(|(_, extent)| extent).filter(|extent| extent.is_folded());
+        if let Some(warming) = self.warming(&view, said.map(places::said_in)) {
+            return Some(warming);
+        }
+        // What cannot be told the read complains of.
+        found.iter_mut().try_for_each(|span| span.unfold(reach, from, to)).ok()?;
+        let lies_in = |(_, extent): (_, &Extent)| (segment_of(extent.position), extent.bytes());
+        self.warming(&view, in_order(&found).map(lies_in))
+    }
+
+    /// Those of some places that are not in memory, or not verified.
+    fn warming(&self, view: &View, places: impl Iterator<Item = (u32, Range<u32>)>) -> Option<Warming> {
+        let newest = segment_of(self.shared.control.written());
+        let mut spans = SmallVec::new();
+        let places: SmallVec<[(u32, Range<u32>); 8]> =
+            places.filter(|(number, _)| *number != newest).collect();
+        for places in places.chunk_by(|one, next| one.0 == next.0) {
+            let (Some(first), Some(last)) = (places.first(), places.last()) else { continue };
+            let Some(segment) = view.find(first.0) else { continue };
+            let published = segment.region().published();
+            let mut residency = segment.residency(last.1.end.min(published));
+            let there = places.iter().map(|(_, range)| range.start..range.end.min(published));
+            let cold = there.filter(|range| !segment.is_warm(range.clone(), &mut residency));
             spans.extend(cold.map(|range| (segment.clone(), range)));
         }
         (!spans.is_empty()).then_some(Warming { spans })
@@ -150,7 +164,7 @@ impl Store {
         limit: usize,
         view: impl FnOnce(&Inner) -> Option<(Offset, bool)>,
     ) -> Result<Read, ReadError> {
-        let (spans, tail, closed) = {
+        let (mut spans, to, tail, closed) = {
             let inner = log.lock();
             let (tail, closed) = view(&inner).ok_or(ReadError::Deleted)?;
             if let Some(damage) = inner.damage() {
@@ -163,27 +177,29 @@ impl Store {
                 return Err(ReadError::Purged { from, first: inner.first_visible });
             }
             let to = from.saturating_add(limit.max(1) as u64).min(tail);
-            (spans(log, &inner, from, to, tail)?, tail, closed)
+            (spans(log, &inner, from, to, tail)?, to, tail, closed)
         };
+        let view = self.shared.segments.latest();
+        // Deleted or purged meanwhile, and its segments gone with it.
+        let gone = |error| {
+            let inner = log.lock();
+            match inner.first_visible {
+                _ if inner.is_gone() => ReadError::Deleted,
+                first if from < first => ReadError::Purged { from, first },
+                _ => error,
+            }
+        };
+        let reach = Reach { view: &view, limit: self.shared.control.written() };
+        spans.iter_mut().try_for_each(|span| span.unfold(reach, from, to)).map_err(gone)?;
         let mut gather =
             Gather { small: Vec::with_capacity(limit.min(small_bytes(&spans))), ..Gather::default() };
         let mut next = from;
-        let view = self.shared.segments.latest();
         let mut ahead = in_order(&spans).skip(AHEAD);
         for (span, extent) in in_order(&spans) {
             if let Some((_, extent)) = ahead.next() {
                 fetch(&view, extent);
             }
             let read = read_extent(&view, (span, extent), limit, &mut next, &mut gather);
-            // Deleted or purged meanwhile, and its segments gone with it.
-            let gone = |error| {
-                let inner = log.lock();
-                match inner.first_visible {
-                    _ if inner.is_gone() => ReadError::Deleted,
-                    first if from < first => ReadError::Purged { from, first },
-                    _ => error,
-                }
-            };
             if !read.map_err(gone)? {
                 break;
             }

@@ -29,6 +29,7 @@ use crate::format::{
 };
 use crate::log::{Change, Inner, Log};
 use crate::open::Recovered;
+use crate::places::Places;
 use crate::scan::{self, Batch, Scan, Step, Stop};
 use crate::segment;
 use crate::times::Times;
@@ -88,6 +89,7 @@ struct Gathered<'a> {
     notes: format::NoteList<'a>,
     close: bool,
     trim: Option<Offset>,
+    places: Option<Places<'a>>,
     delete: bool,
 }
 
@@ -425,6 +427,7 @@ impl Recovery {
                 Kind::Trim => one.trim = format::decode_trim(frame.payload),
                 // Only what replay never comes to is compacted; see `replay`.
                 Kind::Gone => {}
+                Kind::Places => one.places = Places::decode(frame.payload),
                 Kind::Close => one.close = true,
                 Kind::Delete => one.delete = true,
             }
@@ -514,7 +517,9 @@ impl Recovery {
                 offset,
                 length: u32::try_from(one.bytes).unwrap_or(u32::MAX),
                 span: batch.header.length,
+                places: 0,
             },
+            places: one.places,
             producer: one.producer,
             writer_seq: one.writer_seq,
             notes: &one.notes,

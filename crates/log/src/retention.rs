@@ -6,9 +6,11 @@
 //! by the tests here.
 
 use crate::error::CommitError;
+use crate::extents::Extent;
 use crate::log::{Inner, Log};
+use crate::places::Reach;
 use crate::query::Query;
-use crate::store::Store;
+use crate::store::{Shared, Store};
 use crate::{LogId, Offset, Time};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
@@ -117,8 +119,9 @@ impl Store {
         let (bounds, large) = {
             let inner = log.lock();
             let Some(bounds) = Bounds::of(&inner) else { return Ok(None) };
-            (bounds, bounds.bytes.map_or(0, |bytes| beyond(&inner, bytes)))
+            (bounds, bounds.bytes.and_then(|bytes| beyond(&inner, bytes)))
         };
+        let large = large.map_or(0, |(keep_from, extent)| self.shared.whole_below(log, keep_from, &extent));
         let old = match bounds.age_us {
             Some(age) => self.first_since(log, now.saturating_sub(age))?.unwrap_or(Offset::MAX),
             None => 0,
@@ -138,11 +141,20 @@ impl Store {
     }
 }
 
-/// The offset behind the entries that go if so many bytes are to stay: where a run of batches ends.
-fn beyond(inner: &Inner, bytes: u64) -> Offset {
+/// The offset from which on at least everything stays if so many bytes are to stay, and the extent that holds it.
+fn beyond(inner: &Inner, bytes: u64) -> Option<(Offset, Extent)> {
     let keep_from = inner.tail_visible.saturating_sub(bytes);
-    let ends = inner.extents.all().iter().map(crate::extents::Extent::end);
-    ends.take_while(|end| *end <= keep_from).last().unwrap_or(0)
+    inner.extents.covering(keep_from, Offset::MAX).first().map(|extent| (keep_from, *extent))
+}
+
+impl Shared {
+    /// The last offset up to another one at which a run of batches ends, of which one of a log's extents holds the latter.
+    fn whole_below(&self, log: &Log, to: Offset, extent: &Extent) -> Offset {
+        let reach = Reach { view: &self.segments.latest(), limit: self.control.written() };
+        let unfolded = reach.unfold(log.id(), extent).unwrap_or_default();
+        let ends = unfolded.iter().map(Extent::end).take_while(|end| *end <= to);
+        ends.last().unwrap_or(extent.offset)
+    }
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use crate::fork::{Stretch, stretches};
 use crate::format::SEGMENT_HEADER_BYTES;
 use crate::index::Line;
 use crate::log::Log;
+use crate::places::Reach;
 use crate::view::{Segments, View};
 use crate::walk::{Filter, Pace, Step, Walk, Wanted};
 use crate::{LogId, Offset, Position, Time, segment_of};
@@ -93,6 +94,10 @@ impl Source {
         self.cached.value()
     }
 
+    fn reach(&self) -> Reach<'_> {
+        Reach { view: self.view(), limit: self.limit(true) }
+    }
+
     /// The log and the first offset it holds, unless part of it is inherited.
     #[inline]
     pub(crate) fn own(&self) -> Option<(LogId, Offset)> {
@@ -141,11 +146,7 @@ impl Source {
 
     #[cold]
     fn stretch_of(&self, last: usize, start: Position, filter: &mut Filter) -> usize {
-        let ends_before = |stretch: &Stretch| {
-            let inner = stretch.log.lock();
-            let held = inner.extents.covering(stretch.from, stretch.cut);
-            held.last().is_none_or(|extent| extent.position + u64::from(extent.span) <= start)
-        };
+        let ends_before = |stretch: &Stretch| self.end_of(stretch).is_none_or(|end| end <= start);
         let passed = self.stretches[..last].iter().take_while(|stretch| ends_before(stretch)).count();
         self.select(passed, filter)
     }
@@ -155,10 +156,9 @@ impl Source {
         let first = self.stretches.iter().position(|stretch| offset < stretch.cut).unwrap_or(0);
         for stretch in &self.stretches[first..] {
             let known = self.sight.home.known();
-            let inner = stretch.log.lock();
-            let covering: &[Extent] = inner.extents.covering(offset, Offset::MAX);
-            match covering.first() {
-                Some(extent) => return extent.position,
+            let covering = first_of(&stretch.log, offset);
+            match covering {
+                Some(extent) => return self.reach().holding(stretch.log.id(), &extent, offset),
                 // Whatever comes will lie behind what is written.
                 None if stretch.cut == Offset::MAX => return known,
                 None => {}
@@ -197,6 +197,12 @@ impl Source {
         stretch
     }
 
+    /// Where a stretch ends, if it holds anything.
+    fn end_of(&self, stretch: &Stretch) -> Option<Position> {
+        let last = stretch.log.lock().extents.covering(stretch.from, stretch.cut).last().copied();
+        last.map(|extent| self.reach().end_below(stretch.log.id(), &extent, stretch.cut))
+    }
+
     /// Position in front of everything that a stretch holds.
     pub(crate) fn begins(&self, stretch: usize) -> Position {
         self.position_of(self.stretches[stretch].from)
@@ -214,16 +220,14 @@ impl Source {
             return None;
         }
         *stretch = self.select(*stretch - 1, filter);
-        let held = &self.stretches[*stretch];
-        let inner = held.log.lock();
-        let last = inner.extents.covering(held.from, held.cut).last().copied();
-        last.map(|extent| extent.position + u64::from(extent.span)).or(Some(0))
+        Some(self.end_of(&self.stretches[*stretch]).unwrap_or(0))
     }
 
     /// Where the last bytes of this log in front of a position end, when that is further back.
     pub(crate) fn leap_back(&self, stretch: usize, here: Position) -> Option<Position> {
-        let inner = self.stretches[stretch].log.lock();
-        let end = inner.extents.before(here).unwrap_or(0);
+        let log = &self.stretches[stretch].log;
+        let last = log.lock().extents.before(here).copied();
+        let end = last.map_or(0, |extent| self.reach().before(log.id(), &extent, here));
         (end < here).then_some(end)
     }
 
@@ -231,9 +235,9 @@ impl Source {
     pub(crate) fn leap(&self, stretch: usize, walk: &mut Walk) {
         let known = self.sight.home.known();
         let here = walk.position();
-        let inner = self.stretches[stretch].log.lock();
-        let next = inner.extents.behind(here).unwrap_or(known);
-        drop(inner);
+        let log = &self.stretches[stretch].log;
+        let next = log.lock().extents.behind(here).copied();
+        let next = next.map_or(known, |extent| self.reach().behind(log.id(), &extent, here));
         walk.leap(self.view(), next.min(walk.limit));
     }
 
@@ -242,6 +246,11 @@ impl Source {
     pub(crate) fn is_purged(&self, below: Offset) -> bool {
         self.log.lock().first_visible >= below
     }
+}
+
+/// The first of a log's extents that holds an offset or a later one.
+fn first_of(log: &Log, offset: Offset) -> Option<Extent> {
+    log.lock().extents.covering(offset, Offset::MAX).first().copied()
 }
 
 /// Most bytes that are fetched ahead for a query: more than a processor waits for at once.

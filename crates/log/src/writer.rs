@@ -17,6 +17,7 @@
 use crate::committer::Lead;
 use crate::control::Control;
 use crate::error::CommitError;
+use crate::extents::Extent;
 use crate::format::{
     self, BATCH_HEADER_BYTES, BatchHeader, Kind, Link, SEGMENT_BYTES_MAX, SEGMENT_HEADER_BYTES, SegmentHeader,
 };
@@ -47,11 +48,13 @@ const ENCODED_BYTES_KEPT: usize = 256 << 10;
 /// as one and map them by one fault. Of a small segment it is about an eighth.
 const PREPARED_BYTES_MAX: u32 = 2 << 20;
 
-/// Frames of entries, encoded one behind the other.
+/// Frames, encoded one behind the other: entries and what is said beside them.
 #[derive(Debug, Default)]
 pub(crate) struct Entries {
     bytes: Vec<u8>,
+    /// Frames, and how many of them are entries.
     count: u32,
+    entries: u32,
     /// Of the entries, once there is one.
     times: Option<Span>,
 }
@@ -72,15 +75,29 @@ impl Entries {
         let padding = payload.len().next_multiple_of(8) - payload.len();
         self.bytes.extend_from_slice(&[0; 8][..padding]);
         self.count += 1;
+        self.entries += 1;
         self.times.get_or_insert(Span::of(time)).note(time);
         Ok(())
+    }
+
+    /// Adds a frame that is no entry, and whose payload is of whole words.
+    pub(crate) fn push_beside(
+        &mut self,
+        kind: Kind,
+        (log, offset, time): (LogId, Offset, Time),
+        payload: &[u8],
+    ) {
+        let length = u32::try_from(payload.len()).unwrap_or(u32::MAX);
+        self.bytes.extend_from_slice(&format::frame_header(kind, 0, log, offset, time, length));
+        self.bytes.extend_from_slice(payload);
+        self.count += 1;
     }
 
     /// Forgets the entries and keeps the room, unless that is a lot.
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.bytes.shrink_to(ENCODED_BYTES_KEPT);
-        (self.count, self.times) = (0, None);
+        (self.count, self.entries, self.times) = (0, 0, None);
     }
 }
 
@@ -114,6 +131,13 @@ pub(crate) struct Placed {
     pub(crate) start: Position,
     pub(crate) end: Position,
     pub(crate) bytes: u32,
+}
+
+impl Placed {
+    /// Its payload of a log.
+    pub(crate) fn extent(&self, offset: Offset, length: u32) -> Extent {
+        Extent { position: self.start, offset, length, span: self.bytes, places: 0 }
+    }
 }
 
 /// A commit that waits for its group: what becomes visible then, and who is told.
@@ -239,7 +263,7 @@ impl<'a> PlannedBatch<'a> {
             count,
             touched,
             times: entries.times.unwrap_or(Span::of(0)),
-            entries: count.into(),
+            entries: entries.entries.into(),
             body_bytes,
             body_checksum,
         }

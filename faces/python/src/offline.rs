@@ -173,7 +173,7 @@ impl FramePiece {
         self.piece.position
     }
 
-    /// What it says: "data", "create", "close", "delete", "producer", "writerSeq", "note", "trim" or "gone".
+    /// What it says: "data", "create", "close", "delete", "producer", "writerSeq", "note", "trim", "gone" or "places".
     #[getter]
     fn kind(&self) -> &'static str {
         self.piece.kind.name()

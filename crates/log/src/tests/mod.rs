@@ -7,6 +7,7 @@ mod flips;
 mod fork;
 mod linear;
 mod parse;
+mod places;
 mod purge;
 mod query;
 mod reader;

@@ -1,0 +1,228 @@
+//! Where earlier entries of a log lie, said by a later batch of the same log.
+//!
+//! ```text
+//! first offset 8 | segment 4 | count 4 | count times: byte / 8 in the low 27 bits, bytes of batches / 8 in 17, bytes of payload in 20
+//! ```
+//!
+//! Purpose: memory that does not grow with history. An extent costs 32 bytes, and a log whose entries lie among others' has one
+//! for each; so when [`RUN`] have come together, the next batch of the log says where they lie, in a frame of its own in front of
+//! its entries, and one extent stands for them ([`Extents::fold`](crate::extents::Extents::fold)). Being part of a batch like any other, what
+//! it says is durable, replayed, verified, backed up and followed as everything else is, and needs no file of its own.
+//!
+//! Such a batch holds payload behind everything it speaks of, and a log lets go of its payload front first, so whoever needs one of
+//! the places has the batch too. Where it cannot be read, the segment is walked instead: one damaged batch takes no other
+//! with it. *Checked by* the tests below, those of `extents`, and the crash simulation, which folds early.
+
+use crate::error::ReadError;
+use crate::extents::Extent;
+use crate::format::{self, BATCH_HEADER_BYTES, BatchHeader, FRAME_HEADER_BYTES, Kind, word32, word64};
+use crate::scan::{Scan, Step, Stop};
+use crate::segment::{Segment, file_name};
+use crate::view::View;
+use crate::{LogId, Offset, Position, byte_of, position, segment_of};
+use smallvec::SmallVec;
+use std::ops::Range;
+
+/// So many extents are folded at a time. Tests fold early.
+pub(crate) const RUN: usize = if cfg!(test) { 8 } else { 64 };
+const HEADER_BYTES: usize = 16;
+const WORD_BYTES: usize = 8;
+/// Everything that is said lies within so many bytes of the batch's beginning, as long as the batch is of one log.
+const SAID_BYTES_MAX: u32 = BATCH_HEADER_BYTES
+    + format::TOUCHED_BYTES
+    + FRAME_HEADER_BYTES
+    + (HEADER_BYTES + RUN * WORD_BYTES) as u32;
+const UNIT: u32 = 8;
+const BYTE_BITS: u32 = 27;
+const SPAN_BITS: u32 = 17;
+const LENGTH_BITS: u32 = 20;
+const _: () = assert!(BYTE_BITS + SPAN_BITS + LENGTH_BITS == u64::BITS);
+const _: () = assert!(format::SEGMENT_BYTES_MAX / UNIT <= 1 << BYTE_BITS);
+
+/// Extents that an extent stands for, or itself if it is not folded.
+pub(crate) type Unfolded = SmallVec<[Extent; RUN]>;
+
+/// What a batch says about places.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Places<'a> {
+    first: Offset,
+    segment: u32,
+    words: &'a [u8],
+}
+
+impl<'a> Places<'a> {
+    /// Whether there is room for what has to be said of an extent.
+    pub(crate) fn can_tell(extent: &Extent) -> bool {
+        let fits = extent.span / UNIT < 1 << SPAN_BITS && extent.length < 1 << LENGTH_BITS;
+        fits && extent.span.is_multiple_of(UNIT) && !extent.is_folded()
+    }
+
+    /// Writes down extents of one segment that follow each other: some, and each of them one that can be told of.
+    pub(crate) fn encode(extents: &[Extent], into: &mut Vec<u8>) {
+        let Some(first) = extents.first() else { return };
+        into.extend_from_slice(&first.offset.to_le_bytes());
+        into.extend_from_slice(&segment_of(first.position).to_le_bytes());
+        into.extend_from_slice(&u32::try_from(extents.len()).unwrap_or(u32::MAX).to_le_bytes());
+        for extent in extents {
+            let byte = u64::from(byte_of(extent.position) / UNIT);
+            let span = u64::from(extent.span / UNIT) << BYTE_BITS;
+            let word = byte | span | u64::from(extent.length) << (BYTE_BITS + SPAN_BITS);
+            into.extend_from_slice(&word.to_le_bytes());
+        }
+    }
+
+    /// What the payload of a frame says; `None` if it says nothing that makes sense.
+    pub(crate) fn decode(payload: &'a [u8]) -> Option<Places<'a>> {
+        let (header, words) = payload.split_at_checked(HEADER_BYTES)?;
+        let told = words.len() / WORD_BYTES;
+        let whole = words.len().is_multiple_of(WORD_BYTES) && told == word32(header, 12) as usize && told > 0;
+        whole.then_some(Places { first: word64(header, 0), segment: word32(header, 8), words })
+    }
+
+    pub(crate) fn first(&self) -> Offset {
+        self.first
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.words.len() / WORD_BYTES
+    }
+
+    /// The extents, in order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Extent> + use<'a> {
+        let (mut offset, segment) = (self.first, self.segment);
+        self.words.chunks_exact(WORD_BYTES).map(move |word| {
+            let word = word64(word, 0);
+            let field = |from: u32, bits: u32| (word >> from) as u32 & ((1 << bits) - 1);
+            let length = field(BYTE_BITS + SPAN_BITS, LENGTH_BITS);
+            let extent = Extent {
+                position: position(segment, field(0, BYTE_BITS) * UNIT),
+                offset,
+                length,
+                span: field(BYTE_BITS, SPAN_BITS) * UNIT,
+                places: 0,
+            };
+            offset += u64::from(length);
+            extent
+        })
+    }
+}
+
+/// Where the places of a folded extent are said: the bytes of a segment that have to be in memory to be told.
+pub(crate) fn said_in(extent: &Extent) -> (u32, Range<u32>) {
+    let at = byte_of(extent.places);
+    (segment_of(extent.places), at..at + SAID_BYTES_MAX)
+}
+
+/// Segments, and how far they may be read: what places are told from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reach<'v> {
+    pub(crate) view: &'v View,
+    pub(crate) limit: Position,
+}
+
+impl Reach<'_> {
+    /// The extents of a log that one of its extents stands for. Complexity: a step for each; where the batch that
+    /// says it cannot be read, one for each batch that lies between them.
+    ///
+    /// # Errors
+    /// [`ReadError`]: a segment is missing, or damage stands between what is sought.
+    pub(crate) fn unfold(self, log: LogId, extent: &Extent) -> Result<Unfolded, ReadError> {
+        if !extent.is_folded() {
+            return Ok(smallvec::smallvec![*extent]);
+        }
+        self.told(log, extent).map_or_else(|| self.walked(log, extent), Ok)
+    }
+
+    /// Where a log goes on at or behind a position that one of its extents reaches behind. Where nobody says, it may be later.
+    pub(crate) fn behind(self, log: LogId, extent: &Extent, from: Position) -> Position {
+        let unfolded = self.unfold(log, extent).unwrap_or_default();
+        let next = unfolded.iter().find(|one| one.end_position() > from);
+        next.map_or(extent.position, |one| one.position).max(from)
+    }
+
+    /// Where the last of a log's bytes end in front of a position that one of its extents begins in front of. Where nobody says,
+    /// it may be earlier.
+    pub(crate) fn before(self, log: LogId, extent: &Extent, to: Position) -> Position {
+        let unfolded = self.unfold(log, extent).unwrap_or_default();
+        let last = unfolded.iter().rev().find(|one| one.position < to);
+        last.map_or(extent.end_position(), Extent::end_position).min(to)
+    }
+
+    /// Where what one of a log's extents holds below an offset ends; the extent begins below it. Where nobody says, it may be later.
+    pub(crate) fn end_below(self, log: LogId, extent: &Extent, cut: Offset) -> Position {
+        let unfolded = self.unfold(log, extent).unwrap_or_default();
+        let last = unfolded.iter().rev().find(|one| one.offset < cut);
+        last.map_or(extent.end_position(), Extent::end_position)
+    }
+
+    /// Position of the batch that holds an offset which one of a log's extents holds, or of one before it.
+    pub(crate) fn holding(self, log: LogId, extent: &Extent, offset: Offset) -> Position {
+        let unfolded = self.unfold(log, extent).unwrap_or_default();
+        unfolded.iter().find(|one| one.end() > offset).map_or(extent.position, |one| one.position)
+    }
+
+    fn bytes(self, segment: &Segment) -> &[u8] {
+        let end = segment.end(self.limit);
+        segment.region().bytes(0..end.min(segment.region().published()))
+    }
+
+    /// As a later batch says.
+    fn told(self, log: LogId, extent: &Extent) -> Option<Unfolded> {
+        let at = byte_of(extent.places);
+        let segment = self.view.find(segment_of(extent.places))?;
+        let rest = self.bytes(segment).get(at as usize..)?;
+        let header = BatchHeader::decode(rest).filter(|header| header.touched > 0)?;
+        segment.verify(at..at.checked_add(header.length)?).ok()?;
+        let body = rest.get(header.body_start() as usize..header.length as usize)?;
+        let said = |frame: &format::Frame<'_>| frame.kind == Kind::Places && frame.log == log;
+        let places = Places::decode(format::frames(body).find(said)?.payload)?;
+        let unfolded: Unfolded = places.iter().collect();
+        stands_for(extent, &unfolded).then_some(unfolded)
+    }
+
+    /// As the batches themselves say, each of them verified.
+    #[cold]
+    fn walked(self, log: LogId, extent: &Extent) -> Result<Unfolded, ReadError> {
+        let number = segment_of(extent.position);
+        let refused = |why: &str| ReadError::Io { file: file_name(number), why: why.to_owned() };
+        let segment = self.view.find(number).ok_or_else(|| refused("the segment is missing"))?;
+        let Range { start, end } = extent.bytes();
+        let bytes = self.bytes(segment);
+        let unfolded = walk(&bytes[..bytes.len().min(end as usize)], extent.position, log);
+        if stands_for(extent, &unfolded) {
+            return Ok(unfolded);
+        }
+        segment.verify(start..end)?;
+        Err(refused("not all entries are where they were"))
+    }
+}
+
+fn walk(bytes: &[u8], from: Position, log: LogId) -> Unfolded {
+    let mut scan = Scan::new(bytes, byte_of(from), None);
+    let mut unfolded = Unfolded::new();
+    loop {
+        let batch = match scan.step() {
+            Step::Batch(batch) => batch,
+            // Somebody else's may be damaged.
+            Step::Stop(Stop { resumes_at: Some(at), .. }) => {
+                scan = Scan::new(bytes, at, None);
+                continue;
+            }
+            Step::Stop(_) => return unfolded,
+        };
+        let ours = |frame: &format::Frame<'_>| frame.kind == Kind::Data && frame.log == log;
+        let mut entries = format::frames(batch.body).filter(ours).peekable();
+        let Some(first) = entries.peek().map(|frame| frame.offset) else { continue };
+        let length = entries.map(|frame| frame.payload.len() as u32).sum();
+        let (at, span) = (position(segment_of(from), batch.at), batch.header.length);
+        unfolded.push(Extent { position: at, offset: first, length, span, places: 0 });
+    }
+}
+
+/// Whether these, in order and without a gap, are what an extent stands for.
+fn stands_for(extent: &Extent, unfolded: &[Extent]) -> bool {
+    let mut next = extent.offset;
+    let follows = |one: &Extent| std::mem::replace(&mut next, one.end()) == one.offset;
+    let whole = unfolded.iter().all(follows) && next == extent.end();
+    whole && unfolded.first().is_some_and(|first| first.position == extent.position)
+}
