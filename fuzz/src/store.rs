@@ -22,7 +22,7 @@ fn sample() -> &'static [(String, Vec<u8>)] {
         let directory = tempfile::tempdir().unwrap();
         let (store, _) = Store::open(&Disk::Real, directory.path(), options()).unwrap();
         let logs: Vec<_> = ["a", "b", "c"].map(|name| store.log(name.as_bytes()).unwrap()).into();
-        for round in 0..60u64 {
+        for round in 0..90u64 {
             let mut transaction = store.transaction(1_000 + round);
             for log in &logs {
                 transaction.append(log, &vec![round as u8; 20 + round as usize]).unwrap();
@@ -96,6 +96,7 @@ fn judge(directory: &Path) {
         drop(entries);
         let mut back = store.reader(&log);
         back.entries_back(&Query::default()).take(1_000).for_each(drop);
+        let _ = store.read(&log, 0, 1 << 20);
         let _ = store.append(&log, b"goes on", 3_000);
     }
     let _ = store.close();

@@ -76,7 +76,10 @@ impl<'a> Places<'a> {
         let (header, words) = payload.split_at_checked(HEADER_BYTES)?;
         let told = words.len() / WORD_BYTES;
         let whole = words.len().is_multiple_of(WORD_BYTES) && told == word32(header, 12) as usize && told > 0;
-        whole.then_some(Places { first: word64(header, 0), segment: word32(header, 8), words })
+        let first = word64(header, 0);
+        // Whatever the lengths are, no offset is beyond the last there is.
+        first.checked_add((told as u64).checked_shl(LENGTH_BITS)?)?;
+        whole.then_some(Places { first, segment: word32(header, 8), words })
     }
 
     pub(crate) fn first(&self) -> Offset {
@@ -225,4 +228,54 @@ fn stands_for(extent: &Extent, unfolded: &[Extent]) -> bool {
     let follows = |one: &Extent| std::mem::replace(&mut next, one.end()) == one.offset;
     let whole = unfolded.iter().all(follows) && next == extent.end();
     whole && unfolded.first().is_some_and(|first| first.position == extent.position)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn what_is_said_is_what_is_there(
+            first in 0u64..1 << 60, segment in 1u32.., steps in proptest::collection::vec((0u32..1000, 1u32..1 << 20, 0u32..4000), 1..40),
+        ) {
+            let (mut offset, mut at, mut extents) = (first, 64, Vec::new());
+            for (gap, length, beside) in steps {
+                let span = (length + beside).next_multiple_of(UNIT);
+                let extent = Extent { position: position(segment, at), offset, length, span, places: 0 };
+                if !Places::can_tell(&extent) {
+                    prop_assert!(span >> 20 > 0);
+                    continue;
+                }
+                extents.push(extent);
+                (offset, at) = (extent.end(), at + span + gap * UNIT);
+            }
+            let mut said = Vec::new();
+            Places::encode(&extents, &mut said);
+            let places = Places::decode(&said);
+            prop_assert_eq!(places.is_some(), !extents.is_empty());
+            if let Some(places) = places {
+                prop_assert_eq!((places.first(), places.count()), (first, extents.len()));
+                prop_assert_eq!(places.iter().collect::<Vec<_>>(), extents);
+                prop_assert!((0..said.len()).all(|cut| Places::decode(&said[..cut]).is_none()));
+            }
+        }
+
+        #[test]
+        fn garbage_says_nothing_that_harms(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            if let Some(places) = Places::decode(&bytes) {
+                prop_assert!(places.iter().all(|extent| extent.end() >= places.first()));
+            }
+        }
+    }
+
+    #[test]
+    fn no_offset_is_beyond_the_last() {
+        let mut said = Vec::new();
+        let extent =
+            Extent { position: position(1, 64), offset: Offset::MAX - 8, length: 8, span: 64, places: 0 };
+        Places::encode(&[extent], &mut said);
+        assert!(Places::decode(&said).is_none());
+    }
 }
