@@ -14,7 +14,6 @@
 use crate::error::{CommitError, Damage, ReadError};
 use crate::extents::Extent;
 use crate::log::{Inner, Log, Phase};
-use crate::places::Reach;
 use crate::store::Shared;
 use crate::{LogId, Offset};
 use smallvec::SmallVec;
@@ -57,22 +56,6 @@ pub(crate) struct Span {
     /// What lies behind is not inherited, or not to be seen yet.
     pub(crate) cut: Offset,
     pub(crate) extents: SmallVec<[Extent; 6]>,
-}
-
-impl Span {
-    /// Has none of its extents stand for others: those of them stay that hold bytes of `from..to`.
-    ///
-    /// # Errors
-    /// [`ReadError`]: it cannot be told where they lie.
-    pub(crate) fn unfold(&mut self, reach: Reach<'_>, from: Offset, to: Offset) -> Result<(), ReadError> {
-        if self.extents.iter().any(Extent::is_folded) {
-            for extent in std::mem::take(&mut self.extents) {
-                let unfolded = reach.unfold(self.log, &extent)?;
-                self.extents.extend(unfolded.into_iter().filter(|extent| extent.holds(from, to)));
-            }
-        }
-        Ok(())
-    }
 }
 
 /// Parts of a read, the last of them first.

@@ -8,7 +8,7 @@ use crate::extents::Extent;
 use crate::fork::{Span, Spans, spans};
 use crate::format::{self, BatchHeader, Kind};
 use crate::log::{Inner, Log, Phase};
-use crate::places::{self, Reach};
+use crate::places::{Reach, said_in};
 use crate::scan::{Scan, Step};
 use crate::segment::{Segment, file_name};
 use crate::store::Store;
@@ -86,6 +86,16 @@ pub struct Warming {
 }
 
 impl Warming {
+    /// Notes those of some ranges of a segment that are not in memory, or not verified. None of them ends behind `last`.
+    fn note(&mut self, view: &View, number: u32, last: u32, ranges: impl Iterator<Item = Range<u32>>) {
+        let Some(segment) = view.find(number) else { return };
+        let published = segment.region().published();
+        let mut residency = segment.residency(last.min(published));
+        let there = ranges.map(|range| range.start..range.end.min(published));
+        let cold = there.filter(|range| !segment.is_warm(range.clone(), &mut residency));
+        self.spans.extend(cold.map(|range| (segment.clone(), range)));
+    }
+
     /// Reads and verifies, waiting for the disk.
     pub fn run(self) {
         for (segment, range) in self.spans {
@@ -99,39 +109,42 @@ impl Store {
     /// says where more lies may have been part of it. The segment being written is always warm.
     pub fn cold(&self, log: &Log, from: Offset, limit: usize) -> Option<Warming> {
         let to = from.saturating_add(limit.max(1) as u64);
-        let mut found = {
+        let found = {
             let inner = log.lock();
             let to = to.min(inner.tail_visible);
             self::spans(log, &inner, from, to, inner.tail_visible).unwrap_or_default()
         };
-        let view = self.shared.segments.latest();
-        let reach = Reach { view: &view, limit: self.shared.control.written() };
-        let said = in_order(&found).map(|(_, extent)| extent).filter(|extent| extent.is_folded());
-        if let Some(warming) = self.warming(&view, said.map(places::said_in)) {
-            return Some(warming);
+        let (view, limit) = (self.shared.segments.latest(), self.shared.control.written());
+        let (newest, reach) = (segment_of(limit), Reach { view: &view, limit });
+        let sealed: SmallVec<[_; 8]> =
+            in_order(&found).filter(|(_, extent)| segment_of(extent.position) != newest).collect();
+        let said = sealed.iter().filter(|(_, extent)| extent.is_folded()).map(|(_, extent)| said_in(extent));
+        let said: SmallVec<[_; 8]> = said.filter(|(number, _)| *number != newest).collect();
+        let mut warming = Warming { spans: SmallVec::new() };
+        for told in said.chunk_by(|one, next| one.0 == next.0) {
+            let last = told.last().map_or(0, |(_, range)| range.end);
+            warming.note(&view, told[0].0, last, told.iter().map(|(_, range)| range.clone()));
         }
-        // What cannot be told the read complains of.
-        found.iter_mut().try_for_each(|span| span.unfold(reach, from, to)).ok()?;
-        let lies_in = |(_, extent): (_, &Extent)| (segment_of(extent.position), extent.bytes());
-        self.warming(&view, in_order(&found).map(lies_in))
-    }
-
-    /// Those of some places that are not in memory, or not verified.
-    fn warming(&self, view: &View, places: impl Iterator<Item = (u32, Range<u32>)>) -> Option<Warming> {
-        let newest = segment_of(self.shared.control.written());
-        let mut spans = SmallVec::new();
-        let places: SmallVec<[(u32, Range<u32>); 8]> =
-            places.filter(|(number, _)| *number != newest).collect();
-        for places in places.chunk_by(|one, next| one.0 == next.0) {
-            let (Some(first), Some(last)) = (places.first(), places.last()) else { continue };
-            let Some(segment) = view.find(first.0) else { continue };
-            let published = segment.region().published();
-            let mut residency = segment.residency(last.1.end.min(published));
-            let there = places.iter().map(|(_, range)| range.start..range.end.min(published));
-            let cold = there.filter(|range| !segment.is_warm(range.clone(), &mut residency));
-            spans.extend(cold.map(|range| (segment.clone(), range)));
+        // Until it is known where the rest lies there is nothing more to look at.
+        if warming.spans.is_empty() {
+            let in_one_segment = |one: &(&Span, &Extent), next: &(&Span, &Extent)| {
+                segment_of(one.1.position) == segment_of(next.1.position)
+            };
+            for held in sealed.chunk_by(in_one_segment) {
+                let last = held.last().map_or(0, |(_, extent)| extent.bytes().end);
+                // What cannot be told the read complains of.
+                let unfolded =
+                    held.iter().map(|(span, extent)| reach.unfold(span.log, extent).unwrap_or_default());
+                let wanted = unfolded.flatten().filter(|extent| extent.holds(from, to));
+                warming.note(
+                    &view,
+                    segment_of(held[0].1.position),
+                    last,
+                    wanted.map(|extent| extent.bytes()),
+                );
+            }
         }
-        (!spans.is_empty()).then_some(Warming { spans })
+        (!warming.spans.is_empty()).then_some(warming)
     }
 
     /// Visible payload from an offset: at most about `limit` bytes, whole records, at least one if there is
@@ -164,7 +177,7 @@ impl Store {
         limit: usize,
         view: impl FnOnce(&Inner) -> Option<(Offset, bool)>,
     ) -> Result<Read, ReadError> {
-        let (mut spans, to, tail, closed) = {
+        let (spans, to, tail, closed) = {
             let inner = log.lock();
             let (tail, closed) = view(&inner).ok_or(ReadError::Deleted)?;
             if let Some(damage) = inner.damage() {
@@ -190,18 +203,25 @@ impl Store {
             }
         };
         let reach = Reach { view: &view, limit: self.shared.control.written() };
-        spans.iter_mut().try_for_each(|span| span.unfold(reach, from, to)).map_err(gone)?;
         let mut gather =
             Gather { small: Vec::with_capacity(limit.min(small_bytes(&spans))), ..Gather::default() };
         let mut next = from;
         let mut ahead = in_order(&spans).skip(AHEAD);
-        for (span, extent) in in_order(&spans) {
+        'read: for (span, extent) in in_order(&spans) {
             if let Some((_, extent)) = ahead.next() {
                 fetch(&view, extent);
             }
-            let read = read_extent(&view, (span, extent), limit, &mut next, &mut gather);
-            if !read.map_err(gone)? {
-                break;
+            let unfolded = reach.unfold(span.log, extent).map_err(gone)?;
+            let mut ahead = unfolded.iter().skip(AHEAD);
+            for extent in &unfolded {
+                if let Some(extent) = ahead.next() {
+                    fetch(&view, extent);
+                }
+                if extent.holds(from, to)
+                    && !read_extent(&view, (span, extent), limit, &mut next, &mut gather).map_err(gone)?
+                {
+                    break 'read;
+                }
             }
         }
         gather.flush();
@@ -220,10 +240,13 @@ fn in_order(spans: &Spans) -> impl Iterator<Item = (&Span, &Extent)> {
     spans.iter().rev().flat_map(|span| span.extents.iter().map(move |extent| (span, extent)))
 }
 
-/// Has the processor fetch an extent that is read soon: records of one log lie far from each other among others'.
+/// Has the processor fetch an extent that is read soon, or what says where it lies: records of one log lie far from each other
+/// among others'.
 fn fetch(view: &View, extent: &Extent) {
-    if let Some(segment) = view.find(segment_of(extent.position)) {
-        let (bytes, range) = (segment.region().bytes(0..segment.region().published()), extent.bytes());
+    let (number, range) =
+        if extent.is_folded() { said_in(extent) } else { (segment_of(extent.position), extent.bytes()) };
+    if let Some(segment) = view.find(number) {
+        let bytes = segment.region().bytes(0..segment.region().published());
         hint::prefetch_run(bytes, range.start as usize..range.end as usize, FETCHED_BYTES_MAX);
     }
 }
