@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::str::FromStr;
 
 const FLAGS: [&str; 8] = ["check", "libraries", "list", "peer", "readme", "restart", "tiny", "without-peer"];
-const VALUES: [&str; 17] = [
+const VALUES: [&str; 18] = [
     "bytes",
     "connections",
     "durability",
@@ -16,6 +16,7 @@ const VALUES: [&str; 17] = [
     "pairs",
     "port",
     "records",
+    "retain-bytes",
     "rounds",
     "seconds",
     "seed",
@@ -89,6 +90,32 @@ mod tests {
 
     fn parse(line: &str) -> Result<Options, String> {
         Options::parse(line.split_whitespace().map(str::to_owned))
+    }
+
+    /// Every source file of these tasks, one behind the other.
+    fn sources(directory: &std::path::Path, into: &mut String) {
+        for entry in std::fs::read_dir(directory).unwrap().map(Result::unwrap) {
+            if entry.path().is_dir() {
+                sources(&entry.path(), into);
+            } else {
+                into.push_str(&std::fs::read_to_string(entry.path()).unwrap());
+            }
+        }
+    }
+
+    #[test]
+    fn whatever_a_task_asks_for_can_be_given() {
+        let mut text = String::new();
+        sources(&std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut text);
+        let asked = |what: &str| -> Vec<String> {
+            let call = format!("options.{what}(\"");
+            let calls = text.split(&call).skip(1);
+            calls.filter_map(|rest| rest.split('"').next()).map(str::to_owned).collect()
+        };
+        let values = [asked("value"), asked("text")].concat();
+        assert!(values.len() > 20 && asked("flag").len() > 2, "{values:?}");
+        assert!(values.iter().all(|name| VALUES.contains(&name.as_str())), "{values:?}");
+        assert!(asked("flag").iter().all(|name| FLAGS.contains(&name.as_str())), "{:?}", asked("flag"));
     }
 
     #[test]
