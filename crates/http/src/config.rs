@@ -46,6 +46,8 @@ pub struct Config {
     pub sse_lifetime_ms: u32,
     /// Between two SSE comments that keep proxies from giving up.
     pub sse_keep_alive_ms: u32,
+    /// What many subscribers are sent at a time is handed to the kernel in one call (io_uring), where it allows that.
+    pub volleys: bool,
 }
 
 impl Default for Config {
@@ -71,6 +73,7 @@ impl Default for Config {
             long_poll_timeout_ms: 30_000,
             sse_lifetime_ms: 60_000,
             sse_keep_alive_ms: 15_000,
+            volleys: true,
         }
     }
 }

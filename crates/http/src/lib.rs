@@ -32,6 +32,7 @@ mod request;
 mod send;
 mod timer;
 pub mod tls;
+mod volley;
 
 pub use config::Config;
 pub use connection::Connection;

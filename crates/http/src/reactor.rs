@@ -11,6 +11,7 @@ use crate::request::REFUSALS;
 use crate::send::Segment;
 use crate::timer::Timer;
 use crate::tls::{Identity, Secure};
+use crate::volley::Volley;
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -166,6 +167,7 @@ pub struct Http<S: Service> {
     pub(crate) resting: Vec<Key>,
     #[expect(clippy::vec_box, reason = "the boxes themselves are what is kept: entries hold them")]
     pub(crate) spare: Vec<Box<Active<S::Topic>>>,
+    pub(crate) volley: Volley,
 }
 
 pub(crate) type HttpCore<S> = Core<Http<S>>;
@@ -221,6 +223,7 @@ impl<S: Service> Http<S> {
             pacer: Timer::default(),
             resting: Vec::new(),
             spare: Vec::new(),
+            volley: Volley::new(config.volleys),
         })
     }
 

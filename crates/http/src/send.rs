@@ -126,6 +126,7 @@ impl<S: Service> Http<S> {
         if self.segments.is_empty() {
             return Ok(());
         }
+        self.leave_volley(key);
         let before = active.output.bytes();
         let sent = {
             let slices = one_write(

@@ -36,7 +36,7 @@ const fn key(name: &'static str, kind: Kind, reloads: bool) -> Key {
 }
 
 /// Every key, in the order they are printed.
-pub(crate) const KEYS: [Key; 35] = [
+pub(crate) const KEYS: [Key; 36] = [
     key("listen", Kind::Texts, false),
     key("tokens", Kind::Text, false),
     key("tls_certificate", Kind::Text, false),
@@ -59,6 +59,7 @@ pub(crate) const KEYS: [Key; 35] = [
     key("reactors", Kind::Integer, false),
     key("drain_grace_ms", Kind::Integer, true),
     key("spin", Kind::Text, false),
+    key("io_uring", Kind::Text, false),
     key("services", Kind::Text, false),
     key("rpc", Kind::Texts, false),
     key("rpc_listen", Kind::Texts, false),

@@ -352,6 +352,7 @@ fn http_config(options: &ServeOptions, connections_max: usize, reactors: usize) 
         head_timeout_ms: options.request_timeout_ms,
         body_timeout_ms: options.request_timeout_ms,
         stall_timeout_ms: options.stall_timeout_ms,
+        volleys: options.io_uring == Switch::On,
         ..Config::default()
     }
 }

@@ -1,7 +1,7 @@
 //! Every system call Thalweg makes, behind safe functions, and a simulated twin of the disk.
 //!
-//! Owns: the only mention of `rustix` and `libc` in the workspace. Readiness ([`epoll`], [`event`]),
-//! sockets ([`socket`]) and their names ([`name`]), clocks ([`clock`]), signals ([`signal`]), limits and entropy ([`process`]),
+//! Owns: the only mention of `rustix`, `libc` and `io-uring` in the workspace. Readiness ([`epoll`], [`event`]),
+//! sockets ([`socket`]), many of them at once ([`volley`]), and their names ([`name`]), clocks ([`clock`]), signals ([`signal`]), limits and entropy ([`process`]),
 //! files and maps (`disk`), sleeping on a word of a map ([`futex`]), hints to the processor ([`hint`]), what a supervisor hands over ([`supervisor`]), other
 //! programs ([`child`]), and a process that goes on twice ([`fork`]).
 //!
@@ -38,3 +38,4 @@ pub mod spawn;
 pub mod standard;
 pub mod supervisor;
 pub mod usage;
+pub mod volley;

@@ -1,0 +1,96 @@
+//! Deliveries to many subscribers at once: the same bytes in the same order, whether they go together or one by one.
+
+#![allow(clippy::unwrap_used, reason = "this is a test's code, though not all of it in test functions")]
+
+mod common;
+
+use common::{Client, Server};
+use thalweg_http::Config;
+
+const SUBSCRIBERS: usize = 60;
+
+/// The payloads of the events in a body, joined.
+fn data_of(text: &str) -> String {
+    text.split("\n\n").filter_map(|event| event.strip_prefix("data: ")).collect()
+}
+
+/// Subscribers that do as others do, one of an old peer, and one that reads nothing before the end.
+fn followers(server: &Server) -> (Vec<Client>, Client, Client) {
+    let subscribe = |request: &str| {
+        let mut client = server.connect();
+        client.send(request);
+        client
+    };
+    let modern = (0..SUBSCRIBERS).map(|_| subscribe("GET /sse/0 HTTP/1.1\r\nHost: t\r\n\r\n")).collect();
+    let old = subscribe("GET /sse/0 HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+    (modern, old, subscribe("GET /sse/0 HTTP/1.1\r\nHost: t\r\n\r\n"))
+}
+
+/// What happens to a topic while they follow, and what each of them has to be told of it. Answers the writes it took.
+fn scene(volleys: bool, event_bytes_max: usize, pieces: &[String]) -> u64 {
+    let server = Server::start(Config { connections_max: 4_000, volleys, ..Config::default() });
+    server.shared.lock().unwrap().event_bytes_max = event_bytes_max;
+    let (mut modern, mut old, mut slow) = followers(&server);
+    let gone = server.connect();
+    let mut leaving = server.connect();
+    leaving.get("/sse/0");
+    let count = SUBSCRIBERS + 3;
+    server.until("parked", |census| census.subscribed == count && census.quiet >= count);
+    let before = server.census().calls.writes;
+    drop((leaving, gone));
+    for piece in &pieces[..pieces.len() - 1] {
+        server.append(piece);
+    }
+    for client in &mut modern {
+        client.head(false);
+        // All but the last, so that the end comes to who has nothing else to take.
+        let told = pieces[..pieces.len() - 1].concat();
+        let last = format!("data: {}\n\n", told.len());
+        let body = client.chunks(|body| body.ends_with(last.as_bytes()));
+        assert!(data_of(&String::from_utf8(body).unwrap()) == told);
+    }
+    let writes = server.census().calls.writes - before;
+    server.shared.lock().unwrap().closed = true;
+    server.append(&pieces[pieces.len() - 1]);
+    let all = pieces.concat();
+    for client in &mut modern {
+        let rest = String::from_utf8(client.chunks(|_| false)).unwrap();
+        assert_eq!(data_of(&rest), pieces[pieces.len() - 1]);
+        assert!(rest.ends_with(&format!("data: {}\n\n", all.len())));
+        // The response ended in its order, and the connection goes on.
+        client.get("/echo");
+        assert_eq!(client.answer().status, 200);
+    }
+    assert!(data_of(&old.answer().text()) == all);
+    slow.head(false);
+    assert!(data_of(&String::from_utf8(slow.chunks(|_| false)).unwrap()) == all);
+    assert_eq!(server.census().subscribed, 0);
+    writes
+}
+
+#[test]
+fn small_deliveries_come_together_and_cost_one_call() {
+    let pieces: Vec<String> = (0..30).map(|n| format!("<{n}>")).collect();
+    let alone = scene(false, 1 << 20, &pieces);
+    let together = scene(true, 1 << 20, &pieces);
+    assert!(alone >= SUBSCRIBERS as u64, "{alone}");
+    if thalweg_sys::volley::Volley::new().is_ok() {
+        assert!(together * 4 < alone, "{together} writes together, {alone} one by one");
+    }
+}
+
+#[test]
+fn what_takes_several_events_comes_in_their_order() {
+    let pieces: Vec<String> = (0..20).map(|n| format!("<{n:03}>").repeat(40)).collect();
+    for volleys in [true, false] {
+        scene(volleys, 150, &pieces);
+    }
+}
+
+#[test]
+fn what_a_socket_does_not_take_at_once_comes_later() {
+    let pieces: Vec<String> = (0..12).map(|n| format!("<{n:03}>").repeat(80_000)).collect();
+    for volleys in [true, false] {
+        scene(volleys, 1 << 20, &pieces);
+    }
+}
