@@ -197,7 +197,7 @@ impl<S: Service> Http<S> {
         active: &mut Active<S::Topic>,
     ) -> Result<Pumped, Gone> {
         let manner = self.end_live(core, key, active)?;
-        self.leave_volley(key);
+        let _ = self.leave_volley(key);
         if !manner.legacy {
             self.stage_bytes(LAST_CHUNK);
         }
@@ -216,7 +216,7 @@ impl<S: Service> Http<S> {
         let events_begun = crate::drive::role(core, key)? == Role::Sse && self.segments.is_empty();
         let manner = self.end_live(core, key, active)?;
         if events_begun {
-            self.leave_volley(key);
+            let _ = self.leave_volley(key);
             self.send_staged(core, key, active)?;
             // The head of another response has left: the only word left to say is the connection's end.
             active.closing = true;
@@ -326,7 +326,7 @@ impl<S: Service> Http<S> {
             tracing::debug_span!("fan_out", topic = topic_id, served = tracing::field::Empty).entered();
         std::mem::swap(&mut self.memo, memo);
         let (begun_ns, mut served) = (monotonic_ns(), 0);
-        self.volley.begin(keys.len());
+        self.volley.begin(keys.len(), false);
         for _ in 0..SLICE {
             let Some(key) = keys.pop() else { break };
             let active = core.entry(key).and_then(|entry| entry.active.as_ref());

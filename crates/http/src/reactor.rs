@@ -328,9 +328,11 @@ impl<S: Service> Http<S> {
 
     /// Lets each of the connections go on, and keeps the list's memory.
     pub(crate) fn drive_each(&mut self, core: &mut HttpCore<S>, mut keys: Vec<Key>) {
+        self.volley.begin(keys.len(), true);
         for key in keys.drain(..) {
             self.with_active(core, key, Self::drive);
         }
+        self.end_volley(core);
         self.keys = keys;
     }
 

@@ -126,7 +126,9 @@ impl<S: Service> Http<S> {
         if self.segments.is_empty() {
             return Ok(());
         }
-        self.leave_volley(key);
+        if !self.leave_volley(key) && self.join_staged(core, key, active) {
+            return Ok(());
+        }
         let before = active.output.bytes();
         let sent = {
             let slices = one_write(

@@ -1,25 +1,35 @@
-//! Deliveries that go out together: what a walk over a topic's subscribers has for each of them is handed to the kernel in one
-//! call, where the kernel takes such calls.
+//! What goes out together: where many connections are served one after the other, what each is sent is handed to the kernel in
+//! one call, if the kernel takes such calls.
 //!
-//! Purpose: a delivery to many is many small writes, each a system call of its own otherwise. A delivery joins only when its
-//! connection has nothing else to send and is served the only time in this walk; whatever comes behind it on the same connection takes
-//! it out again and is sent with it, so that order is the connection's. What a socket does not take is kept as ever.
+//! Purpose: a delivery to many subscribers, and the answers to many writes that became durable together, are many small writes,
+//! each a system call of its own otherwise. What is small joins; whatever comes behind it on the same connection takes it
+//! out again and is sent with it, and so does the connection's end, so that order is the connection's. What a socket does not take is
+//! kept as ever.
 //!
-//! Invariants: nothing is collected but during [`Http::serve_each`](crate::live), and nothing is left when it is over; a connection is in
-//! the volley once. *Checked by* the tests of live reads in `tests/`, which run with and without.
+//! Invariants: nothing is collected but between [`Volley::begin`] and [`Http::end_volley`], and nothing is left behind that; a connection is in
+//! the volley once, and while it is being served only at the end of it. *Checked by* `tests/volley.rs` and the tests of live reads, which
+//! run with it.
 
 use crate::connection::Active;
 use crate::drive::now_ms;
 use crate::reactor::{Gone, Http, HttpCore};
+use crate::send::Segment;
 use bytes::Bytes;
 use smallvec::SmallVec;
 use std::io;
+use std::ops::Range;
 use thalweg_reactor::Key;
 use thalweg_sys::volley;
 use thalweg_wire::exchange::Service;
 
-/// Fewer subscribers than this are sent to one by one.
-const TOGETHER_MIN: usize = 16;
+/// Fewer connections than this are sent to one by one.
+const TOGETHER_MIN: usize = 8;
+/// So many go at a time, where each of the connections is served once; the more the better.
+const TOGETHER_MAX: usize = 512;
+/// And where one may come up again, which has to be looked for.
+const TOGETHER_MAX_AGAIN: usize = 256;
+/// What is larger goes by itself.
+const JOINS_BYTES_MAX: usize = 2 * 1024;
 
 /// The way to the kernel.
 #[derive(Debug)]
@@ -31,24 +41,54 @@ enum Ring {
     Absent,
 }
 
-/// Deliveries that wait for the walk's end.
+/// What a connection is sent.
+#[derive(Debug)]
+enum Delivery {
+    /// The same as others, perhaps.
+    Shared(Bytes),
+    /// A range of what was copied.
+    Copied(Range<usize>),
+}
+
+impl Delivery {
+    fn bytes<'d>(&'d self, copied: &'d [u8]) -> &'d [u8] {
+        match self {
+            Self::Shared(bytes) => bytes,
+            Self::Copied(range) => &copied[range.clone()],
+        }
+    }
+
+    /// What is left of it behind so many bytes.
+    fn rest(&self, copied: &[u8], taken: usize) -> Bytes {
+        match self {
+            Self::Shared(bytes) => bytes.slice(taken..),
+            Self::Copied(range) => Bytes::copy_from_slice(&copied[range.start + taken..range.end]),
+        }
+    }
+}
+
+/// Deliveries that wait for each other.
 #[derive(Debug)]
 pub(crate) struct Volley {
     ring: Ring,
     open: bool,
-    deliveries: Vec<(Key, Bytes)>,
+    /// A connection may come up more than once.
+    again: bool,
+    deliveries: Vec<(Key, Delivery)>,
+    copied: Vec<u8>,
 }
 
 impl Volley {
     /// None at all, unless they are wanted.
     pub(crate) fn new(wanted: bool) -> Volley {
         let ring = if wanted { Ring::Untried } else { Ring::Absent };
-        Volley { ring, open: false, deliveries: Vec::new() }
+        Volley { ring, open: false, again: false, deliveries: Vec::new(), copied: Vec::new() }
     }
 
-    /// So many subscribers are served now.
-    pub(crate) fn begin(&mut self, subscribers: usize) {
-        if subscribers < TOGETHER_MIN {
+    /// So many connections are served now, each of them once unless they may come up `again`.
+    pub(crate) fn begin(&mut self, connections: usize, again: bool) {
+        self.again = again;
+        if connections < TOGETHER_MIN {
             return;
         }
         if matches!(self.ring, Ring::Untried) {
@@ -63,8 +103,15 @@ impl Volley {
         self.open = matches!(self.ring, Ring::Ready(_));
     }
 
-    fn holds(&self, key: Key) -> bool {
+    /// Whether the last delivery is a connection's.
+    fn ends_with(&self, key: Key) -> bool {
         self.deliveries.last().is_some_and(|(last, _)| *last == key)
+    }
+
+    /// Whether it has to go before a connection is served.
+    pub(crate) fn is_due(&self, key: Key) -> bool {
+        let most = if self.again { TOGETHER_MAX_AGAIN } else { TOGETHER_MAX };
+        self.deliveries.len() >= most || self.again && self.deliveries.iter().any(|(one, _)| *one == key)
     }
 }
 
@@ -77,67 +124,107 @@ impl<S: Service> Http<S> {
         active: &Active<S::Topic>,
         bytes: &Bytes,
     ) -> bool {
-        let alone = self.segments.is_empty() && active.output.is_empty() && !self.volley.holds(key);
-        let joins = self.volley.open && alone && core.entry(key).is_some_and(|entry| !entry.secure);
+        let joins = self.segments.is_empty() && self.may_join(core, key, active, bytes.len());
         if joins {
-            self.load.spend(bytes.len());
-            self.volley.deliveries.push((key, bytes.clone()));
+            self.volley.deliveries.push((key, Delivery::Shared(bytes.clone())));
         }
         joins
     }
 
-    /// Stages what waits for this connection, in front of whatever is sent to it next.
-    pub(crate) fn leave_volley(&mut self, key: Key) {
-        if self.volley.holds(key)
-            && let Some((_, bytes)) = self.volley.deliveries.pop()
-        {
-            self.segments.insert(0, crate::send::Segment::Piece(bytes));
-        }
-    }
-
-    /// Sends what was collected.
-    pub(crate) fn end_volley(&mut self, core: &mut HttpCore<S>) {
-        self.volley.open = false;
-        let mut deliveries = std::mem::take(&mut self.volley.deliveries);
-        let mut taken = Vec::with_capacity(deliveries.len());
-        if let Ring::Ready(ring) = &mut self.volley.ring
-            && !deliveries.is_empty()
-        {
-            self.meters.write();
-            // Who is gone meanwhile has nothing to take.
-            deliveries.retain(|(key, _)| core.descriptor(*key).is_some());
-            let sends: SmallVec<[_; 64]> = deliveries
-                .iter()
-                .filter_map(|(key, bytes)| core.descriptor(*key).map(|socket| (socket, &bytes[..])))
-                .collect();
-            if let Err(error) = ring.send(&sends, &mut taken) {
-                tracing::warn!(%error, "deliveries are sent one by one from now on");
-                self.volley.ring = Ring::Absent;
-            }
-        }
-        taken.resize_with(deliveries.len(), || Ok(None));
-        for ((key, bytes), taken) in deliveries.drain(..).zip(taken) {
-            self.keep_untaken(core, key, &bytes, taken);
-        }
-        self.volley.deliveries = deliveries;
-    }
-
-    /// What a socket did not take becomes its connection's output.
-    fn keep_untaken(
+    /// Has what was staged wait for the others'. `false`: it is to be sent by itself.
+    pub(crate) fn join_staged(
         &mut self,
         core: &mut HttpCore<S>,
         key: Key,
-        bytes: &Bytes,
-        taken: io::Result<Option<usize>>,
-    ) {
-        let taken = taken.map(Option::unwrap_or_default);
-        if taken.as_ref().is_ok_and(|taken| *taken == bytes.len()) {
+        active: &Active<S::Topic>,
+    ) -> bool {
+        let [Segment::Scratch(range)] = &self.segments[..] else { return false };
+        let range = range.clone();
+        let joins = self.may_join(core, key, active, range.len());
+        if joins {
+            let start = self.volley.copied.len();
+            self.volley.copied.extend_from_slice(&self.scratch[range]);
+            let delivery = Delivery::Copied(start..self.volley.copied.len());
+            self.volley.deliveries.push((key, delivery));
+            self.unstage();
+        }
+        joins
+    }
+
+    fn may_join(
+        &mut self,
+        core: &mut HttpCore<S>,
+        key: Key,
+        active: &Active<S::Topic>,
+        bytes: usize,
+    ) -> bool {
+        // One that is about to end would do so before the volley goes.
+        let stays = !(active.closing || active.ended || self.draining);
+        let alone = stays && active.output.is_empty() && !self.volley.ends_with(key);
+        let joins = self.volley.open
+            && alone
+            && bytes <= JOINS_BYTES_MAX
+            && core.entry(key).is_some_and(|entry| !entry.secure);
+        if joins {
+            self.load.spend(bytes);
+        }
+        joins
+    }
+
+    /// Stages what waits for this connection, in front of whatever is sent to it next. Whether there was anything.
+    pub(crate) fn leave_volley(&mut self, key: Key) -> bool {
+        let delivery = self.volley.deliveries.pop_if(|(last, _)| *last == key);
+        let bytes = delivery.map(|(_, delivery)| delivery.rest(&self.volley.copied, 0));
+        let leaves = bytes.is_some();
+        self.segments.splice(0..0, bytes.map(Segment::Piece));
+        leaves
+    }
+
+    /// Sends what was collected, and collects no more.
+    pub(crate) fn end_volley(&mut self, core: &mut HttpCore<S>) {
+        self.send_volley(core);
+        self.volley.open = false;
+    }
+
+    /// Sends what was collected. None of these connections is being served.
+    pub(crate) fn send_volley(&mut self, core: &mut HttpCore<S>) {
+        if self.volley.deliveries.is_empty() {
             return;
         }
+        let (mut deliveries, mut copied) =
+            (std::mem::take(&mut self.volley.deliveries), std::mem::take(&mut self.volley.copied));
+        // Who is gone meanwhile has nothing to take.
+        deliveries.retain(|(key, _)| core.descriptor(*key).is_some());
+        let mut taken = Vec::with_capacity(deliveries.len());
+        if let Ring::Ready(ring) = &mut self.volley.ring {
+            self.meters.write();
+            let sends: SmallVec<[_; 64]> = deliveries
+                .iter()
+                .filter_map(|(key, delivery)| Some((core.descriptor(*key)?, delivery.bytes(&copied))))
+                .collect();
+            if let Err(error) = ring.send(&sends, &mut taken) {
+                tracing::warn!(%error, "what is sent is sent one by one from now on");
+                (self.volley.ring, self.volley.open) = (Ring::Absent, false);
+            }
+        }
+        taken.resize_with(deliveries.len(), || Ok(None));
+        for ((key, delivery), taken) in deliveries.drain(..).zip(taken) {
+            let taken = taken.map(Option::unwrap_or_default);
+            let rest = taken.map(|taken| delivery.rest(&copied, taken));
+            if !rest.as_ref().is_ok_and(Bytes::is_empty) {
+                self.keep_untaken(core, key, rest);
+            }
+        }
+        copied.clear();
+        (self.volley.deliveries, self.volley.copied) = (deliveries, copied);
+    }
+
+    /// What a socket did not take becomes its connection's output.
+    fn keep_untaken(&mut self, core: &mut HttpCore<S>, key: Key, rest: io::Result<Bytes>) {
         self.with_active(core, key, |http, core, key, active| {
-            let taken = taken.map_err(|_| Gone::Close)?;
-            active.output.push(bytes.slice(taken..));
-            http.load.unsent_bytes += (bytes.len() - taken) as u64;
+            let rest = rest.map_err(|_| Gone::Close)?;
+            http.load.unsent_bytes += rest.len() as u64;
+            active.output.push(rest);
             active.progressed_ms = now_ms(core);
             core.set_timer(key, http.config.stall_timeout_ms);
             Ok(())
