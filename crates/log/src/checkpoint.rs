@@ -31,7 +31,8 @@ const MAGIC: u64 = u64::from_le_bytes(*b"THALWEGk");
 const PREFIX: &str = "checkpoint-";
 const HEADER_BYTES: usize = 64;
 pub(crate) const KEPT: usize = 2;
-const FLUSH_BYTES: usize = 1 << 18;
+/// What is put together before it is written: so little that a small store's memory does not show that a checkpoint was taken.
+const FLUSH_BYTES: usize = 32 << 10;
 
 fn file_name(start: Position) -> String {
     format!("{PREFIX}{start:016x}")
@@ -278,8 +279,12 @@ impl Shared {
         let name = file_name(start);
         let working = directory.join(format!("{name}.new"));
         let _ = self.disk.unlink(&working);
-        let mut sink =
-            Sink { file: self.disk.create(&working)?, buffer: Vec::new(), position: 0, checksum: 0 };
+        let mut sink = Sink {
+            file: self.disk.create(&working)?,
+            buffer: Vec::with_capacity(FLUSH_BYTES * 2),
+            position: 0,
+            checksum: 0,
+        };
         let header = [MAGIC, u64::from(format::FORMAT_VERSION), self.control.store_id, start];
         header.iter().for_each(|word| sink.buffer.extend_from_slice(&word.to_le_bytes()));
         sink.buffer.extend_from_slice(&link.length.to_le_bytes());
