@@ -46,7 +46,7 @@ pub struct Config {
     pub sse_lifetime_ms: u32,
     /// Between two SSE comments that keep proxies from giving up.
     pub sse_keep_alive_ms: u32,
-    /// What many subscribers are sent at a time is handed to the kernel in one call (io_uring), where it allows that.
+    /// What many connections are sent together is handed to the kernel in one call (io_uring), where it allows that.
     pub volleys: bool,
 }
 

@@ -345,11 +345,13 @@ impl<S: Service> Http<S> {
         std::mem::swap(&mut self.memo, memo);
     }
 
-    /// A subscriber took what was kept for it: the time is told in comments again, not in patience.
+    /// A subscriber took what was kept for it: its time is told in comments, or by its deadline, and no more in patience.
     pub(crate) fn reader_caught_up(&self, core: &mut HttpCore<S>, key: Key) {
-        if crate::drive::role(core, key) == Ok(Role::Sse) {
-            let left_ms = deadline_left_ms(core, key);
-            core.set_timer(key, left_ms.min(self.config.sse_keep_alive_ms).max(1));
+        let left_ms = deadline_left_ms(core, key);
+        match crate::drive::role(core, key) {
+            Ok(Role::Sse) => core.set_timer(key, left_ms.min(self.config.sse_keep_alive_ms).max(1)),
+            Ok(Role::LongPoll) => core.set_timer(key, left_ms.max(1)),
+            _ => {}
         }
     }
 

@@ -87,7 +87,7 @@ impl Volley {
 
     /// So many connections are served now, each of them once unless they may come up `again`.
     pub(crate) fn begin(&mut self, connections: usize, again: bool) {
-        self.again = again;
+        (self.open, self.again) = (false, again);
         if connections < TOGETHER_MIN {
             return;
         }
@@ -151,33 +151,27 @@ impl<S: Service> Http<S> {
         joins
     }
 
-    fn may_join(
-        &mut self,
-        core: &mut HttpCore<S>,
-        key: Key,
-        active: &Active<S::Topic>,
-        bytes: usize,
-    ) -> bool {
+    fn may_join(&self, core: &mut HttpCore<S>, key: Key, active: &Active<S::Topic>, bytes: usize) -> bool {
         // One that is about to end would do so before the volley goes.
         let stays = !(active.closing || active.ended || self.draining);
         let alone = stays && active.output.is_empty() && !self.volley.ends_with(key);
-        let joins = self.volley.open
+        self.volley.open
             && alone
             && bytes <= JOINS_BYTES_MAX
-            && core.entry(key).is_some_and(|entry| !entry.secure);
-        if joins {
-            self.load.spend(bytes);
-        }
-        joins
+            && core.entry(key).is_some_and(|entry| !entry.secure)
     }
 
     /// Stages what waits for this connection, in front of whatever is sent to it next. Whether there was anything.
     pub(crate) fn leave_volley(&mut self, key: Key) -> bool {
-        let delivery = self.volley.deliveries.pop_if(|(last, _)| *last == key);
-        let bytes = delivery.map(|(_, delivery)| delivery.rest(&self.volley.copied, 0));
-        let leaves = bytes.is_some();
-        self.segments.splice(0..0, bytes.map(Segment::Piece));
-        leaves
+        let Some((_, delivery)) = self.volley.deliveries.pop_if(|(last, _)| *last == key) else {
+            return false;
+        };
+        let bytes = delivery.rest(&self.volley.copied, 0);
+        if let Delivery::Copied(range) = delivery {
+            self.volley.copied.truncate(range.start);
+        }
+        self.segments.insert(0, Segment::Piece(bytes));
+        true
     }
 
     /// Sends what was collected, and collects no more.
@@ -195,6 +189,7 @@ impl<S: Service> Http<S> {
             (std::mem::take(&mut self.volley.deliveries), std::mem::take(&mut self.volley.copied));
         // Who is gone meanwhile has nothing to take.
         deliveries.retain(|(key, _)| core.descriptor(*key).is_some());
+        self.load.spend(deliveries.iter().map(|(_, delivery)| delivery.bytes(&copied).len()).sum());
         let mut taken = Vec::with_capacity(deliveries.len());
         if let Ring::Ready(ring) = &mut self.volley.ring {
             self.meters.write();
@@ -202,6 +197,7 @@ impl<S: Service> Http<S> {
                 .iter()
                 .filter_map(|(key, delivery)| Some((core.descriptor(*key)?, delivery.bytes(&copied))))
                 .collect();
+            debug_assert_eq!(sends.len(), deliveries.len());
             if let Err(error) = ring.send(&sends, &mut taken) {
                 tracing::warn!(%error, "what is sent is sent one by one from now on");
                 (self.volley.ring, self.volley.open) = (Ring::Absent, false);
@@ -216,6 +212,7 @@ impl<S: Service> Http<S> {
             }
         }
         copied.clear();
+        debug_assert!(self.volley.deliveries.is_empty(), "something joined while the volley went");
         (self.volley.deliveries, self.volley.copied) = (deliveries, copied);
     }
 

@@ -5,9 +5,7 @@
 mod common;
 
 use common::{Client, Server};
-use thalweg_http::Config;
-
-const SUBSCRIBERS: usize = 60;
+use thalweg_http::{Config, Message};
 
 /// The payloads of the events in a body, joined.
 fn data_of(text: &str) -> String {
@@ -15,26 +13,26 @@ fn data_of(text: &str) -> String {
 }
 
 /// Subscribers that do as others do, one of an old peer, and one that reads nothing before the end.
-fn followers(server: &Server) -> (Vec<Client>, Client, Client) {
+fn followers(server: &Server, count: usize) -> (Vec<Client>, Client, Client) {
     let subscribe = |request: &str| {
         let mut client = server.connect();
         client.send(request);
         client
     };
-    let modern = (0..SUBSCRIBERS).map(|_| subscribe("GET /sse/0 HTTP/1.1\r\nHost: t\r\n\r\n")).collect();
+    let modern = (0..count).map(|_| subscribe("GET /sse/0 HTTP/1.1\r\nHost: t\r\n\r\n")).collect();
     let old = subscribe("GET /sse/0 HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
     (modern, old, subscribe("GET /sse/0 HTTP/1.1\r\nHost: t\r\n\r\n"))
 }
 
 /// What happens to a topic while they follow, and what each of them has to be told of it. Answers the writes it took.
-fn scene(volleys: bool, event_bytes_max: usize, pieces: &[String]) -> u64 {
+fn scene(volleys: bool, subscribers: usize, event_bytes_max: usize, pieces: &[String]) -> u64 {
     let server = Server::start(Config { connections_max: 4_000, volleys, ..Config::default() });
     server.shared.lock().unwrap().event_bytes_max = event_bytes_max;
-    let (mut modern, mut old, mut slow) = followers(&server);
+    let (mut modern, mut old, mut slow) = followers(&server, subscribers);
     let gone = server.connect();
     let mut leaving = server.connect();
     leaving.get("/sse/0");
-    let count = SUBSCRIBERS + 3;
+    let count = subscribers + 3;
     server.until("parked", |census| census.subscribed == count && census.quiet >= count);
     let before = server.census().calls.writes;
     drop((leaving, gone));
@@ -71,9 +69,9 @@ fn scene(volleys: bool, event_bytes_max: usize, pieces: &[String]) -> u64 {
 #[test]
 fn small_deliveries_come_together_and_cost_one_call() {
     let pieces: Vec<String> = (0..30).map(|n| format!("<{n}>")).collect();
-    let alone = scene(false, 1 << 20, &pieces);
-    let together = scene(true, 1 << 20, &pieces);
-    assert!(alone >= SUBSCRIBERS as u64, "{alone}");
+    let alone = scene(false, 60, 1 << 20, &pieces);
+    let together = scene(true, 60, 1 << 20, &pieces);
+    assert!(alone >= 60, "{alone}");
     if thalweg_sys::volley::Volley::new().is_ok() {
         assert!(together * 4 < alone, "{together} writes together, {alone} one by one");
     }
@@ -83,14 +81,48 @@ fn small_deliveries_come_together_and_cost_one_call() {
 fn what_takes_several_events_comes_in_their_order() {
     let pieces: Vec<String> = (0..20).map(|n| format!("<{n:03}>").repeat(40)).collect();
     for volleys in [true, false] {
-        scene(volleys, 150, &pieces);
+        scene(volleys, 60, 150, &pieces);
     }
 }
 
 #[test]
 fn what_a_socket_does_not_take_at_once_comes_later() {
-    let pieces: Vec<String> = (0..12).map(|n| format!("<{n:03}>").repeat(80_000)).collect();
+    // Small enough to join, and more of them than the sockets of who does not read have room for.
+    let small: Vec<String> = (0..600).map(|n| format!("<{n:03}>").repeat(4_000)).collect();
+    let large: Vec<String> = (0..12).map(|n| format!("<{n:03}>").repeat(80_000)).collect();
     for volleys in [true, false] {
-        scene(volleys, 1 << 20, &pieces);
+        scene(volleys, 12, 1_900, &small);
+        scene(volleys, 60, 1 << 20, &large);
+    }
+}
+
+#[test]
+fn answers_that_become_ready_together_keep_the_order_of_their_connection() {
+    const CLIENTS: u64 = 20;
+    for volleys in [true, false] {
+        let server = Server::start(Config { volleys, ..Config::default() });
+        server.write("abc");
+        let mut clients: Vec<Client> = (0..CLIENTS).map(|_| server.connect()).collect();
+        // In turn, so that each connection comes up several times among those that are ready.
+        for round in 0..3 {
+            for (index, client) in (1..).zip(&mut clients) {
+                let ticket = round * CLIENTS + index;
+                let live = if round == 2 {
+                    "GET /poll/1 HTTP/1.1\r\nHost: t\r\n\r\nGET /echo HTTP/1.1\r\nHost: t\r\n\r\n"
+                } else {
+                    ""
+                };
+                client.send(&format!("GET /after/{ticket} HTTP/1.1\r\nHost: t\r\n\r\n{live}"));
+                server.until("waiting", |census| census.waiting as u64 == ticket);
+            }
+        }
+        server.post(Message::Complete { up_to: 2 * CLIENTS - 5 });
+        server.post(Message::Complete { up_to: 3 * CLIENTS });
+        for (index, client) in (1..).zip(&mut clients) {
+            for round in 0..3 {
+                assert_eq!(client.answer().text(), format!("after {}", round * CLIENTS + index));
+            }
+            assert_eq!((client.answer().text(), client.answer().text()), ("bc".into(), "Get /echo -".into()));
+        }
     }
 }

@@ -93,7 +93,7 @@ impl Store {
             let mut inner = log.lock_soon();
             check(&inner)?;
             let (first, mut next) = (inner.tail, inner.tail);
-            let places = if inner.ripe { inner.say_places() } else { Vec::new() };
+            let mut places = if inner.ripe { inner.say_places() } else { Vec::new() };
             if !places.is_empty() {
                 encoded.push_beside(Kind::Places, (log.id(), first, inner.accessed), &places);
             }
@@ -104,10 +104,22 @@ impl Store {
             if next == first {
                 return Ok(Receipt { ticket: inner.last, first, next });
             }
-            let batch = PlannedBatch::of_entries(encoded, smallvec![(log.id(), next)]);
-            let pending = std::iter::once_with(|| Pending::payload(log, next));
-            let placed = self.shared.publish(&batch, next - first, pending, None, Nudge::Committer)?;
-            self.shared.staged(log, &mut inner, placed, first..next, &places, batch.times.latest());
+            let publish = |encoded: &Entries| {
+                let batch = PlannedBatch::of_entries(encoded, smallvec![(log.id(), next)]);
+                let pending = std::iter::once_with(|| Pending::payload(log, next));
+                let placed = self.shared.publish(&batch, next - first, pending, None, Nudge::Committer)?;
+                Ok((placed, batch.times.latest()))
+            };
+            let (placed, latest) = match publish(encoded) {
+                // Places can wait for a batch that has room for them.
+                Err(CommitError::TooLarge { .. }) if !places.is_empty() => {
+                    places.clear();
+                    encoded.leave_out_beside();
+                    publish(encoded)?
+                }
+                published => published?,
+            };
+            self.shared.staged(log, &mut inner, placed, first..next, &places, latest);
             drop(inner);
             self.shared.gate.announce();
             Ok(self.receipt(placed, first, next))
@@ -247,7 +259,7 @@ impl Transaction<'_> {
             last_of[*place] = index;
         }
         let mut encoded = Entries::default();
-        let places: SmallVec<[Vec<u8>; 2]> = locked.iter().map(|inner| inner.say_places()).collect();
+        let mut places: SmallVec<[Vec<u8>; 2]> = locked.iter().map(|inner| inner.say_places()).collect();
         for (log, (said, first)) in self.logs.iter().zip(places.iter().zip(&firsts)) {
             if !said.is_empty() {
                 encoded.push_beside(Kind::Places, (log.id(), *first, self.time), said);
@@ -259,11 +271,22 @@ impl Transaction<'_> {
             encode(&mut encoded, &self.logs[*place], ends[*place], self.time, payload, flags)?;
             ends[*place] += payload.len() as u64;
         }
-        let touched = self.logs.iter().zip(&ends).map(|(log, end)| (log.id(), *end)).collect();
-        let batch = PlannedBatch::of_entries(&encoded, touched);
+        let touched: SmallVec<[_; 1]> =
+            self.logs.iter().zip(&ends).map(|(log, end)| (log.id(), *end)).collect();
         let shared = &self.store.shared;
-        let pending = self.logs.iter().zip(&ends).map(|(log, end)| Pending::payload(log, *end));
-        let placed = shared.publish(&batch, self.bytes.len() as u64, pending, None, nudge)?;
+        let publish = |encoded: &Entries| {
+            let batch = PlannedBatch::of_entries(encoded, SmallVec::clone(&touched));
+            let pending = self.logs.iter().zip(&ends).map(|(log, end)| Pending::payload(log, *end));
+            shared.publish(&batch, self.bytes.len() as u64, pending, None, nudge)
+        };
+        let placed = match publish(&encoded) {
+            Err(CommitError::TooLarge { .. }) if places.iter().any(|said| !said.is_empty()) => {
+                places.iter_mut().for_each(Vec::clear);
+                encoded.leave_out_beside();
+                publish(&encoded)?
+            }
+            placed => placed?,
+        };
         for (place, inner) in locked.iter_mut().enumerate() {
             let offsets = firsts[place]..ends[place];
             shared.staged(&self.logs[place], inner, placed, offsets, &places[place], self.time);

@@ -312,8 +312,13 @@ impl Shared {
         watcher: Option<WatcherId>,
     ) -> Result<Receipt, CommitError> {
         // A batch without payload may be let go before what it speaks of.
-        let places = if commit.has_payload() { inner.say_places() } else { Vec::new() };
-        let batch = plan(log.id(), inner.tail, commit, notes, &places, delete)?;
+        let mut places = if commit.has_payload() { inner.say_places() } else { Vec::new() };
+        let mut batch = plan(log.id(), inner.tail, commit, notes, &places, delete)?;
+        if !places.is_empty() && batch.bytes() > self.options.batch_bytes_max() {
+            drop(batch);
+            places.clear();
+            batch = plan(log.id(), inner.tail, commit, notes, &[], delete)?;
+        }
         if let Some(at) = commit.trim.filter(|at| *at > inner.tail) {
             return Err(CommitError::PastEnd { at, tail: inner.tail });
         }

@@ -30,10 +30,11 @@ pub(crate) struct Extent {
 }
 
 const SPAN_MAX: u32 = 64 * 1024;
-/// Bytes of the batches that are folded into one. Where they are more, extents are few.
-const FOLDED_BYTES_MAX: u32 = 2 << 20;
+/// Payload that is folded into one extent, and so what is kept at most of what a log has let go. Where there is more of it,
+/// extents are few.
+const FOLDED_BYTES_MAX: u32 = 256 << 10;
 /// Fewer than this are not worth it: at the end of a segment.
-const FOLDED_MIN: usize = RUN / 4;
+const FOLDED_MIN: usize = if RUN / 8 > 2 { RUN / 8 } else { 2 };
 
 impl Extent {
     pub(crate) fn end(&self) -> Offset {
@@ -95,14 +96,13 @@ impl Extents {
             return None;
         }
         let segment = segment_of(latest[0].position);
-        let mut next = latest[0].offset;
+        let (mut next, most) = (latest[0].offset, latest[0].offset + u64::from(FOLDED_BYTES_MAX));
         let folds = |extent: &&Extent| {
-            let follows = extent.offset == std::mem::replace(&mut next, extent.end());
+            let follows = extent.offset == std::mem::replace(&mut next, extent.end()) && next <= most;
             follows && segment_of(extent.position) == segment && Places::can_tell(extent)
         };
         let count = latest.iter().take_while(folds).count();
-        let bytes: u32 = latest[..count].iter().map(|extent| extent.span).sum();
-        (count >= FOLDED_MIN && bytes <= FOLDED_BYTES_MAX).then_some(&latest[..count])
+        (count >= FOLDED_MIN).then_some(&latest[..count])
     }
 
     /// Has one extent stand for those whose places a batch says. Nothing, where they are not what is here.

@@ -112,6 +112,11 @@ pub struct Recovered {
 }
 
 impl Options {
+    /// Bytes of the largest batch that a segment has room for.
+    pub(crate) fn batch_bytes_max(&self) -> u64 {
+        u64::from(self.segment_bytes_max - crate::format::SEGMENT_HEADER_BYTES)
+    }
+
     fn checked(mut self) -> Options {
         self.segment_bytes_max = self.segment_bytes_max.clamp(8192, SEGMENT_BYTES_MAX);
         self.segment_bytes_min =

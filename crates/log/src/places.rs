@@ -27,7 +27,8 @@ use std::ops::Range;
 pub(crate) const RUN: usize = if cfg!(test) { 8 } else { 64 };
 const HEADER_BYTES: usize = 16;
 const WORD_BYTES: usize = 8;
-/// Everything that is said lies within so many bytes of the batch's beginning, as long as the batch is of one log.
+/// Everything that is said lies within so many bytes of the batch's beginning if the batch is of one log; if it is of many, some of
+/// it may have to be waited for.
 const SAID_BYTES_MAX: u32 = BATCH_HEADER_BYTES
     + format::TOUCHED_BYTES
     + FRAME_HEADER_BYTES
@@ -128,7 +129,7 @@ impl Reach<'_> {
     /// says it cannot be read, one for each batch that lies between them.
     ///
     /// # Errors
-    /// [`ReadError`]: a segment is missing, or damage stands between what is sought.
+    /// [`ReadError`]: a segment is missing.
     pub(crate) fn unfold(self, log: LogId, extent: &Extent) -> Result<Unfolded, ReadError> {
         if !extent.is_folded() {
             return Ok(smallvec::smallvec![*extent]);
@@ -169,8 +170,8 @@ impl Reach<'_> {
         segment.region().bytes(0..end.min(segment.region().published()))
     }
 
-    /// As a later batch says.
-    fn told(self, log: LogId, extent: &Extent) -> Option<Unfolded> {
+    /// The same, as a later batch says; `None` where that cannot be read.
+    pub(crate) fn told(self, log: LogId, extent: &Extent) -> Option<Unfolded> {
         let at = byte_of(extent.places);
         let segment = self.view.find(segment_of(extent.places))?;
         let rest = self.bytes(segment).get(at as usize..)?;
@@ -183,20 +184,30 @@ impl Reach<'_> {
         stands_for(extent, &unfolded).then_some(unfolded)
     }
 
-    /// As the batches themselves say, each of them verified.
+    /// As the batches themselves say, each of them verified. For what cannot be found there is an extent, too, so that
+    /// whoever wants that, and nobody else, meets the damage.
     #[cold]
     fn walked(self, log: LogId, extent: &Extent) -> Result<Unfolded, ReadError> {
         let number = segment_of(extent.position);
-        let refused = |why: &str| ReadError::Io { file: file_name(number), why: why.to_owned() };
-        let segment = self.view.find(number).ok_or_else(|| refused("the segment is missing"))?;
-        let Range { start, end } = extent.bytes();
-        let bytes = self.bytes(segment);
-        let unfolded = walk(&bytes[..bytes.len().min(end as usize)], extent.position, log);
-        if stands_for(extent, &unfolded) {
-            return Ok(unfolded);
+        let missing = || ReadError::Io { file: file_name(number), why: "the segment is missing".to_owned() };
+        let bytes = self.bytes(self.view.find(number).ok_or_else(missing)?);
+        let end = bytes.len().min(extent.bytes().end as usize);
+        let found = walk(&bytes[..end], extent.position, log);
+        let (mut unfolded, mut at, mut next) = (Unfolded::new(), extent.position, extent.offset);
+        let behind =
+            Extent { position: extent.end_position(), offset: extent.end(), length: 0, span: 0, places: 0 };
+        for one in found.into_iter().chain([behind]).filter(|one| one.offset >= extent.offset) {
+            if one.offset > next {
+                let length = u32::try_from(one.offset - next).unwrap_or(u32::MAX);
+                let span = byte_of(one.position).saturating_sub(byte_of(at));
+                unfolded.push(Extent { position: at, offset: next, length, span, places: 0 });
+            }
+            if one.length > 0 {
+                unfolded.push(one);
+            }
+            (at, next) = (one.end_position(), one.end());
         }
-        segment.verify(start..end)?;
-        Err(refused("not all entries are where they were"))
+        Ok(unfolded)
     }
 }
 
@@ -227,7 +238,9 @@ fn stands_for(extent: &Extent, unfolded: &[Extent]) -> bool {
     let mut next = extent.offset;
     let follows = |one: &Extent| std::mem::replace(&mut next, one.end()) == one.offset;
     let whole = unfolded.iter().all(follows) && next == extent.end();
-    whole && unfolded.first().is_some_and(|first| first.position == extent.position)
+    let ends = |one: &Extent| one.end_position() == extent.end_position();
+    let begins = |one: &Extent| one.position == extent.position;
+    whole && unfolded.first().is_some_and(begins) && unfolded.last().is_some_and(ends)
 }
 
 #[cfg(test)]

@@ -86,12 +86,13 @@ pub struct Warming {
 }
 
 impl Warming {
-    /// Notes those of some ranges of a segment that are not in memory, or not verified. None of them ends behind `last`.
+    /// Notes those of some ranges of a segment that are not in memory, or not verified. None of them ends behind `last`; what is
+    /// not there at all the read complains of, without waiting.
     fn note(&mut self, view: &View, number: u32, last: u32, ranges: impl Iterator<Item = Range<u32>>) {
         let Some(segment) = view.find(number) else { return };
         let published = segment.region().published();
         let mut residency = segment.residency(last.min(published));
-        let there = ranges.map(|range| range.start..range.end.min(published));
+        let there = ranges.filter(|range| range.end <= published);
         let cold = there.filter(|range| !segment.is_warm(range.clone(), &mut residency));
         self.spans.extend(cold.map(|range| (segment.clone(), range)));
     }
@@ -116,32 +117,33 @@ impl Store {
         };
         let (view, limit) = (self.shared.segments.latest(), self.shared.control.written());
         let (newest, reach) = (segment_of(limit), Reach { view: &view, limit });
-        let sealed: SmallVec<[_; 8]> =
-            in_order(&found).filter(|(_, extent)| segment_of(extent.position) != newest).collect();
-        let said = sealed.iter().filter(|(_, extent)| extent.is_folded()).map(|(_, extent)| said_in(extent));
-        let said: SmallVec<[_; 8]> = said.filter(|(number, _)| *number != newest).collect();
+        let sealed = |extent: &&Extent| segment_of(extent.position) != newest;
         let mut warming = Warming { spans: SmallVec::new() };
-        for told in said.chunk_by(|one, next| one.0 == next.0) {
-            let last = told.last().map_or(0, |(_, range)| range.end);
-            warming.note(&view, told[0].0, last, told.iter().map(|(_, range)| range.clone()));
+        for (_, extent) in in_order(&found).filter(|(_, extent)| sealed(extent) && extent.is_folded()) {
+            let (number, said) = said_in(extent);
+            let there = view.find(number).map_or(0, |segment| segment.region().published());
+            if number != newest && said.start < there {
+                let said = said.start..said.end.min(there);
+                warming.note(&view, number, said.end, std::iter::once(said));
+            }
         }
-        // Until it is known where the rest lies there is nothing more to look at.
-        if warming.spans.is_empty() {
-            let in_one_segment = |one: &(&Span, &Extent), next: &(&Span, &Extent)| {
-                segment_of(one.1.position) == segment_of(next.1.position)
-            };
-            for held in sealed.chunk_by(in_one_segment) {
-                let last = held.last().map_or(0, |(_, extent)| extent.bytes().end);
-                // What cannot be told the read complains of.
-                let unfolded =
-                    held.iter().map(|(span, extent)| reach.unfold(span.log, extent).unwrap_or_default());
-                let wanted = unfolded.flatten().filter(|extent| extent.holds(from, to));
-                warming.note(
-                    &view,
-                    segment_of(held[0].1.position),
-                    last,
-                    wanted.map(|extent| extent.bytes()),
-                );
+        if !warming.spans.is_empty() {
+            // Until it is known where the rest lies there is nothing more to look at.
+            return Some(warming);
+        }
+        let in_one_segment =
+            |one: &Extent, next: &Extent| segment_of(one.position) == segment_of(next.position);
+        for span in found.iter().rev() {
+            let to = to.min(span.cut);
+            for held in span.extents.chunk_by(in_one_segment).filter(|held| sealed(&&held[0])) {
+                let last = held.last().map_or(0, |extent| extent.bytes().end);
+                let wanted = held.iter().flat_map(|extent| {
+                    // Where nobody says, the read looks everywhere.
+                    let told = if extent.is_folded() { reach.told(span.log, extent) } else { None };
+                    let told = told.unwrap_or_else(|| smallvec::smallvec![*extent]);
+                    told.into_iter().filter(|extent| extent.holds(from, to))
+                });
+                warming.note(&view, segment_of(held[0].position), last, wanted.map(|extent| extent.bytes()));
             }
         }
         (!warming.spans.is_empty()).then_some(warming)
@@ -213,14 +215,21 @@ impl Store {
             }
             let unfolded = reach.unfold(span.log, extent).map_err(gone)?;
             let mut ahead = unfolded.iter().skip(AHEAD);
+            let to = to.min(span.cut);
             for extent in &unfolded {
                 if let Some(extent) = ahead.next() {
                     fetch(&view, extent);
                 }
-                if extent.holds(from, to)
-                    && !read_extent(&view, (span, extent), limit, &mut next, &mut gather).map_err(gone)?
-                {
+                if !extent.holds(from, to) {
+                    continue;
+                }
+                if !read_extent(&view, (span, extent), limit, &mut next, &mut gather).map_err(gone)? {
                     break 'read;
+                }
+                if next < extent.end().min(to) {
+                    let file = file_name(segment_of(extent.position));
+                    let why = format!("nothing holds offset {next} there");
+                    return Err(gone(ReadError::Io { file, why }));
                 }
             }
         }

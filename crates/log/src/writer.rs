@@ -55,6 +55,8 @@ pub(crate) struct Entries {
     /// Frames, and how many of them are entries.
     count: u32,
     entries: u32,
+    /// Bytes of the frames that are none, all of them in front.
+    beside: usize,
     /// Of the entries, once there is one.
     times: Option<Span>,
 }
@@ -80,7 +82,7 @@ impl Entries {
         Ok(())
     }
 
-    /// Adds a frame that is no entry, and whose payload is of whole words.
+    /// Adds a frame that is no entry, in front of all entries; its payload is of whole words.
     pub(crate) fn push_beside(
         &mut self,
         kind: Kind,
@@ -90,14 +92,20 @@ impl Entries {
         let length = u32::try_from(payload.len()).unwrap_or(u32::MAX);
         self.bytes.extend_from_slice(&format::frame_header(kind, 0, log, offset, time, length));
         self.bytes.extend_from_slice(payload);
-        self.count += 1;
+        (self.count, self.beside) = (self.count + 1, self.bytes.len());
+    }
+
+    /// Takes out what was added beside the entries, in front of them.
+    pub(crate) fn leave_out_beside(&mut self) {
+        self.bytes.drain(..std::mem::take(&mut self.beside));
+        self.count = self.entries;
     }
 
     /// Forgets the entries and keeps the room, unless that is a lot.
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.bytes.shrink_to(ENCODED_BYTES_KEPT);
-        (self.count, self.entries, self.times) = (0, 0, None);
+        (self.count, self.entries, self.beside, self.times) = (0, 0, 0, None);
     }
 }
 
@@ -295,7 +303,7 @@ impl Writer {
         if let Some(why) = &self.failure {
             return Err(CommitError::Failed(why.clone()));
         }
-        let limit = u64::from(self.options.segment_bytes_max - SEGMENT_HEADER_BYTES);
+        let limit = self.options.batch_bytes_max();
         let (size, too_large) = (batch.bytes(), |size| CommitError::TooLarge { size, limit });
         let length = u32::try_from(size).ok().filter(|_| size <= limit).ok_or_else(|| too_large(size))?;
         if length > self.region.remaining() {

@@ -230,7 +230,7 @@ pub(crate) struct ServeOptions {
     /// Look again for a moment before sleeping while work comes fast: lower latency for some CPU.
     #[arg(long, env = "THALWEG_SPIN", value_enum, default_value_t = Switch::On)]
     pub(crate) spin: Switch,
-    /// Hand what many subscribers are sent to the kernel in one call (io_uring); where it allows none they are sent to one by one.
+    /// Hand what many connections are sent together to the kernel in one call (io_uring); where it allows none each is sent by itself.
     #[arg(long, env = "THALWEG_IO_URING", value_enum, default_value_t = Switch::On)]
     pub(crate) io_uring: Switch,
     /// Serve log and state to programs on this machine, through thalweg.sock and thalweg.shm, state.sock and state.shm in

@@ -2,7 +2,7 @@
 
 use super::store::{config, open, os, payload, small};
 use crate::extents::Extent;
-use crate::places::RUN;
+use crate::places::{RUN, Reach};
 use crate::{Attached, Commit, Cursor, Fork, Log, Options, Purge, Query, Start, Store, byte_of, segment_of};
 use proptest::prelude::*;
 use std::path::Path;
@@ -147,8 +147,10 @@ fn damage_to_what_says_where_takes_nothing_with_it() {
     }
     let log = store.find(b"a").unwrap();
     let told = extents(&log).into_iter().find(|extent| extent.is_folded() && extent.offset > 1_000).unwrap();
+    let view = store.shared.segments.latest();
+    let unfolded = Reach { view: &view, limit: store.maps().written() }.unfold(log.id(), &told).unwrap();
     store.close().unwrap();
-    drop((log, store));
+    drop((log, view, store));
     spoil(directory.path(), told.places, 100);
     let store = open(directory.path(), os());
     let log = store.find(b"a").unwrap();
@@ -161,6 +163,17 @@ fn damage_to_what_says_where_takes_nothing_with_it() {
     assert!(refused.to_string().contains("segment-"), "{refused}");
     let mut cursor = Cursor::new(store.reader(&log), &Query::from(Start::Offset(told.offset)));
     assert_eq!(cursor.next().unwrap().unwrap().offset, told.offset);
+    drop((cursor, log, store));
+    // With one of the entries gone, too, the others are there, and who wants that one hears of it.
+    let (gone, others) = (unfolded[3], [0, 1, 2, 4, 5].map(|n| unfolded[n]));
+    spoil(directory.path(), gone.position, 90);
+    let store = open(directory.path(), os());
+    let log = store.find(b"a").unwrap();
+    for one in others {
+        let read = store.read(&log, one.offset, one.length as usize).unwrap();
+        assert_eq!(read.pieces.concat(), whole[one.offset as usize..one.end() as usize]);
+    }
+    assert!(matches!(store.read(&log, gone.offset, 1), Err(crate::ReadError::Damaged(_))));
 }
 
 #[test]
@@ -221,6 +234,78 @@ fn a_fork_ends_its_inheritance_where_it_branched_off_though_that_is_folded_later
         forth.reverse();
         assert_eq!(back, forth);
     }
+}
+
+/// What would have to be waited for is found out for a fork as for any log, wherever its parent's places are said, and damage to what
+/// it does not inherit is none of its business.
+#[test]
+fn a_fork_is_looked_at_as_far_as_it_reaches() {
+    for cut_short in [false, true] {
+        let directory = tempfile::tempdir().unwrap();
+        let large = Options { segment_bytes_min: 1 << 20, segment_bytes_max: 1 << 20, ..os() };
+        let store = open(directory.path(), large.clone());
+        fill(&store, 0..43);
+        let parent = store.find(b"a").unwrap();
+        let at = parent.visible().unwrap().tail - 3;
+        let fork = Fork { parent: parent.clone(), at, asked: [0; 2] };
+        let (child, _) = store.create(b"child", &config(), Some(&fork), &payload(b"own"), None).unwrap();
+        for n in 0..100 {
+            store.append(&child, &[b'c'; 30], n).unwrap();
+            store.append(&store.find(b"b").unwrap(), &[7; 3_000], n).unwrap();
+        }
+        fill(&store, 43..100);
+        let foreign = extents(&parent).last().unwrap().position;
+        store.rotate().unwrap();
+        let expected = store.read(&child, 0, usize::MAX).unwrap().pieces.concat();
+        assert!(store.cold(&child, 0, usize::MAX).is_none(), "just written");
+        for _ in 0..2 {
+            store.log(b"later").and_then(|log| store.append(&log, b"x", 1)).unwrap();
+            store.rotate().unwrap();
+            store.checkpoint().unwrap();
+        }
+        store.close().unwrap();
+        drop((parent, child, fork, store));
+        if cut_short {
+            let path = directory.path().join(crate::segment::file_name(1));
+            std::fs::OpenOptions::new().write(true).open(path).unwrap().set_len(100_000).unwrap();
+        } else {
+            spoil(directory.path(), foreign, 90);
+        }
+        let store = open(directory.path(), large);
+        let child = store.find(b"child").unwrap();
+        for _ in 0..8 {
+            let Some(warming) = store.cold(&child, 0, usize::MAX) else { break };
+            warming.run();
+        }
+        assert!(store.cold(&child, 0, usize::MAX).is_none(), "it never becomes warm");
+        match store.read(&child, 0, usize::MAX) {
+            Ok(read) => assert!(!cut_short && read.pieces.concat() == expected),
+            Err(error) => assert!(cut_short, "{error}"),
+        }
+    }
+}
+
+#[test]
+fn places_never_make_an_entry_too_large() {
+    let store = Store::memory(Options { segment_bytes_max: 8192, ..small() }).unwrap();
+    let most = 8192 - 64 - 48 - 16 - 32;
+    let (log, other) = (store.log(b"a").unwrap(), store.log(b"b").unwrap());
+    for n in 0..40u64 {
+        for log in [&log, &other] {
+            store.append(log, b"small", n).unwrap();
+        }
+        if n % 10 == 9 {
+            assert!(log.lock().ripe || extents(&log).iter().any(Extent::is_folded));
+            store.append(&log, &vec![9; most], n).unwrap();
+            let version = other.staged().unwrap().version;
+            store.commit(&other, version, &payload(&vec![9; most]), None).unwrap();
+            let mut both = store.transaction(n);
+            both.append(&log, &vec![8; most / 2 - 200]).unwrap();
+            both.append(&other, &vec![8; most / 2 - 200]).unwrap();
+            both.commit().unwrap();
+        }
+    }
+    assert_eq!(store.reader(&log).entries(&Query::default()).count(), 48);
 }
 
 proptest! {
