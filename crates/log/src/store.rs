@@ -195,7 +195,7 @@ pub struct Stats {
     pub rotations: u64,
     /// Payload bytes let go since then, by purges, retention and deletion.
     pub purged_bytes: u64,
-    /// Payload bytes that some log needs, counted as they are let go of: up to 64 KiB of a log at a time.
+    /// Payload bytes that some log needs, counted as they are let go of: up to 256 KiB of a log at a time.
     pub live_bytes: u64,
     /// Bytes of segments removed since the store was opened.
     pub freed_bytes: u64,
