@@ -93,7 +93,7 @@ impl Store {
             let mut inner = log.lock_soon();
             check(&inner)?;
             let (first, mut next) = (inner.tail, inner.tail);
-            let mut places = if inner.ripe { inner.say_places() } else { Vec::new() };
+            let mut places = inner.say_places();
             if !places.is_empty() {
                 encoded.push_beside(Kind::Places, (log.id(), first, inner.accessed), &places);
             }

@@ -319,7 +319,9 @@ impl Inner {
     /// What the next batch is to say about places; nothing, unless there is something.
     pub(crate) fn say_places(&self) -> Vec<u8> {
         let mut said = Vec::new();
-        if let Some(extents) = self.extents.ripe().filter(|_| self.ripe) {
+        if self.ripe
+            && let Some(extents) = self.extents.ripe()
+        {
             Places::encode(extents, &mut said);
         }
         said

@@ -79,7 +79,7 @@ impl<'a> Places<'a> {
         let whole = words.len().is_multiple_of(WORD_BYTES) && told == word32(header, 12) as usize && told > 0;
         let first = word64(header, 0);
         // Whatever the lengths are, no offset is beyond the last there is.
-        first.checked_add((told as u64).checked_shl(LENGTH_BITS)?)?;
+        first.checked_add((told as u64) << LENGTH_BITS)?;
         whole.then_some(Places { first, segment: word32(header, 8), words })
     }
 

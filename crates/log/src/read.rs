@@ -213,10 +213,17 @@ impl Store {
             if let Some((_, extent)) = ahead.next() {
                 fetch(&view, extent);
             }
-            let unfolded = reach.unfold(span.log, extent).map_err(gone)?;
+            // Most stand for themselves, and are not copied.
+            let told;
+            let unfolded = if extent.is_folded() {
+                told = reach.unfold(span.log, extent).map_err(gone)?;
+                &told[..]
+            } else {
+                std::slice::from_ref(extent)
+            };
             let mut ahead = unfolded.iter().skip(AHEAD);
             let to = to.min(span.cut);
-            for extent in &unfolded {
+            for extent in unfolded {
                 if let Some(extent) = ahead.next() {
                     fetch(&view, extent);
                 }
