@@ -234,15 +234,19 @@ impl Store {
                     break 'read;
                 }
                 if next < extent.end().min(to) {
-                    let file = file_name(segment_of(extent.position));
-                    let why = format!("nothing holds offset {next} there");
-                    return Err(gone(ReadError::Io { file, why }));
+                    return Err(gone(nothing_holds(next, extent)));
                 }
             }
         }
         gather.flush();
         Ok(Read { pieces: gather.pieces, next, at_tail: next == tail, closed })
     }
+}
+
+/// An extent ends before it should.
+fn nothing_holds(offset: Offset, extent: &Extent) -> ReadError {
+    let why = format!("nothing holds offset {offset} there");
+    ReadError::Io { file: file_name(segment_of(extent.position)), why }
 }
 
 /// What the copy buffer may come to need.
