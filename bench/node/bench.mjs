@@ -26,7 +26,7 @@ const entries = Number(options.entries)
 const until = { milliseconds: Number(options.milliseconds), turns: Number(options.turns) }
 const listed = (list, name) => list === "" || list.split(",").includes(name)
 
-/** Threads of the same number of the same kind, kept. */
+/** The threads of one side of a group: each way of reading has its own, compiled for it alone as in a program that uses it. */
 class Crew {
   constructor(size) {
     this.go = new SharedArrayBuffer(4)
@@ -62,15 +62,16 @@ class Crew {
     return { measured: (await done).map((message) => message.measured), used: used.user + used.system }
   }
 
-  /** Lets every thread close a store. */
-  async forget(directory) {
+  /** Lets every thread close its stores. */
+  async forget() {
     const forgotten = this.answers(this.workers.length)
-    this.workers.forEach((worker) => worker.postMessage({ forget: directory }))
+    this.workers.forEach((worker) => worker.postMessage({ forget: true }))
     await forgotten
   }
 
-  end() {
-    return Promise.all(this.workers.map((worker) => worker.terminate()))
+  async end() {
+    await this.forget()
+    await Promise.all(this.workers.map((worker) => worker.terminate()))
   }
 }
 
@@ -147,7 +148,7 @@ async function closed(store) {
 }
 
 /** Measures a side of a group with so many threads. */
-async function measure(group, side, threads, pair) {
+async function measure(crew, group, side, threads, pair) {
   const apart = join(options.directory, "apart")
   const kind = group.closed ? `closed ${side.store}` : side.store
   const subject = group.fresh ? await Subject.create(side.store, apart, 0) : kept.get(kind)
@@ -159,13 +160,12 @@ async function measure(group, side, threads, pair) {
   const operations = print({ group: group.group, threads }, side.side, pair, result)
   if (group.fresh) {
     if (!group.writer) verify(subject, operations, side)
-    await crew.forget(directory)
+    await crew.forget()
     await subject.open.close()
     rmSync(apart, { recursive: true })
   }
 }
 
-const crew = new Crew(Math.max(...GROUPS.flatMap(({ threads }) => threads)))
 const wanted = GROUPS.filter(({ group }) => listed(options.only, group))
 const kept = new Map()
 const needs = (store, group) =>
@@ -177,13 +177,13 @@ for (const store of ["ours", "peer"]) {
   }
 }
 for (const group of wanted) {
+  const sides = group.sides.filter(({ side }) => listed(options.sides, side))
+  const crews = sides.map(() => new Crew(Math.max(...group.threads)))
   for (let pair = 0; pair < Number(options.pairs); pair += 1) {
     for (const threads of group.threads) {
-      for (const side of group.sides.filter(({ side }) => listed(options.sides, side))) {
-        await measure(group, side, threads, pair)
-      }
+      for (const [index, side] of sides.entries()) await measure(crews[index], group, side, threads, pair)
     }
   }
+  for (const crew of crews) await crew.end()
 }
-await crew.end()
 process.exit(0)

@@ -33,6 +33,7 @@ export const GROUPS = [
       ours("eager", "eager"),
       ours("lazy", "lazy", LENGTHS),
       ours("cursor", "moved", LENGTHS),
+      ours("floor", "bare", LENGTHS),
       peer("scan"),
       { ...peer("keys", ["times"]), side: "peer-keys" },
     ],

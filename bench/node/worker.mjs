@@ -39,15 +39,15 @@ async function measure(task) {
   return { operations, seconds: (performance.now() - since) / 1000, sum: total }
 }
 
-async function forget(directory) {
-  await stores.get(directory)?.close()
-  stores.delete(directory)
+async function forget() {
+  for (const store of stores.values()) await store.close()
+  stores.clear()
 }
 
 parentPort.on("message", async (message) => {
   try {
     if (message.forget) {
-      await forget(message.forget)
+      await forget()
       parentPort.postMessage({ forgotten: true })
     } else {
       parentPort.postMessage({ measured: await measure(message) })

@@ -12,9 +12,12 @@ export const TICK_ENTRIES = 50
 /** Time of an entry. Times are whole numbers below 2^53, so they are exact. */
 export const time = (number) => BASE_TIME + number * STEP
 
+const FILLING = Buffer.alloc(PAYLOAD_BYTES, ".")
+
 /** Payload of an entry: its number's low byte first, then the number, then filling. */
 export function payload(number) {
-  const bytes = Buffer.alloc(PAYLOAD_BYTES, ".")
+  const bytes = Buffer.allocUnsafe(PAYLOAD_BYTES)
+  bytes.set(FILLING)
   bytes[0] = number & 0xff
   bytes.writeUInt32LE(number >>> 0, 1)
   bytes.writeUInt32LE(Math.floor(number / 2 ** 32), 5)

@@ -339,6 +339,8 @@ export interface Entry {
 /** An entry whose fields are read when they are asked for. */
 export interface LazyEntry extends Entry {
   readonly length: number
+  /** One byte of it, read where it lies: no view is made. Counted from the end when the place is negative; undefined where there is none. */
+  byte(place: number): number | undefined
 }
 
 export interface Log {
@@ -346,7 +348,15 @@ export interface Log {
   readonly store: Store
   /** Appends an entry with whatever else is appended in this turn; resolves with its offset once it is as durable as the store promises. */
   append(data: Data, options?: TimeOption): Promise<number>
-  /** The same at once: in "sync" mode, waits for the disk. */
+  /**
+   * Appends everything that an iterable yields, each a transaction of its own; resolves with how many there were, once they are
+   * as durable as the store promises. They are handed over before this returns, in groups of some megabytes, at a fraction of what as many
+   * calls of `append` cost. When one is refused, or the iterable throws, the groups before it are appended already.
+   */
+  appendMany(entries: Iterable<Data>, options?: TimeOption): Promise<number>
+  /** The same with a time for each; now where it is undefined. */
+  appendTimed(entries: Iterable<readonly [time: number | undefined, data: Data]>): Promise<number>
+  /** Appends one at once: in "sync" mode, waits for the disk. */
   appendSync(data: Data, options?: TimeOption): number
   /** Entries up to what is visible now, oldest first. */
   query(query: Query & { lazy: true }): IterableIterator<LazyEntry>
@@ -370,6 +380,8 @@ export interface Cursor {
   readonly length: number
   readonly last: boolean
   readonly data: Uint8Array
+  /** One byte of the payload, as of a lazy entry. */
+  byte(place: number): number | undefined
   /** Payload bytes that had been purged before the cursor came to them. */
   readonly skipped: number
   /** Why nothing more will come. */

@@ -52,6 +52,8 @@ impl Flags {
     pub(crate) const CLOSE: u8 = 4;
     /// The peer speaks HTTP/1.0.
     pub(crate) const LEGACY: u8 = 8;
+    /// What it is sent waits for others' deliveries. Not about a request, but about now: see `volley`.
+    pub(crate) const JOINED: u8 = 16;
 
     pub(crate) fn has(self, flag: u8) -> bool {
         self.0 & flag != 0
@@ -59,6 +61,11 @@ impl Flags {
 
     pub(crate) fn set(&mut self, flag: u8, on: bool) {
         self.0 = if on { self.0 | flag } else { self.0 & !flag };
+    }
+
+    /// Another live request begins.
+    pub(crate) fn forget(&mut self) {
+        self.0 &= Self::JOINED;
     }
 }
 

@@ -20,13 +20,11 @@ impl<S: Service> Http<S> {
     where
         W: FnOnce(&mut Self, &mut HttpCore<S>, Key, &mut Active<S::Topic>) -> Result<(), Gone>,
     {
-        if self.volley.is_due(key) {
-            self.send_volley(core);
-        }
+        self.settle_volley(core, key);
         let Some(entry) = core.entry(key) else { return };
         let mut active = entry.active.take().or_else(|| self.spare.pop()).unwrap_or_default();
         let outcome = work(self, core, key, &mut active).and_then(|()| self.settle(core, key, &mut active));
-        if outcome.is_err() && self.leave_volley(key) {
+        if outcome.is_err() && self.leave_volley(core, key) {
             // Whatever ends it, what was said before is sent before.
             let _ = self.send_staged(core, key, &mut active);
         }

@@ -90,7 +90,7 @@ impl<S: Service> Http<S> {
         entry.role = if sse { Role::Sse } else { Role::LongPoll };
         entry.flavour = live.flavour;
         entry.cursor = live.cursor;
-        entry.flags = Flags::default();
+        entry.flags.forget();
         entry.flags.set(Flags::OPENED, live.opened);
         entry.flags.set(Flags::CHUNKED, sse && !manner.legacy);
         entry.flags.set(Flags::LEGACY, manner.legacy);
@@ -197,7 +197,7 @@ impl<S: Service> Http<S> {
         active: &mut Active<S::Topic>,
     ) -> Result<Pumped, Gone> {
         let manner = self.end_live(core, key, active)?;
-        let _ = self.leave_volley(key);
+        let _ = self.leave_volley(core, key);
         if !manner.legacy {
             self.stage_bytes(LAST_CHUNK);
         }
@@ -216,7 +216,7 @@ impl<S: Service> Http<S> {
         let events_begun = crate::drive::role(core, key)? == Role::Sse && self.segments.is_empty();
         let manner = self.end_live(core, key, active)?;
         if events_begun {
-            let _ = self.leave_volley(key);
+            let _ = self.leave_volley(core, key);
             self.send_staged(core, key, active)?;
             // The head of another response has left: the only word left to say is the connection's end.
             active.closing = true;
@@ -326,7 +326,7 @@ impl<S: Service> Http<S> {
             tracing::debug_span!("fan_out", topic = topic_id, served = tracing::field::Empty).entered();
         std::mem::swap(&mut self.memo, memo);
         let (begun_ns, mut served) = (monotonic_ns(), 0);
-        self.volley.begin(keys.len(), false);
+        self.volley.begin(keys.len());
         for _ in 0..SLICE {
             let Some(key) = keys.pop() else { break };
             let active = core.entry(key).and_then(|entry| entry.active.as_ref());

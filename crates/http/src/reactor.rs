@@ -268,6 +268,7 @@ impl<S: Service> Http<S> {
 
     /// Removes a connection, whatever state it is in.
     pub(crate) fn remove(&mut self, core: &mut HttpCore<S>, key: Key) {
+        self.settle_volley(core, key);
         self.goodbye(core, key);
         let Some(removed) = core.remove(key) else { return };
         if removed.entry.secure {
@@ -328,7 +329,7 @@ impl<S: Service> Http<S> {
 
     /// Lets each of the connections go on, and keeps the list's memory.
     pub(crate) fn drive_each(&mut self, core: &mut HttpCore<S>, mut keys: Vec<Key>) {
-        self.volley.begin(keys.len(), true);
+        self.volley.begin(keys.len());
         for key in keys.drain(..) {
             self.with_active(core, key, Self::drive);
         }
@@ -382,6 +383,7 @@ impl<S: Service> Handler for Http<S> {
     type Message = Message;
 
     fn ready(&mut self, core: &mut Core<Self>, key: Key, readiness: Readiness) {
+        self.volley.begin_turn(core.ready_left() + 1);
         let Some(role) = core.entry(key).map(|entry| entry.role) else { return };
         match role {
             Role::Control | Role::Pacer => {}
@@ -426,6 +428,8 @@ impl<S: Service> Handler for Http<S> {
         if self.owes_look {
             self.look(core);
         }
+        // Whoever waits for an answer does not wait for what the service does now.
+        self.end_turn_volley(core);
         self.service.turn_ended();
         self.account(core);
         self.secure.turn_ended();

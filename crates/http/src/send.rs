@@ -126,7 +126,7 @@ impl<S: Service> Http<S> {
         if self.segments.is_empty() {
             return Ok(());
         }
-        if !self.leave_volley(key) && self.join_staged(core, key, active) {
+        if !self.leave_volley(core, key) && self.join_staged(core, key, active) {
             return Ok(());
         }
         let before = active.output.bytes();

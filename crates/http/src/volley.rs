@@ -1,16 +1,17 @@
 //! What goes out together: where many connections are served one after the other, what each is sent is handed to the kernel in
 //! one call, if the kernel takes such calls.
 //!
-//! Purpose: a delivery to many subscribers, and the answers to many writes that became durable together, are many small writes,
-//! each a system call of its own otherwise. What is small joins; whatever comes behind it on the same connection takes it
+//! Purpose: a delivery to many subscribers, the answers to many writes that became durable together, and those to many requests that
+//! were ready in one turn, are many small writes, each a system call of its own otherwise. What is small joins; whatever comes behind it on the same connection takes it
 //! out again and is sent with it, and so does the connection's end, so that order is the connection's. What a socket does not take is
 //! kept as ever.
 //!
-//! Invariants: nothing is collected but between [`Volley::begin`] and [`Http::end_volley`], and nothing is left behind that; a connection is in
-//! the volley once, and while it is being served only at the end of it. *Checked by* `tests/volley.rs` and the tests of live reads, which
+//! Invariants: nothing is collected but between [`Volley::begin`] and [`Http::end_volley`], or between [`Volley::begin_turn`] and
+//! [`Http::end_turn_volley`], and nothing is left behind those; a connection is in the volley once, its entry says so (`Flags::JOINED`), and
+//! while it is being served only at the end of it; it is not ended while it is in it. *Checked by* `tests/volley.rs` and the tests of live reads, which
 //! run with it.
 
-use crate::connection::Active;
+use crate::connection::{Active, Flags};
 use crate::drive::now_ms;
 use crate::reactor::{Gone, Http, HttpCore};
 use crate::send::Segment;
@@ -24,10 +25,8 @@ use thalweg_wire::exchange::Service;
 
 /// Fewer connections than this are sent to one by one.
 const TOGETHER_MIN: usize = 8;
-/// So many go at a time, where each of the connections is served once; the more the better.
+/// So many go at a time; the more the better.
 const TOGETHER_MAX: usize = 512;
-/// And where one may come up again, which has to be looked for.
-const TOGETHER_MAX_AGAIN: usize = 256;
 /// What is larger goes by itself.
 const JOINS_BYTES_MAX: usize = 2 * 1024;
 
@@ -71,9 +70,10 @@ impl Delivery {
 #[derive(Debug)]
 pub(crate) struct Volley {
     ring: Ring,
-    open: bool,
-    /// A connection may come up more than once.
-    again: bool,
+    /// What is sent may wait until this turn's readiness has been seen to.
+    turn: bool,
+    /// And until those have been served who are being served one after the other.
+    round: bool,
     deliveries: Vec<(Key, Delivery)>,
     copied: Vec<u8>,
 }
@@ -82,14 +82,23 @@ impl Volley {
     /// None at all, unless they are wanted.
     pub(crate) fn new(wanted: bool) -> Volley {
         let ring = if wanted { Ring::Untried } else { Ring::Absent };
-        Volley { ring, open: false, again: false, deliveries: Vec::new(), copied: Vec::new() }
+        Volley { ring, turn: false, round: false, deliveries: Vec::new(), copied: Vec::new() }
     }
 
-    /// So many connections are served now, each of them once unless they may come up `again`.
-    pub(crate) fn begin(&mut self, connections: usize, again: bool) {
-        (self.open, self.again) = (false, again);
+    /// So many connections are ready in this turn, which ends with [`Http::end_turn_volley`].
+    pub(crate) fn begin_turn(&mut self, connections: usize) {
+        self.turn = self.turn || self.is_worth(connections);
+    }
+
+    /// So many connections are served now, until [`Http::end_volley`].
+    pub(crate) fn begin(&mut self, connections: usize) {
+        self.round = self.is_worth(connections);
+    }
+
+    /// Whether so many writes are better one call, which takes a ring.
+    fn is_worth(&mut self, connections: usize) -> bool {
         if connections < TOGETHER_MIN {
-            return;
+            return false;
         }
         if matches!(self.ring, Ring::Untried) {
             self.ring = volley::Volley::new().map_or_else(
@@ -100,18 +109,12 @@ impl Volley {
                 |ring| Ring::Ready(Box::new(ring)),
             );
         }
-        self.open = matches!(self.ring, Ring::Ready(_));
+        matches!(self.ring, Ring::Ready(_))
     }
 
-    /// Whether the last delivery is a connection's.
-    fn ends_with(&self, key: Key) -> bool {
-        self.deliveries.last().is_some_and(|(last, _)| *last == key)
-    }
-
-    /// Whether it has to go before a connection is served.
-    pub(crate) fn is_due(&self, key: Key) -> bool {
-        let most = if self.again { TOGETHER_MAX_AGAIN } else { TOGETHER_MAX };
-        self.deliveries.len() >= most || self.again && self.deliveries.iter().any(|(one, _)| *one == key)
+    /// Whether no more of them may join.
+    fn is_full(&self) -> bool {
+        self.deliveries.len() >= TOGETHER_MAX
     }
 }
 
@@ -126,7 +129,7 @@ impl<S: Service> Http<S> {
     ) -> bool {
         let joins = self.segments.is_empty() && self.may_join(core, key, active, bytes.len());
         if joins {
-            self.volley.deliveries.push((key, Delivery::Shared(bytes.clone())));
+            self.join(core, key, Delivery::Shared(bytes.clone()));
         }
         joins
     }
@@ -144,8 +147,7 @@ impl<S: Service> Http<S> {
         if joins {
             let start = self.volley.copied.len();
             self.volley.copied.extend_from_slice(&self.scratch[range]);
-            let delivery = Delivery::Copied(start..self.volley.copied.len());
-            self.volley.deliveries.push((key, delivery));
+            self.join(core, key, Delivery::Copied(start..self.volley.copied.len()));
             self.unstage();
         }
         joins
@@ -154,18 +156,28 @@ impl<S: Service> Http<S> {
     fn may_join(&self, core: &mut HttpCore<S>, key: Key, active: &Active<S::Topic>, bytes: usize) -> bool {
         // One that is about to end would do so before the volley goes.
         let stays = !(active.closing || active.ended || self.draining);
-        let alone = stays && active.output.is_empty() && !self.volley.ends_with(key);
-        self.volley.open
-            && alone
+        (self.volley.turn || self.volley.round)
+            && stays
+            && active.output.is_empty()
             && bytes <= JOINS_BYTES_MAX
-            && core.entry(key).is_some_and(|entry| !entry.secure)
+            && core.entry(key).is_some_and(|entry| !(entry.secure || entry.flags.has(Flags::JOINED)))
     }
 
-    /// Stages what waits for this connection, in front of whatever is sent to it next. Whether there was anything.
-    pub(crate) fn leave_volley(&mut self, key: Key) -> bool {
+    fn join(&mut self, core: &mut HttpCore<S>, key: Key, delivery: Delivery) {
+        self.volley.deliveries.push((key, delivery));
+        if let Some(entry) = core.entry(key) {
+            entry.flags.set(Flags::JOINED, true);
+        }
+    }
+
+    /// Stages what waits for the connection that is being served, in front of whatever is sent to it next. Whether there was anything.
+    pub(crate) fn leave_volley(&mut self, core: &mut HttpCore<S>, key: Key) -> bool {
         let Some((_, delivery)) = self.volley.deliveries.pop_if(|(last, _)| *last == key) else {
             return false;
         };
+        if let Some(entry) = core.entry(key) {
+            entry.flags.set(Flags::JOINED, false);
+        }
         let bytes = delivery.rest(&self.volley.copied, 0);
         if let Delivery::Copied(range) = delivery {
             self.volley.copied.truncate(range.start);
@@ -174,10 +186,23 @@ impl<S: Service> Http<S> {
         true
     }
 
-    /// Sends what was collected, and collects no more.
+    /// Before a connection is served, or ended: what waits for it goes, and all else with it.
+    pub(crate) fn settle_volley(&mut self, core: &mut HttpCore<S>, key: Key) {
+        if self.volley.is_full() || core.entry(key).is_some_and(|entry| entry.flags.has(Flags::JOINED)) {
+            self.send_volley(core);
+        }
+    }
+
+    /// Those who were served one after the other have been: sends what was collected.
     pub(crate) fn end_volley(&mut self, core: &mut HttpCore<S>) {
         self.send_volley(core);
-        self.volley.open = false;
+        self.volley.round = false;
+    }
+
+    /// The turn's readiness has been seen to: sends what was collected.
+    pub(crate) fn end_turn_volley(&mut self, core: &mut HttpCore<S>) {
+        self.send_volley(core);
+        self.volley.turn = false;
     }
 
     /// Sends what was collected. None of these connections is being served.
@@ -188,7 +213,8 @@ impl<S: Service> Http<S> {
         let (mut deliveries, mut copied) =
             (std::mem::take(&mut self.volley.deliveries), std::mem::take(&mut self.volley.copied));
         // Who is gone meanwhile has nothing to take.
-        deliveries.retain(|(key, _)| core.descriptor(*key).is_some());
+        deliveries
+            .retain(|(key, _)| core.entry(*key).map(|entry| entry.flags.set(Flags::JOINED, false)).is_some());
         self.load.spend(deliveries.iter().map(|(_, delivery)| delivery.bytes(&copied).len()).sum());
         let mut taken = Vec::with_capacity(deliveries.len());
         if let Ring::Ready(ring) = &mut self.volley.ring {
@@ -200,7 +226,7 @@ impl<S: Service> Http<S> {
             debug_assert_eq!(sends.len(), deliveries.len());
             if let Err(error) = ring.send(&sends, &mut taken) {
                 tracing::warn!(%error, "what is sent is sent one by one from now on");
-                (self.volley.ring, self.volley.open) = (Ring::Absent, false);
+                self.volley = Volley::new(false);
             }
         }
         taken.resize_with(deliveries.len(), || Ok(None));

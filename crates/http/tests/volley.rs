@@ -126,3 +126,49 @@ fn answers_that_become_ready_together_keep_the_order_of_their_connection() {
         }
     }
 }
+
+#[test]
+fn answers_of_one_turn_go_together_each_in_its_connections_order() {
+    const CLIENTS: usize = 60;
+    let mut writes = [0, 0];
+    for (volleys, writes) in [true, false].into_iter().zip(&mut writes) {
+        let server = Server::start(Config { volleys, ..Config::default() });
+        server.write("abc");
+        let get = |path: &str, more: &str| format!("GET {path} HTTP/1.1\r\nHost: t\r\n{more}\r\n");
+        let mut clients: Vec<Client> = (0..CLIENTS).map(|_| server.connect()).collect();
+        let asks = || server.connect();
+        let (mut busy, mut closing, mut large, mut live, mut leaving) =
+            (asks(), asks(), asks(), asks(), asks());
+        server.until("connected", |census| census.connections == CLIENTS + 5);
+        let before = server.census().calls.writes;
+        busy.send(&get("/slow/300", ""));
+        // While it is busy with that, so that it finds all of these at once.
+        for (index, client) in clients.iter_mut().enumerate() {
+            client.send(&get(&format!("/echo/{index}"), ""));
+        }
+        closing.send(&get("/echo", "Connection: close\r\n"));
+        large.send(&(get("/echo", "") + &get("/big/300000", "") + &get("/echo", "")));
+        live.send(&(get("/echo", "") + &get("/sse/0", "")));
+        leaving.send(&get("/echo", ""));
+        leaving.finish();
+        assert_eq!(busy.answer().text(), "slow");
+        for (index, client) in clients.iter_mut().enumerate() {
+            assert_eq!(client.answer().text(), format!("Get /echo/{index} -"));
+        }
+        assert_eq!(closing.answer().text(), "Get /echo -");
+        assert!(closing.at_end());
+        assert_eq!(large.answer().text(), "Get /echo -");
+        assert_eq!(large.answer().text().len(), 300_000);
+        assert_eq!(large.answer().text(), "Get /echo -");
+        assert_eq!(live.answer().text(), "Get /echo -");
+        live.head(false);
+        let event = String::from_utf8(live.chunks(|body| body.ends_with(b"data: 3\n\n"))).unwrap();
+        assert_eq!(data_of(&event), "abc");
+        assert_eq!(leaving.answer().text(), "Get /echo -");
+        assert!(leaving.at_end());
+        *writes = server.census().calls.writes - before;
+    }
+    if thalweg_sys::volley::Volley::new().is_ok() {
+        assert!(writes[0] * 3 < writes[1], "{} writes together, {} one by one", writes[0], writes[1]);
+    }
+}

@@ -227,6 +227,11 @@ impl Transaction<'_> {
         self.entries.len()
     }
 
+    /// Bytes of all of them.
+    pub fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// Drops it all.
     pub fn abort(self) {}
 

@@ -455,6 +455,11 @@ impl<H: Handler> Core<H> {
         self.wall_us = clock::wall_us();
     }
 
+    /// How many ready descriptors of this turn the handler will be called for yet, the dead among them.
+    pub fn ready_left(&self) -> usize {
+        self.ready_left
+    }
+
     /// Whether nothing else of this turn waits: no other ready descriptor, no message. A handler that
     /// serves something slow may then do it inline; otherwise it would hold others up.
     pub fn alone(&self) -> bool {

@@ -52,12 +52,14 @@ class Cursor {
     // Entries need a closer look than at their time: at their offset, or for one of an exact time.
     this.guarded = false
     this.exact = false
-    this.since = 0
+    // These begin as what can only be a float: a field that became one later would split the shapes of cursors, and every
+    // loop that met both would be slower for good.
+    this.since = -0
     this.until = Infinity
     this.stop = Infinity
-    this.from = 0
+    this.from = -0
     this.cut = Infinity
-    this.expected = -1
+    this.expected = NaN
     // Payload bytes of the entry at hand that are left out in front and behind.
     this.skip = 0
     this.drop = 0
@@ -504,6 +506,14 @@ class Cursor {
 
   get last() {
     return (this.words[this.at + 1] & LAST) !== 0
+  }
+
+  /** One byte of the payload, counted from its end when the place is negative; undefined where there is none. */
+  byte(place) {
+    const { length } = this
+    const from = place < 0 ? place + length : place
+    if (!(this.at > 0 && from >= 0 && from < length)) return undefined
+    return this.segment.byte(this.at * 4 + FRAME_BYTES + this.skip + from)
   }
 
   get data() {

@@ -60,7 +60,19 @@ class LazyEntry {
   }
 
   get data() {
-    return this.segment.lend(this.at * 4 + FRAME_BYTES, this.length)
+    return this.segment.lend(this.start, this.length)
+  }
+
+  /** Where its payload begins. */
+  get start() {
+    return this.at * 4 + FRAME_BYTES
+  }
+
+  /** One byte of it, counted from the end when the place is negative; undefined where there is none. */
+  byte(place) {
+    const { length } = this
+    const from = place < 0 ? place + length : place
+    return from >= 0 && from < length ? this.segment.byte(this.start + from) : undefined
   }
 }
 
@@ -80,8 +92,8 @@ class LazyPart extends LazyEntry {
     return super.length - this.skip - this.drop
   }
 
-  get data() {
-    return this.segment.lend(this.at * 4 + FRAME_BYTES + this.skip, this.length)
+  get start() {
+    return super.start + this.skip
   }
 }
 

@@ -27,6 +27,8 @@ class Log {
     this.name = name
     this.handle = handle
     this.stage = null
+    // An area that is not in use.
+    this.spare = null
     this.resolves = []
     this.rejects = []
     this.flushLater = () => this.flush()
@@ -67,6 +69,58 @@ class Log {
     } finally {
       stage.clear()
     }
+  }
+
+  /** Appends everything that an iterable yields, each a transaction of its own; resolves with how many there were. */
+  async appendMany(entries, options) {
+    const time = options?.time ?? NOW
+    return this.appendGroups(entries, (stage, data) => stage.put(data, time, 0))
+  }
+
+  /** The same with a time for each: the iterable yields pairs of a time and data. */
+  async appendTimed(entries) {
+    return this.appendGroups(entries, (stage, [time, data]) => stage.put(data, time ?? NOW, 0))
+  }
+
+  async appendGroups(entries, put) {
+    this.view.check()
+    // What was appended before comes before.
+    this.flush()
+    // Whoever yields the entries may append meanwhile, so the area is not the turn's.
+    const stage = this.spare ?? new Stage()
+    this.spare = null
+    let count = 0
+    let ticket = 0
+    const handOver = () => {
+      count += this.handOver(stage)
+      ticket = stage.ticket
+      stage.clear()
+    }
+    try {
+      for (const entry of entries) {
+        put(stage, entry)
+        if (stage.used > STAGED_BYTES_MAX) handOver()
+      }
+      if (stage.count > 0) handOver()
+    } finally {
+      stage.clear()
+      this.spare = stage
+    }
+    if (ticket > 0) await this.store.lasts(ticket)
+    return count
+  }
+
+  /** Appends all that is staged in an area; how many that were. */
+  handOver(stage) {
+    const { count, used } = stage
+    this.view.check()
+    for (;;) {
+      const appended = native(() => this.handle.append(stage.bytes, stage.used))
+      if (appended === stage.count) break
+      stage.skip(appended)
+    }
+    this.store.grew(used)
+    return count
   }
 
   put(data, time) {

@@ -64,6 +64,11 @@ class Segment {
     if (settled > this.settled) this.settled = settled
   }
 
+  /** One byte, read where it lies. */
+  byte(place) {
+    return (this.words[place >>> 2] >>> ((place & 3) << 3)) & 0xff
+  }
+
   /** Bytes of a payload, for a user. */
   lend(byte, length) {
     if (byte + length <= this.lendable || this.lendMore(byte + length)) {

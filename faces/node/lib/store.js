@@ -163,6 +163,13 @@ class Store {
     for (const log of this.staged) log.flush()
   }
 
+  /** Resolves when everything up to a position lasts. */
+  lasts(ticket) {
+    return new Promise((resolve, reject) => {
+      this.waits.persisted(ticket, (error) => (error === null ? resolve() : reject(error)))
+    })
+  }
+
   grew(bytes) {
     this.unmaintained += bytes
     if (this.unmaintained > MAINTAINED_BYTES) {

@@ -56,9 +56,7 @@ class Transaction {
     store.grew(stage.used)
     const { ticket } = stage
     if (ticket === 0) return
-    await new Promise((resolve, reject) => {
-      store.waits.persisted(ticket, (error) => (error === null ? resolve() : reject(error)))
-    })
+    await store.lasts(ticket)
   }
 
   /** Drops it all. */

@@ -8,13 +8,16 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyAny;
 use std::sync::Arc;
-use thalweg_log::{CommitError, Store, Time};
+use thalweg_log::{CommitError, Durability, Store, Time};
+
+/// What is copied in some microseconds.
+const BRIEF_BYTES: usize = 64 * 1024;
 
 /// A transaction, and the store that it borrows from.
 pub(crate) struct Pending {
     /// Dropped before the store it points into.
     transaction: thalweg_log::Transaction<'static>,
-    _store: Arc<Store>,
+    store: Arc<Store>,
 }
 
 impl Pending {
@@ -23,13 +26,19 @@ impl Pending {
         // SAFETY: the store lies in an allocation of its own, which is kept until the transaction is gone: as a
         // field behind it here, and by `commit` below.
         let borrowed: &'static Store = unsafe { &*Arc::as_ptr(&store) };
-        Pending { transaction: borrowed.transaction(time), _store: store }
+        Pending { transaction: borrowed.transaction(time), store }
+    }
+
+    /// Whether writing it takes so little that letting other threads in meanwhile, and waiting for one's turn after them,
+    /// would cost more: nothing is waited for but the copy.
+    fn is_brief(&self) -> bool {
+        self.store.durability() != Durability::Sync && self.transaction.bytes() <= BRIEF_BYTES
     }
 
     fn commit(self) -> Result<u64, CommitError> {
-        let Pending { transaction, _store } = self;
+        let Pending { transaction, store } = self;
         let committed = transaction.commit();
-        drop(_store);
+        drop(store);
         committed.map(|receipt| receipt.first)
     }
 }
@@ -80,11 +89,13 @@ impl Transaction {
     fn commit(&self, py: Python<'_>) -> PyResult<()> {
         let in_use = self.seat.shared().enter()?;
         let pending = self.seat.leave().ok_or_else(|| self.over())?;
-        let committed = py.detach(move || {
+        let brief = pending.is_brief();
+        let write = move || {
             let committed = pending.commit();
             drop(in_use);
             committed
-        });
+        };
+        let committed = if brief { write() } else { py.detach(write) };
         committed.map(drop).map_err(|error| error::commit(&error, None))
     }
 

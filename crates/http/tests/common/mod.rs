@@ -390,12 +390,12 @@ impl Client {
         }
     }
 
-    /// The peer closed, in good order.
     /// Says that nothing more comes.
     pub fn finish(&self) {
         self.stream.shutdown(std::net::Shutdown::Write).unwrap();
     }
 
+    /// The peer closed, in good order.
     pub fn at_end(&mut self) -> bool {
         !self.fill() && self.buffer.is_empty()
     }

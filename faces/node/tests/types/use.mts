@@ -11,6 +11,10 @@ const offset: number = await log.append("text", { time: 5 })
 const [first, second]: [number, number] = await Promise.all([log.append(Buffer.from("a")), log.append(new Uint16Array(2))])
 const sum: number = log.appendSync(new DataView(new ArrayBuffer(1))) + offset + first + second
 
+const many: number = (await log.appendMany(["a", Buffer.from("b")], { time: 1 })) + (await log.appendTimed([[2, "c"], [undefined, "d"]]))
+// @ts-expect-error a time stands before its entry
+log.appendTimed([["c", 2]]).catch(() => many)
+for (const entry of log.query({ lazy: true })) console.log(entry.byte(0)?.toFixed())
 for (const entry of log.query({ start: 1, end: 2 })) {
   const { time, data }: Entry = entry
   console.log(time + sum, data.subarray(1))
