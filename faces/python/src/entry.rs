@@ -5,7 +5,7 @@ use crate::walk::Step;
 use pyo3::exceptions::PyIndexError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyMemoryView};
+use pyo3::types::{PyBytes, PyInt, PyMemoryView};
 use std::cell::UnsafeCell;
 use std::os::raw::c_int;
 use std::sync::Arc;
@@ -69,7 +69,7 @@ impl Entry {
     /// One byte as a number, or some of them as a memoryview.
     fn __getitem__<'py>(slf: &Bound<'py, Self>, index: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let bytes = slf.get().found().lent.bytes();
-        let Ok(place) = index.extract::<isize>() else { return Entry::data(slf)?.get_item(index) };
+        let Some(place) = number(index) else { return Entry::data(slf)?.get_item(index) };
         let place = if place < 0 { place + bytes.len() as isize } else { place };
         let byte = usize::try_from(place).ok().and_then(|place| bytes.get(place));
         let byte = *byte.ok_or_else(|| PyIndexError::new_err("a payload has no such byte"))?;
@@ -97,6 +97,18 @@ impl Entry {
         };
         if filled == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
     }
+}
+
+/// What an index says, if it is a number that a place may have.
+#[inline]
+fn number(index: &Bound<'_, PyAny>) -> Option<isize> {
+    if !index.is_exact_instance_of::<PyInt>() {
+        return index.extract().ok();
+    }
+    // SAFETY: it is an integer, and the interpreter's lock is held.
+    let place = unsafe { ffi::PyLong_AsSsize_t(index.as_ptr()) };
+    // One that is too large is said by -1 and an error.
+    (place != -1 || PyErr::take(index.py()).is_none()).then_some(place)
 }
 
 /// The entries that were handed out last. A loop holds the last one while it asks for the next, and nobody the
