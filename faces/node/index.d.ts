@@ -42,6 +42,8 @@ export class ThalwegError extends Error {
   readonly to?: number
   /** Of `DAMAGED`: ids of the logs it touches; null when they can no longer be told. */
   readonly logs?: number[] | null
+  /** Of `appendMany` and `appendTimed`: how many entries, the first ones, are appended nevertheless. */
+  readonly appended?: number
   /** Of an append whose sync failed: it may last, or not. */
   readonly outcome?: "unknown"
 }
@@ -351,7 +353,8 @@ export interface Log {
   /**
    * Appends everything that an iterable yields, each a transaction of its own; resolves with how many there were, once they are
    * as durable as the store promises. They are handed over before this returns, in groups of some megabytes, at a fraction of what as many
-   * calls of `append` cost. When one is refused, or the iterable throws, the groups before it are appended already.
+   * calls of `append` cost; what the iterable itself appends meanwhile comes between two of them, or in front. When one is refused, or the
+   * iterable throws, those before it may be appended already: a `ThalwegError` says in `appended` how many are.
    */
   appendMany(entries: Iterable<Data>, options?: TimeOption): Promise<number>
   /** The same with a time for each; now where it is undefined. */

@@ -108,6 +108,10 @@ impl<S: Service> Http<S> {
         key: Key,
         active: &mut Active<S::Topic>,
     ) -> Result<bool, Gone> {
+        if active.ended && self.leave_volley(core, key) {
+            // What the socket does not take of it keeps the connection.
+            self.send_staged(core, key, active)?;
+        }
         let role = role(core, key)?;
         let live = role != Role::Request;
         // A peer that sends nothing more gets what it asked for; a subscriber that hung up gets nothing.

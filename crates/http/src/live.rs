@@ -135,6 +135,9 @@ impl<S: Service> Http<S> {
                 Err(work) => {
                     self.send_staged(core, key, active)?;
                     self.warm_live(core, key, active, work)?;
+                    if !active.output.is_empty() {
+                        return Ok(Pumped::Parked);
+                    }
                     continue;
                 }
             };
@@ -371,7 +374,7 @@ impl<S: Service> Http<S> {
             Mode::Sse => {
                 core.set_timer(key, left_ms.min(self.config.sse_keep_alive_ms).max(1));
                 self.with_active(core, key, |http, core, key, active| {
-                    if left_ms > 0 {
+                    if left_ms > 0 && active.output.is_empty() {
                         http.stage_comment(core, key);
                         http.send_staged(core, key, active)?;
                     }

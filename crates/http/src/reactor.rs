@@ -407,6 +407,7 @@ impl<S: Service> Handler for Http<S> {
     }
 
     fn message(&mut self, core: &mut Core<Self>, message: Message) {
+        self.end_turn_volley(core);
         match message {
             Message::Complete { up_to } => self.complete(core, up_to),
             Message::Failed => self.fail(core),
@@ -425,17 +426,18 @@ impl<S: Service> Handler for Http<S> {
     }
 
     fn turn_ended(&mut self, core: &mut Core<Self>) {
+        // Whoever waits for an answer does not wait for what the service does now.
+        self.end_turn_volley(core);
         if self.owes_look {
             self.look(core);
         }
-        // Whoever waits for an answer does not wait for what the service does now.
-        self.end_turn_volley(core);
         self.service.turn_ended();
         self.account(core);
         self.secure.turn_ended();
     }
 
     fn timer(&mut self, core: &mut Core<Self>, key: Key) {
+        self.end_turn_volley(core);
         let Some(role) = core.entry(key).map(|entry| entry.role) else { return };
         match role {
             Role::Control => self.cut(core),

@@ -127,10 +127,16 @@ impl<S: Service> Http<S> {
             return Taken::PutOff;
         }
         let body = &unread[head.bytes..total_bytes];
-        self.service.alone(core.alone() && unread.len() == total_bytes);
+        let alone = self.is_alone(core);
+        self.service.alone(alone && unread.len() == total_bytes);
         let _span = span(&head).entered();
         let answer = self.service.call(&request(&head, body), Self::now(core));
         Taken::Whole { answer, manner: manner(&head), end }
+    }
+
+    /// Whether nobody waits while a request is answered: for the rest of this turn, or for an answer that goes with others.
+    fn is_alone(&self, core: &HttpCore<S>) -> bool {
+        core.alone() && self.volley.is_empty()
     }
 
     /// What becomes of a request whose body is still to come.
@@ -170,7 +176,8 @@ impl<S: Service> Http<S> {
         // The head was whole and sound when the body began; the parser has nothing new to say about it.
         match HeadParser::default().parse(&active.input[active.start..], &self.config.head_limits) {
             Ok(Some(head)) => {
-                self.service.alone(core.alone() && active.input.len() == at);
+                let alone = self.is_alone(core);
+                self.service.alone(alone && active.input.len() == at);
                 let _span = span(&head).entered();
                 let answer = self.service.call(&request(&head, decoded), Self::now(core));
                 Taken::Whole { answer, manner: manner(&head), end: at }

@@ -112,6 +112,11 @@ impl Volley {
         matches!(self.ring, Ring::Ready(_))
     }
 
+    /// Whether nobody waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.deliveries.is_empty()
+    }
+
     /// Whether no more of them may join.
     fn is_full(&self) -> bool {
         self.deliveries.len() >= TOGETHER_MAX
@@ -207,7 +212,7 @@ impl<S: Service> Http<S> {
 
     /// Sends what was collected. None of these connections is being served.
     pub(crate) fn send_volley(&mut self, core: &mut HttpCore<S>) {
-        if self.volley.deliveries.is_empty() {
+        if self.volley.is_empty() {
             return;
         }
         let (mut deliveries, mut copied) =

@@ -511,7 +511,7 @@ class Cursor {
   /** One byte of the payload, counted from its end when the place is negative; undefined where there is none. */
   byte(place) {
     const { length } = this
-    const from = place < 0 ? place + length : place
+    const from = place < 0 ? place + length : +place
     if (!(this.at > 0 && from >= 0 && from < length)) return undefined
     return this.segment.byte(this.at * 4 + FRAME_BYTES + this.skip + from)
   }

@@ -71,7 +71,7 @@ class LazyEntry {
   /** One byte of it, counted from the end when the place is negative; undefined where there is none. */
   byte(place) {
     const { length } = this
-    const from = place < 0 ? place + length : place
+    const from = place < 0 ? place + length : +place
     return from >= 0 && from < length ? this.segment.byte(this.start + from) : undefined
   }
 }

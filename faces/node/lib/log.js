@@ -89,38 +89,35 @@ class Log {
     // Whoever yields the entries may append meanwhile, so the area is not the turn's.
     const stage = this.spare ?? new Stage()
     this.spare = null
-    let count = 0
-    let ticket = 0
-    const handOver = () => {
-      count += this.handOver(stage)
-      ticket = stage.ticket
-      stage.clear()
-    }
+    const done = { count: 0, ticket: 0 }
     try {
       for (const entry of entries) {
         put(stage, entry)
-        if (stage.used > STAGED_BYTES_MAX) handOver()
+        if (stage.used > STAGED_BYTES_MAX) this.handOver(stage, done)
       }
-      if (stage.count > 0) handOver()
+      if (stage.count > 0) this.handOver(stage, done)
+    } catch (error) {
+      if (error instanceof ThalwegError) error.appended = done.count
+      throw error
     } finally {
       stage.clear()
       this.spare = stage
     }
-    if (ticket > 0) await this.store.lasts(ticket)
-    return count
+    if (done.ticket > 0) await this.store.lasts(done.ticket)
+    return done.count
   }
 
-  /** Appends all that is staged in an area; how many that were. */
-  handOver(stage) {
-    const { count, used } = stage
+  /** Appends all that is staged in an area, and counts it as it is done. */
+  handOver(stage, done) {
     this.view.check()
-    for (;;) {
+    this.store.grew(stage.used)
+    while (stage.count > 0) {
       const appended = native(() => this.handle.append(stage.bytes, stage.used))
-      if (appended === stage.count) break
+      done.count += appended
+      done.ticket = stage.ticket
       stage.skip(appended)
     }
-    this.store.grew(used)
-    return count
+    stage.clear()
   }
 
   put(data, time) {

@@ -70,6 +70,7 @@ class Stage {
 
   /** Leaves out the first entries, which are done. */
   skip(count) {
+    if (count === this.count) return this.clear()
     let at = AREA_HEADER_BYTES
     for (let n = 0; n < count; n++) at = this.behind(at)
     this.bytes.copyWithin(AREA_HEADER_BYTES, at, this.used)

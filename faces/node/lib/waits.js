@@ -19,7 +19,11 @@ class Waits {
 
   /** Calls `settle` once everything up to a ticket lasts, or with the error that keeps it from it. */
   persisted(ticket, settle) {
-    this.tickets.push({ ticket, settle })
+    const { tickets } = this
+    let place = tickets.length
+    // Nearly always the last: whoever waits for what was appended a while ago comes in between.
+    while (place > 0 && tickets[place - 1].ticket > ticket) place--
+    tickets.splice(place, 0, { ticket, settle })
     this.look()
   }
 

@@ -56,10 +56,10 @@ test("more than an area holds goes over in groups, and is all there when it is a
   assert.equal(n, 9_000)
 })
 
-test("what cannot be an entry is refused with its group, by name; the groups before it stay", async (context) => {
+test("what cannot be an entry is refused by name, and it is said how many before it are appended", async (context) => {
   const opened = store(context)
   const log = opened.log("a")
-  await assert.rejects(log.appendMany(["fits", ""]), { code: "EMPTY_ENTRY" })
+  await assert.rejects(log.appendMany(["fits", ""]), { code: "EMPTY_ENTRY", appended: 0 })
   await assert.rejects(log.appendMany(["fits", 7]), { code: "BAD_ARGUMENT" })
   await assert.rejects(log.appendMany(["fits"], { time: -2 }), { code: "BAD_ARGUMENT" })
   await assert.rejects(log.appendTimed([[NaN, "x"]]), { code: "BAD_ARGUMENT" })
@@ -74,11 +74,15 @@ test("what cannot be an entry is refused with its group, by name; the groups bef
   const kept = [...large.query()].map(({ data }) => data[0])
   assert.ok(kept.length > 0 && kept.length < 6, `${kept.length}`)
   assert.deepEqual(kept, Array.from(kept, (_, n) => n))
+  const small = store(context, { segmentBytesMax: 64 << 10 }).log("c")
+  await assert.rejects(small.appendMany([Buffer.alloc(100), Buffer.alloc(70_000)]), { code: "TOO_LARGE", appended: 1 })
+  assert.deepEqual([...small.query()].map(({ data }) => data.length), [100])
+  assert.equal(await small.appendMany(["on", "and on"]), 2)
   await opened.close()
   await assert.rejects(log.appendMany(["late"]), { code: "CLOSED" })
 })
 
-test("whoever yields entries may append others meanwhile, which come behind", async (context) => {
+test("whoever yields entries may append others meanwhile", async (context) => {
   const log = store(context).log("a")
   const inner = []
   function* busy() {
@@ -104,6 +108,7 @@ test("one byte of an entry is read where it lies, from either end, and none wher
     }
   }
   for (const entry of log.query({ lazy: true })) check(entry)
+  assert.deepEqual([...log.query({ lazy: true })].map((entry) => [entry.byte("0"), entry.byte("x")]), [[1, undefined], [255, undefined]])
   // A part of an entry, too.
   for (const entry of log.query({ offset: 3, lazy: true })) check(entry)
   const cursor = log.cursor({ offset: 3 })
@@ -112,4 +117,21 @@ test("one byte of an entry is read where it lies, from either end, and none wher
   assert.deepEqual([cursor.byte(0), cursor.byte(1), cursor.byte(2), cursor.byte(-2)], [4, 5, undefined, 4])
   assert.ok(cursor.next())
   assert.equal(cursor.byte(0), 255)
+})
+
+test("an append that waits for what lasts already does not wait for what came behind it", async (context) => {
+  const log = store(context, { durability: "sync", segmentBytesMax: 64 << 20 }).log("a")
+  let nested
+  function* large() {
+    yield Buffer.alloc(5 << 20)
+    nested = log.appendMany(["x"])
+  }
+  assert.equal(await log.appendMany(large()), 1)
+  assert.equal(await nested, 1)
+  const { tickets } = log.store.waits
+  tickets.length = 0
+  const order = []
+  for (const ticket of [Infinity, 9e15, 1]) log.store.waits.persisted(ticket, () => order.push(ticket))
+  assert.deepEqual([order, tickets.map(({ ticket }) => ticket)], [[1], [9e15, Infinity]])
+  tickets.length = 0
 })

@@ -12,6 +12,8 @@ use thalweg_log::{CommitError, Durability, Store, Time};
 
 /// What is copied in some microseconds.
 const BRIEF_BYTES: usize = 64 * 1024;
+/// What an entry takes beside its payload.
+const FRAME_BYTES: usize = 40;
 
 /// A transaction, and the store that it borrows from.
 pub(crate) struct Pending {
@@ -30,9 +32,10 @@ impl Pending {
     }
 
     /// Whether writing it takes so little that letting other threads in meanwhile, and waiting for one's turn after them,
-    /// would cost more: nothing is waited for but the copy.
+    /// would cost more: nothing is waited for but the copy, and now and then the next segment, as by `Log.append`.
     fn is_brief(&self) -> bool {
-        self.store.durability() != Durability::Sync && self.transaction.bytes() <= BRIEF_BYTES
+        self.store.durability() != Durability::Sync
+            && self.transaction.bytes() + self.transaction.count() * FRAME_BYTES <= BRIEF_BYTES
     }
 
     fn commit(self) -> Result<u64, CommitError> {

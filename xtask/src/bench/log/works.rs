@@ -201,21 +201,24 @@ pub(crate) const NODE: &[Work] = &[
         countable: false,
         ..crowd("scan-writer", "lazy", 40.0, "scan of {n} entries beside a writer, lazy", ENTRIES)
     },
-    way("ranges", "fresh", 4.0, "1,000 short ranges of {n}, fresh iterators", QUERIES),
-    way("ranges", "cursor", 8.0, "1,000 short ranges of {n}, one cursor", QUERIES),
-    Work { note: PACED, ..single("iterators", 40.0, "100 open iterators beside a writer", ENTRIES) },
+    way("ranges", "fresh", 4.0, "1,000 short ranges of {n}, fresh lazy iterators, a byte of each", QUERIES),
+    way("ranges", "cursor", 8.0, "1,000 short ranges of {n}, one cursor, a byte of each", QUERIES),
+    Work {
+        note: PACED,
+        ..single("iterators", 40.0, "100 open lazy iterators beside a writer, a byte of each", ENTRIES)
+    },
     Work { threads: &[10], ..single("workers", 10.0, "append one by one, awaited, 10 threads, os", ENTRIES) },
     Work {
         countable: false,
         note: PACED,
-        ..way("polls", "ours", 3.0, "cursor behind a writer: polls", POLLS)
+        ..way("polls", "ours", 3.0, "cursor behind a writer: polls, a byte of each", POLLS)
     },
     Work {
         countable: false,
         note: FULL_SPEED,
-        ..way("delivered", "ours", 20.0, "cursor behind a writer: delivered", ENTRIES)
+        ..way("delivered", "ours", 20.0, "cursor behind a writer: delivered, a byte of each", ENTRIES)
     },
-    way("seek", "ours", 5.0, "random position read of {n}", READS),
+    way("seek", "ours", 5.0, "random position read of {n}, a byte of each", READS),
     single("awaited", 20.0, "append one by one, awaited, os", ENTRIES),
     single("flight", 2.0, "append, 100 in flight, os", ENTRIES),
 ];
