@@ -4,12 +4,14 @@
 // of a writer, become one native call; each is a transaction of its own.
 
 import { open } from "thalweg"
+import format from "../../faces/node/lib/format.js"
 import { payload, Sum, TICK_ENTRIES, time, BASE_TIME } from "./workload.mjs"
 
 const NAME = "bench"
-// What the floor knows of the bytes: crates/log/src/layout.rs has them.
-const [BATCH_MAGIC, KIND_DATA] = [1950512980, 1]
-const [SEGMENT_WORDS, BATCH_WORDS, TOUCHED_WORDS, FRAME_WORDS] = [16, 12, 4, 8]
+// What the floor knows of the bytes, in words.
+const { BATCH_MAGIC, KIND_DATA } = format
+const [SEGMENT_WORDS, BATCH_WORDS] = [format.SEGMENT_HEADER_BYTES / 4, format.BATCH_HEADER_BYTES / 4]
+const [TOUCHED_WORDS, FRAME_WORDS] = [format.TOUCHED_BYTES / 4, format.FRAME_HEADER_BYTES / 4]
 const HIGH = 0x100000000
 
 export class Ours {

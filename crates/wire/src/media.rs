@@ -40,41 +40,23 @@ pub fn parse(value: &[u8]) -> Option<&str> {
     if text.len() > MEDIA_BYTES_MAX || !text.bytes().all(printable) {
         return None;
     }
-    let essence = essence(text).as_bytes();
-    let (major, minor) = essence.split_at(place(essence, b'/')?);
+    let essence = essence(text);
+    let (major, minor) = essence.split_at(position(essence, b'/')?);
     (is_token(major) && is_token(&minor[1..])).then_some(text)
 }
 
-// Every append asks these; types are short, so a plain loop finds a byte sooner than a searcher is made.
-
 fn essence(media: &str) -> &str {
-    let end = place(media.as_bytes(), b';').unwrap_or(media.len());
-    media[..end].trim_ascii()
+    media[..position(media, b';').unwrap_or(media.len())].trim_ascii()
 }
 
-fn place(bytes: &[u8], wanted: u8) -> Option<usize> {
-    bytes.iter().position(|byte| *byte == wanted)
+/// Where an ASCII character stands. Every append asks, and types are short: a plain loop is done sooner than a searcher is made.
+fn position(text: &str, wanted: u8) -> Option<usize> {
+    text.bytes().position(|byte| byte == wanted)
 }
 
-/// Whether a byte may stand in a token.
-static TCHAR: [bool; 256] = {
-    let mut table = [false; 256];
-    let mut byte = 0;
-    while byte < 128 {
-        table[byte] = (byte as u8).is_ascii_alphanumeric();
-        byte += 1;
-    }
-    let others = b"!#$%&'*+-.^_`|~";
-    let mut index = 0;
-    while index < others.len() {
-        table[others[index] as usize] = true;
-        index += 1;
-    }
-    table
-};
-
-fn is_token(text: &[u8]) -> bool {
-    !text.is_empty() && text.iter().all(|byte| TCHAR[usize::from(*byte)])
+fn is_token(text: &str) -> bool {
+    let tchar = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    !text.is_empty() && text.bytes().all(tchar)
 }
 
 #[cfg(test)]

@@ -508,17 +508,18 @@ class Cursor {
     return (this.words[this.at + 1] & LAST) !== 0
   }
 
-  /** One byte of the payload, counted from its end when the place is negative; undefined where there is none. */
   byte(place) {
-    const { length } = this
-    const from = place < 0 ? place + length : +place
-    if (!(this.at > 0 && from >= 0 && from < length)) return undefined
-    return this.segment.byte(this.at * 4 + FRAME_BYTES + this.skip + from)
+    return this.at === 0 ? undefined : this.segment.byte(this.start, this.length, place)
+  }
+
+  /** Where its payload begins. */
+  get start() {
+    return this.at * 4 + FRAME_BYTES + this.skip
   }
 
   get data() {
     if (this.at === 0) throw new ThalwegError("BAD_ARGUMENT", "the cursor stands at no entry")
-    return this.segment.lend(this.at * 4 + FRAME_BYTES + this.skip, this.length)
+    return this.segment.lend(this.start, this.length)
   }
 }
 

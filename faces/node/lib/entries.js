@@ -68,11 +68,8 @@ class LazyEntry {
     return this.at * 4 + FRAME_BYTES
   }
 
-  /** One byte of it, counted from the end when the place is negative; undefined where there is none. */
   byte(place) {
-    const { length } = this
-    const from = place < 0 ? place + length : +place
-    return from >= 0 && from < length ? this.segment.byte(this.start + from) : undefined
+    return this.segment.byte(this.start, this.length, place)
   }
 }
 

@@ -2,7 +2,7 @@
 
 // One log: appending, and the ways to read it.
 
-const { ThalwegError, badArgument, native, typed } = require("./error.js")
+const { ThalwegError, badArgument, native } = require("./error.js")
 const { Cursor } = require("./cursor.js")
 const { Entries, LazyEntries } = require("./entries.js")
 const { AREA_HEADER_BYTES, NOW, Stage } = require("./stage.js")
@@ -90,12 +90,19 @@ class Log {
     const stage = this.spare ?? new Stage()
     this.spare = null
     const done = { count: 0, ticket: 0 }
+    const handOver = () => {
+      this.view.check()
+      this.handOver(stage, (appended) => {
+        done.count += appended
+        done.ticket = stage.ticket
+      })
+    }
     try {
       for (const entry of entries) {
         put(stage, entry)
-        if (stage.used > STAGED_BYTES_MAX) this.handOver(stage, done)
+        if (stage.used > STAGED_BYTES_MAX) handOver()
       }
-      if (stage.count > 0) this.handOver(stage, done)
+      if (stage.count > 0) handOver()
     } catch (error) {
       if (error instanceof ThalwegError) error.appended = done.count
       throw error
@@ -107,17 +114,18 @@ class Log {
     return done.count
   }
 
-  /** Appends all that is staged in an area, and counts it as it is done. */
-  handOver(stage, done) {
-    this.view.check()
+  /** Appends all that is staged in an area, and tells how many at a time; empties it. */
+  handOver(stage, tell) {
     this.store.grew(stage.used)
-    while (stage.count > 0) {
-      const appended = native(() => this.handle.append(stage.bytes, stage.used))
-      done.count += appended
-      done.ticket = stage.ticket
-      stage.skip(appended)
+    try {
+      while (stage.count > 0) {
+        const appended = native(() => this.handle.append(stage.bytes, stage.used))
+        tell(appended)
+        stage.skip(appended)
+      }
+    } finally {
+      stage.clear()
     }
-    stage.clear()
   }
 
   put(data, time) {
@@ -135,18 +143,13 @@ class Log {
     this.rejects = []
     let done = 0
     try {
-      while (done < resolves.length) {
-        const appended = this.handle.append(stage.bytes, stage.used)
+      this.handOver(stage, (appended) => {
         this.resolveAll(resolves, rejects, done, appended)
         done += appended
-        if (done < resolves.length) stage.skip(appended)
-      }
+      })
     } catch (error) {
-      const failure = typed(error)
-      for (let n = done; n < rejects.length; n++) rejects[n](failure)
+      for (let n = done; n < rejects.length; n++) rejects[n](error)
     }
-    this.store.grew(stage.used)
-    stage.clear()
   }
 
   resolveAll(resolves, rejects, from, count) {

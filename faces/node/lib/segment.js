@@ -64,9 +64,12 @@ class Segment {
     if (settled > this.settled) this.settled = settled
   }
 
-  /** One byte, read where it lies. */
-  byte(place) {
-    return (this.words[place >>> 2] >>> ((place & 3) << 3)) & 0xff
+  /** One byte of a payload, read where it lies; counted from its end when the place is negative, undefined where there is none. */
+  byte(start, length, place) {
+    const from = place < 0 ? place + length : +place
+    if (!(from >= 0 && from < length)) return undefined
+    const at = start + from
+    return (this.words[at >>> 2] >>> ((at & 3) << 3)) & 0xff
   }
 
   /** Bytes of a payload, for a user. */
