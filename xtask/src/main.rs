@@ -113,7 +113,7 @@ cargo xtask <task> [options]
   streams-million          streams created, appended to, opened again: memory of each, descriptors, time to open
                              --streams 1000000  --durability sync  --check  judges the time
   soak                     mixed load: memory that does not grow, no error that a client did not cause
-                             --minutes 30  --subscribers 5000  --retain-bytes 0  (keeps all)
+                             --minutes 30  --subscribers 5000  --retain-bytes 67108864  (0 keeps all)
   bench streams            ours beside the peers of crates.io and npm and the floor, in turn
                              --pairs 5  --seconds 5  --only WORK,WORK  --without-peer  --tiny  --check
                              --readme  writes README.md's table of the newest results, and measures nothing

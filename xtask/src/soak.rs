@@ -1,7 +1,7 @@
 //! Mixed load for as long as it takes: writers, followers by SSE and long-poll, clients that come and go, and followers
 //! that are stopped (`kill -STOP`) and never read again. The server's memory must not grow, and no client may see an error
-//! that none of them caused. With `--retain-bytes` what is written is let go some time later, which tells what leaks from
-//! what the index of records takes for as long as they are there.
+//! that none of them caused. What is written is let go once it is as much as `--retain-bytes`, which tells what leaks from what the
+//! index of records takes for as long as they are there.
 
 use crate::load::{Beside, Load};
 use crate::memory;
@@ -23,6 +23,8 @@ const LOOKS_EACH: usize = 60;
 const STARTED_AT: usize = 5;
 const STOPPED_AT: usize = 12;
 const SECONDS_MIN: u64 = 20;
+/// What the store keeps: a segment, which is full before the second quarter of half an hour begins.
+const RETAINED_BYTES: u64 = 64 << 20;
 /// The stream that they follow, and who fills their buffers through it.
 const FILLED: [&str; 2] = ["--prefix", "stopped-"];
 const WRITER: &str = "append --connections 1 --streams 1 --rate 20 --bytes 20000 --seconds 86400";
@@ -41,7 +43,7 @@ pub(crate) fn run(options: &Options) -> Outcome {
     let mut launch = Launch::new(Program::of(options), options.text("durability", "sync"))?
         .long_poll_ms(5_000)
         .with("--connections-max", 12_000);
-    let retained: u64 = options.value("retain-bytes", 0)?;
+    let retained: u64 = options.value("retain-bytes", RETAINED_BYTES)?;
     if retained > 0 {
         launch = launch.with("--retain-bytes", retained);
     }

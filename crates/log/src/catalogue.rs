@@ -9,6 +9,9 @@ use std::hash::BuildHasher;
 use std::sync::Arc;
 
 const SHARDS: usize = 16;
+/// The bits of a hash that say which shard. Not its lowest, by which a table finds the bucket, nor its highest seven, by which it tells
+/// those of a bucket apart: what all of a shard have in common tells nothing apart.
+const SHARD_SHIFT: u32 = 40;
 
 /// Names that a stranger chooses must not collide on purpose.
 #[cfg(not(test))]
@@ -44,13 +47,13 @@ impl Catalogue {
     }
 
     fn shard(&self, hash: u64) -> &RwLock<Shard> {
-        &self.shards[usize::try_from(hash >> 59).unwrap_or(0) % SHARDS]
+        &self.shards[place_of(hash)]
     }
 
     /// Which shard a name is in: where a walk comes to it.
     #[cfg(test)]
     pub(crate) fn shard_of(&self, name: &[u8]) -> usize {
-        usize::try_from(self.hasher.hash_one(name) >> 59).unwrap_or(0) % SHARDS
+        place_of(self.hasher.hash_one(name))
     }
 
     pub(crate) fn find(&self, name: &[u8]) -> Option<Arc<Log>> {
@@ -120,6 +123,10 @@ impl Catalogue {
     }
 }
 
+fn place_of(hash: u64) -> usize {
+    (hash >> SHARD_SHIFT) as usize % SHARDS
+}
+
 impl Place<'_> {
     /// Whether a log of that name takes commits or is retained.
     pub(crate) fn occupied(&self, name: &[u8]) -> bool {
@@ -141,5 +148,29 @@ impl Place<'_> {
         }
         let hasher = self.hasher;
         self.shard.table.insert_unique(hash, log, |other| hasher.hash_one(other.name()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// By so many of its highest bits a table tells those of a bucket apart, and by its lowest it finds the bucket.
+    const TAG_BITS: u32 = 7;
+
+    #[test]
+    fn what_a_table_goes_by_differs_among_the_names_of_a_shard() {
+        let catalogue = Catalogue::new();
+        let hashes = (0..1 << 15).map(|n: u32| catalogue.hasher.hash_one(&n.to_le_bytes()[..]));
+        let (mut tags, mut buckets) = (vec![HashSet::new(); SHARDS], vec![HashSet::new(); SHARDS]);
+        for hash in hashes {
+            tags[place_of(hash)].insert(hash >> (u64::BITS - TAG_BITS));
+            buckets[place_of(hash)].insert(hash & 0x3f);
+        }
+        assert!(
+            tags.iter().all(|tags| tags.len() == 1 << TAG_BITS),
+            "a shard's names share bits of their tags"
+        );
+        assert!(buckets.iter().all(|buckets| buckets.len() == 0x40), "a shard's names share buckets");
     }
 }

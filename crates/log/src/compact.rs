@@ -201,7 +201,7 @@ impl Shared {
         for (log, extent) in folded {
             let number = segment_of(extent.position);
             match reach.unfold(log, &extent) {
-                Ok(unfolded) => unfolded.iter().for_each(|one| visit(number, one.bytes())),
+                Ok(unfolded) => unfolded.for_each(|one| visit(number, one.bytes())),
                 // Where nobody says, all of it may be needed.
                 Err(_) => visit(number, extent.bytes()),
             }

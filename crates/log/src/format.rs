@@ -260,6 +260,14 @@ impl BatchHeader {
 
     /// The header at the start of `bytes`, if its checksum holds; the body is not looked at.
     pub(crate) fn decode(bytes: &[u8]) -> Option<BatchHeader> {
+        let header = BatchHeader::claimed(bytes)?;
+        let whole = bytes.get(..header.body_start() as usize)?;
+        let checksum = crc32c::crc32c_append(crc32c::crc32c(&whole[..8]), &whole[12..]);
+        (checksum == header.header_checksum).then_some(header)
+    }
+
+    /// What the bytes say if a header begins there: for bytes that were verified, or will be before what it says is believed.
+    pub(crate) fn claimed(bytes: &[u8]) -> Option<BatchHeader> {
         let fixed = bytes.get(..BATCH_HEADER_BYTES as usize)?;
         if word32(fixed, 0) != BATCH_MAGIC {
             return None;
@@ -274,10 +282,8 @@ impl BatchHeader {
             frames: word32(fixed, 40),
             touched: word16(fixed, 44),
         };
-        let whole = bytes.get(..header.body_start() as usize)?;
-        let checksum = crc32c::crc32c_append(crc32c::crc32c(&whole[..8]), &whole[12..]);
         let sane = header.length.is_multiple_of(8) && header.length >= header.body_start();
-        (checksum == header.header_checksum && sane).then_some(header)
+        sane.then_some(header)
     }
 
     /// What the checksum of a header may have been that does not stand: the one it carries, and the one it

@@ -20,7 +20,6 @@ use crate::scan::{Scan, Step, Stop};
 use crate::segment::{Segment, file_name};
 use crate::view::View;
 use crate::{LogId, Offset, Position, byte_of, position, segment_of};
-use smallvec::SmallVec;
 use std::ops::Range;
 
 /// So many extents are folded at a time. Tests fold early.
@@ -40,8 +39,54 @@ const LENGTH_BITS: u32 = 20;
 const _: () = assert!(BYTE_BITS + SPAN_BITS + LENGTH_BITS == u64::BITS);
 const _: () = assert!(format::SEGMENT_BYTES_MAX / UNIT <= 1 << BYTE_BITS);
 
-/// Extents that an extent stands for, or itself if it is not folded.
-pub(crate) type Unfolded = SmallVec<[Extent; RUN]>;
+/// Extents that an extent stands for, or itself if it is not folded, in order.
+#[derive(Clone, Debug)]
+pub(crate) enum Unfolded<'v> {
+    Itself(std::option::IntoIter<Extent>),
+    Told(Told<'v>),
+    Walked(std::vec::IntoIter<Extent>),
+}
+
+impl Unfolded<'_> {
+    /// An extent as it is.
+    pub(crate) fn itself(extent: Extent) -> Self {
+        Unfolded::Itself(Some(extent).into_iter())
+    }
+}
+
+impl Iterator for Unfolded<'_> {
+    type Item = Extent;
+
+    fn next(&mut self) -> Option<Extent> {
+        match self {
+            Unfolded::Itself(extent) => extent.next(),
+            Unfolded::Told(told) => told.next(),
+            Unfolded::Walked(walked) => walked.next(),
+        }
+    }
+}
+
+/// Extents as a batch tells of them.
+#[derive(Clone, Debug)]
+pub(crate) struct Told<'a> {
+    next: Offset,
+    segment: u32,
+    words: std::slice::ChunksExact<'a, u8>,
+}
+
+impl Iterator for Told<'_> {
+    type Item = Extent;
+
+    fn next(&mut self) -> Option<Extent> {
+        let word = word64(self.words.next()?, 0);
+        let field = |from: u32, bits: u32| (word >> from) as u32 & ((1 << bits) - 1);
+        let length = field(BYTE_BITS + SPAN_BITS, LENGTH_BITS);
+        let offset = self.next;
+        self.next += u64::from(length);
+        let at = position(self.segment, field(0, BYTE_BITS) * UNIT);
+        Some(Extent { position: at, offset, length, span: field(BYTE_BITS, SPAN_BITS) * UNIT, places: 0 })
+    }
+}
 
 /// What a batch says about places.
 #[derive(Clone, Copy, Debug)]
@@ -92,22 +137,8 @@ impl<'a> Places<'a> {
     }
 
     /// The extents, in order.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = Extent> + use<'a> {
-        let (mut offset, segment) = (self.first, self.segment);
-        self.words.chunks_exact(WORD_BYTES).map(move |word| {
-            let word = word64(word, 0);
-            let field = |from: u32, bits: u32| (word >> from) as u32 & ((1 << bits) - 1);
-            let length = field(BYTE_BITS + SPAN_BITS, LENGTH_BITS);
-            let extent = Extent {
-                position: position(segment, field(0, BYTE_BITS) * UNIT),
-                offset,
-                length,
-                span: field(BYTE_BITS, SPAN_BITS) * UNIT,
-                places: 0,
-            };
-            offset += u64::from(length);
-            extent
-        })
+    pub(crate) fn iter(&self) -> Told<'a> {
+        Told { next: self.first, segment: self.segment, words: self.words.chunks_exact(WORD_BYTES) }
     }
 }
 
@@ -124,76 +155,81 @@ pub(crate) struct Reach<'v> {
     pub(crate) limit: Position,
 }
 
-impl Reach<'_> {
-    /// The extents of a log that one of its extents stands for. Complexity: a step for each; where the batch that
-    /// says it cannot be read, one for each batch that lies between them.
+impl<'v> Reach<'v> {
+    /// The extents of a log that one of its extents stands for. Complexity: a step for each, and nothing is copied; where the
+    /// batch that says it cannot be read, a step for each batch that lies between them.
     ///
     /// # Errors
     /// [`ReadError`]: a segment is missing.
-    pub(crate) fn unfold(self, log: LogId, extent: &Extent) -> Result<Unfolded, ReadError> {
+    #[inline]
+    pub(crate) fn unfold(self, log: LogId, extent: &Extent) -> Result<Unfolded<'v>, ReadError> {
         if !extent.is_folded() {
-            return Ok(smallvec::smallvec![*extent]);
+            return Ok(Unfolded::itself(*extent));
         }
-        self.told(log, extent).map_or_else(|| self.walked(log, extent), Ok)
+        match self.told(log, extent) {
+            Some(told) => Ok(Unfolded::Told(told)),
+            None => self.walked(log, extent).map(|walked| Unfolded::Walked(walked.into_iter())),
+        }
+    }
+
+    /// The same, none where it cannot be said.
+    pub(crate) fn known(self, log: LogId, extent: &Extent) -> impl Iterator<Item = Extent> + use<'v> {
+        self.unfold(log, extent).into_iter().flatten()
     }
 
     /// Where a log goes on at or behind a position that one of its extents reaches behind. Where nobody says, it may be later.
     pub(crate) fn behind(self, log: LogId, extent: &Extent, from: Position) -> Position {
-        let unfolded = self.unfold(log, extent).unwrap_or_default();
-        let next = unfolded.iter().find(|one| one.end_position() > from);
+        let next = self.known(log, extent).find(|one| one.end_position() > from);
         next.map_or(extent.position, |one| one.position).max(from)
     }
 
     /// Where the last of a log's bytes end in front of a position that one of its extents begins in front of. Where nobody says,
     /// it may be earlier.
     pub(crate) fn before(self, log: LogId, extent: &Extent, to: Position) -> Position {
-        let unfolded = self.unfold(log, extent).unwrap_or_default();
-        let last = unfolded.iter().rev().find(|one| one.position < to);
-        last.map_or(extent.end_position(), Extent::end_position).min(to)
+        let last = self.known(log, extent).take_while(|one| one.position < to).last();
+        last.map_or(extent.end_position(), |one| one.end_position()).min(to)
     }
 
     /// Where what one of a log's extents holds below an offset ends; the extent begins below it. Where nobody says, it may be later.
     pub(crate) fn end_below(self, log: LogId, extent: &Extent, cut: Offset) -> Position {
-        let unfolded = self.unfold(log, extent).unwrap_or_default();
-        let last = unfolded.iter().rev().find(|one| one.offset < cut);
-        last.map_or(extent.end_position(), Extent::end_position)
+        let last = self.known(log, extent).take_while(|one| one.offset < cut).last();
+        last.map_or(extent.end_position(), |one| one.end_position())
     }
 
     /// Position of the batch that holds an offset which one of a log's extents holds, or of one before it.
     pub(crate) fn holding(self, log: LogId, extent: &Extent, offset: Offset) -> Position {
-        let unfolded = self.unfold(log, extent).unwrap_or_default();
-        unfolded.iter().find(|one| one.end() > offset).map_or(extent.position, |one| one.position)
+        let holds = self.known(log, extent).find(|one| one.end() > offset);
+        holds.map_or(extent.position, |one| one.position)
     }
 
-    fn bytes(self, segment: &Segment) -> &[u8] {
+    fn bytes(self, segment: &'v Segment) -> &'v [u8] {
         let end = segment.end(self.limit);
         segment.region().bytes(0..end.min(segment.region().published()))
     }
 
     /// The same, as a later batch says; `None` where that cannot be read.
-    pub(crate) fn told(self, log: LogId, extent: &Extent) -> Option<Unfolded> {
+    pub(crate) fn told(self, log: LogId, extent: &Extent) -> Option<Told<'v>> {
         let at = byte_of(extent.places);
         let segment = self.view.find(segment_of(extent.places))?;
         let rest = self.bytes(segment).get(at as usize..)?;
-        let header = BatchHeader::decode(rest).filter(|header| header.touched > 0)?;
+        let header = BatchHeader::claimed(rest).filter(|header| header.touched > 0)?;
         segment.verify(at..at.checked_add(header.length)?).ok()?;
         let body = rest.get(header.body_start() as usize..header.length as usize)?;
         let said = |frame: &format::Frame<'_>| frame.kind == Kind::Places && frame.log == log;
-        let places = Places::decode(format::frames(body).find(said)?.payload)?;
-        let unfolded: Unfolded = places.iter().collect();
-        stands_for(extent, &unfolded).then_some(unfolded)
+        let told = Places::decode(format::frames(body).find(said)?.payload)?.iter();
+        stands_for(extent, told.clone()).then_some(told)
     }
 
     /// As the batches themselves say, each of them verified. For what cannot be found there is an extent, too, so that
     /// whoever wants that, and nobody else, meets the damage.
     #[cold]
-    fn walked(self, log: LogId, extent: &Extent) -> Result<Unfolded, ReadError> {
+    fn walked(self, log: LogId, extent: &Extent) -> Result<Vec<Extent>, ReadError> {
         let number = segment_of(extent.position);
         let missing = || ReadError::Io { file: file_name(number), why: "the segment is missing".to_owned() };
         let bytes = self.bytes(self.view.find(number).ok_or_else(missing)?);
         let end = bytes.len().min(extent.bytes().end as usize);
         let found = walk(&bytes[..end], extent.position, log);
-        let (mut unfolded, mut at, mut next) = (Unfolded::new(), extent.position, extent.offset);
+        let (mut unfolded, mut at, mut next) = (Vec::new(), extent.position, extent.offset);
         let behind =
             Extent { position: extent.end_position(), offset: extent.end(), length: 0, span: 0, places: 0 };
         for one in found.into_iter().chain([behind]).filter(|one| one.offset >= extent.offset) {
@@ -211,9 +247,9 @@ impl Reach<'_> {
     }
 }
 
-fn walk(bytes: &[u8], from: Position, log: LogId) -> Unfolded {
+fn walk(bytes: &[u8], from: Position, log: LogId) -> Vec<Extent> {
     let mut scan = Scan::new(bytes, byte_of(from), None);
-    let mut unfolded = Unfolded::new();
+    let mut unfolded = Vec::new();
     loop {
         let batch = match scan.step() {
             Step::Batch(batch) => batch,
@@ -234,13 +270,16 @@ fn walk(bytes: &[u8], from: Position, log: LogId) -> Unfolded {
 }
 
 /// Whether these, in order and without a gap, are what an extent stands for.
-fn stands_for(extent: &Extent, unfolded: &[Extent]) -> bool {
-    let mut next = extent.offset;
-    let follows = |one: &Extent| std::mem::replace(&mut next, one.end()) == one.offset;
-    let whole = unfolded.iter().all(follows) && next == extent.end();
-    let ends = |one: &Extent| one.end_position() == extent.end_position();
-    let begins = |one: &Extent| one.position == extent.position;
-    whole && unfolded.first().is_some_and(begins) && unfolded.last().is_some_and(ends)
+fn stands_for(extent: &Extent, told: Told<'_>) -> bool {
+    let (mut next, mut first, mut ends) = (extent.offset, None, None);
+    for one in told {
+        if one.offset != next {
+            return false;
+        }
+        first.get_or_insert(one.position);
+        (next, ends) = (one.end(), Some(one.end_position()));
+    }
+    next == extent.end() && first == Some(extent.position) && ends == Some(extent.end_position())
 }
 
 #[cfg(test)]

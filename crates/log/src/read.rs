@@ -8,7 +8,7 @@ use crate::extents::Extent;
 use crate::fork::{Span, Spans, spans};
 use crate::format::{self, BatchHeader, Kind};
 use crate::log::{Inner, Log, Phase};
-use crate::places::{Reach, said_in};
+use crate::places::{Reach, Unfolded, said_in};
 use crate::scan::{Scan, Step};
 use crate::segment::{Segment, file_name};
 use crate::store::Store;
@@ -19,6 +19,7 @@ use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::Arc;
 use thalweg_sync::region::Region;
+use thalweg_sys::disk::Residency;
 use thalweg_sys::hint;
 
 /// Pieces shorter than this are copied together.
@@ -86,22 +87,42 @@ pub struct Warming {
 }
 
 impl Warming {
-    /// Notes those of some ranges of a segment that are not in memory, or not verified. None of them ends behind `last`; what is
-    /// not there at all the read complains of, without waiting.
-    fn note(&mut self, view: &View, number: u32, last: u32, ranges: impl Iterator<Item = Range<u32>>) {
-        let Some(segment) = view.find(number) else { return };
-        let published = segment.region().published();
-        let mut residency = segment.residency(last.min(published));
-        let there = ranges.filter(|range| range.end <= published);
-        let cold = there.filter(|range| !segment.is_warm(range.clone(), &mut residency));
-        self.spans.extend(cold.map(|range| (segment.clone(), range)));
-    }
-
     /// Reads and verifies, waiting for the disk.
     pub fn run(self) {
         for (segment, range) in self.spans {
             segment.warm(range);
         }
+    }
+}
+
+/// Looks for what is not in memory, or not verified, among ranges of segments; best in their order.
+struct Probe<'v> {
+    view: &'v View,
+    segment: Option<(&'v Arc<Segment>, Residency<'v>)>,
+    spans: SmallVec<[(Arc<Segment>, Range<u32>); 4]>,
+}
+
+impl<'v> Probe<'v> {
+    fn new(view: &'v View) -> Self {
+        Self { view, segment: None, spans: SmallVec::new() }
+    }
+
+    /// Notes a range that is cold. What is not there at all the read complains of, without waiting.
+    fn look(&mut self, number: u32, range: Range<u32>) {
+        if self.segment.as_ref().is_none_or(|(segment, _)| segment.header.number != number) {
+            let of = |segment: &'v Arc<Segment>| (segment, segment.residency(segment.region().published()));
+            self.segment = self.view.find(number).map(of);
+        }
+        if let Some((segment, residency)) = &mut self.segment {
+            let there = range.end <= segment.region().published();
+            if there && !segment.is_warm(range.clone(), residency) {
+                self.spans.push((Arc::clone(segment), range));
+            }
+        }
+    }
+
+    fn found(self) -> Option<Warming> {
+        (!self.spans.is_empty()).then_some(Warming { spans: self.spans })
     }
 }
 
@@ -117,36 +138,30 @@ impl Store {
         };
         let (view, limit) = (self.shared.segments.latest(), self.shared.control.written());
         let (newest, reach) = (segment_of(limit), Reach { view: &view, limit });
-        let sealed = |extent: &&Extent| segment_of(extent.position) != newest;
-        let mut warming = Warming { spans: SmallVec::new() };
+        let sealed = |extent: &Extent| segment_of(extent.position) != newest;
+        let mut said = Probe::new(&view);
         for (_, extent) in in_order(&found).filter(|(_, extent)| sealed(extent) && extent.is_folded()) {
-            let (number, said) = said_in(extent);
+            let (number, range) = said_in(extent);
             let there = view.find(number).map_or(0, |segment| segment.region().published());
-            if number != newest && said.start < there {
-                let said = said.start..said.end.min(there);
-                warming.note(&view, number, said.end, std::iter::once(said));
+            if number != newest && range.start < there {
+                said.look(number, range.start..range.end.min(there));
             }
         }
-        if !warming.spans.is_empty() {
+        if let Some(warming) = said.found() {
             // Until it is known where the rest lies there is nothing more to look at.
             return Some(warming);
         }
-        let in_one_segment =
-            |one: &Extent, next: &Extent| segment_of(one.position) == segment_of(next.position);
-        for span in found.iter().rev() {
+        let mut probe = Probe::new(&view);
+        for (span, extent) in in_order(&found).filter(|(_, extent)| sealed(extent)) {
             let to = to.min(span.cut);
-            for held in span.extents.chunk_by(in_one_segment).filter(|held| sealed(&&held[0])) {
-                let last = held.last().map_or(0, |extent| extent.bytes().end);
-                let wanted = held.iter().flat_map(|extent| {
-                    // Where nobody says, the read looks everywhere.
-                    let told = if extent.is_folded() { reach.told(span.log, extent) } else { None };
-                    let told = told.unwrap_or_else(|| smallvec::smallvec![*extent]);
-                    told.into_iter().filter(|extent| extent.holds(from, to))
-                });
-                warming.note(&view, segment_of(held[0].position), last, wanted.map(|extent| extent.bytes()));
+            // Where nobody says, the read looks everywhere.
+            let told = extent.is_folded().then(|| reach.told(span.log, extent)).flatten();
+            let each = told.map_or_else(|| Unfolded::itself(*extent), Unfolded::Told);
+            for one in each.filter(|one| one.holds(from, to)) {
+                probe.look(segment_of(one.position), one.bytes());
             }
         }
-        (!warming.spans.is_empty()).then_some(warming)
+        probe.found()
     }
 
     /// Visible payload from an offset: at most about `limit` bytes, whole records, at least one if there is
@@ -213,28 +228,21 @@ impl Store {
             if let Some((_, extent)) = ahead.next() {
                 fetch(&view, extent);
             }
-            // Most stand for themselves, and are not copied.
-            let told;
-            let unfolded = if extent.is_folded() {
-                told = reach.unfold(span.log, extent).map_err(gone)?;
-                &told[..]
-            } else {
-                std::slice::from_ref(extent)
-            };
-            let mut ahead = unfolded.iter().skip(AHEAD);
+            let unfolded = reach.unfold(span.log, extent).map_err(gone)?;
+            let mut ahead = unfolded.clone().skip(AHEAD);
             let to = to.min(span.cut);
             for extent in unfolded {
                 if let Some(extent) = ahead.next() {
-                    fetch(&view, extent);
+                    fetch(&view, &extent);
                 }
                 if !extent.holds(from, to) {
                     continue;
                 }
-                if !read_extent(&view, (span, extent), limit, &mut next, &mut gather).map_err(gone)? {
+                if !read_extent(&view, (span, &extent), limit, &mut next, &mut gather).map_err(gone)? {
                     break 'read;
                 }
                 if next < extent.end().min(to) {
-                    return Err(gone(nothing_holds(next, extent)));
+                    return Err(gone(nothing_holds(next, &extent)));
                 }
             }
         }
@@ -288,12 +296,13 @@ fn read_extent(
     let mut at = start;
     while at < end {
         // Nor does one stand there that stands for others: then what is sought is gone.
-        let header = BatchHeader::decode(&bytes[at as usize..]).filter(|header| header.touched > 0);
-        let Some(header) = header else {
+        let rest = &bytes[at as usize..];
+        let header = BatchHeader::claimed(rest).filter(|header| header.touched > 0);
+        let body_of = |header: &BatchHeader| rest.get(header.body_start() as usize..header.length as usize);
+        let Some((header, body)) = header.and_then(|header| Some((header, body_of(&header)?))) else {
             return Err(ReadError::Io { file: file_name(number), why: format!("no batch at byte {at}") });
         };
         let body_at = at + header.body_start();
-        let body = &bytes[body_at as usize..(at + header.length) as usize];
         for frame in format::frames(body) {
             let end = (frame.offset + frame.payload.len() as u64).min(span.cut);
             if frame.log != span.log || frame.kind != Kind::Data || end <= *next {

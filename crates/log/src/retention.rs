@@ -151,8 +151,7 @@ impl Shared {
     /// The last offset up to another one at which a run of batches ends, of which one of a log's extents holds the latter.
     fn whole_below(&self, log: &Log, to: Offset, extent: &Extent) -> Offset {
         let reach = Reach { view: &self.segments.latest(), limit: self.control.written() };
-        let unfolded = reach.unfold(log.id(), extent).unwrap_or_default();
-        let ends = unfolded.iter().map(Extent::end).take_while(|end| *end <= to);
+        let ends = reach.known(log.id(), extent).map(|one| one.end()).take_while(|end| *end <= to);
         ends.last().unwrap_or(extent.offset)
     }
 }
