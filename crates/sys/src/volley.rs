@@ -32,7 +32,9 @@ impl Volley {
     /// # Errors
     /// The kernel has no such thing, or does not let this process have it, as many containers do not.
     pub fn new() -> io::Result<Volley> {
-        let ring = IoUring::builder().dontfork().build(ENTRIES as u32)?;
+        // A child that forks has the maps, too, and can let go of its copy; not to hand them down would leave it with places that
+        // are another map's by then.
+        let ring = IoUring::new(ENTRIES as u32)?;
         // Older kernels have the ring and not this use of it.
         let mut probe = Probe::new();
         ring.submitter().register_probe(&mut probe)?;

@@ -12,6 +12,7 @@ use super::os_error;
 use super::spare::Spare;
 use super::timers::{Timers, due_ns, seconds};
 use super::turn::{self, Ready};
+use super::volley::Together;
 use crate::error;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::intern;
@@ -45,6 +46,8 @@ pub(crate) struct Loop {
     /// How many may wait in `ready` when another thread adds one.
     pub(crate) capacity: Kept<usize>,
     pub(crate) refused: Kept<u64>,
+    /// What connections write in a turn in which many of them are ready.
+    pub(crate) together: Together,
 }
 
 impl Loop {
@@ -222,6 +225,7 @@ impl Loop {
             callbacks: Held::new(Callbacks::default()),
             capacity: Kept::new(QUEUED_MAX),
             refused: Kept::new(0),
+            together: Together::default(),
         })
     }
 
@@ -374,7 +378,14 @@ impl Loop {
         let targets = self.io.with(py, Io::close)?;
         let callbacks = self.callbacks.with(py, Callbacks::clear)?;
         drop((ready, timers, targets, callbacks));
+        self.together.close(py)?;
         self.spare.clear(py)
+    }
+
+    /// Writes that shared a system call with others'.
+    #[getter]
+    fn _sent_together(&self, py: Python<'_>) -> u64 {
+        self.together.sent.get(py)
     }
 
     #[getter(_stopping)]

@@ -199,7 +199,8 @@ impl Endpoint {
         self.schedule_lost(transport, exc)
     }
 
-    fn schedule_lost(&self, transport: &Bound<'_, PyAny>, exc: Bound<'_, PyAny>) -> PyResult<()> {
+    /// Has the protocol told in the next turn that it is over.
+    pub(crate) fn schedule_lost(&self, transport: &Bound<'_, PyAny>, exc: Bound<'_, PyAny>) -> PyResult<()> {
         let py = transport.py();
         self.change(py, |life| life.lost += 1);
         self.soon(transport.getattr(intern!(py, "_call_connection_lost"))?, PyTuple::new(py, [exc])?)

@@ -52,8 +52,19 @@ impl Outgoing {
             .take(PIECES_MAX)
             .map(|piece| IoSlice::new(piece.data.as_bytes(py).get(piece.sent..).unwrap_or_default()))
             .collect();
-        let mut taken = socket::send_gathered(to, &slices)?.unwrap_or(0);
+        let taken = socket::send_gathered(to, &slices)?.unwrap_or(0);
         drop(slices);
+        Ok(self.took(py, taken))
+    }
+
+    /// The one piece that waits, if it is only one and nothing of it is sent.
+    pub(crate) fn only(&self, py: Python<'_>) -> Option<Py<PyBytes>> {
+        let piece = self.pieces.front().filter(|piece| self.pieces.len() == 1 && piece.sent == 0)?;
+        Some(piece.data.clone_ref(py))
+    }
+
+    /// The peer took so many bytes; the pieces that are gone.
+    pub(crate) fn took(&mut self, py: Python<'_>, mut taken: usize) -> Vec<Py<PyBytes>> {
         self.bytes -= taken;
         let mut gone = Vec::new();
         while let Some(piece) = self.pieces.front_mut() {
@@ -65,7 +76,7 @@ impl Outgoing {
             taken -= left;
             gone.extend(self.pieces.pop_front().map(|piece| piece.data));
         }
-        Ok(gone)
+        gone
     }
 
     /// Forgets everything; what it was.

@@ -1,14 +1,14 @@
 //! A connection as asyncio sees it: the transport of a stream socket, TCP or Unix.
 //!
 //! Purpose: bytes go from the socket to the protocol and back without a Python frame of ours. The socket object is
-//! Python's and closes the descriptor; the loop watches the number. A write is tried at once and queued only when
-//! the peer does not take it; a read goes through one buffer that all connections of a loop share.
+//! Python's and closes the descriptor; the loop watches the number. A write is tried at once, or with others' at the end of a turn
+//! in which many connections are ready, and queued only when the peer does not take it; a read goes through one buffer that all connections of a loop share.
 //!
 //! Invariants: `connection_lost` is called once, after everything else; between the end of writing
 //! (`closing`) and it nothing is read. Checked by CPython's own tests of asyncio, run on this loop.
 
 use super::core::Loop;
-use super::endpoint::{Endpoint, immutable};
+use super::endpoint::{Endpoint, Life, immutable};
 use super::held::{Held, Kept};
 use super::io::{Side, Target};
 use super::os_error;
@@ -68,9 +68,68 @@ impl StreamTransport {
         }
     }
 
+    /// The peer takes more.
     fn write_ready(&self, slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
         let sent = self.outgoing.with(py, |outgoing| outgoing.send(py, self.borrowed()))?;
+        if !self.settle(slf, sent)? {
+            return Ok(());
+        }
+        self.unwatch(py, Side::Write)?;
+        if self.life.get(py).closing {
+            return Self::_call_connection_lost(slf, py.None().into_bound(py));
+        }
+        Ok(())
+    }
+
+    /// At the end of a turn: sends what was written in it.
+    pub(crate) fn send_queue(&self, slf: &Bound<'_, Self>) -> PyResult<()> {
+        let py = slf.py();
+        if self.life.get(py).lost > 0 {
+            // What waited was dropped then.
+            return Ok(());
+        }
+        let sent = self.outgoing.with(py, |outgoing| outgoing.send(py, self.borrowed()))?;
+        self.turn_ended(slf, sent)
+    }
+
+    /// At the end of a turn: all that was written in it, if that is one piece, for [`taken`](Self::taken).
+    pub(crate) fn only_piece(&self, py: Python<'_>) -> PyResult<Option<Py<PyBytes>>> {
+        if self.life.get(py).lost > 0 {
+            return Ok(None);
+        }
+        self.outgoing.with(py, |outgoing| outgoing.only(py))
+    }
+
+    /// At the end of a turn: the peer took so much of the only piece.
+    pub(crate) fn taken(&self, slf: &Bound<'_, Self>, taken: std::io::Result<Option<usize>>) -> PyResult<()> {
+        let py = slf.py();
+        if self.life.get(py).lost > 0 {
+            // Aborted by whoever was told of another one.
+            return Ok(());
+        }
+        let sent = match taken {
+            Ok(count) => Ok(self.outgoing.with(py, |outgoing| outgoing.took(py, count.unwrap_or(0)))?),
+            Err(error) => Err(error),
+        };
+        self.turn_ended(slf, sent)
+    }
+
+    fn turn_ended(&self, slf: &Bound<'_, Self>, sent: std::io::Result<Vec<Py<PyBytes>>>) -> PyResult<()> {
+        let py = slf.py();
+        let done = self.settle(slf, sent)?;
+        match self.life.get(py) {
+            // It failed, or was ended by whoever was told.
+            Life { lost: 1.., .. } => Ok(()),
+            _ if !done => Self::watch(slf, Side::Write),
+            Life { closing: true, .. } => self.endpoint.schedule_lost(slf, py.None().into_bound(py)),
+            _ => Ok(()),
+        }
+    }
+
+    /// What comes of having sent: who waited for room, or for the end, is told. Whether nothing is left to send.
+    fn settle(&self, slf: &Bound<'_, Self>, sent: std::io::Result<Vec<Py<PyBytes>>>) -> PyResult<bool> {
+        let py = slf.py();
         match sent {
             Ok(gone) => drop(gone),
             Err(error) => {
@@ -80,26 +139,28 @@ impl StreamTransport {
                 if let Some(drained) = self.drained.share(py) {
                     drained.bind(py).call_method1("set_exception", (raised.value(py),))?;
                 }
-                return Self::fatal(slf, raised, "Fatal write error on socket transport");
+                Self::fatal(slf, raised, "Fatal write error on socket transport")?;
+                return Ok(false);
             }
         }
         let bytes = self.outgoing.with(py, |outgoing| outgoing.bytes())?;
         self.maybe_resume(slf, bytes)?;
         if self.outgoing.with(py, |outgoing| outgoing.bytes())? > 0 {
-            return Ok(());
+            return Ok(false);
         }
-        self.unwatch(py, Side::Write)?;
         if let Some(drained) = self.drained.share(py) {
             drained.bind(py).call_method1("set_result", (py.None(),))?;
         }
         let life = self.life.get(py);
-        if life.closing {
-            return Self::_call_connection_lost(slf, py.None().into_bound(py));
-        }
-        if life.ended {
+        if life.ended && !life.closing {
             self.shut_writing()?;
         }
-        Ok(())
+        Ok(true)
+    }
+
+    /// Whether so many bytes in the queue have the protocol pause.
+    pub(crate) fn is_too_much(&self, py: Python<'_>, bytes: usize) -> bool {
+        bytes > self.flow.limits(py).1
     }
 
     fn shut_writing(&self) -> PyResult<()> {
@@ -115,11 +176,13 @@ impl StreamTransport {
         Self::_fatal_error(slf, raised.into_value(slf.py()).into_bound(slf.py()).into_any(), message)
     }
 
-    /// Sends what it can at once and queues the rest.
+    /// Sends what it can at once, or at the end of the turn, and queues the rest.
     fn send(&self, slf: &Bound<'_, Self>, data: &Bound<'_, PyBytes>) -> PyResult<()> {
         let py = slf.py();
         let mut sent = 0;
-        if self.outgoing.with(py, |outgoing| outgoing.bytes())? == 0 {
+        let waits = self.outgoing.with(py, |outgoing| outgoing.bytes())? > 0;
+        let later = !waits && self.owner(py)?.get().together.takes(slf, data.as_bytes().len())?;
+        if !waits && !later {
             match socket::send(self.borrowed(), data.as_bytes()) {
                 Ok(Some(count)) if count == data.as_bytes().len() => return Ok(()),
                 Ok(count) => sent = count.unwrap_or(0),

@@ -10,6 +10,7 @@ use super::datagram::DatagramTransport;
 use super::handle::Handle;
 use super::io::{Found, Seen, Side, Target};
 use super::mailbox;
+use super::volley::Together;
 use crate::error;
 use pyo3::exceptions::{PyKeyboardInterrupt, PyRuntimeError, PySystemExit};
 use pyo3::intern;
@@ -80,7 +81,10 @@ pub(crate) fn run(slf: &Bound<'_, Loop>) -> PyResult<()> {
     let mut pace = Pace::default();
     loop {
         gather(py, state, &mut found, &mut pace)?;
-        call_ready(slf)?;
+        // What was written leaves, whatever a callback raised.
+        let called = call_ready(slf);
+        let sent = Together::end(slf);
+        called.and(sent)?;
         if state.stopping.get(py) {
             return Ok(());
         }
@@ -117,6 +121,7 @@ fn gather(py: Python<'_>, state: &Loop, found: &mut Vec<Found>, pace: &mut Pace)
             // A signal may be what ended the wait.
             py.check_signals()?;
         }
+        state.together.begin(py, found.len())?;
         state.ready.with(py, |ready| ready.extend(found.drain(..).map(Ready::from)))?;
     }
     if first_ns.is_some_and(|first_ns| first_ns <= pace.now_ns) {
@@ -154,7 +159,10 @@ fn call_ready(slf: &Bound<'_, Loop>) -> PyResult<()> {
                 }
                 state.spare.keep(py, handle)?;
             }
-            Some(Ready::Seen(seen)) => deliver(slf, seen)?,
+            Some(Ready::Seen(seen)) => {
+                deliver(slf, seen)?;
+                Together::relieve(slf)?;
+            }
             Some(Ready::Event(event)) => mailbox::deliver(slf, event)?,
             None => break,
         }

@@ -1,0 +1,149 @@
+//! What the callbacks of one turn write to many connections, sent by one call.
+//!
+//! Where many descriptors are ready in a turn, what a connection with nothing to send is given is kept until the turn's callbacks
+//! are done, or enough came together; then all of it goes through a ring of submissions ([`thalweg_sys::volley`]). Where few are, or where the
+//! kernel does not let us, everything is sent as it is written.
+//!
+//! Invariants: a connection is in the list at most once, and while it is everything that is written to it queues behind; between
+//! turns the list is empty. *Checked by* `tests/test_loop_volley.py`.
+
+use super::core::Loop;
+use super::held::{Held, Kept};
+use super::stream::StreamTransport;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use std::os::fd::BorrowedFd;
+use thalweg_sys::volley::Volley;
+
+/// So many descriptors that are ready make it worth while.
+const READY_MIN: usize = 8;
+/// So many are sent before the turn ends: who was first does not wait for a thousand others.
+const JOINED_MAX: usize = 64;
+/// What is longer costs a call of its own little.
+const BYTES_MAX: usize = 16 << 10;
+
+/// The ring, once somebody wanted one.
+#[derive(Default)]
+enum Ring {
+    #[default]
+    Unknown,
+    Refused,
+    Ready(Box<Volley>),
+}
+
+/// What a turn's end sends.
+pub(crate) struct Together {
+    /// Whether this turn's writes wait for its end.
+    open: Kept<bool>,
+    ring: Held<Ring>,
+    joined: Held<Vec<Py<StreamTransport>>>,
+    /// Writes that shared a call with others, since the loop was made.
+    pub(crate) sent: Kept<u64>,
+}
+
+impl Default for Together {
+    fn default() -> Self {
+        Self {
+            open: Kept::new(false),
+            ring: Held::new(Ring::Unknown),
+            joined: Held::new(Vec::new()),
+            sent: Kept::new(0),
+        }
+    }
+}
+
+impl Together {
+    /// A turn begins in which so many descriptors are ready.
+    pub(crate) fn begin(&self, py: Python<'_>, ready: usize) -> PyResult<()> {
+        let open = ready >= READY_MIN
+            && self.ring.with(py, |ring| {
+                if matches!(ring, Ring::Unknown) {
+                    *ring = Volley::new().map_or(Ring::Refused, |ring| Ring::Ready(Box::new(ring)));
+                }
+                matches!(ring, Ring::Ready(_))
+            })?;
+        self.open.set(py, open);
+        Ok(())
+    }
+
+    /// Whether a write of so many bytes waits for the turn's end: then whoever asked has to queue it, having had nothing in its queue.
+    #[inline]
+    pub(crate) fn takes(&self, stream: &Bound<'_, StreamTransport>, bytes: usize) -> PyResult<bool> {
+        let py = stream.py();
+        if !self.open.get(py) || bytes > BYTES_MAX || stream.get().is_too_much(py, bytes) {
+            return Ok(false);
+        }
+        self.joined.with(py, |joined| joined.push(stream.clone().unbind()))?;
+        Ok(true)
+    }
+
+    /// A descriptor's callbacks are done: sends what was written, if that is much.
+    #[inline]
+    pub(crate) fn relieve(slf: &Bound<'_, Loop>) -> PyResult<()> {
+        let (py, together) = (slf.py(), &slf.get().together);
+        if !together.open.get(py) || together.joined.with(py, |joined| joined.len())? < JOINED_MAX {
+            return Ok(());
+        }
+        let outcome = together.send(py);
+        together.open.set(py, true);
+        outcome
+    }
+
+    /// The callbacks are done: sends what they wrote.
+    #[inline]
+    pub(crate) fn end(slf: &Bound<'_, Loop>) -> PyResult<()> {
+        let (py, together) = (slf.py(), &slf.get().together);
+        if together.open.get(py) { together.send(py) } else { Ok(()) }
+    }
+
+    fn send(&self, py: Python<'_>) -> PyResult<()> {
+        // What is written meanwhile is sent as it is written.
+        self.open.set(py, false);
+        let joined = self.joined.with(py, std::mem::take)?;
+        let (mut alone, mut pieces) = (Vec::new(), Vec::with_capacity(joined.len()));
+        for stream in &joined {
+            match stream.get().only_piece(py)? {
+                Some(piece) => pieces.push((stream.bind(py), piece)),
+                None => alone.push(stream.bind(py)),
+            }
+        }
+        let taken = self.shoot(py, &pieces)?;
+        let mut outcome = Ok(());
+        // One that fails, fails alone.
+        for ((stream, _), taken) in pieces.iter().zip(taken) {
+            outcome = outcome.and(stream.get().taken(stream, taken));
+        }
+        for stream in alone {
+            outcome = outcome.and(stream.get().send_queue(stream));
+        }
+        outcome
+    }
+
+    /// How many bytes each took. Where the ring fails, none: then the socket says when.
+    fn shoot(
+        &self,
+        py: Python<'_>,
+        pieces: &[Piece<'_, '_>],
+    ) -> PyResult<Vec<std::io::Result<Option<usize>>>> {
+        let sends: Vec<(BorrowedFd<'_>, &[u8])> =
+            pieces.iter().map(|(stream, piece)| (stream.get().borrowed(), piece.as_bytes(py))).collect();
+        let mut taken = Vec::with_capacity(sends.len());
+        self.ring.with(py, |ring| {
+            let Ring::Ready(volley) = ring else { return };
+            if volley.send(&sends, &mut taken).is_err() {
+                *ring = Ring::Refused;
+            }
+        })?;
+        taken.resize_with(sends.len(), || Ok(None));
+        self.sent.set(py, self.sent.get(py) + sends.len() as u64);
+        Ok(taken)
+    }
+
+    /// The loop is closed: gives back what the kernel holds for it.
+    pub(crate) fn close(&self, py: Python<'_>) -> PyResult<()> {
+        self.ring.with(py, |ring| *ring = Ring::Refused)
+    }
+}
+
+/// A connection and all that it has to send.
+type Piece<'s, 'py> = (&'s Bound<'py, StreamTransport>, Py<PyBytes>);
