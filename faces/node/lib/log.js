@@ -116,8 +116,8 @@ class Log {
 
   /** Appends all that is staged in an area, and tells how many at a time; empties it. */
   handOver(stage, tell) {
-    this.store.grew(stage.used)
     try {
+      this.store.grew(stage.used)
       while (stage.count > 0) {
         const appended = native(() => this.handle.append(stage.bytes, stage.used))
         tell(appended)

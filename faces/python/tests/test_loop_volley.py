@@ -260,6 +260,143 @@ class Together(unittest.TestCase):
 
         self.run_it(main())
 
+    def test_a_peer_that_went_before_the_end_of_writing_ends_its_connection_alone(self) -> None:
+        def answer(echo: Echo, data: bytes) -> None:
+            echo.transport.write(data)
+            echo.transport.write_eof()
+
+        async def main() -> None:
+            served: list[Echo] = []
+
+            def made() -> Echo:
+                served.append(Echo(answer))
+                return served[-1]
+
+            server = await self.loop.create_server(made, "127.0.0.1", 0)
+            peers = [socket.create_connection(server.sockets[0].getsockname()) for _ in range(CONNECTIONS)]
+            while len(served) < CONNECTIONS:
+                await asyncio.sleep(0.001)
+            await asyncio.sleep(0.01)
+            for peer in peers:
+                peer.send(b"and gone")
+                peer.close()
+            for echo in served:
+                self.assertIsInstance(await echo.lost, OSError | None)
+            server.close()
+
+        self.run_it(main())
+
+    async def told_of_room(self, does: Callable[[Echo], None]) -> tuple[Echo, socket.socket, bytes]:
+        """One with a queue, whose peer makes room in a turn in which many others are ready, and what was written to it."""
+        echoes, peers = await self.connected(lambda echo, data: echo.transport.write(data))
+        echo, peer, queued = echoes[0], peers[0], bytes(600_000)
+        echo.resume_writing = lambda: does(echo)  # type: ignore[method-assign]
+        echo.transport.set_write_buffer_limits(high=1)
+        got = 0
+        echo.transport.write(queued)
+        self.assertTrue(echo.transport.get_write_buffer_size() > 0)
+        while got < len(queued):
+            try:
+                while part := peer.recv(1 << 20):
+                    got += len(part)
+            except BlockingIOError:
+                pass
+            for other in peers[1:]:
+                other.send(b"ready")
+            await asyncio.sleep(0.01)
+            for other in peers[1:]:
+                self.assertEqual(other.recv(100), b"ready")
+        return echo, peer, queued
+
+    def test_what_is_written_when_there_is_room_again_leaves_nothing_watched(self) -> None:
+        def write(echo: Echo) -> None:
+            echo.transport.write(b"")
+            echo.transport.write(b"!")
+
+        async def main() -> None:
+            echo, peer, queued = await self.told_of_room(write)
+            self.assertEqual(self.loop._watched(echo.transport._sock_fd), (True, False))  # type: ignore[attr-defined]
+            peer.send(b"still")
+            await asyncio.sleep(0.01)
+            self.assertIn(b"still", peer.recv(100))
+
+        self.run_it(main())
+
+    def test_closing_when_there_is_room_again_leaves_nothing_watched(self) -> None:
+        def write_and_close(echo: Echo) -> None:
+            echo.transport.write(b"!")
+            echo.transport.close()
+
+        async def main() -> None:
+            echo, _, _ = await self.told_of_room(write_and_close)
+            number = echo.transport._sock_fd  # type: ignore[attr-defined]
+            self.assertIsNone(await echo.lost)
+            self.assertIsNone(self.loop._watched(number))
+
+        self.run_it(main())
+
+    def test_the_end_of_writing_when_there_is_room_again_ends_only_that(self) -> None:
+        heard: list[bytes] = []
+
+        def write_and_end(echo: Echo) -> None:
+            echo.does = lambda _, data: heard.append(data)
+            echo.transport.write(b"!")
+            echo.transport.write_eof()
+
+        async def main() -> None:
+            echo, peer, _ = await self.told_of_room(write_and_end)
+            self.assertIn(await self.receive(peer, 100), (b"", b"!"))
+            peer.send(b"still heard")
+            await asyncio.sleep(0.01)
+            self.assertFalse(echo.lost.done())
+
+        self.run_it(main())
+        self.assertEqual(heard, [b"still heard"])
+
+    def test_whoever_no_longer_waits_until_all_is_sent_hurts_nobody(self) -> None:
+        def answer(echo: Echo, data: bytes) -> None:
+            echo.transport.write(data)
+            echo.transport._make_empty_waiter().cancel()  # type: ignore[attr-defined]
+
+        async def main() -> None:
+            echoes, peers = await self.connected(answer)
+            for peer in peers:
+                peer.send(b"here")
+            for peer in peers:
+                self.assertEqual(await self.receive(peer, 4), b"here")
+            self.assertFalse(any(echo.lost.done() for echo in echoes))
+
+        self.run_it(main())
+
+    def test_a_child_does_not_send_what_its_parent_does(self) -> None:
+        class Forked(SystemExit):
+            """In the child."""
+
+        async def main() -> None:
+            count = 0
+
+            def answer(echo: Echo, data: bytes) -> None:
+                nonlocal count
+                count += 1
+                echo.transport.write(data)
+                if count < CONNECTIONS:
+                    return
+                child = os.fork()
+                if child == 0:
+                    raise Forked
+                os.waitpid(child, 0)
+
+            _, peers = await self.connected(answer)
+            for peer in peers:
+                peer.send(b"once")
+            await asyncio.sleep(0.05)
+            self.assertEqual([peer.recv(100) for peer in peers], [b"once"] * CONNECTIONS)
+
+        try:
+            self.run_it(main())
+        except Forked:
+            os._exit(0)
+
     def test_what_was_written_leaves_though_a_callback_ends_the_program(self) -> None:
         async def main() -> list[socket.socket]:
             def answer(echo: Echo, data: bytes) -> None:

@@ -46,6 +46,10 @@ impl Outgoing {
     /// # Errors
     /// What the socket says.
     pub(crate) fn send(&mut self, py: Python<'_>, to: BorrowedFd<'_>) -> std::io::Result<Vec<Py<PyBytes>>> {
+        if self.pieces.is_empty() {
+            // Not even nothing may be sent where writing has ended.
+            return Ok(Vec::new());
+        }
         let slices: Vec<IoSlice<'_>> = self
             .pieces
             .iter()

@@ -120,11 +120,16 @@ impl StreamTransport {
         let done = self.settle(slf, sent)?;
         match self.life.get(py) {
             // It failed, or was ended by whoever was told.
-            Life { lost: 1.., .. } => Ok(()),
-            _ if !done => Self::watch(slf, Side::Write),
-            Life { closing: true, .. } => self.endpoint.schedule_lost(slf, py.None().into_bound(py)),
-            _ => Ok(()),
+            Life { lost: 1.., .. } => return Ok(()),
+            _ if !done => return Self::watch(slf, Side::Write),
+            _ => {}
         }
+        // Whoever was told of room before wrote what was sent now.
+        self.unwatch(py, Side::Write)?;
+        if self.life.get(py).closing {
+            return self.endpoint.schedule_lost(slf, py.None().into_bound(py));
+        }
+        Ok(())
     }
 
     /// What comes of having sent: who waited for room, or for the end, is told. Whether nothing is left to send.
@@ -136,9 +141,7 @@ impl StreamTransport {
                 let raised = os_error(&error);
                 self.unwatch(py, Side::Write)?;
                 drop(self.outgoing.with(py, Outgoing::clear)?);
-                if let Some(drained) = self.drained.share(py) {
-                    drained.bind(py).call_method1("set_exception", (raised.value(py),))?;
-                }
+                self.tell_drained(py, "set_exception", raised.value(py))?;
                 Self::fatal(slf, raised, "Fatal write error on socket transport")?;
                 return Ok(false);
             }
@@ -148,14 +151,27 @@ impl StreamTransport {
         if self.outgoing.with(py, |outgoing| outgoing.bytes())? > 0 {
             return Ok(false);
         }
-        if let Some(drained) = self.drained.share(py) {
-            drained.bind(py).call_method1("set_result", (py.None(),))?;
-        }
+        self.tell_drained(py, "set_result", py.None().bind(py))?;
         let life = self.life.get(py);
-        if life.ended && !life.closing {
-            self.shut_writing()?;
+        if life.ended
+            && !life.closing
+            && let Err(raised) = self.shut_writing()
+        {
+            // The peer was gone by then.
+            Self::fatal(slf, raised, "Fatal error at the end of writing on socket transport")?;
+            return Ok(false);
         }
         Ok(true)
+    }
+
+    /// Whoever waits until everything is sent, if they still do.
+    fn tell_drained(&self, py: Python<'_>, how: &str, what: &Bound<'_, PyAny>) -> PyResult<()> {
+        match self.drained.share(py) {
+            Some(drained) if !drained.bind(py).call_method0("done")?.is_truthy()? => {
+                drained.bind(py).call_method1(how, (what,)).map(drop)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Whether so many bytes in the queue have the protocol pause.
@@ -319,11 +335,9 @@ impl StreamTransport {
         let (py, this) = (slf.py(), slf.get());
         let told = this.lose(exc);
         drop(this.receiver.with(py, Option::take)?);
-        if let Some(drained) = this.drained.share(py)
-            && !drained.bind(py).call_method0("done")?.is_truthy()?
-        {
-            let gone = PyConnectionError::new_err("Connection is closed by peer");
-            drained.bind(py).call_method1("set_exception", (gone.into_value(py),))?;
+        let gone = || PyConnectionError::new_err("Connection is closed by peer").into_value(py);
+        if this.drained.is_some(py) {
+            this.tell_drained(py, "set_exception", gone().into_bound(py).as_any())?;
         }
         let left = match this.leave.take(py) {
             Some(leave) => leave.bind(py).call0().map(drop),

@@ -160,7 +160,9 @@ fn call_ready(slf: &Bound<'_, Loop>) -> PyResult<()> {
                 state.spare.keep(py, handle)?;
             }
             Some(Ready::Seen(seen)) => {
-                deliver(slf, seen)?;
+                if let Err(raised) = deliver(slf, seen) {
+                    report_raised(slf, raised, "what a descriptor was ready for failed")?;
+                }
                 Together::relieve(slf)?;
             }
             Some(Ready::Event(event)) => mailbox::deliver(slf, event)?,

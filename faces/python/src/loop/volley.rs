@@ -10,6 +10,7 @@
 use super::core::Loop;
 use super::held::{Held, Kept};
 use super::stream::StreamTransport;
+use super::turn::report_raised;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::os::fd::BorrowedFd;
@@ -21,6 +22,8 @@ const READY_MIN: usize = 8;
 const JOINED_MAX: usize = 64;
 /// What is longer costs a call of its own little.
 const BYTES_MAX: usize = 16 << 10;
+
+const WHY: &str = "sending what was written in a turn failed";
 
 /// The ring, once somebody wanted one.
 #[derive(Default)]
@@ -84,7 +87,7 @@ impl Together {
         if !together.open.get(py) || together.joined.with(py, |joined| joined.len())? < JOINED_MAX {
             return Ok(());
         }
-        let outcome = together.send(py);
+        let outcome = together.send(slf);
         together.open.set(py, true);
         outcome
     }
@@ -93,13 +96,18 @@ impl Together {
     #[inline]
     pub(crate) fn end(slf: &Bound<'_, Loop>) -> PyResult<()> {
         let (py, together) = (slf.py(), &slf.get().together);
-        if together.open.get(py) { together.send(py) } else { Ok(()) }
+        if together.open.get(py) { together.send(slf) } else { Ok(()) }
     }
 
-    fn send(&self, py: Python<'_>) -> PyResult<()> {
+    fn send(&self, slf: &Bound<'_, Loop>) -> PyResult<()> {
+        let py = slf.py();
         // What is written meanwhile is sent as it is written.
         self.open.set(py, false);
         let joined = self.joined.with(py, std::mem::take)?;
+        if !slf.get().io.with(py, |io| io.is_ours())? {
+            // A callback forked, and this is the child: its parent sends it, and the ring is its parent's.
+            return self.close(py);
+        }
         let (mut alone, mut pieces) = (Vec::new(), Vec::with_capacity(joined.len()));
         for stream in &joined {
             match stream.get().only_piece(py)? {
@@ -110,11 +118,16 @@ impl Together {
         let taken = self.shoot(py, &pieces)?;
         let mut outcome = Ok(());
         // One that fails, fails alone.
+        let mut note = |sent: PyResult<()>| {
+            if let Err(raised) = sent.or_else(|raised| report_raised(slf, raised, WHY)) {
+                outcome = Err(raised);
+            }
+        };
         for ((stream, _), taken) in pieces.iter().zip(taken) {
-            outcome = outcome.and(stream.get().taken(stream, taken));
+            note(stream.get().taken(stream, taken));
         }
         for stream in alone {
-            outcome = outcome.and(stream.get().send_queue(stream));
+            note(stream.get().send_queue(stream));
         }
         outcome
     }
@@ -139,7 +152,7 @@ impl Together {
         Ok(taken)
     }
 
-    /// The loop is closed: gives back what the kernel holds for it.
+    /// From here on everything is sent as it is written. Gives back what the kernel holds.
     pub(crate) fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.ring.with(py, |ring| *ring = Ring::Refused)
     }
