@@ -2,7 +2,7 @@
 //!
 //! Owns: listeners ([`Listener`]), accepting in bounded batches without a spin when descriptors run out
 //! ([`Acceptor`]), and reading and writing on a connection's descriptor ([`read`], [`write()`],
-//! [`write_gathered`], [`write_file`]), and the same through shared memory that was handed over
+//! [`write_gathered`]), and the same through shared memory that was handed over
 //! ([`SharedEnd`]); where a service is found ([`Endpoint`]).
 //!
 //! Never knows: what a byte means, which connection a descriptor belongs to, when to read again.
@@ -23,9 +23,7 @@ pub use patience::{Waited, wait_for_peer};
 pub use shared::{
     Heard, RING_BYTES_DEFAULT, SharedEnd, hush, receive_with_descriptor, ring_bell, send_with_descriptor,
 };
-pub use stream::{
-    Read, Written, read, read_any, shutdown_write, write, write_any, write_file, write_gathered,
-};
+pub use stream::{Read, Written, read, read_any, shutdown_write, write, write_any, write_gathered};
 
 pub use thalweg_sync::ring::{Broken, RING_BYTES};
 pub use thalweg_sys::socket::{Peer, local_address, peer, peer_address, same_user, set_send_buffer};

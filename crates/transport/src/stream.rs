@@ -67,20 +67,6 @@ pub fn write_gathered(socket: BorrowedFd<'_>, pieces: &[IoSlice<'_>]) -> io::Res
     }
 }
 
-/// Sends part of a file without copying it through the process. The range should be in memory: a cold one
-/// makes the thread wait for the disk.
-///
-/// # Errors
-/// `BrokenPipe`, `ConnectionReset`, what the file system says.
-pub fn write_file(
-    socket: BorrowedFd<'_>,
-    file: BorrowedFd<'_>,
-    offset: u64,
-    count: usize,
-) -> io::Result<Written> {
-    socket::send_file(socket, file, offset, count).map(Written::from)
-}
-
 /// As [`read`], for what [`crate::standard_streams`] gave, which need not be sockets.
 ///
 /// # Errors
@@ -113,7 +99,6 @@ pub fn shutdown_write(socket: BorrowedFd<'_>) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::{Seek, Write};
     use std::os::fd::AsFd;
 
     #[test]
@@ -162,19 +147,6 @@ mod tests {
         assert_eq!(write_gathered(ours.as_fd(), &pieces).unwrap(), Written::Bytes(socket::PIECES_MAX));
         let mut buffer = Vec::with_capacity(2 * socket::PIECES_MAX);
         assert_eq!(read(theirs.as_fd(), &mut buffer).unwrap(), Read::Bytes(socket::PIECES_MAX));
-    }
-
-    #[test]
-    fn a_range_of_a_file_is_sent_and_its_own_position_stays() {
-        let mut file = tempfile::tempfile().unwrap();
-        file.write_all(b"0123456789").unwrap();
-        let (ours, theirs) = socket::pair().unwrap();
-        assert_eq!(write_file(ours.as_fd(), file.as_fd(), 3, 4).unwrap(), Written::Bytes(4));
-        assert_eq!(write_file(ours.as_fd(), file.as_fd(), 9, 4).unwrap(), Written::Bytes(1));
-        let mut buffer = Vec::with_capacity(16);
-        assert_eq!(read(theirs.as_fd(), &mut buffer).unwrap(), Read::Bytes(5));
-        assert_eq!(buffer, b"34569");
-        assert_eq!(file.stream_position().unwrap(), 10);
     }
 
     #[test]

@@ -7,10 +7,12 @@
 //!
 //! *Checked by* the tests here, and by every generated codec against the golden frames, their prefixes and mutations.
 
+mod error;
 mod read;
 pub mod write;
 
-pub use read::{DecodeError, Reader, Wrong};
+pub use error::{DecodeError, Wrong};
+pub use read::Reader;
 
 /// Something that travels as a map of fields: what the generator makes of a struct.
 pub trait Fields<'a>: Sized {

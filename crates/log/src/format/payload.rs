@@ -1,0 +1,131 @@
+//! What the payloads of frames say that are no entries.
+
+use super::{Config, Lifetime, Producer, word16, word32, word64};
+use crate::Offset;
+use crate::fork::Branch;
+use smallvec::SmallVec;
+
+/// Payload of a create frame: the log's name and configuration, and where a fork branches off.
+pub(crate) fn encode_create(name: &[u8], config: &Config, branch: Option<&Branch>, into: &mut Vec<u8>) {
+    let (kind, value) = match config.lifetime {
+        Lifetime::Unlimited => (0u16, 0),
+        Lifetime::Sliding { ttl_s } => (1, ttl_s),
+        Lifetime::Until { expires_us } => (2, expires_us),
+    };
+    into.extend_from_slice(&value.to_le_bytes());
+    into.extend_from_slice(&kind.to_le_bytes());
+    into.extend_from_slice(&u16::try_from(name.len()).unwrap_or(u16::MAX).to_le_bytes());
+    into.extend_from_slice(&u16::try_from(config.content_type.len()).unwrap_or(u16::MAX).to_le_bytes());
+    into.extend_from_slice(name);
+    into.extend_from_slice(config.content_type.as_bytes());
+    if let Some(Branch { parent, base, asked, first }) = branch {
+        for word in [*parent, *base, asked[0], asked[1], *first] {
+            into.extend_from_slice(&word.to_le_bytes());
+        }
+    }
+}
+
+/// What a create frame says.
+pub(crate) type Created<'a> = (&'a [u8], Config, Option<Branch>);
+
+/// Name, configuration and branch out of a create frame's payload.
+pub(crate) fn decode_create(payload: &[u8]) -> Option<Created<'_>> {
+    let fixed = payload.get(..14)?;
+    let value = word64(fixed, 0);
+    let lifetime = match word16(fixed, 8) {
+        0 => Lifetime::Unlimited,
+        1 => Lifetime::Sliding { ttl_s: value },
+        2 => Lifetime::Until { expires_us: value },
+        _ => return None,
+    };
+    let name_end = 14 + usize::from(word16(fixed, 10));
+    let name = payload.get(14..name_end)?;
+    let type_end = name_end + usize::from(word16(fixed, 12));
+    let content_type = std::str::from_utf8(payload.get(name_end..type_end)?).ok()?.into();
+    let branch = match &payload[type_end..] {
+        [] => None,
+        rest => {
+            let rest = rest.get(..40)?;
+            let asked = [word64(rest, 16), word64(rest, 24)];
+            Some(Branch { parent: word64(rest, 0), base: word64(rest, 8), asked, first: word64(rest, 32) })
+        }
+    };
+    Some((name, Config { content_type, lifetime }, branch))
+}
+
+/// The offset below which a trim frame's payload purges.
+pub(crate) fn decode_trim(payload: &[u8]) -> Option<Offset> {
+    payload.first_chunk().map(|bytes| u64::from_le_bytes(*bytes))
+}
+
+/// Keys and values of notes.
+pub(crate) type NoteList<'a> = SmallVec<[(&'a [u8], &'a [u8]); 2]>;
+
+/// Payload of a note frame, and how checkpoints keep notes: `key length 2 | value length 4 | key | value` each.
+pub(crate) fn encode_note(key: &[u8], value: &[u8], into: &mut Vec<u8>) {
+    into.extend_from_slice(&u16::try_from(key.len()).unwrap_or(u16::MAX).to_le_bytes());
+    into.extend_from_slice(&u32::try_from(value.len()).unwrap_or(u32::MAX).to_le_bytes());
+    into.extend_from_slice(key);
+    into.extend_from_slice(value);
+}
+
+/// Keys and values out of a note frame's payload; `None` if it is not made of whole notes.
+pub(crate) fn decode_notes(mut payload: &[u8]) -> Option<NoteList<'_>> {
+    let mut notes = SmallVec::new();
+    while !payload.is_empty() {
+        let (fixed, rest) = payload.split_at_checked(6)?;
+        let (key, rest) = rest.split_at_checked(word16(fixed, 0).into())?;
+        let (value, rest) = rest.split_at_checked(word32(fixed, 2) as usize)?;
+        notes.push((key, value));
+        payload = rest;
+    }
+    Some(notes)
+}
+
+/// Payload of a producer frame: its place and identifier.
+pub(crate) fn encode_producer(id: &[u8], producer: Producer, into: &mut Vec<u8>) {
+    into.extend_from_slice(&producer.epoch.to_le_bytes());
+    into.extend_from_slice(&producer.seq.to_le_bytes());
+    into.extend_from_slice(id);
+}
+
+/// Identifier and place out of a producer frame's payload.
+pub(crate) fn decode_producer(payload: &[u8]) -> Option<(&[u8], Producer)> {
+    let fixed = payload.get(..16)?;
+    Some((&payload[16..], Producer { epoch: word64(fixed, 0), seq: word64(fixed, 8) }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn create_and_producer_payloads_read_back(
+            name in proptest::collection::vec(any::<u8>(), 0..40), kind in ".{0,20}", epoch: u64, seq: u64, ttl_s: u64,
+        ) {
+            let config = Config { content_type: kind.as_str().into(), lifetime: Lifetime::Sliding { ttl_s } };
+            let mut bytes = Vec::new();
+            let branch = Branch { parent: epoch, base: seq, asked: [ttl_s, epoch], first: ttl_s };
+            for branch in [None, Some(branch)] {
+                bytes.clear();
+                encode_create(&name, &config, branch.as_ref(), &mut bytes);
+                prop_assert_eq!(decode_create(&bytes), Some((name.as_slice(), config.clone(), branch)));
+            }
+            bytes.clear();
+            encode_producer(&name, Producer { epoch, seq }, &mut bytes);
+            prop_assert_eq!(decode_producer(&bytes), Some((name.as_slice(), Producer { epoch, seq })));
+            bytes.clear();
+            encode_note(&name, kind.as_bytes(), &mut bytes);
+            encode_note(b"", &name, &mut bytes);
+            let notes: [(&[u8], &[u8]); 2] = [(&name, kind.as_bytes()), (b"", &name)];
+            let decoded = decode_notes(&bytes).map(|notes| notes.to_vec());
+            prop_assert_eq!(decoded, Some(notes.to_vec()));
+            let whole = [0, 6 + name.len() + kind.len(), bytes.len()];
+            for cut in 0..=bytes.len() {
+                prop_assert_eq!(decode_notes(&bytes[..cut]).is_some(), whole.contains(&cut), "cut at {}", cut);
+            }
+        }
+    }
+}
