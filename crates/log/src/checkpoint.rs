@@ -25,6 +25,7 @@ use crate::{Position, segment_of};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use thalweg_sync::region::Final;
 use thalweg_sys::disk::{Disk, File};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"THALWEGk");
@@ -84,10 +85,13 @@ fn put(into: &mut Vec<u8>, bytes: &[u8]) {
 }
 
 /// One log's record, unless it is on its way out. One that is deleted and retained is not.
-fn encode_log(log: &Log, into: &mut Vec<u8>) {
+///
+/// # Errors
+/// It would be longer than a record can be.
+fn encode_log(log: &Log, into: &mut Vec<u8>) -> io::Result<()> {
     let inner = log.lock();
     if inner.deleting && inner.children == 0 {
-        return;
+        return Ok(());
     }
     let start = into.len();
     into.extend_from_slice(&[0; 4]);
@@ -127,8 +131,10 @@ fn encode_log(log: &Log, into: &mut Vec<u8>) {
         into.extend_from_slice(&extent.span.to_le_bytes());
         into.extend_from_slice(&extent.places.to_le_bytes());
     }
-    let length = u32::try_from(into.len() - start).unwrap_or(u32::MAX);
+    let length =
+        u32::try_from(into.len() - start).map_err(|_| io::Error::other("a log's record of 4 GiB"))?;
     into[start..start + 4].copy_from_slice(&length.to_le_bytes());
+    Ok(())
 }
 
 /// Cuts pieces off the front of a record.
@@ -220,12 +226,8 @@ pub(crate) fn read(
         return Ok(None);
     }
     // Mapped, not read: a large checkpoint must not double the memory at start.
-    let region = thalweg_sync::region::Region::sealed(
-        file.map(length, false)?,
-        u32::try_from(length).map_err(io::Error::other)?,
-    );
-    let bytes = region.bytes(0..region.published());
-    Ok(decode(bytes, start, store_id, intern))
+    let whole = Final::new(file.map(length, false)?);
+    Ok(decode(whole.bytes(), start, store_id, intern))
 }
 
 fn decode(
@@ -297,10 +299,11 @@ impl Shared {
         self.catalogue.visit_pausing(
             |log| {
                 let before = sink.buffer.len();
-                encode_log(log, &mut sink.buffer);
+                let encoded = encode_log(log, &mut sink.buffer);
                 records += u64::from(sink.buffer.len() > before);
-                if sink.buffer.len() > FLUSH_BYTES && failed.is_none() {
-                    failed = sink.flush().err();
+                if failed.is_none() {
+                    let flushed = if sink.buffer.len() > FLUSH_BYTES { sink.flush() } else { Ok(()) };
+                    failed = encoded.and(flushed).err();
                 }
             },
             || self.pause(),
@@ -348,27 +351,31 @@ impl Shared {
             }
         };
         let dead: Vec<u32> = {
-            let mut writer = self.writer.lock();
-            let active = writer.active.header.number;
-            let dead = writer
-                .live_bytes
-                .iter()
-                .filter(|(number, live)| **live == 0 && **number < oldest.min(active));
-            let dead: Vec<u32> = dead.map(|(number, _)| *number).collect();
-            writer.live_bytes.retain(|number, _| !dead.contains(number));
-            dead
+            let writer = self.writer.lock();
+            let below = oldest.min(writer.active.header.number);
+            let dead = writer.live_bytes.iter().filter(|(number, live)| **live == 0 && **number < below);
+            dead.map(|(number, _)| *number).collect()
         };
+        // What emptied them may be known before it is durable: a crash would bring it back, and its segments not.
+        if dead.is_empty() || self.options.durability == Durability::Os && self.commit_group().is_err() {
+            return;
+        }
         for number in &dead {
             let bytes = self.segments.find(*number).map_or(0, |segment| segment.header.held_bytes());
-            self.writer.lock().tally.freed_bytes += bytes;
+            {
+                let mut writer = self.writer.lock();
+                if writer.live_bytes.remove(number).is_none() {
+                    // Somebody else was faster.
+                    continue;
+                }
+                writer.tally.freed_bytes += bytes;
+            }
             self.segments.remove(*number);
             if let Some(directory) = &self.directory {
                 let _ = self.disk.unlink(&directory.join(crate::segment::file_name(*number)));
             }
         }
-        if !dead.is_empty() {
-            self.control.bump_segments();
-        }
+        self.control.bump_segments();
     }
 }
 

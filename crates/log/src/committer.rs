@@ -168,8 +168,11 @@ impl Shared {
         if let Some(step) = self.steps.before_words.lock().take() {
             step();
         }
-        // Behind the logs, and what is durable last: whoever waited for that finds everything that it says.
-        self.control.set_visible(group.end);
+        // Behind the logs, and what is durable last: whoever waited for that finds everything that it says. Where commits are
+        // visible before they are durable, more may be by now.
+        if self.options.durability == Durability::Sync {
+            self.control.set_visible(group.end);
+        }
         self.control.set_durable(group.end);
         self.gate.announce();
         for (tell, log) in moved {

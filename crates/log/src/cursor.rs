@@ -63,16 +63,24 @@ impl Cursor {
     pub(crate) fn look(&mut self) -> Result<Option<Found>, ReadError> {
         loop {
             if self.is_at_limit() {
-                return Ok(None);
+                return self.make_sure();
             }
             let Reader { source, progress } = &mut self.reader;
             match progress.step(source)? {
                 Next::Found(found) => return Ok(Some(found)),
                 Next::Nothing if self.catch_up() => {}
+                Next::Nothing => return self.make_sure(),
                 Next::Over if self.is_late() => {}
-                _ => return Ok(None),
+                Next::Over => return Ok(None),
             }
         }
+    }
+
+    /// Nothing more is there. What ends the log may have been passed over unseen: then the log itself is asked, once.
+    #[inline]
+    fn make_sure(&mut self) -> Result<Option<Found>, ReadError> {
+        let Reader { source, progress } = &mut self.reader;
+        if progress.leapt { progress.ask(source) } else { Ok(None) }
     }
 
     /// Whether everything was seen and nothing was committed since.
@@ -92,7 +100,8 @@ impl Cursor {
         progress.walk.limit = limit;
         progress.filter.relax(source.sight.control.lateness());
         if source.refresh() {
-            progress.walk.locate(source.view());
+            source.settle(&mut progress.stretch, &mut progress.filter, &mut progress.walk);
+            progress.leapt = true;
         }
         true
     }

@@ -134,6 +134,14 @@ pub enum CommitError {
         /// Bytes one commit may have.
         limit: u64,
     },
+    /// A commit to more logs than one may have.
+    #[error("the commit is to {logs} logs, one commit holds at most {limit}")]
+    TooManyLogs {
+        /// Logs it is to.
+        logs: usize,
+        /// Logs one commit may be to.
+        limit: usize,
+    },
     /// No room for another segment. Reads go on, and so do commits once there is room.
     #[error("the disk is full: {0}")]
     Full(String),

@@ -233,6 +233,7 @@ impl Shared {
         while let Some(log) = gone {
             self.catalogue.remove(&log);
             self.expiry.leave(&log);
+            self.retention.leave(&log);
             let (extents, parent) = {
                 let mut inner = log.lock();
                 (inner.extents.take(), inner.disown())

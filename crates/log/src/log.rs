@@ -9,6 +9,7 @@ use crate::extents::{Extent, Extents};
 use crate::fork::Lineage;
 use crate::format::{Config, Producer};
 use crate::places::Places;
+use crate::progress::Ended;
 use crate::rare::Rare;
 use crate::{LogId, Offset, Position, Time};
 use parking_lot::{Mutex, MutexGuard};
@@ -270,6 +271,15 @@ impl Log {
 }
 
 impl Inner {
+    /// Whether it is over for whoever came to a position: whatever ends it lies in front of that.
+    pub(crate) fn ended_by(&self, position: Position) -> Option<Ended> {
+        match self.last <= position {
+            true if self.deleting => Some(Ended::Deleted),
+            true if self.closed => Some(Ended::Closed),
+            _ => None,
+        }
+    }
+
     fn state(&self, first: Offset, tail: Offset, closed: bool) -> State {
         State {
             version: self.version,

@@ -14,6 +14,7 @@ use crate::error::Damage;
 use crate::fork::{Stretch, stretches};
 use crate::log::Log;
 use crate::places::Reach;
+use crate::progress::Ended;
 use crate::reader::Reader;
 use crate::segment::{Readable, Segment};
 use crate::source::Sight;
@@ -194,6 +195,11 @@ impl Maps {
             let view = self.sight.segments.latest();
             self.reach(&view).behind(log.id(), &extent, position)
         })
+    }
+
+    /// Whether a log is over, for whoever came to a position without having met all that lies in front of it.
+    pub fn ended(&self, log: &Log, position: Position) -> Option<Ended> {
+        log.lock().ended_by(position)
     }
 
     /// Whether anything of what a log holds lies at or behind a position.

@@ -111,6 +111,9 @@ pub struct Recovered {
     pub unnamed: Option<Damage>,
 }
 
+/// Segments are made of whole pages.
+const PAGE_BYTES: u32 = 4096;
+
 impl Options {
     /// Bytes of the largest batch that a segment has room for.
     pub(crate) fn batch_bytes_max(&self) -> u64 {
@@ -118,9 +121,9 @@ impl Options {
     }
 
     fn checked(mut self) -> Options {
-        self.segment_bytes_max = self.segment_bytes_max.clamp(8192, SEGMENT_BYTES_MAX);
-        self.segment_bytes_min =
-            self.segment_bytes_min.clamp(4096, self.segment_bytes_max).next_multiple_of(4096);
+        let whole = |bytes: u32| bytes / PAGE_BYTES * PAGE_BYTES;
+        self.segment_bytes_max = whole(self.segment_bytes_max.clamp(2 * PAGE_BYTES, SEGMENT_BYTES_MAX));
+        self.segment_bytes_min = whole(self.segment_bytes_min.clamp(PAGE_BYTES, self.segment_bytes_max));
         self
     }
 }

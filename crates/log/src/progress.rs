@@ -30,6 +30,8 @@ pub(crate) struct Progress {
     /// Bytes that had been purged.
     pub(crate) skipped: u64,
     pub(crate) ended: Option<Ended>,
+    /// Something may lie in front of the walk that it did not come by, since it last asked whether the log is over.
+    pub(crate) leapt: bool,
 }
 
 impl Progress {
@@ -39,7 +41,7 @@ impl Progress {
     pub(crate) fn begin(&mut self, source: &mut Source, query: &Query) {
         let limit = source.limit(query.uncommitted);
         source.refresh();
-        (self.skipped, self.ended) = (0, None);
+        (self.skipped, self.ended, self.leapt) = (0, None, true);
         let (since, exact) = match query.start {
             Start::Time(time) => (time, false),
             Start::After(time) => (time.saturating_add(1), false),
@@ -107,6 +109,7 @@ impl Progress {
                 }
             }
             Step::Foreign => {
+                self.leapt = true;
                 source.leap(self.stretch, &mut self.walk);
                 self.walk.more(view)
             }
@@ -131,6 +134,20 @@ impl Progress {
             self.walk.end = 0;
             self.filter.jump();
         })
+    }
+
+    /// Asks whether the log is over where the walk stands.
+    #[cold]
+    pub(crate) fn ask(&mut self, source: &Source) -> Result<Option<Found>, ReadError> {
+        self.leapt = false;
+        if self.ended.is_some() {
+            return Ok(None);
+        }
+        self.ended = source.ended(self.walk.position());
+        match self.ended {
+            Some(Ended::Deleted) => Err(ReadError::Deleted),
+            _ => Ok(None),
+        }
     }
 
     /// An entry is missing where none was purged.

@@ -7,6 +7,7 @@
 
 use crate::error::CommitError;
 use crate::extents::Extent;
+use crate::fork::spans;
 use crate::log::{Inner, Log};
 use crate::places::Reach;
 use crate::query::Query;
@@ -83,6 +84,14 @@ impl Retention {
         }
     }
 
+    /// Forgets a deleted log.
+    pub(crate) fn leave(&self, log: &Log) {
+        let Looks { due, by_log } = &mut *self.0.lock();
+        if let Some(known) = by_log.remove(&log.id()) {
+            due.remove(&(known, log.id()));
+        }
+    }
+
     fn take(&self, now: Time) -> Vec<Arc<Log>> {
         let Looks { due, by_log } = &mut *self.0.lock();
         let mut taken = Vec::new();
@@ -100,13 +109,16 @@ impl Retention {
 impl Store {
     /// Trims the logs that may hold more than they are to, a bounded number of them.
     pub(crate) fn retain_each(&self, now: Time) -> Result<(), CommitError> {
-        for log in self.shared.retention.take(now) {
+        let retention = &self.shared.retention;
+        let mut taken = retention.take(now).into_iter();
+        while let Some(log) = taken.next() {
             match self.retain_one(&log, now) {
-                Ok(Some(due)) => self.shared.retention.enter(&log, due),
+                Ok(Some(due)) => retention.enter(&log, due),
                 // What is damaged is left as it is.
                 Ok(None) | Err(CommitError::Deleted | CommitError::Damaged(_)) => {}
                 Err(error) => {
-                    self.shared.retention.enter(&log, now);
+                    // Nor are those forgotten that were to come behind it.
+                    std::iter::once(log).chain(taken).for_each(|log| retention.enter(&log, now));
                     return Err(error);
                 }
             }
@@ -119,9 +131,9 @@ impl Store {
         let (bounds, large) = {
             let inner = log.lock();
             let Some(bounds) = Bounds::of(&inner) else { return Ok(None) };
-            (bounds, bounds.bytes.and_then(|bytes| beyond(&inner, bytes)))
+            (bounds, bounds.bytes.and_then(|bytes| beyond(log, &inner, bytes)))
         };
-        let large = large.map_or(0, |(keep_from, extent)| self.shared.whole_below(log, keep_from, &extent));
+        let large = large.map_or(0, |beyond| self.shared.whole_below(&beyond));
         let old = match bounds.age_us {
             Some(age) => self.first_since(log, now.saturating_sub(age))?.unwrap_or(Offset::MAX),
             None => 0,
@@ -130,6 +142,10 @@ impl Store {
         let first = old.max(large).min(state.tail);
         if first > state.first {
             self.trim(log, first, now)?;
+        }
+        if log.staged().is_some_and(|staged| staged.tail > state.tail) {
+            // Of what is not to be seen yet nothing was looked at.
+            return Ok(Some(now));
         }
         if first == state.tail {
             // What is appended from now on has it looked at again.
@@ -141,17 +157,29 @@ impl Store {
     }
 }
 
-/// The offset from which on at least everything stays if so many bytes are to stay, and the extent that holds it.
-fn beyond(inner: &Inner, bytes: u64) -> Option<(Offset, Extent)> {
-    let keep_from = inner.tail_visible.saturating_sub(bytes);
-    inner.extents.covering(keep_from, Offset::MAX).first().map(|extent| (keep_from, *extent))
+/// Where a log goes beyond its size.
+struct Beyond {
+    /// At least everything from here on stays.
+    keep_from: Offset,
+    /// What holds that, and of which log: a fork's beginning is an ancestor's.
+    extent: Extent,
+    log: LogId,
+}
+
+/// Where a log goes beyond so many bytes; `None` unless it does.
+fn beyond(log: &Log, inner: &Inner, bytes: u64) -> Option<Beyond> {
+    let keep_from = inner.tail_visible.checked_sub(bytes).filter(|from| *from > inner.first_visible)?;
+    let spans = spans(log, inner, keep_from, keep_from.saturating_add(1), inner.tail_visible).ok()?;
+    // The last part comes first.
+    let span = spans.last()?;
+    span.extents.first().map(|extent| Beyond { keep_from, extent: *extent, log: span.log })
 }
 
 impl Shared {
-    /// The last offset up to another one at which a run of batches ends, of which one of a log's extents holds the latter.
-    fn whole_below(&self, log: &Log, to: Offset, extent: &Extent) -> Offset {
+    /// The last offset at which a run of batches ends, up to the one from which on everything stays.
+    fn whole_below(&self, Beyond { keep_from, extent, log }: &Beyond) -> Offset {
         let reach = Reach { view: &self.segments.latest(), limit: self.control.written() };
-        let ends = reach.known(log.id(), extent).map(|one| one.end()).take_while(|end| *end <= to);
+        let ends = reach.known(*log, extent).map(|one| one.end()).take_while(|end| end <= keep_from);
         ends.last().unwrap_or(extent.offset)
     }
 }
@@ -249,5 +277,54 @@ mod tests {
         store.flush().unwrap();
         let state = store.find(b"aged").unwrap().visible().unwrap();
         assert_eq!(state.first, state.tail);
+    }
+    fn forked(store: &Store, age_us: Time, bytes: u64) -> Arc<Log> {
+        let parent = store.log(b"parent").unwrap();
+        (0..100).for_each(|time| append(store, &parent, &[b'x'; 10_000], time));
+        let fork = crate::Fork { parent: parent.clone(), at: 1_000_000, asked: [0; 2] };
+        let value = bounds(age_us, bytes);
+        let first = Commit { notes: &[(RETAIN_NOTE, &value)], ..Commit::default() };
+        store.create(b"fork", parent.config(), Some(&fork), &first, None).unwrap().0
+    }
+
+    #[test]
+    fn what_a_fork_inherits_counts_and_is_kept() {
+        let store = Store::memory(Options::default()).unwrap();
+        let fork = forked(&store, 0, 500_000);
+        append(&store, &fork, b"own", 100);
+        store.maintain(200).unwrap();
+        let state = fork.visible().unwrap();
+        let kept = state.tail - state.first;
+        // Whole runs of batches go.
+        assert!((500_000..700_000).contains(&kept), "{state:?}");
+        assert_eq!(store.read(&fork, state.first, usize::MAX).unwrap().pieces.concat().len() as u64, kept);
+    }
+
+    #[test]
+    fn a_fork_below_both_of_its_bounds_keeps_what_it_has_when_a_store_is_opened() {
+        let directory = tempfile::tempdir().unwrap();
+        let disk = thalweg_sys::disk::Disk::Real;
+        let (store, _) = Store::open(&disk, directory.path(), Options::default()).unwrap();
+        let fork = forked(&store, 1_000 * SECOND, 100 << 20);
+        append(&store, &fork, b"own", 100);
+        store.close().unwrap();
+        drop((fork, store));
+        let (store, _) = Store::open(&disk, directory.path(), Options::default()).unwrap();
+        store.maintain(SECOND).unwrap();
+        store.flush().unwrap();
+        assert_eq!(store.find(b"fork").unwrap().visible().unwrap().first, 0);
+    }
+
+    #[test]
+    fn what_cannot_be_trimmed_now_is_looked_at_again_and_what_is_deleted_is_not() {
+        let store = Store::memory(Options::default()).unwrap();
+        let logs: Vec<_> =
+            [b"a", b"b", b"c", b"d"].iter().map(|name| bounded(&store, *name, SECOND, 0)).collect();
+        logs.iter().for_each(|log| append(&store, log, b"entry", 1));
+        store.delete(&logs[3], logs[3].staged().unwrap().version, 2, None).unwrap();
+        assert_eq!(waiting(&store), 3);
+        store.close().unwrap();
+        store.retain_each(10 * SECOND).unwrap_err();
+        assert_eq!(waiting(&store), 3);
     }
 }

@@ -213,6 +213,11 @@ impl Segment {
         self.region.published()
     }
 
+    /// Whether it stands in for one that is missing.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.lost
+    }
+
     /// From this byte on nothing needs to be verified.
     pub(crate) fn trusted_from(&self) -> u32 {
         self.trusted_from

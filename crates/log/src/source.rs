@@ -11,6 +11,7 @@ use crate::format::SEGMENT_HEADER_BYTES;
 use crate::index::Line;
 use crate::log::Log;
 use crate::places::Reach;
+use crate::progress::Ended;
 use crate::view::{Segments, View};
 use crate::walk::{Filter, Pace, Step, Walk, Wanted};
 use crate::{LogId, Offset, Position, Time, segment_of};
@@ -120,6 +121,9 @@ impl Source {
         let view = self.cached.value();
         let place = view.place_of_time(time);
         match view.all().get(place) {
+            Some(segment) if segment.is_lost() => {
+                Walk { place, number: segment.header.number, at: SEGMENT_HEADER_BYTES, end: 0, limit }
+            }
             Some(segment) if segment.header.number <= segment_of(limit) => {
                 let bound = segment.end(limit);
                 // Without memory for an index the walk begins at the beginning.
@@ -165,6 +169,26 @@ impl Source {
             }
         }
         self.sight.home.known()
+    }
+
+    /// Finds the stretch again that a walk is in, after what the lineage holds may have changed. One that is gone was purged: then
+    /// the walk goes on where the first begins that is left.
+    pub(crate) fn settle(&self, stretch: &mut usize, filter: &mut Filter, walk: &mut Walk) {
+        match self.stretches.iter().position(|known| known.log.id() == filter.log) {
+            Some(place) => {
+                *stretch = place;
+                walk.locate(self.view());
+            }
+            None => {
+                *stretch = self.select(0, filter);
+                walk.go(self.view(), self.begins(0));
+            }
+        }
+    }
+
+    /// Whether the log is over, for whoever came to a position without having met all that lies in front of it.
+    pub(crate) fn ended(&self, position: Position) -> Option<Ended> {
+        self.log.lock().ended_by(position)
     }
 
     /// Goes on with what the next log of the lineage holds; `false` behind the last one.

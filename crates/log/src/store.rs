@@ -253,6 +253,11 @@ impl Store {
         self.shared.watchers.add(watch)
     }
 
+    /// Tells a watcher nothing any more, and gives its place to the next. It watches no log by then.
+    pub fn dismiss(&self, watcher: WatcherId) {
+        self.shared.watchers.remove(watcher);
+    }
+
     /// What an acknowledged commit survives.
     pub fn durability(&self) -> Durability {
         self.shared.options.durability
@@ -265,17 +270,23 @@ impl Store {
 
     /// Has the watcher told when a ticket of somebody else's commit is complete. Answers what is left to
     /// wait for: the ticket, or 0 when it is complete already.
-    pub fn wait_for(&self, ticket: Position, watcher: Option<WatcherId>) -> Position {
+    ///
+    /// # Errors
+    /// [`CommitError::Failed`]: the store failed before that, and nobody is told anything any more.
+    pub fn wait_for(&self, ticket: Position, watcher: Option<WatcherId>) -> Result<Position, CommitError> {
         if self.durability() != Durability::Sync || ticket <= self.shared.control.durable() {
-            return 0;
+            return Ok(0);
         }
         let mut writer = self.shared.writer.lock();
         // Under the lock: the committer moves the mark before it looks for late waiters.
         if ticket <= self.shared.control.durable() {
-            return 0;
+            return Ok(0);
+        }
+        if let Some(why) = &writer.failure {
+            return Err(CommitError::Failed(why.clone()));
         }
         writer.waiting |= watcher.map_or(0, WatcherId::bit);
-        ticket
+        Ok(ticket)
     }
 
     /// What the store holds.

@@ -17,6 +17,9 @@ pub trait Watch: Send + Sync {
     fn advanced(&self, log: crate::LogId);
 }
 
+/// A place is a bit of a word.
+const WATCHERS_MAX: usize = u32::BITS as usize;
+
 /// A watcher's place, below 32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WatcherId {
@@ -43,24 +46,34 @@ impl WatcherId {
 
 #[derive(Default)]
 pub(crate) struct Watchers {
-    list: RwLock<Vec<Arc<dyn Watch>>>,
+    /// By place; one that is empty is the next watcher's.
+    list: RwLock<[Option<Arc<dyn Watch>>; WATCHERS_MAX]>,
 }
 
 impl Watchers {
-    /// `None` when 32 watch already.
+    /// `None` when all places are taken.
     pub(crate) fn add(&self, watch: Arc<dyn Watch>) -> Option<WatcherId> {
         let mut list = self.list.write();
-        let place = u8::try_from(list.len()).ok().filter(|place| *place < 32)?;
-        list.push(watch);
-        Some(WatcherId { place, carries: false })
+        let free = list.iter().position(Option::is_none)?;
+        list[free] = Some(watch);
+        Some(WatcherId { place: u8::try_from(free).ok()?, carries: false })
+    }
+
+    pub(crate) fn remove(&self, watcher: WatcherId) {
+        let watch = self.list.write()[usize::from(watcher.place)].take();
+        // Outside of the lock: what it holds may have much to let go of.
+        drop(watch);
     }
 
     pub(crate) fn tell(&self, mask: u32, say: impl Fn(&dyn Watch)) {
-        if mask != 0 {
-            for (place, watch) in self.list.read().iter().enumerate() {
-                if mask & 1 << place != 0 {
-                    say(&**watch);
-                }
+        let mut left = mask;
+        while left != 0 {
+            let place = left.trailing_zeros() as usize;
+            left &= left - 1;
+            // Not under the lock: whoever is told may be the last to hold what dismisses a watcher.
+            let watch = self.list.read()[place].clone();
+            if let Some(watch) = watch {
+                say(&*watch);
             }
         }
     }

@@ -306,6 +306,9 @@ impl Writer {
         let limit = self.options.batch_bytes_max();
         let (size, too_large) = (batch.bytes(), |size| CommitError::TooLarge { size, limit });
         let length = u32::try_from(size).ok().filter(|_| size <= limit).ok_or_else(|| too_large(size))?;
+        let logs = batch.touched.len();
+        let touched = u16::try_from(logs);
+        let touched = touched.map_err(|_| CommitError::TooManyLogs { logs, limit: usize::from(u16::MAX) })?;
         if length > self.region.remaining() {
             self.rotate(length, control, segments).inspect_err(|_| self.tally.failures += 1)?;
         }
@@ -319,7 +322,7 @@ impl Writer {
         self.tally.batches += 1;
         self.tally.batch_bytes += size;
         let start = self.written();
-        self.place(batch, length, control.durable());
+        self.place(batch, (length, touched), control.durable());
         let end = self.written();
         control.set_written(end);
         if self.options.durability != Durability::Sync {
@@ -351,7 +354,7 @@ impl Writer {
         self.prepared = if self.active.blank(from, to).is_ok() { to } else { capacity };
     }
 
-    fn place(&mut self, batch: &PlannedBatch<'_>, length: u32, durable: Position) {
+    fn place(&mut self, batch: &PlannedBatch<'_>, (length, touched): (u32, u16), durable: Position) {
         let header = BatchHeader {
             length,
             header_checksum: 0,
@@ -360,7 +363,7 @@ impl Writer {
             durable,
             time: batch.times.latest(),
             frames: batch.count,
-            touched: u16::try_from(batch.touched.len()).unwrap_or(u16::MAX),
+            touched,
         };
         let checksum = header.encode(&batch.touched, &mut self.scratch);
         self.link = Link { length, checksum };

@@ -4,6 +4,7 @@
 //! back. Who asks finds a commit durable only once that has moved, and moves it where the teller has not come as far. So
 //! nobody hears that a commit is durable and then does not see it.
 
+use crate::error::Error;
 use crate::fork::Fork;
 use parking_lot::{Mutex, RwLock};
 use std::collections::{BTreeMap, VecDeque};
@@ -24,7 +25,7 @@ pub trait Listen: Send + Sync {
 /// What is on its way.
 pub(crate) struct Durable {
     store: Store,
-    pub(crate) watcher: Option<WatcherId>,
+    pub(crate) watcher: WatcherId,
     /// Forks with commits on their way, by ticket.
     under_way: Mutex<VecDeque<(Position, Arc<Fork>)>>,
     waiting: Mutex<BTreeMap<Position, Vec<Callback>>>,
@@ -32,9 +33,10 @@ pub(crate) struct Durable {
 }
 
 impl Durable {
-    pub(crate) fn over(store: &Store) -> Arc<Self> {
+    /// Over a store that has a place for one more watcher.
+    pub(crate) fn over(store: &Store) -> Result<Arc<Self>, Error> {
         let ear = Arc::new(Ear(Mutex::new(Weak::new())));
-        let watcher = store.watcher(ear.clone());
+        let watcher = store.watcher(ear.clone()).ok_or(Error::Crowded)?;
         let durable = Arc::new(Self {
             store: store.clone(),
             watcher,
@@ -43,34 +45,39 @@ impl Durable {
             listeners: RwLock::default(),
         });
         *ear.0.lock() = Arc::downgrade(&durable);
-        durable
+        Ok(durable)
     }
 
     /// Whether everything up to a ticket is, and then it is committed too. If not, this will be told once it is.
-    pub(crate) fn is(&self, ticket: Position) -> bool {
-        let is_durable = self.store.wait_for(ticket, self.watcher) == 0;
+    ///
+    /// # Errors
+    /// The store failed, and it never will be.
+    pub(crate) fn is(&self, ticket: Position) -> Result<bool, CommitError> {
+        let is_durable = self.store.wait_for(ticket, Some(self.watcher))? == 0;
         if is_durable {
             self.take_note(self.store.durable());
         }
-        is_durable
+        Ok(is_durable)
     }
 
     /// A fork has a commit on its way.
     pub(crate) fn note(&self, ticket: Position, fork: Arc<Fork>) {
         self.under_way.lock().push_back((ticket, fork));
-        // It may have become durable before it was noted.
-        self.is(ticket);
+        // It may have become durable before it was noted. That it never will be is for whoever waits for it to hear.
+        let _ = self.is(ticket);
     }
 
     /// Calls back once everything up to a ticket is durable.
     pub(crate) fn when(&self, ticket: Position, callback: Callback) {
         let mut waiting = self.waiting.lock();
         // Looked at under the lock: whoever announces takes it afterwards.
-        if self.is(ticket) {
-            drop(waiting);
-            return callback(Ok(()));
+        match self.is(ticket) {
+            Ok(false) => waiting.entry(ticket).or_default().push(callback),
+            told => {
+                drop(waiting);
+                callback(told.map(drop));
+            }
         }
-        waiting.entry(ticket).or_default().push(callback);
     }
 
     /// Tells `listener` for as long as it is there.
@@ -110,6 +117,12 @@ impl Durable {
 
     fn tell(&self, say: impl Fn(&dyn Listen)) {
         self.listeners.read().iter().filter_map(Weak::upgrade).for_each(|listener| say(&*listener));
+    }
+}
+
+impl Drop for Durable {
+    fn drop(&mut self) {
+        self.store.dismiss(self.watcher);
     }
 }
 

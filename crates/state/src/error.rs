@@ -83,6 +83,11 @@ pub enum Error {
         /// Where it was then.
         offset: Offset,
     },
+    /// As many as may be are told already what becomes durable in the store.
+    #[error(
+        "the store announces to no more than it does: close another state, or open this one over a store of its own"
+    )]
+    Crowded,
     /// The log did not take the commit; see there whether it may have been applied.
     #[error("the commit was not taken: {0}")]
     Commit(#[from] CommitError),

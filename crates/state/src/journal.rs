@@ -9,7 +9,7 @@ use crate::changes::Changes;
 use crate::map::{Key, Map, Value};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 use thalweg_log::Offset;
@@ -32,10 +32,15 @@ struct Message<'a> {
     r#type: Cow<'a, str>,
     #[serde(borrow)]
     key: Cow<'a, str>,
-    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    #[serde(borrow, default, deserialize_with = "there", skip_serializing_if = "Option::is_none")]
     value: Option<&'a RawValue>,
     #[serde(borrow)]
     headers: Headers<'a>,
+}
+
+/// A value that is there: `null` is one, and not none.
+fn there<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'a RawValue>, D::Error> {
+    <&RawValue>::deserialize(deserializer).map(Some)
 }
 
 #[derive(Serialize, Deserialize)]
@@ -172,6 +177,7 @@ mod tests {
                 "\\PC{0,8}".prop_map(String::into_bytes),
                 "[ \\[\\]{}\":0-9a-z,.-]{0,12}".prop_map(String::into_bytes),
                 any::<i64>().prop_map(|n| n.to_string().into_bytes()),
+                prop_oneof![Just("null"), Just("true"), Just("\"\"")].prop_map(|word| word.as_bytes().to_vec()),
             ], 1..6),
         ) {
             let changes: Changes = entries.into_iter().map(|(key, value)| Change::Put(key.into(), value.into())).collect();

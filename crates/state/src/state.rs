@@ -132,7 +132,7 @@ impl State {
         let Replayed { forks, wrong } = replay::all(store, logs, &images)?;
         let shared = Arc::new(Shared {
             store: store.clone(),
-            durable: Durable::over(store),
+            durable: Durable::over(store)?,
             name: name.to_owned(),
             room: Room::new(options.sessions_bytes_max),
             options,
@@ -174,7 +174,7 @@ impl State {
             let log = String::from_utf8_lossy(fork.log.name()).into_owned();
             Line { fork: fork.log.id(), log, offset, keys: map.len() }
         };
-        forks.into_iter().filter(|fork| self.shared.durable.is(fork.born)).map(line).collect()
+        forks.into_iter().filter(|fork| self.shared.durable.is(fork.born) == Ok(true)).map(line).collect()
     }
 
     /// A new fork that begins as `of` is, commits on their way included; the receipt says when it is durable. Complexity:
@@ -208,7 +208,7 @@ impl State {
         let _images = shared.images.lock();
         let moment = moment(parent);
         let fork = thalweg_log::Fork { parent: parent.log.clone(), at: moment.offset, asked: [0; 2] };
-        let (at, watcher) = (moment.offset, shared.durable.watcher);
+        let (at, watcher) = (moment.offset, Some(shared.durable.watcher));
         loop {
             let number = {
                 let mut next = shared.next.lock();
@@ -244,7 +244,7 @@ impl State {
             return Err(Error::MainLine);
         }
         let found = self.find(fork)?;
-        let delete = |version| shared.store.delete(&found.log, version, time, shared.durable.watcher);
+        let delete = |version| shared.store.delete(&found.log, version, time, Some(shared.durable.watcher));
         let receipt = found.in_turn(delete)?;
         shared.forks.write().remove(&fork);
         Ok(receipt)
@@ -367,7 +367,10 @@ impl State {
     }
 
     /// Whether everything up to a ticket is durable. If it is not, listeners will be told.
-    pub fn is_durable(&self, ticket: Position) -> bool {
+    ///
+    /// # Errors
+    /// [`CommitError::Failed`]: the store failed, and it never will be.
+    pub fn is_durable(&self, ticket: Position) -> Result<bool, CommitError> {
         self.shared.durable.is(ticket)
     }
 
@@ -390,7 +393,7 @@ impl State {
         changes.iter().try_for_each(|(key, _)| check_key(key))?;
         let found = self.find(fork)?;
         let Shared { store, durable, options, .. } = &*self.shared;
-        let place = Place { store, watcher: durable.watcher, kind: &options.kind };
+        let place = Place { store, watcher: Some(durable.watcher), kind: &options.kind };
         let receipt = found.commit(&place, changes, expected, time)?;
         if receipt.ticket > 0 && receipt.next > receipt.first {
             durable.note(receipt.ticket, found);

@@ -5,7 +5,8 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::mpsc::channel;
-use thalweg_log::{Disk, Durability, Options as StoreOptions, Store};
+use thalweg_log::sim::SimDisk;
+use thalweg_log::{CommitError, Disk, Durability, Options as StoreOptions, Store};
 
 type Model = BTreeMap<String, Vec<u8>>;
 
@@ -259,6 +260,48 @@ fn committed_is_what_is_durable_and_pending_what_is_on_its_way() {
 }
 
 #[test]
+fn a_value_that_is_null_is_there_when_the_state_is_opened_again() {
+    let store = memory();
+    let state = State::open(&store, "s", Options::default()).unwrap();
+    state.write(state.main(), &put("a", "null"), 1).unwrap();
+    drop(state);
+    let state = State::open(&store, "s", Options::default()).unwrap();
+    assert_eq!(state.get(state.main(), View::Committed, "a").unwrap().as_deref(), Some(&b"null"[..]));
+}
+
+#[test]
+fn whoever_asks_after_the_store_failed_is_told_at_once() {
+    let disk = SimDisk::new(1, 64 << 20);
+    let options = StoreOptions { durability: Durability::Sync, ..StoreOptions::default() };
+    let (store, _) = Store::open(&Disk::Sim(disk.clone()), "/store".as_ref(), options).unwrap();
+    let state = State::open(&store, "s", Options::default()).unwrap();
+    let told = |ticket| {
+        let (told, hear) = channel();
+        state.when(ticket, move |outcome| told.send(outcome).unwrap());
+        hear
+    };
+    let kept = state.write(state.main(), &put("a", "1"), 1).unwrap();
+    told(kept.ticket).recv().unwrap().unwrap();
+    disk.fail_sync_after(0);
+    let lost = state.write(state.main(), &put("a", "2"), 1).unwrap();
+    assert!(matches!(told(lost.ticket).recv().unwrap(), Err(CommitError::Failed(_))));
+    assert!(matches!(told(lost.ticket).try_recv().unwrap(), Err(CommitError::Failed(_))), "and again");
+    assert!(state.is_durable(lost.ticket).is_err() && state.is_durable(kept.ticket) == Ok(true));
+}
+
+#[test]
+fn states_that_come_and_go_give_their_place_to_be_told_back() {
+    let store = memory();
+    for _ in 0..40 {
+        State::open(&store, "s", Options::default()).unwrap();
+    }
+    let names = (0..40).map(|number| format!("s{number}"));
+    let open: Vec<_> = names.map(|name| State::open(&store, &name, Options::default())).collect();
+    assert_eq!(open.iter().filter(|state| state.is_ok()).count(), 32);
+    assert!(matches!(open.last(), Some(Err(Error::Crowded))));
+}
+
+#[test]
 fn a_snapshot_that_is_pending_is_committed_by_the_next() {
     let state = State::open(&memory(), "s", Options::default()).unwrap();
     let mut session = state.session(state.main()).unwrap();
@@ -311,7 +354,7 @@ fn whoever_finds_a_write_durable_sees_it_committed() {
         let value = number.to_string();
         let receipt = state.write(state.main(), &put("k", &value), 0).unwrap();
         // Not by waiting for the one who tells: by asking, as who answers a call does.
-        while !state.is_durable(receipt.ticket) {
+        while !state.is_durable(receipt.ticket).unwrap() {
             std::hint::spin_loop();
         }
         let seen = state.sight(state.main(), View::Committed).unwrap();

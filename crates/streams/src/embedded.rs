@@ -50,9 +50,11 @@ impl Searches {
         done.push_back(search);
     }
 
-    /// What was found: a record that was the first of its time stays it. That there was none holds once.
-    fn take(&self, log: log::LogId, time_us: u64) -> Option<Result<Option<u64>, StoreError>> {
+    /// What was found: a record that was the first of its time stays it, until it lies below `first` and is let go of. That
+    /// there was none holds once.
+    fn take(&self, log: log::LogId, time_us: u64, first: u64) -> Option<Result<Option<u64>, StoreError>> {
         let mut done = self.0.lock();
+        done.retain(|(id, _, found)| *id != log || !matches!(found, Ok(Some(offset)) if *offset < first));
         let place = done.iter().position(|(id, time, _)| (*id, *time) == (log, time_us))?;
         if let (.., found @ Ok(Some(_))) = &done[place] {
             return Some(found.clone());
@@ -115,13 +117,14 @@ fn not_applied(error: log::CommitError) -> StoreError {
         log::CommitError::TooLarge { size, limit } => StoreError::TooLarge { size, limit },
         log::CommitError::Full(why) => StoreError::Full(why),
         log::CommitError::Io(why) => StoreError::Io(why),
-        // The last four are for whoever appends entries: commits by version may be empty, names are the rules',
-        // nothing is purged by name, and nothing is destroyed with a transaction under way.
+        // The last five are for whoever appends entries: commits by version may be empty and are to one log, names are
+        // the rules', nothing is purged by name, and nothing is destroyed with a transaction under way.
         error @ (log::CommitError::Failed(_)
         | log::CommitError::Closed
         | log::CommitError::EmptyEntry
         | log::CommitError::BadName { .. }
         | log::CommitError::NoLog { .. }
+        | log::CommitError::TooManyLogs { .. }
         | log::CommitError::Pending { .. }) => StoreError::Poisoned(error.to_string()),
     }
 }
@@ -132,7 +135,8 @@ fn read(read: log::Read) -> Read {
 
 fn not_read(error: log::ReadError) -> StoreError {
     match error {
-        log::ReadError::Deleted | log::ReadError::Purged { .. } => StoreError::Gone,
+        log::ReadError::Deleted => StoreError::Gone,
+        log::ReadError::Purged { .. } => StoreError::Purged,
         log::ReadError::PastEnd { .. } => StoreError::PastEnd,
         error @ (log::ReadError::Damaged(_) | log::ReadError::Io { .. }) => {
             StoreError::Damaged(error.to_string())
@@ -264,7 +268,9 @@ impl Store for Embedded {
     }
 
     fn ticket(&self, stream: &Self::Stream) -> u64 {
-        self.store.wait_for(stream.last(), self.watcher)
+        let ticket = stream.last();
+        // A store that failed never gets there, which its watcher knows.
+        self.store.wait_for(ticket, self.watcher).unwrap_or(ticket)
     }
 
     fn read(&self, stream: &Self::Stream, from: u64, limit: usize) -> Result<Read, StoreError> {
@@ -272,7 +278,8 @@ impl Store for Embedded {
     }
 
     fn since(&self, stream: &Self::Stream, time_us: u64) -> Result<Sought, StoreError> {
-        if let Some(found) = self.searches.take(stream.id(), time_us) {
+        let first = stream.visible().map_or(0, |state| state.first);
+        if let Some(found) = self.searches.take(stream.id(), time_us, first) {
             // The tail is looked at by whoever asks: it may have moved on.
             return found.map(|offset| Sought::At(offset.unwrap_or(u64::MAX)));
         }

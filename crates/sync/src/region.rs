@@ -61,6 +61,23 @@ pub struct Region {
     followed: bool,
 }
 
+/// A map that nobody writes any more, of any length.
+#[derive(Debug)]
+pub struct Final(Map);
+
+impl Final {
+    /// All of a map, which nobody stores to from now on.
+    pub fn new(map: Map) -> Final {
+        Final(map)
+    }
+
+    /// Its bytes.
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: nobody stores to it, and it is as long as it says.
+        unsafe { self.0.bytes(0, self.0.length()) }
+    }
+}
+
 /// The one writer of a region.
 #[derive(Debug)]
 pub struct RegionWriter {

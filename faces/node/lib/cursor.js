@@ -73,6 +73,8 @@ class Cursor {
     this.passed = 0
     this.skipped = 0
     this.ended = null
+    // Something may lie in front of it that it did not come by, since it last asked whether the log is over.
+    this.leapt = true
     this.seek(query)
   }
 
@@ -97,6 +99,7 @@ class Cursor {
     this.skipped = 0
     this.passed = 0
     this.ended = null
+    this.leapt = true
     this.enter(0)
     if (start !== undefined) this.seekTime(start)
     else this.seekElsewhere(query)
@@ -302,6 +305,7 @@ class Cursor {
         return this.catchUp()
       case FOREIGN:
         this.passed = 0
+        this.leapt = true
         this.leap(native(() => this.log.handle.positionBehind(this.stretch, this.position())))
         break
       case OVER:
@@ -380,17 +384,28 @@ class Cursor {
     if (!this.follows) return false
     const { limitSegment, limitByte } = this
     this.readLimit()
-    if (limitSegment === this.limitSegment && limitByte === this.limitByte) return false
+    if (limitSegment === this.limitSegment && limitByte === this.limitByte) return this.makeSure()
     if (this.stop !== Infinity) this.relax()
     const view = this.view
     view.refresh()
     if (this.generation !== view.generation) {
       this.generation = view.generation
+      this.leapt = true
       this.place = this.segment === null ? 0 : view.place(this.segment.number)
       const found = view.segments[this.place]
       if (this.segment === null || found === undefined || found !== this.segment) this.relocate(found)
     }
     return this.run()
+  }
+
+  /** Nothing more is there. What ends the log may have been passed over unseen: then the log itself is asked, once. */
+  makeSure() {
+    if (!this.leapt || this.ended !== null) return false
+    this.leapt = false
+    const at = this.segment === null ? this.limitSegment * HIGH + this.limitByte : this.position()
+    this.ended = native(() => this.log.handle.ended(at)) ?? null
+    if (this.ended === "deleted") throw new ThalwegError("DELETED")
+    return false
   }
 
   /** The segment it stood in was removed, or there was none: goes on with the next there is. */

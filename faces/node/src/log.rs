@@ -7,7 +7,7 @@ use napi::bindgen_prelude::Uint8ArraySlice;
 use napi_derive::napi;
 use parking_lot::Mutex;
 use std::sync::Arc;
-use thalweg_log::{Hold, Log, Position, ReadError};
+use thalweg_log::{Ended, Hold, Log, Position, ReadError};
 
 #[napi]
 pub struct NativeLog {
@@ -66,6 +66,18 @@ impl NativeLog {
     #[napi]
     pub fn position_behind(&self, stretch: u32, position: f64) -> Result<f64> {
         self.held(stretch, |maps, log| maps.position_behind(log, position as Position))
+    }
+
+    /// Whether it is over, for whoever came to a position without having met all that lies in front of it: `closed`,
+    /// `deleted`, or nothing.
+    #[napi]
+    pub fn ended(&self, position: f64) -> Result<Option<&'static str>> {
+        let name = |ended| match ended {
+            Ended::Closed => Some("closed"),
+            Ended::Deleted => Some("deleted"),
+            Ended::Damaged => None,
+        };
+        self.shelf.maps(|maps| Ok(maps.ended(&self.log, position as Position).and_then(name)))
     }
 
     /// Says that a transaction is going to append to it.

@@ -45,6 +45,23 @@ test("a cursor that stood in what was purged keeps its entry and goes on, and te
   assert.equal(cursor.skipped, missed * 100)
 })
 
+test("a log that was destroyed behind much of another ends its cursors", async (context) => {
+  const opened = store(context, { durability: "os" })
+  const [log, other] = [opened.log("a"), opened.log("b")]
+  log.appendSync("old")
+  const [early, tail] = [log.cursor(), log.tail()]
+  assert.equal(text((await tail.next()).value.data), "old")
+  const fill = () => {
+    for (let n = 0; n < 100; n++) other.appendSync(Buffer.alloc(10_000))
+  }
+  fill()
+  await opened.purge({ log: "a", destroy: true })
+  fill()
+  assert.throws(() => drain(early), { code: "DELETED" })
+  assert.equal(early.ended, "deleted")
+  await assert.rejects(tail.next(), { code: "DELETED" })
+})
+
 test("a log that was destroyed is gone, and its name free", async (context) => {
   const opened = store(context, { durability: "os" })
   const log = opened.log("a")

@@ -71,6 +71,7 @@ function handle(lineage) {
       return places.some(([offset], n) => offset < cut && (places[n + 1]?.[1] ?? Infinity) > position)
     },
     isPurged: () => false,
+    ended: () => null,
   }
 }
 

@@ -61,7 +61,8 @@ impl Recovery {
                 return;
             }
             let mut at = if number == segment_of(from) { byte_of(from) } else { SEGMENT_HEADER_BYTES };
-            let end = segment.end(to);
+            // One that is missing has nothing to be followed.
+            let end = segment.end(to).min(segment.region().published());
             loop {
                 let bytes = segment.region().bytes(0..end);
                 let mut scan = Scan::new(bytes, at, None);

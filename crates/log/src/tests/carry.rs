@@ -141,7 +141,7 @@ fn a_turn_that_committed_nothing_waits_for_nobody_elses_commits() {
     let receipt = create(&store, b"a", writes);
     store.carry(reads);
     assert!(store.durable() < receipt.ticket && told.0.lock().is_empty());
-    assert_eq!(store.wait_for(receipt.ticket, Some(reads)), receipt.ticket, "now it waits for them too");
+    assert_eq!(store.wait_for(receipt.ticket, Some(reads)), Ok(receipt.ticket), "now it waits for them too");
     store.carry(reads);
     assert_eq!((store.durable(), &told.0.lock()[..]), (receipt.ticket, &[receipt.ticket][..]));
     store.carry(writes);

@@ -1,5 +1,6 @@
 //! Compaction: what is needed stays where it was and reads as ever, what is not gives its room back.
 
+use super::store::os;
 use crate::{
     Attached, Commit, Config, Cursor, Lifetime, Log, Options, Purge, Query, ReadError, Start, Store, verify,
 };
@@ -9,6 +10,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 use thalweg_sys::disk::Disk;
+use thalweg_sys::disk::sim::SimDisk;
 
 const SMALL: usize = 40;
 /// Several pages, so that what goes leaves whole ones.
@@ -261,4 +263,33 @@ fn without_its_checkpoints_a_compacted_store_says_what_it_cannot_know() {
     }
     let (_, report) = Store::open(&Disk::Real, directory.path(), options()).unwrap();
     assert!(report.unnamed.is_some(), "{report:?}");
+}
+
+/// In `os` mode a delete is seen before it is durable: what it frees must not go before that.
+#[test]
+fn no_segment_goes_before_what_emptied_it_is_durable() {
+    for seed in 0..20 {
+        let disk = SimDisk::new(seed, 64 << 20);
+        let reopen =
+            |disk: &SimDisk| Store::open(&Disk::Sim(disk.clone()), Path::new("/store"), os()).unwrap();
+        let (store, _) = reopen(&disk);
+        let (old, new) = (store.log(b"old").unwrap(), store.log(b"new").unwrap());
+        for _ in 0..12 {
+            store.append(&old, &[1; 9_000], 1).unwrap();
+        }
+        for _ in 0..12 {
+            store.append(&new, &[2; 9_000], 1).unwrap();
+        }
+        for _ in 0..2 {
+            store.append(&new, b"and on", 2).unwrap();
+            store.checkpoint().unwrap();
+        }
+        store.delete(&old, old.staged().unwrap().version, 3, None).unwrap();
+        let before = store.stats().segments;
+        store.shared.drop_dead_segments();
+        assert!(store.stats().segments < before);
+        disk.write_back();
+        let (_, found) = reopen(&disk.crash());
+        assert_eq!(found.damage, [], "seed {seed}");
+    }
 }

@@ -88,6 +88,17 @@ fn without_its_first_segment_a_store_creates_and_removes_nothing() {
 }
 
 #[test]
+fn a_search_by_time_says_that_the_first_segment_is_missing() {
+    without(1, true, |store, _| {
+        let log = store.find(b"quiet").unwrap();
+        let query = Query { start: Start::Time(0), ..Query::default() };
+        let found = store.reader(&log).entries(&query).next().map(|entry| entry.map(drop));
+        assert!(matches!(found, Some(Err(ReadError::Damaged(_)))), "{found:?}");
+        assert!(matches!(store.since(&log, 0), Err(ReadError::Damaged(_))));
+    });
+}
+
+#[test]
 fn a_hole_in_the_middle_brings_nothing_back_and_reopens_nothing() {
     without(2, false, |store, report| {
         assert!(report.damage.iter().any(|damage| damage.file.ends_with("2") && damage.logs.is_none()));

@@ -1,7 +1,7 @@
 //! Readers, cursors and transactions, through the public interface.
 
 use super::store::{open, os, small};
-use crate::{Attached, CommitError, Cursor, Entry, Options, Query, ReadError, Start, Store, Time};
+use crate::{Attached, CommitError, Cursor, Ended, Entry, Options, Query, ReadError, Start, Store, Time};
 use std::time::Duration;
 use thalweg_sys::disk::Disk;
 
@@ -207,6 +207,70 @@ fn a_deleted_log_ends_its_readers() {
     assert_eq!(cursor.next(), Err(ReadError::Deleted));
     assert_eq!(cursor.next(), Ok(None));
     assert_eq!(cursor.ended(), Some(crate::Ended::Deleted));
+}
+
+#[test]
+fn a_log_that_ended_behind_much_of_others_ends_its_readers() {
+    let store = Store::memory(Options { segment_bytes_max: 1 << 20, ..small() }).unwrap();
+    let (closed, deleted, other) =
+        (store.log(b"closed").unwrap(), store.log(b"deleted").unwrap(), store.log(b"other").unwrap());
+    for log in [&closed, &deleted] {
+        store.append(log, b"x", 1).unwrap();
+    }
+    let begins = |log, start| Cursor::new(store.reader(log), &Query { start, ..Query::default() });
+    let mut early = [begins(&closed, Start::First), begins(&deleted, Start::First)];
+    early.iter_mut().for_each(|cursor| assert!(cursor.next().unwrap().is_some()));
+    let fill = || (0..100).for_each(|_| assert!(store.append(&other, &[7; 10_000], 2).is_ok()));
+    fill();
+    let version = closed.staged().unwrap().version;
+    store.commit(&closed, version, &crate::Commit { close: true, ..crate::Commit::default() }, None).unwrap();
+    store.delete(&deleted, deleted.staged().unwrap().version, 3, None).unwrap();
+    fill();
+    let [on_closed, on_deleted] = &mut early;
+    assert_eq!((on_closed.next(), on_deleted.next()), (Ok(None), Err(ReadError::Deleted)));
+    assert_eq!((on_closed.ended(), on_deleted.ended()), (Some(Ended::Closed), Some(Ended::Deleted)));
+    for (start, found) in [(Start::First, 1), (Start::Offset(1), 0), (Start::Tail, 0), (Start::Time(9), 0)] {
+        let mut late = begins(&closed, start);
+        (0..found).for_each(|_| assert!(late.next().unwrap().is_some()));
+        assert_eq!(late.next(), Ok(None));
+        assert_eq!(late.ended(), Some(Ended::Closed), "{start:?}");
+    }
+    let mut open = begins(&other, Start::Tail);
+    assert_eq!(open.next(), Ok(None));
+    assert_eq!(open.ended(), None);
+}
+
+#[test]
+fn a_cursor_goes_on_in_a_fork_of_which_all_that_it_inherited_is_purged() {
+    for read in [1, 3] {
+        let store = Store::memory(Options { segment_bytes_max: 1 << 20, ..small() }).unwrap();
+        let (parent, other) = (store.log(b"parent").unwrap(), store.log(b"other").unwrap());
+        store.append(&parent, b"one", 1).unwrap();
+        store.append(&parent, b"two", 1).unwrap();
+        let fork = crate::Fork { parent: parent.clone(), at: 6, asked: [0; 2] };
+        let fork =
+            store.create(b"fork", parent.config(), Some(&fork), &crate::Commit::default(), None).unwrap().0;
+        for payload in [b"own", b"and"] {
+            store.append(&fork, payload, 2).unwrap();
+        }
+        let mut cursor = Cursor::new(store.reader(&fork), &Query::default());
+        for _ in 0..read {
+            assert!(cursor.next().unwrap().is_some());
+        }
+        while read == 3 && cursor.next().unwrap().is_some() {}
+        store.trim(&fork, 9, 3).unwrap();
+        for _ in 0..100 {
+            store.append(&other, &[7; 10_000], 4).unwrap();
+        }
+        store.append(&fork, b"new", 5).unwrap();
+        let mut found = Vec::new();
+        while let Some(entry) = cursor.next().unwrap() {
+            found.push(entry.data.to_vec());
+        }
+        // What it had not come to is there still, or was passed over; what came since is there.
+        assert_eq!(found.last().map(Vec::as_slice), Some(&b"new"[..]), "{found:?}");
+        assert_eq!(cursor.ended(), None);
+    }
 }
 
 #[test]

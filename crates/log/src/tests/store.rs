@@ -1,12 +1,14 @@
 //! The store on the real disk, through its public interface.
 
 use crate::{
-    Commit, CommitError, Config, Durability, Lifetime, OpenError, Options, Producer, ReadError, Store, Watch,
+    Commit, CommitError, Config, Durability, Lifetime, OpenError, Options, Producer, Query, ReadError, Store,
+    Watch,
 };
 use parking_lot::Mutex;
 use std::path::Path;
 use std::sync::Arc;
 use thalweg_sys::disk::Disk;
+use thalweg_sys::disk::sim::SimDisk;
 
 pub(super) fn config() -> Config {
     Config { content_type: "text/plain".into(), lifetime: Lifetime::Unlimited }
@@ -157,12 +159,12 @@ fn what_is_durable_is_shown_to_whoever_waited_for_it() {
     let (own, theirs) = (store.clone(), log.clone());
     let looks = move || {
         assert_eq!(theirs.visible().map(|state| state.tail), Some(1), "shown");
-        assert_eq!(own.wait_for(created.ticket, None), created.ticket, "before anybody stops waiting");
+        assert_eq!(own.wait_for(created.ticket, None), Ok(created.ticket), "before anybody stops waiting");
     };
     *store.shared.steps.before_words.lock() = Some(Box::new(looks));
     store.flush().unwrap();
     assert!(store.shared.steps.before_words.lock().is_none());
-    assert_eq!(store.wait_for(created.ticket, None), 0);
+    assert_eq!(store.wait_for(created.ticket, None), Ok(0));
 }
 
 #[test]
@@ -431,12 +433,13 @@ fn whoever_begins_to_wait_while_a_group_is_under_way_is_told() {
     let waiter = store.watcher(waits.clone());
     let (_, receipt) = store.create(b"a", &config(), None, &payload(b""), writes).unwrap();
     let late = store.clone();
-    let begins = move || assert_eq!(late.wait_for(receipt.ticket, waiter), receipt.ticket, "not durable yet");
+    let begins =
+        move || assert_eq!(late.wait_for(receipt.ticket, waiter), Ok(receipt.ticket), "not durable yet");
     *store.shared.steps.before_sync.lock() = Some(Box::new(begins));
     store.flush().unwrap();
     assert!(store.shared.steps.before_sync.lock().is_none(), "it began while the group was under way");
     assert_eq!(*waits.events.lock(), [format!("complete {}", receipt.ticket)]);
-    assert_eq!(store.wait_for(receipt.ticket, waiter), 0, "nothing is left to wait for");
+    assert_eq!(store.wait_for(receipt.ticket, waiter), Ok(0), "nothing is left to wait for");
 }
 
 #[test]
@@ -449,4 +452,70 @@ fn a_new_store_does_not_give_out_the_ids_of_an_earlier_one() {
             assert!(log.id() >= opened_at);
         }
     }
+}
+
+#[test]
+fn what_is_visible_stays_so_when_a_sync_began_before_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path(), os());
+    let log = store.log(b"a").unwrap();
+    store.append(&log, b"one", 1).unwrap();
+    let (own, theirs) = (store.clone(), log.clone());
+    let meanwhile = move || assert!(own.append(&theirs, b"two", 2).is_ok());
+    *store.shared.steps.before_sync.lock() = Some(Box::new(meanwhile));
+    store.flush().unwrap();
+    let mut reader = store.reader(&log);
+    assert_eq!(reader.entries(&Query::default()).filter_map(Result::ok).count(), 2);
+}
+
+#[test]
+fn segments_of_any_bounds_are_made_of_whole_pages() {
+    for (min, max) in [(1_000_000, 1_000_000), (5_000, 9_000), (0, 0), (u32::MAX, u32::MAX - 1)] {
+        let options = Options { segment_bytes_min: min, segment_bytes_max: max, ..Options::default() };
+        let store = Store::memory(options).unwrap();
+        let log = store.log(b"a").unwrap();
+        for round in 0..40 {
+            store.append(&log, &[round; 4_000], 1).unwrap();
+        }
+        assert_eq!(content(&store, b"a").len(), 160_000);
+    }
+}
+
+#[test]
+fn a_commit_to_more_logs_than_one_may_have_is_refused_whole() {
+    let store = Store::memory(Options::default()).unwrap();
+    let mut transaction = store.transaction(1);
+    for number in 0..=u16::MAX {
+        let log = store.log(format!("log-{number}").as_bytes()).unwrap();
+        transaction.append(&log, b"x").unwrap();
+    }
+    let error = transaction.commit().unwrap_err();
+    assert_eq!(error, CommitError::TooManyLogs { logs: 65_536, limit: 65_535 });
+    let log = store.find(b"log-0").unwrap();
+    assert_eq!((log.visible().unwrap().tail, log.staged().unwrap().tail), (0, 0));
+    store.append(&log, b"goes on", 2).unwrap();
+    assert_eq!(content(&store, b"log-0"), b"goes on");
+}
+
+#[test]
+fn whoever_begins_to_wait_for_a_store_that_failed_is_told_so() {
+    let disk = SimDisk::new(3, 64 << 20);
+    let options = Options { committer_thread: false, ..small() };
+    let (store, _) = Store::open(&Disk::Sim(disk.clone()), Path::new("/store"), options).unwrap();
+    let watcher = store.watcher(Arc::new(Heard::default()));
+    let log = store.log(b"a").unwrap();
+    let receipt = store.append(&log, b"x", 1).unwrap();
+    assert_eq!(store.wait_for(receipt.ticket, watcher), Ok(receipt.ticket));
+    disk.fail_sync_after(0);
+    store.flush().unwrap_err();
+    assert!(matches!(store.wait_for(receipt.ticket, watcher), Err(CommitError::Failed(_))));
+}
+
+#[test]
+fn the_place_of_a_watcher_that_was_dismissed_is_the_next_ones() {
+    let store = Store::memory(small()).unwrap();
+    let watchers: Vec<_> = (0..32).map(|_| store.watcher(Arc::new(Heard::default())).unwrap()).collect();
+    assert_eq!(store.watcher(Arc::new(Heard::default())), None);
+    store.dismiss(watchers[7]);
+    assert_eq!(store.watcher(Arc::new(Heard::default())), Some(watchers[7]));
 }

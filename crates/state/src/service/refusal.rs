@@ -68,7 +68,7 @@ impl Error {
             Self::Foreign { .. } => Word::Foreign,
             Self::Root { .. } => Word::RootMismatch,
             Self::Commit(CommitError::Failed(_)) => Word::Unknown,
-            Self::Commit(_) => Word::NotTaken,
+            Self::Commit(_) | Self::Crowded => Word::NotTaken,
             Self::Read(_) => Word::Unreadable,
         }
     }

@@ -25,11 +25,17 @@ impl Waiting {
         }
         let mut answers = self.answers.lock();
         // Looked at under the lock: whoever announces takes it afterwards.
-        if state.is_durable(ticket) {
-            drop(answers);
-            return answer.give(reply);
+        match state.is_durable(ticket) {
+            Ok(false) => answers.entry(ticket).or_default().push((reply, answer)),
+            Ok(true) => {
+                drop(answers);
+                answer.give(reply);
+            }
+            Err(_) => {
+                drop(answers);
+                refuse(&Refusal::Unknown, reply);
+            }
         }
-        answers.entry(ticket).or_default().push((reply, answer));
     }
 }
 
