@@ -1,23 +1,51 @@
 //! A process as its supervisor has it: what it is told goes through one thread, so that one that does not answer keeps
 //! nobody else from being told.
+//!
+//! # Invariants
+//!
+//! 1. *One order is under way at a time*, however late its answer: an answer is that of the last order, and what comes beside an
+//!    order's line is that order's.
+//! 2. *Whoever gave an order hears what became of it*, whenever that is: the table says what a process has confirmed.
+//!
+//! *Checked by* the tests below and `tests/forks.rs`.
 
 use crate::line::Line;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 use thalweg_sys::socket;
+use thiserror::Error;
 
 /// Only the part of a stack that is used takes memory.
 const STACK_BYTES: usize = 128 * 1024;
 
+/// How often a late answer is looked for while nothing is to be told.
+const LOOK: Duration = Duration::from_millis(50);
+
 /// What a process is to be told.
 pub(crate) type Job = Box<dyn FnOnce(&mut Told) + Send>;
+
+/// Called once it is known what became of an order: whether it was carried out.
+type Outcome = Box<dyn FnOnce(bool) + Send>;
+
+/// Why a process has not done what it was told.
+#[derive(Debug, Error)]
+pub(crate) enum Undone {
+    /// It was not told, or it refused, or it ended: it will not do it.
+    #[error("{0}")]
+    Refused(String),
+    /// It has not answered in time, and may do it yet.
+    #[error("{0}")]
+    Late(String),
+}
 
 /// A process, and how long it may take to answer.
 pub(crate) struct Told {
     line: Line,
     patience: Duration,
+    /// The order that was not answered in time, until it is.
+    late: Option<(&'static str, Outcome)>,
 }
 
 /// Keeps a process. The thread ends when nobody has a sender of its jobs any more.
@@ -25,12 +53,24 @@ pub(crate) fn keep(told: Told) -> io::Result<Sender<Job>> {
     let (sender, receiver): (Sender<Job>, Receiver<Job>) = channel();
     let run = move || {
         let mut told = told;
-        for job in receiver {
+        while let Some(job) = next(&receiver, &mut told) {
             job(&mut told);
         }
     };
     std::thread::Builder::new().name("keeper".to_owned()).stack_size(STACK_BYTES).spawn(run)?;
     Ok(sender)
+}
+
+/// The next job. A late answer is taken meanwhile, though nobody asks for it.
+fn next(receiver: &Receiver<Job>, told: &mut Told) -> Option<Job> {
+    while told.settle_within(Duration::ZERO).is_err() {
+        match receiver.recv_timeout(LOOK) {
+            Ok(job) => return Some(job),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return None,
+        }
+    }
+    receiver.recv().ok()
 }
 
 impl Told {
@@ -39,48 +79,154 @@ impl Told {
         let (ours, theirs) = socket::pair()?;
         // A program expects of its standard input that it waits.
         socket::block(theirs.as_fd())?;
-        Ok((Self { line: Line::new(ours), patience }, theirs))
+        Ok((Self { line: Line::new(ours), patience, late: None }, theirs))
     }
 
-    fn ask(&mut self, order: &str, beside: Option<&OwnedFd>) -> Result<String, String> {
-        let failed = |error: io::Error| format!("{order}: {error}");
-        self.line.say(order, beside.map(AsFd::as_fd)).map_err(failed)?;
-        self.answer().map_err(|words| format!("{order}: {words}"))
+    /// Gives an order and waits for its answer. `outcome` is called once: before this answers, or, when the answer is late,
+    /// when it comes.
+    fn ask(
+        &mut self,
+        order: &'static str,
+        beside: Option<&OwnedFd>,
+        outcome: impl FnOnce(bool) + Send + 'static,
+    ) -> Result<(), Undone> {
+        match self.settle().and_then(|()| self.say(order, beside)).and_then(|()| self.answer(self.patience)) {
+            Ok(_) => {
+                outcome(true);
+                Ok(())
+            }
+            Err(Undone::Refused(why)) => {
+                outcome(false);
+                Err(Undone::Refused(format!("{order}: {why}")))
+            }
+            Err(Undone::Late(why)) => {
+                self.late = Some((order, Box::new(outcome)));
+                Err(Undone::Late(format!("{order}: {why}")))
+            }
+        }
+    }
+
+    fn say(&self, order: &str, beside: Option<&OwnedFd>) -> Result<(), Undone> {
+        self.line.say(order, beside.map(AsFd::as_fd)).map_err(refused)
     }
 
     /// What follows `ok`; or why not.
-    pub(crate) fn answer(&mut self) -> Result<String, String> {
-        let (words, _) = self.line.listen(self.patience).map_err(|error| error.to_string())?;
+    fn answer(&mut self, patience: Duration) -> Result<String, Undone> {
+        let (words, _) = self.line.listen(patience).map_err(|error| match error.kind() {
+            io::ErrorKind::TimedOut => Undone::Late(error.to_string()),
+            _ => refused(error),
+        })?;
         match words.split_once(' ').unwrap_or((&words, "")) {
             ("ok", rest) => Ok(rest.to_owned()),
-            ("error", why) => Err(why.to_owned()),
-            _ => Err(format!("the process says {words:?}")),
+            ("error", why) => Err(refused(why)),
+            _ => Err(refused(format!("the process says {words:?}"))),
+        }
+    }
+
+    /// Waits for the answer that is late, if one is; an error while it does not come.
+    pub(crate) fn settle(&mut self) -> Result<(), Undone> {
+        self.settle_within(self.patience)
+    }
+
+    fn settle_within(&mut self, patience: Duration) -> Result<(), Undone> {
+        let Some((order, outcome)) = self.late.take() else { return Ok(()) };
+        match self.answer(patience) {
+            Err(Undone::Late(_)) => {
+                self.late = Some((order, outcome));
+                Err(refused(format!("the process has not answered to {order:?} yet")))
+            }
+            answer => {
+                outcome(answer.is_ok());
+                Ok(())
+            }
         }
     }
 
     /// Has it listen there.
-    pub(crate) fn listen_at(&mut self, listener: &OwnedFd) -> Result<(), String> {
-        self.ask("listen", Some(listener)).map(drop)
+    pub(crate) fn listen_at(
+        &mut self,
+        listener: &OwnedFd,
+        outcome: impl FnOnce(bool) + Send + 'static,
+    ) -> Result<(), Undone> {
+        self.ask("listen", Some(listener), outcome)
     }
 
     /// Has it fork; the copy, and its number.
-    pub(crate) fn fork(&mut self) -> Result<(Self, u32), String> {
-        let (mut child, theirs) = Self::pair(self.patience).map_err(|error| error.to_string())?;
-        self.ask("fork", Some(&theirs))?;
+    pub(crate) fn fork(&mut self) -> Result<(Self, u32), Undone> {
+        let (mut child, theirs) = Self::pair(self.patience).map_err(refused)?;
+        // A copy that comes late finds nobody at the other end of its line, and ends.
+        self.ask("fork", Some(&theirs), drop)?;
         drop(theirs);
         // From here on letting go of the child's line ends the child.
-        let process = child.answer()?;
-        let process = process.parse().map_err(|_| format!("{process:?} is no number of a process"))?;
+        let process = child.answer(self.patience)?;
+        let process =
+            process.parse().map_err(|_| refused(format!("{process:?} is no number of a process")))?;
         Ok((child, process))
     }
 
-    pub(crate) fn emancipate(&mut self) -> Result<(), String> {
-        self.ask("emancipate", None).map(drop)
+    pub(crate) fn emancipate(&mut self, outcome: impl FnOnce(bool) + Send + 'static) -> Result<(), Undone> {
+        self.ask("emancipate", None, outcome)
     }
 
     /// Has it end; whether it has.
-    pub(crate) fn shutdown(&mut self) -> Result<(), String> {
-        self.ask("shutdown", None)?;
-        if self.line.await_end(self.patience) { Ok(()) } else { Err("it does not end".to_owned()) }
+    pub(crate) fn shutdown(&mut self) -> Result<(), Undone> {
+        self.ask("shutdown", None, drop)?;
+        if self.line.await_end(self.patience) { Ok(()) } else { Err(refused("it does not end")) }
+    }
+}
+
+fn refused(why: impl std::fmt::Display) -> Undone {
+    Undone::Refused(why.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::line::Heard;
+    use std::sync::mpsc::TryRecvError;
+
+    /// What a process was told, and whether something came beside it.
+    fn heard(process: &mut Line) -> Option<(String, bool)> {
+        match process.hear().unwrap() {
+            Heard::Line(words, beside) => Some((words, beside.is_some())),
+            Heard::Nothing | Heard::End => None,
+        }
+    }
+
+    #[test]
+    fn a_late_answer_is_that_of_its_order_and_of_no_other() {
+        let (mut told, theirs) = Told::pair(Duration::from_millis(10)).unwrap();
+        let (listener, _other) = socket::pair().unwrap();
+        let mut process = Line::new(theirs);
+        let (sender, freed) = channel();
+        let late = told.emancipate(move |is_done| sender.send(is_done).unwrap());
+        assert!(matches!(late, Err(Undone::Late(_))), "{late:?}");
+        assert_eq!(freed.try_recv(), Err(TryRecvError::Empty), "nobody knows yet");
+        // Nothing else is said meanwhile: a listener would lie beside the order before.
+        let (sender, moved) = channel();
+        let refused = told.listen_at(&listener, move |is_done| sender.send(is_done).unwrap());
+        assert!(matches!(refused, Err(Undone::Refused(_))), "{refused:?}");
+        assert_eq!(moved.try_recv(), Ok(false));
+        assert_eq!(heard(&mut process), Some(("emancipate".to_owned(), false)));
+        assert_eq!(heard(&mut process), None);
+        process.say("ok", None).unwrap();
+        let (sender, moved) = channel();
+        let late = told.listen_at(&listener, move |is_done| sender.send(is_done).unwrap());
+        assert!(matches!(late, Err(Undone::Late(_))), "{late:?}: the answer to the order before");
+        assert_eq!((freed.try_recv(), moved.try_recv()), (Ok(true), Err(TryRecvError::Empty)));
+        assert_eq!(heard(&mut process), Some(("listen".to_owned(), true)));
+        process.say("error not there", None).unwrap();
+        told.settle().unwrap();
+        assert_eq!(moved.try_recv(), Ok(false));
+    }
+
+    #[test]
+    fn whoever_ends_with_an_answer_late_has_not_done_it() {
+        let (mut told, theirs) = Told::pair(Duration::from_millis(10)).unwrap();
+        let (sender, freed) = channel();
+        told.emancipate(move |is_done| sender.send(is_done).unwrap()).unwrap_err();
+        drop(theirs);
+        told.settle().unwrap();
+        assert_eq!(freed.try_recv(), Ok(false));
     }
 }

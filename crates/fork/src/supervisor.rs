@@ -3,13 +3,16 @@
 //! It starts one program; every other server is a fork of one that is there. Orphans are adopted, so each end of a process is
 //! heard of here, whoever forked it. The control service answers from the processes' threads; only a look at the table is
 //! done where a call came in.
+//!
+//! The table says what a process has confirmed. One that does not answer in time is a refusal `not_yet` where it may still do as it
+//! was told, and the table follows when it has.
 
 use crate::generated::server::ForksHandler;
 use crate::generated::types::{
     ForksEmancipate, ForksEmancipateResponse, ForksFork, ForksForkResponse, ForksRebind, ForksRebindResponse,
     ForksServers, ForksServersResponse, ForksShutdown, ForksShutdownResponse, Process, commands,
 };
-use crate::keeper::{Job, Told, keep};
+use crate::keeper::{Job, Told, Undone, keep};
 use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsString;
@@ -76,6 +79,8 @@ struct Entry {
     address: SocketAddr,
     parent: Option<u64>,
     is_emancipated: bool,
+    /// It was told to outlive this process, and what became of that is not known yet.
+    may_be_emancipated: bool,
     jobs: Sender<Job>,
 }
 
@@ -133,10 +138,10 @@ impl Supervisor {
         let (mut told, theirs) = Told::pair(options.patience)?;
         let mut started =
             process::Command::new(program).args(arguments).stdin(Stdio::from(theirs)).spawn()?;
-        if let Err(why) = told.listen_at(&listener) {
+        if let Err(why) = told.listen_at(&listener, drop) {
             started.kill()?;
             started.wait()?;
-            return Err(io::Error::other(why));
+            return Err(io::Error::other(why.to_string()));
         }
         let shared = Shared { options, table: Mutex::default(), bell: EventFd::new()?, gone: Condvar::new() };
         let this = Self(Arc::new(shared));
@@ -169,11 +174,13 @@ impl Supervisor {
         let _ = self.0.bell.clear();
     }
 
-    /// Ends every server that was not emancipated: in good order, and by force what has not ended in time.
+    /// Ends every server that was not emancipated: in good order, and by force what has not ended in time. One that was told to
+    /// outlive this process and has not answered yet is left to do so.
     pub fn end(&self) {
-        for entry in self.0.table.lock().servers.values().filter(|entry| !entry.is_emancipated) {
+        for (number, entry) in self.0.table.lock().servers.iter().filter(|(_, entry)| !entry.is_emancipated) {
+            let (this, number) = (self.clone(), *number);
             // One whose thread is gone has ended.
-            let _ = entry.jobs.send(Box::new(|told| drop(told.shutdown())));
+            let _ = entry.jobs.send(Box::new(move |told| this.end_one(told, number)));
         }
         let until = Instant::now() + self.0.options.patience;
         while !self.is_over() && Instant::now() < until {
@@ -184,9 +191,21 @@ impl Supervisor {
                 let _ = wait_readable(self.descriptor(), u32::try_from(left.as_millis()).unwrap_or(u32::MAX));
             }
         }
-        for entry in self.0.table.lock().servers.values().filter(|entry| !entry.is_emancipated) {
-            // It may have ended just now.
-            let _ = fork::kill(entry.process);
+        for entry in self.0.table.lock().servers.values() {
+            if !entry.is_emancipated && !entry.may_be_emancipated {
+                // It may have ended just now.
+                let _ = fork::kill(entry.process);
+            }
+        }
+    }
+
+    /// Ends a server in good order, in its thread, unless it turns out to be emancipated.
+    fn end_one(&self, told: &mut Told, number: u64) {
+        let is_settled = told.settle().is_ok();
+        let is_held = self.0.table.lock().servers.get(&number).is_some_and(|entry| !entry.is_emancipated);
+        if is_settled && is_held {
+            // What does not end now is ended by force.
+            let _ = told.shutdown();
         }
     }
 
@@ -208,7 +227,10 @@ impl Supervisor {
         }
         table.last += 1;
         let number = table.last;
-        table.servers.insert(number, Entry { process, address, parent, is_emancipated: false, jobs });
+        let (is_emancipated, may_be_emancipated) = (false, false);
+        table
+            .servers
+            .insert(number, Entry { process, address, parent, is_emancipated, may_be_emancipated, jobs });
         Ok(number)
     }
 
@@ -274,11 +296,12 @@ impl Supervisor {
         listener: OwnedFd,
         address: SocketAddr,
     ) -> Result<(u64, u32), String> {
-        let failed = |why: String| format!("not_forked: {why}");
-        let (mut child, process) = parent.fork().map_err(failed)?;
-        child.listen_at(&listener).map_err(failed)?;
+        // One that comes late is none: nobody is at the other end of its line.
+        let failed = |why: &dyn std::fmt::Display| format!("not_forked: {why}");
+        let (mut child, process) = parent.fork().map_err(|why| failed(&why))?;
+        child.listen_at(&listener, drop).map_err(|why| failed(&why))?;
         let added = self.add(place, child, process, address, Some(number));
-        added.map(|number| (number, process)).map_err(|error| failed(error.to_string()))
+        added.map(|number| (number, process)).map_err(|error| failed(&error))
     }
 
     fn change(&self, number: u64, change: impl FnOnce(&mut Entry)) {
@@ -303,6 +326,14 @@ impl Supervisor {
         self.0.gone.notify_all();
         // An event that cannot be counted any more is one that was not heard of yet.
         let _ = self.0.bell.signal();
+    }
+}
+
+/// The refusal of an order: by its own word where nothing was changed.
+fn undone(word: &str, why: Undone) -> String {
+    match why {
+        Undone::Refused(why) => format!("{word}: {why}"),
+        Undone::Late(why) => format!("not_yet: {why}; it may do as it was told when it comes to it"),
     }
 }
 
@@ -333,8 +364,13 @@ impl ForksHandler for Supervisor {
             Err(why) => return responder.error(&why),
         };
         self.tell(&request.server, responder, move |this, told, number| {
-            told.listen_at(&listener).map_err(|why| format!("not_moved: {why}"))?;
-            this.change(number, |entry| entry.address = address);
+            let table = this.clone();
+            let outcome = move |has_moved| {
+                if has_moved {
+                    table.change(number, |entry| entry.address = address);
+                }
+            };
+            told.listen_at(&listener, outcome).map_err(|why| undone("not_moved", why))?;
             Ok(ForksRebindResponse { address: address.to_string().into() })
         });
     }
@@ -352,10 +388,19 @@ impl ForksHandler for Supervisor {
 
     fn emancipate(&self, request: ForksEmancipate<'_>, responder: Responder<commands::Emancipate>) {
         self.tell(&request.server, responder, |this, told, number| {
-            told.emancipate().map_err(|why| format!("not_emancipated: {why}"))?;
-            this.change(number, |entry| entry.is_emancipated = true);
-            // Whoever waits until none is left but such may have waited for this.
-            this.ring();
+            // The answer that is late may be to this same order, asked before.
+            told.settle().map_err(|why| undone("not_emancipated", why))?;
+            this.change(number, |entry| entry.may_be_emancipated = true);
+            let table = this.clone();
+            let outcome = move |is_done| {
+                table.change(number, |entry| {
+                    entry.is_emancipated |= is_done;
+                    entry.may_be_emancipated = false;
+                });
+                // Whoever waits until none is left but such may have waited for this.
+                table.ring();
+            };
+            told.emancipate(outcome).map_err(|why| undone("not_emancipated", why))?;
             Ok(ForksEmancipateResponse {})
         });
     }

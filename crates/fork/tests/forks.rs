@@ -6,7 +6,7 @@
 use std::cell::Cell;
 use std::io::Read;
 use std::net::TcpStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use thalweg_fork::generated::client::ForksClient;
@@ -24,17 +24,21 @@ const SCHEMA: &str = r#"{
     "commands": { "Add": { "request": { "n": "u64" }, "response": { "sum": "u64", "process": "u64" } } },
 }"#;
 
-/// The server: a sum, which a fork copies.
-fn sum() {
+/// The server: a sum, which a fork copies. While there is a gate, adding takes until there is none.
+fn sum(gate: &Path) {
     let schema = thalweg_schema::parse("sum.jsonc", SCHEMA).unwrap();
     let sum = Rc::new(Cell::new(0_u64));
     let mount = || {
-        let sum = sum.clone();
+        let (sum, gate) = (sum.clone(), gate.to_owned());
         let handler = move |request: Request<'_>, reply: Reply| {
             let mut reader = Reader::new(request.frame);
             reader.request().unwrap();
             assert_eq!(reader.fields("SumAdd").unwrap(), 1);
             reader.key().unwrap();
+            if gate.exists() {
+                std::fs::write(reached(&gate), "").unwrap();
+                until("open", || !gate.exists());
+            }
             sum.set(sum.get() + reader.u64().unwrap());
             reply.end_with(|out| {
                 out.push(0x92);
@@ -49,6 +53,11 @@ fn sum() {
         ("sum", Mount::here(&schema, handler))
     };
     thalweg_fork::serve(&ServerOptions::default(), &mount).unwrap();
+}
+
+/// What is there once somebody waits at a gate.
+fn reached(gate: &Path) -> PathBuf {
+    gate.with_extension("reached")
 }
 
 /// A server that does nothing it is told: it only stays.
@@ -67,16 +76,31 @@ struct Control {
     stopper: Stopper,
     thread: Option<std::thread::JoinHandle<()>>,
     endpoint: Endpoint,
+    gate: PathBuf,
     _directory: tempfile::TempDir,
+}
+
+/// Opened by being let go of.
+struct Gate<'a>(&'a Path);
+
+impl Drop for Gate<'_> {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(reached(self.0));
+        let _ = std::fs::remove_file(self.0);
+    }
 }
 
 impl Control {
     fn start() -> Self {
-        let this = std::env::current_exe().unwrap();
-        let options = Options::new(vec![this.into(), "sum".into()], "127.0.0.1:0".parse().unwrap());
-        let options = Options { patience: Duration::from_secs(60), servers_max: 4, ..options };
-        let supervisor = Supervisor::start(options).unwrap();
+        Self::start_with(Duration::from_secs(60))
+    }
+
+    fn start_with(patience: Duration) -> Self {
         let directory = tempfile::tempdir().unwrap();
+        let gate = directory.path().join("gate");
+        let program = vec![std::env::current_exe().unwrap().into(), "sum".into(), gate.clone().into()];
+        let options = Options::new(program, "127.0.0.1:0".parse().unwrap());
+        let supervisor = Supervisor::start(Options { patience, servers_max: 4, ..options }).unwrap();
         let endpoint = Endpoint::Socket(directory.path().join("forks.sock"));
         let options = thalweg_service::ServerOptions { error_tag: ERROR_TAG.into(), ..Default::default() };
         let mut server = Server::bind(std::slice::from_ref(&endpoint), options).unwrap();
@@ -87,7 +111,7 @@ impl Control {
             };
             server.run_reactor(handle).unwrap();
         });
-        Self { supervisor, stopper, thread: Some(thread), endpoint, _directory: directory }
+        Self { supervisor, stopper, thread: Some(thread), endpoint, gate, _directory: directory }
     }
 
     fn call(&self) -> SyncClient {
@@ -100,6 +124,21 @@ impl Control {
 
     fn first(&self) -> String {
         self.supervisor.address("1").unwrap().to_string()
+    }
+
+    fn servers(&self) -> Vec<Process<'static>> {
+        self.forks().servers(&ForksServers {}).unwrap().into_owned().servers
+    }
+
+    /// Has the server at an address do nothing else while something is done.
+    fn while_busy<T>(&self, address: &str, meanwhile: impl FnOnce() -> T) -> T {
+        std::fs::write(&self.gate, "").unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| add(address, 0));
+            let _gate = Gate(&self.gate);
+            until("busy", || reached(&self.gate).exists());
+            meanwhile()
+        })
     }
 
     fn end(mut self) {
@@ -136,6 +175,16 @@ fn runs(process: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     // A zombie has ended.
     stat.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with('Z'))
+}
+
+/// How many processes have this one for their parent.
+fn children() -> usize {
+    let us = std::process::id().to_string();
+    let is_ours = |entry: std::io::Result<std::fs::DirEntry>| {
+        let stat = std::fs::read_to_string(entry.unwrap().path().join("stat")).unwrap_or_default();
+        stat.rsplit(") ").next().and_then(|rest| rest.split(' ').nth(1)) == Some(&*us)
+    };
+    std::fs::read_dir("/proc").unwrap().map(is_ours).filter(|is_ours| *is_ours).count()
 }
 
 fn descriptors(process: u32) -> usize {
@@ -292,7 +341,7 @@ fn a_session_keeps_or_takes_back() {
 
 fn a_session_that_is_let_go_of_leaves_what_its_cleanup_says() {
     let control = Control::start();
-    let count = || control.forks().servers(&ForksServers {}).unwrap().servers.len();
+    let count = || control.servers().len();
     let begin = |cleanup| {
         let mut session = Session::new(control.call(), "1", &control.first()).with_cleanup(cleanup);
         session.snapshot().unwrap();
@@ -334,6 +383,101 @@ fn a_session_that_is_let_go_of_leaves_what_its_cleanup_says() {
     let processes = [add(&address, 0).1, add(session.address(), 0).1];
     drop(session);
     until("both gone", || processes.iter().all(|process| !runs(*process)));
+    control.end();
+}
+
+/// How long a server may take in tests where one takes longer.
+const SHORT: Duration = Duration::from_secs(2);
+
+fn rebind(control: &Control, address: &str) -> Result<String, String> {
+    let asked = ForksRebind { server: "1".into(), address: address.into() };
+    let mut forks = control.forks();
+    let moved = forks.rebind(&asked).map(|moved| moved.address.into_owned());
+    moved.map_err(|refused| refused.to_string())
+}
+
+fn an_answer_that_comes_late_is_the_answer_to_no_other_order() {
+    let control = Control::start_with(SHORT);
+    let first = control.first();
+    control.while_busy(&first, || {
+        let late = rebind(&control, "127.0.0.2:0").unwrap_err();
+        assert!(late.contains("not_yet: "), "{late}");
+        assert_eq!(control.first(), first, "it has not moved");
+        let refused = rebind(&control, "127.0.0.3:0").unwrap_err();
+        assert!(refused.contains("not_moved: "), "{refused}");
+    });
+    // Nobody asks, and yet it is known.
+    until("moved", || control.first().starts_with("127.0.0.2:"));
+    let moved = control.first();
+    assert_eq!(add(&moved, 1).0, 1);
+    assert!(TcpStream::connect(&*first).is_err(), "it still listens where it did");
+    control.while_busy(&moved, || {
+        let late = rebind(&control, "127.0.0.4:0");
+        assert!(late.is_err(), "{late:?}: the answer to the first order");
+    });
+    // This one waits for the late answer, and then for its own.
+    let moved = rebind(&control, "127.0.0.5:0").unwrap();
+    assert_eq!((add(&moved, 1).0, control.first()), (2, moved));
+    control.end();
+}
+
+fn a_copy_that_comes_late_is_none() {
+    let control = Control::start_with(SHORT);
+    let first = control.first();
+    control.while_busy(&first, || {
+        let asked = ForksFork { server: "1".into(), address: None };
+        let refused = control.forks().fork(&asked).unwrap_err().to_string();
+        assert!(refused.contains("not_forked: "), "{refused}");
+    });
+    let (_, address, copy) = fork(&mut control.forks(), "1");
+    assert_eq!(add(&address, 1), (1, copy));
+    assert_eq!(control.servers().len(), 2);
+    // The first was made when the server came to it, with nobody at the other end of its line.
+    until("two processes", || children() == 2);
+    control.end();
+}
+
+/// Outlives its supervisor, and must not outlive a test that fails: who reads the tests' output would wait for it.
+struct Freed(u32);
+
+impl Drop for Freed {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let _ = thalweg_sys::fork::kill(self.0);
+        }
+    }
+}
+
+fn whoever_is_emancipated_late_is_ended_by_nobody() {
+    let control = Control::start_with(SHORT);
+    let mut forks = control.forks();
+    let (one, first, process) = fork(&mut forks, "1");
+    let _freed = Freed(process);
+    let (other, second, process) = fork(&mut forks, "1");
+    let _freed = Freed(process);
+    let emancipate = |server: &str| {
+        let refused = control.forks().emancipate(&ForksEmancipate { server: server.into() });
+        let refused = refused.unwrap_err().to_string();
+        assert!(refused.contains("not_yet: "), "{refused}");
+        let servers = control.servers();
+        assert!(servers.iter().all(|server| !server.emancipated), "{servers:?}");
+    };
+    control.while_busy(&first, || emancipate(&one));
+    until("known", || control.servers().iter().any(|server| *server.server == *one && server.emancipated));
+    forks.shutdown(&ForksShutdown { server: one.into() }).unwrap();
+    control.while_busy(&second, || {
+        emancipate(&other);
+        let again = control.forks().emancipate(&ForksEmancipate { server: (&*other).into() });
+        let again = again.unwrap_err().to_string();
+        assert!(again.contains("not_emancipated: "), "{again}");
+        control.supervisor.end();
+        until("the first gone", || control.servers().len() == 1);
+        assert!(runs(process), "it was ended");
+        assert!(!control.supervisor.is_over(), "it may be refused yet");
+    });
+    until("over", || control.supervisor.is_over());
+    assert_eq!(add(&second, 7), (7, process));
+    forks.shutdown(&ForksShutdown { server: other.into() }).unwrap();
     control.end();
 }
 
@@ -397,6 +541,12 @@ const TESTS: &[Test] = &[
         "a_session_that_is_let_go_of_leaves_what_its_cleanup_says",
         a_session_that_is_let_go_of_leaves_what_its_cleanup_says,
     ),
+    (
+        "an_answer_that_comes_late_is_the_answer_to_no_other_order",
+        an_answer_that_comes_late_is_the_answer_to_no_other_order,
+    ),
+    ("a_copy_that_comes_late_is_none", a_copy_that_comes_late_is_none),
+    ("whoever_is_emancipated_late_is_ended_by_nobody", whoever_is_emancipated_late_is_ended_by_nobody),
     ("nobody_is_left_behind_but_who_was_emancipated", nobody_is_left_behind_but_who_was_emancipated),
     ("a_wedged_program_is_no_server", a_wedged_program_is_no_server),
 ];
@@ -405,7 +555,7 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words[..] {
-        ["sum"] => return sum(),
+        ["sum", gate] => return sum(Path::new(gate)),
         ["wedged"] => return wedged(),
         ["supervise", directory] => return supervise(Path::new(directory)),
         _ => {}
