@@ -213,7 +213,8 @@ impl Server {
         self.queue.len()
     }
 
-    /// The next request. When there is none, what was answered since the turn is sent.
+    /// The next request. When there is none, what was answered since the turn is sent, which may be the end of a server that
+    /// was stopped: one more turn is due then.
     #[allow(clippy::should_implement_trait, reason = "a server is no iterator: more may come")]
     pub fn next(&mut self) -> Option<Incoming> {
         loop {
@@ -229,6 +230,12 @@ impl Server {
             self.reactor.hear();
             let (core, collector) = self.reactor.parts();
             self.engine.act(core, collector, &mut self.queue);
+            let has_drained = self.engine.has_drained(core, collector);
+            if has_drained && !self.is_stopped {
+                // Nothing is left that could wake a foreign loop, which may ask behind turns only.
+                core.ready_later(Message::Answers);
+            }
+            self.is_stopped = has_drained;
             if self.queue.is_empty() {
                 // A timer that cannot be had is tried for again in the next turn.
                 let _ = self.leave();

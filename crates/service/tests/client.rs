@@ -4,6 +4,7 @@
 mod peer;
 
 use peer::{Peer, Way, echo, options, serve, serve_times};
+use std::io::Write as _;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -263,6 +264,28 @@ fn what_ends_with_the_connection_says_whether_it_was_sent() {
         assert!(error.detail.contains(&endpoint.to_string()));
         assert!(client.turn(Wait::Block).is_err(), "nothing could come");
     }
+}
+
+#[test]
+fn a_connection_that_is_given_up_is_read_from_up_to_a_bound() {
+    // A file stands for a server that has taken its leave and goes on writing: however often it is read, there is more.
+    let mut file = tempfile::tempfile().unwrap();
+    let large_bytes = 15_u32 << 20;
+    file.write_all(b"\x03\0\0\0one").unwrap();
+    file.write_all(&large_bytes.to_le_bytes()).unwrap();
+    file.set_len(u64::from(large_bytes) + 11).unwrap();
+    let (reader, writer) = std::io::pipe().unwrap();
+    let mut client = Client::over_pipes(&file.into(), &writer.into(), options(Way::Plain)).unwrap();
+    drop(reader);
+    let (small, large) = (call(&mut client, b"small"), call(&mut client, b"large"));
+    client.flush().unwrap();
+    assert!(!client.is_connected());
+    assert_eq!(next(&mut client), (small, "end one".to_owned()), "what had come counts");
+    assert_eq!(
+        fault(client.wait(large)),
+        Fault::NotSent,
+        "so much is not read for a connection that is lost"
+    );
 }
 
 #[test]

@@ -174,6 +174,28 @@ fn a_stop_is_taken_in_turns_too() {
 }
 
 #[test]
+fn a_drain_that_ends_with_the_answers_behind_a_turn_is_told() {
+    let mut embedded = Embedded::new("test.sock", options());
+    let mut peer = greeted(&mut embedded);
+    // One turn brings both.
+    peer.call(1, b"last");
+    embedded.server.stopper().stop();
+    let mut taken = 0;
+    embedded.round(|incoming| {
+        taken += 1;
+        incoming.reply.end(b"answer");
+    });
+    assert_eq!(taken, 1);
+    assert!(embedded.server.is_stopped(), "everything was answered, and the client is gone");
+    // A loop that asks behind turns has one to take; behind that there is nothing more.
+    embedded.round(|_| panic!("nobody asked"));
+    assert!(embedded.server.is_stopped() && embedded.is_quiet());
+    assert_eq!(peer.receive().kind, Kind::Goodbye);
+    assert_eq!(peer.receive(), end(1, b"answer"));
+    assert!(peer.rest().is_empty());
+}
+
+#[test]
 fn a_foreign_loop_is_told_when_the_grace_of_a_drain_is_over() {
     let options = ServerOptions { drain_grace: std::time::Duration::from_millis(20), ..options() };
     let mut embedded = Embedded::new("test.sock", options);

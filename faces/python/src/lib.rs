@@ -16,6 +16,7 @@ mod entries;
 mod entry;
 mod error;
 mod following;
+mod forks;
 mod log;
 mod r#loop;
 mod messagepack;

@@ -9,6 +9,7 @@
 //! never dropped: it is the parent's to close.
 
 use crate::error::{closed, failure};
+use crate::forks;
 use crate::neighbour::Neighbour;
 use parking_lot::{Condvar, Mutex};
 use pyo3::prelude::*;
@@ -255,6 +256,7 @@ impl Shared {
 #[pyfunction]
 #[pyo3(name = "_forked")]
 pub(crate) fn forked() {
+    forks::note();
     for store in STORES.lock().drain(..).filter_map(|store| store.upgrade()) {
         let _ = store.forked.set(());
         std::mem::forget(store);

@@ -214,6 +214,28 @@ class Sources(MailboxCase):
         self.mailbox.unregister(number)
         self.assertEqual({kind for kind, _ in self.told}, {Kind.READABLE, Kind.WRITABLE})
 
+    def test_a_number_that_goes_leaves_a_descriptor_to_whoever_has_it_since(self) -> None:
+        for begin in (self.mailbox.watch, self.mailbox.socket):
+            for again in (self.mailbox.watch, self.mailbox.socket):
+                with self.subTest(begin=begin.__name__, again=again.__name__):
+                    gone, peer = socket.socketpair()
+                    peer.close()
+                    first = begin(gone, lambda *_: self.fail("the connection is closed"))
+                    descriptor = gone.detach()
+                    near, far = socket.socketpair()
+                    os.dup2(near.fileno(), descriptor)
+                    near.close()
+                    with socket.socket(fileno=descriptor) as reused, far:
+                        reused.setblocking(False)
+                        second = again(reused, self.tell)
+                        self.assertTrue(self.mailbox.unregister(first))
+                        far.send(b"x")
+                        self.run_until(1)
+                        self.assertTrue(self.mailbox.unregister(second))
+                        self.assertIsNone(self.loop._watched(descriptor))
+                    del self.told[:]
+        self.assertEqual((self.problems, len(self.mailbox)), ([], 0))
+
     def test_a_descriptor_that_cannot_be_watched_leaves_nothing_behind(self) -> None:
         with open(__file__) as file:
             self.assertRaises(PermissionError, self.mailbox.watch, file, self.tell)

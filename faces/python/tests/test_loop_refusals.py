@@ -1,6 +1,7 @@
 """What the loop does with programs that are wrong: each time something specified, and the loop lives on."""
 
 import asyncio
+import errno
 import gc
 import logging
 import os
@@ -255,6 +256,47 @@ class Descriptors(LoopCase):
             self.loop.remove_reader(ours)
             self.assertTrue(self.loop.remove_reader(gone))
         self.still_runs()
+
+    def used_again(self, descriptor: int, near: socket.socket) -> None:
+        """Gives a closed descriptor's number to another connection, which is told that it can write."""
+        os.dup2(near.fileno(), descriptor)
+        with socket.socket(fileno=descriptor):
+            self.loop.add_writer(descriptor, self.loop.stop)
+            late = self.loop.call_later(60, self.late)
+            self.loop.run_forever()
+            late.cancel()
+            self.loop.remove_reader(descriptor)
+            self.loop.remove_writer(descriptor)
+        self.still_runs()
+
+    def late(self) -> None:
+        self.loop.stop()
+        self.problems.append({"message": "nobody was told of the new connection"})
+
+    def test_a_number_that_could_not_be_watched_again_can_be_once_it_is_open(self) -> None:
+        gone, peer = socket.socketpair()
+        near, far = socket.socketpair()
+        with peer, near, far:
+            self.loop.add_reader(gone, fail)
+            descriptor = gone.detach()
+            os.close(descriptor)
+            with self.assertRaises(OSError) as refused:
+                self.loop.add_reader(descriptor, fail)
+            self.assertEqual(refused.exception.errno, errno.EBADF)
+            self.used_again(descriptor, near)
+        self.assertEqual(self.problems, [])
+
+    def test_a_number_half_let_go_of_when_it_was_closed_can_be_watched_once_it_is_open(self) -> None:
+        gone, peer = socket.socketpair()
+        near, far = socket.socketpair()
+        with peer, near, far:
+            self.loop.add_reader(gone, fail)
+            self.loop.add_writer(gone, fail)
+            descriptor = gone.detach()
+            os.close(descriptor)
+            self.assertTrue(self.loop.remove_writer(descriptor))
+            self.used_again(descriptor, near)
+        self.assertEqual(self.problems, [])
 
     def test_one_closed_under_a_receive_leaves_a_wait_that_can_be_cancelled(self) -> None:
         ours, theirs = socket.socketpair()

@@ -415,6 +415,30 @@ class Together(unittest.TestCase):
             self.run_it(main())
         self.assertEqual([peer.recv(100) for peer in self.kept], [b"written"] * CONNECTIONS)
 
+    def test_what_is_left_is_sent_though_whoever_is_told_of_room_ends_the_program(self) -> None:
+        pieces = 70  # More than one call takes, so that some are left when there is room.
+
+        async def main() -> None:
+            def answer(echo: Echo, data: bytes) -> None:
+                echo.transport.set_write_buffer_limits(high=100, low=50)
+                for _ in range(pieces):
+                    echo.transport.write(b"four")
+                echo.transport.close()
+
+            def resume() -> None:
+                raise SystemExit
+
+            echoes, self.kept = await self.connected(answer)
+            echoes[0].resume_writing = resume  # type: ignore[method-assign]
+            for peer in self.kept:
+                peer.send(b"go")
+            await asyncio.sleep(60)
+
+        with self.assertRaises(SystemExit):
+            self.run_it(main())
+        for peer in self.kept:
+            self.assertEqual(self.run_it(self.receive(peer, pieces * 4 + 1)), b"four" * pieces)
+
     def test_a_child_that_forks_lets_go_of_the_loop_and_hurts_nobody(self) -> None:
         async def main() -> None:
             _, peers = await self.connected(lambda echo, data: echo.transport.write(data))

@@ -1,12 +1,18 @@
 """Being a service."""
 
 import asyncio
+import gc
 import os
 import signal
 import socket
 import subprocess
 import sys
+import threading
+import time
+import traceback
 import unittest
+import warnings
+from functools import partial
 from pathlib import Path
 
 import thalweg.service
@@ -16,6 +22,7 @@ from service_support import (
     ENDLESS,
     FIELDS,
     FIELDS_FRAME,
+    GOODBYE,
     ITEM,
     REQUEST,
     ROOT,
@@ -28,6 +35,7 @@ from service_support import (
     types,
     waiting,
 )
+from thalweg import _native
 from thalweg.service import (
     Abandoned,
     AddressInUse,
@@ -64,6 +72,24 @@ class Echo:
 serve(echo_server.service_sync(Echo()), sys.argv[1], ready=lambda: print("ready", flush=True))
 print("ended")
 """
+
+
+def status_of_child(work):
+    """How a child ends in which `work` runs: by force if it hangs."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            signal.alarm(30)
+            work()
+            status = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 class Slow:
@@ -187,6 +213,81 @@ class Serving(Place, unittest.IsolatedAsyncioTestCase):
         await server.close()
         with self.assertRaises(NoServer):
             await Client.connect(self.endpoint(), connect_within=0)
+
+    async def test_a_request_that_comes_with_the_stop_does_not_hold_up_the_end(self):
+        async def at_once(frame, reply):
+            reply.end(frame)
+
+        server = self.serve(at_once, drain_grace=3600)
+        server.start()
+        hand = await asyncio.to_thread(Hand.to, self.endpoint())
+        # One turn brings both.
+        hand.send(header(REQUEST, 1, len(FIELDS_FRAME)), FIELDS_FRAME)
+        server.stop()
+        await asyncio.wait_for(server.wait(), 60)
+        await server.close()
+        self.assertEqual([hand.frame()[:2] for _ in range(2)], [(GOODBYE, 0), (END, 1)])
+        hand.close()
+
+    async def test_a_child_leaves_the_server_to_its_parent(self):
+        def close(server):
+            server._listener.close()
+
+        def let_go(server):
+            del server._listener
+            gc.collect()
+
+        async with self.serve() as server:
+            for kind in ("sock", "shm"):
+                async with await Client.connect(self.endpoint(kind)) as transport:
+                    client = echo_client.EchoClient(transport)
+                    await client.fields(FIELDS)
+                    for leave in (close, let_go):
+                        with self.subTest(kind=kind, leave=leave.__name__):
+                            self.assertEqual(status_of_child(partial(leave, server)), 0)
+                            answer = await asyncio.wait_for(client.fields(FIELDS), 60)
+                            self.assertEqual(answer.name, FIELDS.name)
+                            async with await Client.connect(self.endpoint(kind)) as other:
+                                await echo_client.EchoClient(other).fields(FIELDS)
+
+    async def test_a_child_is_told_that_the_server_is_its_parents(self):
+        def ask(listener):
+            for call in ("turn", "finish", "wait", "stop", "fileno", "statistics"):
+                with self.assertRaisesRegex(RuntimeError, "after a fork"):
+                    getattr(listener, call)()
+            self.assertTrue(listener.is_stopped)
+
+        async with self.serve() as server, await Client.connect(self.endpoint()) as transport:
+            self.assertEqual(status_of_child(partial(ask, server._listener)), 0)
+            await asyncio.wait_for(echo_client.EchoClient(transport).fields(FIELDS), 60)
+
+    async def test_a_child_leaves_the_clients_to_its_parent(self):
+        def leave(transport):
+            with self.assertRaisesRegex(RuntimeError, "after a fork"):
+                transport._connection.turn()
+            transport._connection.close()
+            gc.collect()
+
+        async with self.serve():
+            for kind in ("sock", "shm"):
+                with self.subTest(kind=kind):
+                    async with await Client.connect(self.endpoint(kind)) as transport:
+                        client = echo_client.EchoClient(transport)
+                        await client.fields(FIELDS)
+                        self.assertEqual(status_of_child(partial(leave, transport)), 0)
+                        answer = await asyncio.wait_for(client.fields(FIELDS), 60)
+                        self.assertEqual(answer.name, FIELDS.name)
+
+    def test_a_child_closes_a_server_that_a_thread_of_its_parent_waits_in(self):
+        listener = _native.Listener([self.endpoint()])
+        waits = threading.Thread(target=listener.wait)
+        waits.start()
+        # However far the thread is, the child ends.
+        time.sleep(0.05)
+        self.assertEqual(status_of_child(listener.close), 0)
+        listener.stop()
+        waits.join()
+        listener.close()
 
     async def test_after_its_grace_whoever_does_not_read_is_left(self):
         server = self.serve(drain_grace=0.05)

@@ -11,8 +11,11 @@ use super::{Client, Line, Reconnect};
 use crate::error::Error;
 use std::io::IoSlice;
 use std::time::Instant;
-use thalweg_transport::{Read, Written};
+use thalweg_transport::{RING_BYTES_DEFAULT, Read, Written};
 use thalweg_wire::fault::Fault;
+
+/// What is read at most from a connection that is given up: about what a ring holds, and more than a socket does.
+const LEFT_BYTES_MAX: usize = RING_BYTES_DEFAULT as usize;
 
 impl Client {
     /// Writes what is queued, as far as it can be now.
@@ -169,10 +172,18 @@ impl Client {
         }
     }
 
-    /// Reads what a dying connection still brought, then loses it.
+    /// Reads what a dying connection still brought, then loses it. A peer may go on writing without an end, so that is
+    /// bounded; and from one that broke the rules nothing more is taken.
     fn drain_and_lose(&mut self, error: Error) {
-        if let Line::Up(link) = &mut self.line {
-            while matches!(link.read(self.session.room()), Ok(Read::Bytes(_))) {}
+        if let Line::Up(link) = &mut self.line
+            && error.fault != Fault::BrokenPeer
+        {
+            let mut left_bytes = LEFT_BYTES_MAX;
+            while left_bytes > 0
+                && let Ok(Read::Bytes(count)) = link.read(self.session.room())
+            {
+                left_bytes = left_bytes.saturating_sub(count);
+            }
         }
         self.lose(error);
     }

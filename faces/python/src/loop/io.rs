@@ -2,8 +2,9 @@
 //!
 //! Purpose: what happened is collected here without the interpreter's lock and handed to the loop as a batch. The
 //! descriptors belong to Python's own socket and file objects: the reactor borrows their numbers and gives every one
-//! back, closing none. Invariants: a descriptor has at most one watch; its key is alive in the reactor exactly while
-//! the watch exists; what happened to a watch that is gone since is not delivered, because keys are never reused.
+//! back, closing none. Invariants: a descriptor has at most one watch; its key is alive in the reactor while the watch
+//! exists, unless the descriptor was found closed: then whoever is the next to watch that number gets a new one; what
+//! happened to a watch that is gone since is not delivered, because keys are never reused.
 
 use super::accepting::Acceptor;
 use super::datagram::DatagramTransport;
@@ -12,6 +13,7 @@ use super::listening::{LISTEN_NS, Listening};
 use super::operation::Operation;
 use super::stream::StreamTransport;
 use crate::error;
+use crate::forks::Process;
 use pyo3::prelude::*;
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use thalweg_events::{CallbackId, Kind};
@@ -140,7 +142,7 @@ pub(crate) struct Io {
     watches: Vec<Option<Watch>>,
     listening: Listening,
     /// Who made it: a child after a fork must not touch what it shares with its parent.
-    process: u32,
+    process: Process,
 }
 
 impl Io {
@@ -151,14 +153,14 @@ impl Io {
             .map_err(|error| error::io("make an event loop", &error))?;
         let waker = reactor.handle();
         let watches = Vec::new();
-        let (listening, process) = (Listening::new(), std::process::id());
+        let (listening, process) = (Listening::new(), Process::this());
         Ok((Self { reactor: Some(reactor), watches, listening, process }, waker))
     }
 
     /// Whether this process made it: after a fork the kernel's list is still the parent's.
     #[inline]
     pub(crate) fn is_ours(&self) -> bool {
-        self.process == std::process::id()
+        self.process.is_this()
     }
 
     /// Looks what is ready, or waits for it, and puts it behind what `found` holds. Never touches Python.
@@ -190,20 +192,19 @@ impl Io {
             let before = watch.targets[side as usize].replace(target);
             // Who was told before may have closed the descriptor, and its number be another's since: then the kernel forgot
             // the watch, and says so only when it is changed.
-            let kept = match &before {
-                None => core.set_interest(watch.key, watch.interest()),
-                Some(_) => Err(std::io::ErrorKind::NotFound.into()),
+            let mut kept = match &before {
+                None if core.entry(watch.key).is_some() => core.set_interest(watch.key, watch.interest()),
+                _ => Err(std::io::ErrorKind::NotFound.into()),
             };
-            match kept {
-                Ok(()) => return Ok(before),
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-                Err(error) => {
-                    watch.targets[side as usize] = before;
-                    return Err(error);
-                }
+            if kept.as_ref().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
+                give_back(core.release(watch.key));
+                kept = lend(core, descriptor, watch.interest()).map(|key| watch.key = key);
             }
-            give_back(core.release(watch.key));
-            watch.key = lend(core, descriptor, watch.interest())?;
+            if kept.is_err() {
+                // Everybody stays who they were: to drop them here would call their finalizers.
+                watch.targets[side as usize] = before;
+                return kept.map(|()| None);
+            }
             return Ok(before);
         }
         let interest = if side == Side::Read { Interest::READ } else { Interest::WRITE };
@@ -225,8 +226,11 @@ impl Io {
                 give_back(reactor.core().release(watch.key));
                 *slot = None;
             } else {
-                // Refused only when the descriptor was closed meanwhile: then nothing is told of it anyway.
-                let _ = reactor.core().set_interest(watch.key, interest);
+                let core = reactor.core();
+                if core.set_interest(watch.key, interest).is_err() {
+                    // Closed meanwhile: nothing is told of it any more, and whoever has the number next begins anew.
+                    give_back(core.release(watch.key));
+                }
             }
         }
         before
@@ -240,6 +244,15 @@ impl Io {
             return None;
         }
         watch.targets[side as usize].as_ref().map(|target| target.share(py))
+    }
+
+    /// Whether a callback is told of one side of a descriptor.
+    pub(crate) fn tells(&self, descriptor: RawFd, side: Side, callback: CallbackId) -> bool {
+        let place = usize::try_from(descriptor).ok();
+        let watch = place.and_then(|place| self.watches.get(place)?.as_ref());
+        watch.and_then(|watch| watch.targets[side as usize].as_ref()).is_some_and(
+            |target| matches!(target, Target::Events(told) | Target::Socket(told) if *told == callback),
+        )
     }
 
     /// Which sides of a descriptor are watched.

@@ -113,9 +113,19 @@ pub(crate) fn read_socket(slf: &Bound<'_, Loop>, descriptor: RawFd, callback: Ca
         Err(error) => (Kind::SocketError, Some(os_error(&error).into_value(py).into_any())),
     };
     if kind != Kind::SocketData {
-        state.unwatch(py, descriptor, Side::Read)?;
+        unwatch(py, state, descriptor, callback)?;
     }
     deliver(slf, Event { callback, kind, payload })
+}
+
+/// Takes a callback's watches off a descriptor. One that was closed may have left its number to another, whose they stay.
+fn unwatch(py: Python<'_>, state: &Loop, descriptor: RawFd, callback: CallbackId) -> PyResult<()> {
+    for side in [Side::Read, Side::Write] {
+        if state.io.with(py, |io| io.tells(descriptor, side, callback))? {
+            state.unwatch(py, descriptor, side)?;
+        }
+    }
+    Ok(())
 }
 
 /// What a loop is told by numbers.
@@ -222,12 +232,12 @@ impl Mailbox {
     /// Nothing is told any more; whether there was such a number. Events that wait are dropped.
     fn unregister(&self, py: Python<'_>, id: u64) -> PyResult<bool> {
         let state = self.owner.get();
-        let told = state.callbacks.with(py, |callbacks| callbacks.remove(CallbackId::of(id)))?;
+        let id = CallbackId::of(id);
+        let told = state.callbacks.with(py, |callbacks| callbacks.remove(id))?;
         match &told {
             None => return Ok(false),
             Some(Told::Call { source: Source::Descriptor(fd) | Source::Socket(fd, _), .. }) => {
-                state.unwatch(py, *fd, Side::Read)?;
-                state.unwatch(py, *fd, Side::Write)?;
+                unwatch(py, state, *fd, id)?;
             }
             Some(Told::Call { source: Source::Timer(timer), .. }) => TimerHandle::cancel(timer.bind(py))?,
             Some(_) => {}

@@ -117,7 +117,16 @@ impl StreamTransport {
 
     fn turn_ended(&self, slf: &Bound<'_, Self>, sent: std::io::Result<Vec<Py<PyBytes>>>) -> PyResult<()> {
         let py = slf.py();
-        let done = self.settle(slf, sent)?;
+        let done = match self.settle(slf, sent) {
+            Ok(done) => done,
+            Err(raised) => {
+                // What ends the program does not lose what is left to do here: the loop may run again.
+                if self.life.get(py).lost == 0 {
+                    Self::watch(slf, Side::Write)?;
+                }
+                return Err(raised);
+            }
+        };
         match self.life.get(py) {
             // It failed, or was ended by whoever was told.
             Life { lost: 1.., .. } => return Ok(()),

@@ -118,8 +118,10 @@ impl Listener {
     }
 
     /// Takes nothing new from here on. The turns that follow answer what was begun.
-    fn stop(&self) {
+    fn stop(&self, py: Python<'_>) -> PyResult<()> {
+        self.server.check(py)?;
         self.stopper.stop();
+        Ok(())
     }
 
     /// Whether it was stopped, and everything that was begun is answered.

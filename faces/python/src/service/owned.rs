@@ -3,21 +3,32 @@
 //! Another thread that wants it meanwhile waits without the interpreter's lock, which the first may need to go on. The same
 //! thread can come back too: to make an object for Python may run the garbage collector, and that any finalizer. It is
 //! refused, because what it wants is being changed.
+//!
+//! In a child after a fork it is neither used nor dropped: what is taken off the kernel's list there the parent misses too, and
+//! the paths lead to the parent's sockets.
 
 use super::error::fault;
+use crate::forks::Process;
 use parking_lot::{ReentrantMutex, ReentrantMutexGuard};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use std::cell::RefCell;
 use thalweg_wire::fault::Fault;
 
-/// Something that is there until it is closed.
-pub(crate) struct Owned<T>(ReentrantMutex<RefCell<Option<T>>>);
+/// Something that is there until it is closed, for the process that made it.
+pub(crate) struct Owned<T> {
+    /// There until this is dropped.
+    inner: Option<Lock<T>>,
+    process: Process,
+}
+
+type Lock<T> = ReentrantMutex<RefCell<Option<T>>>;
 
 /// Why something is not to be had.
 pub(crate) enum Away {
     Closed,
     Busy,
+    Elsewhere,
 }
 
 impl Away {
@@ -26,28 +37,43 @@ impl Away {
         match self {
             Self::Closed => fault(py, Fault::Closed, "it was closed here"),
             Self::Busy => PyRuntimeError::new_err("called from a finalizer, in the middle of another call"),
+            Self::Elsewhere => PyRuntimeError::new_err(
+                "it belongs to the process that made it: after a fork, make a new one",
+            ),
         }
     }
 }
 
 impl<T: Send> Owned<T> {
     pub(crate) fn new(inner: T) -> Self {
-        Self(ReentrantMutex::new(RefCell::new(Some(inner))))
+        let inner = ReentrantMutex::new(RefCell::new(Some(inner)));
+        Self { inner: Some(inner), process: Process::this() }
     }
 
-    fn lock(&self, py: Python<'_>) -> ReentrantMutexGuard<'_, RefCell<Option<T>>> {
+    /// Whether it is to be had in this process.
+    pub(crate) fn check(&self, py: Python<'_>) -> PyResult<()> {
+        if self.process.is_this() { Ok(()) } else { Err(Away::Elsewhere.raise(py)) }
+    }
+
+    /// What is to be locked; nothing in another process, where a thread that did not follow may have locked it.
+    fn ours(&self) -> Option<&Lock<T>> {
+        self.inner.as_ref().filter(|_| self.process.is_this())
+    }
+
+    fn lock(&self, py: Python<'_>) -> Option<ReentrantMutexGuard<'_, RefCell<Option<T>>>> {
+        let inner = self.ours()?;
         loop {
-            if let Some(guard) = self.0.try_lock() {
-                return guard;
+            if let Some(guard) = inner.try_lock() {
+                return Some(guard);
             }
-            py.detach(|| drop(self.0.lock()));
+            py.detach(|| drop(inner.lock()));
         }
     }
 
     /// Does something with it.
     #[inline]
     pub(crate) fn try_with<R>(&self, py: Python<'_>, task: impl FnOnce(&mut T) -> R) -> Result<R, Away> {
-        let guard = self.lock(py);
+        let guard = self.lock(py).ok_or(Away::Elsewhere)?;
         let Ok(mut inner) = guard.try_borrow_mut() else { return Err(Away::Busy) };
         inner.as_mut().map(task).ok_or(Away::Closed)
     }
@@ -58,24 +84,33 @@ impl<T: Send> Owned<T> {
         self.try_with(py, task).map_err(|away| away.raise(py))?
     }
 
-    /// Does something that may wait, while other threads run. `None` once closed.
+    /// Does something that may wait, while other threads run. `None` once closed, and where it is not to be had.
     pub(crate) fn detached<R: Send>(
         &self,
         py: Python<'_>,
         task: impl FnOnce(&mut T) -> R + Send,
     ) -> Option<R> {
+        let inner = self.ours()?;
         py.detach(|| {
-            let guard = self.0.lock();
+            let guard = inner.lock();
             let mut inner = guard.try_borrow_mut().ok()?;
             inner.as_mut().map(task)
         })
     }
 
-    /// Ends it.
+    /// Ends it; nothing that is another process's.
     pub(crate) fn close(&self, py: Python<'_>) {
-        let guard = self.lock(py);
+        let Some(guard) = self.lock(py) else { return };
         let inner = guard.try_borrow_mut().ok().and_then(|mut inner| inner.take());
         drop(guard);
         drop(inner);
+    }
+}
+
+impl<T> Drop for Owned<T> {
+    fn drop(&mut self) {
+        if !self.process.is_this() {
+            std::mem::forget(self.inner.take());
+        }
     }
 }
