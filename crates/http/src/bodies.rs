@@ -1,7 +1,8 @@
 //! The bodies that are still arriving, and what they may take together.
 //!
 //! A body that is announced is reserved whole before any of it is read, so that those let in can all be finished; one
-//! in chunks is counted as it comes. What was reserved is given back when the request is whole, refused or gone.
+//! in chunks is counted as it comes. Heads are not counted: every connection may have one. What was reserved is given back
+//! when the request is whole, refused or gone.
 //!
 //! Invariant: `held` is the sum of what every connection has reserved. *Checked by* the tests in `tests/requests.rs`.
 
@@ -19,7 +20,7 @@ impl Bodies {
     pub(crate) fn reserve<T>(&mut self, active: &mut Active<T>, body: &Body, bytes_max: u64) -> bool {
         let wanted = match body {
             Body::Unknown => 0,
-            Body::Fixed { total_bytes } => *total_bytes as u64,
+            Body::Fixed { head_bytes, total_bytes } => (total_bytes - head_bytes) as u64,
             Body::Chunked { decoded, .. } => decoded.len() as u64,
         };
         let held = self.held - active.reserved + wanted;

@@ -116,8 +116,8 @@ impl<T> Connection<T> {
 pub(crate) enum Body {
     /// The head is not whole yet.
     Unknown,
-    /// Head and body together have so many bytes.
-    Fixed { total_bytes: usize },
+    /// Head and body together have so many bytes, the head alone so many.
+    Fixed { head_bytes: usize, total_bytes: usize },
     /// Chunks are being taken out of the input behind the head.
     Chunked { head_bytes: usize, decoder: ChunkedDecoder, decoded: Vec<u8> },
 }

@@ -239,8 +239,8 @@ impl<S: Service> Http<S> {
 
     fn begin_lingering(&mut self, core: &mut HttpCore<S>, key: Key) {
         self.goodbye(core, key);
-        let Some((entry, descriptor)) = core.entry_and_descriptor(key) else { return };
-        entry.role = Role::Lingering;
+        self.unsubscribe(core, key, Role::Lingering);
+        let Some(descriptor) = core.descriptor(key) else { return };
         let told = shutdown_write(descriptor).and_then(|()| core.set_interest(key, Interest::READ));
         match told {
             Ok(()) => core.set_timer(key, self.config.linger_ms),

@@ -247,6 +247,17 @@ impl<S: Service> Http<S> {
         self.respond_live(core, key, active, &response)
     }
 
+    /// Ends the connection's subscription, if it has one; from now on it has this role.
+    pub(crate) fn unsubscribe(&mut self, core: &mut HttpCore<S>, key: Key, role: Role) {
+        if let Some(topic) = core.unsubscribe(key).and_then(|left| left.last) {
+            self.service.unwatch(&topic);
+        }
+        if let Some(entry) = core.entry(key) {
+            self.load.subscribers -= usize::from(load::follows(entry.role));
+            entry.role = role;
+        }
+    }
+
     /// Unsubscribes; the connection is between requests again, or closing. How its response is to end.
     fn end_live(
         &mut self,
@@ -254,13 +265,9 @@ impl<S: Service> Http<S> {
         key: Key,
         active: &mut Active<S::Topic>,
     ) -> Result<Manner, Gone> {
-        if let Some(topic) = core.unsubscribe(key).and_then(|left| left.last) {
-            self.service.unwatch(&topic);
-        }
+        self.unsubscribe(core, key, Role::Request);
         let draining = self.draining;
         let entry = core.entry(key).ok_or(Gone::Close)?;
-        self.load.subscribers -= usize::from(load::follows(entry.role));
-        entry.role = Role::Request;
         let close = entry.flags.has(Flags::CLOSE) || draining;
         let legacy = entry.flags.has(Flags::LEGACY);
         active.closing |= close;

@@ -145,6 +145,8 @@ pub struct Http<S: Service> {
     pub(crate) waiting: VecDeque<Waiting>,
     /// The highest ticket known complete.
     pub(crate) completed: u64,
+    /// The store failed: no further ticket will be complete.
+    pub(crate) failed: bool,
     pub(crate) date: Date,
     /// Response heads and small bodies of the write being put together.
     pub(crate) scratch: Vec<u8>,
@@ -209,6 +211,7 @@ impl<S: Service> Http<S> {
             draining: false,
             waiting: VecDeque::new(),
             completed: 0,
+            failed: false,
             date: Date::at(core.wall_us()),
             scratch: Vec::new(),
             segments: Vec::new(),
@@ -314,8 +317,9 @@ impl<S: Service> Http<S> {
         self.drive_each(core, keys);
     }
 
-    /// The store failed: every answer that waits is replaced.
+    /// The store failed: every answer that waits is replaced, and so are those that would from now on (see `place`).
     fn fail(&mut self, core: &mut HttpCore<S>) {
+        self.failed = true;
         let now = Self::now(core);
         let waiting = std::mem::take(&mut self.waiting);
         let service = &mut self.service;

@@ -77,7 +77,9 @@ fn make_room<S: Service>(core: &mut HttpCore<S>, active: &mut Active<S::Topic>) 
         return;
     }
     let wanted = match active.body {
-        Body::Fixed { total_bytes } => total_bytes.saturating_sub(active.unread().len()).clamp(1, ROOM_BYTES),
+        Body::Fixed { total_bytes, .. } => {
+            total_bytes.saturating_sub(active.unread().len()).clamp(1, ROOM_BYTES)
+        }
         Body::Unknown | Body::Chunked { .. } => 1,
     };
     if active.input.capacity() - active.input.len() >= wanted {

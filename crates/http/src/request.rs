@@ -35,10 +35,11 @@ impl<S: Service> Http<S> {
         key: Key,
         active: &mut Active<S::Topic>,
     ) -> bool {
+        let secure = core.entry(key).is_some_and(|entry| entry.secure);
         let taken = if matches!(active.body, Body::Chunked { .. }) {
-            self.take_chunked(core, active)
+            self.take_chunked(core, active, secure)
         } else {
-            self.take_plain(core, active)
+            self.take_plain(core, active, secure)
         };
         match taken {
             Taken::Nothing => {
@@ -75,17 +76,22 @@ impl<S: Service> Http<S> {
                 active.phase = Phase::Idle;
                 active.continue_owed = false;
                 active.closing |= manner.close;
-                self.place(key, active, answer, manner);
+                self.place(core, key, active, answer, manner);
             }
         }
         true
     }
 
     /// A request without a body or with a counted one: served where it lies, without a copy.
-    fn take_plain(&mut self, core: &mut HttpCore<S>, active: &mut Active<S::Topic>) -> Taken<S::Topic> {
+    fn take_plain(
+        &mut self,
+        core: &mut HttpCore<S>,
+        active: &mut Active<S::Topic>,
+        secure: bool,
+    ) -> Taken<S::Topic> {
         let unread = &active.input[active.start..];
         if unread.is_empty()
-            || matches!(active.body, Body::Fixed { total_bytes } if unread.len() < total_bytes)
+            || matches!(active.body, Body::Fixed { total_bytes, .. } if unread.len() < total_bytes)
         {
             return Taken::Nothing;
         }
@@ -105,12 +111,13 @@ impl<S: Service> Http<S> {
                     decoder: ChunkedDecoder::default(),
                     decoded: Vec::new(),
                 };
-                return self.admitted(core, &head, body);
+                return self.admitted(core, &head, body, secure);
             }
         };
         let total_bytes = head.bytes + length;
         if unread.len() < total_bytes {
-            return self.admitted(core, &head, Body::Fixed { total_bytes });
+            let body = Body::Fixed { head_bytes: head.bytes, total_bytes };
+            return self.admitted(core, &head, body, secure);
         }
         if active.awaited > 0 && matches!(head.method, Method::Get | Method::Head) {
             // RFC 9112 9.3.2: what follows a write in the same connection sees it, so it waits for it.
@@ -130,7 +137,7 @@ impl<S: Service> Http<S> {
         let alone = self.is_alone(core);
         self.service.alone(alone && unread.len() == total_bytes);
         let _span = span(&head).entered();
-        let answer = self.service.call(&request(&head, body), Self::now(core));
+        let answer = self.service.call(&request(&head, body, secure), Self::now(core));
         Taken::Whole { answer, manner: manner(&head), end }
     }
 
@@ -140,18 +147,29 @@ impl<S: Service> Http<S> {
     }
 
     /// What becomes of a request whose body is still to come.
-    fn admitted(&mut self, core: &mut HttpCore<S>, head: &Head<'_>, body: Body) -> Taken<S::Topic> {
+    fn admitted(
+        &mut self,
+        core: &mut HttpCore<S>,
+        head: &Head<'_>,
+        body: Body,
+        secure: bool,
+    ) -> Taken<S::Topic> {
         if let Some(refusal) = self.overload(head.method) {
             return Taken::Refused(*refusal);
         }
-        match self.service.admit(&request(head, &[]), Self::now(core)) {
+        match self.service.admit(&request(head, &[], secure), Self::now(core)) {
             Some(response) => Taken::Denied(response),
             None => Taken::Head(body, head.expects_continue),
         }
     }
 
     /// A chunked body: taken out of the input behind the head, which stays where it is until the end.
-    fn take_chunked(&mut self, core: &mut HttpCore<S>, active: &mut Active<S::Topic>) -> Taken<S::Topic> {
+    fn take_chunked(
+        &mut self,
+        core: &mut HttpCore<S>,
+        active: &mut Active<S::Topic>,
+        secure: bool,
+    ) -> Taken<S::Topic> {
         let Body::Chunked { head_bytes, decoder, decoded } = &mut active.body else { return Taken::Nothing };
         let body_start = active.start + *head_bytes;
         let mut at = body_start;
@@ -179,7 +197,7 @@ impl<S: Service> Http<S> {
                 let alone = self.is_alone(core);
                 self.service.alone(alone && active.input.len() == at);
                 let _span = span(&head).entered();
-                let answer = self.service.call(&request(&head, decoded), Self::now(core));
+                let answer = self.service.call(&request(&head, decoded, secure), Self::now(core));
                 Taken::Whole { answer, manner: manner(&head), end: at }
             }
             Ok(None) => Taken::Nothing,
@@ -188,21 +206,28 @@ impl<S: Service> Http<S> {
     }
 
     /// Gives an answer its place.
-    fn place(&mut self, key: Key, active: &mut Active<S::Topic>, answer: Answer<S::Topic>, manner: Manner) {
+    fn place(
+        &mut self,
+        core: &mut HttpCore<S>,
+        key: Key,
+        active: &mut Active<S::Topic>,
+        answer: Answer<S::Topic>,
+        manner: Manner,
+    ) {
         match answer {
-            Answer::Respond(response) => {
+            Answer::After(ticket, response) if ticket > self.completed && !self.failed => {
                 let sequence = active.replies.expect();
+                active.awaited += u32::from(manner.writes);
+                self.wait_for(ticket, key, sequence, Reply { response, manner });
+            }
+            Answer::After(ticket, _) if ticket > self.completed => {
+                let sequence = active.replies.expect();
+                let response = self.service.failed(Self::now(core));
                 active.ready(sequence, Reply { response, manner });
             }
-            Answer::After(ticket, response) => {
+            Answer::Respond(response) | Answer::After(_, response) => {
                 let sequence = active.replies.expect();
-                let reply = Reply { response, manner };
-                if ticket <= self.completed {
-                    active.ready(sequence, reply);
-                } else {
-                    active.awaited += u32::from(manner.writes);
-                    self.wait_for(ticket, key, sequence, reply);
-                }
+                active.ready(sequence, Reply { response, manner });
             }
             Answer::Later(later) => self.await_later(key, active, later, manner),
             // Handled before: a cold request has no place yet.
@@ -247,8 +272,9 @@ impl<S: Service> Http<S> {
     }
 }
 
-fn request<'a>(head: &'a Head<'_>, body: &'a [u8]) -> Request<'a> {
-    Request { method: head.method, path: head.path, query: head.query, fields: &head.fields, body }
+fn request<'a>(head: &'a Head<'_>, body: &'a [u8], secure: bool) -> Request<'a> {
+    let &Head { method, path, query, .. } = head;
+    Request { method, path, query, fields: &head.fields, body, secure }
 }
 
 /// What a request is called in the log, at `debug`. Not looked at, it costs a load and a branch.

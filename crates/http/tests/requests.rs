@@ -67,6 +67,25 @@ fn a_failed_store_answers_whoever_waits() {
 }
 
 #[test]
+fn whoever_asks_a_store_that_failed_is_answered_at_once() {
+    let server = Server::start(patient());
+    let mut client = server.connect();
+    server.post(Message::Complete { up_to: 3 });
+    server.post(Message::Failed);
+    client.send(
+        "POST /after/4 HTTP/1.1\r\nHost: t\r\nContent-Length: 0\r\n\r\nGET /echo HTTP/1.1\r\nHost: t\r\n\r\n",
+    );
+    assert_eq!((client.answer().text(), client.answer().status), ("failed".to_owned(), 200));
+    client.get("/after/3");
+    assert_eq!(client.answer().text(), "after 3", "what was complete before stays so");
+    // And nobody who hung up is kept for an answer that does not come.
+    client.get("/after/5");
+    client.finish();
+    assert_eq!(client.answer().status, 500);
+    server.until("gone", |census| (census.connections, census.waiting) == (0, 0));
+}
+
+#[test]
 fn a_connection_that_goes_while_it_waits_is_forgotten() {
     let server = Server::start(patient());
     let mut client = server.connect();
@@ -233,7 +252,7 @@ fn bodies_share_what_memory_there_is_for_them() {
     first.send(&announced(600));
     server.until("the first body is arriving", |census| census.connections - census.quiet == 1);
     // There is no room for it beside the first, and it is told so before it is sent.
-    second.send(&announced(600));
+    second.send(&announced(601));
     assert_eq!(second.answer().status, 503);
     assert!(second.at_end());
     let mut third = server.connect();
@@ -260,6 +279,16 @@ fn bodies_share_what_memory_there_is_for_them() {
     third.send(&announced(1_000));
     third.send("x".repeat(1_000).as_str());
     assert_eq!(third.answer().status, 200);
+}
+
+#[test]
+fn a_body_of_exactly_what_there_is_for_bodies_is_taken() {
+    let server = Server::start(Config { body_bytes_max: 100_000, bodies_bytes_max: 100_000, ..patient() });
+    let mut client = server.connect();
+    client.send("POST /echo HTTP/1.1\r\nHost: t\r\nExpect: 100-continue\r\nContent-Length: 100000\r\n\r\n");
+    assert_eq!(client.answer().status, 100);
+    client.send("x".repeat(100_000).as_str());
+    assert_eq!(client.answer().status, 200);
 }
 
 #[test]

@@ -191,6 +191,23 @@ fn subscribers_are_served_and_a_goodbye_ends_them() {
 }
 
 #[test]
+fn a_live_read_that_ends_with_a_broken_record_gives_its_place_back() {
+    let (_directory, server, trust) = secure(Config { subscribers_max: 1, ..Config::default() });
+    for path in ["/sse/0", "/poll/0", "/sse/0", "/poll/0"] {
+        let mut client = Client::ready(&server, &trust);
+        client.get(path);
+        server.until("subscribed", |census| census.subscribed == 1);
+        // No record begins so. What answers it is an alert, whose reader has time to read it.
+        client.stream.write_all(&[0xFF; 5]).unwrap();
+        server.until("unsubscribed", |census| census.subscribed == 0);
+        drop(client);
+        server.until("gone", |census| census.connections == 0);
+    }
+    let shared = server.shared.lock().unwrap();
+    assert_eq!((shared.watched, shared.unwatched), (4, 4));
+}
+
+#[test]
 fn a_half_closed_client_gets_its_answer() {
     let (_directory, server, trust) = secure(Config::default());
     let mut client = Client::new(&server, &trust);

@@ -180,6 +180,9 @@ pub(crate) struct ServeOptions {
         default_value = "*"
     )]
     pub(crate) cors_origins: Vec<Origin>,
+    /// Whether webhooks of subscriptions may go to this very machine, as `http://localhost` and `http://127.0.0.x`.
+    #[arg(long, env = "THALWEG_WEBHOOKS_LOOPBACK", value_enum, default_value_t = WebhooksLoopback::Auto)]
+    pub(crate) webhooks_loopback: WebhooksLoopback,
     /// Directory of the store; created when missing.
     #[arg(long, env = "THALWEG_DATA", value_name = "DIR", default_value = "./data")]
     pub(crate) data: PathBuf,
@@ -287,6 +290,14 @@ pub(crate) enum Durability {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Switch {
+    On,
+    Off,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum WebhooksLoopback {
+    /// While no other machine can reach the server, and it has no tokens.
+    Auto,
     On,
     Off,
 }

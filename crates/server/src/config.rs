@@ -36,13 +36,14 @@ const fn key(name: &'static str, kind: Kind, reloads: bool) -> Key {
 }
 
 /// Every key, in the order they are printed.
-pub(crate) const KEYS: [Key; 36] = [
+pub(crate) const KEYS: [Key; 37] = [
     key("listen", Kind::Texts, false),
     key("tokens", Kind::Text, false),
     key("tls_certificate", Kind::Text, false),
     key("tls_key", Kind::Text, false),
     key("insecure_listen_anywhere", Kind::Boolean, false),
     key("cors_origins", Kind::Texts, false),
+    key("webhooks_loopback", Kind::Text, false),
     key("data", Kind::Text, false),
     key("durability", Kind::Text, false),
     key("long_poll_timeout_ms", Kind::Integer, true),

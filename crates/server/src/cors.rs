@@ -298,7 +298,7 @@ mod tests {
         let (path, query) =
             target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query)));
         let field = origin.map(|origin| Field { name: "origin", value: origin.as_bytes() });
-        let request = Request { method, path, query, fields: field.as_slice(), body: b"" };
+        let request = Request { method, path, query, fields: field.as_slice(), body: b"", secure: false };
         cors.call(&request, NOW)
     }
 

@@ -35,6 +35,7 @@ pub(crate) struct Engine {
     subscriptions: Arc<Subscriptions<Embedded>>,
     state: State,
     sharing: Sharing,
+    webhooks_loopback: bool,
 }
 
 /// How much of the whole store is kept.
@@ -106,7 +107,7 @@ impl Engine {
                 Err(error) => tracing::error!(%error, "the state is not served"),
             }
         }
-        Self { store, subscriptions, state, sharing: Sharing::Public }
+        Self { store, subscriptions, state, sharing: Sharing::Public, webhooks_loopback: false }
     }
 
     /// The state, as whoever serves it calls it.
@@ -117,6 +118,11 @@ impl Engine {
     /// With what caches between the server and its readers may keep.
     pub(crate) fn with_sharing(self, sharing: Sharing) -> Self {
         Self { sharing, ..self }
+    }
+
+    /// With whether webhooks may go to this very machine.
+    pub(crate) fn with_webhooks_loopback(self, webhooks_loopback: bool) -> Self {
+        Self { webhooks_loopback, ..self }
     }
 
     /// What the store holds and did.
@@ -141,7 +147,8 @@ impl Engine {
     pub(crate) fn driver(&self) -> io::Result<Driver<Embedded>> {
         let watcher = self.store.watcher(Arc::new(Ringer { subscriptions: self.subscriptions.clone() }));
         let watcher = watcher.ok_or_else(|| io::Error::other("the store announces to 32 at most"))?;
-        Ok(Driver::new(Embedded::new(self.store.clone(), Some(watcher)), self.subscriptions.clone()))
+        let store = Embedded::new(self.store.clone(), Some(watcher));
+        Ok(Driver::new(store, self.subscriptions.clone(), self.options()))
     }
 
     /// The rules over this store for one reactor, which is told there what becomes durable.
@@ -167,10 +174,17 @@ impl Engine {
     }
 
     fn service_as(&self, watcher: log::WatcherId) -> Service {
-        let options =
-            Options { sharing: self.sharing, read_only: State::logs(STATE).into(), ..Options::default() };
-        let streams = Streams::new(Embedded::new(self.store.clone(), Some(watcher)), options);
+        let streams = Streams::new(Embedded::new(self.store.clone(), Some(watcher)), self.options());
         streams.with_subscriptions(self.subscriptions.clone())
+    }
+
+    fn options(&self) -> Options {
+        Options {
+            sharing: self.sharing,
+            read_only: State::logs(STATE).into(),
+            webhooks_loopback: self.webhooks_loopback,
+            ..Options::default()
+        }
     }
 
     /// Writes a checkpoint when one is due, and frees what nobody needs. May wait for the disk.

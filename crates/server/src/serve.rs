@@ -4,7 +4,7 @@
 //! nothing that may wait for a disk runs on a reactor.
 
 use crate::access::{Certificate, CertificateError, TokensError};
-use crate::arguments::{ServeOptions, StateHistory, Switch};
+use crate::arguments::{ServeOptions, StateHistory, Switch, WebhooksLoopback};
 use crate::config::Configuration;
 use crate::engine::{Engine, Retain};
 use crate::front::{Front, Fronted, Served};
@@ -149,13 +149,14 @@ pub(crate) fn serve(configuration: Configuration, line: &[OsString]) -> Result<(
     let reactors = reactors(options.reactors, (REACTORS_MAX - front.watchers_apart()) / front.watchers())?;
     let connections_max = connections_max(options).div_ceil(reactors);
     let mut places = inherited.iter().map(|(place, _)| place).chain(wanted).chain(&options.rpc_listen);
-    let guarded = front.is_guarded() || options.insecure_listen_anywhere;
-    if let Some(place) = places.find(|place| !place.is_local() && !guarded) {
+    let reachable = places.find(|place| !place.is_local());
+    if let Some(place) = reachable.filter(|_| !front.is_guarded() && !options.insecure_listen_anywhere) {
         return Err(Failure::Reachable(place.clone()));
     }
+    let is_apart = reachable.is_none();
     let certificate = certificate(options)?;
     let identity = certificate.as_ref().map(Certificate::identity);
-    let engine = open_engine(options, &front)?;
+    let engine = open_engine(options, &front, is_apart)?;
     let mut doors = open_doors(wanted, inherited, reactors, identity)?;
     let config = http_config(options, connections_max, reactors);
     let pool = Pool::start(COLD_THREADS).map_err(|error| Failure::System("start a thread", error))?;
@@ -203,13 +204,19 @@ pub(crate) fn serve(configuration: Configuration, line: &[OsString]) -> Result<(
 }
 
 /// Opens the store. Between any two steps of the start what the last one ran is let go, so that the most a start ever takes
-/// is what one step does.
-fn open_engine(options: &ServeOptions, front: &Front) -> Result<Engine, Failure> {
+/// is what one step does. `is_apart`: no other machine can reach the server.
+fn open_engine(options: &ServeOptions, front: &Front, is_apart: bool) -> Result<Engine, Failure> {
     code::release();
     let retain = Retain { seconds: options.retain_seconds, bytes: options.retain_bytes };
     let engine = Engine::open(&options.data, options.durability, retain, state_options(options));
     code::release();
-    Ok(engine.map_err(Failure::Store)?.with_sharing(front.sharing()))
+    let webhooks_loopback = match options.webhooks_loopback {
+        WebhooksLoopback::On => true,
+        WebhooksLoopback::Off => false,
+        WebhooksLoopback::Auto => is_apart && !front.is_guarded(),
+    };
+    let engine = engine.map_err(Failure::Store)?.with_sharing(front.sharing());
+    Ok(engine.with_webhooks_loopback(webhooks_loopback))
 }
 
 /// As many as were asked for, or as there are processors.

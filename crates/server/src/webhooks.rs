@@ -3,15 +3,20 @@
 //! The thread is a reactor of its own: pending work, leases and retries reach it as messages and timers, and
 //! every call in flight is a non-blocking socket with a deadline. So a webhook that is slow, or hangs, holds
 //! back only itself; [`CALLS_MAX`] are in flight at once and the others queue. What cannot be done without
-//! blocking, asking a resolver and reading the system's certificates, is done by two threads that are started
-//! when a webhook first needs them.
+//! blocking, asking a resolver and reading the system's certificates, is done by a thread for each name that is
+//! looked up: how many there are, and how long one is waited for, `names.rs` says.
 //!
 //! PROTOCOL 12.8: a call connects only to addresses that were resolved for it and passed
 //! [`Target::permits`]; the name is not resolved again, so it cannot lead elsewhere in between.
 
+mod names;
+#[cfg(test)]
+mod tests;
+
+use self::names::Names;
 use crate::engine::Engine;
 use crate::serve::Failure;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::os::fd::AsFd;
@@ -19,7 +24,7 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 use thalweg_http::client::{Exchange, Progress, Reply, Trust, post};
-use thalweg_reactor::{Config, Core, Handle, Handler, Interest, Key, Pool, Reactor, Readiness};
+use thalweg_reactor::{Config, Core, Handle, Handler, Interest, Key, Reactor, Readiness};
 use thalweg_streams::embedded::Embedded;
 use thalweg_streams::subscriptions::target::Target;
 use thalweg_streams::subscriptions::{Attempt, Driver, Outcome, Subscriptions};
@@ -28,10 +33,12 @@ use thalweg_wire::exchange::Now;
 
 /// Webhooks called at once.
 const CALLS_MAX: usize = 256;
-/// Threads that resolve names.
-const RESOLVERS: usize = 2;
+/// Longest time that a name's addresses are waited for.
+const LOOK_UP_MS_MAX: u64 = 10_000;
 const MAILBOX_MAX: usize = 4_096;
 const STACK_BYTES: usize = 512 * 1024;
+/// Of a thread that looks a name up.
+const LOOK_UP_STACK_BYTES: usize = 256 * 1024;
 /// Longest time without a look at what is due: wall clocks are set, timers are not.
 const LOOK_MS_MAX: u64 = 60_000;
 
@@ -39,14 +46,25 @@ const LOOK_MS_MAX: u64 = 60_000;
 pub(crate) enum Message {
     /// Something waits in the subscriptions' inbox.
     Bell,
-    /// A host was resolved, or was not.
-    Resolved(u64, io::Result<Resolved>),
+    /// A name was looked up.
+    Resolved(Arc<str>, io::Result<Resolved>),
 }
 
-/// Where a call may go, and whom it trusts if it is encrypted.
+/// A name's addresses, and whom a call that is encrypted trusts.
 pub(crate) struct Resolved {
-    addresses: VecDeque<SocketAddr>,
-    trust: Option<Trust>,
+    addresses: Vec<IpAddr>,
+    trust: Trust,
+}
+
+/// Finds a name's addresses. May block.
+type Ask = dyn Fn(&str) -> io::Result<Vec<IpAddr>> + Send + Sync;
+
+/// How names become addresses.
+#[derive(Clone)]
+struct Resolver {
+    ask: Arc<Ask>,
+    /// For how long that is waited for.
+    wait_ms_max: u64,
 }
 
 /// A webhook being called.
@@ -65,12 +83,13 @@ struct Webhooks {
     driver: Driver<Embedded>,
     /// Carries the timer of what is due next.
     control: Key,
-    pool: Option<Pool>,
+    resolver: Resolver,
+    names: Names<Attempt>,
+    /// Read when a name is first looked up.
     trust: Option<Trust>,
-    resolving: HashMap<u64, Attempt>,
-    asked: u64,
     calls: usize,
-    queue: VecDeque<Attempt>,
+    /// Calls to make as soon as there is room for them, and where they may go.
+    queue: VecDeque<(Attempt, VecDeque<SocketAddr>)>,
     /// There is something to take up.
     rung: bool,
 }
@@ -87,6 +106,10 @@ impl Running {
     /// # Errors
     /// The system gives no thread or no descriptors, or the store has too many watchers.
     pub(crate) fn start(engine: &Engine) -> Result<Running, Failure> {
+        Self::start_with(engine, Resolver::of_system())
+    }
+
+    fn start_with(engine: &Engine, resolver: Resolver) -> Result<Running, Failure> {
         let (sender, receiver) = channel();
         let engine = engine.clone();
         let run = move || {
@@ -96,7 +119,7 @@ impl Running {
                 spin: false,
                 ..Config::default()
             };
-            let outcome = Reactor::new(config, |core| Webhooks::new(core, &engine)).and_then(
+            let outcome = Reactor::new(config, |core| Webhooks::new(core, &engine, resolver)).and_then(
                 |mut reactor: Reactor<Webhooks>| {
                     // Whoever started this thread waits for the handle.
                     let _ = sender.send(Ok(reactor.handle()));
@@ -123,8 +146,15 @@ impl Running {
     }
 }
 
+impl Resolver {
+    fn of_system() -> Self {
+        let ask = |host: &str| Ok((host, 0).to_socket_addrs()?.map(|address| address.ip()).collect());
+        Self { ask: Arc::new(ask), wait_ms_max: LOOK_UP_MS_MAX }
+    }
+}
+
 impl Webhooks {
-    fn new(core: &mut Core<Self>, engine: &Engine) -> io::Result<Self> {
+    fn new(core: &mut Core<Self>, engine: &Engine, resolver: Resolver) -> io::Result<Self> {
         let control = socket::duplicate(EventFd::new()?.as_fd())?;
         let control = core.insert(control, None, Interest::NONE).map_err(|_| io::Error::other("no room"))?;
         let handle = core.handle();
@@ -132,14 +162,16 @@ impl Webhooks {
         // A full mailbox holds a bell already, or will be read to its end before this reactor sleeps.
         shared.hang(Box::new(move || drop(handle.post(Message::Bell))));
         let driver = engine.driver()?;
+        for (subscription, why) in driver.barred() {
+            tracing::warn!(%subscription, why, "a subscription's wakes are not handed over");
+        }
         core.ready_later(Message::Bell);
         Ok(Self {
             driver,
             control,
-            pool: None,
+            resolver,
+            names: Names::new(),
             trust: None,
-            resolving: HashMap::new(),
-            asked: 0,
             calls: 0,
             queue: VecDeque::new(),
             rung: false,
@@ -151,72 +183,105 @@ impl Webhooks {
     }
 
     fn take_up(&mut self, core: &mut Core<Self>) {
+        let late = io::Error::new(io::ErrorKind::TimedOut, "the host was not resolved in time");
+        for attempt in self.names.overdue(core.now_ms()) {
+            self.failed(core, &attempt, &late);
+        }
         let now = Self::now(core);
-        self.queue.extend(self.driver.turn(now));
-        self.begin_queued(core);
+        for attempt in self.driver.turn(now) {
+            self.begin(core, attempt);
+        }
+        self.look_up_queued(core);
+        self.connect_queued(core);
         self.set_timer(core);
     }
 
     fn set_timer(&mut self, core: &mut Core<Self>) {
-        let now_us = core.wall_us();
-        match self.driver.next_due_us() {
-            Some(due_us) => {
-                let after_ms = due_us.saturating_sub(now_us).div_ceil(1_000).clamp(1, LOOK_MS_MAX);
+        let (now_us, now_ms) = (core.wall_us(), core.now_ms());
+        let driver_ms = self.driver.next_due_us().map(|due_us| due_us.saturating_sub(now_us).div_ceil(1_000));
+        let names_ms = self.names.next_due_ms().map(|due_ms| due_ms.saturating_sub(now_ms));
+        match driver_ms.into_iter().chain(names_ms).min() {
+            Some(after_ms) => {
+                let after_ms = after_ms.clamp(1, LOOK_MS_MAX);
                 core.set_timer(self.control, u32::try_from(after_ms).unwrap_or(u32::MAX));
             }
             None => core.clear_timer(self.control),
         }
     }
 
-    fn begin_queued(&mut self, core: &mut Core<Self>) {
+    /// Finds out where the call goes, at once if that needs nobody else.
+    fn begin(&mut self, core: &Core<Self>, attempt: Attempt) {
+        let target = &attempt.target;
+        match known_addresses(target) {
+            Some(addresses) if !target.secure || self.trust.is_some() => {
+                self.queue.push_back((attempt, addresses));
+            }
+            _ => {
+                let deadline_ms = core.now_ms() + attempt.timeout_ms.min(self.resolver.wait_ms_max);
+                let host = target.host.clone();
+                self.names.wait(&host, attempt, deadline_ms);
+            }
+        }
+    }
+
+    fn look_up_queued(&mut self, core: &mut Core<Self>) {
+        while let Some(host) = self.names.begin() {
+            if let Err(error) = self.look_up(core, host.clone()) {
+                self.resolved(core, &host, Err(error));
+            }
+        }
+    }
+
+    /// Has a name looked up, and the certificates read, elsewhere.
+    fn look_up(&self, core: &Core<Self>, host: Arc<str>) -> io::Result<()> {
+        let permit = core.handle().reserve().ok_or_else(|| io::Error::other("too much is under way"))?;
+        let (resolver, trust) = (self.resolver.clone(), self.trust.clone());
+        let run = move || {
+            let resolved = resolve(&host, &resolver, trust);
+            permit.post(Message::Resolved(host, resolved));
+        };
+        let builder = std::thread::Builder::new().name("look-up".into()).stack_size(LOOK_UP_STACK_BYTES);
+        builder.spawn(run).map(drop)
+    }
+
+    /// A look-up came to its end. Those who waited for it can be called, or not.
+    fn resolved(&mut self, core: &mut Core<Self>, host: &Arc<str>, outcome: io::Result<Resolved>) {
+        let waiting = self.names.answered(host);
+        let outcome = outcome.map(|Resolved { addresses, trust }| {
+            self.trust.get_or_insert(trust);
+            addresses
+        });
+        for attempt in waiting {
+            match &outcome {
+                Ok(addresses) => match permitted(&attempt.target, addresses) {
+                    Ok(addresses) => self.queue.push_back((attempt, addresses)),
+                    Err(error) => self.failed(core, &attempt, &error),
+                },
+                Err(error) => self.failed(core, &attempt, error),
+            }
+        }
+        // There is room for another look-up now.
+        self.ring(core);
+    }
+
+    fn connect_queued(&mut self, core: &mut Core<Self>) {
         while self.calls < CALLS_MAX
-            && let Some(attempt) = self.queue.pop_front()
+            && let Some((attempt, addresses)) = self.queue.pop_front()
         {
             self.calls += 1;
-            self.begin(core, attempt);
+            self.connect(core, attempt, addresses);
         }
     }
 
-    /// Finds out where the call goes, at once if that needs nobody else.
-    fn begin(&mut self, core: &mut Core<Self>, attempt: Attempt) {
-        let target = &attempt.target;
-        if let Some(addresses) = known_addresses(target)
-            && (!target.secure || self.trust.is_some())
-        {
-            let trust = self.trust.clone().filter(|_| target.secure);
-            return self.connect(core, attempt, Resolved { addresses, trust });
-        }
-        match self.ask(core, target) {
-            Ok(asked) => {
-                self.resolving.insert(asked, attempt);
-            }
-            Err(error) => self.failed(core, &attempt, &error),
-        }
-    }
-
-    /// Has the host resolved, and the certificates read, elsewhere.
-    fn ask(&mut self, core: &Core<Self>, target: &Target) -> io::Result<u64> {
-        let pool = match &self.pool {
-            Some(pool) => pool.clone(),
-            None => self.pool.insert(Pool::start(RESOLVERS)?).clone(),
-        };
-        let permit = core.handle().reserve().ok_or_else(|| io::Error::other("too much is under way"))?;
-        self.asked += 1;
-        let (asked, target, trust) = (self.asked, target.clone(), self.trust.clone());
-        let job = Box::new(move || permit.post(Message::Resolved(asked, resolve(&target, trust))));
-        pool.submit(job).map_err(|_| io::Error::other("too many names are being resolved"))?;
-        Ok(asked)
-    }
-
-    fn connect(&mut self, core: &mut Core<Self>, attempt: Attempt, resolved: Resolved) {
+    fn connect(&mut self, core: &mut Core<Self>, attempt: Attempt, addresses: VecDeque<SocketAddr>) {
         let deadline_ms = core.now_ms() + attempt.timeout_ms;
-        let Resolved { addresses, trust } = resolved;
+        let trust = self.trust.clone().filter(|_| attempt.target.secure);
         match exchange(&attempt, trust.as_ref()) {
             Ok(exchange) => {
                 let call = Call { attempt, trust, addresses, exchange, connected: false, deadline_ms };
                 self.try_next(core, Box::new(call), &io::ErrorKind::AddrNotAvailable.into());
             }
-            Err(error) => self.failed(core, &attempt, &error),
+            Err(error) => self.call_failed(core, &attempt, &error),
         }
     }
 
@@ -241,7 +306,12 @@ impl Webhooks {
                 Err(error) => why = error,
             }
         }
-        self.failed(core, &call.attempt, &why);
+        self.call_failed(core, &call.attempt, &why);
+    }
+
+    fn call_failed(&mut self, core: &mut Core<Self>, attempt: &Attempt, why: &io::Error) {
+        self.calls -= 1;
+        self.failed(core, attempt, why);
     }
 
     fn failed(&mut self, core: &mut Core<Self>, attempt: &Attempt, why: &io::Error) {
@@ -250,10 +320,15 @@ impl Webhooks {
     }
 
     fn finish(&mut self, core: &mut Core<Self>, attempt: &Attempt, outcome: Outcome) {
-        self.calls -= 1;
         let now = Self::now(core);
-        self.queue.extend(self.driver.finished(attempt, outcome, now));
-        // What comes next is begun from the top, not from within a call that ended.
+        if let Some(next) = self.driver.finished(attempt, outcome, now) {
+            self.begin(core, next);
+        }
+        self.ring(core);
+    }
+
+    /// What comes next is begun from the top, not from within what ended.
+    fn ring(&mut self, core: &mut Core<Self>) {
         if !std::mem::replace(&mut self.rung, true) {
             core.ready_later(Message::Bell);
         }
@@ -284,6 +359,7 @@ impl Webhooks {
                         "a webhook refused"
                     );
                 }
+                self.calls -= 1;
                 self.finish(core, &call.attempt, outcome);
             }
             Err(error) => self.give_up(core, key, &error),
@@ -298,13 +374,13 @@ impl Webhooks {
                 call.exchange = fresh;
                 self.try_next(core, call, error);
             }
-            Err(error) => self.failed(core, &call.attempt, &error),
+            Err(error) => self.call_failed(core, &call.attempt, &error),
         }
     }
 
     fn give_up(&mut self, core: &mut Core<Self>, key: Key, error: &io::Error) {
         if let Some(call) = core.remove(key).and_then(|removed| removed.entry) {
-            self.failed(core, &call.attempt, error);
+            self.call_failed(core, &call.attempt, error);
         }
     }
 }
@@ -324,16 +400,7 @@ impl Handler for Webhooks {
                 self.rung = false;
                 self.take_up(core);
             }
-            Message::Resolved(asked, result) => {
-                let Some(attempt) = self.resolving.remove(&asked) else { return };
-                match result {
-                    Ok(resolved) => {
-                        self.trust = resolved.trust.clone().or(self.trust.take());
-                        self.connect(core, attempt, resolved);
-                    }
-                    Err(error) => self.failed(core, &attempt, &error),
-                }
-            }
+            Message::Resolved(host, outcome) => self.resolved(core, &host, outcome),
         }
     }
 
@@ -357,22 +424,20 @@ fn known_addresses(target: &Target) -> Option<VecDeque<SocketAddr>> {
     Some(addresses.into_iter().map(|address| SocketAddr::new(address, target.port)).collect())
 }
 
-/// May block. PROTOCOL 12.8: of what a name resolves to, only permitted addresses are kept.
-fn resolve(target: &Target, trust: Option<Trust>) -> io::Result<Resolved> {
-    let trust = match trust {
-        None if target.secure => Some(Trust::of_system()?),
-        trust => trust,
-    };
-    let addresses = match known_addresses(target) {
-        Some(addresses) => addresses,
-        None => (target.host.as_str(), target.port).to_socket_addrs()?.collect(),
-    };
-    let found = addresses.len();
-    let permitted: VecDeque<_> = addresses.into_iter().filter(|at| target.permits(at.ip())).collect();
-    if permitted.is_empty() && found > 0 {
+/// May block.
+fn resolve(host: &str, resolver: &Resolver, trust: Option<Trust>) -> io::Result<Resolved> {
+    let addresses = host.parse().map_or_else(|_| (resolver.ask)(host), |address| Ok(vec![address]))?;
+    Ok(Resolved { addresses, trust: trust.map_or_else(Trust::of_system, Ok)? })
+}
+
+/// PROTOCOL 12.8: of what a name resolves to, only permitted addresses are kept.
+fn permitted(target: &Target, addresses: &[IpAddr]) -> io::Result<VecDeque<SocketAddr>> {
+    let permitted = addresses.iter().filter(|address| target.permits(**address));
+    let permitted: VecDeque<_> = permitted.map(|address| SocketAddr::new(*address, target.port)).collect();
+    if permitted.is_empty() && !addresses.is_empty() {
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, "the host leads to no public address"));
     }
-    Ok(Resolved { addresses: permitted, trust })
+    Ok(permitted)
 }
 
 fn exchange(attempt: &Attempt, trust: Option<&Trust>) -> io::Result<Exchange> {
@@ -398,31 +463,4 @@ fn outcome(reply: &Reply) -> Outcome {
     let body: Option<serde_json::Value> = serde_json::from_slice(&reply.body).ok();
     let done = body.is_some_and(|body| body.get("done").and_then(serde_json::Value::as_bool) == Some(true));
     if done { Outcome::Done } else { Outcome::Accepted }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_an_answer_means() {
-        let of = |status, body: &str| outcome(&Reply { status, body: body.as_bytes().to_vec() });
-        assert_eq!(of(200, r#"{"done":true}"#), Outcome::Done);
-        assert_eq!(of(202, r#"{"done":false}"#), Outcome::Accepted);
-        assert_eq!(of(200, r#"{"done":"true"}"#), Outcome::Accepted);
-        assert_eq!(of(204, ""), Outcome::Accepted);
-        assert_eq!(of(302, r#"{"done":true}"#), Outcome::Failed);
-        assert_eq!(of(500, r#"{"done":true}"#), Outcome::Failed);
-    }
-
-    #[test]
-    fn localhost_is_asked_of_nobody_and_a_name_that_leads_inside_is_refused() {
-        let near = Target::parse("http://localhost:9/").unwrap();
-        let addresses = resolve(&near, None).unwrap().addresses;
-        assert_eq!(addresses, ["127.0.0.1:9".parse().unwrap(), "[::1]:9".parse().unwrap()]);
-        // As if a public name resolved to this machine.
-        let rebound = Target { secure: false, host: "localhost.".into(), ..near };
-        assert!(!rebound.is_development());
-        assert!(resolve(&rebound, None).is_err());
-    }
 }

@@ -5,7 +5,8 @@
 mod common;
 
 use common::{Server, fails, run, says};
-use serde_json::Value;
+use serde_json::{Value, json};
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -24,6 +25,28 @@ fn mint(file: &Path, arguments: &[&str]) -> String {
     );
     std::fs::write(file, known + &table).unwrap();
     made["token"].as_str().unwrap().to_owned()
+}
+
+/// What is answered to a request whose body may be shorter than it says.
+fn ask(server: &Server, head: &str, length: usize, body: &str) -> (u16, String) {
+    let mut peer = TcpStream::connect(server.address()).unwrap();
+    peer.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let head = format!("{head}Host: t\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n");
+    peer.write_all((head + body).as_bytes()).unwrap();
+    let mut answer = String::new();
+    peer.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (head[9..12].parse().unwrap(), body.to_owned())
+}
+
+/// The same in JSON, at one of the paths of subscriptions.
+fn control(server: &Server, method: &str, path: &str, token: &str, body: &Value) -> (u16, Value) {
+    let body = if body.is_null() { String::new() } else { body.to_string() };
+    let head = format!(
+        "{method} /v1/stream/{path} HTTP/1.1\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\n"
+    );
+    let (status, said) = ask(server, &head, body.len(), &body);
+    (status, serde_json::from_str(&said).unwrap_or_default())
 }
 
 #[test]
@@ -63,6 +86,80 @@ fn a_server_with_tokens_serves_whom_they_allow_and_takes_new_ones_without_a_rest
 }
 
 #[test]
+fn a_body_is_not_waited_for_unless_a_token_came_with_its_head() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("tokens.toml");
+    mint(&file, &["operator", "--scope", "admin"]);
+    let data = directory.path().join("data");
+    let server = Server::start(&data, "127.0.0.1:0", &["--tokens", file.to_str().unwrap()]);
+    for line in
+        ["OPTIONS /v1/stream/a", "OPTIONS /healthz", "GET /healthz", "POST /healthz", "PUT /v1/stream/a"]
+    {
+        let (status, said) = ask(&server, &format!("{line} HTTP/1.1\r\n"), 16 << 20, "");
+        assert!(status == 401 && said.contains("token-required"), "{line}: {status} {said}");
+    }
+    let (status, said) =
+        ask(&server, "POST /v1/stream/__ds/subscriptions/s/ack HTTP/1.1\r\n", (64 << 10) + 1, "");
+    assert!(status == 413 && said.contains("acks-too-large"), "{status} {said}");
+    assert_eq!(ask(&server, "GET /healthz HTTP/1.1\r\n", 0, "").0, 200);
+    assert_eq!(ask(&server, "OPTIONS /v1/stream/a HTTP/1.1\r\n", 0, "").0, 204);
+}
+
+#[test]
+fn who_claims_acks_and_releases_with_the_token_of_its_claim() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("tokens.toml");
+    let admin = mint(&file, &["operator", "--scope", "admin"]);
+    let data = directory.path().join("data");
+    let server = Server::start(&data, "127.0.0.1:0", &["--tokens", file.to_str().unwrap()]);
+    let admins = |method: &str, path: &str, body: &Value| control(&server, method, path, &admin, body);
+    assert_eq!(admins("PUT", "wake", &json!([])).0, 201);
+    let pull =
+        json!({ "type": "pull-wake", "pattern": "events/*", "wake_stream": "wake", "lease_ttl_ms": 600_000 });
+    assert_eq!(admins("PUT", "__ds/subscriptions/s", &pull).0, 201);
+    assert_eq!(admins("PUT", "events/a", &json!({ "event": 1 })).0, 201);
+
+    let claim = json!({ "worker": "one" });
+    assert_eq!(control(&server, "POST", "__ds/subscriptions/s/claim", "nobody", &claim).0, 401);
+    let start = Instant::now();
+    // Until it is known that the stream belongs to the subscription, there is nothing to claim.
+    let claimed = loop {
+        let (status, claimed) = admins("POST", "__ds/subscriptions/s/claim", &claim);
+        if status == 200 {
+            break claimed;
+        }
+        assert!(status == 409 && start.elapsed() < Duration::from_secs(20), "{claimed}");
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    let token = claimed["token"].as_str().unwrap();
+    let acks = json!([{ "stream": "events/a", "offset": claimed["streams"][0]["tail_offset"] }]);
+    let work = json!({ "wake_id": claimed["wake_id"], "generation": claimed["generation"], "acks": acks });
+    let asked = |verb: &str, token: &str| {
+        control(&server, "POST", &format!("__ds/subscriptions/s/{verb}"), token, &work)
+    };
+    for wrong in ["", "nobody", &admin] {
+        for verb in ["ack", "release", "callback"] {
+            let (status, said) = asked(verb, wrong);
+            assert_eq!((status, &said["error"]["code"]), (401, &json!("TOKEN_INVALID")), "{verb} {wrong}");
+        }
+    }
+    assert_eq!(asked("callback", token).0, 401, "a claim's token is for no callback");
+    assert_eq!(asked("ack", token).0, 200);
+    let (_, described) = admins("GET", "__ds/subscriptions/s", &Value::Null);
+    assert_eq!(described["streams"][0]["acked_offset"], claimed["streams"][0]["tail_offset"]);
+    assert_eq!(asked("release", token).0, 204);
+    // And with it nothing else is done.
+    for (method, path) in
+        [("GET", "__ds/subscriptions/s"), ("DELETE", "__ds/subscriptions/s"), ("GET", "events/a")]
+    {
+        assert_eq!(control(&server, method, path, token, &Value::Null).0, 401, "{method} {path}");
+    }
+    // Whoever a webhook is sent to has no token of ours, and asks for the keys that it is signed with.
+    let (status, said) = ask(&server, "GET /v1/stream/__ds/jwks.json HTTP/1.1\r\n", 0, "");
+    assert!(status == 200 && said.contains("OKP"), "{status} {said}");
+}
+
+#[test]
 fn what_a_token_guards_is_for_no_shared_cache() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("tokens.toml");
@@ -75,7 +172,7 @@ fn what_a_token_guards_is_for_no_shared_cache() {
     let request = format!(
         "GET /v1/stream/a HTTP/1.1\r\nHost: t\r\nConnection: close\r\nAuthorization: bearer {token}\r\n\r\n"
     );
-    std::io::Write::write_all(&mut peer, request.as_bytes()).unwrap();
+    peer.write_all(request.as_bytes()).unwrap();
     let answer = std::io::read_to_string(peer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("Cache-Control: private"), "{answer}");
 }

@@ -20,8 +20,13 @@ struct Server {
 
 impl Server {
     fn start(data: &Path) -> Server {
+        Server::start_with(data, &[])
+    }
+
+    fn start_with(data: &Path, more: &[&str]) -> Server {
         let mut command = Command::new(env!("CARGO_BIN_EXE_thalweg"));
         command.args(["serve", "--listen", "127.0.0.1:0", "--log-level", "error", "--data"]).arg(data);
+        command.args(more);
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut out = BufReader::new(child.stdout.take().unwrap());
         let mut greeting = String::new();
@@ -183,6 +188,52 @@ fn a_refused_wake_is_tried_again_even_by_a_server_that_was_killed() {
     let (second_at, second) = hook.call();
     assert_eq!((&second["wake_id"], &second["generation"]), (&first["wake_id"], &first["generation"]));
     assert!(second_at - first_at >= Duration::from_millis(790), "before its time");
+}
+
+#[test]
+fn webhooks_to_this_machine_are_for_a_server_that_only_this_machine_reaches_or_that_is_told_so() {
+    let directory = tempfile::tempdir().unwrap();
+    let tokens = directory.path().join("tokens.toml");
+    let mut make = Command::new(env!("CARGO_BIN_EXE_thalweg"));
+    let made = make.args(["--output", "json", "token", "t", "--scope", "admin"]).output().unwrap();
+    let made: Value = serde_json::from_slice(&made.stdout).unwrap();
+    let table = format!("[t]\nsha256 = {}\nscopes = [\"admin\"]\n", made["sha256"]);
+    std::fs::write(&tokens, table).unwrap();
+    let token = made["token"].as_str().unwrap();
+    let tokens = ["--tokens", tokens.to_str().unwrap()];
+    let reachable = ["--listen", "0.0.0.0:0", "--insecure-listen-anywhere"];
+    let set = |to| ["--webhooks-loopback", to];
+    for (flags, wanted) in [
+        (vec![], 201),
+        (set("off").to_vec(), 400),
+        (tokens.to_vec(), 400),
+        ([&tokens[..], &set("on")].concat(), 201),
+        (reachable.to_vec(), 400),
+        ([&reachable[..], &set("auto")].concat(), 400),
+        ([&reachable[..], &set("on")].concat(), 201),
+    ] {
+        let server = Server::start_with(&directory.path().join(wanted.to_string()), &flags);
+        let body = webhook("events/*", "http://127.0.0.1:9/hook");
+        let (status, answer) = server.call("PUT", "__ds/subscriptions/s", token, &body);
+        assert_eq!(status, wanted, "{flags:?}: {answer}");
+        if wanted == 400 {
+            assert_eq!(answer["error"]["code"], "WEBHOOK_URL_REJECTED");
+            assert!(answer["detail"].as_str().unwrap().contains("webhooks_loopback"), "{answer}");
+        } else {
+            assert_eq!(server.call("DELETE", "__ds/subscriptions/s", token, &Value::Null).0, 204);
+        }
+    }
+}
+
+#[test]
+fn the_log_of_the_state_is_no_wake_stream() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(&directory.path().join("data"));
+    for name in ["state/main", "state/forks/0", "state/images/1-1"] {
+        let body = json!({ "type": "pull-wake", "streams": ["a"], "wake_stream": name });
+        let (status, answer) = server.call("PUT", "__ds/subscriptions/s", "", &body);
+        assert_eq!((status, &answer["rule"]), (403, &json!("stream-read-only")), "{name}");
+    }
 }
 
 #[test]

@@ -81,6 +81,24 @@ fn curl_writes_reads_catches_up_and_follows() {
 }
 
 #[test]
+fn what_it_says_of_itself_begins_with_https() {
+    let directory = tempfile::tempdir().unwrap();
+    let (server, url, ca) = start(directory.path());
+    let stream = format!("{url}/v1/stream/a");
+    let (_, said) = curl(&ca, &["-i", "-X", "PUT", &stream]);
+    assert!(said.to_lowercase().contains(&format!("location: {stream}\r\n")), "{said}");
+    let subscription = format!("{url}/v1/stream/__ds/subscriptions/s");
+    let wish = r#"{"type":"webhook","pattern":"events/*","webhook":{"url":"https://hook.example/"}}"#;
+    let json = ["-X", "PUT", "-H", "Content-Type: application/json", "-d", wish];
+    let (_, said) = curl(&ca, &[&json[..], &[&subscription]].concat());
+    assert!(said.contains(&format!("\"jwks_url\":\"{url}/v1/stream/__ds/jwks.json\"")), "{said}");
+    // A request may name the whole of it (RFC 9112 3.2.2).
+    let (_, said) = curl(&ca, &["-o", "/dev/null", "-w", "%{http_code}", "--request-target", &stream, &url]);
+    assert_eq!(said, "200");
+    server.end();
+}
+
+#[test]
 fn the_verbs_and_the_load_speak_tls_and_a_new_certificate_needs_no_restart() {
     let directory = tempfile::tempdir().unwrap();
     let (server, url, ca) = start(directory.path());

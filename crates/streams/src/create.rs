@@ -244,14 +244,11 @@ fn lifetime(request: &Request<'_>) -> Result<Option<Lifetime>, Problem> {
 fn location(headers: &mut Headers, request: &Request<'_>) {
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b".-_~:[]".contains(byte);
     let host = request.field("Host").filter(|host| !host.is_empty() && host.iter().all(plain));
-    let secure =
-        request.field("X-Forwarded-Proto").is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"https"));
-    let scheme: &[u8] = if secure { b"https://" } else { b"http://" };
-    let path = request.path.as_bytes();
+    let (scheme, path) = (request.scheme().as_bytes(), request.path.as_bytes());
     match host {
         Some(host) => {
             let url: smallvec::SmallVec<[u8; 256]> =
-                [scheme, host, path].into_iter().flatten().copied().collect();
+                [scheme, b"://", host, path].into_iter().flatten().copied().collect();
             headers.line("Location", &url);
         }
         None => {

@@ -69,6 +69,16 @@ pub struct Options {
     pub sharing: Sharing,
     /// Streams that somebody else writes: names, and beginnings of names, which end with a slash.
     pub read_only: Vec<String>,
+    /// Webhooks may go to this very machine, as `http://localhost` and `http://127.0.0.x` (PROTOCOL 6.2).
+    pub webhooks_loopback: bool,
+}
+
+impl Options {
+    /// Whether somebody else writes the stream of that name.
+    pub(crate) fn is_read_only(&self, name: &str) -> bool {
+        let is = |kept: &String| if kept.ends_with('/') { name.starts_with(&**kept) } else { name == kept };
+        self.read_only.iter().any(is)
+    }
 }
 
 impl Default for Options {
@@ -78,6 +88,7 @@ impl Default for Options {
             event_bytes_max: 256 << 10,
             sharing: Sharing::Public,
             read_only: Vec::new(),
+            webhooks_loopback: false,
         }
     }
 }

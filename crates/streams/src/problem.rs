@@ -38,6 +38,12 @@ impl Problem {
         Self::new(410, "stream-deleted", "path", detail)
     }
 
+    /// PROTOCOL 5.6: an offset before the earliest that is retained.
+    pub(crate) fn purged() -> Self {
+        let detail = "what stood there is no longer kept; read from -1, which is what is left";
+        Self::new(410, "offset-gone", "offset", detail)
+    }
+
     /// Others kept committing first.
     pub(crate) fn contended() -> Self {
         Self::new(503, "stream-contended", "path", "others kept writing to the stream first; try again")
@@ -71,6 +77,7 @@ impl From<&StoreError> for Problem {
     fn from(error: &StoreError) -> Self {
         let (status, rule, field) = match error {
             StoreError::Gone => return Self::missing(),
+            StoreError::Purged => return Self::purged(),
             StoreError::Conflict | StoreError::Exists | StoreError::SourceGone => return Self::contended(),
             StoreError::Full(_) => (507, "store-full", "body"),
             StoreError::Io(_) => (503, "store-refused", "store"),

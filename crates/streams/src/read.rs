@@ -152,11 +152,7 @@ impl<S: Store> Streams<S> {
                               read from -1";
                 Err(Problem::new(410, "offset-gone", "offset", detail))
             }
-            // PROTOCOL 5.6: an offset before the earliest that is retained.
-            Start::At(token) if token.offset < found.state.first => {
-                let detail = "what stood there is no longer kept; read from -1, which is what is left";
-                Err(Problem::new(410, "offset-gone", "offset", detail))
-            }
+            Start::At(token) if token.offset < found.state.first => Err(Problem::purged()),
             Start::At(token) if token.offset > found.state.tail => {
                 let detail =
                     "the offset lies past the end of the stream; use a Stream-Next-Offset it returned";

@@ -44,7 +44,7 @@ impl<S: Store> Service for Streams<S> {
             return Answer::Respond(Problem::new(404, "name-reserved", "path", detail).respond());
         }
         let writes = matches!(request.method, Method::Put | Method::Post | Method::Delete);
-        if writes && self.is_read_only(&name) {
+        if writes && self.options.is_read_only(&name) {
             let detail = "this stream is written by a service of the server, and can only be read here";
             return Answer::Respond(Problem::new(403, "stream-read-only", "path", detail).respond());
         }
@@ -94,13 +94,6 @@ impl<S: Store> Service for Streams<S> {
 
     fn refuse(&mut self, refusal: &Refusal, _now: Now) -> Response {
         Problem::new(refusal.status, refusal.code, refusal.field, refusal.detail).respond()
-    }
-}
-
-impl<S: Store> Streams<S> {
-    fn is_read_only(&self, name: &str) -> bool {
-        let is = |kept: &String| if kept.ends_with('/') { name.starts_with(&**kept) } else { name == kept };
-        self.options.read_only.iter().any(is)
     }
 }
 

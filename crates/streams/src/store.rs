@@ -159,6 +159,9 @@ pub enum StoreError {
     /// The bytes asked for lie in a damaged span.
     #[error("{0}")]
     Damaged(String),
+    /// What stood at the offset was let go of.
+    #[error("what stood there is no longer kept")]
+    Purged,
     /// The offset lies past the end: the visible one of a read, the staged one of a fork.
     #[error("the offset lies past the end of the stream")]
     PastEnd,
@@ -306,7 +309,7 @@ pub trait Store: Clone {
     /// Ends on a record boundary unless a single record exceeds the limit in a byte stream.
     ///
     /// # Errors
-    /// [`StoreError::Gone`], [`StoreError::PastEnd`], [`StoreError::Damaged`].
+    /// [`StoreError::Gone`], [`StoreError::Purged`], [`StoreError::PastEnd`], [`StoreError::Damaged`].
     fn read(&self, stream: &Self::Stream, from: u64, limit: usize) -> Result<Read, StoreError>;
 
     /// Where the first visible record of a time or a later one begins, microseconds since the epoch.

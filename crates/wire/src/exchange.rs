@@ -57,12 +57,22 @@ pub struct Request<'a> {
     pub fields: &'a [Field<'a>],
     /// The whole body, transfer coding removed.
     pub body: &'a [u8],
+    /// The connection it came by is sealed (TLS).
+    pub secure: bool,
 }
 
 impl<'a> Request<'a> {
     /// The first field of that name, in whatever case it was sent.
     pub fn field(&self, name: &str) -> Option<&'a [u8]> {
         self.fields.iter().find(|f| f.name.eq_ignore_ascii_case(name)).map(|f| f.value)
+    }
+
+    /// The scheme of the URL that was asked for: `https` if the connection is sealed, or if whatever stands in front
+    /// says that the one to it was.
+    pub fn scheme(&self) -> &'static str {
+        let forwarded = self.field("X-Forwarded-Proto");
+        let secure = self.secure || forwarded.is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"https"));
+        if secure { "https" } else { "http" }
     }
 }
 
@@ -235,4 +245,21 @@ pub struct Refusal {
     pub field: &'static str,
     /// One sentence: the rule that was broken and what to do.
     pub detail: &'static str,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stands_in_front_may_raise_the_scheme_and_never_lowers_it() {
+        let scheme = |secure, forwarded: Option<&'static str>| {
+            let field = forwarded.map(|value| Field { name: "x-forwarded-proto", value: value.as_bytes() });
+            let fields = field.as_slice();
+            Request { method: Method::Get, path: "/", query: None, fields, body: b"", secure }.scheme()
+        };
+        assert_eq!([scheme(false, None), scheme(true, None)], ["http", "https"]);
+        assert_eq!([scheme(false, Some("HTTPS")), scheme(true, Some("http"))], ["https", "https"]);
+        assert_eq!([scheme(false, Some("http")), scheme(false, Some("httpsx"))], ["http", "http"]);
+    }
 }

@@ -134,11 +134,12 @@ impl Session {
     }
 
     /// Adds the alert that an error led to, and seals nothing any more. `rest` is what was not done with: the library
-    /// looks for what it has begun there.
+    /// looks for what it has begun there, and is asked no more than it has to say, or it would judge the rest once more.
     fn alert(&mut self, rest: &mut [u8], out: &mut Vec<u8>) {
         self.over = true;
-        while let Ok(ConnectionState::EncodeTlsData(mut data)) =
-            self.connection.process_tls_records(rest).state
+        while self.connection.wants_write()
+            && let Ok(ConnectionState::EncodeTlsData(mut data)) =
+                self.connection.process_tls_records(rest).state
         {
             encode(&mut data, out);
         }

@@ -1,5 +1,6 @@
 //! The guard: a service in front of a service. It reads the method, the path and the `Authorization` header (RFC 6750),
-//! and either hands the request on as it is or refuses it.
+//! and either hands the request on as it is or refuses it. A body that is still to come is announced memory, so it needs a
+//! good token even where the request does not.
 
 use super::tokens::{Grant, Scope, Tokens, TokensError};
 use crate::layer::pass_on;
@@ -8,9 +9,15 @@ use std::path::Path;
 use std::sync::Arc;
 use thalweg_wire::exchange::{Advance, Answer, Live, Method, Now, Refusal, Request, Response, Service};
 use thalweg_wire::path::{self, HEALTH, LIST, RESERVED, STREAMS};
-use thalweg_wire::query;
+use thalweg_wire::{decimal, query};
 
 const FORKED_FROM: &str = "Stream-Forked-From";
+/// PROTOCOL 6: what begins a subscription's paths; its id follows, and what is done with it.
+const SUBSCRIPTIONS: &str = "/v1/stream/__ds/subscriptions/";
+/// PROTOCOL 6.5: the keys by which receivers tell that a delivery is ours.
+const JWKS: &str = "/v1/stream/__ds/jwks.json";
+/// Bytes of a body that may come before the service has looked at the token it gave: some hundred acks.
+const WORK_BYTES_MAX: u64 = 64 << 10;
 
 /// The tokens in force. Clones share them.
 #[derive(Clone, Debug)]
@@ -49,19 +56,25 @@ impl<S: Service> Guard<S> {
         Self { inner, keys }
     }
 
-    /// The answer to a request that may not be.
-    fn refusal(&mut self, request: &Request<'_>, now: Now) -> Option<Response> {
+    /// The answer to a request that may not be, or whose body may not come.
+    fn refusal(&mut self, request: &Request<'_>, body: Body, now: Now) -> Option<Response> {
         let keys = self.keys.as_ref()?;
-        if request.method == Method::Options || request.path == HEALTH {
-            return None;
+        let proof = proof(request);
+        match (proof, body) {
+            (Proof::None | Proof::Theirs, Body::Here) => return None,
+            (Proof::Theirs, Body::ToCome) if announces_at_most(request, WORK_BYTES_MAX) => return None,
+            _ => {}
         }
         let tokens = keys.0.read().clone();
         let denied = match bearer(request).map(|token| tokens.grant(token)) {
+            // Memory for a body is for whoever has a token, whatever it is good for.
+            Some(Some(_)) if proof == Proof::None => return None,
             Some(Some(grant)) => match wanting(request, grant)? {
                 Scope::Read => &NO_READ,
                 Scope::Append => &NO_APPEND,
                 Scope::Admin => &NO_ADMIN,
             },
+            _ if proof == Proof::Theirs => &WORK_TOO_LARGE,
             None if request.field("Authorization").is_none() => &MISSING,
             _ => &UNKNOWN,
         };
@@ -75,17 +88,55 @@ impl<S: Service> Service for Guard<S> {
     type Topic = S::Topic;
 
     fn call(&mut self, request: &Request<'_>, now: Now) -> Answer<S::Topic> {
-        match self.refusal(request, now) {
+        match self.refusal(request, Body::Here, now) {
             Some(response) => Answer::Respond(response),
             None => self.inner.call(request, now),
         }
     }
 
     fn admit(&mut self, head: &Request<'_>, now: Now) -> Option<Response> {
-        self.refusal(head, now).or_else(|| self.inner.admit(head, now))
+        self.refusal(head, Body::ToCome, now).or_else(|| self.inner.admit(head, now))
     }
 
     pass_on! { alone look writes turn_ended gone failed watch unwatch acknowledge advance deadline refuse }
+}
+
+/// Where the body of a request is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Body {
+    /// With its head.
+    Here,
+    /// On its way, and would take memory meanwhile.
+    ToCome,
+}
+
+/// What a request has to prove itself by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Proof {
+    /// Nothing: what it asks for is for everybody.
+    None,
+    /// A token that the service gave to whoever a subscription woke, and that it checks itself (PROTOCOL 12.9).
+    Theirs,
+    /// A token of ours.
+    Ours,
+}
+
+fn proof(request: &Request<'_>) -> Proof {
+    let reads = matches!(request.method, Method::Get | Method::Head);
+    if request.method == Method::Options || reads && [HEALTH, JWKS].contains(&request.path) {
+        return Proof::None;
+    }
+    // PROTOCOL 7.1, 7.2: callback, ack and release.
+    let work = request.path.strip_prefix(SUBSCRIPTIONS).and_then(|rest| rest.split_once('/'));
+    match work {
+        Some((_, "callback" | "ack" | "release")) if request.method == Method::Post => Proof::Theirs,
+        _ => Proof::Ours,
+    }
+}
+
+/// Whether a body's length is said before it comes, and is no more than so many bytes.
+fn announces_at_most(request: &Request<'_>, bytes: u64) -> bool {
+    request.field("Content-Length").is_some_and(|length| decimal::parse(length, bytes).is_some())
 }
 
 /// The token of a request: RFC 6750 2.1, the scheme in any case.
@@ -139,6 +190,16 @@ struct Denied {
 const fn denied(status: u16, code: &'static str, challenge: &'static [u8], detail: &'static str) -> Denied {
     Denied { refusal: Refusal { status, code, field: "Authorization", detail }, challenge }
 }
+
+const WORK_TOO_LARGE: Denied = Denied {
+    refusal: Refusal {
+        status: 413,
+        code: "acks-too-large",
+        field: "body",
+        detail: "With a subscription's own token a body says its length, of at most 65536 bytes; send the acks in several requests.",
+    },
+    challenge: b"",
+};
 
 const BEARER: &[u8] = b"WWW-Authenticate: Bearer realm=\"thalweg\"\r\n";
 const INVALID: &[u8] = b"WWW-Authenticate: Bearer realm=\"thalweg\", error=\"invalid_token\"\r\n";

@@ -111,6 +111,7 @@ impl<'a> Ask<'a> {
             query: self.query.as_deref(),
             fields: &fields,
             body: self.body,
+            secure: false,
         })
     }
 

@@ -54,12 +54,14 @@ pub(crate) struct LogService {
     pool: Pool,
     /// Answers by the ticket after which they may leave.
     waiting: BTreeMap<u64, Vec<(Reply, Vec<u8>)>>,
+    /// The store failed: no further ticket will be complete.
+    failed: bool,
     tails: HashMap<u64, Tails>,
 }
 
 impl LogService {
     pub(crate) fn new(streams: Streams, news: Arc<News>, pool: Pool) -> Self {
-        Self { streams, news, pool, waiting: BTreeMap::new(), tails: HashMap::new() }
+        Self { streams, news, pool, waiting: BTreeMap::new(), failed: false, tails: HashMap::new() }
     }
 
     fn call(&mut self, frame: &[u8], reply: Reply) {
@@ -77,6 +79,9 @@ impl LogService {
         match ask.request(|request| self.streams.call(request, now())) {
             Answer::Respond(response) | Answer::After(0, response) => {
                 reply.end(&ask::end(ask.kind, &response))
+            }
+            Answer::After(..) if self.failed => {
+                reply.end(&ask::end(ask.kind, &self.streams.failed(now())));
             }
             Answer::After(ticket, response) => {
                 self.waiting.entry(ticket).or_default().push((reply, ask::end(ask.kind, &response)));
@@ -194,8 +199,9 @@ impl LogService {
         }
     }
 
-    /// The store failed: nobody knows what became of what waits for it.
+    /// The store failed: nobody knows what became of what waits for it, and from now on nothing does.
     fn fail(&mut self) {
+        self.failed = true;
         let response = self.streams.failed(now());
         for (reply, _) in std::mem::take(&mut self.waiting).into_values().flatten() {
             reply.end(&ask::end(Kind::Head, &response));
@@ -264,4 +270,37 @@ fn fault_of(error: &DecodeError) -> Fault {
 
 fn now() -> Now {
     Now { time_us: clock::wall_us(), entropy: clock::monotonic_ns() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::generated::types::LogCreate;
+    use super::*;
+    use crate::arguments::Durability;
+    use crate::engine::{Engine, Retain};
+    use thalweg_log::Watch;
+    use thalweg_service::{Asked, Local};
+
+    #[test]
+    fn whoever_asks_a_store_that_failed_is_answered_at_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let options = thalweg_state::Options::default();
+        let engine = Engine::open(directory.path(), Durability::Sync, Retain::default(), options).unwrap();
+        let mut local = Local::new(ask::ERROR_TAG, 8, || {});
+        let news = Arc::new(News::new(local.bell()));
+        let streams = engine.service_for(news.clone()).unwrap();
+        let mut service = LogService::new(streams, news.clone(), Pool::start(1).unwrap());
+        news.failed();
+        local.turn(&mut service, |_, _, _| {});
+        let create =
+            LogCreate { name: "a".into(), content_type: None, lifetime: None, data: None, closed: false };
+        let mut frame = Vec::new();
+        LogRequest::Create(create).encode(&mut frame);
+        let mut said = String::new();
+        let call = local.call(&mut service, &frame, Asked::default(), |_, answer| {
+            said += &String::from_utf8_lossy(answer);
+        });
+        assert_eq!(call, None, "nobody would end it any more");
+        assert!(said.contains("outcome-unknown"), "{said}");
+    }
 }

@@ -248,7 +248,8 @@ impl Simulation {
         let fields = [("Host", "h:1"), ("Content-Type", "application/json"), ("Authorization", &bearer)];
         let fields = fields.map(|(name, value)| Field { name, value: value.as_bytes() });
         let (path, query) = (format!("/v1/stream/{target}"), None);
-        let request = Request { method, path: &path, query, fields: &fields, body: text.as_bytes() };
+        let body = text.as_bytes();
+        let request = Request { method, path: &path, query, fields: &fields, body, secure: false };
         self.now.time_us += 1_000;
         self.now.entropy = self.random.word();
         let (ticket, response) = loop {

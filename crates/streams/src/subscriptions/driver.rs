@@ -12,9 +12,9 @@ use super::routes::told;
 use super::subscription::{Change, Delivery, Link, Outcome, Phase, Seen};
 use super::target::Target;
 use super::{Held, Slot, Subscriptions, see};
-use crate::ATTEMPTS_MAX;
 use crate::expiry::is_expired;
 use crate::store::{Commit, Lifetime, Store, StoreError};
+use crate::{ATTEMPTS_MAX, Options};
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -55,6 +55,7 @@ impl Attempt {
 pub struct Driver<S: Store> {
     store: S,
     shared: Arc<Subscriptions<S>>,
+    options: Options,
     /// Streams whose movements are announced here, by incarnation.
     watched: HashMap<u64, (Arc<str>, S::Stream)>,
     /// The subscriptions that link a stream, by its name.
@@ -73,8 +74,8 @@ pub struct Driver<S: Store> {
 }
 
 impl<S: Store> Driver<S> {
-    /// Drives `shared` over the same store, seen by a watcher of the driver's own.
-    pub fn new(store: S, shared: Arc<Subscriptions<S>>) -> Self {
+    /// Drives `shared` over the same store, seen by a watcher of the driver's own, by the rules of the service.
+    pub fn new(store: S, shared: Arc<Subscriptions<S>>, options: Options) -> Self {
         // PROTOCOL 6.2: what appeared since a subscription was last at work is linked at its beginning.
         let mut names: Vec<Arc<str>> = Vec::new();
         let slots = shared.slots();
@@ -92,6 +93,7 @@ impl<S: Store> Driver<S> {
         Self {
             store,
             shared,
+            options,
             watched: HashMap::new(),
             followers: HashMap::new(),
             synced: HashMap::new(),
@@ -101,6 +103,24 @@ impl<S: Store> Driver<S> {
             in_flight: HashMap::new(),
             again: BTreeMap::new(),
         }
+    }
+
+    /// The subscriptions whose wakes the rules do not let out, and why. None is created so, but one may have been
+    /// kept from when the rules were others: its wakes fail, and it can still be claimed from, changed and deleted.
+    pub fn barred(&self) -> Vec<(Arc<str>, &'static str)> {
+        let slots = self.shared.slots();
+        let barred = slots.iter().filter_map(|slot| {
+            let held = slot.held.lock();
+            let why = match &held.as_ref()?.subscription.config.delivery {
+                Delivery::Webhook { url } => Target::parse(url, self.options.webhooks_loopback).err(),
+                Delivery::PullWake { wake_stream } => {
+                    let why = "a service of the server writes its wake stream";
+                    self.options.is_read_only(wake_stream).then_some(why)
+                }
+            };
+            why.map(|why| (slot.id.clone(), why))
+        });
+        barred.collect()
     }
 
     /// When there is something to do though nothing happens, microseconds since the epoch.
@@ -398,7 +418,7 @@ impl<S: Store> Driver<S> {
         });
         let body = body.to_string().into_bytes();
         Some(Attempt {
-            target: Target::parse(url).ok()?,
+            target: Target::parse(url, self.options.webhooks_loopback).ok()?,
             signature: keys.sign(now.time_us / 1_000_000, &body),
             body,
             timeout_ms: subscription.config.lease_ttl_ms.min(ANSWER_MS_MAX),
@@ -412,6 +432,9 @@ impl<S: Store> Driver<S> {
 
     /// PROTOCOL 7.2: the event, an ordinary append. Whether the wake stream took it.
     fn append_event(&self, held: &Held<S>, wake_stream: &str, now: Now) -> bool {
+        if self.options.is_read_only(wake_stream) {
+            return false;
+        }
         let subscription = &held.subscription;
         let pending = subscription.links.iter().find(|(_, link)| link.is_pending());
         let event = json!({

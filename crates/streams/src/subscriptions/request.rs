@@ -4,6 +4,7 @@ use super::pattern::{Pattern, is_name};
 use super::refusal::Refusal;
 use super::subscription::{Config, Delivery};
 use super::target::Target;
+use crate::Options;
 use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -105,10 +106,10 @@ fn streams(texts: &[String]) -> Result<BTreeSet<Arc<str>>, Refusal> {
 }
 
 /// PROTOCOL 6.2: the configuration a PUT asks for.
-pub(crate) fn config(request: &Request<'_>) -> Result<Config, Refusal> {
+pub(crate) fn config(request: &Request<'_>, options: &Options) -> Result<Config, Refusal> {
     let bad = |field, detail: &str| Refusal::new(400, "INVALID_REQUEST", field, detail.to_owned());
     let wish: Wish = body(request)?;
-    let delivery = delivery(&wish)?;
+    let delivery = delivery(&wish, options)?;
     let pattern = match &wish.pattern {
         None => None,
         Some(text) => {
@@ -136,14 +137,14 @@ pub(crate) fn config(request: &Request<'_>) -> Result<Config, Refusal> {
     Ok(Config { delivery, pattern, streams, lease_ttl_ms, description: wish.description })
 }
 
-fn delivery(wish: &Wish) -> Result<Delivery, Refusal> {
+fn delivery(wish: &Wish, options: &Options) -> Result<Delivery, Refusal> {
     let bad = |field, detail: &str| Refusal::new(400, "INVALID_REQUEST", field, detail.to_owned());
     match wish.r#type.as_deref() {
         Some("webhook") if wish.wake_stream.is_none() => {
             let url = wish.webhook.as_ref().and_then(|webhook| webhook.url.as_deref());
             let url = url.ok_or_else(|| bad("webhook.url", "a webhook subscription needs webhook.url"))?;
             // PROTOCOL 6.2, 12.8: what could lead into a network of ours is refused.
-            Target::parse(url)
+            Target::parse(url, options.webhooks_loopback)
                 .map_err(|why| Refusal::new(400, "WEBHOOK_URL_REJECTED", "webhook.url", why.to_owned()))?;
             Ok(Delivery::Webhook { url: url.to_owned() })
         }
@@ -152,7 +153,13 @@ fn delivery(wish: &Wish) -> Result<Delivery, Refusal> {
             let name = wish.wake_stream.as_deref();
             let name =
                 name.ok_or_else(|| bad("wake_stream", "a pull-wake subscription needs wake_stream"))?;
-            Ok(Delivery::PullWake { wake_stream: stream(name, "wake_stream")?.as_ref().to_owned() })
+            let wake_stream = stream(name, "wake_stream")?;
+            if options.is_read_only(&wake_stream) {
+                let detail =
+                    "the wake stream is written by a service of the server, and can only be read here";
+                return Err(Refusal::new(403, "STREAM_READ_ONLY", "wake_stream", detail));
+            }
+            Ok(Delivery::PullWake { wake_stream: wake_stream.as_ref().to_owned() })
         }
         Some("pull-wake") => Err(bad("webhook", "only a webhook subscription has a webhook")),
         _ => Err(bad("type", "the type is webhook or pull-wake")),
@@ -204,7 +211,5 @@ pub(crate) fn origin(request: &Request<'_>) -> String {
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b".-_~:[]".contains(byte);
     let host = request.field("Host").filter(|host| !host.is_empty() && host.iter().all(plain));
     let host = host.and_then(|host| std::str::from_utf8(host).ok()).unwrap_or("localhost");
-    let secure =
-        request.field("X-Forwarded-Proto").is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"https"));
-    format!("{}://{host}", if secure { "https" } else { "http" })
+    format!("{}://{host}", request.scheme())
 }

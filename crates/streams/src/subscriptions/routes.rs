@@ -145,7 +145,7 @@ impl<S: Store> Streams<S> {
 
     /// PROTOCOL 6.2: 201 for a new subscription, 200 for one that is as asked, 409 for one that is not.
     fn subscribe(&self, shared: &Subscriptions<S>, id: &str, request: &Request<'_>, now: Now) -> Outcome {
-        let config = request::config(request)?;
+        let config = request::config(request, &self.options)?;
         let origin = request::origin(request);
         let keys = self.keys(shared, now)?;
         let slot = Arc::new(Slot { id: id.into(), pattern: config.pattern.clone(), held: Mutex::new(None) });

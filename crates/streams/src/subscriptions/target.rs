@@ -1,5 +1,5 @@
-//! Where a webhook may go (PROTOCOL 6.2, 12.8): `https` to public addresses, and for development `http` to
-//! this very machine by the names `localhost` and `127.0.0.x`.
+//! Where a webhook may go (PROTOCOL 6.2, 12.8): `https` to public addresses, and for development, where that is
+//! allowed, `http` to this very machine by the names `localhost` and `127.0.0.x`.
 //!
 //! Two checks, for a name says nothing about where it leads: the URL when a subscription is made, and every
 //! address it resolves to on each delivery. Whoever connects uses only addresses that [`Target::permits`]
@@ -23,11 +23,11 @@ pub struct Target {
 }
 
 impl Target {
-    /// Takes a URL apart.
+    /// Takes a URL apart; `loopback` is whether it may lead to this very machine.
     ///
     /// # Errors
     /// Which rule it breaks, as a sentence.
-    pub fn parse(url: &str) -> Result<Target, &'static str> {
+    pub fn parse(url: &str, loopback: bool) -> Result<Target, &'static str> {
         let (secure, rest) = match url.split_once("://") {
             Some((scheme, rest)) if scheme.eq_ignore_ascii_case("https") => (true, rest),
             Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => (false, rest),
@@ -49,13 +49,16 @@ impl Target {
             authority: authority.to_ascii_lowercase(),
             path: if path.starts_with('/') { path.to_owned() } else { format!("/{path}") },
         };
-        target.judge().map(|()| target)
+        target.judge(loopback).map(|()| target)
     }
 
-    fn judge(&self) -> Result<(), &'static str> {
+    fn judge(&self, loopback: bool) -> Result<(), &'static str> {
         match self.address() {
             // PROTOCOL 6.2: development may use http://localhost and http://127.0.0.x.
-            _ if self.is_development() => Ok(()),
+            _ if self.is_development() && loopback => Ok(()),
+            _ if self.is_development() => {
+                Err("webhooks to the server's own machine are allowed by its setting webhooks_loopback alone")
+            }
             _ if !self.secure => Err("http:// is for localhost and 127.0.0.x only; use https://"),
             Some(address) if !is_public(address) => Err("the address is not a public one"),
             Some(_) => Ok(()),
@@ -166,15 +169,25 @@ mod tests {
 
     #[test]
     fn good_targets_are_taken_apart() {
-        let target = Target::parse("https://Worker.Example:8443/hooks?x=1#frag").unwrap();
+        let parse = |url| Target::parse(url, true).unwrap();
+        let target = parse("https://Worker.Example:8443/hooks?x=1#frag");
         assert_eq!((target.host.as_str(), target.port, target.secure), ("worker.example", 8443, true));
         assert_eq!((target.authority.as_str(), target.path.as_str()), ("worker.example:8443", "/hooks?x=1"));
-        assert_eq!(Target::parse("https://a.example").unwrap().path, "/");
-        assert_eq!(Target::parse("https://a.example?x").unwrap().path, "/?x");
-        assert_eq!(Target::parse("https://[2606:4700::1]/").unwrap().host, "2606:4700::1");
+        assert_eq!(parse("https://a.example").path, "/");
+        assert_eq!(parse("https://a.example?x").path, "/?x");
+        assert_eq!(parse("https://[2606:4700::1]/").host, "2606:4700::1");
         for local in ["http://localhost:3000/h", "http://127.0.0.1:1/", "http://127.0.0.9/"] {
-            assert!(Target::parse(local).unwrap().is_development(), "{local}");
+            assert!(parse(local).is_development(), "{local}");
         }
+    }
+
+    #[test]
+    fn this_machine_is_a_target_only_where_that_is_allowed() {
+        for local in ["http://localhost:3000/h", "http://127.0.0.1:1/", "http://LOCALHOST/"] {
+            assert!(Target::parse(local, true).is_ok(), "{local}");
+            assert!(Target::parse(local, false).unwrap_err().contains("webhooks_loopback"), "{local}");
+        }
+        assert!(Target::parse("https://a.example/", false).is_ok());
     }
 
     #[test]
@@ -222,13 +235,13 @@ mod tests {
             "https://a.example\\@10.0.0.1/",
             "",
         ] {
-            assert!(Target::parse(bad).is_err(), "{bad}");
+            assert!(Target::parse(bad, true).is_err(), "{bad}");
         }
     }
 
     #[test]
     fn a_public_name_that_resolves_inside_is_not_permitted() {
-        let target = Target::parse("https://rebound.example/").unwrap();
+        let target = Target::parse("https://rebound.example/", true).unwrap();
         for (address, allowed) in [
             ("93.184.216.34", true),
             ("10.1.2.3", false),
@@ -240,7 +253,7 @@ mod tests {
         ] {
             assert_eq!(target.permits(address.parse().unwrap()), allowed, "{address}");
         }
-        let near = Target::parse("http://localhost/").unwrap();
+        let near = Target::parse("http://localhost/", true).unwrap();
         assert!(near.permits("127.0.0.1".parse().unwrap()) && near.permits("::1".parse().unwrap()));
         assert!(!near.permits("93.184.216.34".parse().unwrap()));
     }
@@ -248,13 +261,13 @@ mod tests {
     proptest! {
         #[test]
         fn no_url_panics_and_none_with_a_private_address_passes(url in ".{0,60}", a in any::<u32>()) {
-            let _ = Target::parse(&url);
+            let _ = Target::parse(&url, true);
             let address = Ipv4Addr::from(a);
             let private = address.is_private() || address.is_loopback() || address.is_link_local()
                 || address.is_multicast() || address.is_broadcast() || address.is_unspecified();
             if private {
                 let url = format!("https://{address}/");
-                prop_assert!(Target::parse(&url).is_err());
+                prop_assert!(Target::parse(&url, true).is_err());
             }
             let mapped = IpAddr::V6(address.to_ipv6_mapped());
             prop_assert_eq!(is_public(mapped), is_public(IpAddr::V4(address)));

@@ -24,6 +24,7 @@ struct World {
     streams: Streams<Model>,
     driver: Driver<Model>,
     shared: Arc<Subscriptions<Model>>,
+    options: Options,
     now: Now,
 }
 
@@ -42,19 +43,24 @@ impl Reply {
 
 impl World {
     fn new() -> World {
-        World::over(Model::default(), START_US)
+        World::over(Model::default(), Options::default(), START_US)
     }
 
-    fn over(model: Model, time_us: u64) -> World {
+    fn over(model: Model, options: Options, time_us: u64) -> World {
         let shared = Subscriptions::open(&model, || Some([5; 32]));
-        let streams = Streams::new(model.clone(), Options::default()).with_subscriptions(shared.clone());
-        let driver = Driver::new(model.clone(), shared.clone());
-        World { model, streams, driver, shared, now: Now { time_us, entropy: 0 } }
+        let streams = Streams::new(model.clone(), options.clone()).with_subscriptions(shared.clone());
+        let driver = Driver::new(model.clone(), shared.clone(), options.clone());
+        World { model, streams, driver, shared, options, now: Now { time_us, entropy: 0 } }
     }
 
     /// Everything in memory is lost, what the store has is found again.
     fn restart(self) -> World {
-        World::over(self.model, self.now.time_us)
+        World::over(self.model, self.options, self.now.time_us)
+    }
+
+    /// The same, and other rules hold from then on.
+    fn restart_by(self, options: Options) -> World {
+        World { options, ..self }.restart()
     }
 
     fn call(&mut self, method: Method, target: &str, fields: &[(&str, &str)], body: &Value) -> Reply {
@@ -65,7 +71,8 @@ impl World {
         let fields: Vec<Field<'_>> =
             all.iter().map(|(name, value)| Field { name, value: value.as_bytes() }).collect();
         let path = format!("/v1/stream/{target}");
-        let request = Request { method, path: &path, query: None, fields: &fields, body: text.as_bytes() };
+        let body = text.as_bytes();
+        let request = Request { method, path: &path, query: None, fields: &fields, body, secure: false };
         let (ticket, response) = match self.streams.call(&request, self.now) {
             Answer::Respond(response) => (0, response),
             Answer::After(ticket, response) => (ticket, response),
@@ -429,6 +436,80 @@ fn pull_wake_events_claims_acks_and_releases() {
     assert_eq!(world.events("wake/pool")[2]["generation"], 3);
 }
 
+/// `state/main` and whatever begins with `state/forks/` is written by somebody else.
+fn guarded() -> Options {
+    Options { read_only: vec!["state/main".into(), "state/forks/".into()], ..Options::default() }
+}
+
+#[test]
+fn a_wake_stream_that_somebody_else_writes_is_refused() {
+    let mut world = World::over(Model::default(), guarded(), START_US);
+    let with = |wake_stream: &str| {
+        let mut body = pull();
+        body["wake_stream"] = json!(wake_stream);
+        body
+    };
+    for name in ["state/main", "/state/main", "state/forks/1"] {
+        let reply = world.put("s", &with(name));
+        assert_eq!((reply.code(), &reply.body["field"]), ((403, "STREAM_READ_ONLY"), &json!("wake_stream")));
+        assert_eq!(reply.body["rule"], "stream-read-only");
+    }
+    assert_eq!(world.call(Method::Get, "__ds/subscriptions/s", &[], &Value::Null).status, 404);
+    assert_eq!(world.put("s", &with("state/mainly")).status, 201);
+    // Following one is reading it.
+    let mut follows = with("wake/pool");
+    follows["streams"] = json!(["state/main"]);
+    assert_eq!(world.put("t", &follows).status, 201);
+    assert_eq!(world.driver.barred(), []);
+}
+
+#[test]
+fn a_wake_stream_that_became_somebody_elses_is_left_alone_and_its_subscription_works_on() {
+    let mut world = World::new();
+    world.create("state/main");
+    let mut body = pull();
+    body["wake_stream"] = json!("state/main");
+    assert_eq!(world.put("s", &body).status, 201);
+    let mut world = world.restart_by(guarded());
+    let [(id, _)] = &world.driver.barred()[..] else { panic!("one is barred") };
+    assert_eq!(&**id, "s");
+    world.create("events/a");
+    world.append("events/a", 1);
+    for _ in 0..3 {
+        world.turn();
+        assert_eq!(world.events("state/main"), [Value::Null; 0]);
+        world.now.time_us = world.driver.next_due_us().unwrap();
+    }
+    assert_eq!(world.get("s")["status"], "failed");
+    let claimed = world.claim("s", "w").body;
+    let token = claimed["token"].as_str().unwrap();
+    assert_eq!(world.verb("s", "ack", token, &acks(&claimed, true)).status, 200);
+    world.turn();
+    assert_eq!(world.get("s")["status"], "active");
+    assert_eq!(world.call(Method::Delete, "__ds/subscriptions/s", &[], &Value::Null).status, 204);
+    assert_eq!(world.driver.barred(), []);
+}
+
+#[test]
+fn webhooks_to_this_machine_are_for_servers_that_allow_them() {
+    const NEAR: &str = "http://127.0.0.1:9/hook";
+    let mut world = World::new();
+    let reply = world.put("s", &webhook(NEAR));
+    assert_eq!((reply.code(), &reply.body["field"]), ((400, "WEBHOOK_URL_REJECTED"), &json!("webhook.url")));
+    assert!(reply.body["detail"].as_str().unwrap().contains("webhooks_loopback"), "{}", reply.body);
+    let mut world = world.restart_by(Options { webhooks_loopback: true, ..Options::default() });
+    assert_eq!(world.put("s", &webhook(NEAR)).status, 201);
+    world.create("events/a");
+    world.append("events/a", 1);
+    assert_eq!(world.attempt().target.host, "127.0.0.1");
+    // One that is kept from when they were allowed calls nobody.
+    let mut world = world.restart_by(Options::default());
+    let [(id, why)] = &world.driver.barred()[..] else { panic!("one is barred") };
+    assert!(&**id == "s" && why.contains("webhooks_loopback"), "{why}");
+    assert!(world.turn().is_empty());
+    assert_eq!(world.get("s")["status"], "failed");
+}
+
 #[test]
 fn a_worker_that_dies_loses_its_claim_to_the_next() {
     let mut world = World::new();
@@ -644,7 +725,7 @@ fn a_large_subscription_is_whole_or_absent_after_a_crash_in_its_creation() {
     let first: Vec<(&[u8], &[u8])> = commits[0].iter().map(|(k, v)| (&k[..], &v[..])).collect();
     let commit = Commit { notes: &first, ..Commit::default() };
     model.create(&encoding::log_name("s"), &super::log_config(), None, &commit).unwrap();
-    let mut world = World::over(model, START_US);
+    let mut world = World::over(model, Options::default(), START_US);
     assert_eq!(world.put("s", &webhook(HOOK)).status, 201);
 }
 

@@ -7,6 +7,7 @@ mod fork;
 mod lifetime;
 mod list;
 mod live;
+mod purged;
 mod random;
 mod read;
 mod refusals;
@@ -71,7 +72,7 @@ impl World {
             target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query)));
         let fields: Vec<Field<'_>> =
             fields.iter().map(|(name, value)| Field { name, value: value.as_bytes() }).collect();
-        let request = Request { method, path, query, fields: &fields, body };
+        let request = Request { method, path, query, fields: &fields, body, secure: false };
         self.streams.call(&request, self.now)
     }
 

@@ -201,9 +201,12 @@ fn split_target(method: Method, target: &str) -> Result<(&str, Option<&str>), Re
     }
 }
 
+/// RFC 9112 3.2.2: a server takes the absolute form of its own URLs, which over TLS begin with `https`.
 fn without_authority(target: &str) -> Result<&str, Refusal> {
-    let scheme = target.get(..7).filter(|s| s.eq_ignore_ascii_case("http://"));
-    let rest = scheme.map(|_| &target[7..]).ok_or(BAD_TARGET)?;
+    let (scheme, rest) = target.split_once("://").ok_or(BAD_TARGET)?;
+    if !["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known)) {
+        return Err(BAD_TARGET);
+    }
     let end = rest.find(['/', '?']).unwrap_or(rest.len());
     if end == 0 { Err(BAD_TARGET) } else { Ok(&rest[end..]) }
 }
@@ -349,7 +352,7 @@ const BAD_TARGET: Refusal = refusal(
     400,
     "target-malformed",
     "request target",
-    "The target is a path beginning with `/` or an absolute http URL, percent-encoded, without a fragment.",
+    "The target is a path beginning with `/` or an absolute http or https URL, percent-encoded, without a fragment.",
 );
 const LENGTH_MALFORMED: Refusal = refusal(
     400,

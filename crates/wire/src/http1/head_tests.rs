@@ -52,9 +52,10 @@ fn targets() {
     assert_eq!(target("/?"), is("/", Some("")));
     assert_eq!(target("*"), is("/", None));
     assert_eq!(target("HTTP://h:80/p?q"), is("/p", Some("q")));
+    assert_eq!(target("https://h/p?q"), is("/p", Some("q")));
     assert_eq!(target("http://h"), is("/", None));
     assert_eq!(target("http://h?q"), is("/", Some("q")));
-    for bad in ["http:///p", "h:80", "/a#b", "ftp://h/", "/\u{e9}", "a"] {
+    for bad in ["http:///p", "https://", "httpss://h/", "h:80", "/a#b", "ftp://h/", "/\u{e9}", "a"] {
         assert_eq!(target(bad), Err("target-malformed"), "{bad}");
     }
     assert_eq!(parse(b"GET * HTTP/1.1\r\nHost: a\r\n\r\n").map_err(|r| r.code), Err("target-malformed"));

@@ -73,11 +73,11 @@ fn guard() -> Guard<Counter> {
 fn ask(guard: &mut Guard<Counter>, method: Method, target: &str, fields: &[(&str, &str)]) -> (u16, String) {
     let (path, query) = target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query)));
     let fields: Vec<_> = fields.iter().map(|(name, value)| Field { name, value: value.as_bytes() }).collect();
-    let request = Request { method, path, query, fields: &fields, body: b"" };
+    let request = Request { method, path, query, fields: &fields, body: b"", secure: false };
     let admitted = guard.admit(&request, NOW);
     let Answer::Respond(response) = guard.call(&request, NOW) else { panic!("no response") };
-    // A body is spared the way exactly when the request is refused.
-    assert_eq!(admitted.is_some(), response.status != 200);
+    // A body is spared the way exactly when the request is refused, or nobody says who sends it.
+    assert_eq!(admitted.is_some(), response.status != 200 || bearer(&request).is_none());
     let body = response.body.iter().flat_map(|piece| piece.iter().copied()).collect();
     (response.status, String::from_utf8(body).unwrap() + std::str::from_utf8(&response.fields).unwrap())
 }
@@ -99,7 +99,55 @@ fn without_a_token_nothing_but_the_health_and_a_preflight_is_served() {
     }
     assert_eq!(guard.inner.0, 0, "what was refused reached the service");
     assert_eq!(ask(&mut guard, Method::Get, "/healthz", &[]).0, 200);
+    assert_eq!(ask(&mut guard, Method::Head, "/healthz", &[]).0, 200);
     assert_eq!(ask(&mut guard, Method::Options, "/v1/stream/a", &[]).0, 200);
+    assert_eq!(ask(&mut guard, Method::Get, "/v1/stream/__ds/jwks.json", &[]).0, 200);
+    for method in [Method::Put, Method::Post, Method::Delete, Method::Other] {
+        assert_eq!(ask(&mut guard, method, "/healthz", &[]).0, 401, "{method:?}");
+    }
+    assert_eq!(ask(&mut guard, Method::Post, "/v1/stream/__ds/jwks.json", &[]).0, 401);
+}
+
+#[test]
+fn no_body_is_waited_for_before_a_token_came_with_its_head() {
+    let mut guard = guard();
+    let mut admitted = |method, path, fields: &[(&str, &str)]| {
+        let fields: Vec<_> =
+            fields.iter().map(|(name, value)| Field { name, value: value.as_bytes() }).collect();
+        let request = Request { method, path, query: None, fields: &fields, body: b"", secure: false };
+        guard.admit(&request, NOW).map_or(200, |response| response.status)
+    };
+    let length = ("Content-Length", "16000000");
+    for path in ["/healthz", "/v1/stream/__ds/jwks.json"] {
+        assert_eq!(admitted(Method::Get, path, &[length]), 401, "{path}");
+    }
+    for path in ["/v1/stream/a", "/healthz", "/rpc/log"] {
+        assert_eq!(admitted(Method::Options, path, &[length]), 401, "{path}");
+        assert_eq!(admitted(Method::Options, path, &[length, ("Authorization", "Bearer nobody")]), 401);
+        assert_eq!(admitted(Method::Options, path, &[length, ("Authorization", "Bearer reads")]), 200);
+    }
+    // Whoever has a subscription's token says little; the service tells whether it is one.
+    let theirs = ("Authorization", "Bearer theirs");
+    let ack = "/v1/stream/__ds/subscriptions/s/ack";
+    assert_eq!(admitted(Method::Post, ack, &[theirs, ("Content-Length", "65536")]), 200);
+    assert_eq!(admitted(Method::Post, ack, &[theirs, ("Content-Length", "65537")]), 413);
+    assert_eq!(admitted(Method::Post, ack, &[theirs, ("Transfer-Encoding", "chunked")]), 413);
+}
+
+#[test]
+fn who_was_woken_proves_it_to_the_service_itself() {
+    let mut guard = guard();
+    let fields = [("Authorization", "Bearer theirs"), ("Content-Length", "100")];
+    let mut posted = |path: &str| ask(&mut guard, Method::Post, path, &fields).0;
+    for verb in ["ack", "release", "callback"] {
+        assert_eq!(posted(&format!("/v1/stream/__ds/subscriptions/s%2F1/{verb}")), 200, "{verb}");
+    }
+    for path in ["s", "s/claim", "s/streams", "s/ack/", "s/x/ack", "ack", ""] {
+        assert_eq!(posted(&format!("/v1/stream/__ds/subscriptions/{path}")), 401, "{path}");
+    }
+    assert_eq!(posted("/v1/stream/%5F_ds/subscriptions/s/ack"), 401);
+    assert_eq!(posted("/v1/stream/s/ack"), 401);
+    assert_eq!(ask(&mut guard, Method::Delete, "/v1/stream/__ds/subscriptions/s/ack", &fields).0, 401);
 }
 
 #[test]

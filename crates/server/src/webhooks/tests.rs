@@ -1,0 +1,166 @@
+use super::*;
+use crate::arguments::Durability;
+use crate::engine::{Retain, Service};
+use serde_json::{Value, json};
+use std::io::Read;
+use std::net::TcpListener;
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, Sender};
+use std::time::{Duration, Instant};
+use thalweg_state::Options as StateOptions;
+use thalweg_sys::clock;
+use thalweg_wire::exchange::{Answer, Field, Method, Request, Service as _};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+#[test]
+fn what_an_answer_means() {
+    let of = |status, body: &str| outcome(&Reply { status, body: body.as_bytes().to_vec() });
+    assert_eq!(of(200, r#"{"done":true}"#), Outcome::Done);
+    assert_eq!(of(202, r#"{"done":false}"#), Outcome::Accepted);
+    assert_eq!(of(200, r#"{"done":"true"}"#), Outcome::Accepted);
+    assert_eq!(of(204, ""), Outcome::Accepted);
+    assert_eq!(of(302, r#"{"done":true}"#), Outcome::Failed);
+    assert_eq!(of(500, r#"{"done":true}"#), Outcome::Failed);
+}
+
+#[test]
+fn localhost_is_asked_of_nobody_and_a_name_that_leads_inside_is_refused() {
+    let near = Target::parse("http://localhost:9/", true).unwrap();
+    let addresses = known_addresses(&near).unwrap();
+    assert_eq!(addresses, ["127.0.0.1:9".parse().unwrap(), "[::1]:9".parse().unwrap()]);
+    let public = Target::parse("https://rebound.example:8443/", true).unwrap();
+    assert_eq!(known_addresses(&public), None);
+    let [inside, outside]: [IpAddr; 2] = ["127.0.0.1", "93.184.216.34"].map(|text| text.parse().unwrap());
+    let why = permitted(&public, &[inside]).unwrap_err();
+    assert_eq!(why.kind(), io::ErrorKind::PermissionDenied);
+    assert_eq!(permitted(&public, &[inside, outside]).unwrap(), [SocketAddr::new(outside, 8443)]);
+}
+
+/// Whoever asks the store through it hears nothing of what becomes durable: here everything is at once.
+struct Deaf;
+
+impl thalweg_log::Watch for Deaf {
+    fn complete(&self, _up_to: thalweg_log::Position) {}
+
+    fn failed(&self) {}
+
+    fn advanced(&self, _log: thalweg_log::LogId) {}
+}
+
+/// Subscriptions over a store in memory, and a resolver that knows nobody: of names that begin with `hangs` it says so
+/// only when the test ends.
+struct World {
+    service: Service,
+    running: Running,
+    /// The other names that were asked for.
+    asked: Receiver<String>,
+    end: Sender<()>,
+}
+
+impl World {
+    fn new(wait_ms_max: u64) -> World {
+        let state = StateOptions::default();
+        let engine = Engine::open(Path::new(""), Durability::Memory, Retain::default(), state).unwrap();
+        let engine = engine.with_webhooks_loopback(true);
+        let (end, ended) = channel();
+        let (told, asked) = channel();
+        let (ended, told) = (Mutex::new(ended), Mutex::new(told));
+        let ask = move |host: &str| {
+            if host.starts_with("hangs") {
+                let _: Result<(), _> = ended.lock().unwrap().recv();
+            } else {
+                let _ = told.lock().unwrap().send(host.to_owned());
+            }
+            Err(io::ErrorKind::NotFound.into())
+        };
+        let running = Running::start_with(&engine, Resolver { ask: Arc::new(ask), wait_ms_max }).unwrap();
+        World { service: engine.service_for(Arc::new(Deaf)).unwrap(), running, asked, end }
+    }
+
+    fn call(&mut self, method: Method, path: &str, body: &Value) -> (u16, Value) {
+        let path = format!("/v1/stream/{path}");
+        let fields = [Field { name: "Content-Type", value: b"application/json" }];
+        let text = if body.is_null() { String::new() } else { body.to_string() };
+        let body = text.as_bytes();
+        let request = Request { method, path: &path, query: None, fields: &fields, body, secure: false };
+        let now = Now { time_us: clock::wall_us(), entropy: 0 };
+        match self.service.call(&request, now) {
+            Answer::Respond(response) | Answer::After(_, response) => {
+                let body = serde_json::from_slice(&response.body.concat());
+                (response.status, body.unwrap_or(Value::Null))
+            }
+            other => panic!("{path}: {other:?}"),
+        }
+    }
+
+    fn subscribe(&mut self, id: &str, url: &str) {
+        let body = json!({ "type": "webhook", "pattern": "events/*", "webhook": { "url": url } });
+        let (status, body) = self.call(Method::Put, &format!("__ds/subscriptions/{id}"), &body);
+        assert_eq!(status, 201, "{body}");
+    }
+
+    /// So many subscriptions whose names hang; their ids sort in front of all others.
+    fn hang(&mut self, count: usize) {
+        (0..count).for_each(|number| self.subscribe(&format!("a{number}"), &hanging(number)));
+    }
+
+    fn wake(&mut self) {
+        assert_eq!(self.call(Method::Put, "events/a", &json!([{ "event": 1 }])).0, 201);
+    }
+
+    fn until_failed(&mut self, id: &str) {
+        let (start, path) = (Instant::now(), format!("__ds/subscriptions/{id}"));
+        while self.call(Method::Get, &path, &Value::Null).1["status"] != "failed" {
+            assert!(start.elapsed() < PATIENCE, "{id} never failed");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn end(self) {
+        drop(self.end);
+        self.running.end();
+    }
+}
+
+fn hanging(number: usize) -> String {
+    format!("https://hangs-{number}.example/hook")
+}
+
+#[test]
+fn names_whose_servers_are_silent_hold_back_only_themselves() {
+    let mut world = World::new(LOOK_UP_MS_MAX);
+    world.hang(20);
+    world.subscribe("z", "https://known.example/hook");
+    world.wake();
+    assert_eq!(world.asked.recv_timeout(PATIENCE).unwrap(), "known.example");
+    world.until_failed("z");
+    world.end();
+}
+
+#[test]
+fn a_name_that_is_not_known_in_time_fails_the_call() {
+    let mut world = World::new(20);
+    world.hang(1);
+    world.wake();
+    world.until_failed("a0");
+    world.end();
+}
+
+#[test]
+fn names_that_are_looked_up_are_no_calls() {
+    let mut world = World::new(LOOK_UP_MS_MAX);
+    let hook = TcpListener::bind("127.0.0.1:0").unwrap();
+    world.hang(CALLS_MAX + 10);
+    world.subscribe("z", &format!("http://{}/hook", hook.local_addr().unwrap()));
+    world.wake();
+    let (told, called) = channel();
+    std::thread::spawn(move || {
+        let mut begin = [0; 4];
+        hook.accept().unwrap().0.read_exact(&mut begin).unwrap();
+        told.send(begin).unwrap();
+    });
+    assert_eq!(&called.recv_timeout(PATIENCE).unwrap(), b"POST");
+    world.end();
+}
