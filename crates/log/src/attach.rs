@@ -247,6 +247,10 @@ impl Home for Neighbour {
         }
     }
 
+    fn learn(&self) {
+        drop(self.catch_up());
+    }
+
     fn known(&self) -> Position {
         self.catalogue.lock().up_to
     }

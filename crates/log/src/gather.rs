@@ -126,7 +126,8 @@ impl Cursor {
     fn go_back(&mut self, before: Progress) {
         let Reader { source, progress } = &mut self.reader;
         *progress = before;
-        progress.walk.locate(source.view());
+        source.settle(&mut progress.stretch, &mut progress.filter, &mut progress.walk);
+        progress.leapt = true;
     }
 }
 

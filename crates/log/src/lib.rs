@@ -91,7 +91,7 @@ pub use maps::{Held, Mapped, MappedSegment, Maps};
 pub use open::{Durability, Options, Recovered};
 pub use parse::{BatchPiece, EndPiece, FramePiece, Parse, Piece, SegmentPiece, parse};
 pub use place::Place;
-pub use progress::Ended;
+pub use progress::{Ended, Unsure};
 pub use purge::{Purge, Purged};
 pub use query::{Entry, Query, Start};
 pub use read::{Read, Warming};

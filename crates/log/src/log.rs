@@ -9,7 +9,7 @@ use crate::extents::{Extent, Extents};
 use crate::fork::Lineage;
 use crate::format::{Config, Producer};
 use crate::places::Places;
-use crate::progress::Ended;
+use crate::progress::{Ended, Unsure};
 use crate::rare::Rare;
 use crate::{LogId, Offset, Position, Time};
 use parking_lot::{Mutex, MutexGuard};
@@ -271,12 +271,13 @@ impl Log {
 }
 
 impl Inner {
-    /// Whether it is over for whoever came to a position: whatever ends it lies in front of that.
-    pub(crate) fn ended_by(&self, position: Position) -> Option<Ended> {
+    /// How it ended for whoever came to a position. `Err`: something of it lies behind, so that it cannot be said.
+    pub(crate) fn ended_by(&self, position: Position) -> Result<Option<Ended>, Unsure> {
         match self.last <= position {
-            true if self.deleting => Some(Ended::Deleted),
-            true if self.closed => Some(Ended::Closed),
-            _ => None,
+            false => Err(Unsure),
+            true if self.deleting => Ok(Some(Ended::Deleted)),
+            true if self.closed => Ok(Some(Ended::Closed)),
+            true => Ok(None),
         }
     }
 

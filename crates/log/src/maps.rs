@@ -14,7 +14,7 @@ use crate::error::Damage;
 use crate::fork::{Stretch, stretches};
 use crate::log::Log;
 use crate::places::Reach;
-use crate::progress::Ended;
+use crate::progress::{Ended, Unsure};
 use crate::reader::Reader;
 use crate::segment::{Readable, Segment};
 use crate::source::Sight;
@@ -197,9 +197,12 @@ impl Maps {
         })
     }
 
-    /// Whether a log is over, for whoever came to a position without having met all that lies in front of it.
-    pub fn ended(&self, log: &Log, position: Position) -> Option<Ended> {
-        log.lock().ended_by(position)
+    /// How a log ended, for whoever came to a position without having met all that lies in front of it.
+    ///
+    /// # Errors
+    /// It cannot be said yet: something of the log lies behind.
+    pub fn ended(&self, log: &Log, position: Position) -> Result<Option<Ended>, Unsure> {
+        self.sight.ended(log, position)
     }
 
     /// Whether anything of what a log holds lies at or behind a position.

@@ -21,6 +21,10 @@ pub enum Ended {
     Damaged,
 }
 
+/// Whether a log is over cannot be said yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unsure;
+
 /// The state of a query that is under way.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Progress {
@@ -139,12 +143,13 @@ impl Progress {
     /// Asks whether the log is over where the walk stands.
     #[cold]
     pub(crate) fn ask(&mut self, source: &Source) -> Result<Option<Found>, ReadError> {
-        self.leapt = false;
         if self.ended.is_some() {
             return Ok(None);
         }
-        self.ended = source.ended(self.walk.position());
-        match self.ended {
+        // A walk may stand behind its limit, where an own part that has nothing yet would begin.
+        let Ok(ended) = source.ended(self.walk.position().min(self.walk.limit)) else { return Ok(None) };
+        (self.leapt, self.ended) = (false, ended);
+        match ended {
             Some(Ended::Deleted) => Err(ReadError::Deleted),
             _ => Ok(None),
         }

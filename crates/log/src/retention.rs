@@ -25,6 +25,8 @@ pub const RETAIN_NOTE: &[u8] = b"\0retain";
 const LOOKS_MAX: usize = 1024;
 /// A log goes beyond its size by so much before it is trimmed, or by an eighth of it: then many entries go at once.
 const SLACK_BYTES: u64 = 64 << 10;
+/// One that could not be trimmed is looked at again after so long.
+const AGAIN_US: Time = 10_000_000;
 /// A log is looked at no sooner than such a part of its age after the last look.
 const AGE_PARTS: u64 = 16;
 
@@ -117,8 +119,9 @@ impl Store {
                 // What is damaged is left as it is.
                 Ok(None) | Err(CommitError::Deleted | CommitError::Damaged(_)) => {}
                 Err(error) => {
-                    // Nor are those forgotten that were to come behind it.
-                    std::iter::once(log).chain(taken).for_each(|log| retention.enter(&log, now));
+                    // Nor are those forgotten that were to come behind it; and next time they come before it.
+                    retention.enter(&log, now.saturating_add(AGAIN_US));
+                    taken.for_each(|log| retention.enter(&log, now));
                     return Err(error);
                 }
             }

@@ -11,7 +11,7 @@ use crate::format::SEGMENT_HEADER_BYTES;
 use crate::index::Line;
 use crate::log::Log;
 use crate::places::Reach;
-use crate::progress::Ended;
+use crate::progress::{Ended, Unsure};
 use crate::view::{Segments, View};
 use crate::walk::{Filter, Pace, Step, Walk, Wanted};
 use crate::{LogId, Offset, Position, Time, segment_of};
@@ -29,6 +29,19 @@ pub(crate) struct Sight {
     pub(crate) home: Arc<dyn Home>,
 }
 
+impl Sight {
+    /// How a log ended, for whoever came to a position without having met all that lies in front of it.
+    pub(crate) fn ended(&self, log: &Log, position: Position) -> Result<Option<Ended>, Unsure> {
+        if self.home.known() < position {
+            self.home.learn();
+        }
+        if self.home.known() < position {
+            return Err(Unsure);
+        }
+        log.lock().ended_by(position)
+    }
+}
+
 /// What readers ask the store about, seldom.
 pub(crate) trait Home: Send + Sync + std::fmt::Debug {
     /// Whether the list of segments is kept by another process.
@@ -37,6 +50,8 @@ pub(crate) trait Home: Send + Sync + std::fmt::Debug {
     }
     /// Brings the list of segments up to date, in a process that does not keep it.
     fn look(&self) {}
+    /// Brings what is known of the logs up to date, in a process that does not keep it.
+    fn learn(&self) {}
     /// A task of this process is going to wait.
     fn task_waits(&self) {}
     /// No extent of any log is missing below this position.
@@ -186,9 +201,9 @@ impl Source {
         }
     }
 
-    /// Whether the log is over, for whoever came to a position without having met all that lies in front of it.
-    pub(crate) fn ended(&self, position: Position) -> Option<Ended> {
-        self.log.lock().ended_by(position)
+    /// How the log ended, for whoever came to a position without having met all that lies in front of it.
+    pub(crate) fn ended(&self, position: Position) -> Result<Option<Ended>, Unsure> {
+        self.sight.ended(&self.log, position)
     }
 
     /// Goes on with what the next log of the lineage holds; `false` behind the last one.

@@ -48,7 +48,7 @@ impl State {
     fn write_image(&self, fork: &Arc<Fork>, time: Time) -> Result<Offset, Error> {
         let shared = &*self.shared;
         let (moment, prefix) = (fork.moment(View::Committed), image_prefix(&shared.name));
-        let (offset, watcher) = (moment.offset, Some(shared.durable.watcher));
+        let (offset, watcher) = (moment.offset, shared.durable.watcher);
         let there = shared.images.lock().has(fork.log.id(), offset);
         if !there {
             let image = Image::write(&shared.store, &prefix, fork, &moment, time, watcher)?;

@@ -9,7 +9,7 @@ use crate::fork::Fork;
 use parking_lot::{Mutex, RwLock};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Weak};
-use thalweg_log::{CommitError, LogId, Position, Store, Watch, WatcherId};
+use thalweg_log::{CommitError, Durability, LogId, Position, Store, Watch, WatcherId};
 
 /// Called once what it waits for is durable, or can no longer become so.
 type Callback = Box<dyn FnOnce(Result<(), CommitError>) + Send>;
@@ -25,7 +25,8 @@ pub trait Listen: Send + Sync {
 /// What is on its way.
 pub(crate) struct Durable {
     store: Store,
-    pub(crate) watcher: WatcherId,
+    /// None where commits are durable, as far as they ever are, when they are made.
+    pub(crate) watcher: Option<WatcherId>,
     /// Forks with commits on their way, by ticket.
     under_way: Mutex<VecDeque<(Position, Arc<Fork>)>>,
     waiting: Mutex<BTreeMap<Position, Vec<Callback>>>,
@@ -33,10 +34,13 @@ pub(crate) struct Durable {
 }
 
 impl Durable {
-    /// Over a store that has a place for one more watcher.
+    /// Over a store; one that tells what becomes durable has to have a place for one more to be told.
     pub(crate) fn over(store: &Store) -> Result<Arc<Self>, Error> {
         let ear = Arc::new(Ear(Mutex::new(Weak::new())));
-        let watcher = store.watcher(ear.clone()).ok_or(Error::Crowded)?;
+        let watcher = match store.durability() {
+            Durability::Sync => Some(store.watcher(ear.clone()).ok_or(Error::Crowded)?),
+            Durability::Os | Durability::Memory => None,
+        };
         let durable = Arc::new(Self {
             store: store.clone(),
             watcher,
@@ -53,7 +57,7 @@ impl Durable {
     /// # Errors
     /// The store failed, and it never will be.
     pub(crate) fn is(&self, ticket: Position) -> Result<bool, CommitError> {
-        let is_durable = self.store.wait_for(ticket, Some(self.watcher))? == 0;
+        let is_durable = self.store.wait_for(ticket, self.watcher)? == 0;
         if is_durable {
             self.take_note(self.store.durable());
         }
@@ -122,7 +126,9 @@ impl Durable {
 
 impl Drop for Durable {
     fn drop(&mut self) {
-        self.store.dismiss(self.watcher);
+        if let Some(watcher) = self.watcher {
+            self.store.dismiss(watcher);
+        }
     }
 }
 

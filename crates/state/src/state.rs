@@ -208,7 +208,7 @@ impl State {
         let _images = shared.images.lock();
         let moment = moment(parent);
         let fork = thalweg_log::Fork { parent: parent.log.clone(), at: moment.offset, asked: [0; 2] };
-        let (at, watcher) = (moment.offset, Some(shared.durable.watcher));
+        let (at, watcher) = (moment.offset, shared.durable.watcher);
         loop {
             let number = {
                 let mut next = shared.next.lock();
@@ -244,7 +244,7 @@ impl State {
             return Err(Error::MainLine);
         }
         let found = self.find(fork)?;
-        let delete = |version| shared.store.delete(&found.log, version, time, Some(shared.durable.watcher));
+        let delete = |version| shared.store.delete(&found.log, version, time, shared.durable.watcher);
         let receipt = found.in_turn(delete)?;
         shared.forks.write().remove(&fork);
         Ok(receipt)
@@ -393,7 +393,7 @@ impl State {
         changes.iter().try_for_each(|(key, _)| check_key(key))?;
         let found = self.find(fork)?;
         let Shared { store, durable, options, .. } = &*self.shared;
-        let place = Place { store, watcher: Some(durable.watcher), kind: &options.kind };
+        let place = Place { store, watcher: durable.watcher, kind: &options.kind };
         let receipt = found.commit(&place, changes, expected, time)?;
         if receipt.ticket > 0 && receipt.next > receipt.first {
             durable.note(receipt.ticket, found);

@@ -291,7 +291,8 @@ fn whoever_asks_after_the_store_failed_is_told_at_once() {
 
 #[test]
 fn states_that_come_and_go_give_their_place_to_be_told_back() {
-    let store = memory();
+    let directory = tempfile::tempdir().unwrap();
+    let store = on_disk(directory.path(), Durability::Sync);
     for _ in 0..40 {
         State::open(&store, "s", Options::default()).unwrap();
     }

@@ -7,7 +7,7 @@ use napi::bindgen_prelude::Uint8ArraySlice;
 use napi_derive::napi;
 use parking_lot::Mutex;
 use std::sync::Arc;
-use thalweg_log::{Ended, Hold, Log, Position, ReadError};
+use thalweg_log::{Ended, Hold, Log, Position, ReadError, Unsure};
 
 #[napi]
 pub struct NativeLog {
@@ -68,16 +68,17 @@ impl NativeLog {
         self.held(stretch, |maps, log| maps.position_behind(log, position as Position))
     }
 
-    /// Whether it is over, for whoever came to a position without having met all that lies in front of it: `closed`,
-    /// `deleted`, or nothing.
+    /// How it ended, for whoever came to a position without having met all that lies in front of it: `closed`, `deleted`, or
+    /// nothing; `unsure` when that cannot be said yet.
     #[napi]
     pub fn ended(&self, position: f64) -> Result<Option<&'static str>> {
         let name = |ended| match ended {
-            Ended::Closed => Some("closed"),
-            Ended::Deleted => Some("deleted"),
-            Ended::Damaged => None,
+            Ok(Some(Ended::Closed)) => Some("closed"),
+            Ok(Some(Ended::Deleted)) => Some("deleted"),
+            Ok(Some(Ended::Damaged) | None) => None,
+            Err(Unsure) => Some("unsure"),
         };
-        self.shelf.maps(|maps| Ok(maps.ended(&self.log, position as Position).and_then(name)))
+        self.shelf.maps(|maps| Ok(name(maps.ended(&self.log, position as Position))))
     }
 
     /// Says that a transaction is going to append to it.

@@ -1,7 +1,9 @@
 //! Readers, cursors and transactions, through the public interface.
 
 use super::store::{open, os, small};
-use crate::{Attached, CommitError, Cursor, Ended, Entry, Options, Query, ReadError, Start, Store, Time};
+use crate::{
+    Attached, Columns, CommitError, Cursor, Ended, Entry, Options, Query, ReadError, Start, Store, Time,
+};
 use std::time::Duration;
 use thalweg_sys::disk::Disk;
 
@@ -271,6 +273,57 @@ fn a_cursor_goes_on_in_a_fork_of_which_all_that_it_inherited_is_purged() {
         assert_eq!(found.last().map(Vec::as_slice), Some(&b"new"[..]), "{found:?}");
         assert_eq!(cursor.ended(), None);
     }
+}
+
+#[test]
+fn rows_go_on_in_a_fork_of_which_all_that_it_inherited_is_purged() {
+    let store =
+        Store::memory(Options { segment_bytes_min: 1 << 20, segment_bytes_max: 1 << 20, ..small() }).unwrap();
+    let (parent, other) = (store.log(b"parent").unwrap(), store.log(b"other").unwrap());
+    store.append(&parent, b"one", 1).unwrap();
+    let fork = crate::Fork { parent: parent.clone(), at: 3, asked: [0; 2] };
+    let fork =
+        store.create(b"fork", parent.config(), Some(&fork), &crate::Commit::default(), None).unwrap().0;
+    for _ in 0..4 {
+        store.append(&fork, b"own", 2).unwrap();
+    }
+    let mut cursor = Cursor::new(store.reader(&fork), &Query::default());
+    (0..2).for_each(|_| assert!(cursor.next().unwrap().is_some()));
+    store.trim(&fork, 6, 3).unwrap();
+    let fill = || (0..110).for_each(|_| assert!(store.append(&other, &[7; 10_000], 4).is_ok()));
+    fill();
+    store.append(&fork, b"new", 5).unwrap();
+    let mut rows = 0;
+    let mut gather = |cursor: &mut Cursor| {
+        let (mut times, mut offsets, mut lengths, mut places) = ([0; 8], [0; 8], [0; 8], [0; 8]);
+        let (times, offsets) = (&mut times[..], &mut offsets[..]);
+        let mut columns = Columns { times, offsets, lengths: &mut lengths, places: &mut places };
+        rows += cursor.gather(&mut columns, u64::MAX).unwrap().count;
+        rows
+    };
+    assert_eq!(
+        (gather(&mut cursor), gather(&mut cursor)),
+        (3, 4),
+        "what is left of the segment, then the next one's"
+    );
+    fill();
+    store.append(&fork, b"end", 6).unwrap();
+    assert_eq!((gather(&mut cursor), cursor.ended()), (5, None));
+}
+
+#[test]
+fn an_attached_cursor_hears_that_its_log_ended_behind_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path(), os());
+    let log = store.log(b"a").unwrap();
+    store.append(&log, b"x", 1).unwrap();
+    let attached = Attached::open(&Disk::Real, directory.path()).unwrap();
+    let theirs = attached.find(b"a").unwrap();
+    let version = log.staged().unwrap().version;
+    store.commit(&log, version, &crate::Commit { close: true, ..crate::Commit::default() }, None).unwrap();
+    let mut cursor = Cursor::new(attached.reader(&theirs), &Query { start: Start::Tail, ..Query::default() });
+    assert_eq!(cursor.next(), Ok(None));
+    assert_eq!(cursor.ended(), Some(Ended::Closed));
 }
 
 #[test]

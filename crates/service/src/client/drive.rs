@@ -14,8 +14,9 @@ use std::time::Instant;
 use thalweg_transport::{RING_BYTES_DEFAULT, Read, Written};
 use thalweg_wire::fault::Fault;
 
-/// What is read at most from a connection that is given up: about what a ring holds, and more than a socket does.
-const LEFT_BYTES_MAX: usize = RING_BYTES_DEFAULT as usize;
+/// What is read at most from a connection that is given up: more than a ring or a socket holds, however large the system lets
+/// that grow.
+const LEFT_BYTES_MAX: usize = 16 * RING_BYTES_DEFAULT as usize;
 
 impl Client {
     /// Writes what is queued, as far as it can be now.

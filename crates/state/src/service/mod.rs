@@ -200,6 +200,8 @@ impl Core {
                 state.listen(waiting);
                 state
             })),
+            // Another state may be closed before the next call.
+            Err(error @ Error::Crowded) => Err(Arc::new(error)),
             Err(error) => Err(Arc::clone(opening.insert(Arc::new(error)))),
         }
     }

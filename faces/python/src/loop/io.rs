@@ -160,7 +160,7 @@ impl Io {
     /// Whether this process made it: after a fork the kernel's list is still the parent's.
     #[inline]
     pub(crate) fn is_ours(&self) -> bool {
-        self.process.is_this()
+        self.process.is_surely_this()
     }
 
     /// Looks what is ready, or waits for it, and puts it behind what `found` holds. Never touches Python.

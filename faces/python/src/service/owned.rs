@@ -109,7 +109,7 @@ impl<T: Send> Owned<T> {
 
 impl<T> Drop for Owned<T> {
     fn drop(&mut self) {
-        if !self.process.is_this() {
+        if !self.process.is_surely_this() {
             std::mem::forget(self.inner.take());
         }
     }
