@@ -1,6 +1,7 @@
 //! `thalweg fork-server`: a supervisor of processes that fork, on a control endpoint of its own.
 
 use crate::arguments::ForkServerOptions;
+use crate::client::Output;
 use std::io;
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -37,7 +38,8 @@ pub(crate) fn run(options: &ForkServerOptions) -> Result<(), Error> {
     let thread = std::thread::Builder::new().name("control".to_owned()).spawn(serve);
     let thread = thread.map_err(failed("start a thread"))?;
     if let Some(address) = supervisor.address("1") {
-        println!("server 1 at {address}, control at {}", options.control);
+        // Standard output may be closed: then nobody wanted to know.
+        let _ = Output::Text.say(format_args!("server 1 at {address}, control at {}", options.control), ());
     }
     await_end(&signals, &supervisor).map_err(failed("wait"))?;
     supervisor.end();

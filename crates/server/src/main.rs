@@ -29,7 +29,7 @@ mod webhooks;
 
 use arguments::{Arguments, Verb};
 use clap::Parser;
-use client::Output;
+use client::{Output, notice};
 use serde_json::json;
 use std::ffi::OsString;
 use std::fmt::Display;
@@ -141,8 +141,8 @@ fn refused(refusal: &engine::Refusal, output: Output) -> ExitCode {
 /// Says what went wrong on standard error, so that standard output stays for what was asked.
 fn complain(failure: &impl Display, code: u8, output: Output) -> ExitCode {
     match output {
-        Output::Text => eprintln!("thalweg: {failure}"),
-        Output::Json => eprintln!("{}", json!({ "error": failure.to_string(), "exitCode": code })),
+        Output::Text => notice(format_args!("thalweg: {failure}")),
+        Output::Json => notice(json!({ "error": failure.to_string(), "exitCode": code })),
     }
     ExitCode::from(code)
 }

@@ -43,12 +43,55 @@ fn lines_of_json_are_messages_in_and_out() {
     assert_eq!(first.lines().count(), 4, "{first}");
     assert_eq!(says(url, &["read", "j", "--from", end]), "");
 
-    let bad = run(url, &["append", "j", "--json"], "7\nnot json\n8\n");
-    let complaint = String::from_utf8(bad.stderr).unwrap();
-    assert!(bad.status.code() == Some(1) && complaint.contains("line 2"), "{complaint}");
     // One document for a stream of messages needs no flag.
     assert!(run(url, &["append", "j"], "[\n 9,\n 10\n]").status.success());
     assert!(says(url, &["read", "j", "--from", end]).ends_with("9\n10\n"));
+}
+
+#[test]
+fn what_stands_before_a_bad_message_is_appended_and_nothing_after_it() {
+    let (directory, server) = memory();
+    let url = &server.url;
+    let path = directory.path().join("lines");
+    let good: String = (1..5_000).map(|number| format!("{number}\n")).collect();
+    std::fs::write(&path, format!("{good}not json\n5001\n")).unwrap();
+    let file = path.to_str().unwrap();
+    for (name, more, input, named, there) in [
+        ("pipe", &[][..], "7\nnot json\n8\n", "line 2", "7\n"),
+        ("file", &["--file", file], "", "line 5000", good.as_str()),
+        ("arguments", &["5", "6", "bad", "7"], "", "argument 3", "5\n6\n"),
+        ("first argument", &["bad", "7"], "", "argument 1", ""),
+        ("first line", &[], "bad\n7\n", "line 1", ""),
+    ] {
+        says(url, &["create", name, "--content-type", "application/json"]);
+        let bad = run(url, &[&["append", name, "--json", "--close"], more].concat(), input);
+        let complaint = String::from_utf8(bad.stderr).unwrap();
+        assert!(bad.status.code() == Some(1) && complaint.contains(named), "{name}: {complaint}");
+        assert!(complaint.contains("everything before it is appended"), "{name}: {complaint}");
+        assert_eq!(says(url, &["read", name]), there, "{name}");
+        assert_eq!(json_of(url, &["head", name])[0]["closed"], false, "{name}: closed behind a bad message");
+    }
+}
+
+/// Where somebody read and has gone.
+fn nobody_reads() -> Stdio {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    writer.into()
+}
+
+#[test]
+fn a_complaint_that_nobody_reads_leaves_the_exit_code_as_it_is() {
+    let (_directory, server) = memory();
+    for (arguments, code) in [
+        (&["head", "nosuch", "--url", &server.url][..], 4),
+        (&["--output", "json", "head", "nosuch", "--url", &server.url], 4),
+        (&["head", "nosuch", "--url", "unix:/nowhere/at/all.sock"], 3),
+    ] {
+        let mut verb = Command::new(PROGRAM);
+        let status = verb.args(arguments).stdout(nobody_reads()).stderr(nobody_reads()).status().unwrap();
+        assert_eq!(status.code(), Some(code), "{arguments:?}");
+    }
 }
 
 #[test]
@@ -112,7 +155,8 @@ fn an_append_outlives_the_server_it_started_with_and_appends_nothing_twice() {
         .args(["append", "r", "--json", "--url", &url])
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
-        .stderr(Stdio::null())
+        // Nobody reads that it tries again; it does so nevertheless.
+        .stderr(nobody_reads())
         .spawn()
         .unwrap();
     let mut input = append.stdin.take().unwrap();

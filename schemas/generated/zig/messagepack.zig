@@ -33,6 +33,12 @@ pub const Reader = struct {
     allocator: Allocator,
     at: usize = 0,
     place: []const u8 = "frame",
+    /// What the values of lists and maps take in memory.
+    held: usize = 0,
+
+    /// What they may take for each byte of the frame, and besides.
+    const held_per_byte = 64;
+    const held_besides = 16 << 20;
 
     /// Ends the frame.
     pub fn finish(self: *Reader) DecodeError!void {
@@ -98,6 +104,15 @@ pub const Reader = struct {
     fn believed(self: *Reader, count: usize, bytes_min: usize) DecodeError!usize {
         if (count > (self.frame.len - self.at) / bytes_min) return error.Truncated;
         return count;
+    }
+
+    /// Memory for as many values: no more than a fixed multiple of the frame and a fixed rest.
+    fn hold(self: *Reader, comptime T: type, count: usize) DecodeError![]T {
+        const room = self.frame.len *| held_per_byte +| held_besides;
+        const held = self.held +| count *| @sizeOf(T);
+        if (held > room) return error.OutOfMemory;
+        self.held = held;
+        return self.allocator.alloc(T, count);
     }
 
     fn exactly(self: *Reader, expected: usize) DecodeError!void {
@@ -366,7 +381,7 @@ pub fn List(comptime Codec: type) type {
 
         pub fn read(reader: *Reader) DecodeError!T {
             const count = try reader.believed(try reader.several(0x90, 0xdc), Codec.bytes_min);
-            const values = try reader.allocator.alloc(Codec.T, count);
+            const values = try reader.hold(Codec.T, count);
             for (values) |*value| value.* = try Codec.read(reader);
             return values;
         }
@@ -428,7 +443,7 @@ pub fn Map(comptime Codec: type) type {
 
         pub fn read(reader: *Reader) DecodeError!T {
             const count = try reader.believed(try reader.several(0x80, 0xde), 1 + Codec.bytes_min);
-            const entries = try reader.allocator.alloc(Of, count);
+            const entries = try reader.hold(Of, count);
             for (entries) |*entry| entry.* = .{ .key = try String.read(reader), .value = try Codec.read(reader) };
             try sort(entries);
             return entries;

@@ -1,6 +1,6 @@
 // MessagePack as typed services use it. Codecs are found by type. Integers of any width are read where the value fits,
 // and written in the fewest bytes; a field nobody declared is refused, and so is one that comes twice. Reading throws
-// nothing but DecodeError (and std::bad_alloc), and views borrow from the frame they were read from.
+// nothing but DecodeError, also where memory does not suffice, and views borrow from the frame they were read from.
 #ifndef THALWEG_MESSAGEPACK_HPP
 #define THALWEG_MESSAGEPACK_HPP
 
@@ -15,6 +15,7 @@
 #include <initializer_list>
 #include <limits>
 #include <map>
+#include <new>
 #include <optional>
 #include <span>
 #include <stdexcept>
@@ -69,6 +70,7 @@ enum class Wrong {
     range,
     utf8,
     length,
+    memory,
     unknown_field,
     duplicate,
     missing,
@@ -84,6 +86,7 @@ inline std::string_view words(Wrong wrong) {
     case Wrong::range: return "an integer out of range";
     case Wrong::utf8: return "a string that is not UTF-8";
     case Wrong::length: return "another length than is fixed";
+    case Wrong::memory: return "values that take too much memory for such a frame";
     case Wrong::unknown_field: return "a field nobody declared";
     case Wrong::duplicate: return "a field or key that is there twice";
     case Wrong::missing: return "a field is missing";
@@ -299,6 +302,14 @@ public:
 
     std::size_t map(std::size_t bytes_min) { return believed(several(0x80, 0xde), bytes_min + 1); }
 
+    /// Counts the memory of as many values, before any of them is read: more than a fixed multiple of the frame and a
+    /// fixed rest is refused. Returns for how many of them it may be reserved at once, as the bytes that are left say.
+    template <class T> std::size_t hold(std::size_t count) {
+        if (count > room_ / sizeof(T)) throw error(Wrong::memory, at_);
+        room_ -= count * sizeof(T);
+        return std::min(count, (frame_.size() - at_) * held_per_byte / sizeof(T));
+    }
+
     std::size_t fields(std::string_view place) {
         place_ = place;
         return believed(several(0x80, 0xde), 2);
@@ -309,7 +320,11 @@ public:
         place_ = place;
         if (seen.test(which)) throw error(Wrong::duplicate, at_);
         seen.set(which);
-        into = Codec<T>::read(*this);
+        try {
+            into = Codec<T>::read(*this);
+        } catch (const std::bad_alloc&) {
+            throw error(Wrong::memory, at_);
+        }
     }
 
     template <std::size_t N>
@@ -374,8 +389,13 @@ private:
         return true;
     }
 
+    /// What the values of lists and maps may take in memory for each byte of the frame, and besides.
+    static constexpr std::size_t held_per_byte = 64;
+    static constexpr std::size_t held_besides = 16U << 20U;
+
     FrameView frame_;
     std::size_t at_ = 0;
+    std::size_t room_ = frame_.size() * held_per_byte + held_besides;
     std::string_view place_ = "frame";
 };
 
@@ -469,7 +489,7 @@ template <class T> struct Codec<std::vector<T>> {
     static std::vector<T> read(Reader& reader) {
         const std::size_t count = reader.list(Codec<T>::bytes_min);
         std::vector<T> values;
-        values.reserve(count);
+        values.reserve(reader.hold<T>(count));
         for (std::size_t n = 0; n < count; n++) values.push_back(Codec<T>::read(reader));
         return values;
     }
@@ -497,7 +517,9 @@ template <class K, class T> struct Codec<std::map<K, T>> {
     static constexpr std::size_t bytes_min = 1;
     static std::map<K, T> read(Reader& reader) {
         std::map<K, T> values;
-        for (std::size_t left = reader.map(Codec<T>::bytes_min); left > 0; left--) {
+        std::size_t left = reader.map(Codec<T>::bytes_min);
+        reader.hold<std::pair<const K, T>>(left);
+        for (; left > 0; left--) {
             K key = Codec<K>::read(reader);
             if (values.contains(key)) throw reader.duplicate();
             values.emplace(std::move(key), Codec<T>::read(reader));

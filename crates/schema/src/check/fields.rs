@@ -2,11 +2,16 @@
 
 use super::Check;
 use super::declare::{LEAVES, leaf};
-use crate::casing::snake;
+use crate::casing::{camel, pascal, snake};
 use crate::jsonc::{Node, Span};
 use crate::model::{Field, Type};
 use crate::problem::did_you_mean_or;
 use crate::reference::{self, Reference};
+
+/// What two names become alike in one of the casings that some language uses.
+fn shared(one: &str, other: &str) -> Option<String> {
+    [snake, camel, pascal].iter().find(|cased| cased(one) == cased(other)).map(|cased| cased(one))
+}
 
 impl Check {
     /// The fields of a struct or message.
@@ -26,15 +31,15 @@ impl Check {
         fields
     }
 
-    /// Refuses two names that become one identifier.
+    /// Refuses two names that become one identifier in some language, as `x_1` and `x1` do: no capital parts them.
     pub(super) fn apart(&mut self, names: &[(&str, Span)], what: &str) {
         for (n, (name, at)) in names.iter().enumerate() {
-            let earlier = names[..n].iter().find(|(other, _)| snake(other) == snake(name));
+            let earlier = names[..n].iter().find_map(|(other, _)| Some((other, shared(other, name)?)));
             // The very same field twice is told by `object`.
-            let Some((other, _)) = earlier.filter(|(other, _)| other != name || what == "words") else {
+            let Some((other, shared)) = earlier.filter(|(other, _)| *other != name || what == "words") else {
                 continue;
             };
-            let what = format!("the {what} {other} and {name} become one identifier, {}", snake(name));
+            let what = format!("the {what} {other} and {name} become one identifier, {shared}");
             self.wrong(*at, what, "rename one of them");
         }
     }

@@ -106,6 +106,24 @@ fn fields_are_checked() {
 }
 
 #[test]
+fn names_that_differ_by_an_underscore_before_a_digit_are_refused() {
+    broken(
+        &request("\"x_1\": \"u8\", \"x1\": \"u8\""),
+        "\"x1\"",
+        "the fields x_1 and x1 become one identifier, x1",
+    );
+    broken(&request("\"tree1Id\": \"u8\", \"tree_1_id\": \"u8\""), "\"tree_1", "one identifier, tree1Id");
+    broken(
+        &types("\"enums\": { \"Mood\": [\"v_1\", \"v1\"] },"),
+        "\"v1\"",
+        "the words v_1 and v1 become one identifier, v1",
+    );
+    broken(&types("\"enums\": { \"Mood\": [\"v-1\", \"v1\"] },"), "\"v1\"", "rename one of them");
+    let apart = valid(&request("\"x_1\": \"u8\", \"x_2\": \"u8\", \"x1y\": \"u8\", \"x1_y\": \"u8\""));
+    assert_eq!(apart.commands[0].request.fields.len(), 4);
+}
+
+#[test]
 fn a_type_may_not_contain_itself() {
     let text = types(
         "\"types\": { \"A\": { \"b\": \"B[]\" }, \"B\": { \"c\": \"map<C>\" }, \"C\": { \"a\": \"A?\" } },",

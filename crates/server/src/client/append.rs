@@ -157,16 +157,26 @@ pub(super) fn append(options: &AppendOptions, output: Output) -> Result<(), Fail
     output.say(report.next_offset, &report)
 }
 
-/// Messages go as one append; anything else as one each.
+/// Messages go as one append; anything else as one each. A bad message ends it behind those before it.
 fn append_arguments(options: &AppendOptions, sender: &mut Sender<'_>) -> Result<(), Failure> {
     if options.json {
         let bytes_max = usize::MAX;
         let mut batch = Batch { json: true, body: Vec::new(), messages: 0, bytes_max };
+        let mut bad = None;
         for (index, message) in options.data.iter().enumerate() {
-            batch.push(&checked(message.as_bytes(), "argument", index + 1)?);
+            match checked(message.as_bytes(), "argument", index + 1) {
+                Ok(message) => batch.push(&message),
+                Err(failure) => {
+                    bad = Some(failure);
+                    break;
+                }
+            }
         }
         let count = batch.messages;
-        return sender.send(&batch.take(), count, options.close);
+        if count > 0 {
+            sender.send(&batch.take(), count, options.close && bad.is_none())?;
+        }
+        return bad.map_or(Ok(()), Err);
     }
     let last = options.data.len() - 1;
     for (index, data) in options.data.iter().enumerate() {
@@ -177,6 +187,7 @@ fn append_arguments(options: &AppendOptions, sender: &mut Sender<'_>) -> Result<
     Ok(())
 }
 
+/// Input that ends in a failure is appended up to there, and leaves the stream open.
 fn append_input(
     options: &AppendOptions,
     input: Input,
@@ -190,18 +201,25 @@ fn append_input(
     let mut batch = Batch { json: options.json, body: Vec::new(), messages: 0, bytes_max };
     let mut carried: Option<Vec<u8>> = None;
     let mut ended = false;
+    let mut failed: Option<Failure> = None;
     while !ended {
         match carried.take().map_or_else(|| pieces.recv().ok(), |piece| Some(Ok(piece))) {
-            Some(piece) => batch.push(&piece?),
+            Some(Ok(piece)) => batch.push(&piece),
+            Some(Err(failure)) => (failed, ended) = (Some(failure), true),
             None => ended = true,
         }
         while !ended && batch.has_room() {
             let more = if is_file || whole { pieces.recv().ok() } else { pieces.try_recv().ok() };
             match more {
-                Some(piece) => batch.push(&piece?),
+                Some(Ok(piece)) => batch.push(&piece),
+                Some(Err(failure)) => (failed, ended) = (Some(failure), true),
                 None if is_file || whole => ended = true,
                 None => break,
             }
+        }
+        if whole && failed.is_some() {
+            // Part of a JSON document is none.
+            break;
         }
         let count = batch.messages;
         let mut body = batch.take();
@@ -209,11 +227,12 @@ fn append_input(
             carried = Some(body.split_off(bytes_max));
             ended = false;
         }
-        if !body.is_empty() || (ended && options.close) {
-            sender.send(&body, count, ended && options.close)?;
+        let close = options.close && ended && failed.is_none();
+        if !body.is_empty() || close {
+            sender.send(&body, count, close)?;
         }
     }
-    Ok(())
+    failed.map_or(Ok(()), Err)
 }
 
 /// Reads the input on a thread of its own.

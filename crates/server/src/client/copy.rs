@@ -8,7 +8,7 @@
 use super::address::Address;
 use super::connection::{Failure, Head};
 use super::is_json;
-use super::output::{Output, messages};
+use super::output::{Output, messages, notice};
 use super::producer::Producer;
 use super::progress::Progress;
 use super::read::{Chunk, chunk};
@@ -219,7 +219,7 @@ fn patient_chunk(source: &mut End, offset: &str, patience: Duration) -> Result<C
     loop {
         match chunk(&mut source.session, &source.address, offset, None) {
             Err(failure) if passes(&failure) && start.elapsed() + PAUSE < patience => {
-                eprintln!("thalweg: {failure}; trying again");
+                notice(format_args!("thalweg: {failure}; trying again"));
                 std::thread::sleep(PAUSE);
             }
             outcome => return outcome,

@@ -2,7 +2,7 @@
 
 use super::connection::Failure;
 use super::glob::Glob;
-use super::output::Output;
+use super::output::{Output, notice};
 use super::session::{Session, passes};
 use super::verbs::Server;
 use serde::Serialize;
@@ -163,7 +163,9 @@ pub(super) fn watch(
         match outcome {
             Ok(Some(())) => {}
             Ok(None) => return Ok(()),
-            Err(failure) if round > 0 && passes(&failure) => eprintln!("thalweg: {failure}; looking again"),
+            Err(failure) if round > 0 && passes(&failure) => {
+                notice(format_args!("thalweg: {failure}; looking again"));
+            }
             Err(failure) => return Err(failure),
         }
     }

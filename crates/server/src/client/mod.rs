@@ -25,7 +25,7 @@ use std::time::Duration;
 use verbs::{Lifetime, Target};
 
 pub(crate) use connection::Failure;
-pub(crate) use output::Output;
+pub(crate) use output::{Output, notice};
 pub(crate) use verbs::ClientVerb;
 
 /// Does what the verb says.

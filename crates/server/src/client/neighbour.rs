@@ -2,7 +2,7 @@
 //! memory, reconnects, resumes where it was.
 
 use super::connection::Failure;
-use super::output::{Output, Printer};
+use super::output::{Output, Printer, notice};
 use super::session::passes;
 use super::tail::{PAUSE_MAX, PAUSE_MIN};
 use crate::services::generated::client::LogClient;
@@ -59,7 +59,7 @@ pub(super) fn tail(name: &str, via: Via, data: &Path, from: &str, output: Output
                 if place.offset != before {
                     pause = PAUSE_MIN;
                 }
-                eprintln!("thalweg: {failure}; trying again");
+                notice(format_args!("thalweg: {failure}; trying again"));
                 std::thread::sleep(pause);
                 pause = (pause * 2).min(PAUSE_MAX);
             }

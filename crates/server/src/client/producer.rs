@@ -5,6 +5,7 @@
 
 use super::address::Address;
 use super::connection::Failure;
+use super::output::notice;
 use super::session::{Session, passes};
 use std::time::{Duration, Instant};
 
@@ -61,7 +62,7 @@ impl Producer {
                 Err(failure)
                     if self.id.is_some() && passes(&failure) && start.elapsed() + pause < self.patience =>
                 {
-                    eprintln!("thalweg: {failure}; trying again, which appends nothing twice");
+                    notice(format_args!("thalweg: {failure}; trying again, which appends nothing twice"));
                     std::thread::sleep(pause);
                     pause = (pause * 2).min(PAUSE_MAX);
                 }

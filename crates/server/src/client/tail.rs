@@ -4,7 +4,7 @@ use super::address::Address;
 use super::connection::{Connection, Failure};
 use super::events::{Control, Events};
 use super::is_json;
-use super::output::{Output, Printer};
+use super::output::{Output, Printer, notice};
 use super::read::start;
 use super::session::passes;
 use base64::Engine;
@@ -49,7 +49,7 @@ pub(super) fn tail(address: &Address, from: &str, output: Output) -> Result<(), 
                 if place.offset != before {
                     pause = PAUSE_MIN;
                 }
-                eprintln!("thalweg: {failure}; trying again");
+                notice(format_args!("thalweg: {failure}; trying again"));
                 std::thread::sleep(pause);
                 pause = (pause * 2).min(PAUSE_MAX);
             }

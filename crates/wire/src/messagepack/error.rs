@@ -31,6 +31,9 @@ pub enum Wrong {
         /// The byte that begins the value.
         found: u8,
     },
+    /// Values that take more memory than a frame of this length may.
+    #[error("values that take too much memory for such a frame")]
+    Memory,
     /// An integer the field cannot hold.
     #[error("an integer out of range")]
     Range,

@@ -6,6 +6,13 @@ use std::collections::BTreeMap;
 
 type Read<T> = Result<T, DecodeError>;
 
+/// What the values of lists and maps may take in memory, for each byte of the frame.
+const HELD_PER_BYTE: usize = 64;
+
+/// What they may take besides, however short the frame: an array that is absent takes one byte there and its whole
+/// length in memory.
+const HELD_BESIDES: usize = 16 << 20;
+
 /// Walks one frame.
 ///
 /// ```
@@ -22,12 +29,14 @@ pub struct Reader<'a> {
     frame: &'a [u8],
     at: usize,
     place: &'static str,
+    /// What values may still take in memory.
+    room: usize,
 }
 
 impl<'a> Reader<'a> {
     /// Begins at the frame's first byte.
     pub fn new(frame: &'a [u8]) -> Self {
-        Self { frame, at: 0, place: "frame" }
+        Self::resume(frame, 0)
     }
 
     /// Goes on where another reader of the same frame stood: for whoever cannot keep one that borrows.
@@ -42,7 +51,8 @@ impl<'a> Reader<'a> {
     /// ```
     #[inline]
     pub fn resume(frame: &'a [u8], at: usize) -> Self {
-        Self { frame, at: at.min(frame.len()), place: "frame" }
+        let room = frame.len().saturating_mul(HELD_PER_BYTE).saturating_add(HELD_BESIDES);
+        Self { frame, at: at.min(frame.len()), place: "frame", room }
     }
 
     /// The byte that comes next.
@@ -308,17 +318,28 @@ impl<'a> Reader<'a> {
         Ok(count)
     }
 
+    /// Counts the memory of as many values, before any of them is read. Returns for how many of them it may be reserved
+    /// at once: what is reserved is measured by the bytes that are left, the rest by values that were read.
+    #[inline]
+    fn hold<T>(&mut self, count: usize) -> Read<usize> {
+        let room = count.checked_mul(size_of::<T>()).and_then(|taken| self.room.checked_sub(taken));
+        let Some(room) = room else { return Err(self.error(Wrong::Memory, self.at)) };
+        self.room = room;
+        let left = self.frame.len() - self.at;
+        Ok(count.min(left.saturating_mul(HELD_PER_BYTE) / size_of::<T>().max(1)))
+    }
+
     /// A list whose values take at least `item_bytes_min` each.
     ///
     /// # Errors
-    /// No array stands here, or one of its values is wrong.
+    /// No array stands here, its values would take too much memory, or one of them is wrong.
     pub fn list<T>(
         &mut self,
         item_bytes_min: usize,
         mut read: impl FnMut(&mut Self) -> Read<T>,
     ) -> Read<Vec<T>> {
         let count = self.begin_list(item_bytes_min)?;
-        let mut values = Vec::with_capacity(count);
+        let mut values = Vec::with_capacity(self.hold::<T>(count)?);
         for _ in 0..count {
             values.push(read(self)?);
         }
@@ -366,13 +387,14 @@ impl<'a> Reader<'a> {
     /// Values by string keys, in any order.
     ///
     /// # Errors
-    /// No map stands here, one of its keys comes twice, or one of its values is wrong.
+    /// No map stands here, one of its keys comes twice, its values would take too much memory, or one of them is wrong.
     pub fn map<T>(
         &mut self,
         item_bytes_min: usize,
         mut read: impl FnMut(&mut Self) -> Read<T>,
     ) -> Read<BTreeMap<Cow<'a, str>, T>> {
         let count = self.begin_map(item_bytes_min)?;
+        self.hold::<(Cow<'a, str>, T)>(count)?;
         let mut values = BTreeMap::new();
         for _ in 0..count {
             let at = self.at;

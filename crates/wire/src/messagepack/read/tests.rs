@@ -40,6 +40,64 @@ fn a_count_is_believed_only_as_far_as_bytes_are_left() {
     assert_eq!(wrong(&[0xc6, 0xff, 0xff, 0xff, 0xff, 0], Reader::bytes), Wrong::Truncated);
 }
 
+/// A value of one byte on the wire and 8 KiB in memory.
+type Large = Option<[u64; 1024]>;
+
+fn large(reader: &mut Reader<'_>) -> Read<Large> {
+    reader.optional(|r| r.array(Reader::u64))
+}
+
+/// A list of as many absent values.
+fn absent(count: usize) -> Vec<u8> {
+    let mut frame = vec![0xdd];
+    frame.extend_from_slice(&u32::try_from(count).unwrap().to_be_bytes());
+    frame.resize(5 + count, 0xc0);
+    frame
+}
+
+#[test]
+fn memory_is_reserved_by_the_bytes_that_are_left() {
+    let frame = absent(2000);
+    let mut reader = Reader::new(&frame);
+    let count = reader.begin_list(1).unwrap();
+    let reserved = reader.hold::<Large>(count).unwrap() * size_of::<Large>();
+    assert!(reserved <= frame.len() * HELD_PER_BYTE, "{reserved}");
+    // Values of the usual sizes are reserved at once.
+    assert_eq!(Reader::new(&frame[5..]).hold::<Option<u64>>(2000), Ok(2000));
+    assert_eq!(Reader::new(&frame[5..]).hold::<Cow<'_, str>>(2000), Ok(2000));
+    assert_eq!(Reader::new(&[]).hold::<()>(2000), Ok(0));
+}
+
+#[test]
+fn small_values_that_are_large_in_memory_are_held_only_so_far() {
+    let frame = absent(2000);
+    assert_eq!(Reader::new(&frame).list(1, large), Ok(vec![None; 2000]));
+    let frame = absent(15_728_640);
+    let error = Reader::new(&frame).list(1, large).unwrap_err();
+    assert_eq!((error.wrong, error.at), (Wrong::Memory, 5));
+    // What stands in several lists is counted together.
+    let frame = [vec![0xdc, 0, 20], absent(1000).repeat(20)].concat();
+    assert_eq!(wrong(&frame, |r| r.list(1, |r| r.list(1, large))), Wrong::Memory);
+    let frame = [vec![0x92], absent(1000).repeat(2)].concat();
+    let lists = Reader::new(&frame).list(1, |r| r.list(1, large)).unwrap();
+    assert_eq!(lists.iter().map(Vec::len).collect::<Vec<_>>(), [1000, 1000]);
+}
+
+#[test]
+fn a_maps_values_are_held_only_so_far() {
+    let frame = |count: u16| {
+        let mut frame = vec![0xde];
+        frame.extend_from_slice(&count.to_be_bytes());
+        for key in 0..count {
+            write::string(&mut frame, &key.to_string());
+            frame.push(0xc0);
+        }
+        frame
+    };
+    assert_eq!(Reader::new(&frame(1000)).map(1, large).unwrap().len(), 1000);
+    assert_eq!(wrong(&frame(u16::MAX), |r| r.map(1, large)), Wrong::Memory);
+}
+
 #[test]
 fn fixed_lengths_are_exact() {
     assert_eq!(Reader::new(&[0x92, 1, 2]).array::<u8, 2>(Reader::u8), Ok([1, 2]));
