@@ -7,6 +7,7 @@
 //!
 //! Invariants, checked by the suites under `test/`:
 //! - every call that was begun is told of exactly once, whatever becomes of the connection or of who looked;
+//! - a process is watched once, however many streams it opens;
 //! - the peer takes this side to be asleep, or somebody here looks: who stops to look last says so;
 //! - nothing here waits.
 
@@ -19,7 +20,7 @@ use crate::generated::types::{PythonAttend, SCHEMA_HASH};
 use crate::term::{Env, Letter};
 use crate::waiter::{self, Expect, Told, Waiter};
 use held::Shelf;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -86,6 +87,8 @@ pub(crate) struct State {
     /// Why it was lost before it was closed.
     lost: Option<Error>,
     waiters: HashMap<u64, Waiter>,
+    /// Processes whose end the virtual machine tells of: each that opened a stream, until it ends.
+    watched: HashSet<Pid>,
     groups: HashMap<u64, Group>,
     group_count: u64,
     /// Waiters that a router need not hurry for: streams, and what the worker says by itself.
@@ -150,6 +153,7 @@ impl Connection {
             client: Some(client),
             lost: None,
             waiters: HashMap::new(),
+            watched: HashSet::new(),
             groups: HashMap::new(),
             group_count: 0,
             patient: 0,
@@ -341,8 +345,14 @@ impl State {
         self.cancel_where(|waiter| matches!(waiter.expect, Expect::Part(of, _) if of == group));
     }
 
+    /// Whether the end of a process is still to be asked for. It is taken to be from here on.
+    pub(crate) fn begin_to_watch(&mut self, pid: Pid) -> bool {
+        self.watched.insert(pid)
+    }
+
     /// Cancels the streams of a process that is no more.
     pub(crate) fn bereave(&mut self, pid: Pid) {
+        self.watched.remove(&pid);
         self.cancel_where(|waiter| waiter.pid == pid && waiter.expect.is_patient());
     }
 

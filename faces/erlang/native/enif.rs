@@ -22,7 +22,7 @@ pub(crate) struct RawKind {
 
 /// A process of this node.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Pid {
     pub(crate) term: RawTerm,
 }

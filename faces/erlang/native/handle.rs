@@ -3,7 +3,7 @@
 //! The virtual machine counts who holds an object: terms, and itself while it watches the descriptor. The descriptor is
 //! closed when it says that it stopped to watch, and the rest goes when nobody holds the object any more.
 
-use crate::connection::Connection;
+use crate::connection::{Connection, State};
 use crate::enif::{self, KindInit, Monitor, Pid, RawEnv, RawKind, RawTerm};
 use crate::term::Env;
 use std::ffi::{c_int, c_void};
@@ -101,11 +101,16 @@ fn select(env: Env, connection: &Connection, flags: c_int, pid: *const Pid, unde
     outcome >= 0
 }
 
-/// Has the connection hear when a process ends: `false` when it has.
-pub(crate) fn monitor(env: Env, connection: &Connection, pid: Pid) -> bool {
+/// Has the connection hear when a process ends: once, however many streams the process opens. `false`: it has ended.
+///
+/// The caller's lock keeps [`down`] waiting until the process is known to be watched.
+pub(crate) fn monitor(env: Env, connection: &Connection, state: &mut State, pid: Pid) -> bool {
+    if !state.begin_to_watch(pid) {
+        return true;
+    }
     let object: *const Connection = connection;
     let mut monitor = MaybeUninit::<Monitor>::uninit();
-    // SAFETY: as above; a monitor is never taken back, so its name is not kept.
+    // SAFETY: as above; a monitor goes with its process or with the object, so its name is not kept.
     let outcome = unsafe {
         enif::enif_monitor_process(env.0, object.cast_mut().cast(), &raw const pid, monitor.as_mut_ptr())
     };

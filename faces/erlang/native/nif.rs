@@ -334,16 +334,17 @@ fn open_stream(
     term: RawTerm,
     begun: Result<CallId, Error>,
 ) -> RawTerm {
-    let answer = match begun {
-        Ok(call) => {
-            state.leave(env);
-            pending(env, term, call)
-        }
+    let call = match begun {
+        Ok(call) => call,
         Err(why) => return failed(env, &state, &why),
     };
-    drop(state);
-    handle::monitor(env, connection, env.caller());
-    answer
+    let caller = env.caller();
+    if !handle::monitor(env, connection, &mut state, caller) {
+        // Its last function still runs, but nobody will tell of its end any more.
+        state.bereave(caller);
+    }
+    state.leave(env);
+    pending(env, term, call)
 }
 
 /// `attend(Connection)`: events go to the caller from here on.

@@ -59,7 +59,7 @@ listen(#{app := _} = Options) ->
     Wishes = [binary, {packet, http_bin}, {active, false}, {reuseaddr, true}, {ip, Address}, {packet_size, 8192}, {backlog, 1024}],
     case gen_tcp:listen(maps:get(port, Options, 0), [{nodelay, true} | Wishes]) of
         {ok, Socket} ->
-            Server = proc_lib:spawn_link(?MODULE, accept, [Socket, Options, 0]),
+            {ok, Server} = proc_lib:start_link(?MODULE, accept, [Socket, Options, self()]),
             ok = gen_tcp:controlling_process(Socket, Server),
             Server ! {socket, Socket},
             {ok, Server};
@@ -89,14 +89,18 @@ stop(Server) ->
     end.
 
 %% @private Accepts as many connections as there may be.
--spec accept(gen_tcp:socket(), options(), non_neg_integer()) -> no_return().
-accept(Socket, Options, 0) ->
+-spec accept(gen_tcp:socket(), options(), pid()) -> no_return().
+accept(Socket, Options, Owner) ->
+    %% Before the owner goes on: its end is told of from here on, whatever the reason.
+    _ = process_flag(trap_exit, true),
+    proc_lib:init_ack({ok, self()}),
     receive
-        {socket, Socket} -> process_flag(trap_exit, true)
+        {socket, Socket} -> ok;
+        {'EXIT', Owner, Reason} -> exit(Reason)
     end,
     Server = self(),
     Acceptor = spawn_link(fun() -> acceptor(Socket, Server) end),
-    connections(Socket, Options, Acceptor, 0).
+    connections(Socket, Options, {Owner, Acceptor}, 0).
 
 -spec acceptor(gen_tcp:socket(), pid()) -> no_return().
 acceptor(Listener, Server) ->
@@ -110,8 +114,8 @@ acceptor(Listener, Server) ->
         {error, Reason} -> exit({shutdown, Reason})
     end.
 
--spec connections(gen_tcp:socket(), options(), pid(), non_neg_integer()) -> no_return().
-connections(Listener, Options, Acceptor, Count) ->
+-spec connections(gen_tcp:socket(), options(), {pid(), pid()}, non_neg_integer()) -> no_return().
+connections(Listener, Options, {Owner, Acceptor} = Both, Count) ->
     Most = maps:get(connections_max, Options, 1024),
     receive
         {accepted, Acceptor, Socket} ->
@@ -120,17 +124,25 @@ connections(Listener, Options, Acceptor, Count) ->
             Connection ! go,
             %% At the bound nobody is accepted until somebody leaves.
             _ = [Acceptor ! go_on || Count + 1 < Most],
-            connections(Listener, Options, Acceptor, Count + 1);
+            connections(Listener, Options, Both, Count + 1);
         {port, From, Reference} ->
             {ok, Port} = inet:port(Listener),
             From ! {Reference, Port},
-            connections(Listener, Options, Acceptor, Count);
+            connections(Listener, Options, Both, Count);
+        {'EXIT', Owner, Reason} -> end_all(Reason);
         {'EXIT', Acceptor, Reason} -> exit(Reason);
         {'EXIT', _, shutdown} -> exit(shutdown);
         {'EXIT', _, _} ->
             _ = [Acceptor ! go_on || Count =:= Most],
-            connections(Listener, Options, Acceptor, max(0, Count - 1))
+            connections(Listener, Options, Both, max(0, Count - 1))
     end.
+
+%% Ends as the owner did. Connections end whatever the reason was; links alone would leave them after a `normal' one.
+-spec end_all(term()) -> no_return().
+end_all(Reason) ->
+    {links, Links} = process_info(self(), links),
+    _ = [exit(Linked, shutdown) || Linked <- Links, is_pid(Linked)],
+    exit(Reason).
 
 %% @private One connection: request after request.
 -spec serve(gen_tcp:socket(), options()) -> ok.

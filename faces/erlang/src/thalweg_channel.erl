@@ -1,24 +1,37 @@
 %% @doc Channels: bounded queues that Erlang and Python write to and read from.
 %%
 %% Who writes is told `ok', or `busy' when there is no room: nothing is queued then, and who wrote tries again. A channel of
-%% terms counts values, one of bytes counts bytes. Closing lets what is there be read. A channel ends with its owner.
+%% terms counts values, one of bytes counts bytes. Closing lets what is there be read. A channel ends with its owner. A reader
+%% that ends while it waits takes nothing along. A wrong argument is answered `{error, badarg}', and the channel goes on.
 -module(thalweg_channel).
 -behaviour(gen_server).
 
 -export([open/0, open/1, number/1, write/2, read/1, read/2, close/1, size/1]).
 -export([from_python/1]).
--export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
+-export([init/1, handle_call/3, handle_cast/2, handle_info/2, terminate/2]).
 -export_type([channel/0, options/0]).
 
 -type channel() :: pid() | pos_integer().
 -type options() :: #{kind => terms | bytes, capacity => pos_integer()}.
 
+%% A timer goes no further; who waits longer than that is answered then.
+-define(MILLISECONDS_MAX, 1 bsl 40).
+
+%% Who waits for a value. Without a timeout the timer is one that never was.
+-record(reader, {
+    from :: gen_server:from(),
+    timer :: reference(),
+    monitor :: reference()
+}).
+
 -record(state, {
+    number :: pos_integer(),
+    owner :: reference(),
     kind :: terms | bytes,
     capacity :: pos_integer(),
     queue = queue:new() :: queue:queue(),
     size = 0 :: non_neg_integer(),
-    readers = queue:new() :: queue:queue({gen_server:from(), reference()}),
+    readers = queue:new() :: queue:queue(#reader{}),
     is_closed = false :: boolean()
 }).
 
@@ -33,14 +46,14 @@ open(Options) -> gen_server:start(?MODULE, {self(), Options}, []).
 -spec number(pid()) -> pos_integer().
 number(Channel) -> gen_server:call(Channel, number).
 
--spec write(channel(), term()) -> ok | busy | {error, closed}.
+-spec write(channel(), term()) -> ok | busy | {error, closed | badarg}.
 write(Channel, Value) -> ask(Channel, {write, Value}).
 
--spec read(channel()) -> {ok, term()} | {error, closed | timeout}.
+-spec read(channel()) -> {ok, term()} | {error, closed | timeout | badarg}.
 read(Channel) -> read(Channel, 5000).
 
-%% @doc The next value, or all bytes that are there.
--spec read(channel(), timeout()) -> {ok, term()} | {error, closed | timeout}.
+%% @doc The next value, or all bytes that are there. Nobody waits for a timeout of zero, or of less.
+-spec read(channel(), infinity | integer()) -> {ok, term()} | {error, closed | timeout | badarg}.
 read(Channel, Timeout) -> ask(Channel, {read, Timeout}).
 
 -spec close(channel()) -> ok.
@@ -59,7 +72,8 @@ from_python([<<"read">>, Number, none]) -> read(Number, infinity);
 from_python([<<"read">>, Number, Seconds]) -> read(Number, round(Seconds * 1000));
 from_python([<<"close">>, Number]) -> close(Number).
 
--spec word(ok | busy | {error, closed}) -> ok | busy | closed.
+-spec word(ok | busy | {error, closed | badarg}) -> ok | busy | closed.
+word({error, badarg}) -> throw(badarg);
 word({error, Reason}) -> Reason;
 word(Word) -> Word.
 
@@ -77,36 +91,42 @@ ask(Channel, Request) ->
 -spec init({pid(), options()}) -> {ok, #state{}}.
 init({Owner, Options}) ->
     process_flag(message_queue_data, off_heap),
-    _ = monitor(process, Owner),
     Kind = maps:get(kind, Options, terms),
     Usual = case Kind of terms -> 1024; bytes -> 1 bsl 20 end,
     Number = thalweg_shared:add_channel(self()),
-    put(number, Number),
-    {ok, #state{kind = Kind, capacity = maps:get(capacity, Options, Usual)}}.
+    Capacity = maps:get(capacity, Options, Usual),
+    {ok, #state{number = Number, owner = monitor(process, Owner), kind = Kind, capacity = Capacity}}.
 
 -spec handle_call(term(), gen_server:from(), #state{}) ->
     {reply, term(), #state{}} | {noreply, #state{}} | {stop, normal, term(), #state{}}.
-handle_call(number, _From, State) -> {reply, get(number), State};
+handle_call(number, _From, #state{number = Number} = State) -> {reply, Number, State};
 handle_call(size, _From, #state{size = Size} = State) -> {reply, Size, State};
 handle_call({write, _}, _From, #state{is_closed = true} = State) -> {reply, {error, closed}, State};
 handle_call({write, Value}, _From, #state{size = Size, capacity = Capacity} = State) ->
-    Weight = weight(State, Value),
-    case Size + Weight =< Capacity orelse Size =:= 0 of
-        true -> {reply, ok, serve(State#state{queue = queue:in(Value, State#state.queue), size = Size + Weight})};
-        false -> {reply, busy, State}
+    case weighed(State, Value) of
+        {Kept, Weight} when Size + Weight =< Capacity; Size =:= 0 ->
+            {reply, ok, serve(State#state{queue = queue:in(Kept, State#state.queue), size = Size + Weight})};
+        {_, _} -> {reply, busy, State};
+        badarg -> {reply, {error, badarg}, State}
     end;
-handle_call({read, Timeout}, From, #state{size = 0, readers = Readers} = State) ->
-    case State#state.is_closed of
-        true -> {stop, normal, {error, closed}, State};
-        false ->
-            Timer = case Timeout of infinity -> make_ref(); _ -> erlang:start_timer(Timeout, self(), From) end,
-            {noreply, State#state{readers = queue:in({From, Timer}, Readers)}}
-    end;
+handle_call({read, Timeout}, _From, State) when Timeout =/= infinity, not is_integer(Timeout) ->
+    {reply, {error, badarg}, State};
+handle_call({read, _}, _From, #state{size = 0, is_closed = true} = State) -> {stop, normal, {error, closed}, State};
+handle_call({read, Timeout}, _From, #state{size = 0} = State) when is_integer(Timeout), Timeout =< 0 ->
+    {reply, {error, timeout}, State};
+handle_call({read, Timeout}, {Pid, _} = From, #state{size = 0, readers = Readers} = State) ->
+    Timer =
+        case Timeout of
+            infinity -> make_ref();
+            _ -> erlang:start_timer(min(Timeout, ?MILLISECONDS_MAX), self(), read)
+        end,
+    Reader = #reader{from = From, timer = Timer, monitor = monitor(process, Pid)},
+    {noreply, State#state{readers = queue:in(Reader, Readers)}};
 handle_call({read, _}, _From, State) ->
     {Value, Left} = take(State),
     {reply, {ok, Value}, Left};
-handle_call(close, _From, #state{size = 0, readers = Readers} = State) ->
-    _ = [gen_server:reply(From, {error, closed}) || {From, _} <- queue:to_list(Readers)],
+handle_call(close, _From, #state{size = 0} = State) ->
+    refuse_readers(State),
     {stop, normal, ok, State};
 handle_call(close, _From, State) -> {reply, ok, State#state{is_closed = true}}.
 
@@ -114,29 +134,66 @@ handle_call(close, _From, State) -> {reply, ok, State#state{is_closed = true}}.
 handle_cast(_Message, State) -> {noreply, State}.
 
 -spec handle_info(term(), #state{}) -> {noreply, #state{}} | {stop, normal, #state{}}.
-handle_info({timeout, Timer, From}, #state{readers = Readers} = State) ->
-    case queue:member({From, Timer}, Readers) of
-        true ->
-            gen_server:reply(From, {error, timeout}),
-            {noreply, State#state{readers = queue:delete({From, Timer}, Readers)}};
-        false -> {noreply, State}
+handle_info({timeout, Timer, read}, State) ->
+    case without_reader(#reader.timer, Timer, State) of
+        {Reader, Next} ->
+            gen_server:reply(Reader#reader.from, {error, timeout}),
+            {noreply, Next};
+        none -> {noreply, State}
     end;
-handle_info({'DOWN', _, process, _, _}, #state{readers = Readers} = State) ->
-    _ = [gen_server:reply(From, {error, closed}) || {From, _} <- queue:to_list(Readers)],
+handle_info({'DOWN', Owner, process, _, _}, #state{owner = Owner} = State) ->
+    refuse_readers(State),
     {stop, normal, State};
+handle_info({'DOWN', Monitor, process, _, _}, State) ->
+    case without_reader(#reader.monitor, Monitor, State) of
+        {_, Next} -> {noreply, Next};
+        none -> {noreply, State}
+    end;
 handle_info(_Message, State) -> {noreply, State}.
 
-%% Whoever has waited longest gets what is there.
+%% Its number leads nowhere from here on.
+-spec terminate(term(), #state{}) -> ok.
+terminate(_Reason, #state{number = Number}) -> thalweg_shared:remove_channel(Number, self()).
+
+-spec refuse_readers(#state{}) -> ok.
+refuse_readers(#state{readers = Readers}) ->
+    lists:foreach(fun(#reader{from = From}) -> gen_server:reply(From, {error, closed}) end, queue:to_list(Readers)).
+
+%% One reader who is not waited with any more, and the others.
+-spec without_reader(pos_integer(), reference(), #state{}) -> {#reader{}, #state{}} | none.
+without_reader(Field, Reference, #state{readers = Readers} = State) ->
+    case lists:keytake(Reference, Field, queue:to_list(Readers)) of
+        {value, Reader, Left} ->
+            forget_reader(Reader),
+            {Reader, State#state{readers = queue:from_list(Left)}};
+        false -> none
+    end.
+
+-spec forget_reader(#reader{}) -> ok.
+forget_reader(#reader{timer = Timer, monitor = Monitor}) ->
+    _ = erlang:cancel_timer(Timer),
+    true = demonitor(Monitor, [flush]),
+    ok.
+
+%% Whoever has waited longest, and is still there, gets what is there.
 -spec serve(#state{}) -> #state{}.
 serve(#state{size = Size, readers = Readers} = State) ->
     case Size > 0 andalso queue:out(Readers) of
-        {{value, {From, Timer}}, Left} ->
-            _ = erlang:cancel_timer(Timer),
-            {Value, Next} = take(State),
-            gen_server:reply(From, {ok, Value}),
-            serve(Next#state{readers = Left});
+        {{value, #reader{from = {Pid, _} = From} = Reader}, Left} ->
+            forget_reader(Reader),
+            case is_there(Pid) of
+                true ->
+                    {Value, Next} = take(State),
+                    gen_server:reply(From, {ok, Value}),
+                    serve(Next#state{readers = Left});
+                false -> serve(State#state{readers = Left})
+            end;
         _ -> State
     end.
+
+%% One that was ended just now may not have been told of yet. Of another node there is only what was told of.
+-spec is_there(pid()) -> boolean().
+is_there(Pid) -> node(Pid) =/= node() orelse is_process_alive(Pid).
 
 -spec take(#state{}) -> {term(), #state{}}.
 take(#state{kind = bytes, queue = Queue} = State) ->
@@ -145,6 +202,12 @@ take(#state{queue = Queue, size = Size} = State) ->
     {{value, Value}, Left} = queue:out(Queue),
     {Value, State#state{queue = Left, size = Size - 1}}.
 
--spec weight(#state{}, term()) -> pos_integer().
-weight(#state{kind = bytes}, Bytes) -> max(1, iolist_size(Bytes));
-weight(_State, _Value) -> 1.
+%% What is kept of a value, and how much of the capacity it takes.
+-spec weighed(#state{}, term()) -> {term(), pos_integer()} | badarg.
+weighed(#state{kind = bytes}, Bytes) ->
+    try iolist_to_binary(Bytes) of
+        Kept -> {Kept, max(1, byte_size(Kept))}
+    catch
+        error:badarg -> badarg
+    end;
+weighed(_State, Value) -> {Value, 1}.

@@ -2,7 +2,7 @@
 -module(thalweg_shared).
 
 -export([get/1, get/2, put/2, delete/1, add/2, names/0]).
--export([create/0, from_python/1, add_channel/1, channel/1]).
+-export([create/0, from_python/1, add_channel/1, remove_channel/2, channel/1]).
 
 -compile({no_auto_import, [get/1, put/2]}).
 
@@ -56,6 +56,16 @@ add_channel(Channel) ->
     Number = ets:update_counter(?TABLE, channels, 1, {channels, 0}),
     true = ets:insert(?TABLE, {{channel, Number}, Channel}),
     Number.
+
+%% @private Forgets a channel's number. Where the application ended first the table went with it, and the number may be
+%% another channel's by now.
+-spec remove_channel(pos_integer(), pid()) -> ok.
+remove_channel(Number, Channel) ->
+    try ets:delete_object(?TABLE, {{channel, Number}, Channel}) of
+        true -> ok
+    catch
+        error:badarg -> ok
+    end.
 
 %% @private
 -spec channel(pos_integer()) -> pid() | none.

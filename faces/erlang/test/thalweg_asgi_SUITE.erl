@@ -2,7 +2,7 @@
 -module(thalweg_asgi_SUITE).
 -compile([export_all, nowarn_export_all]).
 
-all() -> [asked, no_lifespan, failing, another_runner, over_http, kept_alive, refusals, head].
+all() -> [asked, no_lifespan, failing, another_runner, over_http, kept_alive, refusals, head, ends_with_its_owner].
 
 init_per_suite(Config) -> thalweg_test:start(Config, #{size => 1}).
 end_per_suite(Config) -> thalweg_test:stop(Config).
@@ -63,6 +63,35 @@ refusals(Config) ->
 
 head(Config) ->
     {<<"HTTP/1.1 201 ", _/binary>>, <<>>} = http(Config, <<"HEAD / HTTP/1.1\r\nconnection: close\r\n\r\n">>).
+
+%% For whatever reason that ends: with the same one, and so do its connections.
+ends_with_its_owner(_Config) ->
+    [ends_as(Reason, Told) || {Reason, Told} <- [{done, normal}, {shutdown, shutdown}, {badly, badly}, {kill, killed}]],
+    %% Before it has taken a first look.
+    {Owner, Monitor} = spawn_monitor(fun() -> exit(thalweg_asgi:listen(#{app => <<"web:app">>})) end),
+    receive
+        {'DOWN', Monitor, process, Owner, {ok, Server}} -> thalweg_test:until(fun() -> not is_process_alive(Server) end)
+    end.
+
+ends_as(Reason, Told) ->
+    Self = self(),
+    Owner = spawn(fun() ->
+        {ok, Server} = thalweg_asgi:listen(#{app => <<"web:app">>}),
+        Self ! {server, Server},
+        receive done -> ok end
+    end),
+    Server = receive {server, Begun} -> Begun end,
+    Port = thalweg_asgi:port(Server),
+    {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}]),
+    ok = gen_tcp:send(Socket, <<"HEAD / HTTP/1.1\r\n\r\n">>),
+    {ok, <<"HTTP/1.1 201 ", _/binary>>} = gen_tcp:recv(Socket, 0),
+    Monitor = monitor(process, Server),
+    _ = case Reason of done -> Owner ! done; _ -> exit(Owner, Reason) end,
+    receive
+        {'DOWN', Monitor, process, Server, Told} -> ok
+    end,
+    {error, closed} = gen_tcp:recv(Socket, 0),
+    thalweg_test:until(fun() -> gen_tcp:connect({127, 0, 0, 1}, Port, []) =:= {error, econnrefused} end).
 
 %% Everything that comes until the connection ends: the first head, and what is behind it.
 http(Config, Request) ->

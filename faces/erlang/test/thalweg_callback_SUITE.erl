@@ -6,7 +6,8 @@ all() ->
     [
         callback, from_a_coroutine, from_a_thread, errors, nested, too_deep, beside_others, in_time, module_and_function,
         unregistered_while_it_runs, sent, sent_to_the_dead, shared_values, counters, channels_to_erlang,
-        channels_to_python, channels_between, channels_of_bytes, channels_close, nothing_awaited_within
+        channels_to_python, channels_between, channels_of_bytes, channels_close, channels_pass_over_the_dead,
+        channels_in_no_time, channels_outlive_wrong_arguments, channels_are_forgotten, nothing_awaited_within
     ].
 
 init_per_suite(Config) ->
@@ -192,3 +193,86 @@ channels_close(_Config) ->
     receive
         {channel, Orphan} -> thalweg_test:until(fun() -> thalweg_channel:write(Orphan, 1) =:= {error, closed} end)
     end.
+
+%% What was answered `ok' is there for the next reader, whether its end was told of before or not.
+channels_pass_over_the_dead(_Config) ->
+    {ok, Channel} = thalweg_channel:open(),
+    [
+        begin
+            Reader = waiting_reader(Channel),
+            Monitor = monitor(process, Reader),
+            exit(Reader, kill),
+            _ = [receive {'DOWN', Monitor, _, _, _} -> ok end || IsToldOf],
+            ok = thalweg_channel:write(Channel, {value, IsToldOf}),
+            {ok, {value, IsToldOf}} = thalweg_channel:read(Channel, 0)
+        end
+     || IsToldOf <- [true, false]
+    ],
+    %% Those behind it still wait.
+    Dead = waiting_reader(Channel),
+    Self = self(),
+    Living = waiting_reader(Channel, fun(Outcome) -> Self ! {outcome, Outcome} end),
+    exit(Dead, kill),
+    ok = thalweg_channel:write(Channel, last),
+    receive
+        {outcome, {ok, last}} -> ok
+    end,
+    %% Nobody is watched who does not wait.
+    thalweg_test:until(fun() -> not is_process_alive(Living) end),
+    {monitors, [{process, Self}]} = process_info(Channel, monitors),
+    {error, timeout} = thalweg_channel:read(Channel, 10),
+    {monitors, [{process, Self}]} = process_info(Channel, monitors).
+
+waiting_reader(Channel) -> waiting_reader(Channel, fun(_) -> ok end).
+
+%% A process that waits for a value, and whom the channel watches.
+waiting_reader(Channel, Tell) ->
+    Reader = spawn(fun() -> Tell(thalweg_channel:read(Channel, infinity)) end),
+    thalweg_test:until(fun() ->
+        {monitors, Watched} = process_info(Channel, monitors),
+        lists:member({process, Reader}, Watched)
+    end),
+    Reader.
+
+channels_in_no_time(_Config) ->
+    {ok, Channel} = thalweg_channel:open(),
+    [{error, timeout} = thalweg_channel:read(Channel, Timeout) || Timeout <- [0, -1, -(1 bsl 70)]],
+    {error, badarg} = thalweg_channel:read(Channel, soon),
+    {error, {exception, <<"TimeoutError">>, _, _}} = received(Channel, "-0.01"),
+    %% Longer than any timer goes.
+    Reader = waiting_reader(Channel),
+    exit(Reader, kill),
+    Self = self(),
+    spawn_link(fun() -> Self ! {outcome, thalweg_channel:read(Channel, 1 bsl 70)} end),
+    ok = thalweg_channel:write(Channel, 1),
+    receive
+        {outcome, {ok, 1}} -> ok
+    end,
+    ok = thalweg_channel:write(Channel, 2),
+    {ok, 2} = thalweg_channel:read(Channel, -1).
+
+received(Channel, Timeout) ->
+    Number = integer_to_list(thalweg_channel:number(Channel)),
+    thalweg:eval("__import__('thalweg.erlang').erlang.Channel(" ++ Number ++ ").receive(timeout=" ++ Timeout ++ ")").
+
+channels_outlive_wrong_arguments(_Config) ->
+    {ok, Channel} = thalweg_channel:open(#{kind => bytes}),
+    ok = thalweg_channel:write(Channel, <<"before">>),
+    [{error, badarg} = thalweg_channel:write(Channel, Wrong) || Wrong <- [5, atom, [256], <<1:1>>, {}]],
+    {error, badarg} = thalweg:call(sample, fill, [thalweg_channel:number(Channel), 5]),
+    ok = thalweg_channel:write(Channel, [<<" and">>, " after"]),
+    {ok, <<"before and after">>} = thalweg_channel:read(Channel).
+
+%% However a channel ends, its number leads nowhere and is kept by nobody.
+channels_are_forgotten(_Config) ->
+    Self = self(),
+    {ok, Closed} = thalweg_channel:open(),
+    Number = thalweg_channel:number(Closed),
+    Closed = thalweg_shared:channel(Number),
+    ok = thalweg_channel:close(Closed),
+    spawn_link(fun() -> {ok, Of} = thalweg_channel:open(), Self ! {number, thalweg_channel:number(Of)} end),
+    Orphan = receive {number, Of} -> Of end,
+    [
+        thalweg_test:until(fun() -> ets:lookup(thalweg_shared, {channel, Ended}) =:= [] end)
+     || Ended <- [Number, Orphan]
+    ].

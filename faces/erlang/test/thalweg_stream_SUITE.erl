@@ -4,8 +4,8 @@
 
 all() ->
     [
-        generator, asynchronous, many, batches, not_a_generator, error_midway, error_at_once, closed, owner_ends, credit_is_kept,
-        messages, pool_ends
+        generator, asynchronous, many, batches, not_a_generator, error_midway, error_at_once, closed, owner_ends,
+        owner_is_watched_once, credit_is_kept, messages, pool_ends
     ].
 
 init_per_suite(Config) -> thalweg_test:start(Config, #{size => 1}).
@@ -86,6 +86,24 @@ owner_ends(_Config) ->
     receive
         {'DOWN', Monitor, _, _, normal} -> is_closed(<<"owner">>)
     end.
+
+%% However many streams it opens; and its end is heard of whichever it leaves.
+owner_is_watched_once(_Config) ->
+    Ended = fun() ->
+        {ok, Stream} = thalweg_stream:open(sample, count, [1, 2]),
+        {[1, 2], done} = thalweg_test:collect(Stream, [])
+    end,
+    {_, Monitor} = spawn_monitor(fun() ->
+        [Ended() || _ <- lists:seq(1, 50)],
+        {monitored_by, Watching} = process_info(self(), monitored_by),
+        [_] = [Connection || Connection <- Watching, is_reference(Connection)],
+        {ok, Left} = thalweg_stream:open(sample, count_for_ever, [<<"watched">>]),
+        {data, 1} = thalweg_stream:next(Left)
+    end),
+    receive
+        {'DOWN', Monitor, _, _, Reason} -> normal = Reason
+    end,
+    is_closed(<<"watched">>).
 
 is_closed(Name) ->
     thalweg_test:until(fun() -> thalweg:call(sample, what_was_closed, []) =:= {ok, Name} end).
