@@ -401,10 +401,13 @@ class Cursor {
   /** Nothing more is there. What ends the log may have been passed over unseen: then the log itself is asked, once. */
   makeSure() {
     if (!this.leapt || this.ended !== null) return false
+    const limit = this.limitSegment * HIGH + this.limitByte
+    const at = this.segment === null ? limit : Math.min(this.position(), limit)
+    const ended = native(() => this.log.handle.ended(at)) ?? null
+    if (ended === "unsure") return false
     this.leapt = false
-    const at = this.segment === null ? this.limitSegment * HIGH + this.limitByte : this.position()
-    this.ended = native(() => this.log.handle.ended(at)) ?? null
-    if (this.ended === "deleted") throw new ThalwegError("DELETED")
+    this.ended = ended
+    if (ended === "deleted") throw new ThalwegError("DELETED")
     return false
   }
 
