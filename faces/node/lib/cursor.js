@@ -296,7 +296,7 @@ class Cursor {
   /** The loop ran into something: finds more to walk, or says that there is none. */
   turn(step) {
     this.view.check()
-    if (this.stretch + 1 < this.log.lineage.length) step = this.inherited(step)
+    if (this.cut !== Infinity) step = this.inherited(step)
     switch (step) {
       case CUT:
         return this.nextStretch() && (this.run() || this.catchUp())
@@ -306,6 +306,7 @@ class Cursor {
       case FOREIGN:
         this.passed = 0
         this.leapt = true
+        if (this.cut !== Infinity && this.settle()) break
         this.leap(native(() => this.log.handle.positionBehind(this.stretch, this.position())))
         break
       case OVER:
@@ -329,11 +330,31 @@ class Cursor {
   }
 
   nextStretch() {
+    if (this.settle()) return true
     if (this.stretch + 1 >= this.log.lineage.length) return false
-    const expected = this.cut
-    this.enter(this.stretch + 1)
-    this.leap(native(() => this.log.handle.positionOf(this.stretch, expected)))
+    this.goTo(this.stretch + 1, this.cut)
     return true
+  }
+
+  /**
+   * Finds again the stretch that it is in, by whose it is, after what the lineage holds may have changed. One that is gone
+   * was purged: then it goes on where the first begins that is left. Whether it did.
+   */
+  settle() {
+    const { log, idLow, idHigh } = this
+    log.lookBack()
+    const place = log.lineage.findIndex((held) => held.idLow === idLow && held.idHigh === idHigh)
+    if (place < 0) this.goTo(0, log.lineage[0].from)
+    else this.stretch = place
+    return place < 0
+  }
+
+  /** Goes on with another stretch. The walk may have passed it on its way to the place where the one before ends. */
+  goTo(stretch, offset) {
+    this.leave()
+    if (this.expected > this.cut) this.expected = this.cut
+    this.enter(stretch)
+    this.standAt(native(() => this.log.handle.positionOf(stretch, offset)))
   }
 
   /** The next run of bytes in this segment or a later one; false at the limit. Throws in front of damage. */
@@ -391,6 +412,7 @@ class Cursor {
     if (this.generation !== view.generation) {
       this.generation = view.generation
       this.leapt = true
+      if (this.cut !== Infinity && this.settle()) return this.run()
       this.place = this.segment === null ? 0 : view.place(this.segment.number)
       const found = view.segments[this.place]
       if (this.segment === null || found === undefined || found !== this.segment) this.relocate(found)

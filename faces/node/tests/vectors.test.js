@@ -150,3 +150,29 @@ test("the limit is where reading ends, wherever it lies", () => {
   }
   assert.ok(ends.size > 30)
 })
+
+for (const [name, lookedBack] of [["it looks back first", false], ["another looked back before it", true]]) {
+  for (const follows of [false, true]) {
+    test(`a ${follows ? "cursor" : "query"} in what a fork inherits goes on with the fork's own when that is trimmed and ${name}`, () => {
+      const { lineage, queries } = vectors.logs[2]
+      const view = new View(new Opening())
+      const held = [...lineage]
+      const double = { ...handle(held), lineage: () => handle(held).lineage(), isPurged: (below) => below <= 2003 }
+      const log = new Log({ view, waits: null, staged: new Set() }, "log", double)
+      const cursor = new Cursor(log, {}, follows)
+      assert.ok(cursor.next())
+      held.shift()
+      new BigUint64Array(view.control.buffer)[format.WORD_SEGMENTS] += 1n
+      view.refresh()
+      if (lookedBack) log.held(0)
+      const offsets = []
+      let read = 1
+      while (cursor.next()) {
+        offsets.push(cursor.offset)
+        if (cursor.offset < 2003) read += cursor.length
+      }
+      assert.deepEqual(offsets.slice(-2), queries[0][1].slice(-2).map(([, offset]) => offset))
+      assert.equal(read + cursor.skipped, 2003, "what it did not read, it says")
+    })
+  }
+}
