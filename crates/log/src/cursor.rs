@@ -67,7 +67,11 @@ impl Cursor {
             }
             let Reader { source, progress } = &mut self.reader;
             match progress.step(source)? {
-                Next::Found(found) => return Ok(Some(found)),
+                Next::Found(found) => {
+                    // Behind its end a log has no entry, so that none of it was passed over.
+                    progress.leapt &= progress.filter.log != source.log().id();
+                    return Ok(Some(found));
+                }
                 Next::Nothing if self.catch_up() => {}
                 Next::Nothing => return self.make_sure(),
                 Next::Over if self.is_late() => {}

@@ -2,7 +2,7 @@
 //!
 //! Purpose: what readers share with the store they read, in whichever process, and where in it a log's offsets
 //! lie. Owns the reader's copy of the segment list. Locks are taken here and nowhere else in reading: when the
-//! list of segments changed, and to find where a log begins, or goes on among others.
+//! list of segments changed, to find where a log begins, or goes on among others, and whether it ended where a reader has not looked.
 
 use crate::control::Control;
 use crate::extents::Extent;

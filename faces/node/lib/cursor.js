@@ -423,6 +423,11 @@ class Cursor {
   /** Nothing more is there. What ends the log may have been passed over unseen: then the log itself is asked, once. */
   makeSure() {
     if (!this.leapt || this.ended !== null) return false
+    if (this.at !== 0 && this.cut === Infinity) {
+      // Behind its end a log has no entry, and one was met.
+      this.leapt = false
+      return false
+    }
     const limit = this.limitSegment * HIGH + this.limitByte
     const at = this.segment === null ? limit : Math.min(this.position(), limit)
     const ended = native(() => this.log.handle.ended(at)) ?? null

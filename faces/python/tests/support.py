@@ -1,9 +1,14 @@
 """What the tests share: a store in a directory of its own, small enough that segments end."""
 
+import os
+import signal
 import subprocess
 import sys
 import tempfile
+import traceback
 import unittest
+import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import thalweg
@@ -48,3 +53,21 @@ def python(code: str, *arguments: str, timeout: float = 60) -> str:
     if done.returncode != 0:
         raise AssertionError(f"the other process failed with {done.returncode}: {done.stderr}")
     return done.stdout
+
+
+def status_of_child(work: Callable[[], object]) -> int:
+    """How a child ends in which `work` runs: by force if it hangs."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            signal.alarm(30)
+            work()
+            status = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])

@@ -13,6 +13,7 @@ import warnings
 import weakref
 
 import thalweg
+from support import status_of_child
 from thalweg.loop import EventLoop
 
 
@@ -347,18 +348,13 @@ class Forks(unittest.TestCase):
                 ours.setblocking(False)
                 reads = asyncio.ensure_future(loop.sock_recv(ours, 10))
                 await asyncio.sleep(0)
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore", DeprecationWarning)
-                    child = os.fork()
-                if child == 0:
-                    status = 1
-                    try:
-                        asyncio._set_running_loop(None)
-                        loop._let_go()
-                        status = thalweg.run(asyncio.sleep(0, result=0))
-                    finally:
-                        os._exit(status)
-                self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 0)
+
+                def run_another() -> None:
+                    asyncio._set_running_loop(None)
+                    loop._let_go()
+                    self.assertEqual(thalweg.run(asyncio.sleep(0, result=7)), 7)
+
+                self.assertEqual(status_of_child(run_another), 0)
                 theirs.send(b"heard")
                 return await asyncio.wait_for(reads, 10)
 

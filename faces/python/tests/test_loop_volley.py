@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import thalweg
+from support import status_of_child
 
 CONNECTIONS = 24
 # Of x86-64 and of the generic table alike.
@@ -448,25 +449,18 @@ class Together(unittest.TestCase):
                 for peer in peers:
                     self.assertEqual(await self.receive(peer, 1), b"%d" % n)
                 if n == 0:
-                    self.assertEqual(self.status_of_child(), 0)
+                    self.assertEqual(status_of_child(self.fill_and_let_go), 0)
 
         self.run_it(main())
         self.count_together(2 * CONNECTIONS)
 
-    def status_of_child(self) -> int:
-        """Of a child that fills whatever place is free, lets go of the loop, and looks at what it filled."""
-        child = os.fork()
-        if child == 0:
-            whole = False
-            try:
-                maps = [mmap.mmap(-1, 1 << 16) for _ in range(64)]
-                for place in maps:
-                    place.write(b"ours" * (1 << 14))
-                self.loop._let_go()
-                whole = all(place[:] == b"ours" * (1 << 14) for place in maps)
-            finally:
-                os._exit(0 if whole else 1)
-        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    def fill_and_let_go(self) -> None:
+        """Fills whatever place is free, lets go of the loop, and looks at what it filled."""
+        maps = [mmap.mmap(-1, 1 << 16) for _ in range(64)]
+        for place in maps:
+            place.write(b"ours" * (1 << 14))
+        self.loop._let_go()
+        self.assertTrue(all(place[:] == b"ours" * (1 << 14) for place in maps))
 
     def test_a_closed_loop_gives_its_ring_back(self) -> None:
         def rings() -> int:

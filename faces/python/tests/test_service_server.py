@@ -9,9 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-import traceback
 import unittest
-import warnings
 from functools import partial
 from pathlib import Path
 
@@ -35,6 +33,7 @@ from service_support import (
     types,
     waiting,
 )
+from support import status_of_child
 from thalweg import _native
 from thalweg.service import (
     Abandoned,
@@ -72,24 +71,6 @@ class Echo:
 serve(echo_server.service_sync(Echo()), sys.argv[1], ready=lambda: print("ready", flush=True))
 print("ended")
 """
-
-
-def status_of_child(work):
-    """How a child ends in which `work` runs: by force if it hangs."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            signal.alarm(30)
-            work()
-            status = 0
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            os._exit(status)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 class Slow:

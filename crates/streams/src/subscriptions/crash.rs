@@ -9,7 +9,7 @@
 
 mod journal;
 
-use self::journal::{Entry, Fault, Journaled};
+use self::journal::{Announce, Entry, Fault, Journaled};
 use super::subscription::Link;
 use super::{Driver, Subscriptions, encoding};
 use crate::embedded::Embedded;
@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::Arc;
 use thalweg_log as log;
 use thalweg_log::Disk;
 use thalweg_log::sim::{Random, SimDisk};
@@ -30,30 +30,6 @@ use thalweg_wire::token::Token;
 const SPACE: u64 = 8 << 20;
 const START_US: u64 = 1_767_225_600_000_000;
 const LIVES: u64 = 5;
-
-/// Tells subscriptions what the log announces to their driver.
-#[derive(Default)]
-struct Announce(OnceLock<Weak<Subscriptions<Journaled>>>);
-
-impl Announce {
-    fn tell(&self, say: impl FnOnce(&Subscriptions<Journaled>)) {
-        if let Some(shared) = self.0.get().and_then(Weak::upgrade) {
-            say(&shared);
-        }
-    }
-}
-
-impl log::Watch for Announce {
-    fn complete(&self, _: log::Position) {
-        self.tell(Subscriptions::settled);
-    }
-
-    fn failed(&self) {}
-
-    fn advanced(&self, id: log::LogId) {
-        self.tell(|shared| shared.moved(id));
-    }
-}
 
 /// Who was told to hold a subscription until when.
 #[derive(Clone, Debug)]

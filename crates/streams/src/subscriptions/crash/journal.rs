@@ -1,12 +1,13 @@
-//! The real engine, with a journal of what it was told to keep, and mistakes that it makes on purpose.
+//! The real engine, with a journal of what it was told to keep, and mistakes that it makes on purpose; and whoever passes on what
+//! it announces.
 
 use crate::embedded::Embedded;
 use crate::store::{Commit, Config, Fork, Note, Page, ProducerState, Read, Receipt, Sought, State, Stats};
 use crate::store::{Store, StoreError};
-use crate::subscriptions::encoding;
 use crate::subscriptions::subscription::Subscription;
+use crate::subscriptions::{Subscriptions, encoding};
 use parking_lot::Mutex;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 use thalweg_log as log;
 use thalweg_wire::exchange::Work;
 
@@ -123,5 +124,29 @@ impl Store for Journaled {
         fn watch(stream: &Self::Stream);
         fn unwatch(stream: &Self::Stream);
         fn acknowledge(stream: &Self::Stream);
+    }
+}
+
+/// Tells subscriptions what the log announces to their driver.
+#[derive(Default)]
+pub(super) struct Announce(pub(super) OnceLock<Weak<Subscriptions<Journaled>>>);
+
+impl Announce {
+    fn tell(&self, say: impl FnOnce(&Subscriptions<Journaled>)) {
+        if let Some(shared) = self.0.get().and_then(Weak::upgrade) {
+            say(&shared);
+        }
+    }
+}
+
+impl log::Watch for Announce {
+    fn complete(&self, _: log::Position) {
+        self.tell(Subscriptions::settled);
+    }
+
+    fn failed(&self) {}
+
+    fn advanced(&self, id: log::LogId) {
+        self.tell(|shared| shared.moved(id));
     }
 }
