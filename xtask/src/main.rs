@@ -36,6 +36,7 @@ mod python;
 mod refusals;
 mod server;
 mod serving;
+mod simulate;
 mod slopes;
 mod soak;
 mod state_crash;
@@ -109,14 +110,17 @@ cargo xtask <task> [options]
                              --only rust,cpp,zig,node,python,erlang
   fuzz                     every parser and on-disk format against inputs that grow out of what they cover
                              --target NAME  --seconds 5
+  simulate                 the crash simulations of the log, the state and subscriptions
+                             --seeds 20000  --only log  --record
   damage                   flipped bits, held and newer stores
   streams-million          streams created, appended to, opened again: memory of each, descriptors, time to open
-                             --streams 1000000  --durability sync  --check  judges the time
+                             --streams 1000000  --durability sync  --record  --check  judges the time
   soak                     mixed load: memory that does not grow, no error that a client did not cause
-                             --minutes 30  --subscribers 5000  --retain-bytes 67108864  (0 keeps all)
+                             --minutes 30  --subscribers 5000  --retain-bytes 67108864  (0 keeps all)  --record
+                             --record puts what was found into bench/results/endurance.md
   bench streams            ours beside the peers of crates.io and npm and the floor, in turn
                              --pairs 5  --seconds 5  --only WORK,WORK  --without-peer  --tiny  --check
-                             --readme  writes README.md's table of the newest results, and measures nothing
+                             --readme  writes README.md's table of the results, and measures nothing
   bench log                the embedded log beside LMDB, in turn
                              --face native|node|python  --pairs 5  --milliseconds 250  --records 1000000  --tiny  --check
   bench state              the state between processes beside the state in one
@@ -158,6 +162,7 @@ fn run(task: &str, options: &Options) -> Outcome {
         "refusals" => refusals::run(options),
         "judges" => judges::run(options),
         "slopes" => slopes::run(options),
+        "simulate" => simulate::run(options),
         "soak" => soak::run(options),
         "streams-million" => million::run(options),
         "drain" => drain::run(options),

@@ -1,6 +1,7 @@
 //! A great many streams, each with a name of 32 bytes and one record: what each costs in memory, how many descriptors
 //! the server holds, how long it takes to open them again after an end and after a kill.
 
+use crate::bench::endurance::{self, Asked, Found};
 use crate::forks::count;
 use crate::load::Load;
 use crate::memory::{self, Memory};
@@ -79,6 +80,26 @@ pub(crate) fn run(options: &Options) -> Outcome {
     println!(
         "  opened       {ended:.2} s after an end, {killed:.2} s after a kill, bar {OPEN_BAR_SECONDS} s"
     );
+    #[expect(clippy::cast_precision_loss, reason = "a few hundred at most")]
+    let held = descriptors as f64;
+    let found = |what: &str, unit, figure, bar| Found {
+        work: format!("{streams} streams, {what}"),
+        unit,
+        figure,
+        asked: Asked::AtMost(bar),
+    };
+    #[expect(clippy::cast_precision_loss, reason = "a few hundred at most")]
+    let descriptors_bar = DESCRIPTORS_BAR as f64;
+    endurance::record(
+        options,
+        "streams-million",
+        &[
+            found("memory", "bytes each", grown.anonymous_bytes_each, MEMORY_BAR_BYTES),
+            found("opened again after an end", "s", ended, OPEN_BAR_SECONDS),
+            found("opened again after a kill", "s", killed, OPEN_BAR_SECONDS),
+            found("opened again", "descriptors", held, descriptors_bar),
+        ],
+    )?;
     if options.flag("check") {
         let longest = ended.max(killed);
         tally.check(longest <= OPEN_BAR_SECONDS, || {

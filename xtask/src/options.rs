@@ -4,8 +4,9 @@
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
-const FLAGS: [&str; 8] = ["check", "libraries", "list", "peer", "readme", "restart", "tiny", "without-peer"];
-const VALUES: [&str; 18] = [
+const FLAGS: [&str; 9] =
+    ["check", "libraries", "list", "peer", "readme", "record", "restart", "tiny", "without-peer"];
+const VALUES: [&str; 19] = [
     "bytes",
     "connections",
     "durability",
@@ -20,6 +21,7 @@ const VALUES: [&str; 18] = [
     "rounds",
     "seconds",
     "seed",
+    "seeds",
     "sizes",
     "streams",
     "subscribers",

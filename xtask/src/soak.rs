@@ -3,6 +3,7 @@
 //! that none of them caused. What is written is let go once it is as much as `--retain-bytes`, which tells what leaks from what the
 //! index of records takes for as long as they are there.
 
+use crate::bench::endurance::{self, Asked, Found};
 use crate::load::{Beside, Load};
 use crate::memory;
 use crate::options::Options;
@@ -25,6 +26,8 @@ const STOPPED_AT: usize = 12;
 const SECONDS_MIN: u64 = 20;
 /// What the store keeps: a segment, which is full before the second quarter of half an hour begins.
 const RETAINED_BYTES: u64 = 64 << 20;
+/// What the load counts and nobody is to see.
+const WRONG: [&str; 3] = ["failed", "missing", "outOfOrder"];
 /// The stream that they follow, and who fills their buffers through it.
 const FILLED: [&str; 2] = ["--prefix", "stopped-"];
 const WRITER: &str = "append --connections 1 --streams 1 --rate 20 --bytes 20000 --seconds 86400";
@@ -63,10 +66,11 @@ pub(crate) fn run(options: &Options) -> Outcome {
     })?;
     let mut tally = Tally::default();
     judge(&told, &mut tally);
-    flat(&looks, &mut tally);
+    let growth = flat(&looks, &mut tally);
     let answers =
         server.connect().and_then(|mut c| c.request("GET", "/healthz", &[], b"")).map(|reply| reply.status);
     tally.check(answers == Ok(200), || format!("afterwards it says {answers:?}"));
+    endurance::record(options, "soak", &found(&told, growth, seconds))?;
     Ok(tally)
 }
 
@@ -105,10 +109,27 @@ fn stop(followers: &Beside) -> Result<(), String> {
     if status.success() { Ok(()) } else { Err("STOP could not be sent".to_owned()) }
 }
 
+/// Errors have one added, so that none can be compared with.
+fn found(told: &Value, growth: f64, seconds: u64) -> [Found; 2] {
+    let wrong: u64 = WRONG.iter().filter_map(|name| told[name].as_u64()).sum();
+    let work = format!("mixed load for {} minutes, {} deliveries", seconds / 60, told["delivered"]);
+    #[expect(clippy::cast_precision_loss, reason = "counts far below 2^52")]
+    let wrong = 1.0 + wrong as f64;
+    [
+        Found {
+            work: work.clone(),
+            unit: "times the memory",
+            figure: growth,
+            asked: Asked::AtMost(GROWTH_BAR),
+        },
+        Found { work, unit: "1 + failed, missing, out of order", figure: wrong, asked: Asked::AtMost(1.0) },
+    ]
+}
+
 /// Nothing failed, and everything arrived once and in order.
 fn judge(told: &Value, tally: &mut Tally) {
     println!("load: {told}");
-    for name in ["failed", "missing", "outOfOrder"] {
+    for name in WRONG {
         tally.check(told[name].as_u64() == Some(0), || {
             format!("{name}: {}, {}", told[name], told["complaints"])
         });
@@ -118,8 +139,8 @@ fn judge(told: &Value, tally: &mut Tally) {
     });
 }
 
-/// The last quarter takes no more memory than the second.
-fn flat(looks: &[u64], tally: &mut Tally) {
+/// The last quarter takes no more memory than the second. Returns how many times as much it takes.
+fn flat(looks: &[u64], tally: &mut Tally) -> f64 {
     let quarter = looks.len() / 4;
     let middle = |part: &[u64]| {
         let mut sorted = part.to_vec();
@@ -131,6 +152,7 @@ fn flat(looks: &[u64], tally: &mut Tally) {
     #[expect(clippy::cast_precision_loss, reason = "bytes far below 2^52")]
     let growth = late as f64 / early as f64;
     tally.check(growth <= GROWTH_BAR, || format!("memory grew {growth:.3} times, {GROWTH_BAR} are allowed"));
+    growth
 }
 
 #[cfg(test)]

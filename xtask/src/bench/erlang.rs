@@ -4,7 +4,7 @@
 //! asserts no time.
 
 use super::log::package;
-use super::results::{self, Report, today};
+use super::results::{self, Report};
 use super::row::Row;
 use super::statistics::{Spread, median};
 use crate::options::Options;
@@ -126,8 +126,7 @@ pub(crate) fn run(options: &Options) -> Outcome {
         check(row, options.flag("check"), &mut tally);
     }
     if !tiny && !options.flag("check") && only.is_empty() {
-        let name = format!("erlang-{}", today());
-        let report = Report { name: &name, title: "Python workers of Erlang", preface: PREFACE };
+        let report = Report { name: "erlang", title: "Python workers of Erlang", preface: PREFACE };
         results::write(&root().join("bench/results"), &report, &rows)?;
     }
     Ok(tally)

@@ -3,7 +3,7 @@
 //! A tiny run shows that every work runs to its end on every loop that can do it, and asserts no time.
 
 use super::log::package;
-use super::results::{self, Report, today};
+use super::results::{self, Report};
 use super::row::Row;
 use super::statistics::{Spread, median};
 use crate::options::Options;
@@ -118,9 +118,8 @@ pub(crate) fn run(options: &Options) -> Outcome {
         keep(bench.alone(work, *bar, pairs)?);
     }
     if !tiny && !options.flag("check") && only.is_empty() {
-        let name = format!("loop-{}", today());
         let report =
-            Report { name: &name, title: "The event loop beside uvloop and rloop", preface: PREFACE };
+            Report { name: "loop", title: "The event loop beside uvloop and rloop", preface: PREFACE };
         results::write(&root().join("bench/results"), &report, &rows)?;
     }
     Ok(tally)

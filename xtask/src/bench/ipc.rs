@@ -3,7 +3,7 @@
 //! as often, and no time.
 
 use super::callers::Callers;
-use super::results::{self, Report, today};
+use super::results::{self, Report};
 use super::row::Row;
 use super::samples::Samples;
 use super::statistics::{Spread, median};
@@ -139,8 +139,7 @@ pub(crate) fn run(options: &Options) -> Outcome {
             tally.check(row.met() == Some(true), || format!("{}: {:?}, {}", row.work, row.ratio, row.note));
         }
     }
-    let name = format!("ipc-{}", today());
-    let report = Report { name: &name, title: "Calls between processes", preface: PREFACE };
+    let report = Report { name: "ipc", title: "Calls between processes", preface: PREFACE };
     if tiny {
         let scratch = Scratch::new("bench-ipc-results")?;
         results::write(scratch.path(), &report, &rows)?;

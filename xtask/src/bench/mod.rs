@@ -3,6 +3,7 @@
 //! the way, JSON, a table and a plot under `bench/results/`, and, with `--check`, a verdict on those with a bar.
 
 mod callers;
+pub(crate) mod endurance;
 mod erlang;
 mod event_loop;
 mod ipc;

@@ -1,12 +1,15 @@
 //! Where results are kept: JSON for programs, a table and a plot for people, side by side under `bench/results/`.
-//! A run through one language replaces that language's rows of the same day and keeps the others'.
+//!
+//! Rows belong to groups (a language, a kind of work). A run takes the place of the groups that it measured and leaves the
+//! others as they are, so each row says on which day it was measured and at which commit; one that ends with `+` is that
+//! commit and what was not yet in any. What was measured before is in the history of the file.
 
 use super::plot;
 use super::row::Row;
 use crate::server::{nanoseconds, root};
 use serde_json::Value;
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 /// What a file of results is about.
@@ -29,29 +32,44 @@ pub(crate) fn write(directory: &Path, report: &Report<'_>, rows: &[Row]) -> Resu
         std::fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()))
     };
     let (commit, date) = (commit(), today());
-    let mut faces: Vec<&str> = rows.iter().map(|row| row.face).collect();
-    faces.dedup();
-    let kept = kept(&path(".json"), &faces);
-    let new = rows.iter().map(|row| row.json(commit.as_deref(), &date));
-    let all: Vec<Value> = kept.into_iter().chain(new).collect();
+    let mut groups: Vec<&str> = rows.iter().map(|row| row.face).collect();
+    groups.dedup();
+    let new = rows.iter().map(|row| row.json(commit.as_deref(), &date)).collect();
+    let all = merged(earlier(&path(".json")), new);
     put(&path(".json"), serde_json::to_string_pretty(&all).map_err(|e| e.to_string())? + "\n")?;
     put(&path(".md"), table(report, &all))?;
-    for face in faces {
-        let of_face: Vec<&Row> = rows.iter().filter(|row| row.face == face).collect();
-        let ending = if face.is_empty() { ".svg".to_owned() } else { format!("-{face}.svg") };
+    for group in groups {
+        let of_group: Vec<&Row> = rows.iter().filter(|row| row.face == group).collect();
+        let ending = if group.is_empty() { ".svg".to_owned() } else { format!("-{group}.svg") };
         let title =
-            if face.is_empty() { report.title.to_owned() } else { format!("{}, {face}", report.title) };
-        put(&path(&ending), plot::draw(&title, &of_face))?;
+            if group.is_empty() { report.title.to_owned() } else { format!("{}, {group}", report.title) };
+        put(&path(&ending), plot::draw(&title, &of_group))?;
     }
     println!("written to {}", path(".{json,md,svg}").display());
     Ok(())
 }
 
-/// Rows of an earlier run that this one did not measure again.
-fn kept(path: &Path, measured: &[&str]) -> Vec<Value> {
-    let earlier = std::fs::read_to_string(path).ok();
-    let rows: Vec<Value> = earlier.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
-    rows.into_iter().filter(|row| !measured.contains(&row["face"].as_str().unwrap_or(""))).collect()
+fn earlier(path: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(path).ok();
+    text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default()
+}
+
+/// The earlier rows, those of groups that were measured anew in place of theirs.
+fn merged(earlier: Vec<Value>, new: Vec<Value>) -> Vec<Value> {
+    let mut groups: Vec<Value> = Vec::new();
+    for row in earlier.iter().chain(&new) {
+        if !groups.contains(&row["face"]) {
+            groups.push(row["face"].clone());
+        }
+    }
+    let rows_of = |rows: &[Value], group: &Value| -> Vec<Value> {
+        rows.iter().filter(|row| row["face"] == *group).cloned().collect()
+    };
+    let of = |group: &Value| {
+        let new = rows_of(&new, group);
+        if new.is_empty() { rows_of(&earlier, group) } else { new }
+    };
+    groups.iter().flat_map(of).collect()
 }
 
 fn table(report: &Report<'_>, rows: &[Value]) -> String {
@@ -65,9 +83,9 @@ fn table(report: &Report<'_>, rows: &[Value]) -> String {
                 let _ = write!(out, "\n## {}{}\n", name[..1].to_uppercase(), &name[1..]);
             }
             out.push_str(
-                "\n| work | unit | ours | beside | | floor | ratio | bar | ours, µs | beside, µs |\n",
+                "\n| work | unit | ours | beside | | floor | ratio | bar | ours, µs | beside, µs | measured |\n",
             );
-            out.push_str("|---|---|---:|---:|---|---:|---:|---:|---:|---:|\n");
+            out.push_str("|---|---|---:|---:|---|---:|---:|---:|---:|---:|---|\n");
         }
         let ratio = match (row["ratio"].as_f64(), row["ratio_min"].as_f64(), row["ratio_max"].as_f64()) {
             (Some(ratio), Some(least), Some(most)) => format!("{ratio:.2} ({least:.2}–{most:.2})"),
@@ -80,7 +98,7 @@ fn table(report: &Report<'_>, rows: &[Value]) -> String {
         };
         let _ = writeln!(
             out,
-            "| {} | {} | {} | {} | {} | {} | {ratio} | {bar} | {} | {} |",
+            "| {} | {} | {} | {} | {} | {} | {ratio} | {bar} | {} | {} | {} |",
             row["work"].as_str().unwrap_or(""),
             row["unit"].as_str().unwrap_or(""),
             figure(&row["ours"]),
@@ -89,32 +107,34 @@ fn table(report: &Report<'_>, rows: &[Value]) -> String {
             figure(&row["floor"]),
             cost(&row["ours_cost_us"]),
             cost(&row["peer_cost_us"]),
+            when(row),
         );
     }
-    let text = |name: &str| rows.last().and_then(|row| row[name].as_str()).unwrap_or("?").to_owned();
-    let processors = rows.last().and_then(|row| row["processors"].as_u64()).unwrap_or(0);
+    let processors = rows.iter().filter_map(|row| row["processors"].as_u64()).max().unwrap_or(0);
     let _ = write!(
         out,
-        "\nMeasured on {} at commit {}, {processors} shared processors. Ratios are medians over pairs \
-         measured in turn, with the least and the most in brackets; µs are processor time per operation.\n",
-        text("date"),
-        text("commit")
+        "\nMeasured on {processors} shared processors. Ratios are medians over pairs measured in turn, with the least and the \
+         most in brackets; µs are processor time per operation.\n"
     );
     out
 }
 
-/// The newest file of results whose name begins so, by the day in it.
-///
-/// # Errors
-/// There is none.
-pub(crate) fn newest(directory: &Path, name: &str) -> Result<PathBuf, String> {
-    let files = std::fs::read_dir(directory).map_err(|e| format!("{}: {e}", directory.display()))?;
-    let paths = files.filter_map(|file| Some(file.ok()?.path()));
-    let named = |path: &PathBuf| {
-        let file = path.file_name().and_then(|file| file.to_str());
-        file.is_some_and(|file| file.starts_with(name) && file.ends_with(".json"))
-    };
-    paths.filter(named).max().ok_or_else(|| format!("{}: no results of {name}", directory.display()))
+/// The day and the commit that a row was measured at.
+fn when(row: &Value) -> String {
+    let text = |name: &str| row[name].as_str().unwrap_or("?");
+    format!("{}, {}", text("date"), text("commit"))
+}
+
+/// The days and commits of all rows, each once, in their order.
+pub(crate) fn all_whens(rows: &[Value]) -> Vec<String> {
+    let mut whens: Vec<String> = Vec::new();
+    for row in rows {
+        let when = when(row);
+        if !whens.contains(&when) {
+            whens.push(when);
+        }
+    }
+    whens
 }
 
 /// A rate in three or four digits.
@@ -139,13 +159,19 @@ fn cost(value: &Value) -> String {
 }
 
 fn commit() -> Option<String> {
-    let output =
-        Command::new("git").args(["rev-parse", "--short", "HEAD"]).current_dir(root()).output().ok()?;
-    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    let git = |words: &[&str]| {
+        let output = Command::new("git").args(words).current_dir(root()).output().ok()?;
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
+    let commit = git(&["rev-parse", "--short", "HEAD"])?;
+    // What results are written to says nothing about what was measured.
+    let changed =
+        git(&["status", "--porcelain", "--untracked-files=no", "--", ".", ":!bench/results", ":!README.md"])?;
+    Some(if changed.is_empty() { commit } else { commit + "+" })
 }
 
 /// Today in UTC.
-pub(crate) fn today() -> String {
+fn today() -> String {
     date(i64::try_from(nanoseconds() / 86_400_000_000_000).unwrap_or(0))
 }
 
@@ -189,11 +215,11 @@ mod tests {
     }
 
     #[test]
-    fn a_run_through_one_language_keeps_the_others_rows() {
+    fn a_run_of_one_group_takes_the_place_of_its_rows_and_keeps_the_others() {
         let scratch = Scratch::new("results").unwrap();
         let report = Report { name: "log-x", title: "The log", preface: "Read this." };
-        write(scratch.path(), &report, &[sample(), Row { work: "old".into(), face: "node", ..sample() }])
-            .unwrap();
+        let old = |face| Row { work: "old".into(), face, ..sample() };
+        write(scratch.path(), &report, &[old("node"), sample()]).unwrap();
         write(
             scratch.path(),
             &report,
@@ -204,14 +230,22 @@ mod tests {
             |ending: &str| std::fs::read_to_string(scratch.path().join(format!("log-x{ending}"))).unwrap();
         let rows: Vec<Value> = serde_json::from_str(&read(".json")).unwrap();
         let works: Vec<&str> = rows.iter().filter_map(|row| row["work"].as_str()).collect();
-        assert_eq!(works, ["a scan", "new"]);
+        assert_eq!(works, ["new", "a scan"], "in the place where the group stood");
         let table = read(".md");
         assert!(
             table.contains("## Native")
                 && table.contains("## Node")
                 && table.contains("3.00 (2.00–4.00) | 9.00 ✗")
         );
+        assert!(table.contains(&format!(" | {}, ", today())), "{table}");
         assert!(read("-node.svg").contains(">new<"));
+    }
+
+    #[test]
+    fn days_and_commits_are_named_once() {
+        let row = |commit: &str| serde_json::json!({ "date": "2030-01-02", "commit": commit });
+        let rows = [row("abc"), row("def+"), row("abc")];
+        assert_eq!(all_whens(&rows), ["2030-01-02, abc", "2030-01-02, def+"]);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use super::ipc::Bar::{self, Part, Rate};
 use super::ipc::{Line, beside, hear, line, print, row};
-use super::results::{self, Report, today};
+use super::results::{self, Report};
 use super::row::Row;
 use super::samples::Samples;
 use super::statistics::{Spread, median};
@@ -100,8 +100,7 @@ pub(crate) fn run(options: &Options) -> Outcome {
             tally.check(row.met() == Some(true), || format!("{}: {:?}, {}", row.work, row.ratio, row.note));
         }
     }
-    let name = format!("rpc-{}", today());
-    let report = Report { name: &name, title: "Calls by JSON-RPC", preface: PREFACE };
+    let report = Report { name: "rpc", title: "Calls by JSON-RPC", preface: PREFACE };
     if tiny {
         let scratch = Scratch::new("bench-rpc-results")?;
         results::write(scratch.path(), &report, &rows)?;

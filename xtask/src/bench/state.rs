@@ -1,7 +1,7 @@
 //! `cargo xtask bench state`: the state between processes beside the state in one, and whether it is as fast as it should
 //! be. A tiny run asserts that every row is there, and no time.
 
-use super::results::{self, Report, today};
+use super::results::{self, Report};
 use super::row::Row;
 use super::samples::Samples;
 use super::statistics::{Spread, median};
@@ -99,8 +99,7 @@ pub(crate) fn run(options: &Options) -> Outcome {
             tally.check(row.met() == Some(true), || format!("{}: {:?}", row.work, row.ratio));
         }
     }
-    let name = format!("state-{}", today());
-    let report = Report { name: &name, title: "The state between processes", preface: PREFACE };
+    let report = Report { name: "state", title: "The state between processes", preface: PREFACE };
     if tiny {
         let scratch = Scratch::new("bench-state-results")?;
         results::write(scratch.path(), &report, &rows)?;

@@ -7,7 +7,7 @@ mod faces;
 mod rows;
 mod works;
 
-use super::results::{self, Report, today};
+use super::results::{self, Report};
 use super::row::Row;
 use super::samples::Samples;
 use crate::options::Options;
@@ -64,8 +64,7 @@ pub(crate) fn run(options: &Options) -> Outcome {
     for face in FACES.iter().filter(|face| wanted.is_empty() || face.name == wanted) {
         rows.extend(measure(face, &size(face)?, &mut tally)?);
     }
-    let name = format!("log-{}", today());
-    let report = Report { name: &name, title: "The embedded log beside LMDB", preface: PREFACE };
+    let report = Report { name: "log", title: "The embedded log beside LMDB", preface: PREFACE };
     if options.flag("check") {
         rows.iter().for_each(|row| judge(row, &mut tally));
     } else if tiny {

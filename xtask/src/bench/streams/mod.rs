@@ -8,7 +8,7 @@ mod side;
 mod works;
 
 use super::ipc::print;
-use super::results::{self, Report, today};
+use super::results::{self, Report};
 use super::row::Row;
 use crate::load::Load;
 use crate::options::Options;
@@ -61,8 +61,7 @@ pub(crate) fn run(options: &Options) -> Outcome {
                 .check(row.met() == Some(true), || format!("{}, {}: {ratio:?}, {bar:?}", row.work, row.unit));
         }
     }
-    let name = format!("streams-{}", today());
-    let report = Report { name: &name, title: "The stream server beside its peers", preface: PREFACE };
+    let report = Report { name: "streams", title: "The stream server beside its peers", preface: PREFACE };
     if size.tiny {
         let scratch = Scratch::new("bench-streams-results")?;
         results::write(scratch.path(), &report, &rows)?;

@@ -1,7 +1,7 @@
-//! The table in README.md: generated from the newest results, between two comments, and held to them by the tiny run.
+//! The table in README.md: generated from the results, between two comments, and held to them by the tiny run.
 
 use super::super::quantity::spoken;
-use super::super::results::newest;
+use super::super::results::all_whens;
 use serde_json::Value;
 use std::fmt::Write;
 use std::fs;
@@ -10,7 +10,7 @@ use std::path::Path;
 const BEGIN: &str = "<!-- bench streams -->\n";
 const END: &str = "<!-- /bench streams -->\n";
 
-/// Puts the table of the newest results into README.md.
+/// Puts the table of the results into README.md.
 ///
 /// # Errors
 /// There are no results, or README.md has no place for them.
@@ -36,7 +36,7 @@ fn read(path: &Path) -> Result<String, String> {
 fn with_table(text: &str, root: &Path) -> Result<String, String> {
     let (before, rest) = text.split_once(BEGIN).ok_or("README.md has no place for the table of streams")?;
     let (_, after) = rest.split_once(END).ok_or("README.md's table of streams does not end")?;
-    let results = newest(&root.join("bench/results"), "streams-")?;
+    let results = root.join("bench/results/streams.json");
     let rows: Vec<Value> = serde_json::from_str(&read(&results)?).map_err(|e| e.to_string())?;
     Ok(format!("{before}{BEGIN}{}{END}{after}", table(&rows)))
 }
@@ -60,16 +60,18 @@ fn table(rows: &[Value]) -> String {
         let _ = writeln!(out, "| {shown} | {figure} | {ours} | {other} | {peer} | {ratio} | {bar} |");
         before = work;
     }
-    let of = |name: &str| rows.last().map_or_else(String::new, |row| text(row, name));
-    let pairs = rows.iter().filter_map(|row| row["pairs"].as_u64()).max().unwrap_or(0);
-    let processors = rows.last().and_then(|row| row["processors"].as_u64()).unwrap_or(0);
+    let pairs = || rows.iter().filter_map(|row| row["pairs"].as_u64()).filter(|pairs| *pairs > 0);
+    let pairs = match (pairs().min(), pairs().max()) {
+        (Some(least), Some(most)) if least < most => format!("{least} to {most}"),
+        (_, most) => most.unwrap_or(0).to_string(),
+    };
+    let processors = rows.iter().filter_map(|row| row["processors"].as_u64()).max().unwrap_or(0);
     let _ = write!(
         out,
-        "\nMeasured on {} at commit {} by `cargo xtask bench streams`, {processors} shared processors, medians of {pairs} \
-         runs in turn. A bar is what the project asks of itself; where less is better, *times as good* is the other's figure by \
-         ours.\n",
-        of("date"),
-        of("commit"),
+        "\nMeasured by `cargo xtask bench streams` ({}), {processors} shared processors, medians of {pairs} runs in turn. A \
+         bar is what the project asks of itself; where less is better, *times as good* is the other's figure by ours. What was \
+         endured rather than measured is in [bench/results/endurance.md](bench/results/endurance.md).\n",
+        all_whens(rows).join("; "),
     );
     out
 }
@@ -81,7 +83,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn the_table_is_the_newest_and_everything_around_it_stays() {
+    fn the_table_is_of_the_results_and_everything_around_it_stays() {
         let scratch = Scratch::new("readme").unwrap();
         let results = scratch.path().join("bench/results");
         fs::create_dir_all(&results).unwrap();
@@ -89,9 +91,7 @@ mod tests {
             "work": "append", "unit": "1/s", "ours": 30.0, "peer": 10.0, "peer_name": "them", "ratio": 3.0, "bar": 2.0,
             "met": true, "pairs": 5, "date": "2030-01-02", "commit": "abc", "processors": 2,
         });
-        for (day, rows) in [("2030-01-02", json!([row])), ("2029-12-31", json!([]))] {
-            fs::write(results.join(format!("streams-{day}.json")), rows.to_string()).unwrap();
-        }
+        fs::write(results.join("streams.json"), json!([row]).to_string()).unwrap();
         let readme = scratch.path().join("README.md");
         fs::write(&readme, format!("before\n{BEGIN}old\n{END}after\n")).unwrap();
         assert_eq!(is_current(scratch.path()), Ok(false));
@@ -100,7 +100,7 @@ mod tests {
         let text = read(&readme).unwrap();
         assert!(text.starts_with("before\n") && text.ends_with("after\n"));
         assert!(text.contains("| append | rate | 30.0/s | 10.0/s | them | 3.00 | 2.00 ✓ |"));
-        assert!(text.contains("on 2030-01-02 at commit abc"));
+        assert!(text.contains("(2030-01-02, abc)"));
         fs::write(&readme, "no place").unwrap();
         assert!(write(scratch.path()).is_err());
     }
