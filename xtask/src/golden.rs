@@ -26,7 +26,7 @@ struct Bench {
 }
 
 /// What is generated and compiled only: services, and the folders of what is generated from each.
-const COMPILED: [&str; 3] = ["corners", "anything", "flowing"];
+const COMPILED: [&str; 4] = ["corners", "forks", "anything", "flowing"];
 
 /// A service without a command that is answered once, with comments that are awkward in some language.
 const FLOWING: &str = r#"{
@@ -114,7 +114,8 @@ impl Bench {
     }
 
     fn generate(&self, lang: Language, name: &str) -> Result<(), String> {
-        for (service, folder) in COMPILED.iter().zip([&self.root.join("schemas"), &self.work, &self.work]) {
+        let schemas = self.root.join("schemas");
+        for (service, folder) in COMPILED.iter().zip([&schemas, &schemas, &self.work, &self.work]) {
             let out = self.work.join(service).join(name);
             let mut arguments = Arguments::new(folder.join(format!("{service}.jsonc")), lang, out);
             (arguments.client, arguments.server) = (true, true);
@@ -124,7 +125,7 @@ impl Bench {
     }
 
     /// What was generated of each service that is only compiled.
-    fn compiled(&self, language: &str) -> [(&'static str, PathBuf); 3] {
+    fn compiled(&self, language: &str) -> [(&'static str, PathBuf); 4] {
         COMPILED.map(|service| (service, self.work.join(service).join(language)))
     }
 

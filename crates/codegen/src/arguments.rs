@@ -88,6 +88,11 @@ impl Arguments {
         {
             return Err(format!("--prefix {prefix}: a prefix is written LikeThis"));
         }
+        if let Some(prefix) = &self.prefix
+            && let Some((made, owner)) = thalweg_schema::prefix_clash(service, prefix)
+        {
+            return Err(format!("--prefix {prefix}: {made} is taken by {owner}"));
+        }
         if let Some(package) = &self.package {
             let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
             if !package.starts_with(|c: char| c.is_ascii_lowercase()) || !package.chars().all(fits) {

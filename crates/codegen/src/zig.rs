@@ -11,10 +11,10 @@ use thalweg_schema::{Access, Alias, Command, Enum, Field, Message, Service, Type
 
 /// The runtime: every file's name and text.
 const RUNTIME: [(&str, &str); 4] = [
-    ("faults.zig", include_str!("../runtime/zig/faults.zig")),
-    ("forks.zig", include_str!("../runtime/zig/forks.zig")),
-    ("messagepack.zig", include_str!("../runtime/zig/messagepack.zig")),
-    ("service.zig", include_str!("../runtime/zig/service.zig")),
+    ("runtime/faults.zig", include_str!("../runtime/zig/faults.zig")),
+    ("runtime/forks.zig", include_str!("../runtime/zig/forks.zig")),
+    ("runtime/messagepack.zig", include_str!("../runtime/zig/messagepack.zig")),
+    ("runtime/service.zig", include_str!("../runtime/zig/service.zig")),
 ];
 
 pub(crate) fn emit(service: &Service, names: &Names) -> Vec<File> {
@@ -23,9 +23,9 @@ pub(crate) fn emit(service: &Service, names: &Names) -> Vec<File> {
     let mut files = vec![(format!("{module}_types.zig"), zig.types())];
     files.extend(RUNTIME.map(|(name, text)| (name.to_owned(), text.to_owned())));
     let mut root = zig.head("The module");
-    root.line("pub const mp = @import(\"messagepack.zig\");");
-    root.line("pub const service = @import(\"service.zig\");");
-    root.line("pub const Forks = @import(\"forks.zig\").Forks;");
+    root.line("pub const mp = @import(\"runtime/messagepack.zig\");");
+    root.line("pub const service = @import(\"runtime/service.zig\");");
+    root.line("pub const Forks = @import(\"runtime/forks.zig\").Forks;");
     root.line(format!("pub const types = @import(\"{module}_types.zig\");"));
     if names.arguments.client {
         root.line(format!("pub const client = @import(\"{module}_client.zig\");"));
@@ -55,8 +55,8 @@ impl Zig<'_> {
 
     fn types(&self) -> String {
         let mut text = self.head("Types and codecs");
-        text.line("const mp = @import(\"messagepack.zig\");");
-        text.line("const service = @import(\"service.zig\");");
+        text.line("const mp = @import(\"runtime/messagepack.zig\");");
+        text.line("const service = @import(\"runtime/service.zig\");");
         text.line("");
         text.line("/// SHA-256 of the schema; both ends compare it when they connect.");
         let hash: String = self.service.hash.iter().map(|byte| format!("\\x{byte:02x}")).collect();

@@ -16,6 +16,7 @@ mod problem;
 mod reference;
 mod words;
 
+pub use check::prefix_clash;
 pub use model::{Access, Alias, Command, Enum, Field, Int, Message, Schedule, Service, Struct, Type};
 pub use problem::{Problem, Problems};
 pub use words::reserves_method;

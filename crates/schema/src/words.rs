@@ -53,9 +53,12 @@ const METHODS: &str = "access behaviour_info call decode deinit dispatch encode 
 /// Words a type's name may not become: the generated code or its language's prelude uses them.
 const TYPES: &str = "Access Allocator Any Array Boolean Borrowed BTreeMap Box Call CallError Callable ClassVar Codec Command \
     Cow DecodeError Default Enum Err Error Exception False Fields Final Fork Function Int Iterator List Map Message Never \
-    NewType None Number Object Ok Option Optional Owned Promise Protocol Reader Record Reply Request Responder Response \
+    NewType None Number Object Ok Option Optional Ordering Owned Promise Protocol Reader Record Reply Request Responder Response \
     Result Schedule Self Send Set Sized Some StrEnum Storage Stream String Symbol Transport Tuple Type TypeAlias Uint8Array Union Vec \
-    Writer";
+    Writer Wrong";
+
+/// Words a service's name may not become, beside those of values: namespaces that generated code stands beside or in.
+const SERVICES: &str = "std thalweg";
 
 /// Words an enum's may not become, beside those of values: names in whose sight enums are declared.
 const MEMBERS: &str = "error_tag schema_hash";
@@ -80,6 +83,12 @@ pub(crate) fn reserves_value(word: &str) -> Option<&'static str> {
 /// Who reserves this method's name, if anybody does.
 pub fn reserves_method(word: &str) -> Option<&'static str> {
     let taken = METHODS.split_whitespace().any(|w| w == word);
+    reserves_value(word).or(taken.then_some("the generated code"))
+}
+
+/// Who reserves what a service's namespace would be called, if anybody does.
+pub(crate) fn reserves_service(word: &str) -> Option<&'static str> {
+    let taken = SERVICES.split_whitespace().any(|w| w == word);
     reserves_value(word).or(taken.then_some("the generated code"))
 }
 

@@ -10,8 +10,8 @@ impl Zig<'_> {
     pub(super) fn client(&self) -> String {
         let mut text = self.head("Clients");
         text.line("const std = @import(\"std\");");
-        text.line("const mp = @import(\"messagepack.zig\");");
-        text.line("const service = @import(\"service.zig\");");
+        text.line("const mp = @import(\"runtime/messagepack.zig\");");
+        text.line("const service = @import(\"runtime/service.zig\");");
         text.line(format!("const types = @import(\"{}_types.zig\");", self.names.module));
         text.line("");
         text.line(format!(
@@ -117,11 +117,11 @@ impl Zig<'_> {
     pub(super) fn server(&self) -> String {
         let mut text = self.head("The server's side");
         text.line("const std = @import(\"std\");");
-        text.line("const mp = @import(\"messagepack.zig\");");
-        text.line("const service = @import(\"service.zig\");");
+        text.line("const mp = @import(\"runtime/messagepack.zig\");");
+        text.line("const service = @import(\"runtime/service.zig\");");
         text.line(format!("const types = @import(\"{}_types.zig\");", self.names.module));
         if self.service.commands.iter().any(|command| command.schedule.is_some()) {
-            text.line("const Forks = @import(\"forks.zig\").Forks;");
+            text.line("const Forks = @import(\"runtime/forks.zig\").Forks;");
         }
         let error = format!("types.{}Codec", self.names.message(&self.service.error));
         for command in &self.service.commands {

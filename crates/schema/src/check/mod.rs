@@ -13,6 +13,8 @@ mod names;
 mod tests;
 mod together;
 
+pub use together::prefix_clash;
+
 use crate::canonical;
 use crate::jsonc::{Member, Node, Span, Value};
 use crate::model::{Alias, Enum, Message, Service, Struct};
@@ -108,6 +110,7 @@ impl Check {
         };
         if let Some(name) = self.string(&member.node, "service") {
             self.type_name(name, member.node.span, "a service");
+            self.namespace_name(name, member.node.span);
             self.service = name.to_owned();
         }
         member.doc.clone()

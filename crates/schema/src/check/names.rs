@@ -19,6 +19,18 @@ impl Check {
         }
     }
 
+    /// A service's name, which becomes a namespace too.
+    pub(super) fn namespace_name(&mut self, name: &str, at: Span) {
+        if let Some(owner) = words::reserves_service(&snake(name)) {
+            let hint = format!("add a word, as in {name}Service");
+            self.wrong(
+                at,
+                format!("a namespace cannot be called {}: reserved by {owner}", snake(name)),
+                hint,
+            );
+        }
+    }
+
     /// A capital, then letters and digits.
     fn capitalised(&mut self, name: &str, at: Span, what: &str) -> bool {
         if !self.fits(name, at, what) {

@@ -106,6 +106,26 @@ fn fields_are_checked() {
 }
 
 #[test]
+fn a_service_is_not_called_what_a_namespace_cannot_be() {
+    for (name, owner) in [("Export", "reserved by C++"), ("Std", "the generated code"), ("Receive", "Erlang")]
+    {
+        let text =
+            request("\"a\": \"u8\"").replace("\"service\": \"Echo\"", &format!("\"service\": \"{name}\""));
+        broken(&text, &format!("\"{name}\""), owner);
+    }
+}
+
+#[test]
+fn a_prefix_that_makes_a_name_anew_that_is_taken_is_told() {
+    let service = valid(&types("\"types\": { \"MirrorSay\": {}, \"OtherSayView\": {} },"));
+    let clash = |prefix: &str| crate::prefix_clash(&service, prefix);
+    assert_eq!(clash("Mirror"), Some(("MirrorSay".to_owned(), "the type MirrorSay".to_owned())));
+    assert_eq!(clash("Other"), Some(("OtherSay".to_owned(), "the type OtherSayView".to_owned())));
+    assert_eq!(clash("Call"), None);
+    assert_eq!(clash("Free"), None);
+}
+
+#[test]
 fn names_that_differ_by_an_underscore_before_a_digit_are_refused() {
     broken(
         &request("\"x_1\": \"u8\", \"x1\": \"u8\""),

@@ -4,7 +4,7 @@ use super::Check;
 use super::commands::messages;
 use crate::casing::snake;
 use crate::jsonc::Span;
-use crate::model::{Command, Field, Type, contained};
+use crate::model::{Command, Field, Service, Type, contained};
 use crate::words;
 
 /// How many leaves one value may hold in place, its fixed arrays multiplied out.
@@ -139,6 +139,30 @@ impl Check {
     fn command_place(&self, name: &str) -> Span {
         place(&self.commands, name)
     }
+}
+
+/// What is generated for the service with `prefix` in front of its types in place of the service's name, and who has that name
+/// already: a type that the schema declares, or the generated code itself.
+#[must_use]
+pub fn prefix_clash(service: &Service, prefix: &str) -> Option<(String, String)> {
+    let stems = service.messages().into_iter().map(|message| message.stem.as_str());
+    let declared: Vec<&str> = service
+        .aliases
+        .iter()
+        .map(|alias| alias.name.as_str())
+        .chain(service.enums.iter().map(|one| one.name.as_str()))
+        .chain(service.types.iter().map(|one| one.name.as_str()))
+        .collect();
+    let beside = |name: &str, other: &str| {
+        words::DERIVED.iter().any(|(before, behind)| format!("{before}{name}{behind}") == other)
+    };
+    GENERATED.into_iter().chain(stems).map(|part| format!("{prefix}{part}")).find_map(|made| {
+        let clashes =
+            |name: &&&str| snake(name) == snake(&made) || beside(name, &made) || beside(&made, name);
+        let owner = declared.iter().find(clashes).map(|name| format!("the type {name}"));
+        let owner = owner.or_else(|| words::reserves_type(&made).map(str::to_owned));
+        owner.map(|owner| (made, owner))
+    })
 }
 
 fn place(places: &[(String, Span)], name: &str) -> Span {
