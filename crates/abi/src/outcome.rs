@@ -16,7 +16,8 @@ thread_local! {
 /// null.
 #[unsafe(no_mangle)]
 pub extern "C" fn thalweg_error_detail() -> *const c_char {
-    DETAIL.with_borrow(|detail| detail.as_ptr())
+    // Where a thread ends, after what it keeps is gone, there are no words.
+    DETAIL.try_with(|detail| detail.borrow().as_ptr()).unwrap_or(c"".as_ptr())
 }
 
 /// Runs what a function does, and makes its outcome a code.
@@ -26,7 +27,8 @@ pub(crate) fn code(act: impl FnOnce() -> Result<(), Error>) -> u16 {
         Ok(Err(error)) => error,
         Err(panic) => Error::new(Fault::System, panicked(&*panic)),
     };
-    DETAIL.set(text(&error.to_string()));
+    // What cannot be kept is not said: a thread that ends may still close what it opened.
+    let _ = DETAIL.try_with(|detail| detail.replace(text(&error.to_string())));
     error.fault as u16
 }
 
@@ -65,6 +67,28 @@ mod tests {
         assert_eq!(code(|| panic!("seventeen")), Fault::System as u16);
         assert!(detail().ends_with("seventeen"), "{}", detail());
         assert_eq!(value(3, || panic!()), 3);
+    }
+
+    /// As an object of C++ that belongs to the thread does in its destructor.
+    #[test]
+    fn a_thread_that_ends_may_still_fail() {
+        struct Last(std::sync::mpsc::Sender<(u16, String)>);
+        impl Drop for Last {
+            fn drop(&mut self) {
+                let fault = code(|| Err(Error::new(Fault::NoServer, "")));
+                self.0.send((fault, detail())).unwrap();
+            }
+        }
+        thread_local! {
+            static LAST: RefCell<Option<Last>> = const { RefCell::new(None) };
+        }
+        let (sender, receiver) = std::sync::mpsc::channel();
+        std::thread::spawn(|| {
+            // What is made first goes last.
+            LAST.set(Some(Last(sender)));
+            code(|| Err(Error::new(Fault::Closed, "")));
+        });
+        assert_eq!(receiver.recv().unwrap(), (Fault::NoServer as u16, String::new()));
     }
 
     #[test]

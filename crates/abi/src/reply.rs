@@ -126,7 +126,8 @@ pub unsafe extern "C" fn thalweg_reply_cancelled(reply: *const ThalwegReply) -> 
 /// Has `wake` called with `context` once a stream may go on or nobody waits for the answer any more; at once if it is so
 /// already. It is called from whatever thread brought that about, which must not be held up: let it set a flag or wake
 /// somebody. One that was given before is forgotten. `release`, which may be null, is called once, from any thread, when
-/// `wake` will not be called (any more): then nobody uses `context`. That may be some time after the reply was taken away.
+/// `wake` will not be called (any more), whatever this function answers: then nobody uses `context`. That may be some time after
+/// the reply was taken away.
 ///
 /// # Safety
 /// `reply` is null or one that was not taken away; `wake` and `release` may be called with `context` from any thread.
@@ -138,11 +139,42 @@ pub unsafe extern "C" fn thalweg_reply_changed(
     release: Option<unsafe extern "C" fn(context: *mut c_void)>,
 ) -> u16 {
     code(|| {
-        let wake = wake.ok_or_else(|| Error::new(Fault::BadArgument, "wake is null"))?;
+        // First, so that the context is released whatever else is wrong.
         // SAFETY: the caller's promise.
-        let (waker, reply) =
-            unsafe { (wake::waker(wake, context, release), borrowed::handle(reply, "the reply")?) };
+        let waker = unsafe { wake::waker(wake.unwrap_or(wakes_nobody), context, release) };
+        if wake.is_none() {
+            return Err(Error::new(Fault::BadArgument, "wake is null"));
+        }
+        // SAFETY: the caller's promise.
+        let reply = unsafe { borrowed::handle(reply, "the reply")? };
         reply.reply.changed(&waker);
         Ok(())
     })
+}
+
+extern "C" fn wakes_nobody(_: *mut c_void) {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ptr::null_mut;
+
+    extern "C" fn wake(_: *mut c_void) {}
+
+    extern "C" fn release(context: *mut c_void) {
+        // SAFETY: the tests give a number that outlives the call.
+        unsafe { *context.cast::<u32>() += 1 };
+    }
+
+    /// Whoever called knows, whatever was wrong, that nobody uses the context.
+    #[test]
+    fn a_context_that_was_not_taken_is_released_once() {
+        for given in [Some(wake as wake::Call), None] {
+            let mut released = 0_u32;
+            let context = (&raw mut released).cast();
+            // SAFETY: no reply; a context that lives, and functions for it.
+            let fault = unsafe { thalweg_reply_changed(null_mut(), given, context, Some(release)) };
+            assert_eq!((fault, released), (Fault::BadArgument as u16, 1), "{}", given.is_some());
+        }
+    }
 }

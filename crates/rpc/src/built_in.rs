@@ -50,7 +50,8 @@ pub(crate) fn null(out: &mut Vec<u8>, id: Id<'_>) {
 
 /// Answers any other.
 pub(crate) fn answer(plan: &Plan, description: &[u8], call: &Call<'_>, id: Id<'_>, out: &mut Vec<u8>) {
-    let takes_none = |params: &str| params.bytes().all(|byte| b"{}[] \t\r\n".contains(&byte));
+    // A bracket on either side, and nothing in between.
+    let takes_none = |params: &str| params.bytes().filter(|byte| !byte.is_ascii_whitespace()).count() == 2;
     let fits = match call.params {
         Params::Absent => true,
         Params::Positions(params) | Params::Names(params) => takes_none(params),

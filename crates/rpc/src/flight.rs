@@ -15,6 +15,8 @@ pub(crate) struct Flight {
     order: Ordered<Vec<u8>>,
     /// Answers whose turn has come, each with a comma behind it.
     output: Vec<u8>,
+    /// Bytes of answers whose turn has not come.
+    kept_bytes: usize,
     /// Calls that are awaited: of which service, and under which name.
     pub(crate) awaited: Vec<(usize, CallId)>,
 }
@@ -28,7 +30,7 @@ impl Flight {
         if is_batch {
             output.push(b'[');
         }
-        Self { is_batch, order: Ordered::new(), output, awaited: Vec::new() }
+        Self { is_batch, order: Ordered::new(), output, kept_bytes: 0, awaited: Vec::new() }
     }
 
     /// An answer that is there at once: written in place, unless others are before it.
@@ -41,6 +43,7 @@ impl Flight {
         let mut answer = Vec::new();
         write(&mut answer);
         answer.push(b',');
+        self.kept_bytes += answer.len();
         let sequence = self.order.expect();
         self.order.complete(sequence, answer);
     }
@@ -61,8 +64,10 @@ impl Flight {
         let mut answer = Vec::new();
         write(&mut answer);
         answer.push(b',');
+        self.kept_bytes += answer.len();
         self.order.complete(sequence, answer);
         while let Some(answer) = self.order.pop() {
+            self.kept_bytes -= answer.len();
             self.output.extend_from_slice(&answer);
         }
     }
@@ -71,9 +76,9 @@ impl Flight {
         self.order.pending() == 0
     }
 
-    /// Bytes of answers so far.
+    /// Bytes of answers so far, those included whose turn has not come.
     pub(crate) fn bytes(&self) -> usize {
-        self.output.len()
+        self.output.len() + self.kept_bytes
     }
 
     /// All of the answers; `None` if nothing was asked that has one.
@@ -97,8 +102,8 @@ pub(crate) struct Awaited {
     pub(crate) id: Box<str>,
     pub(crate) method: usize,
     pub(crate) items: Items,
-    /// When nobody waits any more.
-    pub(crate) until: Instant,
+    /// When nobody waits any more; `None` for a moment that no clock tells.
+    pub(crate) until: Option<Instant>,
 }
 
 /// The items of a stream, as far as they came.

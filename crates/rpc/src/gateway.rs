@@ -271,8 +271,10 @@ impl Gateway {
                     flight.awaited.push((place, under));
                 }
                 let id = call.id.map_or("", Id::as_str).into();
-                awaited
-                    .insert(under, Awaited { seat, id, method: index, items, until: now + bounds.patience });
+                awaited.insert(
+                    under,
+                    Awaited { seat, id, method: index, items, until: now.checked_add(bounds.patience) },
+                );
             }
         }
     }
@@ -314,8 +316,11 @@ impl Gateway {
         }
         let Self { served, flights, .. } = self;
         for (place, Served { backend, awaited, .. }) in served.iter_mut().enumerate() {
-            let overdue: Vec<CallId> =
-                awaited.iter().filter(|(_, call)| call.until <= now).map(|(under, _)| *under).collect();
+            let overdue: Vec<CallId> = awaited
+                .iter()
+                .filter(|(_, call)| call.until.is_some_and(|until| until <= now))
+                .map(|(under, _)| *under)
+                .collect();
             for under in overdue {
                 backend.cancel(under);
                 let Some(call) = awaited.remove(&under) else { continue };

@@ -327,7 +327,7 @@ fn many_at_once_share_a_bounded_number_of_connections() {
         assert!(begun.elapsed() < Duration::from_secs(10));
         client.turn(Wait::Until(Instant::now() + Duration::from_millis(1))).unwrap();
         for (number, reply) in std::mem::take(&mut server.shared.lock().unwrap().later) {
-            reply.end(&numbered("TestLaterResponse", number, None));
+            reply.end(&numbered("TrialLaterResponse", number, None));
         }
         while let Some(done) = client.next() {
             let number = calls.iter().position(|call| *call == done.call).unwrap();
@@ -372,7 +372,7 @@ fn a_foreign_loop_is_told_when_to_take_a_turn() {
     server
         .waiting(1)
         .into_iter()
-        .for_each(|(number, reply)| reply.end(&numbered("TestLaterResponse", number, None)));
+        .for_each(|(number, reply)| reply.end(&numbered("TrialLaterResponse", number, None)));
     assert!(readable(&mut client, 10_000));
     client.turn(Wait::Poll).unwrap();
     let done = client.next().unwrap();

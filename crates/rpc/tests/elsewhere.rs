@@ -21,7 +21,7 @@ impl Service {
     fn start(endpoint: &Endpoint, handler: &TestHandler) -> Self {
         let options = ServiceOptions {
             schema: schema().hash,
-            error_tag: "TestErrorResponse".into(),
+            error_tag: "TrialErrorResponse".into(),
             ..Default::default()
         };
         let mut server = Server::bind(std::slice::from_ref(endpoint), options).unwrap();
@@ -98,7 +98,7 @@ fn a_service_that_went_away_is_found_again() {
     // Ends in good order: what was begun is answered.
     service.stopper.stop();
     for (number, reply) in waiting {
-        reply.end(&numbered("TestLaterResponse", number, None));
+        reply.end(&numbered("TrialLaterResponse", number, None));
     }
     assert_eq!(client.answer().json()["result"]["number"], 1);
     drop(service);

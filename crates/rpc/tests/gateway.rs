@@ -135,10 +135,13 @@ fn a_batch_is_carried_out_at_once_and_answered_in_order() {
     ]);
     client.post(calls.to_string());
     let waiting = server.waiting(3);
-    assert_eq!(server.asked(), ["TestLater 1", "TestSame 2", "TestSame 3", "TestLater 4", "TestLater 6"]);
+    assert_eq!(
+        server.asked(),
+        ["TrialLater 1", "TrialSame 2", "TrialSame 3", "TrialLater 4", "TrialLater 6"]
+    );
     let answer = move || {
         for (number, reply) in waiting.into_iter().rev() {
-            reply.end(&numbered("TestLaterResponse", number, None));
+            reply.end(&numbered("TrialLaterResponse", number, None));
         }
     };
     std::thread::spawn(answer).join().unwrap();
@@ -186,6 +189,21 @@ fn answers_to_a_batch_have_a_bound_too() {
     assert_eq!(server.asked().len(), 1, "the second was not made");
 }
 
+/// What is written down behind an answer that is still awaited takes room, too.
+#[test]
+fn answers_that_wait_for_others_before_them_count() {
+    let server = bounded(Bounds { batch_bytes_max: 1_000, ..Bounds::default() });
+    let mut client = server.connect();
+    let long = call("Same", &json!([2, "x".repeat(2_000)]), &json!(2));
+    client.post(json!([call("Later", &json!([1]), &json!(1)), long, long, long]).to_string());
+    let waiting = server.waiting(1);
+    assert_eq!(server.asked(), ["TrialLater 1", "TrialSame 2"], "the others were not made");
+    waiting.into_iter().for_each(|(number, reply)| reply.end(&numbered("TrialLaterResponse", number, None)));
+    let answers = client.answer().json();
+    assert_eq!((&answers[0]["result"]["number"], &answers[1]["result"]["number"]), (&json!(1), &json!(2)));
+    assert_eq!((error(&answers[2]).1, error(&answers[3]).1), ("overloaded", "overloaded"));
+}
+
 #[test]
 fn calls_under_way_have_a_bound() {
     let server = bounded(Bounds { in_flight_max: 2, ..Bounds::default() });
@@ -194,7 +212,7 @@ fn calls_under_way_have_a_bound() {
     client.post(json!([later(1), later(2)]).to_string());
     let waiting = server.waiting(2);
     assert_eq!(error(&other.ask(later(3).to_string())).1, "overloaded");
-    waiting.into_iter().for_each(|(number, reply)| reply.end(&numbered("TestLaterResponse", number, None)));
+    waiting.into_iter().for_each(|(number, reply)| reply.end(&numbered("TrialLaterResponse", number, None)));
     assert_eq!(client.answer().json()[1]["result"]["number"], 2);
     assert_eq!(other.ask(call("Same", &json!([4]), &json!(4)).to_string())["id"], 4);
 }
@@ -218,6 +236,17 @@ fn nobody_waits_for_ever() {
     let mut client = server.connect();
     assert_eq!(error(&client.ask(call("Later", &json!([1]), &json!(1)).to_string())).1, "deadline_exceeded");
     assert!(server.waiting(1)[0].1.is_cancelled());
+}
+
+#[test]
+fn patience_may_be_endless() {
+    let server = bounded(Bounds { patience: Duration::MAX, ..Bounds::default() });
+    let mut client = server.connect();
+    client.post(call("Later", &json!([1]), &json!(1)).to_string());
+    for (number, reply) in server.waiting(1) {
+        reply.end(&numbered("TrialLaterResponse", number, None));
+    }
+    assert_eq!(client.answer().json()["result"]["number"], 1);
 }
 
 #[test]
@@ -253,7 +282,7 @@ fn the_next_body_waits_where_a_test_asks_for_it() {
     assert_eq!(other.ask(same(4))["result"]["number"], 4);
     // Nobody waits for it any more, so nobody carries it out.
     drop(client);
-    assert_eq!(server.asked(), ["TestSame 1", "TestSame 3", "TestSame 4"]);
+    assert_eq!(server.asked(), ["TrialSame 1", "TrialSame 3", "TrialSame 4"]);
     let discovered = |server: &Running| {
         let answer = server.connect().ask(r#"{"jsonrpc":"2.0","method":"rpc.discover","id":1}"#);
         answer["result"]["methods"].to_string().contains("rpc.delay")
@@ -266,7 +295,7 @@ fn a_server_describes_itself() {
     let server = start();
     let mut client = server.connect();
     let document = client.ask(r#"{"jsonrpc":"2.0","method":"rpc.discover","id":1}"#)["result"].clone();
-    assert_eq!((&document["openrpc"], &document["info"]["title"]), (&json!("1.3.2"), &json!("Test")));
+    assert_eq!((&document["openrpc"], &document["info"]["title"]), (&json!("1.3.2"), &json!("Trial")));
     let names: Vec<&str> = document["methods"]
         .as_array()
         .unwrap()
@@ -294,11 +323,15 @@ fn a_server_describes_itself() {
         }
     }
     let version = client.ask(r#"{"jsonrpc":"2.0","method":"rpc.version","params":[],"id":1}"#);
-    assert_eq!(version["result"]["service"], "Test");
-    assert_eq!(
-        error(&client.ask(r#"{"jsonrpc":"2.0","method":"rpc.version","params":[1],"id":1}"#)).0,
-        -32602
-    );
+    assert_eq!(version["result"]["service"], "Trial");
+    for params in ["[1]", "[[]]", "[{}]", r#"{"a":{}}"#, r#"[""]"#] {
+        let body = format!(r#"{{"jsonrpc":"2.0","method":"rpc.version","params":{params},"id":1}}"#);
+        assert_eq!(error(&client.ask(body)).0, -32602, "{params}");
+    }
+    for params in ["[]", "{}", "[ ]", "{\n}"] {
+        let body = format!(r#"{{"jsonrpc":"2.0","method":"rpc.version","params":{params},"id":1}}"#);
+        assert_eq!(client.ask(body)["result"]["service"], "Trial", "{params}");
+    }
 }
 
 #[test]
@@ -353,7 +386,7 @@ fn a_drain_answers_what_was_begun() {
     let waiting = server.waiting(1);
     server.stopper.drain(10_000);
     for (number, reply) in waiting {
-        reply.end(&numbered("TestLaterResponse", number, None));
+        reply.end(&numbered("TrialLaterResponse", number, None));
     }
     assert_eq!(client.answer().json()["result"]["number"], 1);
     server.join();

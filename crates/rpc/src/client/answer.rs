@@ -131,3 +131,28 @@ pub(crate) fn read(exchange: &Exchange, input: Vec<u8>, body: Range<usize>) -> R
     let whole: Option<SmallVec<[Part; 1]>> = parts.into_iter().collect();
     whole.map(|parts| Answers { input, parts }).ok_or_else(|| bad("a call without an answer"))
 }
+
+/// Reads a body that answers calls which have no answers: nothing, or why none of it, or part of it, was taken for a request.
+///
+/// # Errors
+/// What the server says; [`Fault::BadAnswer`].
+pub(crate) fn read_none(body: &[u8]) -> Result<Answers, Failure> {
+    let bad = |what: &str| Failure::new(Fault::BadAnswer, what);
+    if body.trim_ascii().is_empty() {
+        return Ok(Answers::default());
+    }
+    let (mut refused, mut is_answer) = (None, false);
+    answers(body, |answer| match answer.outcome {
+        Outcome::Error { code, message, data } if answer.id == "null" => {
+            let said =
+                Said { code, message: message.into_owned(), data: data.unwrap_or_default().to_owned() };
+            refused.get_or_insert(said);
+        }
+        _ => is_answer = true,
+    })
+    .map_err(|error| bad(error.what))?;
+    match refused.filter(|_| !is_answer) {
+        Some(said) => Err(Failure::new(said.fault().unwrap_or(Fault::BadRequest), said.to_string())),
+        None => Err(bad("an answer to a notification")),
+    }
+}

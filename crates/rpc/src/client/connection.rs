@@ -1,21 +1,20 @@
 //! One connection: at most one exchange at a time goes over it.
 
 use super::answer::{self, Answers};
+use super::arrival::{Arrival, Whole};
 use super::exchange::Exchange;
 use std::io;
 use std::net::SocketAddr;
-use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 use thalweg_service::Error as Failure;
 use thalweg_sys::socket;
 use thalweg_wire::fault::Fault;
-use thalweg_wire::http1::{BodyLength, ChunkedDecoder, parse_response};
 
 /// Room for one read.
 const READ_BYTES: usize = 16 * 1024;
-/// A buffer that one answer made larger is freed.
-const KEPT_BYTES: usize = 256 * 1024;
+/// A buffer that one exchange made larger is freed.
+pub(crate) const KEPT_BYTES: usize = 256 * 1024;
 
 #[derive(Debug)]
 pub(crate) struct Connection {
@@ -26,6 +25,8 @@ pub(crate) struct Connection {
     /// Bytes of its request that the kernel took.
     written: usize,
     input: Vec<u8>,
+    /// How far the answer in it has come.
+    arrival: Arrival,
     /// Exchanges that it served.
     pub(crate) served: u64,
     /// Since when nothing goes over it.
@@ -66,6 +67,7 @@ impl Connection {
                 carries: Some(exchange),
                 written: 0,
                 input: Vec::new(),
+                arrival: Arrival::default(),
                 served: 0,
                 idle_since: Instant::now(),
                 patience: None,
@@ -82,7 +84,13 @@ impl Connection {
     /// Takes an exchange on.
     pub(crate) fn carry(&mut self, exchange: Exchange) {
         self.written = 0;
+        self.arrival = Arrival::default();
         self.carries = Some(exchange);
+    }
+
+    /// Whether no byte of what it carries has left.
+    pub(crate) fn is_untouched(&self) -> bool {
+        self.written == 0
     }
 
     /// Whether it waits to write; else to read.
@@ -97,16 +105,18 @@ impl Connection {
         matches!(socket::receive(self.socket.as_fd(), &mut self.input, 1), Ok(None))
     }
 
-    /// Goes on as far as it can without waiting.
+    /// Goes on as far as it can without waiting. A server may answer before it has taken the whole request, and take no
+    /// more of it then.
     pub(crate) fn advance(&mut self, answer_bytes_max: usize) -> Step {
-        match self.send() {
+        match self.send(answer_bytes_max) {
+            Some(Step::Waits) if self.is_untouched() => Step::Waits,
+            Some(Step::Waits) | None => self.read(answer_bytes_max),
             Some(step) => step,
-            None => self.read(answer_bytes_max),
         }
     }
 
     /// Goes on until the whole request has left; then `None`.
-    pub(crate) fn send(&mut self) -> Option<Step> {
+    pub(crate) fn send(&mut self, answer_bytes_max: usize) -> Option<Step> {
         if !self.is_up {
             match socket::wait(self.socket.as_fd(), true, Some(Duration::ZERO)) {
                 Ok(ready) if !ready.writable => return Some(Step::Waits),
@@ -118,11 +128,25 @@ impl Connection {
             }
             self.is_up = true;
         }
+        // What nobody waits for any more is not begun.
+        if self.is_untouched() && self.carries.as_ref().is_some_and(Exchange::is_overdue) {
+            return Some(Step::Waits);
+        }
         match self.write() {
             Ok(true) => None,
             Ok(false) => Some(Step::Waits),
-            Err(error) => Some(self.ended(gone(error))),
+            Err(error) => Some(self.cut_off(error, answer_bytes_max)),
         }
+    }
+
+    /// The server takes no more of the request. It may have said why.
+    fn cut_off(&mut self, error: io::Error, answer_bytes_max: usize) -> Step {
+        if !self.is_untouched()
+            && let answered @ Step::Answered { .. } = self.read(answer_bytes_max)
+        {
+            return answered;
+        }
+        self.ended(gone(error))
     }
 
     /// Writes what can be written now; whether that was all.
@@ -183,12 +207,12 @@ impl Connection {
         if count == 0 {
             return self.ended(Failure::new(Fault::Disconnected, "the server closed the connection"));
         }
-        let Whole { status, body, end, keep_alive } = match whole(&mut self.input, answer_bytes_max) {
+        let Whole { status, body, keep_alive } = match self.arrival.look(&mut self.input, answer_bytes_max) {
             Ok(Some(whole)) => whole,
             Ok(None) => return Step::Waits,
             Err(failure) => return self.unreadable(failure),
         };
-        if self.input.len() > end {
+        if self.input.len() > body.end {
             return self.unreadable(bad("the answer goes on behind its end"));
         }
         let Some(exchange) = &self.carries else {
@@ -198,10 +222,14 @@ impl Connection {
         let input = std::mem::take(&mut self.input);
         let outcome = match (status, exchange.calls) {
             (200, 1..) => answer::read(exchange, input, body),
-            (200 | 202 | 204, 0) => Ok(Answers::default()),
+            (200 | 202 | 204, 0) => answer::read_none(input.get(body).unwrap_or_default()),
             _ => Err(refusal(status, input.get(body).unwrap_or_default())),
         };
-        let keeps = keep_alive && !matches!(&outcome, Err(failure) if failure.fault == Fault::BadAnswer);
+        // Of a request that was answered early the server may still await the rest.
+        let is_written = self.written == exchange.text.len();
+        let keeps = keep_alive
+            && is_written
+            && !matches!(&outcome, Err(failure) if failure.fault == Fault::BadAnswer);
         Step::Answered { outcome, keeps }
     }
 
@@ -224,79 +252,6 @@ impl Connection {
     /// The connection cannot be used any more, and the answer is lost.
     fn unreadable(&mut self, failure: Failure) -> Step {
         Step::Answered { outcome: Err(failure), keeps: false }
-    }
-}
-
-/// An answer that has come whole.
-struct Whole {
-    status: u16,
-    /// Where its body stands in what came in.
-    body: Range<usize>,
-    end: usize,
-    keep_alive: bool,
-}
-
-/// Finds an answer at the beginning of what came in. Chunks are taken apart in place.
-fn whole(input: &mut Vec<u8>, answer_bytes_max: usize) -> Result<Option<Whole>, Failure> {
-    let (status, start, keep_alive, length) = loop {
-        let parts = match parse_response(input, false) {
-            Ok(Some(head)) => (head.status, head.bytes, head.keep_alive, head.body),
-            Ok(None) => return Ok(None),
-            Err(error) => return Err(bad(&error.to_string())),
-        };
-        if parts.0 >= 200 {
-            break parts;
-        }
-        // Something in between, which asks for nothing.
-        input.drain(..parts.1);
-    };
-    let too_long =
-        || Failure::new(Fault::FrameTooLarge, format!("an answer of more than {answer_bytes_max} bytes"));
-    match length {
-        Some(BodyLength::Known(length)) => {
-            let length = usize::try_from(length)
-                .ok()
-                .filter(|length| *length <= answer_bytes_max)
-                .ok_or_else(too_long)?;
-            let end = start + length;
-            if input.len() < end {
-                input.reserve(end - input.len());
-                return Ok(None);
-            }
-            Ok(Some(Whole { status, body: start..end, end, keep_alive }))
-        }
-        Some(BodyLength::Chunked) => {
-            let Some((body, length)) = chunks(&input[start..]).ok_or_else(|| bad("its chunks are none"))?
-            else {
-                let is_long = input.len() - start > answer_bytes_max.saturating_mul(2);
-                return if is_long { Err(too_long()) } else { Ok(None) };
-            };
-            if body.len() > answer_bytes_max {
-                return Err(too_long());
-            }
-            let end = start + body.len();
-            input.splice(start..start + length, body);
-            Ok(Some(Whole { status, body: start..end, end, keep_alive }))
-        }
-        None => Err(bad("the answer does not say where it ends")),
-    }
-}
-
-/// A body out of its chunks, and how many bytes they took; the inner `None` while some are missing, the outer if they
-/// are none.
-#[expect(clippy::option_option, reason = "each of the two means something else, as said")]
-fn chunks(bytes: &[u8]) -> Option<Option<(Vec<u8>, usize)>> {
-    let (mut decoder, mut body, mut at) = (ChunkedDecoder::default(), Vec::new(), 0);
-    loop {
-        let chunk = decoder.decode(&bytes[at..]).ok()?;
-        body.extend_from_slice(chunk.data);
-        at += chunk.consumed;
-        if chunk.done {
-            return Some(Some((body, at)));
-        }
-        if chunk.consumed == 0 || at == bytes.len() {
-            return Some(None);
-        }
     }
 }
 

@@ -70,4 +70,9 @@ impl Exchange {
         let (is_batch, is_idempotent) = (ask.is_batch, ask.is_idempotent);
         Ok(Self { name, first_id, calls, is_batch, is_idempotent, until, text, is_again: false })
     }
+
+    /// Whether it was to be over by now.
+    pub(crate) fn is_overdue(&self) -> bool {
+        self.until.is_some_and(|until| until <= Instant::now())
+    }
 }

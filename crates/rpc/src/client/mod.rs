@@ -11,6 +11,7 @@
 //! caller said that twice is as good as once. Checked by `tests/client.rs`, against servers that misbehave.
 
 mod answer;
+mod arrival;
 #[cfg(feature = "schema")]
 mod carrier;
 mod connection;
@@ -77,7 +78,7 @@ impl Client {
     /// Has something done that has no answer; waits until the server has it.
     ///
     /// # Errors
-    /// The server did not take it.
+    /// The server did not take it: with [`Fault::BadRequest`] and its words where it says that this is no request.
     pub fn notify(&mut self, method: &str, params: &str) -> Result<(), Error> {
         self.ask(&Ask { notifies: true, ..Ask::one(method, params) }).map(drop)
     }

@@ -1,7 +1,7 @@
 //! Connections, what goes over them, and what waits for one.
 
 use super::answer::{Answers, Done};
-use super::connection::{Connection, Step};
+use super::connection::{Connection, KEPT_BYTES, Step};
 use super::exchange::Exchange;
 use super::left;
 use super::options::{Ask, Options, Statistics};
@@ -19,6 +19,8 @@ use thalweg_wire::fault::Fault;
 
 /// A connection that was silent for longer than this is listened to before it is used again.
 const FRESH: Duration = Duration::from_millis(1);
+/// An answer may be waited for by so much longer than was said.
+const BARELY: Duration = Duration::from_millis(1);
 
 #[derive(Debug)]
 pub(crate) struct Pool {
@@ -83,38 +85,46 @@ impl Pool {
         Ok(name)
     }
 
-    /// Gives an exchange a connection, or a place in the queue.
-    fn start(&mut self, address: SocketAddr, exchange: Exchange) {
+    /// Gives an exchange a connection, or a place in the queue. `false`: it could have neither, and has ended.
+    fn start(&mut self, address: SocketAddr, exchange: Exchange) -> bool {
         while let Some(place) =
             self.connections.iter().rposition(|known| known.address == address && known.carries.is_none())
         {
             let connection = &mut self.connections[place];
-            if connection.idle_since.elapsed() > FRESH && !connection.is_silent() {
+            let idle_for = connection.idle_since.elapsed();
+            if idle_for >= self.options.idle_for || (idle_for > FRESH && !connection.is_silent()) {
                 self.drop_connection(place);
                 continue;
             }
             connection.carry(exchange);
             self.statistics.reused += 1;
-            return;
+            return true;
         }
         if self.connections.iter().filter(|known| known.address == address).count()
             >= self.options.connections_max
         {
             self.statistics.waits += 1;
-            return self.queue.push_back((address, exchange));
+            self.queue.push_back((address, exchange));
+            return true;
         }
         match Connection::dial(address, exchange) {
             Ok(connection) => {
                 self.statistics.opened += 1;
                 self.connections.push(connection);
+                true
             }
-            Err((failure, exchange)) => self.finish(exchange, Err(failure)),
+            Err((failure, exchange)) => {
+                self.finish(exchange, Err(failure));
+                false
+            }
         }
     }
 
     fn finish(&mut self, exchange: Exchange, outcome: Result<Answers, Failure>) {
         self.done.push_back(Done { call: exchange.name, outcome });
-        self.room = exchange.text;
+        if exchange.text.capacity() <= KEPT_BYTES {
+            self.room = exchange.text;
+        }
     }
 
     /// Lets one connection go on, and deals with what comes of it. Whether anything did.
@@ -147,11 +157,13 @@ impl Pool {
                 if may_repeat {
                     self.statistics.retried += 1;
                     exchange.is_again = true;
-                    self.start(address, exchange);
+                    if self.start(address, exchange) {
+                        return true;
+                    }
                 } else {
                     self.finish(exchange, Err(failure));
-                    self.free(address);
                 }
+                self.free(address);
             }
         }
         true
@@ -159,14 +171,15 @@ impl Pool {
 
     /// A connection to this address may be free: what waits for one gets it, and what is idle beyond its bound goes.
     fn free(&mut self, address: SocketAddr) {
-        if let Some(waits) = self.queue.iter().position(|(to, _)| *to == address) {
-            if let Some((address, exchange)) = self.queue.remove(waits) {
-                let waited = self.statistics.waits;
-                self.start(address, exchange);
-                // One that goes on waiting is counted once.
-                self.statistics.waits = waited;
+        // Where one cannot even begin to connect, the next has its try: nobody else would come back to it.
+        while let Some((address, exchange)) = self.next_waiting(address) {
+            let waited = self.statistics.waits;
+            let is_under_way = self.start(address, exchange);
+            // One that goes on waiting is counted once.
+            self.statistics.waits = waited;
+            if is_under_way {
+                return;
             }
-            return;
         }
         let is_idle = |known: &Connection| known.carries.is_none();
         while self.connections.iter().filter(|known| is_idle(known)).count() > self.options.idle_max {
@@ -174,6 +187,11 @@ impl Pool {
             let Some((longest, _)) = idle.min_by_key(|(_, known)| known.idle_since) else { return };
             self.drop_connection(longest);
         }
+    }
+
+    fn next_waiting(&mut self, address: SocketAddr) -> Option<(SocketAddr, Exchange)> {
+        let place = self.queue.iter().position(|(to, _)| *to == address)?;
+        self.queue.remove(place)
     }
 
     fn drop_connection(&mut self, place: usize) {
@@ -206,14 +224,18 @@ impl Pool {
         };
         match waited {
             Ok(()) => taken(self),
-            Err(failure) => Some(Err(failure)),
+            Err(failure) => {
+                // Nobody will ask again.
+                self.cancel(name);
+                Some(Err(failure))
+            }
         }
     }
 
     /// Waits for the one connection there is.
     fn wait_alone(&mut self) -> Result<(), Failure> {
         let Some(connection) = self.connections.first_mut() else { return Ok(()) };
-        match connection.send() {
+        match connection.send(self.options.answer_bytes_max) {
             Some(Step::Waits) => {}
             Some(step) => {
                 self.follow_up(0, step);
@@ -238,14 +260,14 @@ impl Pool {
         }
         if connection.waits_to_write() {
             thalweg_sys::socket::wait(connection.socket(), true, left)?;
+            self.advance(0);
             return Ok(());
         }
-        // Told once for calls that are given equally long: by the time they have, not by what is left of it. What ends
-        // too late by that ends by the look at the clock above.
+        // Told once for calls that are given equally long: by the time they have, as long as next to nothing of it is gone.
         let whole = self
             .options
             .deadline
-            .filter(|whole| left.is_some_and(|left| left <= *whole && left * 2 > *whole));
+            .filter(|whole| left.is_some_and(|left| left <= *whole && left + BARELY >= *whole));
         let step = connection.read_waiting(whole.or(left), self.options.answer_bytes_max);
         self.follow_up(0, step);
         Ok(())
@@ -255,9 +277,10 @@ impl Pool {
     fn look(&mut self) -> bool {
         let mut patience = Patience::for_peer(ALONE_NS);
         loop {
-            let Some(connection) = self.connections.first_mut() else { return false };
-            let step = connection.read(self.options.answer_bytes_max);
-            if self.follow_up(0, step) {
+            if self.connections.is_empty() {
+                return false;
+            }
+            if self.advance(0) {
                 return true;
             }
             if !patience.lasts() {
@@ -296,8 +319,8 @@ impl Pool {
                 break;
             }
             self.watch_sockets()?;
-            if let Some(watch) = &self.watch
-                && !watch.wait(left)?
+            if let Some(watch) = &mut self.watch
+                && !watch.wait(wakes, left)?
             {
                 // The end of the wait, or a signal, which whoever waits may have to look after.
                 self.expire();
@@ -314,26 +337,27 @@ impl Pool {
 
     /// Ends what was waited for long enough, and what was idle for long enough.
     fn expire(&mut self) {
-        let now = Instant::now();
-        let is_overdue = |exchange: &Exchange| exchange.until.is_some_and(|until| until <= now);
-        let failure = |what: &str| Failure::new(Fault::DeadlineExceeded, what);
+        // What waits goes first: what others leave behind is not for what is over.
+        while let Some(place) = self.queue.iter().position(|(_, exchange)| exchange.is_overdue()) {
+            if let Some((_, exchange)) = self.queue.remove(place) {
+                self.finish(exchange, Err(never_sent("no connection was free in time")));
+            }
+        }
         while let Some(place) = self.connections.iter().position(|known| match &known.carries {
-            Some(exchange) => is_overdue(exchange),
-            None => now.saturating_duration_since(known.idle_since) >= self.options.idle_for,
+            Some(exchange) => exchange.is_overdue(),
+            None => known.idle_since.elapsed() >= self.options.idle_for,
         }) {
-            let (address, exchange) =
-                (self.connections[place].address, self.connections[place].carries.take());
+            let connection = &mut self.connections[place];
+            let (address, exchange) = (connection.address, connection.carries.take());
+            let failure = match connection.is_untouched() {
+                true => never_sent("nothing could be sent in time"),
+                false => Failure::new(Fault::DeadlineExceeded, ""),
+            };
             // Its answer would come to nobody.
             self.drop_connection(place);
             if let Some(exchange) = exchange {
-                self.finish(exchange, Err(failure("")));
+                self.finish(exchange, Err(failure));
                 self.free(address);
-            }
-        }
-        while let Some(place) = self.queue.iter().position(|(_, exchange)| is_overdue(exchange)) {
-            if let Some((_, exchange)) = self.queue.remove(place) {
-                let never_sent = Failure::new(Fault::ConnectTimeout, "no connection was free in time");
-                self.finish(exchange, Err(never_sent));
             }
         }
     }
@@ -415,5 +439,42 @@ impl Pool {
     pub(crate) fn statistics(&self) -> Statistics {
         let idle = self.connections.iter().filter(|known| known.carries.is_none()).count();
         Statistics { idle, connections: self.connections.len(), ..self.statistics }
+    }
+}
+
+/// It is over, and whoever repeats it does nothing twice.
+fn never_sent(what: &str) -> Failure {
+    Failure::new(Fault::ConnectTimeout, what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Nothing over TCP goes to everybody: connecting fails before it has begun.
+    const NOWHERE: &str = "http://255.255.255.255:9/x";
+
+    #[test]
+    fn what_waits_is_not_forgotten_where_nothing_can_be_dialed() {
+        let mut pool = Pool::new(Options::default());
+        let target = pool.target(NOWHERE).unwrap();
+        let place = pool.places[target.0].1.clone();
+        for number in 1..=3 {
+            let name = CallId::from_number(number);
+            let ask = Ask::one("m", "");
+            let exchange = Exchange::new(name, number, &place, &ask, None, Vec::new()).unwrap();
+            pool.queue.push_back((place.address, exchange));
+        }
+        pool.free(place.address);
+        assert_eq!((pool.queue.len(), pool.done.len(), pool.in_flight()), (0, 3, 0));
+    }
+
+    #[test]
+    fn a_long_request_does_not_keep_its_memory() {
+        let mut pool = Pool::new(Options::default());
+        let target = pool.target(NOWHERE).unwrap();
+        pool.begin(target, &Ask::one("m", &format!("[\"{}\"]", "x".repeat(8 << 20)))).unwrap();
+        assert!(pool.next().unwrap().outcome.is_err());
+        assert!(pool.room.capacity() <= KEPT_BYTES, "{}", pool.room.capacity());
     }
 }

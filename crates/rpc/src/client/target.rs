@@ -30,8 +30,13 @@ impl Place {
         if host.is_empty() || host.contains('@') || !is_plain(host) || !is_plain(path) {
             return refuse("host and path have to be plain characters");
         }
-        let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-        let with_port = if has_port { host.to_owned() } else { format!("{host}:80") };
+        let with_port = match host.rsplit_once(':').filter(|_| !host.ends_with(']')) {
+            None => format!("{host}:80"),
+            Some((name, port)) if is_port(port) && (name.starts_with('[') || !name.contains(':')) => {
+                host.to_owned()
+            }
+            Some(_) => return refuse("a port is a number up to 65535"),
+        };
         let unknown = |error| Failure::system(Fault::NoServer, url, error);
         let address = with_port.to_socket_addrs().map_err(unknown)?.next();
         let Some(address) = address else { return refuse("the host has no address") };
@@ -41,6 +46,10 @@ impl Place {
         );
         Ok(Self { address, head: head.into_bytes() })
     }
+}
+
+fn is_port(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_digit()) && text.parse::<u16>().is_ok()
 }
 
 #[cfg(test)]
@@ -61,6 +70,10 @@ mod tests {
             "http://a b/",
             "http://127.0.0.1/\r\nX: y",
             "http://u@h/",
+            "http://127.0.0.1:65536/",
+            "http://127.0.0.1:+80/",
+            "http://[::1]:x/",
+            "http://127.0.0.1:80:80/x",
         ] {
             assert_eq!(Place::of(wrong).unwrap_err().fault, Fault::BadArgument, "{wrong:?}");
         }

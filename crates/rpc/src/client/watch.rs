@@ -48,14 +48,20 @@ impl Watch {
             return Ok(());
         }
         let left_ns = at.map(|at| at.saturating_duration_since(Instant::now()).as_nanos().max(1));
-        let due_ns = left_ns.map(|left| clock::monotonic_ns() + u64::try_from(left).unwrap_or(u64::MAX >> 1));
+        let due_ns =
+            left_ns.map(|left| clock::monotonic_ns().saturating_add(u64::try_from(left).unwrap_or(u64::MAX)));
         self.timer.set(due_ns)?;
         self.set = at;
         Ok(())
     }
 
-    /// Waits until there is something to do, at most so long. `false`: there is not; a signal ends a wait too.
-    pub(crate) fn wait(&self, left: Option<Duration>) -> io::Result<bool> {
+    /// Waits until there is something to do, at most so long; `due` is when there is, whatever comes. `false`: there is not; a
+    /// signal ends a wait too.
+    pub(crate) fn wait(&mut self, due: Option<Instant>, left: Option<Duration>) -> io::Result<bool> {
+        // A moment that has passed was told of, and would be for ever.
+        if self.set.is_some_and(|set| set <= Instant::now()) {
+            self.due(due)?;
+        }
         // Rounded up, so that what is waited for has come when the wait ends.
         let left_ms = left.map_or(u32::MAX >> 1, |left| {
             u32::try_from(left.as_nanos().div_ceil(1_000_000)).unwrap_or(u32::MAX >> 1)

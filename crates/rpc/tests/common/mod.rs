@@ -16,7 +16,7 @@ use thalweg_wire::messagepack::{Reader, write};
 
 pub const SCHEMA: &str = r#"{
     // A service for tests.
-    "service": "Test",
+    "service": "Trial",
     "error": { "message": "string" },
     "commands": {
         // Answers with what it was given.
@@ -65,21 +65,21 @@ impl Handler for TestHandler {
         shared.asked.push(format!("{tag} {number}"));
         shared.alone.push(request.alone);
         match tag.as_str() {
-            "TestSame" => reply.end(&numbered("TestSameResponse", number, text.as_deref())),
-            "TestLater" => shared.later.push((number, reply)),
-            "TestRefuse" => {
-                reply.end(&thalweg_wire::service::error_frame("TestErrorResponse", &text.unwrap()))
+            "TrialSame" => reply.end(&numbered("TrialSameResponse", number, text.as_deref())),
+            "TrialLater" => shared.later.push((number, reply)),
+            "TrialRefuse" => {
+                reply.end(&thalweg_wire::service::error_frame("TrialErrorResponse", &text.unwrap()))
             }
-            "TestPanic" => {
+            "TrialPanic" => {
                 drop(shared);
                 panic!("on purpose");
             }
-            "TestLie" => reply.end(&thalweg_wire::service::error_frame("TestLieResponse", "no number")),
-            "TestCount" => {
+            "TrialLie" => reply.end(&thalweg_wire::service::error_frame("TrialLieResponse", "no number")),
+            "TrialCount" => {
                 for number in 1..=number {
-                    reply.item(&one("TestCountItem", "number", number));
+                    reply.item(&one("TrialCountItem", "number", number));
                 }
-                reply.end(&one("TestCountResponse", "sum", number * (number + 1) / 2));
+                reply.end(&one("TrialCountResponse", "sum", number * (number + 1) / 2));
             }
             _ => reply.fail(Fault::UnknownCommand, "never"),
         }
