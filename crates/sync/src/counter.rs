@@ -60,3 +60,22 @@ mod tests {
         assert_eq!(all, (1..=3 * EACH as u64).collect::<Vec<u64>>());
     }
 }
+
+#[cfg(all(test, loom))]
+mod models {
+    use super::*;
+    use std::sync::Arc;
+
+    #[test]
+    fn no_number_is_given_out_twice() {
+        loom::model(|| {
+            let counter = Arc::new(Counter::new());
+            let rival = counter.clone();
+            let rival = loom::thread::spawn(move || [rival.next(), rival.next()]);
+            let ours = counter.next();
+            let [first, second] = rival.join().unwrap();
+            assert!(first < second && ours != first && ours != second);
+            assert_eq!(counter.next(), 4);
+        });
+    }
+}

@@ -38,6 +38,8 @@
 //!   declaration; the sleeper would then sleep undeclared, and the next announcement would pass it by. The
 //!   `Acquire`, which pairs with the `Release` of the wake, keeps the read in its place: whoever reads a
 //!   count has its own declaration ordered behind the clearing that belongs to it.
+//! - *A wake without a look at `sleepers`* ([`Gate::wake_all`]) has no fence. Its `Release` does: whoever reads the
+//!   count of the wake, and so would sleep through it, sees what was published before.
 //!
 //! A task does as a thread does, with its waker in the list in place of the sleep. The list is filled before
 //! `sleepers` is set and emptied after it is cleared, each under the lock, so whoever clears a declaration
@@ -51,9 +53,8 @@
 //! 3. A waker is woken once per registration at most; a task is in the list once.
 //!
 //! The models in `models/gate.rs` check 1, for two threads, for a thread beside a task, and that it breaks
-//! with either fence weakened or absent, with a sleeper that clears, without the sequence, and with the
-//! sequence read late. Loom never lets a read fall behind a later write of the same thread, so it cannot
-//! refute the `Acquire` itself; the last of these models does by hand what the `Acquire` forbids.
+//! with either fence weakened or absent, with either ordering of the sequence weakened, with a sleeper that
+//! clears, without the sequence, and with the sequence read late.
 //! `tests/gate.rs` has real processes do it.
 //!
 //! # Strangers and the dead
@@ -68,7 +69,7 @@ mod page;
 
 pub use page::Page;
 
-use crate::handshake::{self, Orderings, Strong};
+use crate::handshake::{self, Strong};
 use crate::primitives::Mutex;
 use crate::primitives::atomic::{AtomicU32, Ordering};
 use std::collections::HashMap;
@@ -76,6 +77,20 @@ use std::marker::PhantomData;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 use thalweg_sys::disk::Map;
+
+/// The fences of the handshake, and how the sequence is moved and seen. Production code uses [`Strong`]; the
+/// models use weaker tables to show that each entry is needed.
+pub trait Orderings: handshake::Orderings {
+    /// The publisher's move of `sequence`, behind the work.
+    const SEQUENCE_MOVED: Ordering;
+    /// The sleeper's load of `sequence`, before it declares itself and looks.
+    const SEQUENCE_SEEN: Ordering;
+}
+
+impl Orderings for Strong {
+    const SEQUENCE_MOVED: Ordering = Ordering::Release;
+    const SEQUENCE_SEEN: Ordering = Ordering::Acquire;
+}
 
 /// Where the words of a gate live, and how a thread sleeps on one of them.
 pub trait Place {
@@ -155,8 +170,8 @@ impl<P: Place, O: Orderings> Gate<P, O> {
     /// predecessor may have died with a wake in its hands, and for the end.
     #[cold]
     pub fn wake_all(&self) {
-        // Release: pairs with the Acquire in `Gate::prepare`.
-        self.place.sequence().fetch_add(1, Ordering::Release);
+        // Pairs with the load in `Gate::prepare`.
+        self.place.sequence().fetch_add(1, O::SEQUENCE_MOVED);
         self.place.wake_all();
         self.wake_tasks();
     }
@@ -199,8 +214,8 @@ impl<P: Place, O: Orderings> Gate<P, O> {
 
     /// Sleeper: declares itself, for a last look; the sequence to sleep on.
     pub(crate) fn prepare(&self) -> u32 {
-        // Acquire: pairs with the Release in `Gate::wake_all`.
-        let seen = self.place.sequence().load(Ordering::Acquire);
+        // Pairs with the move in `Gate::wake_all`.
+        let seen = self.place.sequence().load(O::SEQUENCE_SEEN);
         handshake::declare::<O>(self.place.sleepers());
         seen
     }

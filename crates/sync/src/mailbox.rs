@@ -293,6 +293,27 @@ mod tests {
         assert_eq!(bell.rung(), 2, "a stop alone wakes too");
     }
 
+    #[test]
+    fn a_stop_is_told_once_whatever_comes_after_it() {
+        let (mailbox, _) = mailbox(4);
+        mailbox.stop();
+        let mut inbox = VecDeque::new();
+        assert!(mailbox.drain(&mut inbox).stopped);
+        mailbox.post(1).unwrap();
+        assert!(!mailbox.drain(&mut inbox).stopped);
+        assert_eq!(inbox, [1]);
+    }
+
+    #[test]
+    fn who_finds_work_at_the_last_look_counts_as_up() {
+        let (mailbox, bell) = mailbox(4);
+        mailbox.post(1).unwrap();
+        assert!(!mailbox.prepare_to_park(), "there is work");
+        mailbox.drain(&mut VecDeque::new());
+        mailbox.post(2).unwrap();
+        assert_eq!(bell.rung(), 0, "the consumer is up");
+    }
+
     proptest! {
         /// Whatever is posted, reserved, given back and drained: order, bound and permits hold.
         #[test]

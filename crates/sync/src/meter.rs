@@ -94,9 +94,15 @@ impl Histogram {
     /// Notes a value. The writer only.
     #[inline]
     pub fn note(&self, value: u64) {
+        self.note_times(value, 1);
+    }
+
+    /// Notes a value so many times. The writer only.
+    #[inline]
+    pub fn note_times(&self, value: u64, times: u64) {
         let bucket = (u64::BITS - value.leading_zeros()) as usize;
-        self.buckets.add(bucket.min(BUCKETS - 1), 1);
-        self.sum.add(0, value);
+        self.buckets.add(bucket.min(BUCKETS - 1), times);
+        self.sum.add(0, value.wrapping_mul(times));
     }
 
     /// How the values lie. Anybody.
@@ -153,5 +159,23 @@ mod tests {
         }
         assert_eq!(sum, values.iter().sum::<u64>());
         assert_eq!(buckets.last(), Some(&(None, 9)));
+    }
+}
+
+#[cfg(all(test, loom))]
+mod models {
+    use super::*;
+    use std::sync::Arc;
+
+    #[test]
+    fn what_two_add_at_once_is_all_counted() {
+        loom::model(|| {
+            let meter = Arc::new(Meter::<1>::new());
+            let rival = meter.clone();
+            let rival = loom::thread::spawn(move || rival.add_shared(0, 1));
+            meter.add_shared(0, 2);
+            rival.join().unwrap();
+            assert_eq!(meter.read(0), 3);
+        });
     }
 }

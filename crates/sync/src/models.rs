@@ -108,6 +108,7 @@ fn two_producers_lose_neither_message_nor_wake() {
         producers.into_iter().for_each(|producer| producer.join().unwrap());
         assert!(got == [1, 2] || got == [2, 1], "{got:?}");
         assert_eq!(mailbox.occupied(), 0);
+        assert!(!mailbox.pending(), "nothing is there, and nothing says so");
     });
 }
 

@@ -137,6 +137,23 @@ mod tests {
         assert_eq!((snapshots.version(), snapshots.latest().0), (2, 2));
     }
 
+    /// One that were newer than its value would keep a reader from what came in between.
+    #[test]
+    fn the_version_of_a_copy_is_that_of_its_value() {
+        const LAST: u64 = 200_000;
+        let snapshots = Snapshots::new(0);
+        std::thread::scope(|scope| {
+            scope.spawn(|| (0..LAST).for_each(|_| snapshots.replace(|former| former + 1)));
+            let mut seen = 0;
+            while seen < LAST {
+                let copy = Cached::of(&snapshots);
+                assert_eq!(copy.version, **copy.value());
+                assert!(copy.version >= seen, "values come in their order");
+                seen = copy.version;
+            }
+        });
+    }
+
     /// What is let go of may take long, or come back here.
     #[test]
     fn a_value_is_let_go_of_outside_the_lock() {

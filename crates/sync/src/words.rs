@@ -2,19 +2,62 @@
 //!
 //! Purpose: the store's control words (how far the log is written, how far it is durable, the version of
 //! its segment list). One process writes them; it and others read them. Each word is an aligned u64 at a
-//! fixed offset. Stores are `Release` and loads `Acquire`, the same pairing as `Published`: whoever reads
-//! a position also sees the bytes below it. Readers treat a value from a file as a hint to be checked.
+//! fixed offset. Readers treat a value from a file as a hint to be checked.
+//!
+//! | word | written by | with | read by | with |
+//! |---|---|---|---|---|
+//! | any | its writer, after its stores; or whoever races to move it up | `Release` | anybody, before their loads | `Acquire` |
+//!
+//! The same pairing as `Published`: whoever reads a position also sees the bytes below it, and where several
+//! raced to move it there, what each of those did before that came to lower places. Checked by the models below,
+//! which refute each ordering when it is weakened, and by the tests.
 
+use crate::primitives::atomic::{AtomicU64, Ordering};
+#[cfg(not(loom))]
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering};
+#[cfg(not(loom))]
 use thalweg_sys::disk::Map;
 
+/// How words are stored and loaded. Production code uses [`Strong`]; the models use weaker tables to show that each
+/// entry is needed.
+trait Orderings {
+    /// A writer's store or move up, behind what it tells of.
+    const PUBLISHED: Ordering;
+    /// A reader's load, before it looks at that.
+    const SEEN: Ordering;
+}
+
+struct Strong;
+
+impl Orderings for Strong {
+    const PUBLISHED: Ordering = Ordering::Release;
+    const SEEN: Ordering = Ordering::Acquire;
+}
+
+#[inline]
+fn load<O: Orderings>(word: &AtomicU64) -> u64 {
+    word.load(O::SEEN)
+}
+
+#[inline]
+fn store<O: Orderings>(word: &AtomicU64, value: u64) {
+    word.store(value, O::PUBLISHED);
+}
+
+#[inline]
+fn advance<O: Orderings>(word: &AtomicU64, value: u64) {
+    word.fetch_max(value, O::PUBLISHED);
+}
+
 /// A map read and written as u64 words.
+// Loom's words cannot live in a map: its models have places of their own.
+#[cfg(not(loom))]
 #[derive(Debug)]
 pub struct Words {
     map: Map,
 }
 
+#[cfg(not(loom))]
 impl Words {
     /// Takes a map whose length is a multiple of 8.
     pub fn new(map: Map) -> Words {
@@ -38,7 +81,7 @@ impl Words {
     /// Reads a word.
     #[inline]
     pub fn load(&self, index: usize) -> u64 {
-        self.word(index).load(Ordering::Acquire)
+        load::<Strong>(self.word(index))
     }
 
     /// Reads words that follow each other.
@@ -51,26 +94,24 @@ impl Words {
         // SAFETY: in bounds by the check, aligned and accessed as in `word`.
         let word = |at: usize| unsafe {
             AtomicU64::from_ptr(self.map.start().as_ptr().cast::<u64>().add(index + at))
-                .load(Ordering::Acquire)
         };
-        std::array::from_fn(word)
+        std::array::from_fn(|at| load::<Strong>(word(at)))
     }
 
     /// Writes a word.
     pub fn store(&self, index: usize, value: u64) {
-        self.word(index).store(value, Ordering::Release);
+        store::<Strong>(self.word(index), value);
         self.map.mark(index * 8, 8);
     }
 
-    /// Moves a word up, never down: of all who race for it, the largest value stays. Release, as in
-    /// [`Words::store`].
+    /// Moves a word up, never down: of all who race for it, the largest value stays.
     pub fn advance(&self, index: usize, value: u64) {
-        self.word(index).fetch_max(value, Ordering::Release);
+        advance::<Strong>(self.word(index), value);
         self.map.mark(index * 8, 8);
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 
@@ -102,5 +143,114 @@ mod tests {
         words.store(3, u64::MAX);
         assert_eq!((words.load(3), words.load(4)), (u64::MAX, 0));
         assert!(std::panic::catch_unwind(|| words.load(512)).is_err());
+    }
+}
+
+#[cfg(all(test, loom))]
+mod models {
+    use super::*;
+    use loom::cell::UnsafeCell;
+    use std::sync::Arc;
+
+    /// A word, and the bytes that its values 1 and 2 tell of.
+    struct Shared {
+        word: AtomicU64,
+        bytes: [UnsafeCell<u8>; 2],
+    }
+    // SAFETY: a cell is read only after a word was seen that tells of it, which is what the models check.
+    unsafe impl Sync for Shared {}
+
+    impl Shared {
+        fn new() -> Arc<Shared> {
+            let bytes = std::array::from_fn(|_| UnsafeCell::new(0));
+            Arc::new(Shared { word: AtomicU64::new(0), bytes })
+        }
+
+        fn fill(&self, position: usize) {
+            // SAFETY: the only store, made before any word tells of it.
+            self.bytes[position].with_mut(|byte| unsafe { *byte = 7 });
+        }
+
+        fn look(&self, position: usize) {
+            // SAFETY: published bytes are no longer stored to.
+            assert_eq!(self.bytes[position].with(|byte| unsafe { *byte }), 7);
+        }
+    }
+
+    /// One writer, who fills and tells twice.
+    fn who_reads_a_word_sees_what_it_tells_of<O: Orderings>() {
+        loom::model(|| {
+            let shared = Shared::new();
+            let writer = {
+                let shared = shared.clone();
+                loom::thread::spawn(move || {
+                    for position in 0..2 {
+                        shared.fill(position);
+                        store::<O>(&shared.word, position as u64 + 1);
+                    }
+                })
+            };
+            (0..load::<O>(&shared.word) as usize).for_each(|position| shared.look(position));
+            writer.join().unwrap();
+        });
+    }
+
+    /// Two who race fill a byte each. Who sees 2 sees the byte of 2; the byte of 1 it sees where 1 was there first.
+    fn who_reads_a_word_that_was_raced_for_sees_what_it_tells_of<O: Orderings>() {
+        loom::model(|| {
+            let shared = Shared::new();
+            let rivals = [0, 1].map(|position| {
+                let shared = shared.clone();
+                loom::thread::spawn(move || {
+                    shared.fill(position);
+                    advance::<O>(&shared.word, position as u64 + 1);
+                    assert!(load::<O>(&shared.word) > position as u64);
+                })
+            });
+            let first = load::<O>(&shared.word);
+            let second = load::<O>(&shared.word);
+            assert!(first <= second, "a word that only grows");
+            [first, second]
+                .into_iter()
+                .filter(|seen| *seen > 0)
+                .for_each(|seen| shared.look(seen as usize - 1));
+            rivals.into_iter().for_each(|rival| rival.join().unwrap());
+            assert_eq!(load::<O>(&shared.word), 2);
+        });
+    }
+
+    struct PublishedRelaxed;
+    impl Orderings for PublishedRelaxed {
+        const PUBLISHED: Ordering = Ordering::Relaxed;
+        const SEEN: Ordering = Ordering::Acquire;
+    }
+
+    struct SeenRelaxed;
+    impl Orderings for SeenRelaxed {
+        const PUBLISHED: Ordering = Ordering::Release;
+        const SEEN: Ordering = Ordering::Relaxed;
+    }
+
+    /// Whether loom found an access that nothing orders behind the one before it.
+    fn races(model: fn()) -> bool {
+        match std::thread::spawn(model).join() {
+            Ok(()) => false,
+            Err(panic) => panic.downcast_ref::<String>().is_some_and(|message| message.contains("Causality")),
+        }
+    }
+
+    #[test]
+    fn each_ordering_of_a_word_is_needed() {
+        fn refuted<O: Orderings>() -> [bool; 2] {
+            [
+                races(who_reads_a_word_sees_what_it_tells_of::<O>),
+                races(who_reads_a_word_that_was_raced_for_sees_what_it_tells_of::<O>),
+            ]
+        }
+        // Not only found to race: the strong ones run to their end.
+        who_reads_a_word_sees_what_it_tells_of::<Strong>();
+        who_reads_a_word_that_was_raced_for_sees_what_it_tells_of::<Strong>();
+        assert_eq!(refuted::<PublishedRelaxed>(), [true; 2]);
+        assert_eq!(refuted::<SeenRelaxed>(), [true; 2]);
     }
 }

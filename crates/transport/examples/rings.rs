@@ -46,9 +46,8 @@ impl Side {
         while !rest.is_empty() {
             match self.end.write_gathered(&[IoSlice::new(rest)])? {
                 Written::Bytes(count) => rest = &rest[count..],
-                Written::WouldBlock => {
-                    self.wait(true)?;
-                }
+                Written::WouldBlock if self.wait(true)? => {}
+                Written::WouldBlock => return Err("the peer is gone".into()),
             }
         }
         if self.end.bell_wanted() {
@@ -201,6 +200,14 @@ fn measure(rounds: usize) -> Outcome {
 fn main() -> Outcome {
     let rounds = std::env::args().nth(1).map_or(Ok(1_000_000), |text| text.parse())?;
     (0..3).try_for_each(|_| measure(rounds))
+}
+
+#[test]
+fn who_writes_to_a_peer_that_is_gone_is_told() {
+    let [mut ours, theirs] = Side::pair([false; 2]).unwrap();
+    drop(theirs);
+    let more = vec![7; RING_BYTES_DEFAULT as usize + 1];
+    assert!(ours.write_all(&more).is_err());
 }
 
 #[test]

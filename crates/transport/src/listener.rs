@@ -62,9 +62,17 @@ impl Listener {
         if let Some(found) = name::identity(path)? {
             clear_leftover(path, found)?;
         }
+        // Where it is found must not depend on where this process goes later.
+        let whole = std::path::absolute(path)?;
         let descriptor = socket::listen_unix(path, BACKLOG)?;
-        let (pinned, identity) = (name::pin(path)?, name::identity(path)?);
-        Ok(Self { descriptor, path: Some(BoundPath { path: path.to_owned(), identity, _pinned: pinned }) })
+        match BoundPath::of(whole) {
+            Ok(bound) => Ok(Self { descriptor, path: Some(bound) }),
+            Err(error) => {
+                // Behind it nobody would answer.
+                let _ = name::unlink(path);
+                Err(error)
+            }
+        }
     }
 
     /// The address a TCP listener is bound to.
@@ -128,7 +136,13 @@ pub struct BoundPath {
 }
 
 impl BoundPath {
-    /// The path.
+    /// What was just bound there.
+    fn of(path: PathBuf) -> io::Result<Self> {
+        let (pinned, identity) = (name::pin(&path)?, name::identity(&path)?);
+        Ok(Self { path, identity, _pinned: pinned })
+    }
+
+    /// The path, from the root on.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -162,7 +176,7 @@ pub struct Accepted {
 /// Holds one descriptor in reserve. When the process runs out of descriptors a waiting connection cannot
 /// be accepted, and a level-triggered listener would report it again at once, for ever. The reserve is
 /// then closed to accept the connection into its place and close it: the peer learns at once instead of
-/// waiting, and the queue gets shorter instead of spinning.
+/// waiting, and the queue gets shorter instead of spinning. What it learns is up to whoever accepts.
 #[derive(Debug)]
 pub struct Acceptor {
     reserve: Option<EventFd>,
@@ -186,7 +200,21 @@ impl Acceptor {
         &mut self,
         listener: BorrowedFd<'_>,
         limit: usize,
+        admit: impl FnMut(OwnedFd),
+    ) -> io::Result<Accepted> {
+        self.accept_or(listener, limit, admit, &mut |_| {})
+    }
+
+    /// The same, and shows each connection that no descriptor is left for to `shed`, which may say why, before it is closed.
+    ///
+    /// # Errors
+    /// A broken listener.
+    pub fn accept_or(
+        &mut self,
+        listener: BorrowedFd<'_>,
+        limit: usize,
         mut admit: impl FnMut(OwnedFd),
+        shed: &mut dyn FnMut(BorrowedFd<'_>),
     ) -> io::Result<Accepted> {
         let mut accepted = Accepted { count: 0, shed: 0, exhausted: false };
         while accepted.count + accepted.shed < limit {
@@ -196,7 +224,7 @@ impl Acceptor {
                     accepted.count += 1;
                 }
                 Ok(None) => break,
-                Err(error) if socket::out_of_descriptors(&error) => match self.shed(listener)? {
+                Err(error) if socket::out_of_descriptors(&error) => match self.shed(listener, shed)? {
                     Shed::One => accepted.shed += 1,
                     Shed::NobodyWaits => break,
                     Shed::Impossible => {
@@ -212,7 +240,7 @@ impl Acceptor {
 
     /// Closes one waiting connection by means of the reserve. Without it the kernel does not even say
     /// whether one waits.
-    fn shed(&mut self, listener: BorrowedFd<'_>) -> io::Result<Shed> {
+    fn shed(&mut self, listener: BorrowedFd<'_>, tell: &mut dyn FnMut(BorrowedFd<'_>)) -> io::Result<Shed> {
         // An earlier shedding may have lost the reserve to another thread.
         if self.reserve.is_none() {
             self.reserve = EventFd::new().ok();
@@ -222,15 +250,15 @@ impl Acceptor {
         }
         let shed = match socket::accept(listener) {
             Ok(Some(connection)) => {
-                drop(connection);
-                Shed::One
+                tell(connection.as_fd());
+                Ok(Shed::One)
             }
-            Ok(None) => Shed::NobodyWaits,
-            Err(error) if socket::out_of_descriptors(&error) => Shed::Impossible,
-            Err(error) => return Err(error),
+            Ok(None) => Ok(Shed::NobodyWaits),
+            Err(error) if socket::out_of_descriptors(&error) => Ok(Shed::Impossible),
+            Err(error) => Err(error),
         };
         self.reserve = EventFd::new().ok();
-        Ok(shed)
+        shed
     }
 }
 

@@ -22,7 +22,7 @@ const YIELDS: usize = 2;
 pub enum Waited {
     /// There is something to read, or room to write if that was asked for.
     Ready,
-    /// A signal came; whoever waits may look at it and wait on.
+    /// A signal came, or one that came may have gone unnoticed; whoever waits may look at it and wait on.
     Interrupted,
     /// The time was over.
     TimedOut,
@@ -109,6 +109,7 @@ fn sleep(
     deadline: Option<Instant>,
     ready: impl Fn(&SharedEnd) -> bool,
 ) -> io::Result<Waited> {
+    let began = Instant::now();
     loop {
         if !end.prepare_to_sleep(for_space) {
             return Ok(Waited::Ready);
@@ -128,6 +129,8 @@ fn sleep(
             Heard::Nothing if deadline.is_none_or(|deadline| Instant::now() < deadline) => {
                 return Ok(Waited::Interrupted);
             }
+            // A peer that rings for nothing keeps no signal from being noticed.
+            Heard::Bells if began.elapsed() >= SLEEP_MAX => return Ok(Waited::Interrupted),
             Heard::Bells | Heard::Nothing => {}
         }
     }
@@ -162,6 +165,21 @@ mod tests {
         }
         (0..100).for_each(|_| bell::ring(theirs.1.as_fd()).unwrap());
         assert_eq!(wait(&mut ours, false, Duration::from_millis(3)), Waited::TimedOut, "bells for nothing");
+    }
+
+    #[test]
+    fn a_peer_that_rings_without_end_keeps_no_signal_from_being_noticed() {
+        let [mut ours, theirs] = sides();
+        let (over, told) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            // Ends with the connection.
+            while bell::ring(theirs.1.as_fd()).is_ok() {}
+        });
+        std::thread::spawn(move || {
+            let waited = wait_for_peer(&mut ours.0, ours.1.as_fd(), false, None, false);
+            let _ = over.send(waited.unwrap());
+        });
+        assert_eq!(told.recv_timeout(20 * SLEEP_MAX), Ok(Waited::Interrupted));
     }
 
     #[test]

@@ -4,13 +4,13 @@
 //! whoever wakes, as the kernel promises, and a sleep that nobody ends is a deadlock, which loom reports.
 //!
 //! What the essay of [`crate::gate`] calls necessary is taken away, one thing at a time, and loom has to
-//! refute it: either fence, the rule that sleepers do not clear, the sequence, and its place before the
-//! declaration.
+//! refute it: either fence, either ordering of the sequence, the rule that sleepers do not clear, the sequence,
+//! and its place before the declaration.
 
 use super::{Bell, ConsumerAbsent, ConsumerAcquireRelease, ProducerAbsent, ProducerAcquireRelease};
 use super::{bounded, deadlocks};
-use crate::gate::{Gate, Place};
-use crate::handshake::{Orderings, Strong};
+use crate::gate::{Gate, Orderings, Place};
+use crate::handshake::{self, Fence, Strong};
 use crate::primitives::atomic::{AtomicU32, Ordering};
 use loom::sync::{Condvar, Mutex};
 use std::sync::Arc;
@@ -207,6 +207,55 @@ fn two_publishing_threads_of_one_process_lose_nothing() {
         publisher.join().unwrap();
         sleeper.join().unwrap();
     });
+}
+
+/// A publisher that looks at no declaration: at its beginning, and at its end.
+fn an_end_is_not_slept_through<O: Orderings + Send + Sync + 'static>() {
+    loom::model(|| {
+        let world = World::<O>::new(false);
+        let sleeper = {
+            let world = world.clone();
+            loom::thread::spawn(move || world.wait(1))
+        };
+        world.work.store(1, Ordering::Relaxed);
+        world.gate.wake_all();
+        sleeper.join().unwrap();
+    });
+}
+
+macro_rules! orderings {
+    ($name:ident, $moved:ident, $seen:ident) => {
+        struct $name;
+        impl handshake::Orderings for $name {
+            const PRODUCER: Fence = Fence::Full;
+            const CONSUMER: Fence = Fence::Full;
+        }
+        orderings!(sequence $name, $moved, $seen);
+    };
+    (sequence $name:ident, $moved:ident, $seen:ident) => {
+        impl Orderings for $name {
+            const SEQUENCE_MOVED: Ordering = Ordering::$moved;
+            const SEQUENCE_SEEN: Ordering = Ordering::$seen;
+        }
+    };
+}
+orderings!(SequenceMovedRelaxed, Relaxed, Acquire);
+orderings!(SequenceSeenRelaxed, Release, Relaxed);
+orderings!(sequence ProducerAbsent, Release, Acquire);
+orderings!(sequence ProducerAcquireRelease, Release, Acquire);
+orderings!(sequence ConsumerAbsent, Release, Acquire);
+orderings!(sequence ConsumerAcquireRelease, Release, Acquire);
+
+#[test]
+fn each_ordering_of_the_sequence_is_needed() {
+    fn the_second_is_not_slept_through<O: Orderings + Send + Sync + 'static>() {
+        none_oversleeps::<O>(false, &[1, 2], &[World::wait]);
+    }
+    assert!(!deadlocks(the_second_is_not_slept_through::<Strong>));
+    assert!(deadlocks(the_second_is_not_slept_through::<SequenceMovedRelaxed>));
+    assert!(deadlocks(the_second_is_not_slept_through::<SequenceSeenRelaxed>));
+    assert!(!deadlocks(an_end_is_not_slept_through::<Strong>));
+    assert!(deadlocks(an_end_is_not_slept_through::<SequenceMovedRelaxed>));
 }
 
 fn oversleeps<O: Orderings + Send + Sync + 'static>() -> [bool; 2] {

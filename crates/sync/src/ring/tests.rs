@@ -142,6 +142,19 @@ fn room_is_told_when_half_is_free_and_not_before() {
     assert!(ours.prepare_to_sleep(false, 0), "nothing to read");
 }
 
+/// By its time, or by a signal: nobody took the wake on.
+#[test]
+fn who_got_up_by_itself_gets_no_bell() {
+    let (mut ours, mut theirs, _memory) = rings();
+    assert_eq!(write(&mut ours, &[1; RING_BYTES]), Ok(RING_BYTES));
+    assert!(ours.prepare_to_sleep(true, 0));
+    ours.wake_up();
+    assert_eq!(write(&mut theirs, b"x"), Ok(1));
+    assert!(!theirs.bell_wanted(), "for bytes");
+    assert_eq!(read(&mut theirs, RING_BYTES).unwrap().len(), RING_BYTES);
+    assert!(!theirs.bell_wanted(), "for room");
+}
+
 #[test]
 fn who_only_waits_for_bytes_is_not_woken_for_room() {
     let (mut ours, mut theirs, _memory) = rings();
