@@ -260,3 +260,36 @@ impl Home for Neighbour {
         names.iter().filter_map(|name| crate::checkpoint::start_of(name)).max().unwrap_or(0)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ReadError;
+    use crate::{Durability, Options, Query, Store};
+    use thalweg_sync::words::Words;
+
+    #[test]
+    fn a_visible_end_that_goes_back_into_a_batch_is_told() {
+        let directory = tempfile::tempdir().unwrap();
+        let options = Options { durability: Durability::Os, ..Options::default() };
+        let (store, _) = Store::open(&Disk::Real, directory.path(), options).unwrap();
+        let log = store.log(b"a").unwrap();
+        for time in 0..3 {
+            store.append(&log, &[7; 100], time).unwrap();
+        }
+        let attached = Attached::open(&Disk::Real, directory.path()).unwrap();
+        let log = attached.find(b"a").unwrap();
+        assert_eq!(attached.reader(&log).entries(&Query::default()).count(), 3);
+        let file = Disk::Real.open(&directory.path().join(control::FILE_NAME)).unwrap();
+        let words = Words::new(file.map(4096, true).unwrap());
+        let end = words.load(control::VISIBLE);
+        words.store(control::VISIBLE, end - 64);
+        let mut reader = attached.reader(&log);
+        let read: Vec<_> =
+            reader.entries(&Query::default()).map(|entry| entry.map(|entry| entry.data.len())).collect();
+        assert!(matches!(read[..], [Ok(100), Ok(100), Err(ReadError::Damaged(_))]), "{read:?}");
+        let mut back = attached.reader(&log);
+        assert!(back.entries_back(&Query::default()).flatten().all(|entry| entry.data.len() == 100));
+        words.store(control::VISIBLE, end);
+    }
+}

@@ -196,6 +196,8 @@ impl<'r> EntriesBack<'r> {
             match self.filter.step(headers, &mut at) {
                 Step::Found(found) if found.at >= to => return,
                 Step::Found(found) if position(self.number, found.at) < floor => {}
+                // One that reaches behind what may be read is met by whoever reads forwards.
+                Step::Found(found) if !found.is_within(self.bytes) => return,
                 Step::Found(found) => self.block.push(found),
                 Step::Foreign | Step::Gap(..) => {}
                 _ => return,

@@ -55,6 +55,13 @@ pub(crate) struct Checkpoint {
     pub(crate) logs: Vec<Arc<Log>>,
 }
 
+/// A checkpoint that was just written.
+struct Written {
+    start: Position,
+    bytes: u64,
+    records: u64,
+}
+
 /// Writes a file front to back with a running checksum.
 struct Sink {
     file: File,
@@ -72,10 +79,11 @@ impl Sink {
         Ok(())
     }
 
-    fn finish(mut self) -> io::Result<()> {
+    /// Answers how many bytes there are.
+    fn finish(mut self) -> io::Result<u64> {
         self.flush()?;
         self.file.write_at(&self.checksum.to_le_bytes(), self.position)?;
-        self.file.sync_data()
+        self.file.sync_data().map(|()| self.position)
     }
 }
 
@@ -270,10 +278,11 @@ impl Shared {
         let last = self.checkpoints.lock().last().copied().unwrap_or(crate::position(1, 0));
         let written = self.writer.lock().written();
         let segments = u64::from(segment_of(written) - segment_of(last).min(segment_of(written)));
-        segments * u64::from(self.options.segment_bytes_max) >= self.options.checkpoint_bytes && segments > 0
+        segments * u64::from(self.options.segment_bytes_due()) >= self.options.checkpoint_bytes
+            && segments > 0
     }
 
-    fn write_checkpoint(&self, directory: &Path) -> io::Result<Position> {
+    fn write_checkpoint(&self, directory: &Path) -> io::Result<Written> {
         let (start, link, times) = {
             let writer = self.writer.lock();
             (writer.written(), writer.link, [writer.times.latest, writer.times.lateness])
@@ -312,16 +321,16 @@ impl Shared {
         sink.buffer.extend_from_slice(&records.to_le_bytes());
         let finished = failed.map_or(Ok(()), Err).and_then(|()| sink.finish());
         // Everything a record may speak of must be durable before the checkpoint can be found.
-        finished
-            .and_then(|()| self.settle_before_checkpoint())
-            .and_then(|()| {
+        let bytes = finished
+            .and_then(|bytes| {
+                self.settle_before_checkpoint()?;
                 self.disk.rename(&working, &directory.join(&name))?;
-                self.disk.sync_directory(directory)
+                self.disk.sync_directory(directory).map(|()| bytes)
             })
             .inspect_err(|_| {
                 let _ = self.disk.unlink(&working);
             })?;
-        Ok(start)
+        Ok(Written { start, bytes, records })
     }
 
     /// Between two shards: nothing is locked, and whatever happens here the checkpoint has to bear.
@@ -405,12 +414,12 @@ impl Store {
             return Ok(());
         };
         let purged_bytes = shared.writer.lock().tally.purged_bytes;
-        let start = shared.write_checkpoint(directory)?;
+        let Written { start, bytes, records } = shared.write_checkpoint(directory)?;
         let superfluous: Vec<Position> = {
             let mut kept = shared.checkpoints.lock();
             if kept.last() != Some(&start) {
                 kept.push(start);
-                shared.checkpoint_taken(purged_bytes);
+                shared.checkpoint_taken(purged_bytes, bytes, records);
             }
             let excess = kept.len().saturating_sub(KEPT);
             kept.drain(..excess).collect()

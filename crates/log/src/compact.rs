@@ -2,7 +2,7 @@
 //! proportional to what is live.
 //!
 //! Purpose: what was purged, deleted or expired goes whole segments at a time ([`checkpoint`](crate::checkpoint)); what is left
-//! lies scattered among what is not. A compacted segment has the same number, and every batch that is needed stands in it at the
+//! lies scattered among what is not. When it is worth a look [`reclaim`](crate::reclaim) says. A compacted segment has the same number, and every batch that is needed stands in it at the
 //! place where it always stood, so that nobody who knows a place has to be told. What is not needed is a hole in the file, and
 //! one frame ([`Kind::Gone`]) stands for each run of such batches and carries the chain across it. A file gives back pages, so
 //! only runs of some length go: what is small and lies among what is needed stays until that goes, too.
@@ -21,6 +21,7 @@ use crate::format::{
 };
 use crate::open::Durability;
 use crate::places::Reach;
+use crate::reclaim::EXCESS;
 use crate::scan::{Scan, Step};
 use crate::segment::{self, Segment};
 use crate::store::Shared;
@@ -34,8 +35,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use thalweg_sys::disk::File;
 
-/// A segment is compacted once it holds twice what is needed of it.
-const EXCESS: u64 = 2;
 /// Bytes of segments read in one call at most, and so more than are written; the first one is compacted whatever it has.
 const BYTES_AT_ONCE: u64 = 64 << 20;
 const WRITE_BYTES: usize = 1 << 20;
@@ -50,27 +49,6 @@ const EDGES_BYTES: u32 = 8 << 10;
 /// Everything of a batch that stands for others but the hole.
 const GONE_BYTES: u32 = BATCH_HEADER_BYTES + FRAME_HEADER_BYTES + 8;
 
-/// So many bytes let go are worth a checkpoint, behind which their room is.
-const PURGED_BYTES_MIN: u64 = 64 << 20;
-/// Or such a part of all there are, if that is more.
-const PURGED_PART: u64 = 8;
-
-/// What is to be reclaimed.
-#[derive(Debug, Default)]
-pub(crate) struct Reclaim {
-    /// Payload bytes let go by the time of each of the checkpoints that are kept, the older one first.
-    purged_bytes: [u64; crate::checkpoint::KEPT],
-    /// Nobody looked since the last checkpoint, or there was more than one look takes.
-    pending: bool,
-}
-
-impl Reclaim {
-    /// Of a store that was just opened.
-    pub(crate) fn opened() -> Reclaim {
-        Reclaim { pending: true, ..Reclaim::default() }
-    }
-}
-
 /// Bytes of a segment.
 type Span = Range<u32>;
 
@@ -84,36 +62,6 @@ enum Run {
 }
 
 impl Shared {
-    /// Enough was let go since the older checkpoint to take another: what it held on to can be reclaimed then. One that
-    /// begins where the newest one does would change nothing.
-    pub(crate) fn reclaim_due(&self) -> bool {
-        let last = self.checkpoints.lock().last().copied().unwrap_or(0);
-        let (written, purged) = {
-            let writer = self.writer.lock();
-            (writer.written(), writer.tally.purged_bytes)
-        };
-        let pending = purged.saturating_sub(self.reclaim.lock().purged_bytes[0]);
-        let worth = (self.segments.allocated_bytes() / PURGED_PART).max(PURGED_BYTES_MIN);
-        self.directory.is_some() && !self.is_damaged() && written > last && pending >= worth
-    }
-
-    /// Another checkpoint is kept, from before which so many bytes had been let go.
-    pub(crate) fn checkpoint_taken(&self, purged_bytes: u64) {
-        let mut reclaim = self.reclaim.lock();
-        reclaim.purged_bytes.rotate_left(1);
-        reclaim.purged_bytes[crate::checkpoint::KEPT - 1] = purged_bytes;
-        reclaim.pending = true;
-    }
-
-    /// Compacts if that may be of use: after a checkpoint, until nothing is left to do.
-    pub(crate) fn reclaim(&self) -> io::Result<()> {
-        if std::mem::take(&mut self.reclaim.lock().pending) {
-            let more = self.compact()?;
-            self.reclaim.lock().pending |= more;
-        }
-        Ok(())
-    }
-
     /// Compacts what is worth it, a bounded part of it. `true`: there is more to do.
     pub(crate) fn compact(&self) -> io::Result<bool> {
         let (Some(directory), Some(below)) = (&self.directory, self.compacts_below()) else {
@@ -171,9 +119,8 @@ impl Shared {
     /// nothing is needed goes whole.
     fn candidates(&self, view: &View, below: u32) -> BTreeSet<u32> {
         let writer = self.writer.lock();
-        let needed = |number: u32| writer.live_bytes.get(&number).copied().unwrap_or(0);
         let excess = |segment: &&Arc<Segment>| {
-            let needed = needed(segment.header.number);
+            let needed = writer.needed_bytes(segment.header.number);
             let worth = needed > 0 && needed * EXCESS <= segment.header.held_bytes();
             worth && segment.header.number < below
         };
@@ -382,8 +329,7 @@ impl Pace {
 fn stand_in(length: u32, previous: Link, carried: Link) -> Vec<u8> {
     let payload = length - BATCH_HEADER_BYTES - FRAME_HEADER_BYTES;
     let mut body = format::frame_header(Kind::Gone, 0, 0, 0, 0, payload).to_vec();
-    body.extend_from_slice(&carried.length.to_le_bytes());
-    body.extend_from_slice(&carried.checksum.to_le_bytes());
+    body.extend_from_slice(&carried.encode());
     let mut checksum = crc32c::crc32c(&body);
     let zeros = [0; 4096];
     let mut left = (length - GONE_BYTES) as usize;

@@ -22,7 +22,7 @@
 use crate::error::OpenError;
 use crate::format::FORMAT_VERSION;
 use crate::segment;
-use crate::{Position, Time};
+use crate::{Position, Time, segment_of};
 use parking_lot::Mutex;
 use std::io;
 use std::path::Path;
@@ -31,6 +31,8 @@ use thalweg_sync::words::Words;
 use thalweg_sys::disk::{Disk, File, Map};
 
 pub(crate) const FILE_NAME: &str = "control";
+/// So many segments may be missing behind the last that is there: words that say more are not believed.
+const MISSING_MAX: u32 = 1 << 16;
 const BYTES: usize = 4096;
 const MAGIC: u64 = u64::from_le_bytes(*b"THALWEGc");
 const MAGIC_WORD: usize = 0;
@@ -239,9 +241,19 @@ impl Control {
         checksum(|index| if index == CLEAN_END { clean_end } else { self.words.load(index) })
     }
 
-    /// The highest position that the words prove durable; 0 when the words prove nothing.
-    pub(crate) fn evidence(&self) -> Position {
-        if self.is_intact() { self.durable().max(self.clean_end()) } else { 0 }
+    /// The highest position that the words prove durable, where the last segment there is has this number; 0 when the words
+    /// prove nothing.
+    pub(crate) fn evidence(&self, last: u32) -> Position {
+        if self.is_intact() && self.is_credible(last) { self.claimed() } else { 0 }
+    }
+
+    /// Whether the words say no more than can be. What an open or killed store has for durable has no checksum.
+    pub(crate) fn is_credible(&self, last: u32) -> bool {
+        segment_of(self.claimed()) <= last.saturating_add(MISSING_MAX)
+    }
+
+    fn claimed(&self) -> Position {
+        self.durable().max(self.clean_end())
     }
 
     /// Whether the words are as the last clean close left them; an open or crashed store's always pass.

@@ -64,8 +64,8 @@ pub enum Kind {
     Note = 7,
     /// Payload below an offset is purged.
     Trim = 8,
-    /// Of no log: stands for batches that nobody needed any more (`compact`). Its payload begins with the link of the
-    /// last one of them; the rest is zero.
+    /// Of no log: stands for batches that nobody needed any more (`compact`), or for none (`reclaim`). Its payload begins with the
+    /// link of the last one of them, or of the one in front; the rest is zero.
     Gone = 9,
     /// Where earlier entries of the log lie (`places`).
     Places = 10,
@@ -149,6 +149,15 @@ pub struct Producer {
 pub(crate) struct Link {
     pub(crate) length: u32,
     pub(crate) checksum: u32,
+}
+
+impl Link {
+    pub(crate) fn encode(self) -> [u8; 8] {
+        let mut bytes = [0; 8];
+        bytes[..4].copy_from_slice(&self.length.to_le_bytes());
+        bytes[4..].copy_from_slice(&self.checksum.to_le_bytes());
+        bytes
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

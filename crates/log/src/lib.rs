@@ -38,6 +38,9 @@ mod extents;
 mod follower;
 mod fork;
 mod format;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
 mod gather;
 mod groups;
 mod index;
@@ -55,12 +58,14 @@ mod query;
 mod rare;
 mod read;
 mod reader;
+mod reclaim;
 mod recover;
 mod retention;
 mod scan;
 mod segment;
 mod signal;
 mod since;
+mod sizes;
 mod source;
 mod store;
 mod times;

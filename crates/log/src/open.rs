@@ -1,11 +1,11 @@
 //! Opening a store: options, the lock, and what recovery found.
 
 use crate::catalogue::Catalogue;
-use crate::compact::Reclaim;
 use crate::control::Control;
 use crate::error::{Damage, OpenError};
 use crate::format::{Link, SEGMENT_BYTES_MAX, SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::groups::GroupMeters;
+use crate::reclaim::Reclaim;
 use crate::recover::{self, Recovery};
 use crate::segment::{self, Segment};
 use crate::signal;
@@ -14,6 +14,7 @@ use crate::times::Times;
 use crate::view::Segments;
 use crate::writer::{Tally, Writer};
 use crate::{Position, Time};
+use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -38,7 +39,8 @@ pub enum Durability {
 pub struct Options {
     /// What an acknowledged commit survives.
     pub durability: Durability,
-    /// Size of the first segment in bytes; each next one is twice as large. A multiple of 4,096.
+    /// Size of the first segment in bytes; each next one is twice as large, up to a sixteenth of `retain_bytes` if that is given
+    /// (1 MiB at least). A multiple of 4,096.
     pub segment_bytes_min: u32,
     /// Largest segment in bytes, at most 1 GiB. One commit holds a little less.
     pub segment_bytes_max: u32,
@@ -112,7 +114,7 @@ pub struct Recovered {
 }
 
 /// Segments are made of whole pages.
-const PAGE_BYTES: u32 = 4096;
+pub(crate) const PAGE_BYTES: u32 = 4096;
 
 impl Options {
     /// Bytes of the largest batch that a segment has room for.
@@ -137,7 +139,7 @@ impl Store {
         let options = Options { durability: Durability::Memory, ..options }.checked();
         let failed = |source| OpenError::Io { action: "map", file: "memory".into(), source };
         let control = Arc::new(Control::in_memory(1).map_err(failed)?);
-        let capacity = options.segment_bytes_min;
+        let capacity = options.segment_bytes_first();
         let header = SegmentHeader {
             number: 1,
             store_id: 1,
@@ -159,7 +161,15 @@ impl Store {
             times: Times::default(),
         };
         let gate = Gate::new(Map::anonymous(signal::BYTES).map_err(failed)?);
-        Ok(Store::assemble(Disk::Real, None, options, (control, gate), found, None, &Recovered::default()))
+        Ok(Store::assemble(
+            Disk::Real,
+            None,
+            options,
+            (control, gate),
+            found,
+            Vec::new(),
+            &Recovered::default(),
+        ))
     }
 
     /// Opens the store in `directory`, or creates one there.
@@ -208,7 +218,7 @@ impl Store {
             options,
             (control, gate),
             found,
-            Some(checkpoints),
+            checkpoints,
             &report,
         );
         Ok((store, report))
@@ -220,17 +230,17 @@ impl Store {
         options: Options,
         (control, gate): (Arc<Control>, Gate),
         found: Found,
-        checkpoints: Option<Vec<Position>>,
+        checkpoints: Vec<Position>,
         report: &Recovered,
     ) -> Store {
         found.segments.add(found.active.clone());
-        let live_bytes = found.live_bytes();
-        let begun = found.active.first_time();
+        let Needed { live_bytes, gone_bytes, reclaim } = found.needed(&checkpoints);
         let (directory, lock) = place.map(|(path, lock)| (path.to_owned(), lock)).unzip();
         let writer = Writer {
             disk: disk.clone(),
             directory: directory.clone(),
             options: options.clone(),
+            begun: found.active.first_time(),
             active: found.active,
             region: found.region,
             link: found.link,
@@ -245,11 +255,11 @@ impl Store {
             lead: Default::default(),
             failure: None,
             closed: false,
-            begun,
             emptied: false,
             retained_from: 0,
             tally: Tally::default(),
             live_bytes,
+            gone_bytes,
             scratch: Vec::with_capacity(128),
         };
         let written = writer.written();
@@ -264,7 +274,7 @@ impl Store {
             catalogue: found.catalogue,
             watchers: Default::default(),
             expiry: Default::default(),
-            reclaim: Reclaim::opened().into(),
+            reclaim: reclaim.into(),
             retention: Default::default(),
             writer: parking_lot::Mutex::new(writer),
             work: Default::default(),
@@ -272,7 +282,7 @@ impl Store {
             next_log: parking_lot::Mutex::new(found.next_log),
             transactions: Default::default(),
             checkpointing: Default::default(),
-            checkpoints: parking_lot::Mutex::new(checkpoints.unwrap_or_default()),
+            checkpoints: parking_lot::Mutex::new(checkpoints),
             damage: report.damage.clone(),
             unnamed: report.unnamed.clone(),
             group_meters: GroupMeters::default(),
@@ -315,16 +325,32 @@ pub(crate) struct Found {
     pub(crate) times: Times,
 }
 
+/// What is needed of each segment.
+struct Needed {
+    /// Payload bytes.
+    live_bytes: BTreeMap<u32, u64>,
+    /// Bytes of the segment that is written to which are not.
+    gone_bytes: u64,
+    reclaim: Reclaim,
+}
+
 impl Found {
-    fn live_bytes(&self) -> std::collections::BTreeMap<u32, u64> {
-        let mut live: std::collections::BTreeMap<u32, u64> =
+    fn needed(&self, checkpoints: &[Position]) -> Needed {
+        let mut live_bytes: BTreeMap<u32, u64> =
             self.segments.numbers().into_iter().map(|number| (number, 0)).collect();
+        // Of the batches that hold it, or more where these lie among others.
+        let mut spans = live_bytes.clone();
         self.catalogue.visit(|log| {
             for extent in log.lock().extents.all() {
-                *live.entry(crate::segment_of(extent.position)).or_default() += u64::from(extent.length);
+                let segment = crate::segment_of(extent.position);
+                *live_bytes.entry(segment).or_default() += u64::from(extent.length);
+                *spans.entry(segment).or_default() += u64::from(extent.span);
             }
         });
-        live
+        let filled = u64::from(self.region.filled() - SEGMENT_HEADER_BYTES);
+        let active = spans.get(&self.active.header.number).copied().unwrap_or(0);
+        let reclaim = Reclaim::opened(self, checkpoints, &spans);
+        Needed { live_bytes, gone_bytes: filled.saturating_sub(active), reclaim }
     }
 }
 
@@ -358,7 +384,7 @@ fn first(
     recovery: &Recovery,
 ) -> io::Result<(Segment, RegionWriter, Link)> {
     let (number, link) = recovery.next_segment();
-    let capacity = options.segment_bytes_min;
+    let capacity = options.segment_bytes_first();
     let path = directory.join(segment::file_name(number));
     let _ = disk.unlink(&path);
     let file = disk.create(&path)?;

@@ -89,8 +89,10 @@ impl Progress {
             if self.ended.is_some() {
                 return Ok(Next::Nothing);
             }
-            match self.filter.step(self.walk.bytes(source.view()), &mut self.walk.at) {
-                Step::Found(found) => return Ok(Next::Found(found)),
+            let bytes = self.walk.bytes(source.view());
+            match self.filter.step(bytes, &mut self.walk.at) {
+                Step::Found(found) if found.is_within(bytes) => return Ok(Next::Found(found)),
+                Step::Found(_) => return Err(self.torn()),
                 Step::Over => return Ok(Next::Over),
                 step if self.turn(source, step)? => {}
                 _ => return Ok(Next::Nothing),
@@ -132,12 +134,22 @@ impl Progress {
                 return Err(ReadError::Deleted);
             }
         };
-        more.inspect_err(|_| {
-            self.ended = Some(Ended::Damaged);
-            // Nothing of the run at hand is taken any more, not even by those who look before they ask.
-            self.walk.end = 0;
-            self.filter.jump();
-        })
+        more.inspect_err(|_| self.stop())
+    }
+
+    /// Nothing of the run at hand is taken any more, not even by those who look before they ask.
+    fn stop(&mut self) {
+        self.ended = Some(Ended::Damaged);
+        self.walk.end = 0;
+        self.filter.jump();
+    }
+
+    /// An entry reaches behind what may be read.
+    #[cold]
+    fn torn(&mut self) -> ReadError {
+        let error = self.gap();
+        self.stop();
+        error
     }
 
     /// Asks whether the log is over where the walk stands.

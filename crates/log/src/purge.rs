@@ -277,6 +277,9 @@ impl Shared {
         let mut writer = self.writer.lock();
         for extent in extents {
             writer.tally.purged_bytes += u64::from(extent.length);
+            if segment_of(extent.position) == writer.active.header.number {
+                writer.gone_bytes += u64::from(extent.length);
+            }
             if let Some(live) = writer.live_bytes.get_mut(&segment_of(extent.position)) {
                 *live = live.saturating_sub(u64::from(extent.length));
             }
@@ -296,8 +299,7 @@ impl Shared {
         let writer = self.writer.lock();
         let active = writer.active.header.number;
         let dead = |number: &u32, live: u64| live <= bytes.get(number).copied().unwrap_or(0);
-        let live = writer.live_bytes.get(&active).copied().unwrap_or(0);
-        let newest = bytes.contains_key(&active) && dead(&active, live);
+        let newest = bytes.contains_key(&active) && dead(&active, writer.needed_bytes(active));
         let mut others = writer.live_bytes.iter().filter(|(number, _)| **number != active);
         let all = newest && others.clone().all(|(number, live)| dead(number, *live));
         let any = newest || others.any(|(number, live)| dead(number, *live));

@@ -308,6 +308,10 @@ fn read_extent(
             if frame.log != span.log || frame.kind != Kind::Data || end <= *next {
                 continue;
             }
+            if frame.offset > *next {
+                let why = format!("the bytes from {next} on are not where they should be, at byte {at}");
+                return Err(ReadError::Io { file: file_name(number), why });
+            }
             let length = usize::try_from(end - *next).unwrap_or(usize::MAX);
             if gather.bytes > 0 && gather.bytes + length > limit {
                 return Ok(false);

@@ -132,6 +132,9 @@ impl Recovery {
         }
         let names = self.disk.names(&self.directory).map_err(|source| self.failed("list", source))?;
         self.read_headers(&names)?;
+        if self.control.is_intact() && !self.control.is_credible(self.last_present()) {
+            self.lost(control::FILE_NAME.to_owned(), 0);
+        }
         let mut starts: Vec<Position> = names.iter().filter_map(|name| checkpoint::start_of(name)).collect();
         let mut begin = None;
         while let (None, Some(start)) = (begin, starts.last().copied()) {
@@ -166,13 +169,16 @@ impl Recovery {
 
     /// The last segment that is known to have existed.
     fn last_expected(&self) -> u32 {
-        let known = segment_of(self.evidence_in_control());
-        self.headers.keys().next_back().copied().unwrap_or(0).max(known)
+        self.last_present().max(segment_of(self.evidence_in_control()))
+    }
+
+    fn last_present(&self) -> u32 {
+        self.headers.keys().next_back().copied().unwrap_or(0)
     }
 
     /// What the control file proves durable, as far as one may look.
     fn evidence_in_control(&self) -> Position {
-        self.control.evidence().min(self.bound.unwrap_or(Position::MAX))
+        self.control.evidence(self.last_present()).min(self.bound.unwrap_or(Position::MAX))
     }
 
     fn read_headers(&mut self, names: &[String]) -> Result<(), OpenError> {
@@ -425,7 +431,7 @@ impl Recovery {
                 Kind::WriterSeq => one.writer_seq = Some(frame.payload),
                 Kind::Note => one.notes = format::decode_notes(frame.payload).unwrap_or_default(),
                 Kind::Trim => one.trim = format::decode_trim(frame.payload),
-                // Only what replay never comes to is compacted; see `replay`.
+                // Only what replay never comes to is compacted; see `replay`. And what stands for nothing says nothing.
                 Kind::Gone => {}
                 Kind::Places => one.places = Places::decode(frame.payload),
                 Kind::Close => one.close = true,

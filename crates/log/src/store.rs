@@ -1,7 +1,6 @@
 //! A store: everything its clones share, and its life.
 
 use crate::catalogue::Catalogue;
-use crate::compact::Reclaim;
 use crate::control::Control;
 use crate::error::CommitError;
 use crate::error::Damage;
@@ -10,6 +9,7 @@ use crate::groups::GroupMeters;
 use crate::log::Log;
 use crate::open::{Durability, Options};
 use crate::reader::Reader;
+use crate::reclaim::Reclaim;
 use crate::retention::Retention;
 use crate::source::{Home, Sight};
 use crate::view::Segments;
@@ -292,7 +292,7 @@ impl Store {
     /// What the store holds.
     pub fn stats(&self) -> Stats {
         let shared = &self.shared;
-        let (logs, transactions) = (shared.catalogue.count() as u64, *shared.transactions.lock());
+        let (logs, transactions) = (self.logs_count(), *shared.transactions.lock());
         let writer = shared.writer.lock();
         Stats {
             logs,
@@ -311,6 +311,11 @@ impl Store {
             failures: writer.tally.failures,
             transactions,
         }
+    }
+
+    /// Logs in the catalogue, as [`Stats::logs`] has them, and nothing else: a look at each of its few shards.
+    pub fn logs_count(&self) -> u64 {
+        self.shared.catalogue.count() as u64
     }
 
     /// Spans found damaged when the store was opened.
@@ -347,13 +352,13 @@ impl Store {
             retired => retired.map_err(|error| io::Error::other(error.to_string()))?,
         };
         self.shared.catalogue.forget_content_types();
-        if retired || self.shared.checkpoint_due() || self.shared.reclaim_due() {
-            self.checkpoint()?;
+        match self.durability() {
+            Durability::Memory => self.shared.drop_dead_segments(),
+            // What is let go counts once it is durable.
+            Durability::Sync if retired => self.shared.commit_group()?,
+            Durability::Sync | Durability::Os => {}
         }
-        if self.durability() == Durability::Memory {
-            self.shared.drop_dead_segments();
-        }
-        self.shared.reclaim()
+        self.reclaim(now)
     }
 
     /// Lets go of what all but the newest `keep` segments take of this process's memory: their pages stay in the

@@ -86,7 +86,7 @@ pub fn verify(disk: &Disk, directory: &Path) -> Result<Report, OpenError> {
             }
         }
     }
-    let known = control.evidence();
+    let known = evidence(&control, &headers, &mut report);
     let torn = torn_from(disk, directory, &headers, replays_from, known).map_err(failed("read"))?;
     headers.retain(|header| header.number < torn);
     report.damage.retain(|damage| segment::number_of(&damage.file).is_none_or(|number| number < torn));
@@ -136,6 +136,15 @@ fn torn_from(
     }
     let is_torn = missing > replays_from && evidence <= position(missing, 0);
     Ok(if is_torn { missing } else { u32::MAX })
+}
+
+/// How far the control file proves the store durable, where it says what can be.
+fn evidence(control: &Control, headers: &[SegmentHeader], report: &mut Report) -> Position {
+    let last_present = headers.last().map_or(0, |header| header.number);
+    if control.is_intact() && !control.is_credible(last_present) {
+        report.damage.push(whole(control::FILE_NAME, 0));
+    }
+    control.evidence(last_present)
 }
 
 /// The control file and the signal. What words that do not add up say is not believed, not even whose they are.

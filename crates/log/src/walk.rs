@@ -99,7 +99,7 @@ pub(crate) struct Found {
     last: bool,
 }
 
-/// The entry at a header, or behind the header of a batch of this log alone.
+/// The entry at a header, or behind the header of a batch of this log alone, if it ends in front of where the bytes do.
 #[inline(always)]
 fn lone(bytes: &[u8], at: u32, log: LogId) -> Option<Found> {
     let rest = bytes.get(at as usize..)?;
@@ -118,7 +118,8 @@ fn lone(bytes: &[u8], at: u32, log: LogId) -> Option<Found> {
     }
     let last = (first >> 40) as u8 & FLAG_LAST != 0;
     let (length, offset, time) = (first as u32, word64(head, 16), word64(head, 24));
-    Some(Found { at: here, skip: 0, length, offset, time, last })
+    let found = Found { at: here, skip: 0, length, offset, time, last };
+    found.is_within(bytes).then_some(found)
 }
 
 impl Found {
@@ -145,6 +146,14 @@ impl Found {
     #[inline]
     pub(crate) fn end(&self) -> u32 {
         self.start() + self.length
+    }
+
+    /// Whether all of it is there. What a batch holds is, once that was verified; unless whoever says how far one may read
+    /// says so of a place within a batch.
+    #[inline(always)]
+    pub(crate) fn is_within(&self, bytes: &[u8]) -> bool {
+        let start = self.at as usize + HEAD + self.skip as usize;
+        bytes.len().checked_sub(start).is_some_and(|left| self.length as usize <= left)
     }
 
     /// Where the next header is, of an entry of which nothing is left out.
@@ -281,7 +290,7 @@ impl Filter {
     #[inline(always)]
     pub(crate) fn plain(&mut self, bytes: &[u8], at: &mut u32) -> Option<Found> {
         let found = lone(bytes, *at, self.log)?;
-        let end = found.offset + u64::from(found.length);
+        let end = found.offset.wrapping_add(u64::from(found.length));
         let inside = found.time.wrapping_sub(self.wanted.lowest) <= self.wanted.window
             && found.offset >= self.from
             && end <= self.cut;
@@ -315,7 +324,7 @@ impl Filter {
         let (mut here, mut next, mut pace) = (*at, self.next, self.pace);
         for row in rows {
             let Some(found) = lone(bytes, here, log) else { break };
-            let end = found.offset + u64::from(found.length);
+            let end = found.offset.wrapping_add(u64::from(found.length));
             if found.offset != next || found.time.wrapping_sub(lowest) > window || end > cut {
                 break;
             }
@@ -336,7 +345,7 @@ impl Filter {
                 return;
             }
             *at = self.pace.next(&found);
-            self.next = found.offset + u64::from(found.length);
+            self.next = found.offset.wrapping_add(u64::from(found.length));
         }
     }
 
@@ -369,7 +378,9 @@ impl Filter {
                 }
                 continue;
             }
-            let next_at = frame_at + FRAME_HEADER_BYTES + length.next_multiple_of(8);
+            // Behind a length that no frame has there is nothing.
+            let next_at = (frame_at + FRAME_HEADER_BYTES)
+                .saturating_add(length.checked_next_multiple_of(8).unwrap_or(u32::MAX));
             if (first >> 32) as u8 != Kind::Data as u8 || word64(head, 8) != self.log {
                 match other(head, self.log) {
                     Some(step) => return step,
@@ -382,7 +393,7 @@ impl Filter {
                 let missing = std::mem::replace(&mut self.next, ANYWHERE);
                 return Step::Gap(missing, offset);
             }
-            let end = offset + u64::from(length);
+            let end = offset.saturating_add(u64::from(length));
             (self.next, *at) = (end, next_at);
             let last = (first >> 40) as u8 & FLAG_LAST != 0;
             let found = Found { at: frame_at, skip: 0, length, offset, time, last };

@@ -24,6 +24,7 @@ use crate::format::{
 use crate::log::{Log, Seen};
 use crate::open::{Durability, Options};
 use crate::segment::{self, Segment};
+use crate::sizes::least_capacity;
 use crate::times::{Span, Times};
 use crate::view::Segments;
 use crate::{LogId, Offset, Position, Time, position};
@@ -205,6 +206,8 @@ pub(crate) struct Writer {
     pub(crate) tally: Tally,
     /// Payload bytes per segment that some log still needs.
     pub(crate) live_bytes: std::collections::BTreeMap<u32, u64>,
+    /// Of the active segment, payload bytes that were let go.
+    pub(crate) gone_bytes: u64,
     pub(crate) scratch: Vec<u8>,
 }
 
@@ -416,13 +419,6 @@ impl Writer {
         assert_eq!(stop.at, region.published(), "a torn batch is published");
     }
 
-    /// Capacity of the segment after the active one: doubles up to the configured size, unless the store was emptied.
-    fn next_capacity(&self, needed: u32) -> u32 {
-        let doubled = if self.emptied { 0 } else { self.active.header.capacity.saturating_mul(2) };
-        let floor = needed.saturating_add(SEGMENT_HEADER_BYTES).next_multiple_of(4096);
-        doubled.clamp(self.options.segment_bytes_min, self.options.segment_bytes_max).max(floor)
-    }
-
     fn rotate(&mut self, needed: u32, control: &Control, segments: &Segments) -> Result<(), CommitError> {
         let number = self.active.header.number + 1;
         let refused = |error: io::Error| CommitError::no_segment(&error);
@@ -462,7 +458,7 @@ impl Writer {
         segments.add(segment.clone());
         control.bump_segments();
         let sealed = std::mem::replace(&mut self.active, segment);
-        (self.region, self.prepared, self.begun) = (region, prepared, 0);
+        (self.region, self.prepared, self.begun, self.gone_bytes) = (region, prepared, 0, 0);
         self.tally.rotations += 1;
         match self.options.durability {
             Durability::Sync => self.unsynced.push(sealed),
@@ -496,15 +492,6 @@ impl Writer {
         self.rotate(0, control, segments)
     }
 
-    /// The same for a store of which nothing is left: it begins as small as a new one.
-    pub(crate) fn begin_anew(&mut self, control: &Control, segments: &Segments) -> Result<(), CommitError> {
-        self.drop_spare();
-        self.emptied = true;
-        let begun = self.begin_next(control, segments);
-        self.emptied = false;
-        begun
-    }
-
     fn discard(&self, spare: Option<Spare>) {
         if let (Some(spare), Some(directory)) = (spare, &self.directory) {
             let _ = self.disk.unlink(&directory.join(spare.name));
@@ -513,8 +500,7 @@ impl Writer {
 
     /// The next segment on the spot: of the size that is due, or on a nearly full disk the largest that fits.
     fn prepare_largest(&self, number: u32, needed: u32) -> io::Result<Spare> {
-        let floor = needed.saturating_add(SEGMENT_HEADER_BYTES).next_multiple_of(4096);
-        let mut capacity = self.next_capacity(needed);
+        let (floor, mut capacity) = (least_capacity(needed), self.next_capacity(needed));
         loop {
             match self.prepare(number, capacity, Allocation::Reserved) {
                 Err(error) if error.kind() == io::ErrorKind::StorageFull && capacity > floor => {

@@ -281,6 +281,35 @@ fn a_flipped_bit_is_named_and_nothing_wrong_is_served() {
     assert!(unnoticed.values().sum::<u32>() < FLIPS as u32 / 5, "{unnoticed:?}");
 }
 
+/// What is durable while a store is open moves with every commit, so no checksum covers it.
+#[test]
+fn control_words_of_a_killed_store_that_name_what_cannot_be_are_not_believed() {
+    let sim = SimDisk::new(7, 64 << 20);
+    let (store, _) = open(&sim).unwrap();
+    store.append(&store.log(b"a").unwrap(), b"kept", 1).unwrap();
+    store.flush().unwrap();
+    let good = serve(&store).held;
+    let killed = sim.crash();
+    // The highest bits of the position that is durable.
+    for bit in 50..64 {
+        let flipped = killed.crash();
+        flipped.flip(
+            &Path::new(DIRECTORY).join("control"),
+            crate::control::DURABLE * 8 + bit / 8,
+            (bit % 8) as u8,
+        );
+        let report = verify(&Disk::Sim(flipped.clone()), Path::new(DIRECTORY)).unwrap();
+        assert_eq!(report.damage[0].file, "control", "bit {bit}");
+        let (store, report) = open(&flipped).unwrap();
+        assert_eq!(report.damage.first().map(|damage| damage.file.as_str()), Some("control"), "bit {bit}");
+        assert!(serve(&store).held == good, "bit {bit}");
+        store.append(&store.log(b"a").unwrap(), b"more", 1).unwrap();
+        store.close().unwrap();
+        let report = verify(&Disk::Sim(flipped.clone()), Path::new(DIRECTORY)).unwrap();
+        assert_eq!(report.damage, [], "bit {bit}");
+    }
+}
+
 #[test]
 fn control_words_that_do_not_add_up_are_named_and_made_good() {
     let sim = sample(1);

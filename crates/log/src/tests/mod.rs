@@ -11,6 +11,7 @@ mod places;
 mod purge;
 mod query;
 mod reader;
+mod reclaim;
 mod refusals;
 mod sim;
 mod store;

@@ -156,6 +156,8 @@ struct Simulation {
     commits: u32,
     /// Segments that were written anew without what nobody needs.
     compacted: u32,
+    /// Marks that were written, and segments that were begun because most of the last was gone.
+    made_room: [u32; 2],
 }
 
 impl Simulation {
@@ -173,6 +175,7 @@ impl Simulation {
             crashes: 0,
             commits: 0,
             compacted: 0,
+            made_room: [0; 2],
         }
     }
 
@@ -463,11 +466,24 @@ impl Simulation {
         self.check(store);
     }
 
+    /// Reclaims what was let go, as far as the disk allows.
+    fn make_room(&mut self, store: &Store) {
+        for _ in 0..self.random.below(3) {
+            let before = store.written();
+            let _ = store.shared.make_room();
+            let began = segment_of(store.written()) > segment_of(before);
+            self.made_room[usize::from(began)] += u32::from(store.written() > before);
+            let _ = store.checkpoint();
+            self.acknowledge(store);
+        }
+        self.compact(store);
+    }
+
     /// One life of the store, from opening to some end.
     fn live(&mut self) {
         let store = self.open();
         for _ in 0..self.random.below(120) {
-            match self.random.below(43) {
+            match self.random.below(45) {
                 0..=25 => self.commit(&store),
                 26..=33 if self.commits.is_multiple_of(3) => self.carry(&store),
                 26..=33 => {
@@ -482,6 +498,7 @@ impl Simulation {
                 }
                 38 => self.sim.set_space(self.sim.used_bytes() + self.random.below(20_000)),
                 39..=41 => self.compact(&store),
+                42 => self.make_room(&store),
                 _ => {
                     self.sim.set_space(SPACE);
                     self.check(&store);
@@ -533,7 +550,7 @@ fn acknowledged_commits_survive_and_others_are_whole_or_absent() {
         run(seed, options());
         return;
     }
-    let (mut crashes, mut commits, mut compacted, mut carried) = (0, 0, 0, 0);
+    let (mut crashes, mut commits, mut compacted, mut carried, mut made_room) = (0, 0, 0, 0, [0; 2]);
     let seeds = environment("THALWEG_SEEDS").unwrap_or(100);
     let first = environment("THALWEG_SEED_FIRST").unwrap_or(0);
     for seed in first..first + seeds {
@@ -544,10 +561,13 @@ fn acknowledged_commits_survive_and_others_are_whole_or_absent() {
         commits += simulation.commits;
         compacted += simulation.compacted;
         carried += simulation.carried;
+        made_room = [0, 1].map(|way| made_room[way] + simulation.made_room[way]);
     }
     println!(
-        "crash simulation: {seeds} seeds from {first} clean, {crashes} crashes, {commits} commits, {carried} groups at a turn's end, {compacted} segments compacted"
+        "crash simulation: {seeds} seeds from {first} clean, {crashes} crashes, {commits} commits, {carried} groups at a turn's end, {compacted} segments compacted, {made_room:?} marked and begun anew"
     );
+    let [marked, begun] = made_room.map(u64::from);
+    assert!(marked > seeds && begun > seeds / 20, "too little was reclaimed: {made_room:?}");
     assert!(u64::from(carried) > seeds, "too few groups were led at the end of a turn: {carried}");
     assert!(u64::from(compacted) > seeds, "too few segments were compacted: {compacted}");
     assert!(u64::from(crashes) > seeds && u64::from(commits) > seeds * 50, "the simulation did too little");

@@ -1,0 +1,222 @@
+//! When the room of what was let go is worth a checkpoint.
+//!
+//! Purpose: whatever was purged, deleted, expired or trimmed goes out of the files behind two checkpoints: whole segments that
+//! nobody needs are removed there ([`checkpoint`](crate::checkpoint)), those of which little is needed are written anew
+//! ([`compact`](crate::compact)). A checkpoint has a record for every log, so what it costs is weighed against what it gives back:
+//! where that is a good part of the files, or of what the store may keep, one comes with the next housekeeping; where it is less, after a
+//! while, which is the longer the more a checkpoint costs and the less there is to be had. For less than a page there is none.
+//!
+//! Two checkpoints have to begin behind what was let go. Where nothing is written in between, a batch that stands for no others
+//! ([`Kind::Gone`]) is, so that the second begins somewhere else. The segment that is written to is sealed first, if most of it would be
+//! given back.
+//!
+//! Invariants: what is written for reclaiming stays in proportion to what was let go since the older checkpoint; once nothing
+//! more is let go there are two checkpoints at most. *Checked by* the tests of reclaiming and by the crash simulation.
+
+use crate::checkpoint::KEPT;
+use crate::control::Control;
+use crate::error::CommitError;
+use crate::format::{self, Kind};
+use crate::open::Found;
+use crate::store::{Shared, Store};
+use crate::view::Segments;
+use crate::writer::{PlannedBatch, PlannedFrame, Writer};
+use crate::{Position, Time, segment_of};
+use smallvec::{SmallVec, smallvec};
+use std::collections::BTreeMap;
+use std::io;
+
+/// A segment is written anew once it holds so many times what is needed of it.
+pub(crate) const EXCESS: u64 = 2;
+/// Such a part of all there are, or of what a store may keep, is worth a checkpoint at once.
+const WORTH_PARTS: u64 = 8;
+/// And so much at least of a store with such a bound, which is no less and no more.
+const WORTH_BYTES_MIN: u64 = 1 << 20;
+const WORTH_BYTES_MAX: u64 = 16 << 20;
+/// And so many times what the checkpoint itself takes.
+const COST_TIMES: u64 = 2;
+/// What is less waits for so long, and so long for each time that a checkpoint takes as much as there is to be had.
+const WAIT_US: Time = 60_000_000;
+/// Less than this is not worth anything.
+const TRIFLE_BYTES: u64 = 4096;
+/// What a log takes of a checkpoint, as long as none was written that would tell.
+const RECORD_BYTES: u64 = 128;
+/// So many segments may be sealed early before it takes more to be worth it.
+const SEALED_FEW: u64 = 16;
+
+/// What is to be reclaimed.
+#[derive(Debug, Default)]
+pub(crate) struct Reclaim {
+    /// Bytes that came to be known as let go otherwise: when the store was opened, or when a segment was sealed for it.
+    seen_bytes: u64,
+    /// That and the payload let go, by the time of each of the checkpoints that are kept, the older one first.
+    let_go_bytes: [u64; KEPT],
+    /// Bytes of the last checkpoint, and logs in it.
+    last: (u64, u64),
+    /// Since when there is something worth waiting for.
+    waiting_since: Option<Time>,
+    /// Nobody looked since the last checkpoint, or there was more than one look takes.
+    compacts: bool,
+}
+
+impl Reclaim {
+    /// Of a store that was just opened. What was let go since the older checkpoint is nobody's to know: it is taken from what is needed of
+    /// the segments behind it.
+    pub(crate) fn opened(found: &Found, checkpoints: &[Position], spans: &BTreeMap<u32, u64>) -> Reclaim {
+        let from = checkpoints.first().map_or(0, |start| segment_of(*start));
+        let (view, active) = (found.segments.latest(), found.active.header.number);
+        let headers = view.all().iter().map(|segment| &segment.header);
+        let sealed = headers.filter(|header| header.number >= from && header.number != active);
+        let excess = sealed.map(|header| {
+            let (held, needed) = (header.held_bytes(), spans.get(&header.number).copied().unwrap_or(0));
+            if needed * EXCESS <= held { held - needed } else { 0 }
+        });
+        Reclaim { seen_bytes: excess.sum(), compacts: true, ..Reclaim::default() }
+    }
+
+    /// What is let go since the older checkpoint, of all that ever was.
+    fn let_go_since(&self, purged_bytes: u64) -> u64 {
+        (self.seen_bytes + purged_bytes).saturating_sub(self.let_go_bytes[0])
+    }
+
+    /// What a checkpoint of so many logs is going to take.
+    fn cost_bytes(&self, logs: u64) -> u64 {
+        match self.last {
+            (_, 0) => logs.saturating_mul(RECORD_BYTES),
+            (bytes, of_logs) => (u128::from(bytes) * u128::from(logs) / u128::from(of_logs)) as u64,
+        }
+    }
+
+    /// Whether it is time for a checkpoint that gives back so much.
+    fn is_due(&mut self, worth: u64, at_once: u64, cost: u64, now: Time) -> bool {
+        if worth < TRIFLE_BYTES {
+            self.waiting_since = None;
+            return false;
+        }
+        // A clock that was set back begins anew.
+        let since = self.waiting_since.map_or(now, |since| since.min(now));
+        self.waiting_since = Some(since);
+        let wait = WAIT_US.saturating_mul((cost / worth).max(1));
+        worth >= at_once.max(cost.saturating_mul(COST_TIMES)) || now - since >= wait
+    }
+}
+
+impl Shared {
+    /// Whether what was let go is worth a checkpoint now: what the older one holds on to can be reclaimed then.
+    fn reclaim_due(&self, now: Time) -> bool {
+        if self.directory.is_none() || self.is_damaged() {
+            return false;
+        }
+        let (worth, logs) = (self.reclaimable(), self.catalogue.count() as u64);
+        let bound = self.options.retain_bytes.map_or(u64::MAX, |bound| bound / WORTH_PARTS);
+        let at_once = bound.clamp(WORTH_BYTES_MIN, WORTH_BYTES_MAX);
+        let at_once = at_once.max(self.segments.allocated_bytes() / WORTH_PARTS);
+        let mut reclaim = self.reclaim.lock();
+        let cost = reclaim.cost_bytes(logs);
+        reclaim.is_due(worth, at_once, cost, now)
+    }
+
+    /// About how many bytes two checkpoints would give back: of segments that nobody needs, or of what was let go in others.
+    fn reclaimable(&self) -> u64 {
+        let view = self.segments.latest();
+        let (unneeded, purged) = {
+            let writer = self.writer.lock();
+            let active = writer.active.header.number;
+            let dead = writer.live_bytes.iter().filter(|(number, live)| **live == 0 && **number != active);
+            let held = dead.filter_map(|(number, _)| Some(view.find(*number)?.header.held_bytes()));
+            (held.sum::<u64>() + writer.worn_bytes(), writer.tally.purged_bytes)
+        };
+        unneeded.max(self.reclaim.lock().let_go_since(purged))
+    }
+
+    /// Sees to it that a checkpoint taken now has something removed behind it. What the disk refuses here it may do later.
+    pub(crate) fn make_room(&self) -> Result<(), CommitError> {
+        let last = self.checkpoints.lock().last().copied();
+        let mut writer = self.writer.lock();
+        let worn = writer.worn_bytes();
+        if worn > 0 {
+            match writer.begin_anew(&self.control, &self.segments) {
+                // Neither checkpoint that is kept lies behind it yet.
+                Ok(()) => self.reclaim.lock().seen_bytes += worn,
+                Err(error) => {
+                    tracing::warn!(%error, "cannot begin a smaller segment: the one there is stays for now");
+                }
+            }
+        }
+        if last == Some(writer.written()) {
+            writer.mark(&self.control, &self.segments)?;
+        }
+        Ok(())
+    }
+
+    /// Another checkpoint is kept, from before which so many bytes had been let go; it took so many, for so many logs.
+    pub(crate) fn checkpoint_taken(&self, purged_bytes: u64, bytes: u64, logs: u64) {
+        let mut reclaim = self.reclaim.lock();
+        reclaim.let_go_bytes.rotate_left(1);
+        reclaim.let_go_bytes[KEPT - 1] = reclaim.seen_bytes + purged_bytes;
+        (reclaim.last, reclaim.waiting_since, reclaim.compacts) = ((bytes, logs), None, true);
+    }
+
+    /// Compacts if that may be of use: after a checkpoint, until nothing is left to do.
+    fn compact_if_of_use(&self) -> io::Result<()> {
+        if std::mem::take(&mut self.reclaim.lock().compacts) {
+            let more = self.compact()?;
+            self.reclaim.lock().compacts |= more;
+        }
+        Ok(())
+    }
+}
+
+impl Store {
+    /// Writes a checkpoint if one is due, after so much of the log or for what it gives back, and compacts.
+    pub(crate) fn reclaim(&self, now: Time) -> io::Result<()> {
+        let shared = &self.shared;
+        let reclaims = shared.reclaim_due(now);
+        if reclaims && let Err(error) = shared.make_room() {
+            return if error == CommitError::Closed {
+                Ok(())
+            } else {
+                Err(io::Error::other(error.to_string()))
+            };
+        }
+        if reclaims || shared.checkpoint_due() {
+            self.checkpoint()?;
+        }
+        shared.compact_if_of_use()
+    }
+}
+
+impl Writer {
+    /// Payload of a segment that some log needs.
+    pub(crate) fn needed_bytes(&self, segment: u32) -> u64 {
+        self.live_bytes.get(&segment).copied().unwrap_or(0)
+    }
+
+    /// What is given back if the active segment is sealed and a store's first follows: 0 unless most of what it holds was let go, and
+    /// it is worth a segment more.
+    fn worn_bytes(&self) -> u64 {
+        let needed = self.needed_bytes(self.active.header.number);
+        let gone = self.gone_bytes;
+        if gone == 0 || gone < needed {
+            return 0;
+        }
+        let stays = u64::from(self.region.filled()) * needed / (needed + gone);
+        let first = u64::from(self.options.segment_bytes_first());
+        let given_back = u64::from(self.active.header.capacity).saturating_sub(stays + first);
+        let worth = first * (self.live_bytes.len() as u64).max(SEALED_FEW) / SEALED_FEW;
+        if given_back >= worth { given_back } else { 0 }
+    }
+
+    /// Writes a batch that stands for no others, so that the log ends somewhere else.
+    fn mark(&mut self, control: &Control, segments: &Segments) -> Result<(), CommitError> {
+        let carried = self.link;
+        let header = format::frame_header(Kind::Gone, 0, 0, 0, 0, 8);
+        let payload = carried.encode();
+        let frame = PlannedFrame { header, pieces: [&payload, &[]], padding: 0 };
+        let placed =
+            self.append(&PlannedBatch::of(smallvec![frame], SmallVec::new(), 0), control, segments)?;
+        self.live_bytes.entry(segment_of(placed.start)).or_default();
+        self.link = carried;
+        Ok(())
+    }
+}
