@@ -57,7 +57,8 @@ const TYPES: &str = "Access Allocator Any Array Boolean Borrowed BTreeMap Box Ca
     Result Schedule Self Send Set Sized Some StrEnum Storage Stream String Symbol Transport Tuple Type TypeAlias Uint8Array Union Vec \
     Writer Wrong";
 
-/// Words a service's name may not become, beside those of values: namespaces that generated code stands beside or in.
+/// Words a service's name may not become, beside C++'s, which alone makes it an identifier of its own: namespaces that generated
+/// code stands beside or in.
 const SERVICES: &str = "std thalweg";
 
 /// Words an enum's may not become, beside those of values: names in whose sight enums are declared.
@@ -89,7 +90,7 @@ pub fn reserves_method(word: &str) -> Option<&'static str> {
 /// Who reserves what a service's namespace would be called, if anybody does.
 pub(crate) fn reserves_service(word: &str) -> Option<&'static str> {
     let taken = SERVICES.split_whitespace().any(|w| w == word);
-    reserves_value(word).or(taken.then_some("the generated code"))
+    reserves_value(word).filter(|language| *language == "C++").or(taken.then_some("the generated code"))
 }
 
 /// Whether this type's name is taken.
