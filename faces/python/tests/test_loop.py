@@ -14,7 +14,7 @@ import weakref
 
 import thalweg
 from support import status_of_child
-from thalweg.loop import EventLoop
+from thalweg.loop import EventLoop, Kind
 
 
 class Scheduling(unittest.TestCase):
@@ -253,11 +253,34 @@ class Threads(unittest.TestCase):
         loop.set_debug(False)
         for _ in range(1 << 20):
             loop.call_soon(int)
-        self.assertRaises(thalweg.Overloaded, loop.call_soon_threadsafe, int)
+        number = loop.mailbox.register(lambda *_: None)
+        self.assertRaises(thalweg.Overloaded, loop.mailbox.post, number, Kind.CALL_RESULT)
         loop.call_soon(loop.stop)
         loop.run_forever()
-        loop.call_soon_threadsafe(int)
+        self.assertTrue(loop.mailbox.post(number, Kind.CALL_RESULT))
         loop.close()
+
+    def test_a_loop_that_does_not_keep_up_refuses_no_call_and_no_result_of_another_thread(self) -> None:
+        loop = thalweg.new_event_loop()
+        self.addCleanup(loop.close)
+        loop.mailbox.capacity = 0
+
+        async def inner() -> str:
+            return await loop.run_in_executor(None, str, "result")
+
+        async def main() -> list[object]:
+            there = asyncio.run_coroutine_threadsafe(inner(), loop)
+            return await asyncio.gather(
+                loop.run_in_executor(None, str, "executor's"),
+                asyncio.to_thread(str, "thread's"),
+                loop.getaddrinfo("127.0.0.1", 80, type=socket.SOCK_STREAM),
+                asyncio.wrap_future(there),
+            )
+
+        came = loop.run_until_complete(asyncio.wait_for(main(), 10))
+        self.assertEqual((came[0], came[1], came[3]), ("executor's", "thread's", "result"))
+        self.assertEqual(came[2][0][4], ("127.0.0.1", 80))
+        self.assertEqual(loop.mailbox.refused, 0)
 
 
 class Descriptors(unittest.TestCase):
@@ -410,6 +433,7 @@ class Programs(unittest.TestCase):
                 await process.wait()
 
         thalweg.run(main())
+        gc.collect()
         before = len(os.listdir("/proc/self/fd"))
         thalweg.run(main())
         self.assertEqual(len(os.listdir("/proc/self/fd")), before)

@@ -1,6 +1,7 @@
 """Datagram endpoints of the loop, where CPython's own tests of asyncio do not look."""
 
 import asyncio
+import gc
 import os
 import socket
 import tempfile
@@ -243,6 +244,11 @@ class Flow(Case):
         self.assertEqual([warning.category for warning in said], [ResourceWarning])
         transport.abort()
         await notes.lost
+
+
+def tearDownModule() -> None:
+    # What is left open is closed now, and not while others count what is.
+    gc.collect()
 
 
 if __name__ == "__main__":

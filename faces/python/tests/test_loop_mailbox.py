@@ -100,7 +100,8 @@ class Posts(MailboxCase):
         for _ in range(10):
             self.mailbox.post(number, Kind.CALL_RESULT)
         self.assertRaises(thalweg.Overloaded, self.mailbox.post, number, Kind.CALL_RESULT)
-        self.assertRaises(thalweg.Overloaded, self.loop.call_soon_threadsafe, int)
+        self.assertRaises(thalweg.Overloaded, self.mailbox.post, number, Kind.CALL_ERROR)
+        self.loop.call_soon_threadsafe(int)
         self.assertEqual(self.mailbox.refused, 2)
         self.run_for()
         self.assertEqual(len(self.told), 10)
@@ -279,6 +280,7 @@ class Sources(MailboxCase):
 
     def test_a_program_says_what_it_writes_and_then_how_it_ended(self) -> None:
         script = "import sys; print('out', flush=True); print('err', file=sys.stderr); sys.exit(3)"
+        gc.collect()
         before = len(os.listdir("/proc/self/fd"))
         self.mailbox.process(self.tell, sys.executable, "-I", "-c", script)
         self.run_until(3)
@@ -301,6 +303,11 @@ class Sources(MailboxCase):
     def test_a_program_that_is_not_there_is_named(self) -> None:
         self.assertRaisesRegex(FileNotFoundError, "nowhere", self.mailbox.process, self.tell, "/nowhere/at/all")
         self.assertEqual(len(self.mailbox), 0)
+
+
+def tearDownModule() -> None:
+    # What is left open is closed now, and not while others count what is.
+    gc.collect()
 
 
 if __name__ == "__main__":

@@ -359,6 +359,55 @@ class Forks(LoopCase):
             self.loop.run_forever()
             self.loop.remove_reader(ours)
 
+    def test_a_child_that_closes_its_parents_loop_leaves_it_its_signals(self) -> None:
+        self.loop.add_signal_handler(signal.SIGUSR1, self.loop.stop)
+
+        def work() -> int:
+            self.loop.close()
+            return 5
+
+        self.assertEqual(self.child(work), 5)
+        # A loop that sleeps is woken by what the handler writes.
+        sender = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGUSR1))
+        late = threading.Timer(10, self.loop.call_soon_threadsafe, (self.loop.stop,))
+        began = self.loop.time()
+        sender.start()
+        late.start()
+        self.loop.run_forever()
+        late.cancel()
+        self.assertLess(self.loop.time() - began, 5)
+        self.loop.remove_signal_handler(signal.SIGUSR1)
+
+    def test_a_child_that_ends_its_parents_connection_does_not(self) -> None:
+        ours, theirs = socket.socketpair()
+        received: asyncio.Future[bytes] = self.loop.create_future()
+
+        class Hears(asyncio.Protocol):
+            def data_received(self, data: bytes) -> None:
+                received.set_result(data)
+
+        connect = self.loop.create_connection(Hears, sock=ours)
+        transport, _ = self.loop.run_until_complete(connect)
+
+        def work() -> int:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                transport.__del__()
+            transport.abort()
+            return 5
+
+        with theirs:
+            self.assertEqual(self.child(work), 5)
+            theirs.send(b"heard")
+            self.assertEqual(self.loop.run_until_complete(asyncio.wait_for(received, 5)), b"heard")
+            transport.close()
+            self.loop.run_until_complete(asyncio.sleep(0))
+
+
+def tearDownModule() -> None:
+    # What is left open is closed now, and not while others count what is.
+    gc.collect()
+
 
 if __name__ == "__main__":
     unittest.main()

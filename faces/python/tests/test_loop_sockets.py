@@ -2,15 +2,19 @@
 
 import array
 import asyncio
+import contextlib
 import contextvars
 import errno
+import functools
+import gc
 import os
 import resource
 import socket
 import tempfile
+import time
 import unittest
 from asyncio import constants
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 from unittest import mock
 
@@ -95,6 +99,102 @@ class Waits(Case):
 
         self.run_it(main())
         self.assertEqual(self.problems, [])
+
+    async def is_cancelled_as_it_came(self, wait: Coroutine[Any, Any, Any], come: Callable[[], object]) -> bool:
+        """Has a wait cancelled in the very turn in which what it waits for came; whether it was."""
+        waits = asyncio.ensure_future(wait)
+        await asyncio.sleep(0.001)
+        come()
+        self.loop.call_soon(waits.cancel)
+        # So long that the kernel is asked in the turn in which it is cancelled.
+        time.sleep(0.0005)
+        await asyncio.wait([waits])
+        return waits.cancelled()
+
+    def test_a_wait_that_is_cancelled_as_bytes_come_leaves_them_to_the_next(self) -> None:
+        ours, theirs = self.pair()
+        into = bytearray(8)
+
+        async def main() -> None:
+            for receive in (
+                lambda: self.loop.sock_recv(ours, 8),
+                lambda: self.loop.sock_recv_into(ours, into),
+                lambda: self.loop.sock_recvfrom(ours, 8),
+                lambda: self.loop.sock_recvfrom_into(ours, into),
+            ):
+                for _ in range(20):
+                    if await self.is_cancelled_as_it_came(receive(), lambda: theirs.send(b"bytes")):
+                        self.assertEqual(ours.recv(8), b"bytes")
+                    self.assertIsNone(self.watched(ours))
+
+        self.run_it(main())
+        self.assertEqual(self.problems, [])
+
+    def test_a_wait_that_is_cancelled_as_somebody_connects_leaves_the_connection_to_the_next(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            listener.setblocking(False)
+
+            async def main() -> None:
+                for _ in range(20):
+                    with socket.socket() as near:
+                        connect = functools.partial(near.connect, listener.getsockname())
+                        if await self.is_cancelled_as_it_came(self.loop.sock_accept(listener), connect):
+                            connection, _ = await asyncio.wait_for(self.loop.sock_accept(listener), 5)
+                            connection.close()
+
+            self.run_it(main())
+
+    def test_a_send_that_is_cancelled_as_there_is_room_sends_no_more(self) -> None:
+        ours, theirs = self.pair()
+
+        async def main() -> None:
+            sent = 0
+            for _ in range(20):
+                with contextlib.suppress(BlockingIOError):
+                    while True:
+                        sent += ours.send(bytes(1 << 16))
+                taken = 0
+
+                def take() -> None:
+                    nonlocal taken
+                    with contextlib.suppress(BlockingIOError):
+                        while True:
+                            taken += len(theirs.recv(1 << 16))
+
+                if await self.is_cancelled_as_it_came(self.loop.sock_sendall(ours, b"x" * 100), take):
+                    self.assertEqual(taken, sent)
+                    self.assertRaises(BlockingIOError, theirs.recv, 1)
+                take()
+                sent = 0
+
+        self.run_it(main())
+
+    def test_a_unix_listener_whose_queue_is_full_is_waited_for(self) -> None:
+        async def main(place: str) -> None:
+            with socket.socket(socket.AF_UNIX) as listener, contextlib.ExitStack() as near:
+                listener.bind(place)
+                listener.listen(0)
+                listener.setblocking(False)
+
+                async def connect() -> socket.socket:
+                    sock = near.enter_context(socket.socket(socket.AF_UNIX))
+                    sock.setblocking(False)
+                    await self.loop.sock_connect(sock, place)
+                    return sock
+
+                self.assertEqual((await connect()).getpeername(), place)
+                waits = [asyncio.ensure_future(connect()) for _ in range(3)]
+                await asyncio.wait(waits, timeout=0.05)
+                self.assertFalse(all(each.done() for each in waits))
+                # Whoever no longer waits for room leaves nothing behind.
+                waits.pop().cancel()
+                for _ in range(len(waits) + 1):
+                    (await self.loop.sock_accept(listener))[0].close()
+                for each in await asyncio.gather(*waits):
+                    self.assertEqual(each.recv(1), b"")
+
+        with tempfile.TemporaryDirectory() as directory:
+            self.run_it(main(os.path.join(directory, "full")))
 
     def test_who_takes_anothers_place_keeps_it_when_the_other_is_cancelled(self) -> None:
         ours, theirs = self.pair()
@@ -294,6 +394,11 @@ class Serving(Case):
         with mock.patch.object(constants, "ACCEPT_RETRY_DELAY", 0.01):
             self.run_it(main())
         self.assertEqual(self.problems[0]["exception"].errno, errno.EMFILE)
+
+
+def tearDownModule() -> None:
+    # What is left open is closed now, and not while others count what is.
+    gc.collect()
 
 
 if __name__ == "__main__":

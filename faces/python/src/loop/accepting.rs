@@ -11,6 +11,7 @@ use super::foreign::{self, call_one, call_two};
 use super::io::{Side, Target};
 use super::os_error;
 use super::turn::report_raised;
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
 use pyo3::prelude::*;
 use std::os::fd::{BorrowedFd, IntoRawFd, RawFd};
@@ -86,5 +87,15 @@ impl Acceptor {
             }
         }
         Ok(())
+    }
+}
+
+#[pymethods]
+impl Acceptor {
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        for object in [&self.socket, &self.connected, &self.refused, &self.context] {
+            visit.call(object)?;
+        }
+        self.addresses.traverse(&visit)
     }
 }

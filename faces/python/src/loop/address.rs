@@ -3,6 +3,7 @@
 //! The last one in each direction is kept: who talks to one peer makes its address once.
 
 use super::held::Held;
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString, PyTuple};
 use std::ffi::OsStr;
@@ -18,6 +19,12 @@ pub(crate) struct Addresses {
 }
 
 impl Addresses {
+    /// Shows the garbage collector what is kept.
+    pub(crate) fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.from.traverse(|from| visit.call(from.as_ref().map(|(_, known)| known)))?;
+        self.to.traverse(|to| visit.call(to.as_ref().map(|(known, _)| known)))
+    }
+
     /// A sender as `recvfrom` would name it.
     pub(crate) fn of_sender<'py>(&self, py: Python<'py>, sender: Sender) -> PyResult<Bound<'py, PyAny>> {
         let address = match sender {

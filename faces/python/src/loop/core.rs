@@ -15,6 +15,7 @@ use super::turn::{self, Ready};
 use super::volley::Together;
 use crate::error;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyInt, PyTuple};
@@ -23,7 +24,7 @@ use std::os::fd::RawFd;
 use thalweg_events::Callbacks;
 use thalweg_sys::clock;
 
-/// Calls and events that may wait in a loop when somebody posts one more; beyond, whoever posts is told.
+/// Calls and events that may wait in a loop when somebody posts one more event; beyond, whoever posts is told.
 const QUEUED_MAX: usize = 1 << 20;
 
 /// What a loop is made of.
@@ -43,7 +44,7 @@ pub(crate) struct Loop {
     waker: thalweg_reactor::Handle<Posted>,
     /// Who is told of events by number.
     pub(crate) callbacks: Held<Callbacks<Told>>,
-    /// How many may wait in `ready` when another thread adds one.
+    /// How many may wait in `ready` when somebody posts one more.
     pub(crate) capacity: Kept<usize>,
     pub(crate) refused: Kept<u64>,
     /// What connections write in a turn in which many of them are ready.
@@ -63,14 +64,14 @@ impl Loop {
         Ok(())
     }
 
-    /// Refuses when as many wait as may.
+    /// Refuses a post when as many wait as may.
     #[inline]
     pub(crate) fn admit(&self, py: Python<'_>) -> PyResult<()> {
         if self.ready.with(py, |ready| ready.len())? < self.capacity.get(py) {
             return Ok(());
         }
         self.refused.set(py, self.refused.get(py) + 1);
-        let why = "the event loop does not keep up: too many calls wait in it, try again later";
+        let why = "the event loop does not keep up: too many calls and events wait in it, try again later";
         Err(error::failure("OVERLOADED", why))
     }
 
@@ -252,7 +253,8 @@ impl Loop {
         Ok(handle)
     }
 
-    /// Calls `callback(*args)` in the loop, from any thread.
+    /// Calls `callback(*args)` in the loop, from any thread. Never refused while the loop is open: by it come what executors
+    /// did and whoever was waited for in other threads, and nobody would hear of a refusal.
     #[pyo3(signature = (callback, *args, context = None))]
     fn call_soon_threadsafe(
         slf: &Bound<'_, Self>,
@@ -272,7 +274,6 @@ impl Loop {
         }
         let handle = state.spare.object(py, handle)?;
         // The interpreter's lock makes one queue of all threads' calls, in the order they were made.
-        state.admit(py)?;
         state.queue(py, handle.clone_ref(py))?;
         state.wake(py);
         Ok(handle)
@@ -374,12 +375,26 @@ impl Loop {
     fn _let_go(&self, py: Python<'_>) -> PyResult<()> {
         let ready = self.ready.with(py, std::mem::take)?;
         let timers = self.timers.with(py, Timers::clear)?;
-        timers.iter().for_each(|timer| timer.get().came_due(py));
         let targets = self.io.with(py, Io::close)?;
         let callbacks = self.callbacks.with(py, Callbacks::clear)?;
+        // Whoever knows a handle keeps it, but not what it would have called.
+        ready.iter().for_each(|ready| ready.let_go(py));
+        timers.iter().for_each(|timer| TimerHandle::let_go(timer.bind(py)));
+        targets.iter().for_each(|target| target.let_go(py));
         drop((ready, timers, targets, callbacks));
         self.together.close(py)?;
         self.spare.clear(py)
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.ready.traverse(|ready| ready.iter().try_for_each(|ready| ready.traverse(&visit)))?;
+        self.timers.traverse(|timers| timers.traverse(&visit))?;
+        self.io.traverse(|io| io.traverse(&visit))?;
+        self.together.traverse(&visit)
+    }
+
+    fn __clear__(&self, py: Python<'_>) -> PyResult<()> {
+        self._let_go(py)
     }
 
     /// Writes that shared a system call with others'.

@@ -10,12 +10,13 @@
 use super::address::Addresses;
 use super::core::Loop;
 use super::endpoint::{Endpoint, immutable, would_block};
-use super::foreign::{self, call_two};
+use super::foreign::call_two;
 use super::held::{Held, Kept};
 use super::io::{Side, Target};
 use super::os_error;
 use super::turn::ends_program;
 use pyo3::exceptions::{PyOSError, PyValueError};
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -71,10 +72,10 @@ impl DatagramTransport {
 
     /// The descriptor is ready: what the loop calls.
     pub(crate) fn ready(slf: &Bound<'_, Self>, side: Side) -> PyResult<()> {
-        match side {
+        slf.get().in_context(slf.py(), || match side {
             Side::Read => Self::read_ready(slf),
             Side::Write => Self::write_ready(slf),
-        }
+        })
     }
 
     fn read_ready(slf: &Bound<'_, Self>) -> PyResult<()> {
@@ -97,8 +98,7 @@ impl DatagramTransport {
             };
             let address = this.addresses.of_sender(py, sender)?;
             let Some(received) = this.received.share(py) else { return Ok(()) };
-            let call = || call_two(received.bind(py), &data, &address);
-            if let Err(raised) = foreign::in_context(this.context.bind(py), call) {
+            if let Err(raised) = call_two(received.bind(py), &data, &address) {
                 this.report(slf, raised, "Exception in callback protocol.datagram_received()")?;
             }
         }
@@ -123,7 +123,7 @@ impl DatagramTransport {
         if this.waiting.with(py, |waiting| waiting.is_empty())? {
             this.unwatch(py, Side::Write)?;
             if this.life.get(py).closing && this.life.get(py).lost == 0 {
-                return Self::_call_connection_lost(slf, py.None().into_bound(py));
+                return this.schedule_lost(slf, py.None().into_bound(py));
             }
         }
         Ok(())
@@ -227,6 +227,27 @@ impl DatagramTransport {
             waiting_bytes: Kept::new(0),
             addresses: Addresses::default(),
         })
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.endpoint.traverse(&visit)?;
+        self.received.traverse(&visit)?;
+        visit.call(&self.peer)?;
+        self.waiting.traverse(|waiting| {
+            waiting.iter().try_for_each(|next| visit.call(&next.data).and_then(|()| visit.call(&next.to)))
+        })?;
+        self.addresses.traverse(&visit)
+    }
+
+    fn __clear__(&self, py: Python<'_>) -> PyResult<()> {
+        self.endpoint.let_go(py);
+        drop(self.received.take(py));
+        self.waiting.with(py, std::mem::take).map(drop)
+    }
+
+    /// Nobody knows it any more, and it was not closed.
+    fn _abandon(&self, py: Python<'_>) -> PyResult<()> {
+        self.endpoint.abandon(py)
     }
 
     /// Schedules what an endpoint begins with: `connection_made`, then reading, then whoever waits for both.

@@ -2,7 +2,8 @@
 //!
 //! Purpose: what a connection and an endpoint of datagrams have in common, once. The socket object is Python's and closes
 //! the descriptor; the loop watches the number. Invariants: `connection_lost` is called once, after everything else; the
-//! socket is kept until then. Checked by CPython's own tests of asyncio, run on this loop.
+//! socket is kept until then, or until nobody knows the transport; what a turn tells the protocol, it tells in the transport's
+//! context. Checked by CPython's own tests of asyncio, run on this loop, and `tests/test_loop_collected.py`.
 
 use super::core::Loop;
 use super::flow::Flow;
@@ -12,6 +13,7 @@ use super::held::Kept;
 use super::io::Side;
 use super::turn::ends_program;
 use pyo3::exceptions::{PyBlockingIOError, PyInterruptedError, PyRuntimeError, PyTypeError};
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyDict, PyMemoryView, PyTuple};
@@ -64,13 +66,19 @@ impl Endpoint {
     }
 
     pub(crate) fn borrowed(&self) -> BorrowedFd<'_> {
-        // SAFETY: the socket object that owns the descriptor is kept until `connection_lost`, and every caller has
-        // seen that this is not over; a number closed behind our back makes the calls fail, nothing worse.
+        // SAFETY: the socket object that owns the descriptor is kept until `connection_lost` or `abandon`, and every caller
+        // has seen that this is not over; a number closed behind our back makes the calls fail, nothing worse.
         unsafe { BorrowedFd::borrow_raw(self.descriptor) }
     }
 
     pub(crate) fn owner(&self, py: Python<'_>) -> PyResult<Py<Loop>> {
         self.owner.share(py).ok_or_else(|| PyRuntimeError::new_err("the transport is closed"))
+    }
+
+    /// Does what the loop found to be done, in the transport's context.
+    #[inline]
+    pub(crate) fn in_context<R>(&self, py: Python<'_>, work: impl FnOnce() -> PyResult<R>) -> PyResult<R> {
+        foreign::in_context(self.context.bind(py), work)
     }
 
     pub(crate) fn change(&self, py: Python<'_>, change: impl FnOnce(&mut Life)) {
@@ -162,7 +170,7 @@ impl Endpoint {
     #[inline]
     pub(crate) fn refuses_writes(&self, py: Python<'_>) -> PyResult<bool> {
         let lost = self.life.get(py).lost;
-        if lost == 0 {
+        if lost == 0 && self.socket.is_some(py) {
             return Ok(false);
         }
         if lost >= LOST_WRITES_LOGGED {
@@ -222,6 +230,34 @@ impl Endpoint {
         };
         drop(self.protocol.take(py));
         told.and(closed)
+    }
+
+    /// Nobody knows the transport any more: closes the socket. Whoever is collected with it and still writes or closes does
+    /// nothing to the number, which may be another's by then.
+    pub(crate) fn abandon(&self, py: Python<'_>) -> PyResult<()> {
+        self.change(py, |life| life.closing = true);
+        // A loop that waits in another thread watches nothing of what nobody knows.
+        let _ = self.unwatch(py, Side::Read);
+        let _ = self.unwatch(py, Side::Write);
+        match self.socket.take(py) {
+            Some(socket) => socket.bind(py).call_method0(intern!(py, "close")).map(drop),
+            None => Ok(()),
+        }
+    }
+
+    /// Shows the garbage collector what is held.
+    pub(crate) fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.owner.traverse(visit)?;
+        self.socket.traverse(visit)?;
+        visit.call(&self.extra)?;
+        visit.call(&self.context)?;
+        self.protocol.traverse(visit)
+    }
+
+    /// Holds nothing any more that could be part of a cycle.
+    pub(crate) fn let_go(&self, py: Python<'_>) {
+        self.change(py, |life| (life.closing, life.lost) = (true, life.lost.max(1)));
+        drop((self.owner.take(py), self.socket.take(py), self.protocol.take(py)));
     }
 }
 

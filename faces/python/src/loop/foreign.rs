@@ -37,6 +37,26 @@ pub(crate) fn untrack<T>(py: Python<'_>, object: Py<T>) -> Py<T> {
     object
 }
 
+/// Has the garbage collector look at an object again, after [`untrack`].
+#[inline]
+pub(crate) fn track<T>(py: Python<'_>, object: &Py<T>) {
+    let (_, object) = (py, object.as_ptr());
+    // SAFETY: as in `untrack`; what is on the list already is not put there twice, and all that the collector is shown of
+    // it is there.
+    unsafe {
+        if pyo3::ffi::PyObject_GC_IsTracked(object) == 0 {
+            pyo3::ffi::PyObject_GC_Track(object.cast());
+        }
+    }
+}
+
+/// Whether this is the only reference to an object, weak ones aside. Under the interpreter's lock only.
+#[inline]
+pub(crate) fn is_only<T>(object: &Py<T>) -> bool {
+    // SAFETY: the object is alive, and nobody counts it without the lock.
+    unsafe { pyo3::ffi::Py_REFCNT(object.as_ptr()) == 1 }
+}
+
 /// Whether objects of a class are known to nobody else.
 pub(crate) struct Weak {
     class: *mut pyo3::ffi::PyTypeObject,
@@ -59,12 +79,13 @@ impl Weak {
     /// Whether an object is of the class itself, and this is the only reference to it.
     #[inline]
     pub(crate) fn is_alone<T>(&self, py: Python<'_>, object: &Py<T>) -> bool {
-        let (_, object, Some(offset)) = (py, object.as_ptr(), self.offset) else { return false };
+        let (_, only, object, Some(offset)) = (py, is_only(object), object.as_ptr(), self.offset) else {
+            return false;
+        };
         // SAFETY: the interpreter's lock is held and the object is alive; every object of the class has a pointer at the
         // offset that the class names, which is null while nobody has a weak reference to it.
         unsafe {
-            pyo3::ffi::Py_REFCNT(object) == 1
-                && pyo3::ffi::Py_TYPE(object) == self.class
+            only && pyo3::ffi::Py_TYPE(object) == self.class
                 && object.byte_add(offset).cast::<*mut PyObject>().read().is_null()
         }
     }

@@ -1,14 +1,18 @@
 //! What is to be called, and may be cancelled until then.
 //!
 //! Purpose: the loop's own `asyncio.Handle` and `asyncio.TimerHandle`; `isinstance` takes them for those. A handle
-//! lets go of its callback when it was called or cancelled, and a loop of its handles when it is closed, so no garbage
-//! collector has to look at them. Invariant: a callback scheduled once is called at most once.
+//! lets go of its callback when it was called or cancelled, and a loop of all that its handles hold when it is closed, so no
+//! garbage collector has to look at them while they wait: what a loop's handles hold, the loop shows it, if nobody else
+//! knows them. One that was called, and that somebody knows, keeps the context it was called in; from then on the collector
+//! looks at it. Invariants: a callback scheduled once is called at most once; what waits in a loop is not on the
+//! collector's list. Checked by `tests/test_loop.py` and `tests/test_loop_collected.py`.
 
 use super::core::Loop;
 use super::foreign;
 use super::held::Kept;
 use super::spare::Spare;
 use pyo3::basic::CompareOp;
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyTuple, PyType};
@@ -89,6 +93,24 @@ impl Handle {
         self.context.take(py)
     }
 
+    /// It was called and somebody knows it: the context stays what it was.
+    pub(crate) fn keep_context(slf: &Py<Self>, py: Python<'_>, context: Py<PyAny>) {
+        slf.get().context.set(py, Some(context));
+        foreign::track(py, slf);
+    }
+
+    /// Shows the garbage collector what one that waits in a loop holds, unless somebody else knows it too.
+    pub(crate) fn traverse_waiting(slf: &Py<Self>, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        if foreign::is_only(slf) { slf.get().traverse(visit) } else { Ok(()) }
+    }
+
+    fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.callback.traverse(visit)?;
+        self.arguments.traverse(visit)?;
+        self.context.traverse(visit)?;
+        self.traceback.traverse(visit)
+    }
+
     /// Calls it for the only time.
     #[inline]
     pub(crate) fn call_once(&self, py: Python<'_>, spare: &Spare) -> PyResult<()> {
@@ -139,7 +161,7 @@ impl Handle {
         if self.cancelled.replace(py, true) {
             return false;
         }
-        drop((self.callback.take(py), self.arguments.take(py)));
+        drop((self.callback.take(py), self.arguments.take(py), self.context.take(py)));
         true
     }
 }
@@ -203,6 +225,14 @@ impl Handle {
         self.traceback.share(py)
     }
 
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.traverse(&visit)
+    }
+
+    fn __clear__(&self, py: Python<'_>) {
+        drop(self.let_go(py));
+    }
+
     #[getter]
     fn __class__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyType>> {
         class_of_asyncio(slf.py(), slf.cast::<TimerHandle>().is_ok())
@@ -242,10 +272,31 @@ impl TimerHandle {
     pub(crate) fn came_due(&self, py: Python<'_>) {
         self.scheduled_on.set(py, None);
     }
+
+    /// Its loop is closed: holds nothing any more.
+    pub(crate) fn let_go(slf: &Bound<'_, Self>) {
+        slf.get().came_due(slf.py());
+        drop(slf.as_super().get().let_go(slf.py()));
+    }
+
+    /// What [`Handle::traverse_waiting`] is for a handle.
+    pub(crate) fn traverse_waiting(slf: &Py<Self>, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        if !foreign::is_only(slf) {
+            return Ok(());
+        }
+        slf.get().scheduled_on.traverse(visit)?;
+        // SAFETY: the collector runs under the interpreter's lock; with the token only the way to the base is found.
+        let py = unsafe { Python::assume_attached() };
+        slf.bind(py).as_super().get().traverse(visit)
+    }
 }
 
 #[pymethods]
 impl TimerHandle {
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.scheduled_on.traverse(&visit)
+    }
+
     /// The callback will not be called.
     pub(crate) fn cancel(slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();

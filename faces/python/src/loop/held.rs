@@ -2,9 +2,11 @@
 //!
 //! Purpose: a loop's state is touched by whoever holds the interpreter's lock, so it needs no lock of its own; the
 //! type system only has to be told. Invariant: nothing here is reached without a `Python` token, and no reference
-//! into a cell outlives the call that was handed it. Checked by the compiler, given the two `SAFETY` arguments.
+//! into a cell outlives the call that was handed it. The garbage collector has no token, but runs under the lock, and calls
+//! nothing of Python's while it looks. Checked by the compiler, given the two `SAFETY` arguments.
 
 use pyo3::exceptions::PyRuntimeError;
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use std::cell::{Cell, RefCell};
 
@@ -63,6 +65,14 @@ impl<T> Kept<Option<Py<T>>> {
         self.0.set(kept);
         shared
     }
+
+    /// Shows the garbage collector what is kept.
+    pub(crate) fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        let kept = self.0.take();
+        let visited = visit.call(&kept);
+        self.0.set(kept);
+        visited
+    }
 }
 
 /// Something larger, lent to one caller at a time.
@@ -88,6 +98,14 @@ impl<T> Held<T> {
             Ok(mut value) => Ok(work(&mut value)),
             Err(_) => Err(busy()),
         }
+    }
+
+    /// Shows the garbage collector the value. What is lent it does not see, and so takes for what is in use.
+    pub(crate) fn traverse(
+        &self,
+        show: impl FnOnce(&T) -> Result<(), PyTraverseError>,
+    ) -> Result<(), PyTraverseError> {
+        self.0.try_borrow().map_or(Ok(()), |value| show(&value))
     }
 }
 

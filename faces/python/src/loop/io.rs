@@ -14,6 +14,7 @@ use super::operation::Operation;
 use super::stream::StreamTransport;
 use crate::error;
 use crate::forks::Process;
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use thalweg_events::{CallbackId, Kind};
@@ -96,6 +97,20 @@ impl Target {
             Self::Call(handle, _) => drop(handle.get().cancel_once(py)),
             Self::Operation(operation) => operation.get().let_go(py),
             _ => {}
+        }
+    }
+
+    fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        match self {
+            Self::Call(handle, object) => {
+                visit.call(object)?;
+                Handle::traverse_waiting(handle, visit)
+            }
+            Self::Stream(stream) => visit.call(stream),
+            Self::Datagrams(endpoint) => visit.call(endpoint),
+            Self::Listener(listener) => visit.call(listener),
+            Self::Operation(operation) => visit.call(operation),
+            Self::Events(_) | Self::Socket(_) => Ok(()),
         }
     }
 
@@ -217,10 +232,12 @@ impl Io {
 
     /// Stops telling of one side of a descriptor; who was told.
     pub(crate) fn unwatch(&mut self, descriptor: RawFd, side: Side) -> Option<Target> {
+        let is_ours = self.is_ours();
         let slot = self.watches.get_mut(usize::try_from(descriptor).ok()?)?;
         let watch = slot.as_mut()?;
         let before = watch.targets[side as usize].take();
-        if let Some(reactor) = &mut self.reactor {
+        // In a child after a fork what is closed, or collected, is the parent's, and so is the kernel's list.
+        if let Some(reactor) = self.reactor.as_mut().filter(|_| is_ours) {
             let interest = watch.interest();
             if interest == Interest::NONE {
                 give_back(reactor.core().release(watch.key));
@@ -274,6 +291,12 @@ impl Io {
     pub(crate) fn descriptors(&self) -> Vec<RawFd> {
         let watched = self.watches.iter().enumerate().filter(|(_, watch)| watch.is_some());
         watched.filter_map(|(place, _)| RawFd::try_from(place).ok()).collect()
+    }
+
+    /// Shows the garbage collector who is told.
+    pub(crate) fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        let targets = self.watches.iter().flatten().flat_map(|watch| watch.targets.iter().flatten());
+        targets.into_iter().try_for_each(|target| target.traverse(visit))
     }
 
     /// Lets go of everything.

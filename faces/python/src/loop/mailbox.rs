@@ -14,6 +14,7 @@ use super::os_error;
 use super::turn::{Ready, report_raised};
 use crate::bell::Bell;
 use pyo3::exceptions::PyValueError;
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -171,6 +172,10 @@ impl Mailbox {
         Self { owner: owner.clone().unbind() }
     }
 
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.owner)
+    }
+
     /// Registers `callback(kind, payload)` for whatever is posted to the number returned.
     fn register(&self, callback: Bound<'_, PyAny>) -> PyResult<u64> {
         self.insert_call(callback, Source::Posts).map(CallbackId::number)
@@ -275,7 +280,7 @@ impl Mailbox {
         Bell::posting(handle, move || Posted::Event(id, Kind::AsyncResult))
     }
 
-    /// Callbacks and events that wait to be called at most, when another thread adds one.
+    /// Callbacks and events that wait to be called at most, when somebody posts one more.
     #[getter]
     fn capacity(&self, py: Python<'_>) -> usize {
         self.owner.get().capacity.get(py)

@@ -3,8 +3,8 @@
 //! Purpose: an operation is tried at once; if it would block it watches the socket, and every readiness is one native call
 //! that tries again and resolves whoever waits. Most operations are a method of the socket object, which knows every family
 //! of addresses and kind of buffer. Invariants: an operation is resolved once; it watches its socket exactly while somebody
-//! waits for it and nobody else has taken its place. Checked by `tests/test_loop_sockets.py` and CPython's own
-//! `test_sock_lowlevel`.
+//! waits for it and nobody else has taken its place; once nobody waits, nothing is taken from the socket. Checked by
+//! `tests/test_loop_sockets.py` and CPython's own `test_sock_lowlevel`.
 
 use super::core::{Loop, descriptor_of};
 use super::endpoint::would_block;
@@ -13,10 +13,12 @@ use super::io::{Side, Target};
 use super::os_error;
 use super::turn::ends_program;
 use pyo3::buffer::PyBuffer;
-use pyo3::exceptions::PyOSError;
+use pyo3::exceptions::{PyBlockingIOError, PyOSError};
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple};
+use std::io::{Error, ErrorKind};
 use std::os::fd::{BorrowedFd, RawFd};
 use thalweg_sys::socket;
 
@@ -64,6 +66,11 @@ impl Operation {
     /// The socket is ready: what the loop calls.
     pub(crate) fn ready(&self, owner: &Bound<'_, Loop>) -> PyResult<()> {
         let py = owner.py();
+        let Some(waiter) = self.waiter.share(py).map(|waiter| waiter.into_bound(py)) else { return Ok(()) };
+        // Cancelled in this turn, and not told yet: what is there is for whoever asks next.
+        if waiter.call_method0(intern!(py, "done"))?.is_truthy()? {
+            return self.unwatch(owner);
+        }
         let outcome = match self.attempt(py) {
             Ok(None) => return Ok(()),
             Ok(Some(result)) => Ok(result),
@@ -71,10 +78,7 @@ impl Operation {
             Err(raised) => Err(raised),
         };
         self.unwatch(owner)?;
-        let Some(waiter) = self.waiter.take(py).map(|waiter| waiter.into_bound(py)) else { return Ok(()) };
-        if waiter.call_method0(intern!(py, "done"))?.is_truthy()? {
-            return Ok(());
-        }
+        self.waiter.set(py, None);
         match outcome {
             Ok(result) => waiter.call_method1(intern!(py, "set_result"), (result,)),
             Err(raised) => waiter.call_method1(intern!(py, "set_exception"), (raised.into_value(py),)),
@@ -107,6 +111,8 @@ impl Operation {
         };
         match outcome {
             Ok(result) => Ok(Some(result.unbind())),
+            // The listener's queue is full: nothing has begun, and nothing would say when there is room.
+            Err(raised) if matches!(self.work, Work::Connect(..)) && says_again(py, &raised)? => Err(raised),
             Err(raised) if would_block(py, &raised) => Ok(None),
             Err(raised) => Err(raised),
         }
@@ -151,8 +157,32 @@ impl Operation {
     }
 }
 
+/// Whether a connection is not even being made.
+fn says_again(py: Python<'_>, raised: &PyErr) -> PyResult<bool> {
+    if !raised.is_instance_of::<PyBlockingIOError>(py) {
+        return Ok(false);
+    }
+    let number: i32 = raised.value(py).getattr(intern!(py, "errno"))?.extract()?;
+    Ok(Error::from_raw_os_error(number).kind() == ErrorKind::WouldBlock)
+}
+
 #[pymethods]
 impl Operation {
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.socket)?;
+        match &self.work {
+            Work::Call(_, arguments) => visit.call(arguments)?,
+            Work::Connect(address, _) => visit.call(address)?,
+            Work::Accept | Work::Send(..) => {}
+        }
+        self.waiter.traverse(&visit)?;
+        self.result.traverse(&visit)
+    }
+
+    fn __clear__(&self, py: Python<'_>) {
+        drop((self.waiter.take(py), self.result.take(py)));
+    }
+
     /// A method of the socket that reads.
     #[staticmethod]
     #[pyo3(signature = (sock, name, *args))]

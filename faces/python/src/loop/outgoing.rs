@@ -3,6 +3,7 @@
 //! What Python cannot change is kept as it is, without a copy. Invariant: `bytes` is the sum of what is left of all
 //! pieces. What is sent is given back to be dropped outside, because a finalizer may write.
 
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::collections::VecDeque;
@@ -81,6 +82,11 @@ impl Outgoing {
             gone.extend(self.pieces.pop_front().map(|piece| piece.data));
         }
         gone
+    }
+
+    /// Shows the garbage collector what waits.
+    pub(crate) fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.pieces.iter().try_for_each(|piece| visit.call(&piece.data))
     }
 
     /// Forgets everything; what it was.

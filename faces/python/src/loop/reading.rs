@@ -1,7 +1,8 @@
-//! The reading half of a connection: bytes to the protocol, in whichever way it wants them.
+//! The reading half of a connection: bytes to the protocol, in whichever way it wants them. All of it runs in the transport's
+//! context, which whoever calls [`read_ready`](StreamTransport::read_ready) has entered.
 
 use super::endpoint::would_block;
-use super::foreign::{self, call_one};
+use super::foreign::call_one;
 use super::io::Side;
 use super::os_error;
 use super::stream::{Receiver, StreamTransport};
@@ -41,13 +42,10 @@ impl StreamTransport {
             Ok(None) => Ok(()),
             Ok(Some(data)) if data.as_bytes().is_empty() => self.peer_ended(slf),
             Ok(Some(data)) => {
-                let call = || call_one(data_received, &data);
-                match foreign::in_context(self.context.bind(py), call) {
-                    Ok(_) => Ok(()),
-                    Err(raised) => {
-                        Self::fatal(slf, raised, "Fatal error: protocol.data_received() call failed.")
-                    }
-                }
+                let told = call_one(data_received, &data).map(drop);
+                told.or_else(|raised| {
+                    Self::fatal(slf, raised, "Fatal error: protocol.data_received() call failed.")
+                })
             }
             Err(error) => Self::fatal(slf, os_error(&error), "Fatal read error on socket transport"),
         }
@@ -60,13 +58,9 @@ impl StreamTransport {
         buffer_updated: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
         let py = slf.py();
-        let context = self.context.bind(py);
-        let lent = foreign::in_context(context, || {
-            let buffer = get_buffer.call1((-1,))?;
-            match buffer.len()? {
-                0 => Err(PyRuntimeError::new_err("get_buffer() returned an empty buffer")),
-                _ => Ok(buffer),
-            }
+        let lent = get_buffer.call1((-1,)).and_then(|buffer| match buffer.len()? {
+            0 => Err(PyRuntimeError::new_err("get_buffer() returned an empty buffer")),
+            _ => Ok(buffer),
         });
         let buffer = match lent {
             Ok(buffer) => buffer,
@@ -84,20 +78,17 @@ impl StreamTransport {
         if !count.is_truthy()? {
             return self.peer_ended(slf);
         }
-        match foreign::in_context(context, || call_one(buffer_updated, &count)) {
-            Ok(_) => Ok(()),
-            Err(raised) => Self::fatal(slf, raised, "Fatal error: protocol.buffer_updated() call failed."),
-        }
+        call_one(buffer_updated, &count)
+            .map(drop)
+            .or_else(|raised| Self::fatal(slf, raised, "Fatal error: protocol.buffer_updated() call failed."))
     }
 
     /// The peer sends nothing more.
     fn peer_ended(&self, slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
         let Some(protocol) = self.protocol.share(py) else { return Ok(()) };
-        let said = foreign::in_context(self.context.bind(py), || {
-            protocol.bind(py).call_method0(intern!(py, "eof_received"))?.is_truthy()
-        });
-        match said {
+        let said = protocol.bind(py).call_method0(intern!(py, "eof_received"));
+        match said.and_then(|goes_on| goes_on.is_truthy()) {
             // The protocol goes on writing.
             Ok(true) => self.unwatch(py, Side::Read),
             Ok(false) => Self::close(slf),

@@ -52,10 +52,25 @@ impl Spare {
         }
     }
 
+    /// Keeps a context if there is nothing in it; gives back any other.
     #[inline]
-    fn keep_context(&self, py: Python<'_>, context: Py<PyAny>) -> PyResult<()> {
-        if self.weak_contexts.is_alone(py, &context) && context.bind(py).len()? == 0 {
-            drop(self.context.replace(py, Some(context)));
+    fn keep_context(&self, py: Python<'_>, context: Py<PyAny>) -> PyResult<Option<Py<PyAny>>> {
+        if !self.weak_contexts.is_alone(py, &context) || context.bind(py).len()? > 0 {
+            return Ok(Some(context));
+        }
+        drop(self.context.replace(py, Some(context)));
+        Ok(None)
+    }
+
+    /// A handle that was called for the only time, and is a timer's, or known to somebody: it holds nothing of the call any
+    /// more but, for whoever knows it, the context.
+    #[inline(never)]
+    fn end_known(&self, py: Python<'_>, handle: &Py<Handle>) -> PyResult<()> {
+        if let Some(context) = handle.get().let_go(py)
+            && let Some(context) = self.keep_context(py, context)?
+            && !foreign::is_only(handle)
+        {
+            Handle::keep_context(handle, py, context);
         }
         Ok(())
     }
@@ -64,11 +79,11 @@ impl Spare {
     #[inline]
     pub(crate) fn keep(&self, py: Python<'_>, handle: Py<Handle>) -> PyResult<()> {
         if !self.weak_handles.is_alone(py, &handle) {
-            return Ok(());
+            return self.end_known(py, &handle);
         }
         // Whatever that ends may schedule something.
         if let Some(context) = handle.get().let_go(py) {
-            self.keep_context(py, context)?;
+            drop(self.keep_context(py, context)?);
         }
         let left = self.handles.with(py, |handles| {
             if handles.len() == HANDLES_MAX {

@@ -15,6 +15,7 @@ use super::os_error;
 use super::outgoing::Outgoing;
 use super::turn::ends_program;
 use pyo3::exceptions::{PyConnectionError, PyOSError, PyRuntimeError};
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -62,24 +63,27 @@ impl StreamTransport {
         if self.life.get(slf.py()).lost > 0 {
             return Ok(());
         }
-        match side {
+        self.in_context(slf.py(), || match side {
             Side::Read => self.read_ready(slf),
             Side::Write => self.write_ready(slf),
-        }
+        })
     }
 
     /// The peer takes more.
     fn write_ready(&self, slf: &Bound<'_, Self>) -> PyResult<()> {
         let py = slf.py();
         let sent = self.outgoing.with(py, |outgoing| outgoing.send(py, self.borrowed()))?;
-        if !self.settle(slf, sent)? {
-            return Ok(());
-        }
+        if self.settle(slf, sent)? { self.all_sent(slf) } else { Ok(()) }
+    }
+
+    /// Nothing is left to send: then nobody is told when the peer takes more, and what was closed ends.
+    fn all_sent(&self, slf: &Bound<'_, Self>) -> PyResult<()> {
+        let py = slf.py();
         self.unwatch(py, Side::Write)?;
-        if self.life.get(py).closing {
-            return Self::_call_connection_lost(slf, py.None().into_bound(py));
+        match self.life.get(py) {
+            Life { closing: true, lost: 0, .. } => self.schedule_lost(slf, py.None().into_bound(py)),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// At the end of a turn: sends what was written in it.
@@ -90,7 +94,7 @@ impl StreamTransport {
             return Ok(());
         }
         let sent = self.outgoing.with(py, |outgoing| outgoing.send(py, self.borrowed()))?;
-        self.turn_ended(slf, sent)
+        self.in_context(py, || self.turn_ended(slf, sent))
     }
 
     /// At the end of a turn: all that was written in it, if that is one piece, for [`taken`](Self::taken).
@@ -112,7 +116,7 @@ impl StreamTransport {
             Ok(count) => Ok(self.outgoing.with(py, |outgoing| outgoing.took(py, count.unwrap_or(0)))?),
             Err(error) => Err(error),
         };
-        self.turn_ended(slf, sent)
+        self.in_context(py, || self.turn_ended(slf, sent))
     }
 
     fn turn_ended(&self, slf: &Bound<'_, Self>, sent: std::io::Result<Vec<Py<PyBytes>>>) -> PyResult<()> {
@@ -129,16 +133,11 @@ impl StreamTransport {
         };
         match self.life.get(py) {
             // It failed, or was ended by whoever was told.
-            Life { lost: 1.., .. } => return Ok(()),
-            _ if !done => return Self::watch(slf, Side::Write),
-            _ => {}
+            Life { lost: 1.., .. } => Ok(()),
+            _ if !done => Self::watch(slf, Side::Write),
+            // Whoever was told of room before wrote what was sent now.
+            _ => self.all_sent(slf),
         }
-        // Whoever was told of room before wrote what was sent now.
-        self.unwatch(py, Side::Write)?;
-        if self.life.get(py).closing {
-            return self.endpoint.schedule_lost(slf, py.None().into_bound(py));
-        }
-        Ok(())
     }
 
     /// What comes of having sent: who waited for room, or for the end, is told. Whether nothing is left to send.
@@ -180,6 +179,14 @@ impl StreamTransport {
                 drained.bind(py).call_method1(how, (what,)).map(drop)
             }
             _ => Ok(()),
+        }
+    }
+
+    /// The server, if it came from one, that it is gone.
+    fn tell_left(&self, py: Python<'_>) -> PyResult<()> {
+        match self.leave.take(py) {
+            Some(leave) => leave.bind(py).call0().map(drop),
+            None => Ok(()),
         }
     }
 
@@ -236,6 +243,31 @@ impl StreamTransport {
             drained: Kept::new(None),
             outgoing: Held::new(Outgoing::default()),
         })
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.endpoint.traverse(&visit)?;
+        self.receiver.traverse(|receiver| match receiver {
+            Some(Receiver::Data(call)) => visit.call(call),
+            Some(Receiver::Buffer(get, updated)) => visit.call(get).and_then(|()| visit.call(updated)),
+            None => Ok(()),
+        })?;
+        self.leave.traverse(&visit)?;
+        self.drained.traverse(&visit)?;
+        self.outgoing.traverse(|outgoing| outgoing.traverse(&visit))
+    }
+
+    fn __clear__(&self, py: Python<'_>) -> PyResult<()> {
+        self.endpoint.let_go(py);
+        drop((self.leave.take(py), self.drained.take(py)));
+        drop(self.receiver.with(py, Option::take)?);
+        self.outgoing.with(py, Outgoing::clear).map(drop)
+    }
+
+    /// Nobody knows it any more, and it was not closed.
+    fn _abandon(&self, py: Python<'_>) -> PyResult<()> {
+        let abandoned = self.endpoint.abandon(py);
+        abandoned.and(self.tell_left(py))
     }
 
     /// Schedules what a connection begins with: `connection_made`, then reading, then whoever waits for both.
@@ -348,10 +380,7 @@ impl StreamTransport {
         if this.drained.is_some(py) {
             this.tell_drained(py, "set_exception", gone().into_bound(py).as_any())?;
         }
-        let left = match this.leave.take(py) {
-            Some(leave) => leave.bind(py).call0().map(drop),
-            None => Ok(()),
-        };
+        let left = this.tell_left(py);
         this.owner.set(py, None);
         told.and(left)
     }

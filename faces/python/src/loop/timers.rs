@@ -9,6 +9,7 @@
 //! many of these are cancelled.
 
 use super::handle::TimerHandle;
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -141,6 +142,12 @@ impl Timers {
             self.cancelled -= 1;
         }
         Some(due.handle)
+    }
+
+    /// Shows the garbage collector what the timers hold.
+    pub(crate) fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        let far = self.far.values().flat_map(|bucket| &bucket.timers);
+        self.near.iter().chain(far).try_for_each(|due| TimerHandle::traverse_waiting(&due.handle, visit))
     }
 
     /// Everything, at the end.

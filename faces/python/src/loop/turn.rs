@@ -13,6 +13,7 @@ use super::mailbox;
 use super::volley::Together;
 use crate::error;
 use pyo3::exceptions::{PyKeyboardInterrupt, PyRuntimeError, PySystemExit};
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -63,6 +64,24 @@ pub(crate) enum Ready {
     Call(Py<Handle>),
     Seen(Seen),
     Event(Event<Option<Py<PyAny>>>),
+}
+
+impl Ready {
+    /// The loop is closed: what was to be called holds nothing any more.
+    pub(crate) fn let_go(&self, py: Python<'_>) {
+        if let Self::Call(handle) = self {
+            drop(handle.get().let_go(py));
+        }
+    }
+
+    /// Shows the garbage collector what waits.
+    pub(crate) fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        match self {
+            Self::Call(handle) => Handle::traverse_waiting(handle, visit),
+            Self::Event(event) => visit.call(&event.payload),
+            Self::Seen(_) => Ok(()),
+        }
+    }
 }
 
 impl From<Found> for Ready {
@@ -152,12 +171,17 @@ fn call_ready(slf: &Bound<'_, Loop>) -> PyResult<()> {
     let count = state.ready.with(py, |ready| ready.len())?;
     for _ in 0..count {
         match state.ready.with(py, |ready| ready.pop_front())? {
-            Some(Ready::Call(handle)) if state.debug.get(py) => call_watched(slf, &handle)?,
             Some(Ready::Call(handle)) => {
-                if let Err(raised) = handle.get().call_once(py, &state.spare) {
-                    report(slf, &handle, raised)?;
-                }
+                let called = if state.debug.get(py) {
+                    call_watched(slf, &handle)
+                } else {
+                    match handle.get().call_once(py, &state.spare) {
+                        Ok(()) => Ok(()),
+                        Err(raised) => report(slf, &handle, raised),
+                    }
+                };
                 state.spare.keep(py, handle)?;
+                called?;
             }
             Some(Ready::Seen(seen)) => {
                 if let Err(raised) = deliver(slf, seen) {

@@ -11,6 +11,7 @@ use super::core::Loop;
 use super::held::{Held, Kept};
 use super::stream::StreamTransport;
 use super::turn::report_raised;
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::os::fd::BorrowedFd;
@@ -150,6 +151,11 @@ impl Together {
         taken.resize_with(sends.len(), || Ok(None));
         self.sent.set(py, self.sent.get(py) + sends.len() as u64);
         Ok(taken)
+    }
+
+    /// Shows the garbage collector who is in the list.
+    pub(crate) fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.joined.traverse(|joined| joined.iter().try_for_each(|stream| visit.call(stream)))
     }
 
     /// From here on everything is sent as it is written. Gives back what the kernel holds.

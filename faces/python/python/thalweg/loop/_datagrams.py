@@ -60,4 +60,4 @@ class DatagramTransport(_native.DatagramTransport):
     def __del__(self, _warn: Callable[..., None] = warnings.warn) -> None:
         if self._sock is not None:
             _warn(f"unclosed transport {self!r}", ResourceWarning, source=self)
-            self._sock.close()
+            self._abandon()

@@ -1,5 +1,6 @@
 """Sockets without a protocol, and those that a server listens at: what is awaited of them, and who connected."""
 
+import asyncio
 import errno
 import socket
 from asyncio import base_events, constants, trsock
@@ -12,6 +13,8 @@ from ._streams import StreamTransport
 _base: Any = base_events
 
 _FAMILIES = (socket.AF_INET, socket.AF_INET6, socket.AF_UNIX)
+# A Unix listener whose queue is full says nothing when there is room again.
+_CONNECT_RETRY_SECONDS = 0.01
 _OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
@@ -52,14 +55,21 @@ class Sockets(Loop):
         return count
 
     async def sock_connect(self, sock: socket.socket, address: Any) -> None:
-        """Connects; names are looked up without blocking."""
+        """Connects; names are looked up without blocking. Waits while a Unix listener's queue is full."""
         _base._check_ssl_socket(sock)
         if sock.family in (socket.AF_INET, socket.AF_INET6):
             found = await self._ensure_resolved(  # type: ignore[attr-defined]
                 address, family=sock.family, type=sock.type, proto=sock.proto, loop=self
             )
             address = found[0][4]
-        await self._operate(sock, Operation.connecting(sock, address))
+        while True:
+            try:
+                await self._operate(sock, Operation.connecting(sock, address))
+                return
+            except BlockingIOError:
+                if sock.family != socket.AF_UNIX:
+                    raise
+            await asyncio.sleep(_CONNECT_RETRY_SECONDS)
 
     async def sock_accept(self, sock: socket.socket) -> tuple[socket.socket, Any]:
         """The next connection, and who made it."""

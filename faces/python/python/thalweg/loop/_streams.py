@@ -1,6 +1,7 @@
 """Connections: the native transport, with what is done once per connection."""
 
 import asyncio
+import contextlib
 import inspect
 import socket
 import warnings
@@ -86,12 +87,14 @@ class StreamTransport(_native.StreamTransport):
             words.append("closing")
         words.append(f"fd={self._sock_fd}")
         if self._loop is not None and not self._loop.is_closed():
-            reads, writes = self._loop._watched(self._sock_fd) or (False, False)
-            words.append(f"read={'polling' if reads else 'idle'}")
-            words.append(f"write=<{'polling' if writes else 'idle'}, bufsize={self.get_write_buffer_size()}>")
+            # The collector may ask in another thread, while the loop waits: then nobody can tell.
+            with contextlib.suppress(RuntimeError):
+                reads, writes = self._loop._watched(self._sock_fd) or (False, False)
+                words.append(f"read={'polling' if reads else 'idle'}")
+                words.append(f"write=<{'polling' if writes else 'idle'}, bufsize={self.get_write_buffer_size()}>")
         return f"<{' '.join(words)}>"
 
     def __del__(self, _warn: Callable[..., None] = warnings.warn) -> None:
         if self._sock is not None:
             _warn(f"unclosed transport {self!r}", ResourceWarning, source=self)
-            self._sock.close()
+            self._abandon()
