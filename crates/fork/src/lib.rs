@@ -15,6 +15,9 @@
 //! Never knows: what a program serves.
 #![forbid(unsafe_code)]
 
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
 #[rustfmt::skip]
 #[allow(unreachable_pub, unused_imports, reason = "generated for any place and any schema")]
 pub mod generated;

@@ -1,9 +1,10 @@
 //! New connections, and too many of them.
 
-use crate::connection::{Connection, Role};
+use crate::config::GUESTS_MAX;
+use crate::connection::{Connection, Flags, Role};
 use crate::drive::note_deadline;
+use crate::guest::turn_away;
 use crate::reactor::{Http, HttpCore};
-use crate::request::OVERLOADED;
 use crate::tls::Identity;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use thalweg_reactor::{Interest, Key};
@@ -12,17 +13,30 @@ use thalweg_wire::exchange::Service;
 
 /// Connections taken from one listener per turn: a storm of them does not keep the others waiting.
 const BATCH: usize = 64;
+/// The same where there is no place for them: until they are told so they hold descriptors that others need.
+const BATCH_BEYOND: usize = 8;
 /// After which a listener is asked again when the process had no descriptor left.
 const RETRY_MS: u32 = 100;
 
 impl<S: Service> Http<S> {
     /// Takes connections in, a bounded batch. How many there were.
     pub(crate) fn accept(&mut self, core: &mut HttpCore<S>, key: Key) -> usize {
+        let now = Self::now(core);
+        self.date.refresh(core.wall_us());
+        let places = self.config.connections_max.saturating_add(self.config.guests_max);
+        let batch = places.saturating_sub(self.connections).clamp(BATCH_BEYOND, BATCH);
+        let Self { doors, service, date, meters, .. } = self;
         let Some((entry, descriptor)) = core.entry_and_descriptor(key) else { return 0 };
-        let Some(door) = self.doors.get_mut(usize::from(entry.flavour)) else { return 0 };
+        let Some(door) = doors.get_mut(usize::from(entry.flavour)) else { return 0 };
         let (identity, same_user_only) = (door.identity.clone(), door.same_user_only);
         let mut taken = std::mem::take(&mut self.accepted);
-        match door.acceptor.accept(descriptor, BATCH, |connection| taken.push(connection)) {
+        // A sealed peer would not understand.
+        let mut shed = |connection: BorrowedFd<'_>| {
+            if identity.is_none() {
+                turn_away(service, date, meters, now, connection);
+            }
+        };
+        match door.acceptor.accept_or(descriptor, batch, |connection| taken.push(connection), &mut shed) {
             Ok(accepted) => {
                 if accepted.shed > 0 {
                     tracing::warn!(shed = accepted.shed, "no descriptor left: raise the limit (ulimit -n)");
@@ -49,17 +63,23 @@ impl<S: Service> Http<S> {
     }
 
     fn admit(&mut self, core: &mut HttpCore<S>, connection: OwnedFd, identity: Option<&Identity>) {
-        let room = self.connections < self.config.connections_max;
+        let room = self.connections - self.guests < self.config.connections_max;
         if identity.is_some() && (!room || self.secure.handshakes() >= self.config.handshakes_max) {
             // To be told why would take the handshake that there is no room for.
             self.meters.overload();
             return;
         }
-        let Ok(key) = core.insert(connection, Connection::new(Role::Request), Interest::READ) else {
-            // Even those who are told that there is no room are too many: closed without a word.
-            return;
+        if !room && self.guests >= self.config.guests_max.min(GUESTS_MAX) {
+            return self.refuse_connection(core, connection.as_fd());
+        }
+        let mut entry = Connection::new(Role::Request);
+        entry.flags.set(Flags::GUEST, !room);
+        let key = match core.insert(connection, entry, Interest::READ) {
+            Ok(key) => key,
+            Err(rejected) => return self.refuse_connection(core, rejected.descriptor.as_fd()),
         };
         self.connections += 1;
+        self.guests += usize::from(!room);
         self.meters.open();
         let patience_ms = match identity {
             Some(identity) => {
@@ -71,16 +91,17 @@ impl<S: Service> Http<S> {
                 }
                 self.config.handshake_timeout_ms
             }
-            None => self.config.idle_timeout_ms,
+            None if room => self.config.idle_timeout_ms,
+            None => self.config.linger_ms,
         };
         note_deadline(core, key, patience_ms);
         core.set_timer(key, patience_ms);
-        if !room {
-            self.with_active(core, key, |http, core, key, active| {
-                http.refuse(core, active, &OVERLOADED);
-                http.drive(core, key, active)
-            });
-        }
+    }
+
+    /// Says to somebody who gets no place that there is none.
+    fn refuse_connection(&mut self, core: &mut HttpCore<S>, connection: BorrowedFd<'_>) {
+        let now = Self::now(core);
+        turn_away(&mut self.service, &self.date, &self.meters, now, connection);
     }
 
     fn pause_accepting(&mut self, core: &mut HttpCore<S>, key: Key) {

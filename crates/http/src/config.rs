@@ -2,6 +2,9 @@
 
 use thalweg_wire::http1::Limits;
 
+/// Guests that a reactor has room for, whatever is configured.
+pub(crate) const GUESTS_MAX: usize = 64;
+
 /// Bounds and patience, per reactor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -24,8 +27,11 @@ pub struct Config {
     pub pipeline_max: usize,
     /// Response bytes of one connection that are collected into one write before it happens.
     pub burst_bytes_max: usize,
-    /// Connections at once; one more is answered 503.
+    /// Connections at once; one more is a guest.
     pub connections_max: usize,
+    /// Guests at once, 64 at most: each may ask one thing that is small, and else is answered 503. One more is answered 503
+    /// at once.
+    pub guests_max: usize,
     /// TLS handshakes under way at once; a connection more is closed before anything is said.
     pub handshakes_max: usize,
     /// From the first byte of a request to the end of its head, else 408.
@@ -38,7 +44,7 @@ pub struct Config {
     pub idle_timeout_ms: u32,
     /// Without the peer taking any of the bytes it was sent; then the connection is cut.
     pub stall_timeout_ms: u32,
-    /// For which a refused peer's bytes are still read, so that the refusal reaches it.
+    /// For which a refused peer's bytes are still read, so that the refusal reaches it; and which a guest has to ask.
     pub linger_ms: u32,
     /// After which a long-poll with nothing to say is answered.
     pub long_poll_timeout_ms: u32,
@@ -63,6 +69,7 @@ impl Default for Config {
             pipeline_max: 64,
             burst_bytes_max: 256 * 1024,
             connections_max: 65_536,
+            guests_max: GUESTS_MAX,
             handshakes_max: 1_024,
             head_timeout_ms: 30_000,
             handshake_timeout_ms: 10_000,

@@ -54,6 +54,8 @@ impl Flags {
     pub(crate) const LEGACY: u8 = 8;
     /// What it is sent waits for others' deliveries. Not about a request, but about now: see `volley`.
     pub(crate) const JOINED: u8 = 16;
+    /// It came when there was no room: see `guest`. About the connection for good.
+    pub(crate) const GUEST: u8 = 32;
 
     pub(crate) fn has(self, flag: u8) -> bool {
         self.0 & flag != 0
@@ -65,7 +67,7 @@ impl Flags {
 
     /// Another live request begins.
     pub(crate) fn forget(&mut self) {
-        self.0 &= Self::JOINED;
+        self.0 &= Self::JOINED | Self::GUEST;
     }
 }
 
@@ -104,11 +106,24 @@ impl<T> Connection<T> {
         self.active.is_none()
     }
 
+    pub(crate) fn peer(&self) -> Peer {
+        Peer { secure: self.secure, guest: self.flags.has(Flags::GUEST) }
+    }
+
     pub(crate) fn live(&self, offset: u64) -> Live {
         let mode = if self.role == Role::Sse { Mode::Sse } else { Mode::LongPoll };
         let opened = self.flags.has(Flags::OPENED);
         Live { mode, flavour: self.flavour, opened, offset, cursor: self.cursor }
     }
+}
+
+/// What is known of whoever asks, beside what is asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Peer {
+    /// What it says and hears is sealed.
+    pub(crate) secure: bool,
+    /// It came when there was no room: see `guest`.
+    pub(crate) guest: bool,
 }
 
 /// How far the present request's body is.
@@ -151,6 +166,8 @@ pub(crate) struct Manner {
     pub(crate) legacy: bool,
     /// The request may change something.
     pub(crate) writes: bool,
+    /// The request was POST.
+    pub(crate) posts: bool,
 }
 
 /// A live request that waits for the responses before it.

@@ -6,7 +6,7 @@ use thalweg_reactor::Key;
 use thalweg_wire::exchange::Service;
 
 /// Batches taken from a listener before it is closed: more than its queue holds.
-const BACKLOG_ROUNDS: usize = 128;
+const BACKLOG_ROUNDS: usize = 1_024;
 
 impl<S: Service> Http<S> {
     /// Stops accepting, once those who already knocked are in; ends what waits for nothing but time

@@ -161,6 +161,10 @@ impl<S: Service> Http<S> {
             Body::Unknown => Phase::Head,
             Body::Fixed { .. } | Body::Chunked { .. } => Phase::Body,
         };
+        if self.is_guest(core, key) {
+            // The same: whatever it is doing, it has so long for all of it.
+            return;
+        }
         let patience_ms = match active.phase {
             Phase::Idle => self.config.idle_timeout_ms,
             // For the head as a whole, however its bytes trickle.
@@ -192,6 +196,7 @@ impl<S: Service> Http<S> {
         }
         match core.entry(key).map(|entry| entry.active.as_ref().map(|active| active.phase)) {
             None => {}
+            Some(None) if self.is_guest(core, key) => self.dismiss(core, key),
             Some(None) => self.remove(core, key),
             _ if self.secure.is_handshaking(key) => self.remove(core, key),
             // Its answers are awaited from the store, which has its own patience.
@@ -199,6 +204,7 @@ impl<S: Service> Http<S> {
                 note_deadline(core, key, self.config.idle_timeout_ms);
                 core.set_timer(key, self.config.idle_timeout_ms);
             }
+            Some(Some(Phase::Head | Phase::Body)) if self.is_guest(core, key) => self.dismiss(core, key),
             Some(Some(Phase::Head | Phase::Body)) => {
                 self.with_active(core, key, |http, core, key, active| {
                     http.refuse(core, active, &crate::request::TOO_SLOW);

@@ -11,6 +11,7 @@
 //! - subscribers that stand alike are sent the same bytes, encoded once;
 //! - whoever does not read is not written for, and is closed after a while;
 //! - bytes that are not in memory are brought there by the pool, and hold back whoever asked for them alone;
+//! - what is small is answered whatever is full, and whoever finds no room is told so;
 //! - draining ends within its grace, and ends what can be ended in good order.
 #![forbid(unsafe_code)]
 
@@ -22,10 +23,12 @@ mod config;
 mod connection;
 mod drain;
 mod drive;
+mod guest;
 mod later;
 mod live;
 mod load;
 mod meters;
+mod posts;
 mod reactor;
 mod receive;
 mod request;

@@ -9,11 +9,12 @@
 //! follow a topic, `cold_reads` the jobs that the pool has not reported; a connection is in `resting` or in the reactor's
 //! ready queue exactly while it is put off. *Checked by* the tests in `tests/overload.rs`.
 
-use crate::connection::{Active, Manner, Role};
+use crate::connection::{Active, Manner, Peer, Role};
+use crate::guest::CONNECTIONS;
 use crate::live::Pumped;
 use crate::reactor::{Gone, Http, HttpCore, Message};
 use thalweg_reactor::Key;
-use thalweg_wire::exchange::{Method, Refusal, Service};
+use thalweg_wire::exchange::{Refusal, Service, Weight};
 
 /// Bytes of reads that are sent in one turn, and once more by what was put off, before others have theirs.
 const TURN_BYTES_MAX: usize = 8 << 20;
@@ -96,16 +97,14 @@ impl Load {
 }
 
 impl<S: Service> Http<S> {
-    /// Why a request is refused for want of room, before anything is done about it.
-    pub(crate) fn overload(&self, method: Method) -> Option<&'static Refusal> {
-        let full = match method {
-            Method::Get | Method::Head => {
-                (self.load.unsent_bytes >= self.config.unsent_bytes_max).then_some(&UNSENT)
-            }
-            Method::Options => None,
-            Method::Put | Method::Post | Method::Delete | Method::Other => {
-                (self.waiting.len() >= self.config.writes_max).then_some(&WRITES)
-            }
+    /// Why a request of that weight is refused for want of room, before anything is done about it. What is small never is:
+    /// whoever looks after the server sees it whatever it has to do.
+    pub(crate) fn overload(&self, weight: Weight, peer: Peer) -> Option<&'static Refusal> {
+        let full = match weight {
+            Weight::Small => None,
+            Weight::Read | Weight::Write if peer.guest => Some(&CONNECTIONS),
+            Weight::Read => (self.load.unsent_bytes >= self.config.unsent_bytes_max).then_some(&UNSENT),
+            Weight::Write => (self.waiting.len() >= self.config.writes_max).then_some(&WRITES),
         };
         full.inspect(|_| self.meters.overload())
     }
@@ -194,7 +193,8 @@ impl<S: Service> Http<S> {
             self.rest(core);
         }
         self.load.turn_bytes = [0; 2];
-        self.meters.carry(self.load.unsent_bytes, self.bodies.held());
+        let sealed = self.secure.sessions();
+        self.meters.carry(self.load.subscribers, sealed, self.load.unsent_bytes, self.bodies.held());
         // Reads are refused at the bound itself; what goes beyond it is sent to those who follow.
         let most = self.config.unsent_bytes_max;
         if self.load.unsent_bytes > most.saturating_add(most / 4) {

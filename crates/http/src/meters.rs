@@ -14,9 +14,15 @@ const BODIES: usize = 8;
 const HANDSHAKES: usize = 9;
 const HANDSHAKES_FAILED: usize = 10;
 const RESTS: usize = 11;
+const RECEIVED: usize = 12;
+const SENT: usize = 13;
+const SUBSCRIBERS: usize = 14;
+const SEALED: usize = 15;
 /// From here on responses by the first digit of their status.
-const RESPONSES: usize = 12;
+const RESPONSES: usize = 16;
 const CLASSES: usize = 5;
+/// RFC 6585 4: the status of what is refused because there is too much of it.
+const TOO_MANY: u16 = 429;
 
 /// System calls made for connections since the beginning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,6 +44,14 @@ pub struct Traffic {
     pub opened: u64,
     /// Connections that have ended.
     pub closed: u64,
+    /// Connections that follow a topic now.
+    pub subscribers: u64,
+    /// Connections that speak TLS now, or are about to.
+    pub sealed: u64,
+    /// Bytes that came over connections, TLS included.
+    pub received_bytes: u64,
+    /// Bytes that the kernel took for connections, TLS included.
+    pub sent_bytes: u64,
     /// Responses by class of their status: 1xx, 2xx, 3xx, 4xx, 5xx. The head of an event stream counts as one.
     pub responses: [u64; CLASSES],
     /// Requests refused, and connections cut, because a bound was reached.
@@ -54,6 +68,9 @@ pub struct Traffic {
     pub handshakes_failed: u64,
     /// Subscribers served because their topic moved.
     pub deliveries: u64,
+    /// How long each request by POST that succeeded took, from the turn that read it whole to the moment its answer might leave,
+    /// microseconds: as fine as turns are. Not those that the service answered [later](thalweg_wire::exchange::Answer::Later).
+    pub post_us: Distribution,
     /// How long each walk over the subscribers of a topic that moved took, or each part of a long one, microseconds.
     pub fan_out_us: Distribution,
 }
@@ -62,6 +79,7 @@ pub struct Traffic {
 #[derive(Debug, Default)]
 pub struct Meters {
     counts: Meter<{ RESPONSES + CLASSES }>,
+    post_us: Histogram,
     fan_out_us: Histogram,
 }
 
@@ -72,6 +90,10 @@ impl Meters {
             calls: self.calls(),
             opened: self.counts.read(OPENED),
             closed: self.counts.read(CLOSED),
+            subscribers: self.counts.read(SUBSCRIBERS),
+            sealed: self.counts.read(SEALED),
+            received_bytes: self.counts.read(RECEIVED),
+            sent_bytes: self.counts.read(SENT),
             responses: std::array::from_fn(|class| self.counts.read(RESPONSES + class)),
             overloads: self.counts.read(OVERLOADS),
             rests: self.rests(),
@@ -80,6 +102,7 @@ impl Meters {
             handshakes: self.counts.read(HANDSHAKES),
             handshakes_failed: self.counts.read(HANDSHAKES_FAILED),
             deliveries: self.counts.read(DELIVERIES),
+            post_us: self.post_us.read(),
             fan_out_us: self.fan_out_us.read(),
         }
     }
@@ -102,6 +125,14 @@ impl Meters {
 
     pub(crate) fn write(&self) {
         self.counts.add(WRITES, 1);
+    }
+
+    pub(crate) fn received(&self, bytes: usize) {
+        self.counts.add(RECEIVED, bytes as u64);
+    }
+
+    pub(crate) fn sent(&self, bytes: usize) {
+        self.counts.add(SENT, bytes as u64);
     }
 
     pub(crate) fn interest(&self) {
@@ -132,7 +163,9 @@ impl Meters {
         self.counts.add(RESTS, 1);
     }
 
-    pub(crate) fn carry(&self, unsent_bytes: u64, bodies_bytes: u64) {
+    pub(crate) fn carry(&self, subscribers: usize, sealed: usize, unsent_bytes: u64, bodies_bytes: u64) {
+        self.counts.set(SEALED, sealed as u64);
+        self.counts.set(SUBSCRIBERS, subscribers as u64);
         self.counts.set(UNSENT, unsent_bytes);
         self.counts.set(BODIES, bodies_bytes);
     }
@@ -140,6 +173,14 @@ impl Meters {
     pub(crate) fn response(&self, status: u16) {
         let class = usize::from(status / 100).clamp(1, CLASSES) - 1;
         self.counts.add(RESPONSES + class, 1);
+        if status == TOO_MANY {
+            // A bound of the service's own.
+            self.overload();
+        }
+    }
+
+    pub(crate) fn posts(&self, count: u64, took_us: u64) {
+        self.post_us.note_times(took_us, count);
     }
 
     pub(crate) fn fan_out(&self, deliveries: usize, took_us: u64) {

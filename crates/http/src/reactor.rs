@@ -1,13 +1,13 @@
 //! The handler itself: what it keeps per reactor, and which part answers which event.
 
 use crate::bodies::Bodies;
-use crate::config::Config;
-use crate::connection::{Active, Connection, Reply, Role};
+use crate::config::{Config, GUESTS_MAX};
+use crate::connection::{Active, Connection, Flags, Reply, Role};
 use crate::later::Awaited;
 use crate::live::{Memo, Walk};
 use crate::load::{Load, follows};
 use crate::meters::{Calls, Meters};
-use crate::request::REFUSALS;
+use crate::posts::{Posts, succeeded};
 use crate::send::Segment;
 use crate::timer::Timer;
 use crate::tls::{Identity, Secure};
@@ -93,6 +93,8 @@ pub(crate) struct Waiting {
     pub(crate) key: Key,
     pub(crate) sequence: Sequence,
     pub(crate) reply: Reply,
+    /// When the turn that read the request whole began.
+    pub(crate) read_us: u64,
 }
 
 /// A connection's end, on its way up to whoever holds it.
@@ -137,9 +139,12 @@ pub struct Http<S: Service> {
     /// Carries the timer that ends a drain.
     pub(crate) control: Key,
     pub(crate) connections: usize,
+    /// Those of them that came when there was no room: see `guest`.
+    pub(crate) guests: usize,
     pub(crate) bodies: Bodies,
     pub(crate) load: Load,
     pub(crate) meters: Arc<Meters>,
+    pub(crate) posts: Posts,
     pub(crate) draining: bool,
     /// Sorted by ticket; of equal tickets, the older first.
     pub(crate) waiting: VecDeque<Waiting>,
@@ -205,9 +210,11 @@ impl<S: Service> Http<S> {
             accepted: Vec::new(),
             control,
             connections: 0,
+            guests: 0,
             bodies: Bodies::default(),
             load: Load::default(),
             meters: Arc::default(),
+            posts: Posts::default(),
             draining: false,
             waiting: VecDeque::new(),
             completed: 0,
@@ -248,9 +255,9 @@ impl<S: Service> Http<S> {
     }
 
     /// Slab entries that are not connections: what the reactor's `entries_max` has to leave room for,
-    /// beside [`Config::connections_max`], with some for peers that are being refused.
+    /// beside [`Config::connections_max`], with some for peers that come when there is no room.
     pub fn entries_beside(listeners: usize) -> usize {
-        3 + listeners + REFUSALS
+        3 + listeners + GUESTS_MAX
     }
 }
 
@@ -286,6 +293,7 @@ impl<S: Service> Http<S> {
         self.load.subscribers -= usize::from(follows(removed.entry.role));
         if removed.entry.role.is_connection() {
             self.connections -= 1;
+            self.guests -= usize::from(removed.entry.flags.has(Flags::GUEST));
             self.meters.close();
             if self.draining && self.connections == 0 {
                 core.stop();
@@ -311,8 +319,14 @@ impl<S: Service> Http<S> {
     fn complete(&mut self, core: &mut HttpCore<S>, up_to: u64) {
         self.completed = self.completed.max(up_to);
         let done = self.waiting.partition_point(|waiting| waiting.ticket <= self.completed);
-        let released =
-            self.waiting.drain(..done).map(|waiting| (waiting.key, waiting.sequence, waiting.reply, None));
+        let now_us = if done > 0 { self.posts.moment_us(core) } else { 0 };
+        let meters = &self.meters;
+        let released = self.waiting.drain(..done).map(|waiting| {
+            if succeeded(&waiting.reply) {
+                meters.posts(1, now_us.saturating_sub(waiting.read_us));
+            }
+            (waiting.key, waiting.sequence, waiting.reply, None)
+        });
         let keys = hand_out(core, released, std::mem::take(&mut self.keys));
         self.drive_each(core, keys);
     }
@@ -387,6 +401,7 @@ impl<S: Service> Handler for Http<S> {
     type Message = Message;
 
     fn ready(&mut self, core: &mut Core<Self>, key: Key, readiness: Readiness) {
+        self.posts.acted();
         self.volley.begin_turn(core.ready_left() + 1);
         let Some(role) = core.entry(key).map(|entry| entry.role) else { return };
         match role {
@@ -419,7 +434,8 @@ impl<S: Service> Handler for Http<S> {
             Message::Walk { topic_id } => self.resume_walk(core, topic_id),
             Message::Drain { grace_ms } => self.drain(core, grace_ms),
             Message::Configure(config) => {
-                self.config = Config { connections_max: self.config.connections_max, ..*config };
+                let Config { connections_max, guests_max, .. } = self.config;
+                self.config = Config { connections_max, guests_max, ..*config };
             }
             // Whoever asked may have gone.
             Message::Count(sender) => drop(sender.send(self.count(core))),
@@ -427,6 +443,7 @@ impl<S: Service> Handler for Http<S> {
             Message::Rung => self.look(core),
             Message::Resume { key } => self.resume(core, key),
         }
+        self.posts.acted();
     }
 
     fn turn_ended(&mut self, core: &mut Core<Self>) {
@@ -438,6 +455,7 @@ impl<S: Service> Handler for Http<S> {
         self.service.turn_ended();
         self.account(core);
         self.secure.turn_ended();
+        self.posts.turn_ended(core, &self.meters);
     }
 
     fn timer(&mut self, core: &mut Core<Self>, key: Key) {

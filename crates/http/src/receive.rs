@@ -63,7 +63,10 @@ impl<S: Service> Http<S> {
         match read(descriptor, &mut active.input) {
             Ok(Read::WouldBlock) => Ok(Filled::Nothing),
             Ok(Read::End) => Ok(Filled::End),
-            Ok(Read::Bytes(bytes)) => Ok(Filled::Some { drained: bytes < room }),
+            Ok(Read::Bytes(bytes)) => {
+                self.meters.received(bytes);
+                Ok(Filled::Some { drained: bytes < room })
+            }
             Err(_) => Err(Gone::Close),
         }
     }

@@ -1,14 +1,11 @@
 //! From bytes to a whole request, and from the service's answer to a place in the connection's order.
 
 use crate::bodies;
-use crate::connection::{Active, Body, Manner, Phase, Reply, Starting};
+use crate::connection::{Active, Body, Manner, Peer, Phase, Reply, Starting};
 use crate::reactor::{Http, HttpCore, Waiting};
 use thalweg_reactor::{Key, Sequence};
-use thalweg_wire::exchange::{Answer, Method, Refusal, Request, Response, Service};
+use thalweg_wire::exchange::{Answer, Method, Refusal, Request, Response, Service, Weight};
 use thalweg_wire::http1::{BodyLength, ChunkedDecoder, Head, HeadParser};
-
-/// Peers that are being refused for want of room, at once.
-pub(crate) const REFUSALS: usize = 64;
 
 /// What one attempt at a request came to.
 enum Taken<T> {
@@ -35,11 +32,11 @@ impl<S: Service> Http<S> {
         key: Key,
         active: &mut Active<S::Topic>,
     ) -> bool {
-        let secure = core.entry(key).is_some_and(|entry| entry.secure);
+        let peer = core.entry(key).map(|entry| entry.peer()).unwrap_or_default();
         let taken = if matches!(active.body, Body::Chunked { .. }) {
-            self.take_chunked(core, active, secure)
+            self.take_chunked(core, active, peer)
         } else {
-            self.take_plain(core, active, secure)
+            self.take_plain(core, active, peer)
         };
         match taken {
             Taken::Nothing => {
@@ -68,7 +65,8 @@ impl<S: Service> Http<S> {
             Taken::Refused(refusal) => self.refuse(core, active, &refusal),
             Taken::Denied(response) => self.end_with(active, response),
             Taken::Whole { answer: Answer::Cold(work), .. } => self.warm_request(core, key, active, work),
-            Taken::Whole { answer, manner, end } => {
+            Taken::Whole { answer, mut manner, end } => {
+                manner.close |= peer.guest;
                 active.warmings = 0;
                 active.start = end;
                 active.body = Body::Unknown;
@@ -87,7 +85,7 @@ impl<S: Service> Http<S> {
         &mut self,
         core: &mut HttpCore<S>,
         active: &mut Active<S::Topic>,
-        secure: bool,
+        peer: Peer,
     ) -> Taken<S::Topic> {
         let unread = &active.input[active.start..];
         if unread.is_empty()
@@ -111,13 +109,13 @@ impl<S: Service> Http<S> {
                     decoder: ChunkedDecoder::default(),
                     decoded: Vec::new(),
                 };
-                return self.admitted(core, &head, body, secure);
+                return self.admitted(core, &head, body, peer);
             }
         };
         let total_bytes = head.bytes + length;
         if unread.len() < total_bytes {
             let body = Body::Fixed { head_bytes: head.bytes, total_bytes };
-            return self.admitted(core, &head, body, secure);
+            return self.admitted(core, &head, body, peer);
         }
         if active.awaited > 0 && matches!(head.method, Method::Get | Method::Head) {
             // RFC 9112 9.3.2: what follows a write in the same connection sees it, so it waits for it.
@@ -126,18 +124,19 @@ impl<S: Service> Http<S> {
         }
         active.held = false;
         let end = active.start + total_bytes;
-        if let Some(refusal) = self.overload(head.method) {
+        let asked = request(&head, &unread[head.bytes..total_bytes], peer);
+        let weight = self.service.weight(&asked);
+        if let Some(refusal) = self.overload(weight, peer) {
             let answer = Answer::Respond(self.service.refuse(refusal, Self::now(core)));
             return Taken::Whole { answer, manner: manner(&head), end };
         }
-        if self.load.is_spent() && matches!(head.method, Method::Get | Method::Head) {
+        if self.load.is_spent() && weight == Weight::Read {
             return Taken::PutOff;
         }
-        let body = &unread[head.bytes..total_bytes];
         let alone = self.is_alone(core);
         self.service.alone(alone && unread.len() == total_bytes);
         let _span = span(&head).entered();
-        let answer = self.service.call(&request(&head, body, secure), Self::now(core));
+        let answer = self.service.call(&asked, Self::now(core));
         Taken::Whole { answer, manner: manner(&head), end }
     }
 
@@ -152,12 +151,13 @@ impl<S: Service> Http<S> {
         core: &mut HttpCore<S>,
         head: &Head<'_>,
         body: Body,
-        secure: bool,
+        peer: Peer,
     ) -> Taken<S::Topic> {
-        if let Some(refusal) = self.overload(head.method) {
+        let asked = request(head, &[], peer);
+        if let Some(refusal) = self.overload(self.service.weight(&asked), peer) {
             return Taken::Refused(*refusal);
         }
-        match self.service.admit(&request(head, &[], secure), Self::now(core)) {
+        match self.service.admit(&asked, Self::now(core)) {
             Some(response) => Taken::Denied(response),
             None => Taken::Head(body, head.expects_continue),
         }
@@ -168,7 +168,7 @@ impl<S: Service> Http<S> {
         &mut self,
         core: &mut HttpCore<S>,
         active: &mut Active<S::Topic>,
-        secure: bool,
+        peer: Peer,
     ) -> Taken<S::Topic> {
         let Body::Chunked { head_bytes, decoder, decoded } = &mut active.body else { return Taken::Nothing };
         let body_start = active.start + *head_bytes;
@@ -197,7 +197,7 @@ impl<S: Service> Http<S> {
                 let alone = self.is_alone(core);
                 self.service.alone(alone && active.input.len() == at);
                 let _span = span(&head).entered();
-                let answer = self.service.call(&request(&head, decoded, secure), Self::now(core));
+                let answer = self.service.call(&request(&head, decoded, peer), Self::now(core));
                 Taken::Whole { answer, manner: manner(&head), end: at }
             }
             Ok(None) => Taken::Nothing,
@@ -218,7 +218,7 @@ impl<S: Service> Http<S> {
             Answer::After(ticket, response) if ticket > self.completed && !self.failed => {
                 let sequence = active.replies.expect();
                 active.awaited += u32::from(manner.writes);
-                self.wait_for(ticket, key, sequence, Reply { response, manner });
+                self.wait_for(core.now_us(), ticket, key, sequence, Reply { response, manner });
             }
             Answer::After(ticket, _) if ticket > self.completed => {
                 let sequence = active.replies.expect();
@@ -226,8 +226,9 @@ impl<S: Service> Http<S> {
                 active.ready(sequence, Reply { response, manner });
             }
             Answer::Respond(response) | Answer::After(_, response) => {
-                let sequence = active.replies.expect();
-                active.ready(sequence, Reply { response, manner });
+                let (sequence, reply) = (active.replies.expect(), Reply { response, manner });
+                self.posts.answered(&reply);
+                active.ready(sequence, reply);
             }
             Answer::Later(later) => self.await_later(key, active, later, manner),
             // Handled before: a cold request has no place yet.
@@ -239,9 +240,9 @@ impl<S: Service> Http<S> {
     }
 
     /// Keeps the queue sorted. Tickets grow nearly always, so this is nearly always a push.
-    fn wait_for(&mut self, ticket: u64, key: Key, sequence: Sequence, reply: Reply) {
+    fn wait_for(&mut self, read_us: u64, ticket: u64, key: Key, sequence: Sequence, reply: Reply) {
         let later = self.waiting.iter().rev().take_while(|waiting| waiting.ticket > ticket).count();
-        let waiting = Waiting { ticket, key, sequence, reply };
+        let waiting = Waiting { ticket, key, sequence, reply, read_us };
         self.waiting.insert(self.waiting.len() - later, waiting);
     }
 
@@ -272,9 +273,9 @@ impl<S: Service> Http<S> {
     }
 }
 
-fn request<'a>(head: &'a Head<'_>, body: &'a [u8], secure: bool) -> Request<'a> {
+fn request<'a>(head: &'a Head<'_>, body: &'a [u8], peer: Peer) -> Request<'a> {
     let &Head { method, path, query, .. } = head;
-    Request { method, path, query, fields: &head.fields, body, secure }
+    Request { method, path, query, fields: &head.fields, body, secure: peer.secure }
 }
 
 /// What a request is called in the log, at `debug`. Not looked at, it costs a load and a branch.
@@ -288,6 +289,7 @@ fn manner(head: &Head<'_>) -> Manner {
         head_only: head.method == Method::Head,
         legacy: head.minor_version == 0,
         writes: !matches!(head.method, Method::Get | Method::Head | Method::Options),
+        posts: head.method == Method::Post,
     }
 }
 
@@ -303,11 +305,4 @@ pub(crate) const TOO_SLOW: Refusal = Refusal {
     code: "request-too-slow",
     field: "request",
     detail: "The request did not arrive in time; send it again.",
-};
-
-pub(crate) const OVERLOADED: Refusal = Refusal {
-    status: 503,
-    code: "too-many-connections",
-    field: "connection",
-    detail: "The server has as many connections as it takes; try again in a moment.",
 };

@@ -241,7 +241,10 @@ fn send<S: Service>(
     }
     meters.write();
     match write_gathered(descriptor, slices) {
-        Ok(Written::Bytes(bytes)) => Ok(Sent { plain: bytes, wire: bytes }),
+        Ok(Written::Bytes(bytes)) => {
+            meters.sent(bytes);
+            Ok(Sent { plain: bytes, wire: bytes })
+        }
         Ok(Written::WouldBlock) => Ok(Sent::default()),
         Err(_) => Err(Gone::Close),
     }

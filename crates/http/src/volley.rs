@@ -237,6 +237,7 @@ impl<S: Service> Http<S> {
         taken.resize_with(deliveries.len(), || Ok(None));
         for ((key, delivery), taken) in deliveries.drain(..).zip(taken) {
             let taken = taken.map(Option::unwrap_or_default);
+            self.meters.sent(*taken.as_ref().unwrap_or(&0));
             let rest = taken.map(|taken| delivery.rest(&copied, taken));
             if !rest.as_ref().is_ok_and(Bytes::is_empty) {
                 self.keep_untaken(core, key, rest);

@@ -39,6 +39,45 @@ fn a_write_too_many_is_refused_before_anything_is_done() {
 }
 
 #[test]
+fn what_is_small_is_answered_whatever_is_full() {
+    let server = Server::start(Config { writes_max: 0, unsent_bytes_max: 0, ..patient() });
+    let mut client = server.connect();
+    client.get("/echo");
+    assert_eq!(client.answer().text(), "too-much-unsent request");
+    post(&mut client, "/echo");
+    assert_eq!(client.answer().text(), "too-many-writes request");
+    client.get("/small");
+    assert_eq!((client.answer().status, server.shared.lock().unwrap().calls), (200, 1));
+    for method in ["HEAD", "OPTIONS"] {
+        client.send(&format!("{method} /echo HTTP/1.1\r\nHost: t\r\n\r\n"));
+        assert_eq!(client.answer_to(method == "HEAD").status, 200, "{method}");
+    }
+    // Nor is its body refused that is still to come.
+    client.send("POST /small HTTP/1.1\r\nHost: t\r\nContent-Length: 2\r\n\r\n");
+    client.send("hi");
+    assert_eq!(client.answer().status, 200);
+}
+
+#[test]
+fn what_is_small_is_answered_in_a_turn_that_has_sent_enough() {
+    const HERD: usize = 20;
+    let server = Server::start(patient());
+    let mut herd: Vec<Client> = (0..HERD).map(|_| server.connect()).collect();
+    let (mut probe, mut blocker) = (server.connect(), server.connect());
+    server.until("connected", |census| census.connections == HERD + 2);
+    let held = server.shared.lock().unwrap();
+    blocker.get("/echo");
+    herd.iter_mut().for_each(|client| client.get(&format!("/big/{}", 4 << 20)));
+    probe.get("/small");
+    drop(held);
+    assert_eq!((probe.answer().status, blocker.answer().status), (200, 200));
+    herd.iter_mut().for_each(|client| assert_eq!(client.answer().body.len(), 4 << 20));
+    let paths = &server.shared.lock().unwrap().paths;
+    let place = paths.iter().position(|path| path == "/small").unwrap();
+    assert!(place < HERD / 2, "the probe waited for {place} reads");
+}
+
+#[test]
 fn a_subscriber_too_many_is_refused_and_its_connection_goes_on() {
     let server = Server::start(Config { subscribers_max: 1, ..patient() });
     let mut first = server.connect();

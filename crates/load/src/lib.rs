@@ -19,6 +19,9 @@ mod counts;
 mod driver;
 mod error;
 mod floor;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
 mod line;
 pub mod message;
 mod record;

@@ -150,9 +150,11 @@ pub struct Core<H: Handler> {
     pub(crate) mailbox: Shared<H::Message>,
     pub(crate) ready_queue: VecDeque<H::Message>,
     pub(crate) wheel: Wheel,
-    /// Milliseconds on the monotonic clock when the turn began.
-    pub(crate) now_ms: u64,
+    /// Nanoseconds on the monotonic clock when the turn began.
+    pub(crate) now_ns: u64,
     pub(crate) wall_us: u64,
+    /// The same clock as the handler read it when the turn ended; 0 if it did not.
+    pub(crate) ended_ns: u64,
     /// Ready descriptors of this turn not handed to the handler yet.
     pub(crate) ready_left: usize,
     pub(crate) messages_left: usize,
@@ -173,14 +175,15 @@ impl<H: Handler> Core<H> {
         entries_max: u32,
         seed: u64,
     ) -> Self {
-        let now_ms = clock::monotonic_ns() / 1_000_000;
+        let now_ns = clock::monotonic_ns();
         Self {
             epoll,
             mailbox,
             ready_queue: VecDeque::new(),
-            wheel: Wheel::new(now_ms),
-            now_ms,
+            wheel: Wheel::new(now_ns / 1_000_000),
+            now_ns,
             wall_us: clock::wall_us(),
+            ended_ns: 0,
             ready_left: 0,
             messages_left: 0,
             stopping: false,
@@ -344,7 +347,8 @@ impl<H: Handler> Core<H> {
 
     /// The next connection whose timer came due.
     pub(crate) fn take_due(&mut self) -> Option<Key> {
-        let slot = self.wheel.take(&mut self.slab, self.now_ms)?;
+        let now_ms = self.now_ms();
+        let slot = self.wheel.take(&mut self.slab, now_ms)?;
         self.slab.key_of(slot)
     }
 
@@ -451,8 +455,9 @@ impl<H: Handler> Core<H> {
 
     /// Reads both clocks for the turn.
     pub(crate) fn read_clocks(&mut self) {
-        self.now_ms = clock::monotonic_ns() / 1_000_000;
+        self.now_ns = clock::monotonic_ns();
         self.wall_us = clock::wall_us();
+        self.ended_ns = 0;
     }
 
     /// How many ready descriptors of this turn the handler will be called for yet, the dead among them.
@@ -471,12 +476,29 @@ impl<H: Handler> Core<H> {
 
     /// Milliseconds on the monotonic clock, as of the beginning of the turn.
     pub fn now_ms(&self) -> u64 {
-        self.now_ms
+        self.now_ns / 1_000_000
+    }
+
+    /// Microseconds on the monotonic clock, as of the beginning of the turn.
+    pub fn now_us(&self) -> u64 {
+        self.now_ns / 1_000
     }
 
     /// Milliseconds on the monotonic clock at this very moment.
     pub fn fresh_now_ms(&self) -> u64 {
         clock::monotonic_ns() / 1_000_000
+    }
+
+    /// Microseconds on the monotonic clock at this very moment.
+    pub fn fresh_now_us(&self) -> u64 {
+        clock::monotonic_ns() / 1_000
+    }
+
+    /// As [`Core::fresh_now_us`], for the last thing that a handler does in [`Handler::turn_ended`]: the wait that follows
+    /// goes by it, and the clock is not read twice.
+    pub fn turn_ended_us(&mut self) -> u64 {
+        self.ended_ns = clock::monotonic_ns();
+        self.ended_ns / 1_000
     }
 
     /// Microseconds since the Unix epoch, as of the beginning of the turn.

@@ -38,7 +38,10 @@ impl<H: Handler> Reactor<H> {
         if !self.spin.is_enabled() {
             return self.sleep(limit, wait);
         }
-        let began_ns = clock::monotonic_ns();
+        let began_ns = match self.core.ended_ns {
+            0 => clock::monotonic_ns(),
+            ended_ns => ended_ns,
+        };
         let outcome = match self.spin.limit_ns() {
             Some(_) => self.look_again(limit, began_ns, wait),
             None => self.sleep(limit, wait),

@@ -40,12 +40,18 @@ pub(crate) enum Verb {
         #[arg(long, value_name = "DIR", env = "THALWEG_DATA", default_value = "./data")]
         data: PathBuf,
     },
-    /// Say whether this machine is one that a server does well on: descriptors, processors, clock, and the disk beneath
-    /// the store. Ends with 1 if something would keep it from starting, or could lose data.
+    /// Say whether this machine is one that a server does well on, and what to do where it is not.
+    ///
+    /// Looks at descriptors and memory against the limits, processors, clocks, what the kernel allows, and the disk beneath the
+    /// store, by the configuration that a server would have here. Ends with 0 if nothing is bad, with 1 if something would keep a server from starting or from staying, or could lose data, and with 2 if its
+    /// configuration is wrong.
     Doctor {
-        /// Directory of the store, which need not be there yet.
-        #[arg(long, value_name = "DIR", env = "THALWEG_DATA", default_value = "./data")]
-        data: PathBuf,
+        /// Directory of the store, which need not be there yet; by default the configuration's.
+        #[arg(long, value_name = "DIR")]
+        data: Option<PathBuf>,
+        /// The server's configuration file. The environment counts as it does for serve.
+        #[arg(long, value_name = "FILE")]
+        config: Option<PathBuf>,
     },
     /// Print every batch and frame of a segment file or a store, and what is damaged, without opening it.
     Parse {
@@ -56,8 +62,9 @@ pub(crate) enum Verb {
         #[arg(long, value_name = "NAME")]
         log: Option<String>,
     },
-    /// Back a store up, whether a server has it open or not: everything that was acknowledged before, as of one
-    /// moment. What does not change any more is linked where the file system can, and costs no space.
+    /// Back a store up, whether a server has it open or not.
+    ///
+    /// Everything that was acknowledged before is in it, as of one moment. What does not change any more is linked where the file system can, and costs no space.
     Backup {
         /// Directory of the store.
         #[arg(value_name = "FROM")]
@@ -75,8 +82,9 @@ pub(crate) enum Verb {
         #[arg(value_name = "TO")]
         to: PathBuf,
     },
-    /// Run a server that is a program of its own, and fork it while it serves, move it and end it: whoever may use the
-    /// control endpoint can. Ends when the last of its servers has ended.
+    /// Run a server that is a program of its own, and fork it while it serves.
+    ///
+    /// Whoever may use the control endpoint can fork, move and end it. Ends when the last of its servers has ended.
     ForkServer {
         #[command(flatten)]
         options: ForkServerOptions,
@@ -217,11 +225,15 @@ pub(crate) struct ServeOptions {
     /// Writes that may wait for the disk at once; one more is refused with 503 before anything is done.
     #[arg(long, env = "THALWEG_WRITES_MAX", value_name = "N", default_value_t = 65_536, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     pub(crate) writes_max: u32,
+    /// Streams at once; one more is refused with 429 before anything is done, and everything else goes on. By default as many
+    /// as a quarter of the memory that the program may use holds, at 400 bytes each, and at most 10000000.
+    #[arg(long, env = "THALWEG_STREAMS_MAX", value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
+    pub(crate) streams_max: Option<u64>,
     /// Live reads at once; one more is answered 503. By default as many as there may be connections.
     #[arg(long, env = "THALWEG_SUBSCRIBERS_MAX", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     pub(crate) subscribers_max: Option<u32>,
-    /// Connections at once; one more is answered 503. By default as many as the descriptor limit allows, at
-    /// most 65536.
+    /// Connections at once; one more is answered 503, unless it asks for what is small. By default as many as the descriptor
+    /// limit allows, at most 65536.
     #[arg(long, env = "THALWEG_CONNECTIONS_MAX", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     pub(crate) connections_max: Option<u32>,
     /// Reactors, each a thread; by default one per processor this process may use.
@@ -321,6 +333,9 @@ pub(crate) enum LogLevel {
     Info,
     Debug,
 }
+
+#[cfg(fuzzing)]
+pub(crate) mod fuzzing;
 
 #[cfg(test)]
 mod tests {

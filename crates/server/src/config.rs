@@ -36,7 +36,7 @@ const fn key(name: &'static str, kind: Kind, reloads: bool) -> Key {
 }
 
 /// Every key, in the order they are printed.
-pub(crate) const KEYS: [Key; 37] = [
+pub(crate) const KEYS: [Key; 38] = [
     key("listen", Kind::Texts, false),
     key("tokens", Kind::Text, false),
     key("tls_certificate", Kind::Text, false),
@@ -55,6 +55,7 @@ pub(crate) const KEYS: [Key; 37] = [
     key("bodies_max_bytes", Kind::Integer, true),
     key("unsent_max_bytes", Kind::Integer, true),
     key("writes_max", Kind::Integer, true),
+    key("streams_max", Kind::Integer, false),
     key("subscribers_max", Kind::Integer, true),
     key("connections_max", Kind::Integer, false),
     key("reactors", Kind::Integer, false),
@@ -360,5 +361,7 @@ fn check(key: Key, values: &[String]) -> Result<(), String> {
     Err(format!("{before} for `{}`{after}", key.name))
 }
 
+#[cfg(fuzzing)]
+pub(crate) mod fuzzing;
 #[cfg(test)]
 mod tests;

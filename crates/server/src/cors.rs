@@ -11,7 +11,9 @@
 use crate::layer::pass_on;
 use std::fmt;
 use std::str::FromStr;
-use thalweg_wire::exchange::{Advance, Answer, Live, Method, Now, Refusal, Request, Response, Service};
+use thalweg_wire::exchange::{
+    Advance, Answer, Live, Method, Now, Refusal, Request, Response, Service, Weight,
+};
 
 /// What pages of other origins may use.
 const SHARED: &str = "/v1/";
@@ -232,7 +234,7 @@ impl<S: Service> Service for Cors<S> {
         response
     }
 
-    pass_on! { alone look writes turn_ended gone watch unwatch acknowledge }
+    pass_on! { weight alone look writes turn_ended gone watch unwatch acknowledge }
 }
 
 const FOREIGN: Refusal = Refusal {

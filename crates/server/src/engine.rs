@@ -14,6 +14,7 @@ use thalweg_log as log;
 use thalweg_reactor::{Full, Handle};
 use thalweg_state::{Options as StateOptions, Service as State, ServiceOptions};
 use thalweg_streams::embedded::Embedded;
+use thalweg_streams::store::Store as _;
 use thalweg_streams::subscriptions::{Driver, Subscriptions};
 use thalweg_streams::{Options, Sharing, Streams};
 use thalweg_sys::disk::Disk;
@@ -21,6 +22,7 @@ use thalweg_sys::process::random_bytes;
 use thalweg_sys::{clock, code};
 
 pub(crate) use offline::{Refusal, backup, parse, restore};
+pub(crate) use thalweg_streams::store::Stats as Totals;
 
 /// The name of the state that is served.
 const STATE: &str = "state";
@@ -36,6 +38,7 @@ pub(crate) struct Engine {
     state: State,
     sharing: Sharing,
     webhooks_loopback: bool,
+    streams_max: u64,
 }
 
 /// How much of the whole store is kept.
@@ -74,7 +77,7 @@ impl Engine {
             return Ok(Self::over(store, state));
         }
         let (store, found) =
-            log::Store::open(&Disk::Real, directory, options).map_err(|error| error.to_string())?;
+            log::Store::open(&Disk::Real, directory, options).map_err(|error| unopened(&error))?;
         for damage in &found.damage {
             tracing::error!(%damage, "the streams it touches are not served, the others are");
         }
@@ -107,7 +110,14 @@ impl Engine {
                 Err(error) => tracing::error!(%error, "the state is not served"),
             }
         }
-        Self { store, subscriptions, state, sharing: Sharing::Public, webhooks_loopback: false }
+        Self {
+            store,
+            subscriptions,
+            state,
+            sharing: Sharing::Public,
+            webhooks_loopback: false,
+            streams_max: u64::MAX,
+        }
     }
 
     /// The state, as whoever serves it calls it.
@@ -125,9 +135,19 @@ impl Engine {
         Self { webhooks_loopback, ..self }
     }
 
+    /// With how many streams there may be.
+    pub(crate) fn with_streams_max(self, streams_max: u64) -> Self {
+        Self { streams_max, ..self }
+    }
+
     /// What the store holds and did.
     pub(crate) fn stats(&self) -> log::Stats {
         self.store.stats()
+    }
+
+    /// The same, as streams are counted.
+    pub(crate) fn totals(&self) -> Totals {
+        Embedded::new(self.store.clone(), None).stats()
     }
 
     /// The store's syncs.
@@ -183,6 +203,7 @@ impl Engine {
             sharing: self.sharing,
             read_only: State::logs(STATE).into(),
             webhooks_loopback: self.webhooks_loopback,
+            streams_max: self.streams_max,
             ..Options::default()
         }
     }
@@ -205,6 +226,22 @@ impl Engine {
             format!("the store did not close cleanly: {error}; nothing acknowledged is lost")
         })
     }
+}
+
+/// Why a store does not open, and what to do where the reason itself does not say.
+fn unopened(error: &log::OpenError) -> String {
+    let log::OpenError::Io { source, .. } = error else { return error.to_string() };
+    let advice = match source.kind() {
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            "; let this user write there, or choose another directory with --data"
+        }
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "; make room, or choose another directory with --data"
+        }
+        io::ErrorKind::NotADirectory | io::ErrorKind::NotFound => "; choose another directory with --data",
+        _ => "",
+    };
+    format!("{error}{advice}")
 }
 
 /// Tells one reactor what became durable.

@@ -3,6 +3,11 @@
 /// Writes methods of [`thalweg_wire::exchange::Service`] that pass on to `self.inner`.
 macro_rules! pass_on {
     ($($method:ident)+) => { $($crate::layer::pass_on!(@ $method);)+ };
+    (@ weight) => {
+        fn weight(&self, head: &Request<'_>) -> Weight {
+            self.inner.weight(head)
+        }
+    };
     (@ admit) => {
         fn admit(&mut self, head: &Request<'_>, now: Now) -> Option<Response> {
             self.inner.admit(head, now)

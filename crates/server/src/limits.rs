@@ -1,24 +1,17 @@
 //! What the server may take in all, from what each connection may: said at the start, so that nobody finds out
 //! under load.
 
+use crate::costs::{
+    ACTIVE_BYTES, BUFFER_BYTES, HANDSHAKE_BYTES, IDLE_BYTES, KEYS_BYTES, RECORD_BYTES, STREAM_BYTES,
+    WRITE_BYTES,
+};
 use std::fmt;
 use thalweg_http::Config;
 
-/// Bytes of memory an idle connection costs at most; `cargo xtask slopes` measures it.
-const IDLE_BYTES: u64 = 128;
-/// Bytes of a reactor's buffer, which a connection borrows while bytes are in flight.
-const BUFFER_BYTES: u64 = 16 << 10;
-
-/// Bytes of what a connection owns beside its buffer while bytes are in flight.
-const ACTIVE_BYTES: u64 = 512;
-/// Bytes of an idle connection's keys behind TLS; `thalweg bench idle` measures it.
-const KEYS_BYTES: u64 = 4 << 10;
-/// Bytes behind TLS of a record that has not come whole.
-const RECORD_BYTES: u64 = 20 << 10;
-/// Bytes of a TLS handshake under way beside these.
-const HANDSHAKE_BYTES: u64 = 16 << 10;
-/// Bytes of an answer that waits for the disk.
-const WRITE_BYTES: u64 = 1 << 10;
+/// Streams there may be where nobody says, if there is memory for so many four times over.
+const STREAMS_DEFAULT: u64 = 10_000_000;
+/// Of the memory that there is, the share that streams may have where nobody says.
+const STREAMS_PARTS: u64 = 4;
 
 /// Bounds in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +31,13 @@ pub(crate) struct Limits {
     pub(crate) unsent_bytes: u64,
     /// Of all sessions of the state together.
     pub(crate) sessions_bytes: u64,
+    pub(crate) streams: u64,
+}
+
+/// As many streams as were asked for, or as a part of the memory that there is holds.
+pub(crate) fn streams_max(asked: Option<u64>, available: Option<u64>) -> u64 {
+    let held = available.map_or(u64::MAX, |bytes| bytes / STREAMS_PARTS / STREAM_BYTES);
+    asked.unwrap_or_else(|| held.clamp(1, STREAMS_DEFAULT))
 }
 
 impl Limits {
@@ -56,7 +56,14 @@ impl Limits {
             pipeline: config.pipeline_max as u64,
             unsent_bytes: config.unsent_bytes_max.saturating_mul(reactors),
             sessions_bytes: 0,
+            streams: 0,
         }
+    }
+
+    /// With how many streams there may be.
+    pub(crate) const fn with_streams(mut self, streams: u64) -> Self {
+        self.streams = streams;
+        self
     }
 
     /// With what sessions may hold.
@@ -65,15 +72,16 @@ impl Limits {
         self
     }
 
-    /// Bytes while every connection is idle.
+    /// Bytes while every connection and every stream is there, and idle.
     pub(crate) fn idle_bytes(&self) -> u64 {
-        self.connections * (IDLE_BYTES + self.handshakes.map_or(0, |_| KEYS_BYTES))
+        let connections = self.connections * (IDLE_BYTES + self.handshakes.map_or(0, |_| KEYS_BYTES));
+        connections.saturating_add(self.streams.saturating_mul(STREAM_BYTES))
     }
 
     /// Bytes if every bound were reached at once: each connection in the middle of a request, and behind TLS of a record, as
     /// many handshakes as there may be, as much of bodies and of what
-    /// is unsent as there is room for (a quarter more, until the slowest readers are cut), every write that may wait, and all
-    /// that sessions may hold.
+    /// is unsent as there is room for (a quarter more, until the slowest readers are cut), every write that may wait, all
+    /// that sessions may hold, and every stream.
     pub(crate) fn busy_bytes(&self) -> u64 {
         let bodies = self.connections.saturating_mul(self.body_bytes).min(self.bodies_bytes);
         let unsent = self.unsent_bytes.saturating_add(self.unsent_bytes / 4);
@@ -92,7 +100,7 @@ impl fmt::Display for Limits {
         write!(
             out,
             "{} connections, {} of them subscribers{}; {} a head, {} a body, {} all bodies that arrive; {} requests ahead each, {} \
-             writes waiting, {} reads waiting for the disk, {} unsent in all, {} in sessions; {} of memory while all are idle, {} if all used everything at once",
+             writes waiting, {} reads waiting for the disk, {} unsent in all, {} in sessions; {} streams; {} of memory while all are idle, {} if all used everything at once",
             self.connections,
             self.subscribers,
             self.handshakes.map(|count| format!(", {count} in TLS handshakes")).unwrap_or_default(),
@@ -104,6 +112,7 @@ impl fmt::Display for Limits {
             self.cold_reads,
             Bytes(self.unsent_bytes),
             Bytes(self.sessions_bytes),
+            self.streams,
             Bytes(self.idle_bytes()),
             Bytes(self.busy_bytes())
         )
@@ -160,6 +169,22 @@ mod tests {
         assert_eq!(sealed.busy_bytes(), limits.busy_bytes() + 400 * ((4 << 10) + (20 << 10)) + handshakes);
         let text = sealed.to_string();
         assert!(text.contains(" 200 of them subscribers, 400 in TLS handshakes; 16 KiB a head"), "{text}");
+    }
+
+    #[test]
+    fn streams_are_summed_and_without_a_number_a_part_of_memory_says_how_many_there_may_be() {
+        let limits = Limits::of(&Config { connections_max: 1, ..Config::default() }, 1, false);
+        let with = limits.with_streams(1_000);
+        assert_eq!(with.idle_bytes(), limits.idle_bytes() + 400_000);
+        assert_eq!(with.busy_bytes(), limits.busy_bytes() + 400_000);
+        assert!(with.to_string().contains(" in sessions; 1000 streams; "), "{with}");
+        assert_eq!(with.with_streams(u64::MAX).busy_bytes(), u64::MAX);
+
+        assert_eq!(streams_max(Some(7), Some(1)), 7);
+        assert_eq!(streams_max(None, Some(1 << 30)), (1 << 28) / 400);
+        assert_eq!(streams_max(None, Some(1 << 40)), 10_000_000);
+        assert_eq!(streams_max(None, None), 10_000_000);
+        assert_eq!(streams_max(None, Some(0)), 1);
     }
 
     #[test]

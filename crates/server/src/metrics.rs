@@ -1,12 +1,17 @@
-//! `GET /metrics`: what the server did and holds, for Prometheus (text exposition format 0.0.4).
+//! `GET /metrics`: what the server did and holds, for Prometheus (text exposition format 0.0.4), and `GET /v1/stats`, which
+//! is the same in brief ([`crate::stats`]).
 //!
 //! Purpose: reads what every reactor and the store count for themselves; nothing is asked of anybody, so a scrape
 //! disturbs none of them. Owns the list of reactors and the names, which are an interface: they are added to, not
 //! changed. Each counter is read for itself, so that sums of one scrape may be off by what happened during it.
 
+mod kinds;
+
 use crate::engine::Engine;
 use crate::layer::pass_on;
+use crate::stats;
 use bytes::Bytes;
+pub(crate) use kinds::resident_bytes;
 use parking_lot::Mutex;
 use std::fmt::{self, Write};
 use std::sync::Arc;
@@ -14,15 +19,22 @@ use thalweg_http::{Message, Meters, Traffic};
 use thalweg_log::Stats;
 use thalweg_reactor::{Activity, Handle};
 use thalweg_sync::meter::Distribution;
-use thalweg_wire::exchange::{Advance, Answer, Live, Method, Now, Refusal, Request, Response, Service};
+use thalweg_wire::exchange::{
+    Advance, Answer, Live, Method, Now, Refusal, Request, Response, Service, Weight,
+};
 
 const PATH: &str = "/metrics";
 const MEDIA: &[u8] = b"Content-Type: text/plain; version=0.0.4; charset=utf-8\r\nCache-Control: no-store\r\n";
 /// Seconds of what is noted in microseconds.
 const MICROS: f64 = 1e-6;
 
+/// Whether one of the two is what a request asks for.
+fn is_asked(request: &Request<'_>) -> bool {
+    [PATH, stats::PATH].contains(&request.path) && matches!(request.method, Method::Get | Method::Head)
+}
+
 /// What one reactor did, and its connections.
-type Reactor = (Activity, Traffic);
+pub(crate) type Reactor = (Activity, Traffic);
 
 /// One value of each reactor, with its label.
 fn each(reactors: &[Reactor], value: fn(&Reactor) -> u64) -> impl Iterator<Item = (String, u64)> {
@@ -40,6 +52,11 @@ impl Board {
         let meters = Arc::<Meters>::default();
         self.0.lock().push((handle, meters.clone()));
         meters
+    }
+
+    /// What each of them did.
+    pub(crate) fn read(&self) -> Vec<Reactor> {
+        self.0.lock().iter().map(|(handle, meters)| (handle.activity(), meters.traffic())).collect()
     }
 }
 
@@ -67,23 +84,19 @@ impl<S> Metrics<S> {
     fn write(&self, page: &mut Page) -> fmt::Result {
         let stats = self.engine.stats();
         self.store(page, &stats)?;
-        let reactors: Vec<_> = self
-            .board
-            .0
-            .lock()
-            .iter()
-            .map(|(handle, meters)| (handle.activity(), meters.traffic()))
-            .collect();
+        let reactors = self.board.read();
         self.reactors(page, &reactors)?;
         self.turns(page, &reactors)?;
-        let sum = |value: fn(&Traffic) -> u64| reactors.iter().map(|(_, t)| value(t)).sum();
-        page.memory(stats.index_bytes, sum(|t| t.unsent_bytes), sum(|t| t.bodies_bytes))
+        page.memory(kinds::kinds(&self.engine, &stats, reactors.iter().map(|(_, traffic)| traffic)))
     }
 
     fn reactors(&self, page: &mut Page, reactors: &[Reactor]) -> fmt::Result {
         let each = |value| each(reactors, value);
         page.counter("connections_accepted_total", "Connections accepted.", each(|(_, t)| t.opened))?;
         page.gauge("connections", "Connections there are.", each(|(_, t)| t.opened.wrapping_sub(t.closed)))?;
+        page.gauge("subscribers", "Connections that follow a stream.", each(|(_, t)| t.subscribers))?;
+        page.counter("received_bytes_total", "Bytes that came.", each(|(_, t)| t.received_bytes))?;
+        page.counter("sent_bytes_total", "Bytes that were taken.", each(|(_, t)| t.sent_bytes))?;
         page.counter(
             "reads_total",
             "System calls that read from connections.",
@@ -124,12 +137,10 @@ impl<S> Metrics<S> {
             "Responses by class of status; an event stream counts once.",
             classes,
         )?;
-        for (index, (_, traffic)) in reactors.iter().enumerate() {
-            let labels = format!("reactor=\"{index}\"");
-            let help = "A walk over the subscribers of a stream that moved, or a part of a long one.";
-            page.histogram("fan_out_seconds", help, index == 0, &labels, &traffic.fan_out_us, MICROS)?;
-        }
-        Ok(())
+        let help = "An append, from the turn that read it whole to the moment its answer might leave.";
+        page.seconds("append_seconds", help, reactors, |traffic| &traffic.post_us)?;
+        let help = "A walk over the subscribers of a stream that moved, or a part of a long one.";
+        page.seconds("fan_out_seconds", help, reactors, |traffic| &traffic.fan_out_us)
     }
 
     fn turns(&self, page: &mut Page, reactors: &[Reactor]) -> fmt::Result {
@@ -208,6 +219,21 @@ impl Page {
         self.family(name, "gauge", help, values)
     }
 
+    /// A histogram of each reactor, of what is noted in microseconds.
+    fn seconds(
+        &mut self,
+        name: &str,
+        help: &str,
+        reactors: &[Reactor],
+        values: fn(&Traffic) -> &Distribution,
+    ) -> fmt::Result {
+        for (index, (_, traffic)) in reactors.iter().enumerate() {
+            let labels = format!("reactor=\"{index}\"");
+            self.histogram(name, help, index == 0, &labels, values(traffic), MICROS)?;
+        }
+        Ok(())
+    }
+
     /// One histogram of a family, `first` the one that its head stands before; values times `unit`.
     fn histogram(
         &mut self,
@@ -233,35 +259,25 @@ impl Page {
         writeln!(self.0, "thalweg_{name}_count{open}{labels}{close} {count}")
     }
 
-    fn memory(&mut self, index_bytes: u64, unsent_bytes: u64, bodies_bytes: u64) -> fmt::Result {
-        let kinds = [
-            ("resident", resident_bytes()),
-            ("time_indexes", index_bytes),
-            ("unsent", unsent_bytes),
-            ("bodies", bodies_bytes),
-        ];
+    fn memory(&mut self, kinds: [(&str, u64); 10]) -> fmt::Result {
         let values = kinds.into_iter().map(|(kind, bytes)| (format!("kind=\"{kind}\""), bytes));
         self.gauge("memory_bytes", "Memory by kind: all that is resident, and what of it is which.", values)
     }
 }
 
-/// Resident memory of this process; 0 where the system does not say.
-fn resident_bytes() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let kib = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
-    kib.unwrap_or(0) * 1_024
-}
-
 impl<S: Service> Service for Metrics<S> {
     type Topic = S::Topic;
 
+    fn weight(&self, head: &Request<'_>) -> Weight {
+        if is_asked(head) { Weight::Small } else { self.inner.weight(head) }
+    }
+
     fn call(&mut self, request: &Request<'_>, now: Now) -> Answer<S::Topic> {
-        if request.path == PATH && matches!(request.method, Method::Get | Method::Head) {
-            return Answer::Respond(self.page());
+        if !is_asked(request) {
+            return self.inner.call(request, now);
         }
-        self.inner.call(request, now)
+        let brief = request.path == stats::PATH;
+        Answer::Respond(if brief { stats::respond(&self.engine, &self.board) } else { self.page() })
     }
 
     pass_on! { admit alone look writes turn_ended gone failed watch unwatch acknowledge advance deadline refuse }

@@ -16,7 +16,7 @@ use thalweg_reactor::{Handle, Pool};
 use thalweg_rpc::{Bounds, Gateway, Mount};
 use thalweg_schema as schema;
 use thalweg_service::Endpoint;
-use thalweg_wire::exchange::{Advance, Answer, Live, Now, Refusal, Request, Response, Service};
+use thalweg_wire::exchange::{Advance, Answer, Live, Now, Refusal, Request, Response, Service, Weight};
 
 const LOG: &str = include_str!("../../../schemas/log.jsonc");
 const STATE: &str = include_str!("../../../schemas/state.jsonc");
@@ -182,8 +182,13 @@ impl<S: Service> Beside<S> {
         Self { inner, gateway, alone: doing == Doing::Rpc }
     }
 
+    /// Whether a path is one of the services', if there are any.
+    fn is_called(&self, path: &str) -> bool {
+        self.gateway.is_some() && (self.alone || path.starts_with(PREFIX))
+    }
+
     fn gateway(&mut self, path: &str) -> Option<&mut Gateway> {
-        self.gateway.as_mut().filter(|_| self.alone || path.starts_with(PREFIX))
+        if self.is_called(path) { self.gateway.as_mut() } else { None }
     }
 }
 
@@ -200,6 +205,11 @@ impl<S: Service> Service for Beside<S> {
                 Answer::Respond(self.inner.failed(now))
             }
         }
+    }
+
+    fn weight(&self, head: &Request<'_>) -> Weight {
+        // A call is what it is sent as, by POST, and only its body says whether it changes anything.
+        if self.is_called(head.path) { Weight::of(head.method) } else { self.inner.weight(head) }
     }
 
     fn admit(&mut self, head: &Request<'_>, now: Now) -> Option<Response> {

@@ -6,12 +6,14 @@
 use crate::access::{Certificate, CertificateError, TokensError};
 use crate::arguments::{ServeOptions, StateHistory, Switch, WebhooksLoopback};
 use crate::config::Configuration;
+use crate::descriptors::TooFew;
 use crate::engine::{Engine, Retain};
 use crate::front::{Front, Fronted, Served};
 use crate::limits::Limits;
 use crate::listen::{self, Doors, Listen};
 use crate::logging::Logging;
 use crate::rpc::Doing;
+use crate::shares::Shares;
 use crate::supervisor::{self, Supervisor};
 use crate::{services, webhooks};
 use std::ffi::OsString;
@@ -26,13 +28,9 @@ use thalweg_reactor::{Handle, Pool, Reactor};
 use thalweg_service::Endpoint;
 use thalweg_sys::code;
 use thalweg_sys::epoll::wait_readable;
-use thalweg_sys::process::{parallelism, raise_descriptors_max};
+use thalweg_sys::process::parallelism;
 use thalweg_sys::signal::{Signal, Signals, ignore_broken_pipes};
 
-/// Descriptors beside connections: listeners, epolls, wakers, segments.
-const DESCRIPTORS_BESIDE: u64 = 512;
-/// Connections at once, unless something else is asked for.
-const CONNECTIONS_DEFAULT: u32 = 65_536;
 /// The store announces to 32 watchers; what drives subscriptions is one of them, the state another, and what serves
 /// neighbours a third.
 const REACTORS_MAX: usize = 29;
@@ -73,6 +71,8 @@ pub(crate) enum Failure {
         /// How many there may be, with what each of them serves.
         most: usize,
     },
+    /// Too few descriptors to serve anybody.
+    Descriptors(TooFew),
     /// The system refused something else.
     System(&'static str, io::Error),
     /// A reactor ended by itself.
@@ -92,10 +92,18 @@ impl std::fmt::Display for Failure {
             Self::Certificate(error) => write!(out, "{error}"),
             Self::Listen(place, error) => {
                 write!(out, "cannot listen at {place}: {error}")?;
-                if error.kind() == io::ErrorKind::AddrInUse {
-                    write!(out, "; is another server running? choose another place with --listen")?;
-                }
-                Ok(())
+                out.write_str(match error.kind() {
+                    io::ErrorKind::AddrInUse => {
+                        "; is another server running? choose another place with --listen"
+                    }
+                    io::ErrorKind::AddrNotAvailable => {
+                        "; this machine has no such address: choose another with --listen"
+                    }
+                    io::ErrorKind::PermissionDenied => {
+                        "; ports below 1024 take privileges: choose another place with --listen"
+                    }
+                    _ => "",
+                })
             }
             Self::Store(why) => write!(out, "{why}"),
             Self::Service(error) => write!(out, "{error}; --services off does without"),
@@ -104,6 +112,11 @@ impl std::fmt::Display for Failure {
                 out,
                 "--reactors {asked}: there may be {most}, for the store tells 32 of each commit, and a reactor that serves the \
                  log by JSON-RPC counts twice: --rpc-listen has one do that for all"
+            ),
+            Self::Descriptors(TooFew { limit, needed }) => write!(
+                out,
+                "only {limit} descriptors may be open, and this server takes {needed} to serve one connection on each reactor: \
+                 raise the limit (ulimit -n, LimitNOFILE=), or have fewer --reactors"
             ),
             Self::System(action, error) => write!(out, "cannot {action}: {error}"),
             Self::Reactor => write!(out, "a reactor ended unasked; see the log above"),
@@ -125,8 +138,7 @@ struct Control<'a> {
     logging: Logging,
     front: Front,
     certificate: Option<Certificate>,
-    /// Connections of each reactor.
-    connections_max: usize,
+    shares: Shares,
 }
 
 /// Runs the server until it is asked to end.
@@ -147,7 +159,9 @@ pub(crate) fn serve(configuration: Configuration, line: &[OsString]) -> Result<(
         if inherited.is_empty() || configuration.listens_as_asked() { &options.listen[..] } else { &[] };
     let front = Front::of(options)?;
     let reactors = reactors(options.reactors, (REACTORS_MAX - front.watchers_apart()) / front.watchers())?;
-    let connections_max = connections_max(options).div_ceil(reactors);
+    let shares =
+        Shares::of(options, reactors, inherited.len() + wanted.len()).map_err(Failure::Descriptors)?;
+    let limits = shares.limits(options);
     let mut places = inherited.iter().map(|(place, _)| place).chain(wanted).chain(&options.rpc_listen);
     let reachable = places.find(|place| !place.is_local());
     if let Some(place) = reachable.filter(|_| !front.is_guarded() && !options.insecure_listen_anywhere) {
@@ -156,12 +170,12 @@ pub(crate) fn serve(configuration: Configuration, line: &[OsString]) -> Result<(
     let is_apart = reachable.is_none();
     let certificate = certificate(options)?;
     let identity = certificate.as_ref().map(Certificate::identity);
-    let engine = open_engine(options, &front, is_apart)?;
+    let engine = open_engine(options, &front, is_apart)?.with_streams_max(limits.streams);
     let mut doors = open_doors(wanted, inherited, reactors, identity)?;
-    let config = http_config(options, connections_max, reactors);
+    let config = shares.config(options);
     let pool = Pool::start(COLD_THREADS).map_err(|error| Failure::System("start a thread", error))?;
     // Before anything is answered: who hears from the server finds all of it.
-    let neighbours = services::Running::start(&engine, &pool, options, connections_max * reactors)?;
+    let neighbours = services::Running::start(&engine, &pool, options, shares.connections())?;
     code::release();
     let spin = options.spin == Switch::On;
     let mut running = start_all(&engine, &front, &pool, config, spin, &mut doors)?;
@@ -173,8 +187,7 @@ pub(crate) fn serve(configuration: Configuration, line: &[OsString]) -> Result<(
         doors.paths.append(&mut rpc_doors.paths);
     }
     let webhooks = webhooks::Running::start(&engine)?;
-    let limits =
-        Limits::of(&config, reactors, identity.is_some()).with_sessions(options.state_sessions_max_bytes);
+    shares.warn(options, &limits);
     tracing::info!(reactors, durability = ?options.durability, %limits, "serving");
     greet(
         &doors.places,
@@ -185,7 +198,7 @@ pub(crate) fn serve(configuration: Configuration, line: &[OsString]) -> Result<(
     let supervisor = Supervisor::from_environment();
     supervisor.ready();
     code::release();
-    let mut control = Control { configuration, line, logging, front, certificate, connections_max };
+    let mut control = Control { configuration, line, logging, front, certificate, shares };
     watch(&signals, &engine, &running, neighbours.as_ref(), &mut control)?;
     let grace_ms = control.configuration.options.drain_grace_ms;
     tracing::info!(grace_ms, "ending: a second signal ends at once");
@@ -303,7 +316,7 @@ impl Control<'_> {
         self.reload_certificate();
         let options = &self.configuration.options;
         self.logging.set_level(options.log_level);
-        let config = Arc::new(http_config(options, self.connections_max, running.len()));
+        let config = Arc::new(self.shares.config(options));
         for reactor in running {
             if reactor.handle.post(Message::Configure(config.clone())).is_err() {
                 tracing::error!("a reactor is too far behind to be told its new limits: send SIGHUP again");
@@ -313,19 +326,11 @@ impl Control<'_> {
     }
 }
 
-/// As many connections as were asked for, or as descriptors allow.
-fn connections_max(options: &ServeOptions) -> usize {
-    let wanted = u64::from(options.connections_max.unwrap_or(CONNECTIONS_DEFAULT));
-    let descriptors = raise_descriptors_max(wanted + DESCRIPTORS_BESIDE).unwrap_or(1_024);
-    let possible = descriptors.saturating_sub(DESCRIPTORS_BESIDE).max(64);
-    if possible < wanted && options.connections_max.is_some() {
-        tracing::warn!(
-            wanted,
-            possible,
-            "fewer connections than asked for: raise the descriptor limit (ulimit -n)"
-        );
-    }
-    usize::try_from(wanted.min(possible)).unwrap_or(usize::MAX)
+/// The bounds that a server with these options has in all, as far as it could run.
+pub(crate) fn limits(options: &ServeOptions) -> Limits {
+    let reactors = options.reactors.map_or_else(|| parallelism().min(REACTORS_MAX), |count| count as usize);
+    let shares = Shares::of(options, reactors, options.listen.len());
+    shares.unwrap_or_else(|_| Shares::with_room_for_one(options, reactors)).limits(options)
 }
 
 fn state_options(options: &ServeOptions) -> thalweg_state::Options {
@@ -337,30 +342,6 @@ fn state_options(options: &ServeOptions) -> thalweg_state::Options {
         },
         sessions_bytes_max: usize::try_from(options.state_sessions_max_bytes).unwrap_or(usize::MAX),
         ..thalweg_state::Options::default()
-    }
-}
-
-/// The bounds of each of `reactors`.
-fn http_config(options: &ServeOptions, connections_max: usize, reactors: usize) -> Config {
-    let (share, shares) = (reactors.max(1), reactors.max(1) as u64);
-    let bodies_bytes_max = options.bodies_max_bytes / shares;
-    Config {
-        body_bytes_max: options.body_max_bytes,
-        bodies_bytes_max: bodies_bytes_max.max(options.body_max_bytes),
-        connections_max,
-        writes_max: (options.writes_max as usize).div_ceil(share),
-        subscribers_max: options
-            .subscribers_max
-            .map_or(connections_max, |max| (max as usize).div_ceil(share)),
-        unsent_bytes_max: options.unsent_max_bytes.div_ceil(shares),
-        long_poll_timeout_ms: options.long_poll_timeout_ms,
-        sse_lifetime_ms: options.sse_lifetime_ms,
-        idle_timeout_ms: options.idle_timeout_ms,
-        head_timeout_ms: options.request_timeout_ms,
-        body_timeout_ms: options.request_timeout_ms,
-        stall_timeout_ms: options.stall_timeout_ms,
-        volleys: options.io_uring == Switch::On,
-        ..Config::default()
     }
 }
 

@@ -62,6 +62,12 @@ fn counters_count_what_was_done() {
     assert!(grown("thalweg_responses_total") >= 13.0);
     assert!(grown("thalweg_messages_total") >= 1.0, "the committer says what is durable");
     assert!(grown("thalweg_sync_seconds_count") >= 12.0);
+    // Ten appends and what closed the stream; each took a while, and less than the test may.
+    assert_eq!(grown("thalweg_append_seconds_count"), 11.0);
+    let took_s = grown("thalweg_append_seconds_sum");
+    assert!(took_s > 11e-6 && took_s < 60.0, "{took_s}");
+    // Records both ways, and what is said around them.
+    assert!(grown("thalweg_received_bytes_total") > 1_000.0 && grown("thalweg_sent_bytes_total") > 1_000.0);
     assert_eq!(grown("thalweg_group_commits_sum"), grown("thalweg_commits_total"));
     assert!(sum(&after, "thalweg_streams") >= 1.0 && sum(&after, "thalweg_memory_bytes") > 1e6);
     // Whoever asks is connected.
@@ -105,6 +111,7 @@ fn the_page_has_every_metric_that_is_documented_and_no_other() {
     // depth of mailboxes, wakes saved, memory by kind.
     for promised in [
         "records_total",
+        "append_seconds",
         "group_commits",
         "sync_seconds",
         "fan_out_seconds",
@@ -116,5 +123,41 @@ fn the_page_has_every_metric_that_is_documented_and_no_other() {
     for kind in ["resident", "time_indexes", "unsent", "bodies"] {
         assert!(samples.contains_key(&format!("thalweg_memory_bytes{{kind=\"{kind}\"}}")), "{kind}");
     }
+    for kind in ["files", "streams", "connections", "subscribers", "tls", "sessions"] {
+        assert!(samples.contains_key(&format!("thalweg_memory_bytes{{kind=\"{kind}\"}}")), "{kind}");
+    }
+    server.end();
+}
+
+#[test]
+fn memory_is_counted_for_what_it_goes_into() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path(), "127.0.0.1:0", &["--reactors", "1"]);
+    let kind = |samples: &BTreeMap<String, f64>, kind: &str| {
+        samples[&format!("thalweg_memory_bytes{{kind=\"{kind}\"}}")]
+    };
+    let before = scrape(&server);
+    assert_eq!(kind(&before, "connections"), 128.0, "whoever asks is connected");
+    assert_eq!(kind(&before, "subscribers") + kind(&before, "tls") + kind(&before, "sessions"), 0.0);
+    assert!(kind(&before, "files") > 0.0 && kind(&before, "files") < kind(&before, "resident"));
+    for name in ["a", "b", "c"] {
+        says(&server.url, &["create", name]);
+    }
+    let _idle = TcpStream::connect(server.address()).unwrap();
+    let mut tail = TcpStream::connect(server.address()).unwrap();
+    tail.write_all(b"GET /v1/stream/a?offset=-1&live=sse HTTP/1.1\r\nHost: t\r\n\r\n").unwrap();
+    assert!(tail.read(&mut [0; 4_096]).unwrap() > 0);
+    // What a reactor carries is written down at the end of its turn.
+    let start = std::time::Instant::now();
+    let after = loop {
+        let samples = scrape(&server);
+        if kind(&samples, "subscribers") > 0.0 && kind(&samples, "connections") == 256.0 {
+            break samples;
+        }
+        assert!(start.elapsed().as_secs() < 10, "{samples:?}");
+    };
+    assert_eq!(kind(&after, "subscribers"), 128.0);
+    assert_eq!(kind(&after, "streams"), 400.0 * sum(&after, "thalweg_streams"));
+    assert!(kind(&after, "streams") - kind(&before, "streams") >= 1_200.0);
     server.end();
 }

@@ -4,20 +4,15 @@
 
 mod common;
 
-use common::{PROGRAM, Server, run, says};
+use common::{PROGRAM, Server, ask, run, says};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::Command;
 use std::time::Duration;
 
-/// The answer to one request on a connection of its own.
-fn ask(server: &Server, head: &str) -> String {
-    let mut peer = TcpStream::connect(server.address()).unwrap();
-    peer.write_all(format!("{head}\r\nHost: t\r\nConnection: close\r\n\r\n").as_bytes()).unwrap();
-    let mut answer = Vec::new();
-    peer.read_to_end(&mut answer).unwrap();
-    String::from_utf8_lossy(&answer).into_owned()
-}
+/// What is answered whatever is full.
+const SMALL: [&str; 5] =
+    ["GET /healthz", "GET /metrics", "GET /v1/stats", "HEAD /v1/stream/s", "OPTIONS /v1/stream/s"];
 
 fn connections(server: &Server) -> f64 {
     let page = ask(server, "GET /metrics HTTP/1.1");
@@ -99,8 +94,107 @@ fn whoever_finds_no_room_is_told_when_to_come_again() {
 }
 
 #[test]
+fn whoever_looks_after_a_server_with_too_much_unsent_can_see_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let flags = ["--reactors", "1", "--unsent-max-bytes", "4194304", "--stall-timeout-ms", "3600000"];
+    let server = Server::start(directory.path(), "127.0.0.1:0", &flags);
+    for (name, bytes) in [("s", 1 << 20), ("small", 100_000)] {
+        says(&server.url, &["create", name]);
+        assert!(run(&server.url, &["append", name], &"x".repeat(bytes)).status.success());
+    }
+    let read = |name: &str| format!("GET /v1/stream/{name}?offset=-1 HTTP/1.1\r\nHost: t\r\n\r\n");
+    let mut stuck = Vec::new();
+    let refused = loop {
+        assert!(stuck.len() < 200, "reads are taken without end");
+        // Each leaves a part of one answer, beside what the kernel takes, and not all the same part.
+        let asked = read("small").repeat(stuck.len() % 10) + &read("s").repeat(20);
+        let mut reader = TcpStream::connect(server.address()).unwrap();
+        reader.write_all(asked.as_bytes()).unwrap();
+        stuck.push(reader);
+        std::thread::sleep(Duration::from_millis(20));
+        let answer = ask(&server, "GET /v1/stream/s?offset=-1 HTTP/1.1");
+        if !answer.starts_with("HTTP/1.1 200 ") {
+            break answer;
+        }
+    };
+    assert!(refused.starts_with("HTTP/1.1 503 ") && refused.contains("too-much-unsent"), "{refused}");
+    assert!(refused.contains("Retry-After: "), "{refused}");
+    for head in SMALL {
+        let answer = ask(&server, &format!("{head} HTTP/1.1"));
+        assert!(answer.starts_with("HTTP/1.1 20"), "{head}: {answer}");
+    }
+    // Nothing stands in the way of a write.
+    assert!(run(&server.url, &["append", "s", "more"], "").status.success());
+    drop(stuck);
+    server.end();
+}
+
+#[test]
+fn whoever_looks_after_a_server_with_too_many_connections_can_see_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let flags = ["--reactors", "1", "--connections-max", "2"];
+    let server = Server::start(directory.path(), "127.0.0.1:0", &flags);
+    assert!(server.greeting.contains("limits: 2 connections, "), "{}", server.greeting);
+    says(&server.url, &["create", "s"]);
+    let within: Vec<TcpStream> = (0..2).map(|_| TcpStream::connect(server.address()).unwrap()).collect();
+    until_connections(&server, 2.0);
+    for head in SMALL {
+        let answer = ask(&server, &format!("{head} HTTP/1.1"));
+        assert!(
+            answer.starts_with("HTTP/1.1 20") && answer.contains("Connection: close"),
+            "{head}: {answer}"
+        );
+    }
+    for head in [
+        "GET /v1/stream/s?offset=-1",
+        "GET /v1/stream/s?offset=-1&live=sse",
+        "PUT /v1/stream/t",
+        "GET /v1/streams",
+    ] {
+        let answer = ask(&server, &format!("{head} HTTP/1.1"));
+        assert!(
+            answer.starts_with("HTTP/1.1 503 ") && answer.contains("too-many-connections"),
+            "{head}: {answer}"
+        );
+        assert!(answer.contains("Retry-After: "), "{head}: {answer}");
+    }
+    drop(within);
+    until_connections(&server, 0.0);
+    assert!(ask(&server, "GET /v1/stream/s?offset=-1 HTTP/1.1").starts_with("HTTP/1.1 200 "));
+    server.end();
+}
+
+#[test]
+fn a_stream_too_many_is_refused_and_everything_else_goes_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path(), "127.0.0.1:0", &["--streams-max", "4"]);
+    assert!(server.greeting.contains(" in sessions; 4 streams; "), "{}", server.greeting);
+    let put = |name: &str| ask(&server, &format!("PUT /v1/stream/{name} HTTP/1.1\r\nContent-Length: 0"));
+    let names = ["a", "b", "c", "d", "e"];
+    let answers: Vec<String> = names.iter().map(|name| put(name)).collect();
+    // Streams of the server's own may be among them.
+    let made = answers.iter().take_while(|answer| answer.starts_with("HTTP/1.1 201 ")).count();
+    assert!((1..=4).contains(&made), "{answers:?}");
+    for refused in &answers[made..] {
+        assert!(refused.starts_with("HTTP/1.1 429 ") && refused.contains("too-many-streams"), "{refused}");
+        assert!(refused.contains("Retry-After: "), "{refused}");
+    }
+    assert!(put("a").starts_with("HTTP/1.1 200 "), "it is there");
+    assert!(run(&server.url, &["append", "a", "goes on"], "").status.success());
+    // The same rule by whichever way.
+    let (code, complaint) = common::fails(&server.url, &["create", "f"]);
+    assert!(code == 1 && complaint.contains("as many streams"), "{code}: {complaint}");
+    assert!(ask(&server, "DELETE /v1/stream/a HTTP/1.1").starts_with("HTTP/1.1 204 "));
+    assert!(put("f").starts_with("HTTP/1.1 201 "), "there is room again");
+    let metrics = ask(&server, "GET /metrics HTTP/1.1");
+    assert!(metrics.contains("thalweg_streams 4"), "{metrics}");
+    assert!(metrics.contains("thalweg_memory_bytes{kind=\"streams\"} 1600"), "{metrics}");
+    server.end();
+}
+
+#[test]
 fn limits_of_nothing_are_refused_by_name() {
-    for flag in ["--writes-max", "--subscribers-max", "--unsent-max-bytes"] {
+    for flag in ["--streams-max", "--writes-max", "--subscribers-max", "--unsent-max-bytes"] {
         let output = Command::new(PROGRAM).args(["serve", flag, "0"]).output().unwrap();
         assert_eq!(output.status.code(), Some(2));
         assert!(String::from_utf8_lossy(&output.stderr).contains(flag));

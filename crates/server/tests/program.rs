@@ -117,6 +117,46 @@ fn serving_where_it_should_not_is_refused_with_a_way_out() {
 }
 
 #[test]
+fn common_mistakes_are_answered_with_what_to_do() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    std::fs::write(at("file"), "").unwrap();
+    for (arguments, hint) in [
+        (
+            ["--listen", "127.0.0.1:0", "--data", &at("file")],
+            "something else of that name; choose another directory",
+        ),
+        (["--listen", "127.0.0.1:0", "--data", &at("file/x")], "choose another directory with --data"),
+        (["--listen", "unix:/nowhere/at/all.sock", "--data", &at("data")], "cannot listen at unix:/nowhere"),
+    ] {
+        let (code, complaint) = fails("", &[&["serve", "--log-level", "error"][..], &arguments].concat());
+        assert!(code == 1 && complaint.contains(hint), "{arguments:?}: {complaint}");
+    }
+
+    let server = Server::start(directory.path(), "127.0.0.1:0", &["--durability", "memory"]);
+    // What a HEAD finds out has no words of the server's.
+    let (code, complaint) = fails(&server.url, &["append", "no-such", "x"]);
+    assert!(code == 4 && complaint.contains("thalweg create"), "{complaint}");
+    let secure = server.url.replace("http:", "https:");
+    let (code, complaint) = fails(&secure, &["ls"]);
+    assert!(code == 3 && complaint.contains("if not, it is http://"), "{complaint}");
+    assert_eq!(fails("http://127.0.0.1:99999", &["ls"]).0, 1);
+    server.end();
+
+    let page = "HTTP/1.1 404 Not Found\r\nContent-Length: 15\r\n\r\n<html>no</html>";
+    let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", other.local_addr().unwrap());
+    let answering = std::thread::spawn(move || {
+        let (mut peer, _) = other.accept().unwrap();
+        let _ = peer.read(&mut [0; 1_024]).unwrap();
+        peer.write_all(page.as_bytes()).unwrap();
+    });
+    let (_, complaint) = fails(&url, &["ls"]);
+    assert!(complaint.contains("is the URL right?") && !complaint.contains("<html>"), "{complaint}");
+    answering.join().unwrap();
+}
+
+#[test]
 fn a_second_signal_does_not_wait_for_whoever_holds_out() {
     let directory = tempfile::tempdir().unwrap();
     let mut server = Server::start(

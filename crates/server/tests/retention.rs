@@ -50,6 +50,15 @@ fn a_stream_keeps_what_it_was_created_to_keep() {
     }
     assert!(kept("sized") >= 100_000 && kept("sized") % 50_000 == 0);
     assert_eq!(kept("free"), 500_000);
+    // A listing says both: what was ever appended, and what of it is left.
+    for (name, left) in [("sized", kept("sized")), ("aged", 0), ("free", 500_000)] {
+        let listed = says(&server.url, &["ls", name, "--output", "json"]);
+        assert!(listed.contains("\"bytes\":500000,"), "{listed}");
+        assert!(listed.contains(&format!("\"keptBytes\":{left},")), "{listed}");
+        let columns = says(&server.url, &["ls", "--long", name]);
+        let columns: Vec<&str> = columns.split_whitespace().take(2).collect();
+        assert_eq!(columns, [left.to_string().as_str(), "500000"]);
+    }
     let gone = ask(&server, &format!("GET /v1/stream/sized?offset={beginning} HTTP/1.1"));
     assert!(gone.starts_with("HTTP/1.1 410 ") && gone.contains("offset-gone"), "{gone}");
     // What comes next has its place as ever.

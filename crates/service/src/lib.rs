@@ -13,6 +13,9 @@ mod async_client;
 mod call;
 mod client;
 mod error;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
 mod local;
 mod pool;
 mod schedule;

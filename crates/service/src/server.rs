@@ -23,6 +23,8 @@ mod drain;
 mod engine;
 mod flow;
 mod framing;
+#[cfg(fuzzing)]
+pub(crate) mod fuzzing;
 mod handler;
 mod inline;
 mod opening;

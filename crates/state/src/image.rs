@@ -129,7 +129,7 @@ impl Image {
 }
 
 /// What ends an image.
-fn end(fork: ForkId, offset: Offset, entries: u64, root: &Root) -> Vec<u8> {
+pub(crate) fn end(fork: ForkId, offset: Offset, entries: u64, root: &Root) -> Vec<u8> {
     let mut end = Vec::with_capacity(END_BYTES);
     end.extend_from_slice(&u32::MAX.to_le_bytes());
     end.extend_from_slice(&VERSION.to_le_bytes());
@@ -139,7 +139,7 @@ fn end(fork: ForkId, offset: Offset, entries: u64, root: &Root) -> Vec<u8> {
 }
 
 /// The next entry of a run; `None` where there is none.
-fn take(run: &mut &[u8]) -> Option<(Key, Value)> {
+pub(crate) fn take(run: &mut &[u8]) -> Option<(Key, Value)> {
     let (lengths, rest) = run.split_at_checked(8)?;
     let (key, value) = lengths.split_at(4);
     let length = |word: &[u8]| Some(u32::from_le_bytes(word.try_into().ok()?) as usize);

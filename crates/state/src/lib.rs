@@ -37,6 +37,9 @@ mod digest;
 mod durable;
 mod error;
 mod fork;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
 #[rustfmt::skip]
 #[allow(unreachable_pub, unused_imports, reason = "generated for any place and any schema")]
 pub mod generated;

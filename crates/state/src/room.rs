@@ -15,6 +15,11 @@ impl Room {
         Arc::new(Self { limit, held: Mutex::new(0) })
     }
 
+    /// Bytes of it that are taken.
+    pub(crate) fn held(&self) -> usize {
+        *self.held.lock()
+    }
+
     /// A part of it, of nothing to begin with.
     pub(crate) fn begin(self: &Arc<Self>) -> Held {
         Held { room: self.clone(), bytes: 0 }

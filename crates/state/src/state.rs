@@ -156,6 +156,11 @@ impl State {
         &self.shared.wrong
     }
 
+    /// Bytes of keys and values that all sessions together hold beside their snapshots.
+    pub fn sessions_bytes(&self) -> usize {
+        self.shared.room.held()
+    }
+
     /// The line that all others come from.
     pub fn main(&self) -> ForkId {
         self.shared.main

@@ -47,6 +47,10 @@ impl<S: Store> Streams<S> {
                     let problem = Problem::new(409, "stream-deleted", "path", detail);
                     return Self::answer_after(missing.ticket, problem.respond());
                 }
+                // Before anything is planned, read or written for it.
+                Err(missing) if self.is_full() => {
+                    return Self::answer_after(missing.ticket, Problem::too_many().respond());
+                }
                 Err(_) => {
                     let plan = match self.plan(&wish, now) {
                         Ok(plan) => plan,

@@ -262,9 +262,17 @@ impl Store for Embedded {
             durability,
             streams: stats.logs,
             stored_bytes: stats.segment_bytes,
+            kept_bytes: stats.live_bytes,
             segments: stats.segments,
             damaged_spans: self.store.damage().len() as u64,
+            records: stats.entries,
+            commits: stats.batches,
+            refused_commits: stats.failures,
         }
+    }
+
+    fn streams(&self) -> u64 {
+        self.store.logs_count()
     }
 
     fn ticket(&self, stream: &Self::Stream) -> u64 {

@@ -15,6 +15,7 @@
 mod access;
 mod append;
 mod cache;
+mod capacity;
 mod create;
 mod cursor;
 mod delete;
@@ -36,7 +37,12 @@ mod stats;
 pub mod store;
 pub mod subscriptions;
 
-#[cfg(test)]
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
+#[cfg(any(test, fuzzing))]
+#[allow(clippy::unwrap_used, clippy::expect_used, reason = "a model for tests and the fuzzer")]
+#[cfg_attr(fuzzing, allow(dead_code, reason = "tests move time and durability by hand, the fuzzer does not"))]
 mod model;
 #[cfg(test)]
 mod tests;
@@ -69,6 +75,9 @@ pub struct Options {
     pub sharing: Sharing,
     /// Streams that somebody else writes: names, and beginnings of names, which end with a slash.
     pub read_only: Vec<String>,
+    /// Streams there may be, the server's own and those retained for forks included: one more is refused. A few more there may
+    /// be where several reactors create at the same moment.
+    pub streams_max: u64,
     /// Webhooks may go to this very machine, as `http://localhost` and `http://127.0.0.x` (PROTOCOL 6.2).
     pub webhooks_loopback: bool,
 }
@@ -88,6 +97,7 @@ impl Default for Options {
             event_bytes_max: 256 << 10,
             sharing: Sharing::Public,
             read_only: Vec::new(),
+            streams_max: u64::MAX,
             webhooks_loopback: false,
         }
     }

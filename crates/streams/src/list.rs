@@ -34,7 +34,10 @@ struct Entry {
     name: String,
     content_type: String,
     next_offset: String,
+    /// Ever appended, what it inherited as a fork included.
     bytes: u64,
+    /// Of those, what can still be read.
+    kept_bytes: u64,
     closed: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     ttl_s: Option<u64>,
@@ -101,10 +104,12 @@ impl<S: Store> Streams<S> {
             Lifetime::Sliding { ttl_s } => (Some(ttl_s), None),
             Lifetime::Until { expires_us } => (None, rfc3339::format(expires_us)),
         };
-        let (bytes, closed, content_type) = (state.tail, state.closed, config.content_type.to_string());
+        let (bytes, kept_bytes) = (state.tail, state.tail.saturating_sub(state.first));
+        let (closed, content_type) = (state.closed, config.content_type.to_string());
         let found = self.found(stream, state, config);
         let next_offset = text(&self.tail(&found).encode());
-        Some(Entry { name: text(name), content_type, next_offset, bytes, closed, ttl_s, expires_at })
+        let name = text(name);
+        Some(Entry { name, content_type, next_offset, bytes, kept_bytes, closed, ttl_s, expires_at })
     }
 }
 

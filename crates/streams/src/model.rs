@@ -323,11 +323,26 @@ impl Store for Model {
         Page::Streams(names)
     }
 
+    fn streams(&self) -> u64 {
+        let inner = self.0.borrow();
+        inner.names.values().filter(|stream| !inner.is_gone(**stream)).count() as u64
+    }
+
     fn stats(&self) -> Stats {
         let inner = self.0.borrow();
         let stored_bytes = inner.streams.iter().map(|entry| entry.data.len() as u64).sum();
         let streams = inner.names.len() as u64;
-        Stats { durability: "memory", streams, stored_bytes, segments: 1, damaged_spans: 0 }
+        Stats {
+            durability: "memory",
+            streams,
+            stored_bytes,
+            kept_bytes: stored_bytes,
+            segments: 1,
+            damaged_spans: 0,
+            records: 0,
+            commits: 0,
+            refused_commits: 0,
+        }
     }
 
     fn ticket(&self, stream: &usize) -> u64 {

@@ -7,6 +7,14 @@ use std::borrow::Cow;
 use thalweg_wire::exchange::Response;
 use thalweg_wire::problem::PROBLEM_MEDIA;
 
+/// What whoever would make one stream too many is told.
+pub(crate) const TOO_MANY: &str =
+    "there are as many streams as the server keeps; delete some, or try again when some have expired";
+
+/// When to come again: what a moment changes, and what takes somebody to delete streams.
+pub(crate) const SOON: &[u8] = b"Retry-After: 1\r\n";
+pub(crate) const LATER: &[u8] = b"Retry-After: 60\r\n";
+
 /// A refusal that has not become a response yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Problem {
@@ -44,6 +52,11 @@ impl Problem {
         Self::new(410, "offset-gone", "offset", detail)
     }
 
+    /// There are as many streams as there may be.
+    pub(crate) fn too_many() -> Self {
+        Self::new(429, "too-many-streams", "path", TOO_MANY)
+    }
+
     /// Others kept committing first.
     pub(crate) fn contended() -> Self {
         Self::new(503, "stream-contended", "path", "others kept writing to the stream first; try again")
@@ -59,9 +72,11 @@ impl Problem {
         let mut headers = Headers::new();
         headers.line("Content-Type", PROBLEM_MEDIA.as_bytes());
         headers.constant(b"Cache-Control: no-store\r\n");
-        if self.status == 503 {
-            headers.constant(b"Retry-After: 1\r\n");
-        }
+        match self.status {
+            429 => headers.constant(LATER),
+            503 => headers.constant(SOON),
+            _ => &mut headers,
+        };
         add(&mut headers);
         let problem = thalweg_wire::problem::Problem {
             status: self.status,

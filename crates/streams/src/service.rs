@@ -7,15 +7,30 @@ use crate::problem::Problem;
 use crate::store::Store;
 use bytes::Bytes;
 use smallvec::smallvec;
-use thalweg_wire::exchange::{Advance, Answer, Live, Method, Now, Refusal, Request, Response, Service};
+use thalweg_wire::exchange::{
+    Advance, Answer, Live, Method, Now, Refusal, Request, Response, Service, Weight,
+};
 use thalweg_wire::path::{self, HEALTH, LIST, RESERVED, STREAMS};
 
 /// Ours: which streams there are, and what the store holds.
 const STATS: &str = "/v1/stats";
 const CONTROL: &str = "__ds/";
+/// PROTOCOL 6.5, as `CONTROL` has it.
+const JWKS: &str = "__ds/jwks.json";
 
 impl<S: Store> Service for Streams<S> {
     type Topic = S::Stream;
+
+    /// What is read or written of streams, or lists them, weighs what its method says. Everything else here is an answer of a
+    /// few lines.
+    fn weight(&self, head: &Request<'_>) -> Weight {
+        match head.path.strip_prefix(STREAMS) {
+            Some(JWKS) if head.method == Method::Get => Weight::Small,
+            Some(_) => Weight::of(head.method),
+            None if head.path == LIST => Weight::of(head.method),
+            None => Weight::Small,
+        }
+    }
 
     fn call(&mut self, request: &Request<'_>, now: Now) -> Answer<S::Stream> {
         if request.method == Method::Options {
@@ -56,6 +71,10 @@ impl<S: Store> Service for Streams<S> {
             Method::Delete => self.delete(&name, now),
             Method::Options | Method::Other => Answer::Respond(method_not_allowed(ALLOW)),
         }
+    }
+
+    fn admit(&mut self, head: &Request<'_>, now: Now) -> Option<Response> {
+        self.refuse_create(head, now)
     }
 
     fn writes(&self) -> u64 {

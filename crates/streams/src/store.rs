@@ -212,10 +212,18 @@ pub struct Stats {
     pub streams: u64,
     /// Bytes taken for segments, preallocated ones included.
     pub stored_bytes: u64,
+    /// Bytes of records that some stream still needs; what was let go of counts for up to 256 KiB of a stream longer.
+    pub kept_bytes: u64,
     /// Segments.
     pub segments: u64,
     /// Spans found damaged when the store was opened.
     pub damaged_spans: u64,
+    /// Records appended since then.
+    pub records: u64,
+    /// Commits since then.
+    pub commits: u64,
+    /// Commits since then that the disk had no room for.
+    pub refused_commits: u64,
 }
 
 /// An engine that keeps streams. Cheap to clone; every call returns without waiting for a disk.
@@ -301,6 +309,11 @@ pub trait Store: Clone {
 
     /// What the store holds, without visiting a stream.
     fn stats(&self) -> Stats;
+
+    /// Streams in the catalogue, as [`Store::stats`] counts them: cheap enough to ask before each create.
+    fn streams(&self) -> u64 {
+        self.stats().streams
+    }
 
     /// The ticket after which everything staged so far on this stream is durable; 0 if it is already.
     fn ticket(&self, stream: &Self::Stream) -> u64;

@@ -1,4 +1,4 @@
-//! What the machine is like underneath: the file system that a directory lies on, and whether the clock is right.
+//! What the machine is like underneath: the file system that a directory lies on, and what its clocks are worth.
 
 use std::io;
 use std::path::Path;
@@ -21,6 +21,8 @@ pub enum Keeps {
     Memory,
     /// Another machine.
     Network,
+    /// The topmost layer of a container: gone with it.
+    Container,
     /// A disk, as far as one can tell.
     Disk,
 }
@@ -32,6 +34,9 @@ const NFS: i64 = 0x6969;
 const SMB2: i64 = 0xfe53_4d42;
 const CIFS: i64 = 0xff53_4d42;
 const FUSE: i64 = 0x6573_5546;
+const OVERLAY: i64 = 0x794c_7630;
+/// Where the kernel says what it reads the time from.
+const CLOCK_SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 
 /// The file system that a path lies on.
 ///
@@ -44,6 +49,7 @@ pub fn file_system(path: &Path) -> io::Result<FileSystem> {
     let keeps = match found.f_type {
         TMPFS | RAMFS => Keeps::Memory,
         NFS | SMB2 | CIFS | FUSE => Keeps::Network,
+        OVERLAY => Keeps::Container,
         _ => Keeps::Disk,
     };
     Ok(FileSystem {
@@ -71,6 +77,11 @@ pub fn clock_is_kept() -> io::Result<bool> {
         return Err(io::Error::last_os_error());
     }
     Ok(state != libc::TIME_ERROR)
+}
+
+/// What the kernel reads the time from, as `tsc`; `None` where it does not say.
+pub fn clock_source() -> Option<String> {
+    Some(std::fs::read_to_string(CLOCK_SOURCE).ok()?.trim().to_owned())
 }
 
 #[cfg(test)]

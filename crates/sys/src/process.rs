@@ -1,6 +1,6 @@
 //! What the process may have and where it runs: descriptors, processors, entropy.
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{PidfdFlags, Resource, Rlimit, getpid, getrlimit, pidfd_open, setrlimit};
 use rustix::rand::{GetRandomFlags, getrandom};
 use std::io;
 
@@ -8,6 +8,19 @@ use std::io;
 pub fn descriptors_max() -> (u64, u64) {
     let limit = getrlimit(Resource::Nofile);
     (limit.current.unwrap_or(u64::MAX), limit.maximum.unwrap_or(u64::MAX))
+}
+
+/// Bytes of memory that the process may lock now; `None` for no bound.
+pub fn locked_bytes_max() -> Option<u64> {
+    getrlimit(Resource::Memlock).current
+}
+
+/// Whether the kernel gives descriptors of processes (`pidfd_open`), which is how children are watched.
+///
+/// # Errors
+/// Why it does not.
+pub fn can_watch() -> io::Result<()> {
+    Ok(pidfd_open(getpid(), PidfdFlags::empty()).map(drop)?)
 }
 
 /// Raises the limit of open descriptors to `wanted`, or as far as the hard limit lets it; what it is

@@ -76,6 +76,29 @@ impl<'a> Request<'a> {
     }
 }
 
+/// What a request takes of a server, as far as its head says: which bound it is held against.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Weight {
+    /// Next to nothing: it is answered whatever is full, so that an operator can look at a server that has too much to do.
+    Small,
+    /// An answer of any size, which may lie unsent.
+    Read,
+    /// A change, which may wait for the store.
+    Write,
+}
+
+impl Weight {
+    /// What requests of that method weigh where nothing more is known: bodies of answers make reads heavy, and `HEAD` and
+    /// `OPTIONS` have none.
+    pub const fn of(method: Method) -> Self {
+        match method {
+            Method::Head | Method::Options => Self::Small,
+            Method::Get => Self::Read,
+            Method::Put | Method::Post | Method::Delete | Method::Other => Self::Write,
+        }
+    }
+}
+
 /// A response body: pieces sent one after the other, never joined by a copy.
 pub type Pieces = SmallVec<[Bytes; 3]>;
 
@@ -178,6 +201,12 @@ pub trait Service {
 
     /// A whole request arrived.
     fn call(&mut self, request: &Request<'_>, now: Now) -> Answer<Self::Topic>;
+
+    /// What a request weighs, by its head alone: asked of every request before anything else is, so it allocates nothing
+    /// and looks nothing up.
+    fn weight(&self, head: &Request<'_>) -> Weight {
+        Weight::of(head.method)
+    }
 
     /// The head of a request arrived, and more of its body than the head came with is still to come: the answer
     /// that spares it the way, if there is one. It is asked about once more, and decides for good, in

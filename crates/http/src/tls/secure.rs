@@ -61,6 +61,11 @@ impl std::fmt::Debug for Secure {
 }
 
 impl Secure {
+    /// Sealed connections, those in their handshakes included.
+    pub(crate) fn sessions(&self) -> usize {
+        self.sessions.len()
+    }
+
     /// Handshakes under way.
     pub(crate) fn handshakes(&self) -> usize {
         self.handshakes
@@ -131,8 +136,7 @@ impl Secure {
             self.sealed.clear();
             let sealed = session.seal(pieces, sent.plain, &mut self.sealed);
             sent.plain += sealed.map_err(|_| Gone::Close)?;
-            meters.write();
-            let taken = taken(descriptor, &self.sealed)?;
+            let taken = taken(descriptor, &self.sealed, meters)?;
             sent.wire += taken;
             if taken < self.sealed.len() {
                 kept.push(&self.sealed[taken..]);
@@ -148,15 +152,18 @@ fn flush(descriptor: BorrowedFd<'_>, kept: &mut Sealed, meters: &Meters) -> Resu
     if kept.is_empty() {
         return Ok(0);
     }
-    meters.write();
-    let taken = taken(descriptor, kept.bytes())?;
+    let taken = taken(descriptor, kept.bytes(), meters)?;
     kept.advance(taken);
     Ok(taken)
 }
 
-fn taken(descriptor: BorrowedFd<'_>, bytes: &[u8]) -> Result<usize, Gone> {
+fn taken(descriptor: BorrowedFd<'_>, bytes: &[u8], meters: &Meters) -> Result<usize, Gone> {
+    meters.write();
     match write(descriptor, bytes) {
-        Ok(Written::Bytes(count)) => Ok(count),
+        Ok(Written::Bytes(count)) => {
+            meters.sent(count);
+            Ok(count)
+        }
         Ok(Written::WouldBlock) => Ok(0),
         Err(_) => Err(Gone::Close),
     }
@@ -181,6 +188,7 @@ impl<S: Service> Http<S> {
         let room = received.capacity();
         self.meters.read();
         let got = core.descriptor(key).map(|descriptor| read(descriptor, &mut received));
+        self.meters.received(received.len());
         let filled = match got {
             Some(Ok(Read::Bytes(_))) if begins && is_plain(&received) => {
                 self.refuse_plain(core, key, active);

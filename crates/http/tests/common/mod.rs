@@ -10,10 +10,12 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use thalweg_http::tls::Identity;
-use thalweg_http::{Census, Config, Http, Listening, Message};
+use thalweg_http::{Census, Config, Http, Listening, Message, Meters};
 use thalweg_reactor::{Handle, Pool, Reactor};
 use thalweg_transport::Listener;
-use thalweg_wire::exchange::{Advance, Answer, Live, Mode, Now, Refusal, Request, Response, Service, Work};
+use thalweg_wire::exchange::{
+    Advance, Answer, Live, Mode, Now, Refusal, Request, Response, Service, Weight, Work,
+};
 use thalweg_wire::http1::{BodyLength, ChunkedDecoder, parse_response};
 
 /// What the service and the test both see.
@@ -74,6 +76,10 @@ impl TestService {
 impl Service for TestService {
     type Topic = u64;
 
+    fn weight(&self, head: &Request<'_>) -> Weight {
+        if head.path == "/small" { Weight::Small } else { Weight::of(head.method) }
+    }
+
     fn call(&mut self, request: &Request<'_>, _now: Now) -> Answer<u64> {
         if let Some(work) = self.cold().filter(|_| request.path.starts_with("/big")) {
             return Answer::Cold(work);
@@ -91,6 +97,7 @@ impl Service for TestService {
                 response.body.push(Bytes::copy_from_slice(request.body));
                 Answer::Respond(response)
             }
+            "small" => Answer::Respond(respond(200, "small")),
             "slow" => {
                 std::thread::sleep(std::time::Duration::from_millis(number));
                 Answer::Respond(respond(200, "slow"))
@@ -185,6 +192,8 @@ pub struct Server {
     pub address: SocketAddr,
     pub shared: Arc<Mutex<Shared>>,
     pub handle: Handle<Message>,
+    /// What it counts.
+    pub meters: Arc<Meters>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -201,6 +210,8 @@ impl Server {
         let address = listener.local_address().unwrap();
         let service = TestService { shared: Arc::clone(&shared) };
         let (sender, receiver) = channel();
+        let meters = Arc::<Meters>::default();
+        let counted = meters.clone();
         let thread = std::thread::spawn(move || {
             let entries = config.connections_max + Http::<TestService>::entries_beside(1);
             let reactor_config =
@@ -213,13 +224,13 @@ impl Server {
             };
             let mut reactor = Reactor::new(reactor_config, |core| {
                 let http = Http::new(core, service, config, vec![listening])?;
-                Ok::<_, std::io::Error>(http.with_pool(Pool::start(1)?))
+                Ok::<_, std::io::Error>(http.with_pool(Pool::start(1)?).with_meters(counted))
             })
             .unwrap();
             sender.send(reactor.handle()).unwrap();
             reactor.run().unwrap();
         });
-        Self { address, shared, handle: receiver.recv().unwrap(), thread: Some(thread) }
+        Self { address, shared, handle: receiver.recv().unwrap(), meters, thread: Some(thread) }
     }
 
     pub fn connect(&self) -> Client {

@@ -7,7 +7,9 @@ use crate::layer::pass_on;
 use parking_lot::RwLock;
 use std::path::Path;
 use std::sync::Arc;
-use thalweg_wire::exchange::{Advance, Answer, Live, Method, Now, Refusal, Request, Response, Service};
+use thalweg_wire::exchange::{
+    Advance, Answer, Live, Method, Now, Refusal, Request, Response, Service, Weight,
+};
 use thalweg_wire::path::{self, HEALTH, LIST, RESERVED, STREAMS};
 use thalweg_wire::{decimal, query};
 
@@ -98,7 +100,7 @@ impl<S: Service> Service for Guard<S> {
         self.refusal(head, Body::ToCome, now).or_else(|| self.inner.admit(head, now))
     }
 
-    pass_on! { alone look writes turn_ended gone failed watch unwatch acknowledge advance deadline refuse }
+    pass_on! { weight alone look writes turn_ended gone failed watch unwatch acknowledge advance deadline refuse }
 }
 
 /// Where the body of a request is.

@@ -15,6 +15,9 @@ mod guard;
 mod mint;
 mod tokens;
 
+#[cfg(fuzzing)]
+pub(crate) use tokens::fuzzing;
+
 pub(crate) use certificate::{Certificate, CertificateError};
 pub(crate) use guard::{Guard, Keys};
 pub(crate) use mint::mint;

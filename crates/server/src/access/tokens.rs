@@ -171,6 +171,9 @@ fn digest_of_hex(text: &str) -> Option<Digest> {
     Some(out)
 }
 
+#[cfg(fuzzing)]
+pub(crate) mod fuzzing;
+
 #[cfg(test)]
 mod tests {
     use super::*;

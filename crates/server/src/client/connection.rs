@@ -89,6 +89,8 @@ pub(crate) enum Failure {
     Copy(String),
     /// The system gives no random bytes.
     Random(io::Error),
+    /// The system does not say when it is time to end.
+    Signals(io::Error),
     /// Standard input cannot be read.
     Input(io::Error),
     /// Standard output cannot be written.
@@ -108,7 +110,13 @@ impl fmt::Display for Failure {
                 if matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound) {
                     write!(out, "; is the server running? start it with `thalweg serve`")?;
                 } else if url.starts_with("https:") && error.kind() == io::ErrorKind::InvalidData {
-                    write!(out, "; name the certificates to trust with --tls-ca")?;
+                    let clear = error.to_string().contains("corrupt message");
+                    let advice = if clear {
+                        "does it speak TLS? if not, it is http://"
+                    } else {
+                        "name the certificates to trust with --tls-ca"
+                    };
+                    write!(out, "; {advice}")?;
                 }
                 Ok(())
             }
@@ -116,7 +124,10 @@ impl fmt::Display for Failure {
                 write!(out, "the connection broke: {error}; what was sent may have been applied")
             }
             Self::Protocol(error) => write!(out, "{error}"),
-            Self::Refused { status, why, .. } => write!(out, "the server refused ({status}): {why}"),
+            Self::Refused { status, why, .. } => {
+                write!(out, "the server refused ({status}): {why}")?;
+                if *status == 401 { write!(out, " Name one with --token or THALWEG_TOKEN.") } else { Ok(()) }
+            }
             Self::Said { status, why } => write!(out, "the server refused ({status}): {why}"),
             Self::Service(error) => {
                 write!(out, "{error}")?;
@@ -142,6 +153,7 @@ impl fmt::Display for Failure {
             ),
             Self::Verb { verb, known } => write!(out, "there is no verb {verb}: there are {known}"),
             Self::Copy(why) => write!(out, "{why}"),
+            Self::Signals(error) => write!(out, "cannot watch for signals: {error}"),
             Self::Input(error) => write!(out, "cannot read standard input: {error}"),
             Self::Output(error) => write!(out, "cannot write standard output: {error}"),
             Self::Event(why) => write!(out, "the server sent an event that makes no sense: {why}"),
@@ -155,9 +167,9 @@ pub(crate) struct Url {
     text: String,
     endpoint: Endpoint,
     /// What the Host field says.
-    host: String,
+    pub(super) host: String,
     /// Path in front of every target.
-    prefix: String,
+    pub(super) prefix: String,
     /// What the server asks for, if it does.
     token: Option<String>,
     /// Whom to trust, if not whom the system does.
@@ -183,11 +195,17 @@ impl Url {
         let plain = text.strip_prefix("http://");
         let rest = plain.or_else(|| text.strip_prefix("https://")).ok_or_else(bad)?;
         let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-        let sound = !authority.is_empty() && authority.bytes().all(|b| b.is_ascii_graphic() && b != b'@');
-        if !sound || path.contains(['?', '#']) {
+        // Both go into the head of every request.
+        let sound = |part: &str, but: &[u8]| part.bytes().all(|b| b.is_ascii_graphic() && !but.contains(&b));
+        if authority.is_empty() || !sound(authority, b"@") || !sound(path, b"?#") {
             return Err(bad());
         }
-        let port_given = authority.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+        let port = authority.rsplit_once(':').map(|(_, port)| port);
+        let port_given = port.is_some_and(|port| port.parse::<u16>().is_ok());
+        // A number that is no port is no part of a name, either.
+        if !port_given && port.is_some_and(|port| port.bytes().all(|byte| byte.is_ascii_digit())) {
+            return Err(bad());
+        }
         let port = if plain.is_some() { 80 } else { 443 };
         let address = if port_given { authority.to_owned() } else { format!("{authority}:{port}") };
         let name = address.rsplit_once(':').map_or_else(String::new, |(name, _)| name.to_owned());
@@ -316,7 +334,8 @@ impl Connection {
         if head.status >= 400 {
             let mut said = Vec::new();
             while said.len() < REFUSAL_BYTES_MAX && self.read_some(&mut said)? {}
-            return Err(Failure::Refused { status: head.status, why: refusal(&said), head: Box::new(head) });
+            let why = if said.is_empty() { unsaid(head.status).to_owned() } else { refusal(&said) };
+            return Err(Failure::Refused { status: head.status, why, head: Box::new(head) });
         }
         Ok(head)
     }
@@ -421,6 +440,17 @@ impl Connection {
     }
 }
 
+/// What a refusal without a body means, as every one of a HEAD is.
+fn unsaid(status: u16) -> &'static str {
+    match status {
+        401 => "The server asks for a token that it knows.",
+        403 => "The token does not allow it.",
+        404 => "there is no such stream; `thalweg ls` lists those there are, `thalweg create` makes one",
+        410 => "the stream, or what stood there, is gone",
+        _ => "it did not say why",
+    }
+}
+
 /// What a refusal says: the detail of a problem document (RFC 9457), or its text.
 fn refusal(said: &[u8]) -> String {
     if let Ok(problem) = serde_json::from_slice::<serde_json::Value>(said)
@@ -429,6 +459,9 @@ fn refusal(said: &[u8]) -> String {
         return detail.to_owned();
     }
     let text = String::from_utf8_lossy(said).trim().to_owned();
+    if text.starts_with('<') {
+        return "a page for people came back, so this is no server of streams: is the URL right?".to_owned();
+    }
     if text.is_empty() { "it did not say why".to_owned() } else { text }
 }
 
@@ -446,7 +479,20 @@ mod tests {
         assert_eq!(Url::parse("https://h").unwrap().endpoint, tls("h:443", "h"));
         assert_eq!(Url::parse("https://[::1]:1/x").unwrap().endpoint, tls("[::1]:1", "[::1]"));
         assert_eq!(Url::parse("unix:/run/t.sock").unwrap().endpoint, Endpoint::Unix("/run/t.sock".into()));
-        for bad in ["", "ftp://h", "h:80", "http://", "http://u@h", "http://h/?q", "unix:", "http://h /"] {
+        for bad in [
+            "",
+            "ftp://h",
+            "h:80",
+            "http://",
+            "http://u@h",
+            "http://h/?q",
+            "unix:",
+            "http://h /",
+            "http://h:99999",
+            "https://[::1]:65536",
+            "http://h/a b",
+            "http://h/\u{f}",
+        ] {
             assert!(matches!(Url::parse(bad), Err(Failure::Url(_))), "{bad}");
         }
     }
@@ -468,5 +514,8 @@ mod tests {
         assert_eq!(refusal(br#"{"title":"Bad"}"#), "Bad");
         assert_eq!(refusal(b" plain words\n"), "plain words");
         assert_eq!(refusal(b""), "it did not say why");
+        assert!(refusal(b"<!DOCTYPE html><title>Not found</title>").contains("is the URL right?"));
+        assert!(unsaid(404).contains("thalweg ls") && unsaid(401).contains("token"));
+        assert_eq!(unsaid(418), "it did not say why");
     }
 }

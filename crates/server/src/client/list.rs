@@ -1,9 +1,10 @@
-//! `thalweg ls`, `stats` and `watch`: what a server holds, and what moves on it.
+//! `thalweg ls` and `watch`: which streams a server has, and what moves on it.
 
 use super::connection::Failure;
 use super::glob::Glob;
 use super::output::{Output, notice};
 use super::session::{Session, passes};
+use super::stats::totals;
 use super::verbs::Server;
 use serde::Serialize;
 use serde_json::Value;
@@ -59,23 +60,9 @@ fn described(name: &str, entry: &Value) -> String {
     };
     let open = if entry["closed"] == true { "closed" } else { "open" };
     let bytes = entry["bytes"].as_u64().unwrap_or_default();
+    let kept = entry["keptBytes"].as_u64().unwrap_or(bytes);
     let content_type = entry["contentType"].as_str().unwrap_or_default();
-    format!("{bytes:>14}  {open:<6}  {content_type:<24}  {name}  {lifetime}").trim_end().to_owned()
-}
-
-fn totals(session: &mut Session) -> Result<Value, Failure> {
-    session.ask("GET", "/v1/stats", &[("Accept", "application/json")], b"")?;
-    parsed(&session.body()?)
-}
-
-/// Prints what the server holds.
-pub(super) fn stats(server: &Server, output: Output) -> Result<(), Failure> {
-    let stats = totals(&mut Session::new(&server.parse()?))?;
-    let lines = stats.as_object().into_iter().flatten().map(|(key, value)| match value {
-        Value::String(text) => format!("{key}: {text}\n"),
-        value => format!("{key}: {value}\n"),
-    });
-    output.say(lines.collect::<String>(), &stats)
+    format!("{kept:>14} {bytes:>14}  {open:<6}  {content_type:<24}  {name}  {lifetime}").trim_end().to_owned()
 }
 
 /// What happened to a stream between two looks.
@@ -173,7 +160,7 @@ pub(super) fn watch(
 }
 
 fn watch_totals(session: &mut Session, last: &mut Value, output: Output) -> Result<Option<()>, Failure> {
-    let now = totals(session)?;
+    let now: Value = totals(session)?;
     if now == *last {
         return Ok(Some(()));
     }

@@ -6,14 +6,18 @@ mod channel;
 mod connection;
 mod copy;
 mod events;
+#[cfg(fuzzing)]
+pub(crate) mod fuzzing;
 mod glob;
 mod list;
 mod neighbour;
 mod output;
 mod producer;
 mod progress;
+mod rates;
 mod read;
 mod session;
+mod stats;
 mod tail;
 mod verbs;
 
@@ -57,10 +61,7 @@ pub(crate) fn run(verb: &ClientVerb, output: Output) -> Result<(), Failure> {
             names.iter().try_for_each(|name| remove(&Address::parse(name, server)?, output))
         }
         ClientVerb::Cp(options) => copy::copy(options, output),
-        ClientVerb::Stats { server, watch: false } => list::stats(server, output),
-        ClientVerb::Stats { server, watch: true } => {
-            list::watch(None, server, true, Duration::from_secs(1), None, output)
-        }
+        ClientVerb::Stats(options) => stats::stats(options, output),
         ClientVerb::Watch { glob, server, totals, interval_ms, rounds } => {
             let interval = Duration::from_millis(*interval_ms);
             list::watch(glob.as_deref(), server, *totals, interval, *rounds, output)

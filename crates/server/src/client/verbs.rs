@@ -4,6 +4,7 @@ use super::connection::{Failure, Url};
 use super::neighbour::Via;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Which server a verb speaks to.
 #[derive(Clone, Debug, Args)]
@@ -102,6 +103,29 @@ pub(crate) struct CopyOptions {
     pub(crate) retry_s: u64,
 }
 
+#[derive(Clone, Debug, Args)]
+pub(crate) struct StatsOptions {
+    #[command(flatten)]
+    pub(crate) server: Server,
+    /// Go on with a line per interval: appends, bytes in and out and deliveries a second, connections and subscribers,
+    /// commits per sync and what a sync and an append took, streams, memory, refusals. Ends with 0 when interrupted; a
+    /// server that goes away is waited for.
+    #[arg(long)]
+    pub(crate) watch: bool,
+    /// Between two lines: 0.1 to 3600.
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds, requires = "watch")]
+    pub(crate) every: Duration,
+    /// Print so many lines, then end.
+    #[arg(long, value_name = "N", requires = "watch")]
+    pub(crate) rounds: Option<u64>,
+}
+
+/// A time between two looks.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse::<f64>().ok().filter(|seconds| (0.1..=3_600.0).contains(seconds));
+    seconds.map(Duration::from_secs_f64).ok_or_else(|| "a number of seconds from 0.1 to 3600".to_owned())
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum ClientVerb {
     /// Create a stream.
@@ -159,7 +183,7 @@ pub(crate) enum ClientVerb {
         glob: Option<String>,
         #[command(flatten)]
         server: Server,
-        /// With content type, size and lifetime.
+        /// With bytes that can be read and bytes ever appended, whether it is open, content type and lifetime.
         #[arg(long, short)]
         long: bool,
     },
@@ -195,14 +219,8 @@ pub(crate) enum ClientVerb {
     },
     /// Copy a stream, from one server to another if asked to. Interrupted, it goes on where it was.
     Cp(CopyOptions),
-    /// Print what a server holds.
-    Stats {
-        #[command(flatten)]
-        server: Server,
-        /// Go on, with a line a second whenever something changed.
-        #[arg(long)]
-        watch: bool,
-    },
+    /// Print what a server holds and did; with --watch what it does, a line a second.
+    Stats(StatsOptions),
     /// Print a line whenever a stream changes.
     Watch {
         /// Only names like this, as for `ls`.

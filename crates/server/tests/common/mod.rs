@@ -7,7 +7,8 @@
     reason = "this is a test's code, though not in test functions"
 )]
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -88,4 +89,13 @@ pub fn says(url: &str, arguments: &[&str]) -> String {
 pub fn fails(url: &str, arguments: &[&str]) -> (i32, String) {
     let output = run(url, arguments, "");
     (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
+}
+
+/// The answer to one request on a connection of its own.
+pub fn ask(server: &Server, head: &str) -> String {
+    let mut peer = TcpStream::connect(server.address()).unwrap();
+    peer.write_all(format!("{head}\r\nHost: t\r\nConnection: close\r\n\r\n").as_bytes()).unwrap();
+    let mut answer = Vec::new();
+    peer.read_to_end(&mut answer).unwrap();
+    String::from_utf8_lossy(&answer).into_owned()
 }

@@ -161,6 +161,11 @@ impl Service {
         self.core.sessions.count()
     }
 
+    /// Bytes that they hold beside their snapshots.
+    pub fn sessions_bytes(&self) -> usize {
+        self.core.state.get().map_or(0, State::sessions_bytes)
+    }
+
     /// Answers a request, now or later; `alone` says that nothing else waits to be taken.
     pub fn call(&self, frame: &[u8], alone: bool, reply: Reply) {
         match StateRequest::decode(frame) {

@@ -21,6 +21,9 @@
 mod crash;
 mod driver;
 mod encoding;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
 mod keys;
 mod pattern;
 mod refusal;

@@ -3,6 +3,7 @@
 
 use super::subscription::Refused;
 use crate::headers::Headers;
+use crate::problem::{LATER, SOON, TOO_MANY};
 use crate::store::StoreError;
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -43,6 +44,11 @@ impl Refusal {
         )
     }
 
+    /// A subscription is kept in a stream of its own, and there are as many as there may be.
+    pub(crate) fn too_many() -> Refusal {
+        Refusal::new(429, "TOO_MANY_STREAMS", "path", TOO_MANY)
+    }
+
     /// What a rule refused, in `generation`.
     pub(crate) fn of(refused: Refused, generation: u64) -> Refusal {
         match refused {
@@ -72,9 +78,11 @@ impl Refusal {
     pub(crate) fn respond(&self) -> Response {
         let mut headers = Headers::new();
         headers.constant(b"Cache-Control: no-store\r\n");
-        if self.status == 503 {
-            headers.constant(b"Retry-After: 1\r\n");
-        }
+        match self.status {
+            429 => headers.constant(LATER),
+            503 => headers.constant(SOON),
+            _ => &mut headers,
+        };
         if self.status == 401 {
             // RFC 9110 15.5.2 asks for a challenge.
             headers.constant(b"WWW-Authenticate: Bearer\r\n");

@@ -215,6 +215,9 @@ impl<S: Store> Streams<S> {
         origin: String,
         now: Now,
     ) -> Result<(Held<S>, u64), Refusal> {
+        if self.is_full() {
+            return Err(Refusal::too_many());
+        }
         let mut subscription = Subscription {
             id: id.into(),
             config,

@@ -168,6 +168,19 @@ fn acks(wake: &Value, done: bool) -> Value {
 }
 
 #[test]
+fn a_subscription_is_a_stream_of_which_there_may_be_so_many() {
+    let mut world = World::new();
+    world.create("events/old");
+    assert_eq!(world.put("s", &webhook(HOOK)).status, 201);
+    let mut world = world.restart_by(Options { streams_max: 1, ..Options::default() });
+    assert_eq!(world.put("t", &webhook(HOOK)).code(), (429, "TOO_MANY_STREAMS"));
+    assert_eq!(world.call(Method::Get, "__ds/subscriptions/t", &[], &Value::Null).status, 404);
+    assert_eq!(world.put("s", &webhook(HOOK)).status, 200, "it is there");
+    world.append("events/old", 1);
+    assert_eq!(world.turn().len(), 1, "it is served");
+}
+
+#[test]
 fn a_subscription_is_created_confirmed_read_and_deleted() {
     let mut world = World::new();
     world.create("events/old");

@@ -40,10 +40,12 @@ fn an_entry_says_what_head_says() {
     let reply = world.call(Method::Get, "/v1/streams", &[], "");
     let listing: serde_json::Value = serde_json::from_str(&reply.body).unwrap();
     let wanted = serde_json::json!([
-        { "name": "x", "contentType": "text/plain", "nextOffset": world.head("x").next(), "bytes": 5, "closed": true },
+        { "name": "x", "contentType": "text/plain", "nextOffset": world.head("x").next(), "bytes": 5, "keptBytes": 5,
+          "closed": true },
         { "name": "y", "contentType": "application/json", "nextOffset": world.head("y").next(), "bytes": 2,
-          "closed": false, "ttlS": 60 },
-        { "name": "z", "contentType": "a/b", "nextOffset": world.head("z").next(), "bytes": 0, "closed": false,
+          "keptBytes": 2, "closed": false, "ttlS": 60 },
+        { "name": "z", "contentType": "a/b", "nextOffset": world.head("z").next(), "bytes": 0,
+          "keptBytes": 0, "closed": false,
           "expiresAt": "2030-01-01T00:00:00Z" },
     ]);
     assert_eq!(listing["streams"], wanted);

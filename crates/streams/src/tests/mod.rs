@@ -1,6 +1,7 @@
 //! The rules as calls of a function, over the model store.
 
 mod append;
+mod capacity;
 mod create;
 mod forest;
 mod fork;

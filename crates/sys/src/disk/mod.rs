@@ -76,13 +76,13 @@ macro_rules! on {
 }
 
 impl Disk {
-    /// Creates a directory and its parents; an existing one is fine.
+    /// Creates a directory and its parents, each its owner's alone; an existing one is fine, and stays as it is.
     ///
     /// # Errors
     /// Whatever the file system says.
     pub fn create_directory(&self, path: &Path) -> io::Result<()> {
         match self {
-            Disk::Real => std::fs::create_dir_all(path),
+            Disk::Real => real::create_directory(path),
             #[cfg(feature = "sim")]
             Disk::Sim(_) => Ok(()),
         }

@@ -4,6 +4,7 @@ use super::{Allocation, Map};
 use rustix::fs::{self, Mode, OFlags};
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 /// A file of the kernel's.
@@ -112,6 +113,16 @@ impl RealFile {
     }
 }
 
+pub(super) fn create_directory(path: &Path) -> io::Result<()> {
+    let created = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
+    created.map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => {
+            io::Error::new(io::ErrorKind::NotADirectory, "there is something else of that name")
+        }
+        _ => error,
+    })
+}
+
 pub(super) fn names(directory: &Path) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in std::fs::read_dir(directory)? {
@@ -148,6 +159,29 @@ pub(super) fn lock(path: &Path, holder: &str) -> io::Result<RealFile> {
 #[cfg(test)]
 mod tests {
     use crate::disk::Disk;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    use std::path::Path;
+
+    fn mode(path: &Path) -> u32 {
+        std::fs::metadata(path).unwrap().mode() & 0o777
+    }
+
+    #[test]
+    fn what_is_created_is_its_owners_alone_and_what_existed_stays_as_it_is() {
+        let directory = tempfile::tempdir().unwrap();
+        let (there, new) = (directory.path().join("there"), directory.path().join("there/a/b"));
+        std::fs::create_dir(&there).unwrap();
+        std::fs::set_permissions(&there, std::fs::Permissions::from_mode(0o755)).unwrap();
+        Disk::Real.create_directory(&new).unwrap();
+        Disk::Real.create_directory(&there).unwrap();
+        assert_eq!((mode(&there), mode(&there.join("a")), mode(&new)), (0o755, 0o700, 0o700));
+        drop(Disk::Real.create(&new.join("segment")).unwrap());
+        let file = Disk::Real.create_directory(&new.join("segment")).unwrap_err();
+        assert_eq!(file.kind(), std::io::ErrorKind::NotADirectory);
+        let lock = Disk::Real.lock(&new.join("lock"), "somebody").unwrap();
+        assert_eq!((mode(&new.join("segment")), mode(&new.join("lock"))), (0o600, 0o600));
+        drop(lock);
+    }
 
     #[test]
     fn zeros_are_written_where_they_belong_and_nowhere_else() {

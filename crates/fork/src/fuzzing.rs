@@ -1,0 +1,33 @@
+//! What the fuzz targets (`fuzz/`) reach of this crate beside what everybody does. Built with `--cfg fuzzing` alone.
+
+use crate::line::{Heard, Line};
+use std::os::fd::AsFd;
+use thalweg_sys::socket;
+
+/// Whatever a process says, its lines are heard one by one, as they were.
+pub fn lines(data: &[u8]) {
+    let Ok((ours, theirs)) = socket::pair() else { return };
+    let mut line = Line::new(ours);
+    let mut told = Vec::new();
+    for piece in data.chunks(1_000) {
+        assert_eq!(socket::send(theirs.as_fd(), piece).expect("an empty socket"), Some(piece.len()));
+        loop {
+            match line.hear() {
+                Ok(Heard::Line(words, beside)) => {
+                    assert!(beside.is_none() && !words.contains('\n'));
+                    told.push(words);
+                }
+                Ok(Heard::Nothing) => break,
+                Ok(Heard::End) => panic!("nobody went away"),
+                // A line without an end.
+                Err(_) => return,
+            }
+        }
+    }
+    let mut wanted: Vec<_> = data.split(|byte| *byte == b'\n').map(String::from_utf8_lossy).collect();
+    // What no line feed ended is not heard.
+    wanted.pop();
+    assert_eq!(told, wanted);
+    drop(theirs);
+    assert!(matches!(line.hear(), Ok(Heard::End)));
+}

@@ -1,0 +1,120 @@
+//! What the fuzz targets (`fuzz/`) reach of this crate beside what everybody does. Built with `--cfg fuzzing` alone.
+
+use crate::checkpoint;
+use crate::format::{
+    self, BATCH_HEADER_BYTES, BatchHeader, Link, SEGMENT_HEADER_BYTES, SegmentHeader, decode_create,
+    decode_notes, decode_producer, decode_trim, encode_create, encode_note, encode_producer, word32,
+};
+use crate::places::Places;
+
+/// What headers and payloads say is the same once it was written again; the first byte says which is looked at.
+pub fn formats(data: &[u8]) {
+    let Some((which, data)) = data.split_first() else { return };
+    match which % 7 {
+        0 => segment(data),
+        1 => batch(data),
+        2 => frames(data),
+        3 => {
+            let Some((name, config, branch)) = decode_create(data) else { return };
+            let mut written = Vec::new();
+            encode_create(name, &config, branch.as_ref(), &mut written);
+            assert_eq!(decode_create(&written), Some((name, config.clone(), branch)));
+        }
+        4 => {
+            let Some(notes) = decode_notes(data) else { return };
+            let mut written = Vec::new();
+            notes.iter().for_each(|(key, value)| encode_note(key, value, &mut written));
+            assert_eq!(written, data);
+        }
+        5 => {
+            let Some((id, producer)) = decode_producer(data) else { return };
+            let mut written = Vec::new();
+            encode_producer(id, producer, &mut written);
+            assert_eq!(written, data);
+        }
+        _ => {
+            let _ = decode_trim(data);
+            let Some(places) = Places::decode(data) else { return };
+            let extents: Vec<_> = places.iter().collect();
+            assert_eq!((extents.len(), extents[0].offset), (places.count(), places.first()));
+            if extents.iter().all(Places::can_tell) {
+                let mut written = Vec::new();
+                Places::encode(&extents, &mut written);
+                assert_eq!(written, data);
+            }
+        }
+    }
+}
+
+fn segment(data: &[u8]) {
+    let mut bytes = data.to_vec();
+    seal_segment(&mut bytes);
+    let Ok(header) = SegmentHeader::decode(&bytes) else { return };
+    assert_eq!(SegmentHeader::decode(&header.encode()), Ok(header));
+}
+
+fn batch(data: &[u8]) {
+    let mut bytes = data.to_vec();
+    seal_batch(&mut bytes, Link::default());
+    let _ = BatchHeader::claims(&bytes);
+    let Some(header) = BatchHeader::decode(&bytes) else { return };
+    let touched: Vec<_> = format::touched(&header, &bytes).collect();
+    let mut written = Vec::new();
+    header.encode(&touched, &mut written);
+    assert_eq!(BatchHeader::decode(&written), Some(header));
+    if let Some(body) = header.verified_body(&bytes) {
+        let _ = header.link_behind(body);
+        frames(body);
+    }
+}
+
+fn frames(body: &[u8]) {
+    for frame in format::frames(body) {
+        let at = frame.payload_at as usize;
+        assert_eq!(&body[at..at + frame.payload.len()], frame.payload);
+    }
+}
+
+/// Makes a segment or a checkpoint whose bytes somebody changed add up again: checksums, and the chain of batches. A control file
+/// that adds up is believed, so that is left to its checksum.
+pub fn reseal(name: &str, bytes: &mut [u8]) {
+    if name.starts_with("segment-") {
+        reseal_segment(bytes);
+    } else if checkpoint::start_of(name).is_some()
+        && let Some((whole, sum)) = bytes.split_last_chunk_mut()
+    {
+        *sum = crc32c::crc32c(whole).to_le_bytes();
+    }
+}
+
+fn reseal_segment(bytes: &mut [u8]) {
+    let Some(mut previous) = seal_segment(bytes) else { return };
+    let mut at = SEGMENT_HEADER_BYTES as usize;
+    while let Some((length, link)) = bytes.get_mut(at..).and_then(|rest| seal_batch(rest, previous)) {
+        (at, previous) = (at + length, link);
+    }
+}
+
+/// The link to what lies before the segment.
+fn seal_segment(bytes: &mut [u8]) -> Option<Link> {
+    let header = bytes.get_mut(..SEGMENT_HEADER_BYTES as usize)?;
+    let (covered, sum) = header.split_at_mut(SEGMENT_HEADER_BYTES as usize - 4);
+    sum.copy_from_slice(&crc32c::crc32c(covered).to_le_bytes());
+    Some(Link { length: word32(header, 24), checksum: word32(header, 28) })
+}
+
+/// The batch's length, and the link that the next one carries; `None` where there is none.
+fn seal_batch(bytes: &mut [u8], previous: Link) -> Option<(usize, Link)> {
+    let header = BatchHeader::claimed(bytes)?;
+    let body = bytes.get(header.body_start() as usize..header.length as usize)?;
+    let body_checksum = crc32c::crc32c(body);
+    let touched: Vec<_> = format::touched(&header, bytes).collect();
+    let header = BatchHeader { body_checksum, previous, ..header };
+    let mut written = Vec::new();
+    header.encode(&touched, &mut written);
+    bytes[..written.len()].copy_from_slice(&written);
+    let header = BatchHeader::decode(bytes)?;
+    assert!(written.len() >= BATCH_HEADER_BYTES as usize);
+    let body = &bytes[header.body_start() as usize..header.length as usize];
+    Some((header.length as usize, header.link_behind(body)))
+}

@@ -1,0 +1,145 @@
+//! How many connections the limit of descriptors leaves room for, when everything else that the server opens has its own.
+//!
+//! Each reactor, listener, service and file of the store is counted before any is opened. Of what is left, a part stays free
+//! for what comes while the server runs: segments as the log grows, webhooks, clients of services on this machine, and guests,
+//! who are told that there is no room. The rest is for connections, so that the number that is said is one that can be had.
+
+use crate::arguments::{Durability, ServeOptions, Switch};
+use std::fs;
+use std::path::Path;
+
+/// Descriptors that stay free, where there are enough to choose.
+pub(crate) const BESIDE: u64 = 512;
+/// Of what is left when there are not, one in so many stays free.
+const BESIDE_PARTS: u64 = 4;
+/// A reactor's epoll, what wakes it, what ends its drain, and its ring.
+const EACH_REACTOR: u64 = 4;
+/// A listener, and what is kept in reserve for it.
+const EACH_LISTENER: u64 = 2;
+/// The services on this machine: reactors, listeners, and the paths these lie under.
+const SERVICES: u64 = 16;
+/// Signals, the store's lock and marks, webhooks' reactor, and files that are read for a moment.
+const OWN: u64 = 16;
+/// Guests of one reactor.
+const GUESTS_MAX: u64 = 64;
+
+/// What is opened whatever happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Needs {
+    /// Open already.
+    pub(crate) open: u64,
+    pub(crate) reactors: u64,
+    /// Listeners in all, over all reactors.
+    pub(crate) listeners: u64,
+    pub(crate) services: bool,
+    /// Files of the store.
+    pub(crate) files: u64,
+}
+
+/// What there is room for on each reactor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Room {
+    pub(crate) connections: usize,
+    pub(crate) guests: usize,
+}
+
+/// There is room for nobody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TooFew {
+    pub(crate) limit: u64,
+    /// The least that a connection for each reactor takes.
+    pub(crate) needed: u64,
+}
+
+impl Needs {
+    /// What a server with these options opens, with so many reactors that each listen at so many `places`, and one more that
+    /// serves JSON-RPC if it has places of its own.
+    pub(crate) fn of(options: &ServeOptions, reactors: usize, places: usize) -> Self {
+        let (reactors, places) = (reactors as u64, places as u64);
+        let rpc_places = options.rpc_listen.len() as u64;
+        let on_disk = options.durability != Durability::Memory;
+        Self {
+            open: entries(Path::new("/proc/self/fd")),
+            reactors: reactors + u64::from(rpc_places > 0),
+            listeners: reactors * places + rpc_places,
+            services: on_disk && options.services == Switch::On,
+            files: if on_disk { entries(&options.data) } else { 0 },
+        }
+    }
+
+    /// Descriptors that it comes to, one guest of each reactor included.
+    fn sum(&self) -> u64 {
+        let services = if self.services { SERVICES } else { 0 };
+        let reactors = self.reactors * (EACH_REACTOR + 1) + self.listeners * EACH_LISTENER;
+        self.open + OWN + self.files + services + reactors
+    }
+
+    /// What there is room for when so many descriptors may be open and so many connections are wanted in all.
+    ///
+    /// # Errors
+    /// Not even for one connection on each reactor.
+    pub(crate) fn room(&self, limit: u64, wanted: u64) -> Result<Room, TooFew> {
+        let left = limit.saturating_sub(self.sum());
+        let beside = (left / BESIDE_PARTS).min(BESIDE);
+        let connections = ((left - beside) / self.reactors).min(wanted.div_ceil(self.reactors));
+        if connections == 0 {
+            return Err(TooFew { limit, needed: self.sum() + 2 * self.reactors });
+        }
+        let guests = (beside / BESIDE_PARTS / self.reactors).clamp(1, GUESTS_MAX);
+        let count = |number| usize::try_from(number).unwrap_or(usize::MAX);
+        Ok(Room { connections: count(connections), guests: count(guests) })
+    }
+}
+
+/// Entries of a directory; none where there is none.
+fn entries(directory: &Path) -> u64 {
+    fs::read_dir(directory).map_or(0, |entries| entries.count() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NEEDS: Needs = Needs { open: 4, reactors: 2, listeners: 2, services: true, files: 6 };
+    /// 4 and 6, 16 for itself and 16 for services, 10 for reactors and 4 for listeners.
+    const SUM: u64 = 56;
+
+    #[test]
+    fn everything_that_is_opened_is_counted() {
+        assert_eq!(NEEDS.sum(), SUM);
+        assert_eq!(Needs { services: false, ..NEEDS }.sum(), SUM - 16);
+        assert_eq!(Needs { files: 1_000, ..NEEDS }.sum(), SUM + 994);
+    }
+
+    #[test]
+    fn connections_get_what_is_left_and_never_more() {
+        let room = |limit, wanted| NEEDS.room(limit, wanted).unwrap();
+        assert_eq!(room(1_000_000, 65_536), Room { connections: 32_768, guests: 64 });
+        assert_eq!(room(1_000_000, 1), Room { connections: 1, guests: 64 });
+        assert_eq!(room(SUM + 512 + 20_000, 65_536), Room { connections: 10_000, guests: 64 });
+        for limit in SUM + 3..5_000 {
+            let Room { connections, guests } = room(limit, 65_536);
+            assert!((1..=64).contains(&guests));
+            // One guest of each is counted with what is needed.
+            let taken = SUM + 2 * (connections + guests - 1) as u64;
+            assert!(taken <= limit, "{limit}: {connections} and {guests} take {taken}");
+        }
+    }
+
+    #[test]
+    fn where_there_is_room_for_nobody_it_is_said_how_many_it_takes() {
+        for limit in [0, 20, SUM, SUM + 1] {
+            let too_few = NEEDS.room(limit, 100).unwrap_err();
+            assert_eq!(too_few.limit, limit);
+            assert!(NEEDS.room(too_few.needed, 100).is_ok());
+        }
+    }
+
+    #[test]
+    fn what_is_open_is_seen() {
+        let before = entries(Path::new("/proc/self/fd"));
+        let _held = fs::File::open("/proc/self/status").unwrap();
+        assert!(before > 0 && entries(Path::new("/proc/self/fd")) > 0);
+        assert_eq!(entries(Path::new("/nowhere")), 0);
+    }
+}

@@ -1,0 +1,172 @@
+//! The `thalweg` program: a server for durable streams, and the verbs to use one from a shell.
+//!
+//! Owns the command line, the configuration, the wiring of reactors, listeners, engine and signals, and a small
+//! blocking client. Never knows the rules of a protocol: those live in `streams`; only `engine` names the store.
+#![forbid(unsafe_code)]
+
+mod access;
+mod arguments;
+mod bench;
+mod client;
+mod codegen;
+mod config;
+mod cors;
+mod costs;
+mod descriptors;
+mod doctor;
+mod engine;
+mod fork_server;
+mod front;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
+mod layer;
+mod limits;
+mod listen;
+mod logging;
+mod memory;
+mod metrics;
+mod pages;
+mod rpc;
+mod serve;
+mod services;
+mod shares;
+mod stats;
+mod supervisor;
+mod webhooks;
+
+use arguments::{Arguments, Verb};
+use clap::Parser;
+use client::{Output, notice};
+use serde_json::json;
+use std::ffi::OsString;
+use std::fmt::Display;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use thalweg_sys::code;
+use thalweg_wire::fault::Fault;
+
+/// The server refused, or the program failed.
+const EXIT_FAILED: u8 = 1;
+/// The configuration is wrong; clap says the same of a command line.
+const EXIT_CONFIGURATION: u8 = 2;
+/// No server could be reached.
+const EXIT_UNREACHABLE: u8 = 3;
+/// The stream does not exist, or does not any more.
+const EXIT_NO_STREAM: u8 = 4;
+/// What a service's client says where none could be reached.
+const UNREACHABLE: [Fault; 3] = [Fault::NoServer, Fault::ConnectTimeout, Fault::PermissionDenied];
+/// Damage was found.
+const EXIT_DAMAGED: u8 = 5;
+/// What was asked for is in conflict with what is there.
+const EXIT_CONFLICT: u8 = 6;
+
+/// Does what the command line says.
+pub fn main() -> ExitCode {
+    // What the loader read of it is not needed any more; see `serve::serve`.
+    code::release();
+    let line: Vec<OsString> = std::env::args_os().collect();
+    let arguments = Arguments::parse_from(&line);
+    let output = arguments.output;
+    match arguments.verb {
+        Verb::Serve(_) => serve(&line, output),
+        Verb::Verify { data } => match engine::verify(&data, output) {
+            Ok(true) => ExitCode::SUCCESS,
+            Ok(false) => ExitCode::from(EXIT_DAMAGED),
+            Err(error) => complain(&error, EXIT_FAILED, output),
+        },
+        Verb::Doctor { data, config } => doctor(data, config, output),
+        Verb::Parse { path, log } => match engine::parse(&path, log.as_deref(), output) {
+            Ok(true) => ExitCode::SUCCESS,
+            Ok(false) => ExitCode::from(EXIT_DAMAGED),
+            Err(refusal) => refused(&refusal, output),
+        },
+        Verb::Backup { from, to } => finish(engine::backup(&from, &to, output), output),
+        Verb::Restore { from, to } => finish(engine::restore(&from, &to, output), output),
+        Verb::ForkServer { options } => {
+            report(fork_server::run(&options).map_err(client::Failure::Service), output)
+        }
+        Verb::Codegen { arguments, check } => codegen::run(&arguments, check, output),
+        Verb::Token { label, scopes, prefix } => {
+            report(access::mint(&label, &scopes, &prefix, output), output)
+        }
+        Verb::Bench(verb) => bench::run(&verb, output),
+        Verb::Completions { shell } => report(pages::completions(shell), output),
+        Verb::Man { verb } => report(pages::manual(verb.as_deref()), output),
+        Verb::Client(verb) => report(client::run(&verb, output), output),
+    }
+}
+
+fn serve(line: &[OsString], output: Output) -> ExitCode {
+    // It is read once more, by the configuration.
+    code::release();
+    let configuration = match config::Configuration::load(line) {
+        Ok(configuration) => configuration,
+        Err(config::Failure::CommandLine(error)) => error.exit(),
+        Err(failure) => return complain(&failure, EXIT_CONFIGURATION, output),
+    };
+    if configuration.options.print_config {
+        return report(Output::Text.say(configuration.print(), ()), output);
+    }
+    match serve::serve(configuration, line) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => complain(&error, EXIT_FAILED, output),
+    }
+}
+
+/// By the configuration that a server would start with.
+fn doctor(data: Option<PathBuf>, config: Option<PathBuf>, output: Output) -> ExitCode {
+    let mut line: Vec<OsString> = vec!["thalweg".into(), "serve".into()];
+    for (flag, path) in [("--data", data), ("--config", config)] {
+        line.extend(path.into_iter().flat_map(|path| [flag.into(), path.into_os_string()]));
+    }
+    let options = match config::Configuration::load(&line) {
+        Ok(configuration) => configuration.options,
+        Err(config::Failure::CommandLine(error)) => error.exit(),
+        Err(failure) => return complain(&failure, EXIT_CONFIGURATION, output),
+    };
+    match doctor::examine(&options, &serve::limits(&options), output) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(EXIT_FAILED),
+        Err(failure) => report(Err(failure), output),
+    }
+}
+
+fn report(outcome: Result<(), client::Failure>, output: Output) -> ExitCode {
+    let Err(failure) = outcome else { return ExitCode::SUCCESS };
+    let code = match failure {
+        // It was the token, not the stream.
+        client::Failure::Refused { ref head, .. } if head.field("www-authenticate").is_some() => EXIT_FAILED,
+        client::Failure::Unreachable { .. } => EXIT_UNREACHABLE,
+        client::Failure::Service(ref error) if UNREACHABLE.contains(&error.fault) => EXIT_UNREACHABLE,
+        client::Failure::Refused { status: 404 | 410, .. }
+        | client::Failure::Said { status: 404 | 410, .. } => EXIT_NO_STREAM,
+        client::Failure::Refused { status: 403 | 409, .. }
+        | client::Failure::Said { status: 403 | 409, .. }
+        | client::Failure::Copy(_) => EXIT_CONFLICT,
+        _ => EXIT_FAILED,
+    };
+    complain(&failure, code, output)
+}
+
+fn finish(outcome: Result<(), engine::Refusal>, output: Output) -> ExitCode {
+    outcome.map_or_else(|refusal| refused(&refusal, output), |()| ExitCode::SUCCESS)
+}
+
+fn refused(refusal: &engine::Refusal, output: Output) -> ExitCode {
+    let code = match refusal {
+        engine::Refusal::Damaged(_) => EXIT_DAMAGED,
+        engine::Refusal::Conflict(_) => EXIT_CONFLICT,
+        engine::Refusal::Failed(_) => EXIT_FAILED,
+    };
+    complain(refusal, code, output)
+}
+
+/// Says what went wrong on standard error, so that standard output stays for what was asked.
+fn complain(failure: &impl Display, code: u8, output: Output) -> ExitCode {
+    match output {
+        Output::Text => notice(format_args!("thalweg: {failure}")),
+        Output::Json => notice(json!({ "error": failure.to_string(), "exitCode": code })),
+    }
+    ExitCode::from(code)
+}

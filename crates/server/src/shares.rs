@@ -1,0 +1,101 @@
+//! What the server may take in all, and what each of its reactors may take of it.
+
+use crate::arguments::{ServeOptions, Switch};
+use crate::descriptors::{Needs, Room, TooFew};
+use crate::limits::{Bytes, Limits, streams_max};
+use crate::memory;
+use thalweg_http::Config;
+use thalweg_sys::process::{descriptors_max, raise_descriptors_max};
+
+/// Connections at once, unless something else is asked for.
+const CONNECTIONS_DEFAULT: u32 = 65_536;
+
+/// How bounds are shared out over reactors.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shares {
+    /// Reactors that serve HTTP, the one that serves JSON-RPC alone included.
+    reactors: usize,
+    /// On each of them.
+    room: Room,
+    sealed: bool,
+}
+
+impl Shares {
+    /// Of a server with these options, whose reactors each listen at so many places. Raises the limit of descriptors as far as
+    /// it goes: what connections do not take, the log may.
+    ///
+    /// # Errors
+    /// That is too few.
+    pub(crate) fn of(options: &ServeOptions, reactors: usize, places: usize) -> Result<Self, TooFew> {
+        let wanted = u64::from(options.connections_max.unwrap_or(CONNECTIONS_DEFAULT));
+        let limit = raise_descriptors_max(u64::MAX).unwrap_or_else(|_| descriptors_max().0);
+        let room = Needs::of(options, reactors, places).room(limit, wanted)?;
+        Ok(Self { room, ..Self::with_room_for_one(options, reactors) })
+    }
+
+    /// The same where there is room for one connection on each reactor.
+    pub(crate) fn with_room_for_one(options: &ServeOptions, reactors: usize) -> Self {
+        let reactors = reactors.max(1) + usize::from(!options.rpc_listen.is_empty());
+        let room = Room { connections: 1, guests: 1 };
+        Self { reactors, room, sealed: options.tls_certificate.is_some() }
+    }
+
+    /// Connections in all.
+    pub(crate) fn connections(&self) -> usize {
+        self.room.connections * self.reactors
+    }
+
+    /// The bounds of each reactor.
+    pub(crate) fn config(&self, options: &ServeOptions) -> Config {
+        let (share, shares) = (self.reactors, self.reactors as u64);
+        let bodies_bytes_max = options.bodies_max_bytes / shares;
+        let connections_max = self.room.connections;
+        Config {
+            body_bytes_max: options.body_max_bytes,
+            bodies_bytes_max: bodies_bytes_max.max(options.body_max_bytes),
+            connections_max,
+            guests_max: self.room.guests,
+            writes_max: (options.writes_max as usize).div_ceil(share),
+            subscribers_max: options
+                .subscribers_max
+                .map_or(connections_max, |max| (max as usize).div_ceil(share)),
+            unsent_bytes_max: options.unsent_max_bytes.div_ceil(shares),
+            long_poll_timeout_ms: options.long_poll_timeout_ms,
+            sse_lifetime_ms: options.sse_lifetime_ms,
+            idle_timeout_ms: options.idle_timeout_ms,
+            head_timeout_ms: options.request_timeout_ms,
+            body_timeout_ms: options.request_timeout_ms,
+            stall_timeout_ms: options.stall_timeout_ms,
+            volleys: options.io_uring == Switch::On,
+            ..Config::default()
+        }
+    }
+
+    /// The bounds of all of it.
+    pub(crate) fn limits(&self, options: &ServeOptions) -> Limits {
+        Limits::of(&self.config(options), self.reactors, self.sealed)
+            .with_sessions(options.state_sessions_max_bytes)
+            .with_streams(streams_max(options.streams_max, memory::available()))
+    }
+
+    /// Logs what was asked for and cannot be had, and what could be had and not be kept.
+    pub(crate) fn warn(&self, options: &ServeOptions, limits: &Limits) {
+        let possible = self.connections();
+        if let Some(wanted) = options.connections_max.filter(|wanted| *wanted as usize > possible) {
+            tracing::warn!(
+                wanted,
+                possible,
+                "fewer connections than asked for: raise the descriptor limit (ulimit -n)"
+            );
+        }
+        let (sum, available) = (limits.busy_bytes(), memory::available());
+        if let Some(available) = available.filter(|available| sum > *available) {
+            tracing::warn!(
+                sum = %Bytes(sum),
+                available = %Bytes(available),
+                "all limits at once come to more memory than this program may use: lower --connections-max, \
+                 --bodies-max-bytes, --unsent-max-bytes, --streams-max or --state-sessions-max-bytes, or give it more"
+            );
+        }
+    }
+}

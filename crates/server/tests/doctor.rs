@@ -1,0 +1,97 @@
+//! `thalweg doctor`, as somebody runs it before a server.
+
+#![allow(clippy::unwrap_used, reason = "this is a test's code, though not all of it in test functions")]
+
+mod common;
+
+use common::PROGRAM;
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn doctor(directory: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Output {
+    let mut command = Command::new(PROGRAM);
+    command.arg("doctor").args(arguments).current_dir(directory).envs(environment.iter().copied());
+    command.output().unwrap()
+}
+
+fn finding(output: &Output, check: &str) -> Value {
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let findings = report["findings"].as_array().unwrap();
+    findings.iter().find(|finding| finding["check"] == check).unwrap().clone()
+}
+
+#[test]
+fn every_check_is_one_row_and_whatever_is_not_good_says_what_to_do() {
+    let directory = tempfile::tempdir().unwrap();
+    let text = doctor(directory.path(), &[], &[]);
+    let text = String::from_utf8(text.stdout).unwrap();
+    for check in [
+        "descriptors",
+        "memory",
+        "processors",
+        "clock",
+        "clock source",
+        "io_uring",
+        "shared memory",
+        "children",
+        "directory",
+        "space",
+        "kept by",
+        "sync",
+    ] {
+        let rows = text
+            .lines()
+            .filter(|line| line.get(6..).is_some_and(|row| row.starts_with(&format!("{check:<14}"))));
+        assert_eq!(rows.count(), 1, "{check}: {text}");
+    }
+    let report = doctor(directory.path(), &["--output", "json"], &[]);
+    let report: Value = serde_json::from_slice(&report.stdout).unwrap();
+    for finding in report["findings"].as_array().unwrap() {
+        assert_eq!(finding["verdict"] == "good", finding.get("advice").is_none(), "{finding}");
+    }
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "something was left behind");
+}
+
+#[test]
+fn a_server_is_judged_by_the_configuration_that_it_would_have() {
+    let directory = tempfile::tempdir().unwrap();
+    let json = ["--output", "json"];
+    let plain = finding(&doctor(directory.path(), &json, &[]), "memory");
+    // A server that would take a tebibyte is not one for any machine that this runs on.
+    let vast = [("THALWEG_BODIES_MAX_BYTES", "1099511627776"), ("THALWEG_IO_URING", "off")];
+    let output = doctor(directory.path(), &json, &vast);
+    let memory = finding(&output, "memory");
+    assert!(memory["verdict"] == "poor" && memory["found"] != plain["found"], "{memory}");
+    assert!(memory["advice"].as_str().unwrap().contains("bodies_max_bytes"), "{memory}");
+    assert!(finding(&output, "io_uring")["found"].as_str().unwrap().starts_with("off"));
+    // What is poor keeps nobody from starting.
+    assert_eq!(output.status.code(), Some(0));
+
+    let file = directory.path().join("thalweg.toml");
+    std::fs::write(&file, "data = \"elsewhere\"\nstate_sessions_max_bytes = 1099511627776\n").unwrap();
+    let file = file.to_str().unwrap();
+    let output = doctor(directory.path(), &["--config", file, "--output", "json"], &[]);
+    assert_eq!(finding(&output, "memory")["verdict"], "poor");
+    assert!(
+        finding(&output, "directory")["found"].as_str().unwrap().starts_with("elsewhere is not there yet")
+    );
+    let output = doctor(directory.path(), &["--config", file, "--data", "here", "--output", "json"], &[]);
+    assert!(finding(&output, "directory")["found"].as_str().unwrap().starts_with("here is not there yet"));
+}
+
+#[test]
+fn exit_codes_tell_a_bad_machine_from_a_wrong_configuration() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("file");
+    std::fs::write(&file, "nonsense = 1\n").unwrap();
+    let file = file.to_str().unwrap();
+    assert_eq!(doctor(directory.path(), &[], &[]).status.code(), Some(0));
+    // Nothing can be written beneath.
+    assert_eq!(doctor(directory.path(), &["--data", "/proc/self"], &[]).status.code(), Some(1));
+    // Unless it would not.
+    let memory = [("THALWEG_DURABILITY", "memory")];
+    assert_eq!(doctor(directory.path(), &["--data", "/proc/self"], &memory).status.code(), Some(0));
+    assert_eq!(doctor(directory.path(), &["--config", file], &[]).status.code(), Some(2));
+    assert_eq!(doctor(directory.path(), &[], &[("THALWEG_REACTORS", "none")]).status.code(), Some(2));
+}
