@@ -1,12 +1,17 @@
 //! One program for every target; `THALWEG_FUZZ` names the one to run. libFuzzer brings `main`, the inputs and the coverage.
 //!
 //! A target holds its parser to more than not to panic: to itself in pieces, to its own encoder, or to another parser.
+//! `README.md` says which parser has which.
 #![no_main]
 
 mod http;
+mod shared;
+mod sse;
 mod store;
 mod terms;
 mod text;
+mod translate;
+mod webhook;
 mod wire;
 
 use libfuzzer_sys::fuzz_target;
@@ -25,6 +30,29 @@ const TARGETS: &[(&str, fn(&[u8]))] = &[
     ("terms", terms::terms),
     ("frames", wire::frames),
     ("store", store::opened),
+    ("store-resealed", store::resealed),
+    ("log-formats", thalweg_log::fuzzing::formats),
+    ("attached", shared::attached),
+    ("rings", shared::rings),
+    ("state", thalweg_state::fuzzing::opened),
+    ("state-journal", thalweg_state::fuzzing::journal),
+    ("requests", thalweg_streams::fuzzing::requests),
+    ("subscription-notes", thalweg_streams::subscriptions::fuzzing::kept),
+    ("subscription-patterns", thalweg_streams::subscriptions::fuzzing::patterns),
+    ("webhook-targets", webhook::targets),
+    ("sse-written", sse::written),
+    ("sse-client", thalweg_server::fuzzing::events),
+    ("sse-load", thalweg_load::fuzzing::events),
+    ("load-records", thalweg_load::fuzzing::records),
+    ("tokens", thalweg_server::fuzzing::tokens),
+    ("configuration", thalweg_server::fuzzing::configuration),
+    ("arguments", thalweg_server::fuzzing::arguments),
+    ("globs", thalweg_server::fuzzing::globs),
+    ("addresses", thalweg_server::fuzzing::addresses),
+    ("translate-json", translate::json),
+    ("translate-frames", translate::frames),
+    ("service-cut", thalweg_service::fuzzing::cut),
+    ("fork-lines", thalweg_fork::fuzzing::lines),
 ];
 
 fn target() -> fn(&[u8]) {

@@ -4,6 +4,8 @@
 
 use std::path::Path;
 use std::sync::OnceLock;
+use tempfile::TempDir;
+use thalweg_log::fuzzing::reseal;
 use thalweg_log::{Commit, Disk, Durability, Options, Query, Store, parse, verify};
 
 fn options() -> Options {
@@ -16,7 +18,7 @@ fn options() -> Options {
 }
 
 /// The files of a small store with everything in it, the larger ones first.
-fn sample() -> &'static [(String, Vec<u8>)] {
+pub(crate) fn sample() -> &'static [(String, Vec<u8>)] {
     static FILES: OnceLock<Vec<(String, Vec<u8>)>> = OnceLock::new();
     FILES.get_or_init(|| {
         let directory = tempfile::tempdir().unwrap();
@@ -45,11 +47,31 @@ fn sample() -> &'static [(String, Vec<u8>)] {
     })
 }
 
-/// Opens, verifies, prints and reads what the edits left.
-pub fn opened(data: &[u8]) {
+/// A directory with these files.
+pub(crate) fn copied(files: &[(String, Vec<u8>)]) -> TempDir {
     // In memory where there is such a place: an input costs no disk.
     let memory = Path::new("/dev/shm");
     let directory = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
+    for (name, bytes) in files {
+        std::fs::write(directory.path().join(name), bytes).unwrap();
+    }
+    directory
+}
+
+/// Opens, verifies, prints and reads what the edits left.
+pub fn opened(data: &[u8]) {
+    judge(copied(&edited(data)).path(), true);
+}
+
+/// Opens, verifies and prints what edits left that no checksum tells of. What is read of that is another question: checksums
+/// stand for what a writer of ours meant.
+pub fn resealed(data: &[u8]) {
+    let mut files = edited(data);
+    files.iter_mut().for_each(|(name, bytes)| reseal(name, bytes));
+    judge(copied(&files).path(), false);
+}
+
+fn edited(data: &[u8]) -> Vec<(String, Vec<u8>)> {
     let mut files = sample().to_vec();
     let (edits, cut) = data.split_at(data.len() - data.len() % 4);
     for edit in edits.chunks_exact(4) {
@@ -64,18 +86,22 @@ pub fn opened(data: &[u8]) {
         let keep = rest.first().map_or(0, |part| bytes.len() * usize::from(*part) / 256);
         bytes.truncate(keep);
     }
-    for (name, bytes) in &files {
-        std::fs::write(directory.path().join(name), bytes).unwrap();
-    }
-    judge(directory.path());
+    files
 }
 
-fn judge(directory: &Path) {
+fn judge(directory: &Path, reads: bool) {
     let _ = verify(&Disk::Real, directory);
     if let Ok(pieces) = parse(&Disk::Real, directory) {
         pieces.take(10_000).for_each(drop);
     }
     let Ok((store, _)) = Store::open(&Disk::Real, directory, options()) else { return };
+    if reads {
+        read(&store);
+    }
+    let _ = store.close();
+}
+
+fn read(store: &Store) {
     for log in store.logs() {
         let mut reader = store.reader(&log);
         let mut entries = reader.entries(&Query::default());
@@ -99,5 +125,4 @@ fn judge(directory: &Path) {
         let _ = store.read(&log, 0, 1 << 20);
         let _ = store.append(&log, b"goes on", 3_000);
     }
-    let _ = store.close();
 }

@@ -64,7 +64,7 @@ const STEPS: &[Step] = &[
     step("guide", "xtask guide"),
     step("matrix", "xtask matrix"),
     step("full", "xtask full"),
-    step("fuzz", "xtask fuzz --seconds 5"),
+    step("fuzz", "xtask fuzz --seconds 3"),
     step("damage", "xtask damage"),
     step("crash", "xtask crash --rounds 20"),
     step("state-crash", "xtask state-crash --rounds 5"),

@@ -1,12 +1,15 @@
 //! `cargo xtask fuzz [--target NAME] [--seconds N]`: every parser and every on-disk format against inputs that grow out of
 //! what they cover. libFuzzer on the stable compiler: the flags below are what its coverage stands on. What a run
-//! finds is kept under `fuzz/found` and becomes a file under `fuzz/regressions/NAME`, which every run begins with.
+//! finds is kept under `fuzz/found` and becomes a file under `fuzz/regressions/NAME`, which every run begins with. As many
+//! targets run at once as there are processors.
 
 use crate::options::Options;
 use crate::server::{cache, root, target};
 use crate::{Outcome, Tally};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
+use std::sync::Mutex;
+use std::thread;
 
 /// What makes the compiler count edges and comparisons as libFuzzer reads them.
 const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
@@ -24,9 +27,17 @@ pub(crate) fn run(options: &Options) -> Outcome {
     }
     let seconds = options.value("seconds", 5_u32)?;
     let program = build()?;
+    let queue = Mutex::new(targets.into_iter().filter(|name| wanted.is_empty() || name == wanted));
+    let next = || queue.lock().map_or(None, |mut queue| queue.next());
+    let work = || std::iter::from_fn(next).map(|name| fuzz(&program, &name, seconds)).collect::<Vec<_>>();
+    let processors = thread::available_parallelism().map_or(1, usize::from);
+    let runs: Vec<_> = thread::scope(|scope| {
+        let workers: Vec<_> = (0..processors).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().flat_map(|worker| worker.join().unwrap_or_default()).collect()
+    });
     let mut tally = Tally::default();
-    for name in targets.iter().filter(|name| wanted.is_empty() || *name == wanted) {
-        fuzz(&program, name, seconds, &mut tally)?;
+    for run in runs {
+        run?.judge(&mut tally);
     }
     Ok(tally)
 }
@@ -66,9 +77,38 @@ fn host() -> Result<String, String> {
     line.map(str::to_owned).ok_or_else(|| "rustc does not say what it builds for".to_owned())
 }
 
-fn fuzz(program: &Path, name: &str, seconds: u32, tally: &mut Tally) -> Result<(), String> {
+/// What came of a target.
+struct Run {
+    name: String,
+    /// The last words of whatever failed.
+    failure: Option<String>,
+    inputs: u64,
+    edges: u64,
+}
+
+impl Run {
+    fn judge(self, tally: &mut Tally) {
+        let Self { name, failure, inputs, edges } = self;
+        let words = failure.as_deref().unwrap_or_default();
+        tally.check(failure.is_none(), || format!("{name} failed\n{words}"));
+        tally.check(failure.is_some() || inputs > 0 && edges > 10, || {
+            format!("{name} covers nothing: it is not instrumented")
+        });
+    }
+}
+
+/// The inputs of findings, each by itself and whole; then whatever grows out of them and of the seeds.
+fn fuzz(program: &Path, name: &str, seconds: u32) -> Result<Run, String> {
     let fuzz = root().join("fuzz");
     let (seeds, regressions) = (fuzz.join("seeds").join(name), fuzz.join("regressions").join(name));
+    let past = files(&regressions);
+    if !past.is_empty() {
+        let output = output(Command::new(program).env("THALWEG_FUZZ", name).args(past))?;
+        if !output.status.success() {
+            let failure = format!("an input under fuzz/regressions/{name}\n{}", last_words(&output));
+            return Ok(Run { name: name.to_owned(), failure: Some(failure), inputs: 0, edges: 0 });
+        }
+    }
     // What earlier runs learned is reused where it is there.
     let corpus = cache().join("fuzz").join(name);
     let found = fuzz.join("found");
@@ -84,20 +124,28 @@ fn fuzz(program: &Path, name: &str, seconds: u32, tally: &mut Tally) -> Result<(
         .arg(format!("-max_total_time={seconds}"))
         .args(["-max_len=4096", "-timeout=10", "-rss_limit_mb=2048", "-print_final_stats=1", "-verbosity=1"])
         .arg(format!("-artifact_prefix={}/{name}-", found.display()));
-    let output = command.output().map_err(|error| format!("{}: {error}", program.display()))?;
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    let runs = stat(&said, "stat::number_of_executed_units:");
-    let edges = said.lines().rev().find_map(|line| after(line, " cov: "));
-    println!("fuzz {name}: {runs} inputs, {} edges", edges.unwrap_or(0));
-    tally.check(output.status.success(), || {
-        let tail: Vec<&str> = said.lines().rev().take(30).collect();
-        format!(
-            "{name} failed; the input lies in fuzz/found\n{}",
-            tail.into_iter().rev().collect::<Vec<_>>().join("\n")
-        )
-    });
-    tally.check(runs > 0 && edges > Some(10), || format!("{name} covers nothing: it is not instrumented"));
-    Ok(())
+    let output = output(&mut command)?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    let inputs = stat(&said, "stat::number_of_executed_units:");
+    let edges = said.lines().rev().find_map(|line| after(line, " cov: ")).unwrap_or(0);
+    println!("fuzz {name}: {inputs} inputs, {edges} edges");
+    let failure = format!("the input lies in fuzz/found\n{}", last_words(&output));
+    Ok(Run { name: name.to_owned(), failure: (!output.status.success()).then_some(failure), inputs, edges })
+}
+
+fn output(command: &mut Command) -> Result<Output, String> {
+    command.output().map_err(|error| format!("{}: {error}", command.get_program().display()))
+}
+
+fn last_words(output: &Output) -> String {
+    let said = String::from_utf8_lossy(&output.stderr);
+    let tail: Vec<&str> = said.lines().rev().take(30).collect();
+    tail.into_iter().rev().collect::<Vec<_>>().join("\n")
+}
+
+/// The files of a directory, if there is one.
+fn files(directory: &Path) -> Vec<PathBuf> {
+    std::fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
 }
 
 fn stat(text: &str, name: &str) -> u64 {

@@ -76,10 +76,14 @@ impl Source {
     }
 }
 
+/// Only tests and the fuzz targets, which nothing that ships holds, may panic.
 fn is_test_file(path: &Path) -> bool {
     let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
     let inside = |folder: &str| path.components().any(|c| c.as_os_str() == folder);
-    name == "tests.rs" || name.ends_with("_tests.rs") || inside("tests") || inside("benches")
+    matches!(&*name, "tests.rs" | "fuzzing.rs")
+        || name.ends_with("_tests.rs")
+        || inside("tests")
+        || inside("benches")
 }
 
 /// The end of the item that starts at (line, column): the line on which its first brace at depth zero closes,
