@@ -9,6 +9,7 @@
 //! - every call that was begun is told of exactly once, whatever becomes of the connection or of who looked;
 //! - a process is watched once, however many streams it opens;
 //! - the peer takes this side to be asleep, or somebody here looks: who stops to look last says so;
+//! - a worker's keeper is told when calls were given up, once the worker can read of it: it may be amid one of them;
 //! - nothing here waits.
 
 mod held;
@@ -105,6 +106,10 @@ pub(crate) struct State {
     lookers: u32,
     last: Option<Instant>,
     letters: Vec<Letter>,
+    /// Who hears what a worker says by itself, and has it interrupted.
+    keeper: Option<Pid>,
+    /// Calls were given up, and the keeper is not told yet.
+    has_given_up: bool,
     /// Frames that are read apart.
     shelf: Shelf,
     router: Pid,
@@ -165,6 +170,8 @@ impl Connection {
             lookers: 0,
             last: None,
             letters: Vec::new(),
+            keeper: None,
+            has_given_up: false,
             shelf: Shelf::default(),
             router,
             scratch: Letter::new().ok_or_else(|| Error::new(Fault::System, "out of memory"))?,
@@ -224,6 +231,7 @@ impl State {
         self.buffer.clear();
         request_frame(&PythonAttend {}, &mut self.buffer);
         let options = CallOptions { credit: Some(EVENT_CREDIT), ..CallOptions::default() };
+        self.keeper = Some(pid);
         self.begin(pid, atoms(env).undefined, Expect::Events, options)
     }
 
@@ -268,14 +276,17 @@ impl State {
         let mut found = None;
         let mut filled = Vec::new();
         let mut granted = Vec::new();
+        let mut read_bytes = 0;
         while let Some(event) = self.client.as_mut()?.next() {
             let number = event.call.number();
             let Some(waiter) = self.waiters.get_mut(&number) else { continue };
-            if Shelf::takes(waiter, &event.kind, event.frame) {
+            if Shelf::takes(waiter, &event.kind, event.frame, read_bytes) {
                 waiter.held += 1;
                 self.shelf.put(number, waiter.expect, &event.kind, event.frame);
                 continue;
             }
+            read_bytes += event.frame.len();
+            let is_item = matches!(event.kind, EventKind::Item);
             let is_last = if own == Some(event.call) {
                 let told = waiter::tell(env, waiter.expect, &event.kind, event.frame);
                 found = Some(told.term);
@@ -288,12 +299,15 @@ impl State {
                 }
                 true
             } else {
-                if matches!(event.kind, EventKind::Item) && waiter.expect == Expect::Events {
+                if is_item && waiter.expect == Expect::Events {
                     granted.push(event.call);
                 }
                 send(env, waiter, &mut self.scratch, &event.kind, event.frame)
             };
-            if is_last {
+            if is_last && is_item {
+                // The rest would be told to nobody.
+                self.forget(CallId::from_number(number));
+            } else if is_last {
                 self.retire(number);
             }
             self.last = None;
@@ -333,6 +347,11 @@ impl State {
 
     /// Says that nobody waits any more: what still comes of the call is told to nobody.
     pub(crate) fn cancel(&mut self, call: CallId) {
+        self.has_given_up |= self.awaits(call);
+        self.forget(call);
+    }
+
+    fn forget(&mut self, call: CallId) {
         if let Some(client) = &mut self.client {
             client.forget(call);
         }
@@ -366,6 +385,12 @@ impl State {
     pub(crate) fn leave(&mut self, env: Env) {
         self.look(env, None);
         self.see_to(env);
+        if std::mem::take(&mut self.has_given_up)
+            && let Some(keeper) = self.keeper
+        {
+            let message = self.scratch.env().atom("interrupt");
+            self.scratch.send(env, &keeper, message);
+        }
     }
 
     /// Somebody begins to look for an answer of its own.
@@ -460,7 +485,7 @@ fn send(env: Env, waiter: &mut Waiter, scratch: &mut Letter, kind: &EventKind, f
             let told = waiter::tell(letter, expect, kind, frame);
             let message = letter.make_tuple(&[atoms(env).thalweg, reference, told.term]);
             scratch.send(env, &waiter.pid, message);
-            false
+            told.is_last
         }
         expect => {
             let letter = waiter.letter.env();

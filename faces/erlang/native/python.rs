@@ -115,7 +115,11 @@ pub(crate) fn source(env: Env, call: &[RawTerm], out: &mut Vec<u8>) -> Made {
     let [is_expression, source, variables, scope, callback] = call else { return Err(Refused::BadArgument) };
     let variables = named(env, *variables)?.map(Cow::Owned);
     let scope: Cow<'_, [u8]> = env.binary(*scope).ok_or(Refused::BadArgument)?.into();
-    let (source, within) = (name(env, *source)?.into(), within(env, *callback));
+    let (source, within) = (name(env, *source)?, within(env, *callback));
+    if source.len() > encode::INLINE_BYTES_MAX && !env.is_apart() {
+        return Err(Refused::Large);
+    }
+    let source = source.into();
     out.clear();
     if same(*is_expression, atoms(env).yes) {
         request_frame(&PythonEvaluate { source, variables, scope, within }, out);

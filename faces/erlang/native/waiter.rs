@@ -64,7 +64,8 @@ pub(crate) struct Told {
     pub(crate) is_last: bool,
 }
 
-/// Says what came of a call: `{ok, Value}`, `{error, Reason}`, of a stream also `{data, Value}` and `done`.
+/// Says what came of a call: `{ok, Value}`, `{error, Reason}`, of a stream also `{data, Value}` and `done`. An error is the last
+/// that is told of a stream, be it that one of its values has no term.
 pub(crate) fn tell(env: Env, expect: Expect, kind: &EventKind, frame: &[u8]) -> Told {
     match kind {
         // A service that refuses says so in words of its own, which generated code reads as any other answer.
@@ -74,7 +75,7 @@ pub(crate) fn tell(env: Env, expect: Expect, kind: &EventKind, frame: &[u8]) -> 
             Told { term: end(env, expect, frame), is_last: true }
         }
         EventKind::Failed(error) => Told { term: failure(env, error), is_last: true },
-        EventKind::Item => Told { term: item(env, expect, frame), is_last: false },
+        EventKind::Item => item(env, expect, frame),
         EventKind::End => Told { term: end(env, expect, frame), is_last: true },
     }
 }
@@ -87,17 +88,21 @@ fn pair(env: Env, tag: RawTerm, value: RawTerm) -> RawTerm {
     env.make_tuple(&[tag, value])
 }
 
-fn item(env: Env, expect: Expect, frame: &[u8]) -> RawTerm {
+fn item(env: Env, expect: Expect, frame: &[u8]) -> Told {
     let known = atoms(env);
-    match expect {
-        Expect::Frames => pair(env, known.frame, env.make_binary(frame)),
+    let value = match expect {
+        Expect::Frames => Ok(pair(env, known.frame, env.make_binary(frame))),
         _ => match PythonResponse::decode(frame) {
             Ok(PythonResponse::GenerateItem(item)) => match decode::term(env, &item.value) {
-                Ok(value) => pair(env, known.data, value),
-                Err(wrong) => pair(env, known.error, no_value(env, &wrong.0)),
+                Ok(value) => Ok(pair(env, known.data, value)),
+                Err(wrong) => Err(no_value(env, &wrong.0)),
             },
-            _ => pair(env, known.error, pair(env, known.fault, env.atom("bad_frame"))),
+            _ => Err(pair(env, known.fault, env.atom("bad_frame"))),
         },
+    };
+    match value {
+        Ok(term) => Told { term, is_last: false },
+        Err(reason) => Told { term: pair(env, known.error, reason), is_last: true },
     }
 }
 

@@ -36,7 +36,7 @@
     variables => #{name() => term()}
 }.
 %% A call that has begun.
--opaque request() :: {reference(), pending | {thalweg_nif:connection(), non_neg_integer(), atom()}}.
+-opaque request() :: {reference(), pending | {thalweg_nif:connection(), non_neg_integer()}}.
 
 -define(TIMEOUT, 5000).
 
@@ -99,7 +99,7 @@ call(Module, Function, Arguments) -> call(Module, Function, Arguments, #{}).
 %% @doc Calls a function and waits for what it returns. What it returns to be awaited is awaited in the worker.
 -spec call(name(), name(), list(), options()) -> result().
 call(Module, Function, Arguments, Options) ->
-    {Pool, Connections, Within} = route(Options),
+    {_, Connections, Within} = route(Options),
     Reference = make_ref(),
     Call = {Module, Function, Arguments, maps:get(keywords, Options, #{}), Within},
     case thalweg_nif:call(Connections, Reference, Call, true) of
@@ -107,7 +107,7 @@ call(Module, Function, Arguments, Options) ->
             receive
                 {thalweg, Reference, Result} -> Result
             after maps:get(timeout, Options, ?TIMEOUT) ->
-                give_up(Pool, Connection, Number, Reference)
+                give_up(Connection, Number, Reference)
             end;
         Result -> Result
     end.
@@ -135,11 +135,11 @@ spawn_call(Module, Function, Arguments) -> spawn_call(Module, Function, Argument
 %% waited for with {@link await/2}.
 -spec spawn_call(name(), name(), list(), options()) -> request().
 spawn_call(Module, Function, Arguments, Options) ->
-    {Pool, Connections, Within} = route(Options),
+    {_, Connections, Within} = route(Options),
     Reference = make_ref(),
     Call = {Module, Function, Arguments, maps:get(keywords, Options, #{}), Within},
     case thalweg_nif:call(Connections, Reference, Call, false) of
-        {pending, Connection, Number} -> {Reference, {Connection, Number, Pool}};
+        {pending, Connection, Number} -> {Reference, {Connection, Number}};
         Result ->
             self() ! {thalweg, Reference, Result},
             {Reference, pending}
@@ -154,12 +154,12 @@ await({Reference, pending}, _Timeout) ->
     receive
         {thalweg, Reference, Result} -> Result
     end;
-await({Reference, {Connection, Number, Pool}}, Timeout) ->
+await({Reference, {Connection, Number}}, Timeout) ->
     case thalweg_nif:await(Connection, Number) of
         pending ->
             receive
                 {thalweg, Reference, Result} -> Result
-            after Timeout -> give_up(Pool, Connection, Number, Reference)
+            after Timeout -> give_up(Connection, Number, Reference)
             end;
         Result -> Result
     end.
@@ -168,8 +168,8 @@ await({Reference, {Connection, Number, Pool}}, Timeout) ->
 %% result does not come, and did not.
 -spec cancel(request()) -> ok.
 cancel({Reference, pending}) -> flush(Reference);
-cancel({Reference, {Connection, Number, Pool}}) ->
-    _ = give_up(Pool, Connection, Number, Reference),
+cancel({Reference, {Connection, Number}}) ->
+    _ = give_up(Connection, Number, Reference),
     ok.
 
 -spec async_call(name(), name()) -> request().
@@ -252,7 +252,7 @@ source(IsExpression, Source, Variables, Options) ->
         {pending, _, Number} ->
             receive
                 {thalweg, Reference, Result} -> Result
-            after maps:get(timeout, Options, ?TIMEOUT) -> give_up(Pool, Connection, Number, Reference)
+            after maps:get(timeout, Options, ?TIMEOUT) -> give_up(Connection, Number, Reference)
             end;
         Result -> Result
     end.
@@ -296,12 +296,15 @@ route(Options) ->
     case get({?MODULE, within}) of
         {Pool, Connection, Number} -> {Pool, Connection, Number};
         _ ->
-            {Connections, _} = thalweg_directory:workers(Pool),
-            case {tuple_size(Connections), Options} of
-                {0, _} -> {Pool, {}, none};
-                {Size, #{affinity := Term}} ->
-                    {Pool, element(1 + erlang:phash2(Term, Size), Connections), none};
-                _ -> {Pool, Connections, none}
+            case Options of
+                #{affinity := Term} ->
+                    case thalweg_directory:place(Pool, Term) of
+                        {ok, Connection} -> {Pool, Connection, none};
+                        none -> {Pool, {}, none}
+                    end;
+                _ ->
+                    {Connections, _} = thalweg_directory:workers(Pool),
+                    {Pool, Connections, none}
             end
     end.
 
@@ -311,13 +314,9 @@ worker(Pool, Connection) ->
     Pairs = lists:zip(tuple_to_list(Connections), tuple_to_list(Workers)),
     proplists:get_value(Connection, Pairs, none).
 
--spec give_up(atom(), thalweg_nif:connection(), non_neg_integer(), reference()) -> {error, timeout}.
-give_up(Pool, Connection, Number, Reference) ->
+-spec give_up(thalweg_nif:connection(), non_neg_integer(), reference()) -> {error, timeout}.
+give_up(Connection, Number, Reference) ->
     ok = thalweg_nif:cancel(Connection, Number),
-    case worker(Pool, Connection) of
-        none -> ok;
-        Worker -> thalweg_worker:interrupt(Worker)
-    end,
     flush(Reference),
     {error, timeout}.
 

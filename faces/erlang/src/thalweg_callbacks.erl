@@ -3,7 +3,7 @@
 -module(thalweg_callbacks).
 -behaviour(gen_server).
 
--export([start_link/0, register/2, unregister/1, run/4, send/1]).
+-export([start_link/0, register/2, unregister/1, run/4, only_waits/1, died/3, send/1]).
 -export([init/1, handle_call/3, handle_cast/2]).
 -export_type([callback/0]).
 
@@ -20,14 +20,30 @@ register(Name, Callback) -> gen_server:call(?MODULE, {register, Name, Callback})
 unregister(Name) -> gen_server:call(?MODULE, {unregister, Name}).
 
 %% @doc Runs a callback and gives its outcome to the worker that waits for it. Calls that are made in its course run in that
-%% very worker, while the function that called back waits.
--spec run(atom(), thalweg_nif:connection(), non_neg_integer(), term()) -> pid().
+%% very worker, while the function that called back waits. Whoever runs it hears when it is over, and says so where it ended
+%% without an outcome.
+-spec run(atom(), thalweg_nif:connection(), non_neg_integer(), term()) -> {pid(), reference()}.
 run(Pool, Connection, Number, {Name, Arguments}) ->
-    spawn(fun() ->
+    spawn_monitor(fun() ->
         thalweg:within(Pool, Connection, Number),
         {IsOk, Value} = outcome(Name, Arguments),
         answer(Connection, Number, IsOk, Value)
     end).
+
+%% @doc Whether a callback does nothing but wait for a value, which is lost with who waited for the callback.
+-spec only_waits(term()) -> boolean().
+only_waits({<<"thalweg:channel">>, [<<"read">> | _]}) -> true;
+only_waits(_) -> false.
+
+%% @doc Tells the worker of a callback that came to nothing.
+-spec died(thalweg_nif:connection(), non_neg_integer(), term()) -> ok.
+died(Connection, Number, Reason) ->
+    case thalweg_nif:answer(Connection, Number, false, {exit, text(Reason)}) of
+        {error, {overloaded, _, _}} ->
+            _ = spawn(fun() -> answer(Connection, Number, false, {exit, text(Reason)}) end),
+            ok;
+        _ -> ok
+    end.
 
 -spec answer(thalweg_nif:connection(), non_neg_integer(), boolean(), term()) -> ok.
 answer(Connection, Number, IsOk, Value) ->

@@ -1,9 +1,11 @@
 %% @private Which workers there are, per pool. Written by one process, so that workers which end at once do not undo each
 %% other; read by everybody as a constant term, because it is read for every call and changes when a worker comes or goes.
+%%
+%% A worker keeps its place while another is started for it, so that what goes to one of them by its place goes there still.
 -module(thalweg_directory).
 -behaviour(gen_server).
 
--export([start_link/0, publish/4, workers/1]).
+-export([start_link/0, publish/4, workers/1, place/2, placed/2]).
 -export([init/1, handle_call/3, handle_cast/2]).
 
 -type place() :: {thalweg_nif:connection(), pid()}.
@@ -18,9 +20,39 @@ publish(Pool, Index, Worker, Connection) ->
 
 %% @doc The connections and the processes of a pool's workers, in the order of their indices.
 -spec workers(atom()) -> {tuple(), tuple()}.
-workers(Pool) -> persistent_term:get({?MODULE, Pool}, {{}, {}}).
+workers(Pool) ->
+    {Connections, Workers, _} = read(Pool),
+    {Connections, Workers}.
 
--spec init([]) -> {ok, #{atom() => #{pos_integer() => place()}}}.
+%% @doc The connection in the place that a term stands for, always the same while the pool has as many places.
+-spec place(atom(), term()) -> {ok, thalweg_nif:connection()} | none.
+place(Pool, Term) ->
+    {_, _, Places} = read(Pool),
+    case tuple_size(Places) of
+        0 -> none;
+        Size -> at(Places, 1 + erlang:phash2(Term, Size))
+    end.
+
+%% @doc The connection of a pool's worker by its index.
+-spec placed(atom(), pos_integer()) -> {ok, thalweg_nif:connection()} | none.
+placed(Pool, Index) ->
+    {_, _, Places} = read(Pool),
+    case Index =< tuple_size(Places) of
+        true -> at(Places, Index);
+        false -> none
+    end.
+
+-spec at(tuple(), pos_integer()) -> {ok, thalweg_nif:connection()} | none.
+at(Places, Index) ->
+    case element(Index, Places) of
+        none -> none;
+        Connection -> {ok, Connection}
+    end.
+
+-spec read(atom()) -> {tuple(), tuple(), tuple()}.
+read(Pool) -> persistent_term:get({?MODULE, Pool}, {{}, {}, {}}).
+
+-spec init([]) -> {ok, #{atom() => #{pos_integer() => place() | none}}}.
 init([]) ->
     ok = thalweg_shared:create(),
     {ok, #{}}.
@@ -30,17 +62,26 @@ handle_call({publish, Pool, Index, Worker, Connection}, _From, State) ->
     Old = maps:get(Pool, State, #{}),
     New =
         case {Connection, Old} of
-            {none, #{Index := {_, Worker}}} -> maps:remove(Index, Old);
+            {none, #{Index := {_, Worker}}} -> Old#{Index => none};
             {none, _} -> Old;
             _ -> Old#{Index => {Connection, Worker}}
         end,
-    put_term(Pool, [Place || {_, Place} <- lists:sort(maps:to_list(New))]),
-    {reply, ok, State#{Pool => New}}.
+    case [Place || {_, Place} <- maps:to_list(New), Place =/= none] of
+        [] ->
+            %% Where all are gone the pool may be, and another of its name may have fewer.
+            put_term(Pool, []),
+            {reply, ok, maps:remove(Pool, State)};
+        _ ->
+            put_term(Pool, [maps:get(At, New, none) || At <- lists:seq(1, lists:max(maps:keys(New)))]),
+            {reply, ok, State#{Pool => New}}
+    end.
 
 -spec handle_cast(term(), map()) -> {noreply, map()}.
 handle_cast(_Message, State) -> {noreply, State}.
 
--spec put_term(atom(), [place()]) -> ok.
+-spec put_term(atom(), [place() | none]) -> ok.
 put_term(Pool, Places) ->
-    {Connections, Workers} = lists:unzip(Places),
-    persistent_term:put({?MODULE, Pool}, {list_to_tuple(Connections), list_to_tuple(Workers)}).
+    {Connections, Workers} = lists:unzip([Place || Place <- Places, Place =/= none]),
+    ByPlace = [case Place of none -> none; {Connection, _} -> Connection end || Place <- Places],
+    Term = {list_to_tuple(Connections), list_to_tuple(Workers), list_to_tuple(ByPlace)},
+    persistent_term:put({?MODULE, Pool}, Term).

@@ -27,7 +27,10 @@
 -record(state, {
     capacity :: pos_integer(),
     refused = 0 :: non_neg_integer(),
-    poller = none :: none | {reference(), pid(), reference()},
+    %% Whose end is the end of it all.
+    owner :: reference(),
+    %% Who waits: its own reference, the process, its timer, and the monitor of it.
+    poller = none :: none | {reference(), pid(), reference(), reference()},
     sockets = #{} :: #{term() => callback_number()},
     worker = none :: none | thalweg_nif:connection()
 }).
@@ -91,10 +94,9 @@ socket(Process, Socket, Number) ->
 %% @doc Has events posted into the event loop of a pool's worker, under the numbers that its mailbox gave, instead of kept.
 -spec to_worker(pid(), atom(), pos_integer()) -> ok | {error, no_worker}.
 to_worker(Process, Pool, Index) ->
-    {Connections, _} = thalweg_directory:workers(Pool),
-    case Index =< tuple_size(Connections) of
-        true -> ask(Process, {worker, element(Index, Connections)});
-        false -> {error, no_worker}
+    case thalweg_directory:placed(Pool, Index) of
+        {ok, Connection} -> ask(Process, {worker, Connection});
+        none -> {error, no_worker}
     end.
 
 -spec ask(pid(), term()) -> term().
@@ -112,8 +114,7 @@ ask(Process, Request) ->
 
 -spec init(pid(), map()) -> no_return().
 init(Parent, Options) ->
-    _ = monitor(process, Parent),
-    loop([], 0, #state{capacity = maps:get(capacity, Options, 1 bsl 20)}).
+    loop([], 0, #state{owner = monitor(process, Parent), capacity = maps:get(capacity, Options, 1 bsl 20)}).
 
 %% The latest event first.
 -spec loop([event()], non_neg_integer(), #state{}) -> ok.
@@ -136,7 +137,8 @@ loop(Events, Count, State) ->
             {Answer, Next} = answer(State, Request),
             From ! {Reference, Answer},
             loop(Events, Count, Next);
-        {'DOWN', _, process, _, _} -> ok;
+        {'DOWN', Owner, process, _, _} when Owner =:= State#state.owner -> ok;
+        {'DOWN', Watch, process, _, _} -> loop(Events, Count, abandon(State, Watch));
         Message ->
             case of_socket(State, Message) of
                 {none, Next} -> loop(Events, Count, Next);
@@ -168,10 +170,31 @@ gather(Events, Room, State) ->
     end.
 
 -spec deliver([event()], #state{}) -> ok.
-deliver(Events, #state{poller = {Reference, From, Timer}} = State) ->
+deliver(Events, #state{poller = {Reference, From, _, _}} = State) ->
+    Left = release(State),
+    case is_there(From) of
+        true ->
+            From ! {Reference, lists:reverse(Events)},
+            loop([], 0, Left);
+        %% What it would have been told is told to the next.
+        false -> loop(Events, length(Events), Left)
+    end.
+
+%% Whoever is of another node is taken to be there: its end is told, and comes late at the worst.
+-spec is_there(pid()) -> boolean().
+is_there(Process) -> node(Process) =/= node() orelse is_process_alive(Process).
+
+%% Nobody polls any more.
+-spec release(#state{}) -> #state{}.
+release(#state{poller = {_, _, Timer, Watch}} = State) ->
     _ = erlang:cancel_timer(Timer),
-    From ! {Reference, lists:reverse(Events)},
-    loop([], 0, State#state{poller = none}).
+    true = demonitor(Watch, [flush]),
+    State#state{poller = none}.
+
+%% Who polled is no more.
+-spec abandon(#state{}, reference()) -> #state{}.
+abandon(#state{poller = {_, _, _, Watch}} = State, Watch) -> release(State);
+abandon(State, _Watch) -> State.
 
 %% What is there already is what a poll is told.
 -spec poll([event()], non_neg_integer(), #state{}) -> ok.
@@ -180,10 +203,9 @@ poll(Events, 0, State) -> loop(Events, 0, State);
 poll(Events, _Count, State) -> deliver(Events, State).
 
 -spec begin_poll(#state{}, non_neg_integer(), reference(), pid(), timeout()) -> #state{}.
-begin_poll(#state{poller = {Old, Before, Timer}} = State, Count, Reference, From, Timeout) ->
-    _ = erlang:cancel_timer(Timer),
+begin_poll(#state{poller = {Old, Before, _, _}} = State, Count, Reference, From, Timeout) ->
     Before ! {Old, []},
-    begin_poll(State#state{poller = none}, Count, Reference, From, Timeout);
+    begin_poll(release(State), Count, Reference, From, Timeout);
 begin_poll(State, 0, Reference, From, 0) ->
     From ! {Reference, []},
     State;
@@ -193,12 +215,18 @@ begin_poll(State, Count, Reference, From, Timeout) ->
             true -> make_ref();
             false -> erlang:start_timer(Timeout, self(), poll)
         end,
-    State#state{poller = {Reference, From, Timer}}.
+    %% Who is answered at once need not be watched.
+    Watch =
+        case Count > 0 of
+            true -> make_ref();
+            false -> monitor(process, From)
+        end,
+    State#state{poller = {Reference, From, Timer, Watch}}.
 
 -spec end_poll(#state{}, reference()) -> #state{}.
-end_poll(#state{poller = {Reference, From, Timer}} = State, Timer) ->
+end_poll(#state{poller = {Reference, From, Timer, _}} = State, Timer) ->
     From ! {Reference, []},
-    State#state{poller = none};
+    release(State);
 end_poll(State, _Timer) -> State.
 
 -spec answer(#state{}, term()) -> {term(), #state{}}.

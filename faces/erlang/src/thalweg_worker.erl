@@ -4,7 +4,7 @@
 -module(thalweg_worker).
 -behaviour(gen_server).
 
--export([start_link/3, interrupt/1, keep/3]).
+-export([start_link/3, keep/3]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2, terminate/2]).
 
 -record(state, {
@@ -16,15 +16,15 @@
     connection :: thalweg_nif:connection(),
     endpoint :: file:filename_all(),
     %% The namespaces that end with their processes.
-    scopes = #{} :: #{reference() => binary()}
+    scopes = #{} :: #{reference() => binary()},
+    %% The callbacks that run.
+    running = #{} :: #{reference() => non_neg_integer()},
+    %% Those of them that only wait for something to take along, and who runs each.
+    waiting = #{} :: #{non_neg_integer() => pid()}
 }).
 
 -spec start_link(atom(), pos_integer(), thalweg_pool:options()) -> {ok, pid()} | {error, term()}.
 start_link(Pool, Index, Options) -> gen_server:start_link(?MODULE, {Pool, Index, Options}, []).
-
-%% @doc Has the worker look whether the function that runs is still wanted.
--spec interrupt(pid()) -> ok.
-interrupt(Worker) -> gen_server:cast(Worker, interrupt).
 
 %% @doc Has a namespace go when a process does.
 -spec keep(pid(), pid(), binary()) -> ok.
@@ -77,16 +77,27 @@ handle_call(os_pid, _From, State) -> {reply, State#state.os_pid, State};
 handle_call(_Request, _From, State) -> {reply, {error, badarg}, State}.
 
 -spec handle_cast(term(), #state{}) -> {noreply, #state{}}.
-handle_cast(interrupt, State) ->
-    _ = catch port_command(State#state.port, <<"!">>),
-    {noreply, State};
 handle_cast({keep, Owner, Scope}, #state{scopes = Scopes} = State) ->
     {noreply, State#state{scopes = Scopes#{monitor(process, Owner) => Scope}}};
 handle_cast(_Message, State) -> {noreply, State}.
 
 -spec handle_info(term(), #state{}) -> {noreply, #state{}} | {stop, term(), #state{}}.
 handle_info({thalweg_event, callback, Number, Call}, #state{pool = Pool, connection = Connection} = State) ->
-    _ = thalweg_callbacks:run(Pool, Connection, Number, Call),
+    {Callback, Monitor} = thalweg_callbacks:run(Pool, Connection, Number, Call),
+    #state{running = Running, waiting = Waiting} = State,
+    Now =
+        case thalweg_callbacks:only_waits(Call) of
+            true -> Waiting#{Number => Callback};
+            false -> Waiting
+        end,
+    {noreply, State#state{running = Running#{Monitor => Number}, waiting = Now}};
+handle_info({thalweg_event, unwanted, Number, _}, #state{waiting = Waiting} = State) ->
+    %% Nobody waits for its outcome any more: a function of somebody's goes on, a reader takes nothing along.
+    _ = [exit(Callback, kill) || #{Number := Callback} <- [Waiting]],
+    {noreply, State};
+handle_info(interrupt, State) ->
+    %% Somebody gave up: the worker looks whether the function that runs is still wanted.
+    _ = catch port_command(State#state.port, <<"!">>),
     {noreply, State};
 handle_info({thalweg_event, send, _, {To, Message}}, State) when is_pid(To) ->
     %% To another node; what goes to a process of this one went there.
@@ -109,6 +120,12 @@ handle_info({'EXIT', Router, Reason}, #state{router = Router} = State) ->
     {stop, {worker_died, Reason}, State};
 handle_info({'EXIT', _Parent, Reason}, State) ->
     {stop, Reason, State};
+handle_info({'DOWN', Monitor, process, _, Reason}, #state{running = Running} = State) when
+    is_map_key(Monitor, Running)
+->
+    {Number, Left} = maps:take(Monitor, Running),
+    _ = [thalweg_callbacks:died(State#state.connection, Number, Reason) || Reason =/= normal],
+    {noreply, State#state{running = Left, waiting = maps:remove(Number, State#state.waiting)}};
 handle_info({'DOWN', Monitor, process, _, _}, #state{scopes = Scopes} = State) ->
     case maps:take(Monitor, Scopes) of
         {Scope, Left} ->
@@ -130,6 +147,7 @@ finish(#state{pool = Pool, index = Index, connection = Connection, port = Port} 
     _ = catch port_close(Port),
     _ = [os:cmd("kill -KILL " ++ integer_to_list(State#state.os_pid)) || IsThere],
     _ = file:delete(State#state.endpoint),
+    _ = [exit(Callback, kill) || Callback <- maps:values(State#state.waiting)],
     ok.
 
 -spec said(#state{}, binary()) -> ok.

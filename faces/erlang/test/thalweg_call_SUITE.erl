@@ -5,7 +5,8 @@
 all() ->
     [
         call, keywords, names_of_functions, coroutines, coroutines_in_several_steps, tasks_of_their_own, cast, spawned, gathered, early_error_in_a_gather, many_callers,
-        timeout_of_a_coroutine, timeout_of_a_function, interrupt_is_raised, interrupt_of_a_coroutine, cancelled, overloaded, exceptions,
+        timeout_of_a_coroutine, timeout_of_a_function, timeout_of_the_system, timeout_of_a_gather, interrupt_is_raised,
+        interrupt_of_a_coroutine, interrupt_of_a_later_step, cancelled, overloaded, exceptions,
         no_such_pool, wrong_arguments, large_values, large_values_beside_small_ones, large_values_given_up, interrupts_beside_calls, results_as_messages,
         caller_that_ends
     ].
@@ -130,6 +131,16 @@ timeout_of_a_function(_Config) ->
     {ok, 2} = thalweg:call(sample, echo, [2]),
     none_left().
 
+%% What the operating system holds up is interrupted as well.
+timeout_of_the_system(_Config) ->
+    [{error, timeout} = given_up(block_in, What) || What <- [<<"recv">>, <<"read">>, <<"flock">>, <<"waitpid">>]],
+    {ok, 1} = thalweg:call(sample, echo, [1]).
+
+timeout_of_a_gather(_Config) ->
+    {error, timeout} = thalweg:async_gather([{sample, sleep, [3600]}, {sample, spin, []}], #{timeout => 50}),
+    {ok, 1} = thalweg:call(sample, echo, [1]),
+    none_left().
+
 interrupt_is_raised(_Config) ->
     ok = thalweg_shared:put(<<"tester">>, self()),
     {error, timeout} = given_up(spin_and_catch, none),
@@ -144,6 +155,15 @@ interrupt_of_a_coroutine(_Config) ->
     receive
         interrupted -> ok
     end.
+
+%% And so is one in any other step.
+interrupt_of_a_later_step(_Config) ->
+    ok = thalweg_shared:put(<<"tester">>, self()),
+    {error, timeout} = given_up(spin_in_a_later_step, none),
+    receive
+        interrupted -> ok
+    end,
+    {ok, 1} = thalweg:call(sample, echo, [1]).
 
 cancelled(_Config) ->
     Request = thalweg:spawn_call(sample, sleep, [3600]),
@@ -219,6 +239,12 @@ large_values_beside_small_ones(_Config) ->
         ]),
     ok = thalweg:register(length, fun([List]) -> {length(List), List} end),
     {ok, {200000, Large}} = thalweg:call(sample, call_back, [<<"length">>, Large]),
+    %% Source that is long, and many that are long together only.
+    Source = [<<"len('">>, binary:copy(<<"x">>, 1 bsl 20), <<"')">>],
+    {ok, 1048576} = thalweg:eval(iolist_to_binary(Source)),
+    Numbered = [{N, binary:copy(<<N>>, 60000)} || N <- lists:seq(1, 50)],
+    Together = [{Value, thalweg:spawn_call(sample, echo, [Value])} || Value <- Numbered],
+    [{ok, Value} = thalweg:await(Made, infinity) || {Value, Made} <- Together],
     ok = thalweg:cast(sample, echo, [Large]),
     {ok, none} = thalweg:call(sample, send, [self(), {large, Large}]),
     receive

@@ -4,9 +4,10 @@
 
 all() ->
     [
-        callback, from_a_coroutine, from_a_thread, errors, nested, too_deep, beside_others, in_time, module_and_function,
+        callback, from_a_coroutine, from_a_thread, from_threads_that_are_waited_for, errors, no_python_value, nested, too_deep, beside_others, while_one_waits, given_up_while_one_waits, in_time, module_and_function,
         unregistered_while_it_runs, sent, sent_to_the_dead, shared_values, counters, channels_to_erlang,
         channels_to_python, channels_between, channels_of_bytes, channels_close, channels_pass_over_the_dead,
+        channels_pass_over_those_who_gave_up, callbacks_that_die,
         channels_in_no_time, channels_outlive_wrong_arguments, channels_are_forgotten, nothing_awaited_within
     ].
 
@@ -16,6 +17,8 @@ init_per_suite(Config) ->
     ok = thalweg:register(fail, fun(_) -> error(badly) end),
     ok = thalweg:register(throw, fun([Term]) -> throw(Term) end),
     ok = thalweg:register(no_value, fun(_) -> fun() -> ok end end),
+    %% A map whose key is a list: no Python value.
+    ok = thalweg:register(unhashable, fun(_) -> #{[1] => 1} end),
     ok = thalweg:register(wait, fun(_) -> timer:sleep(infinity) end),
     ok = thalweg:register(factorial, fun([N]) ->
         {ok, Factorial} = thalweg:call(sample, factorial, [N]),
@@ -34,6 +37,40 @@ from_a_coroutine(_Config) ->
     Expected = thalweg:async_gather([{sample, call_back_later, [<<"add">>, N, 1]} || N <- lists:seq(1, 50)]).
 
 from_a_thread(_Config) -> {ok, 3} = thalweg:call(sample, call_back_from_thread, [<<"add">>, 1, 2]).
+
+%% Nobody else could take their answers in: the worker's own thread waits for them.
+from_threads_that_are_waited_for(_Config) ->
+    ok = thalweg:register(next, fun([N]) -> N + 1 end),
+    {ok, [2, 3, 4, 5, 6]} = thalweg:call(sample, call_back_from_threads, [<<"next">> | lists:seq(1, 5)]),
+    %% What comes meanwhile is not lost.
+    Requests = [
+        {
+            thalweg:spawn_call(sample, call_back_from_threads, [<<"next">>, N, N]),
+            thalweg:spawn_call(sample, call_back_later, [<<"next">>, N]),
+            thalweg:spawn_call(sample, double, [N]),
+            N
+        }
+     || N <- lists:seq(1, 20)
+    ],
+    [
+        begin
+            Next = N + 1,
+            {ok, [Next, Next]} = thalweg:await(Threads),
+            {ok, Next} = thalweg:await(Coroutine),
+            Double = 2 * N,
+            {ok, Double} = thalweg:await(Other)
+        end
+     || {Threads, Coroutine, Other, N} <- Requests
+    ].
+
+%% What a callback came to may have no value in Python: then that is what it came to.
+no_python_value(_Config) ->
+    [
+        {error, {exception, <<"TypeError">>, _, _}} = thalweg:call(sample, Function, [<<"unhashable">>])
+     || Function <- [call_back, call_back_later]
+    ],
+    {ok, {<<"caught">>, {exception, <<"TypeError">>, _, _}}} = caught([<<"unhashable">>]),
+    {ok, 3} = thalweg:call(sample, call_back_later, [<<"add">>, 1, 2]).
 
 errors(_Config) ->
     {ok, {<<"caught">>, {exception, <<"error">>, <<"badly">>, _}}} = caught([<<"fail">>]),
@@ -63,6 +100,36 @@ beside_others(_Config) ->
      || _ <- lists:seq(1, 20)
     ],
     [receive {done, Caller} -> ok end || Caller <- Callers].
+
+%% What came while a coroutine waited in a later step has its turn.
+while_one_waits(_Config) ->
+    in_one_worker(fun(Options, Gate) ->
+        Waiting = thalweg:spawn_call(sample, call_back_and_sleep, [<<"gate">>], Options),
+        Callback = Gate(),
+        Other = thalweg:spawn_call(sample, double, [1], Options),
+        timer:sleep(20),
+        Callback ! go,
+        {ok, 2} = thalweg:await(Other),
+        ok = thalweg:cancel(Waiting)
+    end).
+
+%% What was given up before its turn came is never begun.
+given_up_while_one_waits(_Config) ->
+    in_one_worker(fun(Options, Gate) ->
+        Waiting = thalweg:spawn_call(sample, call_back, [<<"gate">>], Options),
+        Callback = Gate(),
+        {error, timeout} = thalweg:call(sample, add_often, [<<"never">>, 1], Options#{timeout => 20}),
+        Callback ! go,
+        {ok, ok} = thalweg:await(Waiting),
+        {ok, 1} = thalweg:call(sample, echo, [1], Options),
+        0 = thalweg_shared:get(<<"never">>, 0)
+    end).
+
+in_one_worker(Test) ->
+    Self = self(),
+    ok = thalweg:register(gate, fun([]) -> Self ! {at_gate, self()}, receive go -> ok end end),
+    Test(#{affinity => ?FUNCTION_NAME}, fun() -> receive {at_gate, Callback} -> Callback end end),
+    ok = thalweg:unregister(gate).
 
 in_time(_Config) ->
     {ok, <<"timeout">>} = thalweg:call(sample, call_back_patiently, [<<"wait">>, 0.05]),
@@ -222,6 +289,39 @@ channels_pass_over_the_dead(_Config) ->
     {monitors, [{process, Self}]} = process_info(Channel, monitors),
     {error, timeout} = thalweg_channel:read(Channel, 10),
     {monitors, [{process, Self}]} = process_info(Channel, monitors).
+
+%% Python's readers that were interrupted, cancelled or killed take nothing along.
+channels_pass_over_those_who_gave_up(_Config) ->
+    {ok, Channel} = thalweg_channel:open(),
+    Number = thalweg_channel:number(Channel),
+    {error, timeout} = thalweg:call(sample, 'receive', [Number], #{timeout => 300}),
+    nobody_reads(Channel),
+    {ok, <<"given up">>} = thalweg:call(sample, receive_for, [Number, 0.1]),
+    nobody_reads(Channel),
+    {ok, <<"given up">>} = thalweg:call(sample, receive_in_thread_for, [Number, 0.1]),
+    nobody_reads(Channel),
+    {ok, Victim} = thalweg:call(os, getpid, [], #{affinity => victim}),
+    Request = thalweg:spawn_call(sample, 'receive', [Number], #{affinity => victim}),
+    thalweg_test:until(fun() -> length(element(2, process_info(Channel, monitors))) =:= 2 end),
+    [] = os:cmd("kill -KILL " ++ integer_to_list(Victim)),
+    {error, {fault, _, _}} = thalweg:await(Request),
+    nobody_reads(Channel),
+    ok = thalweg_channel:write(Channel, kept),
+    {ok, kept} = thalweg_channel:read(Channel, 0),
+    thalweg_test:until(fun() -> length(thalweg:workers(default)) =:= 2 end).
+
+%% Only who opened the channel is watched.
+nobody_reads(Channel) ->
+    thalweg_test:until(fun() -> length(element(2, process_info(Channel, monitors))) =:= 1 end).
+
+%% One that ends by a link, or is killed, has no outcome; who called it hears so.
+callbacks_that_die(_Config) ->
+    ok = thalweg:register(die, fun([Reason]) ->
+        spawn_link(fun() -> exit(Reason) end),
+        timer:sleep(infinity)
+    end),
+    {error, {exit, <<"boom">>}} = thalweg:call(sample, call_back, [<<"die">>, boom]),
+    {ok, 3} = thalweg:call(sample, call_back, [<<"add">>, 1, 2]).
 
 waiting_reader(Channel) -> waiting_reader(Channel, fun(_) -> ok end).
 

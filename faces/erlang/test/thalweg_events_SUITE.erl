@@ -4,7 +4,8 @@
 
 all() ->
     [
-        posted, timers, never_early, cancelled, cancelled_while_polled, nothing_in_time, poll_takes_over, bounded, tcp, udp,
+        posted, timers, never_early, cancelled, cancelled_while_polled, nothing_in_time, poll_takes_over,
+        who_polled_is_no_more, bounded, tcp, udp,
         into_a_worker, sockets_into_a_worker, ends_with_its_owner
     ].
 
@@ -84,6 +85,25 @@ poll_takes_over(Config) ->
     receive
         {first, []} -> ok
     end.
+
+%% What a poller that is no more would have been told is told to the next.
+who_polled_is_no_more(Config) ->
+    Events = events(Config),
+    [
+        begin
+            {Poller, Monitor} = spawn_monitor(fun() -> thalweg_events:poll(Events, infinity) end),
+            thalweg_test:until(fun() ->
+                {monitors, Watched} = process_info(Events, monitors),
+                lists:member({process, Poller}, Watched)
+            end),
+            exit(Poller, kill),
+            _ = [receive {'DOWN', Monitor, _, _, _} -> ok end || IsToldOf],
+            ok = thalweg_events:post(Events, 1, 7, kept),
+            [{1, 7, kept}] = thalweg_events:poll(Events, 1000)
+        end
+     || IsToldOf <- [true, false]
+    ],
+    {monitors, [{process, _}]} = process_info(Events, monitors).
 
 bounded(_Config) ->
     {ok, Events} = thalweg_events:start_link(#{capacity => 10}),

@@ -4,8 +4,8 @@
 
 all() ->
     [
-        named_pools, killed_under_callers, killed_while_idle, ends_by_itself, no_interpreter, no_venv, venv, broken_worker,
-        standard_output, logging, environment, load_is_spread, worker_ends_with_the_pool,
+        named_pools, killed_under_callers, killed_while_idle, affinity_outlives_a_neighbour, ends_by_itself, no_interpreter, no_venv, venv, broken_worker,
+        standard_output, standard_input, logging, logging_what_is_no_line, ends_while_it_starts, environment, load_is_spread, worker_ends_with_the_pool,
         workers_end_with_the_virtual_machine
     ].
 
@@ -51,6 +51,26 @@ beat(Beats) ->
     counters:add(Beats, 1, 1),
     timer:sleep(1),
     beat(Beats).
+
+%% While one worker is started anew, what goes to the others by affinity goes there still.
+affinity_outlives_a_neighbour(_Config) ->
+    {ok, _} = thalweg:start_pool(four, #{size => 4, path => [thalweg_test:path()]}),
+    Of = fun(Term) -> thalweg:call(os, getpid, [], #{pool => four, affinity => Term}) end,
+    Terms = lists:seq(1, 40),
+    Before = [Of(Term) || Term <- Terms],
+    {ok, Victim} = hd(Before),
+    [] = os:cmd("kill -KILL " ++ integer_to_list(Victim)),
+    Survivors = [{Term, Was} || {Term, {ok, Worker} = Was} <- lists:zip(Terms, Before), Worker =/= Victim],
+    true = length(Survivors) > 10,
+    %% All the while until it is whole again, and then.
+    thalweg_test:until(fun() ->
+        [Was = Of(Term) || {Term, Was} <- Survivors],
+        After = thalweg:workers(four),
+        length(After) =:= 4 andalso not lists:member(Victim, After)
+    end),
+    [Was = Of(Term) || {Term, Was} <- Survivors],
+    ok = thalweg:stop_pool(four),
+    {error, no_worker} = Of(1).
 
 killed_while_idle(_Config) ->
     Before = lists:sort(thalweg:workers(default)),
@@ -110,6 +130,26 @@ logging(_Config) ->
         {ok, none} = thalweg:call(sample, log, [30, <<"a warning">>]),
         heard(warning, <<"a warning">>)
     end).
+
+%% A line that cannot be made out costs nobody anything but a complaint.
+logging_what_is_no_line(_Config) -> {ok, <<"fine">>} = thalweg:call(sample, log_badly, []).
+
+%% Nothing is to be read, here or in a program that is started here: what the worker hears with is its own.
+standard_input(_Config) ->
+    Read = {0, <<>>, <<>>, <<>>},
+    {ok, Read} = thalweg:call(sample, read_input, [[<<"cat">>]]).
+
+%% A worker hears that nobody is there any more, whenever that came.
+ends_while_it_starts(_Config) ->
+    {ok, Interpreter} = thalweg:eval("__import__('sys').executable"),
+    Endpoint = filename:join("/tmp", "thalweg-nobody-" ++ os:getpid() ++ ".shm"),
+    Port = open_port({spawn_executable, "/bin/sh"}, [
+        {args, ["-c", "exec \"$0\" -m thalweg.worker \"$1\" < /dev/null", Interpreter, Endpoint]}, exit_status
+    ]),
+    receive
+        {Port, {exit_status, Status}} -> 0 = Status
+    end,
+    false = filelib:is_file(Endpoint).
 
 with_log(Test) ->
     ok = logger:add_handler(?MODULE, ?MODULE, #{config => #{to => self()}}),

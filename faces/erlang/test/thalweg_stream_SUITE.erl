@@ -4,8 +4,9 @@
 
 all() ->
     [
-        generator, asynchronous, many, batches, not_a_generator, error_midway, error_at_once, closed, owner_ends,
-        owner_is_watched_once, credit_is_kept, messages, pool_ends
+        generator, asynchronous, many, batches, not_a_generator, error_midway, error_at_once, no_erlang_value, values_come_as_they_are_made,
+        closed, closed_while_it_runs, owner_ends, owner_ends_while_it_runs, owner_is_watched_once, credit_is_kept,
+        coroutines_beside_credit, messages, pool_ends
     ].
 
 init_per_suite(Config) -> thalweg_test:start(Config, #{size => 1}).
@@ -68,6 +69,30 @@ error_at_once(_Config) ->
     {error, {no_python_value, _}} = thalweg_stream:open(sample, echo, [fun() -> ok end]),
     {error, no_worker} = thalweg_stream:open(sample, count, [1, 2], #{pool => nowhere}).
 
+%% A value that is no term here is the end, and the generator's too.
+no_erlang_value(_Config) ->
+    [
+        begin
+            {ok, Stream} = thalweg_stream:open(sample, count_the_unknown, [Name], Options),
+            Reference = thalweg_stream:reference(Stream),
+            {Known, {error, {no_erlang_value, _}}} = thalweg_test:collect(Stream, []),
+            is_closed(Name),
+            [] = waiting(Reference)
+        end
+     || {Name, Known, Options} <- [{<<"unknown">>, [1], #{}}, {<<"unknown together">>, [], #{batch => 2}}]
+    ],
+    receive
+        {thalweg, _, _} = Stray -> ct:fail({stray, Stray})
+    after 50 -> ok
+    end.
+
+%% What is there does not wait for what comes next.
+values_come_as_they_are_made(_Config) ->
+    {ok, Stream} = thalweg_stream:open(sample, count_slowly_and_block, [4]),
+    [{data, N} = thalweg_stream:next(Stream) || N <- [0, 1, 2, 3]],
+    ok = thalweg_stream:close(Stream),
+    {ok, 1} = thalweg:call(sample, echo, [1]).
+
 closed(_Config) ->
     {ok, Stream} = thalweg_stream:open(sample, count_for_ever, [<<"closed">>]),
     {data, 1} = thalweg_stream:next(Stream),
@@ -76,6 +101,25 @@ closed(_Config) ->
     receive
         {thalweg, _, _} = Stray -> ct:fail({stray, Stray})
     after 50 -> ok
+    end.
+
+%% However busy a generator is, or what is to become one.
+closed_while_it_runs(_Config) ->
+    {ok, Stream} = thalweg_stream:open(sample, count_and_spin, [<<"spinning">>]),
+    {data, 1} = thalweg_stream:next(Stream),
+    ok = thalweg_stream:close(Stream),
+    is_closed(<<"spinning">>),
+    {ok, Never} = thalweg_stream:open(sample, spin, []),
+    {error, timeout} = thalweg_stream:next(Never, 50),
+    {ok, 1} = thalweg:call(sample, echo, [1]).
+
+owner_ends_while_it_runs(_Config) ->
+    {_, Monitor} = spawn_monitor(fun() ->
+        {ok, Stream} = thalweg_stream:open(sample, count_and_spin, [<<"left">>]),
+        {data, 1} = thalweg_stream:next(Stream)
+    end),
+    receive
+        {'DOWN', Monitor, _, _, normal} -> is_closed(<<"left">>)
     end.
 
 owner_ends(_Config) ->
@@ -119,6 +163,16 @@ credit_is_kept(_Config) ->
     thalweg_test:until(fun() -> length(waiting(Reference)) =:= 6 end),
     ok = thalweg_stream:close(Stream),
     [] = waiting(Reference).
+
+%% A generator that waits for credit is in nobody's way.
+coroutines_beside_credit(_Config) ->
+    {ok, Stream} = thalweg_stream:open(sample, count, [1, 1000], #{credit => 2}),
+    Callers = [
+        spawn_monitor(fun() -> [{ok, 1} = thalweg:call(sample, one, []) || _ <- lists:seq(1, 500)] end)
+     || _ <- lists:seq(1, 8)
+    ],
+    {ok, 1000} = thalweg_stream:fold(fun(_, Count) -> Count + 1 end, 0, Stream),
+    [receive {'DOWN', Monitor, _, _, Reason} -> normal = Reason end || {_, Monitor} <- Callers].
 
 waiting(Reference) ->
     {messages, Messages} = process_info(self(), messages),

@@ -1,7 +1,8 @@
 //! Frames that take too long to read where they are found: kept as they came, and read where that keeps nobody waiting.
 //!
-//! Whoever looks is in the middle of a process's turn, and has the connection's lock. So a frame beyond [`INLINE_BYTES_MAX`] is put
-//! aside, and so is whatever comes behind it for the same waiter. The router has a process read them on a scheduler apart, one
+//! Whoever looks is in the middle of a process's turn, and has the connection's lock. So of what one look finds no more than
+//! [`INLINE_BYTES_MAX`] is read there, but for what is short; the rest is put aside, and so is whatever comes behind it for the same
+//! waiter. The router has a process read them on a scheduler apart, one
 //! after the other, with the lock free meanwhile. One whose waiter is gone by then is dropped.
 
 use super::{Connection, State};
@@ -14,6 +15,9 @@ use crate::waiter::{self, Expect, Waiter};
 use std::collections::VecDeque;
 use thalweg_service::{CallId, Error, EventKind};
 use thalweg_wire::fault::Fault;
+
+/// What is as short is read where it is found, however much there was before it.
+const SHORT_BYTES: usize = 1 << 10;
 
 /// What is put aside.
 #[derive(Debug, Default)]
@@ -43,11 +47,11 @@ struct Read {
 }
 
 impl Shelf {
-    /// Whether a frame belongs here.
-    pub(super) fn takes(waiter: &Waiter, kind: &EventKind, frame: &[u8]) -> bool {
+    /// Whether a frame belongs here, where so many bytes were read by the same look.
+    pub(super) fn takes(waiter: &Waiter, kind: &EventKind, frame: &[u8], read_bytes: usize) -> bool {
         let is_read = !matches!(waiter.expect, Expect::Nothing | Expect::Notice);
-        let is_long = frame.len() > INLINE_BYTES_MAX || waiter.held > 0;
-        is_read && is_long && !matches!(kind, EventKind::Failed(_))
+        let is_long = frame.len() > SHORT_BYTES && read_bytes + frame.len() > INLINE_BYTES_MAX;
+        is_read && (is_long || waiter.held > 0) && !matches!(kind, EventKind::Failed(_))
     }
 
     pub(super) fn put(&mut self, number: u64, expect: Expect, kind: &EventKind, frame: &[u8]) {
@@ -104,7 +108,8 @@ impl State {
             read.letter.send(env, &pid, message);
         }
         if read.is_last {
-            self.retire(number);
+            // Of a stream whose value is none here more may come, which would be told to nobody.
+            self.forget(CallId::from_number(number));
         }
     }
 }

@@ -2,11 +2,17 @@
 
 import asyncio
 import builtins
+import fcntl
+import itertools
 import logging
 import os
+import socket
+import subprocess
 import sys
+import tempfile
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 
 from thalweg import erlang
@@ -102,6 +108,20 @@ def deep(levels):
     return value
 
 
+async def receive_for(number, seconds):
+    try:
+        return await asyncio.wait_for(Channel(number).areceive(), seconds)
+    except TimeoutError:
+        return "given up"
+
+
+async def receive_in_thread_for(number, seconds):
+    try:
+        return await asyncio.to_thread(erlang.call, "thalweg:channel", "read", number, None, timeout=seconds)
+    except TimeoutError:
+        return "given up"
+
+
 def spin():
     """Never returns, but in machine code."""
     while True:
@@ -122,9 +142,42 @@ async def spin_later_and_catch(argument):
     spin_and_catch(argument)
 
 
+async def spin_in_a_later_step(argument):
+    await asyncio.sleep(0.001)
+    spin_and_catch(argument)
+
+
+async def one():
+    return 1
+
+
 def block(seconds):
     time.sleep(seconds)
     return "unblocked"
+
+
+def block_in(what):
+    """Waits for what never comes, in one call of the system."""
+    shared.add("begun")
+    match what:
+        case "recv":
+            ours, _theirs = socket.socketpair()
+            ours.recv(1)
+        case "read":
+            ours, _theirs = os.pipe()
+            os.read(ours, 1)
+        case "flock":
+            with tempfile.NamedTemporaryFile() as file, open(file.name) as other:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                fcntl.flock(other, fcntl.LOCK_EX)
+        case "waitpid":
+            subprocess.run(["sleep", "3600"])
+
+
+def read_input(program):
+    """What a program that was started here finds in its standard input, what it complains of, and what is found here."""
+    ran = subprocess.run(program, capture_output=True, text=True, timeout=60)
+    return ran.returncode, ran.stdout, ran.stderr, os.read(0, 1)
 
 
 def die(status):
@@ -138,6 +191,11 @@ def write(words):
 
 def log(level, words):
     logging.getLogger("sample").log(level, words)
+
+
+def log_badly():
+    logging.getLogger("sample").warning("nothing to fill in", 1)
+    return "fine"
 
 
 def count(first, last):
@@ -170,6 +228,33 @@ def count_for_ever(name):
         sys.modules["sample"].closed = name
 
 
+def count_and_spin(name):
+    """Brings a value, and never comes to the next one."""
+    try:
+        yield 1
+        spin()
+    finally:
+        sys.modules["sample"].closed = name
+
+
+def count_slowly_and_block(last):
+    """Each value takes a while to make, and the one beyond the last for ever."""
+    for number in range(last):
+        yield number
+        time.sleep(0.01)
+    time.sleep(3600)
+
+
+def count_the_unknown(name):
+    """The second value is no term in Erlang."""
+    try:
+        yield 1
+        yield Atom(f"an atom that nobody knows {time.time_ns()}")
+        yield from itertools.count(2)
+    finally:
+        sys.modules["sample"].closed = name
+
+
 closed = None
 
 
@@ -183,6 +268,19 @@ def call_back(name, *arguments):
 
 async def call_back_later(name, *arguments):
     return await erlang.acall(name, *arguments)
+
+
+async def call_back_and_sleep(name, *arguments):
+    """Waits in a later step, where no turn is under way."""
+    await asyncio.sleep(0.001)
+    erlang.call(name, *arguments)
+    await asyncio.sleep(3600)
+
+
+def call_back_from_threads(name, *arguments):
+    """The worker's own thread waits for those that call."""
+    with ThreadPoolExecutor(4) as pool:
+        return list(pool.map(lambda argument: erlang.call(name, argument), arguments))
 
 
 async def call_back_from_thread(name, *arguments):

@@ -57,23 +57,32 @@ def _owner() -> "Worker":
 def call(name: str, *arguments: Any, timeout: float | None = None) -> Any:
     """Calls a function that Erlang registered under a name, and waits for what it returns.
 
-    In the worker's own thread, calls that Erlang makes in the course of it run meanwhile; the event loop does not. Raises
-    `ErlangError` when there is no such function, or it failed, and `TimeoutError`.
+    In the worker's own thread, calls that Erlang makes in the course of it run meanwhile; the event loop does not. In any other
+    thread it waits for its answer alone, so that a function may wait for threads that call. Raises `ErlangError` when there is
+    no such function, or it failed, and `TimeoutError`.
     """
     worker = _owner()
     if threading.get_ident() == worker.thread:
         return worker.call_and_wait(name, arguments, timeout)
     waiter: Future[Any] = Future()
-    worker.begin(name, arguments, waiter)
-    return waiter.result(timeout)
+    number = worker.begin(name, arguments, waiter)
+    try:
+        return worker.wait_apart(waiter, timeout)
+    except TimeoutError:
+        worker.abandon(number)
+        raise
 
 
 async def acall(name: str, *arguments: Any) -> Any:
     """As `call`, for coroutines: others run meanwhile."""
     worker = _owner()
     waiter: asyncio.Future[Any] = worker.loop.create_future()
-    worker.begin(name, arguments, waiter)
-    return await waiter
+    number = worker.begin(name, arguments, waiter)
+    try:
+        return await waiter
+    except asyncio.CancelledError:
+        worker.abandon(number)
+        raise
 
 
 def send(pid: Pid, message: Any, *, checked: bool = False) -> None:

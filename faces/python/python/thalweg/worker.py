@@ -14,12 +14,14 @@ import importlib
 import inspect
 import itertools
 import logging
+import math
 import os
 import signal
 import sys
 import threading
+import time
 import traceback
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import Future
 from types import FrameType
 from typing import Any, Final
@@ -32,11 +34,16 @@ from .loop import Kind, new_event_loop
 
 _SAY_CALLBACK: Final = 1
 _SAY_LOG: Final = 3
+_SAY_UNWANTED: Final = 5
 _WAIT: Final = 1
 _GONE: Final = 2
 _END: Final = 3
-_SLICE: Final = 64
-"""Values that a generator brings before others have their turn."""
+_SLICE: Final = 500e-6
+"""So many seconds a generator goes on before what it brought leaves, and others have their turn."""
+_LOOK_FIRST: Final = 1e-3
+"""A thread leaves an answer so many seconds to the event loop before it looks for it itself,"""
+_LOOK_LAST: Final = 20e-3
+"""and so many in the end."""
 
 _EXCEPTION: Final = Atom("exception")
 
@@ -56,6 +63,7 @@ class Worker:
         self._callbacks: dict[int, Future[Any] | asyncio.Future[Any]] = {}
         self._scopes: dict[bytes, dict[str, Any]] = {}
         self._owes_turn = False
+        self._input = 0
 
     def run(self) -> None:
         """Runs until Erlang is gone."""
@@ -77,9 +85,10 @@ class Worker:
             self._owe_turn()
 
     def _owe_turn(self) -> None:
+        # In this order: an interrupt may come in between, and a turn too many does no harm.
         if not self._owes_turn:
-            self._owes_turn = True
             self.loop.call_soon(self._another)
+            self._owes_turn = True
 
     def _another(self) -> None:
         self._owes_turn = False
@@ -127,7 +136,11 @@ class Worker:
         function: Any = importlib.import_module(module)
         for part in name.split("."):
             function = getattr(function, part)
-        self._begin(job, self._generate(job, function(*positional, **named), batch))
+        task = self.desk.begin(self._generate(job, function(*positional, **named), batch))
+        if task.done():
+            self._end(job, task)
+        else:
+            self.suspended(job, task)
 
     def changed(self, numbers: list[int]) -> None:
         """Nobody waits for these jobs any more, or there is credit again."""
@@ -157,7 +170,15 @@ class Worker:
     def answered(self, number: int, ok: bool, value: Any) -> None:
         """A callback that nobody stands and waits for has an answer."""
         waiter = self._callbacks.pop(number, None)
-        if waiter is None or waiter.done():
+        if waiter is None:
+            return
+        if isinstance(waiter, Future) or threading.get_ident() == self.thread:
+            self._answer(waiter, ok, value)
+        else:
+            self.loop.call_soon_threadsafe(self._answer, waiter, ok, value)
+
+    def _answer(self, waiter: Future[Any] | asyncio.Future[Any], ok: bool, value: Any) -> None:
+        if waiter.done():
             return
         if ok:
             waiter.set_result(value)
@@ -177,13 +198,36 @@ class Worker:
         """Calls back, and waits in this thread."""
         number = next(self._numbers)
         self.desk.say(_SAY_CALLBACK, number, (name, list(arguments)))
-        ok, value = self.desk.wait(number, timeout)
+        try:
+            ok, value = self.desk.wait(number, timeout)
+        except BaseException:
+            self.abandon(number)
+            raise
+        finally:
+            # Where this is a step of a coroutine, nobody has a turn under way that sees to what came meanwhile.
+            self._owe_turn()
         if ok:
             return value
         raise ErlangError(value)
 
-    def begin(self, name: str, arguments: tuple[Any, ...], waiter: Future[Any] | asyncio.Future[Any]) -> None:
-        """Calls back, and has a future hear of it."""
+    def wait_apart(self, waiter: Future[Any], timeout: float | None) -> Any:
+        """Waits in another thread. The event loop takes answers in; where it stands still the thread does, since what the
+        loop stands still for may be this very thread.
+        """
+        until = None if timeout is None else time.monotonic() + timeout
+        pause = _LOOK_FIRST
+        while True:
+            try:
+                return waiter.result(pause if until is None else max(0.0, min(pause, until - time.monotonic())))
+            except TimeoutError:
+                if until is not None and time.monotonic() >= until:
+                    raise
+            if self.desk.take_in():
+                self.loop.call_soon_threadsafe(self._turn)
+            pause = min(2 * pause, _LOOK_LAST)
+
+    def begin(self, name: str, arguments: tuple[Any, ...], waiter: Future[Any] | asyncio.Future[Any]) -> int:
+        """Calls back, and has a future hear of it. Returns the callback's number."""
         number = next(self._numbers)
         self._callbacks[number] = waiter
         try:
@@ -191,45 +235,47 @@ class Worker:
         except BaseException:
             del self._callbacks[number]
             raise
+        return number
+
+    def abandon(self, number: int) -> None:
+        """Nobody waits for a callback any more: one that waits for a value over there is to leave it to others."""
+        self._callbacks.pop(number, None)
+        # Where Erlang reads nothing at all, it hears of this worker's end.
+        with contextlib.suppress(BlockingIOError, RuntimeError):
+            self.desk.say(_SAY_UNWANTED, number, None)
 
     # Jobs.
 
-    def _begin(self, job: Job, work: Coroutine[Any, Any, None]) -> None:
-        task = self.desk.begin(work)
-        if not task.done():
-            self._jobs[job.number] = (task, job)
-
     def _ended(self, job: Job, task: asyncio.Task[Any]) -> None:
         del self._jobs[job.number]
+        self._end(job, task)
+        self._owe_turn()
+
+    def _end(self, job: Job, task: asyncio.Task[Any]) -> None:
         try:
             job.end(task.result())
         except BaseException as raised:
             job.fail(self.describe(raised))
-        self._owe_turn()
 
     async def _generate(self, job: Job, values: Any, batch: int) -> None:
-        try:
-            if isinstance(values, AsyncIterator):
-                await self._bring_awaited(job, values, batch > 0)
-            elif batch > 0:
-                await self._bring_together(job, iter(values), batch)
-            else:
-                await self._bring(job, iter(values))
-            job.end(None)
-        except asyncio.CancelledError:
-            raise
-        except BaseException as raised:
-            job.fail(self.describe(raised))
-        finally:
-            self._jobs.pop(job.number, None)
+        if isinstance(values, AsyncIterator):
+            await self._bring_awaited(job, values, batch > 0)
+        elif batch > 0:
+            await self._bring_together(job, iter(values), batch)
+        else:
+            await self._bring(job, iter(values))
 
     async def _bring(self, job: Job, values: Iterator[Any]) -> None:
+        # The first value leaves at once: nobody knows how long the next one takes.
+        began = -math.inf
         try:
-            for count, value in enumerate(values, 1):
+            for value in values:
                 if not await self._item(job, value):
                     break
-                if count % _SLICE == 0:
-                    await asyncio.sleep(0)
+                if time.perf_counter() - began >= _SLICE:
+                    if not await self._others(job):
+                        break
+                    began = time.perf_counter()
         finally:
             close = getattr(values, "close", None)
             if close is not None:
@@ -238,7 +284,8 @@ class Worker:
     async def _bring_together(self, job: Job, values: Iterator[Any], batch: int) -> None:
         try:
             while (flow := job.bring(values, batch)) != _END and await self._may_go_on(job, flow):
-                await asyncio.sleep(0)
+                if not await self._others(job):
+                    break
         finally:
             close = getattr(values, "close", None)
             if close is not None:
@@ -263,10 +310,20 @@ class Worker:
             waiter = self.loop.create_future()
             self._credit[job.number] = waiter
             job.watch()
-            self._turn()
+            # A task must not take the turn itself: other tasks take their first steps in it.
+            self._owe_turn()
             await waiter
             return not job.is_cancelled
         return flow != _GONE
+
+    async def _others(self, job: Job) -> bool:
+        """What was brought leaves, and others have their turn; False says that nobody wants more.
+
+        An interrupt that comes between two steps of the job's finds nothing to interrupt, so the next one asks.
+        """
+        self._owe_turn()
+        await asyncio.sleep(0)
+        return not job.is_cancelled
 
     def _scope(self, scope: bytes) -> dict[str, Any]:
         names = self._scopes.get(scope)
@@ -277,26 +334,39 @@ class Worker:
     # Interrupts.
 
     def _hear_interrupts(self) -> None:
-        """A byte on standard input asks to look whether the function that runs is still wanted; its end is ours."""
+        """A byte on standard input asks to look whether the function that runs is still wanted; its end is ours.
+
+        What functions and the programs that they start read instead is empty.
+        """
+        self._input = fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, 3)
+        empty = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(empty, 0)
+        os.close(empty)
         signal.signal(signal.SIGIO, self._interrupt)
-        signal.siginterrupt(signal.SIGIO, False)
-        fcntl.fcntl(0, fcntl.F_SETOWN, os.getpid())
-        flags = fcntl.fcntl(0, fcntl.F_GETFL)
-        fcntl.fcntl(0, fcntl.F_SETFL, flags | os.O_NONBLOCK | os.O_ASYNC)
+        fcntl.fcntl(self._input, fcntl.F_SETOWN, os.getpid())
+        flags = fcntl.fcntl(self._input, fcntl.F_GETFL)
+        fcntl.fcntl(self._input, fcntl.F_SETFL, flags | os.O_NONBLOCK | os.O_ASYNC)
+        # Nobody is told of what came before.
+        self._interrupt(0, None)
 
     def _interrupt(self, _number: int, _frame: FrameType | None) -> None:
         try:
-            while chunk := os.read(0, 256):
+            while chunk := os.read(self._input, 256):
                 pass
         except BlockingIOError:
             chunk = b"."
         if not chunk:
             self.orphaned()
-        unwanted = self.desk.is_unwanted()
+        unwanted = self.desk.is_unwanted(self._current())
         # That took in what had come, so that nothing else says that it is there.
         self.loop.call_soon_threadsafe(self._turn)
         if unwanted:
             raise Interrupted
+
+    def _current(self) -> Job | None:
+        """The job whose task takes a step."""
+        current = asyncio.current_task(self.loop)
+        return next((job for task, job in self._jobs.values() if task is current), None)
 
 
 class _Forward(logging.Handler):
@@ -307,9 +377,13 @@ class _Forward(logging.Handler):
         self._worker = worker
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Hands one over; a line that there is no room for is dropped."""
-        with contextlib.suppress(RuntimeError, BlockingIOError):
+        """Hands one over; a line that there is no room for is dropped, and one that is no line is complained of."""
+        try:
             words = _text(self.format(record))
+        except Exception:
+            self.handleError(record)
+            return
+        with contextlib.suppress(RuntimeError, BlockingIOError):
             self._worker.desk.say(_SAY_LOG, record.levelno, (record.name, words))
 
 

@@ -7,18 +7,24 @@
 //! While a function waits for a callback ([`Desk::wait`]) the turn it runs in is still under way. Calls that are made in the
 //! course of that callback run there and then, whatever else comes waits until the stack is down again. So the server is
 //! locked for a look, never while Python runs.
+//!
+//! Threads that wait for answers take them in themselves where the event loop stands still ([`Desk::take_in`]).
+//!
+//! A request that cannot be dealt with is answered so, and keeps none of those behind it waiting.
 
 use super::flow::{self, Changes};
 use super::generated::types::{
-    Kind, PythonAnswerResponse, PythonAttendItem, PythonForgetResponse, PythonInvoke, PythonPostResponse,
-    PythonRequest, SCHEMA_HASH,
+    Kind, PythonAnswerResponse, PythonAttendItem, PythonForgetResponse, PythonGenerate, PythonInvoke,
+    PythonPostResponse, PythonRequest, SCHEMA_HASH,
 };
 use super::job::Job;
 use super::task::{self, Tasks};
 use super::{decode, encode};
 use crate::service::{Raise, endpoint};
 use parking_lot::Mutex;
-use pyo3::exceptions::{PyBlockingIOError, PyRecursionError, PyRuntimeError, PyTimeoutError, PyValueError};
+use pyo3::exceptions::{
+    PyBlockingIOError, PyException, PyRecursionError, PyRuntimeError, PyTimeoutError, PyValueError,
+};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 use std::collections::{HashMap, VecDeque};
@@ -61,13 +67,31 @@ struct State {
     fresh: usize,
     /// What came while a callback was waited for, and is none of its business.
     later: VecDeque<Incoming>,
+    /// What a thread took in that is none of its business.
+    taken: VecDeque<Incoming>,
     /// Callbacks that are waited for, the innermost last.
     waiting: Vec<u64>,
     /// Answers that came, of those.
     answers: HashMap<u64, (bool, Vec<u8>)>,
     /// Functions that run, the innermost last.
-    running: Vec<Reply>,
+    running: Vec<Running>,
     had_client: bool,
+}
+
+/// Who waits for what runs: the first step of a coroutine, and everything that is no coroutine.
+enum Running {
+    Call(Reply),
+    /// A generator is being made, and brings what it has with its first step.
+    Job(Py<Job>),
+}
+
+impl Running {
+    fn is_unwanted(&self) -> bool {
+        match self {
+            Self::Call(reply) => reply.is_cancelled(),
+            Self::Job(job) => job.get().is_cancelled(),
+        }
+    }
 }
 
 /// What a call came to so far.
@@ -134,7 +158,8 @@ impl Desk {
         Ok(false)
     }
 
-    /// Says something by itself: 2 a message to a process, 3 a line of a log, 4 a value of a channel.
+    /// Says something by itself: 2 a message to a process, 3 a line of a log, 4 a value of a channel, 5 that nobody
+    /// waits for a callback any more.
     fn say(&self, kind: u8, number: u64, value: &Bound<'_, PyAny>) -> PyResult<()> {
         let kind = match kind {
             0 => Kind::Ready,
@@ -142,6 +167,7 @@ impl Desk {
             2 => Kind::Send,
             3 => Kind::Log,
             4 => Kind::Channel,
+            5 => Kind::Unwanted,
             _ => return Err(PyValueError::new_err("nothing is said in this kind")),
         };
         let mut bytes = Vec::with_capacity(64);
@@ -181,7 +207,34 @@ impl Desk {
         state.answers.remove(&number);
         drop(state);
         let (ok, value) = outcome?;
-        Ok((ok, decode::value(py, &value)?))
+        self.read(py, ok, &value)
+    }
+
+    /// For a thread that waits for an answer: takes in what came, because the event loop may stand still until just that
+    /// thread is done. `True`: what else came is the loop's.
+    fn take_in(&self, py: Python<'_>) -> PyResult<bool> {
+        // Whoever has it takes in what comes.
+        let Some(mut server) = self.server.try_lock() else { return Ok(false) };
+        server.turn(Wait::Poll).raise(py)?;
+        let mut answers = Vec::new();
+        while let Some(incoming) = server.next() {
+            let answer = match PythonRequest::decode(&incoming.request) {
+                Ok(PythonRequest::Answer(request)) => Some(request),
+                _ => None,
+            };
+            let mut state = self.state.lock();
+            // What the worker's own thread waits for is there before that can begin to sleep.
+            match answer {
+                Some(request) if !state.keeps(request.number, request.ok, &request.value) => {
+                    answers.push(incoming);
+                }
+                Some(_) => incoming.reply.end(&answer_frame()),
+                None => state.taken.push_back(incoming),
+            }
+        }
+        drop(server);
+        answers.into_iter().try_for_each(|incoming| self.deal_with(py, incoming))?;
+        Ok(true)
     }
 
     /// A task of the loop that has had its first step.
@@ -189,13 +242,18 @@ impl Desk {
         self.tasks.begin(coroutine)
     }
 
-    /// Whether nobody waits for the function that runs: what has come is looked at, and kept.
-    fn is_unwanted(&self) -> bool {
+    /// Whether nobody waits for the function that runs, or else for the job whose task does: what has come is looked at, and
+    /// kept.
+    #[pyo3(signature = (job=None))]
+    fn is_unwanted(&self, job: Option<&Bound<'_, Job>>) -> bool {
         if let Some(mut server) = self.server.try_lock() {
             // What is broken shows in the next turn.
             let _ = server.turn(Wait::Poll);
         }
-        self.state.lock().running.last().is_some_and(Reply::is_cancelled)
+        match self.state.lock().running.last() {
+            Some(running) => running.is_unwanted(),
+            None => job.is_some_and(|job| job.get().is_cancelled()),
+        }
     }
 }
 
@@ -218,21 +276,24 @@ impl Desk {
     /// Answers what is there; whether there was anything.
     fn serve(&self, py: Python<'_>) -> PyResult<bool> {
         let mut worked = false;
-        loop {
-            let next = match self.state.lock().later.pop_front() {
-                Some(incoming) => Some(incoming),
-                None => self.next(),
-            };
-            let Some(incoming) = next else { return Ok(worked) };
+        while let Some(incoming) = self.next_of_all() {
             worked = true;
-            self.handle(py, incoming)?;
+            self.deal_with(py, incoming)?;
         }
+        Ok(worked)
+    }
+
+    /// The next request, of those first that had to wait.
+    fn next_of_all(&self) -> Option<Incoming> {
+        let waited = wanted(&mut self.state.lock().later);
+        waited.or_else(|| self.next())
     }
 
     /// The next request of those that a turn took in.
     fn next(&self) -> Option<Incoming> {
         let mut server = self.server.lock();
-        if server.queued() > 0 { server.next() } else { None }
+        let taken = wanted(&mut self.state.lock().taken);
+        if taken.is_some() || server.queued() == 0 { taken } else { server.next() }
     }
 
     /// Jobs whose callers changed their minds.
@@ -255,9 +316,12 @@ impl Desk {
             let until = until.map_or(slice, |until| until.min(slice));
             py.detach(|| {
                 let mut server = self.server.lock();
-                // An interrupt may have taken in what is waited for.
-                let wait = if server.queued() > 0 { Wait::Poll } else { Wait::Until(until) };
-                server.turn(wait)
+                // An interrupt, or a thread, may have taken in what is waited for.
+                let state = self.state.lock();
+                let is_there = !state.taken.is_empty() || state.answers.contains_key(&number);
+                drop(state);
+                let polls = is_there || server.queued() > 0;
+                server.turn(if polls { Wait::Poll } else { Wait::Until(until) })
             })
             .raise(py)?;
             self.cycle(py, Wait::Poll)?;
@@ -276,22 +340,33 @@ impl Desk {
             Ok(PythonRequest::Invoke(request)) => request.within,
             Ok(PythonRequest::Evaluate(request)) => request.within,
             Ok(PythonRequest::Execute(request)) => request.within,
-            Ok(PythonRequest::Answer(_)) => return self.handle(py, incoming),
+            Ok(PythonRequest::Answer(_)) => return self.deal_with(py, incoming),
             _ => None,
         };
         let mut state = self.state.lock();
         if within.is_some_and(|callback| state.waiting.contains(&callback)) {
             drop(state);
-            return self.handle(py, incoming);
+            return self.deal_with(py, incoming);
         }
         state.later.push_back(incoming);
         Ok(())
     }
 
+    /// Handles a request. One that goes wrong where nobody may hear what it came to is abandoned, and said to be.
+    fn deal_with(&self, py: Python<'_>, incoming: Incoming) -> PyResult<()> {
+        match self.handle(py, incoming) {
+            Err(raised) if raised.is_instance_of::<PyException>(py) => {
+                raised.write_unraisable(py, None);
+                Ok(())
+            }
+            handled => handled,
+        }
+    }
+
     fn handle(&self, py: Python<'_>, incoming: Incoming) -> PyResult<()> {
         let Incoming { request, reply, .. } = incoming;
         let mut frame = Vec::new();
-        match PythonRequest::decode(&request) {
+        let heard = match PythonRequest::decode(&request) {
             Ok(PythonRequest::Invoke(request)) => {
                 return self.run(py, reply, || self.invoke(py, &request));
             }
@@ -305,46 +380,56 @@ impl Desk {
                 let arguments = variables.map(|variables| (&*request.source, variables, &*request.scope));
                 return self.run(py, reply, || self.hooks.bind(py).call_method1("execute", arguments?));
             }
-            Ok(PythonRequest::Generate(request)) => {
-                let job = self.job(py, reply)?;
-                let positional = decode::arguments(py, &request.positional);
-                let named = variables(py, request.named.as_deref());
-                let outcome = positional.and_then(|positional| {
-                    let batch = request.batch.unwrap_or(0);
-                    let arguments = (&job, &*request.module, &*request.name, positional, named?, batch);
-                    self.hooks.bind(py).call_method1("generate", arguments)
-                });
-                self.count(job.get());
-                return match outcome {
-                    Ok(_) => Ok(()),
-                    Err(raised) => job.get().fail(&self.described(py, raised)?),
-                };
-            }
+            Ok(PythonRequest::Generate(request)) => return self.generate(py, reply, &request),
             Ok(PythonRequest::Attend(_)) => {
                 *self.attending.lock() = Some(reply);
                 self.hooks.call_method0(py, "attended")?;
                 return Ok(());
             }
             Ok(PythonRequest::Answer(request)) => {
-                self.answered(py, request.number, request.ok, &request.value)?;
-                response_frame(&PythonAnswerResponse {}, &mut frame);
+                frame = answer_frame();
+                self.answered(py, request.number, request.ok, &request.value)
             }
             Ok(PythonRequest::Forget(request)) => {
-                self.hooks.call_method1(py, "forget", (&*request.scope,))?;
                 response_frame(&PythonForgetResponse {}, &mut frame);
+                self.hooks.call_method1(py, "forget", (&*request.scope,)).map(drop)
             }
             Ok(PythonRequest::Post(request)) => {
-                let value = decode::value(py, &request.value)?;
-                self.hooks.call_method1(py, "post", (request.kind, request.number, value))?;
                 response_frame(&PythonPostResponse {}, &mut frame);
+                let value = decode::value(py, &request.value);
+                let posted =
+                    |value| self.hooks.call_method1(py, "post", (request.kind, request.number, value));
+                value.and_then(posted).map(drop)
             }
             Err(wrong) => {
                 reply.fail(thalweg_wire::fault::Fault::BadFrame, &wrong.to_string());
                 return Ok(());
             }
+        };
+        if let Err(raised) = heard {
+            frame = flow::outcome(false, &self.described(py, raised)?)?;
         }
         reply.end(&frame);
         Ok(())
+    }
+
+    /// Has a generator made, and bring what it has with its first step.
+    fn generate(&self, py: Python<'_>, reply: Reply, request: &PythonGenerate<'_>) -> PyResult<()> {
+        let job = self.job(py, reply)?;
+        self.state.lock().running.push(Running::Job(job.clone().unbind()));
+        let positional = decode::arguments(py, &request.positional);
+        let named = variables(py, request.named.as_deref());
+        let outcome = positional.and_then(|positional| {
+            let batch = request.batch.unwrap_or(0);
+            let arguments = (&job, &*request.module, &*request.name, positional, named?, batch);
+            self.hooks.bind(py).call_method1("generate", arguments)
+        });
+        self.state.lock().running.pop();
+        self.count(job.get());
+        match outcome {
+            Ok(_) => Ok(()),
+            Err(raised) => job.get().fail(&self.described(py, raised)?),
+        }
     }
 
     /// Has something run, and ends the call with what it came to; what goes on in the event loop becomes a job.
@@ -354,9 +439,9 @@ impl Desk {
         reply: Reply,
         run: impl FnOnce() -> PyResult<Bound<'py, PyAny>>,
     ) -> PyResult<()> {
-        self.state.lock().running.push(reply);
+        self.state.lock().running.push(Running::Call(reply));
         let outcome = run().and_then(|value| self.step(py, value));
-        let Some(reply) = self.state.lock().running.pop() else { return Ok(()) };
+        let Some(Running::Call(reply)) = self.state.lock().running.pop() else { return Ok(()) };
         let ended = match outcome {
             Ok(Came::Task(task)) => {
                 let job = self.job(py, reply)?;
@@ -445,15 +530,47 @@ impl Desk {
     }
 
     fn answered(&self, py: Python<'_>, number: u64, ok: bool, value: &[u8]) -> PyResult<()> {
-        let mut state = self.state.lock();
-        if state.waiting.contains(&number) {
-            state.answers.insert(number, (ok, value.to_vec()));
-            return Ok(());
+        if !self.state.lock().keeps(number, ok, value) {
+            let (ok, value) = self.read(py, ok, value)?;
+            self.hooks.call_method1(py, "answered", (number, ok, value))?;
         }
-        drop(state);
-        self.hooks.call_method1(py, "answered", (number, ok, decode::value(py, value)?))?;
         Ok(())
     }
+
+    /// What a callback came to. What has no value here is an error as one of Erlang's own.
+    fn read<'py>(&self, py: Python<'py>, ok: bool, value: &[u8]) -> PyResult<(bool, Bound<'py, PyAny>)> {
+        match decode::value(py, value) {
+            Ok(value) => Ok((ok, value)),
+            Err(raised) => Ok((false, self.described(py, raised)?)),
+        }
+    }
+}
+
+impl State {
+    /// Keeps the answer to a callback that a function waits for; `false` where none does.
+    fn keeps(&mut self, number: u64, ok: bool, value: &[u8]) -> bool {
+        let is_waited_for = self.waiting.contains(&number);
+        if is_waited_for {
+            self.answers.insert(number, (ok, value.to_vec()));
+        }
+        is_waited_for
+    }
+}
+
+fn answer_frame() -> Vec<u8> {
+    let mut frame = Vec::new();
+    response_frame(&PythonAnswerResponse {}, &mut frame);
+    frame
+}
+
+/// The next of them that was not given up meanwhile: one that was is dropped, which answers it.
+fn wanted(requests: &mut VecDeque<Incoming>) -> Option<Incoming> {
+    while let Some(incoming) = requests.pop_front() {
+        if !incoming.reply.is_cancelled() {
+            return Some(incoming);
+        }
+    }
+    None
 }
 
 fn variables<'py>(py: Python<'py>, bytes: Option<&[u8]>) -> PyResult<Bound<'py, PyDict>> {

@@ -105,7 +105,7 @@ impl Job {
 
     /// Whether nobody waits for it any more.
     #[getter]
-    fn is_cancelled(&self) -> bool {
+    pub(super) fn is_cancelled(&self) -> bool {
         self.reply.lock().as_ref().is_none_or(Reply::is_cancelled)
     }
 }
