@@ -56,8 +56,10 @@ pub fn listen_unix(path: &Path, backlog: u32) -> io::Result<OwnedFd> {
     // between bind and a later chmod; the chmod after it settles what a lax or strict umask made of it.
     rustix::fs::fchmod(&socket, rustix::fs::Mode::from_raw_mode(0o600))?;
     net::bind(&socket, &address)?;
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
-    net::listen(&socket, i32::try_from(backlog).unwrap_or(i32::MAX))?;
+    let listening = std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))
+        .and_then(|()| Ok(net::listen(&socket, i32::try_from(backlog).unwrap_or(i32::MAX))?));
+    // Nobody answers at a path that was bound and nothing more.
+    listening.inspect_err(|_| drop(std::fs::remove_file(path)))?;
     Ok(socket)
 }
 
@@ -117,10 +119,29 @@ fn next_waiting<T>(accept: impl Fn() -> rustix::io::Result<T>) -> io::Result<Opt
         match accept() {
             Ok(connection) => return Ok(Some(connection)),
             Err(rustix::io::Errno::AGAIN) => return Ok(None),
-            Err(rustix::io::Errno::INTR | rustix::io::Errno::CONNABORTED | rustix::io::Errno::PROTO) => {}
+            Err(error) if is_of_one_connection(error) => {}
             Err(error) => return Err(error.into()),
         }
     }
+}
+
+/// Whether an error tells of one connection that is gone before it was taken, and nothing of the listener: accept(2) lists
+/// what the network may have said of it.
+fn is_of_one_connection(error: rustix::io::Errno) -> bool {
+    use rustix::io::Errno;
+    matches!(
+        error,
+        Errno::INTR
+            | Errno::CONNABORTED
+            | Errno::PROTO
+            | Errno::PERM
+            | Errno::NETDOWN
+            | Errno::NETUNREACH
+            | Errno::NOPROTOOPT
+            | Errno::HOSTDOWN
+            | Errno::HOSTUNREACH
+            | Errno::NONET
+    )
 }
 
 /// Whether an error says that the process or the machine has no descriptor or no memory for one more.

@@ -57,7 +57,8 @@ impl Engine {
                 self.statistics.clients += 1;
             }
         }
-        if accepted.is_ok_and(|accepted| accepted.exhausted) {
+        // What ails a listener beside that is no better at once either.
+        if accepted.is_err() || accepted.is_ok_and(|accepted| accepted.exhausted) {
             let _ = core.set_interest(key, Interest::NONE);
             core.set_timer(key, REST_MS);
         }
