@@ -2,10 +2,11 @@
 //! proportional to what is live.
 //!
 //! Purpose: what was purged, deleted or expired goes whole segments at a time ([`checkpoint`](crate::checkpoint)); what is left
-//! lies scattered among what is not. When it is worth a look [`reclaim`](crate::reclaim) says. A compacted segment has the same number, and every batch that is needed stands in it at the
-//! place where it always stood, so that nobody who knows a place has to be told. What is not needed is a hole in the file, and
-//! one frame ([`Kind::Gone`]) stands for each run of such batches and carries the chain across it. A file gives back pages, so
-//! only runs of some length go: what is small and lies among what is needed stays until that goes, too.
+//! lies scattered among what is not. When it is worth a look [`reclaim`](crate::reclaim) says. A compacted segment has the same
+//! number, and every batch that is needed stands in it at the place where it always stood, so that nobody who knows a place
+//! has to be told. What is not needed is a hole in the file, and one frame ([`Kind::Gone`]) stands for each run of such
+//! batches and carries the chain across it. A file gives back pages, so only runs of some length go: what is small and lies
+//! among what is needed stays until that goes, too.
 //!
 //! Invariants: only segments are compacted that no replay begins in or before, by either checkpoint that is kept, so that
 //! what a batch said about names and states is in both; a batch is left out only if no extent of any log, as it will be after a

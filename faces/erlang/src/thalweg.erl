@@ -65,7 +65,9 @@ start_pool(Name, Options) ->
 -spec stop_pool(atom()) -> ok | {error, not_found}.
 stop_pool(Name) ->
     case supervisor:terminate_child(thalweg_sup, {pool, Name}) of
-        ok -> supervisor:delete_child(thalweg_sup, {pool, Name});
+        ok ->
+            ok = thalweg_directory:forget(Name),
+            supervisor:delete_child(thalweg_sup, {pool, Name});
         {error, _} -> {error, not_found}
     end.
 

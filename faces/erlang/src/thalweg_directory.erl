@@ -5,7 +5,7 @@
 -module(thalweg_directory).
 -behaviour(gen_server).
 
--export([start_link/0, publish/4, workers/1, place/2, placed/2]).
+-export([start_link/0, publish/4, forget/1, workers/1, place/2, placed/2]).
 -export([init/1, handle_call/3, handle_cast/2]).
 
 -type place() :: {thalweg_nif:connection(), pid()}.
@@ -17,6 +17,10 @@ start_link() -> gen_server:start_link({local, ?MODULE}, ?MODULE, [], []).
 -spec publish(atom(), pos_integer(), pid(), thalweg_nif:connection() | none) -> ok.
 publish(Pool, Index, Worker, Connection) ->
     gen_server:call(?MODULE, {publish, Pool, Index, Worker, Connection}, infinity).
+
+%% @doc A pool is no more; another of its name may have fewer places.
+-spec forget(atom()) -> ok.
+forget(Pool) -> gen_server:call(?MODULE, {forget, Pool}, infinity).
 
 %% @doc The connections and the processes of a pool's workers, in the order of their indices.
 -spec workers(atom()) -> {tuple(), tuple()}.
@@ -66,15 +70,11 @@ handle_call({publish, Pool, Index, Worker, Connection}, _From, State) ->
             {none, _} -> Old;
             _ -> Old#{Index => {Connection, Worker}}
         end,
-    case [Place || {_, Place} <- maps:to_list(New), Place =/= none] of
-        [] ->
-            %% Where all are gone the pool may be, and another of its name may have fewer.
-            put_term(Pool, []),
-            {reply, ok, maps:remove(Pool, State)};
-        _ ->
-            put_term(Pool, [maps:get(At, New, none) || At <- lists:seq(1, lists:max(maps:keys(New)))]),
-            {reply, ok, State#{Pool => New}}
-    end.
+    put_term(Pool, [maps:get(At, New, none) || At <- lists:seq(1, lists:max([0 | maps:keys(New)]))]),
+    {reply, ok, State#{Pool => New}};
+handle_call({forget, Pool}, _From, State) ->
+    _ = persistent_term:erase({?MODULE, Pool}),
+    {reply, ok, maps:remove(Pool, State)}.
 
 -spec handle_cast(term(), map()) -> {noreply, map()}.
 handle_cast(_Message, State) -> {noreply, State}.

@@ -69,8 +69,23 @@ affinity_outlives_a_neighbour(_Config) ->
         length(After) =:= 4 andalso not lists:member(Victim, After)
     end),
     [Was = Of(Term) || {Term, Was} <- Survivors],
+    %% Nor does a call land elsewhere for a while when all of them ended at once.
+    Whole = thalweg:workers(four),
+    _ = [os:cmd("kill -KILL " ++ integer_to_list(Worker)) || Worker <- Whole],
+    Heard = asked_until_whole(Of, Terms, Whole, []),
+    After = [{Term, Of(Term)} || Term <- Terms],
+    [] = [Wrong || {Term, {ok, Worker}} = Wrong <- Heard, not lists:member(Worker, Whole), not lists:member({Term, {ok, Worker}}, After)],
     ok = thalweg:stop_pool(four),
     {error, no_worker} = Of(1).
+
+%% What each term was answered until nobody of before is there.
+asked_until_whole(Of, Terms, Before, Heard) ->
+    Now = Heard ++ [{Term, Of(Term)} || Term <- Terms],
+    Workers = thalweg:workers(four),
+    case length(Workers) =:= 4 andalso Workers -- Before =:= Workers of
+        true -> Now;
+        false -> asked_until_whole(Of, Terms, Before, Now)
+    end.
 
 killed_while_idle(_Config) ->
     Before = lists:sort(thalweg:workers(default)),
