@@ -7,6 +7,7 @@ use crate::log::{Change, Inner, Log, Seen};
 use crate::open::Durability;
 use crate::places::Places;
 use crate::store::{Shared, Store};
+use crate::tip::Due;
 use crate::writer::{Pending, Placed, PlannedBatch, PlannedFrame};
 use crate::{LogId, Offset, Position, Time, WatcherId};
 use smallvec::{SmallVec, smallvec};
@@ -274,13 +275,14 @@ impl Shared {
         watcher: Option<WatcherId>,
         nudge: Nudge,
     ) -> Result<Placed, CommitError> {
+        let carried = watcher.is_some_and(WatcherId::carries);
+        let due = Due::of(self.options.durability, carried);
         let mut writer = self.writer.lock();
-        let placed = writer.append(batch, &self.control, &self.segments)?;
+        let placed = writer.append(batch, due, &self.control, &self.segments)?;
         *writer.live_bytes.entry(crate::segment_of(placed.start)).or_default() += payload_bytes;
         if writer.options.durability == Durability::Sync {
             writer.pending.extend(pending);
             writer.waiting |= watcher.map_or(0, WatcherId::bit);
-            let carried = watcher.is_some_and(WatcherId::carries);
             if nudge == Nudge::Committer && !carried {
                 self.nudge(&mut writer);
             }

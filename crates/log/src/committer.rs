@@ -13,14 +13,17 @@
 //! How long a sync takes is known when it is over. So the first slow one may stop a turn, and only that one: the committer then
 //! leads until a row of quick ones is behind it.
 
+use crate::control::Control;
 use crate::open::Durability;
 use crate::segment::Segment;
+use crate::spare::Filler;
 use crate::store::{Shared, Store};
 use crate::writer::{Pending, Writer};
 use crate::{Position, WatcherId};
 use parking_lot::MutexGuard;
 use std::io;
 use std::sync::Arc;
+use std::time::Instant;
 use thalweg_sys::clock::monotonic_ns;
 
 /// Syncs up to this long are quick: for whoever commits in turns, as a turn full of requests takes as long.
@@ -68,7 +71,8 @@ struct Group {
     batches: u64,
 }
 
-fn take(writer: &mut Writer) -> Group {
+fn take(writer: &mut Writer, control: &Control) -> Group {
+    writer.flush(control);
     let mut segments = std::mem::take(&mut writer.unsynced);
     segments.push(writer.active.clone());
     (writer.lead.leading, writer.lead.owed) = (true, false);
@@ -86,6 +90,13 @@ fn take(writer: &mut Writer) -> Group {
 }
 
 impl Shared {
+    /// Brings into the file what turns that are under way have committed, for whoever has to read it.
+    pub(crate) fn flush_staged(&self) {
+        if self.control.taken() > self.control.written() {
+            self.writer.lock().flush(&self.control);
+        }
+    }
+
     /// Makes everything written so far durable and visible. Does nothing when it is already.
     ///
     /// # Errors
@@ -112,8 +123,10 @@ impl Shared {
             if writer.written() == self.control.durable() {
                 return Ok(());
             }
-            take(&mut writer)
+            take(&mut writer, &self.control)
         };
+        // Whoever reads what is not durable need not wait for the sync.
+        self.gate.announce();
         let _span = tracing::debug_span!("commit", batches = group.batches).entered();
         let begun_ns = monotonic_ns();
         match self.sync(&group) {
@@ -184,7 +197,7 @@ impl Shared {
             writer.lead.leading = false;
             writer.lead.note(took_ns);
             // Whoever led this group leaves the next segment to the committer.
-            if writer.lead.committer_idle && writer.spare_due().is_some() {
+            if writer.lead.committer_idle && writer.is_spare_due() {
                 writer.lead.committer_idle = false;
                 self.work.notify_one();
             }
@@ -225,30 +238,35 @@ impl Shared {
         free.then(|| writer.written())
     }
 
-    /// The committer's thread: one group after the other until the store closes or fails.
+    /// The committer's thread: one group after the other until the store closes or fails, and the next segment's file.
     pub(crate) fn run_committer(&self) {
+        let mut filler = Filler::default();
         loop {
             let mut writer = self.writer.lock();
-            while !writer.lead.owed && !writer.closed && writer.spare_due().is_none() {
-                writer.lead.committer_idle = true;
-                self.work.wait(&mut writer);
-            }
-            if writer.pending.is_empty() && writer.closed {
-                return;
-            }
-            let order = writer.spare_due();
-            MutexGuard::unlock_fair(writer);
-            if self.commit_group().is_err() {
-                return;
-            }
-            if let Some(order) = order {
-                match order.fulfil() {
-                    Ok(spare) => self.writer.lock().offer(spare),
-                    Err(error) => {
-                        tracing::warn!(%error, "cannot prepare the next segment");
-                        self.writer.lock().spare_refused = order.number;
-                    }
+            while !writer.lead.owed && !writer.closed {
+                let rests = filler.rests_until(&writer);
+                if rests.is_some_and(|rests| rests <= Instant::now()) {
+                    break;
                 }
+                writer.lead.committer_idle = true;
+                match rests {
+                    Some(rests) => _ = self.work.wait_until(&mut writer, rests),
+                    None => self.work.wait(&mut writer),
+                }
+            }
+            writer.lead.committer_idle = false;
+            let (owed, closed) = (writer.lead.owed, writer.closed);
+            let rested = filler.rests_until(&writer).is_some_and(|rests| rests <= Instant::now());
+            if closed && writer.pending.is_empty() {
+                return;
+            }
+            let order = writer.order_spare();
+            MutexGuard::unlock_fair(writer);
+            if (owed || closed) && self.commit_group().is_err() {
+                return;
+            }
+            if rested && !closed {
+                filler.go_on(order, &self.writer, self.options.rest_parts);
             }
         }
     }
@@ -287,9 +305,9 @@ impl Store {
     /// ```
     pub fn carry(&self, watcher: WatcherId) {
         let shared = &self.shared;
-        let written =
-            self.durability() == Durability::Sync && shared.control.written() > shared.control.durable();
-        if written && let Some(ticket) = shared.leads(watcher) {
+        let taken =
+            self.durability() == Durability::Sync && shared.control.taken() > shared.control.durable();
+        if taken && let Some(ticket) = shared.leads(watcher) {
             // If it fails, every watcher has been told.
             let _ = shared.lead(ticket);
         }

@@ -21,6 +21,7 @@ use crate::format::{
     SegmentHeader,
 };
 use crate::open::Durability;
+use crate::pace::rest;
 use crate::places::Reach;
 use crate::reclaim::EXCESS;
 use crate::scan::{Scan, Step};
@@ -33,14 +34,12 @@ use std::io;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use thalweg_sys::disk::File;
 
 /// Bytes of segments read in one call at most, and so more than are written; the first one is compacted whatever it has.
 const BYTES_AT_ONCE: u64 = 64 << 20;
 const WRITE_BYTES: usize = 1 << 20;
-/// The end of a program waits no longer than this for each piece.
-const REST_MAX: Duration = Duration::from_millis(50);
 /// Segments are looked at in pieces of so many bytes: a page, which is what a file gives back.
 const PIECE_BYTES: u32 = if cfg!(test) { 512 } else { 4 << 10 };
 /// A run of batches goes if it has so many, and so at least a whole page beside those of its two ends.
@@ -320,7 +319,7 @@ impl Pace {
             return Ok(());
         }
         file.sync_data()?;
-        std::thread::sleep((self.begun.elapsed() * self.rest_parts).min(REST_MAX));
+        std::thread::sleep(rest(self.begun.elapsed(), self.rest_parts));
         (self.begun, self.unsynced) = (Instant::now(), 0);
         Ok(())
     }

@@ -27,7 +27,7 @@ use parking_lot::Mutex;
 use std::io;
 use std::path::Path;
 use std::ptr::NonNull;
-use thalweg_sync::words::Words;
+use thalweg_sync::words::{Word, Words};
 use thalweg_sys::disk::{Disk, File, Map};
 
 pub(crate) const FILE_NAME: &str = "control";
@@ -53,6 +53,7 @@ pub(crate) struct Control {
     words: Words,
     file: Option<File>,
     pub(crate) store_id: u64,
+    taken: Word,
     /// Held while words that a closed store must keep are changed, and while it is closed.
     changing: Mutex<()>,
 }
@@ -129,7 +130,7 @@ impl Control {
     }
 
     fn of(words: Words, file: Option<File>, store_id: u64) -> Control {
-        Control { words, file, store_id, changing: Mutex::default() }
+        Control { words, file, store_id, taken: Word::default(), changing: Mutex::default() }
     }
 
     /// Takes the store's id from its segments, where all that stand agree: what they say is checksummed, and
@@ -156,6 +157,15 @@ impl Control {
     /// Where the words are mapped, and how many bytes.
     pub(crate) fn place(&self) -> (NonNull<u8>, usize) {
         self.words.place()
+    }
+
+    /// End of the last batch, in the file or staged: of this process alone.
+    pub(crate) fn taken(&self) -> Position {
+        self.taken.load()
+    }
+
+    pub(crate) fn set_taken(&self, position: Position) {
+        self.taken.store(position);
     }
 
     pub(crate) fn set_written(&self, position: Position) {

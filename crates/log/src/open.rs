@@ -11,6 +11,7 @@ use crate::segment::{self, Segment};
 use crate::signal;
 use crate::store::{Guard, Shared, Store};
 use crate::times::Times;
+use crate::tip::Tip;
 use crate::view::Segments;
 use crate::writer::{Tally, Writer};
 use crate::{Position, Time};
@@ -56,7 +57,8 @@ pub struct Options {
     pub retain_except: Vec<Vec<u8>>,
     /// Whether sealed segments of which little is needed are written anew without the rest.
     pub compacts: bool,
-    /// Compaction rests so many times as long as it worked, 50 ms at most for each mebibyte that it wrote; 0: it never does.
+    /// Compaction, and whoever fills the next segment's file with zeros, rest so many times as long as they worked, 50 ms at most
+    /// for each mebibyte that they wrote; 0: they never do.
     pub rest_parts: u32,
     /// A segment is sealed when its first entry is older than this many microseconds, idle or not.
     pub rotate_after_us: Option<u64>,
@@ -242,12 +244,12 @@ impl Store {
             options: options.clone(),
             begun: found.active.first_time(),
             active: found.active,
-            region: found.region,
+            tip: Tip::new(found.region, &options),
             link: found.link,
             times: found.times,
             prepared: 0,
             spare: None,
-            spare_refused: 0,
+            spare_begun: 0,
             unsynced: Vec::new(),
             directory_changed: false,
             pending: Vec::new(),
@@ -308,6 +310,7 @@ impl Shared {
 fn announce(control: &Control, gate: &Gate, written: Position, lateness: Time) {
     control.set_lateness(lateness);
     control.bump_segments();
+    control.set_taken(written);
     control.set_written(written);
     control.set_durable(written);
     control.set_visible(written);

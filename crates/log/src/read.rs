@@ -184,6 +184,7 @@ impl Store {
     /// # Errors
     /// [`ReadError`].
     pub fn record(&self, log: &Log, from: Offset) -> Result<Read, ReadError> {
+        self.shared.flush_staged();
         self.read_view(log, from, 1, |inner| (!inner.deleting).then_some((inner.tail, inner.closed)))
     }
 
@@ -209,6 +210,11 @@ impl Store {
             let to = from.saturating_add(limit.max(1) as u64).min(tail);
             (spans(log, &inner, from, to, tail)?, to, tail, closed)
         };
+        // Where a batch that is staged says where the rest lies, it is not to be sought without it.
+        if spans.iter().flat_map(|span| &span.extents).any(|one| one.places >= self.shared.control.written())
+        {
+            self.shared.flush_staged();
+        }
         let view = self.shared.segments.latest();
         // Deleted or purged meanwhile, and its segments gone with it.
         let gone = |error| {
@@ -291,6 +297,8 @@ fn read_extent(
     let missing = || ReadError::Io { file: file_name(number), why: "the segment is missing".into() };
     let segment = view.find(number).ok_or_else(missing)?;
     let Range { start, end } = extent.bytes();
+    // Its last batches may be staged.
+    let end = end.min(segment.region().published().max(start));
     segment.verify(start..end)?;
     let bytes = segment.region().bytes(0..end);
     let mut at = start;

@@ -19,6 +19,7 @@ use crate::error::CommitError;
 use crate::format::{self, Kind};
 use crate::open::Found;
 use crate::store::{Shared, Store};
+use crate::tip::Due;
 use crate::view::Segments;
 use crate::writer::{PlannedBatch, PlannedFrame, Writer};
 use crate::{Position, Time, segment_of};
@@ -200,7 +201,7 @@ impl Writer {
         if gone == 0 || gone < needed {
             return 0;
         }
-        let stays = u64::from(self.region.filled()) * needed / (needed + gone);
+        let stays = u64::from(self.tip.end()) * needed / (needed + gone);
         let first = u64::from(self.options.segment_bytes_first());
         let given_back = u64::from(self.active.header.capacity).saturating_sub(stays + first);
         let worth = first * (self.live_bytes.len() as u64).max(SEALED_FEW) / SEALED_FEW;
@@ -213,8 +214,8 @@ impl Writer {
         let header = format::frame_header(Kind::Gone, 0, 0, 0, 0, 8);
         let payload = carried.encode();
         let frame = PlannedFrame { header, pieces: [&payload, &[]], padding: 0 };
-        let placed =
-            self.append(&PlannedBatch::of(smallvec![frame], SmallVec::new(), 0), control, segments)?;
+        let batch = PlannedBatch::of(smallvec![frame], SmallVec::new(), 0);
+        let placed = self.append(&batch, Due::of(self.options.durability, false), control, segments)?;
         self.live_bytes.entry(segment_of(placed.start)).or_default();
         self.link = carried;
         Ok(())

@@ -233,7 +233,7 @@ impl Store {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn written(&self) -> Position {
-        self.shared.control.written()
+        self.shared.control.taken()
     }
 
     /// What its readers see of it.

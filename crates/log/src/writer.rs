@@ -1,14 +1,12 @@
 //! The one writer: copies batches into the active segment, chained, and publishes them.
 //!
 //! Behind one lock, held for a header checksum and a copy. What is checksummed beforehand is the body,
-//! which does not depend on the place. Where the active segment is full the next one takes over: the spare
+//! which does not depend on the place. How it gets into the file the [`tip`](crate::tip) knows. Where the active segment is full the next one takes over: the spare
 //! that the committer prepared, or one made on the spot with reserved blocks.
 //!
 //! In `os` mode the pages ahead are brought in a stretch at a time by writing zeros over them: a store to a page
 //! that the file system has only reserved costs a fault and a journal entry, ten times as much as one to a page
 //! that is there.
-//!
-//! In `sync` mode a batch of a page or more is written by a call instead of through the map, unless it is large.
 //!
 //! Invariants: a batch never spans segments; `written` moves only over whole batches; what a group took
 //! with it is synced before anything in it is acknowledged; no commit in `os` or `memory` mode makes a system call of
@@ -23,18 +21,17 @@ use crate::format::{
 };
 use crate::log::{Log, Seen};
 use crate::open::{Durability, Options};
-use crate::segment::{self, Segment};
-use crate::sizes::least_capacity;
+use crate::segment::Segment;
+use crate::spare::Spare;
 use crate::times::{Span, Times};
+use crate::tip::{Due, Tip};
 use crate::view::Segments;
 use crate::{LogId, Offset, Position, Time, position};
 use smallvec::SmallVec;
 use std::io;
-use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::Arc;
-use thalweg_sync::region::RegionWriter;
-use thalweg_sys::disk::{Allocation, Disk, File};
+use thalweg_sys::disk::Disk;
 
 /// A frame to be written: its header and up to two pieces of payload, padded to 8 bytes.
 pub(crate) struct PlannedFrame<'a> {
@@ -130,10 +127,6 @@ fn stretch_bytes(capacity: u32) -> u32 {
     (capacity / 8).next_power_of_two().clamp(4096, PREPARED_BYTES_MAX).min(capacity)
 }
 
-/// In `sync` mode a batch of so many bytes is written by a call: it pays from a page on, as long as putting it together
-/// costs little. Tests take both ways.
-const BY_CALL_BYTES: RangeInclusive<u32> = if cfg!(test) { 256..=4096 } else { 4096..=256 << 10 };
-
 /// Where a batch went.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Placed {
@@ -163,29 +156,20 @@ impl Pending {
     }
 }
 
-/// The next segment's file, filled with zeros step by step.
-#[derive(Debug)]
-pub(crate) struct Spare {
-    file: File,
-    name: String,
-    number: u32,
-    capacity: u32,
-}
-
 pub(crate) struct Writer {
     pub(crate) disk: Disk,
     pub(crate) directory: Option<PathBuf>,
     pub(crate) options: Options,
     pub(crate) active: Arc<Segment>,
-    pub(crate) region: RegionWriter,
+    pub(crate) tip: Tip,
     pub(crate) link: Link,
     /// Of all entries.
     pub(crate) times: Times,
     /// Bytes of the active segment whose pages are there, in `os` mode.
     pub(crate) prepared: u32,
     pub(crate) spare: Option<Spare>,
-    /// The segment for which no spare could be prepared.
-    pub(crate) spare_refused: u32,
+    /// The segment whose spare is being filled, or could not be.
+    pub(crate) spare_begun: u32,
     /// Segments with bytes that no sync has covered, the active one excepted.
     pub(crate) unsynced: Vec<Arc<Segment>>,
     /// A segment was created since the directory was last synced.
@@ -280,6 +264,15 @@ impl<'a> PlannedBatch<'a> {
         }
     }
 
+    /// What follows the header, piece by piece.
+    pub(crate) fn pieces(&self, mut each: impl FnMut(&[u8])) {
+        for frame in &self.frames {
+            let padding = &[0; 8][..frame.padding];
+            [&frame.header[..], frame.pieces[0], frame.pieces[1], padding].into_iter().for_each(&mut each);
+        }
+        each(self.encoded);
+    }
+
     pub(crate) fn bytes(&self) -> u64 {
         u64::from(BATCH_HEADER_BYTES)
             + self.touched.len() as u64 * u64::from(format::TOUCHED_BYTES)
@@ -288,15 +281,16 @@ impl<'a> PlannedBatch<'a> {
 }
 
 impl Writer {
-    /// End of the last published batch.
+    /// End of the last batch.
     pub(crate) fn written(&self) -> Position {
-        position(self.active.header.number, self.region.filled())
+        position(self.active.header.number, self.tip.end())
     }
 
-    /// Writes and publishes one batch.
+    /// Writes one batch, and publishes it unless it is due later.
     pub(crate) fn append(
         &mut self,
         batch: &PlannedBatch<'_>,
+        due: Due,
         control: &Control,
         segments: &Segments,
     ) -> Result<Placed, CommitError> {
@@ -312,10 +306,10 @@ impl Writer {
         let logs = batch.touched.len();
         let touched = u16::try_from(logs);
         let touched = touched.map_err(|_| CommitError::TooManyLogs { logs, limit: usize::from(u16::MAX) })?;
-        if length > self.region.remaining() {
+        if length > self.tip.remaining() {
             self.rotate(length, control, segments).inspect_err(|_| self.tally.failures += 1)?;
         }
-        if self.options.durability == Durability::Os && self.region.filled() + length > self.prepared {
+        if self.options.durability == Durability::Os && self.tip.end() + length > self.prepared {
             self.bring_in(length);
         }
         if batch.entries > 0 {
@@ -325,12 +319,10 @@ impl Writer {
         self.tally.batches += 1;
         self.tally.batch_bytes += size;
         let start = self.written();
-        self.place(batch, (length, touched), control.durable());
+        self.place(batch, (length, touched), control.durable(), due);
         let end = self.written();
-        control.set_written(end);
-        if self.options.durability != Durability::Sync {
-            control.set_visible(end);
-        }
+        control.set_taken(end);
+        self.show(control);
         Ok(Placed { start, end, bytes: length })
     }
 
@@ -350,14 +342,20 @@ impl Writer {
     #[cold]
     fn bring_in(&mut self, length: u32) {
         let capacity = self.active.header.capacity;
-        let needed = self.region.filled() + length;
-        let from = self.prepared.max(self.region.filled());
+        let needed = self.tip.end() + length;
+        let from = self.prepared.max(self.tip.end());
         let to = needed.next_multiple_of(stretch_bytes(capacity)).min(capacity);
         // Refused once, it is not tried again in this segment.
         self.prepared = if self.active.blank(from, to).is_ok() { to } else { capacity };
     }
 
-    fn place(&mut self, batch: &PlannedBatch<'_>, (length, touched): (u32, u16), durable: Position) {
+    fn place(
+        &mut self,
+        batch: &PlannedBatch<'_>,
+        (length, touched): (u32, u16),
+        durable: Position,
+        due: Due,
+    ) {
         let header = BatchHeader {
             length,
             header_checksum: 0,
@@ -370,56 +368,26 @@ impl Writer {
         };
         let checksum = header.encode(&batch.touched, &mut self.scratch);
         self.link = Link { length, checksum };
-        let by_call = self.options.durability == Durability::Sync && BY_CALL_BYTES.contains(&length);
-        if by_call && self.write_by_call(batch) {
-            return;
-        }
-        self.region.write(&self.scratch);
-        #[cfg(test)]
-        self.probe(self.region.filled() - self.scratch.len() as u32);
-        for frame in &batch.frames {
-            self.region.write(&frame.header);
-            self.region.write(frame.pieces[0]);
-            self.region.write(frame.pieces[1]);
-            self.region.write(&[0; 8][..frame.padding]);
-        }
-        self.region.write(batch.encoded);
-        self.region.publish();
+        self.tip.put(&self.scratch, batch, due, &self.active);
     }
 
-    /// Writes the batch whose header is in `scratch` to the file, where the map shows it at once; whether that went
-    /// well. The first store through a map after a sync costs a fault on a page that the sync had protected, a call costs
-    /// less, and the kernel then knows which of the page's blocks to write.
-    fn write_by_call(&mut self, batch: &PlannedBatch<'_>) -> bool {
-        let header_bytes = self.scratch.len();
-        for frame in &batch.frames {
-            let padding = &[0; 8][..frame.padding];
-            let pieces = [&frame.header[..], frame.pieces[0], frame.pieces[1], padding];
-            pieces.into_iter().for_each(|piece| self.scratch.extend_from_slice(piece));
-        }
-        self.scratch.extend_from_slice(batch.encoded);
-        let written = self.active.write(self.region.filled(), &self.scratch).is_ok();
-        if written {
-            self.region.pass(u32::try_from(self.scratch.len()).unwrap_or(u32::MAX));
-            self.region.publish();
-        }
-        self.scratch.truncate(header_bytes);
-        written
+    /// Brings what is staged into the file.
+    pub(crate) fn flush(&mut self, control: &Control) {
+        self.tip.flush(&self.active);
+        self.show(control);
     }
 
-    /// Whatever is published reads as whole batches, at every moment.
-    #[cfg(test)]
-    fn probe(&mut self, start: u32) {
-        if self.options.fault == crate::store::Fault::PublishBeforeCopy {
-            self.region.publish();
+    /// Says how far the file goes.
+    fn show(&self, control: &Control) {
+        let end = position(self.active.header.number, self.tip.published());
+        control.set_written(end);
+        if self.options.durability != Durability::Sync {
+            control.set_visible(end);
         }
-        let region = self.region.region();
-        let bytes = region.bytes(0..region.published());
-        let stop = crate::read::walk(bytes, start, None, |_| {});
-        assert_eq!(stop.at, region.published(), "a torn batch is published");
     }
 
     fn rotate(&mut self, needed: u32, control: &Control, segments: &Segments) -> Result<(), CommitError> {
+        self.flush(control);
         let number = self.active.header.number + 1;
         let refused = |error: io::Error| CommitError::no_segment(&error);
         let header = |capacity| SegmentHeader {
@@ -458,7 +426,8 @@ impl Writer {
         segments.add(segment.clone());
         control.bump_segments();
         let sealed = std::mem::replace(&mut self.active, segment);
-        (self.region, self.prepared, self.begun, self.gone_bytes) = (region, prepared, 0, 0);
+        self.tip.move_to(region);
+        (self.prepared, self.begun, self.gone_bytes) = (prepared, 0, 0);
         self.tally.rotations += 1;
         match self.options.durability {
             Durability::Sync => self.unsynced.push(sealed),
@@ -472,12 +441,6 @@ impl Writer {
         Ok(())
     }
 
-    /// A closed store leaves no file behind that nothing is in.
-    pub(crate) fn drop_spare(&mut self) {
-        let spare = self.spare.take();
-        self.discard(spare);
-    }
-
     /// Seals the active segment, unless nothing is in it.
     pub(crate) fn begin_next(&mut self, control: &Control, segments: &Segments) -> Result<(), CommitError> {
         if self.closed {
@@ -486,97 +449,9 @@ impl Writer {
         if let Some(why) = &self.failure {
             return Err(CommitError::Failed(why.clone()));
         }
-        if self.region.filled() <= SEGMENT_HEADER_BYTES {
+        if self.tip.end() <= SEGMENT_HEADER_BYTES {
             return Ok(());
         }
         self.rotate(0, control, segments)
-    }
-
-    fn discard(&self, spare: Option<Spare>) {
-        if let (Some(spare), Some(directory)) = (spare, &self.directory) {
-            let _ = self.disk.unlink(&directory.join(spare.name));
-        }
-    }
-
-    /// The next segment on the spot: of the size that is due, or on a nearly full disk the largest that fits.
-    fn prepare_largest(&self, number: u32, needed: u32) -> io::Result<Spare> {
-        let (floor, mut capacity) = (least_capacity(needed), self.next_capacity(needed));
-        loop {
-            match self.prepare(number, capacity, Allocation::Reserved) {
-                Err(error) if error.kind() == io::ErrorKind::StorageFull && capacity > floor => {
-                    capacity = (capacity / 2).next_multiple_of(4096).max(floor);
-                }
-                other => return other,
-            }
-        }
-    }
-
-    fn prepare(&self, number: u32, capacity: u32, how: Allocation) -> io::Result<Spare> {
-        let Some(directory) = &self.directory else {
-            return Err(io::ErrorKind::Unsupported.into());
-        };
-        let name = segment::file_name(number);
-        let path = directory.join(&name);
-        let _ = self.disk.unlink(&path);
-        let file = self.disk.create(&path)?;
-        if let Err(error) = file.allocate(u64::from(capacity), how) {
-            let _ = self.disk.unlink(&path);
-            return Err(error);
-        }
-        Ok(Spare { file, name, number, capacity })
-    }
-
-    /// The spare that is due: past half of the active segment, in `sync` mode, when there is none yet.
-    pub(crate) fn spare_due(&self) -> Option<SpareOrder> {
-        let half = self.region.filled() > self.active.header.capacity / 2;
-        let next = self.active.header.number + 1;
-        let wanted = self.spare.is_none() && self.spare_refused != next;
-        let due = half && wanted && self.options.durability == Durability::Sync;
-        Some(SpareOrder {
-            disk: self.disk.clone(),
-            directory: self.directory.clone().filter(|_| due)?,
-            number: next,
-            capacity: self.next_capacity(0),
-        })
-    }
-}
-
-/// What it takes to prepare a spare without holding the writer's lock.
-pub(crate) struct SpareOrder {
-    disk: Disk,
-    directory: PathBuf,
-    pub(crate) number: u32,
-    capacity: u32,
-}
-
-impl SpareOrder {
-    /// Creates and fills the file. It has a working name until [`Writer::offer`] takes it.
-    pub(crate) fn fulfil(&self) -> io::Result<Spare> {
-        let name = format!("spare-{:010}", self.number);
-        let path = self.directory.join(&name);
-        let _ = self.disk.unlink(&path);
-        let file = self.disk.create(&path)?;
-        let filled =
-            file.allocate(u64::from(self.capacity), Allocation::ZeroFilled).and_then(|()| file.sync_data());
-        if let Err(error) = filled {
-            let _ = self.disk.unlink(&path);
-            return Err(error);
-        }
-        Ok(Spare { file, name, number: self.number, capacity: self.capacity })
-    }
-}
-
-impl Writer {
-    /// Takes a prepared spare, unless the log moved past its number meanwhile.
-    pub(crate) fn offer(&mut self, mut spare: Spare) {
-        let Some(directory) = self.directory.clone() else { return };
-        let name = segment::file_name(spare.number);
-        let wanted = spare.number == self.active.header.number + 1 && self.spare.is_none();
-        if wanted && self.disk.rename(&directory.join(&spare.name), &directory.join(&name)).is_ok() {
-            spare.name = name;
-            self.spare = Some(spare);
-        } else {
-            self.discard(Some(spare));
-        }
     }
 }

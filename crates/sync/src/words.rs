@@ -49,6 +49,24 @@ fn advance<O: Orderings>(word: &AtomicU64, value: u64) {
     word.fetch_max(value, O::PUBLISHED);
 }
 
+/// A word of this process alone, told and read as those in a map are.
+#[derive(Debug, Default)]
+pub struct Word(AtomicU64);
+
+impl Word {
+    /// Reads it.
+    #[inline]
+    pub fn load(&self) -> u64 {
+        load::<Strong>(&self.0)
+    }
+
+    /// Writes it.
+    #[inline]
+    pub fn store(&self, value: u64) {
+        store::<Strong>(&self.0, value);
+    }
+}
+
 /// A map read and written as u64 words.
 // Loom's words cannot live in a map: its models have places of their own.
 #[cfg(not(loom))]
@@ -139,6 +157,9 @@ mod tests {
 
     #[test]
     fn words_keep_what_was_stored() {
+        let word = Word::default();
+        word.store(7);
+        assert_eq!(word.load(), 7);
         let words = Words::new(Map::anonymous(4096).unwrap());
         words.store(3, u64::MAX);
         assert_eq!((words.load(3), words.load(4)), (u64::MAX, 0));

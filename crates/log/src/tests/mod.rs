@@ -14,5 +14,7 @@ mod reader;
 mod reclaim;
 mod refusals;
 mod sim;
+mod spare;
 mod store;
+mod tip;
 mod trim;

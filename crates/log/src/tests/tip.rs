@@ -1,0 +1,148 @@
+//! Where batches are put down: what a turn commits is staged until its sync, and is nowhere to be missed meanwhile.
+
+use super::store::{append, config, content, open, payload, small};
+use crate::{Commit, Options, Query, Store, Watch, WatcherId};
+use std::sync::Arc;
+
+struct Deaf;
+
+impl Watch for Deaf {
+    fn complete(&self, _: u64) {}
+    fn failed(&self) {}
+    fn advanced(&self, _: u64) {}
+}
+
+/// A store whose syncs are said to be quick, and who commits to it in turns.
+fn turns(path: &std::path::Path) -> (Store, WatcherId) {
+    let store = open(path, Options { committer_thread: false, ..small() });
+    store.create(b"a", &config(), None, &payload(b"0"), None).unwrap();
+    store.flush().unwrap();
+    store.shared.writer.lock().lead.sync_ns = 0;
+    let watcher = store.watcher(Arc::new(Deaf)).unwrap().carrying();
+    (store, watcher)
+}
+
+fn stage(store: &Store, bytes: &[u8], watcher: WatcherId) {
+    let log = store.find(b"a").unwrap();
+    let version = log.staged().unwrap().version;
+    store.commit(&log, version, &payload(bytes), Some(watcher)).unwrap();
+}
+
+/// What somebody reads who does not wait for syncs.
+fn uncommitted(store: &Store) -> Vec<u8> {
+    let mut reader = store.reader(&store.find(b"a").unwrap());
+    let query = Query { uncommitted: true, ..Query::default() };
+    reader.entries(&query).flat_map(|entry| entry.unwrap().data.to_vec()).collect()
+}
+
+#[test]
+fn what_a_turn_commits_comes_into_the_file_at_its_end_and_by_one_call() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, watcher) = turns(directory.path());
+    let (written, before) = (store.shared.control.written(), store.written());
+    for byte in b"123" {
+        stage(&store, &[*byte], watcher);
+    }
+    assert!(store.written() > before, "it moves with every commit");
+    assert_eq!((store.shared.control.written(), uncommitted(&store)), (written, b"0".to_vec()));
+    assert_eq!(content(&store, b"a"), b"0", "the extent goes on behind what is there");
+    store.carry(watcher);
+    assert_eq!(store.shared.control.written(), store.written());
+    assert_eq!((content(&store, b"a"), uncommitted(&store)), (b"0123".to_vec(), b"0123".to_vec()));
+}
+
+#[test]
+fn whoever_judges_by_what_is_staged_may_read_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, watcher) = turns(directory.path());
+    stage(&store, b"judged", watcher);
+    let record = store.record(&store.find(b"a").unwrap(), 1).unwrap();
+    assert_eq!(record.pieces.concat(), b"judged");
+    assert_eq!(content(&store, b"a"), b"0", "which shows it to nobody else");
+}
+
+#[test]
+fn what_is_committed_otherwise_goes_behind_what_is_staged() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, watcher) = turns(directory.path());
+    stage(&store, b"1", watcher);
+    append(&store, b"a", b"2");
+    assert_eq!(uncommitted(&store), b"012");
+    stage(&store, b"3", watcher);
+    // More than is ever staged, and more than is left of the segment.
+    for _ in 0..3 {
+        stage(&store, &[b'x'; 9000], watcher);
+    }
+    stage(&store, b"4", watcher);
+    let wanted = [&b"0123"[..], &[b'x'; 27_000], b"4"].concat();
+    assert_eq!(uncommitted(&store), wanted[..wanted.len() - 1]);
+    assert!(store.stats().segments > 1);
+    drop(store);
+    // Whoever died had not been told of it.
+    assert_eq!(content(&open(directory.path(), small()), b"a"), wanted[..wanted.len() - 1]);
+}
+
+#[test]
+fn a_close_makes_what_is_staged_durable() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, watcher) = turns(directory.path());
+    stage(&store, b"1", watcher);
+    store.close().unwrap();
+    drop(store);
+    assert_eq!(content(&open(directory.path(), small()), b"a"), b"01");
+}
+
+/// Two turns at once fill the store together, while others read what is durable: never less, never torn.
+#[test]
+fn readers_beside_turns_see_whole_prefixes() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, _) = turns(directory.path());
+    let done = std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..2u8)
+            .map(|writer| {
+                let store = store.clone();
+                scope.spawn(move || {
+                    let watcher = store.watcher(Arc::new(Deaf)).unwrap().carrying();
+                    let name = [b'w', writer];
+                    store.create(&name, &config(), None, &Commit::default(), Some(watcher)).unwrap();
+                    let log = store.find(&name).unwrap();
+                    for turn in 0..200u32 {
+                        for entry in 0..turn % 5 {
+                            let version = log.staged().unwrap().version;
+                            let bytes = [(turn % 251) as u8; 40];
+                            let commit = payload(&bytes[..10 + entry as usize]);
+                            store.commit(&log, version, &commit, Some(watcher)).unwrap();
+                        }
+                        store.carry(watcher);
+                        if turn % 16 == 15 {
+                            store.flush().unwrap();
+                        }
+                    }
+                })
+            })
+            .collect();
+        let store = &store;
+        let reader = scope.spawn(move || {
+            let mut reads = 0;
+            while !writers.iter().all(|writer| writer.is_finished()) {
+                for name in [[b'w', 0], [b'w', 1]] {
+                    let Some(log) = store.find(&name).filter(|log| log.visible().is_some()) else { continue };
+                    let seen = log.visible().unwrap().tail;
+                    let read = store.read(&log, 0, usize::MAX).unwrap();
+                    assert!(read.at_tail && read.next >= seen);
+                    assert!(read.pieces.concat().is_sorted_by(|a, b| a <= b || *b == 0));
+                    reads += 1;
+                }
+            }
+            reads
+        });
+        reader.join().unwrap()
+    });
+    assert!(done > 0);
+    store.flush().unwrap();
+    for name in [[b'w', 0], [b'w', 1]] {
+        let wanted: usize =
+            (0..200).map(|turn: usize| (0..turn % 5).map(|entry| 10 + entry).sum::<usize>()).sum();
+        assert_eq!(content(&store, &name).len(), wanted);
+    }
+}

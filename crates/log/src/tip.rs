@@ -1,0 +1,145 @@
+//! The end of the log, where batches are put down: through the map at once, or several together by one call.
+//!
+//! Purpose: a sync takes the right to write from every page of the map that was stored to, with an interrupt for each processor
+//! that the program runs on, and the next store to such a page costs a fault. A call that writes to the file costs neither, and
+//! the map shows what it wrote. So in `sync` mode a batch of a page or more goes by a call of its own, unless it is large, and
+//! what a turn commits is *staged*: it is kept in memory and goes by one call in front of the sync that its turn ends with.
+//!
+//! Owns the writer of the active segment's region, and the bytes that are staged.
+//!
+//! Invariants: what is staged lies right behind what is in the map, so that whatever else is put down has it flushed first; it is
+//! bounded; a call that fails loses nothing, because the bytes then go through the map. Nothing that is staged is published.
+//! Checked by the tests of [`carry`](crate::committer), which read what is staged before and behind the flush, and by the crash
+//! simulation, half of whose commits are a turn's.
+
+use crate::open::{Durability, Options};
+use crate::segment::Segment;
+use crate::writer::PlannedBatch;
+use thalweg_sync::region::RegionWriter;
+
+/// In `sync` mode a batch from so many bytes on goes by a call. Tests take every way.
+const CALL_BYTES_MIN: usize = if cfg!(test) { 256 } else { 4096 };
+/// Bytes that are staged at most. What is larger goes through the map, because it would have to be put together first.
+const STAGED_BYTES_MAX: usize = if cfg!(test) { 4096 } else { 256 << 10 };
+
+/// When a batch has to be in the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Due {
+    /// At once, without a system call.
+    Stored,
+    /// At once, and a sync follows.
+    Synced,
+    /// By the next [`Tip::flush`], which a sync follows.
+    Flushed,
+}
+
+impl Due {
+    /// Of a batch that somebody commits who does, or does not, see to it at the end of a turn.
+    pub(crate) fn of(durability: Durability, carried: bool) -> Due {
+        match durability {
+            Durability::Sync if carried => Due::Flushed,
+            Durability::Sync => Due::Synced,
+            Durability::Os | Durability::Memory => Due::Stored,
+        }
+    }
+}
+
+/// Where the next batch goes.
+#[derive(Debug)]
+pub(crate) struct Tip {
+    region: RegionWriter,
+    staged: Vec<u8>,
+    /// Publishes too early, for a test that has to notice.
+    #[cfg(test)]
+    early: bool,
+}
+
+impl Tip {
+    pub(crate) fn new(region: RegionWriter, options: &Options) -> Tip {
+        #[cfg(not(test))]
+        let _ = options;
+        Tip {
+            region,
+            staged: Vec::new(),
+            #[cfg(test)]
+            early: options.fault == crate::store::Fault::PublishBeforeCopy,
+        }
+    }
+
+    /// Goes on in another segment. Nothing may be staged.
+    pub(crate) fn move_to(&mut self, region: RegionWriter) {
+        debug_assert!(self.staged.is_empty(), "staged for a segment that is left");
+        self.region = region;
+    }
+
+    /// End of the last batch, staged or not.
+    pub(crate) fn end(&self) -> u32 {
+        self.region.filled() + self.staged_bytes()
+    }
+
+    /// End of what is in the file, and readers may see.
+    pub(crate) fn published(&self) -> u32 {
+        self.region.filled()
+    }
+
+    /// Room that is left, in bytes.
+    pub(crate) fn remaining(&self) -> u32 {
+        self.region.remaining() - self.staged_bytes()
+    }
+
+    fn staged_bytes(&self) -> u32 {
+        u32::try_from(self.staged.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Puts a batch down, its header in front. There must be room for it.
+    pub(crate) fn put(&mut self, header: &[u8], batch: &PlannedBatch<'_>, due: Due, segment: &Segment) {
+        let bytes = usize::try_from(batch.bytes()).unwrap_or(usize::MAX);
+        let by_call = match due {
+            Due::Stored => false,
+            Due::Synced => bytes >= CALL_BYTES_MIN || !self.staged.is_empty(),
+            Due::Flushed => true,
+        };
+        let kept = by_call && bytes <= STAGED_BYTES_MAX;
+        if !kept || self.staged.len() + bytes > STAGED_BYTES_MAX {
+            self.flush(segment);
+        }
+        if kept {
+            self.staged.extend_from_slice(header);
+            batch.pieces(|piece| self.staged.extend_from_slice(piece));
+            if due != Due::Flushed {
+                self.flush(segment);
+            }
+            return;
+        }
+        self.region.write(header);
+        #[cfg(test)]
+        self.probe(self.region.filled() - header.len() as u32);
+        batch.pieces(|piece| self.region.write(piece));
+        self.region.publish();
+    }
+
+    /// Brings what is staged into the file, where readers may see it.
+    pub(crate) fn flush(&mut self, segment: &Segment) {
+        if self.staged.is_empty() {
+            return;
+        }
+        match segment.write(self.region.filled(), &self.staged) {
+            Ok(()) => self.region.pass(self.staged_bytes()),
+            Err(_) => self.region.write(&self.staged),
+        }
+        self.region.publish();
+        self.staged.clear();
+    }
+
+    /// Whatever is published reads as whole batches, at every moment.
+    #[cfg(test)]
+    fn probe(&mut self, start: u32) {
+        if self.early {
+            self.region.publish();
+        }
+        let region = self.region.region();
+        let bytes = region.bytes(0..region.published());
+        let stop = crate::read::walk(bytes, start, None, |_| {});
+        assert_eq!(stop.at, region.published(), "a torn batch is published");
+    }
+}
