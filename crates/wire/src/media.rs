@@ -28,6 +28,21 @@ pub fn kind(media: &str) -> Kind {
     }
 }
 
+/// By byte, whether a token may have it (RFC 9110, 5.6.2).
+const TOKEN: [bool; 256] = {
+    let (mut table, mut byte) = ([false; 256], 0);
+    while byte < 256 {
+        table[byte] = (byte as u8).is_ascii_alphanumeric();
+        byte += 1;
+    }
+    let (others, mut at) = (b"!#$%&'*+-.^_`|~", 0);
+    while at < others.len() {
+        table[others[at] as usize] = true;
+        at += 1;
+    }
+    table
+};
+
 /// Whether two media types are the same, parameters and case ignored.
 pub fn same(left: &str, right: &str) -> bool {
     left == right || essence(left).eq_ignore_ascii_case(essence(right))
@@ -55,8 +70,7 @@ fn position(text: &str, wanted: u8) -> Option<usize> {
 }
 
 fn is_token(text: &str) -> bool {
-    let tchar = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    !text.is_empty() && text.bytes().all(tchar)
+    !text.is_empty() && text.bytes().all(|byte| TOKEN[usize::from(byte)])
 }
 
 #[cfg(test)]
