@@ -1,8 +1,9 @@
-//! `cargo xtask fuzz [--target NAME] [--seconds N]`: every parser and every on-disk format against inputs that grow out of
+//! `cargo xtask fuzz [--target NAME,…] [--seconds N] [--at-once N] [--record]`: every parser and every on-disk format against inputs that grow out of
 //! what they cover. libFuzzer on the stable compiler: the flags below are what its coverage stands on. What a run
 //! finds is kept under `fuzz/found` and becomes a file under `fuzz/regressions/NAME`, which every run begins with. As many
-//! targets run at once as there are processors.
+//! targets run at once as there are processors, unless it is said.
 
+use crate::bench::endurance::{self, Asked, Found};
 use crate::options::Options;
 use crate::server::{cache, root, target};
 use crate::{Outcome, Tally};
@@ -16,30 +17,45 @@ const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-leve
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares --cfg fuzzing";
 
+/// Seconds that every target is asked to run without a finding.
+const SECONDS_BAR: f64 = 600.0;
+
 /// `cargo xtask fuzz`.
 ///
 /// # Errors
 /// There is no such target, or it does not build.
 pub(crate) fn run(options: &Options) -> Outcome {
-    let (wanted, targets) = (options.text("target", ""), targets()?);
-    if !wanted.is_empty() && !targets.iter().any(|name| name == wanted) {
-        return Err(format!("no target {wanted}: there are {}", targets.join(", ")));
-    }
+    let targets = wanted(options.text("target", ""))?;
     let seconds = options.value("seconds", 5_u32)?;
+    let processors = thread::available_parallelism().map_or(1, usize::from);
+    let at_once = options.value("at-once", processors)?;
     let program = build()?;
-    let queue = Mutex::new(targets.into_iter().filter(|name| wanted.is_empty() || name == wanted));
+    let work = format!("fuzzing, {} targets: {}", targets.len(), targets.join(", "));
+    let queue = Mutex::new(targets.into_iter());
     let next = || queue.lock().map_or(None, |mut queue| queue.next());
     let work = || std::iter::from_fn(next).map(|name| fuzz(&program, &name, seconds)).collect::<Vec<_>>();
-    let processors = thread::available_parallelism().map_or(1, usize::from);
     let runs: Vec<_> = thread::scope(|scope| {
-        let workers: Vec<_> = (0..processors).map(|_| scope.spawn(work)).collect();
+        let workers: Vec<_> = (0..at_once.max(1)).map(|_| scope.spawn(work)).collect();
         workers.into_iter().flat_map(|worker| worker.join().unwrap_or_default()).collect()
     });
     let mut tally = Tally::default();
     for run in runs {
         run?.judge(&mut tally);
     }
+    let figure = if tally.failed == 0 { f64::from(seconds) } else { 0.0 };
+    let found = Found { work, unit: "s each without a finding", figure, asked: Asked::AtLeast(SECONDS_BAR) };
+    endurance::record(options, "fuzz", &[found])?;
     Ok(tally)
+}
+
+/// Those named, or all.
+fn wanted(names: &str) -> Result<Vec<String>, String> {
+    let targets = targets()?;
+    let named: Vec<&str> = names.split(',').filter(|name| !name.is_empty()).collect();
+    if let Some(unknown) = named.iter().find(|named| !targets.iter().any(|name| name == *named)) {
+        return Err(format!("no target {unknown}: there are {}", targets.join(", ")));
+    }
+    Ok(targets.into_iter().filter(|name| named.is_empty() || named.contains(&name.as_str())).collect())
 }
 
 /// A target is what has seeds; the program refuses a name that is none of its own.
