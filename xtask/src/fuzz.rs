@@ -30,7 +30,7 @@ pub(crate) fn run(options: &Options) -> Outcome {
     let processors = thread::available_parallelism().map_or(1, usize::from);
     let at_once = options.value("at-once", processors)?;
     let program = build()?;
-    let work = format!("fuzzing, {} targets: {}", targets.len(), targets.join(", "));
+    let title = format!("fuzzing, {} targets: {}", targets.len(), targets.join(", "));
     let queue = Mutex::new(targets.into_iter());
     let next = || queue.lock().map_or(None, |mut queue| queue.next());
     let work = || std::iter::from_fn(next).map(|name| fuzz(&program, &name, seconds)).collect::<Vec<_>>();
@@ -43,7 +43,8 @@ pub(crate) fn run(options: &Options) -> Outcome {
         run?.judge(&mut tally);
     }
     let figure = if tally.failed == 0 { f64::from(seconds) } else { 0.0 };
-    let found = Found { work, unit: "s each without a finding", figure, asked: Asked::AtLeast(SECONDS_BAR) };
+    let found =
+        Found { work: title, unit: "s each without a finding", figure, asked: Asked::AtLeast(SECONDS_BAR) };
     endurance::record(options, "fuzz", &[found])?;
     Ok(tally)
 }

@@ -4,12 +4,12 @@
 //! Invariant: `active` is `None` exactly while nothing is partly read, awaited from the store, or unsent.
 //! `drive::settle` restores it at the end of every turn; the tests look at [`Connection::is_quiet`].
 
-use bytes::Bytes;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use thalweg_reactor::{Buffer, Ordered, Sequence};
 use thalweg_wire::exchange::{Live, Mode, Response};
 use thalweg_wire::http1::{ChunkedDecoder, HeadParser};
+use thalweg_wire::piece::Piece;
 
 /// What a slab entry stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +56,8 @@ impl Flags {
     pub(crate) const JOINED: u8 = 16;
     /// It came when there was no room: see `guest`. About the connection for good.
     pub(crate) const GUEST: u8 = 32;
+    /// How much the kernel holds of what it is sent was bounded, or need not be: see `send`. For good, too.
+    pub(crate) const BOUNDED: u8 = 64;
 
     pub(crate) fn has(self, flag: u8) -> bool {
         self.0 & flag != 0
@@ -67,7 +69,7 @@ impl Flags {
 
     /// Another live request begins.
     pub(crate) fn forget(&mut self) {
-        self.0 &= Self::JOINED | Self::GUEST;
+        self.0 &= Self::JOINED | Self::GUEST | Self::BOUNDED;
     }
 }
 
@@ -280,7 +282,7 @@ impl<T> Active<T> {
 
     /// Takes a reply whose time has come.
     pub(crate) fn ready(&mut self, sequence: Sequence, reply: Reply) {
-        self.ready_bytes += reply.response.body.iter().map(Bytes::len).sum::<usize>();
+        self.ready_bytes += reply.response.body.iter().map(|piece| piece.len()).sum::<usize>();
         let awaited = self.replies.complete(sequence, reply);
         debug_assert!(awaited, "each request is answered once");
     }
@@ -296,7 +298,7 @@ impl<T> Active<T> {
 pub(crate) struct Output {
     /// What is sealed already goes before everything else.
     pub(crate) sealed: Sealed,
-    pub(crate) pieces: VecDeque<Bytes>,
+    pub(crate) pieces: VecDeque<Piece>,
     bytes: usize,
 }
 
@@ -334,7 +336,7 @@ impl Output {
         self.bytes == 0 && self.sealed.is_empty()
     }
 
-    pub(crate) fn push(&mut self, piece: Bytes) {
+    pub(crate) fn push(&mut self, piece: Piece) {
         if !piece.is_empty() {
             self.bytes += piece.len();
             self.pieces.push_back(piece);
@@ -351,7 +353,7 @@ impl Output {
         self.bytes -= sent;
         while let Some(front) = self.pieces.front_mut() {
             if sent < front.len() {
-                bytes::Buf::advance(front, sent);
+                front.advance(sent);
                 return;
             }
             sent -= front.len();
@@ -375,7 +377,7 @@ mod tests {
     fn output_advances_through_its_pieces() {
         let mut output = Output::default();
         for piece in ["abc", "", "de", "f"] {
-            output.push(Bytes::from_static(piece.as_bytes()));
+            output.push(piece.into());
         }
         output.advance(4);
         assert_eq!(output.pieces.iter().map(|p| p.as_ref()).collect::<Vec<_>>(), [&b"e"[..], b"f"]);

@@ -55,7 +55,7 @@ pub(crate) fn turn_away<S: Service>(
     meters.overload();
     let response = service.refuse(&CONNECTIONS, now);
     meters.response(response.status);
-    let length = response.body.iter().map(bytes::Bytes::len).sum::<usize>() as u64;
+    let length = response.body.iter().map(|piece| piece.len()).sum::<usize>() as u64;
     let plan = HeadPlan { framing: Framing::Length(length), close: true, legacy: false };
     let mut head = Vec::new();
     encode_head(&mut head, response.status, &response.fields, plan, date);

@@ -149,7 +149,7 @@ impl<S: Service> Http<S> {
                     let chunked = self.move_on(core, key, next)?;
                     let bytes = if chunked { chunk } else { plain };
                     if !bytes.is_empty() && !self.join_volley(core, key, active, &bytes) {
-                        self.stage_piece(&bytes);
+                        self.stage_piece(&bytes.into());
                     }
                     if end {
                         return self.end_sse(core, key, active);

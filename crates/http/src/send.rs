@@ -1,24 +1,33 @@
 //! Bytes out: responses put together in a scratch buffer and sent with one gathered write.
 //!
 //! Nothing is allocated for what the kernel takes at once. What it does not take is kept: large pieces by
-//! reference, the rest copied out of the scratch.
+//! reference, the rest copied out of the scratch. A large piece that a file holds as well the kernel takes from there, by a call
+//! of its own.
 
-use crate::connection::{Active, Manner, Output, Sealed};
+use crate::connection::{Active, Flags, Manner, Output, Sealed};
 use crate::drive::now_ms;
 use crate::meters::Meters;
 use crate::reactor::{Gone, Http, HttpCore};
 use crate::tls::{Secure, Sent};
 use bytes::Bytes;
 use smallvec::SmallVec;
-use std::io::IoSlice;
+use std::io::{self, IoSlice};
 use std::ops::Range;
 use thalweg_reactor::Key;
-use thalweg_transport::{Written, write_gathered};
+use thalweg_transport::{Written, is_local, set_send_buffer, write, write_gathered, write_held};
 use thalweg_wire::exchange::{Response, Service};
 use thalweg_wire::http1::{CONTINUE, Framing, HeadPlan, encode_head, status_has_body};
+use thalweg_wire::piece::Piece;
 
 /// Body pieces up to this size are copied beside their heads: cheaper than one more piece in the write.
 const COPIED_BYTES_MAX: usize = 2 * 1024;
+
+/// The kernel is asked to take so many bytes or more from their file. Behind a smaller piece others may follow in the same write.
+const HELD_BYTES_MIN: usize = 64 * 1024;
+
+/// What the kernel holds for a peer on this machine that reads much, as it is told (it doubles the number). Nothing is under way
+/// for long there, and what does not wait is still in the processor's cache when it is read: see `bench/README.md`.
+const LOCAL_BUFFER_BYTES: usize = 128 * 1024;
 
 /// Pieces of one write of kept output.
 const PIECES_MAX: usize = 64;
@@ -29,10 +38,14 @@ pub(crate) enum Segment {
     /// A range of the scratch buffer.
     Scratch(Range<usize>),
     /// Bytes that lie elsewhere.
-    Piece(Bytes),
+    Piece(Piece),
 }
 
 impl Segment {
+    fn is_held(&self) -> bool {
+        matches!(self, Self::Piece(piece) if is_held(piece))
+    }
+
     fn len(&self) -> usize {
         match self {
             Self::Scratch(range) => range.len(),
@@ -71,7 +84,7 @@ impl<S: Service> Http<S> {
 
     /// Adds a whole response to the write.
     pub(crate) fn stage_response(&mut self, response: &Response, manner: Manner) {
-        let length: usize = response.body.iter().map(Bytes::len).sum();
+        let length: usize = response.body.iter().map(|piece| piece.len()).sum();
         let has_body = status_has_body(response.status);
         let framing = match (has_body, manner.head_only && length == 0) {
             (true, false) => Framing::Length(length as u64),
@@ -100,7 +113,7 @@ impl<S: Service> Http<S> {
         self.scratch_staged(start);
     }
 
-    pub(crate) fn stage_piece(&mut self, piece: &Bytes) {
+    pub(crate) fn stage_piece(&mut self, piece: &Piece) {
         if piece.len() <= COPIED_BYTES_MAX {
             self.stage_bytes(piece);
         } else {
@@ -130,16 +143,20 @@ impl<S: Service> Http<S> {
             return Ok(());
         }
         let before = active.output.bytes();
-        let sent = {
+        let lends = lends(core, key);
+        let (sent, whole) = {
+            let first = self.segments.iter().take_while(|segment| !(lends && segment.is_held()));
             let slices = one_write(
                 self.load.write_bytes_max(),
-                self.segments.iter().map(|segment| match segment {
+                first.map(|segment| match segment {
                     Segment::Scratch(range) => &self.scratch[range.clone()],
                     Segment::Piece(piece) => &piece[..],
                 }),
             );
-            self.load.spend(slices.iter().map(|slice| slice.len()).sum());
-            send(core, key, &mut self.secure, &mut active.output.sealed, &slices, &self.meters)
+            let bytes = slices.iter().map(|slice| slice.len()).sum();
+            self.load.spend(bytes);
+            let sent = send(core, key, &mut self.secure, &mut active.output.sealed, &slices, &self.meters);
+            (sent, bytes)
         };
         if let Ok(sent) = sent {
             self.keep_unsent(sent.plain, active);
@@ -150,7 +167,38 @@ impl<S: Service> Http<S> {
         }
         self.load.unsent_bytes = self.load.unsent_bytes + active.output.bytes() - before;
         self.unstage();
-        sent.map(|_| ())
+        let held = lends && active.output.pieces.front().is_some_and(is_held);
+        match sent? {
+            // What a file holds follows at once, if its turn has come.
+            Sent { plain, .. } if held && plain == whole && !self.load.reads_wait() => {
+                let sent = self.send_kept(core, key, active)?;
+                self.load.spend(sent.wire);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Sends of what was kept as much as one call takes.
+    fn send_kept(
+        &mut self,
+        core: &mut HttpCore<S>,
+        key: Key,
+        active: &mut Active<S::Topic>,
+    ) -> Result<Sent, Gone> {
+        let (before, most, lends) = (active.output.bytes(), self.load.write_bytes_max(), lends(core, key));
+        let Output { sealed, pieces, .. } = &mut active.output;
+        let sent = match pieces.front() {
+            Some(piece) if lends && is_held(piece) => send_held(core, key, piece, most, &self.meters),
+            _ => {
+                let few = pieces.iter().take(PIECES_MAX).take_while(|piece| !(lends && is_held(piece)));
+                let slices = one_write(most, few.map(|piece| &piece[..]));
+                send(core, key, &mut self.secure, sealed, &slices, &self.meters)
+            }
+        };
+        active.output.advance(sent.as_ref().map_or(0, |sent| sent.plain));
+        self.load.unsent_bytes = self.load.unsent_bytes + active.output.bytes() - before;
+        sent
     }
 
     /// Forgets what was staged.
@@ -168,9 +216,9 @@ impl<S: Service> Http<S> {
             }
             active.output.push(match segment {
                 Segment::Scratch(range) => {
-                    Bytes::copy_from_slice(&self.scratch[range.start + sent..range.end])
+                    Bytes::copy_from_slice(&self.scratch[range.start + sent..range.end]).into()
                 }
-                Segment::Piece(piece) => piece.slice(sent..),
+                Segment::Piece(piece) => piece.behind(sent),
             });
             sent = 0;
         }
@@ -188,19 +236,7 @@ impl<S: Service> Http<S> {
                 self.put_off(core, key, active);
                 return Ok(());
             }
-            let before = active.output.bytes();
-            let sent = {
-                let Output { sealed, pieces, .. } = &mut active.output;
-                let slices = one_write(
-                    self.load.write_bytes_max(),
-                    pieces.iter().take(PIECES_MAX).map(|piece| &piece[..]),
-                );
-                send(core, key, &mut self.secure, sealed, &slices, &self.meters)
-            };
-            let Sent { plain, wire } = sent.unwrap_or_default();
-            active.output.advance(plain);
-            self.load.unsent_bytes = self.load.unsent_bytes + active.output.bytes() - before;
-            sent?;
+            let Sent { wire, .. } = self.send_kept(core, key, active)?;
             self.load.spend(wire);
             if wire > 0 {
                 active.progressed_ms = now_ms(core);
@@ -212,6 +248,40 @@ impl<S: Service> Http<S> {
         }
         self.drive(core, key, active)
     }
+}
+
+/// Whether a connection's bytes may come from files: what is sealed has to be seen.
+fn lends<S: Service>(core: &mut HttpCore<S>, key: Key) -> bool {
+    core.entry(key).is_some_and(|entry| !entry.secure)
+}
+
+fn is_held(piece: &Piece) -> bool {
+    piece.len() >= HELD_BYTES_MIN && piece.file().is_some()
+}
+
+/// Has the kernel take a piece from its file.
+fn send_held<S: Service>(
+    core: &mut HttpCore<S>,
+    key: Key,
+    piece: &Piece,
+    most: usize,
+    meters: &Meters,
+) -> Result<Sent, Gone> {
+    let (entry, descriptor) = core.entry_and_descriptor(key).ok_or(Gone::Close)?;
+    if !entry.flags.has(Flags::BOUNDED) {
+        entry.flags.set(Flags::BOUNDED, true);
+        if is_local(descriptor) {
+            // Without it, it is slower.
+            let _ = set_send_buffer(descriptor, LOCAL_BUFFER_BYTES);
+        }
+    }
+    let bytes = &piece[..piece.len().min(most)];
+    meters.write();
+    let written = match piece.file() {
+        Some(file) => write_held(descriptor, bytes, file),
+        None => write(descriptor, bytes),
+    };
+    taken(written, meters)
 }
 
 /// As much as one write may take.
@@ -240,7 +310,11 @@ fn send<S: Service>(
         return secure.send((key, descriptor), sealed, slices, meters);
     }
     meters.write();
-    match write_gathered(descriptor, slices) {
+    taken(write_gathered(descriptor, slices), meters)
+}
+
+fn taken(written: io::Result<Written>, meters: &Meters) -> Result<Sent, Gone> {
+    match written {
         Ok(Written::Bytes(bytes)) => {
             meters.sent(bytes);
             Ok(Sent { plain: bytes, wire: bytes })

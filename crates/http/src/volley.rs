@@ -187,7 +187,7 @@ impl<S: Service> Http<S> {
         if let Delivery::Copied(range) = delivery {
             self.volley.copied.truncate(range.start);
         }
-        self.segments.insert(0, Segment::Piece(bytes));
+        self.segments.insert(0, Segment::Piece(bytes.into()));
         true
     }
 
@@ -253,7 +253,7 @@ impl<S: Service> Http<S> {
         self.with_active(core, key, |http, core, key, active| {
             let rest = rest.map_err(|_| Gone::Close)?;
             http.load.unsent_bytes += rest.len() as u64;
-            active.output.push(rest);
+            active.output.push(rest.into());
             active.progressed_ms = now_ms(core);
             core.set_timer(key, http.config.stall_timeout_ms);
             Ok(())

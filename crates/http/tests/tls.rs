@@ -168,6 +168,9 @@ fn large_bodies_come_whole_both_ways_however_slowly_they_are_read() {
         client.plain.clear();
     }
     assert_eq!(came, 20_000_000);
+    // What is sealed comes from memory, whatever holds it as well.
+    client.get("/held/300000");
+    client.until(&format!("begin {} end", "m".repeat(300_000)));
     client.get("/echo/after");
     client.until("/echo/after");
     server.until("quiet", |census| census.quiet == 1);

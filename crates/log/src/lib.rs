@@ -102,7 +102,7 @@ pub use place::Place;
 pub use progress::{Ended, Unsure};
 pub use purge::{Purge, Purged};
 pub use query::{Entry, Query, Start};
-pub use read::{Read, Warming};
+pub use read::{LENT_BYTES_MIN, Read, ReadPiece, Warming};
 pub use reader::{Entries, Reader};
 pub use retention::RETAIN_NOTE;
 pub use store::{Stats, Store};

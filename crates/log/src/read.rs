@@ -17,6 +17,7 @@ use crate::{Offset, segment_of};
 use bytes::Bytes;
 use smallvec::SmallVec;
 use std::ops::Range;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use thalweg_sync::region::Region;
 use thalweg_sys::disk::Residency;
@@ -24,6 +25,9 @@ use thalweg_sys::hint;
 
 /// Pieces shorter than this are copied together.
 const BORROW_BYTES_MIN: u32 = 4096;
+
+/// Of pieces of so many bytes or more it is said which file holds them.
+pub const LENT_BYTES_MIN: usize = 64 << 10;
 
 /// So many extents ahead of the one that is read memory is asked for.
 const AHEAD: usize = 4;
@@ -34,13 +38,45 @@ const FETCHED_BYTES_MAX: usize = 512;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Read {
     /// Payload in order.
-    pub pieces: SmallVec<[Bytes; 3]>,
+    pub pieces: SmallVec<[ReadPiece; 3]>,
     /// Offset after it.
     pub next: Offset,
     /// Nothing visible follows.
     pub at_tail: bool,
     /// The log is visibly closed.
     pub closed: bool,
+}
+
+/// Bytes of payload: borrowed from a map, or copied together where they are few.
+#[derive(Clone, Debug, Default)]
+pub struct ReadPiece {
+    /// The bytes.
+    pub bytes: Bytes,
+    /// The segment's file and where they begin in it, for whoever has the kernel send them from there: of
+    /// [`LENT_BYTES_MIN`] or more that are borrowed.
+    pub file: Option<(Arc<OwnedFd>, u64)>,
+}
+
+impl PartialEq for ReadPiece {
+    fn eq(&self, other: &ReadPiece) -> bool {
+        self.bytes == other.bytes
+    }
+}
+
+impl Eq for ReadPiece {}
+
+impl std::ops::Deref for ReadPiece {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl std::borrow::Borrow<[u8]> for ReadPiece {
+    fn borrow(&self) -> &[u8] {
+        &self.bytes
+    }
 }
 
 /// Published bytes that keep their map.
@@ -58,25 +94,30 @@ impl AsRef<[u8]> for Slice {
 /// Joins small slices, keeps large ones as they are.
 #[derive(Default)]
 struct Gather {
-    pieces: SmallVec<[Bytes; 3]>,
+    pieces: SmallVec<[ReadPiece; 3]>,
     small: Vec<u8>,
     bytes: usize,
 }
 
 impl Gather {
-    fn add(&mut self, region: &Arc<Region>, range: Range<u32>) {
+    fn add(&mut self, segment: &Segment, range: Range<u32>) {
+        let region = segment.region();
         self.bytes += range.len();
         if range.len() < BORROW_BYTES_MIN as usize {
             self.small.extend_from_slice(region.bytes(range));
             return;
         }
         self.flush();
-        self.pieces.push(Bytes::from_owner(Slice { region: region.clone(), range }));
+        let lent = if range.len() < LENT_BYTES_MIN { None } else { segment.descriptor() };
+        let file = lent.map(|file| (file, range.start.into()));
+        let bytes = Bytes::from_owner(Slice { region: region.clone(), range });
+        self.pieces.push(ReadPiece { bytes, file });
     }
 
     fn flush(&mut self) {
         if !self.small.is_empty() {
-            self.pieces.push(std::mem::take(&mut self.small).into());
+            let bytes = std::mem::take(&mut self.small).into();
+            self.pieces.push(ReadPiece { bytes, file: None });
         }
     }
 }
@@ -326,7 +367,7 @@ fn read_extent(
             }
             let byte = |offset: Offset| u32::try_from(offset - frame.offset).unwrap_or(0);
             let payload_at = body_at + frame.payload_at;
-            gather.add(segment.region(), payload_at + byte(*next)..payload_at + byte(end));
+            gather.add(segment, payload_at + byte(*next)..payload_at + byte(end));
             *next = end;
         }
         at += header.length;

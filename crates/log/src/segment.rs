@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use thalweg_sync::region::{Published, Region, RegionWriter};
@@ -249,6 +250,11 @@ impl Segment {
     /// Lets go of the pages of a segment that is seldom read from now on.
     pub(crate) fn release(&self) {
         self.region.release();
+    }
+
+    /// The file's descriptor, if it has one.
+    pub(crate) fn descriptor(&self) -> Option<Arc<OwnedFd>> {
+        self.file.as_ref().and_then(|file| file.descriptor())
     }
 
     /// Writes to the file, behind what is published.

@@ -5,7 +5,6 @@
 //! whose name is made to lead here after the fact is stopped by its `Host`.
 
 use crate::gateway::Bounds;
-use bytes::Bytes;
 use thalweg_wire::exchange::{Method, Request, Response};
 use thalweg_wire::media;
 use thalweg_wire::problem::{PROBLEM_MEDIA, Problem};
@@ -18,7 +17,7 @@ pub(crate) fn refusal(problem: &Problem<'_>, fields: &str) -> Response {
     let fields = format!("Content-Type: {PROBLEM_MEDIA}\r\nX-Content-Type-Options: nosniff\r\n{fields}");
     let mut response =
         Response { status: problem.status, fields: fields.into_bytes(), ..Response::default() };
-    response.body.push(Bytes::from(problem.encode()));
+    response.body.push(problem.encode().into());
     response
 }
 

@@ -376,7 +376,7 @@ fn respond(body: Vec<u8>) -> Response {
         fields: b"Content-Type: application/json\r\n".to_vec(),
         ..Response::default()
     };
-    response.body.push(Bytes::from(body));
+    response.body.push(body.into());
     response
 }
 

@@ -10,7 +10,6 @@ mod kinds;
 use crate::engine::Engine;
 use crate::layer::pass_on;
 use crate::stats;
-use bytes::Bytes;
 pub(crate) use kinds::resident_bytes;
 use parking_lot::Mutex;
 use std::fmt::{self, Write};
@@ -22,6 +21,7 @@ use thalweg_sync::meter::Distribution;
 use thalweg_wire::exchange::{
     Advance, Answer, Live, Method, Now, Refusal, Request, Response, Service, Weight,
 };
+use thalweg_wire::piece::Piece;
 
 const PATH: &str = "/metrics";
 const MEDIA: &[u8] = b"Content-Type: text/plain; version=0.0.4; charset=utf-8\r\nCache-Control: no-store\r\n";
@@ -77,7 +77,7 @@ impl<S> Metrics<S> {
         let mut page = Page::default();
         // Writing to a string cannot fail.
         let _ = self.write(&mut page);
-        let body = [Bytes::from(page.0)].into_iter().collect();
+        let body = [Piece::from(page.0)].into_iter().collect();
         Response { status: 200, fields: MEDIA.to_vec(), body }
     }
 

@@ -6,11 +6,11 @@
 
 use crate::engine::{Engine, Totals};
 use crate::metrics::{Board, Reactor, resident_bytes};
-use bytes::Bytes;
 use serde::Serialize;
 use thalweg_http::Traffic;
 use thalweg_sync::meter::Distribution;
 use thalweg_wire::exchange::Response;
+use thalweg_wire::piece::Piece;
 
 pub(crate) const PATH: &str = "/v1/stats";
 const MEDIA: &[u8] = b"Content-Type: application/json\r\nCache-Control: no-store\r\n";
@@ -47,7 +47,7 @@ struct Stats {
 pub(crate) fn respond(engine: &Engine, board: &Board) -> Response {
     // Words and integers written to memory: cannot fail.
     let body = serde_json::to_vec(&Stats::of(engine, &board.read())).unwrap_or_default();
-    Response { status: 200, fields: MEDIA.to_vec(), body: [Bytes::from(body)].into_iter().collect() }
+    Response { status: 200, fields: MEDIA.to_vec(), body: [Piece::from(body)].into_iter().collect() }
 }
 
 impl Stats {

@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use thalweg_log as log;
 use thalweg_wire::exchange::Work;
+use thalweg_wire::piece::Piece;
 
 const _: () =
     assert!(matches!(log::RETAIN_NOTE, b"\0retain") && matches!(crate::store::RETAIN_NOTE, b"\0retain"));
@@ -130,7 +131,12 @@ fn not_applied(error: log::CommitError) -> StoreError {
 }
 
 fn read(read: log::Read) -> Read {
-    Read { pieces: read.pieces, next: read.next, at_tail: read.at_tail, closed: read.closed }
+    let piece = |piece: log::ReadPiece| match piece.file {
+        Some((file, at)) => Piece::held(piece.bytes, file, at),
+        None => Piece::from(piece.bytes),
+    };
+    let pieces = read.pieces.into_iter().map(piece).collect();
+    Read { pieces, next: read.next, at_tail: read.at_tail, closed: read.closed }
 }
 
 fn not_read(error: log::ReadError) -> StoreError {

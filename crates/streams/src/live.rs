@@ -13,6 +13,7 @@ use crate::{Streams, cursor};
 use bytes::Bytes;
 use thalweg_wire::exchange::{Advance, Answer, Live, Mode, Now, Response};
 use thalweg_wire::media::{self, Kind};
+use thalweg_wire::piece::Piece;
 use thalweg_wire::sse;
 use thalweg_wire::token::Token;
 
@@ -174,16 +175,16 @@ fn data_event(out: &mut Vec<u8>, flavour: u8, read: &Read, held: u64) {
     match flavour {
         JSON => {
             let pieces = body(Kind::Json, read.pieces.clone());
-            sse::text_event(out, pieces.iter().map(Bytes::as_ref));
+            sse::text_event(out, pieces.iter().map(Piece::as_ref));
         }
         TEXT => {
             let mut pieces = read.pieces.clone();
             if let Some(last) = pieces.last_mut() {
                 last.truncate(last.len() - usize::try_from(held).unwrap_or(0));
             }
-            sse::text_event(out, pieces.iter().map(Bytes::as_ref));
+            sse::text_event(out, pieces.iter().map(Piece::as_ref));
         }
-        _ => sse::base64_event(out, read.pieces.iter().map(Bytes::as_ref)),
+        _ => sse::base64_event(out, read.pieces.iter().map(Piece::as_ref)),
     }
 }
 
@@ -201,6 +202,6 @@ fn unfinished(read: &Read) -> u64 {
 
 /// Room for the events, so that encoding allocates once unless the payload has many lines.
 fn events_bytes(flavour: u8, read: &Read) -> usize {
-    let payload: usize = read.pieces.iter().map(Bytes::len).sum();
+    let payload: usize = read.pieces.iter().map(|piece| piece.len()).sum();
     FRAME_BYTES + if flavour == BINARY { payload.div_ceil(3) * 4 } else { payload + payload / 16 }
 }

@@ -277,7 +277,7 @@ impl Store for Model {
         let entry = &inner.streams[*stream];
         let next = entry.records.iter().map(|(end, _)| *end).find(|end| *end > from as usize);
         let next = next.unwrap_or(from as usize);
-        let piece = Bytes::copy_from_slice(&entry.data[from as usize..next]);
+        let piece = Bytes::copy_from_slice(&entry.data[from as usize..next]).into();
         let at_tail = next as u64 == state.tail;
         Ok(Read { pieces: SmallVec::from_iter([piece]), next: next as u64, at_tail, closed: state.closed })
     }
@@ -368,7 +368,7 @@ impl Store for Model {
                 break;
             }
             let end = if whole_records { end } else { end.min(start + limit) };
-            pieces.push(Bytes::copy_from_slice(&entry.data[at..end]));
+            pieces.push(Bytes::copy_from_slice(&entry.data[at..end]).into());
             at = end;
         }
         Ok(Read { pieces, next: at as u64, at_tail: at as u64 == state.tail, closed: state.closed })

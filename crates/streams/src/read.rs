@@ -229,7 +229,7 @@ pub(crate) fn body(kind: Kind, mut pieces: Pieces) -> Pieces {
     {
         last.truncate(last.len() - 1);
     }
-    pieces.insert(0, Bytes::from_static(b"["));
-    pieces.push(Bytes::from_static(b"]"));
+    pieces.insert(0, Bytes::from_static(b"[").into());
+    pieces.push(Bytes::from_static(b"]").into());
     pieces
 }

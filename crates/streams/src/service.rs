@@ -5,12 +5,12 @@ use crate::headers::Headers;
 use crate::options::{ALLOW, preflight};
 use crate::problem::Problem;
 use crate::store::Store;
-use bytes::Bytes;
 use smallvec::smallvec;
 use thalweg_wire::exchange::{
     Advance, Answer, Live, Method, Now, Refusal, Request, Response, Service, Weight,
 };
 use thalweg_wire::path::{self, HEALTH, LIST, RESERVED, STREAMS};
+use thalweg_wire::piece::Piece;
 
 /// Ours: which streams there are, and what the store holds.
 const STATS: &str = "/v1/stats";
@@ -127,7 +127,7 @@ fn elsewhere(request: &Request<'_>) -> Response {
     }
     let mut headers = Headers::new();
     headers.constant(b"Content-Type: application/json\r\nCache-Control: no-store\r\n");
-    headers.respond(200, smallvec![Bytes::from_static(b"{\"status\":\"ok\"}")])
+    headers.respond(200, smallvec![Piece::from(&b"{\"status\":\"ok\"}"[..])])
 }
 
 fn method_not_allowed(allow: &'static [u8]) -> Response {

@@ -8,9 +8,8 @@
 //! Two views of a stream exist: *staged* (every accepted commit, what the next commit is judged by) and
 //! *visible* (durable commits only, what readers see). They coincide where nothing waits for a disk.
 
-use bytes::Bytes;
-use smallvec::SmallVec;
 use std::sync::Arc;
+use thalweg_wire::exchange::Pieces;
 use thalweg_wire::exchange::Work;
 
 /// How long a stream lives.
@@ -171,7 +170,7 @@ pub enum StoreError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Read {
     /// Payload bytes, in order, borrowed from the store's maps where that is cheaper than a copy.
-    pub pieces: SmallVec<[Bytes; 3]>,
+    pub pieces: Pieces,
     /// Offset after them.
     pub next: u64,
     /// Nothing visible lies beyond `next`.

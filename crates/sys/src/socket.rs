@@ -10,8 +10,8 @@ mod wait;
 
 pub use peer::{Peer, peer, same_user};
 pub use transfer::{
-    PIECES_MAX, SLEEP_MAX, block, receive, receive_waiting, send, send_gathered, set_receive_patience,
-    shutdown_write,
+    PIECES_MAX, SLEEP_MAX, block, receive, receive_waiting, send, send_file, send_gathered,
+    set_receive_patience, shutdown_write,
 };
 pub use wait::{Ready, wait, wait_either, wait_in_or_out};
 
@@ -180,6 +180,16 @@ pub fn no_delay(socket: BorrowedFd<'_>) -> io::Result<bool> {
 /// None in practice.
 pub fn set_send_buffer(socket: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
     Ok(sockopt::set_socket_send_buffer_size(socket, bytes)?)
+}
+
+/// Whether the peer is on this machine: at a loopback address, at the address that it reached, or at a path.
+pub fn is_local(socket: BorrowedFd<'_>) -> bool {
+    match (peer_address(socket), local_address(socket)) {
+        (Ok(Some(peer)), Ok(ours)) => peer.ip().to_canonical().is_loopback() || peer.ip() == ours.ip(),
+        (Ok(None), _) => false,
+        // Not of the network.
+        _ => true,
+    }
 }
 
 /// Takes the error that is pending on a socket: how a connection attempt ended.

@@ -23,8 +23,12 @@ pub use patience::{Waited, wait_for_peer};
 pub use shared::{
     Heard, RING_BYTES_DEFAULT, SharedEnd, hush, receive_with_descriptor, ring_bell, send_with_descriptor,
 };
-pub use stream::{Read, Written, read, read_any, shutdown_write, write, write_any, write_gathered};
+pub use stream::{
+    Read, Written, read, read_any, shutdown_write, write, write_any, write_gathered, write_held,
+};
 
 pub use thalweg_sync::ring::{Broken, RING_BYTES};
-pub use thalweg_sys::socket::{Peer, local_address, peer, peer_address, same_user, set_send_buffer};
+pub use thalweg_sys::socket::{
+    Peer, is_local, local_address, peer, peer_address, same_user, set_send_buffer,
+};
 pub use thalweg_sys::standard::descriptors as standard_streams;

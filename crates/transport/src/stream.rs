@@ -67,6 +67,21 @@ pub fn write_gathered(socket: BorrowedFd<'_>, pieces: &[IoSlice<'_>]) -> io::Res
     }
 }
 
+/// Writes bytes that a file holds as well from `at` on: the kernel takes them from there where it can, without a copy.
+///
+/// # Errors
+/// `BrokenPipe`, `ConnectionReset`.
+pub fn write_held(
+    socket: BorrowedFd<'_>,
+    bytes: &[u8],
+    (file, at): (BorrowedFd<'_>, u64),
+) -> io::Result<Written> {
+    match socket::send_file(socket, file, at, bytes.len()) {
+        Err(error) if error.kind() == io::ErrorKind::Unsupported => write(socket, bytes),
+        sent => sent.map(Written::from),
+    }
+}
+
 /// As [`read`], for what [`crate::standard_streams`] gave, which need not be sockets.
 ///
 /// # Errors

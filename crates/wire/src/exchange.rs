@@ -4,6 +4,7 @@
 //! A service is called on the reactor's thread with a whole request and must not block. It answers at
 //! once, or names a ticket after which its answer may leave, or turns the request into a live tail.
 
+use crate::piece::Piece;
 use bytes::Bytes;
 use smallvec::SmallVec;
 
@@ -100,7 +101,7 @@ impl Weight {
 }
 
 /// A response body: pieces sent one after the other, never joined by a copy.
-pub type Pieces = SmallVec<[Bytes; 3]>;
+pub type Pieces = SmallVec<[Piece; 3]>;
 
 /// A response, complete but for what only the connection knows (`Connection`, `Content-Length`, `Date`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

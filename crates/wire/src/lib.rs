@@ -16,6 +16,7 @@ pub mod media;
 pub mod messagepack;
 pub mod path;
 mod percent;
+pub mod piece;
 pub mod problem;
 pub mod query;
 pub mod rfc3339;

@@ -2,9 +2,9 @@
 #![allow(dead_code, unreachable_pub, reason = "each test program uses a part")]
 #![allow(clippy::unwrap_used, reason = "this is a test's code, though not in a test function")]
 
-use bytes::Bytes;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::fd::OwnedFd;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -17,6 +17,7 @@ use thalweg_wire::exchange::{
     Advance, Answer, Live, Mode, Now, Refusal, Request, Response, Service, Weight, Work,
 };
 use thalweg_wire::http1::{BodyLength, ChunkedDecoder, parse_response};
+use thalweg_wire::piece::Piece;
 
 /// What the service and the test both see.
 #[derive(Debug, Default)]
@@ -49,15 +50,30 @@ pub struct Shared {
     pub event_bytes_max: usize,
 }
 
-/// `/echo` answers with what it was sent; `/after/N` when ticket N is complete; `/later/N` when that name is ripe; `/big/N` with N bytes; `/slow/N` after N ms, with everything waiting;
+/// `/echo` answers with what it was sent; `/after/N` when ticket N is complete; `/later/N` when that name is ripe; `/big/N` with N bytes; `/held/N` with N that a file
+/// holds, which says `f` where memory says `m`, between two small pieces, `/unheld/N` with the same of a file that cannot be sent from; `/slow/N` after N ms, with everything waiting;
 /// `/poll/OFFSET` and `/sse/OFFSET` follow the topic.
 pub struct TestService {
     pub shared: Arc<Mutex<Shared>>,
 }
 
-fn respond(status: u16, body: impl Into<Bytes>) -> Response {
+fn respond(status: u16, body: impl Into<Piece>) -> Response {
     let mut response = Response { status, ..Response::default() };
     response.body.push(body.into());
+    response
+}
+
+/// A file of so many bytes behind ten others.
+fn file(bytes: usize) -> OwnedFd {
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(&[b"0123456789", &vec![b'f'; bytes][..]].concat()).unwrap();
+    file.into()
+}
+
+fn held(bytes: usize, file: OwnedFd) -> Response {
+    let mut response = respond(200, "begin ");
+    response.body.push(Piece::held(vec![b'm'; bytes].into(), Arc::new(file), 10));
+    response.body.push(b" end"[..].into());
     response
 }
 
@@ -94,7 +110,7 @@ impl Service for TestService {
             "echo" => {
                 let name = format!("{:?} {} {}", request.method, request.path, request.query.unwrap_or("-"));
                 let mut response = respond(200, name);
-                response.body.push(Bytes::copy_from_slice(request.body));
+                response.body.push(request.body.to_vec().into());
                 Answer::Respond(response)
             }
             "small" => Answer::Respond(respond(200, "small")),
@@ -105,6 +121,11 @@ impl Service for TestService {
             "after" => Answer::After(number, respond(200, format!("after {number}"))),
             "later" => Answer::Later(number),
             "big" => Answer::Respond(respond(200, vec![b'x'; number as usize])),
+            "held" => Answer::Respond(held(number as usize, file(number as usize))),
+            "unheld" => {
+                let (nobody_sends_from, _) = std::os::unix::net::UnixStream::pair().unwrap();
+                Answer::Respond(held(number as usize, nobody_sends_from.into()))
+            }
             "empty" => Answer::Respond(Response { status: number as u16, ..Response::default() }),
             "poll" | "sse" => {
                 let mode = if verb == "sse" { Mode::Sse } else { Mode::LongPoll };
@@ -173,7 +194,7 @@ impl Service for TestService {
             Mode::Sse if from == to && live.opened && !end => Advance::Wait,
             Mode::Sse => {
                 let text = String::from_utf8_lossy(&shared.log[from..to]);
-                let bytes = Bytes::from(format!("data: {text}\n\nevent: control\ndata: {to}\n\n"));
+                let bytes = bytes::Bytes::from(format!("data: {text}\n\nevent: control\ndata: {to}\n\n"));
                 Advance::Events { bytes, next: to as u64, end }
             }
         }

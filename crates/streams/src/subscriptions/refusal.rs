@@ -5,10 +5,10 @@ use super::subscription::Refused;
 use crate::headers::Headers;
 use crate::problem::{LATER, SOON, TOO_MANY};
 use crate::store::StoreError;
-use bytes::Bytes;
 use serde_json::{Value, json};
 use smallvec::smallvec;
 use thalweg_wire::exchange::Response;
+use thalweg_wire::piece::Piece;
 
 /// A refusal that has not become a response yet.
 #[derive(Clone, Debug, PartialEq)]
@@ -106,7 +106,7 @@ impl Refusal {
                 })
             }
         };
-        headers.respond(self.status, smallvec![Bytes::from(body.to_string())])
+        headers.respond(self.status, smallvec![Piece::from(body.to_string())])
     }
 }
 

@@ -12,13 +12,13 @@ use super::{
 use crate::Streams;
 use crate::headers::Headers;
 use crate::store::{Commit, Store};
-use bytes::Bytes;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use smallvec::smallvec;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use thalweg_wire::exchange::{Answer, Method, Now, Request, Response};
+use thalweg_wire::piece::Piece;
 use thalweg_wire::{path, rfc3339};
 
 const ID_BYTES_MAX: usize = 256;
@@ -62,7 +62,7 @@ impl<S: Store> Streams<S> {
         let mut headers = Headers::new();
         // PROTOCOL 6.5, to the letter.
         headers.constant(b"Content-Type: application/jwk-set+json\r\nCache-Control: public, max-age=300\r\n");
-        let response = headers.respond(200, smallvec![Bytes::from(keys.jwks().to_string())]);
+        let response = headers.respond(200, smallvec![Piece::from(keys.jwks().to_string())]);
         Ok((self.store.ticket(&log), response))
     }
 
@@ -484,7 +484,7 @@ fn resource(rest: &str) -> Result<(String, Resource<'_>), Refusal> {
 fn respond(status: u16, body: &Value) -> Response {
     let mut headers = Headers::new();
     headers.constant(b"Content-Type: application/json\r\nCache-Control: no-store\r\n");
-    headers.respond(status, smallvec![Bytes::from(body.to_string())])
+    headers.respond(status, smallvec![Piece::from(body.to_string())])
 }
 
 /// PROTOCOL 6.3: a subscription as callers see it.

@@ -201,6 +201,11 @@ impl Disk {
 }
 
 impl File {
+    /// Its descriptor, which lives as long as somebody has it; `None` of a simulated file.
+    pub fn descriptor(&self) -> Option<std::sync::Arc<std::os::fd::OwnedFd>> {
+        on!(&self.0, file => Some(file.descriptor()), _file => None)
+    }
+
     /// Length in bytes.
     ///
     /// # Errors

@@ -6,11 +6,12 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
+use std::sync::Arc;
 
 /// A file of the kernel's.
 #[derive(Debug)]
 pub(super) struct RealFile {
-    descriptor: OwnedFd,
+    descriptor: Arc<OwnedFd>,
 }
 
 static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
@@ -18,14 +19,22 @@ static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
 const ZEROS_MAX: usize = 32;
 
 impl RealFile {
+    fn of(descriptor: OwnedFd) -> RealFile {
+        RealFile { descriptor: Arc::new(descriptor) }
+    }
+
+    pub(super) fn descriptor(&self) -> Arc<OwnedFd> {
+        self.descriptor.clone()
+    }
+
     pub(super) fn create(path: &Path) -> io::Result<RealFile> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        Ok(RealFile { descriptor: fs::open(path, flags, Mode::RUSR | Mode::WUSR)? })
+        Ok(RealFile::of(fs::open(path, flags, Mode::RUSR | Mode::WUSR)?))
     }
 
     pub(super) fn open(path: &Path, writable: bool) -> io::Result<RealFile> {
         let access = if writable { OFlags::RDWR } else { OFlags::RDONLY };
-        Ok(RealFile { descriptor: fs::open(path, access | OFlags::CLOEXEC, Mode::empty())? })
+        Ok(RealFile::of(fs::open(path, access | OFlags::CLOEXEC, Mode::empty())?))
     }
 
     pub(super) fn length(&self) -> io::Result<u64> {
@@ -141,7 +150,7 @@ pub(super) fn sync_directory(directory: &Path) -> io::Result<()> {
 
 pub(super) fn lock(path: &Path, holder: &str) -> io::Result<RealFile> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
-    let file = RealFile { descriptor: fs::open(path, flags, Mode::RUSR | Mode::WUSR)? };
+    let file = RealFile::of(fs::open(path, flags, Mode::RUSR | Mode::WUSR)?);
     match fs::flock(&file.descriptor, fs::FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => {
             fs::ftruncate(&file.descriptor, 0)?;

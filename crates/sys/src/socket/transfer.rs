@@ -108,6 +108,28 @@ pub fn send_gathered(socket: BorrowedFd<'_>, pieces: &[IoSlice<'_>]) -> io::Resu
     unless_it_would_wait(|| net::sendmsg(socket, pieces, &mut SendAncillaryBuffer::default(), flags))
 }
 
+/// Has the kernel send bytes of a file, without a copy: of a socket that does not block. How many were taken, `None` when none
+/// can be now.
+///
+/// # Errors
+/// `BrokenPipe`, `ConnectionReset`; `Unsupported` when the file system has no such way, or the file ends before.
+pub fn send_file(
+    socket: BorrowedFd<'_>,
+    file: BorrowedFd<'_>,
+    at: u64,
+    length: usize,
+) -> io::Result<Option<usize>> {
+    use rustix::io::Errno;
+    unless_it_would_wait(|| {
+        let mut at = at;
+        match rustix::fs::sendfile(socket, file, Some(&mut at), length) {
+            Ok(0) if length > 0 => Err(Errno::OPNOTSUPP),
+            Err(Errno::INVAL | Errno::SPIPE | Errno::NOSYS) => Err(Errno::OPNOTSUPP),
+            sent => sent,
+        }
+    })
+}
+
 /// Says that nothing more will be written; the peer reads the end of the stream, and may still send.
 ///
 /// # Errors
@@ -120,7 +142,7 @@ pub fn shutdown_write(socket: BorrowedFd<'_>) -> io::Result<()> {
 mod tests {
     use super::*;
     use crate::socket::{
-        accept, close_abruptly, connect_tcp, listen_tcp, local_address, pair, set_send_buffer, wait,
+        accept, close_abruptly, connect_tcp, is_local, listen_tcp, local_address, pair, set_send_buffer, wait,
     };
     use std::os::fd::AsFd;
 
@@ -158,6 +180,46 @@ mod tests {
         buffer.clear();
         assert_eq!(receive(theirs.as_fd(), &mut buffer, usize::MAX).unwrap(), Some(2));
         assert_eq!(receive(theirs.as_fd(), &mut buffer, usize::MAX).unwrap(), None);
+    }
+
+    #[test]
+    fn a_file_is_sent_from_wherever_it_is_asked_to_be() {
+        use std::io::Write;
+        let (ours, theirs) = pair().unwrap();
+        let path = std::env::temp_dir().join(format!("thalweg-send-file-{}", std::process::id()));
+        let mut file = std::fs::OpenOptions::new()
+            .create(true)
+            .truncate(true)
+            .read(true)
+            .write(true)
+            .open(&path)
+            .unwrap();
+        std::fs::remove_file(&path).unwrap();
+        file.write_all(b"0123456789").unwrap();
+        assert_eq!(send_file(ours.as_fd(), file.as_fd(), 3, 4).unwrap(), Some(4));
+        assert_eq!(send_file(ours.as_fd(), file.as_fd(), 8, 9).unwrap(), Some(2), "as much as there is");
+        let mut buffer = Vec::with_capacity(16);
+        assert_eq!(receive(theirs.as_fd(), &mut buffer, 16).unwrap(), Some(6));
+        assert_eq!(buffer, b"345689");
+        let unsupported =
+            |sent: io::Result<Option<usize>>| sent.unwrap_err().kind() == io::ErrorKind::Unsupported;
+        assert!(unsupported(send_file(ours.as_fd(), file.as_fd(), 10, 1)), "nothing is there");
+        assert!(unsupported(send_file(ours.as_fd(), theirs.as_fd(), 0, 1)), "a socket is no file");
+        set_send_buffer(ours.as_fd(), 4_096).unwrap();
+        file.write_all(&[0; 1 << 16]).unwrap();
+        while send_file(ours.as_fd(), file.as_fd(), 0, 1 << 16).unwrap().is_some() {}
+        drop(theirs);
+        assert!(send_file(ours.as_fd(), file.as_fd(), 0, 1).is_err(), "nobody is there");
+    }
+
+    #[test]
+    fn who_is_on_this_machine_is_local() {
+        let (ours, _theirs) = pair().unwrap();
+        assert!(is_local(ours.as_fd()));
+        let listener = listen_tcp("127.0.0.1:0".parse().unwrap(), false, 8).unwrap();
+        let client = std::net::TcpStream::connect(local_address(listener.as_fd()).unwrap()).unwrap();
+        assert!(is_local(client.as_fd()));
+        assert!(is_local(accept(listener.as_fd()).unwrap().unwrap().as_fd()));
     }
 
     #[test]
