@@ -22,7 +22,8 @@ use thalweg_wire::piece::Piece;
 /// Body pieces up to this size are copied beside their heads: cheaper than one more piece in the write.
 const COPIED_BYTES_MAX: usize = 2 * 1024;
 
-/// The kernel is asked to take so many bytes or more from their file. Behind a smaller piece others may follow in the same write.
+/// The kernel is asked to take so many bytes or more from their file: smaller pieces go together in one write. Whoever lends none so
+/// large need not say where it lies.
 const HELD_BYTES_MIN: usize = 64 * 1024;
 
 /// What the kernel holds for a peer on this machine that reads much, as it is told (it doubles the number). Nothing is under way
@@ -160,45 +161,54 @@ impl<S: Service> Http<S> {
         };
         if let Ok(sent) = sent {
             self.keep_unsent(sent.plain, active);
-            if !active.output.is_empty() {
-                active.progressed_ms = now_ms(core);
-                core.set_timer(key, self.config.stall_timeout_ms);
-            }
         }
         self.load.unsent_bytes = self.load.unsent_bytes + active.output.bytes() - before;
         self.unstage();
+        // What a file holds follows at once, if its turn has come.
         let held = lends && active.output.pieces.front().is_some_and(is_held);
-        match sent? {
-            // What a file holds follows at once, if its turn has come.
-            Sent { plain, .. } if held && plain == whole && !self.load.reads_wait() => {
-                let sent = self.send_kept(core, key, active)?;
-                self.load.spend(sent.wire);
-                Ok(())
-            }
-            _ => Ok(()),
+        if sent?.plain == whole && held && !self.load.reads_wait() {
+            let sent = self.send_kept(core, key, active)?;
+            self.load.spend(sent.wire);
         }
+        if !active.output.is_empty() {
+            active.progressed_ms = now_ms(core);
+            core.set_timer(key, self.config.stall_timeout_ms);
+        }
+        Ok(())
     }
 
-    /// Sends of what was kept as much as one call takes.
+    /// Sends of what was kept as much as the socket takes, and one write may.
     fn send_kept(
         &mut self,
         core: &mut HttpCore<S>,
         key: Key,
         active: &mut Active<S::Topic>,
     ) -> Result<Sent, Gone> {
-        let (before, most, lends) = (active.output.bytes(), self.load.write_bytes_max(), lends(core, key));
-        let Output { sealed, pieces, .. } = &mut active.output;
-        let sent = match pieces.front() {
-            Some(piece) if lends && is_held(piece) => send_held(core, key, piece, most, &self.meters),
-            _ => {
-                let few = pieces.iter().take(PIECES_MAX).take_while(|piece| !(lends && is_held(piece)));
-                let slices = one_write(most, few.map(|piece| &piece[..]));
-                send(core, key, &mut self.secure, sealed, &slices, &self.meters)
+        let (before, lends) = (active.output.bytes(), lends(core, key));
+        let (mut all, mut room) = (Sent::default(), self.load.write_bytes_max());
+        let last = loop {
+            let Output { sealed, pieces, .. } = &mut active.output;
+            let (offered, sent) = match pieces.front() {
+                Some(piece) if lends && is_held(piece) => {
+                    (piece.len().min(room), send_held(core, key, piece, room, &self.meters))
+                }
+                _ => {
+                    let few = pieces.iter().take(PIECES_MAX).take_while(|piece| !(lends && is_held(piece)));
+                    let slices = one_write(room, few.map(|piece| &piece[..]));
+                    let offered = slices.iter().map(|slice| slice.len()).sum();
+                    (offered, send(core, key, &mut self.secure, sealed, &slices, &self.meters))
+                }
+            };
+            let Sent { plain, wire } = sent.unwrap_or_default();
+            active.output.advance(plain);
+            (all.plain, all.wire, room) = (all.plain + plain, all.wire + wire, room - plain);
+            // Where some come from files there may be more that the socket has room for.
+            if sent.is_err() || !lends || plain < offered || room == 0 || active.output.is_empty() {
+                break sent;
             }
         };
-        active.output.advance(sent.as_ref().map_or(0, |sent| sent.plain));
         self.load.unsent_bytes = self.load.unsent_bytes + active.output.bytes() - before;
-        sent
+        last.map(|_| all)
     }
 
     /// Forgets what was staged.

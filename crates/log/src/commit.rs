@@ -276,7 +276,8 @@ impl Shared {
         nudge: Nudge,
     ) -> Result<Placed, CommitError> {
         let carried = watcher.is_some_and(WatcherId::carries);
-        let due = Due::of(self.options.durability, carried);
+        // Readers are not to look for places in what is in no file yet.
+        let due = Due::of(self.options.durability, carried && !batch.says_places());
         let mut writer = self.writer.lock();
         let placed = writer.append(batch, due, &self.control, &self.segments)?;
         *writer.live_bytes.entry(crate::segment_of(placed.start)).or_default() += payload_bytes;

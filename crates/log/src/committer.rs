@@ -260,7 +260,7 @@ impl Shared {
             if closed && writer.pending.is_empty() {
                 return;
             }
-            let order = writer.order_spare();
+            let order = if rested && !closed { writer.order_spare() } else { None };
             MutexGuard::unlock_fair(writer);
             if (owed || closed) && self.commit_group().is_err() {
                 return;

@@ -216,7 +216,7 @@ impl Store {
         let view = |inner: &Inner| {
             (inner.phase == Phase::Live).then_some((inner.tail_visible, inner.closed_visible))
         };
-        self.read_view(log, from, limit, view)
+        self.read_view(log, from, limit, false, view)
     }
 
     /// What is left of one record from an offset on, in the staged view: for whoever has to decide on
@@ -225,8 +225,7 @@ impl Store {
     /// # Errors
     /// [`ReadError`].
     pub fn record(&self, log: &Log, from: Offset) -> Result<Read, ReadError> {
-        self.shared.flush_staged();
-        self.read_view(log, from, 1, |inner| (!inner.deleting).then_some((inner.tail, inner.closed)))
+        self.read_view(log, from, 1, true, |inner| (!inner.deleting).then_some((inner.tail, inner.closed)))
     }
 
     fn read_view(
@@ -234,6 +233,7 @@ impl Store {
         log: &Log,
         from: Offset,
         limit: usize,
+        staged: bool,
         view: impl FnOnce(&Inner) -> Option<(Offset, bool)>,
     ) -> Result<Read, ReadError> {
         let (spans, to, tail, closed) = {
@@ -251,9 +251,8 @@ impl Store {
             let to = from.saturating_add(limit.max(1) as u64).min(tail);
             (spans(log, &inner, from, to, tail)?, to, tail, closed)
         };
-        // Where a batch that is staged says where the rest lies, it is not to be sought without it.
-        if spans.iter().flat_map(|span| &span.extents).any(|one| one.places >= self.shared.control.written())
-        {
+        // What was just seen of a log may be in no file yet.
+        if staged {
             self.shared.flush_staged();
         }
         let view = self.shared.segments.latest();
@@ -285,7 +284,7 @@ impl Store {
                 if !extent.holds(from, to) {
                     continue;
                 }
-                if !read_extent(&view, (span, &extent), limit, &mut next, &mut gather).map_err(gone)? {
+                if !read_extent(reach, (span, &extent), limit, &mut next, &mut gather).map_err(gone)? {
                     break 'read;
                 }
                 if next < extent.end().min(to) {
@@ -328,7 +327,7 @@ fn fetch(view: &View, extent: &Extent) {
 
 /// Gathers from one extent what lies below the cut. `false` when the limit is reached.
 fn read_extent(
-    view: &View,
+    reach: Reach<'_>,
     (span, extent): (&Span, &Extent),
     limit: usize,
     next: &mut Offset,
@@ -336,10 +335,12 @@ fn read_extent(
 ) -> Result<bool, ReadError> {
     let number = segment_of(extent.position);
     let missing = || ReadError::Io { file: file_name(number), why: "the segment is missing".into() };
-    let segment = view.find(number).ok_or_else(missing)?;
-    let Range { start, end } = extent.bytes();
-    // Its last batches may be staged.
-    let end = end.min(segment.region().published().max(start));
+    let segment = reach.view.find(number).ok_or_else(missing)?;
+    let Range { start, mut end } = extent.bytes();
+    if extent.end_position() > reach.limit {
+        // Its last batches were staged when this read began.
+        end = end.min(segment.end(reach.limit).max(start));
+    }
     segment.verify(start..end)?;
     let bytes = segment.region().bytes(0..end);
     let mut at = start;

@@ -3,7 +3,7 @@
 //! Purpose: a sync of blocks that were written before costs a fraction of one of blocks that the file system has only reserved. So
 //! past half of the active segment, in `sync` mode, the committer fills the next one's file. It syncs each step, so that no more
 //! than a step of zeros lies in front of a group on the disk's queue, sees to groups between two steps, and rests after each as it
-//! does after all that is done in the background ([`pace`](crate::pace)), unless the segment is nearly full.
+//! does after all that is done in the background ([`pace`](crate::pace)), unless the active segment is about to be full.
 //!
 //! Invariants: a spare has a working name until the writer takes it; one that is given up leaves no file behind; only one is
 //! begun for each segment.
@@ -76,6 +76,13 @@ impl Filling {
         Ok(end == self.spare.capacity)
     }
 
+    /// Whether it may rest: it is wanted, and there is room left, also for the zeros that are missing: those are written several times
+    /// as fast as a log fills.
+    fn has_time(&self, writer: &Writer) -> bool {
+        let (room, missing) = (writer.tip.remaining(), self.spare.capacity - self.filled);
+        writer.is_next(self.spare.number) && room > missing.max(writer.active.header.capacity) / 4
+    }
+
     fn give_up(self) {
         let _ = self.disk.unlink(&self.path);
     }
@@ -99,7 +106,7 @@ impl Filler {
     /// Until when there is nothing to do; `None` as long as no spare is due.
     pub(crate) fn rests_until(&self, writer: &Writer) -> Option<Instant> {
         match &self.filling {
-            Some(filling) if !writer.is_nearly_full() => Some(filling.rested),
+            Some(filling) if filling.has_time(writer) => Some(filling.rested),
             Some(_) => Some(Instant::now()),
             None => writer.is_spare_due().then(Instant::now),
         }
@@ -110,9 +117,9 @@ impl Filler {
         let before = self.filling.take();
         let begun = match (before, order) {
             // The log moved past it.
-            (Some(before), Some(order)) => {
+            (Some(before), order) if order.is_some() || !writer.lock().is_next(before.spare.number) => {
                 before.give_up();
-                Some(Filling::begin(order))
+                order.map(Filling::begin)
             }
             (before, order) => before.map(Ok).or_else(|| order.map(Filling::begin)),
         };
@@ -129,10 +136,7 @@ impl Filler {
         match stepped {
             None => {}
             Some(Ok((filling, true))) => writer.lock().offer(filling.spare),
-            Some(Ok((filling, false))) if writer.lock().is_next(filling.spare.number) => {
-                self.filling = Some(filling);
-            }
-            Some(Ok((filling, false))) => filling.give_up(),
+            Some(Ok((filling, false))) => self.filling = Some(filling),
             Some(Err(error)) => tracing::warn!(%error, "cannot prepare the next segment"),
         }
     }
@@ -149,11 +153,6 @@ impl Drop for Filler {
 impl Writer {
     fn is_next(&self, number: u32) -> bool {
         number == self.active.header.number + 1
-    }
-
-    /// The active segment ends before a spare that rests could be full.
-    fn is_nearly_full(&self) -> bool {
-        self.tip.remaining() < self.active.header.capacity / 4
     }
 
     /// Past half of the active segment, in `sync` mode, when none was begun.
@@ -189,6 +188,7 @@ impl Writer {
     /// A closed store leaves no file behind that nothing is in.
     pub(crate) fn drop_spare(&mut self) {
         let spare = self.spare.take();
+        self.spare_begun = 0;
         self.discard(spare);
     }
 

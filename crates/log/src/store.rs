@@ -179,7 +179,7 @@ pub struct Stats {
     pub segments: u64,
     /// Bytes allocated for segments.
     pub segment_bytes: u64,
-    /// End of the last published batch.
+    /// End of the last batch, as [`Store::written`] says it.
     pub written: Position,
     /// End of what is known to last.
     pub durable: Position,

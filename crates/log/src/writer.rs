@@ -264,6 +264,11 @@ impl<'a> PlannedBatch<'a> {
         }
     }
 
+    /// Whether it says where earlier entries lie.
+    pub(crate) fn says_places(&self) -> bool {
+        self.frames.iter().any(|frame| frame.header[4] == Kind::Places as u8)
+    }
+
     /// What follows the header, piece by piece.
     pub(crate) fn pieces(&self, mut each: impl FnMut(&[u8])) {
         for frame in &self.frames {

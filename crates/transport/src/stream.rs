@@ -67,7 +67,8 @@ pub fn write_gathered(socket: BorrowedFd<'_>, pieces: &[IoSlice<'_>]) -> io::Res
     }
 }
 
-/// Writes bytes that a file holds as well from `at` on: the kernel takes them from there where it can, without a copy.
+/// Writes bytes that a file holds as well from `at` on: the kernel takes them from there where it can, without a copy, and where it
+/// cannot, or may not, they are copied. Whoever calls this ignores `SIGPIPE`.
 ///
 /// # Errors
 /// `BrokenPipe`, `ConnectionReset`.
@@ -77,8 +78,9 @@ pub fn write_held(
     (file, at): (BorrowedFd<'_>, u64),
 ) -> io::Result<Written> {
     match socket::send_file(socket, file, at, bytes.len()) {
-        Err(error) if error.kind() == io::ErrorKind::Unsupported => write(socket, bytes),
-        sent => sent.map(Written::from),
+        Ok(sent) => Ok(Written::from(sent)),
+        // A peer that is gone is gone then, too.
+        Err(_) => write(socket, bytes),
     }
 }
 

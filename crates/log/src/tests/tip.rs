@@ -146,3 +146,31 @@ fn readers_beside_turns_see_whole_prefixes() {
         assert_eq!(content(&store, &name).len(), wanted);
     }
 }
+
+/// Whoever asks for the record at the staged end, while others stage behind it, gets it or what there is by now.
+#[test]
+fn a_record_is_found_however_others_stage_meanwhile() {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, watcher) = turns(directory.path());
+    let (log, done) = (store.find(b"a").unwrap(), std::sync::Mutex::new(false));
+    std::thread::scope(|scope| {
+        let asks = scope.spawn(|| {
+            let mut records = 0;
+            while !*done.lock().unwrap() {
+                let from = log.staged().unwrap().tail;
+                let read = store.record(&log, from).unwrap();
+                assert!(read.pieces.concat().iter().all(|byte| *byte == b'r'));
+                records += usize::from(read.next > from);
+            }
+            records
+        });
+        for turn in 0..20_000u32 {
+            stage(&store, b"rrrr", watcher);
+            if turn % 8 == 7 {
+                store.carry(watcher);
+            }
+        }
+        *done.lock().unwrap() = true;
+        asks.join().unwrap();
+    });
+}
