@@ -18,8 +18,9 @@ pub struct Config {
     pub writes_max: usize,
     /// Connections that may follow a topic; one more is answered 503.
     pub subscribers_max: usize,
-    /// Bytes of all connections that peers have not taken. From there on reads are refused with 503; where those who
-    /// follow a topic bring it a quarter beyond, the slowest are cut.
+    /// Bytes of all connections that peers have not taken, those that lie in the store's files included: a peer on this machine
+    /// that reads much has about 256 KiB under way, everything else counts here. From there on reads are refused with 503; where
+    /// those who follow a topic bring it a quarter beyond, the slowest are cut.
     pub unsent_bytes_max: u64,
     /// Reads that may wait for the disk; one more is refused with 503.
     pub cold_reads_max: usize,

@@ -549,8 +549,8 @@ impl Walk {
     pub(crate) fn more(&mut self, view: &View) -> Result<bool, ReadError> {
         while let Some(segment) = view.all().get(self.place) {
             let bound = segment.end(self.limit);
-            // What is left of a sealed segment may be too short for anything.
-            if self.at + FRAME_HEADER_BYTES <= bound {
+            // What is left of a sealed segment may be too short for anything, and where to begin may be another process's word.
+            if bound.checked_sub(FRAME_HEADER_BYTES).is_some_and(|last| self.at <= last) {
                 match segment.readable(self.at, bound) {
                     Readable::To(end) if end > self.at => {
                         self.end = end;

@@ -1,8 +1,8 @@
 //! How many connections the limit of descriptors leaves room for, when everything else that the server opens has its own.
 //!
 //! Each reactor, listener, service and file of the store is counted before any is opened. Of what is left, a part stays free
-//! for what comes while the server runs: segments as the log grows, webhooks, clients of services on this machine, and guests,
-//! who are told that there is no room. The rest is for connections, so that the number that is said is one that can be had.
+//! for what comes while the server runs: segments as the log grows, those that are gone while somebody is still being sent some of
+//! them, webhooks, clients of services on this machine, and guests, who are told that there is no room. The rest is for connections, so that the number that is said is one that can be had.
 
 use crate::arguments::{Durability, ServeOptions, Switch};
 use std::fs;
