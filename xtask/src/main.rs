@@ -109,7 +109,7 @@ cargo xtask <task> [options]
   matrix                   every language's echo client against every language's echo server
                              --only rust,cpp,zig,node,python,erlang
   fuzz                     every parser and on-disk format against inputs that grow out of what they cover
-                             --target NAME  --seconds 5
+                             --target NAME,…  --seconds 5  --at-once N  --record
   simulate                 the crash simulations of the log, the state and subscriptions
                              --seeds 20000  --only log  --record
   damage                   flipped bits, held and newer stores
