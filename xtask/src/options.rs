@@ -6,7 +6,8 @@ use std::str::FromStr;
 
 const FLAGS: [&str; 9] =
     ["check", "libraries", "list", "peer", "readme", "record", "restart", "tiny", "without-peer"];
-const VALUES: [&str; 19] = [
+const VALUES: [&str; 20] = [
+    "at-once",
     "bytes",
     "connections",
     "durability",
