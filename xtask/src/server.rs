@@ -63,9 +63,12 @@ pub(crate) fn nanoseconds() -> u128 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_nanos())
 }
 
-/// The workspace's root.
+/// The workspace's root: where cargo runs this from, which with a target directory that two checkouts share need not be
+/// where it was built.
 pub(crate) fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new(".")).to_owned()
+    let package = std::env::var_os("CARGO_MANIFEST_DIR")
+        .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
+    package.parent().unwrap_or(Path::new(".")).to_owned()
 }
 
 /// Where cargo builds to.
