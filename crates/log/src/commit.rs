@@ -281,6 +281,9 @@ impl Shared {
         let mut writer = self.writer.lock();
         let placed = writer.append(batch, due, &self.control, &self.segments)?;
         *writer.live_bytes.entry(crate::segment_of(placed.start)).or_default() += payload_bytes;
+        if writer.ahead.is_wanted() && std::mem::take(&mut writer.lead.committer_idle) {
+            self.work.notify_one();
+        }
         if writer.options.durability == Durability::Sync {
             writer.pending.extend(pending);
             writer.waiting |= watcher.map_or(0, WatcherId::bit);

@@ -20,6 +20,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod ahead;
 mod append;
 mod attach;
 mod back;
@@ -67,6 +68,7 @@ mod segment;
 mod signal;
 mod since;
 mod sizes;
+mod soon;
 mod source;
 mod spare;
 mod store;

@@ -11,6 +11,7 @@ use crate::format::{Config, Producer};
 use crate::places::Places;
 use crate::progress::{Ended, Unsure};
 use crate::rare::Rare;
+use crate::soon::lock_soon;
 use crate::{LogId, Offset, Position, Time};
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
@@ -131,9 +132,6 @@ pub(crate) struct Change<'a> {
     pub(crate) time: Time,
 }
 
-/// Looks at a lock that is held before a thread makes way: some microseconds.
-const LOOKS: u32 = 200;
-
 impl Log {
     pub(crate) fn new(
         id: LogId,
@@ -250,19 +248,10 @@ impl Log {
         self.inner.lock()
     }
 
-    /// The same for appends, which hold it for a tenth of a microsecond: to sleep and be woken, or to make way for others
-    /// that want it too, costs more than looking until it is free. Not for ever: its holder may have lost the processor.
+    /// The same for appends, which hold it for a tenth of a microsecond.
     #[inline]
     pub(crate) fn lock_soon(&self) -> MutexGuard<'_, Inner> {
-        for _ in 0..LOOKS {
-            if !self.inner.is_locked()
-                && let Some(inner) = self.inner.try_lock()
-            {
-                return inner;
-            }
-            std::hint::spin_loop();
-        }
-        self.inner.lock()
+        lock_soon(&self.inner)
     }
 
     pub(crate) fn inner_mut(&mut self) -> &mut Inner {

@@ -247,7 +247,7 @@ impl Store {
             tip: Tip::new(found.region, &options),
             link: found.link,
             times: found.times,
-            prepared: 0,
+            ahead: Default::default(),
             spare: None,
             spare_begun: 0,
             unsynced: Vec::new(),

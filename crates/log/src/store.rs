@@ -84,9 +84,12 @@ pub(crate) struct Guard {
 
 impl Guard {
     pub(crate) fn start(shared: &Arc<Shared>) -> Guard {
-        let wanted = shared.options.durability == Durability::Sync && shared.options.committer_thread;
+        let wanted = shared.options.durability != Durability::Memory && shared.options.committer_thread;
         let runner = shared.clone();
-        let run = move || runner.run_committer();
+        let run = move || match runner.options.durability {
+            Durability::Sync => runner.run_committer(),
+            Durability::Os | Durability::Memory => runner.run_ahead(),
+        };
         let builder = std::thread::Builder::new().name("committer".into()).stack_size(256 << 10);
         let committer = if wanted { builder.spawn(run).ok() } else { None };
         Guard { shared: shared.clone(), committer: Mutex::new(committer) }

@@ -4,14 +4,11 @@
 //! which does not depend on the place. How it gets into the file the [`tip`](crate::tip) knows. Where the active segment is full the next one takes over: the spare
 //! that the committer prepared, or one made on the spot with reserved blocks.
 //!
-//! In `os` mode the pages ahead are brought in a stretch at a time by writing zeros over them: a store to a page
-//! that the file system has only reserved costs a fault and a journal entry, ten times as much as one to a page
-//! that is there.
-//!
 //! Invariants: a batch never spans segments; `written` moves only over whole batches; what a group took
 //! with it is synced before anything in it is acknowledged; no commit in `os` or `memory` mode makes a system call of
 //! its own but the one in thousands that prepares a stretch or a segment.
 
+use crate::ahead::{Ahead, stretch_bytes};
 use crate::committer::Lead;
 use crate::control::Control;
 use crate::error::CommitError;
@@ -42,9 +39,6 @@ pub(crate) struct PlannedFrame<'a> {
 
 /// Room that a thread keeps for encoding.
 const ENCODED_BYTES_KEPT: usize = 256 << 10;
-/// Bytes whose pages are brought in at a time, at most: as many as one large page has, so that the kernel may keep them
-/// as one and map them by one fault. Of a small segment it is about an eighth.
-const PREPARED_BYTES_MAX: u32 = 2 << 20;
 
 /// Frames, encoded one behind the other: entries and what is said beside them.
 #[derive(Debug, Default)]
@@ -122,11 +116,6 @@ pub(crate) struct PlannedBatch<'a> {
     pub(crate) body_checksum: u32,
 }
 
-/// Bytes of a segment whose pages are brought in at a time.
-fn stretch_bytes(capacity: u32) -> u32 {
-    (capacity / 8).next_power_of_two().clamp(4096, PREPARED_BYTES_MAX).min(capacity)
-}
-
 /// Where a batch went.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Placed {
@@ -165,8 +154,8 @@ pub(crate) struct Writer {
     pub(crate) link: Link,
     /// Of all entries.
     pub(crate) times: Times,
-    /// Bytes of the active segment whose pages are there, in `os` mode.
-    pub(crate) prepared: u32,
+    /// Pages of the active segment that are there, in `os` mode.
+    pub(crate) ahead: Ahead,
     pub(crate) spare: Option<Spare>,
     /// The segment whose spare is being filled, or could not be.
     pub(crate) spare_begun: u32,
@@ -314,9 +303,7 @@ impl Writer {
         if length > self.tip.remaining() {
             self.rotate(length, control, segments).inspect_err(|_| self.tally.failures += 1)?;
         }
-        if self.options.durability == Durability::Os && self.tip.end() + length > self.prepared {
-            self.bring_in(length);
-        }
+        self.bring_in(length);
         if batch.entries > 0 {
             self.tally.entries += batch.entries;
             self.note_times(&batch.times, control);
@@ -341,17 +328,6 @@ impl Writer {
         if self.times.lateness > before {
             control.set_lateness(self.times.lateness);
         }
-    }
-
-    /// Brings in the pages for a batch and some to come. A refusal is nothing: the blocks are reserved.
-    #[cold]
-    fn bring_in(&mut self, length: u32) {
-        let capacity = self.active.header.capacity;
-        let needed = self.tip.end() + length;
-        let from = self.prepared.max(self.tip.end());
-        let to = needed.next_multiple_of(stretch_bytes(capacity)).min(capacity);
-        // Refused once, it is not tried again in this segment.
-        self.prepared = if self.active.blank(from, to).is_ok() { to } else { capacity };
     }
 
     fn place(
@@ -405,7 +381,8 @@ impl Writer {
             held: 0,
             gone_by: 0,
         };
-        let mut prepared = 0;
+        self.ahead.settle();
+        let mut ahead = Ahead::default();
         let (segment, region) = match &self.directory {
             None => Segment::in_memory(header(self.next_capacity(needed))).map_err(refused)?,
             Some(_) => {
@@ -422,7 +399,8 @@ impl Writer {
                     // Before anything is stored through a map: the first fault on a page that is not there has the
                     // kernel read ahead, and what it reads is the zeros that nobody has written.
                     let first = stretch_bytes(spare.capacity);
-                    prepared = spare.file.write_zeros(first.into(), 0).map_or(spare.capacity, |()| first);
+                    let brought = spare.file.write_zeros(first.into(), 0);
+                    ahead = Ahead::of(brought.map_or(spare.capacity, |()| first));
                 }
                 Segment::activate(header(spare.capacity), spare.file).map_err(refused)?
             }
@@ -432,7 +410,7 @@ impl Writer {
         control.bump_segments();
         let sealed = std::mem::replace(&mut self.active, segment);
         self.tip.move_to(region);
-        (self.prepared, self.begun, self.gone_bytes) = (prepared, 0, 0);
+        (self.ahead, self.begun, self.gone_bytes) = (ahead, 0, 0);
         self.tally.rotations += 1;
         match self.options.durability {
             Durability::Sync => self.unsynced.push(sealed),

@@ -1,4 +1,5 @@
 //! Tests of the whole store.
+mod ahead;
 mod backup;
 mod carry;
 mod compact;
