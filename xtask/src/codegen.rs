@@ -16,6 +16,10 @@ pub(crate) const LANGUAGES: [(Language, &str); 6] = [
     (Language::Erlang, "erlang"),
 ];
 
+/// What comes with generated code and stands in a face as it is.
+const COPIES: [(&str, &str); 1] =
+    [("crates/codegen/runtime/python/forks.py", "faces/python/python/thalweg/service/forks.py")];
+
 /// Everything that is committed: where it is, and what makes it.
 fn outputs() -> Vec<(String, Arguments)> {
     let schema = |name: &str| root().join("schemas").join(name);
@@ -65,6 +69,18 @@ pub(crate) fn run(options: &Options) -> Outcome {
             tally.check(report.kept.is_empty(), || {
                 format!("{out}: no longer generated, but changed by hand: {:?}", report.kept)
             });
+        }
+    }
+    for (from, to) in COPIES {
+        let read = |path: &str| std::fs::read(root().join(path)).map_err(|error| format!("{path}: {error}"));
+        let (original, copy) = (read(from)?, read(to)?);
+        if options.flag("check") {
+            tally.check(original == copy, || {
+                format!("{to} is to be as {from}; run cargo xtask codegen and look at the difference")
+            });
+        } else if original != copy {
+            std::fs::write(root().join(to), &original).map_err(|error| format!("{to}: {error}"))?;
+            println!("{to}: written");
         }
     }
     Ok(tally)

@@ -43,25 +43,23 @@ impl Missing {
 impl<S: Store> Streams<S> {
     /// The stream as the next writer has to judge it.
     pub(crate) fn find_staged(&self, name: &str, now: Now) -> Result<Found<S>, Missing> {
-        for _ in 0..ATTEMPTS_MAX {
-            let Some(stream) = self.store.find(name.as_bytes()) else { return Err(Missing::NEVER_WAS) };
-            let Some(state) = self.store.staged(&stream) else { return Err(self.missing(&stream)) };
-            let config = self.store.config(&stream);
-            if !is_expired(config.lifetime, self.store.accessed(&stream), now.time_us) {
-                return Ok(self.found(stream, state, config));
-            }
-            if let Some(missing) = self.expire(&stream, now) {
-                return Err(missing);
-            }
-        }
-        Err(Missing::NEVER_WAS)
+        self.find_as(name, now, S::staged)
     }
 
     /// The stream as readers see it.
     pub(crate) fn find_visible(&self, name: &str, now: Now) -> Result<Found<S>, Missing> {
+        self.find_as(name, now, S::visible)
+    }
+
+    fn find_as(
+        &self,
+        name: &str,
+        now: Now,
+        look: impl Fn(&S, &S::Stream) -> Option<State>,
+    ) -> Result<Found<S>, Missing> {
         for _ in 0..ATTEMPTS_MAX {
             let Some(stream) = self.store.find(name.as_bytes()) else { return Err(Missing::NEVER_WAS) };
-            let Some(state) = self.store.visible(&stream) else { return Err(self.missing(&stream)) };
+            let Some(state) = look(&self.store, &stream) else { return Err(self.missing(&stream)) };
             let config = self.store.config(&stream);
             if !is_expired(config.lifetime, self.store.accessed(&stream), now.time_us) {
                 return Ok(self.found(stream, state, config));

@@ -8,7 +8,7 @@ use crate::options::Options;
 use crate::server::root;
 
 const PREFACE: &str = "\
-Tasks that run for long, each alone on the machine: `cargo xtask soak`, `streams-million`, `fuzz --seconds 600`, `simulate --seeds 20000`, with \
+Tasks that run for long: `cargo xtask soak`, `streams-million`, `fuzz --seconds 600`, `simulate --seeds 20000`, with \
 `--record`. A ratio says how many times as good as asked, so where less is better it is what is asked by what was found.";
 
 /// What a task found.
