@@ -68,9 +68,28 @@ struct Sink {
     buffer: Vec<u8>,
     position: u64,
     checksum: u32,
+    records: u64,
+    failed: Option<io::Error>,
 }
 
 impl Sink {
+    fn new(file: File) -> Sink {
+        let buffer = Vec::with_capacity(FLUSH_BYTES * 2);
+        Sink { file, buffer, position: 0, checksum: 0, records: 0, failed: None }
+    }
+
+    /// Adds a log's record. Once the disk has taken less than there was, nothing more is kept for it.
+    fn add(&mut self, log: &Log) {
+        if self.failed.is_some() {
+            return;
+        }
+        let before = self.buffer.len();
+        let encoded = encode_log(log, &mut self.buffer);
+        self.records += u64::from(self.buffer.len() > before);
+        let flushed = if self.buffer.len() > FLUSH_BYTES { self.flush() } else { Ok(()) };
+        self.failed = encoded.and(flushed).err();
+    }
+
     fn flush(&mut self) -> io::Result<()> {
         self.file.write_at(&self.buffer, self.position)?;
         self.checksum = crc32c::crc32c_append(self.checksum, &self.buffer);
@@ -81,6 +100,9 @@ impl Sink {
 
     /// Answers how many bytes there are.
     fn finish(mut self) -> io::Result<u64> {
+        self.failed.take().map_or(Ok(()), Err)?;
+        self.buffer.extend_from_slice(&[0; 4]);
+        self.buffer.extend_from_slice(&self.records.to_le_bytes());
         self.flush()?;
         self.file.write_at(&self.checksum.to_le_bytes(), self.position)?;
         self.file.sync_data().map(|()| self.position)
@@ -290,12 +312,7 @@ impl Shared {
         let name = file_name(start);
         let working = directory.join(format!("{name}.new"));
         let _ = self.disk.unlink(&working);
-        let mut sink = Sink {
-            file: self.disk.create(&working)?,
-            buffer: Vec::with_capacity(FLUSH_BYTES * 2),
-            position: 0,
-            checksum: 0,
-        };
+        let mut sink = Sink::new(self.disk.create(&working)?);
         let header = [MAGIC, u64::from(format::FORMAT_VERSION), self.control.store_id, start];
         header.iter().for_each(|word| sink.buffer.extend_from_slice(&word.to_le_bytes()));
         sink.buffer.extend_from_slice(&link.length.to_le_bytes());
@@ -304,22 +321,9 @@ impl Shared {
         for word in [next_log, times[0], times[1]] {
             sink.buffer.extend_from_slice(&word.to_le_bytes());
         }
-        let (mut records, mut failed) = (0u64, None);
-        self.catalogue.visit_pausing(
-            |log| {
-                let before = sink.buffer.len();
-                let encoded = encode_log(log, &mut sink.buffer);
-                records += u64::from(sink.buffer.len() > before);
-                if failed.is_none() {
-                    let flushed = if sink.buffer.len() > FLUSH_BYTES { sink.flush() } else { Ok(()) };
-                    failed = encoded.and(flushed).err();
-                }
-            },
-            || self.pause(),
-        );
-        sink.buffer.extend_from_slice(&[0; 4]);
-        sink.buffer.extend_from_slice(&records.to_le_bytes());
-        let finished = failed.map_or(Ok(()), Err).and_then(|()| sink.finish());
+        self.catalogue.visit_pausing(|log| sink.add(log), || self.pause());
+        let records = sink.records;
+        let finished = sink.finish();
         // Everything a record may speak of must be durable before the checkpoint can be found.
         let bytes = finished
             .and_then(|bytes| {
@@ -429,5 +433,27 @@ impl Store {
         }
         shared.drop_dead_segments();
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Lifetime, Options, Store};
+    use thalweg_sys::disk::sim::SimDisk;
+
+    #[test]
+    fn what_a_full_disk_does_not_take_does_not_pile_up() {
+        let store = Store::memory(Options::default()).unwrap();
+        let config = Config { content_type: "text/plain".into(), lifetime: Lifetime::Unlimited };
+        let (log, _) = store.create(&[b'n'; 200], &config, None, &Default::default(), None).unwrap();
+        let disk = Disk::Sim(SimDisk::new(1, 3 * FLUSH_BYTES as u64));
+        let mut sink = Sink::new(disk.create(Path::new("/checkpoint")).unwrap());
+        for _ in 0..10_000 {
+            sink.add(&log);
+            assert!(sink.buffer.len() <= 2 * FLUSH_BYTES);
+        }
+        assert!(sink.position > 0, "some of it was taken");
+        assert_eq!(sink.finish().unwrap_err().kind(), io::ErrorKind::StorageFull);
     }
 }

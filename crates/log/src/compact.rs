@@ -13,7 +13,8 @@
 //! crash, lies in it; a reader keeps the map it has. The new file takes the old one's place by a rename, so that a crash leaves the one or
 //! the other, and both say the same about whatever is needed. *Checked by* the tests of compaction and by the crash simulation.
 //!
-//! One call looks at a bounded number of bytes; what is left is done by the next. It runs where housekeeping does, and rests
+//! One call looks at a bounded number of bytes; what is left is done by the next. A segment that was looked at in vain is left alone
+//! until less of it is needed. It runs where housekeeping does, and rests
 //! after each piece for several times as long as that took, so that it takes no more than its share of disk and processor.
 
 use crate::format::{
@@ -23,7 +24,7 @@ use crate::format::{
 use crate::open::Durability;
 use crate::pace::rest;
 use crate::places::Reach;
-use crate::reclaim::EXCESS;
+use crate::reclaim::{EXCESS, WORTH_PARTS};
 use crate::scan::{Scan, Step};
 use crate::segment::{self, Segment};
 use crate::store::Shared;
@@ -38,7 +39,7 @@ use std::time::Instant;
 use thalweg_sys::disk::File;
 
 /// Bytes of segments read in one call at most, and so more than are written; the first one is compacted whatever it has.
-const BYTES_AT_ONCE: u64 = 64 << 20;
+const BYTES_AT_ONCE: u64 = if cfg!(test) { 2 << 20 } else { 64 << 20 };
 const WRITE_BYTES: usize = 1 << 20;
 /// Segments are looked at in pieces of so many bytes: a page, which is what a file gives back.
 const PIECE_BYTES: u32 = if cfg!(test) { 512 } else { 4 << 10 };
@@ -73,9 +74,11 @@ impl Shared {
         let candidates = self.candidates(&view, below);
         let mut pieces: BTreeMap<u32, Pieces> = BTreeMap::new();
         self.each_extent(&view, &candidates, |number, span| pieces.entry(number).or_default().mark(&span));
+        let needed = |number: u32| pieces.get(&number).map_or(0, Pieces::bytes);
         let excess = |segment: &&Arc<Segment>| {
-            let needed = pieces.get(&segment.header.number).map_or(0, Pieces::bytes);
-            needed > 0 && needed * EXCESS <= segment.header.held_bytes()
+            let (number, needed) = (segment.header.number, needed(segment.header.number));
+            let worth = needed > 0 && needed * EXCESS <= segment.header.held_bytes();
+            worth && !self.reclaim.lock().is_in_vain(number, needed)
         };
         let (mut chosen, mut bytes, mut more) = (BTreeMap::new(), 0, false);
         for segment in view.all().iter().filter(excess) {
@@ -100,8 +103,10 @@ impl Shared {
             // because the sync of the directory failed when it was written.
             self.disk.sync_directory(directory)?;
         }
-        for (segment, needed) in chosen.into_values() {
-            self.compact_one(directory, &segment, merged(needed), gone_by)?;
+        for (number, (segment, spans)) in chosen {
+            if !self.compact_one(directory, &segment, merged(spans), gone_by)? {
+                self.reclaim.lock().looked_in_vain(number, needed(number), &candidates);
+            }
         }
         Ok(more)
     }
@@ -155,19 +160,26 @@ impl Shared {
         }
     }
 
-    /// Writes a segment anew. One that does not read as it was written stays as it is.
+    /// Writes a segment anew. `false`: it stays as it is, because little would be given back or it does not read as it was written.
     fn compact_one(
         &self,
         directory: &Path,
         old: &Arc<Segment>,
         needed: Vec<Span>,
         gone_by: Position,
-    ) -> io::Result<()> {
+    ) -> io::Result<bool> {
         let bytes = old.region().bytes(0..old.region().published());
-        let Some(runs) = plan(bytes, old.header.previous, &needed) else { return Ok(()) };
+        let Some(runs) = plan(bytes, old.header.previous, &needed) else {
+            tracing::warn!(
+                segment = old.header.number,
+                "a segment does not read as it was written: verify the store"
+            );
+            return Ok(false);
+        };
         let held = SEGMENT_HEADER_BYTES + runs.iter().map(Run::held_bytes).sum::<u32>();
-        if u64::from(held) >= old.header.held_bytes() {
-            return Ok(());
+        let given_back = old.header.held_bytes().saturating_sub(held.into());
+        if given_back < old.header.held_bytes() / WORTH_PARTS {
+            return Ok(false);
         }
         let header = SegmentHeader { held, gone_by, ..old.header };
         let name = segment::file_name(header.number);
@@ -183,10 +195,10 @@ impl Shared {
         let compacted = made.inspect_err(|_| {
             let _ = self.disk.unlink(&working);
         })?;
-        self.writer.lock().tally.freed_bytes += old.header.held_bytes() - u64::from(held);
+        self.writer.lock().tally.freed_bytes += given_back;
         self.segments.add(Arc::new(compacted));
         self.control.bump_segments();
-        self.disk.sync_directory(directory)
+        self.disk.sync_directory(directory).map(|()| true)
     }
 }
 

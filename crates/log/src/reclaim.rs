@@ -24,13 +24,13 @@ use crate::view::Segments;
 use crate::writer::{PlannedBatch, PlannedFrame, Writer};
 use crate::{Position, Time, segment_of};
 use smallvec::{SmallVec, smallvec};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 /// A segment is written anew once it holds so many times what is needed of it.
 pub(crate) const EXCESS: u64 = 2;
-/// Such a part of all there are, or of what a store may keep, is worth a checkpoint at once.
-const WORTH_PARTS: u64 = 8;
+/// Such a part of all there are, or of what a store may keep, is worth a checkpoint at once; and of a segment, to write it anew.
+pub(crate) const WORTH_PARTS: u64 = 8;
 /// And so much at least of a store with such a bound, which is no less and no more.
 const WORTH_BYTES_MIN: u64 = 1 << 20;
 const WORTH_BYTES_MAX: u64 = 16 << 20;
@@ -58,6 +58,8 @@ pub(crate) struct Reclaim {
     waiting_since: Option<Time>,
     /// Nobody looked since the last checkpoint, or there was more than one look takes.
     compacts: bool,
+    /// Segments that were not worth it when somebody looked, and what was needed of them then.
+    in_vain: BTreeMap<u32, u64>,
 }
 
 impl Reclaim {
@@ -73,6 +75,17 @@ impl Reclaim {
             if needed * EXCESS <= held { held - needed } else { 0 }
         });
         Reclaim { seen_bytes: excess.sum(), compacts: true, ..Reclaim::default() }
+    }
+
+    /// Whether nothing was gained by a look at a segment when as much of it was needed.
+    pub(crate) fn is_in_vain(&self, segment: u32, needed: u64) -> bool {
+        self.in_vain.get(&segment).is_some_and(|then| *then <= needed)
+    }
+
+    /// One of those that there are was not worth it.
+    pub(crate) fn looked_in_vain(&mut self, segment: u32, needed: u64, among: &BTreeSet<u32>) {
+        self.in_vain.retain(|known, _| among.contains(known));
+        self.in_vain.insert(segment, needed);
     }
 
     /// What is let go since the older checkpoint, of all that ever was.
@@ -160,11 +173,13 @@ impl Shared {
 
     /// Compacts if that may be of use: after a checkpoint, until nothing is left to do.
     fn compact_if_of_use(&self) -> io::Result<()> {
-        if std::mem::take(&mut self.reclaim.lock().compacts) {
-            let more = self.compact()?;
-            self.reclaim.lock().compacts |= more;
+        if !std::mem::take(&mut self.reclaim.lock().compacts) {
+            return Ok(());
         }
-        Ok(())
+        let more = self.compact();
+        // What the disk refused it may do later.
+        self.reclaim.lock().compacts |= *more.as_ref().unwrap_or(&true);
+        more.map(drop)
     }
 }
 

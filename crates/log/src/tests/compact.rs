@@ -207,6 +207,43 @@ fn a_reader_whose_place_is_gone_goes_on_behind_it() {
     assert_eq!(store.reader(&log).entries(&Query::from(Start::Time(1_100))).count(), 400);
 }
 
+/// Runs of what is not needed that are too short for a hole, in more segments than one look takes, and long ones behind them.
+#[test]
+fn what_is_not_worth_it_is_looked_at_once_and_keeps_nothing_behind_it_from_going() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path());
+    let (stays, goes) = (store.log(b"stays").unwrap(), store.log(b"goes").unwrap());
+    for (rounds, length) in [(3_000, 1_250), (300, LARGE)] {
+        for round in 0..rounds {
+            store.append(&stays, &payload(round, SMALL), 1_000).unwrap();
+            store.append(&goes, &payload(round, length), 1_000).unwrap();
+        }
+        store.rotate().unwrap();
+    }
+    store.delete(&goes, goes.staged().unwrap().version, 3_000, None).unwrap();
+    for time in 0..2 {
+        store.append(&stays, b"x", 5_000 + time).unwrap();
+        store.rotate().unwrap();
+        store.checkpoint().unwrap();
+    }
+    let before = disk_bytes(directory.path());
+    let looks = (1..=100).find(|_| !store.shared.compact().unwrap());
+    assert!(looks.is_some_and(|looks| looks > 3), "{looks:?} looks");
+    let given_back = before - disk_bytes(directory.path());
+    assert!(given_back > 5_000_000, "{given_back} bytes");
+    let compacted = |store: &Store| -> Vec<bool> {
+        store.shared.segments.latest().all().iter().map(|segment| segment.header.is_compacted()).collect()
+    };
+    assert!(!compacted(&store)[0], "nothing was to be gained there");
+    let (version, as_it_is) = (store.shared.control.segments_version(), compacted(&store));
+    assert!(!store.shared.compact().unwrap());
+    assert_eq!((store.shared.control.segments_version(), compacted(&store)), (version, as_it_is));
+    // Less of it is needed: it is looked at again.
+    store.purge(&Purge { log: Some(b"stays"), before: Some(1_001), ..Purge::default() }).unwrap();
+    reclaim(&store);
+    assert!(disk_bytes(directory.path()) * 4 < before);
+}
+
 #[test]
 fn forks_keep_what_they_inherit() {
     let directory = tempfile::tempdir().unwrap();
