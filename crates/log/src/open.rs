@@ -163,15 +163,7 @@ impl Store {
             times: Times::default(),
         };
         let gate = Gate::new(Map::anonymous(signal::BYTES).map_err(failed)?);
-        Ok(Store::assemble(
-            Disk::Real,
-            None,
-            options,
-            (control, gate),
-            found,
-            Vec::new(),
-            &Recovered::default(),
-        ))
+        Store::assemble(Disk::Real, None, options, (control, gate), found, Vec::new(), &Recovered::default())
     }
 
     /// Opens the store in `directory`, or creates one there.
@@ -222,7 +214,7 @@ impl Store {
             found,
             checkpoints,
             &report,
-        );
+        )?;
         Ok((store, report))
     }
 
@@ -234,7 +226,7 @@ impl Store {
         found: Found,
         checkpoints: Vec<Position>,
         report: &Recovered,
-    ) -> Store {
+    ) -> Result<Store, OpenError> {
         found.segments.add(found.active.clone());
         let Needed { live_bytes, gone_bytes, reclaim } = found.needed(&checkpoints);
         let (directory, lock) = place.map(|(path, lock)| (path.to_owned(), lock)).unzip();
@@ -288,17 +280,26 @@ impl Store {
             damage: report.damage.clone(),
             unnamed: report.unnamed.clone(),
             group_meters: GroupMeters::default(),
-            _lock: lock,
+            lock,
             #[cfg(test)]
             steps: Default::default(),
         });
         shared.catalogue.visit(|log| shared.enter(log));
-        let guard = Arc::new(Guard::start(&shared));
-        Store { shared, guard }
+        shared.into_store()
     }
 }
 
 impl Shared {
+    /// Starts the thread of a store that is whole.
+    fn into_store(self: Arc<Shared>) -> Result<Store, OpenError> {
+        let guard = Guard::start(&self).map_err(|source| OpenError::Io {
+            action: "start a thread for",
+            file: self.directory.clone().unwrap_or_else(|| "memory".into()),
+            source,
+        })?;
+        Ok(Store { shared: self, guard: Arc::new(guard) })
+    }
+
     /// Has a log looked at when its time, or that of its entries, may be over.
     fn enter(&self, log: &Arc<crate::log::Log>) {
         self.expiry.enter(log);

@@ -61,7 +61,7 @@ pub(crate) struct Shared {
     /// Damage that may have taken logs nobody can name: no log is created beside it.
     pub(crate) unnamed: Option<Damage>,
     pub(crate) group_meters: GroupMeters,
-    pub(crate) _lock: Option<Lock>,
+    pub(crate) lock: Option<Lock>,
     #[cfg(test)]
     pub(crate) steps: Steps,
 }
@@ -83,7 +83,9 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    pub(crate) fn start(shared: &Arc<Shared>) -> Guard {
+    /// # Errors
+    /// The system starts no thread, and without one nothing would become durable.
+    pub(crate) fn start(shared: &Arc<Shared>) -> io::Result<Guard> {
         let wanted = shared.options.durability != Durability::Memory && shared.options.committer_thread;
         let runner = shared.clone();
         let run = move || match runner.options.durability {
@@ -91,8 +93,11 @@ impl Guard {
             Durability::Os | Durability::Memory => runner.run_ahead(),
         };
         let builder = std::thread::Builder::new().name("committer".into()).stack_size(256 << 10);
-        let committer = if wanted { builder.spawn(run).ok() } else { None };
-        Guard { shared: shared.clone(), committer: Mutex::new(committer) }
+        let committer = match wanted.then(|| builder.spawn(run)) {
+            Some(Err(error)) if shared.options.durability == Durability::Sync => return Err(error),
+            started => started.and_then(Result::ok),
+        };
+        Ok(Guard { shared: shared.clone(), committer: Mutex::new(committer) })
     }
 
     fn stop(&self) {
@@ -390,6 +395,27 @@ impl Store {
                 *sealed = same;
             }
         }
+    }
+
+    /// In a child right after a fork: leaves the directory to the parent, so that the parent's end, however it comes, is the end of its
+    /// hold on it. A child can do nothing else with a store that was opened before it was made, not even drop it: its threads and its
+    /// locks are the parent's ([`std::mem::forget`] it, and open the directory anew, read-only). Does nothing in the process that opened
+    /// it.
+    ///
+    /// ```
+    /// # use thalweg_log::{Disk, OpenError, Options, Store};
+    /// # let directory = tempfile::tempdir()?;
+    /// let (store, _) = Store::open(&Disk::Real, directory.path(), Options::default())?;
+    /// store.leave_to_parent()?;
+    /// let again = Store::open(&Disk::Real, directory.path(), Options::default());
+    /// assert!(matches!(again, Err(OpenError::Held { .. })), "this is no child");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// There is no descriptor left: the child goes on holding it.
+    pub fn leave_to_parent(&self) -> io::Result<()> {
+        self.shared.lock.as_ref().map_or(Ok(()), Lock::leave_to_parent)
     }
 
     /// Closes the store: commits what is pending, writes a checkpoint, seals the tail. Calls on other

@@ -259,6 +259,12 @@ pub(crate) fn forked() {
     forks::note();
     for store in STORES.lock().drain(..).filter_map(|store| store.upgrade()) {
         let _ = store.forked.set(());
+        // Nobody waits in a child for a thread that only its parent has.
+        if let Some(state) = store.state.try_lock()
+            && let Some(Open { backing: Backing::Own(own), .. }) = &state.open
+        {
+            let _ = own.leave_to_parent();
+        }
         std::mem::forget(store);
     }
 }

@@ -1,6 +1,9 @@
 """The end of a store: closed, closed by somebody else, forked, held."""
 
 import os
+import signal
+import subprocess
+import sys
 import threading
 import warnings
 
@@ -208,3 +211,41 @@ except thalweg.Held:
         self.assertEqual(python(code, str(self.path)), "1\n")
         with self.open() as store:
             self.assertEqual([bytes(entry) for entry in store.log("forked").query()], [b"kept"])
+
+    def test_a_child_that_lives_on_does_not_hold_what_its_parent_has_closed_or_died_with(self):
+        code = """
+import os, signal, sys, warnings, thalweg
+warnings.simplefilter("ignore")
+store = thalweg.open(sys.argv[1], durability="sync")
+store.log("forked").append(b"kept")
+child = os.fork()
+if child == 0:
+    os.write(1, b"%d\\n" % os.getpid())
+    signal.pause()
+    os._exit(0)
+store.close()
+with thalweg.open(sys.argv[1]) as store:
+    assert len(list(store.log("forked").query())) == 1
+store = thalweg.open(sys.argv[1])
+second = os.fork()
+if second == 0:
+    os.write(1, b"%d\\n" % os.getpid())
+    signal.pause()
+    os._exit(0)
+sys.stdin.readline()
+os.kill(os.getpid(), 9)
+"""
+        self.store.close()
+        command = [sys.executable, "-c", code, str(self.path)]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:
+            children = [int(parent.stdout.readline()) for _ in range(2)]
+            with self.assertRaises(thalweg.Held):
+                thalweg.open(self.path)
+            parent.stdin.write("\n")
+            parent.stdin.flush()
+            self.assertEqual(parent.wait(10), -signal.SIGKILL)
+            with self.open() as store:
+                self.assertEqual([bytes(entry) for entry in store.log("forked").query()], [b"kept"])
+            # They were there all the time.
+            for child in children:
+                os.kill(child, signal.SIGKILL)

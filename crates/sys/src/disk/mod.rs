@@ -42,16 +42,53 @@ enum Backing {
     Sim(sim::SimFile),
 }
 
+/// Runs the body for whichever disk it is.
+macro_rules! on {
+    ($value:expr, $real:ident => $do_real:expr, $sim:ident => $do_sim:expr) => {
+        match $value {
+            Backing::Real($real) => $do_real,
+            #[cfg(feature = "sim")]
+            Backing::Sim($sim) => $do_sim,
+        }
+    };
+}
+
 /// Exclusive hold on a path, released on drop or when the process dies. The file is empty when it was dropped.
+///
+/// The hold is its process's alone. A child made by a fork has a copy of the descriptor: dropping it there releases nothing, and as
+/// long as the child lives it keeps others out after its parent was killed, unless it calls [`Lock::leave_to_parent`].
 #[derive(Debug)]
 pub struct Lock {
     file: File,
+    process: u32,
+}
+
+impl Lock {
+    fn of(file: File) -> Lock {
+        Lock { file, process: std::process::id() }
+    }
+
+    /// In a child right after a fork: lets go of the copy, so that only the parent's hold counts. Does nothing in the process that
+    /// took it.
+    ///
+    /// # Errors
+    /// What the system said: there is no descriptor left.
+    pub fn leave_to_parent(&self) -> io::Result<()> {
+        if self.process == std::process::id() {
+            return Ok(());
+        }
+        on!(&self.file.0, file => file.leave(), _file => Ok(()))
+    }
 }
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // What it said is of no use to anybody now, and wrong the next moment.
-        let _ = self.file.empty();
+        if self.process == std::process::id() {
+            // What it said is of no use to anybody now, and wrong the next moment.
+            let _ = self.file.empty();
+            // A copy that a child has would keep it.
+            on!(&self.file.0, file => file.unlock(), _file => ());
+        }
     }
 }
 
@@ -62,17 +99,6 @@ pub enum Allocation {
     ZeroFilled,
     /// Blocks are only reserved: quick, for stores that do not wait for the disk.
     Reserved,
-}
-
-/// Runs the body for whichever disk it is.
-macro_rules! on {
-    ($value:expr, $real:ident => $do_real:expr, $sim:ident => $do_sim:expr) => {
-        match $value {
-            Backing::Real($real) => $do_real,
-            #[cfg(feature = "sim")]
-            Backing::Sim($sim) => $do_sim,
-        }
-    };
 }
 
 impl Disk {
@@ -190,11 +216,11 @@ impl Disk {
     /// `WouldBlock` with the holder's text as message when somebody else holds it.
     pub fn lock(&self, path: &Path, holder: &str) -> io::Result<Lock> {
         match self {
-            Disk::Real => real::lock(path, holder).map(|f| Lock { file: File(Backing::Real(f)) }),
+            Disk::Real => real::lock(path, holder).map(|file| Lock::of(File(Backing::Real(file)))),
             #[cfg(feature = "sim")]
             Disk::Sim(disk) => {
                 let file = disk.open(path).or_else(|_| disk.create(path))?;
-                Ok(Lock { file: File(Backing::Sim(file)) })
+                Ok(Lock::of(File(Backing::Sim(file))))
             }
         }
     }

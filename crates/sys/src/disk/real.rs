@@ -3,7 +3,7 @@
 use super::{Allocation, Map};
 use rustix::fs::{self, Mode, OFlags};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -103,6 +103,21 @@ impl RealFile {
             }
         }
         Ok(())
+    }
+
+    /// Releases the lock, also for processes that have a copy of the descriptor.
+    pub(super) fn unlock(&self) {
+        let _ = fs::flock(&self.descriptor, fs::FlockOperation::Unlock);
+    }
+
+    /// Closes the file without giving its descriptor's number back: it stands for nothing from here on.
+    pub(super) fn leave(&self) -> io::Result<()> {
+        let nothing = fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+        // SAFETY: the number is open, owned by `self.descriptor`, and stays both: `dup3` puts another file in its place in one
+        // step, and nothing closes what is never dropped.
+        let mut place =
+            std::mem::ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(self.descriptor.as_raw_fd()) });
+        Ok(rustix::io::dup3(&nothing, &mut place, rustix::io::DupFlags::CLOEXEC)?)
     }
 
     pub(super) fn empty(&self) -> io::Result<()> {
