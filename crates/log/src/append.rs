@@ -31,7 +31,7 @@ impl Store {
     /// [`CommitError::BadName`]; otherwise as [`Store::create`].
     pub fn log(&self, name: &[u8]) -> Result<Arc<Log>, CommitError> {
         loop {
-            if let Some(log) = self.find(name) {
+            if let Some(log) = self.find(name).filter(|log| log.lock().has_name()) {
                 return Ok(log);
             }
             check_name(name)?;

@@ -170,7 +170,7 @@ impl Neighbour {
         let version = self.control.segments_version();
         let moved = self.seen.bytes() != version as u32;
         if moved {
-            self.list()?;
+            self.read_directory()?;
         }
         let view = self.segments.latest();
         // After the list, because whatever took a segment off it was visible before. What is not listed yet
@@ -185,7 +185,7 @@ impl Neighbour {
             {
                 followed.recovery.follow(&view, followed.up_to, limit);
             } else {
-                followed.recovery.renew(limit).map_err(io::Error::other)?;
+                followed.recovery.renew(limit).map_err(io_error)?;
             }
             followed.up_to = limit;
         }
@@ -197,8 +197,13 @@ impl Neighbour {
         Ok(())
     }
 
+    /// Whether the list of segments is as of its version.
+    fn is_listed(&self) -> bool {
+        self.seen.bytes() == self.control.segments_version() as u32
+    }
+
     /// Reads which segments there are from the directory; those that are known stay mapped.
-    fn list(&self) -> io::Result<()> {
+    fn read_directory(&self) -> io::Result<()> {
         // One behind that may be half made. Once it is made it is listed, though nothing is in it yet: the version
         // need not move again before something is.
         let newest = segment_of(self.control.written());
@@ -232,6 +237,13 @@ impl Neighbour {
     }
 }
 
+fn io_error(error: OpenError) -> io::Error {
+    match error {
+        OpenError::Io { source, .. } => source,
+        other => io::Error::other(other),
+    }
+}
+
 impl Home for Neighbour {
     fn task_waits(&self) {
         self.follower.start();
@@ -242,9 +254,22 @@ impl Home for Neighbour {
     }
 
     fn look(&self) {
-        if self.seen.bytes() != self.control.segments_version() as u32 {
+        if !self.is_listed() {
             drop(self.catch_up());
         }
+    }
+
+    fn list(&self) -> io::Result<()> {
+        let mut attempt = 1;
+        while !self.is_listed() {
+            match self.go_on(&mut self.catalogue.lock()) {
+                // A segment was removed between listing and reading it.
+                Err(error) if error.kind() == io::ErrorKind::NotFound && attempt < ATTEMPTS => attempt += 1,
+                Err(error) => return Err(error),
+                Ok(()) => {}
+            }
+        }
+        Ok(())
     }
 
     fn learn(&self) {

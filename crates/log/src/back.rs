@@ -13,7 +13,7 @@ use crate::segment::{Readable, Segment};
 use crate::source::Source;
 use crate::view::View;
 use crate::walk::{Filter, Found, Step};
-use crate::{Position, byte_of, position, segment_of};
+use crate::{Offset, Position, byte_of, position, segment_of};
 use smallvec::SmallVec;
 
 /// So many blocks without an entry, and it pays to ask where the log has its last one before.
@@ -41,6 +41,8 @@ pub struct EntriesBack<'r> {
     bytes: &'r [u8],
     number: u32,
     state: State,
+    /// What was in the way of finding where it begins, until that is said.
+    error: Option<ReadError>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +58,7 @@ impl Reader {
     ///
     /// # Errors
     /// Each entry is a `Result`: in front of a segment with damage in it there is [`ReadError::Damaged`], and
-    /// nothing more until [`EntriesBack::resume`].
+    /// nothing more until [`EntriesBack::resume`]. So it is at once when the search for an exact start came by damage.
     ///
     /// ```
     /// use thalweg_log::{Options, Query, Store};
@@ -69,9 +71,9 @@ impl Reader {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn entries_back(&mut self, query: &Query) -> EntriesBack<'_> {
-        let exact = match query.start {
-            Start::Exact(_) => self.entries(query).find_map(Result::ok).map(|entry| entry.offset),
-            _ => None,
+        let (exact, error) = match query.start {
+            Start::Exact(_) => self.first(query),
+            _ => (None, None),
         };
         let nothing = matches!(query.start, Start::Exact(_)) && exact.is_none();
         let query = exact.map_or(*query, |offset| Query { start: Start::Offset(offset), ..*query });
@@ -98,9 +100,24 @@ impl Reader {
             bytes,
             number: 0,
             state,
+            error,
         };
         back.stand(walk.limit);
         back
+    }
+
+    /// Where the first entry of a query begins, wherever it lies, and what was in the way of it first.
+    fn first(&mut self, query: &Query) -> (Option<Offset>, Option<ReadError>) {
+        let mut entries = self.entries(query);
+        let mut first = None;
+        loop {
+            match entries.next() {
+                Some(Ok(entry)) => return (Some(entry.offset), first),
+                Some(Err(error)) => first = first.or(Some(error)),
+                None => return (None, first),
+            }
+            entries.resume();
+        }
     }
 }
 
@@ -114,11 +131,17 @@ impl<'r> EntriesBack<'r> {
 
     /// Puts the walk right behind whatever ends at a position.
     fn stand(&mut self, position: Position) {
-        let segments = self.source.view().all();
-        self.place = self.source.view().place(segment_of(position)).min(segments.len().saturating_sub(1));
-        let there =
-            segments.get(self.place).is_some_and(|segment| segment.header.number == segment_of(position));
-        (self.end, self.checked) = (if there { byte_of(position) } else { u32::MAX }, false);
+        let (segments, number) = (self.source.view().all(), segment_of(position));
+        let place = self.source.view().place(number);
+        self.end = match segments.get(place) {
+            Some(segment) if segment.header.number == number => byte_of(position),
+            // All that there is from here on lies behind the position.
+            Some(_) => SEGMENT_HEADER_BYTES,
+            None => u32::MAX,
+        };
+        let place = place.min(segments.len().saturating_sub(1));
+        self.checked &= place == self.place;
+        self.place = place;
     }
 
     /// Whether everything from here on lies before the query.
@@ -133,18 +156,16 @@ impl<'r> EntriesBack<'r> {
             let view: &'r View = self.source.view();
             let Some(segment) = view.all().get(self.place) else { return Ok(false) };
             let bound = segment.end(self.limit);
-            if !self.checked {
-                self.checked = true;
-                self.end = self.end.min(bound);
-                segment.verify(SEGMENT_HEADER_BYTES..bound)?;
-            }
-            let number = segment.header.number;
-            if self.is_before(number) {
+            self.end = self.end.min(bound);
+            if self.is_before(segment.header.number) {
                 match self.source.previous(&mut self.stretch, self.first, &mut self.filter) {
                     Some(end) => self.stand(end),
                     None => return Ok(false),
                 }
             } else if self.end > SEGMENT_HEADER_BYTES {
+                if !std::mem::replace(&mut self.checked, true) {
+                    segment.verify(SEGMENT_HEADER_BYTES..bound)?;
+                }
                 if self.note_block(segment, bound)? {
                     return Ok(true);
                 }
@@ -184,23 +205,35 @@ impl<'r> EntriesBack<'r> {
 
     /// Notes the entries whose headers lie in a span of a segment.
     fn walk(&mut self, segment: &'r Segment, from: u32, to: u32, bound: u32) {
-        // Damage was met when the segment was checked; what is read past it, its reader was told to.
-        let Readable::To(end) = segment.readable(from, bound) else { return };
-        self.bytes = segment.region().bytes(0..end);
-        self.number = segment.header.number;
-        let headers = &self.bytes[..end.min(to.saturating_add(BATCH_HEADER_BYTES)) as usize];
+        (self.bytes, self.number) = (segment.region().bytes(0..bound), segment.header.number);
+        let mut at = from;
+        while at < to {
+            // Damage was met when the segment was checked; what is read past it, its reader was told to.
+            at = match segment.readable(at, bound) {
+                Readable::To(end) if end > at && self.note(at, end, to) => end,
+                Readable::To(_) => return,
+                Readable::Damaged(_, resumes) => resumes,
+            };
+        }
+    }
+
+    /// Notes the entries of a run of bytes whose headers lie in front of `to`; whether there may be more behind the run.
+    fn note(&mut self, from: u32, end: u32, to: u32) -> bool {
+        let run = &self.bytes[..end as usize];
+        let headers = &run[..end.min(to.saturating_add(BATCH_HEADER_BYTES)) as usize];
         let mut at = from;
         let floor = if self.stretch == self.first { self.start } else { 0 };
         self.filter.jump();
         loop {
             match self.filter.step(headers, &mut at) {
-                Step::Found(found) if found.at >= to => return,
+                Step::Found(found) if found.at >= to => return false,
                 Step::Found(found) if position(self.number, found.at) < floor => {}
                 // One that reaches behind what may be read is met by whoever reads forwards.
-                Step::Found(found) if !found.is_within(self.bytes) => return,
+                Step::Found(found) if !found.is_within(run) => return false,
                 Step::Found(found) => self.block.push(found),
                 Step::Foreign | Step::Gap(..) => {}
-                _ => return,
+                Step::End => return true,
+                _ => return false,
             }
         }
     }
@@ -213,6 +246,12 @@ impl<'r> Iterator for EntriesBack<'r> {
         loop {
             if let Some(found) = self.block.pop() {
                 return Some(Ok(found.entry(self.number, self.bytes)));
+            }
+            if let Some(error) = self.error.take() {
+                if self.state == State::Going {
+                    self.state = State::Damaged;
+                }
+                return Some(Err(error));
             }
             if self.state != State::Going {
                 return None;

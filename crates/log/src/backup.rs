@@ -12,9 +12,10 @@
 //! - The control file comes last, closed cleanly at the end: without it a directory is not a store, so a
 //!   backup that was cut short is none.
 //!
-//! Files may come and go meanwhile. When the backup would lack a segment that its own newest checkpoint needs, all of
-//! it is begun anew. Everything is durable before it is reported. Checked by the tests, with a writer that rotates,
-//! deletes and checkpoints at once, and on the simulated disk with the power cut at any moment.
+//! Files may come and go meanwhile. When the backup would lack a segment that its own newest checkpoint needs, or have
+//! one compacted that replay from there comes to, all of it is begun anew. Everything is durable before it is reported.
+//! Checked by the tests, with a writer that rotates, deletes and checkpoints at once, and on the simulated disk with the
+//! power cut at any moment.
 
 use crate::checkpoint::{self, Checkpoint};
 use crate::control::{self, Closed, Control};
@@ -24,11 +25,11 @@ use crate::scan::{Scan, Step};
 use crate::store::Store;
 use crate::verify::{needed_segments, verify};
 use crate::{Position, byte_of, position, segment, segment_of};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use thalweg_sync::region::Region;
-use thalweg_sys::disk::{Allocation, Disk};
+use thalweg_sys::disk::{Allocation, Disk, parent_of};
 
 /// Times that a backup is begun anew because files that it needs went away meanwhile.
 const ATTEMPTS: u32 = 16;
@@ -247,9 +248,13 @@ impl Transfer<'_> {
         self.done.end = end;
         meanwhile();
         let present = self.segments(&control, segment_of(linkable), end)?;
-        let needed = needed_at(checkpoints.last(), end);
-        if let Some(number) = needed.difference(&present).next() {
-            return Err(Trouble::Gone(self.from.join(segment::file_name(*number))));
+        let newest = checkpoints.last();
+        let lacking = needed_at(newest, end).into_iter().find(|number| !present.contains_key(number));
+        // Compacted behind later checkpoints, which this backup does not have.
+        let mut replayed = present.range(newest.map_or(1, |checkpoint| segment_of(checkpoint.start))..);
+        let compacted = replayed.find(|(_, header)| header.is_compacted()).map(|(number, _)| *number);
+        if let Some(number) = lacking.or(compacted) {
+            return Err(Trouble::Gone(self.from.join(segment::file_name(number))));
         }
         let synced = self.disk.sync_directory(self.to);
         synced.map_err(io_trouble("sync", self.to))?;
@@ -262,8 +267,7 @@ impl Transfer<'_> {
         self.made.push(self.to.join(control::FILE_NAME));
         Control::create_closed(self.disk, self.to, &words)
             .map_err(io_trouble("write the control file of", self.to))?;
-        let parent =
-            self.to.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let parent = parent_of(self.to);
         self.disk.sync_directory(parent).map_err(io_trouble("sync", parent))
     }
 
@@ -292,14 +296,14 @@ impl Transfer<'_> {
         Ok(taken)
     }
 
-    /// Takes the segments up to the end, and answers which there are.
+    /// Takes the segments up to the end, and answers the headers of those there are.
     fn segments(
         &mut self,
         control: &Control,
         linkable: u32,
         end: Position,
-    ) -> Result<BTreeSet<u32>, Trouble> {
-        let mut present = BTreeSet::new();
+    ) -> Result<BTreeMap<u32, SegmentHeader>, Trouble> {
+        let mut present = BTreeMap::new();
         for name in self.names()? {
             let Some(number) = segment::number_of(&name).filter(|number| *number <= segment_of(end)) else {
                 continue;
@@ -323,7 +327,7 @@ impl Transfer<'_> {
                 // It was compacted meanwhile, and lacks what was there at the end.
                 return Err(Trouble::Gone(path));
             }
-            present.insert(number);
+            present.insert(number, taken);
         }
         Ok(present)
     }

@@ -32,23 +32,19 @@ enum Register {
     Neighbour { attached: Attached, told: BTreeSet<LogId> },
 }
 
+/// The logs of this process's own store.
 #[derive(Clone, Debug)]
 struct Own {
     store: Store,
-    told: Told,
-}
-
-/// What of the logs of this process's own store was told.
-#[derive(Clone, Debug)]
-struct Told {
-    /// Every log below it was told of, or is not going to be seen.
+    /// Every log below it was told of, or is not going to be seen; none from there on was.
     below: LogId,
-    /// Logs above that were told of already, because one between them is not visible yet.
-    ahead: Vec<LogId>,
+    /// Logs from there on that nobody is told of, because they were there to begin with.
+    known: BTreeSet<LogId>,
 }
 
 impl Store {
-    /// Hears of every log there is, or if `existing` is not asked for, of those to come.
+    /// Hears of every log there is, or if `existing` is not asked for, of those that become visible from now on. Complexity: every
+    /// log is looked at here and whenever there are new ones.
     ///
     /// ```
     /// use thalweg_log::{Options, Store};
@@ -61,9 +57,12 @@ impl Store {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn births(&self, existing: bool) -> Births {
-        let below = if existing { 0 } else { *self.shared.next_log.lock() };
-        let told = Told { below, ahead: Vec::new() };
-        Births::new(self.sight(), Register::Own(Own { store: self.clone(), told }))
+        let mut own = Own { store: self.clone(), below: 0, known: BTreeSet::new() };
+        if !existing && let Some((sure, visible)) = own.walk() {
+            own.below = sure;
+            own.known = visible.iter().map(|log| log.id()).filter(|id| *id >= sure).collect();
+        }
+        Births::new(self.sight(), Register::Own(own))
     }
 }
 
@@ -142,56 +141,106 @@ impl Births {
 
 impl Own {
     fn look(&mut self, ready: &mut VecDeque<Arc<Log>>) {
+        if let Some((sure, visible)) = self.walk() {
+            let surely = surely(sure, visible);
+            ready.extend(surely.into_iter().filter(|log| !self.known.remove(&log.id())));
+            self.below = sure;
+        }
+    }
+
+    /// What is visible from the mark on, in no order, and up to which log nothing else can be. `None`: nothing is new.
+    fn walk(&self) -> Option<(LogId, Vec<Arc<Log>>)> {
         // Before the walk: every id below it belongs to a log that the walk comes by, or to none.
         let next = *self.store.shared.next_log.lock();
-        if next <= self.told.below {
-            return;
+        if next <= self.below {
+            return None;
         }
         let (mut visible, mut coming) = (Vec::new(), LogId::MAX);
         self.store.visit(|log| match log.visible() {
-            _ if log.id() < self.told.below => {}
+            _ if log.id() < self.below => {}
             Some(_) => visible.push(log.clone()),
             None if log.staged().is_some() => coming = coming.min(log.id()),
             None => {}
         });
-        ready.extend(self.told.go_on(next.min(coming), visible));
+        Some((next.min(coming), visible))
     }
 }
 
-impl Told {
-    /// Takes what a walk came by; the logs to tell of now. Below `sure` it came by every log, and every one is visible or never
-    /// will be; of those from there on it may have come by some and missed others, in whatever order they were made.
-    fn go_on(&mut self, sure: LogId, visible: Vec<Arc<Log>>) -> Vec<Arc<Log>> {
-        let mut fresh = visible;
-        fresh.retain(|log| !self.ahead.contains(&log.id()));
-        fresh.sort_by_key(|log| log.id());
-        self.ahead.extend(fresh.iter().map(|log| log.id()));
-        self.ahead.retain(|id| *id >= sure);
-        self.below = sure;
-        fresh
-    }
+/// Of what a walk came by, the logs to tell of now, in order. Below `sure` it came by every log, and every one is visible or
+/// never will be. From there on it may have come by some and missed others that were made before them: what is visible there
+/// waits for those, whose commits are news.
+fn surely(sure: LogId, mut visible: Vec<Arc<Log>>) -> Vec<Arc<Log>> {
+    visible.retain(|log| log.id() < sure);
+    visible.sort_by_key(|log| log.id());
+    visible
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Config, Lifetime};
+    use crate::{Commit, Config, Lifetime, Options};
+    use thalweg_sys::disk::Disk;
+
+    fn config() -> Config {
+        Config { content_type: "text/plain".into(), lifetime: Lifetime::Unlimited }
+    }
 
     fn logs(ids: &[LogId]) -> Vec<Arc<Log>> {
-        let config = || Config { content_type: "text/plain".into(), lifetime: Lifetime::Unlimited };
         ids.iter().map(|id| Arc::new(Log::new(*id, b"log", config(), 0, None))).collect()
     }
 
     #[test]
-    fn logs_that_a_walk_missed_while_they_were_made_are_told_of_by_the_next() {
-        let mut told = Told { below: 0, ahead: Vec::new() };
-        let mut walk = |sure, visible: &[LogId]| -> Vec<LogId> {
-            told.go_on(sure, logs(visible)).iter().map(|log| log.id()).collect()
+    fn who_hears_of_what_comes_hears_of_what_is_on_its_way() {
+        let directory = tempfile::tempdir().unwrap();
+        let options = Options { committer_thread: false, ..Options::default() };
+        let (store, _) = Store::open(&Disk::Real, directory.path(), options).unwrap();
+        let create =
+            |name: &[u8]| drop(store.create(name, &config(), None, &Commit::default(), None).unwrap());
+        create(b"there");
+        store.flush().unwrap();
+        create(b"on its way");
+        let mut births = store.births(false);
+        assert!(births.next().is_none());
+        create(b"to come");
+        assert!(births.next().is_none());
+        store.flush().unwrap();
+        let told: Vec<_> = std::iter::from_fn(|| births.next()).map(|log| log.name().to_vec()).collect();
+        assert_eq!(told, [&b"on its way"[..], b"to come"]);
+    }
+
+    #[test]
+    fn logs_that_are_made_meanwhile_are_told_of_once_and_in_order() {
+        const COUNT: u64 = 3_000;
+        let store = Store::memory(Options::default()).unwrap();
+        let mut births = store.births(true);
+        let makers: Vec<_> = (0..2)
+            .map(|maker| {
+                let store = store.clone();
+                std::thread::spawn(move || {
+                    (0..COUNT / 2).for_each(|n| drop(store.log(format!("{maker}-{n}").as_bytes()).unwrap()));
+                })
+            })
+            .collect();
+        let mut told = Vec::new();
+        while told.len() < COUNT as usize {
+            match births.next() {
+                Some(log) => told.push(log.id()),
+                None => assert!(births.wait(Some(Duration::from_secs(10))), "{} were told of", told.len()),
+            }
+        }
+        makers.into_iter().for_each(|maker| maker.join().unwrap());
+        assert!(told.is_sorted_by(|a, b| a < b), "each once, in the order of their creation");
+        assert!(births.next().is_none());
+    }
+
+    #[test]
+    fn logs_that_a_walk_missed_while_they_were_made_hold_up_those_made_after_them() {
+        let walk = |sure, visible: &[LogId]| -> Vec<LogId> {
+            surely(sure, logs(visible)).iter().map(|log| log.id()).collect()
         };
-        // 10 and 11 were put where the walk had been already, 12 and 13 where it had not; 12 is not visible yet.
-        assert_eq!(walk(10, &[9, 8, 13]), [8, 9, 13]);
-        assert_eq!(walk(11, &[13, 12, 10]), [10, 12]);
-        assert_eq!(walk(14, &[11, 13, 12]), [11]);
-        assert_eq!(walk(15, &[14]), [14]);
+        // 10 and 11 were put where the walk had been already, 12 and 13 where it had not; then 11 is not visible yet.
+        assert_eq!(walk(10, &[9, 8, 13, 12]), [8, 9]);
+        assert_eq!(walk(11, &[13, 12, 10]), [10]);
+        assert_eq!(walk(14, &[11, 13, 12]), [11, 12, 13]);
     }
 }

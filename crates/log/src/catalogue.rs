@@ -131,10 +131,7 @@ impl Place<'_> {
     /// Whether a log of that name takes commits or is retained.
     pub(crate) fn occupied(&self, name: &[u8]) -> bool {
         let found = self.shard.table.find(self.hash, |log| log.name() == name);
-        found.is_some_and(|log| {
-            let inner = log.lock();
-            !inner.deleting || inner.children > 0
-        })
+        found.is_some_and(|log| log.lock().has_name())
     }
 
     /// Puts a log in place of whatever had the name.

@@ -11,9 +11,10 @@
 //! becomes valid only when everything it may contain is durable. Each record says up to which batch it
 //! speaks (`last`), and replay skips what a log already has. A fork and its parent may have been visited at
 //! different moments: who is whose parent, and who is retained, is settled by recovery. Two checkpoints are kept, so a damaged one
-//! costs replay time and nothing else; segments are removed only behind the older of them.
+//! costs replay time and nothing else; segments are removed only behind the older of them, and only if nobody needed them when the
+//! newer began: what is let go while it is written may be in its records.
 
-use crate::error::Damage;
+use crate::error::{Damage, is_full};
 use crate::extents::{Extent, Extents};
 use crate::fork::Lineage;
 use crate::format::{self, Config, Link, Producer, word32, word64};
@@ -60,6 +61,8 @@ struct Written {
     start: Position,
     bytes: u64,
     records: u64,
+    /// Segments that none of its records speaks of: nobody needed them any more when it began.
+    dead: Vec<u32>,
 }
 
 /// Writes a file front to back with a running checksum.
@@ -305,9 +308,10 @@ impl Shared {
     }
 
     fn write_checkpoint(&self, directory: &Path) -> io::Result<Written> {
-        let (start, link, times) = {
+        let (start, link, times, dead) = {
             let writer = self.writer.lock();
-            (writer.written(), writer.link, [writer.times.latest, writer.times.lateness])
+            let times = [writer.times.latest, writer.times.lateness];
+            (writer.written(), writer.link, times, writer.dead().collect())
         };
         let name = file_name(start);
         let working = directory.join(format!("{name}.new"));
@@ -334,7 +338,7 @@ impl Shared {
             .inspect_err(|_| {
                 let _ = self.disk.unlink(&working);
             })?;
-        Ok(Written { start, bytes, records })
+        Ok(Written { start, bytes, records, dead })
     }
 
     /// Between two shards: nothing is locked, and whatever happens here the checkpoint has to bear.
@@ -351,24 +355,22 @@ impl Shared {
         self.commit_group()
     }
 
-    /// Removes segments whose payload nobody needs and that no replay starts before.
+    /// Removes segments whose payload nobody needs by now, of a store without checkpoints.
     pub(crate) fn drop_dead_segments(&self) {
+        let dead: Vec<u32> = self.writer.lock().dead().collect();
+        self.drop_segments(dead);
+    }
+
+    /// Removes those of some segments that no replay starts before.
+    fn drop_segments(&self, mut dead: Vec<u32>) {
         let kept = self.checkpoints.lock().len();
         if self.is_damaged() || self.directory.is_some() && kept < KEPT {
             return;
         }
-        let oldest = match self.options.durability {
-            Durability::Memory => u32::MAX,
-            Durability::Sync | Durability::Os => {
-                self.checkpoints.lock().first().map_or(0, |start| segment_of(*start))
-            }
-        };
-        let dead: Vec<u32> = {
-            let writer = self.writer.lock();
-            let below = oldest.min(writer.active.header.number);
-            let dead = writer.live_bytes.iter().filter(|(number, live)| **live == 0 && **number < below);
-            dead.map(|(number, _)| *number).collect()
-        };
+        if self.options.durability != Durability::Memory {
+            let oldest = self.checkpoints.lock().first().map_or(0, |start| segment_of(*start));
+            dead.retain(|number| *number < oldest);
+        }
         // What emptied them may be known before it is durable: a crash would bring it back, and its segments not.
         if dead.is_empty() || self.options.durability == Durability::Os && self.commit_group().is_err() {
             return;
@@ -418,7 +420,20 @@ impl Store {
             return Ok(());
         };
         let purged_bytes = shared.writer.lock().tally.purged_bytes;
-        let Written { start, bytes, records } = shared.write_checkpoint(directory)?;
+        let written = match shared.write_checkpoint(directory) {
+            Err(error) if is_full(&error) && shared.writer.lock().reserve.lend() => {
+                shared.write_checkpoint(directory)
+            }
+            written => written,
+        };
+        let kept = written.map(|written| self.keep(directory, written, purged_bytes));
+        shared.writer.lock().reserve.give_back();
+        kept
+    }
+
+    /// Keeps a checkpoint in the oldest one's place, and removes what that held on to.
+    fn keep(&self, directory: &Path, written: Written, purged_bytes: u64) {
+        let (shared, Written { start, bytes, records, dead }) = (&self.shared, written);
         let superfluous: Vec<Position> = {
             let mut kept = shared.checkpoints.lock();
             if kept.last() != Some(&start) {
@@ -431,8 +446,7 @@ impl Store {
         for start in superfluous {
             let _ = shared.disk.unlink(&directory.join(file_name(start)));
         }
-        shared.drop_dead_segments();
-        Ok(())
+        shared.drop_segments(dead);
     }
 }
 

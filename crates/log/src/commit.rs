@@ -229,9 +229,22 @@ impl Store {
         time: Time,
         watcher: Option<WatcherId>,
     ) -> Result<Receipt, CommitError> {
+        self.delete_unless(log, expected, time, watcher, |_| Ok(()))
+    }
+
+    /// The same, unless something else stands in its way, which is looked at with the log locked.
+    pub(crate) fn delete_unless(
+        &self,
+        log: &Arc<Log>,
+        expected: u32,
+        time: Time,
+        watcher: Option<WatcherId>,
+        refuse: impl FnOnce(&Inner) -> Result<(), CommitError>,
+    ) -> Result<Receipt, CommitError> {
         let (receipt, gone) = {
             let mut inner = log.lock();
             check(&inner, expected)?;
+            refuse(&inner)?;
             let commit = Commit { time, ..Commit::default() };
             let notes = Notes::default();
             (self.shared.submit(log, &mut inner, &commit, &notes, true, watcher)?, inner.is_gone())
@@ -294,14 +307,13 @@ impl Shared {
         Ok(placed)
     }
 
-    /// Makes what a commit did to a log visible. Answers the watchers to tell.
+    /// Makes what a commit did to a log visible in this process. Answers the watchers to tell.
     pub(crate) fn reveal(&self, inner: &mut Inner, seen: &Seen) -> u32 {
         let tell = inner.reveal(seen);
         if seen.first > 0 {
             self.unload(inner.prune());
             // Readers look again where the log begins.
             self.segments.touch();
-            self.control.bump_segments();
         }
         tell
     }
@@ -345,6 +357,9 @@ impl Shared {
             return Ok(Receipt { ticket: placed.end, first, next });
         }
         let tell = self.reveal(inner, &seen);
+        if seen.first > 0 {
+            self.control.bump_segments();
+        }
         self.watchers.tell(tell, |watch| watch.advanced(log.id()));
         Ok(Receipt { ticket: 0, first, next })
     }

@@ -163,8 +163,9 @@ impl Shared {
     }
 
     fn settle(&self, group: Group, took_ns: u64) {
-        let mut moved = Vec::new();
+        let (mut moved, mut trimmed) = (Vec::new(), false);
         for pending in group.pending {
+            trimmed |= pending.seen.first > 0;
             let (tell, gone) = {
                 let mut inner = pending.log.lock();
                 let tell = self.reveal(&mut inner, &pending.seen);
@@ -185,6 +186,10 @@ impl Shared {
         // visible before they are durable, more may be by now.
         if self.options.durability == Durability::Sync {
             self.control.set_visible(group.end);
+        }
+        if trimmed {
+            // Whoever reads in another process looks once for what a version says, and no further than is visible by then.
+            self.control.bump_segments();
         }
         self.control.set_durable(group.end);
         self.gate.announce();

@@ -17,6 +17,7 @@
 //! until less of it is needed. It runs where housekeeping does, and rests
 //! after each piece for several times as long as that took, so that it takes no more than its share of disk and processor.
 
+use crate::error::is_full;
 use crate::format::{
     self, BATCH_HEADER_BYTES, BatchHeader, FRAME_HEADER_BYTES, Kind, Link, SEGMENT_HEADER_BYTES,
     SegmentHeader,
@@ -37,6 +38,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 use thalweg_sys::disk::File;
+use thalweg_sys::machine::{Keeps, file_system};
 
 /// Bytes of segments read in one call at most, and so more than are written; the first one is compacted whatever it has.
 const BYTES_AT_ONCE: u64 = if cfg!(test) { 2 << 20 } else { 64 << 20 };
@@ -75,13 +77,19 @@ impl Shared {
         let mut pieces: BTreeMap<u32, Pieces> = BTreeMap::new();
         self.each_extent(&view, &candidates, |number, span| pieces.entry(number).or_default().mark(&span));
         let needed = |number: u32| pieces.get(&number).map_or(0, Pieces::bytes);
+        // In memory (tmpfs) a hole takes room once a map is read there, and on a full one there may be none: SIGBUS.
+        let holes_stay = !file_system(directory).is_ok_and(|system| system.keeps == Keeps::Memory);
         let excess = |segment: &&Arc<Segment>| {
             let (number, needed) = (segment.header.number, needed(segment.header.number));
             let worth = needed > 0 && needed * EXCESS <= segment.header.held_bytes();
-            worth && !self.reclaim.lock().is_in_vain(number, needed)
+            worth
+                && (holes_stay || !segment.header.is_compacted())
+                && !self.reclaim.lock().is_in_vain(number, needed)
         };
         let (mut chosen, mut bytes, mut more) = (BTreeMap::new(), 0, false);
-        for segment in view.all().iter().filter(excess) {
+        let mut worth: Vec<&Arc<Segment>> = view.all().iter().filter(excess).collect();
+        worth.sort_by_key(|segment| needed(segment.header.number));
+        for segment in worth {
             bytes += u64::from(segment.header.capacity);
             if bytes > BYTES_AT_ONCE && !chosen.is_empty() {
                 more = true;
@@ -103,12 +111,39 @@ impl Shared {
             // because the sync of the directory failed when it was written.
             self.disk.sync_directory(directory)?;
         }
-        for (number, (segment, spans)) in chosen {
-            if !self.compact_one(directory, &segment, merged(spans), gone_by)? {
-                self.reclaim.lock().looked_in_vain(number, needed(number), &candidates);
+        // On a full disk what is least makes room for more.
+        let mut chosen: Vec<_> =
+            chosen.into_values().map(|(segment, spans)| (segment, merged(spans))).collect();
+        chosen.sort_by_key(|(segment, _)| needed(segment.header.number));
+        let mut refused = Ok(());
+        for (segment, spans) in chosen {
+            let number = segment.header.number;
+            match self.compact_with_room(directory, &segment, &spans, gone_by) {
+                Ok(true) => {}
+                Ok(false) => self.reclaim.lock().looked_in_vain(number, needed(number), &candidates),
+                Err(error) if is_full(&error) => refused = Err(error),
+                Err(error) => return Err(error),
             }
         }
-        Ok(more)
+        refused.map(|()| more)
+    }
+
+    /// Compacts a segment, on a full disk with what is set aside.
+    fn compact_with_room(
+        &self,
+        directory: &Path,
+        segment: &Arc<Segment>,
+        needed: &[Span],
+        gone_by: Position,
+    ) -> io::Result<bool> {
+        let compacted = match self.compact_one(directory, segment, needed, gone_by) {
+            Err(error) if is_full(&error) && self.writer.lock().reserve.lend() => {
+                self.compact_one(directory, segment, needed, gone_by)
+            }
+            compacted => return compacted,
+        };
+        self.writer.lock().reserve.give_back();
+        compacted
     }
 
     /// Segments below this one may be compacted.
@@ -165,11 +200,11 @@ impl Shared {
         &self,
         directory: &Path,
         old: &Arc<Segment>,
-        needed: Vec<Span>,
+        needed: &[Span],
         gone_by: Position,
     ) -> io::Result<bool> {
         let bytes = old.region().bytes(0..old.region().published());
-        let Some(runs) = plan(bytes, old.header.previous, &needed) else {
+        let Some(runs) = plan(bytes, old.header.previous, needed) else {
             tracing::warn!(
                 segment = old.header.number,
                 "a segment does not read as it was written: verify the store"

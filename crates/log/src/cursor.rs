@@ -61,30 +61,60 @@ impl Cursor {
 
     #[inline(never)]
     pub(crate) fn look(&mut self) -> Result<Option<Found>, ReadError> {
+        let mut moved = false;
         loop {
             if self.is_at_limit() {
                 return self.make_sure();
             }
-            let Reader { source, progress } = &mut self.reader;
-            match progress.step(source)? {
-                Next::Found(found) => {
-                    // Behind its end a log has no entry, so that none of it was passed over.
-                    progress.leapt &= progress.filter.log != source.log().id();
-                    return Ok(Some(found));
-                }
-                Next::Nothing if self.catch_up() => {}
-                Next::Nothing => return self.make_sure(),
+            match self.step()? {
+                Next::Found(found) => return Ok(Some(found)),
+                Next::Nothing if self.catch_up() => moved = true,
                 Next::Over if self.is_late() => {}
+                // What came since was looked at, too: whoever waits waits for more than that.
+                Next::Over if self.catch_up() => moved = true,
+                Next::Nothing => return self.make_sure(),
+                // Who only looks once, at what was there, does not pay for what those want to know who follow the log.
+                Next::Over if moved || self.drained => return self.make_sure_behind(),
                 Next::Over => return Ok(None),
             }
         }
+    }
+
+    /// The next entry of what was visible when it last caught up, in the list of segments that it had then.
+    pub(crate) fn look_at_hand(&mut self) -> Result<Option<Found>, ReadError> {
+        match self.step()? {
+            Next::Found(found) => Ok(Some(found)),
+            Next::Nothing => self.make_sure(),
+            Next::Over => Ok(None),
+        }
+    }
+
+    #[inline]
+    fn step(&mut self) -> Result<Next, ReadError> {
+        let Reader { source, progress } = &mut self.reader;
+        let next = progress.step(source)?;
+        if matches!(next, Next::Found(_)) {
+            // Behind its end a log has no entry, so that none of it was passed over.
+            progress.leapt &= progress.filter.log != source.log().id();
+        }
+        Ok(next)
     }
 
     /// Nothing more is there. What ends the log may have been passed over unseen: then the log itself is asked, once.
     #[inline]
     fn make_sure(&mut self) -> Result<Option<Found>, ReadError> {
         let Reader { source, progress } = &mut self.reader;
-        if progress.leapt { progress.ask(source) } else { Ok(None) }
+        if !progress.leapt {
+            return Ok(None);
+        }
+        // A walk may stand behind its limit, where an own part that has nothing yet would begin.
+        progress.ask(source, progress.walk.position().min(progress.walk.limit))
+    }
+
+    /// Nothing more that the query takes is there. What ends the log lies further on than it walks, so the log itself is asked.
+    fn make_sure_behind(&mut self) -> Result<Option<Found>, ReadError> {
+        let Reader { source, progress } = &mut self.reader;
+        progress.ask(source, progress.walk.limit)
     }
 
     /// Whether everything was seen and nothing was committed since.
@@ -129,6 +159,7 @@ impl Cursor {
 
     /// Goes on behind damage.
     pub fn resume(&mut self) {
+        self.drained &= self.ended() != Some(Ended::Damaged);
         self.reader.progress.resume();
     }
 

@@ -171,12 +171,17 @@ pub enum CommitError {
     },
 }
 
+/// Whether the disk, or what of it is ours, has no room left.
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
 impl CommitError {
     /// No segment could be made.
     pub(crate) fn no_segment(error: &io::Error) -> CommitError {
-        use io::ErrorKind::{FileTooLarge, OutOfMemory, QuotaExceeded, StorageFull};
         match error.kind() {
-            StorageFull | QuotaExceeded | FileTooLarge | OutOfMemory => CommitError::Full(error.to_string()),
+            _ if is_full(error) => CommitError::Full(error.to_string()),
+            io::ErrorKind::FileTooLarge | io::ErrorKind::OutOfMemory => CommitError::Full(error.to_string()),
             _ => CommitError::Io(error.to_string()),
         }
     }

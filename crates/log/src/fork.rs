@@ -164,6 +164,11 @@ impl Inner {
         self.phase == Phase::Deleted && self.children == 0
     }
 
+    /// It takes commits or is retained: nobody else can be given its name.
+    pub(crate) fn has_name(&self) -> bool {
+        !self.deleting || self.children > 0
+    }
+
     /// Lets go of the parent.
     pub(crate) fn disown(&mut self) -> Option<Arc<Log>> {
         self.lineage.as_mut()?.parent.take()

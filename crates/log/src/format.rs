@@ -296,8 +296,10 @@ impl BatchHeader {
             frames: word32(fixed, 40),
             touched: word16(fixed, 44),
         };
-        let sane = header.length.is_multiple_of(8) && header.length >= header.body_start();
-        sane.then_some(header)
+        let whole = header.length.is_multiple_of(8) && header.length >= header.body_start();
+        // What nothing is written to says nothing: whoever gives it a meaning gives the format another version.
+        let plain = word16(fixed, 46) == 0;
+        (whole && plain).then_some(header)
     }
 
     /// What the checksum of a header may have been that does not stand: the one it carries, and the one it
@@ -480,6 +482,27 @@ mod tests {
             let count = frames.by_ref().count();
             prop_assert!(frames.malformed || body.is_empty() || count > 0);
         }
+    }
+
+    #[test]
+    fn a_batch_header_that_says_more_than_it_may_is_none() {
+        let header = BatchHeader {
+            length: BATCH_HEADER_BYTES,
+            header_checksum: 0,
+            body_checksum: 0,
+            previous: Link::default(),
+            durable: 0,
+            time: 0,
+            frames: 0,
+            touched: 0,
+        };
+        let mut bytes = Vec::new();
+        header.encode(&[], &mut bytes);
+        assert!(BatchHeader::decode(&bytes).is_some());
+        bytes[46] = 1;
+        let checksum = crc32c::crc32c_append(crc32c::crc32c(&bytes[..8]), &bytes[12..]);
+        bytes[8..12].copy_from_slice(&checksum.to_le_bytes());
+        assert_eq!(BatchHeader::decode(&bytes), None);
     }
 
     #[test]

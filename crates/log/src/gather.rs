@@ -2,7 +2,7 @@
 //!
 //! Purpose: a batch of entries is a few arrays, which a language that is slow at loops has a library for. One call
 //! fills them, at the cost of the walk. Owns nothing; goes on where the cursor stands. Invariant: what one call gathers
-//! lies in one segment, so that places are bytes of one map.
+//! lies in one segment, and in one map of it, so that places are bytes of the map that [`Reader::mapped`] answers next.
 
 use crate::cursor::Cursor;
 use crate::error::ReadError;
@@ -47,7 +47,8 @@ impl Columns<'_> {
 }
 
 impl Cursor {
-    /// Takes entries in front of a position until the columns are full, the segment ends or there are none for now.
+    /// Takes entries in front of a position until the columns are full, the segment ends or there are none for now. What is
+    /// committed while it gathers is for the next call.
     ///
     /// ```
     /// use thalweg_log::{Columns, Cursor, Options, Query, Store};
@@ -70,7 +71,9 @@ impl Cursor {
         while gathered.count < room {
             // What comes next may turn out to belong to the next call.
             let before = self.reader.progress.clone();
-            let found = match self.look() {
+            // A list of segments that is new may name another map, which need not hold what was gathered.
+            let looked = if gathered.count == 0 { self.look() } else { self.look_at_hand() };
+            let found = match looked {
                 Ok(Some(found)) => found,
                 Ok(None) => {
                     self.drained = true;

@@ -62,6 +62,7 @@ mod read;
 mod reader;
 mod reclaim;
 mod recover;
+mod reserve;
 mod retention;
 mod scan;
 mod segment;

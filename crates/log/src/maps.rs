@@ -62,8 +62,12 @@ pub struct MappedSegment {
     pub latest: Time,
     /// From this byte on its batches were written or replayed by this process and need no second look.
     pub trusted_from: u32,
+    /// Bytes that it takes of its file: fewer each time that it is written anew. Until then it is the same one.
+    pub held_bytes: u64,
     /// All of it, from its header on.
     pub bytes: Mapped,
+    /// What it was when it was asked for, whatever has its number by now.
+    segment: Arc<Segment>,
 }
 
 /// Offsets of a log that are held by it, or by one it was forked from.
@@ -107,6 +111,31 @@ impl Reader {
     }
 }
 
+impl MappedSegment {
+    fn of(segment: &Arc<Segment>) -> MappedSegment {
+        let region = segment.region();
+        MappedSegment {
+            number: segment.header.number,
+            latest: segment.header.latest,
+            trusted_from: segment.trusted_from(),
+            held_bytes: segment.header.held_bytes(),
+            bytes: Mapped::new(region.start(), region.capacity() as usize, segment.clone()),
+            segment: segment.clone(),
+        }
+    }
+
+    /// Another map of its bytes, for whoever cannot be kept from storing to them: what is stored stays in it and
+    /// reaches neither the file nor any other map. A page that was stored to shows nothing of what is written later,
+    /// so only what lies in pages that are filled up to their end may be handed out. `None`: it lies in memory alone.
+    ///
+    /// # Errors
+    /// Whatever the kernel says.
+    pub fn apart(&self) -> io::Result<Option<Mapped>> {
+        let map = self.segment.map_apart()?;
+        Ok(map.map(|map| Mapped::new(map.start(), map.length(), Arc::new(map))))
+    }
+}
+
 impl Maps {
     /// The words of the control file.
     pub fn control(&self) -> Mapped {
@@ -116,61 +145,44 @@ impl Maps {
     }
 
     /// The segments there are now, in order of their numbers.
-    pub fn segments(&self) -> Vec<MappedSegment> {
-        self.sight.home.look();
-        let view = self.sight.segments.latest();
-        let mapped = |segment: &Arc<Segment>| MappedSegment {
-            number: segment.header.number,
-            latest: segment.header.latest,
-            trusted_from: segment.trusted_from(),
-            bytes: Mapped::new(
-                segment.region().start(),
-                segment.region().capacity() as usize,
-                segment.clone(),
-            ),
-        };
-        view.all().iter().map(mapped).collect()
-    }
-
-    /// Another map of a segment's bytes, for whoever cannot be kept from storing to them: what is stored stays in it and
-    /// reaches neither the file nor any other map. A page that was stored to shows nothing of what is written later,
-    /// so only what lies in pages that are filled up to their end may be handed out. `None`: the segment is gone, or lies
-    /// in memory alone.
     ///
     /// # Errors
-    /// Whatever the kernel says.
-    pub fn apart(&self, number: u32) -> io::Result<Option<Mapped>> {
-        let map = self.find(number).map(|segment| segment.map_apart()).transpose()?.flatten();
-        Ok(map.map(|map| Mapped::new(map.start(), map.length(), Arc::new(map))))
+    /// In a process that does not keep them: they cannot be listed. Whoever keeps what this answers asks again.
+    pub fn segments(&self) -> io::Result<Vec<MappedSegment>> {
+        self.sight.home.list()?;
+        Ok(self.sight.segments.latest().all().iter().map(MappedSegment::of).collect())
+    }
+
+    /// The segment that has a number now; `None` when it is gone.
+    pub fn segment(&self, number: u32) -> Option<MappedSegment> {
+        self.sight.segments.find(number).as_ref().map(MappedSegment::of)
     }
 
     /// How far a segment may be read from `from`, where a batch begins, towards `to`. Bytes that this process has
-    /// not seen before are verified on the way, up to a MiB at a time. `None`: the segment is gone.
+    /// not seen before are verified on the way, up to a MiB at a time.
     ///
     /// # Errors
     /// The damage at `from`, which goes on up to its end.
-    pub fn readable(&self, number: u32, from: u32, to: u32) -> Option<Result<u32, Box<Damage>>> {
-        let segment = self.find(number)?;
+    pub fn readable(&self, segment: &MappedSegment, from: u32, to: u32) -> Result<u32, Box<Damage>> {
+        let segment = &segment.segment;
         let to = to.min(segment.end(self.newest()));
         if from >= to {
-            return Some(Ok(from));
+            return Ok(from);
         }
-        Some(match segment.readable(from, to) {
+        match segment.readable(from, to) {
             Readable::To(end) => Ok(end.max(from)),
             Readable::Damaged(damage, _) => Err(damage),
-        })
+        }
     }
 
-    /// A segment's time index, extended over everything that may be read by now. `None`: the segment is gone.
+    /// A segment's time index, extended over everything that may be read by now.
     ///
     /// # Errors
     /// There is no memory for it.
-    pub fn index(&self, number: u32) -> Option<io::Result<Mapped>> {
-        let segment = self.find(number)?;
-        Some(segment.index(segment.end(self.newest())).map(|index| {
-            let (start, length) = index.place();
-            Mapped::new(start, length, segment.clone())
-        }))
+    pub fn index(&self, segment: &MappedSegment) -> io::Result<Mapped> {
+        let segment = &segment.segment;
+        let (start, length) = segment.index(segment.end(self.newest()))?.place();
+        Ok(Mapped::new(start, length, segment.clone()))
     }
 
     fn reach<'v>(&self, view: &'v View) -> Reach<'v> {
@@ -270,10 +282,6 @@ impl Maps {
     fn newest(&self) -> Position {
         self.visible().max(self.written())
     }
-
-    fn find(&self, number: u32) -> Option<Arc<Segment>> {
-        self.sight.segments.find(number)
-    }
 }
 
 #[cfg(test)]
@@ -287,21 +295,21 @@ mod tests {
         let log = store.log(b"a").unwrap();
         store.append(&log, b"payload", 7).unwrap();
         let maps = store.maps();
-        let [segment] = &maps.segments()[..] else { panic!("one segment") };
+        let [segment] = &maps.segments().unwrap()[..] else { panic!("one segment") };
         assert_eq!(segment.bytes.length(), 4 << 20);
         assert_eq!((segment.number, segment.latest, segment.trusted_from), (1, 0, 64));
         let visible = maps.visible();
         assert_eq!(segment_of(visible), 1);
-        assert_eq!(maps.readable(1, 64, u32::MAX).unwrap().unwrap(), byte_of(visible));
-        assert!(maps.readable(2, 64, u32::MAX).is_none());
-        assert!(maps.index(1).unwrap().unwrap().length() > 8 * (4 << 10));
+        assert_eq!(maps.readable(segment, 64, u32::MAX).unwrap(), byte_of(visible));
+        assert!(maps.segment(2).is_none());
+        assert!(maps.index(segment).unwrap().length() > 8 * (4 << 10));
         assert_eq!(maps.position_of(&log, 0), maps.position_behind(&log, 0));
         assert_eq!(maps.position_behind(&log, visible), visible);
         let own = Held { log: log.id(), from: 0, cut: Offset::MAX };
         assert_eq!(maps.lineage(&log)[0].1, own);
         let kept = segment.clone();
         drop((store, log));
-        assert_eq!(maps.segments()[0].bytes.start(), kept.bytes.start());
+        assert_eq!(maps.segments().unwrap()[0].bytes.start(), kept.bytes.start());
     }
 
     #[test]

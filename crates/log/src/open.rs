@@ -7,6 +7,7 @@ use crate::format::{Link, SEGMENT_BYTES_MAX, SEGMENT_HEADER_BYTES, SegmentHeader
 use crate::groups::GroupMeters;
 use crate::reclaim::Reclaim;
 use crate::recover::{self, Recovery};
+use crate::reserve::Reserve;
 use crate::segment::{self, Segment};
 use crate::signal;
 use crate::store::{Guard, Shared, Store};
@@ -49,7 +50,8 @@ pub struct Options {
     pub committer_thread: bool,
     /// A checkpoint is due after so many bytes of log.
     pub checkpoint_bytes: u64,
-    /// Entries older than this many microseconds are purged, whole segments at a time, by [`Store::maintain`].
+    /// Entries older than this many microseconds are purged by [`Store::maintain`]: all of them once the newest one is, before that
+    /// whole segments at a time, which are sealed for it after a quarter of that age, or an hour where that is more.
     pub retain_us: Option<u64>,
     /// The oldest entries are purged, whole segments at a time, when segments take more bytes than this.
     pub retain_bytes: Option<u64>,
@@ -241,6 +243,7 @@ impl Store {
             times: found.times,
             ahead: Default::default(),
             spare: None,
+            reserve: Reserve::found(&disk, directory.as_deref()),
             spare_begun: 0,
             unsynced: Vec::new(),
             directory_changed: false,
@@ -250,14 +253,14 @@ impl Store {
             failure: None,
             closed: false,
             emptied: false,
-            retained_from: 0,
+            aging: None,
+            retained_to: 0,
             tally: Tally::default(),
             live_bytes,
             gone_bytes,
             scratch: Vec::with_capacity(128),
         };
-        let written = writer.written();
-        announce(&control, &gate, written, found.times.lateness);
+        announce(&control, &gate, writer.written(), found.times.lateness);
         let shared = Arc::new(Shared {
             disk,
             directory,
@@ -290,8 +293,9 @@ impl Store {
 }
 
 impl Shared {
-    /// Starts the thread of a store that is whole.
+    /// Sets room aside for a store that is whole, and starts its thread.
     fn into_store(self: Arc<Shared>) -> Result<Store, OpenError> {
+        self.set_room_aside();
         let guard = Guard::start(&self).map_err(|source| OpenError::Io {
             action: "start a thread for",
             file: self.directory.clone().unwrap_or_else(|| "memory".into()),

@@ -166,7 +166,10 @@ pub fn parse(disk: &Disk, path: &Path) -> Result<Parse, OpenError> {
         ready: VecDeque::new(),
     };
     let listed = match disk.names(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotADirectory => Vec::new(),
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+            parse.begin(path)?;
+            return Ok(parse);
+        }
         listed => listed.map_err(|source| failed("list", path, source))?,
     };
     let is_segment = |name: &&String| segment::number_of(name).is_some();
@@ -178,9 +181,7 @@ pub fn parse(disk: &Disk, path: &Path) -> Result<Parse, OpenError> {
             parse.learn_names(path, start, control.store_id)?;
         }
     }
-    if listed.is_empty() {
-        parse.begin(path)?;
-    } else if parse.waiting.is_empty() {
+    if parse.waiting.is_empty() {
         return Err(OpenError::NotAStore { file: path.to_owned(), why: "there are no segments" });
     }
     Ok(parse)

@@ -70,7 +70,8 @@ impl Reader {
         let view = self.source.view();
         let number = segment_of(place.position);
         let at = view.place(number);
-        let segment = view.all().get(at).filter(|segment| segment.header.number == number)?;
+        // One that is missing has an end and no bytes.
+        let segment = view.all().get(at).filter(|here| here.header.number == number && !here.is_lost())?;
         let bound = segment.end(limit);
         let found = Found::read(segment.region().bytes(0..bound), byte_of(place.position), log)?;
         let whole = found.end() <= bound && segment.needs_no_look(found.at, found.end());

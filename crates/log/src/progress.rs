@@ -4,11 +4,11 @@
 //! in whose part of the lineage. It begins a query in place and finds the next run of bytes when one is over.
 //! Owns nothing; the source it is used with is the reader's.
 
-use crate::Damage;
 use crate::error::ReadError;
 use crate::query::{Query, Start};
 use crate::source::Source;
 use crate::walk::{Filter, Found, Step, Walk, Wanted};
+use crate::{Damage, Position};
 
 /// Why nothing more comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +59,7 @@ impl Progress {
         self.filter.skip_older(self.walk.bytes(source.view()), &mut self.walk.at);
     }
 
-    fn begin_elsewhere(&mut self, source: &Source, query: &Query, limit: crate::Position) {
+    fn begin_elsewhere(&mut self, source: &Source, query: &Query, limit: Position) {
         let wanted = match query.end {
             Some(_) => Wanted::of(0, query.end, false, source.sight.control.lateness()),
             None => Wanted::default(),
@@ -152,14 +152,13 @@ impl Progress {
         error
     }
 
-    /// Asks whether the log is over where the walk stands.
+    /// Asks whether the log is over at a position, in front of which there is nothing more to be taken.
     #[cold]
-    pub(crate) fn ask(&mut self, source: &Source) -> Result<Option<Found>, ReadError> {
+    pub(crate) fn ask(&mut self, source: &Source, position: Position) -> Result<Option<Found>, ReadError> {
         if self.ended.is_some() {
             return Ok(None);
         }
-        // A walk may stand behind its limit, where an own part that has nothing yet would begin.
-        let Ok(ended) = source.ended(self.walk.position().min(self.walk.limit)) else { return Ok(None) };
+        let Ok(ended) = source.ended(position) else { return Ok(None) };
         (self.leapt, self.ended) = (false, ended);
         match ended {
             Some(Ended::Deleted) => Err(ReadError::Deleted),

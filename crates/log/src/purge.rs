@@ -9,13 +9,19 @@
 
 use crate::error::{CommitError, ReadError};
 use crate::extents::Extent;
-use crate::log::Log;
-use crate::open::Durability;
+use crate::log::{Inner, Log};
+use crate::open::{Durability, Options};
 use crate::query::Query;
+use crate::spare::Why;
 use crate::store::{Shared, Store};
-use crate::{Commit, LogId, Offset, Receipt, Time, segment_of};
+use crate::{Commit, LogId, Offset, Position, Receipt, Time, position, segment_of};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+/// A segment is sealed after such a part of the age that entries may reach.
+const RETAIN_PARTS: u64 = 4;
+/// And no sooner: each is a file, and what retention leaves alone may keep it.
+const SEAL_US_MIN: u64 = 3_600_000_000;
 
 /// What to purge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -150,7 +156,7 @@ impl Store {
             let mut writer = shared.writer.lock();
             let _ = match dead.all {
                 true => writer.begin_anew(&shared.control, &shared.segments),
-                false => writer.begin_next(&shared.control, &shared.segments),
+                false => writer.begin_next(Why::ToLetGo, &shared.control, &shared.segments),
             };
         }
         if dead.any {
@@ -206,11 +212,12 @@ impl Store {
     /// Deletes a log, unless a transaction is going to append to it.
     fn destroy(&self, log: &Arc<Log>, time: Time) -> Result<Receipt, CommitError> {
         loop {
-            refuse_pending(std::slice::from_ref(log))?;
             let Some(state) = log.staged() else {
                 return Ok(Receipt { ticket: log.last(), ..Receipt::default() });
             };
-            match self.delete(log, state.version, time, None) {
+            // Nobody begins one between this look and the delete.
+            let refuse = |inner: &Inner| refused(inner.transactions);
+            match self.delete_unless(log, state.version, time, None, refuse) {
                 Err(CommitError::Conflict { .. }) => {}
                 outcome => return outcome,
             }
@@ -221,9 +228,14 @@ impl Store {
     /// whether there was anything. Complexity: every log is looked at, once per segment that retires.
     pub(crate) fn retain(&self, now: Time) -> Result<bool, CommitError> {
         let Some(keep_from) = self.shared.retained_from(now) else { return Ok(false) };
-        if self.shared.writer.lock().retained_from >= keep_from {
+        if self.shared.writer.lock().retained_to >= keep_from {
             return Ok(false);
         }
+        self.retain_up_to(keep_from, now).map(|()| true)
+    }
+
+    /// The same for what lies in front of a position.
+    pub(crate) fn retain_up_to(&self, keep_from: Position, now: Time) -> Result<(), CommitError> {
         let (mut trims, mut later) = (Vec::new(), false);
         let except = &self.shared.options.retain_except;
         self.visit(|log| {
@@ -231,7 +243,8 @@ impl Store {
                 return;
             }
             let inner = log.lock();
-            let old = |extent: &&Extent| segment_of(extent.position) < keep_from;
+            // Into the last one more may have been joined since: it goes once all of it is old.
+            let old = |extent: &&Extent| extent.end_position() <= keep_from;
             let first = inner.extents.all().iter().take_while(old).last().map(Extent::end);
             match first {
                 Some(first) if first > inner.tail_visible => later = true,
@@ -246,9 +259,9 @@ impl Store {
             }
         }
         if !later {
-            self.shared.writer.lock().retained_from = keep_from;
+            self.shared.writer.lock().retained_to = keep_from;
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Seals the segment that is being written and begins the next one, so that what is in it can be retired,
@@ -258,12 +271,16 @@ impl Store {
     /// As [`Store::commit`].
     pub fn rotate(&self) -> Result<(), CommitError> {
         let shared = &self.shared;
-        shared.writer.lock().begin_next(&shared.control, &shared.segments)
+        shared.writer.lock().begin_next(Why::ToGrow, &shared.control, &shared.segments)
     }
 }
 
 fn refuse_pending(logs: &[Arc<Log>]) -> Result<(), CommitError> {
-    let count = logs.iter().map(|log| log.lock().transactions).sum();
+    refused(logs.iter().map(|log| log.lock().transactions).sum())
+}
+
+/// So many transactions are under way.
+fn refused(count: u32) -> Result<(), CommitError> {
     if count > 0 { Err(CommitError::Pending { count }) } else { Ok(()) }
 }
 
@@ -306,9 +323,16 @@ impl Shared {
         Dead { any, newest, all }
     }
 
-    /// The oldest segment that retention keeps; `None` when it keeps all.
-    fn retained_from(&self, now: Time) -> Option<u32> {
+    /// Where what retention keeps begins, at a segment's beginning or at the end of all; `None` when it keeps all.
+    pub(crate) fn retained_from(&self, now: Time) -> Option<Position> {
         let view = self.segments.latest();
+        if let Some(age) = self.options.retain_us {
+            let writer = self.writer.lock();
+            let latest = writer.times.latest;
+            if latest > 0 && latest < now.saturating_sub(age) {
+                return Some(writer.written());
+            }
+        }
         let newest = view.all().last()?.header.number;
         let mut from = 0;
         if let Some(age) = self.options.retain_us {
@@ -327,19 +351,71 @@ impl Shared {
             from = from.max(fits.last().map_or(newest, |segment| segment.header.number));
         }
         let first = view.all().first()?.header.number;
-        (from > first).then_some(from)
+        (from > first).then_some(position(from, 0))
     }
 
     /// Seals a segment whose oldest entry is older than an idle segment may be.
     pub(crate) fn rotate_idle(&self, now: Time) -> Result<(), CommitError> {
-        let Some(age) = self.options.rotate_after_us else { return Ok(()) };
+        let age = self.options.rotate_after_us.filter(|_| self.options.durability != Durability::Memory);
+        let Some(age) = age else { return Ok(()) };
         let mut writer = self.writer.lock();
-        if writer.options.durability == Durability::Memory
-            || writer.begun == 0
-            || now < writer.begun.saturating_add(age)
-        {
+        if writer.begun == 0 || now < writer.begun.saturating_add(age) {
             return Ok(());
         }
-        writer.begin_next(&self.control, &self.segments)
+        writer.begin_next(Why::ToGrow, &self.control, &self.segments)
+    }
+
+    /// Begins another segment once something has been in this one for a good part of the age that entries may reach, so that
+    /// retention comes to it also where little is appended. The time is the housekeeping's: that of entries is whatever their
+    /// writers say.
+    pub(crate) fn rotate_aged(&self, now: Time) -> Result<(), CommitError> {
+        let Options { retain_us, retain_bytes, .. } = self.options;
+        let parts = u64::from(self.options.segment_bytes_first()) * (RETAIN_PARTS + 2);
+        let Some(age) = retain_us.filter(|_| retain_bytes.is_none_or(|bound| parts <= bound)) else {
+            return Ok(());
+        };
+        let Some(active) = self.aged(now, (age / RETAIN_PARTS).max(SEAL_US_MIN)) else { return Ok(()) };
+        if !self.holds_retained(active) {
+            self.writer.lock().aging = None;
+            return Ok(());
+        }
+        let mut writer = self.writer.lock();
+        if writer.active.header.number != active {
+            return Ok(());
+        }
+        match writer.tip.end() < writer.active.header.capacity / 2 {
+            true => writer.begin_anew(&self.control, &self.segments),
+            false => writer.begin_next(Why::ToLetGo, &self.control, &self.segments),
+        }
+    }
+
+    /// The segment that is written to, if entries were seen in it so long ago.
+    fn aged(&self, now: Time, age: u64) -> Option<u32> {
+        let mut writer = self.writer.lock();
+        let active = writer.active.header.number;
+        if writer.begun == 0 {
+            return None;
+        }
+        match writer.aging {
+            Some((number, since)) if number == active && since <= now => {
+                (now - since >= age).then_some(active)
+            }
+            _ => {
+                writer.aging = Some((active, now));
+                None
+            }
+        }
+    }
+
+    /// Whether a segment holds something that retention does not leave alone. Complexity: a look at every log.
+    fn holds_retained(&self, number: u32) -> bool {
+        let mut holds = false;
+        self.catalogue.visit(|log| {
+            let spared = || self.options.retain_except.iter().any(|start| log.name().starts_with(start));
+            let inner = log.lock();
+            let newest = inner.extents.all().last().filter(|extent| segment_of(extent.position) == number);
+            holds |= newest.is_some() && !spared();
+        });
+        holds
     }
 }

@@ -135,9 +135,7 @@ impl Shared {
         let view = self.segments.latest();
         let (unneeded, purged) = {
             let writer = self.writer.lock();
-            let active = writer.active.header.number;
-            let dead = writer.live_bytes.iter().filter(|(number, live)| **live == 0 && **number != active);
-            let held = dead.filter_map(|(number, _)| Some(view.find(*number)?.header.held_bytes()));
+            let held = writer.dead().filter_map(|number| Some(view.find(number)?.header.held_bytes()));
             (held.sum::<u64>() + writer.worn_bytes(), writer.tally.purged_bytes)
         };
         unneeded.max(self.reclaim.lock().let_go_since(purged))
@@ -171,6 +169,15 @@ impl Shared {
         (reclaim.last, reclaim.waiting_since, reclaim.compacts) = ((bytes, logs), None, true);
     }
 
+    /// Sees to it that what reclaiming takes is set aside: the checkpoints that are missing, and another.
+    pub(crate) fn set_room_aside(&self) {
+        let missing = KEPT.saturating_sub(self.checkpoints.lock().len()) as u64;
+        let cost = self.reclaim.lock().cost_bytes(self.catalogue.count() as u64);
+        let mut writer = self.writer.lock();
+        writer.reserve.foresee(cost.saturating_mul(1 + missing));
+        writer.reserve.restore();
+    }
+
     /// Compacts if that may be of use: after a checkpoint, until nothing is left to do.
     fn compact_if_of_use(&self) -> io::Result<()> {
         if !std::mem::take(&mut self.reclaim.lock().compacts) {
@@ -188,17 +195,14 @@ impl Store {
     pub(crate) fn reclaim(&self, now: Time) -> io::Result<()> {
         let shared = &self.shared;
         let reclaims = shared.reclaim_due(now);
-        if reclaims && let Err(error) = shared.make_room() {
-            return if error == CommitError::Closed {
-                Ok(())
-            } else {
-                Err(io::Error::other(error.to_string()))
-            };
-        }
-        if reclaims || shared.checkpoint_due() {
-            self.checkpoint()?;
-        }
-        shared.compact_if_of_use()
+        let taken = match if reclaims { shared.make_room() } else { Ok(()) } {
+            Err(CommitError::Closed) => return Ok(()),
+            Err(error) => Err(io::Error::other(error.to_string())),
+            Ok(()) if reclaims || shared.checkpoint_due() => self.checkpoint(),
+            Ok(()) => Ok(()),
+        };
+        // Whatever became of that: what compaction gives back may be what a checkpoint lacks.
+        taken.and(shared.compact_if_of_use())
     }
 }
 
@@ -206,6 +210,13 @@ impl Writer {
     /// Payload of a segment that some log needs.
     pub(crate) fn needed_bytes(&self, segment: u32) -> u64 {
         self.live_bytes.get(&segment).copied().unwrap_or(0)
+    }
+
+    /// Segments that nobody needs anything of, but the one that is written to.
+    pub(crate) fn dead(&self) -> impl Iterator<Item = u32> {
+        let active = self.active.header.number;
+        let dead = self.live_bytes.iter().filter(move |(number, live)| **live == 0 && **number < active);
+        dead.map(|(number, _)| *number)
     }
 
     /// What is given back if the active segment is sealed and a store's first follows: 0 unless most of what it holds was let go, and

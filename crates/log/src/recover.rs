@@ -145,6 +145,7 @@ impl Recovery {
             }
         }
         let end = self.replay(begin)?;
+        self.refuse_outdated(&names)?;
         Ok((starts, end))
     }
 
@@ -283,7 +284,12 @@ impl Recovery {
                 self.missing.extend(self.report.damage.last().map(|damage| (number, damage.clone())));
                 continue;
             };
-            if header.is_compacted() {
+            // What lies in front of it may be missing.
+            self.times.latest = self.times.latest.max(header.latest);
+            let region = self.open_region(number)?;
+            // By now, where somebody else writes.
+            let now = SegmentHeader::decode(region.bytes(0..region.published())).unwrap_or(header);
+            if now.is_compacted() {
                 // Without a checkpoint: what the batches that are gone said of names and states is lost.
                 self.gap(segment::file_name(number), position(number, 0), position(number + 1, 0));
             }
@@ -292,7 +298,7 @@ impl Recovery {
                 _ => (SEGMENT_HEADER_BYTES, header.previous),
             };
             let next = self.headers.get(&(number + 1)).copied();
-            end = self.replay_segment(number, at, link, next)?;
+            end = self.replay_segment(&region, (number, at), link, next)?;
             if end.is_some() {
                 break;
             }
@@ -334,12 +340,11 @@ impl Recovery {
     /// Replays one segment. Answers the end of the log if it lies here; `None` to go on with the next.
     fn replay_segment(
         &mut self,
-        number: u32,
-        at: u32,
+        region: &Region,
+        (number, at): (u32, u32),
         link: Link,
         next: Option<SegmentHeader>,
     ) -> Result<Option<End>, OpenError> {
-        let region = self.open_region(number)?;
         let bytes = region.bytes(0..region.published());
         let mut scan = Scan::new(bytes, at, Some(link));
         // Whoever reads what lies in front of damage has to find it anew.

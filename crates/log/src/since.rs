@@ -1,7 +1,7 @@
 //! From a time to an offset.
 
 use crate::error::ReadError;
-use crate::log::Log;
+use crate::log::{Log, Phase};
 use crate::query::{Query, Start};
 use crate::store::Store;
 use crate::{Offset, Time};
@@ -27,8 +27,44 @@ impl Store {
     /// [`ReadError::Damaged`] when damage hides the entry: what it took is not taken for older.
     /// [`ReadError::Deleted`].
     pub fn since(&self, log: &Arc<Log>, time: Time) -> Result<Option<Offset>, ReadError> {
+        self.first_of(log, Start::Time(time), time)
+    }
+
+    /// The same among the entries from an offset on. Complexity: a walk over all of them, without the index.
+    ///
+    /// # Errors
+    /// As [`Store::since`].
+    pub fn since_behind(
+        &self,
+        log: &Arc<Log>,
+        from: Offset,
+        time: Time,
+    ) -> Result<Option<Offset>, ReadError> {
+        self.first_of(log, Start::Offset(from), time)
+    }
+
+    fn first_of(&self, log: &Arc<Log>, start: Start, time: Time) -> Result<Option<Offset>, ReadError> {
+        let tail = {
+            let inner = log.lock();
+            match inner.phase {
+                Phase::Creating => return Ok(None),
+                Phase::Live => inner.tail_visible,
+                Phase::Deleted => return Err(ReadError::Deleted),
+            }
+        };
+        // A log is shown before the word moves that says how far readers may go, and nothing that it shows is to be missed.
+        let query = Query { uncommitted: true, ..Query::from(start) };
         let mut reader = self.reader(log);
-        let first = reader.entries(&Query::from(Start::Time(time))).next().transpose()?;
-        Ok(first.map(|entry| entry.offset))
+        for entry in reader.entries(&query) {
+            match entry {
+                Ok(entry) if entry.offset >= tail => break,
+                Ok(entry) if entry.time >= time => return Ok(Some(entry.offset)),
+                Ok(_) => {}
+                // Not for anybody who asked when it was there.
+                Err(ReadError::Deleted) => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
     }
 }

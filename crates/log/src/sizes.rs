@@ -12,6 +12,7 @@ use crate::control::Control;
 use crate::error::CommitError;
 use crate::format::SEGMENT_HEADER_BYTES;
 use crate::open::{Options, PAGE_BYTES};
+use crate::spare::Why;
 use crate::view::Segments;
 use crate::writer::Writer;
 
@@ -51,7 +52,7 @@ impl Writer {
     pub(crate) fn begin_anew(&mut self, control: &Control, segments: &Segments) -> Result<(), CommitError> {
         self.drop_spare();
         self.emptied = true;
-        let begun = self.begin_next(control, segments);
+        let begun = self.begin_next(Why::ToLetGo, control, segments);
         self.emptied = false;
         begun
     }

@@ -16,6 +16,7 @@ use crate::view::{Segments, View};
 use crate::walk::{Filter, Pace, Step, Walk, Wanted};
 use crate::{LogId, Offset, Position, Time, segment_of};
 use smallvec::SmallVec;
+use std::io;
 use std::sync::Arc;
 use thalweg_sync::gate::Gate;
 use thalweg_sync::snapshot::Cached;
@@ -50,6 +51,10 @@ pub(crate) trait Home: Send + Sync + std::fmt::Debug {
     }
     /// Brings the list of segments up to date, in a process that does not keep it.
     fn look(&self) {}
+    /// The same for whoever must know when it is not.
+    fn list(&self) -> io::Result<()> {
+        Ok(())
+    }
     /// Brings what is known of the logs up to date, in a process that does not keep it.
     fn learn(&self) {}
     /// A task of this process is going to wait.

@@ -8,6 +8,7 @@
 //! Invariants: a spare has a working name until the writer takes it; one that is given up leaves no file behind; only one is
 //! begun for each segment.
 
+use crate::error::is_full;
 use crate::open::Durability;
 use crate::pace::rest;
 use crate::segment;
@@ -23,6 +24,15 @@ use thalweg_sys::disk::{Allocation, Disk, File};
 const STEP_BYTES: u32 = if cfg!(test) { 4096 } else { 1 << 20 };
 /// Zeros that one call writes: the kernel keeps a file in pieces as large, and marks all of one dirty that a store touches.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+
+/// What a segment is begun for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Why {
+    /// More is to be kept.
+    ToGrow,
+    /// Something is not needed any more, and its room comes back.
+    ToLetGo,
+}
 
 /// The next segment's file, full of zeros or, made on the spot, of blocks that are reserved.
 #[derive(Debug)]
@@ -162,6 +172,7 @@ impl Writer {
             && self.spare.is_none()
             && !self.is_next(self.spare_begun)
             && self.directory.is_some()
+            && self.reserve.is_whole()
     }
 
     /// Orders the spare that is due, once.
@@ -198,12 +209,30 @@ impl Writer {
         }
     }
 
-    /// The next segment on the spot: of the size that is due, or on a nearly full disk the largest that fits.
-    pub(crate) fn prepare_largest(&self, number: u32, needed: u32) -> io::Result<Spare> {
+    /// The next segment on the spot. On a full disk whoever lets go of something gets the least that it needs out of what was set
+    /// aside ([`reserve`](crate::reserve)); nobody else gets anything before that is whole again.
+    pub(crate) fn prepare_on_the_spot(&mut self, number: u32, needed: u32, why: Why) -> io::Result<Spare> {
+        let prepared = match (self.reserve.restore(), why) {
+            (true, _) => self.prepare_largest(number, needed),
+            (false, Why::ToLetGo) => self.prepare(number, least_capacity(needed), Allocation::Reserved),
+            (false, Why::ToGrow) => return Err(io::ErrorKind::StorageFull.into()),
+        };
+        match prepared {
+            Err(error) if why == Why::ToLetGo && is_full(&error) && self.reserve.lend() => {
+                let prepared = self.prepare(number, least_capacity(needed), Allocation::Reserved);
+                self.reserve.give_back();
+                prepared
+            }
+            prepared => prepared,
+        }
+    }
+
+    /// Of the size that is due, or on a nearly full disk the largest that fits.
+    fn prepare_largest(&self, number: u32, needed: u32) -> io::Result<Spare> {
         let (floor, mut capacity) = (least_capacity(needed), self.next_capacity(needed));
         loop {
             match self.prepare(number, capacity, Allocation::Reserved) {
-                Err(error) if error.kind() == io::ErrorKind::StorageFull && capacity > floor => {
+                Err(error) if is_full(&error) && capacity > floor => {
                     capacity = (capacity / 2).next_multiple_of(4096).max(floor);
                 }
                 other => return other,

@@ -66,7 +66,7 @@ pub(crate) struct Shared {
     pub(crate) steps: Steps,
 }
 
-/// What a test does in the middle of a group, once.
+/// What a test does in the middle of a group or of a sweep, once.
 #[cfg(test)]
 #[derive(Default)]
 pub(crate) struct Steps {
@@ -74,6 +74,8 @@ pub(crate) struct Steps {
     pub(crate) before_sync: Mutex<Option<Box<dyn FnOnce() + Send>>>,
     /// Between showing what it did to logs and saying how far the store is.
     pub(crate) before_words: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+    /// Between looking at a log that may be due and judging it.
+    pub(crate) before_verdict: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
 
 /// Ends the committer with the store.
@@ -350,23 +352,22 @@ impl Store {
     /// What the disk said; nothing is lost by it.
     pub fn maintain(&self, now: Time) -> io::Result<()> {
         self.expire(now);
-        let retired = match self
-            .shared
-            .rotate_idle(now)
-            .and_then(|()| self.retain_each(now))
-            .and_then(|()| self.retain(now))
-        {
-            Err(CommitError::Closed) => false,
-            retired => retired.map_err(|error| io::Error::other(error.to_string()))?,
-        };
+        // What one of them is refused another may make room for.
+        let steps = [self.shared.rotate_idle(now), self.shared.rotate_aged(now), self.retain_each(now)];
+        let retired = self.retain(now);
         self.shared.catalogue.forget_content_types();
         match self.durability() {
             Durability::Memory => self.shared.drop_dead_segments(),
             // What is let go counts once it is durable.
-            Durability::Sync if retired => self.shared.commit_group()?,
+            Durability::Sync if retired == Ok(true) => self.shared.commit_group()?,
             Durability::Sync | Durability::Os => {}
         }
-        self.reclaim(now)
+        // What a full disk refused it refuses until something was given back.
+        let reclaimed = self.reclaim(now);
+        self.shared.set_room_aside();
+        let kept = steps.into_iter().collect::<Result<(), _>>().and(retired.map(drop));
+        let kept = if kept == Err(CommitError::Closed) { Ok(()) } else { kept };
+        kept.map_err(|error| io::Error::other(error.to_string())).and(reclaimed)
     }
 
     /// Lets go of what all but the newest `keep` segments take of this process's memory: their pages stay in the

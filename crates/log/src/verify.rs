@@ -92,6 +92,7 @@ pub fn verify(disk: &Disk, directory: &Path) -> Result<Report, OpenError> {
     report.damage.retain(|damage| segment::number_of(&damage.file).is_none_or(|number| number < torn));
     let clean = (control.is_intact() && control.clean_end() != 0).then(|| control.clean_end());
     let last = headers.last().map_or(0, |header| header.number).max(segment_of(known));
+    check_compacted(disk, directory, &names, &headers, replays_from, &mut report).map_err(failed("list"))?;
     needed.extend(replays_from..=last);
     for number in needed.into_iter().filter(|number| headers.iter().all(|header| header.number != *number)) {
         report.damage.push(whole(&segment::file_name(number), position(number, 0)));
@@ -136,6 +137,26 @@ fn torn_from(
     }
     let is_torn = missing > replays_from && evidence <= position(missing, 0);
     Ok(if is_torn { missing } else { u32::MAX })
+}
+
+/// Names the segments that lack what a replay from the newest checkpoint has to read: nothing is left out of one before two
+/// checkpoints stand behind it.
+fn check_compacted(
+    disk: &Disk,
+    directory: &Path,
+    names: &[String],
+    headers: &[SegmentHeader],
+    replays_from: u32,
+    report: &mut Report,
+) -> io::Result<()> {
+    let compacted = headers.iter().filter(|header| header.number >= replays_from && header.is_compacted());
+    let mut compacted = compacted.map(|header| header.number).peekable();
+    let newest = |names: &[String]| names.iter().filter_map(|name| checkpoint::start_of(name)).max();
+    // In a store that is in use checkpoints may have come since they were listed.
+    if compacted.peek().is_some() && newest(names) == newest(&disk.names(directory)?) {
+        report.damage.extend(compacted.map(|number| whole(&segment::file_name(number), position(number, 0))));
+    }
+    Ok(())
 }
 
 /// How far the control file proves the store durable, where it says what can be.

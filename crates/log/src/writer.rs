@@ -18,8 +18,9 @@ use crate::format::{
 };
 use crate::log::{Log, Seen};
 use crate::open::{Durability, Options};
+use crate::reserve::Reserve;
 use crate::segment::Segment;
-use crate::spare::Spare;
+use crate::spare::{Spare, Why};
 use crate::times::{Span, Times};
 use crate::tip::{Due, Tip};
 use crate::view::Segments;
@@ -157,6 +158,7 @@ pub(crate) struct Writer {
     /// Pages of the active segment that are there, in `os` mode.
     pub(crate) ahead: Ahead,
     pub(crate) spare: Option<Spare>,
+    pub(crate) reserve: Reserve,
     /// The segment whose spare is being filled, or could not be.
     pub(crate) spare_begun: u32,
     /// Segments with bytes that no sync has covered, the active one excepted.
@@ -174,8 +176,10 @@ pub(crate) struct Writer {
     pub(crate) emptied: bool,
     /// Time of the first entry in the active segment, 0 while there is none.
     pub(crate) begun: Time,
-    /// What lies in earlier segments was retired.
-    pub(crate) retained_from: u32,
+    /// Since when housekeeping has seen entries in a segment.
+    pub(crate) aging: Option<(u32, Time)>,
+    /// What lies before was retired.
+    pub(crate) retained_to: Position,
     pub(crate) tally: Tally,
     /// Payload bytes per segment that some log still needs.
     pub(crate) live_bytes: std::collections::BTreeMap<u32, u64>,
@@ -258,6 +262,18 @@ impl<'a> PlannedBatch<'a> {
         self.frames.iter().any(|frame| frame.header[4] == Kind::Places as u8)
     }
 
+    /// Whether it says that something is not needed any more, and nothing else.
+    fn lets_go(&self) -> bool {
+        let gone = [Kind::Trim, Kind::Delete, Kind::Gone].map(|kind| kind as u8);
+        let mut kinds = self
+            .frames
+            .iter()
+            .map(|frame| frame.header[4])
+            .filter(|kind| *kind != Kind::Places as u8)
+            .peekable();
+        self.encoded.is_empty() && kinds.peek().is_some() && kinds.all(|kind| gone.contains(&kind))
+    }
+
     /// What follows the header, piece by piece.
     pub(crate) fn pieces(&self, mut each: impl FnMut(&[u8])) {
         for frame in &self.frames {
@@ -301,7 +317,8 @@ impl Writer {
         let touched = u16::try_from(logs);
         let touched = touched.map_err(|_| CommitError::TooManyLogs { logs, limit: usize::from(u16::MAX) })?;
         if length > self.tip.remaining() {
-            self.rotate(length, control, segments).inspect_err(|_| self.tally.failures += 1)?;
+            let why = if batch.lets_go() { Why::ToLetGo } else { Why::ToGrow };
+            self.rotate(length, why, control, segments).inspect_err(|_| self.tally.failures += 1)?;
         }
         self.bring_in(length);
         if batch.entries > 0 {
@@ -367,17 +384,24 @@ impl Writer {
         }
     }
 
-    fn rotate(&mut self, needed: u32, control: &Control, segments: &Segments) -> Result<(), CommitError> {
+    fn rotate(
+        &mut self,
+        needed: u32,
+        why: Why,
+        control: &Control,
+        segments: &Segments,
+    ) -> Result<(), CommitError> {
         self.flush(control);
         let number = self.active.header.number + 1;
         let refused = |error: io::Error| CommitError::no_segment(&error);
+        let (previous, latest) = (self.link, self.times.latest);
         let header = |capacity| SegmentHeader {
             number,
             store_id: control.store_id,
-            previous: self.link,
+            previous,
             capacity,
             after_damage: false,
-            latest: self.times.latest,
+            latest,
             held: 0,
             gone_by: 0,
         };
@@ -391,7 +415,7 @@ impl Writer {
                     Some(spare) if spare.number == number && fits(&spare) => spare,
                     unfit => {
                         self.discard(unfit);
-                        self.prepare_largest(number, needed).map_err(refused)?
+                        self.prepare_on_the_spot(number, needed, why).map_err(refused)?
                     }
                 };
                 self.directory_changed = true;
@@ -425,7 +449,12 @@ impl Writer {
     }
 
     /// Seals the active segment, unless nothing is in it.
-    pub(crate) fn begin_next(&mut self, control: &Control, segments: &Segments) -> Result<(), CommitError> {
+    pub(crate) fn begin_next(
+        &mut self,
+        why: Why,
+        control: &Control,
+        segments: &Segments,
+    ) -> Result<(), CommitError> {
         if self.closed {
             return Err(CommitError::Closed);
         }
@@ -435,6 +464,6 @@ impl Writer {
         if self.tip.end() <= SEGMENT_HEADER_BYTES {
             return Ok(());
         }
-        self.rotate(0, control, segments)
+        self.rotate(0, why, control, segments)
     }
 }

@@ -1,15 +1,36 @@
 //! Going on where recovery ended: for a process that follows the store of another.
 
 use super::Recovery;
+use crate::checkpoint;
 use crate::error::OpenError;
 use crate::format::SEGMENT_HEADER_BYTES;
 use crate::log::Log;
 use crate::scan::{Scan, Step};
 use crate::view::View;
 use crate::{Position, byte_of, segment_of};
+use std::io;
 use std::sync::Arc;
 
 impl Recovery {
+    /// What looks damaged in another's store may only have changed since one began to look: it was purged or compacted behind
+    /// checkpoints that were not listed, or that begin behind the bound and could not be used. Then one has to begin anew.
+    ///
+    /// # Errors
+    /// `NotFound`, as when a file went between listing and reading it.
+    pub(super) fn refuse_outdated(&self, listed: &[String]) -> Result<(), OpenError> {
+        let Some(bound) = self.bound.filter(|_| self.found_damage()) else { return Ok(()) };
+        let names = self.disk.names(&self.directory).map_err(|source| self.failed("list", source))?;
+        // Not those that a power cut left in front of the words that told of them.
+        let known = bound + 1..=self.control.visible();
+        let newer = |name: &&String| {
+            checkpoint::start_of(name).is_some_and(|start| known.contains(&start) || !listed.contains(name))
+        };
+        match names.iter().find(newer) {
+            Some(_) => Err(self.failed("follow", io::ErrorKind::NotFound.into())),
+            None => Ok(()),
+        }
+    }
+
     /// Shows what became of a log, in a process that follows another.
     pub(super) fn show(&self, log: &Arc<Log>) {
         let deleted = {
@@ -77,5 +98,95 @@ impl Recovery {
                 at = resumes;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::Control;
+    use crate::{Durability, Options, Purge, Store};
+    use std::path::Path;
+    use thalweg_sys::disk::Disk;
+
+    const ENTRY: &[u8] = &[7; 2000];
+
+    /// A store with two logs side by side, and its words as another process sees them.
+    fn filled(directory: &Path) -> (Store, [Arc<Log>; 2], Arc<Control>) {
+        let (segment_bytes_min, segment_bytes_max) = (16_384, 65_536);
+        let options = Options { segment_bytes_min, segment_bytes_max, ..Options::default() };
+        let options = Options { durability: Durability::Os, ..options };
+        let store = Store::open(&Disk::Real, directory, options).unwrap().0;
+        let logs = [store.log(b"stays").unwrap(), store.log(b"goes").unwrap()];
+        // The first segment stays, and nothing of it is replayed.
+        store.append(&logs[0], b"x", 0).unwrap();
+        store.checkpoint().unwrap();
+        store.rotate().unwrap();
+        for time in 0..60 {
+            store.append(&logs[0], b"x", time).unwrap();
+            store.append(&logs[1], ENTRY, time).unwrap();
+        }
+        // And so does the last.
+        store.rotate().unwrap();
+        store.append(&logs[0], b"x", 60).unwrap();
+        let control = Arc::new(Control::attach(&Disk::Real, directory).unwrap().unwrap());
+        (store, logs, control)
+    }
+
+    /// Two checkpoints behind everything that is needed.
+    fn checkpoints(store: &Store, log: &Arc<Log>) {
+        for _ in 0..2 {
+            store.rotate().unwrap();
+            store.append(log, b"x", 100).unwrap();
+            store.checkpoint().unwrap();
+        }
+    }
+
+    fn is_to_begin_anew<T>(outcome: Result<T, OpenError>) -> bool {
+        matches!(outcome, Err(OpenError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound)
+    }
+
+    #[test]
+    fn what_was_purged_behind_the_bound_is_not_taken_for_lost() {
+        let directory = tempfile::tempdir().unwrap();
+        let (store, logs, control) = filled(directory.path());
+        let bound = control.visible();
+        store.purge(&Purge::default()).unwrap();
+        checkpoints(&store, &logs[0]);
+        let run = |bound| Recovery::new(&Disk::Real, directory.path(), &control, Some(bound)).run();
+        assert!(is_to_begin_anew(run(bound)));
+        assert!(run(control.visible()).is_ok());
+    }
+
+    #[test]
+    fn what_is_compacted_between_two_looks_is_not_replayed_without_what_it_lacks() {
+        let directory = tempfile::tempdir().unwrap();
+        let (store, logs, control) = filled(directory.path());
+        let mut recovery = Recovery::new(&Disk::Real, directory.path(), &control, Some(control.visible()));
+        let names = Disk::Real.names(directory.path()).unwrap();
+        recovery.read_headers(&names).unwrap();
+        let start = names.iter().find_map(|name| checkpoint::start_of(name)).unwrap();
+        let begin = recovery.load(start).unwrap();
+        store.delete(&logs[1], logs[1].staged().unwrap().version, 100, None).unwrap();
+        checkpoints(&store, &logs[0]);
+        while store.shared.compact().unwrap() {}
+        let view = store.shared.segments.latest();
+        assert!(view.all().iter().any(|segment| segment.header.is_compacted()));
+        recovery.replay(begin).unwrap();
+        assert!(is_to_begin_anew(recovery.refuse_outdated(&names)));
+    }
+
+    #[test]
+    fn what_is_lost_is_lost_for_whoever_follows_too() {
+        let directory = tempfile::tempdir().unwrap();
+        let (store, logs, control) = filled(directory.path());
+        checkpoints(&store, &logs[0]);
+        let newest = Disk::Real.names(directory.path()).unwrap();
+        let newest = newest.into_iter().filter(|name| checkpoint::start_of(name).is_some()).max().unwrap();
+        std::fs::write(directory.path().join(&newest), b"lost").unwrap();
+        let mut recovery = Recovery::new(&Disk::Real, directory.path(), &control, Some(control.visible()));
+        recovery.run().unwrap();
+        let damage = recovery.report(0).damage;
+        assert_eq!(damage.into_iter().map(|damage| damage.file).collect::<Vec<_>>(), [newest]);
     }
 }

@@ -3,7 +3,7 @@
 use super::store::{content, open, os, small};
 use crate::backup::backup_beside;
 use crate::{Backup, BackupError, Durability, OpenError, Options, Query, Recovered, Store};
-use crate::{backup, byte_of, restore, segment_of, verify};
+use crate::{backup, byte_of, restore, segment, segment_of, verify};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::fs;
@@ -357,6 +357,104 @@ fn a_backup_takes_no_segment_that_lacks_what_was_there_at_its_end() {
     let copy = opened(&Disk::Real, &to).0;
     assert_eq!(numbers(&copy, b"a"), (0..70).collect::<Vec<_>>());
     assert!(copy.find(b"passing").is_none());
+}
+
+#[test]
+fn a_backup_takes_no_compacted_segment_that_a_replay_from_its_checkpoint_comes_to() {
+    let directory = tempfile::tempdir().unwrap();
+    let (from, to) = (directory.path().join("store"), directory.path().join("backup"));
+    let store = open(&from, os());
+    let (log, passing) = (store.log(b"a").unwrap(), store.log(b"passing").unwrap());
+    store.checkpoint().unwrap();
+    for number in 0..60u64 {
+        store.append(&passing, &[7; 2000], 1).unwrap();
+        store.append(&log, &number.to_le_bytes(), 1).unwrap();
+    }
+    let mut times = 0;
+    let mut meanwhile = || {
+        times += 1;
+        // Behind the checkpoint that was found, in front of the position that the backup is to have.
+        if times == 1 {
+            store.delete(&passing, passing.staged().unwrap().version, 2, None).unwrap();
+            for number in 60..62u64 {
+                store.rotate().unwrap();
+                store.append(&log, &number.to_le_bytes(), 1).unwrap();
+                store.checkpoint().unwrap();
+            }
+            while store.shared.compact().unwrap() {}
+            let view = store.shared.segments.latest();
+            assert!(view.all().iter().any(|segment| segment.header.is_compacted()));
+        }
+    };
+    let done = backup_beside(&Disk::Real, &from, &to, &mut meanwhile).unwrap();
+    assert_eq!(done.attempts, 2);
+    let copy = opened(&Disk::Real, &to).0;
+    assert_eq!(numbers(&copy, b"a"), (0..62).collect::<Vec<_>>());
+    copy.close().unwrap();
+    drop((copy, log, passing));
+    store.close().unwrap();
+    drop(store);
+    // As such a backup would be: the checkpoints in front of what was compacted are lost.
+    let names = Disk::Real.names(&from).unwrap();
+    for name in names.iter().filter(|name| name.starts_with("checkpoint-")) {
+        fs::remove_file(from.join(name)).unwrap();
+    }
+    let named = verify(&Disk::Real, &from).unwrap().damage;
+    let headers = names.iter().filter(|name| name.starts_with("segment-"));
+    let headers =
+        headers.filter_map(|name| segment::read_header(&Disk::Real, &from.join(name)).unwrap()?.ok());
+    let compacted: Vec<String> = headers
+        .filter(|header| header.is_compacted())
+        .map(|header| segment::file_name(header.number))
+        .collect();
+    assert!(!compacted.is_empty());
+    assert_eq!(named.into_iter().map(|damage| damage.file).collect::<Vec<_>>(), compacted);
+}
+
+#[test]
+fn what_is_let_go_while_a_checkpoint_is_written_stays_as_long_as_that_speaks_of_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let (from, to) = (directory.path().join("store"), directory.path().join("backup"));
+    let store = open(&from, os());
+    let (log, passing) = (store.log(b"a").unwrap(), store.log(b"passing").unwrap());
+    (0..30).for_each(|_| assert!(store.append(&passing, &[7; 2000], 1).is_ok()));
+    let checkpoint = |number: u64| {
+        store.rotate().unwrap();
+        store.append(&log, &number.to_le_bytes(), 1).unwrap();
+        store.checkpoint().unwrap();
+    };
+    (0..2).for_each(checkpoint);
+    let before = store.stats().segments;
+    let (ask, asked) = std::sync::mpsc::channel();
+    let (answer, answered) = std::sync::mpsc::channel();
+    store.shared.options.interleave.set(Some((ask, answered)));
+    let shard = store.shared.catalogue.shard_of(b"passing");
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            checkpoint(2);
+            store.shared.options.interleave.set(None);
+        });
+        // Owned here, so that a failure below ends the other side too.
+        let (asked, answer) = (asked, answer);
+        for pause in 0.. {
+            if asked.recv().is_err() {
+                return;
+            }
+            // Behind the shard that it is in.
+            if pause == shard {
+                store.delete(&passing, passing.staged().unwrap().version, 2, None).unwrap();
+                store.flush().unwrap();
+            }
+            answer.send(()).unwrap();
+        }
+    });
+    assert_eq!(verify(&Disk::Real, &from).unwrap().damage, []);
+    assert_eq!(store.backup(&to).unwrap().attempts, 1);
+    let copy = opened(&Disk::Real, &to).0;
+    assert_eq!((numbers(&copy, b"a"), copy.find(b"passing").is_some()), (vec![0, 1, 2], false));
+    checkpoint(3);
+    assert!(store.stats().segments < before, "gone with the next one");
+    assert_eq!(verify(&Disk::Real, &from).unwrap().damage, []);
 }
 
 #[test]

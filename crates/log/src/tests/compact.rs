@@ -2,7 +2,8 @@
 
 use super::store::os;
 use crate::{
-    Attached, Commit, Config, Cursor, Lifetime, Log, Options, Purge, Query, ReadError, Start, Store, verify,
+    Attached, Columns, Commit, Config, Cursor, Lifetime, Log, Options, Purge, Query, ReadError, Start, Store,
+    verify,
 };
 use std::fs::Metadata;
 use std::io;
@@ -85,6 +86,42 @@ fn stays(log: &Arc<Log>, store: &Store) {
     assert_eq!(back, all);
     assert_eq!(store.since(log, 1_300).unwrap(), Some(300 * SMALL as u64));
     assert_eq!(*log.notes()[0].1, 550u64.to_le_bytes());
+}
+
+#[test]
+fn what_is_gathered_while_its_segment_is_compacted_lies_in_the_map_that_holds_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path());
+    let goes = store.log(b"goes").unwrap();
+    (0..3).for_each(|round| assert!(store.append(&goes, &payload(round, LARGE), 900).is_ok()));
+    store.flush().unwrap();
+    let mut cursor = Cursor::new(store.reader(&goes), &Query::default());
+    fill(&store);
+    let purge = Purge { log: Some(b"goes"), before: Some(1_590), ..Purge::default() };
+    assert_eq!(store.purge(&purge).unwrap().len(), 1);
+    reclaim(&store);
+    assert!(store.maps().segments().unwrap()[0].number == 1, "compacted, and not removed");
+    let mut gathered = 0;
+    loop {
+        let (mut times, mut offsets, mut lengths, mut places) = ([0; 8], [0; 8], [0; 8], [0; 8]);
+        let mut columns =
+            Columns { times: &mut times, offsets: &mut offsets, lengths: &mut lengths, places: &mut places };
+        let batch = cursor.gather(&mut columns, u64::MAX).unwrap();
+        if batch.count == 0 {
+            break;
+        }
+        let view = cursor.reader().source.view();
+        let bytes =
+            view.find(crate::segment_of(batch.position)).unwrap().region().bytes(0..batch.end).to_vec();
+        for entry in 0..batch.count {
+            let round = if times[entry] == 900 { gathered } else { times[entry] - 1_000 };
+            let (from, length) = (places[entry] as usize, lengths[entry] as usize);
+            assert!(bytes[from..from + length] == payload(round, LARGE), "entry {gathered} of {times:?}");
+            gathered += 1;
+        }
+    }
+    // Those that were visible to it before, those that are left, and whatever had not gone from the files yet.
+    assert!(gathered >= 3 + 10, "{gathered}");
 }
 
 #[test]

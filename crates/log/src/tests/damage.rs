@@ -2,7 +2,7 @@
 //! what is put back is found again.
 
 use super::store::{append, config, content, payload};
-use crate::{CommitError, Durability, Offset, Options, Query, ReadError, Recovered, Start, Store};
+use crate::{Attached, CommitError, Durability, Offset, Options, Query, ReadError, Recovered, Start, Store};
 use std::fs;
 use std::path::Path;
 use thalweg_sys::disk::Disk;
@@ -182,6 +182,73 @@ fn a_shortened_segment_costs_what_lay_in_it() {
     }
 }
 
+#[test]
+fn a_place_in_a_segment_that_is_missing_is_said_to_be_damaged() {
+    for clean in [false, true] {
+        let directory = tempfile::tempdir().unwrap();
+        let store = sample(directory.path());
+        let mut reader = store.reader(&store.find(b"busy").unwrap());
+        let places: Vec<_> = reader.entries(&Query::default()).map(|entry| entry.unwrap().place()).collect();
+        if clean {
+            store.close().unwrap();
+        }
+        drop((store, reader));
+        fs::remove_file(segment(directory.path(), 2)).unwrap();
+        let attached = Attached::open(&Disk::Real, directory.path()).unwrap();
+        let theirs = attached.reader(&attached.find(b"busy").unwrap());
+        let store = open(directory.path()).0;
+        let own = store.reader(&store.find(b"busy").unwrap());
+        let mut missing = 0;
+        for mut reader in [own, theirs] {
+            for place in &places {
+                let read = reader.at(*place).map(|entry| entry.map(|entry| entry.offset));
+                if crate::segment_of(place.position) == 2 {
+                    missing += 1;
+                    assert!(matches!(read, Err(ReadError::Damaged(_))), "{clean}, {place:?}: {read:?}");
+                } else {
+                    assert_eq!(read, Ok(Some(place.offset)), "{clean}, {place:?}");
+                }
+            }
+        }
+        assert!(missing >= 8, "{missing}");
+    }
+}
+
+#[test]
+fn a_segment_begun_while_an_earlier_one_is_missing_does_not_make_that_older_than_it_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path()).0;
+    for (name, time) in [(b"other", 1), (b"every", 1_000), (b"other", 10)] {
+        store.append(&store.log(name).unwrap(), b"x", time).unwrap();
+        store.rotate().unwrap();
+    }
+    store.flush().unwrap();
+    drop(store);
+    let away = directory.path().join("away");
+    fs::rename(segment(directory.path(), 2), &away).unwrap();
+    let (store, report) = open(directory.path());
+    assert!(!report.damage.is_empty());
+    let other = store.find(b"other").unwrap();
+    store.append(&other, b"x", 20).unwrap();
+    store.rotate().unwrap();
+    store.append(&other, b"x", 21).unwrap();
+    store.flush().unwrap();
+    drop((store, other));
+    fs::rename(&away, segment(directory.path(), 2)).unwrap();
+    let options = Options { retain_us: Some(500), ..options() };
+    let (store, report) = Store::open(&Disk::Real, directory.path(), options).unwrap();
+    assert_eq!(report.damage, []);
+    // Nothing in front of the segment that was begun is taken to be older than it is.
+    store.maintain(1_200).unwrap();
+    let every = store.find(b"every").unwrap();
+    let times: Vec<u64> = store
+        .reader(&every)
+        .entries(&Query::from(Start::Time(900)))
+        .map(|entry| entry.unwrap().time)
+        .collect();
+    assert_eq!(times, [1_000]);
+}
+
 /// How many entries are read up to damage, whether there was any, and the offsets that are read behind it.
 fn around_damage(store: &Store, start: Start) -> (usize, bool, Vec<Offset>) {
     let mut reader = store.reader(&store.find(b"log").unwrap());
@@ -231,6 +298,90 @@ fn whoever_begins_inside_what_is_lost_is_told_so_and_not_led_behind_it() {
             }
         }
         assert_eq!(around_damage(&store, Start::First), (lost, true, behind));
+    }
+}
+
+/// The times that are read when all damage is passed over, and whether the first thing met was damage, and whether any was.
+fn ahead(store: &Store, query: &Query) -> (Vec<u64>, bool, bool) {
+    let mut reader = store.reader(&store.find(b"log").unwrap());
+    let (mut entries, mut times, mut first, mut damaged) = (reader.entries(query), Vec::new(), false, false);
+    while let Some(entry) = entries.next() {
+        match entry {
+            Ok(entry) => times.push(entry.time),
+            Err(error) => {
+                assert!(matches!(error, ReadError::Damaged(_)), "{error}");
+                (first, damaged) = (first || times.is_empty(), true);
+                entries.resume();
+            }
+        }
+    }
+    (times, first, damaged)
+}
+
+/// The same from the last one.
+fn back(store: &Store, query: &Query) -> (Vec<u64>, bool, bool) {
+    let mut reader = store.reader(&store.find(b"log").unwrap());
+    let (mut entries, mut times, mut first, mut damaged) =
+        (reader.entries_back(query), Vec::new(), false, false);
+    while let Some(entry) = entries.next() {
+        match entry {
+            Ok(entry) => times.push(entry.time),
+            Err(error) => {
+                assert!(matches!(error, ReadError::Damaged(_)), "{error}");
+                (first, damaged) = (first || times.is_empty(), true);
+                assert!(entries.next().is_none(), "went on by itself");
+                entries.resume();
+            }
+        }
+    }
+    (times, first, damaged)
+}
+
+#[test]
+fn around_damage_the_same_is_read_in_either_direction() {
+    const COUNT: u64 = 24;
+    for (lost, clean) in (0..COUNT).flat_map(|lost| [(lost, false), (lost, true)]) {
+        let directory = tempfile::tempdir().unwrap();
+        let store = open(directory.path()).0;
+        let log = store.log(b"log").unwrap();
+        // Several in each kibibyte, and a segment behind them.
+        (0..COUNT).for_each(|time| assert!(store.append(&log, &[7; 90], time).is_ok()));
+        store.rotate().unwrap();
+        store.append(&log, b"last", COUNT).unwrap();
+        let places: Vec<_> =
+            store.reader(&log).entries(&Query::default()).map(|entry| entry.unwrap().place()).collect();
+        store.flush().unwrap();
+        if clean {
+            store.close().unwrap();
+        }
+        drop((store, log));
+        let path = segment(directory.path(), 1);
+        let mut bytes = fs::read(&path).unwrap();
+        bytes[crate::byte_of(places[lost as usize].position) as usize + 40] ^= 1;
+        fs::write(&path, bytes).unwrap();
+        let store = open(directory.path()).0;
+        let left: Vec<u64> = (0..=COUNT).filter(|time| *time != lost).collect();
+        for (query, damaged) in [
+            (Query::default(), true),
+            (Query::from(Start::Time(0)), true),
+            (Query::from(Start::Time(lost + 1)), false),
+            (Query { end: Some(lost + 2), ..Query::default() }, true),
+            (Query::from(Start::Exact(lost)), false),
+            (Query::from(Start::Exact(lost + 1)), false),
+        ] {
+            let what = format!("{query:?}, {lost} lost, clean {clean}");
+            let (there, ahead_first, ahead_damaged) = ahead(&store, &query);
+            let (mut reversed, back_first, back_damaged) = back(&store, &query);
+            reversed.reverse();
+            assert_eq!(reversed, there, "{what}");
+            assert!(!damaged || ahead_damaged && back_damaged, "{what}");
+            match query.start {
+                Start::First if query.end.is_none() => assert_eq!(there, left, "{what}"),
+                // Whether there was an earlier one nobody knows.
+                Start::Exact(_) => assert!(!ahead_first || back_first, "{what}"),
+                _ => {}
+            }
+        }
     }
 }
 

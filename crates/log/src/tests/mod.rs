@@ -14,6 +14,7 @@ mod query;
 mod reader;
 mod reclaim;
 mod refusals;
+mod reserve;
 mod sim;
 mod spare;
 mod store;

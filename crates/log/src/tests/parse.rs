@@ -375,3 +375,12 @@ fn a_cursor_stops_in_front_of_a_broken_transaction_and_goes_on_behind_it_only_wh
     assert_eq!(reader.entries(&Query::from(Start::Time(21))).filter(Result::is_ok).count(), 29 * 3);
     assert!(store.create(b"new", &config(), None, &payload(b""), None).is_ok());
 }
+
+#[test]
+fn a_directory_without_segments_is_no_store() {
+    let directory = tempfile::tempdir().unwrap();
+    let none = |path: &Path| matches!(parse(&Disk::Real, path), Err(OpenError::NotAStore { .. }));
+    assert!(none(directory.path()));
+    std::fs::write(directory.path().join("something"), "else").unwrap();
+    assert!(none(directory.path()));
+}

@@ -2,8 +2,10 @@
 
 use super::store::{config, open, os, payload, small};
 use crate::{
-    Attached, Births, CommitError, Cursor, Durability, Fork, Options, Purge, Query, ReadError, Start, Store,
+    Attached, Births, CommitError, Cursor, Durability, Fork, Options, Purge, Query, ReadError, Reader, Start,
+    Store,
 };
+use parking_lot::Mutex;
 use proptest::prelude::*;
 use std::time::Duration;
 use thalweg_sys::disk::Disk;
@@ -166,6 +168,50 @@ fn a_log_with_a_transaction_under_way_is_not_destroyed() {
 }
 
 #[test]
+fn a_log_is_not_destroyed_from_under_somebody_who_just_came_to_hold_it() {
+    let store = Store::memory(small()).unwrap();
+    let stopped = Mutex::new(false);
+    let destroy = Purge { log: Some(b"a"), destroy: true, ..Purge::default() };
+    let (mut held, mut lost) = (0, 0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !*stopped.lock() {
+                let _ = store.purge(&destroy);
+            }
+        });
+        for _ in 0..50_000 {
+            let log = store.log(b"a").unwrap();
+            let _hold = store.hold(&log);
+            if log.staged().is_some() {
+                (0..100).for_each(|_| std::hint::spin_loop());
+                held += 1;
+                lost += u32::from(log.staged().is_none());
+            }
+        }
+        *stopped.lock() = true;
+    });
+    assert!(held > 0 && lost == 0, "{lost} of {held}");
+}
+
+#[test]
+fn who_reads_elsewhere_while_a_purge_becomes_durable_begins_behind_it_afterwards() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path(), Options { committer_thread: false, ..small() });
+    filled(&store, b"a", 10);
+    store.flush().unwrap();
+    let attached = Attached::open(&Disk::Real, directory.path()).unwrap();
+    let mut reader = attached.reader(&attached.find(b"a").unwrap());
+    let mut early = reader.clone();
+    let first =
+        |reader: &mut Reader| reader.entries(&Query::default()).next().map(|entry| entry.unwrap().time);
+    let looks = move || assert_eq!(first(&mut early), Some(1));
+    *store.shared.steps.before_words.lock() = Some(Box::new(looks));
+    store.purge(&before(5)).unwrap();
+    assert!(store.shared.steps.before_words.lock().is_none());
+    assert_eq!(first(&mut reader), Some(5));
+}
+
+#[test]
 fn what_a_fork_inherits_is_not_purged_from_under_it() {
     let store = Store::memory(small()).unwrap();
     filled(&store, b"a", 300);
@@ -223,6 +269,91 @@ fn an_idle_segment_is_sealed_by_age_and_by_request() {
     store.append(&log, b"z", 800).unwrap();
     assert_eq!((store.stats().segments, times(&store, b"a")), (empty + 2, vec![500, 700, 800]));
     assert_eq!((store.stats().rotations, store.stats().entries), (2, 3));
+}
+
+fn aged(durability: Durability, directory: &std::path::Path, options: Options) -> Store {
+    match durability {
+        Durability::Memory => Store::memory(options).unwrap(),
+        _ => open(directory, Options { durability, ..options }),
+    }
+}
+
+#[test]
+fn what_is_too_old_goes_also_where_nothing_is_appended_any_more() {
+    for durability in [Durability::Os, Durability::Sync, Durability::Memory] {
+        let directory = tempfile::tempdir().unwrap();
+        let store = aged(durability, directory.path(), Options { retain_us: Some(1000), ..small() });
+        let log = store.log(b"a").unwrap();
+        for time in [10, 200, 900] {
+            store.append(&log, b"x", time).unwrap();
+        }
+        store.flush().unwrap();
+        store.maintain(1_900).unwrap();
+        assert_eq!(times(&store, b"a"), [10, 200, 900], "{durability:?}");
+        store.maintain(1_901).unwrap();
+        store.flush().unwrap();
+        assert_eq!(times(&store, b"a"), [0; 0], "{durability:?}");
+        // And again, in the same segment.
+        store.append(&log, b"x", 3_000).unwrap();
+        store.flush().unwrap();
+        store.maintain(3_500).unwrap();
+        assert_eq!(times(&store, b"a"), [3_000], "{durability:?}");
+        store.maintain(4_001).unwrap();
+        store.flush().unwrap();
+        assert_eq!(times(&store, b"a"), [0; 0], "{durability:?}");
+    }
+}
+
+#[test]
+fn what_is_appended_while_everything_else_goes_for_its_age_stays() {
+    let store = Store::memory(Options { retain_us: Some(1000), ..small() }).unwrap();
+    let (log, other) = (store.log(b"a").unwrap(), store.log(b"b").unwrap());
+    store.append(&other, b"x", 100).unwrap();
+    store.append(&log, b"x", 100).unwrap();
+    let keep_from = store.shared.retained_from(5_000).unwrap();
+    // Right behind what is too old, and so in one extent with it.
+    store.append(&log, b"new", 5_000).unwrap();
+    store.retain_up_to(keep_from, 5_000).unwrap();
+    assert_eq!((times(&store, b"b"), times(&store, b"a").last()), (vec![], Some(&5_000)));
+    store.maintain(6_001).unwrap();
+    assert_eq!(times(&store, b"a"), [0; 0]);
+}
+
+#[test]
+fn what_is_too_old_goes_a_little_later_where_little_is_appended_and_few_segments_are_begun() {
+    const HOUR: u64 = 3_600_000_000;
+    for durability in [Durability::Os, Durability::Memory] {
+        let directory = tempfile::tempdir().unwrap();
+        let options =
+            Options { retain_us: Some(12 * HOUR), retain_except: vec![b"kept-".to_vec()], ..small() };
+        let store = aged(durability, directory.path(), options);
+        let log = store.log(b"a").unwrap();
+        for hour in 1..100 {
+            // The times of entries are their writers' business: only retention looks at them.
+            store.append(&log, b"x", hour * HOUR).unwrap();
+            for look in 0..10 {
+                store.maintain(hour * HOUR + look * HOUR / 10).unwrap();
+            }
+            let oldest = times(&store, b"a").first().copied().unwrap();
+            assert!(oldest + 17 * HOUR >= hour * HOUR, "{durability:?}: {oldest} at {hour}");
+        }
+        let segments = store.stats().segments;
+        assert!(segments <= 40, "{durability:?}: {segments}");
+        // What is left alone has no segment sealed.
+        store.delete(&log, log.staged().unwrap().version, 0, None).unwrap();
+        let kept = store.log(b"kept-a").unwrap();
+        let before = store.stats().rotations;
+        for hour in 100..200 {
+            store.append(&kept, b"x", hour * HOUR).unwrap();
+            store.maintain(hour * HOUR).unwrap();
+        }
+        assert!(
+            store.stats().rotations <= before + 2,
+            "{durability:?}: {}",
+            store.stats().rotations - before
+        );
+        assert_eq!(times(&store, b"kept-a").len(), 100);
+    }
 }
 
 #[test]

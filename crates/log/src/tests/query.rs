@@ -1,7 +1,7 @@
 //! Random logs, forks among them, and random queries, forwards and backwards, beside a plain list.
 
 use super::store::{config, open, os, payload, small};
-use crate::{Attached, Commit, Cursor, Entry, Fork, Log, Query, Reader, Start, Store};
+use crate::{Attached, Commit, Cursor, Entry, Fork, Log, Options, Query, Reader, Start, Store};
 use proptest::prelude::*;
 use std::sync::Arc;
 use thalweg_sys::disk::Disk;
@@ -159,6 +159,42 @@ proptest! {
                 }
             }
             world.store.commit(&world.logs[0].0, 0, &Commit::default(), None).unwrap_err();
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Between them lies more of another log than is walked through block by block.
+    #[test]
+    fn entries_far_apart_are_found_in_either_direction_wherever_one_begins(
+        apart in proptest::collection::vec(0usize..160, 1..6), after in 0usize..160, rotates: bool,
+        fork in prop::option::of(any::<prop::sample::Index>()),
+    ) {
+        let store = Store::memory(Options { segment_bytes_max: if rotates { 65_536 } else { 1 << 20 }, ..small() }).unwrap();
+        let mut world = World { store, logs: Vec::new() };
+        (0..2).for_each(|_| world.create(None, Vec::new()));
+        let mut time = 0;
+        let mut perform = |log, bytes| {
+            time += 1;
+            world.perform(&Act::Append { log, time, bytes });
+        };
+        for blocks in &apart {
+            (0..*blocks).for_each(|_| perform(1, 960));
+            perform(0, 50);
+        }
+        (0..after).for_each(|_| perform(1, 960));
+        if let Some(at) = fork {
+            world.perform(&Act::Fork { log: 0, at });
+        }
+        let places = [Start::First, Start::Tail, Start::Checkpoint, Start::Offset(0), Start::Offset(60)];
+        let about = world.logs[0].1.iter().flat_map(|entry| entry.1.saturating_sub(1)..entry.1 + 2);
+        let times = about.chain([0, time]).flat_map(|time| [Start::Time(time), Start::After(time), Start::Exact(time)]);
+        for start in places.into_iter().chain(times) {
+            for (log, model) in world.logs.iter().filter(|(log, _)| log.name() != b"log 1") {
+                check(world.store.reader(log), model, &Query::from(start));
+            }
         }
     }
 }

@@ -4,6 +4,7 @@ use super::store::{open, os, small};
 use crate::{
     Attached, Columns, CommitError, Cursor, Ended, Entry, Options, Query, ReadError, Start, Store, Time,
 };
+use std::os::unix::fs::FileExt;
 use std::time::Duration;
 use thalweg_sys::disk::Disk;
 
@@ -169,6 +170,74 @@ fn a_sleeping_cursor_is_woken_by_a_commit_and_by_nothing_else() {
     assert_eq!(waiter.join().unwrap(), Some(b"up".to_vec()));
 }
 
+fn wakes_a_task(cursor: &Cursor) -> bool {
+    let mut changed = std::pin::pin!(cursor.changed());
+    changed.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop())).is_ready()
+}
+
+#[test]
+fn a_cursor_whose_query_is_over_sleeps_like_any_other_and_sees_what_comes_late() {
+    for query in [
+        Query { end: Some(100), ..Query::from(Start::Tail) },
+        Query::between(20, 100),
+        Query::from(Start::Exact(99)),
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        let store = open(directory.path(), os());
+        let (log, other) = (store.log(b"a").unwrap(), store.log(b"b").unwrap());
+        store.append(&log, b"x", 10).unwrap();
+        let attached = Attached::open(&Disk::Real, directory.path()).unwrap();
+        let readers = [store.reader(&log), attached.reader(&attached.find(b"a").unwrap())];
+        let mut cursors = readers.map(|reader| Cursor::new(reader, &query));
+        for (log, time) in [(&log, 200), (&other, 200), (&log, 300), (&other, 10)] {
+            store.append(log, b"x", time).unwrap();
+            for cursor in &mut cursors {
+                assert!(cursor.wait(Some(Duration::ZERO)) && wakes_a_task(cursor), "{query:?}");
+                assert_eq!(cursor.next(), Ok(None), "{query:?}");
+                assert!(!cursor.wait(Some(Duration::ZERO)) && !wakes_a_task(cursor), "{query:?}, {time}");
+            }
+        }
+        store.append(&log, b"late", 99).unwrap();
+        for cursor in &mut cursors {
+            assert!(cursor.wait(Some(Duration::ZERO)) && wakes_a_task(cursor), "{query:?}");
+            assert_eq!(cursor.next().unwrap().map(|entry| entry.data), Some(&b"late"[..]), "{query:?}");
+        }
+    }
+}
+
+#[test]
+fn a_cursor_whose_query_is_over_hears_that_its_log_ended() {
+    let store = memory();
+    let (closed, deleted) = (store.log(b"closed").unwrap(), store.log(b"deleted").unwrap());
+    for log in [&closed, &deleted] {
+        [10, 200].iter().for_each(|time| assert!(store.append(log, b"x", *time).is_ok()));
+    }
+    let query = Query::between(0, 100);
+    let mut early = [&closed, &deleted].map(|log| Cursor::new(store.reader(log), &query));
+    for cursor in &mut early {
+        assert!(cursor.next().unwrap().is_some());
+        assert_eq!(cursor.next(), Ok(None));
+        assert_eq!(cursor.ended(), None);
+    }
+    let version = closed.staged().unwrap().version;
+    store.commit(&closed, version, &crate::Commit { close: true, ..crate::Commit::default() }, None).unwrap();
+    store.delete(&deleted, deleted.staged().unwrap().version, 300, None).unwrap();
+    let [on_closed, on_deleted] = &mut early;
+    assert_eq!((on_closed.next(), on_deleted.next()), (Ok(None), Err(ReadError::Deleted)));
+    assert_eq!((on_closed.ended(), on_deleted.ended()), (Some(Ended::Closed), Some(Ended::Deleted)));
+    // What ended the log came while the cursor was not drained.
+    let log = store.log(b"amid").unwrap();
+    [10, 200].iter().for_each(|time| assert!(store.append(&log, b"x", *time).is_ok()));
+    let mut amid = Cursor::new(store.reader(&log), &query);
+    assert!(amid.next().unwrap().is_some());
+    store.delete(&log, log.staged().unwrap().version, 300, None).unwrap();
+    assert_eq!(amid.next(), Err(ReadError::Deleted));
+    let mut late = Cursor::new(store.reader(&closed), &query);
+    assert!(late.next().unwrap().is_some());
+    (0..2).for_each(|_| assert_eq!(late.next(), Ok(None)));
+    assert_eq!(late.ended(), Some(Ended::Closed), "who asks again hears of it");
+}
+
 #[test]
 fn in_sync_mode_readers_see_what_is_durable_unless_they_ask_for_more() {
     let directory = tempfile::tempdir().unwrap();
@@ -330,6 +399,27 @@ fn an_attached_cursor_hears_that_its_log_ended_behind_it() {
 }
 
 #[test]
+fn a_cursor_that_is_to_go_on_behind_damage_does_not_sleep_in_front_of_what_is_there() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path(), os());
+    let log = store.log(b"a").unwrap();
+    let attached = Attached::open(&Disk::Real, directory.path()).unwrap();
+    let mut cursor = Cursor::new(attached.reader(&attached.find(b"a").unwrap()), &Query::default());
+    assert_eq!(cursor.next(), Ok(None));
+    [b"lost", b"left"].iter().for_each(|payload| assert!(store.append(&log, *payload, 1).is_ok()));
+    let mut reader = store.reader(&log);
+    let lost = reader.entries(&Query::default()).next().unwrap().unwrap().place();
+    let file = directory.path().join(crate::segment::file_name(crate::segment_of(lost.position)));
+    let file = std::fs::File::options().write(true).open(file).unwrap();
+    let payload_at = u64::from(crate::byte_of(lost.position) + crate::format::FRAME_HEADER_BYTES);
+    file.write_all_at(b"most", payload_at).unwrap();
+    assert!(matches!(cursor.next(), Err(ReadError::Damaged(_))));
+    cursor.resume();
+    assert!(cursor.wait(Some(Duration::ZERO)) && wakes_a_task(&cursor));
+    assert_eq!(cursor.next().unwrap().map(|entry| entry.data), Some(&b"left"[..]));
+}
+
+#[test]
 fn an_attached_store_reads_what_another_handle_writes() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path(), os());
@@ -408,10 +498,10 @@ fn a_time_index_takes_no_more_than_a_hundredth_of_its_segments() {
         assert_eq!(times(&store, &Query::between(time, time + 2)), [time, time + 1]);
     }
     let (stats, maps) = (store.stats(), store.maps());
-    let segments = maps.segments();
+    let segments = maps.segments().unwrap();
     let mut index_bytes = 0;
     for segment in &segments {
-        let length = maps.index(segment.number).unwrap().unwrap().length();
+        let length = maps.index(segment).unwrap().length();
         let bytes = segment.bytes.length();
         assert!(length > 0 && length * 100 <= bytes, "{length} of {bytes} in segment {}", segment.number);
         index_bytes += length as u64;

@@ -12,7 +12,7 @@ use crate::log::Phase;
 use crate::open::{Durability, Options};
 use crate::{
     Commit, CommitError, Config, Fork, Lifetime, Log, LogId, Offset, Position, Producer, Store, Watch,
-    WatcherId, segment_of,
+    WatcherId, segment_of, verify,
 };
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
@@ -323,6 +323,8 @@ impl Simulation {
             }
         });
         self.acknowledge(store);
+        let report = verify(&Disk::Sim(self.sim.clone()), Path::new(DIRECTORY)).unwrap();
+        assert_eq!(report.damage, [], "what the checkpoint speaks of is there");
     }
 
     /// Takes note of what the store says is durable by now.

@@ -159,12 +159,29 @@ fn what_is_durable_is_shown_to_whoever_waited_for_it() {
     let (own, theirs) = (store.clone(), log.clone());
     let looks = move || {
         assert_eq!(theirs.visible().map(|state| state.tail), Some(1), "shown");
+        assert_eq!(own.since(&theirs, 0), Ok(Some(0)), "and found by its time");
         assert_eq!(own.wait_for(created.ticket, None), Ok(created.ticket), "before anybody stops waiting");
     };
     *store.shared.steps.before_words.lock() = Some(Box::new(looks));
     store.flush().unwrap();
     assert!(store.shared.steps.before_words.lock().is_none());
     assert_eq!(store.wait_for(created.ticket, None), Ok(0));
+}
+
+#[test]
+fn a_log_whose_deletion_waits_for_the_disk_is_not_handed_out_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path(), Options { committer_thread: false, ..small() });
+    let log = store.log(b"a").unwrap();
+    store.append(&log, b"old", 1).unwrap();
+    store.flush().unwrap();
+    store.delete(&log, log.staged().unwrap().version, 2, None).unwrap();
+    let anew = store.log(b"a").unwrap();
+    assert!(anew.id() > log.id());
+    store.append(&anew, b"new", 3).unwrap();
+    store.flush().unwrap();
+    assert_eq!(content(&store, b"a"), b"new");
+    assert!(Arc::ptr_eq(&store.log(b"a").unwrap(), &anew));
 }
 
 #[test]
@@ -325,7 +342,8 @@ fn segments_nobody_needs_are_removed_behind_the_checkpoints() {
     store.checkpoint().unwrap();
     assert!(store.stats().segments < before, "{before}");
     let files = std::fs::read_dir(directory.path()).unwrap().count() as u64;
-    assert!(files <= store.stats().segments + 5, "{files}");
+    // Control, signal, lock, the reserve, and two checkpoints.
+    assert!(files <= store.stats().segments + 6, "{files}");
     drop(store);
     assert_eq!(content(&open(directory.path(), os()), b"keep"), b"kept");
 }
@@ -357,6 +375,19 @@ fn what_nobody_accesses_is_deleted_when_its_time_is_over_and_not_before() {
     assert_eq!(store.expire(4_499_999), 0);
     assert_eq!(store.expire(5_000_000), 2);
     assert_eq!(store.stats().logs, 1);
+}
+
+#[test]
+fn what_is_appended_to_while_it_is_judged_is_not_deleted() {
+    let store = Store::memory(small()).unwrap();
+    let config = Config { content_type: "text/plain".into(), lifetime: Lifetime::Sliding { ttl_s: 1 } };
+    let (log, _) = store.create(b"a", &config, None, &payload(b"1"), None).unwrap();
+    let (own, theirs) = (store.clone(), log.clone());
+    let appends = move || assert!(own.append(&theirs, b"2", 5_000_000).is_ok());
+    *store.shared.steps.before_verdict.lock() = Some(Box::new(appends));
+    assert_eq!(store.expire(5_000_000), 0);
+    assert_eq!(content(&store, b"a"), b"12");
+    assert_eq!((store.expire(5_999_999), store.expire(6_000_000)), (0, 1));
 }
 
 #[test]
