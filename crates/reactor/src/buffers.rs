@@ -30,6 +30,11 @@ impl Buffers {
         Self { config, idle: Vec::new() }
     }
 
+    /// Capacity of each.
+    pub(crate) fn buffer_bytes(&self) -> usize {
+        self.config.buffer_bytes
+    }
+
     pub(crate) fn take(&mut self) -> Buffer {
         self.idle.pop().unwrap_or_else(|| Vec::with_capacity(self.config.buffer_bytes))
     }

@@ -524,6 +524,11 @@ impl<H: Handler> Core<H> {
         self.buffers.give(buffer);
     }
 
+    /// Capacity of the pool's buffers.
+    pub fn buffer_bytes(&self) -> usize {
+        self.buffers.buffer_bytes()
+    }
+
     /// Connections on this reactor, listeners included.
     pub fn len(&self) -> usize {
         self.slab.len as usize

@@ -114,6 +114,12 @@ impl<M> Handle<M> {
         }
     }
 
+    /// Wakes the reactor without a message: [`crate::Handler::nudged`] hears of it in its next turn, once, however often
+    /// that was asked. Never refused: it takes no room in the mailbox.
+    pub fn nudge(&self) {
+        self.mailbox.nudge();
+    }
+
     /// Asks the reactor to stop after the turn it is in.
     pub fn stop(&self) {
         self.mailbox.stop();

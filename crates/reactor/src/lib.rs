@@ -32,7 +32,8 @@
 //! 5. [`Core::alone`] tells whether the inline fast path may be taken: nothing else of this turn waits.
 //! 6. An idle connection owns no buffer and no task: a slot (at most 48 bytes beside its entry) and the
 //!    kernel's socket.
-//! 7. A short adaptive spin before sleeping, never with one processor, and it can be switched off. For a source
+//! 7. A short adaptive spin before sleeping, never with one processor, and it can be switched off; who was ready alone is
+//!    looked at directly meanwhile, the kernel after every few such looks. For a source
 //!    that says where its peers run: never for one on this processor, which is let run instead, at most twice.
 //! 8. A reactor never blocks but in `epoll_wait`; what may wait for a disk is done by a [`Pool`].
 //! 9. A reactor can be embedded in a foreign loop: [`Reactor::descriptor`] is readable whenever
@@ -77,8 +78,21 @@ pub trait Handler: Sized {
     /// A descriptor is ready. Level-triggered: it comes again next turn while it stays ready.
     fn ready(&mut self, core: &mut Core<Self>, key: Key, readiness: Readiness);
 
+    /// The connection was all that was ready in the last turn with something ready, and the reactor looks again before it
+    /// sleeps: whether it has something already, which is handled here, without asking the kernel who has. It may not be
+    /// ready. Cheap: it is asked again and again.
+    fn glance(&mut self, core: &mut Core<Self>, key: Key) -> bool {
+        let _ = (core, key);
+        false
+    }
+
     /// A message, from the mailbox or from the ready queue.
     fn message(&mut self, core: &mut Core<Self>, message: Self::Message);
+
+    /// Another thread has something that is no message ([`Handle::nudge`]).
+    fn nudged(&mut self, core: &mut Core<Self>) {
+        let _ = core;
+    }
 
     /// The connection's one timer came due, never early. It is disarmed.
     fn timer(&mut self, core: &mut Core<Self>, key: Key);

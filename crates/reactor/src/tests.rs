@@ -16,6 +16,7 @@ type OnTimer = Box<dyn FnMut(&mut Core<Probe>, Key)>;
 struct Probe {
     ready: Vec<(Key, Readiness)>,
     messages: Vec<u32>,
+    nudges: usize,
     timers: Vec<(Key, u64)>,
     turns: usize,
     on_ready: OnReady,
@@ -51,6 +52,10 @@ impl Handler for Probe {
         (self.on_message)(core, message);
     }
 
+    fn nudged(&mut self, _: &mut Core<Self>) {
+        self.nudges += 1;
+    }
+
     fn timer(&mut self, core: &mut Core<Self>, key: Key) {
         self.timers.push((key, clock::monotonic_ns()));
         (self.on_timer)(core, key);
@@ -66,6 +71,7 @@ fn reactor_with(config: Config) -> Reactor<Probe> {
         Ok::<_, io::Error>(Probe {
             ready: Vec::new(),
             messages: Vec::new(),
+            nudges: 0,
             timers: Vec::new(),
             turns: 0,
             on_ready: Box::new(|_, _, _| {}),
@@ -294,6 +300,23 @@ mod invariant_2_one_wake_per_burst {
         let mut reactor = reactor;
         assert_eq!(poll(&mut reactor), 2);
         assert_eq!(reactor.handler().messages, [1, 3]);
+    }
+
+    #[test]
+    fn a_nudge_ends_a_sleep_though_the_mailbox_is_full() {
+        let mut reactor = reactor_with(Config { mailbox_max: 1, ..Config::default() });
+        let handle = reactor.handle();
+        let _permit = handle.reserve().unwrap();
+        let nudger = std::thread::spawn(move || {
+            handle.nudge();
+            handle.nudge();
+        });
+        // Either both are found at once, or the second is what the second turn waits for.
+        assert_eq!(reactor.turn(usize::MAX, Wait::Block).unwrap(), 1);
+        nudger.join().unwrap();
+        let after = poll(&mut reactor);
+        assert_eq!((reactor.handler().nudges, reactor.handler().messages.len()), (1 + after, 0));
+        assert!(after < 2);
     }
 
     #[test]

@@ -88,6 +88,10 @@ pub struct Reactor<H: Handler> {
     pub(crate) inbox: VecDeque<H::Message>,
     pub(crate) spin: Spin,
     pub(crate) spin_for_peers: Spin,
+    /// Who was ready, when it was one alone.
+    pub(crate) only: Option<Key>,
+    /// The turn began with what a glance found: the clocks were read before that.
+    pub(crate) glanced: bool,
     /// How long it waited for other threads' work.
     pub(crate) work: Pace,
     /// When the kernel was last asked, on the monotonic clock, if sources that it does not announce are up.
@@ -122,6 +126,8 @@ impl<H: Handler> Reactor<H> {
             inbox: VecDeque::new(),
             spin: Spin::new(config.spin, processors),
             spin_for_peers: Spin::new(config.spin_for_peers, usize::MAX),
+            only: None,
+            glanced: false,
             work: Pace::new(WORK_NS),
             asked_ns: 0,
             timer: None,
@@ -193,7 +199,9 @@ impl<H: Handler> Reactor<H> {
         let budget = budget.max(1);
         self.core.mailbox.resume();
         self.wait(budget, wait)?;
-        self.core.read_clocks();
+        if !std::mem::take(&mut self.glanced) {
+            self.core.read_clocks();
+        }
         let calls = self.hand_over_ready()
             + self.hand_over_messages(budget)
             + self.hand_over_ready_queue(budget)
@@ -234,6 +242,9 @@ impl<H: Handler> Reactor<H> {
     fn hand_over_ready(&mut self) -> usize {
         let mut calls = 0;
         let count = self.events.len();
+        if count > 0 {
+            self.only = self.events.at(0).filter(|_| count == 1).map(|event| Key::from_token(event.token));
+        }
         for index in 0..count {
             let Some(event) = self.events.at(index) else { break };
             let key = Key::from_token(event.token);
@@ -250,8 +261,12 @@ impl<H: Handler> Reactor<H> {
     }
 
     fn hand_over_messages(&mut self, budget: usize) -> usize {
-        if self.core.mailbox.drain(&mut self.inbox).stopped {
+        let drained = self.core.mailbox.drain(&mut self.inbox);
+        if drained.stopped {
             self.core.stopping = true;
+        }
+        if drained.nudged {
+            self.handler.nudged(&mut self.core);
         }
         if !self.inbox.is_empty() {
             let meter = &self.core.mailbox.waker().meter;
@@ -271,7 +286,7 @@ impl<H: Handler> Reactor<H> {
         }
         self.core.messages_left = 0;
         trim(&mut self.inbox);
-        count
+        count + usize::from(drained.nudged)
     }
 
     fn hand_over_ready_queue(&mut self, budget: usize) -> usize {

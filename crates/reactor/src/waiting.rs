@@ -19,6 +19,8 @@ use thalweg_sys::{clock, process};
 const ASK_NS: u64 = 50_000;
 /// Peers whose work is not on other threads answer within this, so until then nobody is made way for.
 const ALONE_NS: u64 = 2_000;
+/// Looks at one connection between any two at all of them.
+const GLANCES: u32 = 6;
 /// How often a reactor makes way for a peer on its own processor before it sleeps.
 const YIELDS_MAX: u32 = 2;
 
@@ -57,14 +59,30 @@ impl<H: Handler> Reactor<H> {
         let mut patience = Patience::for_peer(ALONE_NS);
         loop {
             self.ask(limit, Timeout::Now)?;
+            if self.events.is_empty() && self.glance() {
+                return Ok(());
+            }
             let now_ns = clock::monotonic_ns();
             if !self.events.is_empty() || self.core.mailbox.pending() || now_ns >= due_ns {
                 return Ok(());
             }
             if !patience.lasts() {
+                // Whoever ends the sleep need not be the one that it was.
+                self.only = None;
                 return self.sleep(limit, wait);
             }
         }
+    }
+
+    /// Looks a few times at who was ready last, if it was one alone: likely it is who comes next, and then the kernel need
+    /// not be asked first who has come.
+    fn glance(&mut self) -> bool {
+        let Some(key) = self.only.filter(|key| self.core.is_alive(*key)) else { return false };
+        self.glanced = (0..GLANCES).any(|_| {
+            self.core.read_clocks();
+            self.handler.glance(&mut self.core, key)
+        });
+        self.glanced
     }
 
     /// Looks at the handler's own sources all the time and at everything else once in a while; sleeps once

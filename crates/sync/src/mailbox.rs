@@ -5,7 +5,7 @@
 //! A bounded queue under a lock, one word beside it, and a [`Parking`]. Any thread posts; one consumer
 //! drains by swapping the whole queue out under the lock and works on the snapshot without it. Room can
 //! be reserved ahead as a [`Permit`]: whoever starts work whose end must be reported reserves first, and
-//! the report then never fails.
+//! the report then never fails. A nudge takes no room: it says only that there is something elsewhere.
 //!
 //! # The words
 //!
@@ -16,8 +16,8 @@
 //!
 //! # Invariants
 //!
-//! 1. `pending` is 1 exactly when the queue holds a message or a stop was asked and not yet taken, as seen
-//!    by whoever holds the lock.
+//! 1. `pending` is 1 exactly when the queue holds a message, or a stop or a nudge that was not taken yet, as
+//!    seen by whoever holds the lock.
 //! 2. A message posted is drained exactly once, in the order of posting; no wake is lost.
 //! 3. The consumer is woken only on `pending` going 0 → 1 while it is parked: one wake per burst.
 //! 4. messages queued + permits outstanding <= capacity, always. A permit is spent by posting or given
@@ -39,7 +39,8 @@ struct Queue<T> {
     messages: VecDeque<T>,
     /// Permits outstanding.
     reserved: usize,
-    stopped: bool,
+    /// What the next drain finds beside messages.
+    drained: Drained,
 }
 
 /// The mailbox was full; the message comes back.
@@ -61,10 +62,12 @@ impl<T> std::fmt::Display for Full<T> {
 impl<T> std::error::Error for Full<T> {}
 
 /// What a drain found beside messages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Drained {
     /// Somebody asked the consumer to stop since the last drain.
     pub stopped: bool,
+    /// Somebody nudged the consumer since then.
+    pub nudged: bool,
 }
 
 /// A mailbox, shared between its consumer and its producers by [`Arc`].
@@ -80,7 +83,7 @@ impl<T, W: Wake, O: Orderings> Mailbox<T, W, O> {
     /// An empty mailbox for at most `capacity` messages and permits together. Allocates nothing yet.
     pub fn new(capacity: usize, wake: W) -> Self {
         Self {
-            queue: Mutex::new(Queue { messages: VecDeque::new(), reserved: 0, stopped: false }),
+            queue: Mutex::new(Queue { messages: VecDeque::new(), reserved: 0, drained: Drained::default() }),
             pending: AtomicU32::new(0),
             parking: Parking::new(LocalWord::new(), wake),
             capacity,
@@ -118,8 +121,18 @@ impl<T, W: Wake, O: Orderings> Mailbox<T, W, O> {
 
     /// Asks the consumer to stop; its next drain says so. Any thread, any number of times.
     pub fn stop(&self) {
+        self.note(|drained| drained.stopped = true);
+    }
+
+    /// Wakes the consumer without a message; its next drain says so. Any thread, any number of times, however full
+    /// the mailbox is.
+    pub fn nudge(&self) {
+        self.note(|drained| drained.nudged = true);
+    }
+
+    fn note(&self, note: impl FnOnce(&mut Drained)) {
         let mut queue = self.queue.lock();
-        queue.stopped = true;
+        note(&mut queue.drained);
         let first = self.raise();
         drop(queue);
         if first {
@@ -131,7 +144,7 @@ impl<T, W: Wake, O: Orderings> Mailbox<T, W, O> {
     /// swapped with the queue, so that two allocations serve for good. No lock when nothing is pending.
     pub fn drain(&self, into: &mut VecDeque<T>) -> Drained {
         if !self.pending() {
-            return Drained { stopped: false };
+            return Drained::default();
         }
         let mut queue = self.queue.lock();
         if into.is_empty() {
@@ -139,9 +152,8 @@ impl<T, W: Wake, O: Orderings> Mailbox<T, W, O> {
         } else {
             into.append(&mut queue.messages);
         }
-        let stopped = std::mem::take(&mut queue.stopped);
         self.pending.store(0, Ordering::Relaxed);
-        Drained { stopped }
+        std::mem::take(&mut queue.drained)
     }
 
     /// Consumer: whether something is there. One load; may be late, never wrong for good.
@@ -302,6 +314,23 @@ mod tests {
         mailbox.post(1).unwrap();
         assert!(!mailbox.drain(&mut inbox).stopped);
         assert_eq!(inbox, [1]);
+    }
+
+    #[test]
+    fn a_nudge_takes_no_room_and_is_told_once() {
+        let (mailbox, bell) = mailbox(1);
+        let permit = mailbox.reserve().unwrap();
+        assert_eq!(mailbox.post(1), Err(Full(1)));
+        assert!(mailbox.prepare_to_park());
+        mailbox.nudge();
+        mailbox.nudge();
+        assert_eq!(bell.rung(), 1);
+        mailbox.resume();
+        let mut inbox = VecDeque::new();
+        assert_eq!(mailbox.drain(&mut inbox), Drained { stopped: false, nudged: true });
+        assert_eq!((mailbox.drain(&mut inbox), mailbox.occupied()), (Drained::default(), 1));
+        permit.post(2);
+        assert_eq!((mailbox.drain(&mut inbox), &inbox), (Drained::default(), &VecDeque::from([2])));
     }
 
     #[test]

@@ -13,7 +13,7 @@ mod gate;
 mod ring;
 mod snapshot;
 
-use crate::mailbox::{Mailbox, Permit};
+use crate::mailbox::{Drained, Mailbox, Permit};
 use crate::parking::{Fence, LocalWord, Orderings, ParkedWord, Parking, Strong, Wake};
 use crate::primitives::atomic::{AtomicU32, Ordering};
 use loom::sync::Notify;
@@ -134,22 +134,32 @@ fn a_burst_wakes_a_parked_consumer_once() {
     });
 }
 
-#[test]
-fn a_stop_wakes_too() {
-    loom::model(|| {
+/// What a drain finds beside messages is announced as they are.
+fn wakes_too(say: fn(&Shared<Strong>), hears: fn(Drained) -> bool) {
+    loom::model(move || {
         let (mailbox, bell) = mailbox::<Strong>(4);
-        let stopper = {
+        let teller = {
             let mailbox = mailbox.clone();
-            loom::thread::spawn(move || mailbox.stop())
+            loom::thread::spawn(move || say(&mailbox))
         };
-        while !mailbox.drain(&mut VecDeque::new()).stopped {
+        while !hears(mailbox.drain(&mut VecDeque::new())) {
             if mailbox.prepare_to_park() {
                 bell.notify.wait();
                 mailbox.resume();
             }
         }
-        stopper.join().unwrap();
+        teller.join().unwrap();
     });
+}
+
+#[test]
+fn a_stop_wakes_too() {
+    wakes_too(|mailbox| mailbox.stop(), |drained| drained.stopped);
+}
+
+#[test]
+fn a_nudge_wakes_too() {
+    wakes_too(|mailbox| mailbox.nudge(), |drained| drained.nudged);
 }
 
 #[test]

@@ -76,10 +76,11 @@ impl Patience {
         Self::at(clock::monotonic_ns(), alone_ns)
     }
 
-    /// The same for a wait for a peer that may be anywhere: a thread with one processor makes way for it at once. One system
-    /// call.
+    /// The same for a wait for a peer that may be anywhere: a thread with one processor makes way for it at once.
+    #[inline]
     pub fn for_peer(alone_ns: u64) -> Self {
-        Self::new(if process::processors() > 1 { alone_ns } else { 0 })
+        let now_ns = clock::monotonic_ns();
+        Self::at(now_ns, if process::processors_lately(now_ns) > 1 { alone_ns } else { 0 })
     }
 
     const fn at(now_ns: u64, alone_ns: u64) -> Self {

@@ -10,6 +10,13 @@ pub fn monotonic_ns() -> u64 {
     nanoseconds(ClockId::Monotonic)
 }
 
+/// The same clock as it was at the kernel's last tick (`CLOCK_MONOTONIC_COARSE`), which comes every ten milliseconds or
+/// more often while somebody runs: a quarter of the price, for whoever only asks whether time has passed.
+#[inline]
+pub fn coarse_ns() -> u64 {
+    nanoseconds(ClockId::MonotonicCoarse)
+}
+
 /// Microseconds since the Unix epoch on the wall clock (`CLOCK_REALTIME`): may jump either way.
 pub fn wall_us() -> u64 {
     nanoseconds(ClockId::Realtime) / 1_000

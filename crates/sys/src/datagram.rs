@@ -1,7 +1,8 @@
 //! Datagrams: one message, and whom it is from or for. A call that would block says `None`.
 
-use rustix::net::{self, RecvFlags, SendFlags, SocketAddrAny, SocketAddrUnix};
+use rustix::net::{self, AddressFamily, RecvFlags, SendFlags, SocketAddrAny};
 use std::io;
+use std::mem::{offset_of, size_of};
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 
@@ -18,19 +19,37 @@ pub enum Sender {
     Unnamed,
 }
 
+/// Where the name begins in the address of a Unix socket, and where the room for it ends.
+const NAME_START: usize = offset_of!(libc::sockaddr_un, sun_path);
+const NAME_END: usize = size_of::<libc::sockaddr_un>();
+
 impl Sender {
     pub(crate) fn of(from: Option<SocketAddrAny>) -> io::Result<Self> {
         let Some(from) = from else { return Ok(Self::Unnamed) };
-        if let Ok(address) = SocketAddr::try_from(from.clone()) {
-            return Ok(Self::Ip(address));
+        if from.address_family() == AddressFamily::UNIX {
+            return Ok(Self::named(unix_name(&from)));
         }
-        let unix = SocketAddrUnix::try_from(from).map_err(|_| io::ErrorKind::Unsupported)?;
-        Ok(match (unix.path_bytes(), unix.abstract_name()) {
-            (Some(path), _) => Self::Path(path.strip_suffix(b"\0").unwrap_or(path).to_owned()),
-            (_, Some(name)) if !name.is_empty() => Self::Abstract(name.to_owned()),
-            _ => Self::Unnamed,
-        })
+        let address = SocketAddr::try_from(from).map_err(|_| io::ErrorKind::Unsupported)?;
+        Ok(Self::Ip(address))
     }
+
+    /// A path ends with its first zero byte, if it has one; an abstract name begins with one and may have others.
+    fn named(name: &[u8]) -> Self {
+        match name {
+            [] | [0] => Self::Unnamed,
+            [0, name @ ..] => Self::Abstract(name.to_owned()),
+            path => Self::Path(path.split(|byte| *byte == 0).next().unwrap_or(path).to_owned()),
+        }
+    }
+}
+
+/// What a Unix socket is bound to, as the kernel tells it. A path may fill all the room there is: then no zero byte ends it
+/// there, and the kernel counts one that lies behind (unix(7)).
+fn unix_name(from: &SocketAddrAny) -> &[u8] {
+    let length = (from.addr_len() as usize).min(NAME_END);
+    // SAFETY: so many bytes of an address are initialized, and borrowed with it.
+    let bytes = unsafe { std::slice::from_raw_parts(from.as_ptr().cast::<u8>(), length) };
+    bytes.get(NAME_START..).unwrap_or_default()
 }
 
 /// Reads one datagram into the vector's spare room, at most `limit` bytes of it, and lengthens the vector by it. `None`
@@ -72,6 +91,24 @@ pub fn send_to(socket: BorrowedFd<'_>, bytes: &[u8], to: SocketAddr) -> io::Resu
     }
 }
 
+/// Binds a Unix socket to a path in a directory that leaves no room for a zero byte behind it.
+#[cfg(test)]
+pub(crate) fn bind_to_the_brim(socket: BorrowedFd<'_>, directory: &std::path::Path) -> Vec<u8> {
+    use std::os::fd::AsRawFd;
+    let mut path = directory.join("brim").into_os_string().into_encoded_bytes();
+    path.resize(NAME_END - NAME_START, b'm');
+    let mut address =
+        libc::sockaddr_un { sun_family: libc::AF_UNIX as libc::sa_family_t, sun_path: [0; 108] };
+    for (place, byte) in address.sun_path.iter_mut().zip(&path) {
+        *place = *byte as libc::c_char;
+    }
+    // SAFETY: an address of so many bytes, which the call only reads.
+    let answer =
+        unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), NAME_END as libc::socklen_t) };
+    assert_eq!(answer, 0, "{}", io::Error::last_os_error());
+    path
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -104,5 +141,29 @@ mod tests {
         UnixDatagram::bind(&named).unwrap().send_to(b"y", &path).unwrap();
         let from = named.as_os_str().as_encoded_bytes().to_owned();
         assert_eq!(receive(&to), Some((b"y".to_vec(), Sender::Path(from))));
+    }
+
+    #[test]
+    fn an_abstract_name_keeps_its_zero_bytes() {
+        use std::os::linux::net::SocketAddrExt;
+        use std::os::unix::net::SocketAddr;
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("to");
+        let to = UnixDatagram::bind(&path).unwrap();
+        let name = format!("thalweg\0{}\0", std::process::id()).into_bytes();
+        let from = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
+        from.send_to(b"x", &path).unwrap();
+        assert_eq!(receive(&to), Some((b"x".to_vec(), Sender::Abstract(name))));
+    }
+
+    #[test]
+    fn a_path_that_fills_its_room_is_told_whole() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("to");
+        let to = UnixDatagram::bind(&path).unwrap();
+        let from = UnixDatagram::unbound().unwrap();
+        let named = bind_to_the_brim(from.as_fd(), place.path());
+        from.send_to(b"x", &path).unwrap();
+        assert_eq!(receive(&to), Some((b"x".to_vec(), Sender::Path(named))));
     }
 }

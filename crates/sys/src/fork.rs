@@ -1,27 +1,30 @@
 //! A process that goes on twice, and one that looks after others' children.
 
-use rustix::process::{Pid, WaitOptions, getpid, set_child_subreaper, setsid, wait};
-use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use rustix::process::{Pid, WaitOptions, getpid, set_child_subreaper, setsid, waitpid};
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
-/// What a child that panicked ends with.
-const PANICKED: i32 = 101;
+/// What a copy ends with that could not be made whole.
+const TORN: i32 = 101;
 
-/// Goes on in a second process, a copy of this one, which runs `child`, ends with the code that it answers, and never comes
-/// back from here. It has `standard_input` as such, output and errors as this process has, and no other descriptor: those
-/// that values of this process stand for are closed in it, so such values must not be used there, and are never dropped.
-/// It is nobody's here: whoever adopts orphans ([`adopt_orphans`]) hears of its end.
+/// Goes on in a second process, a copy of this one: `true` there, `false` here. The copy has `standard_input` as such and as what
+/// it is here, output and errors as this process has, and nothing else that descriptors stand for: a value of this process that
+/// stands for one leads nowhere in it, and may be dropped. It is nobody's here: whoever adopts orphans ([`adopt_orphans`]) hears
+/// of its end.
 ///
 /// # Errors
-/// `WouldBlock` when there are too many processes, out of memory; `Unsupported` while this process has other threads, whose
-/// locks nobody would ever open in the copy. Nothing was begun then.
-pub fn branch(standard_input: OwnedFd, child: impl FnOnce() -> i32) -> io::Result<()> {
+/// `WouldBlock` when there are too many processes, out of memory or descriptors; `Unsupported` while this process has other
+/// threads, whose locks nobody would ever open in the copy. Nothing was begun then.
+pub fn branch(standard_input: BorrowedFd<'_>) -> io::Result<bool> {
     let threads = std::fs::read_dir("/proc/self/task")?.count();
     if threads != 1 {
         let words = format!("{threads} threads run in this process, and only one would in its copy");
         return Err(io::Error::new(io::ErrorKind::Unsupported, words));
     }
+    let (descriptors, nowhere) = (descriptors()?, File::options().read(true).write(true).open("/dev/null")?);
+    // What is not written yet would be written twice. Where it cannot be, nobody reads it.
+    let _ = io::stdout().flush();
     // SAFETY: this is the only thread, so no lock is held that the copy would wait for.
     let between = unsafe { libc::fork() };
     match between {
@@ -29,41 +32,62 @@ pub fn branch(standard_input: OwnedFd, child: impl FnOnce() -> i32) -> io::Resul
         // SAFETY: in a copy with one thread, as above; what is in between ends here, without running what runs at exit.
         0 => unsafe {
             match libc::fork() {
-                0 => go_on(&standard_input, child),
+                0 => {
+                    leave(&descriptors, standard_input.as_raw_fd(), nowhere.as_raw_fd());
+                    Ok(true)
+                }
                 -1 => libc::_exit(io::Error::last_os_error().raw_os_error().unwrap_or(libc::EAGAIN)),
                 _ => libc::_exit(0),
             }
         },
-        between => {
-            let mut status = 0;
-            // SAFETY: waits for a child of this process, and writes to a local.
-            while unsafe { libc::waitpid(between, &raw mut status, 0) } < 0 {
-                let error = io::Error::last_os_error();
-                if error.kind() != io::ErrorKind::Interrupted {
-                    return Err(error);
-                }
-            }
-            match libc::WEXITSTATUS(status) {
-                0 if libc::WIFEXITED(status) => Ok(()),
-                code => Err(io::Error::from_raw_os_error(if code == 0 { libc::EAGAIN } else { code })),
-            }
-        }
+        between => await_between(between).map(|()| false),
     }
 }
 
-/// # Safety
-/// In a process of one thread that was just forked.
-unsafe fn go_on(standard_input: &OwnedFd, child: impl FnOnce() -> i32) -> ! {
-    // SAFETY: numbers of descriptors alone; from here on nobody uses a value that stands for one of the closed.
-    unsafe {
-        if libc::dup2(standard_input.as_raw_fd(), 0) < 0
-            || libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, 0_u32) != 0
-        {
-            libc::_exit(PANICKED);
+/// Waits for what is in between; an error where it has made no copy.
+fn await_between(between: libc::pid_t) -> io::Result<()> {
+    let mut status = 0;
+    // SAFETY: waits for a child of this process, and writes to a local.
+    while unsafe { libc::waitpid(between, &raw mut status, 0) } < 0 {
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
         }
     }
-    // The copy shares nothing with its parent that a panic could leave half done.
-    std::process::exit(catch_unwind(AssertUnwindSafe(child)).unwrap_or(PANICKED))
+    match libc::WEXITSTATUS(status) {
+        0 if libc::WIFEXITED(status) => Ok(()),
+        code => Err(io::Error::from_raw_os_error(if code == 0 { libc::EAGAIN } else { code })),
+    }
+}
+
+/// Those that are open here, and some that were for a moment.
+fn descriptors() -> io::Result<Vec<RawFd>> {
+    let mut numbers = Vec::new();
+    for entry in std::fs::read_dir("/proc/self/fd")? {
+        numbers.extend(entry?.file_name().to_str().and_then(|name| name.parse::<RawFd>().ok()));
+    }
+    Ok(numbers)
+}
+
+/// Lets go of what descriptors stand for, but for input, output and errors. Their numbers stay taken until whoever has them closes
+/// them, or a number that is used again would be closed by somebody who had it before.
+///
+/// # Safety
+/// In a process of one thread that was just forked.
+unsafe fn leave(descriptors: &[RawFd], standard_input: RawFd, nowhere: RawFd) {
+    // SAFETY: numbers of descriptors alone. What owns one of them still does, though it leads nowhere.
+    unsafe {
+        let mut is_whole = libc::dup2(standard_input, 0) == 0;
+        for descriptor in
+            descriptors.iter().copied().filter(|of| *of > 2 && ![standard_input, nowhere].contains(of))
+        {
+            let is_open = libc::fcntl(descriptor, libc::F_GETFD) >= 0;
+            is_whole &= !is_open || libc::dup3(nowhere, descriptor, libc::O_CLOEXEC) == descriptor;
+        }
+        if !is_whole {
+            libc::_exit(TORN);
+        }
+    }
 }
 
 /// From here on children of this process's children become its own when their parent ends.
@@ -74,20 +98,34 @@ pub fn adopt_orphans() -> io::Result<()> {
     Ok(set_child_subreaper(Some(getpid()))?)
 }
 
-/// Waits until a child ends, and says which; `None` when there is none.
+/// Waits until a child ends, and says which; `None` when there is none. Its number is its own until it is released ([`release`]): until
+/// then the same one is said again.
 ///
 /// # Errors
 /// None in practice.
 pub fn await_any_child() -> io::Result<Option<u32>> {
     loop {
-        match wait(WaitOptions::empty()) {
-            Ok(Some((child, status))) if status.exited() || status.signaled() => {
-                return Ok(Some(child.as_raw_nonzero().get().unsigned_abs()));
-            }
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(rustix::io::Errno::CHILD) => return Ok(None),
-            Err(error) => return Err(error.into()),
+        // SAFETY: plain numbers, of which zeros are some.
+        let mut ended: libc::siginfo_t = unsafe { std::mem::zeroed() };
+        // SAFETY: waits for a child of this process, and writes to a local.
+        if unsafe { libc::waitid(libc::P_ALL, 0, &raw mut ended, libc::WEXITED | libc::WNOWAIT) } == 0 {
+            // SAFETY: the kernel has filled in what it says of a child.
+            return Ok(Some(unsafe { ended.si_pid() }.unsigned_abs()));
         }
+        let error = io::Error::last_os_error();
+        match error.raw_os_error() {
+            Some(libc::ECHILD) => return Ok(None),
+            Some(libc::EINTR) => {}
+            _ => return Err(error),
+        }
+    }
+}
+
+/// Lets the system use the number of a child that has ended for somebody else.
+pub fn release(process: u32) {
+    if let Some(pid) = i32::try_from(process).ok().and_then(Pid::from_raw) {
+        // It has ended, so nothing is waited for; one that is no child was released before.
+        let _ = waitpid(Some(pid), WaitOptions::NOHANG);
     }
 }
 

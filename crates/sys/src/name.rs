@@ -2,9 +2,15 @@
 //! process at a time doing so.
 
 use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// The longest wait for a directory's lock, and how often it is looked at meanwhile.
+pub const PATIENCE: Duration = Duration::from_secs(5);
+const RETRY: Duration = Duration::from_millis(2);
 
 /// What lies at a path. Two different things never have the same at one time; a later one may have that
 /// of one that is gone (see [`pin`]).
@@ -27,7 +33,7 @@ pub fn identity(path: &Path) -> io::Result<Option<Identity>> {
             inode: found.st_ino,
             is_socket: FileType::from_raw_mode(found.st_mode) == FileType::Socket,
         })),
-        Err(rustix::io::Errno::NOENT) => Ok(None),
+        Err(Errno::NOENT) => Ok(None),
         Err(error) => Err(error.into()),
     }
 }
@@ -56,19 +62,39 @@ pub struct DirectoryLock {
     _directory: OwnedFd,
 }
 
-/// Waits for the lock on the directory a path lies in. Advisory: it binds those who take it too.
+/// Waits for the lock on the directory a path lies in, but no longer than [`PATIENCE`]: whoever takes it holds it for
+/// a few calls, so one who holds it longer was stopped meanwhile, or does not mean us. Advisory: it binds those who take it too.
 ///
 /// # Errors
-/// `NotFound` when there is no such directory, what the file system says.
+/// `NotFound` when there is no such directory, `TimedOut` when somebody else went on holding it, what the file system says.
 pub fn lock_directory_of(path: &Path) -> io::Result<DirectoryLock> {
+    lock_within(path, PATIENCE)
+}
+
+fn lock_within(path: &Path, patience: Duration) -> io::Result<DirectoryLock> {
     let parent = match path.parent() {
         Some(parent) if parent != Path::new("") => parent,
         _ => Path::new("."),
     };
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let directory = rustix::fs::open(parent, flags, Mode::empty())?;
-    rustix::io::retry_on_intr(|| rustix::fs::flock(&directory, FlockOperation::LockExclusive))?;
-    Ok(DirectoryLock { _directory: directory })
+    let until = Instant::now() + patience;
+    loop {
+        match rustix::io::retry_on_intr(|| {
+            rustix::fs::flock(&directory, FlockOperation::NonBlockingLockExclusive)
+        }) {
+            Ok(()) => return Ok(DirectoryLock { _directory: directory }),
+            Err(Errno::WOULDBLOCK) if Instant::now() < until => std::thread::sleep(RETRY),
+            Err(Errno::WOULDBLOCK) => {
+                let held = format!(
+                    "{}: another process goes on holding the directory's lock (flock)",
+                    parent.display()
+                );
+                return Err(io::Error::new(io::ErrorKind::TimedOut, held));
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -104,9 +130,12 @@ mod tests {
                 sender.send(()).unwrap();
             })
         };
-        assert!(receiver.recv_timeout(std::time::Duration::from_millis(50)).is_err());
+        assert!(receiver.recv_timeout(Duration::from_millis(50)).is_err());
+        let impatient = lock_within(&path, Duration::from_millis(10)).unwrap_err();
+        assert_eq!(impatient.kind(), io::ErrorKind::TimedOut);
+        assert!(impatient.to_string().contains(&*directory.path().to_string_lossy()), "{impatient}");
         drop(lock);
-        receiver.recv_timeout(std::time::Duration::from_secs(10)).unwrap();
+        receiver.recv_timeout(Duration::from_secs(10)).unwrap();
         waiting.join().unwrap();
         let missing = directory.path().join("missing/name");
         assert_eq!(lock_directory_of(&missing).unwrap_err().kind(), io::ErrorKind::NotFound);

@@ -2,7 +2,11 @@
 
 use rustix::process::{PidfdFlags, Resource, Rlimit, getpid, getrlimit, pidfd_open, setrlimit};
 use rustix::rand::{GetRandomFlags, getrandom};
+use std::cell::Cell;
 use std::io;
+
+/// For so long a thread goes by what it found of its processors.
+const PROCESSORS_KNOWN_NS: u64 = 1_000_000;
 
 /// How many descriptors the process may have open now, and the most it may raise that to.
 pub fn descriptors_max() -> (u64, u64) {
@@ -47,6 +51,23 @@ pub fn parallelism() -> usize {
 /// How many processors this thread may run on, quotas aside. One system call.
 pub fn processors() -> usize {
     rustix::thread::sched_getaffinity(None).map_or(1, |allowed| allowed.count() as usize)
+}
+
+/// The same for whoever asks with each wait: what was so a millisecond before `now_ns` at most, and then it costs nothing.
+#[inline]
+pub fn processors_lately(now_ns: u64) -> usize {
+    thread_local! {
+        static LATELY: Cell<(u64, usize)> = const { Cell::new((0, 0)) };
+    }
+    LATELY.with(|lately| {
+        let (asked_ns, found) = lately.get();
+        if found > 0 && now_ns.saturating_sub(asked_ns) < PROCESSORS_KNOWN_NS {
+            return found;
+        }
+        let found = processors();
+        lately.set((now_ns, found));
+        found
+    })
 }
 
 /// The processor this thread runs on at the moment of the call.
@@ -119,6 +140,19 @@ mod tests {
     fn there_is_a_processor() {
         assert!(parallelism() >= 1);
         assert!(current_cpu() < 65_536);
+    }
+
+    #[test]
+    fn what_a_thread_may_run_on_is_known_soon_after_it_changed() {
+        std::thread::spawn(|| {
+            let before = processors();
+            assert_eq!(processors_lately(5), before);
+            run_on(current_cpu()).unwrap();
+            assert_eq!(processors_lately(4 + PROCESSORS_KNOWN_NS), before);
+            assert_eq!(processors_lately(5 + PROCESSORS_KNOWN_NS), 1);
+        })
+        .join()
+        .unwrap();
     }
 
     #[test]

@@ -10,7 +10,7 @@ mod wait;
 
 pub use peer::{Peer, peer, same_user};
 pub use transfer::{
-    PIECES_MAX, SLEEP_MAX, block, receive, receive_waiting, send, send_file, send_gathered,
+    PIECES_MAX, SLEEP_MAX, block, queued_bytes, receive, receive_waiting, send, send_file, send_gathered,
     set_receive_patience, shutdown_write,
 };
 pub use wait::{Ready, wait, wait_either, wait_in_or_out};
@@ -247,6 +247,7 @@ pub fn duplicate(descriptor: BorrowedFd<'_>) -> io::Result<OwnedFd> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::datagram::bind_to_the_brim;
     use crate::epoll::{Epoll, Events, Timeout, Watch, wait_readable};
 
     fn loopback() -> SocketAddr {
@@ -274,6 +275,10 @@ mod tests {
         let listener = listen_unix(&path, 8).unwrap();
         let _client = connect_unix(&path).unwrap();
         assert_eq!(from(&listener), Some(Sender::Unnamed));
+        let client = stream_socket(AddressFamily::UNIX).unwrap();
+        let named = bind_to_the_brim(client.as_fd(), place.path());
+        net::connect(&client, &net::SocketAddrUnix::new(&path).unwrap()).unwrap();
+        assert_eq!(from(&listener), Some(Sender::Path(named)));
     }
 
     #[test]

@@ -19,8 +19,8 @@ pub struct Program<'a> {
     pub paths: &'a [CString],
     /// Its arguments, its own name first.
     pub arguments: &'a [CString],
-    /// `name=value`, or what this process has.
-    pub environment: Option<&'a [CString]>,
+    /// `name=value` each; see [`own_environment`].
+    pub environment: &'a [CString],
     /// Where it runs, if not here.
     pub directory: Option<&'a CStr>,
     /// What it has for standard input, output and error, if not what this process has.
@@ -72,11 +72,10 @@ impl Started {
 pub fn spawn(program: &Program<'_>) -> io::Result<Started> {
     let (paths, arguments) = (pointers(program.paths), pointers(program.arguments));
     let paths = &paths[..program.paths.len()];
-    let given = program.environment.map(pointers);
-    let environment = given.as_ref().map_or_else(own_environment, |list| list.as_ptr());
-    match beside::start(program, paths, arguments.as_ptr(), environment) {
+    let environment = pointers(program.environment);
+    match beside::start(program, paths, arguments.as_ptr(), environment.as_ptr()) {
         Some(started) => started,
-        None => library::start(program, arguments.as_ptr(), environment),
+        None => library::start(program, arguments.as_ptr(), environment.as_ptr()),
     }
 }
 
@@ -85,13 +84,23 @@ fn pointers(strings: &[CString]) -> Vec<*const libc::c_char> {
     strings.iter().map(|string| string.as_ptr()).chain([std::ptr::null()]).collect()
 }
 
-/// What this process has, read as the C library itself reads it.
-fn own_environment() -> *const *const libc::c_char {
+/// A copy of what this process has for its environment, read as the C library itself reads it. Nobody may change it
+/// meanwhile: where an interpreter's lock guards it, the caller holds that.
+pub fn own_environment() -> Vec<CString> {
     unsafe extern "C" {
         static environ: *const *const libc::c_char;
     }
-    // SAFETY: a word that is there before `main`; whoever changes the environment meanwhile has to see to it himself.
-    unsafe { environ }
+    let mut copied = Vec::new();
+    // SAFETY: a word that is there before `main`, and null or a list of strings that a null ends; nobody changes them
+    // meanwhile, as far as the process keeps what the C library demands of it.
+    unsafe {
+        let mut next = environ;
+        while !next.is_null() && !(*next).is_null() {
+            copied.push(CStr::from_ptr(*next).to_owned());
+            next = next.add(1);
+        }
+    }
+    copied
 }
 
 #[cfg(test)]
@@ -117,10 +126,11 @@ mod tests {
     ) -> (String, i32) {
         let (paths, arguments) = (strings(&["/nowhere/sh", "/bin/sh"]), strings(&["sh", "-c", script]));
         let (ours, theirs) = crate::socket::pair().unwrap();
+        let environment = own_environment();
         let mut program = Program {
             paths: &paths,
             arguments: &arguments,
-            environment: None,
+            environment: &environment,
             directory: None,
             standard: [None, Some(theirs.as_raw_fd()), None],
             closes_others: true,
@@ -144,14 +154,15 @@ mod tests {
         assert_eq!(said("kill -KILL $$", |_| {}).1, -libc::SIGKILL);
         assert_eq!(said("pwd", |program| program.directory = Some(c"/proc")).0, "/proc\n");
         let given: &'static [CString] = strings(&["WORD=given"]).leak();
-        assert_eq!(said("echo $WORD $HOME", |program| program.environment = Some(given)).0, "given\n");
+        assert_eq!(said("echo $WORD $HOME", |program| program.environment = given).0, "given\n");
+        assert_eq!(std::env::var("PATH").map(|path| path + "\n"), Ok(said("echo $PATH", |_| {}).0));
         let session = "read p c s r g session rest < /proc/self/stat; test $$ = $session || echo other";
         assert_eq!(said(session, |_| {}).0, "other\n");
     }
 
     /// Starts as on a kernel that does not know the call.
     fn by_library(program: &Program<'_>) -> io::Result<Started> {
-        library::start(program, pointers(program.arguments).as_ptr(), own_environment())
+        library::start(program, pointers(program.arguments).as_ptr(), pointers(program.environment).as_ptr())
     }
 
     #[test]
@@ -197,7 +208,7 @@ mod tests {
             let program = Program {
                 paths: &paths,
                 arguments: &arguments,
-                environment: None,
+                environment: &[],
                 directory: None,
                 standard: [None; 3],
                 closes_others: true,

@@ -3,10 +3,12 @@
 //! Listening sockets come as descriptors from 3 on (`sd_listen_fds(3)`); news goes as datagrams to a Unix
 //! socket (`sd_notify(3)`). Which environment variables say so is for the caller to read.
 
+use crate::datagram::Sender;
 use rustix::net::{self, AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType, sockopt};
+use std::ffi::OsString;
 use std::io;
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::sync::Mutex;
 
@@ -66,13 +68,12 @@ fn is_listener(number: RawFd) -> bool {
 /// # Errors
 /// It is neither TCP nor Unix.
 pub fn bound(listener: BorrowedFd<'_>) -> io::Result<Bound> {
-    let address = net::getsockname(listener)?;
-    if let Ok(unix) = SocketAddrUnix::try_from(address.clone()) {
-        let path = unix.path_bytes().map(|bytes| PathBuf::from(std::ffi::OsStr::from_bytes(bytes)));
-        return Ok(Bound::Unix(path));
+    match Sender::of(Some(net::getsockname(listener)?)) {
+        Ok(Sender::Ip(address)) => Ok(Bound::Tcp(address)),
+        Ok(Sender::Path(path)) => Ok(Bound::Unix(Some(PathBuf::from(OsString::from_vec(path))))),
+        Ok(Sender::Abstract(_) | Sender::Unnamed) => Ok(Bound::Unix(None)),
+        Err(_) => Err(io::Error::other("a socket that is neither TCP nor Unix")),
     }
-    let address = std::net::SocketAddr::try_from(address);
-    address.map(Bound::Tcp).map_err(|_| io::Error::other("a socket that is neither TCP nor Unix"))
 }
 
 /// Sends news (`READY=1`, say) to the supervisor's socket: a path, or an abstract name after an `@`.
@@ -122,6 +123,9 @@ mod tests {
         let path = directory.path().join("s");
         let unix = UnixListener::bind(&path).unwrap();
         assert_eq!(bound(unix.as_fd()).unwrap(), Bound::Unix(Some(path)));
+        let brim = net::socket(AddressFamily::UNIX, SocketType::STREAM, None).unwrap();
+        let path = crate::datagram::bind_to_the_brim(brim.as_fd(), directory.path());
+        assert_eq!(bound(brim.as_fd()).unwrap(), Bound::Unix(Some(OsString::from_vec(path).into())));
         let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         assert_eq!(bound(tcp.as_fd()).unwrap(), Bound::Tcp(tcp.local_addr().unwrap()));
     }

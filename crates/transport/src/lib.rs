@@ -11,14 +11,16 @@
 //! reactor's slab; the functions here borrow it.
 #![forbid(unsafe_code)]
 
+mod acceptor;
 mod endpoint;
 mod listener;
 mod patience;
 mod shared;
 mod stream;
 
+pub use acceptor::{Accepted, Acceptor};
 pub use endpoint::{Endpoint, UnknownEndpoint};
-pub use listener::{Accepted, Acceptor, BoundPath, Listener};
+pub use listener::{BoundPath, Listener};
 pub use patience::{Waited, wait_for_peer};
 pub use shared::{
     Heard, RING_BYTES_DEFAULT, SharedEnd, hush, receive_with_descriptor, ring_bell, send_with_descriptor,
@@ -29,6 +31,6 @@ pub use stream::{
 
 pub use thalweg_sync::ring::{Broken, RING_BYTES};
 pub use thalweg_sys::socket::{
-    Peer, is_local, local_address, peer, peer_address, same_user, set_send_buffer,
+    Peer, is_local, local_address, peer, peer_address, queued_bytes, same_user, set_send_buffer,
 };
 pub use thalweg_sys::standard::descriptors as standard_streams;

@@ -14,7 +14,6 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use thalweg_sys::event::EventFd;
 use thalweg_sys::{name, socket};
 
 /// Connections the kernel keeps waiting for us to accept; it caps this by `net.core.somaxconn`.
@@ -56,7 +55,7 @@ impl Listener {
     /// # Errors
     /// `AddrInUse` when a server answers behind the path; `AlreadyExists` when something other than a
     /// socket lies there, which is left alone; `InvalidFilename` for a path over 107 bytes; `NotFound` when
-    /// its directory does not exist.
+    /// its directory does not exist; `TimedOut` when another process goes on holding the directory's lock.
     pub fn unix(path: &Path) -> io::Result<Self> {
         let _lock = name::lock_directory_of(path)?;
         if let Some(found) = name::identity(path)? {
@@ -157,115 +156,6 @@ impl Drop for BoundPath {
             let _ = name::unlink(&self.path);
         }
     }
-}
-
-/// What one batch of accepting did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Accepted {
-    /// Connections handed over.
-    pub count: usize,
-    /// Connections closed at once because no descriptor was left for them.
-    pub shed: usize,
-    /// No descriptor is left and nothing could be shed either: stop watching the listener for a moment
-    /// (a timer), since it stays readable and every look at it would fail the same way.
-    pub exhausted: bool,
-}
-
-/// Accepts connections in bounded batches. One per listener and reactor.
-///
-/// Holds one descriptor in reserve. When the process runs out of descriptors a waiting connection cannot
-/// be accepted, and a level-triggered listener would report it again at once, for ever. The reserve is
-/// then closed to accept the connection into its place and close it: the peer learns at once instead of
-/// waiting, and the queue gets shorter instead of spinning. What it learns is up to whoever accepts.
-#[derive(Debug)]
-pub struct Acceptor {
-    reserve: Option<EventFd>,
-}
-
-impl Acceptor {
-    /// An acceptor with its reserve.
-    ///
-    /// # Errors
-    /// Out of descriptors.
-    pub fn new() -> io::Result<Self> {
-        Ok(Self { reserve: Some(EventFd::new()?) })
-    }
-
-    /// Accepts at most `limit` connections and hands each over, non-blocking and closed on exec. What
-    /// waits beyond is reported by the reactor again.
-    ///
-    /// # Errors
-    /// A broken listener.
-    pub fn accept(
-        &mut self,
-        listener: BorrowedFd<'_>,
-        limit: usize,
-        admit: impl FnMut(OwnedFd),
-    ) -> io::Result<Accepted> {
-        self.accept_or(listener, limit, admit, &mut |_| {})
-    }
-
-    /// The same, and shows each connection that no descriptor is left for to `shed`, which may say why, before it is closed.
-    ///
-    /// # Errors
-    /// A broken listener.
-    pub fn accept_or(
-        &mut self,
-        listener: BorrowedFd<'_>,
-        limit: usize,
-        mut admit: impl FnMut(OwnedFd),
-        shed: &mut dyn FnMut(BorrowedFd<'_>),
-    ) -> io::Result<Accepted> {
-        let mut accepted = Accepted { count: 0, shed: 0, exhausted: false };
-        while accepted.count + accepted.shed < limit {
-            match socket::accept(listener) {
-                Ok(Some(connection)) => {
-                    admit(connection);
-                    accepted.count += 1;
-                }
-                Ok(None) => break,
-                Err(error) if socket::out_of_descriptors(&error) => match self.shed(listener, shed)? {
-                    Shed::One => accepted.shed += 1,
-                    Shed::NobodyWaits => break,
-                    Shed::Impossible => {
-                        accepted.exhausted = true;
-                        break;
-                    }
-                },
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(accepted)
-    }
-
-    /// Closes one waiting connection by means of the reserve. Without it the kernel does not even say
-    /// whether one waits.
-    fn shed(&mut self, listener: BorrowedFd<'_>, tell: &mut dyn FnMut(BorrowedFd<'_>)) -> io::Result<Shed> {
-        // An earlier shedding may have lost the reserve to another thread.
-        if self.reserve.is_none() {
-            self.reserve = EventFd::new().ok();
-        }
-        if self.reserve.take().is_none() {
-            return Ok(Shed::Impossible);
-        }
-        let shed = match socket::accept(listener) {
-            Ok(Some(connection)) => {
-                tell(connection.as_fd());
-                Ok(Shed::One)
-            }
-            Ok(None) => Ok(Shed::NobodyWaits),
-            Err(error) if socket::out_of_descriptors(&error) => Ok(Shed::Impossible),
-            Err(error) => Err(error),
-        };
-        self.reserve = EventFd::new().ok();
-        shed
-    }
-}
-
-enum Shed {
-    One,
-    NobodyWaits,
-    Impossible,
 }
 
 #[cfg(test)]

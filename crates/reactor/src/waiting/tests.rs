@@ -14,6 +14,8 @@ struct Source {
     sleeps: bool,
     /// How long going to sleep takes it.
     dozes: Duration,
+    /// Who was glanced at.
+    glances: Vec<Key>,
     looks: usize,
     declared: usize,
     ready: usize,
@@ -28,6 +30,11 @@ impl Handler for Source {
 
     fn ready(&mut self, _: &mut Core<Self>, _: Key, _: Readiness) {
         self.ready += 1;
+    }
+
+    fn glance(&mut self, _: &mut Core<Self>, key: Key) -> bool {
+        self.glances.push(key);
+        self.glances.len().is_multiple_of(3)
     }
 
     fn message(&mut self, _: &mut Core<Self>, (): ()) {
@@ -55,13 +62,49 @@ fn reactor(finds: fn(usize) -> Look, sleeps: bool) -> Reactor<Source> {
         finds,
         sleeps,
         dozes: Duration::ZERO,
+        glances: Vec::new(),
         looks: 0,
         declared: 0,
         ready: 0,
         messages: 0,
         timers: 0,
     };
-    Reactor::new(Config::default(), |_| Ok::<_, io::Error>(source)).unwrap()
+    let config = Config { spin_on_one: true, ..Config::default() };
+    Reactor::new(config, |_| Ok::<_, io::Error>(source)).unwrap()
+}
+
+#[test]
+fn who_was_ready_alone_is_glanced_at_before_the_kernel_is_asked_again() {
+    for connections in 1..=2 {
+        let mut reactor = reactor(|_| Look::Asleep, true);
+        let (mut keys, mut peers) = (Vec::new(), Vec::new());
+        for _ in 0..connections {
+            let (ours, theirs) = socket::pair().unwrap();
+            socket::send(theirs.as_fd(), b"x").unwrap();
+            keys.push(reactor.core().insert(ours, (), Interest::READ).unwrap());
+            peers.push(theirs);
+        }
+        // Nobody reads, so that work comes fast until the reactor looks for it.
+        while !reactor.is_spinning() {
+            reactor.turn(10, Wait::Block).unwrap();
+        }
+        assert!(reactor.handler().glances.is_empty(), "the kernel had something to say each time");
+        for key in &keys {
+            socket::receive(reactor.core().descriptor(*key).unwrap(), &mut Vec::with_capacity(8), 8).unwrap();
+        }
+        let (waits, ready) = (reactor.waits(), reactor.handler().ready);
+        reactor.turn(10, Wait::Until(Instant::now() + Duration::from_secs(1))).unwrap();
+        assert_eq!(reactor.handler().ready, ready);
+        if connections == 1 {
+            assert_eq!(reactor.handler().glances, [keys[0]; 3]);
+            assert_eq!(reactor.waits(), waits + 1);
+            reactor.core().remove(keys[0]);
+            reactor.turn(10, Wait::Until(Instant::now() + Duration::from_millis(1))).unwrap();
+            assert_eq!(reactor.handler().glances.len(), 3, "it is gone");
+        } else {
+            assert!(reactor.handler().glances.is_empty(), "either may be next");
+        }
+    }
 }
 
 #[test]

@@ -102,7 +102,7 @@ pub enum Allocation {
 }
 
 impl Disk {
-    /// Creates a directory and its parents, each its owner's alone; an existing one is fine, and stays as it is.
+    /// Creates a directory and its parents, durably and each its owner's alone; an existing one is fine, and stays as it is.
     ///
     /// # Errors
     /// Whatever the file system says.
@@ -210,7 +210,7 @@ impl Disk {
         }
     }
 
-    /// Takes an exclusive lock on a file, created if needed, and writes `holder` into it.
+    /// Takes an exclusive lock on a file, created if needed, and writes `holder` into it if there is room.
     ///
     /// # Errors
     /// `WouldBlock` with the holder's text as message when somebody else holds it.
@@ -308,6 +308,11 @@ impl File {
         }
         on!(&self.0, file => file.map_apart(length), _file => Err(io::ErrorKind::Unsupported.into()))
     }
+}
+
+/// The directory that something is in.
+pub fn parent_of(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Writes a small file whole: to a neighbour, synced, renamed into place, directory synced.

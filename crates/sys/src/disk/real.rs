@@ -1,7 +1,8 @@
 //! The kernel's files.
 
-use super::{Allocation, Map};
+use super::{Allocation, Map, parent_of};
 use rustix::fs::{self, Mode, OFlags};
+use rustix::io::retry_on_intr;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
@@ -44,8 +45,9 @@ impl RealFile {
     pub(super) fn allocate(&self, length: u64, how: Allocation) -> io::Result<()> {
         match fs::fallocate(&self.descriptor, fs::FallocateFlags::empty(), 0, length) {
             Ok(()) if how == Allocation::Reserved => return Ok(()),
-            // A file system without reservation gets its blocks by the writes below.
-            Ok(()) | Err(rustix::io::Errno::OPNOTSUPP) => {}
+            // A file system without reservation gets its blocks by the writes below, and so does one that a signal interrupts:
+            // some begin all of it anew then, and the next signal finds them at it.
+            Ok(()) | Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
         let mut position = 0;
@@ -121,11 +123,11 @@ impl RealFile {
     }
 
     pub(super) fn empty(&self) -> io::Result<()> {
-        Ok(fs::ftruncate(&self.descriptor, 0)?)
+        Ok(retry_on_intr(|| fs::ftruncate(&self.descriptor, 0))?)
     }
 
     pub(super) fn sync_data(&self) -> io::Result<()> {
-        Ok(fs::fdatasync(&self.descriptor)?)
+        Ok(retry_on_intr(|| fs::fdatasync(&self.descriptor))?)
     }
 
     pub(super) fn map(&self, length: usize, writable: bool) -> io::Result<Map> {
@@ -138,13 +140,23 @@ impl RealFile {
 }
 
 pub(super) fn create_directory(path: &Path) -> io::Result<()> {
+    let missing: Vec<&Path> =
+        path.ancestors().take_while(|path| !path.as_os_str().is_empty() && !path.exists()).collect();
     let created = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
     created.map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => {
             io::Error::new(io::ErrorKind::NotADirectory, "there is something else of that name")
         }
         _ => error,
-    })
+    })?;
+    for made in missing.into_iter().rev() {
+        match sync_directory(parent_of(made)) {
+            // Whoever may write there and not read has to trust that it lasts.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+            synced => synced?,
+        }
+    }
+    Ok(())
 }
 
 pub(super) fn names(directory: &Path) -> io::Result<Vec<String>> {
@@ -160,7 +172,8 @@ pub(super) fn names(directory: &Path) -> io::Result<Vec<String>> {
 
 pub(super) fn sync_directory(directory: &Path) -> io::Result<()> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    Ok(fs::fsync(fs::open(directory, flags, Mode::empty())?)?)
+    let directory = fs::open(directory, flags, Mode::empty())?;
+    Ok(retry_on_intr(|| fs::fsync(&directory))?)
 }
 
 pub(super) fn lock(path: &Path, holder: &str) -> io::Result<RealFile> {
@@ -168,8 +181,9 @@ pub(super) fn lock(path: &Path, holder: &str) -> io::Result<RealFile> {
     let file = RealFile::of(fs::open(path, flags, Mode::RUSR | Mode::WUSR)?);
     match fs::flock(&file.descriptor, fs::FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => {
-            fs::ftruncate(&file.descriptor, 0)?;
-            file.write_at(holder.as_bytes(), 0)?;
+            file.empty()?;
+            // Who it is helps somebody else, and on a full disk there is no room for it.
+            let _ = file.write_at(holder.as_bytes(), 0);
             Ok(file)
         }
         Err(rustix::io::Errno::WOULDBLOCK) => {
@@ -183,6 +197,8 @@ pub(super) fn lock(path: &Path, holder: &str) -> io::Result<RealFile> {
 #[cfg(test)]
 mod tests {
     use crate::disk::Disk;
+    use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+    use std::os::fd::AsRawFd;
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
     use std::path::Path;
 
@@ -205,6 +221,18 @@ mod tests {
         let lock = Disk::Real.lock(&new.join("lock"), "somebody").unwrap();
         assert_eq!((mode(&new.join("segment")), mode(&new.join("lock"))), (0o600, 0o600));
         drop(lock);
+    }
+
+    #[test]
+    fn a_lock_is_taken_where_there_is_no_room_to_say_who_has_it() {
+        let full = memfd_create("full", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
+        fcntl_add_seals(&full, SealFlags::GROW).unwrap();
+        let path = format!("/proc/self/fd/{}", full.as_raw_fd());
+        let lock = Disk::Real.lock(Path::new(&path), "somebody").unwrap();
+        let held = Disk::Real.lock(Path::new(&path), "somebody else").unwrap_err();
+        assert_eq!((held.kind(), held.to_string()), (std::io::ErrorKind::WouldBlock, String::new()));
+        drop(lock);
+        drop(Disk::Real.lock(Path::new(&path), "somebody else").unwrap());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use rustix::net::{self, RecvFlags, SendAncillaryBuffer, SendFlags, sockopt};
 use std::io::{self, IoSlice};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 
 /// Pieces one gathered write may have; more are refused by the kernel (`UIO_MAXIOV`).
@@ -130,6 +130,21 @@ pub fn send_file(
     })
 }
 
+/// Bytes that were written to a stream socket and that its peer's side has not taken yet, what the kernel keeps beside them
+/// included.
+///
+/// # Errors
+/// For what is no such socket.
+pub fn queued_bytes(socket: BorrowedFd<'_>) -> io::Result<u32> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: the kernel writes one number to bytes, which outlives the call. (SIOCOUTQ is another name of this one.)
+    let outcome = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    if outcome != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(u32::try_from(bytes).unwrap_or(0))
+}
+
 /// Says that nothing more will be written; the peer reads the end of the stream, and may still send.
 ///
 /// # Errors
@@ -235,6 +250,22 @@ mod tests {
         };
         let (small, usual) = (fill(Some(4_096)), fill(None));
         assert!(small < usual, "{small} bytes with a small buffer, {usual} without");
+    }
+
+    #[test]
+    fn what_the_peer_has_not_taken_is_counted() {
+        let (ours, theirs) = pair().unwrap();
+        assert_eq!(queued_bytes(ours.as_fd()).unwrap(), 0);
+        for _ in 0..2 {
+            send(ours.as_fd(), &[7; 3_000]).unwrap();
+        }
+        let both = queued_bytes(ours.as_fd()).unwrap();
+        assert!(both >= 6_000, "{both}");
+        let mut into = Vec::with_capacity(3_000);
+        receive(theirs.as_fd(), &mut into, usize::MAX).unwrap();
+        let one = queued_bytes(ours.as_fd()).unwrap();
+        assert!((3_000..both).contains(&one), "{one} of {both}");
+        assert!(queued_bytes(tempfile::tempfile().unwrap().as_fd()).is_err());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 use super::*;
+use crate::{Accepted, Acceptor};
 use std::collections::HashSet;
-use std::io::Read;
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -158,49 +158,4 @@ fn servers_that_start_together_leave_one_winner_who_can_be_reached() {
     accept_all(winners[0], 100);
     let _client = UnixStream::connect(&path).unwrap();
     assert_eq!(accept_all(winners[0], 8).0.count, 1);
-}
-
-/// Runs in a process of its own, since it takes every descriptor there is.
-#[test]
-fn running_out_of_descriptors_sheds_connections_instead_of_spinning() {
-    const ALONE: &str = "THALWEG_TEST_ALONE";
-    if std::env::var_os(ALONE).is_none() {
-        let this = "listener::tests::running_out_of_descriptors_sheds_connections_instead_of_spinning";
-        let status = std::process::Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", this, "--test-threads", "1", "--nocapture"])
-            .env(ALONE, "1")
-            .status()
-            .unwrap();
-        assert!(status.success());
-        return;
-    }
-    let listener = Listener::tcp(loopback(), 1).unwrap().remove(0);
-    let mut acceptor = Acceptor::new().unwrap();
-    let address = listener.local_address().unwrap();
-    let mut clients: Vec<TcpStream> = (0..3).map(|_| TcpStream::connect(address).unwrap()).collect();
-    let mut hoard = Vec::new();
-    while let Ok(event) = EventFd::new() {
-        hoard.push(event);
-    }
-    let accepted = acceptor.accept(listener.as_fd(), 100, |_| panic!("there is no descriptor")).unwrap();
-    assert_eq!(accepted, Accepted { count: 0, shed: 3, exhausted: false });
-    assert!(!wait_readable(listener.as_fd(), 0).unwrap(), "nothing is left to report");
-    for client in &mut clients {
-        assert!(matches!(client.read(&mut [0]), Ok(0) | Err(_)), "the peer learns at once");
-    }
-    // One descriptor is free again: connections are accepted again.
-    hoard.truncate(hoard.len() - 2);
-    let _client = TcpStream::connect(address).unwrap();
-    let mut connections = Vec::new();
-    let accepted = acceptor.accept(listener.as_fd(), 100, |one| connections.push(one)).unwrap();
-    assert_eq!((accepted.count, accepted.shed), (1, 0));
-    // Another thread snatched the reserve: nothing can be shed, and the caller is told to pause.
-    acceptor.reserve = None;
-    hoard.truncate(hoard.len() - 1);
-    let _other = TcpStream::connect(address).unwrap();
-    while let Ok(event) = EventFd::new() {
-        hoard.push(event);
-    }
-    let accepted = acceptor.accept(listener.as_fd(), 100, |_| panic!("there is no descriptor")).unwrap();
-    assert_eq!(accepted, Accepted { count: 0, shed: 0, exhausted: true });
 }
