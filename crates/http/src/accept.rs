@@ -21,11 +21,11 @@ const RETRY_MS: u32 = 100;
 impl<S: Service> Http<S> {
     /// Takes connections in, a bounded batch. How many there were.
     pub(crate) fn accept(&mut self, core: &mut HttpCore<S>, key: Key) -> usize {
-        let now = Self::now(core);
+        let (now, now_ms) = (Self::now(core), core.now_ms());
         self.date.refresh(core.wall_us());
         let places = self.config.connections_max.saturating_add(self.config.guests_max);
         let batch = places.saturating_sub(self.connections).clamp(BATCH_BEYOND, BATCH);
-        let Self { doors, service, date, meters, .. } = self;
+        let Self { doors, service, date, meters, warnings, .. } = self;
         let Some((entry, descriptor)) = core.entry_and_descriptor(key) else { return 0 };
         let Some(door) = doors.get_mut(usize::from(entry.flavour)) else { return 0 };
         let (identity, same_user_only) = (door.identity.clone(), door.same_user_only);
@@ -38,22 +38,26 @@ impl<S: Service> Http<S> {
         };
         match door.acceptor.accept_or(descriptor, batch, |connection| taken.push(connection), &mut shed) {
             Ok(accepted) => {
-                if accepted.shed > 0 {
-                    tracing::warn!(shed = accepted.shed, "no descriptor left: raise the limit (ulimit -n)");
+                if let Some(shed) = warnings.shed.note(now_ms, accepted.shed as u64) {
+                    tracing::warn!(shed, "no descriptor left: raise the limit (ulimit -n)");
                 }
                 if accepted.exhausted {
                     self.pause_accepting(core, key);
                 }
             }
             Err(error) => {
-                tracing::error!(%error, "a listener does not accept");
+                if let Some(times) = warnings.deaf.note(now_ms, 1) {
+                    tracing::error!(%error, times, "a listener does not accept");
+                }
                 self.pause_accepting(core, key);
             }
         }
         let count = taken.len();
         for connection in taken.drain(..) {
             if same_user_only && !is_ours(connection.as_fd()) {
-                tracing::warn!("a peer of another user is turned away");
+                if let Some(peers) = self.warnings.strangers.note(now_ms, 1) {
+                    tracing::warn!(peers, "peers of another user are turned away");
+                }
                 continue;
             }
             self.admit(core, connection, identity.as_ref());
@@ -105,7 +109,6 @@ impl<S: Service> Http<S> {
     }
 
     fn pause_accepting(&mut self, core: &mut HttpCore<S>, key: Key) {
-        // A shared listener cannot be paused by itself; its acceptor sheds instead.
         if core.set_interest(key, Interest::NONE).is_ok() {
             core.set_timer(key, RETRY_MS);
         }
@@ -113,7 +116,9 @@ impl<S: Service> Http<S> {
 
     /// Looks again whether there are descriptors.
     pub(crate) fn accept_again(&mut self, core: &mut HttpCore<S>, key: Key) {
-        if core.set_interest(key, Interest::READ).is_ok() {
+        let door = core.entry(key).and_then(|entry| self.doors.get(usize::from(entry.flavour)));
+        let interest = door.map_or(Interest::READ, |door| door.interest);
+        if core.set_interest(key, interest).is_ok() {
             self.accept(core, key);
         }
     }

@@ -19,14 +19,15 @@ pub struct Config {
     /// Connections that may follow a topic; one more is answered 503.
     pub subscribers_max: usize,
     /// Bytes of all connections that peers have not taken, those that lie in the store's files included: a peer on this machine
-    /// that reads much has about 256 KiB under way, everything else counts here. From there on reads are refused with 503; where
-    /// those who follow a topic bring it a quarter beyond, the slowest are cut.
+    /// that reads much has about 256 KiB under way, everything else counts here, and so do answers that wait for one before them.
+    /// From there on reads are refused with 503; where those who follow a topic bring it a quarter beyond, the slowest are cut.
     pub unsent_bytes_max: u64,
     /// Reads that may wait for the disk; one more is refused with 503.
     pub cold_reads_max: usize,
     /// Requests of one connection that may await their answers; then its reading pauses.
     pub pipeline_max: usize,
-    /// Response bytes of one connection that are collected into one write before it happens.
+    /// Response bytes of one connection that are collected into one write before it happens; where they wait for an answer before
+    /// them, its reading pauses.
     pub burst_bytes_max: usize,
     /// Connections at once; one more is a guest.
     pub connections_max: usize,
@@ -43,7 +44,8 @@ pub struct Config {
     pub body_timeout_ms: u32,
     /// Between two requests.
     pub idle_timeout_ms: u32,
-    /// Without the peer taking any of the bytes it was sent; then the connection is cut.
+    /// Without the peer taking any of the bytes it was sent; then the connection is cut. Whether it took any is looked at as
+    /// often, so it may have twice as long.
     pub stall_timeout_ms: u32,
     /// For which a refused peer's bytes are still read, so that the refusal reaches it; and which a guest has to ask.
     pub linger_ms: u32,

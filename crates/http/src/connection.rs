@@ -157,6 +157,13 @@ pub(crate) struct Reply {
     pub(crate) manner: Manner,
 }
 
+impl Reply {
+    /// Bytes of its body.
+    fn bytes(&self) -> usize {
+        self.response.body.iter().map(|piece| piece.len()).sum()
+    }
+}
+
 /// What a request says about the shape of its response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Manner {
@@ -190,18 +197,24 @@ pub(crate) struct Active<T> {
     pub(crate) start: usize,
     pub(crate) parser: HeadParser,
     pub(crate) body: Body,
+    /// A part of a sealed record has come, whose bytes are not in the input yet.
+    pub(crate) partial: bool,
     /// What the body has reserved; see `bodies`.
     pub(crate) reserved: u64,
     pub(crate) phase: Phase,
     /// Responses that have not left, in request order.
     pub(crate) replies: Ordered<Reply>,
-    /// Body bytes among the replies that could leave now.
+    /// Body bytes among the replies, those that wait for others before them included.
     pub(crate) ready_bytes: usize,
+    /// How many of them the load counts; see `load`.
+    pub(crate) stashed_bytes: usize,
     pub(crate) starting: Option<Box<Starting<T>>>,
     /// Bytes the kernel did not take.
     pub(crate) output: Output,
     /// When the peer last took any of them, in the reactor's milliseconds.
     pub(crate) progressed_ms: u32,
+    /// How many the kernel holds if the peer took none since it was last asked.
+    pub(crate) queued_bytes: u32,
     /// The peer waits for `100 Continue`.
     pub(crate) continue_owed: bool,
     /// No further request is read.
@@ -233,13 +246,16 @@ impl<T> Default for Active<T> {
             start: 0,
             parser: HeadParser::default(),
             body: Body::Unknown,
+            partial: false,
             reserved: 0,
             phase: Phase::Idle,
             replies: Ordered::new(),
             ready_bytes: 0,
+            stashed_bytes: 0,
             starting: None,
             output: Output::default(),
             progressed_ms: 0,
+            queued_bytes: 0,
             continue_owed: false,
             closing: false,
             linger: false,
@@ -258,7 +274,7 @@ impl<T> Default for Active<T> {
 impl<T> Active<T> {
     /// Nothing is partly read, awaited or unsent.
     pub(crate) fn is_quiet(&self) -> bool {
-        self.unread().is_empty() && matches!(self.body, Body::Unknown) && self.is_answered()
+        !self.has_begun() && matches!(self.body, Body::Unknown) && self.is_answered()
     }
 
     /// Nothing is awaited or unsent.
@@ -276,15 +292,27 @@ impl<T> Active<T> {
         }
     }
 
+    /// Something of a request, or of the next one, has come.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.partial || !self.unread().is_empty()
+    }
+
     pub(crate) fn unread(&self) -> &[u8] {
         &self.input[self.start..]
     }
 
     /// Takes a reply whose time has come.
     pub(crate) fn ready(&mut self, sequence: Sequence, reply: Reply) {
-        self.ready_bytes += reply.response.body.iter().map(|piece| piece.len()).sum::<usize>();
+        self.ready_bytes += reply.bytes();
         let awaited = self.replies.complete(sequence, reply);
         debug_assert!(awaited, "each request is answered once");
+    }
+
+    /// The next reply that may leave.
+    pub(crate) fn pop_reply(&mut self) -> Option<Reply> {
+        let reply = self.replies.pop()?;
+        self.ready_bytes -= reply.bytes();
+        Some(reply)
     }
 
     /// Makes it as new; the input's buffer is for the caller to keep.

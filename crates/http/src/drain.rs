@@ -39,8 +39,7 @@ impl<S: Service> Http<S> {
         let Some(role) = core.entry(key).map(|entry| entry.role) else { return };
         match role {
             Role::Control | Role::Pacer | Role::Listener | Role::Lingering | Role::Attached => {}
-            // An idle one may have a request in its socket that no event told of yet: looks, then closes.
-            Role::Request => self.with_active(core, key, Self::receive),
+            Role::Request => self.with_active(core, key, |_, _, _, _| Ok(())),
             Role::LongPoll | Role::Sse => self.with_active(core, key, Self::drain_live),
         }
     }

@@ -4,8 +4,9 @@
 use crate::connection::{Active, Body, Phase, Role};
 use crate::live::Pumped;
 use crate::reactor::{Gone, Http, HttpCore};
+use crate::tls::Filled;
 use thalweg_reactor::{Interest, Key};
-use thalweg_transport::{Read, read, shutdown_write};
+use thalweg_transport::{Read, queued_bytes, read, shutdown_write};
 use thalweg_wire::exchange::Service;
 
 /// A body's patience begins anew with so many more of its bytes: a trickle does not keep it.
@@ -22,6 +23,10 @@ impl<S: Service> Http<S> {
     {
         self.settle_volley(core, key);
         let Some(entry) = core.entry(key) else { return };
+        if entry.role == Role::Lingering {
+            // It was answered its last, whoever still has something for it.
+            return;
+        }
         let mut active = entry.active.take().or_else(|| self.spare.pop()).unwrap_or_default();
         let outcome = work(self, core, key, &mut active).and_then(|()| self.settle(core, key, &mut active));
         if outcome.is_err() && self.leave_volley(core, key) {
@@ -39,10 +44,13 @@ impl<S: Service> Http<S> {
                 if !active.output.is_empty() {
                     self.secure.spoil(key);
                 }
+                // Closing with bytes unread would reset the connection, and could take the answer with it.
+                let answered = active.closing && !active.ended && active.output.is_empty();
                 self.keep_spare(core, active);
-                match gone {
-                    Gone::Close => self.remove(core, key),
-                    Gone::Linger => self.begin_lingering(core, key),
+                if gone == Gone::Linger || answered && matches!(discard(core, key), Some(Read::Bytes(_))) {
+                    self.begin_lingering(core, key);
+                } else {
+                    self.remove(core, key);
                 }
             }
         }
@@ -112,8 +120,12 @@ impl<S: Service> Http<S> {
             // What the socket does not take of it keeps the connection.
             self.send_staged(core, key, active)?;
         }
-        let role = role(core, key)?;
-        let live = role != Role::Request;
+        if self.draining && active.is_quiet() && role(core, key)? == Role::Request {
+            // There may be a request in its socket that no event told of yet.
+            self.receive(core, key, active)?;
+        }
+        self.load.stash(active.ready_bytes, active);
+        let live = role(core, key)? != Role::Request;
         // A peer that sends nothing more gets what it asked for; a subscriber that hung up gets nothing.
         if active.ended && if live { active.output.is_empty() } else { active.is_answered() } {
             return Err(Gone::Close);
@@ -157,8 +169,10 @@ impl<S: Service> Http<S> {
         }
         let before = active.phase;
         active.phase = match active.body {
-            Body::Unknown if !reads || active.unread().is_empty() => Phase::Idle,
-            Body::Unknown => Phase::Head,
+            // What is not read cannot be late.
+            _ if !reads => Phase::Idle,
+            Body::Unknown if active.has_begun() => Phase::Head,
+            Body::Unknown => Phase::Idle,
             Body::Fixed { .. } | Body::Chunked { .. } => Phase::Body,
         };
         if self.is_guest(core, key) {
@@ -187,12 +201,8 @@ impl<S: Service> Http<S> {
 
     /// A connection's patience ended, or its timer came before the deadline that was noted since.
     pub(crate) fn request_timer(&mut self, core: &mut HttpCore<S>, key: Key) {
-        if self.stalled(core, key) {
+        if self.is_patient(core, key) || self.hears(core, key) && self.is_patient(core, key) {
             return;
-        }
-        let left_ms = deadline_left_ms(core, key);
-        if left_ms > 0 {
-            return core.set_timer(key, left_ms);
         }
         match core.entry(key).map(|entry| entry.active.as_ref().map(|active| active.phase)) {
             None => {}
@@ -214,22 +224,62 @@ impl<S: Service> Http<S> {
         }
     }
 
+    /// Whether there is no end to patience yet: the timer is set for when there may be.
+    fn is_patient(&mut self, core: &mut HttpCore<S>, key: Key) -> bool {
+        if role(core, key) != Ok(Role::Request) || self.stalled(core, key) {
+            return true;
+        }
+        let left_ms = deadline_left_ms(core, key);
+        if left_ms > 0 {
+            core.set_timer(key, left_ms);
+        }
+        left_ms > 0
+    }
+
+    /// Goes on with what came while the reactor was held up, whose event is still to come; whether anything did.
+    fn hears(&mut self, core: &mut HttpCore<S>, key: Key) -> bool {
+        let mut came = false;
+        if core.interest(key).is_some_and(Interest::readable) {
+            self.with_active(core, key, |http, core, key, active| {
+                let filled = http.fill_any(core, key, active)?;
+                came = !matches!(filled, Filled::Nothing);
+                http.hear(core, key, active, filled)
+            });
+        }
+        came
+    }
+
+    /// Bytes are kept until the peer takes some of those the kernel has: its patience for that begins.
+    pub(crate) fn await_peer(&self, core: &mut HttpCore<S>, key: Key, active: &mut Active<S::Topic>) {
+        active.progressed_ms = now_ms(core);
+        active.queued_bytes = queued(core, key);
+        core.set_timer(key, self.config.stall_timeout_ms);
+    }
+
     /// Whether a connection has bytes its peer does not take. One that took none for too long is cut.
     pub(crate) fn stalled(&mut self, core: &mut HttpCore<S>, key: Key) -> bool {
-        let now_ms = now_ms(core);
-        let Some(active) = core.entry(key).and_then(|entry| entry.active.as_mut()) else { return false };
-        if active.output.is_empty() {
+        let (now_ms, patience_ms) = (now_ms(core), self.config.stall_timeout_ms);
+        let Some((entry, descriptor)) = core.entry_and_descriptor(key) else { return false };
+        let Some(active) = entry.active.as_mut().filter(|active| !active.output.is_empty()) else {
             return false;
-        }
+        };
         // Who is put off waits for its turn, not for its peer.
         if active.put_off {
             active.progressed_ms = now_ms;
         }
+        if now_ms.wrapping_sub(active.progressed_ms) >= patience_ms {
+            // The kernel tells of room only when there is much, which a slow reader takes long to make.
+            let queued = queued_bytes(descriptor).unwrap_or(u32::MAX);
+            if queued < active.queued_bytes {
+                active.progressed_ms = now_ms;
+            }
+            active.queued_bytes = queued;
+        }
         let waited_ms = now_ms.wrapping_sub(active.progressed_ms);
-        if waited_ms >= self.config.stall_timeout_ms {
+        if waited_ms >= patience_ms {
             self.remove(core, key);
         } else {
-            core.set_timer(key, self.config.stall_timeout_ms - waited_ms);
+            core.set_timer(key, patience_ms - waited_ms);
         }
         true
     }
@@ -257,10 +307,7 @@ impl<S: Service> Http<S> {
     /// Throws away what a refused peer still sends: closing with it unread would reset the connection and
     /// could take the refusal with it.
     pub(crate) fn linger(&mut self, core: &mut HttpCore<S>, key: Key) {
-        let mut waste = core.take_buffer();
-        let got = core.descriptor(key).map(|descriptor| read(descriptor, &mut waste));
-        core.give_buffer(waste);
-        if !matches!(got, Some(Ok(Read::Bytes(_) | Read::WouldBlock))) {
+        if matches!(discard(core, key), None | Some(Read::End)) {
             self.remove(core, key);
         }
     }
@@ -269,6 +316,19 @@ impl<S: Service> Http<S> {
 /// The role of a connection; one that is gone says so.
 pub(crate) fn role<S: Service>(core: &mut HttpCore<S>, key: Key) -> Result<Role, Gone> {
     core.entry(key).map(|entry| entry.role).ok_or(Gone::Close)
+}
+
+/// Reads what a peer still sends, for nobody. `None`: it is gone.
+fn discard<S: Service>(core: &mut HttpCore<S>, key: Key) -> Option<Read> {
+    let mut waste = core.take_buffer();
+    let got = core.descriptor(key).and_then(|descriptor| read(descriptor, &mut waste).ok());
+    core.give_buffer(waste);
+    got
+}
+
+/// Bytes that the kernel holds for a peer to take; none where it does not say.
+fn queued<S: Service>(core: &HttpCore<S>, key: Key) -> u32 {
+    core.descriptor(key).and_then(|descriptor| queued_bytes(descriptor).ok()).unwrap_or(0)
 }
 
 /// The reactor's milliseconds as deadlines keep them: modulo 2^32, compared by their distance.

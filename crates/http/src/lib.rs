@@ -36,6 +36,7 @@ mod send;
 mod timer;
 pub mod tls;
 mod volley;
+mod warnings;
 
 pub use config::Config;
 pub use connection::Connection;

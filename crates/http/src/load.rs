@@ -5,9 +5,10 @@
 //! long as it took: a herd that catches up would have all processors to itself otherwise, its clients' beside ours, and each
 //! step of a write would wait for one to be free. Who follows a topic and has everything is no read and never rests.
 //!
-//! Invariants: `unsent_bytes` is the sum of what every connection's output keeps, `subscribers` the number of entries that
-//! follow a topic, `cold_reads` the jobs that the pool has not reported; a connection is in `resting` or in the reactor's
-//! ready queue exactly while it is put off. *Checked by* the tests in `tests/overload.rs`.
+//! Invariants: `unsent_bytes` is the sum of what every connection's output keeps, `stashed_bytes` that of the answers which wait
+//! for others before them, as of each connection's last event, `subscribers` the number of entries that follow a topic,
+//! `cold_reads` the jobs that the pool has not reported; a connection is in `resting` or in the reactor's ready queue exactly
+//! while it is put off. *Checked by* the tests in `tests/overload.rs` and `tests/later.rs`.
 
 use crate::connection::{Active, Manner, Peer, Role};
 use crate::guest::CONNECTIONS;
@@ -37,6 +38,8 @@ pub(crate) struct Load {
     pub(crate) subscribers: usize,
     /// Bytes that connections keep because their peers do not take them.
     pub(crate) unsent_bytes: u64,
+    /// Bytes of answers that wait for others before them.
+    stashed_bytes: u64,
     /// Reads that wait for the disk.
     pub(crate) cold_reads: usize,
     /// Sent in this turn because of events, and because of what was put off.
@@ -79,6 +82,19 @@ impl Load {
         self.turn_bytes[usize::from(self.resuming)] += bytes;
     }
 
+    /// Counts anew what a connection keeps of answers that wait for others.
+    pub(crate) fn stash<T>(&mut self, bytes: usize, active: &mut Active<T>) {
+        if active.stashed_bytes != bytes {
+            self.stashed_bytes = self.stashed_bytes + bytes as u64 - active.stashed_bytes as u64;
+            active.stashed_bytes = bytes;
+        }
+    }
+
+    /// Bytes that are kept because they cannot leave yet.
+    fn kept_bytes(&self) -> u64 {
+        self.unsent_bytes + self.stashed_bytes
+    }
+
     /// So much was sent in this turn that what reads has to wait for the next.
     pub(crate) fn is_spent(&self) -> bool {
         let most = if self.writes_come { TURN_BYTES_BESIDE_WRITES } else { TURN_BYTES_MAX };
@@ -103,7 +119,7 @@ impl<S: Service> Http<S> {
         let full = match weight {
             Weight::Small => None,
             Weight::Read | Weight::Write if peer.guest => Some(&CONNECTIONS),
-            Weight::Read => (self.load.unsent_bytes >= self.config.unsent_bytes_max).then_some(&UNSENT),
+            Weight::Read => (self.load.kept_bytes() >= self.config.unsent_bytes_max).then_some(&UNSENT),
             Weight::Write => (self.waiting.len() >= self.config.writes_max).then_some(&WRITES),
         };
         full.inspect(|_| self.meters.overload())
@@ -194,7 +210,7 @@ impl<S: Service> Http<S> {
         }
         self.load.turn_bytes = [0; 2];
         let sealed = self.secure.sessions();
-        self.meters.carry(self.load.subscribers, sealed, self.load.unsent_bytes, self.bodies.held());
+        self.meters.carry(self.load.subscribers, sealed, self.load.kept_bytes(), self.bodies.held());
         // Reads are refused at the bound itself; what goes beyond it is sent to those who follow.
         let most = self.config.unsent_bytes_max;
         if self.load.unsent_bytes > most.saturating_add(most / 4) {
@@ -224,7 +240,9 @@ impl<S: Service> Http<S> {
             self.remove(core, key);
             cut += 1;
         }
-        tracing::warn!(cut, unsent_bytes_max = most, "the slowest readers are cut: too much is unsent");
+        if let Some(cut) = self.warnings.cut.note(core.now_ms(), cut) {
+            tracing::warn!(cut, unsent_bytes_max = most, "the slowest readers are cut: too much is unsent");
+        }
     }
 }
 

@@ -58,7 +58,7 @@ pub struct Traffic {
     pub overloads: u64,
     /// How often large reads had to rest because writes came.
     pub rests: u64,
-    /// Bytes that peers have not taken.
+    /// Bytes that peers have not taken, or that wait for an answer before them.
     pub unsent_bytes: u64,
     /// Bytes reserved for bodies that are arriving.
     pub bodies_bytes: u64,

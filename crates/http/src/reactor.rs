@@ -12,6 +12,7 @@ use crate::send::Segment;
 use crate::timer::Timer;
 use crate::tls::{Identity, Secure};
 use crate::volley::Volley;
+use crate::warnings::Warnings;
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -24,7 +25,7 @@ use thalweg_wire::exchange::{Now, Response, Service};
 use thalweg_wire::http1::Date;
 
 /// Active parts kept for the next connection that needs one.
-const SPARE_MAX: usize = 32;
+const SPARE_MAX: usize = 1024;
 
 /// What other threads, and the handler itself, tell a reactor.
 #[derive(Clone, Debug)]
@@ -123,6 +124,8 @@ pub struct Listening {
 #[derive(Debug)]
 pub(crate) struct Door {
     pub(crate) acceptor: Acceptor,
+    /// How it is watched, but for a pause.
+    pub(crate) interest: Interest,
     pub(crate) identity: Option<Identity>,
     pub(crate) same_user_only: bool,
 }
@@ -136,6 +139,7 @@ pub struct Http<S: Service> {
     pub(crate) doors: Vec<Door>,
     pub(crate) secure: Secure,
     pub(crate) accepted: Vec<OwnedFd>,
+    pub(crate) warnings: Warnings,
     /// Carries the timer that ends a drain.
     pub(crate) control: Key,
     pub(crate) connections: usize,
@@ -200,7 +204,7 @@ impl<S: Service> Http<S> {
             entry.flavour = u8::try_from(index).map_err(|_| io::Error::other("more than 256 listeners"))?;
             let interest = if shared { Interest::SHARED_LISTENER } else { Interest::READ };
             insert(core, descriptor, entry, interest)?;
-            doors.push(Door { acceptor: Acceptor::new()?, identity, same_user_only });
+            doors.push(Door { acceptor: Acceptor::new()?, interest, identity, same_user_only });
         }
         Ok(Self {
             service,
@@ -208,6 +212,7 @@ impl<S: Service> Http<S> {
             doors,
             secure: Secure::default(),
             accepted: Vec::new(),
+            warnings: Warnings::default(),
             control,
             connections: 0,
             guests: 0,
@@ -306,6 +311,7 @@ impl<S: Service> Http<S> {
         self.forget_later(&mut active);
         self.bodies.release(&mut active);
         self.load.unsent_bytes -= active.output.bytes();
+        self.load.stash(0, &mut active);
         let input = active.reset();
         if input.capacity() > 0 {
             core.give_buffer(input);
@@ -423,6 +429,14 @@ impl<S: Service> Handler for Http<S> {
                 }
             }
         }
+    }
+
+    fn glance(&mut self, core: &mut Core<Self>, key: Key) -> bool {
+        let found = self.glance_at(core, key);
+        if found {
+            self.posts.acted();
+        }
+        found
     }
 
     fn message(&mut self, core: &mut Core<Self>, message: Message) {

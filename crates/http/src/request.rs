@@ -3,6 +3,7 @@
 use crate::bodies;
 use crate::connection::{Active, Body, Manner, Peer, Phase, Reply, Starting};
 use crate::reactor::{Http, HttpCore, Waiting};
+use crate::receive::let_room_go;
 use thalweg_reactor::{Key, Sequence};
 use thalweg_wire::exchange::{Answer, Method, Refusal, Request, Response, Service, Weight};
 use thalweg_wire::http1::{BodyLength, ChunkedDecoder, Head, HeadParser};
@@ -19,8 +20,20 @@ enum Taken<T> {
     Refused(Refusal),
     /// A request that reads, for the next turn.
     PutOff,
+    /// A request that reads, and has to see what those before it write.
+    Held,
     /// A request that will not be answered otherwise, whatever its body says.
     Denied(Response),
+}
+
+/// How a request lies that has come whole.
+struct Arrived {
+    /// Where it ends in the input.
+    end: usize,
+    /// Nothing has come behind it.
+    is_last: bool,
+    /// Writes before it are not done.
+    behind_writes: bool,
 }
 
 impl<S: Service> Http<S> {
@@ -38,6 +51,7 @@ impl<S: Service> Http<S> {
         } else {
             self.take_plain(core, active, peer)
         };
+        active.held = matches!(taken, Taken::Held);
         match taken {
             Taken::Nothing => {
                 let body = std::mem::replace(&mut active.body, Body::Unknown);
@@ -62,6 +76,7 @@ impl<S: Service> Http<S> {
                 self.put_off(core, key, active);
                 return false;
             }
+            Taken::Held => return false,
             Taken::Refused(refusal) => self.refuse(core, active, &refusal),
             Taken::Denied(response) => self.end_with(active, response),
             Taken::Whole { answer: Answer::Cold(work), .. } => self.warm_request(core, key, active, work),
@@ -71,6 +86,7 @@ impl<S: Service> Http<S> {
                 active.start = end;
                 active.body = Body::Unknown;
                 self.bodies.release(active);
+                let_room_go(core, active);
                 active.phase = Phase::Idle;
                 active.continue_owed = false;
                 active.closing |= manner.close;
@@ -117,27 +133,41 @@ impl<S: Service> Http<S> {
             let body = Body::Fixed { head_bytes: head.bytes, total_bytes };
             return self.admitted(core, &head, body, peer);
         }
-        if active.awaited > 0 && matches!(head.method, Method::Get | Method::Head) {
+        let arrived = Arrived {
+            end: active.start + total_bytes,
+            is_last: unread.len() == total_bytes,
+            behind_writes: active.awaited > 0,
+        };
+        self.carry_out(core, &head, &unread[head.bytes..total_bytes], peer, arrived)
+    }
+
+    /// Has the service answer a request that has come whole, if there is room for it and it need not wait.
+    fn carry_out(
+        &mut self,
+        core: &mut HttpCore<S>,
+        head: &Head<'_>,
+        body: &[u8],
+        peer: Peer,
+        Arrived { end, is_last, behind_writes }: Arrived,
+    ) -> Taken<S::Topic> {
+        if behind_writes && matches!(head.method, Method::Get | Method::Head) {
             // RFC 9112 9.3.2: what follows a write in the same connection sees it, so it waits for it.
-            active.held = true;
-            return Taken::Nothing;
+            return Taken::Held;
         }
-        active.held = false;
-        let end = active.start + total_bytes;
-        let asked = request(&head, &unread[head.bytes..total_bytes], peer);
+        let asked = request(head, body, peer);
         let weight = self.service.weight(&asked);
         if let Some(refusal) = self.overload(weight, peer) {
             let answer = Answer::Respond(self.service.refuse(refusal, Self::now(core)));
-            return Taken::Whole { answer, manner: manner(&head), end };
+            return Taken::Whole { answer, manner: manner(head), end };
         }
         if self.load.is_spent() && weight == Weight::Read {
             return Taken::PutOff;
         }
         let alone = self.is_alone(core);
-        self.service.alone(alone && unread.len() == total_bytes);
-        let _span = span(&head).entered();
+        self.service.alone(alone && is_last);
+        let _span = span(head).entered();
         let answer = self.service.call(&asked, Self::now(core));
-        Taken::Whole { answer, manner: manner(&head), end }
+        Taken::Whole { answer, manner: manner(head), end }
     }
 
     /// Whether nobody waits while a request is answered: for the rest of this turn, or for an answer that goes with others.
@@ -191,18 +221,20 @@ impl<S: Service> Http<S> {
                 return Taken::Nothing;
             }
         }
+        let arrived =
+            Arrived { end: at, is_last: active.input.len() == at, behind_writes: active.awaited > 0 };
         // The head was whole and sound when the body began; the parser has nothing new to say about it.
-        match HeadParser::default().parse(&active.input[active.start..], &self.config.head_limits) {
-            Ok(Some(head)) => {
-                let alone = self.is_alone(core);
-                self.service.alone(alone && active.input.len() == at);
-                let _span = span(&head).entered();
-                let answer = self.service.call(&request(&head, decoded, peer), Self::now(core));
-                Taken::Whole { answer, manner: manner(&head), end: at }
-            }
+        let taken = match HeadParser::default().parse(&active.input[active.start..], &self.config.head_limits)
+        {
+            Ok(Some(head)) => self.carry_out(core, &head, decoded, peer, arrived),
             Ok(None) => Taken::Nothing,
             Err(refusal) => Taken::Refused(refusal),
+        };
+        if matches!(taken, Taken::PutOff | Taken::Held) {
+            // It is asked again; the decoder is done, and what it took is not to be taken twice.
+            active.input.drain(body_start..at);
         }
+        taken
     }
 
     /// Gives an answer its place.

@@ -67,7 +67,7 @@ impl<S: Service> Http<S> {
             return Ok(());
         }
         self.date.refresh(core.wall_us());
-        while let Some(mut reply) = active.replies.pop() {
+        while let Some(mut reply) = active.pop_reply() {
             if self.draining && active.replies.pending() == 0 && active.starting.is_none() {
                 // Said with the last response only: whatever followed it would be ignored.
                 reply.manner.close = true;
@@ -75,7 +75,6 @@ impl<S: Service> Http<S> {
             }
             self.stage_response(&reply.response, reply.manner);
         }
-        active.ready_bytes = 0;
         if active.continue_owed && active.replies.pending() == 0 {
             active.continue_owed = false;
             self.stage_bytes(CONTINUE);
@@ -171,8 +170,7 @@ impl<S: Service> Http<S> {
             self.load.spend(sent.wire);
         }
         if !active.output.is_empty() {
-            active.progressed_ms = now_ms(core);
-            core.set_timer(key, self.config.stall_timeout_ms);
+            self.await_peer(core, key, active);
         }
         Ok(())
     }
@@ -250,11 +248,12 @@ impl<S: Service> Http<S> {
             self.load.spend(wire);
             if wire > 0 {
                 active.progressed_ms = now_ms(core);
+                active.queued_bytes = active.queued_bytes.saturating_add(wire as u32);
             }
             if !active.output.is_empty() {
                 return Ok(());
             }
-            self.reader_caught_up(core, key);
+            self.reader_caught_up(core, key, active.phase);
         }
         self.drive(core, key, active)
     }

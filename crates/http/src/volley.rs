@@ -12,7 +12,6 @@
 //! run with it.
 
 use crate::connection::{Active, Flags};
-use crate::drive::now_ms;
 use crate::reactor::{Gone, Http, HttpCore};
 use crate::send::Segment;
 use bytes::Bytes;
@@ -254,8 +253,7 @@ impl<S: Service> Http<S> {
             let rest = rest.map_err(|_| Gone::Close)?;
             http.load.unsent_bytes += rest.len() as u64;
             active.output.push(rest.into());
-            active.progressed_ms = now_ms(core);
-            core.set_timer(key, http.config.stall_timeout_ms);
+            http.await_peer(core, key, active);
             Ok(())
         });
     }

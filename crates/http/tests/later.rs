@@ -46,6 +46,35 @@ fn what_comes_later_leaves_in_the_order_of_the_requests() {
 }
 
 #[test]
+fn answers_that_wait_for_one_before_them_count_as_unsent() {
+    let server = Server::start(Config { unsent_bytes_max: 32 << 20, ..Config::default() });
+    server.shared.lock().unwrap().later_bytes = 1 << 20;
+    let (mut waits, mut probe) = (server.connect(), server.connect());
+    let names: Vec<u64> = (1..=40).collect();
+    ask(&mut waits, &names);
+    server.until("waiting", |census| census.waiting == 40);
+    bring(&server, &names[1..]);
+    until("counted", || (39 << 20..40 << 20).contains(&server.meters.traffic().unsent_bytes));
+    probe.get("/echo");
+    assert_eq!(probe.answer().text(), "too-much-unsent request");
+    bring(&server, &[1]);
+    for name in names {
+        assert!(waits.answer().text().starts_with(&format!("later {name}.")));
+    }
+    until("taken", || server.meters.traffic().unsent_bytes == 0);
+    probe.get("/echo");
+    assert_eq!(probe.answer().status, 200, "there is room again");
+    // Who leaves takes along what waited.
+    ask(&mut waits, &[41, 42]);
+    server.until("waiting", |census| census.waiting == 2);
+    bring(&server, &[42]);
+    until("counted", || server.meters.traffic().unsent_bytes > 0);
+    thalweg_sys::socket::close_abruptly(std::os::fd::AsFd::as_fd(&waits.stream)).unwrap();
+    drop(waits);
+    until("forgotten", || server.meters.traffic().unsent_bytes == 0);
+}
+
+#[test]
 fn a_turn_that_began_such_answers_ends_with_a_look() {
     let server = Server::start(Config::default());
     server.shared.lock().unwrap().ripe.push(7);

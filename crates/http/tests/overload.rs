@@ -39,6 +39,27 @@ fn a_write_too_many_is_refused_before_anything_is_done() {
 }
 
 #[test]
+fn a_write_whose_chunks_took_their_time_is_refused_when_it_has_come() {
+    let server = Server::start(Config { writes_max: 1, ..patient() });
+    let mut clients = [server.connect(), server.connect()];
+    for client in &mut clients {
+        client.send("POST /after/9 HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n");
+    }
+    server.until("both are let in", |census| census.connections - census.quiet == 2);
+    let [first, second] = &mut clients;
+    first.send("0\r\n\r\n");
+    server.until("one waits", |census| census.waiting == 1);
+    second.send("0\r\n\r\n");
+    let refused = second.answer();
+    assert_eq!((refused.status, refused.text()), (503, "too-many-writes request".into()));
+    assert_eq!(server.shared.lock().unwrap().calls, 1, "the service was not asked");
+    second.get("/echo");
+    assert_eq!(second.answer().status, 200, "its connection goes on");
+    server.post(Message::Complete { up_to: 9 });
+    assert_eq!(first.answer().text(), "after 9");
+}
+
+#[test]
 fn what_is_small_is_answered_whatever_is_full() {
     let server = Server::start(Config { writes_max: 0, unsent_bytes_max: 0, ..patient() });
     let mut client = server.connect();

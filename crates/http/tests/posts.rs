@@ -41,6 +41,27 @@ fn a_post_is_timed_from_the_turn_that_read_it_to_the_moment_its_answer_may_leave
     assert!(count == 2 && (20_000..10_000_000).contains(&(both_us - waited_us)), "{count} {both_us}");
 }
 
+/// Whoever asks again and again is found without the kernel being asked who has come.
+#[test]
+fn a_post_that_is_found_at_a_glance_is_timed_as_any_other() {
+    let server = Server::start_spinning(Config::default());
+    let mut client = server.connect();
+    let mut posts = |count: u64, path: &str| {
+        for _ in 0..count {
+            post(&mut client, path);
+            assert_eq!(client.answer().status, 200);
+        }
+    };
+    posts(500, "/slow/0");
+    let (_, before_us) = timed(&server);
+    posts(100, "/slow/0");
+    posts(5, "/slow/10");
+    let (count, both_us) = timed(&server);
+    assert!(count == 605 && (50_000..10_000_000).contains(&(both_us - before_us)), "{count} {both_us}");
+    drop(client);
+    server.until("it is gone", |census| census.connections == 0);
+}
+
 #[test]
 fn what_is_no_post_or_was_not_carried_out_is_not_timed() {
     let server = Server::start(Config::default());

@@ -57,6 +57,22 @@ fn what_reads_behind_a_write_waits_for_it() {
 }
 
 #[test]
+fn what_reads_by_a_request_in_chunks_waits_for_writes_as_well() {
+    let server = Server::start(patient());
+    let mut client = server.connect();
+    client.send(
+        "POST /after/4 HTTP/1.1\r\nHost: t\r\nContent-Length: 0\r\n\r\n\
+         GET /echo/a HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n\
+         POST /echo/b HTTP/1.1\r\nHost: t\r\nContent-Length: 0\r\n\r\n",
+    );
+    server.until("waiting", |census| census.waiting == 1);
+    assert_eq!(server.shared.lock().unwrap().calls, 1);
+    server.post(Message::Complete { up_to: 4 });
+    let answers: Vec<String> = (0..3).map(|_| client.answer().text()).collect();
+    assert_eq!(answers, ["after 4", "Get /echo/a -hi", "Post /echo/b -"]);
+}
+
+#[test]
 fn a_failed_store_answers_whoever_waits() {
     let server = Server::start(patient());
     let mut client = server.connect();
@@ -475,6 +491,34 @@ fn a_peer_that_stops_sending_still_gets_its_answers() {
     assert_eq!(client.answer().body.len(), 3_000_000);
     assert!(client.at_end());
     server.until("gone", |census| census.connections == 0);
+}
+
+#[test]
+fn whoever_read_slowly_is_idle_from_then_on_and_no_longer_than_others() {
+    let server =
+        Server::start(Config { stall_timeout_ms: 3_600_000, idle_timeout_ms: 300, ..Config::default() });
+    let mut reader = server.connect();
+    reader.send("GET /big/8000000 HTTP/1.1\r\nHost: t\r\n\r\n");
+    std::thread::sleep(Duration::from_millis(600));
+    assert_eq!(reader.answer().body.len(), 8_000_000);
+    reader.send("GET /big/10 HTTP/1.1\r\nHost: t\r\n\r\n");
+    assert_eq!(reader.answer().body.len(), 10, "its idle time begins with the end of the answer");
+    let start = Instant::now();
+    assert!(reader.at_end());
+    assert!(start.elapsed() >= Duration::from_millis(250), "{:?}", start.elapsed());
+}
+
+#[test]
+fn what_was_not_read_from_a_slow_reader_may_still_come_once_it_caught_up() {
+    let server =
+        Server::start(Config { stall_timeout_ms: 3_600_000, body_timeout_ms: 300, ..Config::default() });
+    let mut reader = server.connect();
+    reader.send("GET /big/8000000 HTTP/1.1\r\nHost: t\r\n\r\nPOST /echo HTTP/1.1\r\nHost: t\r\nContent-Length: 2\r\n\r\n");
+    std::thread::sleep(Duration::from_millis(600));
+    assert_eq!(reader.answer().body.len(), 8_000_000);
+    std::thread::sleep(Duration::from_millis(50));
+    reader.send("hi");
+    assert_eq!(reader.answer().text(), "Post /echo -hi");
 }
 
 #[test]

@@ -10,10 +10,11 @@ use common::Server;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tempfile::TempDir;
-use thalweg_http::Config;
 use thalweg_http::tls::{Identity, IdentityError, Peer, Trust};
+use thalweg_http::{Config, Message};
 
 /// A certificate of our own making for a name, and its key.
 fn made(name: &str) -> (TempDir, PathBuf, PathBuf) {
@@ -302,13 +303,81 @@ fn certificates_are_read_again_and_wrong_ones_change_nothing() {
 }
 
 #[test]
+fn half_a_record_is_a_request_on_its_way() {
+    let (_directory, mut server, trust) = secure(Config::default());
+    let mut client = Client::ready(&server, &trust);
+    client.peer.seal(b"GET /echo/half HTTP/1.1\r\nHost: t\r\n\r\n").unwrap();
+    let record = client.outgoing();
+    let (half, rest) = record.split_at(record.len() / 2);
+    client.stream.write_all(half).unwrap();
+    server.until("half of it has come", |census| census.quiet == 0);
+    server.post(Message::Drain { grace_ms: 20_000 });
+    assert_eq!(server.census().connections, 1);
+    client.stream.write_all(rest).unwrap();
+    let said = client.until("Get /echo/half -").to_ascii_lowercase();
+    assert!(said.starts_with("http/1.1 200") && said.contains("connection: close"), "{said}");
+    while client.fill() {}
+    server.join();
+}
+
+#[test]
+fn a_record_that_dribbles_in_buys_its_request_no_time() {
+    let config = Config { head_timeout_ms: 120, idle_timeout_ms: 400, ..Config::default() };
+    let (_directory, server, trust) = secure(config);
+    let mut client = Client::ready(&server, &trust);
+    client
+        .peer
+        .seal(format!("GET /echo/{} HTTP/1.1\r\nHost: t\r\n\r\n", "s".repeat(200)).as_bytes())
+        .unwrap();
+    let record = client.outgoing();
+    let mut stream = client.stream.try_clone().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            // Ten seconds of it, unless the peer has enough before.
+            for byte in record {
+                if stream.write_all(&[byte]).is_err() {
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        });
+        let said = client.until("request-too-slow");
+        assert!(said.starts_with("HTTP/1.1 408"), "{said}");
+        client.stream.shutdown(Shutdown::Both).unwrap();
+    });
+}
+
+#[test]
+fn what_a_lingering_peer_had_asked_for_does_not_end_its_lingering() {
+    let (_directory, server, trust) = secure(Config { linger_ms: 3_600_000, ..Config::default() });
+    let gate = Arc::new(Mutex::new(()));
+    server.shared.lock().unwrap().cold = Some(gate.clone());
+    server.write("history");
+    let closed = gate.lock().unwrap();
+    let (mut garbles, mut waits) = (Client::ready(&server, &trust), Client::ready(&server, &trust));
+    // Both wait for the disk, one after the other.
+    for (client, subscribed) in [(&mut garbles, 1), (&mut waits, 2)] {
+        client.get("/poll/0");
+        server.until("subscribed", |census| census.subscribed == subscribed);
+    }
+    // No record begins so.
+    garbles.stream.write_all(&[0xFF; 5]).unwrap();
+    server.until("lingering", |census| census.subscribed == 1);
+    drop(closed);
+    waits.until("history");
+    assert_eq!(server.census().connections, 2, "it has time to read why it ends");
+    drop(garbles);
+    server.until("gone", |census| census.connections == 1);
+}
+
+#[test]
 fn draining_ends_sealed_connections_in_good_order() {
     let (_directory, mut server, trust) = secure(Config::default());
     let mut idle = Client::ready(&server, &trust);
     let mut live = Client::ready(&server, &trust);
     live.get("/sse/0");
     server.until("subscribed", |census| census.subscribed == 1);
-    server.post(thalweg_http::Message::Drain { grace_ms: 20_000 });
+    server.post(Message::Drain { grace_ms: 20_000 });
     while idle.fill() {}
     while live.fill() {}
     assert!(idle.ended && live.ended && live.plain.ends_with(b"0\r\n\r\n"));

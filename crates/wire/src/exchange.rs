@@ -4,6 +4,7 @@
 //! A service is called on the reactor's thread with a whole request and must not block. It answers at
 //! once, or names a ticket after which its answer may leave, or turns the request into a live tail.
 
+use crate::lines::Lines;
 use crate::piece::Piece;
 use bytes::Bytes;
 use smallvec::SmallVec;
@@ -109,7 +110,7 @@ pub struct Response {
     /// Status code.
     pub status: u16,
     /// Header lines, each `Name: value\r\n`, already encoded.
-    pub fields: Vec<u8>,
+    pub fields: Lines,
     /// Body pieces. Ignored on the wire for HEAD, 204 and 304.
     pub body: Pieces,
 }

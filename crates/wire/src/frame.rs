@@ -36,6 +36,8 @@ use thiserror::Error;
 
 /// The longest payload there may be.
 pub const LENGTH_MAX: u32 = 1 << 30;
+/// The longest payload that a side takes which was told nothing else.
+pub const LENGTH_DEFAULT: u32 = 16 << 20;
 /// What a hello begins with.
 pub const MAGIC: [u8; 4] = *b"TwSv";
 /// The version of the multiplexed protocol.

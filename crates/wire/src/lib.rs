@@ -12,6 +12,7 @@ pub mod frame;
 pub mod http1;
 pub mod json;
 pub mod jsonrpc;
+pub mod lines;
 pub mod media;
 pub mod messagepack;
 pub mod path;

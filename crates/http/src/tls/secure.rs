@@ -8,7 +8,6 @@
 use super::Identity;
 use super::session::Session;
 use crate::connection::{Active, Output, Sealed};
-use crate::drive::now_ms;
 use crate::meters::Meters;
 use crate::reactor::{Gone, Http, HttpCore};
 use std::collections::HashMap;
@@ -227,6 +226,8 @@ impl<S: Service> Http<S> {
         self.secure.sealed.clear();
         let outcome = session.take(received, &mut active.input, &mut self.secure.sealed);
         let shakes = session.is_handshaking();
+        // A handshake has its own patience, and nothing is lost with it.
+        active.partial = !shakes && session.is_partial();
         self.secure.handshakes -= usize::from(shook && !shakes);
         if shook && outcome.is_err() {
             self.meters.handshake_failed();
@@ -257,8 +258,7 @@ impl<S: Service> Http<S> {
         let outcome = flush(core.descriptor(key).ok_or(Gone::Close)?, kept, &self.meters);
         self.load.unsent_bytes = self.load.unsent_bytes + kept.bytes().len() as u64 - before as u64;
         if !kept.is_empty() {
-            active.progressed_ms = now_ms(core);
-            core.set_timer(key, self.config.stall_timeout_ms);
+            self.await_peer(core, key, active);
         }
         outcome.map(drop)
     }

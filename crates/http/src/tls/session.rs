@@ -43,6 +43,11 @@ impl Session {
         self.begun
     }
 
+    /// Whether a part of a record has come whose rest is to come.
+    pub(super) fn is_partial(&self) -> bool {
+        !self.partial.is_empty()
+    }
+
     /// Something that was sealed will not be sent: what follows would make no sense.
     pub(super) fn spoil(&mut self) {
         self.over = true;

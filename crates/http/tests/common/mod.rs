@@ -36,8 +36,9 @@ pub struct Shared {
     pub acknowledged: usize,
     /// The bytes are not in memory; whoever brings them there waits for this.
     pub cold: Option<Arc<Mutex<()>>>,
-    /// Names of the answers that may be brought.
+    /// Names of the answers that may be brought, and how many bytes each has behind its name.
     pub ripe: Vec<u64>,
+    pub later_bytes: usize,
     /// Names of the answers nobody waits for any more.
     pub gone: Vec<u64>,
     /// How often the service was asked to look, and after how long it wants to be asked again.
@@ -132,7 +133,7 @@ impl Service for TestService {
                 let live = Live { mode, flavour: 7, opened: false, offset: number, cursor: 0 };
                 let head = Response {
                     status: 200,
-                    fields: b"Content-Type: text/event-stream\r\n".to_vec(),
+                    fields: b"Content-Type: text/event-stream\r\n"[..].into(),
                     ..Response::default()
                 };
                 Answer::Live { topic_id: 1, topic: 1, live, head }
@@ -148,7 +149,12 @@ impl Service for TestService {
     fn look(&mut self, _now: Now, each: &mut dyn FnMut(u64, Response)) -> Option<u32> {
         let mut shared = self.shared.lock().unwrap();
         shared.looks += 1;
-        shared.ripe.drain(..).for_each(|name| each(name, respond(200, format!("later {name}"))));
+        let behind = vec![b'.'; shared.later_bytes];
+        shared.ripe.drain(..).for_each(|name| {
+            let mut response = respond(200, format!("later {name}"));
+            response.body.push(behind.clone().into());
+            each(name, response);
+        });
         shared.patience_ms
     }
 
@@ -225,6 +231,15 @@ impl Server {
 
     /// One where TLS is spoken, if it has an identity.
     pub fn start_as(config: Config, identity: Option<Identity>) -> Self {
+        Self::start_with(config, identity, false)
+    }
+
+    /// One that looks again before it sleeps while work comes fast, wherever it runs.
+    pub fn start_spinning(config: Config) -> Self {
+        Self::start_with(config, None, true)
+    }
+
+    fn start_with(config: Config, identity: Option<Identity>, spin: bool) -> Self {
         let _ = thalweg_sys::process::raise_descriptors_max(20_000);
         let shared = Arc::new(Mutex::new(Shared { event_bytes_max: 1 << 20, ..Shared::default() }));
         let listener = Listener::tcp("127.0.0.1:0".parse().unwrap(), 1).unwrap().remove(0);
@@ -235,8 +250,12 @@ impl Server {
         let counted = meters.clone();
         let thread = std::thread::spawn(move || {
             let entries = config.connections_max + Http::<TestService>::entries_beside(1);
-            let reactor_config =
-                thalweg_reactor::Config { entries_max: entries as u32, spin: false, ..Default::default() };
+            let reactor_config = thalweg_reactor::Config {
+                entries_max: entries as u32,
+                spin,
+                spin_on_one: spin,
+                ..Default::default()
+            };
             let listening = Listening {
                 descriptor: listener.into_parts().0,
                 shared: false,

@@ -1,0 +1,77 @@
+//! Whom patience ends, and whom not: what a peer did counts, whatever the kernel or the reactor was late to say of it.
+
+mod common;
+
+use common::{Client, Server};
+use std::io::Read;
+use std::time::Duration;
+use thalweg_http::{Config, Message};
+
+fn patient() -> Config {
+    Config { connections_max: 1_000, ..Config::default() }
+}
+
+#[test]
+fn who_reads_slowly_but_steadily_is_not_taken_for_one_who_does_not_read() {
+    let server = Server::start(Config { stall_timeout_ms: 1_000, ..patient() });
+    let mut reader = server.connect();
+    reader.send(&"GET /big/1000000 HTTP/1.1\r\nHost: t\r\n\r\n".repeat(12));
+    // The kernel says that there is room when a third of what it holds has gone, which takes longer than that.
+    for _ in 0..100 {
+        std::thread::sleep(Duration::from_millis(40));
+        let mut some = [0; 8 << 10];
+        let count = reader.stream.read(&mut some).unwrap();
+        reader.buffer.extend_from_slice(&some[..count]);
+    }
+    for _ in 0..12 {
+        assert_eq!(reader.answer().body.len(), 1_000_000);
+    }
+}
+
+#[test]
+fn what_came_while_the_reactor_was_held_up_is_not_late() {
+    const CLIENTS: usize = 300;
+    let server = Server::start(Config { idle_timeout_ms: 1_500, ..patient() });
+    let mut blocker = server.connect();
+    let mut clients: Vec<Client> = (0..CLIENTS).map(|_| server.connect()).collect();
+    server.until("there", |census| census.connections == CLIENTS + 1);
+    // The reactor stays in this one, which has the lock, while everybody else's request arrives and time passes.
+    blocker.get("/slow/1600");
+    while server.shared.try_lock().is_ok() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    // The kernel tells of some at a time, and last of those whose time is over first.
+    clients.iter_mut().rev().for_each(|client| client.get("/echo"));
+    for client in clients.iter_mut().chain([&mut blocker]) {
+        assert_eq!(client.answer().status, 200);
+    }
+}
+
+#[test]
+fn a_body_that_is_not_read_for_now_is_not_late() {
+    let server = Server::start(Config { body_timeout_ms: 200, ..patient() });
+    server.shared.lock().unwrap().later_bytes = 1 << 20;
+    let mut client = server.connect();
+    let later = |name: u64| format!("POST /later/{name} HTTP/1.1\r\nHost: t\r\nContent-Length: 0\r\n\r\n");
+    let text =
+        format!("{}{}POST /echo HTTP/1.1\r\nHost: t\r\nContent-Length: 4\r\n\r\nbo", later(1), later(2));
+    client.send(&text);
+    server.until("all of it has come", |census| {
+        census.waiting == 2 && server.meters.traffic().received_bytes == text.len() as u64
+    });
+    let bring = |name: u64| {
+        server.shared.lock().unwrap().ripe.push(name);
+        server.post(Message::Rung);
+    };
+    // What waits for the first answer is more than one connection may have ready.
+    bring(2);
+    server.until("one waits", |census| census.waiting == 1);
+    std::thread::sleep(Duration::from_millis(500));
+    client.send("dy");
+    bring(1);
+    for name in [1, 2] {
+        let answer = client.answer();
+        assert!(answer.status == 200 && answer.body.len() > 1 << 20 && answer.body[6] == b'0' + name);
+    }
+    assert_eq!(client.answer().text(), "Post /echo -body");
+}
