@@ -57,7 +57,7 @@ mod tests {
     fn cache_control(sharing: Sharing, remaining_s: Option<u64>) -> String {
         let mut headers = Headers::new();
         freshness(&mut headers, sharing, remaining_s);
-        let lines = String::from_utf8(headers.respond_empty(200).fields).unwrap();
+        let lines = String::from_utf8(headers.respond_empty(200).fields.to_vec()).unwrap();
         lines.lines().find_map(|line| line.strip_prefix("Cache-Control: ")).unwrap().to_owned()
     }
 

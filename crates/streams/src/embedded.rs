@@ -17,6 +17,9 @@ const _: () =
 /// What the log keeps in place of an anchor that was not asked for; no offset is that large.
 const ANCHOR_OMITTED: u64 = u64::MAX;
 
+/// Bytes that a reactor looks through for a time, behind what was searched elsewhere.
+const NEAR_BYTES_MAX: usize = 64 << 10;
+
 /// One reactor's view of a store: its commits complete, and its subscriptions are announced, to the
 /// watcher it was made with.
 #[derive(Clone)]
@@ -31,36 +34,71 @@ impl Embedded {
     pub fn new(store: log::Store, watcher: Option<log::WatcherId>) -> Embedded {
         Embedded { store, watcher, searches: Arc::default() }
     }
+
+    /// Whether what came behind an offset is in memory, and little enough to be walked on the spot.
+    fn is_near(&self, stream: &log::Log, from: u64, tail: u64) -> bool {
+        let bytes = tail.checked_sub(from).and_then(|bytes| usize::try_from(bytes).ok());
+        let few = bytes.filter(|bytes| *bytes <= NEAR_BYTES_MAX);
+        few.is_some_and(|bytes| self.store.cold(stream, from, bytes).is_none())
+    }
 }
 
 /// Searches by time that were done elsewhere and are asked for again. Few at once; one that is forgotten is done anew.
 #[derive(Default)]
-struct Searches(Mutex<VecDeque<Search>>);
+struct Searches(Mutex<VecDeque<(Question, Found)>>);
 
-/// A log, a time, and what was found.
-type Search = (log::LogId, u64, Result<Option<u64>, StoreError>);
+/// A log, and the time that is sought.
+type Question = (log::LogId, u64);
+
+/// What a search came to.
+#[derive(Clone)]
+enum Found {
+    /// The first record of that time or a later one begins there.
+    First(u64),
+    /// Every record below is older.
+    OlderBelow(u64),
+    Failed(StoreError),
+}
 
 impl Searches {
     const MAX: usize = 64;
 
-    fn keep(&self, search: Search) {
+    fn keep(&self, question: Question, found: Found) {
         let mut done = self.0.lock();
+        done.retain(|(known, _)| *known != question);
         if done.len() == Self::MAX {
             done.pop_front();
         }
-        done.push_back(search);
+        done.push_back((question, found));
     }
 
-    /// What was found: a record that was the first of its time stays it, until it lies below `first` and is let go of. That
-    /// there was none holds once.
-    fn take(&self, log: log::LogId, time_us: u64, first: u64) -> Option<Result<Option<u64>, StoreError>> {
+    /// What was found: a record that was the first of its time stays it, until it lies below `first` and is let go of.
+    /// Anything else is told once.
+    fn take(&self, question: Question, first: u64) -> Option<Found> {
         let mut done = self.0.lock();
-        done.retain(|(id, _, found)| *id != log || !matches!(found, Ok(Some(offset)) if *offset < first));
-        let place = done.iter().position(|(id, time, _)| (*id, *time) == (log, time_us))?;
-        if let (.., found @ Ok(Some(_))) = &done[place] {
+        done.retain(|((log, _), found)| {
+            *log != question.0 || !matches!(found, Found::First(offset) if *offset < first)
+        });
+        let place = done.iter().position(|(known, _)| *known == question)?;
+        if let (_, found @ Found::First(_)) = &done[place] {
             return Some(found.clone());
         }
-        done.remove(place).map(|(.., found)| found)
+        done.remove(place).map(|(_, found)| found)
+    }
+}
+
+/// Searches a log, the part of it from an offset on if one is given.
+fn search(store: &log::Store, stream: &Arc<log::Log>, from: Option<u64>, time_us: u64) -> Found {
+    // Before the search: what comes in its course it may have missed.
+    let tail = stream.visible().map_or(0, |state| state.tail);
+    let first = match from {
+        Some(from) => store.since_behind(stream, from, time_us),
+        None => store.since(stream, time_us),
+    };
+    match first {
+        Ok(Some(offset)) => Found::First(offset),
+        Ok(None) => Found::OlderBelow(tail),
+        Err(error) => Found::Failed(not_read(error)),
     }
 }
 
@@ -292,16 +330,28 @@ impl Store for Embedded {
     }
 
     fn since(&self, stream: &Self::Stream, time_us: u64) -> Result<Sought, StoreError> {
-        let first = stream.visible().map_or(0, |state| state.first);
-        if let Some(found) = self.searches.take(stream.id(), time_us, first) {
-            // The tail is looked at by whoever asks: it may have moved on.
-            return found.map(|offset| Sought::At(offset.unwrap_or(u64::MAX)));
+        let (first, tail) = stream.visible().map_or((0, 0), |state| (state.first, state.tail));
+        let question = (stream.id(), time_us);
+        let mut found = self.searches.take(question, first);
+        if let Some(Found::OlderBelow(searched)) = found
+            && self.is_near(stream, searched, tail)
+        {
+            // At once, so that a stream that grows all the time is not searched for ever.
+            let again = search(&self.store, stream, Some(searched), time_us);
+            self.searches.keep(question, again.clone());
+            found = Some(again);
         }
-        let (store, stream, searches) = (self.store.clone(), stream.clone(), self.searches.clone());
-        Ok(Sought::Cold(Work(Box::new(move || {
-            let found = store.since(&stream, time_us).map_err(not_read);
-            searches.keep((stream.id(), time_us, found));
-        }))))
+        match found {
+            Some(Found::First(offset)) => Ok(Sought::At(offset)),
+            Some(Found::OlderBelow(searched)) if searched >= tail => Ok(Sought::At(searched)),
+            Some(Found::Failed(error)) => Err(error),
+            Some(Found::OlderBelow(_)) | None => {
+                let (store, stream, searches) = (self.store.clone(), stream.clone(), self.searches.clone());
+                Ok(Sought::Cold(Work(Box::new(move || {
+                    searches.keep(question, search(&store, &stream, None, time_us));
+                }))))
+            }
+        }
     }
 
     fn cold(&self, stream: &Self::Stream, from: u64, limit: usize) -> Option<Work> {

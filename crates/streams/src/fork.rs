@@ -123,7 +123,8 @@ impl<S: Store> Streams<S> {
         let refused = |problem| Halt::Refused(self.store.ticket(&source.stream), problem);
         let from = match wish.anchor {
             Anchor::Tail => source.state.tail,
-            Anchor::At(BEGINNING) => 0,
+            // As for who reads: where what is left begins.
+            Anchor::At(BEGINNING) => source.state.first,
             Anchor::At(token) => self.known_offset(&source, token).map_err(refused)?,
         };
         let base = match wish.sub_offset {
@@ -131,7 +132,12 @@ impl<S: Store> Streams<S> {
             0 => from,
             count => self.refine(&source, from, count)?,
         };
-        let anchor = (wish.anchor != Anchor::Tail).then_some(from);
+        let anchor = match wish.anchor {
+            Anchor::Tail => None,
+            // As it was asked for, wherever that was: what is left may begin later when it is asked for again.
+            Anchor::At(BEGINNING) => Some(0),
+            Anchor::At(_) => Some(from),
+        };
         let fork = Fork { source: source.stream.clone(), base, anchor, sub_offset: wish.sub_offset };
         Ok((source, fork))
     }
@@ -147,6 +153,11 @@ impl<S: Store> Streams<S> {
         if token != self.token(source, token.offset) {
             let detail = "the offset is none of the source's; use a Stream-Next-Offset it returned";
             return Err(Problem::new(400, "fork-offset-foreign", OFFSET, detail));
+        }
+        if token.offset < source.state.first {
+            let detail =
+                "what stood there is no longer kept; fork at -1, where what is left begins, or later";
+            return Err(Problem::new(410, "offset-gone", OFFSET, detail));
         }
         Ok(token.offset)
     }
@@ -201,7 +212,8 @@ impl<S: Store> Streams<S> {
             }
             Anchor::At(BEGINNING) => anchor == 0,
             Anchor::At(token) => {
-                token.offset == anchor && token.incarnation == self.store.owner(&have.source, anchor)
+                let at = if have.sub_offset == 0 { have.base } else { anchor };
+                token.offset == at && token.incarnation == self.store.owner(&have.source, at)
             }
         };
         if !same {

@@ -2,6 +2,7 @@
 
 use crate::problem::Problem;
 use thalweg_wire::exchange::{Field, Pieces, Request, Response};
+use thalweg_wire::lines::Lines;
 use thalweg_wire::token::Token;
 
 /// On every response. PROTOCOL 12.7: no sniffing, and embedding stated. Which pages may read it is for whoever
@@ -9,34 +10,29 @@ use thalweg_wire::token::Token;
 const COMMON: &[u8] = b"X-Content-Type-Options: nosniff\r\n\
     Cross-Origin-Resource-Policy: cross-origin\r\n";
 
-/// Room for the lines of most responses, so that building one allocates once.
-pub(crate) const LINES_BYTES: usize = 480;
-
 /// The header lines of a response being built.
-pub(crate) struct Headers(Vec<u8>);
+pub(crate) struct Headers(Lines);
 
 impl Headers {
     /// The lines every response has.
     pub(crate) fn new() -> Self {
-        let mut lines = Vec::with_capacity(LINES_BYTES);
-        lines.extend_from_slice(COMMON);
-        Self(lines)
+        Self(Lines::from(COMMON))
     }
 
     /// Appends a whole constant line, `Name: value\r\n`.
     pub(crate) fn constant(&mut self, line: &'static [u8]) -> &mut Self {
         debug_assert!(line.ends_with(b"\r\n"), "a line ends in CRLF");
-        self.0.extend_from_slice(line);
+        self.0.push(line);
         self
     }
 
     /// Appends a line. What could end the line early cannot come here: values are ours or were parsed.
     pub(crate) fn line(&mut self, name: &str, value: &[u8]) -> &mut Self {
         debug_assert!(!value.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0)), "a value is one line");
-        self.0.extend_from_slice(name.as_bytes());
-        self.0.extend_from_slice(b": ");
-        self.0.extend_from_slice(value);
-        self.0.extend_from_slice(b"\r\n");
+        self.0.push(name.as_bytes());
+        self.0.push(b": ");
+        self.0.push(value);
+        self.0.push(b"\r\n");
         self
     }
 

@@ -11,7 +11,8 @@ use crate::read::body;
 use crate::store::{Read, Store};
 use crate::{Streams, cursor};
 use bytes::Bytes;
-use thalweg_wire::exchange::{Advance, Answer, Live, Mode, Now, Response};
+use smallvec::SmallVec;
+use thalweg_wire::exchange::{Advance, Answer, Live, Mode, Now, Response, Work};
 use thalweg_wire::media::{self, Kind};
 use thalweg_wire::piece::Piece;
 use thalweg_wire::sse;
@@ -75,10 +76,11 @@ impl<S: Store> Streams<S> {
     /// The answer of a long-poll whose time is up.
     pub(crate) fn poll_ended(&self, stream: &S::Stream, live: &Live, now: Now) -> Response {
         let lifetime = self.store.config(stream).lifetime;
-        if is_expired(lifetime, self.store.accessed(stream), now.time_us) {
+        if is_expired(lifetime, self.store.accessed(stream), now.time_us)
+            && let Some(expired) = self.expire(stream, now)
+        {
             // The delete that this stages is not waited for: nobody is told more than that the time is over.
-            let expired = self.expire(stream, now);
-            return expired.map_or_else(Problem::missing, |missing| missing.problem()).respond();
+            return expired.problem().respond();
         }
         self.poll_stream(stream, live, now).unwrap_or_else(|| {
             let next = self.token_of(stream, live.offset);
@@ -116,34 +118,54 @@ impl<S: Store> Streams<S> {
     }
 
     fn events(&self, stream: &S::Stream, live: &Live, now: Now) -> Advance {
-        let read = match self.store.read(stream, live.offset, self.options.event_bytes_max) {
+        let mut read = match self.event(stream, live) {
             Ok(read) => read,
+            Err(Some(work)) => return Advance::Cold(work),
             // The response is under way, so its end is all that can be told (PROTOCOL 5.4).
-            Err(_) => {
+            Err(None) => {
                 return Advance::Events { bytes: Bytes::new(), next: live.offset, end: true };
             }
         };
         // PROTOCOL 5.8: closed, everything sent: a last control event, then the end.
         let end = read.at_tail && read.closed;
-        let held = if live.flavour == TEXT && !end { unfinished(&read) } else { 0 };
-        let empty = read.next - held == live.offset;
+        if live.flavour == TEXT && !end {
+            read.shorten(unfinished(&read));
+        }
+        let empty = read.next == live.offset;
         if empty && live.opened && !end {
             return Advance::Wait;
         }
         let mut out = Vec::with_capacity(events_bytes(live.flavour, &read));
-        let next = read.next - held;
         if !empty {
-            data_event(&mut out, live.flavour, &read, held);
+            data_event(&mut out, live.flavour, &read);
         }
         // PROTOCOL 5.8: a control event after every data event; alone when there is no data yet.
         let control = sse::Control {
-            next: self.token_of(stream, next),
+            next: self.token_of(stream, read.next),
             cursor: (!end).then(|| cursor::current(live.cursor, now)),
             up_to_date: read.at_tail,
             closed: end,
         };
         sse::control_event(&mut out, &control);
-        Advance::Events { bytes: out.into(), next, end }
+        Advance::Events { bytes: out.into(), next: read.next, end }
+    }
+
+    /// What the next event is made of: of text, more than part of a character, unless there is no more yet. Or else what
+    /// has to be brought into memory first, if anything can be read at all.
+    fn event(&self, stream: &S::Stream, live: &Live) -> Result<Read, Option<Work>> {
+        let mut limit = self.options.event_bytes_max;
+        loop {
+            let read = self.store.read(stream, live.offset, limit).map_err(|_| None)?;
+            let held = live.flavour == TEXT && read.next - unfinished(&read) == live.offset;
+            let Some(twice) = limit.max(1).checked_mul(2).filter(|_| held && !read.at_tail) else {
+                return Ok(read);
+            };
+            // The rest of the character begins a record that had no room beside its first bytes.
+            limit = twice;
+            if let Some(work) = self.store.cold(stream, live.offset, limit) {
+                return Err(Some(work));
+            }
+        }
     }
 }
 
@@ -170,20 +192,14 @@ fn nothing_new(next: Token, cursor: Option<u64>) -> Response {
     headers.respond_empty(204)
 }
 
-/// Appends the data event of a read, without its last `held` bytes.
-fn data_event(out: &mut Vec<u8>, flavour: u8, read: &Read, held: u64) {
+/// Appends the data event of a read.
+fn data_event(out: &mut Vec<u8>, flavour: u8, read: &Read) {
     match flavour {
         JSON => {
             let pieces = body(Kind::Json, read.pieces.clone());
             sse::text_event(out, pieces.iter().map(Piece::as_ref));
         }
-        TEXT => {
-            let mut pieces = read.pieces.clone();
-            if let Some(last) = pieces.last_mut() {
-                last.truncate(last.len() - usize::try_from(held).unwrap_or(0));
-            }
-            sse::text_event(out, pieces.iter().map(Piece::as_ref));
-        }
+        TEXT => sse::text_event(out, read.pieces.iter().map(Piece::as_ref)),
         _ => sse::base64_event(out, read.pieces.iter().map(Piece::as_ref)),
     }
 }
@@ -192,12 +208,12 @@ fn data_event(out: &mut Vec<u8>, flavour: u8, read: &Read, held: u64) {
 /// are UTF-8), or, where something does follow, a CR that its LF may follow. At the tail a CR is not held
 /// back: it may be all there ever is.
 fn unfinished(read: &Read) -> u64 {
-    let Some(last) = read.pieces.last() else { return 0 };
-    let held = sse::unfinished_bytes(last);
+    // A character's bytes may have come in as many records.
+    let bytes = read.pieces.iter().rev().flat_map(|piece| piece.iter().rev());
+    let mut last: SmallVec<[u8; 3]> = bytes.take(3).copied().collect();
+    last.reverse();
     let waits = !(read.at_tail && last.last() == Some(&b'\r'));
-    // A piece that is nothing but part of a character waits only where waiting ends with the next commit.
-    let moves = held < last.len() || read.at_tail && read.pieces.len() == 1;
-    if waits && moves { held as u64 } else { 0 }
+    if waits { sse::unfinished_bytes(&last) as u64 } else { 0 }
 }
 
 /// Room for the events, so that encoding allocates once unless the payload has many lines.

@@ -24,6 +24,7 @@ struct Inner {
     durable: u64,
     lagging: bool,
     rivals: u32,
+    renewal_us: Option<u64>,
     fault: Option<StoreError>,
     writes: u64,
     announced: Vec<(usize, &'static str)>,
@@ -59,6 +60,11 @@ impl Model {
     /// The next `count` commits find that somebody else appended `R` first.
     pub(crate) fn rivals(&self, count: u32) {
         self.0.borrow_mut().rivals = count;
+    }
+
+    /// Behind the next look at when a stream was accessed somebody appends `R`, at that time.
+    pub(crate) fn renew_behind(&self, time_us: u64) {
+        self.0.borrow_mut().renewal_us = Some(time_us);
     }
 
     /// Every write fails from now on.
@@ -392,7 +398,13 @@ impl Store for Model {
     }
 
     fn accessed(&self, stream: &usize) -> u64 {
-        self.0.borrow().streams[*stream].accessed_us
+        let mut inner = self.0.borrow_mut();
+        let accessed_us = inner.streams[*stream].accessed_us;
+        if let Some(time_us) = inner.renewal_us.take() {
+            let state = inner.staged(*stream).cloned().unwrap();
+            inner.apply(*stream, state, &Commit { payload: b"R", time_us, ..Commit::default() });
+        }
+        accessed_us
     }
 
     fn touch(&self, stream: &usize, time_us: u64) {

@@ -15,6 +15,9 @@ use thalweg_wire::media::Kind;
 use thalweg_wire::token::Token;
 use thalweg_wire::{media, query};
 
+/// There is nothing more in front of `until`.
+const UNTIL_REACHED: &[u8] = b"Stream-Until-Reached: true\r\n";
+
 /// Where a reader wants to begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Start {
@@ -55,7 +58,7 @@ impl<S: Store> Streams<S> {
         }
         match wish.live {
             Some(mode) => self.go_live(found, mode, offset, wish.start == Start::Now, wish.cursor_floor, now),
-            None if wish.start == Start::Now => Answer::Respond(self.nothing_yet(&found)),
+            None if wish.start == Start::Now => Answer::Respond(self.nothing_yet(&found, end)),
             None => Answer::Respond(self.catch_up(&found, offset, end, request, now)),
         }
     }
@@ -67,7 +70,7 @@ impl<S: Store> Streams<S> {
             None => self.start_offset(found, wish.start).map_err(Halt::Refused)?,
         };
         let Some(until_us) = wish.span.until_us else { return Ok((offset, None)) };
-        let end = End::at(self.place(found, until_us)?, until_us, found, now);
+        let end = self.end(self.place(found, until_us)?, until_us, found, now);
         Ok((offset, Some(end)))
     }
 
@@ -88,7 +91,7 @@ impl<S: Store> Streams<S> {
         let mut headers = Headers::new();
         self.read_lines(&mut headers, found, &read, &tag, offset == read.next && !read.closed, now);
         if ended {
-            headers.constant(b"Stream-Until-Reached: true\r\n");
+            headers.constant(UNTIL_REACHED);
         }
         if client_has(request, &tag) {
             return headers.respond_empty(304);
@@ -163,11 +166,14 @@ impl<S: Store> Streams<S> {
     }
 
     /// PROTOCOL 8, `offset=now` without live mode: an empty body at the tail, no tag, kept by nobody.
-    fn nothing_yet(&self, found: &Found<S>) -> Response {
+    fn nothing_yet(&self, found: &Found<S>, end: Option<End>) -> Response {
         let mut headers = Headers::new();
         headers.line("Content-Type", found.config.content_type.as_bytes());
         headers.next_offset(self.tail(found)).up_to_date(true).closed(found.state.closed);
         headers.constant(b"Cache-Control: no-store\r\n");
+        if end.is_some_and(End::is_final) {
+            headers.constant(UNTIL_REACHED);
+        }
         headers.respond(200, body(media::kind(&found.config.content_type), Pieces::new()))
     }
 }

@@ -11,6 +11,12 @@ use crate::store::{Read, Sought, Store};
 use thalweg_wire::exchange::{Now, Work};
 use thalweg_wire::{decimal, rfc3339};
 
+/// The latest time in milliseconds that microseconds can tell.
+const MILLIS_MAX: u64 = u64::MAX / 1_000;
+
+/// A record's time is that of the turn that appended it, which began no longer ago than this.
+const TURN_US_MAX: u64 = 1_000_000;
+
 /// The bounds that a query names, microseconds since the epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Span {
@@ -41,45 +47,63 @@ impl Span {
 
 fn time(key: &'static str, text: Option<&str>) -> Result<Option<u64>, Problem> {
     let Some(text) = text else { return Ok(None) };
-    let millis = || decimal::parse(text.as_bytes(), u64::MAX / 1_000).map(|millis| millis * 1_000);
-    let time = millis().or_else(|| rfc3339::parse(text));
-    let detail = "a time is RFC 3339 (2030-01-01T00:00:00Z), or milliseconds since 1970";
-    time.map(Some).ok_or_else(|| Problem::new(400, "time-malformed", key, detail))
+    if !is_integer(text) {
+        let detail = "a time is RFC 3339 (2030-01-01T00:00:00Z), or milliseconds since 1970";
+        let time = rfc3339::parse(text).map(Some);
+        return time.ok_or_else(|| Problem::new(400, "time-malformed", key, detail));
+    }
+    // No record is older than 1970: a time before it counts as its beginning, however it is written.
+    if text.starts_with('-') {
+        return Ok(Some(0));
+    }
+    let detail = "milliseconds since 1970 are out of range: at most 18446744073709551";
+    let millis = decimal::parse(text.as_bytes(), MILLIS_MAX);
+    millis
+        .map(|millis| Some(millis * 1_000))
+        .ok_or_else(|| Problem::new(400, "time-out-of-range", key, detail))
+}
+
+/// Whether it is a decimal integer, negative or not, of whatever size.
+fn is_integer(text: &str) -> bool {
+    let digits = text.strip_prefix('-').unwrap_or(text).as_bytes();
+    let is_plain = digits.len() == 1 || digits.first().is_some_and(|first| *first != b'0');
+    is_plain && digits.iter().all(u8::is_ascii_digit)
 }
 
 impl<S: Store> Streams<S> {
     /// Offset of the first record of a time or a later one.
     pub(crate) fn place(&self, found: &Found<S>, time_us: u64) -> Result<u64, Halt> {
         match self.store.since(&found.stream, time_us) {
-            Ok(Sought::At(offset)) => Ok(offset.min(found.state.tail)),
+            // Perhaps behind the tail that was found: records may have come since.
+            Ok(Sought::At(offset)) => Ok(offset),
             Ok(Sought::Cold(work)) => Err(Halt::Cold(work)),
             Err(error) => Err(Halt::Refused(Problem::from(&error))),
         }
     }
+
+    /// The end that a place makes for a read until a time. Behind the last record it is one only once nothing older
+    /// can follow.
+    pub(crate) fn end(&self, offset: u64, until_us: u64, found: &Found<S>, now: Now) -> End {
+        let is_past = now.time_us >= until_us.saturating_add(TURN_US_MAX);
+        // What is staged was appended earlier, and is still to be seen.
+        let is_all = || self.store.staged(&found.stream).is_some_and(|state| state.tail == found.state.tail);
+        let is_final = offset < found.state.tail || found.state.closed || is_past && is_all();
+        End { offset, is_final }
+    }
 }
 
 impl End {
-    /// The end that a place makes for a read until a time. Behind the last record it is one only once nothing older
-    /// can be appended.
-    pub(crate) fn at<S: Store>(offset: u64, until_us: u64, found: &Found<S>, now: Now) -> Self {
-        let is_final = offset < found.state.tail || found.state.closed || now.time_us >= until_us;
-        Self { offset, is_final }
+    /// Whether a read from the tail is at its end.
+    pub(crate) fn is_final(self) -> bool {
+        self.is_final
     }
 
     /// Takes away what lies behind the end; whether the read came to it.
     pub(crate) fn cut(self, from: u64, read: &mut Read) -> bool {
-        let Some(mut excess) = read.next.checked_sub(self.offset.max(from)) else { return false };
+        let Some(excess) = read.next.checked_sub(self.offset.max(from)) else { return false };
         if excess > 0 {
-            (read.next, read.at_tail) = (read.next - excess, false);
-        }
-        while let Some(last) = read.pieces.last_mut().filter(|_| excess > 0) {
-            let taken = excess.min(last.len() as u64);
-            // At most the piece's own length.
-            last.truncate(last.len() - taken as usize);
-            excess -= taken;
-            if last.is_empty() {
-                read.pieces.pop();
-            }
+            read.shorten(excess);
+            read.at_tail = false;
         }
         self.is_final
     }

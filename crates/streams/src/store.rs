@@ -49,7 +49,7 @@ pub struct Fork<T> {
     pub source: T,
     /// Where the fork's own bytes begin.
     pub base: u64,
-    /// The offset asked for; `None` when it was left to the source's tail.
+    /// The offset asked for, 0 for the beginning of what was left; `None` when it was left to the source's tail.
     pub anchor: Option<u64>,
     /// How far behind the anchor, in bytes or messages, as it was asked for.
     pub sub_offset: u64,
@@ -179,10 +179,26 @@ pub struct Read {
     pub closed: bool,
 }
 
+impl Read {
+    /// Takes away its last bytes, as many of them as there are.
+    pub(crate) fn shorten(&mut self, bytes: u64) {
+        let mut excess = bytes;
+        while let Some(last) = self.pieces.last_mut().filter(|_| excess > 0) {
+            let taken = excess.min(last.len() as u64);
+            // At most the piece's own length.
+            last.truncate(last.len() - taken as usize);
+            (excess, self.next) = (excess - taken, self.next - taken);
+            if last.is_empty() {
+                self.pieces.pop();
+            }
+        }
+    }
+}
+
 /// What a search by time came to.
 #[derive(Debug)]
 pub enum Sought {
-    /// The first record of that time or a later one begins there; at the tail or behind it if every record is
+    /// The first record of that time or a later one begins there; the visible tail as it is now if every record is
     /// older.
     At(u64),
     /// It takes a search that may wait for a disk: once this is done elsewhere, ask again.

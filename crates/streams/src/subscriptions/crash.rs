@@ -585,5 +585,6 @@ fn answers_that_leave_early_are_caught() {
 
 #[test]
 fn changes_that_are_kept_in_parts_are_caught() {
-    assert!(passing(Fault::Torn, 300) < 300);
+    // A crash has to come between two parts: about seven in a thousand seeds see to that.
+    assert!(passing(Fault::Torn, 2_000) <= 2_000 - 3);
 }

@@ -1,7 +1,8 @@
 //! What notices pending work and due times, and hands wakes over: one value per store, on one thread.
 //!
 //! Sans-io: it is told what moved ([`Subscriptions`]' inbox), asked once per turn, and answers with the
-//! requests to send; whoever sends them reports back with [`Driver::finished`]. It watches linked streams
+//! calls to make; whoever makes them says when one begins, which is when it is told what to send ([`Driver::begin`]),
+//! and reports back with [`Driver::finished`]. It watches linked streams
 //! through the store as a reactor watches followed ones, so it hears of them only once they are durable, and
 //! once per burst. Pull-wake events it appends itself.
 //!
@@ -26,14 +27,14 @@ const AGAIN_US: u64 = 5_000_000;
 /// Longest time that a webhook's answer is waited for.
 const ANSWER_MS_MAX: u64 = 30_000;
 
-/// A webhook to be called.
+/// A webhook to be called. What it is told is made by [`Driver::begin`] when the call is.
 #[derive(Debug)]
 pub struct Attempt {
     /// Where.
     pub target: Target,
-    /// The body.
+    /// The body; empty before that.
     pub body: Vec<u8>,
-    /// The value of `Webhook-Signature`.
+    /// The value of `Webhook-Signature`; empty before that.
     pub signature: String,
     /// How long to wait for the answer, milliseconds.
     pub timeout_ms: u64,
@@ -89,7 +90,7 @@ impl<S: Store> Driver<S> {
                 }
             });
         }
-        shared.tell(|inbox| inbox.created.append(&mut names));
+        shared.tell(|inbox| inbox.doubtful.append(&mut names));
         Self {
             store,
             shared,
@@ -138,9 +139,9 @@ impl<S: Store> Driver<S> {
         }
         let refused = self.again.iter().filter(|(_, due)| **due <= now.time_us);
         let refused: Vec<Arc<str>> = refused.map(|(path, _)| path.clone()).collect();
-        for path in inbox.created.into_iter().chain(refused) {
+        for path in inbox.doubtful.into_iter().chain(refused) {
             self.again.remove(&path);
-            look.append(&mut self.appeared(&path, now));
+            look.append(&mut self.relinked(&path, now));
         }
         for incarnation in inbox.moved {
             look.append(&mut self.moved(incarnation, now));
@@ -157,12 +158,18 @@ impl<S: Store> Driver<S> {
         look.iter().filter_map(|id| self.advance(id, now)).collect()
     }
 
+    /// An attempt's call begins, which it may have waited for. `false`: there is nobody any more for whom to make it.
+    pub fn begin(&mut self, attempt: &mut Attempt, now: Now) -> bool {
+        let begun = self.request(attempt, now).is_some();
+        if !begun {
+            self.landed(attempt);
+        }
+        begun
+    }
+
     /// An attempt ended. Answers the next one, if there is one to make at once.
     pub fn finished(&mut self, attempt: &Attempt, outcome: Outcome, now: Now) -> Option<Attempt> {
-        let mark = (attempt.incarnation, attempt.generation);
-        if self.in_flight.get(&attempt.id) == Some(&mark) {
-            self.in_flight.remove(&attempt.id);
-        }
+        self.landed(attempt);
         let slot = self.shared.slot(&attempt.id)?;
         {
             let mut held = slot.held.lock();
@@ -186,18 +193,30 @@ impl<S: Store> Driver<S> {
         self.advance(&attempt.id, now)
     }
 
+    fn landed(&mut self, attempt: &Attempt) {
+        let mark = (attempt.incarnation, attempt.generation);
+        if self.in_flight.get(&attempt.id) == Some(&mark) {
+            self.in_flight.remove(&attempt.id);
+        }
+    }
+
     /// Follows the streams that a subscription links by now.
     fn sync(&mut self, id: &Arc<str>, now: Now) {
         let Some(slot) = self.shared.slot(id) else { return self.forget(id) };
-        let links: Vec<Arc<str>> = {
+        let (present, links): (_, Vec<Arc<str>>) = {
             let held = slot.held.lock();
             let Some(held) = held.as_ref() else { return self.forget(id) };
             let present = (held.incarnation, held.membership);
-            if self.synced.insert(id.clone(), present) == Some(present) {
+            if self.synced.get(id) == Some(&present) {
                 return;
             }
-            held.subscription.links.keys().cloned().collect()
+            (present, held.subscription.links.keys().cloned().collect())
         };
+        // Deleted and created anew: what the one before followed is not followed by this one.
+        if self.synced.get(id).is_some_and(|(incarnation, _)| *incarnation != present.0) {
+            self.forget(id);
+        }
+        self.synced.insert(id.clone(), present);
         for path in links {
             if self.followers.entry(path.clone()).or_default().insert(id.clone()) {
                 self.look(&path, std::slice::from_ref(&slot), now);
@@ -225,8 +244,9 @@ impl<S: Store> Driver<S> {
         });
     }
 
-    /// A stream of that name was created: whoever matches it links it.
-    fn appeared(&mut self, path: &Arc<str>, now: Now) -> BTreeSet<Arc<str>> {
+    /// A stream of that name was created, or is not linked by all who did: whoever matches it links it, and nobody else
+    /// follows it.
+    fn relinked(&mut self, path: &Arc<str>, now: Now) -> BTreeSet<Arc<str>> {
         let slots = self.shared.slots();
         self.look(path, &slots, now)
     }
@@ -401,33 +421,50 @@ impl<S: Store> Driver<S> {
         None
     }
 
-    /// PROTOCOL 7.1: the request that tells a webhook.
     fn attempt(&self, held: &Held<S>, url: &str, now: Now) -> Option<Attempt> {
         let subscription = &held.subscription;
-        let (keys, _) = self.shared.keys(&self.store, now.time_us).ok()?;
-        let (id, incarnation, generation) = (&subscription.id, held.incarnation, subscription.generation);
-        let snapshot = subscription.snapshot();
-        let path = thalweg_wire::path::encode(id);
-        let body = json!({
-            "subscription_id": id,
-            "wake_id": keys.wake_id(incarnation, generation),
-            "generation": generation,
-            "streams": told(&snapshot),
-            "callback_url": format!("{}/v1/stream/__ds/subscriptions/{path}/callback", subscription.origin),
-            "callback_token": keys.token(id, incarnation, generation, Use::Callback, now.time_us),
-        });
-        let body = body.to_string().into_bytes();
+        // Without them nothing could be said in it; they stay once they are known.
+        self.shared.keys(&self.store, now.time_us).ok()?;
         Some(Attempt {
             target: Target::parse(url, self.options.webhooks_loopback).ok()?,
-            signature: keys.sign(now.time_us / 1_000_000, &body),
-            body,
+            body: Vec::new(),
+            signature: String::new(),
             timeout_ms: subscription.config.lease_ttl_ms.min(ANSWER_MS_MAX),
-            id: id.clone(),
-            incarnation,
-            generation,
+            id: subscription.id.clone(),
+            incarnation: held.incarnation,
+            generation: subscription.generation,
             begun_us: now.time_us,
-            snapshot,
+            snapshot: subscription.snapshot(),
         })
+    }
+
+    /// PROTOCOL 7.1: the request that tells a webhook, as things stand now. `None`: its wake is over.
+    fn request(&self, attempt: &mut Attempt, now: Now) -> Option<()> {
+        let slot = self.shared.slot(&attempt.id)?;
+        let held = slot.held.lock();
+        let held = held.as_ref().filter(|held| held.incarnation == attempt.incarnation)?;
+        let (subscription, generation) = (&held.subscription, attempt.generation);
+        if subscription.generation != generation || !matches!(subscription.phase, Phase::Waking { .. }) {
+            return None;
+        }
+        let (keys, _) = self.shared.keys(&self.store, now.time_us).ok()?;
+        // Links that a crash could take back are told to nobody.
+        if self.store.ticket(&held.log) == 0 {
+            attempt.snapshot = subscription.snapshot();
+        }
+        let (id, path) = (&attempt.id, thalweg_wire::path::encode(&attempt.id));
+        let body = json!({
+            "subscription_id": id,
+            "wake_id": keys.wake_id(attempt.incarnation, generation),
+            "generation": generation,
+            "streams": told(&attempt.snapshot),
+            "callback_url": format!("{}/v1/stream/__ds/subscriptions/{path}/callback", subscription.origin),
+            "callback_token": keys.token(id, attempt.incarnation, generation, Use::Callback, now.time_us),
+        });
+        attempt.body = body.to_string().into_bytes();
+        attempt.signature = keys.sign(now.time_us / 1_000_000, &attempt.body);
+        attempt.begun_us = now.time_us;
+        Some(())
     }
 
     /// PROTOCOL 7.2: the event, an ordinary append. Whether the wake stream took it.

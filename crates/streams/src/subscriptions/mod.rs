@@ -88,8 +88,8 @@ struct Held<S: Store> {
 /// What the driver has not looked at yet.
 #[derive(Default)]
 struct Inbox {
-    /// Streams that were created and may match.
-    created: Vec<Arc<str>>,
+    /// Streams that others may link than before: that were created and may match, or are not linked any more.
+    doubtful: Vec<Arc<str>>,
     /// Incarnations of watched streams that moved.
     moved: Vec<u64>,
     /// Subscriptions that a request changed.
@@ -141,21 +141,26 @@ impl<S: Store> Subscriptions<S> {
         let _ = self.bell.set(bell);
     }
 
-    /// A stream was created.
-    pub(crate) fn created(&self, name: &str) {
+    /// A stream was created, by these rules or by others over the same store.
+    pub fn created(&self, name: &str) {
         let index = self.index.read();
         let concerns = !index.slots.is_empty()
             && (index.named.contains_key(name)
                 || index.slots.values().any(|slot| slot.pattern.as_ref().is_some_and(|p| p.matches(name))));
         drop(index);
         if concerns {
-            self.tell(|inbox| inbox.created.push(name.into()));
+            self.tell(|inbox| inbox.doubtful.push(name.into()));
         }
     }
 
     /// A stream that the driver watches moved: more bytes, closed or deleted.
     pub fn moved(&self, incarnation: u64) {
         self.tell(|inbox| inbox.moved.push(incarnation));
+    }
+
+    /// A request took a link to a stream away.
+    fn unlinked(&self, path: &str) {
+        self.tell(|inbox| inbox.doubtful.push(path.into()));
     }
 
     /// Commits that the driver waits for became durable.

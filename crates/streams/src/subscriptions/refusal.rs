@@ -15,6 +15,10 @@ use thalweg_wire::piece::Piece;
 pub(crate) struct Refusal {
     status: u16,
     code: &'static str,
+    /// The methods that would have been taken, where this one is not.
+    allow: Option<&'static str>,
+    /// What it was decided on is durable once that is complete.
+    ticket: u64,
     body: Body,
 }
 
@@ -31,7 +35,19 @@ impl Refusal {
         field: &'static str,
         detail: impl Into<String>,
     ) -> Refusal {
-        Refusal { status, code, body: Body::Problem { field, detail: detail.into() } }
+        Refusal { status, code, allow: None, ticket: 0, body: Body::Problem { field, detail: detail.into() } }
+    }
+
+    /// A conflict whose body the protocol has.
+    fn pinned(code: &'static str, body: Value) -> Refusal {
+        Refusal { status: 409, code, allow: None, ticket: 0, body: Body::Pinned(body) }
+    }
+
+    /// The resource takes other methods.
+    pub(crate) fn method(allow: &'static str) -> Refusal {
+        let refusal =
+            Refusal::new(405, "METHOD_NOT_ALLOWED", "method", format!("this resource knows {allow}"));
+        Refusal { allow: Some(allow), ..refusal }
     }
 
     /// There is no such subscription.
@@ -52,18 +68,12 @@ impl Refusal {
     /// What a rule refused, in `generation`.
     pub(crate) fn of(refused: Refused, generation: u64) -> Refusal {
         match refused {
-            Refused::Fenced => Refusal {
-                status: 409,
-                code: "FENCED",
-                body: Body::Pinned(json!({ "error": { "code": "FENCED" } })),
-            },
-            Refused::AlreadyClaimed { holder } => Refusal {
-                status: 409,
-                code: "ALREADY_CLAIMED",
-                body: Body::Pinned(json!({ "error": {
-                    "code": "ALREADY_CLAIMED", "current_holder": holder, "generation": generation,
-                } })),
-            },
+            Refused::Fenced => Refusal::pinned("FENCED", json!({ "error": { "code": "FENCED" } })),
+            Refused::AlreadyClaimed { holder } => {
+                let code = "ALREADY_CLAIMED";
+                let error = json!({ "code": code, "current_holder": holder, "generation": generation });
+                Refusal::pinned(code, json!({ "error": error }))
+            }
             Refused::NothingPending => {
                 let detail = "nothing is pending; wait for the next event in the wake stream";
                 Refusal::new(409, "NO_PENDING_WORK", "path", detail)
@@ -73,6 +83,15 @@ impl Refusal {
                 Refusal::new(400, "INVALID_OFFSET", "acks.offset", detail)
             }
         }
+    }
+
+    /// The same, to be told after a ticket.
+    pub(crate) fn after(self, ticket: u64) -> Refusal {
+        Refusal { ticket, ..self }
+    }
+
+    pub(crate) fn ticket(&self) -> u64 {
+        self.ticket
     }
 
     pub(crate) fn respond(&self) -> Response {
@@ -86,6 +105,9 @@ impl Refusal {
         if self.status == 401 {
             // RFC 9110 15.5.2 asks for a challenge.
             headers.constant(b"WWW-Authenticate: Bearer\r\n");
+        }
+        if let Some(allow) = self.allow {
+            headers.line("Allow", allow.as_bytes());
         }
         let body = match &self.body {
             Body::Pinned(body) => {

@@ -50,13 +50,13 @@ impl<S: Store> Streams<S> {
         };
         match outcome {
             Ok((ticket, response)) => Self::answer_after(ticket, response),
-            Err(refusal) => Answer::Respond(refusal.respond()),
+            Err(refusal) => Self::answer_after(refusal.ticket(), refusal.respond()),
         }
     }
 
     fn jwks(&self, shared: &Subscriptions<S>, request: &Request<'_>, now: Now) -> Outcome {
         if !matches!(request.method, Method::Get | Method::Head) {
-            return Err(method_unknown("GET"));
+            return Err(Refusal::method("GET"));
         }
         let (keys, log) = shared.keys(&self.store, now.time_us).map_err(|error| Refusal::from(&error))?;
         let mut headers = Headers::new();
@@ -78,7 +78,7 @@ impl<S: Store> Streams<S> {
             (Resource::Subscription, Method::Put) => self.subscribe(shared, id, request, now),
             (Resource::Subscription, Method::Get | Method::Head) => self.describe(shared, id, now),
             (Resource::Subscription, Method::Delete) => self.unsubscribe(shared, id, now),
-            (Resource::Subscription, _) => Err(method_unknown("PUT, GET or DELETE")),
+            (Resource::Subscription, _) => Err(Refusal::method("PUT, GET, DELETE")),
             (Resource::Streams, Method::Post) => {
                 let paths = request::members(request)?;
                 self.with(shared, id, |held| {
@@ -99,13 +99,18 @@ impl<S: Store> Streams<S> {
                 if stream.is_none_or(|stream| self.is_gone(&stream)) {
                     change.links.values_mut().for_each(|link| *link = None);
                 }
-                Ok((self.keep(shared, held, change, now)?, Headers::new().respond_empty(204)))
+                let unlinks = !change.links.is_empty();
+                let ticket = self.keep(shared, held, change, now)?;
+                if unlinks {
+                    shared.unlinked(path);
+                }
+                Ok((ticket, Headers::new().respond_empty(204)))
             }),
-            (Resource::Streams, _) => Err(method_unknown("POST")),
-            (Resource::Stream(_), _) => Err(method_unknown("DELETE")),
+            (Resource::Streams, _) => Err(Refusal::method("POST")),
+            (Resource::Stream(_), _) => Err(Refusal::method("DELETE")),
             (Resource::Work("claim"), Method::Post) => self.claim(shared, id, request, now),
             (Resource::Work(verb), Method::Post) => self.work(shared, id, verb, request, now),
-            (Resource::Work(_), _) => Err(method_unknown("POST")),
+            (Resource::Work(_), _) => Err(Refusal::method("POST")),
             (Resource::Jwks, _) => Err(Refusal::missing()),
         }
     }
@@ -117,15 +122,25 @@ impl<S: Store> Streams<S> {
         id: &str,
         change: impl FnOnce(&mut Held<S>) -> Outcome,
     ) -> Outcome {
-        let slot = shared.slot(id).ok_or_else(Refusal::missing)?;
+        let slot = shared.slot(id).ok_or_else(|| self.absent(id))?;
         let outcome = {
             let mut held = slot.held.lock();
-            change(held.as_mut().ok_or_else(Refusal::missing)?)
+            let held = held.as_mut().ok_or_else(|| self.absent(id))?;
+            change(held).map_err(|refusal| refusal.after(self.store.ticket(&held.log)))
         };
         if outcome.is_ok() {
             shared.touched(&slot.id);
         }
         outcome
+    }
+
+    /// There is no such subscription, once what there was is durably gone.
+    fn absent(&self, id: &str) -> Refusal {
+        Refusal::missing().after(self.gone_after(id))
+    }
+
+    fn gone_after(&self, id: &str) -> u64 {
+        self.store.find(&encoding::log_name(id)).map_or(0, |log| self.store.ticket(&log))
     }
 
     fn keep(
@@ -192,11 +207,13 @@ impl<S: Store> Streams<S> {
         let mut held = slot.held.lock();
         // Deleted, or refused by the store, a moment ago: the next attempt finds the name free.
         let Some(held) = held.as_mut() else {
-            return Err(Refusal::new(503, "BUSY", "path", "the subscription is being deleted; try again"));
+            let refusal = Refusal::new(503, "BUSY", "path", "the subscription is being deleted; try again");
+            return Err(refusal.after(self.gone_after(&slot.id)));
         };
         if encoding::config_hash(config) != encoding::config_hash(&held.subscription.config) {
             let detail = "the subscription exists with another configuration; delete it first";
-            return Err(Refusal::new(409, "SUBSCRIPTION_EXISTS", "body", detail));
+            let refusal = Refusal::new(409, "SUBSCRIPTION_EXISTS", "body", detail);
+            return Err(refusal.after(self.store.ticket(&held.log)));
         }
         let mut change = Change::default();
         if origin != held.subscription.origin {
@@ -246,7 +263,7 @@ impl<S: Store> Streams<S> {
                 }
                 // Created before anybody here was to be told of it, and not durable yet: linked when it is.
                 None if self.store.staged(&stream).is_some() => {
-                    shared.tell(|inbox| inbox.created.push(path));
+                    shared.tell(|inbox| inbox.doubtful.push(path));
                 }
                 None => {}
             }
@@ -300,18 +317,18 @@ impl<S: Store> Streams<S> {
 
     /// PROTOCOL 6.3.
     fn describe(&self, shared: &Subscriptions<S>, id: &str, now: Now) -> Outcome {
-        let slot = shared.slot(id).ok_or_else(Refusal::missing)?;
+        let slot = shared.slot(id).ok_or_else(|| self.absent(id))?;
         let keys = self.keys(shared, now)?;
         let held = slot.held.lock();
-        let held = held.as_ref().ok_or_else(Refusal::missing)?;
+        let held = held.as_ref().ok_or_else(|| self.absent(id))?;
         Ok((self.store.ticket(&held.log), described(200, &held.subscription, &keys)))
     }
 
     /// PROTOCOL 6.3: 204, and whatever is in flight for it changes nothing any more.
     fn unsubscribe(&self, shared: &Subscriptions<S>, id: &str, now: Now) -> Outcome {
-        let slot = shared.slot(id).ok_or_else(Refusal::missing)?;
+        let slot = shared.slot(id).ok_or_else(|| self.absent(id))?;
         let mut place = slot.held.lock();
-        let held = place.as_ref().ok_or_else(Refusal::missing)?;
+        let held = place.as_ref().ok_or_else(|| self.absent(id))?;
         let version = self.store.staged(&held.log).map_or(0, |state| state.version);
         let receipt = self.store.delete(&held.log, version, now.time_us);
         let ticket = receipt.map_err(|error| Refusal::from(&error))?.ticket;
@@ -327,7 +344,7 @@ impl<S: Store> Streams<S> {
     /// PROTOCOL 7.2.
     fn claim(&self, shared: &Subscriptions<S>, id: &str, request: &Request<'_>, now: Now) -> Outcome {
         let worker = request::worker(request)?;
-        shared.slot(id).ok_or_else(Refusal::missing)?;
+        shared.slot(id).ok_or_else(|| self.absent(id))?;
         let keys = self.keys(shared, now)?;
         self.with(shared, id, |held| {
             if held.subscription.is_webhook() {
@@ -396,7 +413,7 @@ impl<S: Store> Streams<S> {
         now: Now,
     ) -> Outcome {
         // A subscription that is gone says so before anybody is asked to prove anything about it.
-        shared.slot(id).ok_or_else(Refusal::missing)?;
+        shared.slot(id).ok_or_else(|| self.absent(id))?;
         let keys = self.keys(shared, now)?;
         let aud = if verb == "callback" { Use::Callback } else { Use::Claim };
         let claims = request::bearer(request).ok_or(BadToken::Invalid);
@@ -439,10 +456,6 @@ fn unauthorized(why: BadToken) -> Refusal {
         BadToken::Expired => ("TOKEN_EXPIRED", "the bearer token is too old; wait for the next wake"),
     };
     Refusal::new(401, code, "Authorization", detail)
-}
-
-fn method_unknown(allowed: &str) -> Refusal {
-    Refusal::new(405, "METHOD_NOT_ALLOWED", "method", format!("this resource knows {allowed}"))
 }
 
 /// The subscription's id (empty for the keys) and which of its resources a path names.

@@ -83,7 +83,7 @@ impl World {
         if status >= 400 {
             assert_eq!(self.model.writes(), writes, "a refused {method:?} {target} wrote");
         }
-        let head = String::from_utf8(response.fields).unwrap();
+        let head = String::from_utf8(response.fields.to_vec()).unwrap();
         if status >= 400 && !matches!(status, 409) {
             assert!(head.contains("application/problem+json"), "{head}");
         }
@@ -124,8 +124,17 @@ impl World {
         }
     }
 
+    /// The webhooks to call now, whose calls begin at once.
     fn turn(&mut self) -> Vec<Attempt> {
-        self.driver.turn(self.now)
+        let mut attempts = self.driver.turn(self.now);
+        attempts.retain_mut(|attempt| self.driver.begin(attempt, self.now));
+        attempts
+    }
+
+    /// A call ended; the next one begins at once.
+    fn finished(&mut self, attempt: &Attempt, outcome: Outcome) -> Option<Attempt> {
+        let mut next = self.driver.finished(attempt, outcome, self.now)?;
+        self.driver.begin(&mut next, self.now).then_some(next)
     }
 
     /// The one webhook to call now.
@@ -240,7 +249,12 @@ fn bad_configurations_are_refused_by_name() {
     assert_eq!(world.model.writes(), 0, "nothing was kept");
     assert_eq!(world.put("a%00b", &webhook(HOOK)).status, 400);
     assert_eq!(world.call(Method::Get, "__ds/nothing", &[], &Value::Null).status, 404);
-    assert_eq!(world.call(Method::Post, "__ds/subscriptions/s", &[], &Value::Null).status, 405);
+    let refused = world.call(Method::Post, "__ds/subscriptions/s", &[], &Value::Null);
+    assert!(
+        refused.status == 405 && refused.head.contains("Allow: PUT, GET, DELETE\r\n"),
+        "{}",
+        refused.head
+    );
     assert_eq!(world.call(Method::Put, "%5F%5Fds/x", &[], &Value::Null).status, 404);
 }
 
@@ -279,12 +293,12 @@ fn a_synchronous_done_acks_the_snapshot_and_what_came_later_wakes_again() {
     assert_eq!(wake["streams"][0]["has_pending"], true);
     world.append("events/a", 2);
     assert!(world.turn().is_empty(), "one wake at a time");
-    let next = world.driver.finished(&attempt, Outcome::Done, world.now).unwrap();
+    let next = world.finished(&attempt, Outcome::Done).unwrap();
     assert_eq!(told(&next)["generation"], 2);
     assert_ne!(told(&next)["wake_id"], wake["wake_id"]);
     // The cursor stands where the first snapshot ended, not where the stream ends.
     assert_eq!(told(&next)["streams"][0]["acked_offset"], wake["streams"][0]["tail_offset"]);
-    assert!(world.driver.finished(&next, Outcome::Done, world.now).is_none());
+    assert!(world.finished(&next, Outcome::Done).is_none());
     assert_eq!(world.get("s")["streams"][0]["acked_offset"], told(&next)["streams"][0]["tail_offset"]);
 }
 
@@ -297,7 +311,7 @@ fn failures_back_off_and_the_schedule_outlives_a_restart() {
     let mut attempt = world.attempt();
     let wake = told(&attempt);
     for failures in 0..9 {
-        assert!(world.driver.finished(&attempt, Outcome::Failed, world.now).is_none());
+        assert!(world.finished(&attempt, Outcome::Failed).is_none());
         assert_eq!(world.get("s")["status"], "failed");
         world = world.restart();
         assert!(world.turn().is_empty(), "not before its time");
@@ -314,7 +328,7 @@ fn failures_back_off_and_the_schedule_outlives_a_restart() {
             (&wake["wake_id"], &json!(1))
         );
     }
-    assert!(world.driver.finished(&attempt, Outcome::Accepted, world.now).is_none());
+    assert!(world.finished(&attempt, Outcome::Accepted).is_none());
     assert_eq!(world.get("s")["status"], "active");
 }
 
@@ -327,7 +341,7 @@ fn a_callback_acks_extends_and_is_fenced_once_the_wake_is_over() {
     let attempt = world.attempt();
     let wake = told(&attempt);
     let token = wake["callback_token"].as_str().unwrap().to_owned();
-    world.driver.finished(&attempt, Outcome::Accepted, world.now);
+    world.finished(&attempt, Outcome::Accepted);
     world.sleep_ms(900);
     // A heartbeat: the lease goes on from here.
     let beat = json!({ "wake_id": wake["wake_id"], "generation": 1 });
@@ -357,7 +371,7 @@ fn a_lease_that_is_over_fences_its_holder_and_wakes_again() {
     let attempt = world.attempt();
     let wake = told(&attempt);
     let token = wake["callback_token"].as_str().unwrap().to_owned();
-    world.driver.finished(&attempt, Outcome::Accepted, world.now);
+    world.finished(&attempt, Outcome::Accepted);
     world.sleep_ms(1_000);
     assert_eq!(world.verb("s", "callback", &token, &acks(&wake, true)).code(), (409, "FENCED"));
     assert_eq!(told(&world.attempt())["generation"], 2);
@@ -614,6 +628,61 @@ fn explicit_links_come_go_and_take_precedence() {
 }
 
 #[test]
+fn a_stream_that_was_unlinked_and_is_linked_again_wakes() {
+    let named = |path: &str| json!({ "type": "webhook", "streams": [path], "webhook": { "url": HOOK } });
+    let link = |world: &mut World, path: &str| {
+        let body = json!({ "streams": [path] });
+        assert_eq!(world.call(Method::Post, "__ds/subscriptions/s/streams", &[], &body).status, 204);
+    };
+    let unlink = |world: &mut World, path: &str| {
+        let path = format!("__ds/subscriptions/s/streams/{path}");
+        assert_eq!(world.call(Method::Delete, &path, &[], &Value::Null).status, 204);
+    };
+    let wakes = |world: &mut World, path: &str| {
+        world.append(path, 1);
+        assert_eq!(told(&world.attempt())["streams"][0]["path"], path);
+    };
+    // Once with the driver at work after each step, once only at the end.
+    for at_once in [true, false] {
+        let mut world = World::new();
+        world.put("s", &named("x"));
+        world.turn();
+        unlink(&mut world, "x");
+        if at_once {
+            world.turn();
+        }
+        world.create("x");
+        link(&mut world, "x");
+        world.turn();
+        wakes(&mut world, "x");
+    }
+    // And where it was another subscription of that id that linked it.
+    let mut world = World::new();
+    world.put("s", &named("x"));
+    world.turn();
+    assert_eq!(world.call(Method::Delete, "__ds/subscriptions/s", &[], &Value::Null).status, 204);
+    world.put("s", &named("y"));
+    world.turn();
+    world.create("x");
+    link(&mut world, "x");
+    world.turn();
+    wakes(&mut world, "x");
+}
+
+#[test]
+fn a_stream_that_nobody_links_any_more_is_not_watched() {
+    let mut world = World::new();
+    world.create("x");
+    world.put("s", &json!({ "type": "webhook", "streams": ["x"], "webhook": { "url": HOOK } }));
+    world.turn();
+    let stream = world.model.find(b"x").unwrap();
+    assert_eq!(world.model.announced(), [(stream, "watch")]);
+    world.call(Method::Delete, "__ds/subscriptions/s/streams/x", &[], &Value::Null);
+    world.turn();
+    assert_eq!(world.model.announced(), [(stream, "watch"), (stream, "unwatch")]);
+}
+
+#[test]
 fn removing_an_explicit_link_leaves_the_glob_link() {
     let mut world = World::new();
     world.create("events/a");
@@ -641,7 +710,7 @@ fn a_stream_that_comes_back_begins_anew_and_old_acks_move_nothing() {
     world.create("events/a");
     world.append("events/a", 2);
     world.turn();
-    assert!(world.driver.finished(&attempt, Outcome::Done, world.now).is_some(), "the new bytes are pending");
+    assert!(world.finished(&attempt, Outcome::Done).is_some(), "the new bytes are pending");
     let link = world.get("s")["streams"][0].clone();
     assert!(link["acked_offset"].as_str().unwrap().ends_with("_0000000000000000"));
     assert_ne!(
@@ -673,6 +742,32 @@ fn nothing_runs_ahead_of_durability() {
 }
 
 #[test]
+fn a_refusal_waits_for_what_it_was_decided_on() {
+    let mut world = World::new();
+    world.create("wake/pool");
+    world.put("s", &pull());
+    world.create("events/a");
+    world.append("events/a", 1);
+    world.turn();
+    world.model.lag();
+    assert_eq!(world.claim("s", "first").status, 200);
+    let second = world.claim("s", "second");
+    assert_eq!((second.code(), second.ticket > 0), ((409, "ALREADY_CLAIMED"), true));
+    let other = world.put("s", &webhook(HOOK));
+    assert_eq!((other.code(), other.ticket > 0), ((409, "SUBSCRIPTION_EXISTS"), true));
+    let gone = world.call(Method::Delete, "__ds/subscriptions/s", &[], &Value::Null);
+    assert_eq!((gone.status, gone.ticket > 0), (204, true));
+    let absent = |world: &mut World| {
+        let read = world.call(Method::Get, "__ds/subscriptions/s", &[], &Value::Null);
+        let again = world.call(Method::Delete, "__ds/subscriptions/s", &[], &Value::Null);
+        [read, again, world.claim("s", "second")].map(|reply| (reply.status, reply.ticket))
+    };
+    assert_eq!(absent(&mut world), [(404, gone.ticket); 3]);
+    world.model.settle();
+    assert_eq!(absent(&mut world), [(404, 0); 3]);
+}
+
+#[test]
 fn a_deleted_subscription_takes_nothing_of_what_was_in_flight() {
     let mut world = World::new();
     world.put("s", &webhook(HOOK));
@@ -690,8 +785,52 @@ fn a_deleted_subscription_takes_nothing_of_what_was_in_flight() {
     assert_eq!(told(&fresh)["generation"], 1);
     assert_eq!(world.verb("s", "callback", &token, &acks(&wake, true)).code(), (401, "TOKEN_INVALID"));
     let acked = world.get("s")["streams"][0]["acked_offset"].clone();
-    assert!(world.driver.finished(&attempt, Outcome::Done, world.now).is_none());
+    assert!(world.finished(&attempt, Outcome::Done).is_none());
     assert_eq!(world.get("s")["streams"][0]["acked_offset"], acked);
+}
+
+#[test]
+fn a_call_that_waited_says_what_is_so_when_it_begins() {
+    let mut world = World::new();
+    world.put("s", &webhook(HOOK));
+    world.create("events/a");
+    world.append("events/a", 1);
+    let mut attempt = world.driver.turn(world.now).remove(0);
+    world.sleep_ms(9_000);
+    world.append("events/a", 2);
+    assert!(world.turn().is_empty(), "one wake at a time");
+    assert!(world.driver.begin(&mut attempt, world.now));
+    let stream = world.model.find(b"events/a").unwrap();
+    let end = format!("{:016x}", world.model.visible(&stream).unwrap().tail);
+    assert!(told(&attempt)["streams"][0]["tail_offset"].as_str().unwrap().ends_with(&end));
+    let signed = format!("t={},", world.now.time_us / SECOND_US);
+    assert!(attempt.signature.starts_with(&signed), "{}", attempt.signature);
+    world.finished(&attempt, Outcome::Accepted);
+    assert!(world.turn().is_empty());
+    assert_eq!(world.driver.next_due_us(), Some(world.now.time_us + SECOND_US), "its lease begins with it");
+}
+
+#[test]
+fn a_call_that_waited_until_its_wake_was_over_is_not_made() {
+    let mut world = World::new();
+    world.put("s", &webhook(HOOK));
+    world.create("events/a");
+    world.append("events/a", 1);
+    let first = world.attempt();
+    world.finished(&first, Outcome::Failed);
+    world.now.time_us = world.driver.next_due_us().unwrap();
+    let mut retry = world.driver.turn(world.now).remove(0);
+    // Its answer was lost, and it works.
+    let (wake, token) = (told(&first), told(&first)["callback_token"].as_str().unwrap().to_owned());
+    assert_eq!(world.verb("s", "callback", &token, &acks(&wake, true)).status, 200);
+    assert!(!world.driver.begin(&mut retry, world.now));
+    world.append("events/a", 2);
+    let mut next = world.driver.turn(world.now).remove(0);
+    assert_eq!(world.call(Method::Delete, "__ds/subscriptions/s", &[], &Value::Null).status, 204);
+    world.put("s", &webhook(HOOK));
+    assert!(!world.driver.begin(&mut next, world.now), "it was for another of that id");
+    world.append("events/a", 3);
+    assert_eq!(told(&world.attempt())["generation"], 1);
 }
 
 #[test]

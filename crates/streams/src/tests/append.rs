@@ -1,5 +1,4 @@
 use super::*;
-use crate::headers::LINES_BYTES;
 use crate::store::StoreError;
 use thalweg_wire::exchange::Answer;
 
@@ -40,7 +39,7 @@ fn the_answer_to_an_append_is_built_in_one_buffer() {
     world.open();
     let fields = [&producer("p", "9007199254740991", "0")[..], &[TEXT, ("Stream-Closed", "true")]].concat();
     let Answer::Respond(response) = world.answer(Method::Post, &path("s"), &fields, b"x") else { panic!() };
-    assert_eq!((response.status, response.fields.capacity()), (200, LINES_BYTES));
+    assert_eq!((response.status, response.fields.capacity()), (200, thalweg_wire::lines::BYTES));
 }
 
 #[test]

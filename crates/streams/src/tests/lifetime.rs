@@ -77,6 +77,19 @@ fn reads_and_writes_renew_and_head_does_not() {
 }
 
 #[test]
+fn a_stream_that_is_appended_to_while_it_is_judged_is_not_deleted() {
+    let mut world = sliding("1");
+    world.sleep_ms(1_000);
+    world.model.renew_behind(world.now.time_us);
+    assert_eq!(world.get("s", "").body, "dataR");
+    let poll = world.tail("s", "?offset=now&live=long-poll");
+    world.sleep_ms(1_000);
+    world.model.renew_behind(world.now.time_us);
+    let ended = world.streams.deadline(&poll.topic, &poll.live, world.now);
+    assert_eq!(Reply::new(ended, 0).body, "R");
+}
+
+#[test]
 fn refused_requests_do_not_renew() {
     let mut world = sliding("2");
     world.sleep_ms(1_500);

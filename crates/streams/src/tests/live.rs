@@ -253,3 +253,39 @@ fn a_character_that_comes_in_two_appends_leaves_in_one_event() {
     let Advance::Events { bytes, end, .. } = reply else { panic!("nothing to say") };
     assert!(end && bytes.windows(2).any(|pair| pair == b"\xe2\x82"), "at the end everything is said");
 }
+
+/// Appends each record, then follows from the beginning: what the data events say.
+fn followed(options: Options, records: &[&[u8]]) -> Vec<String> {
+    let mut world = World::with(options);
+    world.put("s", "text/plain", "");
+    for record in records {
+        world.call(Method::Post, &path("s"), &[("Content-Type", "text/plain")], record);
+    }
+    let mut tail = world.tail("s", "?offset=-1&live=sse");
+    let mut all = Vec::new();
+    while let Some((events, _)) = world.events(&mut tail) {
+        let (data, _) = events.split_once("\n\nevent: control\n").unwrap();
+        all.push(data.strip_prefix("event: data\n").unwrap().to_owned());
+    }
+    all
+}
+
+#[test]
+fn a_record_that_does_not_fit_beside_the_part_of_a_character_in_front_of_it_comes_with_it() {
+    let four = || Options { event_bytes_max: 4, ..Options::default() };
+    assert_eq!(followed(four(), &[b"ab\xe2", b"\x82\xaccdef"]), ["data:ab", "data:\u{20ac}cdef"]);
+    assert_eq!(followed(four(), &[b"abc\r", b"\ndefgh"]), ["data:abc", "data:\ndata:defgh"]);
+    let two = || Options { event_bytes_max: 2, ..Options::default() };
+    assert_eq!(
+        followed(two(), &["\u{1f600}\u{e9}x".as_bytes()]),
+        ["data:\u{1f600}", "data:\u{e9}", "data:x"]
+    );
+}
+
+#[test]
+fn a_character_that_lies_in_several_records_is_not_torn() {
+    let all = |records: &[&[u8]]| followed(Options::default(), records);
+    assert_eq!(all(&[b"ab", b"\xe2"]), ["data:ab"]);
+    assert_eq!(all(&[b"ab", b"\xe2", b"\x82"]), ["data:ab"]);
+    assert_eq!(all(&[b"ab", b"\xe2", b"\x82", b"\xac"]), ["data:ab\u{20ac}"]);
+}

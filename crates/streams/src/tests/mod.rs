@@ -160,7 +160,7 @@ impl World {
 
 impl Reply {
     fn new(response: Response, ticket: u64) -> Self {
-        let text = String::from_utf8(response.fields).unwrap();
+        let text = String::from_utf8(response.fields.to_vec()).unwrap();
         assert!(text.ends_with("\r\n") && !text.contains("\r\n\r\n"), "{text:?}");
         let fields: Vec<(String, String)> = text
             .trim_end()

@@ -1,6 +1,6 @@
 //! What the engine let go of, as the rules see it: over the real engine, in memory.
 
-use super::{START_US, path};
+use super::{SECOND_US, START_US, path};
 use crate::embedded::Embedded;
 use crate::{Options, Streams};
 use thalweg_log as log;
@@ -54,8 +54,40 @@ impl World {
         panic!("{query} is found nowhere");
     }
 
+    /// A fork of the stream, and the bytes that it begins with.
+    fn fork(&mut self, name: &str, at: &str) -> (Response, usize) {
+        let (path, source) = (path(name), path("s"));
+        let fields =
+            [("Content-Type", "text/plain"), ("Stream-Forked-From", &source), ("Stream-Fork-Offset", at)];
+        let fields = fields.map(|(name, value)| Field { name, value: value.as_bytes() });
+        let request =
+            |method, query, fields| Request { method, path: &path, query, fields, body: b"", secure: false };
+        let made = match self.streams.call(&request(Method::Put, None, &fields), NOW) {
+            Answer::Respond(response) | Answer::After(_, response) => response,
+            other => panic!("{other:?}"),
+        };
+        match self.streams.call(&request(Method::Get, Some("offset=-1"), &[]), NOW) {
+            Answer::Respond(read) => (made, bytes(&read)),
+            other => panic!("{other:?}"),
+        }
+    }
+
     fn get(&mut self, query: &str) -> Response {
         self.call(Method::Get, query, &[], b"")
+    }
+
+    /// A record of that many seconds after the world's beginning.
+    fn append_at(&self, seconds: u64, record: &[u8]) {
+        let log = self.store.find(b"s").unwrap();
+        self.store.append(&log, record, START_US + seconds * SECOND_US).unwrap();
+    }
+
+    /// A search is begun by somebody who does not wait for what it comes to.
+    fn search(&mut self, query: &str) {
+        let Answer::Cold(work) = self.answer(Method::Get, query, &[], b"") else {
+            panic!("{query} is known")
+        };
+        (work.0)();
     }
 
     fn append(&mut self) {
@@ -91,6 +123,77 @@ fn a_place_in_time_that_was_let_go_of_is_searched_for_anew() {
         assert_eq!((again.status, bytes(&again)), (200, left));
     }
     assert_eq!(bytes(&world.get("since=0&until=1")), 0);
+}
+
+/// Milliseconds since 1970, that many seconds after the world's beginning.
+fn at(seconds: u64) -> u64 {
+    (START_US + seconds * SECOND_US) / 1_000
+}
+
+#[test]
+fn a_search_that_found_nothing_says_nothing_about_what_came_since() {
+    let mut world = World::new();
+    let (since, until) = (format!("since={}", at(10)), format!("offset=now&until={}", at(10)));
+    let reached = |response: &Response| response.fields.windows(7).any(|field| field == b"Reached");
+    world.search(&since);
+    world.search(&format!("since={}", at(20)));
+    world.append_at(5, b"older");
+    assert_eq!(bytes(&world.get(&since)), 0, "what came since may be older");
+    assert!(!reached(&world.get(&until)), "one may come yet that is older");
+    world.append_at(10, b"ten");
+    for _ in 0..2 {
+        assert_eq!(world.get(&since).body.concat(), b"ten");
+    }
+    assert!(reached(&world.get(&until)));
+    // More than is looked through on the spot.
+    world.append();
+    world.append();
+    world.append_at(20, b"twenty");
+    assert_eq!(world.get(&format!("since={}", at(20))).body.concat(), b"twenty");
+}
+
+#[test]
+fn a_stream_that_grows_all_the_time_is_searched_once() {
+    let mut world = World::new();
+    let since = format!("since={}", at(10));
+    world.search(&since);
+    for seconds in 0..10 {
+        world.append_at(seconds, b"older");
+        let Answer::Respond(response) = world.answer(Method::Get, &since, &[], b"") else { panic!("again") };
+        assert_eq!(bytes(&response), 0);
+    }
+    world.append_at(10, b"ten");
+    assert_eq!(world.get(&since).body.concat(), b"ten");
+}
+
+#[test]
+fn a_fork_branches_off_where_what_is_left_begins_and_nowhere_before() {
+    let mut world = World::new();
+    let Answer::Live { topic, .. } = world.answer(Method::Get, "offset=now&live=long-poll", &[], b"") else {
+        panic!()
+    };
+    let left = world.trim();
+    let (made, inherited) = world.fork("nothing yet", "-1");
+    assert_eq!((made.status, inherited), (201, 0));
+    let second = Token { incarnation: topic.id(), offset: (9 * RECORD_BYTES - left + RECORD_BYTES) as u64 };
+    let (made, inherited) = world.fork("one", std::str::from_utf8(&second.encode()).unwrap());
+    assert_eq!((made.status, inherited), (201, RECORD_BYTES));
+    let gone = Token { incarnation: topic.id(), offset: 0 }.encode();
+    let (refused, _) = world.fork("gone", std::str::from_utf8(&gone).unwrap());
+    assert_eq!(rule(&refused), (410, "offset-gone".to_owned()));
+}
+
+#[test]
+fn a_fork_of_what_is_left_that_is_asked_for_again_is_there() {
+    let mut world = World::new();
+    world.trim();
+    let log = world.store.find(b"s").unwrap();
+    let first = Token { incarnation: log.id(), offset: log.visible().unwrap().first }.encode();
+    for (at, status) in [("-1", 201), ("-1", 200), (std::str::from_utf8(&first).unwrap(), 200)] {
+        assert_eq!(world.fork("fork", at).0.status, status, "{at}");
+    }
+    world.trim();
+    assert_eq!(world.fork("fork", "-1").0.status, 200, "though less is left");
 }
 
 #[test]

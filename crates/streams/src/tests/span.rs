@@ -54,14 +54,39 @@ fn until_ends_in_front_of_the_first_record_of_that_time_and_says_so_once_nothing
         (reply.body.as_str(), reply.is_up_to_date(), is_reached(&reply)),
         ("one two three", true, false)
     );
-    world.sleep_ms(3_000);
+    let now = |until: &str| format!("{until}&offset=now");
+    assert!(!is_reached(&world.get("s", &now(&later))), "one may come that is older");
+    assert!(is_reached(&world.get("s", &now(&format!("?until={}", at(1_000))))));
+    world.sleep_ms(3_999);
+    assert!(!is_reached(&world.get("s", &later)), "a turn that began before may still append");
+    world.sleep_ms(1);
     assert!(is_reached(&world.get("s", &later)), "no record can be older any more");
+    assert!(is_reached(&world.get("s", &now(&later))));
     let both = world.get("s", &format!("?since={}&until={}", at(1_000), at(2_000)));
     assert_eq!((both.body.as_str(), is_reached(&both)), ("two ", true));
     // An offset behind the end stays where it is.
     let tail = world.head("s").next().to_owned();
     let behind = world.get("s", &format!("?offset={tail}&until={}", at(1_000)));
     assert_eq!((behind.body.as_str(), behind.next(), is_reached(&behind)), ("", tail.as_str(), true));
+}
+
+#[test]
+fn an_end_is_not_reached_while_older_records_are_on_their_way_to_the_disk() {
+    let mut world = World::new();
+    world.put("s", "text/plain", "");
+    world.model.lag();
+    world.post("s", "text/plain", "late");
+    let until = format!("?until={}", at(1));
+    for ms in [1, 5_000] {
+        world.sleep_ms(ms);
+        for start in ["", "&offset=now"] {
+            let reply = world.get("s", &format!("{until}{start}"));
+            assert_eq!((reply.body.as_str(), is_reached(&reply)), ("", false), "{ms}");
+        }
+    }
+    world.model.settle();
+    let reply = world.get("s", &until);
+    assert_eq!((reply.body.as_str(), is_reached(&reply)), ("late", true));
 }
 
 #[test]
@@ -107,13 +132,27 @@ fn a_search_that_would_wait_is_done_elsewhere() {
 }
 
 #[test]
+fn a_time_before_1970_is_its_beginning_however_it_is_written() {
+    let mut world = three();
+    for before in ["-1", "-99999999999999999999", "1969-12-31T23:59:59Z", "0"] {
+        assert_eq!(world.get("s", &format!("?since={before}")).body, "one two three", "{before}");
+        assert_eq!(world.get("s", &format!("?since=0&until={before}")).body, "", "{before}");
+    }
+    assert_eq!(world.get("s", "?since=18446744073709551").body, "");
+}
+
+#[test]
 fn bounds_that_are_no_times_or_contradict_are_refused() {
     let mut world = three();
     for (query, rule) in [
         ("?since=", "time-malformed"),
         ("?since=yesterday", "time-malformed"),
-        ("?until=-1", "time-malformed"),
-        ("?until=99999999999999999999", "time-malformed"),
+        ("?since=007", "time-malformed"),
+        ("?since=--1", "time-malformed"),
+        ("?since=-", "time-malformed"),
+        ("?until=18446744073709552", "time-out-of-range"),
+        ("?since=9223372036854775807", "time-out-of-range"),
+        ("?until=99999999999999999999", "time-out-of-range"),
         ("?since=1&since=2", "query-key-duplicate"),
         ("?since=1&offset=-1", "start-named-twice"),
     ] {
