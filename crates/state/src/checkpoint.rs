@@ -3,9 +3,11 @@
 use crate::error::Error;
 use crate::fork::{Fork, View};
 use crate::image::Image;
-use crate::state::{ForkId, History, State, image_prefix};
+use crate::images::Images;
+use crate::state::{ForkId, History, Shared, State, image_prefix};
+use std::collections::HashSet;
 use std::sync::Arc;
-use thalweg_log::{Commit, Offset, Time};
+use thalweg_log::{Commit, LogId, Offset, Time};
 
 impl State {
     /// Writes images of the forks that would take long to replay, and removes those that are needed no more. For whoever
@@ -47,23 +49,53 @@ impl State {
     /// Whoever calls this is alone.
     fn write_image(&self, fork: &Arc<Fork>, time: Time) -> Result<Offset, Error> {
         let shared = &*self.shared;
-        let (moment, prefix) = (fork.moment(View::Committed), image_prefix(&shared.name));
+        let (moment, prefix) = (fork.moment(View::Committed)?, image_prefix(&shared.name));
         let (offset, watcher) = (moment.offset, shared.durable.watcher);
         let there = shared.images.lock().has(fork.log.id(), offset);
         if !there {
             let image = Image::write(&shared.store, &prefix, fork, &moment, time, watcher)?;
+            shared.options.herald.tell(&image.log);
             shared.images.lock().add(image);
         }
         fork.has_image(offset);
         // All of this comes behind the image in the store's one order: a crash that keeps it keeps the image. No fork is
         // made meanwhile that would need what goes.
         let mut images = shared.images.lock();
-        if shared.options.history == History::Trimmed && fork.log.staged().is_some_and(|s| s.first < offset) {
+        let trimmed = self.trim(fork, offset, time);
+        // Of a fork that was dropped meanwhile this one goes, too.
+        self.thin(&mut images, time)?;
+        trimmed.map(|()| offset)
+    }
+
+    /// Lets go of the entries that an image stands for, where they are not kept.
+    fn trim(&self, fork: &Fork, offset: Offset, time: Time) -> Result<(), Error> {
+        let Shared { store, durable, options, .. } = &*self.shared;
+        if options.history == History::Trimmed && fork.log.staged().is_some_and(|s| s.first < offset) {
             let trim = Commit { trim: Some(offset), time, ..Commit::default() };
-            fork.in_turn(|version| shared.store.commit(&fork.log, version, &trim, watcher))?;
+            fork.in_turn(|version| store.commit(&fork.log, version, &trim, durable.watcher))?;
         }
-        let logs: Vec<_> = shared.forks.read().values().map(|fork| fork.log.clone()).collect();
-        images.thin(&shared.store, &logs, time, watcher)?;
-        Ok(offset)
+        Ok(())
+    }
+
+    /// Removes the images that no fork has use for.
+    pub(crate) fn thin(&self, images: &mut Images, time: Time) -> Result<(), Error> {
+        let Shared { store, durable, options, forks, .. } = &*self.shared;
+        let logs: Vec<_> = forks.read().values().map(|fork| fork.log.clone()).collect();
+        let used: HashSet<_> = logs.iter().flat_map(|log| images.used(log, options.history)).collect();
+        images.retain(store, |image| used.contains(&image), time, durable.watcher)
+    }
+
+    /// Removes of these images, which a fork that was dropped had use for, those that no other has. Complexity: a look at the other
+    /// forks, up to the first that has.
+    pub(crate) fn release(&self, images: &mut Images, dropped: &[LogId], time: Time) -> Result<(), Error> {
+        let Shared { store, durable, options, forks, .. } = &*self.shared;
+        let is_used = |image: &LogId| {
+            forks.read().values().any(|fork| images.used(&fork.log, options.history).contains(image))
+        };
+        let idle: Vec<_> = dropped.iter().copied().filter(|image| !is_used(image)).collect();
+        if idle.is_empty() {
+            return Ok(());
+        }
+        images.retain(store, |image| !idle.contains(&image), time, durable.watcher)
     }
 }

@@ -81,7 +81,11 @@ impl World {
                 state.drop_fork(fork, self.time).unwrap();
                 self.lines.get_mut(&fork).unwrap().is_dropped = true;
             }
-            2 | 3 => drop(state.checkpoint(fork, self.time).unwrap()),
+            2 | 3 => match state.checkpoint(fork, self.time) {
+                // There is nothing of it to hold on to before it is durable.
+                Err(Error::NoFork(_)) if !self.lines[&fork].is_durable => {}
+                made => drop(made.unwrap()),
+            },
             4 => self.disk.write_back(),
             5 => {
                 store.flush().unwrap();

@@ -13,6 +13,14 @@ pub enum Error {
     /// The main line cannot be dropped.
     #[error("the main line cannot be dropped: destroy the store instead")]
     MainLine,
+    /// The store has as many logs as it may have.
+    #[error(
+        "the store has {limit} streams, forks among them, and there may be no more: drop a fork, or delete a stream"
+    )]
+    TooManyForks {
+        /// Logs there may be.
+        limit: u64,
+    },
     /// A rollback, or a commit that was asked for by name, without a snapshot.
     #[error("there is no snapshot to go back to")]
     NoSnapshot,

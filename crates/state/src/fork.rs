@@ -33,8 +33,6 @@ pub(crate) struct Moment {
 #[derive(Debug)]
 pub(crate) struct Fork {
     pub(crate) log: Arc<Log>,
-    /// The ticket at which its creation is durable.
-    pub(crate) born: Position,
     line: Mutex<()>,
     views: Mutex<Views>,
     /// A state whose digest is known: the next is reckoned from there.
@@ -45,7 +43,8 @@ pub(crate) struct Fork {
 
 #[derive(Debug)]
 struct Views {
-    committed: Moment,
+    /// `None` until its creation is durable.
+    committed: Option<Moment>,
     pending: Moment,
     /// What becomes committed at which ticket.
     under_way: VecDeque<(Position, Moment)>,
@@ -60,10 +59,12 @@ impl Fork {
         rooted: Option<(Map, Digest)>,
         imaged: Offset,
     ) -> Self {
-        let views = Views { committed: moment.clone(), pending: moment, under_way: VecDeque::new() };
+        let (pending, begin) = (moment.clone(), (born, moment));
+        let (committed, under_way) =
+            if born == 0 { (Some(begin.1), VecDeque::new()) } else { (None, [begin].into()) };
+        let views = Views { committed, pending, under_way };
         Self {
             log,
-            born,
             line: Mutex::new(()),
             views: Mutex::new(views),
             rooted: Mutex::new(rooted.unwrap_or_default()),
@@ -72,12 +73,27 @@ impl Fork {
     }
 
     /// The state as of now. Complexity: constant; nothing is copied.
-    pub(crate) fn moment(&self, view: View) -> Moment {
-        let views = self.views.lock();
+    ///
+    /// # Errors
+    /// [`Error::NoFork`] where what is durable is asked for, and its creation is not.
+    pub(crate) fn moment(&self, view: View) -> Result<Moment, Error> {
         match view {
-            View::Committed => views.committed.clone(),
-            View::Pending => views.pending.clone(),
+            View::Committed => self.views.lock().committed.clone().ok_or(Error::NoFork(self.log.id())),
+            View::Pending => Ok(self.pending()),
         }
+    }
+
+    /// The state with everything that is on its way.
+    pub(crate) fn pending(&self) -> Moment {
+        self.views.lock().pending.clone()
+    }
+
+    /// The ticket at which all of its line up to an offset is durable, 0 where it is; `None` beyond its end.
+    pub(crate) fn ticket_of(&self, offset: Offset) -> Option<Position> {
+        let views = self.views.lock();
+        let is_durable = views.committed.as_ref().is_some_and(|moment| offset <= moment.offset);
+        let under_way = || views.under_way.iter().find(|(_, moment)| offset <= moment.offset);
+        if is_durable { Some(0) } else { under_way().map(|(ticket, _)| *ticket) }
     }
 
     /// The root of a state of this fork. Complexity: what changed since the last one that was asked for.
@@ -104,7 +120,7 @@ impl Fork {
     /// How many bytes of its log, and of what it inherits, opening would have to replay.
     pub(crate) fn behind(&self) -> u64 {
         let imaged = *self.imaged.lock();
-        self.moment(View::Committed).offset - imaged
+        self.moment(View::Committed).map_or(0, |moment| moment.offset - imaged)
     }
 
     /// It has an image there.
@@ -130,7 +146,7 @@ impl Fork {
     ) -> Result<Receipt, Error> {
         let _line = self.line.lock();
         let staged = self.log.staged().ok_or(Error::NoFork(self.log.id()))?;
-        let Moment { mut map, offset: tail } = self.moment(View::Pending);
+        let Moment { mut map, offset: tail } = self.pending();
         if staged.tail != tail {
             // Whoever appends to a state's log by other means than the state makes this one stale.
             return Err(Error::Conflict { fork: self.log.id(), base: tail, tail: staged.tail });
@@ -145,7 +161,7 @@ impl Fork {
         if payload.is_empty() {
             // It leans on what others wrote, so it is as durable as that.
             let ticket = self.views.lock().under_way.back().map_or(0, |(ticket, _)| *ticket);
-            return Ok(Receipt { ticket: ticket.max(self.born), first: tail, next: tail });
+            return Ok(Receipt { ticket, first: tail, next: tail });
         }
         let commit = Commit { payload: &payload, suffix: b",", time, ..Commit::default() };
         let receipt = place.store.commit(&self.log, staged.version, &commit, place.watcher)?;
@@ -153,7 +169,7 @@ impl Fork {
         let moment = Moment { map, offset: receipt.next };
         let mut views = self.views.lock();
         if receipt.ticket == 0 {
-            views.committed = moment.clone();
+            views.committed = Some(moment.clone());
         } else {
             views.under_way.push_back((receipt.ticket, moment.clone()));
         }
@@ -172,7 +188,7 @@ impl Fork {
             done.extend(views.under_way.pop_front().map(|(_, moment)| moment));
         }
         if let Some(newest) = done.pop() {
-            done.push(std::mem::replace(&mut views.committed, newest));
+            done.extend(views.committed.replace(newest));
         }
         done
     }

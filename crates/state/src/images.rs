@@ -6,9 +6,9 @@
 
 use crate::error::Error;
 use crate::image::Image;
-use crate::state::ForkId;
+use crate::state::{ForkId, History};
 use std::sync::Arc;
-use thalweg_log::{CommitError, Log, Offset, Store, Time, WatcherId};
+use thalweg_log::{CommitError, Log, LogId, Offset, Store, Time, WatcherId};
 
 /// The images of a state, those that are whole.
 #[derive(Clone, Debug, Default)]
@@ -53,23 +53,28 @@ impl Images {
         }
     }
 
-    /// Removes those that none of these logs would be rebuilt from.
+    /// The images that a log has use for: the one that it would be rebuilt from, and, where every state there ever was is kept,
+    /// the one that stands for what is gone of the log, which all later ones are reached from.
+    pub(crate) fn used(&self, log: &Arc<Log>, history: History) -> Vec<LogId> {
+        let images = self.under(log, Offset::MAX);
+        let first = log.staged().map_or(0, |state| state.first);
+        let base = images.iter().rfind(|image| image.offset >= first);
+        let base = base.filter(|_| first > 0 && history == History::Kept);
+        images.first().into_iter().chain(base).map(|image| image.log.id()).collect()
+    }
+
+    /// Removes those that are not used.
     ///
     /// # Errors
     /// What the log says.
-    pub(crate) fn thin(
+    pub(crate) fn retain(
         &mut self,
         store: &Store,
-        logs: &[Arc<Log>],
+        is_used: impl Fn(LogId) -> bool,
         time: Time,
         watcher: Option<WatcherId>,
     ) -> Result<(), Error> {
-        let needed: Vec<_> = logs
-            .iter()
-            .filter_map(|log| self.under(log, Offset::MAX).first().map(|image| image.log.id()))
-            .collect();
-        let (kept, gone): (Vec<_>, Vec<_>) =
-            self.images.drain(..).partition(|image| needed.contains(&image.log.id()));
+        let (kept, gone): (Vec<_>, Vec<_>) = self.images.drain(..).partition(|image| is_used(image.log.id()));
         self.images = kept;
         Ok(gone.iter().try_for_each(|image| remove(store, image, time, watcher))?)
     }

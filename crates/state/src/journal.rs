@@ -17,6 +17,11 @@ use thalweg_log::Offset;
 /// The content type of a fork's log.
 pub(crate) const CONTENT_TYPE: &str = "application/json";
 const BASE64: &str = "base64";
+/// A message without its type, key and value, the longest there is, and the comma behind it.
+const MESSAGE: &str = concat!(
+    r#"{"type":"","key":"","value":"","#,
+    r#""headers":{"operation":"insert","encoding":"base64","txid":"18446744073709551615"}},"#,
+);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -84,6 +89,24 @@ pub(crate) fn encode(kind: &str, before: &Map, changes: &Changes, at: Offset, ou
             out.truncate(whole);
         }
     }
+}
+
+/// What the message of a change can take in an entry at most, its comma included, whatever the key holds and wherever the entry
+/// begins. Complexity: the key's length.
+pub(crate) fn bytes_max(kind: &str, key: &str, value: Option<&Value>) -> usize {
+    // In base64, which is longer than what stands there as it is.
+    let value = value.map_or(0, |value| value.len().div_ceil(3) * 4);
+    MESSAGE.len() + escaped(kind) + escaped(key) + value
+}
+
+/// Bytes of a text in JSON, without its quotes.
+fn escaped(text: &str) -> usize {
+    let bytes = text.bytes().map(|byte| match byte {
+        b'"' | b'\\' | 0x08 | 0x09 | 0x0A | 0x0C | 0x0D => 2,
+        0..0x20 => 6,
+        _ => 1,
+    });
+    bytes.sum()
 }
 
 /// Reads an entry.
@@ -182,6 +205,26 @@ mod tests {
         ) {
             let changes: Changes = entries.into_iter().map(|(key, value)| Change::Put(key.into(), value.into())).collect();
             prop_assert_eq!(decode(&encoded(&Map::default(), &changes)).unwrap(), changes);
+        }
+
+        #[test]
+        fn no_message_takes_more_than_is_reckoned_with(
+            kind in any::<String>(), key in any::<String>(), control in "[\\x00-\\x1f\"\\\\]{0,8}",
+            value: Option<Vec<u8>>, held: bool, at: u64,
+        ) {
+            let key = Key::from(key + &control);
+            let value = value.map(Value::from);
+            let mut before = Map::default();
+            if held {
+                before.apply(&[Change::Put(key.clone(), b"before"[..].into())].into_iter().collect());
+            }
+            let change = match value.clone() {
+                Some(value) => Change::Put(key.clone(), value),
+                None => Change::Delete(key.clone()),
+            };
+            let mut out = Vec::new();
+            encode(&kind, &before, &[change].into_iter().collect(), at, &mut out);
+            prop_assert!(out.len() < bytes_max(&kind, &key, value.as_ref()));
         }
 
         #[test]

@@ -44,6 +44,7 @@ pub mod fuzzing;
 #[allow(unreachable_pub, unused_imports, reason = "generated for any place and any schema")]
 pub mod generated;
 mod checkpoint;
+mod herald;
 mod image;
 mod images;
 mod journal;
@@ -62,6 +63,7 @@ pub use durable::Listen;
 pub use error::Error;
 pub use fork::View;
 pub use generated::types::SCHEMA_HASH;
+pub use herald::Herald;
 pub use map::{Key, Map, Value};
 pub use service::{ERROR_TAG, Service, ServiceOptions};
 pub use session::{SESSION_BYTES_MAX, Session};

@@ -4,6 +4,7 @@ use crate::changes::{Change, Changes};
 use crate::digest::Root;
 use crate::error::Error;
 use crate::fork::{Moment, View};
+use crate::journal;
 use crate::map::{Key, Value};
 use crate::room::Held;
 use crate::sight::Sight;
@@ -12,7 +13,8 @@ use std::ops::Bound;
 use std::sync::Arc;
 use thalweg_log::{Receipt, Time};
 
-/// Bytes of keys and values that a session may hold beside its snapshot: what one commit can carry, with its frame.
+/// What a session may hold beside its snapshot, reckoned as the most that the entry of its commit could take: about 120 bytes for
+/// each change, and its key and, in base64, its value. A store whose segments have room for less refuses such a commit.
 pub const SESSION_BYTES_MAX: usize = 16 << 20;
 
 /// What somebody does to a fork between snapshots. Dropped, it leaves nothing behind.
@@ -102,7 +104,8 @@ impl Session {
         let Some(snapshot) = &mut self.snapshot else { return self.state.write(self.fork, &changes, time) };
         changes.iter().try_for_each(|(key, _)| check_key(key))?;
         // What is written over again counts again: the bound is there to be kept, not to be exact.
-        let bytes = changes.iter().map(|(key, value)| key.len() + value.map_or(0, |value| value.len()));
+        let kind = &self.state.shared.options.kind;
+        let bytes = changes.iter().map(|(key, value)| journal::bytes_max(kind, key, value));
         let more = bytes.sum::<usize>();
         let bytes = snapshot.held.bytes() + more;
         if bytes > SESSION_BYTES_MAX {

@@ -5,6 +5,7 @@ use crate::digest::Root;
 use crate::durable::{Durable, Listen};
 use crate::error::Error;
 use crate::fork::{Fork, Moment, Place, View};
+use crate::herald::Herald;
 use crate::images::Images;
 use crate::journal::CONTENT_TYPE;
 use crate::map::{Key, Map, Value};
@@ -35,8 +36,13 @@ pub struct Options {
     pub image_bytes: u64,
     /// What becomes of entries that an image stands for.
     pub history: History,
-    /// Bytes of keys and values that all sessions together may hold beside their snapshots.
+    /// What all sessions together may hold beside their snapshots, reckoned as for one of them:
+    /// [`SESSION_BYTES_MAX`](crate::SESSION_BYTES_MAX).
     pub sessions_bytes_max: usize,
+    /// Logs, of whatever kind, that the store may have for a fork to be made: each costs memory for as long as it is kept.
+    pub logs_max: u64,
+    /// Who hears of its logs.
+    pub herald: Herald,
 }
 
 /// What becomes of entries that an image stands for.
@@ -56,6 +62,8 @@ impl Default for Options {
             image_bytes: 32 << 20,
             history: History::Kept,
             sessions_bytes_max: 256 << 20,
+            logs_max: u64::MAX,
+            herald: Herald::default(),
         }
     }
 }
@@ -119,7 +127,7 @@ impl State {
     /// # Errors
     /// [`Error::Foreign`] when a log of these names holds something else; what the log says.
     pub fn open(store: &Store, name: &str, options: Options) -> Result<Self, Error> {
-        let main = main_log(store, name)?;
+        let main = main_log(store, name, &options.herald)?;
         let mut logs = vec![main.clone()];
         let prefix = format!("{name}/forks/");
         store.visit(|log| {
@@ -143,7 +151,13 @@ impl State {
             imaging: Mutex::new(()),
             wrong,
         });
-        Ok(Self { shared })
+        let state = Self { shared };
+        if state.wrong().is_empty() {
+            // Those that a crash or a refusal left; what cannot be removed now the next start finds. Where one does not have its
+            // root the older ones stay.
+            let _ = state.thin(&mut state.shared.images.lock(), thalweg_log::now());
+        }
+        Ok(state)
     }
 
     /// Whether there is a state of that name already.
@@ -156,7 +170,7 @@ impl State {
         &self.shared.wrong
     }
 
-    /// Bytes of keys and values that all sessions together hold beside their snapshots.
+    /// What all sessions together hold beside their snapshots, of [`Options::sessions_bytes_max`].
     pub fn sessions_bytes(&self) -> usize {
         self.shared.room.held()
     }
@@ -175,21 +189,21 @@ impl State {
     pub fn lines(&self) -> Vec<Line> {
         let forks: Vec<_> = self.shared.forks.read().values().cloned().collect();
         let line = |fork: Arc<Fork>| {
-            let Moment { map, offset } = fork.moment(View::Committed);
+            let Moment { map, offset } = fork.moment(View::Committed).ok()?;
             let log = String::from_utf8_lossy(fork.log.name()).into_owned();
-            Line { fork: fork.log.id(), log, offset, keys: map.len() }
+            Some(Line { fork: fork.log.id(), log, offset, keys: map.len() })
         };
-        forks.into_iter().filter(|fork| self.shared.durable.is(fork.born) == Ok(true)).map(line).collect()
+        forks.into_iter().filter_map(line).collect()
     }
 
     /// A new fork that begins as `of` is, commits on their way included; the receipt says when it is durable. Complexity:
     /// one log entry, however large the state.
     ///
     /// # Errors
-    /// [`Error::NoFork`], and what the log says.
+    /// [`Error::NoFork`], [`Error::TooManyForks`], and what the log says.
     pub fn fork(&self, of: ForkId, time: Time) -> Result<(ForkId, Receipt), Error> {
         let parent = self.find(of)?;
-        self.branch(&parent, |parent| parent.moment(View::Pending), time)
+        self.branch(&parent, Fork::pending, time)
     }
 
     /// A new fork that begins as `of` was when its log ended at `offset`. Complexity: that of replaying up to there.
@@ -198,7 +212,7 @@ impl State {
     /// [`Error::NoState`] when no commit ended there; else as [`State::fork`].
     pub fn fork_at(&self, of: ForkId, offset: Offset, time: Time) -> Result<(ForkId, Receipt), Error> {
         let parent = self.find(of)?;
-        let map = self.at(of, offset)?;
+        let (map, _) = self.at(of, offset)?;
         self.branch(&parent, |_| Moment { map, offset }, time)
     }
 
@@ -211,6 +225,10 @@ impl State {
         let shared = &*self.shared;
         // Held until the fork is known: nothing that it would be rebuilt from goes meanwhile.
         let _images = shared.images.lock();
+        let limit = shared.options.logs_max;
+        if shared.store.logs_count() >= limit {
+            return Err(Error::TooManyForks { limit });
+        }
         let moment = moment(parent);
         let fork = thalweg_log::Fork { parent: parent.log.clone(), at: moment.offset, asked: [0; 2] };
         let (at, watcher) = (moment.offset, shared.durable.watcher);
@@ -230,9 +248,14 @@ impl State {
                 Err(CommitError::ParentDeleted) => return Err(Error::NoFork(parent.log.id())),
                 Err(error) => return Err(error.into()),
                 Ok((log, receipt)) => {
+                    shared.options.herald.tell(&log);
                     let id = log.id();
                     let fork = Fork::new(log, receipt.ticket, moment, Some(parent.rooted()), at);
-                    shared.forks.write().insert(id, Arc::new(fork));
+                    let fork = Arc::new(fork);
+                    shared.forks.write().insert(id, fork.clone());
+                    if receipt.ticket > 0 {
+                        shared.durable.note(receipt.ticket, fork);
+                    }
                     return Ok((id, Receipt { first: at, next: at, ..receipt }));
                 }
             }
@@ -249,9 +272,15 @@ impl State {
             return Err(Error::MainLine);
         }
         let found = self.find(fork)?;
+        // Held until the fork is gone: no image is made of it meanwhile that nobody would remove.
+        let mut images = shared.images.lock();
+        let used = images.used(&found.log, shared.options.history);
         let delete = |version| shared.store.delete(&found.log, version, time, shared.durable.watcher);
         let receipt = found.in_turn(delete)?;
         shared.forks.write().remove(&fork);
+        // They come behind the drop in the store's one order. It is done, whatever the log says of them: the next start finds
+        // what is left.
+        let _ = self.release(&mut images, &used, time);
         Ok(receipt)
     }
 
@@ -261,7 +290,7 @@ impl State {
     /// [`Error::NoFork`].
     pub fn sight(&self, fork: ForkId, view: View) -> Result<Sight, Error> {
         let fork = self.find(fork)?;
-        Ok(Sight::new(fork.moment(view), None, Some(fork)))
+        Ok(Sight::new(fork.moment(view)?, None, Some(fork)))
     }
 
     /// What a key holds.
@@ -269,7 +298,7 @@ impl State {
     /// # Errors
     /// [`Error::NoFork`].
     pub fn get(&self, fork: ForkId, view: View, key: &str) -> Result<Option<Value>, Error> {
-        Ok(self.find(fork)?.moment(view).map.get(key).cloned())
+        Ok(self.find(fork)?.moment(view)?.map.get(key).cloned())
     }
 
     /// At most `limit` entries from `from` on, in the order of their keys.
@@ -292,7 +321,7 @@ impl State {
     /// # Errors
     /// [`Error::NoFork`].
     pub fn map(&self, fork: ForkId, view: View) -> Result<Map, Error> {
-        Ok(self.find(fork)?.moment(view).map)
+        Ok(self.find(fork)?.moment(view)?.map)
     }
 
     /// Where the fork's log ends, by that view.
@@ -300,7 +329,7 @@ impl State {
     /// # Errors
     /// [`Error::NoFork`].
     pub fn offset(&self, fork: ForkId, view: View) -> Result<Offset, Error> {
-        Ok(self.find(fork)?.moment(view).offset)
+        Ok(self.find(fork)?.moment(view)?.offset)
     }
 
     /// A digest of the whole state: equal for equal states, whatever led to them. Complexity: what changed since the
@@ -310,7 +339,7 @@ impl State {
     /// [`Error::NoFork`].
     pub fn root(&self, fork: ForkId, view: View) -> Result<Root, Error> {
         let found = self.find(fork)?;
-        Ok(found.root(&found.moment(view).map))
+        Ok(found.root(&found.moment(view)?.map))
     }
 
     /// What makes the one fork's state of the other's. Complexity: what they do not share.
@@ -321,18 +350,22 @@ impl State {
         Ok(self.map(from, view)?.changes_to(&self.map(to, view)?))
     }
 
-    /// The state as it was when the fork's log ended at `offset`. Complexity: that of replaying up to there.
+    /// The state as it was when the fork's log ended at `offset`, commits on their way included; the ticket says when all of it is
+    /// durable: see [`State::when`]. Complexity: that of replaying up to there.
     ///
     /// # Errors
     /// [`Error::NoState`] when no commit ended there; [`Error::NoFork`]; what the log says.
-    pub fn at(&self, fork: ForkId, offset: Offset) -> Result<Map, Error> {
-        let log = self.find(fork)?.log.clone();
+    pub fn at(&self, fork: ForkId, offset: Offset) -> Result<(Map, Position), Error> {
+        let no_state = Error::NoState { fork, offset };
+        let found = self.find(fork)?;
+        // Asked first: what the log ends with may be nobody's to see yet.
+        let Some(ticket) = found.ticket_of(offset) else { return Err(no_state) };
         let shared = &*self.shared;
         // Nobody removes an image that is being read: its bytes stay for as long as somebody reads.
         let images = shared.images.lock().clone();
-        let moment = replay::until(&shared.store, &log, &images, offset)?;
+        let moment = replay::until(&shared.store, &found.log, &images, offset)?;
         let reached = moment.filter(|moment| moment.offset == offset);
-        reached.map(|moment| moment.map).ok_or(Error::NoState { fork, offset })
+        reached.map(|moment| (moment.map, ticket)).ok_or(no_state)
     }
 
     /// Commits changes, all or none of them. The receipt's ticket says when they are durable: see [`State::when`].
@@ -385,7 +418,7 @@ impl State {
     }
 
     pub(crate) fn moment(&self, fork: ForkId, view: View) -> Result<Moment, Error> {
-        Ok(self.find(fork)?.moment(view))
+        self.find(fork)?.moment(view)
     }
 
     pub(crate) fn commit(
@@ -440,7 +473,7 @@ fn main_name(name: &str) -> String {
 }
 
 /// The log of the main line.
-fn main_log(store: &Store, name: &str) -> Result<Arc<Log>, Error> {
+fn main_log(store: &Store, name: &str, herald: &Herald) -> Result<Arc<Log>, Error> {
     let name = main_name(name);
     loop {
         if let Some(log) = store.find(name.as_bytes()) {
@@ -448,7 +481,10 @@ fn main_log(store: &Store, name: &str) -> Result<Arc<Log>, Error> {
         }
         let commit = Commit { time: thalweg_log::now(), ..Commit::default() };
         match store.create(name.as_bytes(), &config(), None, &commit, None) {
-            Ok((log, _)) => return Ok(log),
+            Ok((log, _)) => {
+                herald.tell(&log);
+                return Ok(log);
+            }
             Err(CommitError::Exists) => {}
             Err(error) => return Err(error.into()),
         }

@@ -226,7 +226,7 @@ proptest! {
             prop_assert_eq!(state.root(*fork, View::Committed).unwrap(), Digest::of(&map).root());
             for (offset, model) in &line.history {
                 match state.at(*fork, *offset) {
-                    Ok(map) => prop_assert_eq!(&contents(&map), model),
+                    Ok((map, _)) => prop_assert_eq!(&contents(&map), model),
                     Err(Error::NoState { .. }) => prop_assert!(*offset < line.first),
                     Err(error) => prop_assert!(false, "{error}"),
                 }
@@ -417,6 +417,12 @@ fn forged(store: &Store, fork: ForkId, offset: u64) {
     }
 }
 
+fn images_in(store: &Store) -> usize {
+    let mut images = 0;
+    store.visit(|log| images += usize::from(log.name().starts_with(b"s/images/") && log.staged().is_some()));
+    images
+}
+
 fn find_image(store: &Store, fork: ForkId, offset: u64) -> std::sync::Arc<thalweg_log::Log> {
     store.find(format!("s/images/{fork}-{offset}").as_bytes()).unwrap()
 }
@@ -473,17 +479,135 @@ fn images_are_written_when_they_are_due_and_forks_keep_what_they_need() {
         (0..30).for_each(|n| write(main, n + round));
         assert_eq!(state.maintain(1).unwrap(), 1);
     }
-    let mut images = 0;
-    store.visit(|log| images += usize::from(log.name().starts_with(b"s/images/") && log.staged().is_some()));
-    assert_eq!(images, 2, "the newest, and the one that the fork began with");
+    assert_eq!(images_in(&store), 2, "the newest, and the one that the fork began with");
     let first = store.find(b"s/main").unwrap().staged().unwrap().first;
     assert!(first > 0 && matches!(state.at(main, first - 1), Err(Error::NoState { .. })));
     drop(state);
     let state = State::open(&store, "s", options).unwrap();
     assert_eq!(state.root(fork, View::Committed).unwrap(), root);
     state.drop_fork(fork, 2).unwrap();
-    state.checkpoint(main, 3).unwrap();
-    let mut images = 0;
-    store.visit(|log| images += usize::from(log.name().starts_with(b"s/images/") && log.staged().is_some()));
-    assert_eq!(images, 1);
+    assert_eq!(images_in(&store), 1);
+}
+
+#[test]
+fn a_dropped_fork_takes_its_images_with_it_and_leaves_those_of_others() {
+    let store = memory();
+    let state = State::open(&store, "s", Options::default()).unwrap();
+    let main = state.main();
+    state.write(main, &put("a", "1"), 1).unwrap();
+    state.checkpoint(main, 1).unwrap();
+    let (fork, _) = state.fork(main, 1).unwrap();
+    state.write(fork, &put("b", "1"), 1).unwrap();
+    state.checkpoint(fork, 1).unwrap();
+    let (child, _) = state.fork(fork, 1).unwrap();
+    assert_eq!(images_in(&store), 2);
+    state.drop_fork(fork, 2).unwrap();
+    assert_eq!(images_in(&store), 2, "the child begins with it");
+    state.drop_fork(child, 3).unwrap();
+    assert_eq!(images_in(&store), 1);
+    // One that a crash left when it had taken the fork.
+    let (fork, _) = state.fork(main, 4).unwrap();
+    state.write(fork, &put("b", "2"), 4).unwrap();
+    state.checkpoint(fork, 4).unwrap();
+    let name = state.lines().last().unwrap().log.clone();
+    drop(state);
+    let log = store.find(name.as_bytes()).unwrap();
+    store.delete(&log, log.staged().unwrap().version, 5, None).unwrap();
+    assert_eq!(images_in(&store), 2);
+    let state = State::open(&store, "s", Options::default()).unwrap();
+    assert_eq!(images_in(&store), 1);
+    assert_eq!(state.get(main, View::Committed, "a").unwrap().as_deref(), Some(&b"1"[..]));
+}
+
+#[test]
+fn what_is_kept_from_some_image_on_stays_when_there_are_others() {
+    let store = memory();
+    let trimmed = Options { history: History::Trimmed, ..Options::default() };
+    let state = State::open(&store, "s", trimmed).unwrap();
+    let main = state.main();
+    state.write(main, &put("a", "1"), 1).unwrap();
+    let base = state.checkpoint(main, 2).unwrap();
+    drop(state);
+    let state = State::open(&store, "s", Options::default()).unwrap();
+    let kept = state.write(main, &put("b", "1"), 3).unwrap().next;
+    let (fork, _) = state.fork(main, 3).unwrap();
+    for time in 4..7 {
+        for of in [main, fork] {
+            state.write(of, &put("b", &time.to_string()), time).unwrap();
+            state.checkpoint(of, time).unwrap();
+        }
+    }
+    drop(state);
+    let state = State::open(&store, "s", Options::default()).unwrap();
+    for of in [main, fork] {
+        assert_eq!(contents(&state.at(of, base).unwrap().0).len(), 1);
+        assert_eq!(contents(&state.at(of, kept).unwrap().0)["b"], b"1");
+        let (again, _) = state.fork_at(of, kept, 8).unwrap();
+        assert_eq!(state.get(again, View::Committed, "b").unwrap().as_deref(), Some(&b"1"[..]));
+    }
+    assert_eq!(images_in(&store), 3, "the first, and the newest of either");
+}
+
+#[test]
+fn what_a_session_takes_can_be_committed() {
+    let state = State::open(&memory(), "s", Options::default()).unwrap();
+    let mut session = state.session(state.main()).unwrap();
+    session.snapshot(1).unwrap();
+    let mut number = 0;
+    let refused = loop {
+        let few = (number..number + 10_000).map(|n| Change::Put(format!("{n:08}").into(), b"x"[..].into()));
+        if let Err(refused) = session.write(few.collect(), 1) {
+            break refused;
+        }
+        number += 10_000;
+    };
+    assert!(matches!(refused, Error::TooMuch { .. }), "{refused}");
+    assert!(number >= 100_000);
+    session.commit(1).unwrap();
+    assert_eq!(state.map(state.main(), View::Committed).unwrap().len(), number);
+}
+
+#[test]
+fn forks_are_streams_and_bounded_with_them() {
+    let store = memory();
+    let state = State::open(&store, "s", Options { logs_max: 3, ..Options::default() }).unwrap();
+    let main = state.main();
+    let (fork, _) = state.fork(main, 1).unwrap();
+    state.fork(fork, 1).unwrap();
+    assert!(matches!(state.fork(main, 1), Err(Error::TooManyForks { limit: 3 })));
+    assert!(matches!(state.fork_at(main, 0, 1), Err(Error::TooManyForks { limit: 3 })));
+    state.write(fork, &put("a", "1"), 1).unwrap();
+    state.drop_fork(state.forks()[2], 2).unwrap();
+    state.fork(main, 3).unwrap();
+}
+
+#[test]
+fn nothing_is_seen_committed_before_it_is_durable() {
+    let disk = SimDisk::new(1, 64 << 20);
+    let options =
+        StoreOptions { durability: Durability::Sync, committer_thread: false, ..StoreOptions::default() };
+    let (store, _) = Store::open(&Disk::Sim(disk), "/store".as_ref(), options).unwrap();
+    let state = State::open(&store, "s", Options::default()).unwrap();
+    let main = state.main();
+    let durable = state.write(main, &put("a", "1"), 1).unwrap();
+    store.flush().unwrap();
+    assert_eq!(state.is_durable(durable.ticket), Ok(true));
+    assert_eq!(state.at(main, durable.next).unwrap().1, 0);
+    let first = state.write(main, &put("a", "2"), 2).unwrap();
+    let (fork, made) = state.fork(main, 2).unwrap();
+    let second = state.write(main, &put("a", "3"), 2).unwrap();
+    let tickets = [(main, first), (main, second), (fork, made)].map(|(of, receipt)| {
+        let (_, ticket) = state.at(of, receipt.next).unwrap();
+        (ticket, receipt.ticket)
+    });
+    assert!(tickets.iter().all(|(ticket, receipt)| ticket == receipt && *ticket > 0), "{tickets:?}");
+    assert!(matches!(state.at(main, second.next + 1), Err(Error::NoState { .. })));
+    assert!(matches!(state.get(fork, View::Committed, "a"), Err(Error::NoFork(of)) if of == fork));
+    assert_eq!(state.get(fork, View::Pending, "a").unwrap().as_deref(), Some(&b"2"[..]));
+    assert_eq!(state.lines().len(), 1);
+    store.flush().unwrap();
+    assert_eq!(state.is_durable(second.ticket), Ok(true));
+    assert_eq!(state.get(fork, View::Committed, "a").unwrap().as_deref(), Some(&b"2"[..]));
+    assert_eq!(state.at(main, second.next).unwrap().1, 0);
+    assert_eq!(state.lines().len(), 2);
 }

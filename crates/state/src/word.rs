@@ -27,6 +27,8 @@ words! {
     NoFork = "no_fork",
     /// The main line cannot be dropped.
     MainLine = "main_line",
+    /// There are as many streams as there may be, forks among them.
+    TooManyForks = "too_many_forks",
     /// Neither a fork nor a session; or a session where a fork is asked for.
     BadPlace = "bad_place",
     /// A view of a session, which sees one state.

@@ -242,6 +242,21 @@ fn all_sessions_together_have_a_bound() {
 }
 
 #[test]
+fn there_are_as_many_forks_as_there_may_be_streams() {
+    let directory = tempfile::tempdir().unwrap();
+    let state = thalweg_state::Options { logs_max: 2, ..thalweg_state::Options::default() };
+    let options = ServiceOptions { state, ..ServiceOptions::default() };
+    let _served = Served::start(directory.path(), memory(), options);
+    let mut client = connect(directory.path(), WAYS[0]);
+    let fork = StateFork { parent: "main".into(), offset: None };
+    let made = client.fork(&fork).unwrap().fork.into_owned();
+    assert_eq!(word(client.fork(&fork)), "too_many_forks");
+    assert_eq!(word(client.fork(&StateFork { offset: Some(0), ..fork.clone() })), "too_many_forks");
+    client.drop(&StateDrop { fork: made.into() }).unwrap();
+    client.fork(&fork).unwrap();
+}
+
+#[test]
 fn a_lease_that_ends_leaves_nothing_behind() {
     let directory = tempfile::tempdir().unwrap();
     let options = ServiceOptions { sessions_max: 1, ..ServiceOptions::default() };

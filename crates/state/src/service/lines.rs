@@ -9,9 +9,10 @@ use crate::generated::types::{
     Line, StateCloseResponse, StateDrop, StateDropResponse, StateFork, StateForkResponse, StateForksResponse,
     StateOpen, StateOpenResponse, StateRejoinResponse,
 };
+use crate::session::Session;
 use crate::state::ForkId;
+use parking_lot::MappedMutexGuard;
 use std::sync::Arc;
-use std::time::Duration;
 use thalweg_log::{Receipt, now};
 
 /// Changes whose commit is short.
@@ -21,7 +22,6 @@ const COMMIT_COST: usize = 4;
 pub(super) struct Turn {
     live: Live,
     token: Token,
-    lease: Duration,
     _held: Held,
     budget: Budget,
 }
@@ -79,26 +79,27 @@ impl Core {
         act: fn(&Arc<Self>, Turn) -> Outcome,
     ) -> Result<Outcome, Refusal> {
         let token = Self::token(session)?;
-        let (live, lease) = self.sessions.find(token)?;
+        let live = self.sessions.find(token)?;
         let key = Key::Session(token.name);
         Ok(match self.turn(key, true) {
-            Some(held) => act(self, Turn { live, token, lease, _held: held, budget }),
+            Some(held) => act(self, Turn { live, token, _held: held, budget }),
             None => Outcome::in_turn(key, true, move |core, held, budget| {
-                act(core, Turn { live, token, lease, _held: held, budget })
+                act(core, Turn { live, token, _held: held, budget })
             }),
         })
     }
 
     pub(super) fn rejoin(self: &Arc<Self>, turn: Turn) -> Outcome {
-        let session = turn.live.lock();
-        let fork = session.fork();
-        let is_main = self.state.get().is_some_and(|state| state.main() == fork);
-        let response = StateRejoinResponse {
-            fork: if is_main { "main".into() } else { fork.to_string().into() },
-            pending: session.is_pending(),
-            lease_ms: u32::try_from(turn.lease.as_millis()).unwrap_or(u32::MAX),
+        let answer = |session: &Session| {
+            let fork = session.fork();
+            let is_main = self.state.get().is_some_and(|state| state.main() == fork);
+            Answer::of(&StateRejoinResponse {
+                fork: if is_main { "main".into() } else { fork.to_string().into() },
+                pending: session.is_pending(),
+                lease_ms: u32::try_from(turn.live.lease().as_millis()).unwrap_or(u32::MAX),
+            })
         };
-        Outcome::done(Answer::of(&response))
+        turn.live.lock().map(|session| Outcome::done(answer(&session))).into()
     }
 
     pub(super) fn snapshot(self: &Arc<Self>, turn: Turn) -> Outcome {
@@ -110,20 +111,22 @@ impl Core {
     }
 
     pub(super) fn rollback(self: &Arc<Self>, turn: Turn) -> Outcome {
-        let rolled = turn.live.lock().rollback();
-        rolled.map_err(Refusal::from).map(|()| Outcome::done(Answer::RolledBack)).into()
+        let rolled = turn.live.lock().and_then(|mut session| Ok(session.rollback()?));
+        rolled.map(|()| Outcome::done(Answer::RolledBack)).into()
     }
 
     pub(super) fn close(self: &Arc<Self>, turn: Turn) -> Outcome {
-        self.sessions.close(turn.token);
-        Outcome::done(Answer::of(&StateCloseResponse {}))
+        let closed = self.sessions.close(turn.token, &turn.live);
+        closed.map(|()| Outcome::done(Answer::of(&StateCloseResponse {}))).into()
     }
 
     /// Commits what is pending, as both commit and snapshot do: alone on the fork.
     fn commit_then(self: &Arc<Self>, turn: Turn, wrote: Wrote) -> Outcome {
-        let session = turn.live.lock();
-        let (key, changes) = (Key::Fork(session.fork()), session.changes());
-        drop(session);
+        let wanted = turn.live.lock().map(|session| (Key::Fork(session.fork()), session.changes()));
+        let (key, changes) = match wanted {
+            Ok(wanted) => wanted,
+            Err(refusal) => return Outcome::Refused(refusal),
+        };
         match self.turn(key, true) {
             Some(held) => self.commit_in(turn, held, wrote, changes),
             None => Outcome::in_turn(key, true, move |core, held, budget| {
@@ -144,15 +147,15 @@ impl Core {
     }
 
     fn commit_now(self: &Arc<Self>, turn: &Turn, wrote: Wrote) -> Outcome {
-        let mut session = turn.live.lock();
-        let grows = session.changes() > 0;
-        let receipt = if wrote == Wrote::Snapshot { session.snapshot(now()) } else { session.commit(now()) };
-        let done = |receipt: Receipt| {
+        let commit = |mut session: MappedMutexGuard<'_, Session>| {
+            let grows = session.changes() > 0;
+            let receipt =
+                if wrote == Wrote::Snapshot { session.snapshot(now()) } else { session.commit(now()) }?;
             if grows {
                 self.grown(receipt);
             }
-            Outcome::Done(receipt.ticket, Answer::Offset(wrote, receipt.next))
+            Ok(Outcome::Done(receipt.ticket, Answer::Offset(wrote, receipt.next)))
         };
-        receipt.map_err(Refusal::from).map(done).into()
+        turn.live.lock().and_then(commit).into()
     }
 }

@@ -245,3 +245,6 @@ impl Core {
 fn fault_of(error: &DecodeError) -> Fault {
     if error.wrong == Wrong::UnknownMessage { Fault::UnknownCommand } else { Fault::BadRequest }
 }
+
+#[cfg(test)]
+mod tests;

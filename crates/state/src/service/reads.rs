@@ -3,7 +3,7 @@
 use super::Core;
 use super::answer::Answer;
 use super::calls::{Place, reading};
-use super::order::{Budget, Key, Outcome};
+use super::order::{Budget, Held, Key, Outcome};
 use super::refusal::Refusal;
 use super::sessions::Live;
 use crate::fork::View;
@@ -38,44 +38,49 @@ impl Core {
         match self.place(place)? {
             Place::Fork(fork) => match reading(fork, view) {
                 None => Ok(look(self.open()?.sight(fork, View::Committed)?, budget)),
-                Some(key) => Ok(self.look_pending(key, fork, budget, look)),
+                Some(key) => Ok(self.look_pending(key, fork, None, budget, look)),
             },
             Place::Session(_) if view.is_some() => Err(Refusal::View),
             Place::Session(token) => {
                 let key = Key::Session(token.name);
-                let (live, _) = self.sessions.find(token)?;
+                let live = self.sessions.find(token)?;
                 match self.turn(key, false) {
-                    Some(_held) => Ok(self.look_in(&live, budget, look)),
-                    None => Ok(Outcome::in_turn(key, false, move |core, _held, budget| {
-                        core.look_in(&live, budget, look)
+                    Some(held) => self.look_in(live, held, budget, look),
+                    None => Ok(Outcome::in_turn(key, false, move |core, held, budget| {
+                        core.look_in(live, held, budget, look).into()
                     })),
                 }
             }
         }
     }
 
-    /// Whoever calls this has the session's turn.
+    /// `held` is the session's turn.
     fn look_in(
         self: &Arc<Self>,
-        live: &Live,
+        live: Live,
+        held: Held,
         budget: Budget,
         look: impl FnOnce(Sight, Budget) -> Outcome + Send + 'static,
-    ) -> Outcome {
-        let session = live.lock();
+    ) -> Tried {
+        let session = live.lock()?;
         if !session.is_pending() {
             let fork = session.fork();
             drop(session);
-            return self.look_pending(Key::Fork(fork), fork, budget, look);
+            return Ok(self.look_pending(Key::Fork(fork), fork, Some((held, live)), budget, look));
         }
         let sight = session.sight();
         drop(session);
-        sight.map_err(Refusal::from).map(|sight| look(sight, budget)).into()
+        drop((held, live));
+        Ok(look(sight?, budget))
     }
 
+    /// `beside` is the session that reads, if one does, and its turn: what it writes later comes behind this in the fork's line,
+    /// too.
     fn look_pending(
         self: &Arc<Self>,
         key: Key,
         fork: u64,
+        beside: Option<(Held, Live)>,
         budget: Budget,
         look: impl FnOnce(Sight, Budget) -> Outcome + Send + 'static,
     ) -> Outcome {
@@ -83,12 +88,12 @@ impl Core {
         match self.turn(key, false) {
             Some(held) => {
                 let sight = sight(self);
-                drop(held);
+                drop((held, beside));
                 sight.map(|sight| look(sight, budget)).into()
             }
             None => Outcome::in_turn(key, false, move |core, held, budget| {
                 let sight = sight(core);
-                drop(held);
+                drop((held, beside));
                 sight.map(|sight| look(sight, budget)).into()
             }),
         }
@@ -165,7 +170,7 @@ impl Core {
         Ok(Outcome::elsewhere(move |core| {
             let at = core.open().and_then(|state| Ok(state.at(fork, history.offset)?));
             let page = |map: Map| page(map.scan(from(history.start.as_deref())), limit(history.limit), true);
-            at.map(|map| Outcome::done(page(map))).into()
+            at.map(|(map, ticket)| Outcome::Done(ticket, page(map))).into()
         }))
     }
 }

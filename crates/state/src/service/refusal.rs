@@ -59,6 +59,7 @@ impl Error {
         match self {
             Self::NoFork(_) => Word::NoFork,
             Self::MainLine => Word::MainLine,
+            Self::TooManyForks { .. } => Word::TooManyForks,
             Self::NoSnapshot => Word::NoSnapshot,
             Self::Conflict { .. } => Word::Conflict,
             Self::Key { .. } => Word::BadKey,

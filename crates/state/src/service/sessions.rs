@@ -5,11 +5,14 @@
 //! says: so a client that dies leaves something behind for that long, and nothing afterwards, and one whose connection
 //! breaks goes on where it was. One that a former server began is told apart from one that ended.
 //!
+//! A call uses its session from when it comes until it is done, in line for its turn too: no lease ends meanwhile, and it begins
+//! anew then. Only `Close` ends a session before calls that are in line for it, and they find that out in their turn.
+//!
 //! *Bound*: as many sessions as are allowed, each with two states at most.
 
 use super::refusal::Refusal;
 use crate::session::Session;
-use parking_lot::Mutex;
+use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -58,13 +61,42 @@ fn digits(text: &str) -> Option<u64> {
     })
 }
 
-/// A session that is open. Whoever has its turn locks it, so nobody ever waits for the lock.
-pub(super) type Live = Arc<Mutex<Session>>;
+/// A session, for as long as a call is about it: until this goes its lease does not end.
+pub(super) struct Live {
+    leased: Arc<Leased>,
+}
 
 struct Leased {
-    live: Live,
+    /// `None` once it was closed. Whoever has its turn locks it, so nobody ever waits for the lock.
+    session: Mutex<Option<Session>>,
     lease: Duration,
-    until: Instant,
+    until: Mutex<Instant>,
+}
+
+impl Live {
+    /// The session, if it was not closed. Whoever calls this has its turn.
+    pub(super) fn lock(&self) -> Result<MappedMutexGuard<'_, Session>, Refusal> {
+        MutexGuard::try_map(self.leased.session.lock(), Option::as_mut).map_err(|_| Refusal::SessionExpired)
+    }
+
+    /// How long its lease lasts.
+    pub(super) fn lease(&self) -> Duration {
+        self.leased.lease
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        *self.leased.until.lock() = Instant::now() + self.leased.lease;
+    }
+}
+
+impl Leased {
+    /// Whether nobody uses it, and nobody did for as long as its lease lasts. Whoever calls this has the table, from which alone
+    /// somebody could begin to.
+    fn is_over(self: &Arc<Self>, now: Instant) -> bool {
+        Arc::strong_count(self) == 1 && *self.until.lock() < now
+    }
 }
 
 pub(super) struct Sessions {
@@ -75,7 +107,7 @@ pub(super) struct Sessions {
 }
 
 struct Table {
-    leased: HashMap<u64, Leased>,
+    leased: HashMap<u64, Arc<Leased>>,
     begun: u64,
     swept: Instant,
 }
@@ -107,39 +139,42 @@ impl Sessions {
                 break name;
             }
         };
-        let live = Arc::new(Mutex::new(session));
-        table.leased.insert(name, Leased { live, lease, until: now + lease });
+        let (session, until) = (Mutex::new(Some(session)), Mutex::new(now + lease));
+        table.leased.insert(name, Arc::new(Leased { session, lease, until }));
         drop(table);
         drop(ended);
         Ok((Token { incarnation: self.incarnation, name }, lease_ms))
     }
 
-    /// A session, and how long its lease lasts, which begins anew.
-    pub(super) fn find(&self, token: Token) -> Result<(Live, Duration), Refusal> {
+    /// A session, for a call about it.
+    pub(super) fn find(&self, token: Token) -> Result<Live, Refusal> {
         if token.incarnation != self.incarnation {
             return Err(Refusal::SessionLost);
         }
         let now = Instant::now();
         let mut table = self.table.lock();
-        let leased = table.leased.get_mut(&token.name).ok_or(Refusal::SessionExpired)?;
-        if leased.until < now {
+        let leased = table.leased.get(&token.name).ok_or(Refusal::SessionExpired)?;
+        if leased.is_over(now) {
             let ended = table.leased.remove(&token.name);
             drop(table);
             drop(ended);
             return Err(Refusal::SessionExpired);
         }
-        leased.until = now + leased.lease;
-        let found = (leased.live.clone(), leased.lease);
+        let found = Live { leased: leased.clone() };
         let ended = if now > table.swept + SWEEP { table.sweep(now) } else { Vec::new() };
         drop(table);
         drop(ended);
         Ok(found)
     }
 
-    /// Ends a session.
-    pub(super) fn close(&self, token: Token) {
-        let ended = self.table.lock().leased.remove(&token.name);
-        drop(ended);
+    /// Ends a session. Whoever calls this has its turn.
+    pub(super) fn close(&self, token: Token, live: &Live) -> Result<(), Refusal> {
+        // One that was closed already may have left its name to another.
+        drop(live.lock()?);
+        let leased = self.table.lock().leased.remove(&token.name);
+        let session = live.leased.session.lock().take();
+        drop((leased, session));
+        Ok(())
     }
 
     /// Ends every session whose lease is over.
@@ -156,9 +191,9 @@ impl Sessions {
 
 impl Table {
     /// Takes out what is over, to be let go of without the lock.
-    fn sweep(&mut self, now: Instant) -> Vec<Leased> {
+    fn sweep(&mut self, now: Instant) -> Vec<Arc<Leased>> {
         self.swept = now;
-        self.leased.extract_if(|_, leased| leased.until < now).map(|(_, leased)| leased).collect()
+        self.leased.extract_if(|_, leased| leased.is_over(now)).map(|(_, leased)| leased).collect()
     }
 }
 

@@ -91,7 +91,7 @@ impl Write {
 
     /// Whoever calls this has the session's turn, and there is a snapshot.
     fn beside(mut self, live: &Live) -> Result<Outcome, Refusal> {
-        let mut session = live.lock();
+        let mut session = live.lock()?;
         if self.is_conditional() {
             self.check(session.fork(), &session.sight()?)?;
         }
@@ -110,41 +110,47 @@ impl Core {
         match self.place(place)? {
             Place::Fork(fork) => Ok(self.write_fork(write, fork, None, budget)),
             Place::Session(token) => {
-                let (live, _) = self.sessions.find(token)?;
+                let live = self.sessions.find(token)?;
                 let key = Key::Session(token.name);
-                Ok(match self.turn(key, true) {
+                match self.turn(key, true) {
                     Some(held) => self.write_session(write, live, held, budget),
-                    None => Outcome::in_turn(key, true, |core, held, budget| {
-                        core.write_session(write, live, held, budget)
-                    }),
-                })
+                    None => Ok(Outcome::in_turn(key, true, |core, held, budget| {
+                        core.write_session(write, live, held, budget).into()
+                    })),
+                }
             }
         }
     }
 
-    fn write_session(self: &Arc<Self>, write: Write, live: Live, held: Held, budget: Budget) -> Outcome {
-        let session = live.lock();
+    fn write_session(
+        self: &Arc<Self>,
+        write: Write,
+        live: Live,
+        held: Held,
+        budget: Budget,
+    ) -> Result<Outcome, Refusal> {
+        let session = live.lock()?;
         let (fork, is_pending) = (session.fork(), session.is_pending());
         drop(session);
         if !is_pending {
-            return self.write_fork(write, fork, Some(held), budget);
+            return Ok(self.write_fork(write, fork, Some((held, live)), budget));
         }
         if write.fits(budget) {
-            return write.beside(&live).into();
+            return write.beside(&live);
         }
-        Outcome::elsewhere(move |_| {
+        Ok(Outcome::elsewhere(move |_| {
             let outcome = write.beside(&live).into();
             drop(held);
             outcome
-        })
+        }))
     }
 
-    /// `beside` is the turn of the session that writes, if one does.
+    /// `beside` is the session that writes, if one does, and its turn.
     fn write_fork(
         self: &Arc<Self>,
         write: Write,
         fork: ForkId,
-        beside: Option<Held>,
+        beside: Option<(Held, Live)>,
         budget: Budget,
     ) -> Outcome {
         let Some(held) = self.turn(Key::Fork(fork), true) else {
@@ -168,7 +174,7 @@ impl Core {
         self: &Arc<Self>,
         write: Write,
         fork: ForkId,
-        turns: (Held, Option<Held>),
+        turns: (Held, Option<(Held, Live)>),
         budget: Budget,
     ) -> Outcome {
         if write.fits(budget) {

@@ -1,0 +1,142 @@
+//! Calls of sessions that others keep waiting: what is held and what was begun stands still between two steps of a test, which
+//! goes on with it by hand.
+
+use super::calls::Place;
+use super::order::{BUSY, Key, Outcome, UNLIMITED};
+use super::sessions::Token;
+use super::*;
+use crate::generated::types::*;
+use crate::word::Word;
+use std::time::Duration;
+
+fn served() -> Service {
+    let store = Store::memory(thalweg_log::Options::default()).unwrap();
+    let service = Service::new(&store, "state", ServiceOptions::default());
+    service.core.state().unwrap();
+    service
+}
+
+/// Sees a call to its end, here.
+fn end(core: &Arc<Core>, mut outcome: Outcome) -> Result<Answer, Word> {
+    loop {
+        outcome = match outcome {
+            Outcome::Done(_, answer) => return Ok(answer),
+            Outcome::Refused(refusal) => return Err(refusal.word()),
+            Outcome::Elsewhere(rest) => rest(core, ()),
+            Outcome::InTurn { key, write, rest } => {
+                rest(core, (core.turn(key, write).expect("nobody else has a turn"), UNLIMITED))
+            }
+        };
+    }
+}
+
+fn put(place: &str, key: &str) -> StateRequest<'static> {
+    let (place, key) = (place.to_owned().into(), key.to_owned().into());
+    StateRequest::Put(StatePut { place, key, value: b"1"[..].into() })
+}
+
+fn get(place: &str, key: &str) -> StateRequest<'static> {
+    StateRequest::Get(StateGet { place: place.to_owned().into(), key: key.to_owned().into(), view: None })
+}
+
+fn commit(session: &str) -> StateRequest<'static> {
+    StateRequest::Commit(StateCommit { session: session.to_owned().into() })
+}
+
+fn snapshot(session: &str) -> StateRequest<'static> {
+    StateRequest::Snapshot(StateSnapshot { session: session.to_owned().into() })
+}
+
+fn close(session: &str) -> StateRequest<'static> {
+    StateRequest::Close(StateClose { session: session.to_owned().into() })
+}
+
+/// A session of the main line, and what its turn is taken of.
+fn session(core: &Core, lease_ms: u32) -> (String, Token) {
+    let state = core.state().unwrap();
+    let opened = core.sessions.open(state.session(state.main()).unwrap(), Some(lease_ms));
+    let (token, _) = opened.unwrap();
+    (token.to_string(), token)
+}
+
+#[test]
+fn calls_in_line_behind_a_close_find_nothing() {
+    let service = served();
+    let core = &service.core;
+    let (session, token) = session(core, 30_000);
+    end(core, core.begin(snapshot(&session), BUSY)).unwrap();
+    end(core, core.begin(put(&session, "a"), BUSY)).unwrap();
+    // As a long batch of the session holds it.
+    let held = core.turn(Key::Session(token.name), true).unwrap();
+    let rejoin = StateRequest::Rejoin(StateRejoin { session: (&*session).into() });
+    let rollback = StateRequest::Rollback(StateRollback { session: (&*session).into() });
+    let behind = [
+        commit(&session),
+        snapshot(&session),
+        put(&session, "b"),
+        get(&session, "a"),
+        rollback,
+        rejoin,
+        close(&session),
+    ];
+    let first = core.begin(close(&session), BUSY);
+    let behind = behind.map(|request| core.begin(request, BUSY));
+    drop(held);
+    end(core, first).unwrap();
+    for outcome in behind {
+        assert_eq!(end(core, outcome).unwrap_err(), Word::SessionExpired);
+    }
+    let state = core.state().unwrap();
+    assert_eq!(state.map(state.main(), crate::View::Pending).unwrap().len(), 0);
+    assert_eq!((service.sessions(), service.sessions_bytes()), (0, 0));
+}
+
+#[test]
+fn no_lease_ends_while_a_call_waits() {
+    let service = served();
+    let core = &service.core;
+    let (session, token) = session(core, 400);
+    let state = core.state().unwrap();
+    let fork = Key::Fork(state.main());
+    let outlast = || std::thread::sleep(Duration::from_millis(500));
+    // In its turn, in line for its fork.
+    let held = core.turn(fork, true).unwrap();
+    let write = core.begin(put(&session, "a"), BUSY);
+    // In line for its turn.
+    let second = core.begin(get(&session, "a"), BUSY);
+    outlast();
+    service.keep_house();
+    assert_eq!(service.sessions(), 1);
+    drop(core.sessions.find(token).unwrap());
+    drop(held);
+    end(core, write).unwrap();
+    outlast();
+    service.keep_house();
+    assert_eq!(service.sessions(), 1);
+    assert!(matches!(end(core, second).unwrap(), Answer::Value(Some(_))));
+    outlast();
+    service.keep_house();
+    assert_eq!(service.sessions(), 0);
+    assert_eq!(end(core, core.begin(commit(&session), BUSY)).unwrap_err(), Word::SessionExpired);
+}
+
+#[test]
+fn a_read_of_a_session_stands_before_its_later_write() {
+    let service = served();
+    let core = &service.core;
+    let (session, token) = session(core, 30_000);
+    let fork = core.state().unwrap().main();
+    assert_eq!(core.place(&session).unwrap(), Place::Session(token));
+    let held = core.turn(Key::Fork(fork), true).unwrap();
+    let in_line = core.turn(Key::Session(token.name), true).unwrap();
+    let outcomes = [core.begin(get(&session, "a"), BUSY), core.begin(put(&session, "a"), BUSY)];
+    drop(in_line);
+    let [read, write] = outcomes;
+    // The read has its session's turn by now, and is not in the fork's line yet.
+    let Outcome::InTurn { key, write: false, rest } = read else { panic!("a read waits for its session") };
+    let read = rest(core, (core.turn(key, false).unwrap(), BUSY));
+    assert!(core.turn(Key::Session(token.name), true).is_none(), "the write would overtake it");
+    drop(held);
+    assert!(matches!(end(core, read).unwrap(), Answer::Value(None)));
+    end(core, write).unwrap();
+}
