@@ -16,7 +16,7 @@ pub(crate) const PREFIX: &str = "/rpc/";
 pub(crate) fn refusal(problem: &Problem<'_>, fields: &str) -> Response {
     let fields = format!("Content-Type: {PROBLEM_MEDIA}\r\nX-Content-Type-Options: nosniff\r\n{fields}");
     let mut response =
-        Response { status: problem.status, fields: fields.into_bytes(), ..Response::default() };
+        Response { status: problem.status, fields: fields.as_bytes().into(), ..Response::default() };
     response.body.push(problem.encode().into());
     response
 }

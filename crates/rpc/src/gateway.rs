@@ -34,7 +34,8 @@ use thalweg_wire::problem::Problem;
 pub struct Bounds {
     /// Calls in one batch.
     pub batch_calls_max: usize,
-    /// Bytes of answers to one batch; calls beyond are refused before they are made.
+    /// Bytes of answers to one batch; calls beyond are refused before they are made, and of what was made before, long answers
+    /// are replaced by an error.
     pub batch_bytes_max: usize,
     /// Calls of one service whose handlers have not ended.
     pub in_flight_max: usize,
@@ -117,6 +118,11 @@ pub struct Gateway {
     next_look: Option<Instant>,
 }
 
+/// What is said of an answer that there is no room for.
+const TOO_MUCH: &str =
+    "the call was made, and its answer does not fit: the batch's other answers take all the room";
+/// Answers this short are sent whether there is room or not: to say that there is none is no shorter.
+const SHORT_BYTES: usize = 512;
 /// How often calls that are awaited are looked through.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// A buffer that one request made larger is freed.
@@ -139,14 +145,19 @@ impl Gateway {
         }
     }
 
+    /// Whether a service may have that name: it stands in a path as it is.
+    pub fn takes(name: &str) -> bool {
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+        !name.is_empty() && name.bytes().all(is_plain)
+    }
+
     /// Serves a service under a name: at `/rpc/<name>`. Returns the descriptor that the reactor is to watch
     /// ([`thalweg_http::Http::attach`]), if the service lives elsewhere.
     ///
     /// # Errors
     /// [`Fault::BadArgument`] for a name that is taken, or none that stands in a path as it is; what the endpoint says.
     pub fn mount(&mut self, name: &str, mount: Mount) -> Result<Option<std::os::fd::OwnedFd>, Error> {
-        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
-        if name.is_empty() || !name.bytes().all(is_plain) {
+        if !Self::takes(name) {
             return Err(Error::new(Fault::BadArgument, format!("{name:?} cannot stand in a path as it is")));
         }
         if self.served.iter().any(|served| served.name == name) {
@@ -156,7 +167,7 @@ impl Gateway {
         let (plan, description, mut backend) = mount.open(&self.bounds, move || rouser.rouse())?;
         let descriptor = match &mut backend {
             Backend::Here(..) => None,
-            Backend::Elsewhere(client) => Some(thalweg_sys::socket::duplicate(client.descriptor()?)?),
+            Backend::Elsewhere { client, .. } => Some(thalweg_sys::socket::duplicate(client.descriptor()?)?),
         };
         self.served.push(Served {
             name: name.to_owned(),
@@ -188,6 +199,7 @@ impl Gateway {
         if let Some(time) = self.served[place].delay.take() {
             self.held.hold(name, place, body, time);
         } else if let Some(response) = self.carry_out(place, body, name) {
+            self.owe_look();
             return Answer::Respond(response);
         }
         self.last_flight = name;
@@ -279,6 +291,14 @@ impl Gateway {
         }
     }
 
+    /// Has itself looked for soon if a service elsewhere was given something that nobody waits for: a notification, or
+    /// that a call is not wanted any more.
+    fn owe_look(&self) {
+        if self.served.iter().any(|served| served.backend.owes_turn()) {
+            self.rouser.rouse();
+        }
+    }
+
     /// Takes what came of one service's calls.
     fn turn(&mut self, place: usize, over: &mut Vec<u64>) {
         let Self { bounds, served, flights, .. } = self;
@@ -294,7 +314,7 @@ impl Gateway {
             }
             Came::End(code) => {
                 let Some(call) = awaited.remove(&under) else { return };
-                settle(flights, over, (place, under), &call, |out, id| {
+                settle(bounds, flights, over, (place, under), &call, |out, id| {
                     answer::ended(plan, &plan.methods[call.method], &call.items, id, code, frame, out);
                 });
             }
@@ -302,7 +322,7 @@ impl Gateway {
         for under in broken {
             backend.cancel(under);
             let Some(call) = awaited.remove(&under) else { continue };
-            settle(flights, over, (place, under), &call, |out, id| {
+            settle(bounds, flights, over, (place, under), &call, |out, id| {
                 answer::ended(plan, &plan.methods[call.method], &call.items, id, 0, &[], out);
             });
         }
@@ -314,7 +334,7 @@ impl Gateway {
         if self.next_look.is_none_or(|at| at > now) {
             return;
         }
-        let Self { served, flights, .. } = self;
+        let Self { bounds, served, flights, .. } = self;
         for (place, Served { backend, awaited, .. }) in served.iter_mut().enumerate() {
             let overdue: Vec<CallId> = awaited
                 .iter()
@@ -324,7 +344,7 @@ impl Gateway {
             for under in overdue {
                 backend.cancel(under);
                 let Some(call) = awaited.remove(&under) else { continue };
-                settle(flights, over, (place, under), &call, |out, id| {
+                settle(bounds, flights, over, (place, under), &call, |out, id| {
                     answer::fault(out, id, Fault::DeadlineExceeded, Fault::DeadlineExceeded.says());
                 });
             }
@@ -354,8 +374,9 @@ fn reply(flight: &mut Flight, call: &Call<'_>, write: impl FnOnce(&mut Vec<u8>, 
     }
 }
 
-/// Answers a call that was awaited; notes bodies that are over.
+/// Answers a call that was awaited, within what a batch's answers may come to; notes bodies that are over.
 fn settle(
+    bounds: &Bounds,
     flights: &mut HashMap<u64, Flight>,
     over: &mut Vec<u64>,
     named: (usize, CallId),
@@ -364,7 +385,14 @@ fn settle(
 ) {
     let Some((name, sequence)) = call.seat else { return };
     let Some(flight) = flights.get_mut(&name) else { return };
-    flight.complete(sequence, named, |out| write(out, Id::kept(&call.id)));
+    let is_full = flight.bytes() > bounds.batch_bytes_max;
+    flight.complete(sequence, named, |out| {
+        write(out, Id::kept(&call.id));
+        if is_full && out.len() > SHORT_BYTES {
+            *out = Vec::new();
+            answer::fault(out, Id::kept(&call.id), Fault::Overrun, TOO_MUCH);
+        }
+    });
     if flight.is_over() {
         over.push(name);
     }
@@ -373,7 +401,7 @@ fn settle(
 fn respond(body: Vec<u8>) -> Response {
     let mut response = Response {
         status: 200,
-        fields: b"Content-Type: application/json\r\n".to_vec(),
+        fields: b"Content-Type: application/json\r\n"[..].into(),
         ..Response::default()
     };
     response.body.push(body.into());
@@ -414,6 +442,7 @@ impl Service for Gateway {
             let output = self.flights.remove(&name).and_then(Flight::finish);
             each(name, respond(output.unwrap_or_default()));
         }
+        self.owe_look();
         let looks_ms = self.next_look.and_then(|_| u32::try_from(LOOK_EVERY.as_millis()).ok());
         if armed { looks_ms.into_iter().chain(self.held.due_ms(now)).min() } else { Some(1) }
     }
@@ -426,6 +455,7 @@ impl Service for Gateway {
             awaited.remove(&under);
             backend.cancel(under);
         }
+        self.owe_look();
     }
 
     fn failed(&mut self, _now: Now) -> Response {

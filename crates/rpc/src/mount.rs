@@ -76,7 +76,7 @@ impl Mount {
                 Backend::Here(Box::new(local), handler)
             }
             Way::Elsewhere(endpoint, options) => {
-                Backend::Elsewhere(Box::new(Client::begin(&endpoint, options)?))
+                Backend::Elsewhere { client: Box::new(Client::begin(&endpoint, options)?), owes_turn: false }
             }
         };
         let description = discover::document(&self.service, !bounds.delay_max.is_zero());
@@ -94,8 +94,8 @@ impl fmt::Debug for Mount {
 pub(crate) enum Backend {
     /// To a handler on this thread.
     Here(Box<Local>, Box<dyn Handler>),
-    /// To another process, by way of a connection on this thread.
-    Elsewhere(Box<Client>),
+    /// To another process, by way of a connection on this thread. What it is given leaves with its next turn.
+    Elsewhere { client: Box<Client>, owes_turn: bool },
 }
 
 impl Backend {
@@ -113,7 +113,10 @@ impl Backend {
     ) -> Result<Option<CallId>, Error> {
         match self {
             Self::Here(local, handler) => Ok(local.call(&mut **handler, frame, asked, each)),
-            Self::Elsewhere(client) => client.call(frame, options).map(Some),
+            Self::Elsewhere { client, owes_turn } => {
+                *owes_turn = true;
+                client.call(frame, options).map(Some)
+            }
         }
     }
 
@@ -121,7 +124,8 @@ impl Backend {
     pub(crate) fn turn(&mut self, mut each: impl FnMut(CallId, Came, &[u8])) {
         match self {
             Self::Here(local, handler) => local.turn(&mut **handler, each),
-            Self::Elsewhere(client) => {
+            Self::Elsewhere { client, owes_turn } => {
+                *owes_turn = false;
                 // Why a turn failed is said of each call, below.
                 let _ = client.turn(Wait::Poll);
                 while let Some(event) = client.next() {
@@ -145,15 +149,23 @@ impl Backend {
     pub(crate) fn cancel(&mut self, call: CallId) {
         match self {
             Self::Here(local, _) => local.cancel(call),
-            Self::Elsewhere(client) => client.forget(call),
+            Self::Elsewhere { client, owes_turn } => {
+                *owes_turn = true;
+                client.forget(call);
+            }
         }
+    }
+
+    /// Whether something was given to it that leaves with its next turn.
+    pub(crate) fn owes_turn(&self) -> bool {
+        matches!(self, Self::Elsewhere { owes_turn: true, .. })
     }
 
     /// Calls whose handlers have not ended.
     pub(crate) fn in_flight(&self) -> usize {
         match self {
             Self::Here(local, _) => local.in_flight(),
-            Self::Elsewhere(client) => client.in_flight(),
+            Self::Elsewhere { client, .. } => client.in_flight(),
         }
     }
 }

@@ -81,6 +81,31 @@ fn calls_go_over_a_socket_or_through_shared_memory_and_come_back() {
     }
 }
 
+/// What has no answer leaves without anything else that happens: a notification, and that nobody waits any more.
+#[test]
+fn what_nobody_waits_for_is_sent_all_the_same() {
+    let directory = tempfile::tempdir().unwrap();
+    for name in ["test.sock", "test.shm"] {
+        let at = endpoint(directory.path(), name);
+        let handler = TestHandler::default();
+        let _service = Service::start(&at, &handler);
+        let bounds = Bounds { patience: std::time::Duration::from_millis(50), ..Bounds::default() };
+        let options = ServerOptions { bounds, ..ServerOptions::default() };
+        let server = Running::with(options, Arc::clone(&handler.0), move || Mount::elsewhere(&schema(), at));
+        let mut client = server.connect();
+        let notification = json!({ "jsonrpc": "2.0", "method": "Same", "params": [1] });
+        for count in 1..=3 {
+            client.post(notification.to_string());
+            assert_eq!(client.answer().status, 204);
+            until("carried out", || server.asked().len() == count);
+        }
+        client.post(call("Later", &json!([1])));
+        let waiting = server.waiting(1);
+        assert_eq!(client.answer().json()["error"]["data"]["fault"], "deadline_exceeded");
+        until("told", || waiting[0].1.is_cancelled());
+    }
+}
+
 #[test]
 fn a_service_that_went_away_is_found_again() {
     let directory = tempfile::tempdir().unwrap();

@@ -204,6 +204,27 @@ fn answers_that_wait_for_others_before_them_count() {
     assert_eq!((error(&answers[2]).1, error(&answers[3]).1), ("overloaded", "overloaded"));
 }
 
+/// Calls that are all made before any of them is answered.
+#[test]
+fn long_answers_that_come_later_count() {
+    let server = bounded(Bounds { batch_bytes_max: 1_000, ..Bounds::default() });
+    let mut client = server.connect();
+    let calls: Vec<Value> = (0..4).map(|n| call("Later", &json!([n]), &json!(n))).collect();
+    client.post(serde_json::to_string(&calls).unwrap());
+    let texts = ["x".repeat(2_000), "x".repeat(2_000), "short".to_owned(), "x".repeat(2_000)];
+    for ((number, reply), text) in server.waiting(4).into_iter().zip(&texts) {
+        reply.end(&numbered("TrialLaterResponse", number, Some(text)));
+    }
+    let answers = client.answer().json();
+    assert_eq!(
+        (&answers[0]["result"]["text"], &answers[2]["result"]["text"]),
+        (&json!(texts[0]), &json!("short"))
+    );
+    for n in [1, 3] {
+        assert_eq!(error(&answers[n]), (-32009, "overrun", &json!(n)));
+    }
+}
+
 #[test]
 fn calls_under_way_have_a_bound() {
     let server = bounded(Bounds { in_flight_max: 2, ..Bounds::default() });

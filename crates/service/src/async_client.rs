@@ -186,8 +186,7 @@ impl AsyncClient {
         let call = state.client.call(request, self.options)?;
         state.calls.insert(call, Waiting::default());
         state.stale = true;
-        let window = self.options.credit.unwrap_or(state.client.credit());
-        Ok(Frames { shared: Arc::clone(&self.shared), call, window, yielded: false })
+        Ok(Frames { shared: Arc::clone(&self.shared), call, options: self.options, yielded: false })
     }
 }
 
@@ -255,8 +254,8 @@ impl State {
 pub struct Frames {
     shared: Arc<Shared>,
     call: CallId,
-    /// Items that the stream may send before it is given more credit; 0 where streams know none.
-    window: u32,
+    /// What the call was given.
+    options: CallOptions,
     /// Has asked to be polled again, so that others who are ready may queue their requests first.
     yielded: bool,
 }
@@ -278,7 +277,7 @@ impl Frames {
             // A failure here is one of the operating system, and shows again to whoever drives.
             let _ = state.turn(glance, &mut wakers);
         }
-        let taken = match state.take(self.call, self.window) {
+        let taken = match state.take(self.call, self.options) {
             Some(taken) => {
                 self.yielded = false;
                 Poll::Ready(taken)
@@ -306,13 +305,14 @@ impl State {
         self.calls.get(&call).is_some_and(|waiting| waiting.frames.is_empty())
     }
 
-    fn take(&mut self, call: CallId, window: u32) -> Option<Result<Vec<u8>, Error>> {
+    fn take(&mut self, call: CallId, options: CallOptions) -> Option<Result<Vec<u8>, Error>> {
         let Some(waiting) = self.calls.get_mut(&call) else {
             return Some(Err(Error::new(Fault::BadArgument, "this stream has ended")));
         };
         Some(match waiting.frames.pop_front()? {
             Ok(Frame::Item(frame)) => {
                 waiting.taken += 1;
+                let window = self.client.window(options);
                 if window > 0 && waiting.taken >= window.div_ceil(2) {
                     self.client.grant(call, std::mem::take(&mut waiting.taken));
                     self.stale = true;

@@ -184,7 +184,7 @@ impl Client {
                 Err(error) => {
                     // The call began and ends as every other.
                     self.session.queue(call, &head, request, 0);
-                    self.lose(error);
+                    self.drain_and_lose(error);
                     return Ok(call);
                 }
             }
@@ -340,6 +340,11 @@ impl Client {
         }
     }
 
+    /// Whether something that is queued has not been written: there is no room for it yet, or no connection.
+    pub fn has_unsent(&self) -> bool {
+        self.session.has_unsent()
+    }
+
     /// Calls that have not ended.
     pub fn in_flight(&self) -> usize {
         self.session.in_flight()
@@ -363,9 +368,16 @@ impl Client {
         }
     }
 
-    /// Items that each new stream may send before [`Client::grant`] lets more come; 0 where streams know no credit.
+    /// Items that each new stream may send before [`Client::grant`] lets more come; 0 where streams know no credit, and while
+    /// there is no connection.
     pub fn credit(&self) -> u32 {
         self.session.credit()
+    }
+
+    /// Items that a stream whose call was given these may send before more are granted. Of a call that was made while
+    /// there was no connection it is known once there is one.
+    pub(crate) fn window(&self, options: CallOptions) -> u32 {
+        options.credit.filter(|credit| *credit > 0).unwrap_or(self.credit())
     }
 
     /// Ends the connection for good. Every call fails, and so does every further one.

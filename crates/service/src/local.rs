@@ -96,7 +96,8 @@ impl Local {
             Request { frame, client: ClientId::of(nobody()), deadline: asked.deadline, alone: asked.alone };
         let mut output = std::mem::take(&mut self.output);
         let framing = Framing::Multiplexed(serial);
-        let ended = crate::server::handle(&call, framing, &mut output, || handler.request(request, reply));
+        let handle = || handler.request(request, reply);
+        let ended = crate::server::handle(&call, framing, &mut output, usize::MAX, handle);
         let mut rest = &output[..];
         while let Ok(Some(header)) = Header::decode(rest, LENGTH_MAX) {
             let end = HEADER_BYTES + header.length as usize;

@@ -4,7 +4,8 @@
 //! is dropped. A call that declares nothing runs beside everything.
 //!
 //! A call that came alone while nothing was in flight runs where it came in: handing it over would only make it later. Every
-//! other goes to the executor, its frame copied, so that the caller may go on reading.
+//! other goes to the executor, its frame copied, so that the caller may go on reading. One that nobody waits for any more when
+//! its turn comes is not begun.
 
 use crate::schedule::{Executor, Scheduler, Turn};
 use crate::server::{Handler, Reply as ServerReply, Request};
@@ -70,6 +71,10 @@ where
         }
         let (handler, frame) = (Arc::clone(&self.handler), frame.to_vec());
         let job = move |turn| {
+            // Nobody may wait any more by the time its turn has come.
+            if reply.is_cancelled() {
+                return drop(reply);
+            }
             // It was read once already.
             if let Ok(request) = S::decode(&frame) {
                 S::handle(&handler, request, Box::new(Held { reply, _turn: turn }));

@@ -262,12 +262,12 @@ impl Server {
         if std::mem::take(&mut collector.rung) {
             handler.rung();
         }
-        self.engine.act(core, collector, handler);
+        let heard = self.engine.act(core, collector, handler);
         if core.take_stop() {
             self.engine.begin_to_drain(core, collector, handler);
         }
         self.is_stopped = self.engine.has_drained(core, collector);
-        Ok(count)
+        Ok(count + heard)
     }
 
     fn leave(&mut self) -> Result<(), Error> {

@@ -82,7 +82,7 @@ impl Call for SyncClient {
         let Some(current) = &mut self.current else {
             return Err(Error::new(Fault::BadArgument, "nothing was asked"));
         };
-        let window = self.options.credit.unwrap_or(self.client.credit());
+        let window = self.client.window(self.options);
         if current.taken > 0 && current.taken >= window.div_ceil(2) {
             self.client.grant(current.call, current.taken);
             current.taken = 0;

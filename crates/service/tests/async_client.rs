@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 use thalweg_reactor::Wait;
-use thalweg_service::{AsyncClient, CallOptions, ClientOptions, Reconnect};
+use thalweg_service::{AsyncClient, CallOptions, Client, ClientOptions, Reconnect};
 use thalweg_wire::fault::{Fault, Retry};
 use thalweg_wire::frame::{Header, Kind};
 use thalweg_wire::service::{AsyncCall, AsyncFrames};
@@ -98,10 +98,13 @@ fn a_foreign_loop_drives_futures_by_the_descriptor() {
 
 #[test]
 fn a_stream_gives_credit_as_it_is_read() {
-    for way in [Way::Multiplexed, Way::Shared] {
+    let credits = [Some(8), None, Some(0)];
+    for (way, credit) in [Way::Multiplexed, Way::Shared].into_iter().flat_map(|way| credits.map(|c| (way, c)))
+    {
         let (endpoint, peer) = serve(way, |peer| {
             let request = peer.request().header;
-            let mut credit = request.credit;
+            // Without any it is what the welcome said.
+            let mut credit = if request.credit > 0 { request.credit } else { 64 };
             for item in 0..1_000_u32 {
                 while credit == 0 {
                     let granted = peer.request().header;
@@ -113,8 +116,9 @@ fn a_stream_gives_credit_as_it_is_read() {
             }
             peer.end(&request, b"end");
         });
-        let client = AsyncClient::connect(&endpoint, options(way)).unwrap();
-        let client = client.with(CallOptions { deadline: None, credit: Some(8) });
+        // The call is made before there is a welcome.
+        let client = AsyncClient::new(Client::begin(&endpoint, options(way)).unwrap()).unwrap();
+        let client = client.with(CallOptions { deadline: Some(Duration::from_secs(30)), credit });
         let read = async {
             let mut frames = client.stream(b"count".to_vec()).await.unwrap();
             for item in 0..1_000_u32 {

@@ -236,7 +236,9 @@ fn streams_carry_items_credit_and_cancellation() {
 
 #[test]
 fn what_ends_with_the_connection_says_whether_it_was_sent() {
-    for way in WAYS {
+    // A large request is written when it is made, and so the first to find out.
+    let third = [vec![1], vec![1; 8_192]];
+    for (way, third) in WAYS.into_iter().flat_map(|way| third.each_ref().map(|third| (way, third))) {
         let (endpoint, peer) = serve(way, |peer| {
             let first = peer.request();
             peer.end(&first.header, b"answered");
@@ -247,7 +249,7 @@ fn what_ends_with_the_connection_says_whether_it_was_sent() {
         let lost = call(&mut client, b"b");
         client.flush().unwrap();
         peer.join();
-        let never = call(&mut client, b"c");
+        let never = call(&mut client, third);
         assert_eq!(client.wait(answered).unwrap(), b"answered", "{way:?}");
         let error = client.wait(lost).unwrap_err();
         assert_eq!((error.fault, error.retry()), (Fault::Disconnected, Retry::Unknown), "{way:?}");
@@ -443,6 +445,25 @@ fn a_connection_that_does_not_come_about_says_why() {
     assert_eq!(connect(&plain, soon(Way::Plain)).fault, Fault::BadArgument);
     let none = ClientOptions { in_flight_max: 0, ..soon(Way::Plain) };
     assert_eq!(connect(&nothing, none).fault, Fault::BadArgument);
+}
+
+#[test]
+fn who_tries_once_is_greeted_all_the_same() {
+    for way in WAYS {
+        let (endpoint, _peer) = serve(way, echo);
+        let once = ClientOptions { connect_within: Duration::ZERO, ..options(way) };
+        let mut client = Client::connect(&endpoint, once).unwrap();
+        let id = call(&mut client, b"hello");
+        assert_eq!(client.wait(id).unwrap(), b"hello", "{way:?}");
+    }
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let peer = std::thread::spawn(move || echo(&mut Peer::over(theirs, Way::Multiplexed)));
+    let once = ClientOptions { connect_within: Duration::ZERO, ..options(Way::Multiplexed) };
+    let mut client = Client::over(OwnedFd::from(ours), once).unwrap();
+    let id = call(&mut client, b"hello");
+    assert_eq!(client.wait(id).unwrap(), b"hello");
+    client.close();
+    peer.join().unwrap();
 }
 
 #[test]

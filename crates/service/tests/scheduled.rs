@@ -104,6 +104,20 @@ impl Reply for Answers {
     fn changed(&mut self, _: &Waker) {}
 }
 
+/// An answer that nobody waits for any more.
+struct Cancelled;
+
+impl Reply for Cancelled {
+    fn item(&mut self, _: &[u8]) -> Flow {
+        Flow::Gone
+    }
+    fn end(&mut self, _: &[u8]) {}
+    fn is_cancelled(&self) -> bool {
+        true
+    }
+    fn changed(&mut self, _: &Waker) {}
+}
+
 type Service<E> = Scheduled<EchoService, Store, E>;
 
 fn ask<'a, E: Executor + 'static>(
@@ -172,6 +186,20 @@ fn a_handler_that_panics_or_forgets_is_answered_for_and_gives_its_fork_back() {
     drop(left(&service));
     assert_eq!(refused(&forgotten), "refused: the handler gave no answer");
     assert_eq!(value(&after).as_deref(), Some(&b"later"[..]));
+}
+
+#[test]
+fn a_call_that_nobody_waits_for_when_its_turn_comes_is_not_begun() {
+    let service = Service::new(Store::default(), Pool::new(2));
+    let written = put(&service, "a", b"later");
+    let (responder, version) = left(&service);
+    let mut frame = Vec::new();
+    request_frame(&EchoPut { fork: "a".into(), value: b"cancelled"[..].into() }, &mut frame);
+    service.request(&frame, false, Cancelled);
+    let behind = peek(&service, "a");
+    responder.ok(&EchoPutResponse { version });
+    assert!(answer::<commands::Put, Error>(&written.recv().unwrap()).is_ok());
+    assert_eq!(value(&behind).as_deref(), Some(&b"later"[..]));
 }
 
 #[test]

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use thalweg_service::{Endpoint, Reply, Request, Server, ServerOptions};
 use thalweg_wire::fault::Fault;
-use thalweg_wire::frame::{Kind, LENGTH_BYTES};
+use thalweg_wire::frame::{Header, Kind, LENGTH_BYTES};
 
 fn keeping(options: ServerOptions) -> (Running, Receiver<Reply>) {
     let (keeper, kept) = channel::<Reply>();
@@ -49,6 +49,46 @@ fn a_stopped_server_takes_nothing_new_and_answers_what_it_began() {
     assert!(plain.rest().is_empty());
     let statistics = server.stop();
     assert_eq!((statistics.clients, statistics.in_flight), (0, 0));
+}
+
+#[test]
+fn whatever_a_client_had_sent_before_the_end_is_answered_or_refused() {
+    let (begun, begins) = channel();
+    let (go, goes) = channel::<()>();
+    let server = Running::new(move |request: Request<'_>, reply: Reply| {
+        if request.frame == b"hold" {
+            begun.send(()).unwrap();
+            goes.recv().unwrap();
+        }
+        reply.end(b"");
+    });
+    let mut peer = Peer::multiplexed(&server.path);
+    peer.call(0, b"hold");
+    begins.recv().unwrap();
+    // As much as the socket takes, which is more than is read at a time.
+    peer.stream.set_nonblocking(true).unwrap();
+    let (mut sent, mut room) = (0_u64, true);
+    while room {
+        let header = Header { length: 30_000, ..Header::new(Kind::Request, sent + 1, 0) };
+        let frame = [&header.encode()[..], &[7; 30_000]].concat();
+        // A Unix socket takes a piece of this size whole or not at all.
+        room = peer.stream.write(&frame).is_ok_and(|count| count == frame.len());
+        sent += u64::from(room);
+    }
+    peer.stream.set_nonblocking(false).unwrap();
+    server.stopper.stop();
+    go.send(()).unwrap();
+    let mut answered = Vec::new();
+    while answered.len() < sent as usize + 1 {
+        let came = peer.receive();
+        if came.kind == Kind::End {
+            assert!(came.fault.is_none_or(|fault| fault == Fault::Draining), "{:?}", came.fault);
+            answered.push(came.id);
+        }
+    }
+    assert_eq!(answered, (0..=sent).collect::<Vec<_>>());
+    assert!(peer.rest().is_empty());
+    server.stop();
 }
 
 #[test]

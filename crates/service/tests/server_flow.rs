@@ -236,6 +236,116 @@ fn a_plain_stream_flows_as_its_socket_takes_it_each_in_its_turn() {
 }
 
 #[test]
+fn what_a_plain_stream_held_back_waits_for_its_turn() {
+    let (server, kept) = keeping(ServerOptions { unsent_bytes_max: 64 << 10, ..options() });
+    let mut peer = Peer::plain(&server.path);
+    (0..2).for_each(|_| peer.send_plain(b"keep"));
+    let [mut first, mut second] = [kept.recv().unwrap(), kept.recv().unwrap()];
+    let large = vec![7; 4 << 20];
+    assert_eq!(first.item(&large), Flow::Go);
+    eventually(|| second.flow() == Flow::Wait);
+    assert_eq!(second.item(b"early"), Flow::Wait);
+    assert_eq!(peer.receive_plain(), large);
+    eventually(|| [first.flow(), second.flow()] == [Flow::Go, Flow::Go]);
+    assert_eq!(first.item(b"another"), Flow::Go);
+    first.end(b"first");
+    second.end(b"second");
+    for expected in [&b"another"[..], b"first", b"early", b"second"] {
+        assert_eq!(peer.receive_plain(), expected);
+    }
+}
+
+#[test]
+fn streams_that_wait_for_their_turn_hold_no_more_than_they_may() {
+    let (server, kept) = keeping(ServerOptions { unsent_bytes_max: 64 << 10, ..options() });
+    let mut peer = Peer::plain(&server.path);
+    (0..2).for_each(|_| peer.send_plain(b"keep"));
+    let [mut first, mut second] = [kept.recv().unwrap(), kept.recv().unwrap()];
+    let piece = vec![7; 40 << 10];
+    assert_eq!([second.item(&piece), second.item(&piece)], [Flow::Go; 2]);
+    eventually(|| second.flow() == Flow::Wait);
+    // The one before them goes on, however much that is.
+    assert_eq!(first.item(b"first"), Flow::Go);
+    assert_eq!(peer.receive_plain(), b"first");
+    assert_eq!(first.flow(), Flow::Go);
+    first.end(b"end");
+    assert_eq!(peer.receive_plain(), b"end");
+    (0..2).for_each(|_| assert_eq!(peer.receive_plain(), piece));
+    eventually(|| second.flow() == Flow::Go);
+    second.end(b"second");
+    assert_eq!(peer.receive_plain(), b"second");
+}
+
+#[test]
+fn a_stream_that_begins_while_too_much_is_unsent_waits_like_the_others() {
+    let (server, kept) = keeping(ServerOptions { unsent_bytes_max: 4 << 20, ..options() });
+    let mut peer = Peer::multiplexed(&server.path);
+    peer.send(Header { credit: 1_000, ..Header::new(Kind::Request, 1, 0) }, b"keep");
+    let mut first = kept.recv().unwrap();
+    let piece = vec![7; 64 << 10];
+    // More than the bound, and what the socket takes beside it.
+    let pushed = (0..80).take_while(|_| first.item(&piece) == Flow::Go).count();
+    assert!(pushed > 60, "{pushed}");
+    eventually(|| first.flow() == Flow::Wait);
+    // Then less than the bound, and more than half of it.
+    (0..24).for_each(|_| assert_eq!(peer.receive().payload, piece));
+    peer.call(2, b"keep");
+    let second = kept.recv().unwrap();
+    assert_eq!([first.flow(), second.flow()], [Flow::Wait; 2]);
+    first.end(b"first");
+    let came = std::iter::repeat_with(|| peer.receive()).find(|came| came.kind == Kind::End).unwrap();
+    assert_eq!(came, end(1, b"first"));
+    eventually(|| second.flow() == Flow::Go);
+    second.end(b"second");
+    assert_eq!(peer.receive(), end(2, b"second"));
+}
+
+#[test]
+fn a_stream_made_while_its_handler_is_called_stops_where_others_do() {
+    const TOTAL: u32 = 30_000;
+    const UNSENT_BYTES: usize = 64 << 10;
+    let (told, tells) = channel();
+    let server = Running::with(
+        ServerOptions { unsent_bytes_max: UNSENT_BYTES, stream_credit: u32::MAX, ..options() },
+        "test.sock",
+        move |_: Request<'_>, mut reply: Reply| {
+            let mut number = 0_u32;
+            while number < TOTAL && reply.item(&number.to_le_bytes()) == Flow::Go {
+                number += 1;
+            }
+            told.send(number).unwrap();
+            std::thread::spawn(move || {
+                let bell = Arc::new(Bell::default());
+                let waker = Waker::from(Arc::clone(&bell));
+                for number in number + 1..TOTAL {
+                    while reply.flow() == Flow::Wait {
+                        reply.changed(&waker);
+                        bell.wait();
+                    }
+                    let _ = reply.item(&number.to_le_bytes());
+                }
+                reply.end(b"done");
+            });
+        },
+    );
+    let mut peer = Peer::multiplexed(&server.path);
+    peer.send(Header { credit: u32::MAX, ..Header::new(Kind::Request, 1, 0) }, b"");
+    let here = tells.recv().unwrap() as usize;
+    assert!(here <= UNSENT_BYTES / 28 + 1, "{here} items in one go");
+    (0..TOTAL).for_each(|number| assert_eq!(peer.receive(), item(1, number)));
+    assert_eq!(peer.receive(), end(1, b"done"));
+    // In their turn, behind one another.
+    let mut plain = Peer::plain(&server.path);
+    (0..2).for_each(|_| plain.send_plain(b""));
+    for _ in 0..2 {
+        (0..TOTAL).for_each(|number| assert_eq!(plain.receive_plain(), number.to_le_bytes()));
+        assert_eq!(plain.receive_plain(), b"done");
+        let here = tells.recv().unwrap() as usize;
+        assert!(here <= UNSENT_BYTES / 8 + 1, "{here} items in one go");
+    }
+}
+
+#[test]
 fn a_plain_reader_that_stops_stops_its_stream_and_nothing_else() {
     let (ended, endings) = channel::<u32>();
     let server = Running::with(
@@ -373,6 +483,30 @@ fn a_deadline_that_passed_before_its_handler_began_costs_no_handler() {
     assert_eq!((came.id, came.fault), (2, Some(Fault::DeadlineExceeded)));
     drop(server);
     assert_eq!(asked.iter().collect::<Vec<_>>(), [b"slow".to_vec()]);
+}
+
+#[test]
+fn a_deadline_runs_while_its_request_waits_for_others_to_end() {
+    let (server, kept) = keeping(ServerOptions { in_flight_max: 1, ..options() });
+    let mut peer = Peer::multiplexed(&server.path);
+    // In one write, so that the second is there when the first begins.
+    let first = Header { length: 4, ..Header::new(Kind::Request, 1, 0) }.encode();
+    let second = Header { length: 4, deadline_ms: 20, ..Header::new(Kind::Request, 2, 0) }.encode();
+    let bytes = [&first[..], b"keep", &second, b"keep"].concat();
+    std::io::Write::write_all(&mut peer.stream, &bytes).unwrap();
+    let reply = kept.recv().unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    reply.end(b"answer");
+    assert_eq!(peer.receive(), end(1, b"answer"));
+    let came = peer.receive();
+    assert_eq!((came.id, came.fault), (2, Some(Fault::DeadlineExceeded)));
+    // What comes later has a time of its own.
+    let third = Header { deadline_ms: 3_600_000, ..Header::new(Kind::Request, 3, 0) };
+    peer.send(third, b"keep");
+    kept.recv().unwrap().end(b"in time");
+    assert_eq!(peer.receive(), end(3, b"in time"));
+    server.stop();
+    assert!(kept.recv().is_err(), "the second reached no handler");
 }
 
 #[test]

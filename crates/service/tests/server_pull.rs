@@ -153,6 +153,30 @@ fn rings_ring_while_a_foreign_loop_has_the_thread() {
 }
 
 #[test]
+fn turns_count_what_they_read_from_a_ring_until_it_is_empty() {
+    let mut embedded = Embedded::new("test.shm", options());
+    let endpoint: Endpoint = embedded.path.to_str().unwrap().parse().unwrap();
+    let mut client = Client::begin(&endpoint, ClientOptions::default()).unwrap();
+    while !client.is_connected() {
+        embedded.server.turn(Wait::Poll).unwrap();
+        client.turn(Wait::Poll).unwrap();
+    }
+    // Far more than one read takes, and a last word behind it.
+    let kept = client.call(b"kept", CallOptions::default()).unwrap();
+    client.flush().unwrap();
+    let mut incoming = None;
+    embedded.round(|came| incoming = Some(came));
+    let incoming = incoming.unwrap();
+    client.call(&vec![7; 1 << 20], CallOptions::default()).unwrap();
+    client.cancel(kept);
+    client.flush().unwrap();
+    assert!(!client.has_unsent());
+    let turns = (0..1_000).take_while(|_| embedded.server.turn(Wait::Poll).unwrap() > 0).count();
+    assert!((2..1_000).contains(&turns), "{turns} turns");
+    assert!(incoming.reply.is_cancelled());
+}
+
+#[test]
 fn a_stop_is_taken_in_turns_too() {
     let mut embedded = Embedded::new("test.sock", options());
     let mut peer = greeted(&mut embedded);

@@ -6,7 +6,7 @@ mod caller;
 use caller::{Came, Peer, Running, end, eventually, hello, options};
 use proptest::prelude::*;
 use std::io::Write;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use thalweg_service::{Reply, Request, ServerOptions};
 use thalweg_wire::fault::Fault;
@@ -301,6 +301,64 @@ fn clients_that_never_read_are_not_read_from_and_delay_nobody() {
     for _ in 0..4 {
         assert_eq!(peer.receive_plain(), request);
     }
+}
+
+/// A server that hands out the replies to `hold`, and tells how many others it answered.
+fn holding(options: ServerOptions) -> (Running, Receiver<Reply>, Arc<Mutex<usize>>) {
+    let (keeper, kept) = channel::<Reply>();
+    let answered: Arc<Mutex<usize>> = Arc::default();
+    let counted = Arc::clone(&answered);
+    let server = Running::with(options, "test.sock", move |request: Request<'_>, reply: Reply| {
+        if request.frame == b"hold" {
+            return keeper.send(reply).unwrap();
+        }
+        *counted.lock().unwrap() += 1;
+        reply.end(request.frame);
+    });
+    (server, kept, answered)
+}
+
+#[test]
+fn what_is_answered_out_of_turn_counts_until_its_turn_comes() {
+    let (server, kept, answered) = holding(ServerOptions { in_flight_max: 8, ..options() });
+    let mut peer = Peer::plain(&server.path);
+    peer.send_plain(b"hold");
+    (0..100_u8).for_each(|number| peer.send_plain(&[number]));
+    let reply = kept.recv().unwrap();
+    eventually(|| *answered.lock().unwrap() >= 7);
+    // Whoever comes meanwhile is served, so the server had every chance to take more.
+    let mut other = Peer::multiplexed(&server.path);
+    other.call(1, b"quick");
+    assert_eq!(other.receive(), end(1, b"quick"));
+    assert_eq!(*answered.lock().unwrap(), 7 + 1);
+    reply.end(b"held");
+    assert_eq!(peer.receive_plain(), b"held");
+    (0..100_u8).for_each(|number| assert_eq!(peer.receive_plain(), [number]));
+}
+
+#[test]
+fn what_waits_for_its_turn_is_no_more_than_may_lie_unsent() {
+    let options = ServerOptions { unsent_bytes_max: 256 << 10, ..options() };
+    let (server, kept, answered) = holding(options);
+    let mut peer = Peer::plain(&server.path);
+    peer.send_plain(b"hold");
+    let reply = kept.recv().unwrap();
+    let request = vec![7; 32 << 10];
+    let mut writer = peer.stream.try_clone().unwrap();
+    let frame = [&(request.len() as u32).to_le_bytes()[..], &request].concat();
+    const REQUESTS: usize = 64;
+    let writing = std::thread::spawn(move || (0..REQUESTS).for_each(|_| writer.write_all(&frame).unwrap()));
+    eventually(|| *answered.lock().unwrap() >= 8);
+    for id in 0..20 {
+        let mut other = Peer::multiplexed(&server.path);
+        other.call(id, b"quick");
+        assert_eq!(other.receive(), end(id, b"quick"));
+    }
+    assert_eq!(*answered.lock().unwrap(), 8 + 20, "of those that wait for their turn");
+    reply.end(b"held");
+    assert_eq!(peer.receive_plain(), b"held");
+    (0..REQUESTS).for_each(|_| assert_eq!(peer.receive_plain(), request));
+    writing.join().unwrap();
 }
 
 #[test]

@@ -18,6 +18,8 @@ use thalweg_wire::frame::{HELLO_BYTES, Hello, SchemaHash, VERSION, Welcome};
 
 const PAUSE_FIRST: Duration = Duration::from_millis(1);
 const PAUSE_MOST: Duration = Duration::from_millis(50);
+/// How long an attempt may take to be greeted that began when the time was over.
+const GREETING: Duration = Duration::from_secs(1);
 /// What a stranger is told.
 pub(super) const NOBODY_ELSE: &str = "takes nobody but the user who runs its server";
 
@@ -43,9 +45,11 @@ enum Attempt {
 }
 
 impl Attempt {
-    fn greeting(ways: Ways) -> Self {
-        let received = Vec::with_capacity(HELLO_BYTES);
-        Self::Greeting(Greeting { ways, sent: 0, received, memory: None })
+    /// Until then, or for a moment if that is over: whoever tries once is to be greeted once.
+    fn greeting(ways: Ways, until: Instant) -> Self {
+        let (now, received) = (Instant::now(), Vec::with_capacity(HELLO_BYTES));
+        let until = if now < until { until } else { now + GREETING };
+        Self::Greeting(Greeting { ways, until, sent: 0, received, memory: None })
     }
 }
 
@@ -53,6 +57,7 @@ impl Attempt {
 #[derive(Debug)]
 struct Greeting {
     ways: Ways,
+    until: Instant,
     sent: usize,
     received: Vec<u8>,
     memory: Option<OwnedFd>,
@@ -116,7 +121,8 @@ impl Dialer {
     /// # Errors
     /// None in practice.
     pub(crate) fn over(ways: Ways, options: &ClientOptions) -> Result<Self, Error> {
-        Ok(Self { attempt: Attempt::greeting(ways), ..Self::new(&Endpoint::Stdio, options)? })
+        let dialer = Self::new(&Endpoint::Stdio, options)?;
+        Ok(Self { attempt: Attempt::greeting(ways, dialer.until), ..dialer })
     }
 
     /// Goes on as far as it can without waiting. `None`: wait first.
@@ -130,13 +136,13 @@ impl Dialer {
             Attempt::Greeting(_) => Ok(()),
         };
         let outcome = outcome.and_then(|()| self.greet());
-        match outcome {
-            Ok(None) if Instant::now() >= self.until => {
+        match (outcome, &self.attempt) {
+            (Ok(None), Attempt::Greeting(greeting)) if Instant::now() >= greeting.until => {
                 let detail = format!("{}: it took the connection and said nothing", self.endpoint);
                 Err(Error::new(Fault::ConnectTimeout, detail))
             }
-            Ok(dialed) => Ok(dialed),
-            Err(error) => self.again(error).map(|()| None),
+            (Ok(dialed), _) => Ok(dialed),
+            (Err(error), _) => self.again(error).map(|()| None),
         }
     }
 
@@ -148,7 +154,7 @@ impl Dialer {
         match &self.attempt {
             Attempt::At(at) => sleep_until(*at, until),
             Attempt::Greeting(greeting) => {
-                let until = until.map_or(self.until, |until| until.min(self.until));
+                let until = until.map_or(greeting.until, |until| until.min(greeting.until));
                 let left = until.saturating_duration_since(Instant::now());
                 let for_writing = greeting.sent < HELLO_BYTES;
                 greeting.ways.wait(for_writing, Some(left))?;
@@ -161,7 +167,9 @@ impl Dialer {
     pub(crate) fn watched(&self) -> (Option<(&Ways, bool)>, Instant) {
         match &self.attempt {
             Attempt::At(at) => (None, *at),
-            Attempt::Greeting(greeting) => (Some((&greeting.ways, greeting.sent < HELLO_BYTES)), self.until),
+            Attempt::Greeting(greeting) => {
+                (Some((&greeting.ways, greeting.sent < HELLO_BYTES)), greeting.until)
+            }
         }
     }
 
@@ -176,7 +184,7 @@ impl Dialer {
                 Error::system(Fault::BadArgument, detail, error)
             })?,
         };
-        self.attempt = Attempt::greeting(ways);
+        self.attempt = Attempt::greeting(ways, self.until);
         Ok(())
     }
 

@@ -175,7 +175,7 @@ impl Client {
 
     /// Reads what a dying connection still brought, then loses it. A peer may go on writing without an end, so that is
     /// bounded; and from one that broke the rules nothing more is taken.
-    fn drain_and_lose(&mut self, error: Error) {
+    pub(super) fn drain_and_lose(&mut self, error: Error) {
         if let Line::Up(link) = &mut self.line
             && error.fault != Fault::BrokenPeer
         {

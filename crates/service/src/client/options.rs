@@ -4,7 +4,7 @@ use super::calls::CALLS_MAX;
 use crate::error::Error;
 use std::time::Duration;
 use thalweg_wire::fault::Fault;
-use thalweg_wire::frame::{LENGTH_MAX, SchemaHash};
+use thalweg_wire::frame::{LENGTH_DEFAULT, LENGTH_MAX, SchemaHash};
 
 /// How a client connects and what bounds it keeps.
 ///
@@ -18,7 +18,8 @@ use thalweg_wire::frame::{LENGTH_MAX, SchemaHash};
 pub struct ClientOptions {
     /// The schema the caller was generated from; zeros fit any. The server refuses another.
     pub schema: SchemaHash,
-    /// How long to go on trying to connect: until somebody listens, has room, and says welcome. Zero tries once.
+    /// How long to go on trying to connect: until somebody listens, has room, and says welcome. Zero tries once, and
+    /// waits a second for a welcome.
     pub connect_within: Duration,
     /// How long anybody wants the answer of a call that says nothing else.
     pub deadline: Option<Duration>,
@@ -48,7 +49,7 @@ impl Default for ClientOptions {
             deadline: None,
             in_flight_max: 1_024,
             unsent_bytes_max: 64 << 20,
-            frame_bytes_max: 16 << 20,
+            frame_bytes_max: LENGTH_DEFAULT,
             shared: false,
             ring_bytes: 0,
             spin: true,

@@ -335,6 +335,8 @@ impl Session {
         self.order.clear();
         self.broken = None;
         self.draining = false;
+        // The next server may have another.
+        self.credit = None;
     }
 
     fn hold(&mut self, stashed: Stashed) -> Found {

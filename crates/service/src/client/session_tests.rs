@@ -242,6 +242,20 @@ fn an_item_beyond_its_credit_ends_the_connection() {
 }
 
 #[test]
+fn the_next_connection_has_a_credit_of_its_own() {
+    let mut session = session(false);
+    session.welcome(2);
+    disconnect(&mut session);
+    assert_eq!(session.credit(), 0, "nobody has said anything yet");
+    let call = ask(&mut session, b"");
+    session.welcome(3);
+    (0..3).for_each(|_| hear(&mut session, Header::new(Kind::Item, call.number(), 0), b""));
+    assert_eq!(std::iter::from_fn(|| session.next()).count(), 3);
+    assert!(session.take_broken().is_none());
+    assert_eq!(session.credit(), 3);
+}
+
+#[test]
 fn plain_items_are_known_by_their_tag() {
     let mut session = session(true);
     let (stream, other) = (ask(&mut session, b""), ask(&mut session, b""));

@@ -35,6 +35,8 @@ pub(crate) struct Busy {
     pub(crate) order: Ordered<Vec<u8>>,
     /// The serials of the calls in that order.
     pub(crate) turns: VecDeque<u64>,
+    /// Bytes of answers that wait for their turn.
+    pub(crate) waiting_bytes: usize,
     /// Calls that ended for the client, by cancelling or a deadline, while their handlers go on.
     pub(crate) abandoned: u32,
     /// When the timer is due, in the reactor's milliseconds.
@@ -61,6 +63,7 @@ impl Busy {
             in_flight: InFlight::default(),
             order: Ordered::new(),
             turns: VecDeque::new(),
+            waiting_bytes: 0,
             abandoned: 0,
             timer_ms: NEVER_MS,
             ended: false,
@@ -72,9 +75,14 @@ impl Busy {
         }
     }
 
-    /// Calls that count against the connection's bound.
+    /// Calls that count against the connection's bound: one that was answered out of its turn does until that comes.
     pub(crate) fn calls(&self) -> usize {
-        self.in_flight.len() + self.abandoned as usize
+        self.in_flight.len().max(self.order.pending()) + self.abandoned as usize
+    }
+
+    /// Bytes of answers that count against the connection's bound.
+    pub(crate) fn answered_bytes(&self) -> usize {
+        self.output.unsent().len() + self.waiting_bytes
     }
 
     /// Nothing is in flight in either direction.
@@ -104,6 +112,9 @@ pub(crate) struct Input {
     announced: usize,
     /// Bytes still to come that nobody wants: the rest of a frame that is too long.
     skip: usize,
+    /// How much of the rest was there when the connection began to wait, and when that was, in the reactor's milliseconds.
+    waited: usize,
+    waits_since_ms: u64,
 }
 
 impl Input {
@@ -121,6 +132,19 @@ impl Input {
     pub(crate) fn consume(&mut self, count: usize) {
         self.start += count;
         self.ahead = self.ahead.saturating_sub(count);
+        self.waited = self.waited.saturating_sub(count);
+    }
+
+    /// What is there waits from now on, unless something of it does already.
+    pub(crate) fn wait(&mut self, now_ms: u64) {
+        if self.waited == 0 {
+            (self.waited, self.waits_since_ms) = (self.unread().len(), now_ms);
+        }
+    }
+
+    /// Since when the next so many bytes have been there, as far as is known.
+    pub(crate) fn since_ms(&self, count: usize, now_ms: u64) -> u64 {
+        if count <= self.waited { self.waits_since_ms } else { now_ms }
     }
 
     /// What was not looked through.
@@ -159,6 +183,7 @@ impl Input {
         let now = self.skip.min(self.bytes.len() - self.start);
         self.start += now;
         self.skip -= now;
+        self.waited = self.waited.saturating_sub(now);
     }
 
     /// What is there begins a frame of so many bytes.
@@ -195,6 +220,7 @@ impl Input {
     fn clear(&mut self) {
         self.bytes.clear();
         (self.start, self.ahead, self.announced, self.skip) = (0, 0, 0, 0);
+        self.waited = 0;
     }
 }
 
@@ -229,6 +255,11 @@ impl Output {
         self.bytes.clear();
         self.sent = 0;
     }
+
+    /// How long `bytes` are when so many of them are unsent.
+    pub(crate) fn length_at(&self, unsent_bytes: usize) -> usize {
+        self.sent.saturating_add(unsent_bytes)
+    }
 }
 
 /// A call in flight.
@@ -249,6 +280,15 @@ pub(crate) struct Turn {
     pub(crate) sequence: Sequence,
     /// What was answered before it came.
     pub(crate) answered: Vec<u8>,
+}
+
+impl Turn {
+    /// Something is answered before the turn has come: how many bytes.
+    pub(crate) fn answer(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> usize {
+        let before = self.answered.len();
+        write(&mut self.answered);
+        self.answered.len() - before
+    }
 }
 
 impl Begun {
@@ -358,7 +398,7 @@ impl Spare {
         busy.order = Ordered::new();
         busy.turns.clear();
         busy.in_flight.calls.clear();
-        (busy.abandoned, busy.timer_ms) = (0, NEVER_MS);
+        (busy.waiting_bytes, busy.abandoned, busy.timer_ms) = (0, 0, NEVER_MS);
         (busy.ended, busy.closing, busy.paused) = (false, false, false);
         (busy.looks_ahead, busy.congested, busy.dirty) = (false, false, false);
         self.idle.push(busy);
@@ -387,6 +427,25 @@ mod tests {
         assert_eq!(input.unread(), b"cd");
         input.consume(2);
         assert!(input.is_empty());
+    }
+
+    #[test]
+    fn what_was_there_when_a_wait_began_has_waited_since_and_what_came_later_has_not() {
+        let mut input = Input::default();
+        arrive(&mut input, b"abcd");
+        assert_eq!(input.since_ms(4, 7), 7, "nothing waits");
+        input.wait(10);
+        arrive(&mut input, b"ef");
+        input.wait(20);
+        assert_eq!([input.since_ms(4, 30), input.since_ms(5, 30)], [10, 30]);
+        input.consume(3);
+        assert_eq!([input.since_ms(1, 30), input.since_ms(2, 30)], [10, 30]);
+        input.consume(1);
+        input.wait(40);
+        assert_eq!(input.since_ms(2, 50), 40, "another wait");
+        input.skip(3);
+        arrive(&mut input, b"ghi");
+        assert_eq!(input.since_ms(2, 60), 60, "what waited was passed over");
     }
 
     #[test]

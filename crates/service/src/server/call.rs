@@ -4,7 +4,8 @@
 //! credit, cancels or goes. A call that is answered at once never locks it.
 //!
 //! *Invariants*: while anything is held back nothing of the call is pushed, so items leave in the order in which they
-//! were made; what is held back has a bound, and whoever exceeds it has its call ended.
+//! were made; what is held back has a bound, and whoever exceeds it has its call ended. A waker is somebody else's code,
+//! so it is cloned, woken and dropped without the lock.
 
 use crate::server::answers::Answers;
 use parking_lot::Mutex;
@@ -152,9 +153,12 @@ impl Call {
 
     /// Wakes once something changes, at once if it has.
     pub(crate) fn changed(&self, waker: &Waker) {
+        let given = waker.clone();
         let mut state = self.state.lock();
         if state.flow() == Flow::Wait {
-            state.waker = Some(waker.clone());
+            let former = state.waker.replace(given);
+            drop(state);
+            drop(former);
             return;
         }
         drop(state);
@@ -163,9 +167,12 @@ impl Call {
 
     /// Wakes once nobody waits any more, at once if it is so already.
     pub(crate) fn when_cancelled(&self, waker: &Waker) {
+        let given = waker.clone();
         let mut state = self.state.lock();
         if !state.cancelled {
-            state.bereaved = Some(waker.clone());
+            let former = state.bereaved.replace(given);
+            drop(state);
+            drop(former);
             return;
         }
         drop(state);

@@ -8,9 +8,10 @@
 use crate::server::busy::NEVER_MS;
 use crate::server::client::{Entry, Phase};
 use crate::server::collector::{Collector, ServerCore, client};
-use crate::server::engine::{Engine, Fate};
+use crate::server::engine::Engine;
 use crate::server::handler::Handler;
 use thalweg_reactor::Key;
+use thalweg_transport::RING_BYTES_DEFAULT;
 use thalweg_wire::frame::{Header, Kind};
 
 impl Engine {
@@ -36,11 +37,8 @@ impl Engine {
             if phase == Phase::Multiplexed && !busy.closing {
                 busy.output.bytes.extend_from_slice(&Header::new(Kind::Goodbye, 0, 0).encode());
             }
-            let mut fate = Fate::Lives;
-            if !busy.paused && !busy.ended && !busy.closing {
-                fate = self.receive(core, key, &mut busy);
-                self.serve(core, collector, key, &mut busy, false, handler);
-            }
+            let most_bytes = self.options.ring_bytes_max.max(RING_BYTES_DEFAULT) as usize;
+            let fate = self.hear_out(core, collector, (key, &mut busy), most_bytes, handler);
             // Whoever is still there then brings about the turn that ends it, in a foreign loop too.
             self.watch_deadline(core, key, &mut busy, until_ms);
             self.put_back(core, collector, key, busy, fate);

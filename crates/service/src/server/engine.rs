@@ -86,15 +86,15 @@ impl Engine {
         }
     }
 
-    /// Acts on everything that a turn brought.
+    /// Acts on everything that a turn brought, and on what lies in rings; how many of them had something.
     pub(crate) fn act<H: Handler>(
         &mut self,
         core: &mut ServerCore,
         collector: &mut Collector,
         handler: &mut H,
-    ) {
+    ) -> usize {
         self.turn += 1;
-        self.sort_out(core, collector);
+        let heard = self.sort_out(core, collector);
         let mut due = std::mem::take(&mut self.due);
         let only_one = due.len() == 1 && !collector.answers;
         for (key, readiness) in due.drain(..) {
@@ -115,10 +115,12 @@ impl Engine {
         if self.turn.is_multiple_of(COOL_EVERY) {
             self.cool(core, collector);
         }
+        heard
     }
 
-    /// Lets clients in, hears bells, and finds whose input is to be served.
-    fn sort_out(&mut self, core: &mut ServerCore, collector: &mut Collector) {
+    /// Lets clients in, hears bells, and finds whose input is to be served. How many rings are up and have something: nothing
+    /// else tells of these.
+    fn sort_out(&mut self, core: &mut ServerCore, collector: &mut Collector) -> usize {
         let mut ready = std::mem::take(&mut collector.ready);
         for (key, readiness) in ready.drain(..) {
             match core.entry(key) {
@@ -140,12 +142,14 @@ impl Engine {
             }
         }
         collector.ready = ready;
+        let others = self.due.len();
         for key in &collector.hot {
             let ring = client(core, *key).and_then(|client| client.ring.as_mut());
             if ring.is_some_and(|ring| ring.is_ready()) {
                 self.due.push((*key, Readiness::default()));
             }
         }
+        self.due.len() - others
     }
 
     /// A peer behind shared memory rang, or is gone.
@@ -170,18 +174,32 @@ impl Engine {
     ) {
         let Some(Client { busy, ring: Some(ring), .. }) = client(core, key) else { return };
         let mut busy = busy.take().unwrap_or_else(|| self.spare.take());
-        let mut left_bytes = ring.end.ring_bytes() as usize;
-        while left_bytes > 0 && !busy.paused && !busy.closing {
+        let most_bytes = ring.end.ring_bytes() as usize;
+        self.hear_out(core, collector, (key, &mut busy), most_bytes, handler);
+        self.remove(core, collector, key, busy);
+    }
+
+    /// Deals with what a client has sent, as far as it may begin calls, up to about so many bytes: it may send without an end.
+    pub(crate) fn hear_out<H: Handler>(
+        &mut self,
+        core: &mut ServerCore,
+        collector: &mut Collector,
+        (key, busy): (Key, &mut Busy),
+        most_bytes: usize,
+        handler: &mut H,
+    ) -> Fate {
+        let mut left_bytes = most_bytes;
+        while left_bytes > 0 && !busy.paused && !busy.ended && !busy.closing {
             let before = busy.input.unread().len();
-            let fate = self.receive(core, key, &mut busy);
+            let fate = self.receive(core, key, busy);
             let came = busy.input.unread().len() - before;
             if fate == Fate::Gone || came == 0 {
-                break;
+                return fate;
             }
             left_bytes = left_bytes.saturating_sub(came);
-            self.serve(core, collector, key, &mut busy, false, handler);
+            self.serve(core, collector, key, busy, false, handler);
         }
-        self.remove(core, collector, key, busy);
+        Fate::Lives
     }
 
     /// A client is gone.

@@ -17,10 +17,13 @@ struct Here {
     call: usize,
     framing: Framing,
     output: Vec<u8>,
+    /// From this length on of the output streams are told to wait.
+    full_at: usize,
     ended: bool,
 }
 
-const NOBODY: Here = Here { call: 0, framing: Framing::Plain, output: Vec::new(), ended: false };
+const NOBODY: Here =
+    Here { call: 0, framing: Framing::Plain, output: Vec::new(), full_at: usize::MAX, ended: false };
 
 thread_local! {
     static HERE: RefCell<Here> = const { RefCell::new(NOBODY) };
@@ -30,15 +33,16 @@ fn address(call: &Arc<Call>) -> usize {
     Arc::as_ptr(call).addr()
 }
 
-/// Handles a call: what it is answered meanwhile goes into `output`. Whether it has ended. A handler that panics
-/// has dropped its reply, which is an answer too.
+/// Handles a call: what it is answered meanwhile goes into `output`, its items until that is `full_at` long. Whether it has
+/// ended. A handler that panics has dropped its reply, which is an answer too.
 pub(crate) fn handle(
     call: &Arc<Call>,
     framing: Framing,
     output: &mut Vec<u8>,
+    full_at: usize,
     handler: impl FnOnce(),
 ) -> bool {
-    let here = Here { call: address(call), framing, output: std::mem::take(output), ended: false };
+    let here = Here { call: address(call), framing, output: std::mem::take(output), full_at, ended: false };
     // A handler may itself turn another server on this thread.
     let before = HERE.with(|place| place.replace(here));
     let _ = catch_unwind(AssertUnwindSafe(handler));
@@ -47,9 +51,12 @@ pub(crate) fn handle(
     here.ended
 }
 
-/// Writes a frame of an answer if its call is the one that is being handled here; whether it is. `fill` writes the
-/// payload, and says what it ends with: `None` for an item, else a fault's code or 0.
-pub(crate) fn write(call: &Arc<Call>, fill: impl FnOnce(&mut Vec<u8>) -> Option<u16>) -> Result<(), NotHere> {
+/// Writes a frame of an answer if its call is the one that is being handled here; whether there is room for more. `fill`
+/// writes the payload, and says what it ends with: `None` for an item, else a fault's code or 0.
+pub(crate) fn write(
+    call: &Arc<Call>,
+    fill: impl FnOnce(&mut Vec<u8>) -> Option<u16>,
+) -> Result<bool, NotHere> {
     let taken = HERE.try_with(|place| {
         let mut here = place.try_borrow_mut().ok()?;
         if here.call != address(call) || here.ended {
@@ -57,13 +64,12 @@ pub(crate) fn write(call: &Arc<Call>, fill: impl FnOnce(&mut Vec<u8>) -> Option<
         }
         // Whatever `fill` does must not find this call here again.
         here.call = 0;
-        Some((here.framing, std::mem::take(&mut here.output)))
+        Some((here.framing, std::mem::take(&mut here.output), here.full_at))
     });
-    let Ok(Some((framing, mut output))) = taken else { return Err(NotHere(())) };
+    let Ok(Some((framing, mut output, full_at))) = taken else { return Err(NotHere(())) };
     let unfinished = framing.begin(&mut output);
     let back = Back { call: address(call), output, unfinished, framing };
-    back.fill(fill);
-    Ok(())
+    Ok(back.fill(fill) <= full_at)
 }
 
 /// The call is handled elsewhere.
@@ -78,12 +84,14 @@ struct Back {
 }
 
 impl Back {
-    fn fill(mut self, fill: impl FnOnce(&mut Vec<u8>) -> Option<u16>) {
+    /// How long the output is then.
+    fn fill(mut self, fill: impl FnOnce(&mut Vec<u8>) -> Option<u16>) -> usize {
         let fault = fill(&mut self.output);
         self.framing.finish(&mut self.output, self.unfinished, fault);
         self.unfinished = self.output.len();
         let ended = fault.is_some();
         HERE.with(|place| place.borrow_mut().ended = ended);
+        self.unfinished
     }
 }
 

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 use thalweg_transport::RING_BYTES_DEFAULT;
-use thalweg_wire::frame::SchemaHash;
+use thalweg_wire::frame::{LENGTH_DEFAULT, SchemaHash};
 
 /// What a server allows. Everything has a bound; the defaults suit a service whose clients are local programs.
 ///
@@ -24,10 +24,11 @@ pub struct ServerOptions {
     pub ring_bytes_max: u32,
     /// Clients at once. More wait to be accepted.
     pub clients_max: u32,
-    /// Calls of one connection that have begun and not ended. A connection at this bound is not read from.
+    /// Calls of one connection that have begun and not ended; on a plain one also those whose answers wait for their turn.
+    /// A connection at this bound is not read from.
     pub in_flight_max: u32,
-    /// Bytes of answers that one connection may leave lying. A connection beyond this bound is not read from, and
-    /// its streams are told to wait.
+    /// Bytes of answers that one connection may leave lying, or that wait there for their turn. A connection beyond this
+    /// bound is not read from, and its streams are told to wait.
     pub unsent_bytes_max: usize,
     /// Items that a new stream may send before its client asks for more.
     pub stream_credit: u32,
@@ -44,7 +45,7 @@ impl Default for ServerOptions {
         Self {
             schema: [0; 32],
             error_tag: Cow::Borrowed("ErrorResponse"),
-            frame_bytes_max: 16 << 20,
+            frame_bytes_max: LENGTH_DEFAULT,
             ring_bytes_max: RING_BYTES_DEFAULT,
             clients_max: 65_000,
             in_flight_max: 1_024,

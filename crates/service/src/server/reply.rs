@@ -80,11 +80,20 @@ impl Reply {
                     output.extend_from_slice(frame);
                     None
                 };
-                if self.queues || inline::write(call, here).is_err() {
-                    self.queues = true;
-                    call.answers().push(self.place, Kind::Item, 0, frame);
+                let written = if self.queues { None } else { inline::write(call, here).ok() };
+                match written {
+                    Some(true) => flow,
+                    // Its connection finds out when the handler is through.
+                    Some(false) => {
+                        call.congest();
+                        Flow::Wait
+                    }
+                    None => {
+                        self.queues = true;
+                        call.answers().push(self.place, Kind::Item, 0, frame);
+                        flow
+                    }
                 }
-                flow
             }
             Admitted::Held => {
                 (self.holds, self.queues) = (true, true);

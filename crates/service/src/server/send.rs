@@ -1,7 +1,8 @@
 //! Writing, and the back-pressure that follows from what could not be written.
 //!
 //! A connection is not read from while too many of its calls are in flight or too much for it lies unsent; nothing is
-//! ever dropped for that. It is relieved at half of the bound of unsent bytes, so that it does not flutter.
+//! ever dropped for that. It is relieved at half of the bound of unsent bytes, so that it does not flutter. On a plain
+//! connection what was answered out of its turn counts as in flight, and as unsent.
 
 use crate::server::answers::Place;
 use crate::server::busy::Busy;
@@ -19,7 +20,7 @@ impl Engine {
     #[inline]
     pub(crate) fn is_overfull(&self, busy: &Busy) -> bool {
         busy.calls() >= self.options.in_flight_max as usize
-            || busy.output.unsent().len() > self.options.unsent_bytes_max
+            || busy.answered_bytes() > self.options.unsent_bytes_max
     }
 
     /// Writes what is to be sent, at once if it can be; decides what is to be heard of next.
@@ -76,13 +77,14 @@ impl Engine {
 
     /// Lets a connection begin calls again, and its streams go on, once what held them up is over.
     fn regulate(&mut self, key: Key, busy: &mut Busy) {
-        let unsent_bytes = busy.output.unsent().len();
-        let is_relieved = unsent_bytes <= self.options.unsent_bytes_max / 2;
-        if busy.paused && is_relieved && busy.calls() < self.options.in_flight_max as usize {
+        let relieved_at = self.options.unsent_bytes_max / 2;
+        let begins = busy.calls() < self.options.in_flight_max as usize;
+        if busy.paused && begins && busy.answered_bytes() <= relieved_at {
             busy.paused = false;
             self.relieved.push(key);
         }
-        if busy.congested && is_relieved {
+        // What waits for its turn holds up no stream: it may be that very stream's end that it waits for.
+        if busy.congested && busy.output.unsent().len() <= relieved_at {
             busy.congested = false;
             let places = busy.in_flight.iter().map(|begun| Place { key, id: begun.id, serial: begun.serial });
             self.payments.extend(places.map(|place| (place, Pay::Items(0))));

@@ -63,6 +63,7 @@ impl Engine {
                     return busy.input.announce(first_bytes);
                 }
                 Cut::Request { .. } | Cut::TooLong { .. } if self.is_overfull(busy) => {
+                    busy.input.wait(core.now_ms());
                     return self.pause((key, phase), busy);
                 }
                 Cut::Request { head, length, id, deadline_ms, credit } => {
@@ -96,22 +97,17 @@ impl Engine {
             busy.input.consume(total);
             return self.refuse(busy, framing, fault, message);
         }
-        let (deadline, deadline_ms) = match asked.deadline_ms {
-            0 => (None, NEVER_MS),
-            ms => {
-                // One more than asked: the millisecond it came in has partly passed.
-                let due_ms = core.now_ms() + u64::from(ms) + 1;
-                let left_ms = due_ms.saturating_sub(core.fresh_now_ms());
-                if left_ms == 0 {
-                    busy.input.consume(total);
-                    return self.refuse(busy, framing, Fault::DeadlineExceeded, "before its handler began");
-                }
-                (Some(Instant::now() + Duration::from_millis(left_ms)), due_ms)
-            }
+        let since_ms = busy.input.since_ms(total, core.now_ms());
+        let Some((deadline, deadline_ms)) = due(core, since_ms, asked.deadline_ms) else {
+            busy.input.consume(total);
+            return self.refuse(busy, framing, Fault::DeadlineExceeded, "before its handler began");
         };
         let call = self.calls.take();
         if asked.credit > 0 {
             call.begin_with(asked.credit);
+        }
+        if busy.congested {
+            call.congest();
         }
         let place = Place { key, id, serial };
         let reply = Reply::new(call.clone(), place);
@@ -119,7 +115,9 @@ impl Engine {
         let Busy { input, output, .. } = busy;
         let request =
             Request { frame: &input.unread()[asked.head..total], client: ClientId::of(key), deadline, alone };
-        let ended = inline::handle(&call, framing, &mut output.bytes, || handler.request(request, reply));
+        let full_at = output.length_at(self.options.unsent_bytes_max);
+        let handle = || handler.request(request, reply);
+        let ended = inline::handle(&call, framing, &mut output.bytes, full_at, handle);
         busy.input.consume(total);
         if ended {
             self.statistics.answers += 1;
@@ -136,6 +134,7 @@ impl Engine {
             self.payments.push((place, Pay::UpTo(self.options.stream_credit)));
         }
         busy.in_flight.insert(Begun { id, serial, call, turn, deadline_ms });
+        self.congest(busy);
         self.watch_deadline(core, key, busy, deadline_ms);
     }
 
@@ -192,9 +191,21 @@ impl Engine {
     }
 }
 
+/// When nobody waits for the answer any more, also in the reactor's milliseconds; `None` when it is so already.
+fn due(core: &ServerCore, since_ms: u64, deadline_ms: u32) -> Option<(Option<Instant>, u64)> {
+    if deadline_ms == 0 {
+        return Some((None, NEVER_MS));
+    }
+    // One more than asked: the millisecond it came in has partly passed.
+    let due_ms = since_ms + u64::from(deadline_ms) + 1;
+    let left_ms = due_ms.saturating_sub(core.fresh_now_ms());
+    (left_ms > 0).then(|| (Some(Instant::now() + Duration::from_millis(left_ms)), due_ms))
+}
+
 /// A plain connection's call was answered at once, but others are before it.
 fn wait_behind_others(busy: &mut Busy, serial: u64, start: usize) {
     let answer = busy.output.bytes.split_off(start);
+    busy.waiting_bytes += answer.len();
     let sequence = busy.order.expect();
     busy.turns.push_back(serial);
     busy.order.complete(sequence, answer);
@@ -206,5 +217,6 @@ fn take_turn(busy: &mut Busy, serial: u64, start: usize) -> Turn {
     busy.turns.push_back(serial);
     let answered =
         if busy.order.is_first(sequence) { Vec::new() } else { busy.output.bytes.split_off(start) };
+    busy.waiting_bytes += answered.len();
     Turn { sequence, answered }
 }

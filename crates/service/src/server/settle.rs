@@ -37,20 +37,7 @@ impl Engine {
         self.spare.equip(&mut busy);
         match (busy.in_flight.find_very(place.id, place.serial), end) {
             (Some(_), Some(fault)) => self.end_call(&mut busy, place, fault, payload),
-            (Some(begun), None) => {
-                let framing = begun.framing();
-                let output = match &mut begun.turn {
-                    Some(turn) if !busy.order.is_first(turn.sequence) => &mut turn.answered,
-                    Some(_) => {
-                        // What leaves is paid back; what stays is stopped by congestion.
-                        self.payments.push((place, Pay::Items(1)));
-                        &mut busy.output.bytes
-                    }
-                    None => &mut busy.output.bytes,
-                };
-                framing.write(output, payload, None);
-                self.congest(&mut busy);
-            }
+            (Some(_), None) => self.write_item(&mut busy, place, payload),
             // The client was told otherwise meanwhile.
             (None, Some(_)) => busy.abandoned = busy.abandoned.saturating_sub(1),
             (None, None) => {}
@@ -59,6 +46,27 @@ impl Engine {
         if let Some(client) = client(core, place.key) {
             client.busy = Some(busy);
         }
+    }
+
+    /// An item of a call in flight goes out, or waits for its turn.
+    fn write_item(&mut self, busy: &mut Busy, place: Place, payload: &[u8]) {
+        let Busy { in_flight, order, output, waiting_bytes, .. } = busy;
+        let Some(begun) = in_flight.find(place.id) else { return };
+        let framing = begun.framing();
+        if let Some(turn) = begun.turn.as_mut().filter(|turn| !order.is_first(turn.sequence)) {
+            *waiting_bytes += turn.answer(|answered| framing.write(answered, payload, None));
+            if *waiting_bytes > self.options.unsent_bytes_max {
+                // Until its turn comes, when it is paid.
+                begun.call.congest();
+            }
+            return;
+        }
+        if begun.turn.is_some() {
+            // What leaves is paid back; what stays is stopped by congestion.
+            self.payments.push((place, Pay::Items(1)));
+        }
+        framing.write(&mut output.bytes, payload, None);
+        self.congest(busy);
     }
 
     /// The end of a call in flight goes out, or waits for its turn.
@@ -73,7 +81,7 @@ impl Engine {
         if busy.order.is_first(turn.sequence) {
             framing.write(&mut busy.output.bytes, payload, Some(fault));
         } else {
-            framing.write(&mut turn.answered, payload, Some(fault));
+            busy.waiting_bytes += turn.answer(|answered| framing.write(answered, payload, Some(fault)));
         }
         busy.order.complete(turn.sequence, turn.answered);
         self.advance(busy, place.key);
@@ -82,6 +90,7 @@ impl Engine {
     /// Whose answers are complete leave, up to the first call that is not; what that one has so far leaves too.
     fn advance(&mut self, busy: &mut Busy, key: Key) {
         while let Some(answer) = busy.order.pop() {
+            busy.waiting_bytes -= answer.len();
             busy.output.bytes.extend_from_slice(&answer);
             busy.turns.pop_front();
         }
@@ -89,6 +98,7 @@ impl Engine {
         if let Some(begun) = busy.in_flight.find(first)
             && let Some(turn) = &mut begun.turn
         {
+            busy.waiting_bytes -= turn.answered.len();
             busy.output.bytes.append(&mut turn.answered);
             let place = Place { key, id: begun.id, serial: begun.serial };
             self.payments.push((place, Pay::UpTo(self.options.stream_credit)));
@@ -117,17 +127,30 @@ impl Engine {
     }
 
     fn release(&mut self, busy: &mut Busy, place: Place) {
-        let Some(begun) = busy.in_flight.find_very(place.id, place.serial) else { return };
-        let (framing, paid_back) = (begun.framing(), begun.turn.is_some());
+        let Busy { in_flight, order, output, waiting_bytes, .. } = busy;
+        let Some(begun) = in_flight.find_very(place.id, place.serial) else { return };
+        let framing = begun.framing();
         let (mut items, mut end) = (0, None);
-        let output = &mut busy.output.bytes;
-        begun.call.release(|held| match held {
-            Held::Item(frame) => {
-                framing.write(output, &frame, None);
-                items += 1;
+        let call = &begun.call;
+        let mut leave = |output: &mut Vec<u8>| {
+            call.release(|held| match held {
+                Held::Item(frame) => {
+                    framing.write(output, &frame, None);
+                    items += 1;
+                }
+                Held::End(fault, frame) => end = Some((fault, frame)),
+            });
+        };
+        let paid_back = match &mut begun.turn {
+            Some(turn) if !order.is_first(turn.sequence) => {
+                *waiting_bytes += turn.answer(leave);
+                false
             }
-            Held::End(fault, frame) => end = Some((fault, frame)),
-        });
+            turn => {
+                leave(&mut output.bytes);
+                turn.is_some()
+            }
+        };
         self.congest(busy);
         if let Some((fault, frame)) = end {
             self.statistics.in_flight -= 1;

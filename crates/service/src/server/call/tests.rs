@@ -112,6 +112,37 @@ fn whoever_asks_is_told_of_a_cancel_and_of_nothing_else() {
     assert_eq!(times(), 2, "it is cancelled already");
 }
 
+/// Asks its call for something when it is dropped, as a foreign language's waker may.
+struct Asks(Arc<Call>, std::sync::mpsc::Sender<Flow>);
+
+impl Wake for Asks {
+    fn wake(self: Arc<Self>) {}
+}
+
+impl Drop for Asks {
+    fn drop(&mut self) {
+        self.1.send(self.0.flow()).unwrap();
+    }
+}
+
+#[test]
+fn a_waker_that_makes_way_for_another_may_use_the_call() {
+    let call = Arc::new(call(1));
+    assert!(matches!(call.admit(b"a"), Admitted::Leaves(Flow::Wait)));
+    let (asked, answers) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for _ in 0..2 {
+            call.changed(&Waker::from(Arc::new(Asks(Arc::clone(&call), asked.clone()))));
+            call.when_cancelled(&Waker::from(Arc::new(Asks(Arc::clone(&call), asked.clone()))));
+        }
+    });
+    // A call that is locked meanwhile never answers.
+    for _ in 0..2 {
+        let patience = std::time::Duration::from_secs(30);
+        assert_eq!(answers.recv_timeout(patience), Ok(Flow::Wait));
+    }
+}
+
 #[test]
 fn cancelling_says_whether_the_end_was_held_back() {
     let call = call(1);
