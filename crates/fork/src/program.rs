@@ -3,6 +3,7 @@
 use crate::line::{Heard, Line};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use thalweg_rpc::{Mount, Server, ServerOptions};
 use thalweg_service::Wait;
 use thalweg_sys::epoll::{Epoll, Events, Timeout, Watch};
@@ -11,6 +12,9 @@ use thalweg_sys::{fork, socket};
 /// How long a server that is to end may take for what was begun.
 const GRACE_MS: u32 = 5_000;
 
+/// What a copy that panicked ends with.
+const PANICKED: i32 = 101;
+
 /// A program that a supervisor looks after.
 #[derive(Debug)]
 pub struct Program {
@@ -18,6 +22,7 @@ pub struct Program {
     is_emancipated: bool,
     /// Its supervisor is gone, and it goes on.
     is_alone: bool,
+    is_copy: bool,
 }
 
 /// What a program is to do.
@@ -49,7 +54,11 @@ impl Program {
                 "standard input is no supervisor's: start this with thalweg fork-server",
             )
         })?;
-        Ok(Self { line: Line::new(input), is_emancipated: false, is_alone: false })
+        Ok(Self::told_by(input))
+    }
+
+    fn told_by(input: OwnedFd) -> Self {
+        Self { line: Line::new(input), is_emancipated: false, is_alone: false, is_copy: false }
     }
 
     /// What it is to do, if anything. Never waits.
@@ -110,29 +119,21 @@ impl Program {
         }
     }
 
-    /// Goes on twice. In the copy `child` runs, with a program of its own that has to be told first where to listen; every
-    /// other value that stands for a descriptor is of no use there. Its state is a copy, and shared with nobody. The order is
-    /// confirmed here, or refused with what went wrong.
+    /// Goes on twice: `true` in the copy, whose program this is there, and which has to be told first where to listen; `false` here,
+    /// where the order is confirmed, or refused with what went wrong. The copy's state is a copy, and shared with nobody; every
+    /// value in it that stands for a descriptor leads nowhere, and is of no use but to be dropped.
     ///
     /// # Errors
     /// The supervisor does not listen.
-    pub fn fork(&self, branch: Branch, child: impl FnOnce(Self) -> io::Result<()>) -> io::Result<()> {
-        let begun = fork::branch(branch.line, || {
-            let served = Self::inherited().and_then(|program| {
-                program.answer(&format!("ok {}", std::process::id()))?;
-                child(program)
-            });
-            match served {
-                Ok(()) => 0,
-                Err(error) => {
-                    eprintln!("{error}");
-                    1
-                }
+    pub fn fork(&mut self, branch: Branch) -> io::Result<bool> {
+        match fork::branch(branch.line.as_fd()) {
+            Ok(true) => {
+                *self = Self { is_copy: true, ..Self::told_by(branch.line) };
+                self.answer(&format!("ok {}", std::process::id()))?;
+                Ok(true)
             }
-        });
-        match begun {
-            Ok(()) => self.done(),
-            Err(error) => self.failed(&error.to_string()),
+            Ok(false) => self.done().map(|()| false),
+            Err(error) => self.failed(&error.to_string()).map(|()| false),
         }
     }
 }
@@ -147,19 +148,39 @@ impl AsFd for Program {
 /// Serves by JSON-RPC, under a supervisor, until it is to end. `mount` makes a service and says its name, anew for each place to
 /// listen at and in each copy: what it captures is the state that a fork copies, so it must have no descriptor and no thread.
 ///
+/// It returns in the process that was started. A copy ends with what it serves: what called this is not its to go on with.
+///
 /// # Errors
 /// There is no supervisor, or the system failed.
 pub fn serve(options: &ServerOptions, mount: &dyn Fn() -> (&'static str, Mount)) -> io::Result<()> {
-    run(Program::inherited()?, options, mount)
+    let mut program = Program::inherited()?;
+    // A copy begins here again, so that what its ancestors needed is not kept for as long as there are copies of copies.
+    let lives = || {
+        while live(&mut program, options, mount)? {}
+        io::Result::Ok(())
+    };
+    let served = catch_unwind(AssertUnwindSafe(lives));
+    if !program.is_copy {
+        return served.unwrap_or_else(|panic| resume_unwind(panic));
+    }
+    std::process::exit(match served {
+        Ok(Ok(())) => 0,
+        Ok(Err(error)) => {
+            eprintln!("{error}");
+            1
+        }
+        Err(_) => PANICKED,
+    })
 }
 
-fn run(
-    mut program: Program,
+/// One process's life, until it is over; or until it is copied, in the copy: `true` then.
+fn live(
+    program: &mut Program,
     options: &ServerOptions,
     mount: &dyn Fn() -> (&'static str, Mount),
-) -> io::Result<()> {
+) -> io::Result<bool> {
     let mut server: Option<Server> = None;
-    let mut epoll = watching(&program, None)?;
+    let mut epoll = watching(program, None)?;
     let mut events = Events::with_capacity(2);
     loop {
         epoll.wait(&mut events, 2, Timeout::Never)?;
@@ -167,24 +188,29 @@ fn run(
             server.turn(Wait::Poll)?;
         }
         match program.order()? {
-            None if program.is_alone => epoll = watching(&program, server.as_ref())?,
+            None if program.is_alone => epoll = watching(program, server.as_ref())?,
             None => {}
             Some(Order::Listen(listener)) => match listening(listener, options, mount) {
                 Ok(begun) => {
-                    epoll = watching(&program, Some(&begun))?;
+                    epoll = watching(program, Some(&begun))?;
                     server = Some(begun);
                     program.done()?;
                 }
                 Err(error) => program.failed(&error.to_string())?,
             },
-            Some(Order::Fork(branch)) => program.fork(branch, |copy| run(copy, options, mount))?,
+            Some(Order::Fork(branch)) => {
+                let is_copy = program.fork(branch)?;
+                if is_copy {
+                    return Ok(true);
+                }
+            }
             Some(Order::End) => {
                 program.done()?;
                 if let Some(server) = &mut server {
                     server.stopper().drain(GRACE_MS);
                     server.run()?;
                 }
-                return Ok(());
+                return Ok(false);
             }
         }
     }

@@ -1,7 +1,7 @@
 //! A session whose snapshot is a fork: what a server did since can be kept or taken back, whatever it is.
 
 use crate::generated::client::ForksClient;
-use crate::generated::types::{ForksFork, ForksShutdown};
+use crate::generated::types::{ForksFork, ForksServers, ForksShutdown};
 use thalweg_wire::service::{Call, CallError};
 use thiserror::Error;
 
@@ -11,6 +11,14 @@ pub enum SessionError<E> {
     /// There is no snapshot to go back to.
     #[error("there is no snapshot to go back to")]
     NoSnapshot,
+    /// The server that would be left is not there any more; neither is ended then.
+    #[error("server {0} is gone: the other of the two is all that is left, and was not ended")]
+    Gone(String),
+    /// The server that would be left was told to end, and it is not known what became of that; the other is not ended then.
+    #[error(
+        "server {0} was told to end and may do so yet, so the other of the two was not ended: repeat what was asked before"
+    )]
+    Ending(String),
     /// The supervisor refused, or did not answer.
     #[error("{0}")]
     Failed(#[from] CallError<E>),
@@ -35,6 +43,9 @@ pub enum Cleanup {
 /// supervisor takes to answer; [`Session::close`] does so too and tells what went wrong. Of an owner that is killed nobody
 /// hears: its processes stay.
 ///
+/// But for [`Cleanup::Shutdown`] neither process is ended unless the other is there and was not told to end: a
+/// [`Session::commit`] or [`Session::rollback`] that was not answered can be repeated, and the one not be followed by the other.
+///
 /// ```no_run
 /// use thalweg_fork::{Cleanup, Session};
 /// use thalweg_service::{ClientOptions, SyncClient};
@@ -52,6 +63,8 @@ pub struct Session<C: Call> {
     forks: ForksClient<C>,
     now: (String, String),
     before: Option<(String, String)>,
+    /// Which of the two was told to end, and it is not known what became of that.
+    ending: Option<String>,
     cleanup: Cleanup,
 }
 
@@ -59,7 +72,7 @@ impl<C: Call> Session<C> {
     /// On a server of a supervisor, which listens there.
     pub fn new(call: C, server: &str, address: &str) -> Self {
         let now = (server.to_owned(), address.to_owned());
-        Self { forks: ForksClient::new(call), now, before: None, cleanup: Cleanup::default() }
+        Self { forks: ForksClient::new(call), now, before: None, ending: None, cleanup: Cleanup::default() }
     }
 
     /// With another fate for its processes than [`Cleanup::Rollback`].
@@ -82,7 +95,8 @@ impl<C: Call> Session<C> {
     /// Forks the server and goes on with the copy. A snapshot that is pending is committed first.
     ///
     /// # Errors
-    /// The supervisor refused or did not answer; then the server is as it was, and a pending snapshot is committed.
+    /// The supervisor refused or did not answer; then the server is as it was, and a pending snapshot is committed. What
+    /// [`Session::commit`] says of that.
     pub fn snapshot(&mut self) -> Result<(), SessionError<C::Error>> {
         self.commit()?;
         let forked = self.forks.fork(&ForksFork { server: (&*self.now.0).into(), address: None })?;
@@ -94,12 +108,11 @@ impl<C: Call> Session<C> {
     /// Keeps what was done since the snapshot: ends the server it was taken of. Without one, nothing.
     ///
     /// # Errors
-    /// The supervisor did not answer.
+    /// [`SessionError::Gone`], [`SessionError::Ending`] of the copy; the supervisor did not answer, and it is not known whether it is
+    /// committed.
     pub fn commit(&mut self) -> Result<(), SessionError<C::Error>> {
-        match &self.before {
-            Some((server, _)) => end(&mut self.forks, server)?,
-            None => return Ok(()),
-        }
+        let Some((before, _)) = self.before.clone() else { return Ok(()) };
+        self.leave_one(&before, &self.now.0.clone())?;
         self.before = None;
         Ok(())
     }
@@ -107,22 +120,35 @@ impl<C: Call> Session<C> {
     /// Takes back what was done since the snapshot: ends the copy, and goes back.
     ///
     /// # Errors
-    /// [`SessionError::NoSnapshot`]; the supervisor did not answer.
+    /// [`SessionError::NoSnapshot`]; [`SessionError::Gone`], [`SessionError::Ending`] of the server that the snapshot was taken of;
+    /// the supervisor did not answer, and it is not known whether it is taken back.
     pub fn rollback(&mut self) -> Result<(), SessionError<C::Error>> {
-        if self.before.is_none() {
-            return Err(SessionError::NoSnapshot);
+        let Some(before) = self.before.clone() else { return Err(SessionError::NoSnapshot) };
+        self.leave_one(&self.now.0.clone(), &before.0)?;
+        (self.before, self.now) = (None, before);
+        Ok(())
+    }
+
+    /// Ends one of the two, unless nothing might be left then.
+    fn leave_one(&mut self, ended: &str, kept: &str) -> Result<(), SessionError<C::Error>> {
+        if self.ending.as_deref() == Some(kept) {
+            return Err(SessionError::Ending(kept.to_owned()));
         }
-        end(&mut self.forks, &self.now.0)?;
-        if let Some(before) = self.before.take() {
-            self.now = before;
+        let servers = self.forks.servers(&ForksServers {})?.servers;
+        if servers.iter().all(|process| process.server != kept) {
+            return Err(SessionError::Gone(kept.to_owned()));
         }
+        self.ending = Some(ended.to_owned());
+        end(&mut self.forks, ended)?;
+        self.ending = None;
         Ok(())
     }
 
     /// Does what its [`Cleanup`] says, and is let go of.
     ///
     /// # Errors
-    /// The supervisor refused or did not answer: a process may be left.
+    /// What [`Session::rollback`] says but for [`SessionError::NoSnapshot`]; the supervisor refused or did not answer: a process
+    /// may be left.
     pub fn close(mut self) -> Result<(), SessionError<C::Error>> {
         self.clean_up()
     }

@@ -19,6 +19,8 @@ use std::ffi::OsString;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{self, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -58,7 +60,7 @@ pub struct Supervisor(Arc<Shared>);
 struct Shared {
     options: Options,
     table: Mutex<Table>,
-    /// Rung when a process has ended.
+    /// Rung when a process has ended, or will not come.
     bell: EventFd,
     /// The same, for threads.
     gone: Condvar,
@@ -68,8 +70,10 @@ struct Shared {
 struct Table {
     servers: BTreeMap<u64, Entry>,
     last: u64,
-    /// Places that are taken by servers to come.
+    /// Places that are taken by servers to come. Each comes or is given up: whatever it waits for is waited for within patience.
     coming: usize,
+    /// Nobody is taken in any more.
+    is_ending: bool,
     /// Processes that nobody knew when they ended: one of them may be a server to come. Others are of no interest.
     unknown: HashSet<u32>,
 }
@@ -105,6 +109,14 @@ impl Table {
     }
 }
 
+impl Shared {
+    fn ring(&self) {
+        self.gone.notify_all();
+        // An event that cannot be counted any more is one that was not heard of yet.
+        let _ = self.bell.signal();
+    }
+}
+
 /// A place for a server to come, given back unless it is filled.
 struct Place(Option<Arc<Shared>>);
 
@@ -119,6 +131,8 @@ impl Drop for Place {
     fn drop(&mut self) {
         if let Some(shared) = &self.0 {
             shared.table.lock().arrive();
+            // It may have been all that there was to wait for.
+            shared.ring();
         }
     }
 }
@@ -136,12 +150,19 @@ impl Supervisor {
         };
         let (listener, address) = listen(options.address)?;
         let (mut told, theirs) = Told::pair(options.patience)?;
-        let mut started =
-            process::Command::new(program).args(arguments).stdin(Stdio::from(theirs)).spawn()?;
+        // In a group of its own: a terminal's signal would end servers that are to be ended in good order.
+        let mut started = process::Command::new(program)
+            .args(arguments)
+            .stdin(Stdio::from(theirs))
+            .process_group(0)
+            .spawn()?;
         if let Err(why) = told.listen_at(&listener, drop) {
             started.kill()?;
             started.wait()?;
-            return Err(io::Error::other(why.to_string()));
+            let program = Path::new(program).display();
+            return Err(io::Error::other(format!(
+                "{program} does not take orders as docs/forks.md has them: {why}"
+            )));
         }
         let shared = Shared { options, table: Mutex::default(), bell: EventFd::new()?, gone: Condvar::new() };
         let this = Self(Arc::new(shared));
@@ -158,12 +179,13 @@ impl Supervisor {
         self.0.table.lock().servers.get(&number).map(|entry| entry.address)
     }
 
-    /// Whether no server is left but emancipated ones.
+    /// Whether no server is left but emancipated ones, and none is to come.
     pub fn is_over(&self) -> bool {
-        self.0.table.lock().servers.values().all(|entry| entry.is_emancipated)
+        let table = self.0.table.lock();
+        table.coming == 0 && table.servers.values().all(|entry| entry.is_emancipated)
     }
 
-    /// Readable when a process has ended since [`Supervisor::is_over`] was last asked for after [`Supervisor::heard`].
+    /// Readable when a process has ended or will not come since [`Supervisor::is_over`] was last asked for after [`Supervisor::heard`].
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.0.bell.as_fd()
     }
@@ -177,10 +199,15 @@ impl Supervisor {
     /// Ends every server that was not emancipated: in good order, and by force what has not ended in time. One that was told to
     /// outlive this process and has not answered yet is left to do so.
     pub fn end(&self) {
-        for (number, entry) in self.0.table.lock().servers.iter().filter(|(_, entry)| !entry.is_emancipated) {
-            let (this, number) = (self.clone(), *number);
-            // One whose thread is gone has ended.
-            let _ = entry.jobs.send(Box::new(move |told| this.end_one(told, number)));
+        {
+            let mut table = self.0.table.lock();
+            // A copy that comes now would be told by nobody to end.
+            table.is_ending = true;
+            for (number, entry) in table.servers.iter().filter(|(_, entry)| !entry.is_emancipated) {
+                let (this, number) = (self.clone(), *number);
+                // One whose thread is gone has ended.
+                let _ = entry.jobs.send(Box::new(move |told| this.end_one(told, number)));
+            }
         }
         let until = Instant::now() + self.0.options.patience;
         while !self.is_over() && Instant::now() < until {
@@ -220,11 +247,13 @@ impl Supervisor {
     ) -> io::Result<u64> {
         let jobs = keep(told)?;
         let mut table = self.0.table.lock();
-        let has_ended = table.unknown.remove(&process);
-        place.fill(&mut table);
-        if has_ended {
+        if table.unknown.remove(&process) {
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the process ended"));
         }
+        if table.is_ending {
+            return Err(io::Error::other("every server is being ended"));
+        }
+        place.fill(&mut table);
         table.last += 1;
         let number = table.last;
         let (is_emancipated, may_be_emancipated) = (false, false);
@@ -237,8 +266,12 @@ impl Supervisor {
     /// Waits for every end there is.
     fn reap(&self) {
         while let Ok(Some(process)) = fork::await_any_child() {
-            self.0.table.lock().ended(process);
-            self.ring();
+            let mut table = self.0.table.lock();
+            table.ended(process);
+            // From here on its number may be another's, which nobody must kill by the table.
+            fork::release(process);
+            drop(table);
+            self.0.ring();
         }
     }
 
@@ -299,9 +332,21 @@ impl Supervisor {
         // One that comes late is none: nobody is at the other end of its line.
         let failed = |why: &dyn std::fmt::Display| format!("not_forked: {why}");
         let (mut child, process) = parent.fork().map_err(|why| failed(&why))?;
-        child.listen_at(&listener, drop).map_err(|why| failed(&why))?;
+        if let Err(why) = child.listen_at(&listener, drop) {
+            self.give_up(process, &why);
+            return Err(failed(&why));
+        }
         let added = self.add(place, child, process, address, Some(number));
         added.map(|number| (number, process)).map_err(|error| failed(&error))
+    }
+
+    /// Ends a copy by force that does not answer: whether it hears that nobody is at the other end of its line is not known.
+    fn give_up(&self, process: u32, why: &Undone) {
+        let table = self.0.table.lock();
+        if matches!(why, Undone::Late(_)) && !table.unknown.contains(&process) {
+            // It may have ended just now.
+            let _ = fork::kill(process);
+        }
     }
 
     fn change(&self, number: u64, change: impl FnOnce(&mut Entry)) {
@@ -320,12 +365,6 @@ impl Supervisor {
             }
         }
         Ok(())
-    }
-
-    fn ring(&self) {
-        self.0.gone.notify_all();
-        // An event that cannot be counted any more is one that was not heard of yet.
-        let _ = self.0.bell.signal();
     }
 }
 
@@ -398,7 +437,7 @@ impl ForksHandler for Supervisor {
                     entry.may_be_emancipated = false;
                 });
                 // Whoever waits until none is left but such may have waited for this.
-                table.ring();
+                table.0.ring();
             };
             told.emancipate(outcome).map_err(|why| undone("not_emancipated", why))?;
             Ok(ForksEmancipateResponse {})

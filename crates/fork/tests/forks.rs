@@ -6,17 +6,23 @@
 use std::cell::Cell;
 use std::io::Read;
 use std::net::TcpStream;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use thalweg_fork::generated::client::ForksClient;
 use thalweg_fork::generated::types::*;
-use thalweg_fork::{Cleanup, ERROR_TAG, Options, Session, SessionError, Supervisor};
+use thalweg_fork::{Cleanup, ERROR_TAG, Options, Order, Program, Session, SessionError, Supervisor};
 use thalweg_rpc::{Client, ClientOptions, Mount, ServerOptions};
 use thalweg_service::{
-    ClientOptions as ControlOptions, Endpoint, Reply, Request, Server, Stopper, SyncClient,
+    CallOptions, ClientOptions as ControlOptions, Endpoint, Error, Reply, Request, Server, Stopper,
+    SyncClient,
 };
+use thalweg_sys::epoll::wait_readable;
+use thalweg_sys::socket;
+use thalweg_wire::fault::Fault;
 use thalweg_wire::messagepack::{Reader, write};
+use thalweg_wire::service::Call;
 
 const SCHEMA: &str = r#"{
     "service": "Sum",
@@ -60,6 +66,11 @@ fn reached(gate: &Path) -> PathBuf {
     gate.with_extension("reached")
 }
 
+/// There once the one that was copied has said so.
+fn forked(gate: &Path) -> PathBuf {
+    gate.with_extension("forked")
+}
+
 /// A server that does nothing it is told: it only stays.
 fn wedged() {
     std::io::stdin().lock().read_to_end(&mut Vec::new()).ok();
@@ -68,7 +79,68 @@ fn wedged() {
     }
 }
 
+/// A server that does nothing but what it is told. While there is a gate, a copy of it waits before it is told where to listen.
+fn hesitant(gate: &Path) {
+    let mut program = Program::inherited().unwrap();
+    loop {
+        match program.order().unwrap() {
+            None => drop(wait_readable(program.as_fd(), 60_000).unwrap()),
+            Some(Order::Listen(_)) => program.done().unwrap(),
+            Some(Order::Fork(branch)) => {
+                let is_copy = program.fork(branch).unwrap();
+                if gate.exists() {
+                    std::fs::write(if is_copy { reached(gate) } else { forked(gate) }, "").unwrap();
+                }
+                while is_copy && gate.exists() {
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+            }
+            Some(Order::End) => return program.done().unwrap(),
+        }
+    }
+}
+
+/// Goes on twice with a word that it has not written yet.
+fn talker() {
+    let (_ours, theirs) = socket::pair().unwrap();
+    print!("once");
+    thalweg_sys::fork::branch(theirs.as_fd()).unwrap();
+}
+
 type Forks = ForksClient<SyncClient>;
+
+/// Carries calls as a client does, but for what orders to end are answered: that is lost, or waited for only a moment.
+struct Lossy<'a> {
+    call: SyncClient,
+    mood: &'a Cell<Mood>,
+    /// Of the call under way.
+    now: Mood,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Mood {
+    Well,
+    /// Hears no answer.
+    Deaf,
+    Impatient,
+}
+
+impl Call for Lossy<'_> {
+    type Error = Error;
+
+    fn send(&mut self, request: &[u8]) -> Result<(), Error> {
+        let is_end = request.windows(8).any(|part| part == b"Shutdown");
+        self.now = if is_end { self.mood.get() } else { Mood::Well };
+        let deadline = (self.now == Mood::Impatient).then_some(Duration::from_millis(100));
+        self.call.set_options(CallOptions { deadline, ..CallOptions::default() });
+        self.call.send(request)
+    }
+
+    fn receive(&mut self) -> Result<&[u8], Error> {
+        let answer = self.call.receive()?;
+        if self.now == Mood::Deaf { Err(Error::new(Fault::Disconnected, "")) } else { Ok(answer) }
+    }
+}
 
 /// A supervisor on its control endpoint.
 struct Control {
@@ -86,6 +158,7 @@ struct Gate<'a>(&'a Path);
 impl Drop for Gate<'_> {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(reached(self.0));
+        let _ = std::fs::remove_file(forked(self.0));
         let _ = std::fs::remove_file(self.0);
     }
 }
@@ -96,9 +169,13 @@ impl Control {
     }
 
     fn start_with(patience: Duration) -> Self {
+        Self::start_program("sum", patience)
+    }
+
+    fn start_program(name: &str, patience: Duration) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let gate = directory.path().join("gate");
-        let program = vec![std::env::current_exe().unwrap().into(), "sum".into(), gate.clone().into()];
+        let program = vec![std::env::current_exe().unwrap().into(), name.into(), gate.clone().into()];
         let options = Options::new(program, "127.0.0.1:0".parse().unwrap());
         let supervisor = Supervisor::start(Options { patience, servers_max: 4, ..options }).unwrap();
         let endpoint = Endpoint::Socket(directory.path().join("forks.sock"));
@@ -139,6 +216,31 @@ impl Control {
             until("busy", || reached(&self.gate).exists());
             meanwhile()
         })
+    }
+
+    /// Has the first server, which hesitates, be forked while something is done once the copy waits; what came of the fork.
+    fn while_it_comes(&self, meanwhile: impl FnOnce(Gate<'_>)) -> Result<String, String> {
+        std::fs::write(&self.gate, "").unwrap();
+        std::thread::scope(|scope| {
+            let forked = scope.spawn(|| {
+                let forked = self
+                    .forks()
+                    .fork(&ForksFork { server: "1".into(), address: None })
+                    .map(|it| it.server.into_owned());
+                forked.map_err(|refused| refused.to_string())
+            });
+            let gate = Gate(&self.gate);
+            until("there", || reached(&self.gate).exists() && self::forked(&self.gate).exists());
+            meanwhile(gate);
+            forked.join().unwrap()
+        })
+    }
+
+    /// Ends a server as a crash does.
+    fn crash(&self, server: &str) {
+        let process = self.servers().iter().find(|of| of.server == server).unwrap().process;
+        thalweg_sys::fork::kill(process).unwrap();
+        until("gone", || self.servers().iter().all(|of| of.server != server));
     }
 
     fn end(mut self) {
@@ -313,6 +415,175 @@ fn nothing_is_used_up_by_many_forks() {
     }
     until("as few descriptors as before", || count() <= before);
     assert_eq!(forks.servers(&ForksServers {}).unwrap().servers.len(), 1);
+    control.end();
+}
+
+/// What a process takes: descriptors, kilobytes of stack, and of what else it writes to.
+fn used(process: u32) -> (usize, u64, u64) {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let of = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        line.trim_end_matches("kB").trim().parse().unwrap()
+    };
+    (descriptors(process), of("VmStk:"), of("VmData:"))
+}
+
+fn nothing_is_used_up_by_many_generations() {
+    let control = Control::start();
+    let mut session = Session::new(control.call(), "1", &control.first());
+    let generations = |session: &mut Session<SyncClient>, count: u32| {
+        for _ in 0..count {
+            session.snapshot().unwrap();
+            session.commit().unwrap();
+        }
+        let process = add(session.address(), 1).1;
+        move || used(process)
+    };
+    let before = generations(&mut session, 20)();
+    let now = generations(&mut session, 300);
+    // The connection that was closed here is noticed there a moment later.
+    until("as little as before", || {
+        let after = now();
+        after.0 <= before.0 && after.1 <= before.1 && after.2 <= before.2
+    });
+    assert_eq!(add(session.address(), 0).0, 2);
+    control.end();
+}
+
+fn what_was_not_written_is_not_written_twice() {
+    let talker = std::process::Command::new(std::env::current_exe().unwrap()).arg("talker").output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&talker.stdout), "once");
+}
+
+#[allow(clippy::zombie_processes, reason = "what is tested waits for it")]
+fn a_number_is_its_process_until_it_is_released() {
+    let child = std::process::Command::new("true").spawn().unwrap();
+    let is_there = || Path::new(&format!("/proc/{}", child.id())).exists();
+    for _ in 0..2 {
+        assert_eq!(thalweg_sys::fork::await_any_child().unwrap(), Some(child.id()));
+        assert!(is_there());
+    }
+    thalweg_sys::fork::release(child.id());
+    assert!(!is_there());
+    assert_eq!(thalweg_sys::fork::await_any_child().unwrap(), None);
+}
+
+/// The group that a terminal's signals reach a process with.
+fn group(process: u32) -> u32 {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
+    stat.rsplit(") ").next().unwrap().split(' ').nth(2).unwrap().parse().unwrap()
+}
+
+fn a_terminals_signals_are_the_supervisors_alone() {
+    let control = Control::start();
+    let (_, _, copy) = fork(&mut control.forks(), "1");
+    let process = add(&control.first(), 0).1;
+    let groups = [std::process::id(), process, copy].map(group);
+    assert!(groups[0] != groups[1] && groups[1] == groups[2], "{groups:?}");
+    control.end();
+}
+
+fn a_server_that_comes_is_waited_for() {
+    let control = Control::start_program("hesitant", Duration::from_secs(60));
+    let forked = control.while_it_comes(|_gate| {
+        control.crash("1");
+        assert!(!control.supervisor.is_over(), "a copy is there");
+    });
+    assert_eq!(forked.as_deref(), Ok("2"));
+    assert!(!control.supervisor.is_over());
+    control.end();
+}
+
+fn a_server_that_never_comes_is_given_up() {
+    let control = Control::start_program("hesitant", SHORT);
+    let forked = control.while_it_comes(|gate| {
+        control.crash("1");
+        // As whoever waits for its end does, who is told when to look again.
+        while !control.supervisor.is_over() {
+            assert!(wait_readable(control.supervisor.descriptor(), 60_000).unwrap(), "nobody rang");
+            control.supervisor.heard();
+        }
+        until("no process", || children() == 0);
+        drop(gate);
+    });
+    assert!(forked.as_ref().is_err_and(|why| why.contains("not_forked: ")), "{forked:?}");
+    control.end();
+}
+
+fn a_server_that_comes_while_all_are_ended_is_none() {
+    let control = Control::start_program("hesitant", Duration::from_secs(60));
+    fork(&mut control.forks(), "1");
+    std::thread::scope(|scope| {
+        let forked = control.while_it_comes(|_gate| {
+            scope.spawn(|| control.supervisor.end());
+            // It was told in one go with whoever else there was.
+            until("ended", || control.servers().iter().all(|of| of.server != "2"));
+        });
+        assert!(forked.as_ref().is_err_and(|why| why.contains("not_forked: ")), "{forked:?}");
+    });
+    until("no process", || children() == 0);
+    control.end();
+}
+
+fn what_may_have_been_committed_is_not_taken_back() {
+    let control = Control::start();
+    let mood = Cell::new(Mood::Well);
+    let begin = |server: &str, address: &str| {
+        let mut session =
+            Session::new(Lossy { call: control.call(), mood: &mood, now: Mood::Well }, server, address);
+        session.snapshot().unwrap();
+        let copy = (session.server().to_owned(), session.address().to_owned());
+        (session, copy)
+    };
+    // Committed, though nobody heard of it.
+    let (mut session, (copy, address)) = begin("1", &control.first());
+    mood.set(Mood::Deaf);
+    session.commit().unwrap_err();
+    mood.set(Mood::Well);
+    drop(session);
+    assert_eq!(control.servers().iter().map(|of| &*of.server).collect::<Vec<_>>(), [&*copy]);
+    // Not committed yet, and nobody knows when.
+    let (mut session, (again, second)) = begin(&copy, &address);
+    control.while_busy(&address, || {
+        mood.set(Mood::Impatient);
+        session.commit().unwrap_err();
+        mood.set(Mood::Well);
+        let refused = session.rollback();
+        assert!(matches!(&refused, Err(SessionError::Ending(server)) if *server == copy), "{refused:?}");
+    });
+    session.commit().unwrap();
+    assert_eq!((session.server(), add(&second, 3).0, control.servers().len()), (&*again, 3, 1));
+    // The other way round.
+    session.snapshot().unwrap();
+    mood.set(Mood::Deaf);
+    session.rollback().unwrap_err();
+    mood.set(Mood::Well);
+    let refused = session.commit();
+    assert!(matches!(refused, Err(SessionError::Ending(_))), "{refused:?}");
+    session.rollback().unwrap();
+    assert_eq!((session.server(), add(&second, 0).0, control.servers().len()), (&*again, 3, 1));
+    control.end();
+}
+
+fn the_only_one_left_is_not_ended() {
+    let control = Control::start();
+    let mut session = Session::new(control.call(), "1", &control.first());
+    session.snapshot().unwrap();
+    let (copy, address) = (session.server().to_owned(), session.address().to_owned());
+    add(&address, 5);
+    control.crash("1");
+    let refused = session.rollback();
+    assert!(matches!(&refused, Err(SessionError::Gone(server)) if server == "1"), "{refused:?}");
+    assert!(matches!(session.close(), Err(SessionError::Gone(_))));
+    assert_eq!(add(&address, 0).0, 5);
+    let mut session = Session::new(control.call(), &copy, &address);
+    session.snapshot().unwrap();
+    let second = session.server().to_owned();
+    control.crash(&second);
+    let refused = session.commit();
+    assert!(matches!(&refused, Err(SessionError::Gone(server)) if *server == second), "{refused:?}");
+    session.rollback().unwrap();
+    assert_eq!((session.server(), add(&address, 0).0), (&*copy, 5));
     control.end();
 }
 
@@ -536,6 +807,15 @@ const TESTS: &[Test] = &[
     ("no_more_are_forked_at_once_than_there_are_places", no_more_are_forked_at_once_than_there_are_places),
     ("a_server_moves", a_server_moves),
     ("nothing_is_used_up_by_many_forks", nothing_is_used_up_by_many_forks),
+    ("nothing_is_used_up_by_many_generations", nothing_is_used_up_by_many_generations),
+    ("what_was_not_written_is_not_written_twice", what_was_not_written_is_not_written_twice),
+    ("a_number_is_its_process_until_it_is_released", a_number_is_its_process_until_it_is_released),
+    ("a_server_that_comes_is_waited_for", a_server_that_comes_is_waited_for),
+    ("a_server_that_never_comes_is_given_up", a_server_that_never_comes_is_given_up),
+    ("a_server_that_comes_while_all_are_ended_is_none", a_server_that_comes_while_all_are_ended_is_none),
+    ("what_may_have_been_committed_is_not_taken_back", what_may_have_been_committed_is_not_taken_back),
+    ("the_only_one_left_is_not_ended", the_only_one_left_is_not_ended),
+    ("a_terminals_signals_are_the_supervisors_alone", a_terminals_signals_are_the_supervisors_alone),
     ("a_session_keeps_or_takes_back", a_session_keeps_or_takes_back),
     (
         "a_session_that_is_let_go_of_leaves_what_its_cleanup_says",
@@ -556,6 +836,8 @@ fn main() {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words[..] {
         ["sum", gate] => return sum(Path::new(gate)),
+        ["hesitant", gate] => return hesitant(Path::new(gate)),
+        ["talker"] => return talker(),
         ["wedged"] => return wedged(),
         ["supervise", directory] => return supervise(Path::new(directory)),
         _ => {}
