@@ -169,7 +169,9 @@ public:
     void fail(echo::EchoFailView request, thalweg::Responder<echo::EchoFailResponse>) override {
         throw std::runtime_error(std::string(request.reason));
     }
-    void numbers(echo::EchoNumbersView, thalweg::Responder<echo::EchoNumbersResponse>) override {}
+    void numbers(echo::EchoNumbersView, thalweg::Responder<echo::EchoNumbersResponse>) override {
+        throw std::runtime_error("caf\xc3\xa9, caf\xe9, \xed\xa0\x80");
+    }
     void places(echo::EchoPlacesView, thalweg::Responder<echo::EchoPlacesResponse>) override {}
     void count(
         echo::EchoCountView request, thalweg::Responder<echo::EchoCountResponse, echo::EchoCountItem> responder
@@ -235,6 +237,8 @@ void calls() {
     holds(refusal([&] { client.blobs(echo::EchoBlobs{}); }) == "refused by hand", "by hand");
     holds(refusal([&] { client.fields(echo::EchoFields{}); }) == "the handler gave no answer", "silence");
     holds(refusal([&] { client.aliases(echo::EchoAliases{}); }).starts_with("the handler threw"), "an int");
+    const std::string readable = "caf\u00e9, caf\ufffd, \ufffd\ufffd\ufffd";
+    holds(refusal([&] { client.numbers(echo::EchoNumbers{}); }) == readable, "words that are no UTF-8");
     wire.send(Frame{1, 2, 3});
     const Frame answer = thalweg::own(thalweg::BytesView(wire.receive()));
     holds(std::holds_alternative<echo::EchoErrorResponseView>(echo::decode_response(answer)), "nonsense");
@@ -255,6 +259,32 @@ void order() {
     holds(access == thalweg::Access::write, "access");
     holds(std::get<thalweg::BytesView>(fork).size() == 4, "fork");
     holds(echo::access_of(echo::EchoFailView{}).first == thalweg::Access::unordered, "unordered");
+}
+
+/// A reply that nobody may wait for.
+struct Left : thalweg::Reply {
+    bool left;
+    explicit Left(bool is_left) : left(is_left) {}
+    thalweg::Flow item(FrameView) override { return thalweg::Flow::gone; }
+    void end(FrameView) override {}
+    bool cancelled() override { return left; }
+};
+
+void turns() {
+    std::deque<thalweg::Forks::Job> jobs;
+    thalweg::Forks forks([&](thalweg::Forks::Job job) { jobs.push_back(std::move(job)); });
+    std::vector<int> ran;
+    std::unique_ptr<thalweg::Reply> first;
+    const auto write = [&](int number, bool left) {
+        const auto later = [&ran, number] { return [&ran, number](std::unique_ptr<thalweg::Reply>) { ran.push_back(number); }; };
+        const auto now = [&first](std::unique_ptr<thalweg::Reply> reply) { first = std::move(reply); };
+        forks.order({thalweg::Access::write, std::uint64_t(1)}, std::make_unique<Left>(left), now, later);
+    };
+    write(0, false);
+    for (int number = 1; number <= 3; number++) write(number, number == 2);
+    holds(first != nullptr && jobs.empty(), "one at a time");
+    for (first.reset(); !jobs.empty(); jobs.pop_front()) jobs.front()();
+    holds(ran == std::vector<int>{1, 3}, "a call that nobody waits for was begun");
 }
 
 } // namespace
@@ -282,6 +312,7 @@ int main(int count, char** arguments) {
     check("calls are answered", calls);
     check("streams bring items and then their end", streams);
     check("requests say how they are ordered", order);
+    check("calls of one fork begin in turn, but for those that nobody waits for", turns);
     std::cout << "golden-cpp: " << passed << " passed, " << failed << " failed\n";
     return failed == 0 ? 0 : 1;
 }

@@ -9,6 +9,7 @@ import math
 import sys
 import traceback
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 
@@ -21,6 +22,7 @@ client_module = import_module(f"{package.name}.echo_client")
 server = import_module(f"{package.name}.echo_server")
 runtime = import_module(f"{package.name}.messagepack")
 service = import_module(f"{package.name}.service")
+forks = import_module(f"{package.name}.forks")
 
 passed = failed = 0
 
@@ -239,6 +241,29 @@ def order() -> None:
     equal(types.access_of(types.EchoFail(reason="")), None)
 
 
+def turns() -> None:
+    async def run() -> None:
+        order = forks.Forks()
+        begun: list[object] = []
+        gate = asyncio.Event()
+
+        async def job(fork: object) -> None:
+            begun.append(fork)
+            await gate.wait()
+
+        # Text is the same fork as its bytes, and a negative number as its two's complement.
+        asked: list[object] = ["a", b"a", "b", -1, 2**64 - 1, 1]
+        jobs = [order.order(("write", fork), partial(job, fork)) for fork in asked]
+        tasks = [asyncio.create_task(each) for each in jobs]
+        await asyncio.sleep(0)
+        equal(begun, ["a", "b", -1, 1])
+        gate.set()
+        await asyncio.gather(*tasks)
+        equal(begun[4:], [b"a", 2**64 - 1])
+
+    asyncio.run(run())
+
+
 for name, frame in golden.items():
     check(name, lambda: equal(again(frame), frame))
     check(f"every prefix of {name}", lambda: prefixes(frame))
@@ -251,5 +276,6 @@ check("values are what the frames say", values)
 check("values that do not fit are refused", misfits)
 check("calls are answered and streams end", calls)
 check("requests say how they are ordered", order)
+check("calls take their turn per fork", turns)
 print(f"golden-python: {passed} passed, {failed} failed")
 sys.exit(failed != 0)

@@ -222,25 +222,31 @@ await check("calls are ordered per fork", async () => {
   const begun: string[] = [];
   const ends = new Map<string, () => void>();
   const settled = () => new Promise((resolve) => setImmediate(resolve));
-  const begin = (name: string, access: "read committed" | "read" | "write", fork: string | Uint8Array) =>
+  const begin = (name: string, access: "read committed" | "read" | "write", fork: string | bigint | Uint8Array) =>
     forks.order({ access, fork }, () => {
       begun.push(name);
       return new Promise<void>((resolve) => ends.set(name, resolve));
     });
   const all = [begin("r1", "read", "a"), begin("w1", "write", "a"), begin("r2", "read", "a"), begin("w2", "write", "a")];
+  // Text is the same fork as its bytes, and a negative number as its two's complement.
   all.push(begin("r3", "read", "b"), begin("c1", "read committed", "a"), begin("w3", "write", Uint8Array.of(97)));
+  all.push(begin("w4", "write", -1n), begin("w5", "write", 2n ** 64n - 1n));
   const now = async (...expected: string[]) => {
     await settled();
     deepStrictEqual(begun.splice(0), expected);
   };
-  await now("r1", "r3", "c1", "w3");
+  await now("r1", "r3", "c1", "w4");
+  ends.get("w4")?.();
+  await now("w5");
   ends.get("r1")?.();
   await now("w1");
   ends.get("w1")?.();
   await now("r2");
   ends.get("r2")?.();
   await now("w2");
-  for (const name of ["w2", "r3", "c1", "w3"]) ends.get(name)?.();
+  ends.get("w2")?.();
+  await now("w3");
+  for (const name of ["w3", "w5", "r3", "c1"]) ends.get(name)?.();
   await Promise.all(all);
   const failed: unknown = await forks.order({ access: "write", fork: "a" }, () => Promise.reject(new Error("no"))).catch(() => 1);
   strictEqual(failed, 1);

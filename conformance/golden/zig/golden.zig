@@ -166,8 +166,8 @@ const Service = struct {
     pub fn fail(_: Service, request: types.EchoFail, responder: echo.server.FailResponder) !void {
         try responder.err(request.reason);
     }
-    pub fn numbers(_: Service, _: types.EchoNumbers, _: echo.server.NumbersResponder) !void {
-        return error.Unprepared;
+    pub fn numbers(_: Service, _: types.EchoNumbers, responder: echo.server.NumbersResponder) !void {
+        try responder.err("caf\xc3\xa9, caf\xe9, \xed\xa0\x80");
     }
     pub fn places(_: Service, _: types.EchoPlaces, _: echo.server.PlacesResponder) !void {
         return error.Unprepared;
@@ -235,6 +235,9 @@ fn calls() !void {
     const digest: types.Digest = .{ .bytes = @splat(0) };
     const refused = try client.aliases(arena, .{ .sequence_number = 1, .digest = digest, .chain = &.{} });
     try equal(refused.refused, "Unprepared");
+    var numbers: types.EchoNumbers = undefined;
+    inline for (@typeInfo(types.EchoNumbers).@"struct".fields) |field| @field(numbers, field.name) = 0;
+    try equal((try client.numbers(arena, numbers)).refused, "caf\u{e9}, caf\u{fffd}, \u{fffd}\u{fffd}\u{fffd}");
     try wire.send("nonsense");
     const nonsense = try types.EchoResponseCodec.decode(arena, try wire.receive());
     try equal(nonsense.error_response.message, "frame: WrongKind at byte 1");
@@ -260,6 +263,52 @@ fn order() !void {
     try holds(types.accessOf(&.{ .fail = .{ .reason = "" } }).access == .unordered);
 }
 
+/// A write of one fork, and whether anybody waits for it.
+const Write = struct {
+    job: echo.Forks.Job,
+    left: bool,
+    ran: bool = false,
+
+    const ways: echo.service.Reply.Ways = .{ .item = item, .end = finish, .cancelled = cancelled };
+
+    fn make(left: bool) !*Write {
+        const self = try memory.allocator().create(Write);
+        self.* = .{ .job = .{ .call = run, .reply = .{ .context = self, .ways = &ways } }, .left = left };
+        return self;
+    }
+    fn run(job: *echo.Forks.Job) void {
+        const self: *Write = @alignCast(@fieldParentPtr("job", job));
+        self.ran = true;
+    }
+    fn item(_: *anyopaque, _: []const u8) echo.service.Flow {
+        return .gone;
+    }
+    fn finish(_: *anyopaque, _: []const u8) void {}
+    fn cancelled(context: *anyopaque) bool {
+        const self: *Write = @ptrCast(@alignCast(context));
+        return self.left;
+    }
+    fn post(_: ?*anyopaque, job: *echo.Forks.Job) void {
+        posted = job;
+    }
+    var posted: ?*echo.Forks.Job = null;
+};
+
+fn turns() !void {
+    var forks = echo.Forks.init(memory.allocator(), .{ .post = Write.post });
+    defer forks.deinit();
+    const writes = [_]*Write{ try Write.make(false), try Write.make(true), try Write.make(false) };
+    for (writes) |write| try forks.order(.write, .{ .number = 1 }, &write.job);
+    try holds(writes[0].ran and Write.posted == null);
+    writes[0].job.inTurn().release();
+    while (Write.posted) |job| {
+        Write.posted = null;
+        job.run();
+    }
+    try holds(!writes[1].ran and writes[2].ran);
+    writes[2].job.inTurn().release();
+}
+
 pub fn main() void {
     for (frames.golden) |frame| {
         check(frame.name, comesBack(frame.bytes, frame.bytes));
@@ -276,6 +325,7 @@ pub fn main() void {
     check("calls are answered", calls());
     check("streams bring items and then their end", streams());
     check("requests say how they are ordered", order());
+    check("calls of one fork begin in turn, but for those that nobody waits for", turns());
     std.debug.print("golden-zig: {d} passed, {d} failed\n", .{ passed, failed });
     if (failed > 0) std.process.exit(1);
 }

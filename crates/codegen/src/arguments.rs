@@ -1,5 +1,7 @@
 //! What can be asked of the generator, and which wishes do not go together.
 
+use crate::cpp::globals;
+use crate::erlang;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use thalweg_schema::{Service, casing};
@@ -75,13 +77,11 @@ impl Arguments {
 
     /// Refuses options that do not go together, or do not fit the service.
     pub(crate) fn check(&self, service: &Service) -> Result<(), String> {
-        if let Some(namespace) = &self.cpp_namespace {
-            if self.lang != Language::Cpp {
-                return Err("--cpp-namespace is for --lang cpp".to_owned());
-            }
-            if !namespace.split("::").all(is_identifier) {
-                return Err(format!("--cpp-namespace {namespace}: no namespace; write it like a::b"));
-            }
+        match self.lang {
+            Language::Cpp => self.check_namespace(service)?,
+            _ if self.cpp_namespace.is_some() => return Err("--cpp-namespace is for --lang cpp".to_owned()),
+            Language::Erlang => self.check_modules(service)?,
+            _ => {}
         }
         if let Some(prefix) = &self.prefix
             && !(prefix.starts_with(|c: char| c.is_ascii_uppercase()) && is_identifier(prefix))
@@ -105,6 +105,43 @@ impl Arguments {
             );
         }
         self.check_methods(service)
+    }
+
+    /// Refuses a namespace that would not compile, be it the service's name or one that was asked for.
+    fn check_namespace(&self, service: &Service) -> Result<(), String> {
+        let of_service = casing::snake(&service.name);
+        let namespace = self.cpp_namespace.as_ref().unwrap_or(&of_service);
+        let parts: Vec<&str> = namespace.split("::").collect();
+        if !parts.iter().all(|part| is_identifier(part)) {
+            return Err(format!("--cpp-namespace {namespace}: no namespace; write it like a::b"));
+        }
+        for part in &parts {
+            if let Some(owner) = thalweg_schema::reserves_service(part) {
+                return Err(format!("--cpp-namespace {namespace}: {part} is reserved by {owner}"));
+            }
+        }
+        if globals::declares(parts[0]) {
+            return Err(format!(
+                "no namespace can be called {0}, as C's library has something of that name: \
+                 choose another one, as in --cpp-namespace {0}_service",
+                parts[0]
+            ));
+        }
+        Ok(())
+    }
+
+    /// Refuses to write a module that Erlang/OTP has: loaded in place of its own, the machine would not start.
+    fn check_modules(&self, service: &Service) -> Result<(), String> {
+        let service = casing::snake(&service.name);
+        let parts = [("types", true), ("client", self.client), ("server", self.server)];
+        let made = parts.iter().filter(|(_, is_made)| *is_made).map(|(part, _)| format!("{service}_{part}"));
+        match made.into_iter().find(|module| erlang::has_module(module)) {
+            Some(module) => Err(format!(
+                "Erlang/OTP has a module {module} of its own: give the service another name, as in {}",
+                casing::pascal(&format!("{service}_service"))
+            )),
+            None => Ok(()),
+        }
     }
 
     fn check_methods(&self, service: &Service) -> Result<(), String> {

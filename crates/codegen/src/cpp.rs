@@ -2,8 +2,10 @@
 //! owns them, `EchoBytesView` borrows them from the frame it was read from. Codecs are found by type.
 
 mod calls;
+pub(crate) mod globals;
 
 use crate::File;
+use crate::borrowing::Borrowing;
 use crate::names::{Names, answers};
 use crate::text::Text;
 use thalweg_schema::casing::snake;
@@ -19,9 +21,13 @@ const RUNTIME: [(&str, &str); 6] = [
     ("forks.hpp", include_str!("../runtime/cpp/forks.hpp")),
 ];
 
+/// What a struct calls the choice between owning and borrowing; the underscore is no type's.
+const STORAGE: &str = "S_";
+
 pub(crate) fn emit(service: &Service, names: &Names) -> Vec<File> {
     let default = names.module.clone();
-    let cpp = Cpp { service, names, namespace: names.arguments.cpp_namespace.clone().unwrap_or(default) };
+    let namespace = names.arguments.cpp_namespace.clone().unwrap_or(default);
+    let cpp = Cpp { service, names, namespace, borrowing: Borrowing::new(service) };
     let module = &names.module;
     let mut files = vec![(format!("{module}_types.hpp"), cpp.types())];
     if names.arguments.client {
@@ -41,6 +47,7 @@ struct Cpp<'a> {
     service: &'a Service,
     names: &'a Names<'a>,
     namespace: String,
+    borrowing: Borrowing<'a>,
 }
 
 /// A struct to be written: its name, documentation, fields, and tag if it is a message.
@@ -138,17 +145,17 @@ impl Cpp<'_> {
 
     fn structure(&self, text: &mut Text, shape: &Shape<'_>) {
         let name = &shape.name;
-        let borrows = self.holds_borrowed(shape.fields);
+        let borrows = self.borrowing.any(shape.fields);
         let of = if borrows { format!("Basic{name}") } else { name.clone() };
         text.line("");
         text.comment("///", shape.doc);
         if borrows {
-            text.line("template <class S>");
+            text.line(format!("template <class {STORAGE}>"));
         }
         text.block(format!("struct {of} {{"), "};", |text| {
             for field in shape.fields {
                 text.comment("///", &field.doc);
-                text.line(format!("{} {}{{}};", self.type_of(&field.of, "S"), snake(&field.name)));
+                text.line(format!("{} {}{{}};", self.type_of(&field.of, STORAGE), snake(&field.name)));
             }
             text.line(format!("bool operator==(const {of}&) const = default;"));
         });
@@ -170,8 +177,13 @@ impl Cpp<'_> {
         }
     }
 
+    /// The namespace as the runtime sees it, which may have one of the same name within.
+    fn space(&self) -> String {
+        format!("::{}", self.namespace)
+    }
+
     fn enum_codec(&self, text: &mut Text, of: &Enum) {
-        let name = format!("{}::{}", self.namespace, of.name);
+        let name = format!("{}::{}", self.space(), of.name);
         let least = of.members.iter().map(String::len).min().unwrap_or(0) + 1;
         text.line("");
         text.block(format!("template <> struct Codec<{name}> {{"), "};", |text| {
@@ -198,8 +210,8 @@ impl Cpp<'_> {
     }
 
     fn codec(&self, text: &mut Text, Shape { name, fields, tag, .. }: &Shape<'_>) {
-        let borrows = self.holds_borrowed(fields);
-        let space = &self.namespace;
+        let borrows = self.borrowing.any(fields);
+        let space = self.space();
         let of = if borrows { format!("{space}::Basic{name}<S>") } else { format!("{space}::{name}") };
         text.line("");
         let template = if borrows { "template <class S>" } else { "template <>" };
@@ -329,24 +341,10 @@ impl Cpp<'_> {
         );
     }
 
-    fn holds_borrowed(&self, fields: &[Field]) -> bool {
-        fields.iter().any(|field| self.borrows(&field.of))
-    }
-
-    fn borrows(&self, of: &Type) -> bool {
-        match self.service.resolve(of) {
-            Type::String | Type::Bytes | Type::Map(_) => true,
-            Type::Struct(name) => self.service.find(name).is_some_and(|of| self.holds_borrowed(&of.fields)),
-            Type::Optional(of) | Type::List(of) | Type::Array(of, _) => self.borrows(of),
-            _ => false,
-        }
-    }
-
     fn type_of(&self, of: &Type, storage: &str) -> String {
         let inner = |of: &Type| self.type_of(of, storage);
-        let member = |name: &str| {
-            if storage == "S" { format!("typename S::{name}") } else { format!("{storage}::{name}") }
-        };
+        let member =
+            |name: &str| format!("{}{storage}::{name}", if storage == STORAGE { "typename " } else { "" });
         match of {
             Type::Bool => "bool".to_owned(),
             Type::Int(int) => format!("std::{}int{}_t", if int.signed { "" } else { "u" }, int.bits),
@@ -355,11 +353,11 @@ impl Cpp<'_> {
             Type::String => member("string"),
             Type::Bytes => member("bytes"),
             Type::Bin32 => "thalweg::Bin32".to_owned(),
-            Type::Alias(name) if self.borrows(of) => match self.service.alias(name) {
+            Type::Alias(name) if self.borrowing.of(of) => match self.service.alias(name) {
                 Some(alias) => inner(&alias.of),
                 None => name.clone(),
             },
-            Type::Struct(name) if self.borrows(of) => format!("Basic{name}<{storage}>"),
+            Type::Struct(name) if self.borrowing.of(of) => format!("Basic{name}<{storage}>"),
             Type::Alias(name) | Type::Enum(name) | Type::Struct(name) => name.clone(),
             Type::Optional(of) => format!("std::optional<{}>", inner(of)),
             Type::List(of) => format!("std::vector<{}>", inner(of)),

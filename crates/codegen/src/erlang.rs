@@ -26,6 +26,16 @@ pub(crate) fn emit(service: &Service, names: &Names) -> Vec<File> {
     files.into_iter().map(|(name, text)| File { path: format!("{directory}{name}"), text }).collect()
 }
 
+/// Modules of Erlang/OTP's applications that are called as those of a service might be.
+const MODULES: &str = "beam_call_types beam_types code_server dets_server diameter_types disk_log_server edoc_types erl_bif_types \
+    erl_boot_server erl_compile_server erl_types eunit_server file_io_server file_server gen_server logger_server \
+    reltool_server snmpm_server test_server wxe_server";
+
+/// Whether Erlang/OTP has a module of this name.
+pub(crate) fn has_module(name: &str) -> bool {
+    MODULES.split_whitespace().any(|module| module == name)
+}
+
 struct Erlang<'a> {
     service: &'a Service,
     names: &'a Names<'a>,
@@ -44,6 +54,12 @@ impl Erlang<'_> {
         let mut text = self.head("Types and codecs", "types");
         text.line("-export([schema_hash/0, access_of/1, requests/0, responses/0]).");
         text.line("-export([decode_request/1, encode_request/1, decode_response/1, encode_response/1]).");
+        if !self.service.types.is_empty() {
+            let shapes: Vec<String> =
+                self.service.types.iter().map(|of| format!("{}/0", described(&of.name))).collect();
+            text.line("%% The structs as the codec reads them.");
+            text.block("-export([", "]).", |text| list(text, &shapes, ","));
+        }
         let messages = self.service.messages().into_iter().map(|message| self.names.message(message));
         let declared = self.service.aliases.iter().map(|of| &of.name);
         let declared = declared.chain(self.service.enums.iter().map(|of| &of.name));
@@ -80,6 +96,13 @@ impl Erlang<'_> {
         ));
         self.sum(&mut text, "request", &requests);
         self.sum(&mut text, "response", &answers(self.service));
+        for of in &self.service.types {
+            let function = described(&of.name);
+            text.line("");
+            text.line(format!("-spec {function}() -> thalweg_messagepack:type()."));
+            text.line(format!("{function}() ->"));
+            text.line(format!("    {}.", self.shape(&of.name, &of.fields)));
+        }
         self.access(&mut text);
         text.finish()
     }
@@ -326,9 +349,8 @@ impl Erlang<'_> {
                     members.iter().map(|word| format!("{{<<\"{word}\">>, {}}}", atom(word))).collect();
                 format!("{{enum, [{}]}}", words.join(", "))
             }
-            Type::Struct(name) => {
-                self.service.find(name).map(|of| self.shape(name, &of.fields)).unwrap_or_default()
-            }
+            // By its name: written out wherever it is used, it would be there as often as there are ways to it.
+            Type::Struct(name) => format!("fun {}_types:{}/0", self.names.module, described(name)),
             Type::Optional(of) => format!("{{optional, {}}}", self.term(of)),
             Type::List(of) => format!("{{list, {}, {}}}", bytes_min(of), self.term(of)),
             Type::Array(of, count) => format!("{{array, {count}, {}}}", self.term(of)),
@@ -345,6 +367,11 @@ fn most(bits: u8, signed: bool) -> u128 {
 /// A name as an atom: none of ours is reserved, and none needs quotes.
 fn atom(name: &str) -> String {
     snake(name)
+}
+
+/// The function that describes a struct; the underscore at its end is no other function's.
+fn described(name: &str) -> String {
+    format!("{}_", atom(name))
 }
 
 fn access_of(command: &Command) -> String {

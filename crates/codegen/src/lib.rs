@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod arguments;
+mod borrowing;
 mod cpp;
 mod erlang;
 mod names;
@@ -47,6 +48,11 @@ pub enum Error {
     /// Options that do not go together.
     #[error("{0}")]
     Options(String),
+    /// Rust that could not be laid out.
+    #[error(
+        "rustfmt lays generated Rust out, and could not: {0}; `rustup component add rustfmt` installs it"
+    )]
+    Layout(String),
     /// A file could not be read or written.
     #[error("{path}: {error}")]
     File {
@@ -86,13 +92,13 @@ fn files(arguments: &Arguments) -> Result<Vec<File>, Error> {
 /// The files for a service.
 ///
 /// # Errors
-/// Options that do not go together, or do not fit the service.
+/// Options that do not go together, or do not fit the service; for Rust, that there is no `rustfmt`.
 pub fn generate(service: &Service, arguments: &Arguments) -> Result<Vec<File>, Error> {
     arguments.check(service).map_err(Error::Options)?;
     let names = Names::new(service, arguments);
     let mut files = match arguments.lang {
         Language::Cpp => cpp::emit(service, &names),
-        Language::Rust => rust::emit(service, &names),
+        Language::Rust => rust::emit(service, &names)?,
         Language::Ts => typescript::emit(service, &names),
         Language::Python => python::emit(service, &names),
         Language::Zig => zig::emit(service, &names),

@@ -165,7 +165,8 @@ impl Python<'_> {
         });
     }
 
-    /// How each struct's fields are read; behind everything a reader may call.
+    /// How each struct's fields are read; behind everything a reader may call. Every other table has two underscores in its name,
+    /// as no struct's has.
     fn tables(&self, text: &mut Text) {
         let types = self.service.types.iter().map(|of| (of.name.clone(), &of.fields));
         let messages = self.service.messages().into_iter().map(|of| (self.names.message(of), &of.fields));
@@ -196,7 +197,7 @@ impl Python<'_> {
         docstring(text, &format!("Any {kind} of the service."));
         text.line("");
         text.block(
-            format!("_{}_READS: Final[dict[str, mp.Read[{name}]]] = {{", part.to_uppercase()),
+            format!("_{}__READS: Final[dict[str, mp.Read[{name}]]] = {{", part.to_uppercase()),
             "}",
             |text| {
                 for (message, of) in messages.iter().zip(&types) {
@@ -208,7 +209,7 @@ impl Python<'_> {
         text.deeper(|text| {
             docstring(text, &format!("Reads a whole {kind} frame; raises DecodeError."));
             text.lines(&format!(
-                "reader = Reader(frame)\nread = _{}_READS.get(reader.{kind}())\nif read is None:\n    \
+                "reader = Reader(frame)\nread = _{}__READS.get(reader.{kind}())\nif read is None:\n    \
                  raise reader.refuse(\"a message nobody declared\", \"frame\")\nvalue = read(reader)\n\
                  reader.finish()\nreturn value",
                 part.to_uppercase()
@@ -243,7 +244,7 @@ impl Python<'_> {
         if self.service.commands.iter().all(|command| command.schedule.is_none()) {
             return text.trim_end();
         }
-        text.lines("\n_ACCESS: Final[dict[type, tuple[str, str | None]]] = {");
+        text.lines("\n_REQUEST__ACCESS: Final[dict[type, tuple[str, str | None]]] = {");
         text.deeper(|text| {
             for command in self.service.commands.iter().filter(|command| command.schedule.is_some()) {
                 text.line(format!("{}: {},", self.names.message(&command.request), access_of(command)));
@@ -255,7 +256,7 @@ impl Python<'_> {
         text.block(format!("def access_of(request: {request}) -> tuple[str, object] | None:"), "", |text| {
             docstring(text, "What a call does to which fork, if it is ordered at all.");
             text.lines(
-                "found = _ACCESS.get(type(request))\nif found is None:\n    return None\naccess, field = found\n\
+                "found = _REQUEST__ACCESS.get(type(request))\nif found is None:\n    return None\naccess, field = found\n\
                  return access, None if field is None else getattr(request, field)",
             );
         });
@@ -440,7 +441,7 @@ fn enumeration(text: &mut Text, of: &Enum) {
         }
     });
     text.line("");
-    text.block(format!("_{}_WORDS: Final = {{", shouting(name)), "}", |text| {
+    text.block(format!("_{}__WORDS: Final = {{", shouting(name)), "}", |text| {
         for member in &of.members {
             text.line(format!("b\"{member}\": {name}.{},", shouting(member)));
         }
@@ -455,7 +456,7 @@ fn enumeration(text: &mut Text, of: &Enum) {
     text.lines("\n");
     text.block(format!("def read_{}(reader: Reader) -> {name}:", snake(name)), "", |text| {
         text.lines(&format!(
-            "word = _{}_WORDS.get(reader.key())\nif word is None:\n    \
+            "word = _{}__WORDS.get(reader.key())\nif word is None:\n    \
              raise reader.refuse(\"a word the enum does not have\", \"{name}\")\nreturn word",
             shouting(name)
         ));

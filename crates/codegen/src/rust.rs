@@ -1,20 +1,25 @@
 //! Rust. Types borrow from the frame they were read from (`Cow`), and may own instead; encoding appends to a buffer
 //! of the caller's. On `thalweg_wire::{messagepack, service}`.
 //!
-//! Output goes through `rustfmt` with its default settings where that is installed, as it is with every Rust.
+//! Output goes through `rustfmt` with its default settings, whatever directory the generator is called in. Without `rustfmt`, which
+//! comes with Rust, nothing is written: the same schema and options are to give the same bytes.
 
 mod calls;
+mod documentation;
 
-use crate::File;
+use crate::borrowing::Borrowing;
 use crate::names::{Names, answers};
 use crate::text::Text;
+use crate::{Error, File};
+use documentation::{documented, untested};
 use std::io::Write;
 use std::process::{Command as Process, Stdio};
 use thalweg_schema::casing::{pascal, snake};
 use thalweg_schema::{Access, Alias, Command, Enum, Field, Message, Service, Type};
 
-pub(crate) fn emit(service: &Service, names: &Names) -> Vec<File> {
-    let rust = Rust { service, names, runtime: names.arguments.runtime.as_deref().unwrap_or("thalweg_wire") };
+pub(crate) fn emit(service: &Service, names: &Names) -> Result<Vec<File>, Error> {
+    let runtime = names.arguments.runtime.as_deref().unwrap_or("thalweg_wire");
+    let rust = Rust { service, names, runtime, borrowing: Borrowing::new(service) };
     let mut files = vec![("types.rs", rust.types())];
     let mut modules = Text::new("    ");
     modules.line(format!("//! {}", names.notice));
@@ -32,35 +37,39 @@ pub(crate) fn emit(service: &Service, names: &Names) -> Vec<File> {
     let root = if names.arguments.package.is_some() { "lib.rs" } else { "mod.rs" };
     files.push((root, modules.finish()));
     let directory = if names.arguments.package.is_some() { "src/" } else { "" };
-    files
-        .into_iter()
-        .map(|(name, text)| File { path: format!("{directory}{name}"), text: formatted(text) })
-        .collect()
+    let file = |(name, text): (&str, String)| {
+        Ok(File { path: format!("{directory}{name}"), text: formatted(&text).map_err(Error::Layout)? })
+    };
+    files.into_iter().map(file).collect()
 }
 
-/// The text as `rustfmt` lays it out, or as it is where there is none.
-fn formatted(text: String) -> String {
-    let settings = ["--edition", "2024", "--config", "max_width=100,use_small_heuristics=Default"];
-    let child = Process::new("rustfmt").args(settings).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
-    let Ok(mut child) = child else { return text };
-    // `rustfmt` reads everything before it writes anything, so neither pipe can stall the other.
-    let sent = child.stdin.take().is_some_and(|mut input| input.write_all(text.as_bytes()).is_ok());
-    match child.wait_with_output() {
-        Ok(output) if sent && output.status.success() => String::from_utf8(output.stdout).unwrap_or(text),
-        _ => text,
+/// The text as `rustfmt` lays it out; the empty file keeps it from settings it would look for in the caller's directory.
+fn formatted(text: &str) -> Result<String, String> {
+    let settings = ["--edition", "2024", "--config-path", "/dev/null"];
+    let mut process = Process::new("rustfmt");
+    process.args(settings).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = process.spawn().map_err(|error| error.to_string())?;
+    // `rustfmt` reads everything before it writes anything, so no pipe can stall another.
+    let sent = child.stdin.take().map_or(Ok(()), |mut input| input.write_all(text.as_bytes()));
+    let output = child.wait_with_output().map_err(|error| error.to_string())?;
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).trim().to_owned());
     }
+    sent.map_err(|error| error.to_string())?;
+    String::from_utf8(output.stdout).map_err(|error| error.to_string())
 }
 
 struct Rust<'a> {
     service: &'a Service,
     names: &'a Names<'a>,
     runtime: &'a str,
+    borrowing: Borrowing<'a>,
 }
 
 impl Rust<'_> {
     fn head(&self, what: &str) -> Text {
         let mut text = Text::new("    ");
-        text.comment("//!", &self.names.head(what, self.service));
+        text.comment("//!", &untested(&self.names.head(what, self.service)));
         text.line("");
         text
     }
@@ -123,7 +132,7 @@ impl Rust<'_> {
                 );
             });
         } else {
-            let life = if self.borrows(&alias.of) { "<'a>" } else { "" };
+            let life = if self.borrowing.of(&alias.of) { "<'a>" } else { "" };
             text.line(format!("pub type {}{life} = {};", alias.name, self.type_of(&alias.of)));
         }
     }
@@ -368,20 +377,7 @@ impl Rust<'_> {
     }
 
     fn life(&self, fields: &[Field]) -> &'static str {
-        if fields.iter().any(|field| self.borrows(&field.of)) { "<'a>" } else { "" }
-    }
-
-    /// Whether a value borrows from its frame.
-    fn borrows(&self, of: &Type) -> bool {
-        match self.service.resolve(of) {
-            Type::String | Type::Bytes | Type::Map(_) => true,
-            Type::Struct(name) => self
-                .service
-                .find(name)
-                .is_some_and(|of| of.fields.iter().any(|field| self.borrows(&field.of))),
-            Type::Optional(of) | Type::List(of) | Type::Array(of, _) => self.borrows(of),
-            _ => false,
-        }
+        if self.borrowing.any(fields) { "<'a>" } else { "" }
     }
 
     fn type_of(&self, of: &Type) -> String {
@@ -395,7 +391,7 @@ impl Rust<'_> {
             Type::Bin32 => "[u8; 32]".to_owned(),
             Type::Enum(name) => name.clone(),
             Type::Alias(name) | Type::Struct(name) => {
-                format!("{name}{}", if self.borrows(of) { "<'a>" } else { "" })
+                format!("{name}{}", if self.borrowing.of(of) { "<'a>" } else { "" })
             }
             Type::Optional(of) => format!("Option<{}>", self.type_of(of)),
             Type::List(of) => format!("Vec<{}>", self.type_of(of)),
@@ -455,7 +451,7 @@ impl Rust<'_> {
 
     /// An expression that makes a value own what it holds.
     fn own(&self, of: &Type, value: &str) -> String {
-        if !self.borrows(of) {
+        if !self.borrowing.of(of) {
             return value.to_owned();
         }
         match self.service.resolve(of) {
@@ -506,11 +502,6 @@ fn enumeration(text: &mut Text, of: &Enum, is_used: bool) {
             });
         });
     });
-}
-
-/// What the schema says, or else the name on the wire.
-fn documented(doc: &str, name: &str) -> String {
-    if doc.is_empty() { format!("`{name}`.") } else { doc.to_owned() }
 }
 
 /// `base`, or the first longer word that is not taken.

@@ -3,6 +3,7 @@
 
 use clap::Parser;
 use std::path::Path;
+use std::process::Command;
 use thalweg_codegen::{Arguments, Error, File, Language, check, generate, run};
 
 #[derive(Debug, Parser)]
@@ -58,6 +59,108 @@ fn options_that_do_not_go_together_are_refused() {
     assert!(refused("rust", &["--client", "--strip-method-prefix", "Poke"]).contains("no command begins"));
 }
 
+/// What is generated for a service of this name.
+fn of_service(name: &str, lang: &str, more: &[&str]) -> Result<Vec<File>, Error> {
+    let text = format!(
+        "{{ \"service\": \"{name}\", \"error\": {{ \"message\": \"string\" }}, \
+         \"commands\": {{ \"Put\": {{ \"request\": {{}}, \"response\": {{}} }} }} }}"
+    );
+    generate(&thalweg_schema::parse("t.jsonc", &text).unwrap(), &arguments(lang, more))
+}
+
+#[test]
+fn a_namespace_that_c_has_a_name_for_is_refused_in_cpp_alone() {
+    for name in ["Log", "Time", "Index", "Select", "Remove", "J0", "FileHandle"] {
+        let told = of_service(name, "cpp", &[]).unwrap_err().to_string();
+        assert!(told.contains("C's library") && told.contains("--cpp-namespace"), "{name}: {told}");
+        for more in [["--cpp-namespace", "own"], ["--cpp-namespace", "own::log"]] {
+            assert!(of_service(name, "cpp", &more).is_ok(), "{name}");
+        }
+        assert!(LANGUAGES[1..].iter().all(|lang| of_service(name, lang, &[]).is_ok()), "{name}");
+    }
+    let log = std::fs::read_to_string(schema().with_file_name("log.jsonc")).unwrap();
+    let log = thalweg_schema::parse("log.jsonc", &log).unwrap();
+    assert!(
+        generate(&log, &arguments("cpp", &[]))
+            .unwrap_err()
+            .to_string()
+            .contains("as in --cpp-namespace log_service")
+    );
+    let files = generate(&log, &arguments("cpp", &["--cpp-namespace", "log_service"])).unwrap();
+    assert!(text(&files, "log_types.hpp").contains("namespace log_service {"));
+    for (namespace, why) in [
+        ("log", "C's library"),
+        ("log::own", "C's library"),
+        ("class", "reserved by C++"),
+        ("own::namespace", "reserved by C++"),
+        ("own::std", "reserved by the generated code"),
+        ("own::thalweg", "reserved by the generated code"),
+    ] {
+        let told = refused("cpp", &["--cpp-namespace", namespace]);
+        assert!(told.contains(why), "{namespace}: {told}");
+    }
+}
+
+#[test]
+fn a_service_whose_modules_otp_has_is_refused_in_erlang_alone() {
+    for (name, more) in
+        [("File", "--server"), ("Gen", "--server"), ("DiskLog", "--server"), ("Beam", "--client")]
+    {
+        let told = of_service(name, "erlang", &[more]).unwrap_err().to_string();
+        assert!(told.contains(&format!("as in {name}Service")), "{name}: {told}");
+        assert!(LANGUAGES[..5].iter().all(|lang| of_service(name, lang, &[more]).is_ok()), "{name}");
+    }
+    // Only what is written is in anybody's way.
+    assert!(of_service("File", "erlang", &["--client"]).is_ok());
+}
+
+#[test]
+fn types_that_share_types_are_generated_once() {
+    let types = |count: u32| -> String {
+        let of = |n: u32| {
+            format!("\"T{n}\": {{ \"a\": \"T{0}[]\", \"b\": \"T{0}[]\", \"c\": \"T{0}?[]\" }}, ", n + 1)
+        };
+        (0..count).map(of).chain([format!("\"T{count}\": {{ \"d\": \"u8\" }}")]).collect()
+    };
+    let text = format!(
+        "{{ \"service\": \"Store\", \"error\": {{ \"message\": \"string\" }}, \"types\": {{ {} }}, \
+         \"commands\": {{ \"Put\": {{ \"request\": {{ \"t\": \"T0\" }}, \"response\": {{}} }} }} }}",
+        types(60)
+    );
+    let service = thalweg_schema::parse("t.jsonc", &text).unwrap();
+    for lang in LANGUAGES {
+        let files = generate(&service, &arguments(lang, &[])).unwrap();
+        let types = files.iter().find(|file| file.path.contains("types")).unwrap();
+        assert!(types.text.len() < 300_000, "{lang}: {}", types.text.len());
+    }
+}
+
+#[test]
+fn rust_is_laid_out_alike_wherever_the_generator_is_called() {
+    const BESIDE: &str = "THALWEG_GENERATES_BESIDE";
+    if std::env::var_os(BESIDE).is_some() {
+        match generated("rust", &["--client"]) {
+            Ok(files) => println!("{}", text(&files, "types.rs")),
+            Err(error) => println!("{error}"),
+        }
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    std::fs::write(place.path().join("rustfmt.toml"), "hard_tabs = true\n").unwrap();
+    let wanted = generated("rust", &["--client"]).unwrap();
+    assert!(text(&wanted, "types.rs").contains("\n    pub "));
+    // This test again, in a process of its own: the others of this one are where they are.
+    let mut there = Command::new(std::env::current_exe().unwrap());
+    there.args(["--exact", "rust_is_laid_out_alike_wherever_the_generator_is_called", "--nocapture"]);
+    there.env(BESIDE, "yes").current_dir(place.path());
+    let output = there.output().unwrap();
+    assert!(String::from_utf8_lossy(&output.stdout).contains(text(&wanted, "types.rs")), "{output:?}");
+    // Without what lays it out nothing is written.
+    let output = there.env("PATH", place.path()).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(told.contains("rustup component add rustfmt") && !told.contains("pub struct"), "{told}");
+}
+
 #[test]
 fn client_and_server_are_written_when_asked_for() {
     for lang in LANGUAGES {
@@ -100,6 +203,9 @@ fn methods_lose_a_prefix() {
 fn the_namespace_and_the_runtime_are_the_callers() {
     let files = generated("cpp", &["--cpp-namespace", "a::b"]).unwrap();
     assert!(text(&files, "echo_types.hpp").contains("namespace a::b {"));
+    // Whole, because the runtime's namespace may have an `a` in it.
+    assert!(text(&files, "echo_types.hpp").contains("template <> struct Codec<::a::b::Mood>"));
+    assert!(!text(&files, "echo_types.hpp").contains("Codec<a::b"));
     for (lang, types, import) in [
         ("rust", "types.rs", "use own::runtime::messagepack"),
         ("ts", "echo_types.ts", "from \"own::runtime\""),

@@ -140,8 +140,8 @@ impl Parser<'_> {
         let start = self.at;
         if let Some(body) = self.rest().strip_prefix("//") {
             let line = body.split('\n').next().unwrap_or("");
-            let words = line.trim_end_matches('\r').trim_end();
-            let words = words.strip_prefix(' ').unwrap_or(words).to_owned();
+            let words = plain(line.trim_end());
+            let words = words.strip_prefix(' ').unwrap_or(&words).to_owned();
             self.at += 2 + line.len();
             return Ok(words);
         }
@@ -153,7 +153,7 @@ impl Parser<'_> {
         };
         let body = &body[..length];
         // Only `/** … */` documents; `/* … */` switches something off.
-        let words = body.strip_prefix('*').map(unstar).unwrap_or_default();
+        let words = body.strip_prefix('*').map(|body| unstar(&plain(body))).unwrap_or_default();
         self.at += length + 4;
         Ok(words)
     }
@@ -323,6 +323,19 @@ impl Parser<'_> {
     }
 }
 
+/// A comment's words as a comment of every language can hold them: each of these characters ends a line, changes what is shown
+/// or is refused in one of them.
+fn plain(comment: &str) -> String {
+    let words = comment.replace("\r\n", "\n");
+    let character = |c: char| match c {
+        '\t' => Some(' '),
+        '\n' | '\r' | '\u{2028}' | '\u{2029}' => Some('\n'),
+        '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => None,
+        c => (!c.is_control()).then_some(c),
+    };
+    words.chars().filter_map(character).collect()
+}
+
 /// The lines of a `/** … */` comment without the stars at their left.
 fn unstar(body: &str) -> String {
     let lines = body.lines().map(|line| {
@@ -367,6 +380,15 @@ mod tests {
         let text = "{\n// One.\n//  Two.\n\"a\": 1, // beside\n\"b\": 2,\n// apart\n\n\"c\": 3,\n/** Stars\n * here. */\n\"d\": 4,\n/* off */\n\"e\": 5 }";
         let docs: Vec<String> = members(text).into_iter().map(|m| m.doc).collect();
         assert_eq!(docs, ["One.\n Two.", "", "", "Stars\nhere.", ""]);
+    }
+
+    #[test]
+    fn a_comment_holds_nothing_that_some_language_minds() {
+        let docs = |text: &str| members(text).into_iter().map(|m| m.doc).collect::<Vec<_>>();
+        let line = "{\n// a\tb\u{0}\u{b}\u{c}\u{7}\u{85}\rc\u{2028}d\u{2029}e\u{202e}\u{2066}f\r\n\"a\": 1 }";
+        assert_eq!(docs(line), ["a b\nc\nd\nef"]);
+        let stars = "{\n/** a\tb\u{0}\rc\r\n * d\u{2028}e\u{202a} */\n\"a\": 1 }";
+        assert_eq!(docs(stars), ["a b\nc\nd\ne"]);
     }
 
     #[test]

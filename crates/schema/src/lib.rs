@@ -19,7 +19,7 @@ mod words;
 pub use check::prefix_clash;
 pub use model::{Access, Alias, Command, Enum, Field, Int, Message, Schedule, Service, Struct, Type};
 pub use problem::{Problem, Problems};
-pub use words::reserves_method;
+pub use words::{reserves_method, reserves_service};
 
 /// Reads a schema. `file` names it in messages.
 ///

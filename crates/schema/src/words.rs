@@ -30,7 +30,8 @@ const VALUES: &[(&str, &str)] = &[
         "arguments await break case catch class const constructor continue debugger default delete do else enum eval \
          export extends false finally for function if implements import in instanceof interface let new null package \
          private protected prototype public return static super switch this throw true try typeof undefined var \
-         void while with yield",
+         void while with yield \
+         hasOwnProperty isPrototypeOf propertyIsEnumerable toLocaleString toString valueOf",
     ),
     (
         "Zig",
@@ -84,11 +85,17 @@ pub(crate) fn reserves_value(word: &str) -> Option<&'static str> {
 /// Who reserves this method's name, if anybody does.
 pub fn reserves_method(word: &str) -> Option<&'static str> {
     let taken = METHODS.split_whitespace().any(|w| w == word);
-    reserves_value(word).or(taken.then_some("the generated code"))
+    reserves_value(word).or(taken.then_some("the generated code")).or(is_zig_type(word).then_some("Zig"))
+}
+
+/// Whether this is a type in every Zig file, so that no function there can have its name.
+fn is_zig_type(word: &str) -> bool {
+    let bits = word.strip_prefix(['i', 'u']).unwrap_or_default();
+    word == "anyerror" || (!bits.is_empty() && bits.bytes().all(|digit| digit.is_ascii_digit()))
 }
 
 /// Who reserves what a service's namespace would be called, if anybody does.
-pub(crate) fn reserves_service(word: &str) -> Option<&'static str> {
+pub fn reserves_service(word: &str) -> Option<&'static str> {
     let taken = SERVICES.split_whitespace().any(|w| w == word);
     reserves_value(word).filter(|language| *language == "C++").or(taken.then_some("the generated code"))
 }

@@ -26,9 +26,9 @@ using Sequence = std::uint32_t;
 enum class Mood { calm, in_a_hurry, lost };
 
 /// A struct inside another.
-template <class S>
+template <class S_>
 struct BasicInner {
-    std::vector<typename S::bytes> values{};
+    std::vector<typename S_::bytes> values{};
     /// Absent, false and true are three different things.
     std::optional<bool> flag{};
     bool operator==(const BasicInner&) const = default;
@@ -36,63 +36,63 @@ struct BasicInner {
 using Inner = BasicInner<thalweg::Owned>;
 using InnerView = BasicInner<thalweg::Borrowed>;
 
-template <class S>
+template <class S_>
 struct BasicPlace {
-    typename S::string name{};
-    std::optional<BasicInner<S>> inner{};
-    std::map<typename S::string, Mood> moods{};
+    typename S_::string name{};
+    std::optional<BasicInner<S_>> inner{};
+    std::map<typename S_::string, Mood> moods{};
     bool operator==(const BasicPlace&) const = default;
 };
 using Place = BasicPlace<thalweg::Owned>;
 using PlaceView = BasicPlace<thalweg::Borrowed>;
 
-template <class S>
+template <class S_>
 struct BasicEchoBytes {
-    typename S::bytes data{};
+    typename S_::bytes data{};
     bool operator==(const BasicEchoBytes&) const = default;
 };
 using EchoBytes = BasicEchoBytes<thalweg::Owned>;
 using EchoBytesView = BasicEchoBytes<thalweg::Borrowed>;
 
-template <class S>
+template <class S_>
 struct BasicEchoBytesResponse {
-    typename S::bytes data{};
+    typename S_::bytes data{};
     bool operator==(const BasicEchoBytesResponse&) const = default;
 };
 using EchoBytesResponse = BasicEchoBytesResponse<thalweg::Owned>;
 using EchoBytesResponseView = BasicEchoBytesResponse<thalweg::Borrowed>;
 
-template <class S>
+template <class S_>
 struct BasicEchoFields {
     std::uint32_t count{};
     std::uint64_t total{};
-    typename S::string name{};
+    typename S_::string name{};
     bool operator==(const BasicEchoFields&) const = default;
 };
 using EchoFields = BasicEchoFields<thalweg::Owned>;
 using EchoFieldsView = BasicEchoFields<thalweg::Borrowed>;
 
-template <class S>
+template <class S_>
 struct BasicEchoFieldsResponse {
     std::uint32_t count{};
     std::uint64_t total{};
-    typename S::string name{};
+    typename S_::string name{};
     bool operator==(const BasicEchoFieldsResponse&) const = default;
 };
 using EchoFieldsResponse = BasicEchoFieldsResponse<thalweg::Owned>;
 using EchoFieldsResponseView = BasicEchoFieldsResponse<thalweg::Borrowed>;
 
-template <class S>
+template <class S_>
 struct BasicEchoNested {
-    BasicInner<S> inner{};
+    BasicInner<S_> inner{};
     bool operator==(const BasicEchoNested&) const = default;
 };
 using EchoNested = BasicEchoNested<thalweg::Owned>;
 using EchoNestedView = BasicEchoNested<thalweg::Borrowed>;
 
-template <class S>
+template <class S_>
 struct BasicEchoNestedResponse {
-    BasicInner<S> inner{};
+    BasicInner<S_> inner{};
     bool operator==(const BasicEchoNestedResponse&) const = default;
 };
 using EchoNestedResponse = BasicEchoNestedResponse<thalweg::Owned>;
@@ -116,27 +116,27 @@ struct EchoAliasesResponse {
 };
 using EchoAliasesResponseView = EchoAliasesResponse;
 
-template <class S>
+template <class S_>
 struct BasicEchoBlobs {
-    std::optional<typename S::bytes> extra{};
-    std::array<typename S::bytes, 2> parts{};
+    std::optional<typename S_::bytes> extra{};
+    std::array<typename S_::bytes, 2> parts{};
     bool operator==(const BasicEchoBlobs&) const = default;
 };
 using EchoBlobs = BasicEchoBlobs<thalweg::Owned>;
 using EchoBlobsView = BasicEchoBlobs<thalweg::Borrowed>;
 
-template <class S>
+template <class S_>
 struct BasicEchoBlobsResponse {
-    std::optional<typename S::bytes> extra{};
-    std::array<typename S::bytes, 2> parts{};
+    std::optional<typename S_::bytes> extra{};
+    std::array<typename S_::bytes, 2> parts{};
     bool operator==(const BasicEchoBlobsResponse&) const = default;
 };
 using EchoBlobsResponse = BasicEchoBlobsResponse<thalweg::Owned>;
 using EchoBlobsResponseView = BasicEchoBlobsResponse<thalweg::Borrowed>;
 
-template <class S>
+template <class S_>
 struct BasicEchoFail {
-    typename S::string reason{};
+    typename S_::string reason{};
     bool operator==(const BasicEchoFail&) const = default;
 };
 using EchoFail = BasicEchoFail<thalweg::Owned>;
@@ -177,25 +177,25 @@ struct EchoNumbersResponse {
 };
 using EchoNumbersResponseView = EchoNumbersResponse;
 
-template <class S>
+template <class S_>
 struct BasicEchoPlaces {
-    std::vector<BasicPlace<S>> places{};
-    std::map<typename S::string, std::uint64_t> counts{};
+    std::vector<BasicPlace<S_>> places{};
+    std::map<typename S_::string, std::uint64_t> counts{};
     std::array<std::array<std::optional<std::int16_t>, 2>, 3> grid{};
     std::optional<Mood> mood{};
-    std::optional<std::map<typename S::string, std::vector<typename S::bytes>>> named{};
+    std::optional<std::map<typename S_::string, std::vector<typename S_::bytes>>> named{};
     bool operator==(const BasicEchoPlaces&) const = default;
 };
 using EchoPlaces = BasicEchoPlaces<thalweg::Owned>;
 using EchoPlacesView = BasicEchoPlaces<thalweg::Borrowed>;
 
-template <class S>
+template <class S_>
 struct BasicEchoPlacesResponse {
-    std::vector<BasicPlace<S>> places{};
-    std::map<typename S::string, std::uint64_t> counts{};
+    std::vector<BasicPlace<S_>> places{};
+    std::map<typename S_::string, std::uint64_t> counts{};
     std::array<std::array<std::optional<std::int16_t>, 2>, 3> grid{};
     std::optional<Mood> mood{};
-    std::optional<std::map<typename S::string, std::vector<typename S::bytes>>> named{};
+    std::optional<std::map<typename S_::string, std::vector<typename S_::bytes>>> named{};
     bool operator==(const BasicEchoPlacesResponse&) const = default;
 };
 using EchoPlacesResponse = BasicEchoPlacesResponse<thalweg::Owned>;
@@ -220,10 +220,10 @@ struct EchoCountResponse {
 };
 using EchoCountResponseView = EchoCountResponse;
 
-template <class S>
+template <class S_>
 struct BasicEchoPut {
-    typename S::string fork{};
-    typename S::bytes value{};
+    typename S_::string fork{};
+    typename S_::bytes value{};
     bool operator==(const BasicEchoPut&) const = default;
 };
 using EchoPut = BasicEchoPut<thalweg::Owned>;
@@ -235,33 +235,33 @@ struct EchoPutResponse {
 };
 using EchoPutResponseView = EchoPutResponse;
 
-template <class S>
+template <class S_>
 struct BasicEchoPeek {
-    typename S::string fork{};
+    typename S_::string fork{};
     bool operator==(const BasicEchoPeek&) const = default;
 };
 using EchoPeek = BasicEchoPeek<thalweg::Owned>;
 using EchoPeekView = BasicEchoPeek<thalweg::Borrowed>;
 
-template <class S>
+template <class S_>
 struct BasicEchoPeekResponse {
-    std::optional<typename S::bytes> value{};
+    std::optional<typename S_::bytes> value{};
     bool operator==(const BasicEchoPeekResponse&) const = default;
 };
 using EchoPeekResponse = BasicEchoPeekResponse<thalweg::Owned>;
 using EchoPeekResponseView = BasicEchoPeekResponse<thalweg::Borrowed>;
 
-template <class S>
+template <class S_>
 struct BasicEchoPeekCommitted {
-    typename S::string fork{};
+    typename S_::string fork{};
     bool operator==(const BasicEchoPeekCommitted&) const = default;
 };
 using EchoPeekCommitted = BasicEchoPeekCommitted<thalweg::Owned>;
 using EchoPeekCommittedView = BasicEchoPeekCommitted<thalweg::Borrowed>;
 
-template <class S>
+template <class S_>
 struct BasicEchoErrorResponse {
-    typename S::string message{};
+    typename S_::string message{};
     bool operator==(const BasicEchoErrorResponse&) const = default;
 };
 using EchoErrorResponse = BasicEchoErrorResponse<thalweg::Owned>;
@@ -280,29 +280,29 @@ using EchoResponseView = std::variant<EchoBytesResponseView, EchoFieldsResponseV
 
 namespace thalweg {
 
-template <> struct Codec<echo::Mood> {
+template <> struct Codec<::echo::Mood> {
     static constexpr std::size_t bytes_min = 5;
-    static echo::Mood read(Reader& reader) {
+    static ::echo::Mood read(Reader& reader) {
         const std::string_view word = reader.key();
-        if (word == "calm") return echo::Mood::calm;
-        if (word == "in-a-hurry") return echo::Mood::in_a_hurry;
-        if (word == "lost") return echo::Mood::lost;
+        if (word == "calm") return ::echo::Mood::calm;
+        if (word == "in-a-hurry") return ::echo::Mood::in_a_hurry;
+        if (word == "lost") return ::echo::Mood::lost;
         throw reader.refuse(Wrong::unknown_word, "Mood");
     }
-    static std::string_view word(const echo::Mood& value) {
+    static std::string_view word(const ::echo::Mood& value) {
         switch (value) {
-            case echo::Mood::calm: return "calm";
-            case echo::Mood::in_a_hurry: return "in-a-hurry";
-            case echo::Mood::lost: return "lost";
+            case ::echo::Mood::calm: return "calm";
+            case ::echo::Mood::in_a_hurry: return "in-a-hurry";
+            case ::echo::Mood::lost: return "lost";
         }
         throw std::invalid_argument("no word of Mood");
     }
-    static void write(Writer& writer, const echo::Mood& value) { writer.string(word(value)); }
+    static void write(Writer& writer, const ::echo::Mood& value) { writer.string(word(value)); }
 };
 
-template <class S> struct Codec<echo::BasicInner<S>> {
-    using T = echo::BasicInner<S>;
-    using View = echo::InnerView;
+template <class S> struct Codec<::echo::BasicInner<S>> {
+    using T = ::echo::BasicInner<S>;
+    using View = ::echo::InnerView;
     static constexpr std::size_t bytes_min = 9;
     static T read(Reader& reader) {
         T value{};
@@ -321,7 +321,7 @@ template <class S> struct Codec<echo::BasicInner<S>> {
         writer.field("values", value.values);
         writer.field("flag", value.flag);
     }
-    static echo::Inner own(const T& value) {
+    static ::echo::Inner own(const T& value) {
         return {
             thalweg::own(value.values),
             thalweg::own(value.flag),
@@ -329,9 +329,9 @@ template <class S> struct Codec<echo::BasicInner<S>> {
     }
 };
 
-template <class S> struct Codec<echo::BasicPlace<S>> {
-    using T = echo::BasicPlace<S>;
-    using View = echo::PlaceView;
+template <class S> struct Codec<::echo::BasicPlace<S>> {
+    using T = ::echo::BasicPlace<S>;
+    using View = ::echo::PlaceView;
     static constexpr std::size_t bytes_min = 14;
     static T read(Reader& reader) {
         T value{};
@@ -353,7 +353,7 @@ template <class S> struct Codec<echo::BasicPlace<S>> {
         writer.field("inner", value.inner);
         writer.field("moods", value.moods);
     }
-    static echo::Place own(const T& value) {
+    static ::echo::Place own(const T& value) {
         return {
             thalweg::own(value.name),
             thalweg::own(value.inner),
@@ -362,9 +362,9 @@ template <class S> struct Codec<echo::BasicPlace<S>> {
     }
 };
 
-template <class S> struct Codec<echo::BasicEchoBytes<S>> {
-    using T = echo::BasicEchoBytes<S>;
-    using View = echo::EchoBytesView;
+template <class S> struct Codec<::echo::BasicEchoBytes<S>> {
+    using T = ::echo::BasicEchoBytes<S>;
+    using View = ::echo::EchoBytesView;
     static constexpr std::string_view tag = "EchoBytes";
     static constexpr std::size_t bytes_min = 7;
     static T read(Reader& reader) {
@@ -382,16 +382,16 @@ template <class S> struct Codec<echo::BasicEchoBytes<S>> {
         writer.map(1);
         writer.field("data", value.data);
     }
-    static echo::EchoBytes own(const T& value) {
+    static ::echo::EchoBytes own(const T& value) {
         return {
             thalweg::own(value.data),
         };
     }
 };
 
-template <class S> struct Codec<echo::BasicEchoBytesResponse<S>> {
-    using T = echo::BasicEchoBytesResponse<S>;
-    using View = echo::EchoBytesResponseView;
+template <class S> struct Codec<::echo::BasicEchoBytesResponse<S>> {
+    using T = ::echo::BasicEchoBytesResponse<S>;
+    using View = ::echo::EchoBytesResponseView;
     static constexpr std::string_view tag = "EchoBytesResponse";
     static constexpr std::size_t bytes_min = 7;
     static T read(Reader& reader) {
@@ -409,16 +409,16 @@ template <class S> struct Codec<echo::BasicEchoBytesResponse<S>> {
         writer.map(1);
         writer.field("data", value.data);
     }
-    static echo::EchoBytesResponse own(const T& value) {
+    static ::echo::EchoBytesResponse own(const T& value) {
         return {
             thalweg::own(value.data),
         };
     }
 };
 
-template <class S> struct Codec<echo::BasicEchoFields<S>> {
-    using T = echo::BasicEchoFields<S>;
-    using View = echo::EchoFieldsView;
+template <class S> struct Codec<::echo::BasicEchoFields<S>> {
+    using T = ::echo::BasicEchoFields<S>;
+    using View = ::echo::EchoFieldsView;
     static constexpr std::string_view tag = "EchoFields";
     static constexpr std::size_t bytes_min = 21;
     static T read(Reader& reader) {
@@ -442,7 +442,7 @@ template <class S> struct Codec<echo::BasicEchoFields<S>> {
         writer.field("total", value.total);
         writer.field("name", value.name);
     }
-    static echo::EchoFields own(const T& value) {
+    static ::echo::EchoFields own(const T& value) {
         return {
             thalweg::own(value.count),
             thalweg::own(value.total),
@@ -451,9 +451,9 @@ template <class S> struct Codec<echo::BasicEchoFields<S>> {
     }
 };
 
-template <class S> struct Codec<echo::BasicEchoFieldsResponse<S>> {
-    using T = echo::BasicEchoFieldsResponse<S>;
-    using View = echo::EchoFieldsResponseView;
+template <class S> struct Codec<::echo::BasicEchoFieldsResponse<S>> {
+    using T = ::echo::BasicEchoFieldsResponse<S>;
+    using View = ::echo::EchoFieldsResponseView;
     static constexpr std::string_view tag = "EchoFieldsResponse";
     static constexpr std::size_t bytes_min = 21;
     static T read(Reader& reader) {
@@ -477,7 +477,7 @@ template <class S> struct Codec<echo::BasicEchoFieldsResponse<S>> {
         writer.field("total", value.total);
         writer.field("name", value.name);
     }
-    static echo::EchoFieldsResponse own(const T& value) {
+    static ::echo::EchoFieldsResponse own(const T& value) {
         return {
             thalweg::own(value.count),
             thalweg::own(value.total),
@@ -486,9 +486,9 @@ template <class S> struct Codec<echo::BasicEchoFieldsResponse<S>> {
     }
 };
 
-template <class S> struct Codec<echo::BasicEchoNested<S>> {
-    using T = echo::BasicEchoNested<S>;
-    using View = echo::EchoNestedView;
+template <class S> struct Codec<::echo::BasicEchoNested<S>> {
+    using T = ::echo::BasicEchoNested<S>;
+    using View = ::echo::EchoNestedView;
     static constexpr std::string_view tag = "EchoNested";
     static constexpr std::size_t bytes_min = 16;
     static T read(Reader& reader) {
@@ -506,16 +506,16 @@ template <class S> struct Codec<echo::BasicEchoNested<S>> {
         writer.map(1);
         writer.field("inner", value.inner);
     }
-    static echo::EchoNested own(const T& value) {
+    static ::echo::EchoNested own(const T& value) {
         return {
             thalweg::own(value.inner),
         };
     }
 };
 
-template <class S> struct Codec<echo::BasicEchoNestedResponse<S>> {
-    using T = echo::BasicEchoNestedResponse<S>;
-    using View = echo::EchoNestedResponseView;
+template <class S> struct Codec<::echo::BasicEchoNestedResponse<S>> {
+    using T = ::echo::BasicEchoNestedResponse<S>;
+    using View = ::echo::EchoNestedResponseView;
     static constexpr std::string_view tag = "EchoNestedResponse";
     static constexpr std::size_t bytes_min = 16;
     static T read(Reader& reader) {
@@ -533,16 +533,16 @@ template <class S> struct Codec<echo::BasicEchoNestedResponse<S>> {
         writer.map(1);
         writer.field("inner", value.inner);
     }
-    static echo::EchoNestedResponse own(const T& value) {
+    static ::echo::EchoNestedResponse own(const T& value) {
         return {
             thalweg::own(value.inner),
         };
     }
 };
 
-template <> struct Codec<echo::EchoAliases> {
-    using T = echo::EchoAliases;
-    using View = echo::EchoAliasesView;
+template <> struct Codec<::echo::EchoAliases> {
+    using T = ::echo::EchoAliases;
+    using View = ::echo::EchoAliasesView;
     static constexpr std::string_view tag = "EchoAliases";
     static constexpr std::size_t bytes_min = 65;
     static T read(Reader& reader) {
@@ -570,9 +570,9 @@ template <> struct Codec<echo::EchoAliases> {
     }
 };
 
-template <> struct Codec<echo::EchoAliasesResponse> {
-    using T = echo::EchoAliasesResponse;
-    using View = echo::EchoAliasesResponseView;
+template <> struct Codec<::echo::EchoAliasesResponse> {
+    using T = ::echo::EchoAliasesResponse;
+    using View = ::echo::EchoAliasesResponseView;
     static constexpr std::string_view tag = "EchoAliasesResponse";
     static constexpr std::size_t bytes_min = 65;
     static T read(Reader& reader) {
@@ -600,9 +600,9 @@ template <> struct Codec<echo::EchoAliasesResponse> {
     }
 };
 
-template <class S> struct Codec<echo::BasicEchoBlobs<S>> {
-    using T = echo::BasicEchoBlobs<S>;
-    using View = echo::EchoBlobsView;
+template <class S> struct Codec<::echo::BasicEchoBlobs<S>> {
+    using T = ::echo::BasicEchoBlobs<S>;
+    using View = ::echo::EchoBlobsView;
     static constexpr std::string_view tag = "EchoBlobs";
     static constexpr std::size_t bytes_min = 10;
     static T read(Reader& reader) {
@@ -622,7 +622,7 @@ template <class S> struct Codec<echo::BasicEchoBlobs<S>> {
         writer.field("extra", value.extra);
         writer.field("parts", value.parts);
     }
-    static echo::EchoBlobs own(const T& value) {
+    static ::echo::EchoBlobs own(const T& value) {
         return {
             thalweg::own(value.extra),
             thalweg::own(value.parts),
@@ -630,9 +630,9 @@ template <class S> struct Codec<echo::BasicEchoBlobs<S>> {
     }
 };
 
-template <class S> struct Codec<echo::BasicEchoBlobsResponse<S>> {
-    using T = echo::BasicEchoBlobsResponse<S>;
-    using View = echo::EchoBlobsResponseView;
+template <class S> struct Codec<::echo::BasicEchoBlobsResponse<S>> {
+    using T = ::echo::BasicEchoBlobsResponse<S>;
+    using View = ::echo::EchoBlobsResponseView;
     static constexpr std::string_view tag = "EchoBlobsResponse";
     static constexpr std::size_t bytes_min = 10;
     static T read(Reader& reader) {
@@ -652,7 +652,7 @@ template <class S> struct Codec<echo::BasicEchoBlobsResponse<S>> {
         writer.field("extra", value.extra);
         writer.field("parts", value.parts);
     }
-    static echo::EchoBlobsResponse own(const T& value) {
+    static ::echo::EchoBlobsResponse own(const T& value) {
         return {
             thalweg::own(value.extra),
             thalweg::own(value.parts),
@@ -660,9 +660,9 @@ template <class S> struct Codec<echo::BasicEchoBlobsResponse<S>> {
     }
 };
 
-template <class S> struct Codec<echo::BasicEchoFail<S>> {
-    using T = echo::BasicEchoFail<S>;
-    using View = echo::EchoFailView;
+template <class S> struct Codec<::echo::BasicEchoFail<S>> {
+    using T = ::echo::BasicEchoFail<S>;
+    using View = ::echo::EchoFailView;
     static constexpr std::string_view tag = "EchoFail";
     static constexpr std::size_t bytes_min = 9;
     static T read(Reader& reader) {
@@ -680,16 +680,16 @@ template <class S> struct Codec<echo::BasicEchoFail<S>> {
         writer.map(1);
         writer.field("reason", value.reason);
     }
-    static echo::EchoFail own(const T& value) {
+    static ::echo::EchoFail own(const T& value) {
         return {
             thalweg::own(value.reason),
         };
     }
 };
 
-template <> struct Codec<echo::EchoFailResponse> {
-    using T = echo::EchoFailResponse;
-    using View = echo::EchoFailResponseView;
+template <> struct Codec<::echo::EchoFailResponse> {
+    using T = ::echo::EchoFailResponse;
+    using View = ::echo::EchoFailResponseView;
     static constexpr std::string_view tag = "EchoFailResponse";
     static constexpr std::size_t bytes_min = 1;
     static T read(Reader& reader) {
@@ -701,9 +701,9 @@ template <> struct Codec<echo::EchoFailResponse> {
     }
 };
 
-template <> struct Codec<echo::EchoNumbers> {
-    using T = echo::EchoNumbers;
-    using View = echo::EchoNumbersView;
+template <> struct Codec<::echo::EchoNumbers> {
+    using T = ::echo::EchoNumbers;
+    using View = ::echo::EchoNumbersView;
     static constexpr std::string_view tag = "EchoNumbers";
     static constexpr std::size_t bytes_min = 106;
     static T read(Reader& reader) {
@@ -750,9 +750,9 @@ template <> struct Codec<echo::EchoNumbers> {
     }
 };
 
-template <> struct Codec<echo::EchoNumbersResponse> {
-    using T = echo::EchoNumbersResponse;
-    using View = echo::EchoNumbersResponseView;
+template <> struct Codec<::echo::EchoNumbersResponse> {
+    using T = ::echo::EchoNumbersResponse;
+    using View = ::echo::EchoNumbersResponseView;
     static constexpr std::string_view tag = "EchoNumbersResponse";
     static constexpr std::size_t bytes_min = 106;
     static T read(Reader& reader) {
@@ -799,9 +799,9 @@ template <> struct Codec<echo::EchoNumbersResponse> {
     }
 };
 
-template <class S> struct Codec<echo::BasicEchoPlaces<S>> {
-    using T = echo::BasicEchoPlaces<S>;
-    using View = echo::EchoPlacesView;
+template <class S> struct Codec<::echo::BasicEchoPlaces<S>> {
+    using T = ::echo::BasicEchoPlaces<S>;
+    using View = ::echo::EchoPlacesView;
     static constexpr std::string_view tag = "EchoPlaces";
     static constexpr std::size_t bytes_min = 32;
     static T read(Reader& reader) {
@@ -829,7 +829,7 @@ template <class S> struct Codec<echo::BasicEchoPlaces<S>> {
         writer.field("mood", value.mood);
         writer.field("named", value.named);
     }
-    static echo::EchoPlaces own(const T& value) {
+    static ::echo::EchoPlaces own(const T& value) {
         return {
             thalweg::own(value.places),
             thalweg::own(value.counts),
@@ -840,9 +840,9 @@ template <class S> struct Codec<echo::BasicEchoPlaces<S>> {
     }
 };
 
-template <class S> struct Codec<echo::BasicEchoPlacesResponse<S>> {
-    using T = echo::BasicEchoPlacesResponse<S>;
-    using View = echo::EchoPlacesResponseView;
+template <class S> struct Codec<::echo::BasicEchoPlacesResponse<S>> {
+    using T = ::echo::BasicEchoPlacesResponse<S>;
+    using View = ::echo::EchoPlacesResponseView;
     static constexpr std::string_view tag = "EchoPlacesResponse";
     static constexpr std::size_t bytes_min = 32;
     static T read(Reader& reader) {
@@ -870,7 +870,7 @@ template <class S> struct Codec<echo::BasicEchoPlacesResponse<S>> {
         writer.field("mood", value.mood);
         writer.field("named", value.named);
     }
-    static echo::EchoPlacesResponse own(const T& value) {
+    static ::echo::EchoPlacesResponse own(const T& value) {
         return {
             thalweg::own(value.places),
             thalweg::own(value.counts),
@@ -881,9 +881,9 @@ template <class S> struct Codec<echo::BasicEchoPlacesResponse<S>> {
     }
 };
 
-template <> struct Codec<echo::EchoCount> {
-    using T = echo::EchoCount;
-    using View = echo::EchoCountView;
+template <> struct Codec<::echo::EchoCount> {
+    using T = ::echo::EchoCount;
+    using View = ::echo::EchoCountView;
     static constexpr std::string_view tag = "EchoCount";
     static constexpr std::size_t bytes_min = 14;
     static T read(Reader& reader) {
@@ -906,9 +906,9 @@ template <> struct Codec<echo::EchoCount> {
     }
 };
 
-template <> struct Codec<echo::EchoCountItem> {
-    using T = echo::EchoCountItem;
-    using View = echo::EchoCountItemView;
+template <> struct Codec<::echo::EchoCountItem> {
+    using T = ::echo::EchoCountItem;
+    using View = ::echo::EchoCountItemView;
     static constexpr std::string_view tag = "EchoCountItem";
     static constexpr std::size_t bytes_min = 8;
     static T read(Reader& reader) {
@@ -928,9 +928,9 @@ template <> struct Codec<echo::EchoCountItem> {
     }
 };
 
-template <> struct Codec<echo::EchoCountResponse> {
-    using T = echo::EchoCountResponse;
-    using View = echo::EchoCountResponseView;
+template <> struct Codec<::echo::EchoCountResponse> {
+    using T = ::echo::EchoCountResponse;
+    using View = ::echo::EchoCountResponseView;
     static constexpr std::string_view tag = "EchoCountResponse";
     static constexpr std::size_t bytes_min = 8;
     static T read(Reader& reader) {
@@ -950,9 +950,9 @@ template <> struct Codec<echo::EchoCountResponse> {
     }
 };
 
-template <class S> struct Codec<echo::BasicEchoPut<S>> {
-    using T = echo::BasicEchoPut<S>;
-    using View = echo::EchoPutView;
+template <class S> struct Codec<::echo::BasicEchoPut<S>> {
+    using T = ::echo::BasicEchoPut<S>;
+    using View = ::echo::EchoPutView;
     static constexpr std::string_view tag = "EchoPut";
     static constexpr std::size_t bytes_min = 14;
     static T read(Reader& reader) {
@@ -973,7 +973,7 @@ template <class S> struct Codec<echo::BasicEchoPut<S>> {
         writer.field("fork", value.fork);
         writer.field("value", value.value);
     }
-    static echo::EchoPut own(const T& value) {
+    static ::echo::EchoPut own(const T& value) {
         return {
             thalweg::own(value.fork),
             thalweg::own(value.value),
@@ -981,9 +981,9 @@ template <class S> struct Codec<echo::BasicEchoPut<S>> {
     }
 };
 
-template <> struct Codec<echo::EchoPutResponse> {
-    using T = echo::EchoPutResponse;
-    using View = echo::EchoPutResponseView;
+template <> struct Codec<::echo::EchoPutResponse> {
+    using T = ::echo::EchoPutResponse;
+    using View = ::echo::EchoPutResponseView;
     static constexpr std::string_view tag = "EchoPutResponse";
     static constexpr std::size_t bytes_min = 10;
     static T read(Reader& reader) {
@@ -1003,9 +1003,9 @@ template <> struct Codec<echo::EchoPutResponse> {
     }
 };
 
-template <class S> struct Codec<echo::BasicEchoPeek<S>> {
-    using T = echo::BasicEchoPeek<S>;
-    using View = echo::EchoPeekView;
+template <class S> struct Codec<::echo::BasicEchoPeek<S>> {
+    using T = ::echo::BasicEchoPeek<S>;
+    using View = ::echo::EchoPeekView;
     static constexpr std::string_view tag = "EchoPeek";
     static constexpr std::size_t bytes_min = 7;
     static T read(Reader& reader) {
@@ -1023,16 +1023,16 @@ template <class S> struct Codec<echo::BasicEchoPeek<S>> {
         writer.map(1);
         writer.field("fork", value.fork);
     }
-    static echo::EchoPeek own(const T& value) {
+    static ::echo::EchoPeek own(const T& value) {
         return {
             thalweg::own(value.fork),
         };
     }
 };
 
-template <class S> struct Codec<echo::BasicEchoPeekResponse<S>> {
-    using T = echo::BasicEchoPeekResponse<S>;
-    using View = echo::EchoPeekResponseView;
+template <class S> struct Codec<::echo::BasicEchoPeekResponse<S>> {
+    using T = ::echo::BasicEchoPeekResponse<S>;
+    using View = ::echo::EchoPeekResponseView;
     static constexpr std::string_view tag = "EchoPeekResponse";
     static constexpr std::size_t bytes_min = 1;
     static T read(Reader& reader) {
@@ -1049,16 +1049,16 @@ template <class S> struct Codec<echo::BasicEchoPeekResponse<S>> {
         writer.map(1);
         writer.field("value", value.value);
     }
-    static echo::EchoPeekResponse own(const T& value) {
+    static ::echo::EchoPeekResponse own(const T& value) {
         return {
             thalweg::own(value.value),
         };
     }
 };
 
-template <class S> struct Codec<echo::BasicEchoPeekCommitted<S>> {
-    using T = echo::BasicEchoPeekCommitted<S>;
-    using View = echo::EchoPeekCommittedView;
+template <class S> struct Codec<::echo::BasicEchoPeekCommitted<S>> {
+    using T = ::echo::BasicEchoPeekCommitted<S>;
+    using View = ::echo::EchoPeekCommittedView;
     static constexpr std::string_view tag = "EchoPeekCommitted";
     static constexpr std::size_t bytes_min = 7;
     static T read(Reader& reader) {
@@ -1076,16 +1076,16 @@ template <class S> struct Codec<echo::BasicEchoPeekCommitted<S>> {
         writer.map(1);
         writer.field("fork", value.fork);
     }
-    static echo::EchoPeekCommitted own(const T& value) {
+    static ::echo::EchoPeekCommitted own(const T& value) {
         return {
             thalweg::own(value.fork),
         };
     }
 };
 
-template <class S> struct Codec<echo::BasicEchoErrorResponse<S>> {
-    using T = echo::BasicEchoErrorResponse<S>;
-    using View = echo::EchoErrorResponseView;
+template <class S> struct Codec<::echo::BasicEchoErrorResponse<S>> {
+    using T = ::echo::BasicEchoErrorResponse<S>;
+    using View = ::echo::EchoErrorResponseView;
     static constexpr std::string_view tag = "EchoErrorResponse";
     static constexpr std::size_t bytes_min = 10;
     static T read(Reader& reader) {
@@ -1103,7 +1103,7 @@ template <class S> struct Codec<echo::BasicEchoErrorResponse<S>> {
         writer.map(1);
         writer.field("message", value.message);
     }
-    static echo::EchoErrorResponse own(const T& value) {
+    static ::echo::EchoErrorResponse own(const T& value) {
         return {
             thalweg::own(value.message),
         };

@@ -7,6 +7,11 @@
 
 -export([schema_hash/0, access_of/1, requests/0, responses/0]).
 -export([decode_request/1, encode_request/1, decode_response/1, encode_response/1]).
+%% The structs as the codec reads them.
+-export([
+    inner_/0,
+    place_/0
+]).
 -export_type([
     request/0,
     response/0,
@@ -241,7 +246,7 @@ requests() ->
         {<<"EchoFields">>, fields,
             {struct, <<"EchoFields">>, [{<<"count">>, count, required, {integer, 0, 4294967295}}, {<<"total">>, total, required, {integer, 0, 18446744073709551615}}, {<<"name">>, name, required, string}]}},
         {<<"EchoNested">>, nested,
-            {struct, <<"EchoNested">>, [{<<"inner">>, inner, required, {struct, <<"Inner">>, [{<<"values">>, values, required, {list, 1, bytes}}, {<<"flag">>, flag, optional, {optional, boolean}}]}}]}},
+            {struct, <<"EchoNested">>, [{<<"inner">>, inner, required, fun echo_types:inner_/0}]}},
         {<<"EchoAliases">>, aliases,
             {struct, <<"EchoAliases">>, [{<<"sequenceNumber">>, sequence_number, required, {integer, 0, 4294967295}}, {<<"digest">>, digest, required, bin32}, {<<"parent">>, parent, optional, {optional, bin32}}, {<<"chain">>, chain, required, {list, 34, bin32}}]}},
         {<<"EchoBlobs">>, blobs,
@@ -251,7 +256,7 @@ requests() ->
         {<<"EchoNumbers">>, numbers,
             {struct, <<"EchoNumbers">>, [{<<"tiny">>, tiny, required, {integer, 0, 255}}, {<<"small">>, small, required, {integer, 0, 65535}}, {<<"medium">>, medium, required, {integer, 0, 4294967295}}, {<<"large">>, large, required, {integer, 0, 18446744073709551615}}, {<<"signedTiny">>, signed_tiny, required, {integer, -128, 127}}, {<<"signedSmall">>, signed_small, required, {integer, -32768, 32767}}, {<<"signedMedium">>, signed_medium, required, {integer, -2147483648, 2147483647}}, {<<"signedLarge">>, signed_large, required, {integer, -9223372036854775808, 9223372036854775807}}, {<<"single">>, single, required, f32}, {<<"precise">>, precise, required, f64}]}},
         {<<"EchoPlaces">>, places,
-            {struct, <<"EchoPlaces">>, [{<<"places">>, places, required, {list, 14, {struct, <<"Place">>, [{<<"name">>, name, required, string}, {<<"inner">>, inner, optional, {optional, {struct, <<"Inner">>, [{<<"values">>, values, required, {list, 1, bytes}}, {<<"flag">>, flag, optional, {optional, boolean}}]}}}, {<<"moods">>, moods, required, {map, 5, {enum, [{<<"calm">>, calm}, {<<"in-a-hurry">>, in_a_hurry}, {<<"lost">>, lost}]}}}]}}}, {<<"counts">>, counts, required, {map, 1, {integer, 0, 18446744073709551615}}}, {<<"grid">>, grid, required, {array, 3, {array, 2, {optional, {integer, -32768, 32767}}}}}, {<<"mood">>, mood, optional, {optional, {enum, [{<<"calm">>, calm}, {<<"in-a-hurry">>, in_a_hurry}, {<<"lost">>, lost}]}}}, {<<"named">>, named, optional, {optional, {map, 1, {list, 1, bytes}}}}]}},
+            {struct, <<"EchoPlaces">>, [{<<"places">>, places, required, {list, 14, fun echo_types:place_/0}}, {<<"counts">>, counts, required, {map, 1, {integer, 0, 18446744073709551615}}}, {<<"grid">>, grid, required, {array, 3, {array, 2, {optional, {integer, -32768, 32767}}}}}, {<<"mood">>, mood, optional, {optional, {enum, [{<<"calm">>, calm}, {<<"in-a-hurry">>, in_a_hurry}, {<<"lost">>, lost}]}}}, {<<"named">>, named, optional, {optional, {map, 1, {list, 1, bytes}}}}]}},
         {<<"EchoCount">>, count,
             {struct, <<"EchoCount">>, [{<<"first">>, first, required, {integer, 0, 4294967295}}, {<<"last">>, last, required, {integer, 0, 4294967295}}]}},
         {<<"EchoPut">>, put,
@@ -297,7 +302,7 @@ responses() ->
         {<<"EchoFieldsResponse">>, fields_response,
             {struct, <<"EchoFieldsResponse">>, [{<<"count">>, count, required, {integer, 0, 4294967295}}, {<<"total">>, total, required, {integer, 0, 18446744073709551615}}, {<<"name">>, name, required, string}]}},
         {<<"EchoNestedResponse">>, nested_response,
-            {struct, <<"EchoNestedResponse">>, [{<<"inner">>, inner, required, {struct, <<"Inner">>, [{<<"values">>, values, required, {list, 1, bytes}}, {<<"flag">>, flag, optional, {optional, boolean}}]}}]}},
+            {struct, <<"EchoNestedResponse">>, [{<<"inner">>, inner, required, fun echo_types:inner_/0}]}},
         {<<"EchoAliasesResponse">>, aliases_response,
             {struct, <<"EchoAliasesResponse">>, [{<<"sequenceNumber">>, sequence_number, required, {integer, 0, 4294967295}}, {<<"digest">>, digest, required, bin32}, {<<"parent">>, parent, optional, {optional, bin32}}, {<<"chain">>, chain, required, {list, 34, bin32}}]}},
         {<<"EchoBlobsResponse">>, blobs_response,
@@ -307,7 +312,7 @@ responses() ->
         {<<"EchoNumbersResponse">>, numbers_response,
             {struct, <<"EchoNumbersResponse">>, [{<<"tiny">>, tiny, required, {integer, 0, 255}}, {<<"small">>, small, required, {integer, 0, 65535}}, {<<"medium">>, medium, required, {integer, 0, 4294967295}}, {<<"large">>, large, required, {integer, 0, 18446744073709551615}}, {<<"signedTiny">>, signed_tiny, required, {integer, -128, 127}}, {<<"signedSmall">>, signed_small, required, {integer, -32768, 32767}}, {<<"signedMedium">>, signed_medium, required, {integer, -2147483648, 2147483647}}, {<<"signedLarge">>, signed_large, required, {integer, -9223372036854775808, 9223372036854775807}}, {<<"single">>, single, required, f32}, {<<"precise">>, precise, required, f64}]}},
         {<<"EchoPlacesResponse">>, places_response,
-            {struct, <<"EchoPlacesResponse">>, [{<<"places">>, places, required, {list, 14, {struct, <<"Place">>, [{<<"name">>, name, required, string}, {<<"inner">>, inner, optional, {optional, {struct, <<"Inner">>, [{<<"values">>, values, required, {list, 1, bytes}}, {<<"flag">>, flag, optional, {optional, boolean}}]}}}, {<<"moods">>, moods, required, {map, 5, {enum, [{<<"calm">>, calm}, {<<"in-a-hurry">>, in_a_hurry}, {<<"lost">>, lost}]}}}]}}}, {<<"counts">>, counts, required, {map, 1, {integer, 0, 18446744073709551615}}}, {<<"grid">>, grid, required, {array, 3, {array, 2, {optional, {integer, -32768, 32767}}}}}, {<<"mood">>, mood, optional, {optional, {enum, [{<<"calm">>, calm}, {<<"in-a-hurry">>, in_a_hurry}, {<<"lost">>, lost}]}}}, {<<"named">>, named, optional, {optional, {map, 1, {list, 1, bytes}}}}]}},
+            {struct, <<"EchoPlacesResponse">>, [{<<"places">>, places, required, {list, 14, fun echo_types:place_/0}}, {<<"counts">>, counts, required, {map, 1, {integer, 0, 18446744073709551615}}}, {<<"grid">>, grid, required, {array, 3, {array, 2, {optional, {integer, -32768, 32767}}}}}, {<<"mood">>, mood, optional, {optional, {enum, [{<<"calm">>, calm}, {<<"in-a-hurry">>, in_a_hurry}, {<<"lost">>, lost}]}}}, {<<"named">>, named, optional, {optional, {map, 1, {list, 1, bytes}}}}]}},
         {<<"EchoCountItem">>, count_item,
             {struct, <<"EchoCountItem">>, [{<<"value">>, value, required, {integer, 0, 4294967295}}]}},
         {<<"EchoCountResponse">>, count_response,
@@ -319,6 +324,14 @@ responses() ->
         {<<"EchoErrorResponse">>, error_response,
             {struct, <<"EchoErrorResponse">>, [{<<"message">>, message, required, string}]}}
     ].
+
+-spec inner_() -> thalweg_messagepack:type().
+inner_() ->
+    {struct, <<"Inner">>, [{<<"values">>, values, required, {list, 1, bytes}}, {<<"flag">>, flag, optional, {optional, boolean}}]}.
+
+-spec place_() -> thalweg_messagepack:type().
+place_() ->
+    {struct, <<"Place">>, [{<<"name">>, name, required, string}, {<<"inner">>, inner, optional, {optional, fun echo_types:inner_/0}}, {<<"moods">>, moods, required, {map, 5, {enum, [{<<"calm">>, calm}, {<<"in-a-hurry">>, in_a_hurry}, {<<"lost">>, lost}]}}}]}.
 
 %% What a call does to which fork, if it is ordered at all.
 -spec access_of(request()) -> unordered | {read_committed | read | write, undefined | integer() | binary()}.

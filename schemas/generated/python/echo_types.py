@@ -34,7 +34,7 @@ class Mood(StrEnum):
     LOST = "lost"
 
 
-_MOOD_WORDS: Final = {
+_MOOD__WORDS: Final = {
     b"calm": Mood.CALM,
     b"in-a-hurry": Mood.IN_A_HURRY,
     b"lost": Mood.LOST,
@@ -49,7 +49,7 @@ def write_mood(out: bytearray, value: Mood) -> None:
 
 
 def read_mood(reader: Reader) -> Mood:
-    word = _MOOD_WORDS.get(reader.key())
+    word = _MOOD__WORDS.get(reader.key())
     if word is None:
         raise reader.refuse("a word the enum does not have", "Mood")
     return word
@@ -805,7 +805,7 @@ EchoRequest: TypeAlias = (
 )
 """Any request of the service."""
 
-_REQUEST_READS: Final[dict[str, mp.Read[EchoRequest]]] = {
+_REQUEST__READS: Final[dict[str, mp.Read[EchoRequest]]] = {
     "EchoBytes": read_echo_bytes,
     "EchoFields": read_echo_fields,
     "EchoNested": read_echo_nested,
@@ -824,7 +824,7 @@ _REQUEST_READS: Final[dict[str, mp.Read[EchoRequest]]] = {
 def decode_request(frame: bytes) -> EchoRequest:
     """Reads a whole request frame; raises DecodeError."""
     reader = Reader(frame)
-    read = _REQUEST_READS.get(reader.request())
+    read = _REQUEST__READS.get(reader.request())
     if read is None:
         raise reader.refuse("a message nobody declared", "frame")
     value = read(reader)
@@ -897,7 +897,7 @@ EchoResponse: TypeAlias = (
 )
 """Any response of the service."""
 
-_RESPONSE_READS: Final[dict[str, mp.Read[EchoResponse]]] = {
+_RESPONSE__READS: Final[dict[str, mp.Read[EchoResponse]]] = {
     "EchoBytesResponse": read_echo_bytes_response,
     "EchoFieldsResponse": read_echo_fields_response,
     "EchoNestedResponse": read_echo_nested_response,
@@ -917,7 +917,7 @@ _RESPONSE_READS: Final[dict[str, mp.Read[EchoResponse]]] = {
 def decode_response(frame: bytes) -> EchoResponse:
     """Reads a whole response frame; raises DecodeError."""
     reader = Reader(frame)
-    read = _RESPONSE_READS.get(reader.response())
+    read = _RESPONSE__READS.get(reader.response())
     if read is None:
         raise reader.refuse("a message nobody declared", "frame")
     value = read(reader)
@@ -976,7 +976,7 @@ def encode_response(value: EchoResponse) -> bytes:
     return bytes(out)
 
 
-_ACCESS: Final[dict[type, tuple[str, str | None]]] = {
+_REQUEST__ACCESS: Final[dict[type, tuple[str, str | None]]] = {
     EchoPut: ("write", "fork"),
     EchoPeek: ("read", "fork"),
     EchoPeekCommitted: ("read committed", "fork"),
@@ -985,7 +985,7 @@ _ACCESS: Final[dict[type, tuple[str, str | None]]] = {
 
 def access_of(request: EchoRequest) -> tuple[str, object] | None:
     """What a call does to which fork, if it is ordered at all."""
-    found = _ACCESS.get(type(request))
+    found = _REQUEST__ACCESS.get(type(request))
     if found is None:
         return None
     access, field = found

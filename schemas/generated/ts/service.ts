@@ -100,8 +100,12 @@ export class Forks {
   }
 }
 
+const encoder = new TextEncoder();
+
+/** What tells forks apart in every language: bytes, as text is too, or 64 bits. */
 function nameOf(fork: Access["fork"]): string {
-  return fork instanceof Uint8Array ? `bytes ${fork.join()}` : `${typeof fork} ${fork}`;
+  if (typeof fork === "bigint") return `number ${BigInt.asUintN(64, fork)}`;
+  return `bytes ${(typeof fork === "string" ? encoder.encode(fork) : fork)?.join()}`;
 }
 
 /** An error's frame. */

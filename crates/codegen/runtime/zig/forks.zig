@@ -31,7 +31,11 @@ pub const Forks = struct {
         writes: bool = false,
         ways: ?Reply.Ways = null,
 
+        /// After its wait.
         pub fn run(self: *Job) void {
+            const held = self.inTurn();
+            // Nobody may wait any more by the time its turn has come.
+            if (held.ways.cancelled) |cancels| if (cancels(held.context)) return service.giveUp(held);
             self.call(self);
         }
 
@@ -83,7 +87,7 @@ pub const Forks = struct {
 
     /// Runs the job here if it is its turn, else later by the executor.
     pub fn order(self: *Forks, access: service.Access, fork: service.Fork, job: *Job) Allocator.Error!void {
-        if (access == .unordered or access == .read_committed) return job.run();
+        if (access == .unordered or access == .read_committed) return job.call(job);
         const ways = job.reply.ways;
         job.forks = self;
         job.writes = access == .write;
@@ -102,7 +106,7 @@ pub const Forks = struct {
             };
             break :begins line.enter(job);
         };
-        if (begins) job.run();
+        if (begins) job.call(job);
     }
 
     /// Who is at one fork, and who waits for it.

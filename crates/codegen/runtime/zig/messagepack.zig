@@ -285,6 +285,22 @@ pub const F64 = struct {
     }
 };
 
+/// Words for people, with U+FFFD for each byte that is no UTF-8, behind what the writer holds.
+pub fn readable(writer: *Writer, words: []const u8) EncodeError!void {
+    var at: usize = 0;
+    while (at < words.len) {
+        const size = characterSize(words[at..]);
+        try writer.append(if (size == 0) "\u{fffd}" else words[at..][0..size]);
+        at += @max(size, 1);
+    }
+}
+
+/// How many bytes the first character takes; none where they are no UTF-8.
+fn characterSize(text: []const u8) usize {
+    const size = std.unicode.utf8ByteSequenceLength(text[0]) catch return 0;
+    return if (size <= text.len and std.unicode.utf8ValidateSlice(text[0..size])) size else 0;
+}
+
 pub const String = struct {
     pub const T = []const u8;
     pub const bytes_min = 1;
@@ -462,18 +478,26 @@ pub fn Map(comptime Codec: type) type {
     };
 }
 
+/// How many branches it may take to go through a table at compile time.
+fn quota(comptime count: usize) u32 {
+    return 1_000 + 10 * count;
+}
+
 /// An enum and its words, in the order of its members.
 pub fn Words(comptime Of: type, comptime words: []const []const u8) type {
     return struct {
+        const branches = quota(words.len);
         pub const T = Of;
         pub const optional = false;
         pub const bytes_min = shortest: {
+            @setEvalBranchQuota(branches);
             var least = words[0].len;
             for (words) |word| least = @min(least, word.len);
             break :shortest 1 + least;
         };
 
         pub fn read(reader: *Reader) DecodeError!Of {
+            @setEvalBranchQuota(branches);
             const found = try reader.key();
             inline for (words, 0..) |word, n| {
                 if (std.mem.eql(u8, found, word)) return @enumFromInt(n);
@@ -490,10 +514,12 @@ pub fn Words(comptime Of: type, comptime words: []const []const u8) type {
 /// A struct: of each field its name on the wire, its name here and its codec.
 pub fn Struct(comptime Of: type, comptime name: []const u8, comptime table: anytype) type {
     return struct {
+        const branches = quota(table.len);
         pub const T = Of;
         pub const tag = name;
         pub const optional = false;
         pub const bytes_min = least: {
+            @setEvalBranchQuota(branches);
             var sum = 1;
             for (table) |field| {
                 if (!field[2].optional) sum += 1 + field[0].len + field[2].bytes_min;
@@ -502,6 +528,7 @@ pub fn Struct(comptime Of: type, comptime name: []const u8, comptime table: anyt
         };
 
         pub fn read(reader: *Reader) DecodeError!Of {
+            @setEvalBranchQuota(branches);
             var value: Of = undefined;
             var seen: [table.len]bool = @splat(false);
             reader.place = name;
@@ -533,6 +560,7 @@ pub fn Struct(comptime Of: type, comptime name: []const u8, comptime table: anyt
         }
 
         pub fn write(writer: *Writer, value: Of) EncodeError!void {
+            @setEvalBranchQuota(branches);
             try writer.fields(table.len);
             inline for (table) |field| {
                 try writer.string(field[0]);
@@ -542,9 +570,10 @@ pub fn Struct(comptime Of: type, comptime name: []const u8, comptime table: anyt
     };
 }
 
-/// A union of messages: of each its name here and its codec.
+/// A union of messages, in its order: of each its name here and its codec.
 pub fn Sum(comptime Of: type, comptime kind: enum { request, response }, comptime table: anytype) type {
     return struct {
+        const branches = quota(table.len);
         /// Reads a whole frame, which has to outlive what is returned.
         pub fn decode(arena: Allocator, frame: []const u8) DecodeError!Of {
             var reader: Reader = .{ .frame = frame, .allocator = arena };
@@ -553,6 +582,7 @@ pub fn Sum(comptime Of: type, comptime kind: enum { request, response }, comptim
 
         /// Reads a whole frame; after an error the reader says where.
         pub fn read(reader: *Reader) DecodeError!Of {
+            @setEvalBranchQuota(branches);
             const tag = if (kind == .request) try reader.request() else try reader.response();
             inline for (table) |message| {
                 if (std.mem.eql(u8, tag, message[1].tag)) {
@@ -566,12 +596,10 @@ pub fn Sum(comptime Of: type, comptime kind: enum { request, response }, comptim
 
         /// Writes a whole frame behind what the writer holds.
         pub fn encode(writer: *Writer, value: Of) EncodeError!void {
+            @setEvalBranchQuota(branches);
             switch (value) {
-                inline else => |message, which| inline for (table) |of| {
-                    if (comptime std.mem.eql(u8, of[0], @tagName(which))) {
-                        return frameOf(kind == .request, of[1], writer, message);
-                    }
-                },
+                // The table has the union's order.
+                inline else => |message, which| return frameOf(kind == .request, table[@intFromEnum(which)][1], writer, message),
             }
         }
     };

@@ -214,7 +214,11 @@ pub fn fail(
     if (fails != null and fault != .refused) {
         fails.?(reply.context, fault, message);
     } else {
-        try hand(Error, allocator, reply.context, void, reply.ways.end, .{ .message = message });
+        // What a handler says may quote anything, and a frame with that in it could not be read.
+        var words: mp.Writer = .{ .allocator = allocator };
+        defer words.deinit();
+        try mp.readable(&words, message);
+        try hand(Error, allocator, reply.context, void, reply.ways.end, .{ .message = words.written() });
     }
     reply.release();
 }

@@ -57,7 +57,7 @@ impl Cpp<'_> {
 
     fn taken(&self, command: &Command) -> Taken {
         let request = self.names.message(&command.request);
-        let borrows = self.holds_borrowed(&command.request.fields);
+        let borrows = self.borrowing.any(&command.request.fields);
         Taken {
             method: self.names.method_snake(command),
             template: borrows.then_some("class S"),

@@ -1,6 +1,7 @@
 //! Rust's clients and the server's side, over the interfaces of `thalweg_wire::service`.
 
-use super::{Rust, documented};
+use super::Rust;
+use super::documentation::documented;
 use crate::text::Text;
 
 impl Rust<'_> {

@@ -7,11 +7,10 @@ use crate::jsonc::{Node, Span};
 use crate::model::{Field, Type};
 use crate::problem::did_you_mean_or;
 use crate::reference::{self, Reference};
+use std::collections::BTreeMap;
 
-/// What two names become alike in one of the casings that some language uses.
-fn shared(one: &str, other: &str) -> Option<String> {
-    [snake, camel, pascal].iter().find(|cased| cased(one) == cased(other)).map(|cased| cased(one))
-}
+/// The casings that some language uses.
+const CASINGS: [fn(&str) -> String; 3] = [snake, camel, pascal];
 
 impl Check {
     /// The fields of a struct or message.
@@ -33,10 +32,14 @@ impl Check {
 
     /// Refuses two names that become one identifier in some language, as `x_1` and `x1` do: no capital parts them.
     pub(super) fn apart(&mut self, names: &[(&str, Span)], what: &str) {
+        let mut seen: BTreeMap<(usize, String), usize> = BTreeMap::new();
         for (n, (name, at)) in names.iter().enumerate() {
-            let earlier = names[..n].iter().find_map(|(other, _)| Some((other, shared(other, name)?)));
+            let cased = CASINGS.map(|cased| cased(name)).into_iter().enumerate();
+            let first = |key: (usize, String)| (*seen.entry(key.clone()).or_insert(n), key.1);
+            let earliest = cased.map(first).filter(|(first, _)| *first < n).min_by_key(|(first, _)| *first);
+            let earlier = earliest.map(|(first, shared)| (names[first].0, shared));
             // The very same field twice is told by `object`.
-            let Some((other, shared)) = earlier.filter(|(other, _)| *other != name || what == "words") else {
+            let Some((other, shared)) = earlier.filter(|(other, _)| other != name || what == "words") else {
                 continue;
             };
             let what = format!("the {what} {other} and {name} become one identifier, {shared}");

@@ -87,6 +87,9 @@ fn fields_are_checked() {
     broken(&request("\"class\": \"u8\""), "\"class\"", "reserved in C++");
     broken(&request("\"orelse\": \"u8\""), "\"orelse\"", "reserved in Zig");
     broken(&request("\"debugger\": \"u8\""), "\"debugger\"", "reserved in TypeScript");
+    for of_every_object in ["valueOf", "to_string", "hasOwnProperty"] {
+        broken(&request(&format!("\"{of_every_object}\": \"u8?\"")), "\"", "reserved in TypeScript");
+    }
     broken(&request("\"receive\": \"u8\""), "\"receive\"", "reserved in Erlang");
     broken(&request("\"Lambda\": \"u8\""), "\"Lambda\"", "reserved in Python");
     broken(
@@ -156,6 +159,21 @@ fn a_type_may_not_contain_itself() {
 }
 
 #[test]
+fn types_that_share_types_are_counted_once() {
+    // As many ways through them as 2 to the 60th.
+    let shared = |field: &str| {
+        let of =
+            |n: u32| format!("\"T{n}\": {{ \"a\": \"T{}{field}\", \"b\": \"T{}{field}\" }},", n + 1, n + 1);
+        let chain: String = (0..60).map(of).collect();
+        types(&format!("\"types\": {{ {chain} \"T60\": {{ \"c\": \"u8\" }} }},"))
+    };
+    assert_eq!(valid(&shared("[]")).types.len(), 61);
+    let problems = parse("t", &shared("?")).unwrap_err();
+    // The last sixteen and the one behind them hold as much as they may.
+    assert_eq!(problems.list.len(), 61 - 17);
+}
+
+#[test]
 fn commands_are_checked() {
     broken(&schema("", "\"request\": {}"), "\"Say\"", "Say has no response");
     broken(
@@ -168,6 +186,10 @@ fn commands_are_checked() {
     broken(&types("").replace("Say", "ErrorResponse"), "\"Error", "EchoErrorResponse");
     broken(&types("").replace("Say", "Client"), "\"Client\"", "the generated EchoClient");
     broken(&types("").replace("Say", "While"), "\"While\"", "cannot be called while");
+    for of_zig in ["I7", "U65535", "Anyerror"] {
+        broken(&types("").replace("Say", of_zig), &format!("\"{of_zig}\""), "reserved by Zig");
+    }
+    assert_eq!(valid(&types("").replace("Say", "Ix7")).commands[0].name, "Ix7");
     let reuse = |name: &str| {
         types("").replace(
             "\"Say\": {",

@@ -6,6 +6,7 @@ use crate::casing::snake;
 use crate::jsonc::Span;
 use crate::model::{Command, Field, Service, Type, contained};
 use crate::words;
+use std::collections::BTreeMap;
 
 /// How many leaves one value may hold in place, its fixed arrays multiplied out.
 const INLINE_MAX: usize = 65_536;
@@ -21,6 +22,9 @@ const GENERATED: [&str; 9] = [
     "SyncHandler",
     "Service",
 ];
+
+/// How many leaves a value of each type holds in place, as far as it was counted.
+type Known<'c> = BTreeMap<&'c str, usize>;
 
 impl Check {
     /// A type that contained itself could nest without end, and no target could lay it out without a pointer.
@@ -69,11 +73,14 @@ impl Check {
             return;
         }
         let mut giants: Vec<(String, Span)> = Vec::new();
-        for of in self.types.iter().filter(|of| self.inline_fields(&of.fields) > INLINE_MAX) {
+        let mut known = BTreeMap::new();
+        for of in self.types.iter().filter(|of| self.inline_fields(&of.fields, &mut known) > INLINE_MAX) {
             giants.push((of.name.clone(), self.place(&of.name)));
         }
         for command in commands {
-            for message in messages(command).filter(|m| self.inline_fields(&m.fields) > INLINE_MAX) {
+            for message in
+                messages(command).filter(|m| self.inline_fields(&m.fields, &mut known) > INLINE_MAX)
+            {
                 giants.push((message.tag.clone(), self.command_place(&command.name)));
             }
         }
@@ -83,19 +90,23 @@ impl Check {
         }
     }
 
-    fn inline_fields(&self, fields: &[Field]) -> usize {
-        fields.iter().fold(0, |sum: usize, field| sum.saturating_add(self.inline(&field.of)))
+    fn inline_fields<'c>(&'c self, fields: &'c [Field], known: &mut Known<'c>) -> usize {
+        fields.iter().fold(0, |sum: usize, field| sum.saturating_add(self.inline(&field.of, known)))
     }
 
-    fn inline(&self, of: &Type) -> usize {
+    fn inline<'c>(&'c self, of: &'c Type, known: &mut Known<'c>) -> usize {
         match of {
-            Type::Array(of, count) => count.saturating_mul(self.inline(of)),
-            Type::Optional(of) => self.inline(of),
-            Type::Struct(name) => self
-                .types
-                .iter()
-                .find(|t| t.name == *name)
-                .map_or(1, |t| self.inline_fields(&t.fields).max(1)),
+            Type::Array(of, count) => count.saturating_mul(self.inline(of, known)),
+            Type::Optional(of) => self.inline(of, known),
+            Type::Struct(name) => {
+                if let Some(count) = known.get(name.as_str()) {
+                    return *count;
+                }
+                let found = self.types.iter().find(|t| t.name == *name);
+                let count = found.map_or(1, |t| self.inline_fields(&t.fields, known).max(1));
+                known.insert(name, count);
+                count
+            }
             _ => 1,
         }
     }

@@ -91,7 +91,11 @@ private:
             }
             lock.unlock();
             for (Waiting& each : begun) {
-                executor([call = std::make_shared<Waiting>(std::move(each))] { call->run(std::move(call->held)); });
+                executor([call = std::make_shared<Waiting>(std::move(each))] {
+                    // Nobody may wait any more by the time its turn has come.
+                    if (call->held->cancelled()) return call->held.reset();
+                    call->run(std::move(call->held));
+                });
             }
         }
 

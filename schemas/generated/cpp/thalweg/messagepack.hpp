@@ -96,6 +96,35 @@ inline std::string_view words(Wrong wrong) {
     return "";
 }
 
+/// How many bytes the first character of a text takes that is not empty; none where they are no UTF-8.
+inline std::size_t character_size(std::string_view text) {
+    const auto byte = [text](std::size_t n) { return static_cast<std::uint8_t>(text[n]); };
+    const std::uint8_t first = byte(0);
+    if (first < 0x80) return 1;
+    if (first < 0xc2 || first > 0xf4) return 0;
+    const std::size_t size = first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+    if (text.size() < size) return 0;
+    // What the second byte may be rules out overlong forms, surrogates and what lies beyond Unicode.
+    const std::uint8_t least = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
+    const std::uint8_t most = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
+    if (byte(1) < least || byte(1) > most) return 0;
+    for (std::size_t n = 2; n < size; n++) {
+        if ((byte(n) & 0xc0) != 0x80) return 0;
+    }
+    return size;
+}
+
+/// Words for people, with U+FFFD for each byte that is no UTF-8.
+inline std::string readable(std::string_view words) {
+    std::string text;
+    while (!words.empty()) {
+        const std::size_t size = character_size(words);
+        text += size == 0 ? std::string_view("\xef\xbf\xbd") : words.substr(0, size);
+        words.remove_prefix(std::max(size, std::size_t{1}));
+    }
+    return text;
+}
+
 /// Bytes that are not the value they should be.
 class DecodeError : public std::runtime_error {
 public:
@@ -369,22 +398,10 @@ private:
     }
 
     static bool is_utf8(std::string_view text) {
-        const auto* at = reinterpret_cast<const std::uint8_t*>(text.data());
-        const auto* end = at + text.size();
-        while (at < end) {
-            const std::uint8_t first = *at++;
-            if (first < 0x80) continue;
-            if (first < 0xc2 || first > 0xf4) return false;
-            const int more = first < 0xe0 ? 1 : first < 0xf0 ? 2 : 3;
-            if (end - at < more) return false;
-            // What the second byte may be rules out overlong forms, surrogates and what lies beyond Unicode.
-            const std::uint8_t least = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
-            const std::uint8_t most = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
-            if (*at < least || *at > most) return false;
-            for (int n = 1; n < more; n++) {
-                if ((at[n] & 0xc0) != 0x80) return false;
-            }
-            at += more;
+        while (!text.empty()) {
+            const std::size_t size = character_size(text);
+            if (size == 0) return false;
+            text.remove_prefix(size);
         }
         return true;
     }

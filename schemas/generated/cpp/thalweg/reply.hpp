@@ -30,7 +30,8 @@ public:
         writer.array(2);
         writer.string(error);
         writer.map(1);
-        writer.field("message", message);
+        // What a handler throws may quote anything, and a frame with that in it could not be read.
+        writer.field("message", readable(message));
         end(frame);
     }
     /// Whether nobody waits for the answer any more.
