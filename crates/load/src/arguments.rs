@@ -1,5 +1,6 @@
 //! The command line of `thalweg bench`.
 
+use clap::builder::RangedU64ValueParser;
 use clap::{Args, Subcommand, ValueEnum};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -175,14 +176,18 @@ pub struct Common {
     #[arg(long, value_name = "PREFIX", default_value = "load-")]
     pub prefix: String,
     /// Bytes of a name at least.
-    #[arg(long, value_name = "BYTES", default_value_t = 0)]
+    #[arg(long, value_name = "BYTES", default_value_t = 0, value_parser = bytes_up_to(1_024))]
     pub name_bytes: usize,
     /// Bytes of a record.
-    #[arg(long, value_name = "BYTES", default_value_t = 256)]
+    #[arg(long, value_name = "BYTES", default_value_t = 256, value_parser = bytes_up_to(1 << 30))]
     pub bytes: usize,
     /// The server's process, on this machine: its processor time and memory are reported.
     #[arg(long, value_name = "PID")]
     pub process: Option<u32>,
+}
+
+fn bytes_up_to(max: u64) -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(0..=max)
 }
 
 impl Default for Common {

@@ -22,6 +22,8 @@ pub(crate) struct Counts {
     pub(crate) failed: u64,
     /// Records that a follower passed over, or had twice.
     pub(crate) out_of_order: u64,
+    /// Streams that were to be created and were there already, as asked for or otherwise.
+    pub(crate) existed: u64,
     /// The first few failures, in words.
     pub(crate) complaints: Vec<String>,
     latencies: Histogram<u64>,
@@ -39,6 +41,7 @@ impl Counts {
             body_bytes: 0,
             appended: 0,
             failed: 0,
+            existed: 0,
             out_of_order: 0,
             complaints: Vec::new(),
             latencies,

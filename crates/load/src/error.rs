@@ -16,6 +16,9 @@ pub enum Error {
         /// What the system said.
         error: io::Error,
     },
+    /// What is to be made is there already, and is something else.
+    #[error("{0}; choose another --prefix, or delete it")]
+    Conflict(String),
     /// The server did not do what has to be done before anything can be measured.
     #[error("while preparing: {0}")]
     Preparing(String),

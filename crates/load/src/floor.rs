@@ -32,7 +32,9 @@ struct Floor {
 /// # Errors
 /// The address is taken; out of descriptors.
 pub(crate) fn serve(address: SocketAddr) -> io::Result<Infallible> {
-    let listener = socket::listen_tcp(address, false, 1024)?;
+    let taken =
+        |error: io::Error| io::Error::new(error.kind(), format!("cannot listen at {address}: {error}"));
+    let listener = socket::listen_tcp(address, false, 1024).map_err(taken)?;
     let epoll = Epoll::new()?;
     let watch = Watch { readable: true, ..Watch::default() };
     epoll.add(listener.as_fd(), LISTENER, watch)?;

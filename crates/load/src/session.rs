@@ -105,7 +105,9 @@ impl Session {
         let shared = self.shared();
         if !done || shared.counts.failed > 0 {
             let why = shared.counts.complaints.first().cloned();
-            return Err(Error::Preparing(why.unwrap_or_else(|| "the server takes too long".to_owned())));
+            let why = why.unwrap_or_else(|| "the server takes too long".to_owned());
+            let exists = shared.counts.failed > 0 && shared.counts.existed > 0;
+            return Err(if exists { Error::Conflict(why) } else { Error::Preparing(why) });
         }
         (shared.issued, shared.limit, shared.over) = (0, u64::MAX, 0);
         Ok(())
@@ -189,10 +191,10 @@ impl Session {
     pub(crate) fn settled_memory(&mut self) -> Result<Option<(u64, u64)>, Error> {
         let Some(process) = self.process else { return Ok(None) };
         let deadline = Instant::now() + Duration::from_secs(4);
-        let mut last = usage::memory_bytes(process)?;
+        let mut last = used(process, usage::memory_bytes)?;
         loop {
             self.drive(Duration::from_millis(200), |_| false)?;
-            let now = usage::memory_bytes(process)?;
+            let now = used(process, usage::memory_bytes)?;
             if now == last || Instant::now() > deadline {
                 return Ok(Some(now));
             }
@@ -201,6 +203,14 @@ impl Session {
     }
 
     fn processor_us(&self) -> Result<Option<u64>, Error> {
-        Ok(self.process.map(usage::processor_us).transpose()?)
+        self.process.map(|process| used(process, usage::processor_us)).transpose()
     }
+}
+
+/// What a process uses.
+fn used<T>(process: u32, of: impl FnOnce(u32) -> io::Result<T>) -> Result<T, Error> {
+    let gone = |error: io::Error| {
+        io::Error::new(error.kind(), format!("cannot look at --process {process}: {error}"))
+    };
+    of(process).map_err(|error| gone(error).into())
 }

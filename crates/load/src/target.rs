@@ -39,7 +39,7 @@ impl Target {
         let unreachable = |error| Error::Unreachable { url: url.to_owned(), error };
         let address = authority.to_socket_addrs().map_err(unreachable)?.next().ok_or_else(bad)?;
         let trust = || common.tls_ca.as_deref().map_or_else(Trust::of_system, Trust::in_file);
-        let tls = if sealed { Some((trust().map_err(unreachable)?, name)) } else { None };
+        let tls = if sealed { Some((trust()?, name)) } else { None };
         let token = common.token.as_ref().map(|token| format!("Authorization: Bearer {token}\r\n"));
         Ok(Self {
             address,
@@ -56,9 +56,18 @@ impl Target {
         self.tls.as_ref().map(|(trust, name)| Peer::new(trust, name).map(Box::new)).transpose()
     }
 
+    /// The name of the stream of that number.
+    pub(crate) fn name(&self, number: u64) -> String {
+        format!("{}{number:0digits$}", self.prefix, digits = self.digits())
+    }
+
+    fn digits(&self) -> usize {
+        self.name_bytes.saturating_sub(self.prefix.len())
+    }
+
     /// Writes a request about the stream of that number. `query` begins with its question mark.
     pub(crate) fn request(&self, out: &mut Vec<u8>, method: &str, number: u64, query: &str, more: &Body<'_>) {
-        let digits = self.name_bytes.saturating_sub(self.prefix.len());
+        let digits = self.digits();
         // Writing into a vector cannot fail.
         let _ = write!(out, "{method} /v1/stream/{}{number:0digits$}{query} HTTP/1.1\r\n", self.prefix);
         out.extend_from_slice(self.fields.as_bytes());

@@ -153,6 +153,13 @@ impl CatchUp {
         let mut session = Session::new(common, connections)?;
         if !self.created {
             create_streams(&mut session, 0, streams, BYTES)?;
+            let existed = session.shared().counts.existed;
+            if existed > 0 {
+                // They would hold more than is looked for.
+                let why =
+                    format!("{existed} of the streams to be filled exist; --created reads what is there");
+                return Err(Error::Conflict(why));
+            }
             let chunk = record::blank(usize::try_from(FILL_BYTES).unwrap_or(usize::MAX));
             let fill =
                 |stream| boxed(Write::new(Work::Fill { stream, chunk: chunk.clone(), times }, BYTES, None));

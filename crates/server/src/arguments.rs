@@ -64,7 +64,7 @@ pub(crate) enum Verb {
     },
     /// Back a store up, whether a server has it open or not.
     ///
-    /// Everything that was acknowledged before is in it, as of one moment. What does not change any more is linked where the file system can, and costs no space.
+    /// Everything that was acknowledged before is in it, as of one moment. What does not change any more is linked where the file system can, and costs no space, and is not read: `thalweg verify --data TO` reads all of a backup.
     Backup {
         /// Directory of the store.
         #[arg(value_name = "FROM")]
@@ -97,7 +97,8 @@ pub(crate) enum Verb {
         #[arg(long)]
         check: bool,
     },
-    /// Make a token for the server's token file, and print both. It is shown this once.
+    /// Make a token for the server's token file. Its table for the file goes to standard output, and the token itself to
+    /// standard error: it is shown this once.
     Token {
         /// What it is called in the file.
         #[arg(value_name = "LABEL")]
@@ -120,8 +121,8 @@ pub(crate) enum Verb {
     },
     /// Print the manual page, of a verb if one is named.
     Man {
-        /// The verb.
-        verb: Option<String>,
+        /// The verb: one word, or two as in `bench append`.
+        verb: Vec<String>,
     },
 }
 
@@ -169,11 +170,12 @@ pub(crate) struct ServeOptions {
     /// `thalweg token`; the file is read again on SIGHUP.
     #[arg(long, env = "THALWEG_TOKENS", value_name = "FILE")]
     pub(crate) tokens: Option<PathBuf>,
-    /// The certificate chain (PEM) that TLS is spoken with at every TCP address. Read again on SIGHUP, as its key is.
-    #[arg(long, env = "THALWEG_TLS_CERTIFICATE", value_name = "FILE", requires = "tls_key")]
+    /// The certificate chain (PEM) that TLS is spoken with at every TCP address; it takes its key, too. Read again on SIGHUP,
+    /// as its key is.
+    #[arg(long, env = "THALWEG_TLS_CERTIFICATE", value_name = "FILE")]
     pub(crate) tls_certificate: Option<PathBuf>,
     /// The certificate's private key (PEM).
-    #[arg(long, env = "THALWEG_TLS_KEY", value_name = "FILE", requires = "tls_certificate")]
+    #[arg(long, env = "THALWEG_TLS_KEY", value_name = "FILE")]
     pub(crate) tls_key: Option<PathBuf>,
     /// Allow addresses that other machines can reach without a token file: whoever reaches them may do everything.
     #[arg(long, env = "THALWEG_INSECURE_LISTEN_ANYWHERE", value_name = "BOOLEAN", action = clap::ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value = "false")]
@@ -206,7 +208,7 @@ pub(crate) struct ServeOptions {
     /// After which a connection between two requests is closed.
     #[arg(long, env = "THALWEG_IDLE_TIMEOUT_MS", value_name = "MS", default_value_t = 75_000, value_parser = clap::value_parser!(u32).range(1..=86_400_000))]
     pub(crate) idle_timeout_ms: u32,
-    /// From the first byte of a request to the end of its head, and between two arrivals of its body.
+    /// From the first byte of a request to the end of its head, and for each further 16 KiB of its body, or what is left of it.
     #[arg(long, env = "THALWEG_REQUEST_TIMEOUT_MS", value_name = "MS", default_value_t = 30_000, value_parser = clap::value_parser!(u32).range(1..=86_400_000))]
     pub(crate) request_timeout_ms: u32,
     /// After which a peer that takes nothing of what it is sent is cut off.
@@ -237,7 +239,7 @@ pub(crate) struct ServeOptions {
     #[arg(long, env = "THALWEG_CONNECTIONS_MAX", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     pub(crate) connections_max: Option<u32>,
     /// Reactors, each a thread; by default one per processor this process may use.
-    #[arg(long, env = "THALWEG_REACTORS", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=30))]
+    #[arg(long, env = "THALWEG_REACTORS", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=29))]
     pub(crate) reactors: Option<u32>,
     /// How long a server that was asked to end waits for requests in flight.
     #[arg(long, env = "THALWEG_DRAIN_GRACE_MS", value_name = "MS", default_value_t = 10_000)]
@@ -268,8 +270,8 @@ pub(crate) struct ServeOptions {
     /// How many bytes of a fork's changes the next start may have to replay before an image of the state is written.
     #[arg(long, env = "THALWEG_STATE_IMAGE_BYTES", value_name = "BYTES", default_value_t = 33_554_432)]
     pub(crate) state_image_bytes: u64,
-    /// Bytes of keys and values that all sessions of the state together may hold beside their snapshots; what would be more is
-    /// refused.
+    /// Bytes of changes that all sessions of the state together may hold beside their snapshots, as the log would take them; what
+    /// would be more is refused.
     #[arg(long, env = "THALWEG_STATE_SESSIONS_MAX_BYTES", value_name = "BYTES", default_value_t = 256 << 20, value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
     pub(crate) state_sessions_max_bytes: u64,
     /// What becomes of a state's changes that an image stands for. Kept, every state there ever was can be had again;

@@ -1,7 +1,7 @@
 //! `thalweg bench`: a server measured from outside, and how its figures are printed.
 
 use crate::client::{Failure, Output};
-use crate::{EXIT_CONFIGURATION, EXIT_FAILED, EXIT_UNREACHABLE};
+use crate::{EXIT_CONFIGURATION, EXIT_CONFLICT, EXIT_FAILED, EXIT_UNREACHABLE};
 use serde_json::Value;
 use std::fmt::Write;
 use std::process::ExitCode;
@@ -10,16 +10,26 @@ use thalweg_load::{BenchVerb, Error};
 /// Does what the verb says, and prints what was measured.
 pub(crate) fn run(verb: &BenchVerb, output: Output) -> ExitCode {
     match thalweg_load::run(verb) {
-        Ok(report) => crate::report(say(&report, output), output),
+        Ok(report) => match say(&report, output) {
+            Ok(()) if is_in_vain(&report) => ExitCode::from(EXIT_FAILED),
+            said => crate::report(said, output),
+        },
         Err(error) => {
             let code = match error {
                 Error::Asked(_) => EXIT_CONFIGURATION,
                 Error::Unreachable { .. } => EXIT_UNREACHABLE,
+                Error::Conflict(_) => EXIT_CONFLICT,
                 Error::Preparing(_) | Error::System(_) => EXIT_FAILED,
             };
             crate::complain(&error, code, output)
         }
     }
+}
+
+/// Whether nothing was done of what was tried.
+fn is_in_vain(report: &Value) -> bool {
+    let count = |name: &str| report.get(name).and_then(Value::as_u64);
+    count("failed").is_some_and(|failed| failed > 0) && count("operations") == Some(0)
 }
 
 fn say(report: &Value, output: Output) -> Result<(), Failure> {
@@ -46,6 +56,13 @@ fn text(report: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_load_of_which_nothing_was_done_has_failed() {
+        let report =
+            |failed: u64, operations: u64| serde_json::json!({ "failed": failed, "operations": operations });
+        assert!(is_in_vain(&report(1, 0)) && !is_in_vain(&report(0, 0)) && !is_in_vain(&report(3, 5)));
+    }
 
     #[test]
     fn figures_are_lines() {

@@ -65,7 +65,7 @@ fn failed(error: &Error, output: Output) -> ExitCode {
     let code = match error {
         Error::Schema(_) | Error::Options(_) => crate::EXIT_CONFIGURATION,
         Error::Foreign(_) => crate::EXIT_CONFLICT,
-        Error::File { .. } => crate::EXIT_FAILED,
+        Error::File { .. } | Error::Layout(_) => crate::EXIT_FAILED,
     };
     crate::complain(error, code, output)
 }

@@ -80,6 +80,9 @@ pub(crate) const KEYS: [Key; 38] = [
 /// The key that only a flag or the environment can give.
 const NOT_IN_FILE: &str = "config";
 
+/// What is nothing without each other.
+const PAIRS: [[&str; 2]; 1] = [["tls_certificate", "tls_key"]];
+
 /// Why there is no configuration.
 #[derive(Debug)]
 pub(crate) enum Failure {
@@ -89,6 +92,8 @@ pub(crate) enum Failure {
     Unreadable(PathBuf, std::io::Error),
     /// The file says something wrong.
     File { path: PathBuf, line: usize, why: String },
+    /// One of a pair is given, wherever, and the other nowhere.
+    Half { given: Key, from: String, missing: Key },
 }
 
 impl fmt::Display for Failure {
@@ -97,6 +102,14 @@ impl fmt::Display for Failure {
             Self::CommandLine(error) => write!(out, "{error}"),
             Self::Unreadable(path, error) => write!(out, "cannot read {}: {error}", path.display()),
             Self::File { path, line, why } => write!(out, "{}:{line}: {why}", path.display()),
+            Self::Half { given, from, missing } => write!(
+                out,
+                "`{}` is given ({from}) and `{}` is not, but each takes the other: add --{}, {}, or a line of the file",
+                given.name,
+                missing.name,
+                missing.name.replace('_', "-"),
+                variable(*missing)
+            ),
         }
     }
 }
@@ -166,7 +179,37 @@ impl Configuration {
             return Err(Failure::CommandLine(error));
         };
         let settings = KEYS.iter().map(|key| setting(*key, serve, given)).collect();
-        Ok(Self { options: *options, settings, path })
+        let loaded = Self { options: *options, settings, path };
+        loaded.check_pairs()?;
+        Ok(loaded)
+    }
+
+    /// Each of a pair may come from another place, so this is seen only once all of them are put together.
+    fn check_pairs(&self) -> Result<(), Failure> {
+        let find = |name: &str| self.settings.iter().find(|setting| setting.key.name == name);
+        for [one, other] in PAIRS {
+            let (Some(one), Some(other)) = (find(one), find(other)) else { continue };
+            let (given, missing) = match (one.values.is_empty(), other.values.is_empty()) {
+                (false, true) => (one, other.key),
+                (true, false) => (other, one.key),
+                _ => continue,
+            };
+            return Err(Failure::Half { given: given.key, from: self.place(given), missing });
+        }
+        Ok(())
+    }
+
+    /// Where a value comes from, for people.
+    fn place(&self, setting: &Setting) -> String {
+        match &setting.source {
+            Source::Flag => "flag".to_owned(),
+            Source::Environment => format!("environment {}", variable(setting.key)),
+            Source::File(line) => {
+                let path = self.path.as_deref().unwrap_or(Path::new("file"));
+                format!("{}:{line}", path.display())
+            }
+            Source::Default => "default".to_owned(),
+        }
     }
 
     /// Whether the places to listen at were asked for.
@@ -223,15 +266,7 @@ impl Configuration {
     pub(crate) fn print(&self) -> String {
         let mut text = String::new();
         for setting in &self.settings {
-            let source = match &setting.source {
-                Source::Flag => "flag".to_owned(),
-                Source::Environment => format!("environment {}", variable(setting.key)),
-                Source::File(line) => {
-                    let path = self.path.as_deref().unwrap_or(Path::new("file"));
-                    format!("{}:{line}", path.display())
-                }
-                Source::Default => "default".to_owned(),
-            };
+            let source = self.place(setting);
             // Writing to a string cannot fail.
             let _ = match &setting.values[..] {
                 [] if setting.key.kind != Kind::Texts => {

@@ -130,9 +130,9 @@ impl<S> Cors<S> {
         match &self.policy {
             Policy::Any => response
                 .fields
-                .extend_from_slice(b"Access-Control-Allow-Origin: *\r\nAccess-Control-Expose-Headers: *\r\n"),
+                .push(b"Access-Control-Allow-Origin: *\r\nAccess-Control-Expose-Headers: *\r\n"),
             Policy::Only(names) => {
-                response.fields.extend_from_slice(b"Vary: Origin\r\n");
+                response.fields.push(b"Vary: Origin\r\n");
                 let Some(name) = usize::from(asker.0).checked_sub(1).and_then(|index| names.get(index))
                 else {
                     return;
@@ -142,7 +142,7 @@ impl<S> Cors<S> {
                     name.as_bytes(),
                     b"\r\nAccess-Control-Expose-Headers: *\r\n",
                 ] {
-                    response.fields.extend_from_slice(piece);
+                    response.fields.push(piece);
                 }
             }
         }
@@ -305,7 +305,7 @@ mod tests {
     }
 
     fn lines(response: &Response) -> String {
-        String::from_utf8(response.fields.clone()).unwrap()
+        String::from_utf8(response.fields.to_vec()).unwrap()
     }
 
     fn said(cors: &mut Cors<Plain>, method: Method, target: &str, origin: Option<&str>) -> (u16, String) {

@@ -12,7 +12,7 @@ use std::time::Duration;
 use thalweg_http::Message;
 use thalweg_log as log;
 use thalweg_reactor::{Full, Handle};
-use thalweg_state::{Options as StateOptions, Service as State, ServiceOptions};
+use thalweg_state::{Herald, Options as StateOptions, Service as State, ServiceOptions};
 use thalweg_streams::embedded::Embedded;
 use thalweg_streams::store::Store as _;
 use thalweg_streams::subscriptions::{Driver, Subscriptions};
@@ -101,6 +101,8 @@ impl Engine {
 
     fn over(store: log::Store, state: StateOptions) -> Self {
         let subscriptions = Subscriptions::open(&Embedded::new(store.clone(), None), || random_bytes().ok());
+        let linking = subscriptions.clone();
+        let state = StateOptions { herald: Herald::new(move |name| linking.created(name)), ..state };
         let state = State::new(&store, STATE, ServiceOptions { state, ..ServiceOptions::default() });
         if State::exists(&store, STATE) {
             match state.state() {

@@ -97,11 +97,23 @@ impl Front {
         apart.map_or(0, |rpc| 1 + usize::from(rpc.watches()))
     }
 
+    /// Logs that there are tokens to be asked for and none to be given.
+    pub(crate) fn warn(&self) {
+        if self.keys.as_ref().is_some_and(|keys| keys.count() == 0) {
+            tracing::warn!(
+                "the token file has no token: nobody may do anything but ask for what takes none, such as /healthz"
+            );
+        }
+    }
+
     /// Reads the token file again. One that is wrong changes nothing.
     pub(crate) fn reload(&self, options: &ServeOptions) {
         let (Some(keys), Some(path)) = (&self.keys, &options.tokens) else { return };
         match keys.reload(path) {
-            Ok(tokens) => tracing::info!(tokens, "tokens read again"),
+            Ok(tokens) => {
+                tracing::info!(tokens, "tokens read again");
+                self.warn();
+            }
             Err(error) => tracing::error!(%error, "the tokens are not reloaded; those in force stay"),
         }
     }

@@ -27,12 +27,14 @@ mod logging;
 mod memory;
 mod metrics;
 mod pages;
+mod plan;
 mod rpc;
 mod serve;
 mod services;
 mod shares;
 mod stats;
 mod supervisor;
+mod usage;
 mod webhooks;
 
 use arguments::{Arguments, Verb};
@@ -66,7 +68,10 @@ pub fn main() -> ExitCode {
     // What the loader read of it is not needed any more; see `serve::serve`.
     code::release();
     let line: Vec<OsString> = std::env::args_os().collect();
-    let arguments = Arguments::parse_from(&line);
+    let arguments = match Arguments::try_parse_from(&line) {
+        Ok(arguments) => arguments,
+        Err(error) => return usage::misused(&error, usage::asked_for(&line)),
+    };
     let output = arguments.output;
     match arguments.verb {
         Verb::Serve(_) => serve(&line, output),
@@ -92,7 +97,7 @@ pub fn main() -> ExitCode {
         }
         Verb::Bench(verb) => bench::run(&verb, output),
         Verb::Completions { shell } => report(pages::completions(shell), output),
-        Verb::Man { verb } => report(pages::manual(verb.as_deref()), output),
+        Verb::Man { verb } => report(pages::manual(&verb), output),
         Verb::Client(verb) => report(client::run(&verb, output), output),
     }
 }
@@ -102,7 +107,7 @@ fn serve(line: &[OsString], output: Output) -> ExitCode {
     code::release();
     let configuration = match config::Configuration::load(line) {
         Ok(configuration) => configuration,
-        Err(config::Failure::CommandLine(error)) => error.exit(),
+        Err(config::Failure::CommandLine(error)) => return usage::misused(&error, output),
         Err(failure) => return complain(&failure, EXIT_CONFIGURATION, output),
     };
     if configuration.options.print_config {
@@ -110,11 +115,11 @@ fn serve(line: &[OsString], output: Output) -> ExitCode {
     }
     match serve::serve(configuration, line) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => complain(&error, EXIT_FAILED, output),
+        Err(failure) => complain(&failure, failure.exit_code(), output),
     }
 }
 
-/// By the configuration that a server would start with.
+/// By the configuration that a server would start with, and not at all if it would not.
 fn doctor(data: Option<PathBuf>, config: Option<PathBuf>, output: Output) -> ExitCode {
     let mut line: Vec<OsString> = vec!["thalweg".into(), "serve".into()];
     for (flag, path) in [("--data", data), ("--config", config)] {
@@ -122,10 +127,14 @@ fn doctor(data: Option<PathBuf>, config: Option<PathBuf>, output: Output) -> Exi
     }
     let options = match config::Configuration::load(&line) {
         Ok(configuration) => configuration.options,
-        Err(config::Failure::CommandLine(error)) => error.exit(),
+        Err(config::Failure::CommandLine(error)) => return usage::misused(&error, output),
         Err(failure) => return complain(&failure, EXIT_CONFIGURATION, output),
     };
-    match doctor::examine(&options, &serve::limits(&options), output) {
+    let reactors = match plan::Plan::of(&options, options.listen.iter()) {
+        Ok(plan) => plan.reactors,
+        Err(failure) => return complain(&failure, failure.exit_code(), output),
+    };
+    match doctor::examine(&options, &serve::limits(&options, reactors), output) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(EXIT_FAILED),
         Err(failure) => report(Err(failure), output),
@@ -134,19 +143,29 @@ fn doctor(data: Option<PathBuf>, config: Option<PathBuf>, output: Output) -> Exi
 
 fn report(outcome: Result<(), client::Failure>, output: Output) -> ExitCode {
     let Err(failure) = outcome else { return ExitCode::SUCCESS };
-    let code = match failure {
+    complain(&failure, code_of(&failure), output)
+}
+
+fn code_of(failure: &client::Failure) -> u8 {
+    use client::Failure;
+    match failure {
         // It was the token, not the stream.
-        client::Failure::Refused { ref head, .. } if head.field("www-authenticate").is_some() => EXIT_FAILED,
-        client::Failure::Unreachable { .. } => EXIT_UNREACHABLE,
-        client::Failure::Service(ref error) if UNREACHABLE.contains(&error.fault) => EXIT_UNREACHABLE,
-        client::Failure::Refused { status: 404 | 410, .. }
-        | client::Failure::Said { status: 404 | 410, .. } => EXIT_NO_STREAM,
-        client::Failure::Refused { status: 403 | 409, .. }
-        | client::Failure::Said { status: 403 | 409, .. }
-        | client::Failure::Copy(_) => EXIT_CONFLICT,
+        Failure::Refused { head, .. } if head.field("www-authenticate").is_some() => EXIT_FAILED,
+        Failure::Unreachable { .. } => EXIT_UNREACHABLE,
+        Failure::Service(error) if UNREACHABLE.contains(&error.fault) => EXIT_UNREACHABLE,
+        Failure::Refused { status: 404 | 410, .. } | Failure::Said { status: 404 | 410, .. } => {
+            EXIT_NO_STREAM
+        }
+        Failure::Refused { status: 403 | 409, .. }
+        | Failure::Said { status: 403 | 409, .. }
+        | Failure::Copy(_) => EXIT_CONFLICT,
+        // Nothing was sent.
+        Failure::Url(_) | Failure::Name { .. } | Failure::Verb { .. } | Failure::Asked(_) => {
+            EXIT_CONFIGURATION
+        }
+        Failure::Several(failures) => failures.first().map_or(EXIT_FAILED, |(_, failure)| code_of(failure)),
         _ => EXIT_FAILED,
-    };
-    complain(&failure, code, output)
+    }
 }
 
 fn finish(outcome: Result<(), engine::Refusal>, output: Output) -> ExitCode {
@@ -158,6 +177,7 @@ fn refused(refusal: &engine::Refusal, output: Output) -> ExitCode {
         engine::Refusal::Damaged(_) => EXIT_DAMAGED,
         engine::Refusal::Conflict(_) => EXIT_CONFLICT,
         engine::Refusal::Failed(_) => EXIT_FAILED,
+        engine::Refusal::Missing(_) => EXIT_NO_STREAM,
     };
     complain(refusal, code, output)
 }

@@ -32,6 +32,8 @@ pub(crate) struct Limits {
     /// Of all sessions of the state together.
     pub(crate) sessions_bytes: u64,
     pub(crate) streams: u64,
+    /// What is bounded by connection, request or byte is shared out over so many reactors, evenly.
+    pub(crate) reactors: u64,
 }
 
 /// As many streams as were asked for, or as a part of the memory that there is holds.
@@ -57,6 +59,7 @@ impl Limits {
             unsent_bytes: config.unsent_bytes_max.saturating_mul(reactors),
             sessions_bytes: 0,
             streams: 0,
+            reactors,
         }
     }
 
@@ -99,23 +102,41 @@ impl fmt::Display for Limits {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             out,
-            "{} connections, {} of them subscribers{}; {} a head, {} a body, {} all bodies that arrive; {} requests ahead each, {} \
-             writes waiting, {} reads waiting for the disk, {} unsent in all, {} in sessions; {} streams; {} of memory while all are idle, {} if all used everything at once",
-            self.connections,
+            "{}, {} of them subscribers{}; {} a head, {} a body, {} all bodies that arrive; {} ahead each, {} waiting, {} waiting \
+             for the disk, {} unsent in all, {} in sessions; {}; {} of memory while all are idle, {} if all used everything at once",
+            Count(self.connections, "connection"),
             self.subscribers,
             self.handshakes.map(|count| format!(", {count} in TLS handshakes")).unwrap_or_default(),
             Bytes(self.head_bytes),
             Bytes(self.body_bytes),
             Bytes(self.bodies_bytes),
-            self.pipeline,
-            self.writes,
-            self.cold_reads,
+            Count(self.pipeline, "request"),
+            Count(self.writes, "write"),
+            Count(self.cold_reads, "read"),
             Bytes(self.unsent_bytes),
             Bytes(self.sessions_bytes),
-            self.streams,
+            Count(self.streams, "stream"),
             Bytes(self.idle_bytes()),
             Bytes(self.busy_bytes())
-        )
+        )?;
+        if self.reactors > 1 {
+            let each = Count(self.connections / self.reactors, "connection");
+            write!(
+                out,
+                "; shared out over {} reactors, {each} each, so that one may refuse before the whole is reached",
+                self.reactors
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// So many of something that takes an s.
+pub(crate) struct Count(pub(crate) u64, pub(crate) &'static str);
+
+impl fmt::Display for Count {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} {}{}", self.0, self.1, if self.0 == 1 { "" } else { "s" })
     }
 }
 
@@ -161,6 +182,7 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("50 KiB of memory while all are idle, 96.4 MiB if all"), "{text}");
+        assert!(text.contains("; shared out over 4 reactors, 100 connections each, so that"), "{text}");
 
         let sealed = Limits::of(&config, 4, true).with_sessions(1 << 21);
         assert_eq!(sealed.idle_bytes(), limits.idle_bytes() + 400 * (4 << 10));
@@ -178,6 +200,9 @@ mod tests {
         assert_eq!(with.idle_bytes(), limits.idle_bytes() + 400_000);
         assert_eq!(with.busy_bytes(), limits.busy_bytes() + 400_000);
         assert!(with.to_string().contains(" in sessions; 1000 streams; "), "{with}");
+        assert!(!with.to_string().contains("shared out"), "one reactor shares nothing: {with}");
+        let one = limits.with_streams(1).to_string();
+        assert!(one.starts_with("1 connection, ") && one.contains(" in sessions; 1 stream; "), "{one}");
         assert_eq!(with.with_streams(u64::MAX).busy_bytes(), u64::MAX);
 
         assert_eq!(streams_max(Some(7), Some(1)), 7);

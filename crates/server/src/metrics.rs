@@ -78,7 +78,7 @@ impl<S> Metrics<S> {
         // Writing to a string cannot fail.
         let _ = self.write(&mut page);
         let body = [Piece::from(page.0)].into_iter().collect();
-        Response { status: 200, fields: MEDIA.to_vec(), body }
+        Response { status: 200, fields: MEDIA.into(), body }
     }
 
     fn write(&self, page: &mut Page) -> fmt::Result {

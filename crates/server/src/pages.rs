@@ -17,30 +17,30 @@ pub(crate) fn completions(shell: Shell) -> Result<(), Failure> {
     Output::Text.say(String::from_utf8_lossy(&script), ())
 }
 
-/// Prints the manual page of the program, or of one verb.
+/// Prints the manual page of the program, or of one verb: `bench append` is one, of two words.
 ///
 /// # Errors
 /// There is no such verb; standard output cannot be written.
-pub(crate) fn manual(verb: Option<&str>) -> Result<(), Failure> {
+pub(crate) fn manual(verb: &[String]) -> Result<(), Failure> {
     let page = page(verb)?;
     Output::Text.say(String::from_utf8_lossy(&page), ())
 }
 
-fn page(verb: Option<&str>) -> Result<Vec<u8>, Failure> {
+fn page(verb: &[String]) -> Result<Vec<u8>, Failure> {
     let mut command = Arguments::command();
     command.build();
-    let command = match verb {
-        None => command,
-        Some(verb) => {
-            let found = command.find_subcommand(verb).cloned();
-            let found =
-                found.ok_or_else(|| Failure::Verb { verb: verb.to_owned(), known: verbs(&command) })?;
-            // A page is found as thalweg-append(1), and speaks of `thalweg append`.
-            found.name(format!("thalweg-{verb}")).bin_name(format!("thalweg {verb}"))
-        }
-    };
+    for word in verb {
+        let found = command.find_subcommand(word).cloned();
+        command = found.ok_or_else(|| Failure::Verb { verb: verb.join(" "), known: verbs(&command) })?;
+    }
+    if !verb.is_empty() {
+        // A page is found as thalweg-bench-append(1), and speaks of `thalweg bench append`.
+        command = command
+            .name(format!("thalweg-{}", verb.join("-")))
+            .bin_name(format!("thalweg {}", verb.join(" ")));
+    }
     let mut page = Vec::new();
-    let (own, manual) = (verb.is_none(), Man::new(command).manual("Thalweg").source("thalweg"));
+    let (own, manual) = (verb.is_empty(), Man::new(command).manual("Thalweg").source("thalweg"));
     manual.render(&mut page).map_err(Failure::Output)?;
     if own {
         sections().to_writer(&mut page).map_err(Failure::Output)?;
@@ -90,17 +90,21 @@ mod tests {
 
     #[test]
     fn every_verb_has_a_page_and_the_programs_own_has_everything() {
-        let own = String::from_utf8(page(None).unwrap()).unwrap();
+        let own = String::from_utf8(page(&[]).unwrap()).unwrap();
         for wanted in [".TH thalweg 1", "EXIT STATUS", "THALWEG_URL", "SIGHUP", "thalweg\\-append(1)"] {
             assert!(own.contains(wanted), "{wanted}: {own}");
         }
         let command = Arguments::command();
+        let named = |verb: &Command| verb.get_name().to_owned();
         for verb in command.get_subcommands() {
-            let page = String::from_utf8(page(Some(verb.get_name())).unwrap()).unwrap();
-            let name = verb.get_name().replace('-', "\\-");
-            assert!(page.contains(&format!("thalweg\\-{name}")), "{page}");
+            let inner = verb.get_subcommands().map(|inner| vec![named(verb), named(inner)]);
+            for words in std::iter::once(vec![named(verb)]).chain(inner) {
+                let page = String::from_utf8(page(&words).unwrap()).unwrap();
+                let name = words.join("-").replace('-', "\\-");
+                assert!(page.contains(&format!("thalweg\\-{name}")), "{page}");
+            }
         }
-        let failure = page(Some("fly")).unwrap_err().to_string();
+        let failure = page(&["fly".to_owned()]).unwrap_err().to_string();
         assert!(failure.contains("append, read") && failure.contains("fly"), "{failure}");
     }
 }

@@ -54,6 +54,9 @@ impl FromStr for Wish {
         let Some((name, (schema, endpoint))) = parts else {
             return Err("expected on, off, or NAME=SCHEMA,ENDPOINT".to_owned());
         };
+        if !Gateway::takes(name) {
+            return Err(format!("{name:?} cannot stand in a path as it is"));
+        }
         let endpoint = endpoint.parse().map_err(|error| format!("{endpoint}: {error}"))?;
         Ok(Self::Elsewhere { name: name.to_owned(), schema: schema.to_owned(), endpoint })
     }
@@ -251,7 +254,16 @@ mod tests {
             endpoint: "run/echo.shm".parse().unwrap(),
         };
         assert_eq!(Wish::from_str("echo=schemas/echo.jsonc,run/echo.shm"), Ok(elsewhere));
-        for wrong in ["", "yes", "echo", "echo=", "echo=schema.jsonc", "echo=schema.jsonc,"] {
+        for wrong in [
+            "",
+            "yes",
+            "echo",
+            "echo=",
+            "echo=schema.jsonc",
+            "echo=schema.jsonc,",
+            "a/b=s.jsonc,a.sock",
+            "=s.jsonc,a.sock",
+        ] {
             assert!(Wish::from_str(wrong).is_err(), "{wrong}");
         }
     }

@@ -12,10 +12,11 @@ use crate::front::{Front, Fronted, Served};
 use crate::limits::Limits;
 use crate::listen::{self, Doors, Listen};
 use crate::logging::Logging;
+use crate::plan::Plan;
 use crate::rpc::Doing;
 use crate::shares::Shares;
 use crate::supervisor::{self, Supervisor};
-use crate::{services, webhooks};
+use crate::{EXIT_CONFIGURATION, EXIT_FAILED, services, webhooks};
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -28,12 +29,8 @@ use thalweg_reactor::{Handle, Pool, Reactor};
 use thalweg_service::Endpoint;
 use thalweg_sys::code;
 use thalweg_sys::epoll::wait_readable;
-use thalweg_sys::process::parallelism;
 use thalweg_sys::signal::{Signal, Signals, ignore_broken_pipes};
 
-/// The store announces to 32 watchers; what drives subscriptions is one of them, the state another, and what serves
-/// neighbours a third.
-const REACTORS_MAX: usize = 29;
 /// What a reactor watches beside its connections: services that live elsewhere.
 const ATTACHED_MAX: usize = 64;
 /// Between two looks at the store's housekeeping.
@@ -50,6 +47,8 @@ const STACK_BYTES: usize = 512 * 1024;
 pub(crate) enum Failure {
     /// Somebody else could reach an address, and nothing would stop them.
     Reachable(Listen),
+    /// There is no place where anybody could.
+    Nowhere,
     /// The origins make no policy.
     Origins(String),
     /// The token file is not taken.
@@ -86,6 +85,9 @@ impl std::fmt::Display for Failure {
                 out,
                 "other machines could reach {place}, and everybody may do everything: name a token file with --tokens, \
                  listen on 127.0.0.1, or add --insecure-listen-anywhere if something in front protects it"
+            ),
+            Self::Nowhere => out.write_str(
+                "listen is empty, and nothing else is listened at: name an address with --listen, or leave it to the default",
             ),
             Self::Origins(why) => write!(out, "--cors-origins: {why}"),
             Self::Tokens(error) => write!(out, "{error}"),
@@ -124,6 +126,27 @@ impl std::fmt::Display for Failure {
     }
 }
 
+impl Failure {
+    /// What the program ends with: a wrong configuration is told from what the machine or the store refuses.
+    pub(crate) fn exit_code(&self) -> u8 {
+        match self {
+            Self::Reachable(_)
+            | Self::Nowhere
+            | Self::Origins(_)
+            | Self::Tokens(_)
+            | Self::Certificate(_)
+            | Self::Rpc(_)
+            | Self::Reactors { .. } => EXIT_CONFIGURATION,
+            Self::Listen(..)
+            | Self::Store(_)
+            | Self::Service(_)
+            | Self::Descriptors(_)
+            | Self::System(..)
+            | Self::Reactor => EXIT_FAILED,
+        }
+    }
+}
+
 /// A reactor on its thread.
 struct Running {
     handle: Handle<Message>,
@@ -157,20 +180,14 @@ pub(crate) fn serve(configuration: Configuration, line: &[OsString]) -> Result<(
     ignore_broken_pipes();
     let wanted =
         if inherited.is_empty() || configuration.listens_as_asked() { &options.listen[..] } else { &[] };
-    let front = Front::of(options)?;
-    let reactors = reactors(options.reactors, (REACTORS_MAX - front.watchers_apart()) / front.watchers())?;
+    let plan = Plan::of(options, inherited.iter().map(|(place, _)| place).chain(wanted))?;
     let shares =
-        Shares::of(options, reactors, inherited.len() + wanted.len()).map_err(Failure::Descriptors)?;
+        Shares::of(options, plan.reactors, inherited.len() + wanted.len()).map_err(Failure::Descriptors)?;
     let limits = shares.limits(options);
-    let mut places = inherited.iter().map(|(place, _)| place).chain(wanted).chain(&options.rpc_listen);
-    let reachable = places.find(|place| !place.is_local());
-    if let Some(place) = reachable.filter(|_| !front.is_guarded() && !options.insecure_listen_anywhere) {
-        return Err(Failure::Reachable(place.clone()));
-    }
-    let is_apart = reachable.is_none();
-    let certificate = certificate(options)?;
+    let engine = open_engine(options, &plan, limits.streams)?;
+    plan.warn();
+    let Plan { front, reactors, certificate, .. } = plan;
     let identity = certificate.as_ref().map(Certificate::identity);
-    let engine = open_engine(options, &front, is_apart)?.with_streams_max(limits.streams);
     let mut doors = open_doors(wanted, inherited, reactors, identity)?;
     let config = shares.config(options);
     let pool = Pool::start(COLD_THREADS).map_err(|error| Failure::System("start a thread", error))?;
@@ -217,28 +234,20 @@ pub(crate) fn serve(configuration: Configuration, line: &[OsString]) -> Result<(
 }
 
 /// Opens the store. Between any two steps of the start what the last one ran is let go, so that the most a start ever takes
-/// is what one step does. `is_apart`: no other machine can reach the server.
-fn open_engine(options: &ServeOptions, front: &Front, is_apart: bool) -> Result<Engine, Failure> {
+/// is what one step does.
+fn open_engine(options: &ServeOptions, plan: &Plan, streams_max: u64) -> Result<Engine, Failure> {
     code::release();
     let retain = Retain { seconds: options.retain_seconds, bytes: options.retain_bytes };
-    let engine = Engine::open(&options.data, options.durability, retain, state_options(options));
+    let state = state_options(options, streams_max);
+    let engine = Engine::open(&options.data, options.durability, retain, state);
     code::release();
     let webhooks_loopback = match options.webhooks_loopback {
         WebhooksLoopback::On => true,
         WebhooksLoopback::Off => false,
-        WebhooksLoopback::Auto => is_apart && !front.is_guarded(),
+        WebhooksLoopback::Auto => plan.is_apart() && !plan.front.is_guarded(),
     };
-    let engine = engine.map_err(Failure::Store)?.with_sharing(front.sharing());
-    Ok(engine.with_webhooks_loopback(webhooks_loopback))
-}
-
-/// As many as were asked for, or as there are processors.
-fn reactors(asked: Option<u32>, most: usize) -> Result<usize, Failure> {
-    match asked.map(|count| count as usize) {
-        None => Ok(parallelism().min(most)),
-        Some(asked) if asked > most => Err(Failure::Reactors { asked, most }),
-        Some(asked) => Ok(asked),
-    }
+    let engine = engine.map_err(Failure::Store)?.with_sharing(plan.front.sharing());
+    Ok(engine.with_webhooks_loopback(webhooks_loopback).with_streams_max(streams_max))
 }
 
 /// Listens at every place, and at what was handed over.
@@ -273,13 +282,6 @@ fn start_all(
             running
         })
         .collect()
-}
-
-/// In whose name TLS is spoken, if it is.
-fn certificate(options: &ServeOptions) -> Result<Option<Certificate>, Failure> {
-    let files = options.tls_certificate.as_deref().zip(options.tls_key.as_deref());
-    let loaded = files.map(|(chain, key)| Certificate::load(chain, key));
-    loaded.transpose().map_err(Failure::Certificate)
 }
 
 impl Control<'_> {
@@ -326,14 +328,13 @@ impl Control<'_> {
     }
 }
 
-/// The bounds that a server with these options has in all, as far as it could run.
-pub(crate) fn limits(options: &ServeOptions) -> Limits {
-    let reactors = options.reactors.map_or_else(|| parallelism().min(REACTORS_MAX), |count| count as usize);
+/// The bounds that a server with these options and so many reactors has in all, as far as it could run.
+pub(crate) fn limits(options: &ServeOptions, reactors: usize) -> Limits {
     let shares = Shares::of(options, reactors, options.listen.len());
     shares.unwrap_or_else(|_| Shares::with_room_for_one(options, reactors)).limits(options)
 }
 
-fn state_options(options: &ServeOptions) -> thalweg_state::Options {
+fn state_options(options: &ServeOptions, streams_max: u64) -> thalweg_state::Options {
     thalweg_state::Options {
         image_bytes: options.state_image_bytes,
         history: match options.state_history {
@@ -341,6 +342,7 @@ fn state_options(options: &ServeOptions) -> thalweg_state::Options {
             StateHistory::Trimmed => thalweg_state::History::Trimmed,
         },
         sessions_bytes_max: usize::try_from(options.state_sessions_max_bytes).unwrap_or(usize::MAX),
+        logs_max: streams_max,
         ..thalweg_state::Options::default()
     }
 }

@@ -47,7 +47,7 @@ struct Stats {
 pub(crate) fn respond(engine: &Engine, board: &Board) -> Response {
     // Words and integers written to memory: cannot fail.
     let body = serde_json::to_vec(&Stats::of(engine, &board.read())).unwrap_or_default();
-    Response { status: 200, fields: MEDIA.to_vec(), body: [Piece::from(body)].into_iter().collect() }
+    Response { status: 200, fields: MEDIA.into(), body: [Piece::from(body)].into_iter().collect() }
 }
 
 impl Stats {

@@ -266,10 +266,13 @@ impl Webhooks {
 
     fn connect_queued(&mut self, core: &mut Core<Self>) {
         while self.calls < CALLS_MAX
-            && let Some((attempt, addresses)) = self.queue.pop_front()
+            && let Some((mut attempt, addresses)) = self.queue.pop_front()
         {
-            self.calls += 1;
-            self.connect(core, attempt, addresses);
+            let now = Self::now(core);
+            if self.driver.begin(&mut attempt, now) {
+                self.calls += 1;
+                self.connect(core, attempt, addresses);
+            }
         }
     }
 

@@ -4,11 +4,12 @@
 
 mod common;
 
-use common::{Server, fails, run, says};
+use common::{PROGRAM, Server, fails, run, says};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// Makes a token, writes its table behind those there are, and says the token.
@@ -55,6 +56,7 @@ fn a_server_with_tokens_serves_whom_they_allow_and_takes_new_ones_without_a_rest
     let file = directory.path().join("tokens.toml");
     let admin = mint(&file, &["operator", "--scope", "admin"]);
     let writer = mint(&file, &["writer", "--scope", "append,read", "--prefix", "logs/"]);
+    let ingest = mint(&file, &["ingest", "--scope", "append", "--prefix", "logs/"]);
     let path = file.to_str().unwrap();
     // With tokens, an address that others reach is no mistake.
     let server = Server::start(&directory.path().join("data"), "0.0.0.0:0", &["--tokens", path]);
@@ -65,6 +67,11 @@ fn a_server_with_tokens_serves_whom_they_allow_and_takes_new_ones_without_a_rest
     says(&url, &["create", "logs/a", "--token", &writer]);
     says(&url, &["append", "logs/a", "hello", "--token", &writer]);
     assert_eq!(says(&url, &["read", "logs/a", "--token", &writer]), "hello");
+    says(&url, &["append", "logs/a", ", world", "--token", &ingest]);
+    let (code, said) = fails(&url, &["read", "logs/a", "--token", &ingest]);
+    assert!(code == 1 && said.contains("(403)") && said.contains("read"), "{said}");
+    let (code, said) = fails(&url, &["append", "other", "x", "--token", &ingest]);
+    assert!(code == 1 && said.contains("(403)"), "{said}");
     let (code, said) = fails(&url, &["rm", "logs/a", "--token", &writer]);
     assert!(code == 1 && said.contains("(403)") && said.contains("admin"), "{said}");
     let (code, said) = fails(&url, &["create", "other", "--token", &writer]);
@@ -159,6 +166,38 @@ fn who_claims_acks_and_releases_with_the_token_of_its_claim() {
     assert!(status == 200 && said.contains("OKP"), "{status} {said}");
 }
 
+/// A server, and a token of it for everything.
+fn guarded(directory: &Path, label: &str) -> (Server, String) {
+    let file = directory.join(format!("{label}.toml"));
+    let token = mint(&file, &[label, "--scope", "admin"]);
+    let server = Server::start(&directory.join(label), "127.0.0.1:0", &["--tokens", file.to_str().unwrap()]);
+    (server, token)
+}
+
+#[test]
+fn a_copy_shows_each_server_its_own_token_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let (from, ours) = guarded(directory.path(), "from");
+    let (to, theirs) = guarded(directory.path(), "to");
+    says(&from.url, &["create", "a", "--token", &ours]);
+    says(&from.url, &["append", "a", "moved", "--token", &ours]);
+    let there = format!("{}/v1/stream/b", to.url);
+    let copy = |more: &[&str]| run(&from.url, &[&["cp", "a", "--token", &ours], more].concat(), "");
+    assert_eq!(copy(&[&there]).status.code(), Some(1), "one server's token is not shown to another");
+    for more in [&[&there[..], "--to-token", &theirs][..], &["c", "--to-url", &to.url, "--to-token", &theirs]]
+    {
+        let made = copy(more);
+        assert!(made.status.success(), "{more:?}: {}", String::from_utf8_lossy(&made.stderr));
+    }
+    for name in ["b", "c"] {
+        assert_eq!(says(&to.url, &["read", name, "--token", &theirs]), "moved");
+    }
+    // On one server with another token, as far as that goes; and never onto itself.
+    assert!(copy(&["d", "--to-token", &ours]).status.success());
+    assert_eq!(copy(&["e", "--to-token", "wrong"]).status.code(), Some(1));
+    assert_eq!(copy(&["a", "--to-token", "wrong"]).status.code(), Some(6));
+}
+
 #[test]
 fn what_a_token_guards_is_for_no_shared_cache() {
     let directory = tempfile::tempdir().unwrap();
@@ -183,7 +222,59 @@ fn a_server_does_not_start_where_everybody_could_do_everything_or_with_a_wrong_t
     let data = directory.path().to_str().unwrap();
     let serve = ["serve", "--data", data, "--listen", "0.0.0.0:0"];
     let (code, said) = fails("", &serve);
-    assert!(code == 1 && said.contains("--tokens"), "{said}");
+    assert!(code == 2 && said.contains("--tokens"), "{said}");
     let (code, said) = fails("", &[&serve[..], &["--tokens", "/nowhere"]].concat());
-    assert!(code == 1 && said.contains("cannot read the tokens in /nowhere"), "{said}");
+    assert!(code == 2 && said.contains("cannot read the tokens in /nowhere"), "{said}");
+    let file = directory.path().join("tokens.toml");
+    let digest = "0123456789abcdef".repeat(4);
+    let table = |label: &str| format!("[{label}]\nsha256 = \"{digest}\"\nscopes = [\"read\"]\n");
+    std::fs::write(&file, table("one") + &table("two")).unwrap();
+    let (code, said) = fails("", &[&serve[..], &["--tokens", file.to_str().unwrap()]].concat());
+    assert!(code == 2 && said.contains("[one] and [two] have the same sha256"), "{said}");
+}
+
+#[test]
+fn what_goes_to_the_token_file_holds_no_secret() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("tokens.toml");
+    let output = run("", &["token", "operator", "--scope", "admin"], "");
+    assert!(output.status.success());
+    std::fs::write(&file, &output.stdout).unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    let token = said.split_whitespace().find(|word| word.starts_with("thalweg_")).unwrap();
+    let written = std::fs::read_to_string(&file).unwrap();
+    assert!(written.starts_with("[operator]\n") && !written.contains("thalweg_"), "{written}");
+    let data = directory.path().join("data");
+    let server = Server::start(&data, "127.0.0.1:0", &["--tokens", file.to_str().unwrap()]);
+    says(&server.url, &["create", "a", "--token", token]);
+    server.end();
+}
+
+/// What a server with these flags logs until it has ended.
+fn logged(directory: &Path, flags: &[&str]) -> String {
+    let log = directory.join("log");
+    let mut command = Command::new(PROGRAM);
+    command.args(["serve", "--durability", "memory", "--reactors", "1"]).args(flags);
+    command.stderr(std::fs::File::create(&log).unwrap());
+    Server::started(command).end();
+    std::fs::read_to_string(log).unwrap()
+}
+
+#[test]
+fn what_is_allowed_and_hardly_meant_is_warned_of_at_the_start() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("tokens.toml");
+    std::fs::write(&file, "# nobody yet\n").unwrap();
+    let tokens = ["--tokens", file.to_str().unwrap()];
+    let open = "everybody may do everything";
+    let said = logged(directory.path(), &["--listen", "0.0.0.0:0", "--insecure-listen-anywhere"]);
+    assert!(said.contains("WARN") && said.contains(open) && said.contains("http://0.0.0.0:0"), "{said}");
+    // Nobody else reaches it, so the flag opens nothing.
+    let said = logged(directory.path(), &["--listen", "127.0.0.1:0", "--insecure-listen-anywhere"]);
+    assert!(!said.contains(open), "{said}");
+    let said = logged(directory.path(), &[&["--listen", "0.0.0.0:0"], &tokens[..]].concat());
+    assert!(!said.contains(open) && said.contains("the token file has no token"), "{said}");
+    mint(&file, &["somebody"]);
+    let said = logged(directory.path(), &[&["--listen", "127.0.0.1:0"], &tokens[..]].concat());
+    assert!(!said.contains("the token file has no token"), "{said}");
 }

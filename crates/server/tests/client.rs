@@ -194,8 +194,64 @@ fn offsets_cut_a_read_at_both_ends() {
     let behind = says(url, &["append", "c", "?"]);
     says(url, &["rm", "c"]);
     says(url, &["create", "c"]);
+    // What it holds now is not what that offset counts.
+    says(url, &["append", "c", "something else that is longer"]);
     let (code, complaint) = fails(url, &["read", "c", "--until", behind.trim()]);
-    assert_eq!(code, 1, "{complaint}");
+    assert!(code == 4 && complaint.contains("(410)"), "{complaint}");
+    for none in ["now", "beginning", "nonsense"] {
+        let (code, complaint) = fails(url, &["read", "c", "--until", none]);
+        assert!(code == 2 && complaint.contains("--until takes"), "{complaint}");
+    }
+}
+
+#[test]
+fn a_fork_is_read_up_to_offsets_of_what_it_was_forked_from() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path(), "127.0.0.1:0", &["--durability", "memory"]);
+    let url = server.url.as_str();
+    says(url, &["create", "source"]);
+    let ends = ["one ", "two "].map(|text| says(url, &["append", "source", text]).trim().to_owned());
+    says(url, &["fork", "source", "fork"]);
+    says(url, &["append", "fork", "three"]);
+    assert_eq!(says(url, &["read", "fork", "--until", &ends[0]]), "one ");
+    assert_eq!(says(url, &["read", "fork"]), "one two three");
+    says(url, &["fork", "source", "empty", "--at", "beginning"]);
+    assert_eq!(says(url, &["read", "empty"]), "");
+    let (code, complaint) = fails(url, &["fork", "source", "f", "--sub", "2"]);
+    assert!(code == 2 && complaint.contains("--at"), "{complaint}");
+}
+
+#[test]
+fn of_several_streams_those_are_deleted_that_can_be() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path(), "127.0.0.1:0", &["--durability", "memory"]);
+    let url = server.url.as_str();
+    for name in ["a", "b"] {
+        says(url, &["create", name]);
+    }
+    let (code, complaint) = fails(url, &["rm", "none", "a", "..", "b"]);
+    assert!(code == 4 && complaint.contains("none: ") && complaint.contains("..: "), "{complaint}");
+    assert_eq!(says(url, &["ls"]), "");
+}
+
+#[test]
+fn what_no_server_was_asked_is_a_wrong_command_line() {
+    let directory = tempfile::tempdir().unwrap();
+    let nowhere = directory.path().to_str().unwrap();
+    for arguments in [
+        &["head", "j", "--url", "ftp://x"][..],
+        &["head", "j", "--url", "http://127.0.0.1:99999"],
+        &["head", ".."],
+        &["head", "http://127.0.0.1:1/v1/stream/a?offset=-1"],
+        &["man", "fly"],
+        &["append", "a", "x", "-"],
+        &["tail", "a", "--via", "sock", "--data", nowhere, "--from", "2020-01-01T00:00:00Z"],
+    ] {
+        let (code, complaint) = fails("http://127.0.0.1:1", arguments);
+        assert_eq!(code, 2, "{arguments:?}: {complaint}");
+    }
+    let (code, complaint) = fails("https://127.0.0.1:1", &["head", "j", "--tls-ca", "/nowhere"]);
+    assert!(code == 1 && complaint.contains("/nowhere"), "{complaint}");
 }
 
 #[test]
@@ -300,9 +356,9 @@ fn complaints_are_objects_for_programs_and_names_are_judged_before_anything_is_s
         (&["append", "nothing", "x"], 4),
         (&["close", "nothing"], 4),
         (&["rm", "nothing"], 4),
-        (&["head", "a//b"], 1),
-        (&["head", "../x"], 1),
-        (&["man", "nothing"], 1),
+        (&["head", "a//b"], 2),
+        (&["head", "../x"], 2),
+        (&["man", "nothing"], 2),
     ] {
         let output = run(&server.url, &[&["--output", "json"], arguments].concat(), "");
         let complaint: Value = serde_json::from_slice(&output.stderr).unwrap();

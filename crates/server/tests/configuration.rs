@@ -135,6 +135,43 @@ fn a_hang_up_reloads_what_can_be_and_keeps_what_a_bad_file_would_change() {
     assert!(log.contains("DEBUG"), "the level was raised: {log}");
 }
 
+#[test]
+fn without_an_http_address_it_serves_its_neighbours_and_says_so_or_does_not_start() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = file(directory.path(), "listen = []\nreactors = 1\n");
+    let log = directory.path().join("log");
+    let data = directory.path().join("data");
+    let serve = ["serve", "--config", path.to_str().unwrap(), "--data", data.to_str().unwrap()];
+    for nowhere in [["--services", "off"], ["--durability", "memory"]] {
+        let (code, complaint) = fails("", &[&serve[..], &nowhere].concat());
+        assert!(code == 2 && complaint.contains("listen is empty"), "{complaint}");
+    }
+    assert!(!data.exists());
+    let mut command = Command::new(PROGRAM);
+    command.args(serve).stderr(std::fs::File::create(&log).unwrap());
+    let server = Server::started(command);
+    assert!(server.url.is_empty() && server.greeting.contains("thalweg.sock"), "{}", server.greeting);
+    server.end();
+    let log = std::fs::read_to_string(&log).unwrap();
+    assert!(log.contains("WARN") && log.contains("listen is empty"), "{log}");
+    // JSON-RPC has a listener of its own, and so is somewhere.
+    let mut command = Command::new(PROGRAM);
+    command.args(serve).args(["--services", "off", "--rpc", "on", "--rpc-listen", "127.0.0.1:0"]);
+    command.args(["--log-level", "error"]);
+    Server::started(command).end();
+}
+
+#[test]
+fn a_server_says_how_its_bounds_are_shared_out() {
+    let directory = tempfile::tempdir().unwrap();
+    let flags = ["--reactors", "2", "--connections-max", "10", "--streams-max", "1"];
+    let server = Server::start(directory.path(), "127.0.0.1:0", &flags);
+    assert!(server.greeting.contains("limits: 10 connections, "), "{}", server.greeting);
+    assert!(server.greeting.contains("; 1 stream; "), "{}", server.greeting);
+    assert!(server.greeting.contains("over 2 reactors, 5 connections each"), "{}", server.greeting);
+    server.end();
+}
+
 /// The program, started as systemd starts it: descriptor 3 listens, and the environment says whose it is.
 fn activated(listener: OwnedFd) -> Command {
     let mut command = Command::new("sh");
@@ -180,7 +217,7 @@ fn what_is_handed_over_is_judged() {
     let output = activated(listener.into()).output().unwrap();
     let complaint = String::from_utf8(output.stderr).unwrap();
     assert!(
-        output.status.code() == Some(1) && complaint.contains("--insecure-listen-anywhere"),
+        output.status.code() == Some(2) && complaint.contains("--insecure-listen-anywhere"),
         "{complaint}"
     );
     let (ours, _theirs) = std::os::unix::net::UnixStream::pair().unwrap();

@@ -95,3 +95,29 @@ fn exit_codes_tell_a_bad_machine_from_a_wrong_configuration() {
     assert_eq!(doctor(directory.path(), &["--config", file], &[]).status.code(), Some(2));
     assert_eq!(doctor(directory.path(), &[], &[("THALWEG_REACTORS", "none")]).status.code(), Some(2));
 }
+
+#[test]
+fn what_serve_would_refuse_is_refused_in_the_same_words() {
+    let directory = tempfile::tempdir().unwrap();
+    for (environment, hint) in [
+        (&[("THALWEG_LISTEN", "0.0.0.0:24000")][..], "--insecure-listen-anywhere"),
+        (&[("THALWEG_RPC_LISTEN", "0.0.0.0:24000")], "--insecure-listen-anywhere"),
+        (&[("THALWEG_TOKENS", "nofile")], "cannot read the tokens in nofile"),
+        (&[("THALWEG_TLS_CERTIFICATE", "cert.pem")], "`tls_key` is not"),
+        (&[("THALWEG_TLS_CERTIFICATE", "cert.pem"), ("THALWEG_TLS_KEY", "key.pem")], "cannot read cert.pem"),
+        (&[("THALWEG_RPC", "on"), ("THALWEG_REACTORS", "29")], "--reactors 29"),
+        (&[("THALWEG_CORS_ORIGINS", "*,none")], "--cors-origins"),
+        (&[("THALWEG_RPC", "a=nofile,a.sock")], "--rpc: nofile"),
+    ] {
+        for verb in ["doctor", "serve"] {
+            let mut command = Command::new(PROGRAM);
+            command.arg(verb).current_dir(directory.path()).envs(environment.iter().copied());
+            let output = command.output().unwrap();
+            let said = String::from_utf8(output.stderr).unwrap();
+            assert!(output.status.code() == Some(2) && said.contains(hint), "{verb} {environment:?}: {said}");
+        }
+    }
+    let allowed = [("THALWEG_LISTEN", "0.0.0.0:24000"), ("THALWEG_INSECURE_LISTEN_ANYWHERE", "true")];
+    assert_eq!(doctor(directory.path(), &[], &allowed).status.code(), Some(0));
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "something was left behind");
+}

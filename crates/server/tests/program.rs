@@ -56,7 +56,7 @@ fn exit_codes_and_complaints_tell_failures_apart() {
     assert_eq!(fails(&server.url, &["append", "j", "1", "--content-type", "text/plain"]).0, 6);
     assert_eq!(fails(&server.url, &["read", "j", "--from", "rubbish"]).0, 1);
     assert_eq!(fails(&server.url, &["no-such-verb"]).0, 2);
-    assert_eq!(fails("ftp://x", &["read", "j"]).0, 1);
+    assert_eq!(fails("ftp://x", &["read", "j"]).0, 2);
     let url = server.url.clone();
     server.end();
     let (code, complaint) = fails(&url, &["read", "j"]);
@@ -105,15 +105,34 @@ fn serving_where_it_should_not_is_refused_with_a_way_out() {
     let server = Server::start(Path::new(data), "127.0.0.1:0", &[]);
     let other = directory.path().join("other");
     let other = other.to_str().unwrap();
-    for (arguments, hint) in [
-        (["--listen", "0.0.0.0:0", "--data", other], "--insecure-listen-anywhere"),
-        (["--listen", server.address(), "--data", other], "--listen"),
-        (["--listen", "127.0.0.1:0", "--data", data], "is held by"),
+    for (arguments, wanted, hint) in [
+        (["--listen", "0.0.0.0:0", "--data", other], 2, "--insecure-listen-anywhere"),
+        (["--listen", server.address(), "--data", other], 1, "--listen"),
+        (["--listen", "127.0.0.1:0", "--data", data], 1, "is held by"),
     ] {
         let (code, complaint) = fails("", &[&["serve", "--log-level", "error"][..], &arguments].concat());
-        assert!(code == 1 && complaint.contains(hint), "{arguments:?}: {complaint}");
+        assert!(code == wanted && complaint.contains(hint), "{arguments:?}: {complaint}");
     }
     server.end();
+}
+
+#[test]
+fn a_wrong_command_line_is_complained_of_in_the_form_that_was_asked_for() {
+    for (arguments, hint) in [
+        (&["--output", "json", "serve", "--bogus"][..], "--bogus"),
+        (&["serve", "--reactors", "99", "--output=json"], "99 is not in 1..=29"),
+        (&["--output", "json", "serve", "--tls-key", "k.pem"], "tls_certificate"),
+        (&["--output", "json", "serve", "--listen", "0.0.0.0:0"], "--insecure-listen-anywhere"),
+    ] {
+        let (code, complaint) = fails("", arguments);
+        let said: serde_json::Value = serde_json::from_str(&complaint).unwrap();
+        assert_eq!((code, said["exitCode"].as_i64()), (2, Some(2)), "{complaint}");
+        assert!(said["error"].as_str().unwrap().contains(hint), "{complaint}");
+    }
+    let (code, complaint) = fails("", &["serve", "--bogus"]);
+    assert!(code == 2 && complaint.contains("\nUsage: "), "{complaint}");
+    // Help is what was asked for.
+    assert!(says("", &["--output", "json", "serve", "--help"]).contains("Usage: "));
 }
 
 #[test]
@@ -140,7 +159,7 @@ fn common_mistakes_are_answered_with_what_to_do() {
     let secure = server.url.replace("http:", "https:");
     let (code, complaint) = fails(&secure, &["ls"]);
     assert!(code == 3 && complaint.contains("if not, it is http://"), "{complaint}");
-    assert_eq!(fails("http://127.0.0.1:99999", &["ls"]).0, 1);
+    assert_eq!(fails("http://127.0.0.1:99999", &["ls"]).0, 2);
     server.end();
 
     let page = "HTTP/1.1 404 Not Found\r\nContent-Length: 15\r\n\r\n<html>no</html>";
@@ -218,6 +237,8 @@ fn a_store_in_use_is_backed_up_parsed_and_put_back() {
     assert!(said.contains("\"copiedSegments\":1"), "{said}");
     says(&server.url, &["append", "kept", "after the backup;"]);
     server.end();
+    let (code, complaint) = fails("", &["parse", &backup, "--log", "none"]);
+    assert!(code == 4 && complaint.contains("none"), "{complaint}");
     let parsed = says("", &["parse", &backup, "--log", "kept"]);
     assert!(parsed.contains("before the backup;") && !parsed.contains("after"), "{parsed}");
     let lines = says("", &["parse", &backup, "--output", "json"]);
@@ -238,4 +259,35 @@ fn a_store_in_use_is_backed_up_parsed_and_put_back() {
     let (code, why) = fails("", &["restore", &backup, &at("none")]);
     assert!(code == 5 && why.contains("segment-0000000001"), "{why}");
     assert_eq!(run("", &["parse", &backup], "").status.code(), Some(5));
+}
+
+#[test]
+fn help_that_cannot_be_printed_is_complained_of() {
+    for asked in [&["--help"][..], &["--version"], &["append", "--help"]] {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let output = Command::new(PROGRAM).args(asked).stdout(full).output().unwrap();
+        let complaint = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(1) && complaint.contains("standard output"), "{complaint}");
+    }
+}
+
+#[test]
+fn a_load_says_what_stands_in_its_way() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path(), "127.0.0.1:0", &["--durability", "memory"]);
+    let url = server.url.as_str();
+    let span = ["--warm-up-ms", "0", "--seconds", "1", "--connections", "1", "--streams", "1"];
+    let bench = |verb: &[&'static str]| [&["bench"][..], verb, &span].concat();
+    says(url, &bench(&["append", "--operations", "5"]));
+    let (code, complaint) = fails(url, &bench(&["fan-out", "--operations", "5"]));
+    assert!(code == 6 && complaint.contains("load-0") && complaint.contains("--prefix"), "{complaint}");
+    let (code, complaint) = fails(url, &bench(&["catch-up", "--stream-bytes", "1048576"]));
+    assert!(code == 6 && complaint.contains("--created"), "{complaint}");
+    let (code, complaint) = fails(url, &bench(&["append", "--bytes", "99999999999"]));
+    assert!(code == 2 && complaint.contains("0..=1073741824"), "{complaint}");
+    let (code, complaint) = fails(url, &bench(&["append", "--prefix", "p-", "--process", "4194304"]));
+    assert!(code == 1 && complaint.contains("--process 4194304"), "{complaint}");
+    let create = ["bench", "create", "--fork-of", "none", "--operations", "2", "--connections", "1"];
+    let output = run(url, &[&create[..], &["--warm-up-ms", "0"]].concat(), "");
+    assert_eq!(output.status.code(), Some(1), "nothing was created");
 }

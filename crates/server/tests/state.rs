@@ -74,6 +74,24 @@ fn a_browser_follows_what_clients_commit() {
 }
 
 #[test]
+fn forks_count_as_streams_do() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    let server = Server::start(&data, "127.0.0.1:0", &["--streams-max", "4"]);
+    let mut client = connect(&data, "state.sock");
+    let fork = StateFork { parent: "main".into(), offset: None };
+    let made: Vec<_> =
+        (0..4).map_while(|_| client.fork(&fork).ok().map(|made| made.fork.to_string())).collect();
+    assert!((1..4).contains(&made.len()), "{made:?}");
+    let refused = client.fork(&fork).unwrap_err().to_string();
+    assert!(refused.contains("too_many_forks: the store has 4 streams"), "{refused}");
+    put(&mut client, "a", "1");
+    client.drop(&StateDrop { fork: (&*made[0]).into() }).unwrap();
+    client.fork(&fork).unwrap();
+    server.end();
+}
+
+#[test]
 fn nobody_but_the_state_writes_its_streams_and_it_is_there_again() {
     let directory = tempfile::tempdir().unwrap();
     let data = directory.path().join("data");

@@ -7,6 +7,7 @@ mod common;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use common::{PROGRAM, Server, fails, says};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -19,16 +20,23 @@ fn pem(label: &str, bytes: &[u8]) -> String {
 }
 
 /// Writes a certificate of our own making, and its key, for this machine.
-fn certify(directory: &Path) -> (PathBuf, PathBuf) {
-    let made = rcgen::generate_simple_self_signed(["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
+fn certify(directory: &Path, is_ca: IsCa) -> (PathBuf, PathBuf) {
+    let mut parameters = CertificateParams::new(["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
+    parameters.is_ca = is_ca;
+    let signing_key = KeyPair::generate().unwrap();
+    let made = parameters.self_signed(&signing_key).unwrap();
     let (certificate, key) = (directory.join("certificate.pem"), directory.join("key.pem"));
-    std::fs::write(&certificate, pem("CERTIFICATE", made.cert.der())).unwrap();
-    std::fs::write(&key, pem("PRIVATE KEY", &made.signing_key.serialize_der())).unwrap();
+    std::fs::write(&certificate, pem("CERTIFICATE", made.der())).unwrap();
+    std::fs::write(&key, pem("PRIVATE KEY", &signing_key.serialize_der())).unwrap();
     (certificate, key)
 }
 
 fn start(directory: &Path) -> (Server, String, String) {
-    let (certificate, key) = certify(directory);
+    start_with(directory, IsCa::NoCa)
+}
+
+fn start_with(directory: &Path, is_ca: IsCa) -> (Server, String, String) {
+    let (certificate, key) = certify(directory, is_ca);
     let files = [certificate.to_str().unwrap(), key.to_str().unwrap()];
     let more = ["--tls-certificate", files[0], "--tls-key", files[1], "--log-level", "info"];
     let mut command = Command::new(PROGRAM);
@@ -112,7 +120,7 @@ fn the_verbs_and_the_load_speak_tls_and_a_new_certificate_needs_no_restart() {
     let metrics = curl(&ca, &[&format!("{url}/metrics")]).1;
     assert!(metrics.contains("thalweg_tls_handshakes_total{reactor=\"0\"}"), "{metrics}");
     // The file is another one, and so is whom clients have to trust.
-    certify(directory.path());
+    certify(directory.path(), IsCa::NoCa);
     assert_eq!(fails(&url, &["head", "notes", "--tls-ca", &ca]).0, 3);
     server.signal("HUP");
     let start = Instant::now();
@@ -126,7 +134,7 @@ fn the_verbs_and_the_load_speak_tls_and_a_new_certificate_needs_no_restart() {
 #[test]
 fn certificate_and_key_come_together_and_are_no_reason_to_let_everybody_in() {
     let directory = tempfile::tempdir().unwrap();
-    let (certificate, key) = certify(directory.path());
+    let (certificate, key) = certify(directory.path(), IsCa::NoCa);
     let (certificate, key) = (certificate.to_str().unwrap(), key.to_str().unwrap());
     let data = directory.path().join("data");
     let serve = [
@@ -140,8 +148,85 @@ fn certificate_and_key_come_together_and_are_no_reason_to_let_everybody_in() {
     ];
     assert_eq!(fails("", &serve).0, 2);
     let (code, said) = fails("", &[&serve[..], &["--tls-key", key]].concat());
-    assert!(code == 1 && said.contains("--tokens"), "{said}");
+    assert!(code == 2 && said.contains("--tokens"), "{said}");
     let open = [&serve[..], &["--insecure-listen-anywhere", "--tls-key", "/nowhere"]].concat();
     let (code, said) = fails("", &open);
-    assert!(code == 1 && said.contains("/nowhere"), "{said}");
+    assert!(code == 2 && said.contains("/nowhere"), "{said}");
+    // A key, and one that is another certificate's.
+    let elsewhere = tempfile::tempdir().unwrap();
+    let (_, other) = certify(elsewhere.path(), IsCa::NoCa);
+    let open = [&serve[..], &["--insecure-listen-anywhere", "--tls-key", other.to_str().unwrap()]].concat();
+    let (code, said) = fails("", &open);
+    assert!(code == 2 && said.contains(".pem: "), "{said}");
+}
+
+/// `serve` with a file that says so, and an environment.
+fn serve(directory: &Path, text: &str, flags: &[&str], environment: &[(&str, &str)]) -> Command {
+    let file = directory.join("thalweg.toml");
+    std::fs::write(&file, text).unwrap();
+    let mut command = Command::new(PROGRAM);
+    command.args("serve --listen 127.0.0.1:0 --durability memory --reactors 1 --config".split(' '));
+    command.arg(file).args(flags).envs(environment.iter().copied());
+    command
+}
+
+#[test]
+fn half_of_it_is_refused_wherever_it_comes_from() {
+    let directory = tempfile::tempdir().unwrap();
+    let half = |text: &str, flags: &[&str], environment: &[(&str, &str)]| {
+        let output = serve(directory.path(), text, flags, environment).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (code, said) = half("tls_certificate = \"/nonexistent/cert.pem\"\n", &[], &[]);
+    assert!(code == Some(2) && said.contains("`tls_key` is not"), "{said}");
+    assert!(said.contains("thalweg.toml:1)") && said.contains("THALWEG_TLS_KEY"), "{said}");
+    let (code, said) = half("", &["--tls-certificate", "c.pem"], &[]);
+    assert!(code == Some(2) && said.contains("`tls_certificate` is given (flag)"), "{said}");
+    let (code, said) = half("", &[], &[("THALWEG_TLS_KEY", "k.pem")]);
+    assert!(code == Some(2) && said.contains("given (environment THALWEG_TLS_KEY)"), "{said}");
+    assert!(said.contains("--tls-certificate"), "{said}");
+}
+
+#[test]
+fn certificate_and_key_may_come_from_two_places() {
+    let directory = tempfile::tempdir().unwrap();
+    let (certificate, key) = certify(directory.path(), IsCa::NoCa);
+    let (certificate, key) = (certificate.to_str().unwrap(), key.to_str().unwrap());
+    let log = directory.path().join("log");
+    let in_file = format!("tls_key = \"{key}\"\n");
+    let environment = [("THALWEG_TLS_CERTIFICATE", certificate)];
+    let certificate_too = format!("{in_file}tls_certificate = \"{certificate}\"\n");
+    for (text, flags, environment) in [
+        (&in_file[..], &[][..], &environment[..]),
+        (&in_file, &["--tls-certificate", certificate], &[]),
+        ("", &["--tls-key", key], &environment),
+    ] {
+        let mut command = serve(directory.path(), text, flags, environment);
+        command.stderr(std::fs::File::create(&log).unwrap());
+        let server = Server::started(command);
+        assert!(server.greeting.contains("on https://127.0.0.1:"), "{}", server.greeting);
+        server.end();
+    }
+    // A reload judges the same: a file that became half of it changes nothing.
+    let mut command = serve(directory.path(), &certificate_too, &[], &[]);
+    command.stderr(std::fs::File::create(&log).unwrap());
+    let server = Server::started(command);
+    std::fs::write(directory.path().join("thalweg.toml"), &in_file).unwrap();
+    server.signal("HUP");
+    let start = Instant::now();
+    while !std::fs::read_to_string(&log).unwrap().contains("`tls_certificate` is not") {
+        assert!(start.elapsed() < Duration::from_secs(10), "{}", std::fs::read_to_string(&log).unwrap());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(std::fs::read_to_string(&log).unwrap().contains("the configuration is not reloaded"));
+    server.end();
+}
+
+#[test]
+fn an_authoritys_certificate_is_no_servers_and_whoever_shows_it_is_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let (server, url, ca) = start_with(directory.path(), IsCa::Ca(BasicConstraints::Unconstrained));
+    let (code, said) = fails(&url, &["head", "a", "--tls-ca", &ca]);
+    assert!(code == 3 && said.contains("CA:FALSE") && !said.contains("--tls-ca"), "{said}");
+    server.end();
 }

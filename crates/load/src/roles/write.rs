@@ -45,11 +45,13 @@ pub(crate) struct Write {
     sent_ns: u64,
     answered_ns: u64,
     refused: bool,
+    /// Of the request under way.
+    number: u64,
 }
 
 impl Write {
     pub(crate) fn new(work: Work, media: &'static str, pace: Option<Pace>) -> Self {
-        Self { work, media, pace, sent_ns: 0, answered_ns: 0, refused: false }
+        Self { work, media, pace, sent_ns: 0, answered_ns: 0, refused: false, number: 0 }
     }
 
     fn request(&mut self, shared: &mut Shared, out: &mut Vec<u8>, now_ns: u64) {
@@ -73,10 +75,12 @@ impl Write {
             }
             Work::Create { first } => {
                 let fields = format!("Content-Type: {}\r\n", self.media);
-                target.request(out, "PUT", *first + number, "", &Body::Empty(&fields));
+                self.number = *first + number;
+                target.request(out, "PUT", self.number, "", &Body::Empty(&fields));
             }
             Work::Fork { first, fields } => {
-                target.request(out, "PUT", *first + number, "", &Body::Empty(fields));
+                self.number = *first + number;
+                target.request(out, "PUT", self.number, "", &Body::Empty(fields));
             }
         }
     }
@@ -116,10 +120,17 @@ impl Role for Write {
     }
 
     fn head(&mut self, shared: &mut Shared, head: &ResponseHead<'_>) {
+        let creates = matches!(self.work, Work::Create { .. } | Work::Fork { .. });
+        shared.counts.existed += u64::from(creates && matches!(head.status, 200 | 409));
         if !(200..300).contains(&head.status) {
             self.refused = true;
-            let (name, status) = (self.name(), head.status);
-            shared.counts.fail(|| format!("{name}: status {status}"));
+            let (status, stream) = (head.status, creates.then(|| shared.target.name(self.number)));
+            let name = self.name();
+            shared.counts.fail(|| match (status, stream) {
+                (409, Some(stream)) => format!("the stream {stream} exists otherwise"),
+                (_, Some(stream)) => format!("{name} {stream}: status {status}"),
+                _ => format!("{name}: status {status}"),
+            });
         }
     }
 

@@ -44,6 +44,11 @@ impl Keys {
         *self.0.write() = Arc::new(tokens);
         Ok(count)
     }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.0.read().len()
+    }
 }
 
 /// A service behind a guard; without keys, everybody may do everything.
@@ -81,7 +86,7 @@ impl<S: Service> Guard<S> {
             _ => &UNKNOWN,
         };
         let mut response = self.inner.refuse(&denied.refusal, now);
-        response.fields.extend_from_slice(denied.challenge);
+        response.fields.push(denied.challenge);
         Some(response)
     }
 }
@@ -160,7 +165,10 @@ fn wanting(request: &Request<'_>, grant: &Grant) -> Option<Scope> {
         // What names no stream is told so by the service; the reserved name is subscriptions.
         return match path::stream_name(encoded) {
             Ok(name) if name.split('/').next() != Some(RESERVED) => {
-                lacks(scope, Some(&name)).or_else(|| reads_source(request, grant))
+                // What a head says every append is answered with, and who appends may have to know it before.
+                let appends = request.method == Method::Head && grant.covers(Scope::Append, Some(&name));
+                let lacking = if appends { None } else { lacks(scope, Some(&name)) };
+                lacking.or_else(|| reads_source(request, grant))
             }
             _ => lacks(Scope::Admin, None),
         };

@@ -1,7 +1,7 @@
 //! New tokens: shown once, and kept as what they hash to.
 
 use super::tokens::{Scope, hash, hex};
-use crate::client::{Failure, Output};
+use crate::client::{Failure, Output, notice};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::json;
@@ -10,7 +10,8 @@ use thalweg_sys::process::random_bytes;
 /// Nobody guesses 256 bits, which is why a plain hash keeps them.
 const SECRET_BYTES: usize = 32;
 
-/// Makes a token, and prints it with its table for the token file.
+/// Makes a token, and prints its table for the token file. As text the token itself goes to standard error, so that what is
+/// written to the file holds no secret; as JSON all of it is one object.
 ///
 /// # Errors
 /// The system gives no randomness, or standard output cannot be written.
@@ -28,9 +29,11 @@ pub(crate) fn mint(label: &str, scopes: &[Scope], prefix: &str, output: Output) 
     }
     let mut file = toml::Table::new();
     file.insert(label.into(), grant.into());
-    let text = format!("# {token}\n# is shown this once. For the token file:\n{file}");
+    if output == Output::Text {
+        notice(format_args!("the token, shown this once:\n{token}"));
+    }
     output.say(
-        text,
+        file,
         json!({ "token": token, "label": label, "sha256": digest, "scopes": scopes, "prefix": prefix }),
     )
 }

@@ -115,12 +115,17 @@ impl Tokens {
 
     fn parse(text: &str) -> Result<Self, String> {
         let tables: BTreeMap<String, Written> = toml::from_str(text).map_err(|error| error.to_string())?;
+        let mut labels = BTreeMap::new();
         let grant = |(label, written): (String, Written)| {
             let digest = digest_of_hex(&written.sha256).ok_or_else(|| {
                 format!("[{label}]: sha256 is 64 hexadecimal digits, as `thalweg token` prints them")
             })?;
             if written.scopes.is_empty() {
                 return Err(format!("[{label}]: scopes names none of read, append, admin"));
+            }
+            // One token in two tables is two answers to what it may.
+            if let Some(other) = labels.insert(digest, label.clone()) {
+                return Err(format!("[{other}] and [{label}] have the same sha256: a token has one table"));
             }
             Ok(Grant { digest, scopes: written.scopes, prefix: written.prefix })
         };
@@ -208,6 +213,17 @@ mod tests {
         assert!(wrong(&file("t", "scopes = []")).contains("[one]: scopes names none"));
         assert!(wrong(&file("t", "scopes = [\"write\"]")).contains("unknown variant `write`"));
         assert!(wrong(&file("t", "scopes = [\"read\"]\nprefx = \"a\"")).contains("prefx"));
+    }
+
+    #[test]
+    fn a_token_has_one_table() {
+        let table =
+            |label: &str, digest: &str| format!("[{label}]\nsha256 = \"{digest}\"\nscopes = [\"read\"]\n");
+        let (digest, other) = (hex(&hash(b"t")), hex(&hash(b"u")));
+        assert_eq!(Tokens::parse(&(table("one", &digest) + &table("two", &other))).unwrap().len(), 2);
+        let twice = table("one", &digest) + &table("two", &digest.to_uppercase());
+        let said = Tokens::parse(&twice).unwrap_err();
+        assert!(said.contains("[one] and [two] have the same sha256"), "{said}");
     }
 
     #[test]

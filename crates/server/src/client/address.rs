@@ -16,11 +16,16 @@ impl Address {
     /// # Errors
     /// [`Failure::Url`], or [`Failure::Name`] with the rule that the name breaks.
     pub(super) fn parse(name: &str, server: &Server) -> Result<Self, Failure> {
-        if ["http://", "https://"].iter().any(|scheme| name.starts_with(scheme)) {
-            let (place, encoded) = name.split_once(STREAMS).ok_or_else(|| {
-                let why = "a stream's URL looks like http://host:port/v1/stream/name".to_owned();
-                Failure::Name { name: name.to_owned(), why }
-            })?;
+        if ["http://", "https://"].iter().any(|scheme| has_scheme(name, scheme)) {
+            let refused = |why: &str| Failure::Name { name: name.to_owned(), why: why.to_owned() };
+            let (place, encoded) = name
+                .split_once(STREAMS)
+                .ok_or_else(|| refused("a stream's URL looks like http://host:port/v1/stream/name"))?;
+            if encoded.contains(['?', '#']) {
+                let why =
+                    "leave out what begins with ? or #, or write %3F or %23 where it is part of the name";
+                return Err(refused(why));
+            }
             let decoded = stream_name(encoded).map_err(|error| bad_name(name, &error))?.into_owned();
             let (url, known) = (Url::parse(place)?.trusting(server.tls_ca.clone()), server.parse()?);
             let url = if url.is_same_server(&known) { url.with_token(server.token.clone()) } else { url };
@@ -31,10 +36,25 @@ impl Address {
         Ok(Self { url: server.parse()?, name: plain.to_owned() })
     }
 
+    /// The same, asked for with this token.
+    pub(super) fn with_token(self, token: Option<String>) -> Self {
+        Self { url: self.url.with_token(token), ..self }
+    }
+
+    /// Whether both are one stream, whoever asks for it.
+    pub(super) fn is_same_stream(&self, other: &Self) -> bool {
+        self.clone().with_token(None) == other.clone().with_token(None)
+    }
+
     /// The target of the stream, with a query.
     pub(super) fn target(&self, query: &str) -> String {
         of_stream(&self.name) + query
     }
+}
+
+/// Whether a URL begins with that scheme, which may be written in capitals.
+fn has_scheme(url: &str, scheme: &str) -> bool {
+    url.get(..scheme.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(scheme))
 }
 
 fn bad_name(name: &str, error: &thalweg_wire::path::NameError) -> Failure {
@@ -62,6 +82,8 @@ mod tests {
     fn a_whole_url_brings_its_own_server() {
         let address = Address::parse("http://other:2/x/v1/stream/a/b%20c", &server("http://h:1")).unwrap();
         assert_eq!(address, Address { url: Url::parse("http://other:2/x").unwrap(), name: "a/b c".into() });
+        let shouted = Address::parse("HTTP://other:2/v1/stream/a", &server("http://h:1")).unwrap();
+        assert_eq!((shouted.url.host.as_str(), shouted.name.as_str()), ("other:2", "a"));
     }
 
     #[test]
@@ -74,7 +96,10 @@ mod tests {
 
     #[test]
     fn names_that_cannot_be_are_refused_before_anything_is_sent() {
-        for name in ["", "/", "a//b", "..", "a/../b", "a\nb", "http://h/elsewhere", "http://h/v1/stream/%2f"]
+        let urls = ["elsewhere", "v1/stream/%2f", "v1/stream/a?offset=-1", "v1/stream/a#b"];
+        let urls = urls.map(|path| format!("http://h/{path}"));
+        for name in
+            ["", "/", "a//b", "..", "a/../b", "a\nb"].into_iter().chain(urls.iter().map(String::as_str))
         {
             assert!(
                 matches!(Address::parse(name, &server("http://h:1/base")), Err(Failure::Name { .. })),

@@ -124,6 +124,10 @@ impl Sender<'_> {
 /// Appends what the options name, and prints the offset behind it.
 pub(super) fn append(options: &AppendOptions, output: Output) -> Result<(), Failure> {
     let address = options.target.address()?;
+    let is_input = |data: &String| data == "-";
+    if options.data.len() > 1 && options.data.iter().any(is_input) {
+        return Err(Failure::Asked("standard input (-) is taken alone, not beside other arguments"));
+    }
     let mut session = Session::new(&address.url);
     // Also tells whether the server and the stream are there before any input is read.
     let head = session.ask("HEAD", &address.target(""), &[], b"")?;

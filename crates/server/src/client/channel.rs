@@ -3,7 +3,7 @@
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 use thalweg_http::tls::{Peer, Trust};
 
@@ -36,8 +36,9 @@ pub(super) enum Channel {
 }
 
 impl Channel {
-    /// Connects; behind TLS only to a server that proved its name.
-    pub(super) fn open(endpoint: &Endpoint, ca: Option<&Path>) -> io::Result<Self> {
+    /// Connects; behind TLS only to a server that proved its name to whoever is trusted: the system's authorities, unless
+    /// others are named.
+    pub(super) fn open(endpoint: &Endpoint, trust: &Option<Trust>) -> io::Result<Self> {
         match endpoint {
             Endpoint::Unix(path) => {
                 let stream = UnixStream::connect(path)?;
@@ -46,8 +47,10 @@ impl Channel {
             }
             Endpoint::Tcp(address) => connect(address).map(Self::Tcp),
             Endpoint::Tls { address, name } => {
-                let trust = ca.map_or_else(Trust::of_system, Trust::in_file)?;
-                let peer = Peer::new(&trust, name)?;
+                let peer = match trust {
+                    Some(trust) => Peer::new(trust, name)?,
+                    None => Peer::new(&Trust::of_system()?, name)?,
+                };
                 let mut sealed =
                     Sealed { stream: connect(address)?, peer, opened: Vec::new(), at: 0, ended: false };
                 sealed.shake_hands()?;

@@ -4,6 +4,7 @@ use super::channel::{ANSWER_TIMEOUT, Channel, Endpoint};
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
+use thalweg_http::tls::Trust;
 use thalweg_wire::fault::Fault;
 use thalweg_wire::http1::{BodyLength, ChunkedDecoder, ResponseError, parse_response};
 
@@ -69,6 +70,8 @@ pub(crate) enum Failure {
         /// Why.
         error: io::Error,
     },
+    /// Whoever is to be trusted cannot be read.
+    Trust(io::Error),
     /// The stream ends before the offset asked for.
     PastEnd {
         /// The offset asked for.
@@ -87,6 +90,10 @@ pub(crate) enum Failure {
     },
     /// A copy cannot be made or gone on with.
     Copy(String),
+    /// The command line asks for what there is not.
+    Asked(&'static str),
+    /// Some of several streams, each with its name.
+    Several(Vec<(String, Failure)>),
     /// The system gives no random bytes.
     Random(io::Error),
     /// The system does not say when it is time to end.
@@ -97,6 +104,17 @@ pub(crate) enum Failure {
     Output(io::Error),
     /// An event that makes no sense.
     Event(String),
+}
+
+/// What to do about a server that did not prove itself, for what rustls says of it.
+fn advice_on_tls(error: &str) -> &'static str {
+    if error.contains("corrupt message") {
+        "does it speak TLS? if not, it is http://"
+    } else if error.contains("CaUsedAsEndEntity") {
+        "it shows an authority's certificate, which no server may: make it one with CA:FALSE among its basicConstraints"
+    } else {
+        "name the certificates to trust with --tls-ca"
+    }
 }
 
 impl fmt::Display for Failure {
@@ -110,13 +128,7 @@ impl fmt::Display for Failure {
                 if matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound) {
                     write!(out, "; is the server running? start it with `thalweg serve`")?;
                 } else if url.starts_with("https:") && error.kind() == io::ErrorKind::InvalidData {
-                    let clear = error.to_string().contains("corrupt message");
-                    let advice = if clear {
-                        "does it speak TLS? if not, it is http://"
-                    } else {
-                        "name the certificates to trust with --tls-ca"
-                    };
-                    write!(out, "; {advice}")?;
+                    write!(out, "; {}", advice_on_tls(&error.to_string()))?;
                 }
                 Ok(())
             }
@@ -132,7 +144,7 @@ impl fmt::Display for Failure {
             Self::Service(error) => {
                 write!(out, "{error}")?;
                 if error.fault == Fault::NoServer {
-                    write!(out, "; is the server running? start it with `thalweg serve`")?;
+                    write!(out, "; `thalweg serve` is one, and --data names its store's directory")?;
                 }
                 Ok(())
             }
@@ -153,6 +165,12 @@ impl fmt::Display for Failure {
             ),
             Self::Verb { verb, known } => write!(out, "there is no verb {verb}: there are {known}"),
             Self::Copy(why) => write!(out, "{why}"),
+            Self::Trust(error) => write!(out, "{error}; --tls-ca takes a file of certificates (PEM)"),
+            Self::Asked(why) => write!(out, "{why}"),
+            Self::Several(failures) => {
+                let each = |(name, failure): &(String, Self)| format!("{name}: {failure}");
+                write!(out, "{}", failures.iter().map(each).collect::<Vec<_>>().join("\n"))
+            }
             Self::Signals(error) => write!(out, "cannot watch for signals: {error}"),
             Self::Input(error) => write!(out, "cannot read standard input: {error}"),
             Self::Output(error) => write!(out, "cannot write standard output: {error}"),
@@ -192,8 +210,13 @@ impl Url {
                 ca: None,
             });
         }
-        let plain = text.strip_prefix("http://");
-        let rest = plain.or_else(|| text.strip_prefix("https://")).ok_or_else(bad)?;
+        // RFC 3986 3.1: a scheme may be written in capitals.
+        let (scheme, rest) = text.split_once("://").ok_or_else(bad)?;
+        let sealed = match scheme.to_ascii_lowercase().as_str() {
+            "http" => false,
+            "https" => true,
+            _ => return Err(bad()),
+        };
         let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
         // Both go into the head of every request.
         let sound = |part: &str, but: &[u8]| part.bytes().all(|b| b.is_ascii_graphic() && !but.contains(&b));
@@ -206,10 +229,10 @@ impl Url {
         if !port_given && port.is_some_and(|port| port.bytes().all(|byte| byte.is_ascii_digit())) {
             return Err(bad());
         }
-        let port = if plain.is_some() { 80 } else { 443 };
+        let port = if sealed { 443 } else { 80 };
         let address = if port_given { authority.to_owned() } else { format!("{authority}:{port}") };
         let name = address.rsplit_once(':').map_or_else(String::new, |(name, _)| name.to_owned());
-        let endpoint = if plain.is_some() { Endpoint::Tcp(address) } else { Endpoint::Tls { address, name } };
+        let endpoint = if sealed { Endpoint::Tls { address, name } } else { Endpoint::Tcp(address) };
         Ok(Self {
             text: text.to_owned(),
             endpoint,
@@ -232,6 +255,17 @@ impl Url {
     pub(crate) fn trusting(mut self, ca: Option<PathBuf>) -> Self {
         self.ca = ca;
         self
+    }
+
+    /// Whom to trust there, read before anybody is spoken to.
+    fn trust(&self) -> Result<Option<Trust>, Failure> {
+        match (&self.endpoint, &self.ca) {
+            (Endpoint::Tls { .. }, Some(path)) => {
+                let read = Trust::in_file(path).map(Some);
+                read.map_err(Failure::Trust)
+            }
+            _ => Ok(None),
+        }
     }
 
     /// Whether both lead to the same server.
@@ -292,7 +326,7 @@ impl Connection {
     /// # Errors
     /// [`Failure::Unreachable`].
     pub(crate) fn open(url: &Url) -> Result<Self, Failure> {
-        let stream = Channel::open(&url.endpoint, url.ca.as_deref())
+        let stream = Channel::open(&url.endpoint, &url.trust()?)
             .map_err(|error| Failure::Unreachable { url: url.text.clone(), error })?;
         let (host, prefix, token) = (url.host.clone(), url.prefix.clone(), url.token.clone());
         Ok(Self { stream, host, prefix, token, received: Vec::new(), rest: Rest::Nothing })

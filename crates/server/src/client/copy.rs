@@ -65,16 +65,21 @@ fn place(address: &Address, head: &Head) -> Result<Token, Failure> {
     Token::parse(offset.as_bytes()).ok_or_else(foreign)
 }
 
+/// Where to copy to. Its own token goes to the server that `--to-url` names or, without that, to the one that the destination does.
+fn destination(options: &CopyOptions) -> Result<Address, Failure> {
+    let token = options.to_token.clone();
+    let Some(url) = options.to_url.clone() else {
+        let to = Address::parse(&options.destination, &options.server)?;
+        return Ok(if token.is_some() { to.with_token(token) } else { to });
+    };
+    Address::parse(&options.destination, &Server { url, token, tls_ca: options.server.tls_ca.clone() })
+}
+
 /// Copies what the source holds now.
 pub(super) fn copy(options: &CopyOptions, output: Output) -> Result<(), Failure> {
     let from = Address::parse(&options.source, &options.server)?;
-    let there = options.to_url.as_ref().map(|url| Server {
-        url: url.clone(),
-        token: options.to_token.clone(),
-        tls_ca: options.server.tls_ca.clone(),
-    });
-    let to = Address::parse(&options.destination, there.as_ref().unwrap_or(&options.server))?;
-    if from == to {
+    let to = destination(options)?;
+    if from.is_same_stream(&to) {
         return Err(Failure::Copy("source and destination are the same stream".to_owned()));
     }
     let mut source = End::new(from)?;

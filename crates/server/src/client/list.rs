@@ -6,6 +6,7 @@ use super::output::{Output, notice};
 use super::session::{Session, passes};
 use super::stats::totals;
 use super::verbs::Server;
+use crate::limits::Count;
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::HashMap;
@@ -164,11 +165,20 @@ fn watch_totals(session: &mut Session, last: &mut Value, output: Output) -> Resu
     if now == *last {
         return Ok(Some(()));
     }
-    let text =
-        format!("{} streams, {} bytes in {} segments", now["streams"], now["storedBytes"], now["segments"]);
-    let printed = output.line(text, &now);
+    let printed = output.line(totals_text(&now), &now);
     *last = now;
     printed
+}
+
+/// The totals of a server, for people.
+fn totals_text(now: &Value) -> String {
+    let count = |key: &str, what| Count(now[key].as_u64().unwrap_or(0), what);
+    format!(
+        "{}, {} in {}",
+        count("streams", "stream"),
+        count("storedBytes", "byte"),
+        count("segments", "segment")
+    )
 }
 
 fn watch_streams(
@@ -223,6 +233,17 @@ mod tests {
         assert_eq!(
             seen("1_5", 5, false).change("x", None).map(|c| (c.event, c.appended_bytes)),
             Some(("created", 5))
+        );
+    }
+
+    #[test]
+    fn totals_are_told_in_words() {
+        let text = |streams| {
+            totals_text(&serde_json::json!({ "streams": streams, "storedBytes": 70, "segments": 1 }))
+        };
+        assert_eq!(
+            (text(1).as_str(), text(2).as_str()),
+            ("1 stream, 70 bytes in 1 segment", "2 streams, 70 bytes in 1 segment")
         );
     }
 

@@ -26,7 +26,7 @@ use connection::{Connection, Head};
 use neighbour::Via;
 use serde_json::{Map, Value, json};
 use std::time::Duration;
-use verbs::{Lifetime, Target};
+use verbs::{Lifetime, Server, Target};
 
 pub(crate) use connection::Failure;
 pub(crate) use output::{Output, notice};
@@ -46,6 +46,9 @@ pub(crate) fn run(verb: &ClientVerb, output: Output) -> Result<(), Failure> {
         ClientVerb::Tail { target, from, via: Via::Http, .. } => {
             tail::tail(&target.address()?, read::begin(from), output)
         }
+        ClientVerb::Tail { from, via: Via::Sock | Via::Shm, .. } if read::is_time(from) => {
+            Err(Failure::Asked("a tail begins at a time over HTTP alone: leave out --via, or name an offset"))
+        }
         ClientVerb::Tail { target, from, via, data, .. } => {
             neighbour::tail(&target.address()?.name, *via, data, read::begin(from), output)
         }
@@ -54,12 +57,10 @@ pub(crate) fn run(verb: &ClientVerb, output: Output) -> Result<(), Failure> {
         ClientVerb::Fork { source, name, server, at, sub, lifetime } => {
             let source = Address::parse(source, server)?;
             let fork = Address::parse(name, server)?;
-            create_fork(&source, &fork, at.as_deref(), *sub, lifetime, output)
+            create_fork(&source, &fork, at.as_deref().map(read::begin), *sub, lifetime, output)
         }
         ClientVerb::Close { target } => close(&target.address()?, output),
-        ClientVerb::Rm { names, server } => {
-            names.iter().try_for_each(|name| remove(&Address::parse(name, server)?, output))
-        }
+        ClientVerb::Rm { names, server } => remove_all(names, server, output),
         ClientVerb::Cp(options) => copy::copy(options, output),
         ClientVerb::Stats(options) => stats::stats(options, output),
         ClientVerb::Watch { glob, server, totals, interval_ms, rounds } => {
@@ -152,12 +153,19 @@ fn head(address: &Address, output: Output) -> Result<(), Failure> {
         text += &format!("{name}: {value}\n");
         let (key, value) = match name.as_str() {
             "stream-closed" => continue,
-            "stream-ttl" => ("ttlS".to_owned(), value.parse::<u64>().map_or(Value::Null, Value::from)),
+            "stream-ttl" => ("ttlS".to_owned(), number(value)),
+            "stream-retain-seconds" | "stream-retain-bytes" => {
+                (camel_case(name.trim_start_matches("stream-")), number(value))
+            }
             name => (camel_case(name.strip_prefix("stream-").unwrap_or(name)), value.clone().into()),
         };
         json.insert(key, value);
     }
     output.say(text, json)
+}
+
+fn number(value: &str) -> Value {
+    value.parse::<u64>().map_or(Value::Null, Value::from)
 }
 
 /// `next-offset` as `nextOffset`.
@@ -176,6 +184,26 @@ fn close(address: &Address, output: Output) -> Result<(), Failure> {
     let next_offset = head.field("stream-next-offset");
     let json = json!({ "name": address.name, "nextOffset": next_offset, "closed": true });
     output.say(format_args!("closed {}", address.name), json)
+}
+
+/// Deletes what can be deleted of them; whoever names one does not hear of it by its name.
+fn remove_all(names: &[String], server: &Server, output: Output) -> Result<(), Failure> {
+    let delete = |name: &String| Address::parse(name, server).and_then(|address| remove(&address, output));
+    if let [name] = names {
+        return delete(name);
+    }
+    let mut failures = Vec::new();
+    for name in names {
+        match delete(name) {
+            Ok(()) => {}
+            // Neither would the others be.
+            Err(failure @ (Failure::Unreachable { .. } | Failure::Output(_))) if failures.is_empty() => {
+                return Err(failure);
+            }
+            Err(failure) => failures.push((name.clone(), failure)),
+        }
+    }
+    if failures.is_empty() { Ok(()) } else { Err(Failure::Several(failures)) }
 }
 
 fn remove(address: &Address, output: Output) -> Result<(), Failure> {

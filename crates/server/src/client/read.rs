@@ -22,7 +22,7 @@ pub(super) fn start(from: &str) -> String {
     format!("{key}={}", encode(from))
 }
 
-fn is_time(text: &str) -> bool {
+pub(super) fn is_time(text: &str) -> bool {
     rfc3339::parse(text).is_some()
 }
 
@@ -63,7 +63,10 @@ pub(super) fn read(address: &Address, from: &str, until: &str, output: Output) -
     let (until_time, until) = match until {
         "tail" => (None, None),
         time if is_time(time) => (Some(time), None),
-        offset => (None, Some(offset)),
+        offset => {
+            check_end(&mut session, address, offset)?;
+            (None, Some(offset))
+        }
     };
     // Where the output is a terminal, a bar would be in its way.
     let mut progress = (!std::io::stdout().is_terminal()).then(|| Progress::new(None));
@@ -91,6 +94,23 @@ pub(super) fn read(address: &Address, from: &str, until: &str, output: Output) -
         }
         offset = chunk.next;
     }
+}
+
+/// Whether a stream may be read up to an offset: one of its own, or of what it was forked from.
+fn check_end(session: &mut Session, address: &Address, until: &str) -> Result<(), Failure> {
+    let Some(token) = Token::parse(until.as_bytes()) else {
+        return Err(Failure::Asked(
+            "--until takes an offset that append, read or head printed, a time (RFC 3339), or tail",
+        ));
+    };
+    let head = session.ask("HEAD", &address.target(""), &[], b"")?;
+    let end = head.field("stream-next-offset").and_then(|end| Token::parse(end.as_bytes()));
+    if end.is_some_and(|end| end.incarnation == token.incarnation) {
+        return Ok(());
+    }
+    // The server knows whose it is.
+    session.ask("GET", &address.target(&format!("?{}", start(until))), &[], b"")?;
+    session.body().map(drop)
 }
 
 /// Cuts a chunk that reaches past `until`. An offset counts bytes; JSON messages are kept a comma each.

@@ -55,9 +55,9 @@ pub(crate) struct Lifetime {
 pub(crate) struct AppendOptions {
     #[command(flatten)]
     pub(crate) target: Target,
-    /// What to append, each argument by itself; `-` or nothing takes standard input.
+    /// What to append, each argument by itself; `-` alone or nothing takes standard input.
     pub(crate) data: Vec<String>,
-    /// Take it from a file.
+    /// Take it from a file; `-` is standard input.
     #[arg(long, value_name = "PATH", conflicts_with = "data")]
     pub(crate) file: Option<PathBuf>,
     /// Each line (or argument) is one JSON message. Lines are sent in batches, in order.
@@ -92,8 +92,9 @@ pub(crate) struct CopyOptions {
     /// The server of the destination, where it is another one.
     #[arg(long, value_name = "URL")]
     pub(crate) to_url: Option<String>,
-    /// The token that the destination's server asks for.
-    #[arg(long, env = "THALWEG_TO_TOKEN", value_name = "TOKEN", hide_env_values = true, requires = "to_url")]
+    /// The token that the destination's server asks for. Where `--to-url` is not given, the server is the destination's own: that
+    /// of its URL, or the source's.
+    #[arg(long, env = "THALWEG_TO_TOKEN", value_name = "TOKEN", hide_env_values = true)]
     pub(crate) to_token: Option<String>,
     /// Leave the destination open even if the source is closed.
     #[arg(long)]
@@ -158,7 +159,7 @@ pub(crate) enum ClientVerb {
     Tail {
         #[command(flatten)]
         target: Target,
-        /// Where to begin: an offset, `beginning`, `now` for what comes, or a time (RFC 3339).
+        /// Where to begin: an offset, `beginning`, `now` for what comes, or, over HTTP, a time (RFC 3339).
         #[arg(long, value_name = "OFFSET", default_value = "beginning", allow_hyphen_values = true)]
         from: String,
         /// How to reach the server: over HTTP, or, on the same machine, through the socket or the shared memory that
@@ -195,11 +196,11 @@ pub(crate) enum ClientVerb {
         name: String,
         #[command(flatten)]
         server: Server,
-        /// Up to where to begin as the source; by default its end.
-        #[arg(long, value_name = "OFFSET")]
+        /// Up to where to begin as the source: an offset, or `beginning`; by default its end.
+        #[arg(long, value_name = "OFFSET", allow_hyphen_values = true)]
         at: Option<String>,
         /// So many bytes, or JSON messages, more than that.
-        #[arg(long, value_name = "N")]
+        #[arg(long, value_name = "N", requires = "at")]
         sub: Option<u64>,
         #[command(flatten)]
         lifetime: Lifetime,
@@ -209,7 +210,7 @@ pub(crate) enum ClientVerb {
         #[command(flatten)]
         target: Target,
     },
-    /// Delete streams.
+    /// Delete streams. One that cannot be deleted keeps none of the others.
     Rm {
         /// Their names or URLs.
         #[arg(required = true)]

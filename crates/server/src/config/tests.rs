@@ -59,6 +59,18 @@ fn a_flag_comes_before_the_file_and_the_file_before_the_default() {
 }
 
 #[test]
+fn certificate_and_key_are_a_pair_wherever_each_comes_from() {
+    let flag = ["--tls-key", "k.pem"];
+    assert!(load("tls_certificate = 'c.pem'", &flag).is_ok() && load("", &[]).is_ok());
+    assert!(load("tls_certificate = 'c.pem'\ntls_key = 'k.pem'", &[]).is_ok());
+    let said = complaint("log_level = 'info'\ntls_certificate = 'c.pem'");
+    assert!(said.starts_with("`tls_certificate` is given (t.toml:2) and `tls_key` is not"), "{said}");
+    assert!(said.contains("--tls-key, THALWEG_TLS_KEY,"), "{said}");
+    let said = load("", &flag).unwrap_err().to_string();
+    assert!(said.starts_with("`tls_key` is given (flag) and `tls_certificate` is not"), "{said}");
+}
+
+#[test]
 fn what_is_printed_is_read_back_the_same() {
     let text = "data = 'a \"b\" \\c'\ninsecure_listen_anywhere = true\nconnections_max = 5";
     let loaded = load(text, &["--spin", "off"]).unwrap();
@@ -95,7 +107,7 @@ fn what_is_wrong_is_named_with_its_line() {
         "{said}"
     );
     let said = complaint("reactors = 99");
-    assert!(said.starts_with("t.toml:1: invalid value '99' for `reactors`: 99 is not in 1..=30"), "{said}");
+    assert!(said.starts_with("t.toml:1: invalid value '99' for `reactors`: 99 is not in 1..=29"), "{said}");
     let said = complaint("listen = ['nowhere']");
     assert!(said.contains("for `listen`: expected an address with a port"), "{said}");
 }

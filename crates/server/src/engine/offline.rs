@@ -19,11 +19,13 @@ pub(crate) enum Refusal {
     /// Something is in the way.
     Conflict(String),
     Failed(String),
+    /// There is nothing of that name.
+    Missing(String),
 }
 
 impl fmt::Display for Refusal {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Refusal::Damaged(why) | Refusal::Conflict(why) | Refusal::Failed(why)) = self;
+        let (Self::Damaged(why) | Self::Conflict(why) | Self::Failed(why) | Self::Missing(why)) = self;
         out.write_str(why)
     }
 }
@@ -48,17 +50,22 @@ fn failed(error: impl fmt::Display) -> Refusal {
 /// # Errors
 /// Nothing can be parsed, or standard output cannot be written.
 pub(crate) fn parse(path: &Path, stream: Option<&str>, output: Output) -> Result<bool, Refusal> {
-    let mut whole = true;
+    let (mut whole, mut found) = (true, stream.is_none());
     for piece in log::parse(&Disk::Real, path).map_err(failed)? {
         let piece = piece.map_err(failed)?;
         whole &= !matches!(piece, Piece::Damage(_));
+        found |= matches!(&piece, Piece::Frame(_)) && stream.is_some_and(|stream| concerns(&piece, stream));
         if stream.is_none_or(|stream| concerns(&piece, stream))
             && output.line(text(&piece), object(&piece)).map_err(failed)?.is_none()
         {
             break;
         }
     }
-    Ok(whole)
+    match stream {
+        // What cannot be read may have been it.
+        Some(stream) if whole && !found => Err(Refusal::Missing(format!("nothing of {stream} is there"))),
+        _ => Ok(whole),
+    }
 }
 
 fn concerns(piece: &Piece, stream: &str) -> bool {

@@ -26,6 +26,11 @@ const STACK_BYTES: usize = 512 * 1024;
 /// A request's bytes beside its data.
 const FRAME_BYTES_BESIDE: u32 = 64 << 10;
 
+/// Whether they are served: somebody wants them, and there is a directory.
+pub(crate) fn are_wanted(wishes: &ServeOptions) -> bool {
+    wishes.services == Switch::On && wishes.durability != Durability::Memory
+}
+
 /// Services that run, each on a thread of its own: what one of them has to do delays no other.
 pub(crate) struct Running {
     served: Vec<Served>,
@@ -50,7 +55,7 @@ impl Running {
         wishes: &ServeOptions,
         clients_max: usize,
     ) -> Result<Option<Self>, Failure> {
-        if wishes.services == Switch::Off || wishes.durability == Durability::Memory {
+        if !are_wanted(wishes) {
             return Ok(None);
         }
         let failed = |error| Failure::System("serve the log to its neighbours", error);

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::{Duration, Instant};
-use thalweg_state::Options as StateOptions;
+use thalweg_state::{Change, Options as StateOptions};
 use thalweg_sys::clock;
 use thalweg_wire::exchange::{Answer, Field, Method, Request, Service as _};
 
@@ -52,6 +52,7 @@ impl thalweg_log::Watch for Deaf {
 /// Subscriptions over a store in memory, and a resolver that knows nobody: of names that begin with `hangs` it says so
 /// only when the test ends.
 struct World {
+    engine: Engine,
     service: Service,
     running: Running,
     /// The other names that were asked for.
@@ -76,7 +77,8 @@ impl World {
             Err(io::ErrorKind::NotFound.into())
         };
         let running = Running::start_with(&engine, Resolver { ask: Arc::new(ask), wait_ms_max }).unwrap();
-        World { service: engine.service_for(Arc::new(Deaf)).unwrap(), running, asked, end }
+        let service = engine.service_for(Arc::new(Deaf)).unwrap();
+        World { engine, service, running, asked, end }
     }
 
     fn call(&mut self, method: Method, path: &str, body: &Value) -> (u16, Value) {
@@ -96,7 +98,11 @@ impl World {
     }
 
     fn subscribe(&mut self, id: &str, url: &str) {
-        let body = json!({ "type": "webhook", "pattern": "events/*", "webhook": { "url": url } });
+        self.subscribe_to(id, "events/*", url);
+    }
+
+    fn subscribe_to(&mut self, id: &str, pattern: &str, url: &str) {
+        let body = json!({ "type": "webhook", "pattern": pattern, "webhook": { "url": url } });
         let (status, body) = self.call(Method::Put, &format!("__ds/subscriptions/{id}"), &body);
         assert_eq!(status, 201, "{body}");
     }
@@ -122,6 +128,19 @@ impl World {
         drop(self.end);
         self.running.end();
     }
+}
+
+/// The next call to a webhook.
+fn called(hook: &TcpListener) -> String {
+    let (mut request, mut caller) = (String::new(), hook.accept().unwrap().0);
+    // What it says last.
+    while !request.contains(r#""wake_id":"#) {
+        let mut part = [0; 4096];
+        let count = caller.read(&mut part).unwrap();
+        assert_ne!(count, 0, "it ended within its body");
+        request.push_str(std::str::from_utf8(&part[..count]).unwrap());
+    }
+    request
 }
 
 fn hanging(number: usize) -> String {
@@ -162,5 +181,38 @@ fn names_that_are_looked_up_are_no_calls() {
         told.send(begin).unwrap();
     });
     assert_eq!(&called.recv_timeout(PATIENCE).unwrap(), b"POST");
+    world.end();
+}
+
+#[test]
+fn a_call_that_waits_for_its_turn_is_not_made_for_a_subscription_that_is_gone() {
+    let mut world = World::new(LOOK_UP_MS_MAX);
+    let [silent, hook] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    let url = |listener: &TcpListener| format!("http://{}/hook", listener.local_addr().unwrap());
+    (0..CALLS_MAX).for_each(|number| world.subscribe(&format!("a{number}"), &url(&silent)));
+    ["y", "z"].iter().for_each(|id| world.subscribe(id, &url(&hook)));
+    world.wake();
+    // With the first call all others are under way or queued.
+    let first = silent.accept().unwrap();
+    assert_eq!(world.call(Method::Delete, "__ds/subscriptions/y", &Value::Null).0, 204);
+    drop((first, silent));
+    let request = called(&hook);
+    assert!(request.contains(r#""subscription_id":"z""#), "{request}");
+    world.end();
+}
+
+#[test]
+fn a_fork_of_the_state_wakes_who_subscribed_to_forks() {
+    let mut world = World::new(LOOK_UP_MS_MAX);
+    let hook = TcpListener::bind("127.0.0.1:0").unwrap();
+    world.subscribe_to("s", "state/forks/*", &format!("http://{}/hook", hook.local_addr().unwrap()));
+    let state = world.engine.state().state().unwrap();
+    let (fork, _) = state.fork(state.main(), clock::wall_us()).unwrap();
+    let changes = [Change::Put("key".into(), b"value"[..].into())].into_iter().collect();
+    state.write(fork, &changes, clock::wall_us()).unwrap();
+    let (told, calls) = channel();
+    std::thread::spawn(move || told.send(called(&hook)).unwrap());
+    let request = calls.recv_timeout(PATIENCE).unwrap();
+    assert!(request.contains(r#""path":"state/forks/0""#), "{request}");
     world.end();
 }

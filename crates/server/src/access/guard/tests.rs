@@ -38,7 +38,7 @@ impl Service for Counter {
     fn refuse(&mut self, refusal: &Refusal, _: Now) -> Response {
         Response {
             status: refusal.status,
-            fields: Vec::new(),
+            fields: thalweg_wire::lines::Lines::default(),
             body: [refusal.code.into()].into_iter().collect(),
         }
     }
@@ -155,13 +155,16 @@ fn each_method_needs_its_scope() {
     use Method::{Delete, Get, Head, Post, Put};
     let expected = [
         ("reads", [200, 200, 403, 403, 403]),
-        ("writes", [403, 403, 200, 200, 403]),
+        // Who appends may ask for a head, of streams.
+        ("writes", [403, 200, 200, 200, 403]),
         ("rules", [200, 200, 200, 200, 200]),
     ];
     for (token, statuses) in expected {
         let found = [Get, Head, Put, Post, Delete].map(|method| status(token, method, "/v1/stream/x"));
         assert_eq!(found, statuses, "{token}");
     }
+    assert_eq!(status("writes", Head, "/v1/stream/__ds/subscriptions/s"), 403);
+    assert_eq!(status("writes", Head, "/v1/stats"), 403);
 }
 
 #[test]

@@ -1,0 +1,91 @@
+//! What a configuration comes to before anything is opened: who may use the server, as whom it speaks, and whether that may be.
+//!
+//! Reads what the configuration names (tokens, certificate, schemas) and changes nothing. Whatever is wrong with a configuration
+//! is found here or by its own parsers, so that `doctor` refuses what `serve` would, in the same words.
+
+use crate::access::Certificate;
+use crate::arguments::ServeOptions;
+use crate::front::Front;
+use crate::listen::Listen;
+use crate::serve::Failure;
+use crate::services;
+use thalweg_sys::process::parallelism;
+
+/// The store announces to 32 watchers; what drives subscriptions is one of them, the state another, and what serves
+/// neighbours a third.
+const REACTORS_MAX: usize = 29;
+
+/// A configuration that may be served.
+pub(crate) struct Plan {
+    pub(crate) front: Front,
+    /// Reactors that serve streams.
+    pub(crate) reactors: usize,
+    /// In whose name TLS is spoken, if it is.
+    pub(crate) certificate: Option<Certificate>,
+    /// Where other machines can reach the server, if they can.
+    reachable: Option<Listen>,
+    /// Streams have an address.
+    has_address: bool,
+}
+
+impl Plan {
+    /// What the options come to where streams are served at these places.
+    ///
+    /// # Errors
+    /// What is wrong with the configuration.
+    pub(crate) fn of<'a>(
+        options: &'a ServeOptions,
+        places: impl Iterator<Item = &'a Listen> + Clone,
+    ) -> Result<Self, Failure> {
+        let front = Front::of(options)?;
+        let most = (REACTORS_MAX - front.watchers_apart()) / front.watchers();
+        let reactors = reactors(options.reactors, most)?;
+        let has_address = places.clone().next().is_some();
+        if !has_address && options.rpc_listen.is_empty() && !services::are_wanted(options) {
+            return Err(Failure::Nowhere);
+        }
+        let reachable = places.chain(&options.rpc_listen).find(|place| !place.is_local()).cloned();
+        let is_open = !front.is_guarded() && !options.insecure_listen_anywhere;
+        if let Some(place) = reachable.as_ref().filter(|_| is_open) {
+            return Err(Failure::Reachable(place.clone()));
+        }
+        let certificate = certificate(options)?;
+        Ok(Self { front, reactors, certificate, reachable, has_address })
+    }
+
+    /// Whether no other machine can reach the server.
+    pub(crate) fn is_apart(&self) -> bool {
+        self.reachable.is_none()
+    }
+
+    /// Logs what may be and is hardly meant.
+    pub(crate) fn warn(&self) {
+        if let Some(place) = self.reachable.as_ref().filter(|_| !self.front.is_guarded()) {
+            tracing::warn!(
+                %place,
+                "other machines can reach this server and everybody may do everything, as --insecure-listen-anywhere allows: \
+                 something in front has to protect it"
+            );
+        }
+        if !self.has_address {
+            tracing::warn!("listen is empty: streams are served at no HTTP address");
+        }
+        self.front.warn();
+    }
+}
+
+/// As many as were asked for, or as there are processors.
+fn reactors(asked: Option<u32>, most: usize) -> Result<usize, Failure> {
+    match asked.map(|count| count as usize) {
+        None => Ok(parallelism().min(most)),
+        Some(asked) if asked > most => Err(Failure::Reactors { asked, most }),
+        Some(asked) => Ok(asked),
+    }
+}
+
+/// Both files are named, or neither: see `config::PAIRS`.
+fn certificate(options: &ServeOptions) -> Result<Option<Certificate>, Failure> {
+    let files = options.tls_certificate.as_deref().zip(options.tls_key.as_deref());
+    let loaded = files.map(|(chain, key)| Certificate::load(chain, key));
+    loaded.transpose().map_err(Failure::Certificate)
+}

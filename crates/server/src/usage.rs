@@ -1,0 +1,80 @@
+//! Mistakes of a command line, said in the form that was asked for: for people as clap lays them out, for programs as any other
+//! complaint. Knows clap's errors and nothing of what a command line means.
+
+use crate::client::{Failure, Output};
+use crate::{EXIT_CONFIGURATION, complain, report};
+use clap::Error;
+use clap::error::ErrorKind;
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+/// How a command line that cannot be read wants to be answered, as far as can be told.
+pub(crate) fn asked_for(line: &[OsString]) -> Output {
+    let words = || line.iter().take_while(|word| *word != "--");
+    let apart = words().zip(words().skip(1)).any(|(flag, value)| flag == "--output" && value == "json");
+    if apart || words().any(|word| word == "--output=json") { Output::Json } else { Output::Text }
+}
+
+/// Says what is wrong with a command line. That somebody asked for help or the version is no mistake, and ends with 0.
+pub(crate) fn misused(error: &Error, output: Output) -> ExitCode {
+    if output == Output::Text || !error.use_stderr() {
+        return match error.print().and_then(|()| io::stdout().flush()) {
+            // Whoever had enough of it has had it.
+            Err(failure) if !error.use_stderr() && failure.kind() != io::ErrorKind::BrokenPipe => {
+                report(Err(Failure::Output(failure)), output)
+            }
+            _ => ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(EXIT_CONFIGURATION)),
+        };
+    }
+    complain(&complaint(error), EXIT_CONFIGURATION, output)
+}
+
+/// What is wrong in a line, without what is laid out for people.
+fn complaint(error: &Error) -> String {
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        return "a verb is missing: --help lists them".to_owned();
+    }
+    let text = error.to_string();
+    let text = text.trim_start_matches("error: ");
+    let ends = ["\n\nUsage:", "\n\nFor more information"].iter().filter_map(|end| text.find(end));
+    let said = &text[..ends.min().unwrap_or(text.len())];
+    let part = |part: &str| part.split_whitespace().collect::<Vec<_>>().join(" ");
+    said.split("\n\n").map(part).collect::<Vec<_>>().join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arguments::Arguments;
+    use clap::Parser;
+
+    fn line(words: &[&str]) -> Vec<OsString> {
+        ["thalweg"].iter().chain(words).map(OsString::from).collect()
+    }
+
+    #[test]
+    fn the_form_is_found_in_a_line_that_cannot_be_read() {
+        for json in [&["--output", "json", "serve", "--bogus"][..], &["serve", "--bogus", "--output=json"]] {
+            assert_eq!(asked_for(&line(json)), Output::Json, "{json:?}");
+        }
+        for text in [&["--output", "text", "x"][..], &["--output"], &["append", "a", "--", "--output=json"]] {
+            assert_eq!(asked_for(&line(text)), Output::Text, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_complaint_is_one_line_with_what_is_wrong() {
+        for (words, wanted) in [
+            (&["serve", "--bogus"][..], "unexpected argument '--bogus' found"),
+            (&["serve", "--reactors", "99"], "invalid value '99' for '--reactors <N>': 99 is not in 1..=29"),
+            (&["appendd"], "unrecognized subcommand 'appendd'; tip: "),
+            (&["append"], "the following required arguments were not provided: <NAME>"),
+            (&[], "a verb is missing: --help lists them"),
+            (&["bench"], "a verb is missing: --help lists them"),
+        ] {
+            let said = complaint(&Arguments::try_parse_from(line(words)).unwrap_err());
+            assert!(said.starts_with(wanted) && !said.contains("Usage") && !said.contains('\n'), "{said}");
+        }
+    }
+}
