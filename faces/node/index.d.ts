@@ -63,7 +63,7 @@ export interface OpenOptions {
   segmentBytesMin?: number
   /** Size of the largest segment file, 64 MiB unless said otherwise, at most 1 GiB. One commit holds a little less. */
   segmentBytesMax?: number
-  /** Housekeeping lets go of entries older than so many microseconds. */
+  /** Housekeeping lets go of entries older than so many microseconds. A whole number, as all that count here. */
   retainUs?: number
   /** Housekeeping lets go of the oldest entries while there are more payload bytes than this. */
   retainBytes?: number
@@ -238,7 +238,7 @@ export interface Stats {
 /** What to purge: of one log, or of all. */
 export interface Purge {
   log?: string
-  /** Entries in front of the first one of this time or a later one; all there are unless said. */
+  /** Entries in front of the first one of this time or a later one; all there are unless said. Not before the epoch. */
   before?: number
   /** Delete the logs themselves. */
   destroy?: boolean
@@ -256,7 +256,7 @@ export interface Purged {
 }
 
 export interface TimeOption {
-  /** That of the call unless said otherwise. It may repeat or go back. */
+  /** That of the call unless said otherwise; not before the epoch. It may repeat or go back. */
   time?: number
 }
 
@@ -291,9 +291,9 @@ export interface Store {
   backup(to: string): Promise<Backup>
   /** Housekeeping, done by itself as the store grows: checkpoints, and segments that no log needs. */
   maintain(): Promise<void>
-  /** Writes what was appended, and closes the store if nobody else in the process has it open. */
+  /** Writes what was appended, and closes the store if nobody else in the process has it open: once what is under way is done. */
   close(): Promise<void>
-  /** Closes the store for everybody in the process and removes its files. */
+  /** Closes the store for everybody in the process, once what is under way is done, and removes its files. */
   destroy(): Promise<void>
 }
 

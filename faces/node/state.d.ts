@@ -4,7 +4,8 @@ import { ServiceError } from "./service.js"
 
 /** Why the state refused. But for `UNKNOWN`, nothing was changed. */
 export type StateCode =
-  | "NO_FORK" | "MAIN_LINE" | "BAD_PLACE" | "BAD_VIEW" | "BAD_KEY" | "NO_SNAPSHOT" | "CONFLICT" | "ROOT_MISMATCH" | "NO_STATE"
+  | "NO_FORK" | "MAIN_LINE" | "TOO_MANY_FORKS" | "BAD_PLACE" | "BAD_VIEW" | "BAD_KEY" | "NO_SNAPSHOT" | "CONFLICT" | "ROOT_MISMATCH"
+  | "NO_STATE"
   | "SESSION_LOST" | "SESSION_EXPIRED" | "SESSIONS_FULL" | "BAD_LEASE" | "TOO_MUCH" | "NOT_TAKEN" | "UNKNOWN" | "FOREIGN"
   | "UNREADABLE"
 

@@ -7,7 +7,7 @@
 // bytes were left out, because each must begin where the last one ended. Byte positions are kept in units of 4, the
 // words of an Int32Array, so that nothing in the loop is anything but a small integer. Nothing here allocates.
 
-const { ThalwegError, native } = require("./error.js")
+const { ThalwegError, badArgument, native } = require("./error.js")
 const format = require("./format.js")
 
 const { BATCH_MAGIC, FLAG_LAST, KIND_CLOSE, KIND_DATA, KIND_DELETE } = format
@@ -64,7 +64,6 @@ class Cursor {
     this.skip = 0
     this.drop = 0
     this.segment = null
-    this.place = 0
     this.limitSegment = 0
     this.limitByte = 0
     this.word = VISIBLE
@@ -82,9 +81,19 @@ class Cursor {
   seek(query = FIRST) {
     const view = this.view
     view.check()
+    check(query)
+    const { word, limitSegment, limitByte } = this
     this.word = query.uncommitted === true ? WRITTEN : VISIBLE
     this.readLimit()
-    view.refresh()
+    try {
+      view.refresh()
+    } catch (error) {
+      // It stays where it was, and nothing of what it has not seen may count as seen.
+      this.word = word
+      this.limitSegment = limitSegment
+      this.limitByte = limitByte
+      throw error
+    }
     this.generation = view.generation
     const { start, end } = query
     this.exact = false
@@ -113,22 +122,20 @@ class Cursor {
       this.guarded = true
       return this.seekTime(query.exact)
     }
-    if (query.tail === true) return this.stand(this.limitSegment, this.limitByte)
-    let position
-    if (query.offset !== undefined) {
-      this.from = query.offset
-      this.guarded = true
-      const place = this.log.stretchOf(query.offset)
-      this.enter(place)
-      this.expectFirst()
-      position = native(() => this.log.handle.positionOf(place, query.offset))
-    } else if (query.checkpoint === true) {
-      position = native(() => this.view.opening.checkpoint())
-    } else {
-      this.expectFirst()
-      position = native(() => this.log.handle.positionOf(0, this.log.lineage[0].from))
-    }
-    this.standAt(position)
+    if (query.tail === true) return this.enterAt(this.limit)
+    if (query.offset !== undefined) return this.seekOffset(query.offset)
+    if (query.checkpoint === true) return this.enterAt(native(() => this.view.opening.checkpoint()))
+    this.expectFirst()
+    this.standAt(native(() => this.log.handle.positionOf(0, this.log.lineage[0].from)))
+  }
+
+  seekOffset(offset) {
+    this.from = offset
+    this.guarded = true
+    const place = this.log.stretchOf(offset)
+    this.enter(place)
+    this.expectFirst()
+    this.standAt(native(() => this.log.handle.positionOf(place, offset)))
   }
 
   /** Nothing may be missing in front of the first entry: it begins at the first offset taken, or before it. */
@@ -140,16 +147,19 @@ class Cursor {
   seekTime(time) {
     this.since = time
     const view = this.view
-    const place = view.placeOfTime(time)
-    const segment = view.segments[place]
-    if (segment === undefined || segment.number > this.limitSegment) {
-      return this.stand(this.limitSegment, this.limitByte)
-    }
+    const segment = view.segments[view.placeOfTime(time)]
+    if (segment === undefined || segment.number > this.limitSegment) return this.enterAt(this.limit)
     const newest = segment.number === this.limitSegment
     const byte = segment.seek(time, newest ? this.limitByte : 0x7fffffff, newest)
-    this.place = place
     this.open(segment, byte)
     if (this.log.lineage.length > 1) this.enter(this.log.stretchAt(segment.number * HIGH + byte))
+  }
+
+  /** Stands at a position, whoever's entries are those behind it. */
+  enterAt(position) {
+    if (position > this.limit) position = this.limit
+    if (this.log.lineage.length > 1) this.enter(this.log.stretchAt(position))
+    this.standAt(position)
   }
 
   /** Takes the entries of one of the logs that hold what this one does. */
@@ -167,6 +177,13 @@ class Cursor {
   relax() {
     const sought = this.exact && this.since < this.until ? this.since + 1 : this.until
     this.stop = sought === Infinity ? Infinity : sought + this.view.lateness()
+  }
+
+  /** Whether times go further back by now than they did when the query was found to be over. */
+  isLate() {
+    const { stop } = this
+    this.relax()
+    return this.stop > stop
   }
 
   /** Moves to the next entry; false when there is none, for now. */
@@ -310,8 +327,8 @@ class Cursor {
         this.leap(native(() => this.log.handle.positionBehind(this.stretch, this.position())))
         break
       case OVER:
-        // Later entries may still be wanted by another query, not by this one.
-        return false
+        // Later entries may still be wanted by another query, and by this one if times go further back by now.
+        return this.follows && this.isLate()
       case CLOSED:
         this.ended = "closed"
         return false
@@ -408,13 +425,19 @@ class Cursor {
     if (limitSegment === this.limitSegment && limitByte === this.limitByte) return this.makeSure()
     if (this.stop !== Infinity) this.relax()
     const view = this.view
-    view.refresh()
+    try {
+      view.refresh()
+    } catch (error) {
+      // Nothing of what it has not seen may count as seen.
+      this.limitSegment = limitSegment
+      this.limitByte = limitByte
+      throw error
+    }
     if (this.generation !== view.generation) {
       this.generation = view.generation
       this.leapt = true
       if (this.cut !== Infinity && this.settle()) return this.run()
-      this.place = this.segment === null ? 0 : view.place(this.segment.number)
-      const found = view.segments[this.place]
+      const found = view.segments[this.segment === null ? 0 : view.place(this.segment.number)]
       if (this.segment === null || found === undefined || found !== this.segment) this.relocate(found)
     }
     return this.run()
@@ -428,7 +451,7 @@ class Cursor {
       this.leapt = false
       return false
     }
-    const limit = this.limitSegment * HIGH + this.limitByte
+    const { limit } = this
     const at = this.segment === null ? limit : Math.min(this.position(), limit)
     const ended = native(() => this.log.handle.ended(at)) ?? null
     if (ended === "unsure") return false
@@ -462,12 +485,11 @@ class Cursor {
     this.limitByte = low
   }
 
+  /** Goes on with the next there is, by its number: places in the list are others once anybody has taken notice of a new one. */
   nextSegment() {
-    const place = this.place + 1
-    const segment = this.view.segments[place]
+    const segment = this.view.segments[this.view.place(this.segment.number + 1)]
     if (segment === undefined) return false
     this.leave()
-    this.place = place
     this.open(segment, 0)
     return true
   }
@@ -502,8 +524,7 @@ class Cursor {
       number = this.limitSegment
       byte = this.limitByte
     }
-    this.place = this.view.place(number)
-    const segment = this.view.segments[this.place]
+    const segment = this.view.segments[this.view.place(number)]
     if (segment === undefined) {
       this.segment = null
       this.words = EMPTY
@@ -519,6 +540,11 @@ class Cursor {
     this.at = 0
     this.ahead = byte < FIRST_WORD * 4 ? FIRST_WORD : byte >>> 2
     this.end = 0
+  }
+
+  /** How far it may look, as a position. */
+  get limit() {
+    return this.limitSegment * HIGH + this.limitByte
   }
 
   position() {
@@ -566,6 +592,16 @@ class Cursor {
     if (this.at === 0) throw new ThalwegError("BAD_ARGUMENT", "the cursor stands at no entry")
     return this.segment.lend(this.start, this.length)
   }
+}
+
+/** Refuses times and offsets that are no numbers: they compare with nothing. */
+function check({ start, after, exact, offset, end }) {
+  if (isNumber(start) && isNumber(after) && isNumber(exact) && isNumber(offset) && isNumber(end)) return
+  throw badArgument("a query's times and offsets are numbers")
+}
+
+function isNumber(value) {
+  return value === undefined || (typeof value === "number" && !Number.isNaN(value))
 }
 
 module.exports = { Cursor }

@@ -5,7 +5,7 @@
 const { ThalwegError, badArgument, native } = require("./error.js")
 const { Cursor } = require("./cursor.js")
 const { Entries, LazyEntries } = require("./entries.js")
-const { AREA_HEADER_BYTES, NOW, Stage } = require("./stage.js")
+const { AREA_HEADER_BYTES, Stage } = require("./stage.js")
 const { Tail } = require("./tail.js")
 
 const RESOLVED = Promise.resolve()
@@ -73,13 +73,13 @@ class Log {
 
   /** Appends everything that an iterable yields, each a transaction of its own; resolves with how many there were. */
   async appendMany(entries, options) {
-    const time = options?.time ?? NOW
+    const time = options?.time
     return this.appendGroups(entries, (stage, data) => stage.put(data, time, 0))
   }
 
   /** The same with a time for each: the iterable yields pairs of a time and data. */
   async appendTimed(entries) {
-    return this.appendGroups(entries, (stage, [time, data]) => stage.put(data, time ?? NOW, 0))
+    return this.appendGroups(entries, (stage, [time, data]) => stage.put(data, time, 0))
   }
 
   async appendGroups(entries, put) {
@@ -131,7 +131,7 @@ class Log {
   put(data, time) {
     this.view.check()
     if (this.stage === null) this.stage = new Stage()
-    this.stage.put(data, time === undefined ? NOW : time, 0)
+    this.stage.put(data, time, 0)
   }
 
   /** Hands over what was staged. */

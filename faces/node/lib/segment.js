@@ -7,8 +7,9 @@
 // there. The page that was written to is a copy from then on and shows nothing that the store appends to it later, so
 // views are made only of pages that are full; what lies in the last one is copied.
 //
-// Nothing here is asked of the native side twice: the maps are borrowed once, what this process wrote itself needs no
-// verification, and the index is extended only when it fell far behind.
+// What is asked of the native side is asked of the file that the bytes are of, whatever has taken its place since; and
+// nothing is asked twice: the maps are borrowed once, what this process wrote itself needs no verification, and the
+// index is extended only when it fell far behind.
 
 const { markAsUntransferable } = require("node:worker_threads")
 const { pageBytes } = require("./binding.js")
@@ -31,6 +32,8 @@ class Segment {
     this.number = row.number
     this.latest = row.latest
     this.trustedFrom = row.trustedFrom
+    this.heldBytes = row.heldBytes
+    this.handle = null
     this.words = EMPTY
     this.isMapped = false
     // Behind this byte the store may still write: a multiple of a page, or the end of it all.
@@ -47,13 +50,18 @@ class Segment {
     this.complete = false
   }
 
+  /** Has a hold on its file; false when the segment is gone. */
+  isHeld() {
+    if (this.handle === null) this.handle = native(() => this.opening.segment(this.number)) ?? null
+    return this.handle !== null
+  }
+
   /** Borrows the bytes; false when the segment is gone. */
   map() {
     if (!this.isMapped) {
-      const buffer = native(() => this.opening.bytes(this.number))
-      if (buffer === null || buffer === undefined) return false
+      if (!this.isHeld()) return false
+      this.words = new Int32Array(native(() => this.handle.bytes()))
       this.isMapped = true
-      this.words = new Int32Array(buffer)
     }
     return true
   }
@@ -96,7 +104,7 @@ class Segment {
   /** False when there is no file to map, or no store any more to do it: what is lent are copies then. */
   mapApart() {
     try {
-      const apart = this.opening.apart(this.number)
+      const apart = this.handle.apart()
       this.hasFile = apart !== null && apart !== undefined
       if (this.hasFile) {
         markAsUntransferable(apart)
@@ -113,7 +121,7 @@ class Segment {
     if (newest && from >= this.trustedFrom) return bound
     if (from < this.clean) return bound < this.clean ? bound : this.clean
     if (from >= this.final) return from
-    const end = native(() => this.opening.readable(this.number, from, bound))
+    const end = this.isHeld() ? native(() => this.handle.readable(from, bound)) : from
     if (end <= from) {
       if (!newest) this.final = from
       return from
@@ -144,12 +152,11 @@ class Segment {
   isIndexed(bound, newest) {
     if (this.complete) return true
     if (this.index === EMPTY) {
-      const index = native(() => this.opening.index(this.number))
-      if (index === null || index === undefined) return false
-      this.index = new Int32Array(index)
+      if (!this.isHeld()) return false
+      this.index = new Int32Array(native(() => this.handle.index()))
       this.complete = !newest
     } else if (!newest || bound - Atomics.load(this.index, 0) > UNINDEXED_BYTES_MAX) {
-      native(() => this.opening.extend(this.number))
+      native(() => this.handle.extend())
       this.complete = !newest
     }
     return true

@@ -12,6 +12,15 @@ const AREA_BYTES_KEPT = 1 << 20
 const AREA_BYTES_MAX = 1 << 30
 const NOW = -1
 
+/** A time that somebody gave. */
+function given(time) {
+  if (typeof time === "number" && time >= 0 && time <= Number.MAX_SAFE_INTEGER) return time
+  throw badArgument("a time is a number of microseconds since the epoch")
+}
+
+/** The same, or now, for which only the native side has a number. */
+const orNow = (time) => (time === undefined || time === null ? NOW : given(time))
+
 class Stage {
   constructor() {
     this.allocate(AREA_BYTES_MIN)
@@ -36,11 +45,9 @@ class Stage {
     }
   }
 
-  /** Copies an entry in. `log` counts the logs of a transaction. */
+  /** Copies an entry in, of now unless a time is given. `log` counts the logs of a transaction. */
   put(data, time, log) {
-    if (time !== NOW && !(time >= 0 && time <= Number.MAX_SAFE_INTEGER)) {
-      throw badArgument("a time is a number of microseconds since the epoch")
-    }
+    const when = orNow(time)
     const isText = typeof data === "string"
     if (!isText && !(data instanceof Uint8Array)) {
       if (!ArrayBuffer.isView(data)) throw badArgument("data is a string, a Buffer, or another view of bytes")
@@ -58,7 +65,7 @@ class Stage {
     const word = at >>> 2
     this.words[word] = length
     this.words[word + 1] = log
-    this.floats[(at >>> 3) + 1] = time
+    this.floats[(at >>> 3) + 1] = when
     this.used = start + ((length + 7) & ~7)
     this.count++
   }
@@ -94,4 +101,4 @@ class Stage {
   }
 }
 
-module.exports = { AREA_HEADER_BYTES, NOW, Stage }
+module.exports = { AREA_HEADER_BYTES, Stage, given, orNow }

@@ -9,6 +9,7 @@ const { Births } = require("./births.js")
 const { badArgument, native, settled, typed } = require("./error.js")
 const { Log } = require("./log.js")
 const { verify } = require("./offline.js")
+const { given } = require("./stage.js")
 const { Tail } = require("./tail.js")
 const { Transaction } = require("./transaction.js")
 const { View } = require("./view.js")
@@ -17,6 +18,14 @@ const { Waits } = require("./waits.js")
 // What verifying no files finds.
 const NO_FILES = { segments: 0, batches: 0, logs: 0, bytes: 0, checkpoints: 0, tornBytes: 0 }
 const DURABILITIES = ["sync", "os", "memory"]
+// Options that count something, and the most there may be of it.
+const COUNTS = {
+  segmentBytesMin: 0xffffffff,
+  segmentBytesMax: 0xffffffff,
+  retainUs: Number.MAX_SAFE_INTEGER,
+  retainBytes: Number.MAX_SAFE_INTEGER,
+  rotateAfterUs: Number.MAX_SAFE_INTEGER,
+}
 // Housekeeping is looked after once in so many appended bytes.
 const MAINTAINED_BYTES = 64 << 20
 
@@ -25,6 +34,10 @@ function open(path, options = {}) {
   const { durability = "sync", readOnly = false } = options
   if (typeof path !== "string" || path === "") throw badArgument("a path is a string")
   if (!DURABILITIES.includes(durability)) throw badArgument(`durability is one of ${DURABILITIES.join(", ")}`)
+  for (const [name, most] of Object.entries(COUNTS)) {
+    const count = options[name] ?? 0
+    if (!Number.isInteger(count) || count < 0 || count > most) throw badArgument(`${name} is a whole number up to ${most}`)
+  }
   const inMemory = durability === "memory" && !readOnly
   return new Store(inMemory ? path : canonical(path, readOnly), inMemory, readOnly, { ...options, durability })
 }
@@ -58,7 +71,7 @@ class Store {
     this.view.check()
     if (typeof name !== "string") throw badArgument("a name is a string")
     const known = this.open.get(name)
-    if (known !== undefined && !known.handle.isDeleted()) return known
+    if (known !== undefined && !native(() => known.handle.isDeleted())) return known
     const log = new Log(this, name, native(() => this.opening.log(name)))
     this.open.set(name, log)
     return log
@@ -98,6 +111,7 @@ class Store {
   /** Lets go of the oldest entries, or of whole logs. */
   async purge({ log, before, destroy = false, countEntries = false } = {}) {
     this.view.check()
+    if (before !== undefined) given(before)
     this.flush()
     return settled(native(() => this.opening.purge(log, before, destroy, countEntries)))
   }

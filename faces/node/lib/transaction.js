@@ -3,12 +3,12 @@
 // Entries of one or several logs that are written together, or not at all.
 
 const { ThalwegError, badArgument, native } = require("./error.js")
-const { NOW, Stage } = require("./stage.js")
+const { Stage, orNow } = require("./stage.js")
 
 class Transaction {
   constructor(store, time) {
     this.store = store
-    this.time = time === undefined ? NOW : time
+    this.time = orNow(time)
     this.stage = new Stage()
     this.logs = []
     // One per log: as long as there is one, the log is not destroyed.
@@ -21,7 +21,7 @@ class Transaction {
     this.check()
     if (log?.store !== this.store) throw badArgument("the log belongs to another store")
     const place = this.logs.indexOf(log)
-    this.stage.put(data, NOW, place < 0 ? this.logs.length : place)
+    this.stage.put(data, undefined, place < 0 ? this.logs.length : place)
     if (place < 0) this.hold(log)
   }
 

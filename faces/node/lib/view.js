@@ -53,7 +53,11 @@ class View {
     this.check()
     const known = new Map(this.segments.map((segment) => [segment.number, segment]))
     const rows = native(() => this.opening.segments())
-    this.segments = rows.map((row) => known.get(row.number) ?? new Segment(this.opening, row))
+    this.segments = rows.map((row) => {
+      const same = known.get(row.number)
+      // One that was written anew has a file of its own.
+      return same !== undefined && same.heldBytes === row.heldBytes ? same : new Segment(this.opening, row)
+    })
     this.latest = this.segments.map((segment) => segment.latest)
     this.versionLow = low
     this.versionHigh = high
@@ -64,11 +68,16 @@ class View {
   place(number) {
     const segments = this.segments
     if (segments.length === 0) return 0
+    // Numbers follow each other unless something was removed in between.
     const guess = number - segments[0].number
     if (guess >= 0 && guess < segments.length && segments[guess].number === number) return guess
-    let place = 0
-    while (place < segments.length && segments[place].number < number) place++
-    return place
+    let [low, high] = [0, segments.length]
+    while (low < high) {
+      const middle = (low + high) >>> 1
+      if (segments[middle].number < number) low = middle + 1
+      else high = middle
+    }
+    return low
   }
 
   /** Place of the last segment that may hold the first entry at or after a time. */

@@ -17,6 +17,7 @@ mod lend;
 mod log;
 mod offline;
 mod rpc;
+mod segment;
 mod service;
 mod shelf;
 mod store;

@@ -88,10 +88,14 @@ impl NativeLog {
         Ok(NativeHold { hold: Mutex::new(Some(hold)) })
     }
 
-    /// Whether it takes nothing more because it is gone.
+    /// Whether it takes nothing more because it is gone: as of now, also where another process says so.
     #[napi]
-    pub fn is_deleted(&self) -> bool {
-        self.log.staged().is_none()
+    pub fn is_deleted(&self) -> Result<bool> {
+        if self.shelf.is_attached() {
+            let found = self.shelf.find(self.log.name())?;
+            return Ok(found.is_none_or(|found| found.id() != self.log.id()));
+        }
+        Ok(self.log.staged().is_none())
     }
 
     /// Whether a stretch has anything at or behind a position.

@@ -1,6 +1,7 @@
 //! What is done to a store's files, whoever has it open or nobody: verified, backed up, put back, taken apart.
 
 use crate::error::{Result, backup as backup_failure, open as open_failure};
+use crate::shelf::InUse;
 use napi::bindgen_prelude::{AsyncTask, Either, Either5, Env, Null, Uint8Array};
 use napi::{Error, Task};
 use napi_derive::napi;
@@ -83,7 +84,7 @@ pub fn restore(backup: String, to: String) -> AsyncTask<Copying> {
 /// What is copied.
 pub(crate) enum Source {
     /// A store that this process has open.
-    Open(thalweg_log::Store),
+    Open(InUse),
     /// A store, whoever has it open.
     Store(PathBuf),
     /// A backup that is put back.
@@ -100,8 +101,8 @@ impl Task for Copying {
     type JsValue = BackupRow;
 
     fn compute(&mut self) -> Result<Backup> {
-        let done = match &self.source {
-            Source::Open(store) => store.backup(&self.to),
+        let done = match &mut self.source {
+            Source::Open(in_use) => in_use.finish(|store| Ok(store.backup(&self.to)))?,
             Source::Store(from) => thalweg_log::backup(&Disk::Real, from, &self.to),
             Source::Backup(from) => thalweg_log::restore(&Disk::Real, from, &self.to),
         };

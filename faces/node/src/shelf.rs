@@ -3,11 +3,11 @@
 //! A shelf is one store and whoever has it open. The last one to close it closes the store; destroying it closes
 //! it for everybody. What is closed is dropped there and then, whatever handles JavaScript still holds: those
 //! hold the shelf, which is empty then, and their calls say so. A word of flags, lent to each isolate, says it to
-//! readers that make no calls.
+//! readers that make no calls. Whatever is under way with the store itself then is waited for, off the event loop.
 
 use crate::bell::Ring;
 use crate::error::{Result, closed, failure, open as open_failure};
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Condvar, Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
@@ -66,6 +66,9 @@ pub(crate) struct Shelf {
     /// Bytes that fit into one batch with room to spare.
     pub(crate) run_bytes_max: usize,
     openings: Mutex<usize>,
+    /// Calls under way that hold the store, and a sign that one of them let go of it.
+    in_use: Mutex<usize>,
+    left: Condvar,
     pub(crate) flags: Arc<Words>,
     rings: Arc<Rings>,
 }
@@ -134,7 +137,8 @@ impl Shelf {
             store.watcher(rings.clone());
         }
         let open = RwLock::new(Some(Open { held, maps, listeners: Mutex::default() }));
-        Ok(Shelf { key, open, durability, run_bytes_max, openings: Mutex::new(1), flags, rings })
+        let (openings, in_use, left) = (Mutex::new(1), Mutex::new(0), Condvar::new());
+        Ok(Shelf { key, open, durability, run_bytes_max, openings, in_use, left, flags, rings })
     }
 
     pub(crate) fn is_attached(&self) -> bool {
@@ -156,6 +160,15 @@ impl Shelf {
             Held::Store(store) => then(store),
             Held::Attached(_) => Err(failure("READ_ONLY", "the store was opened to be read only")),
         }
+    }
+
+    /// The store for a call that may take its time. Where that runs on the pool it is begun by `then`, so that it stands
+    /// there in front of whoever closes the store and waits for it.
+    pub(crate) fn enter<T>(self: &Arc<Shelf>, then: impl FnOnce(InUse) -> Result<T>) -> Result<T> {
+        self.store(|store| {
+            *self.in_use.lock() += 1;
+            then(InUse { store: Some(store.clone()), shelf: self.clone() })
+        })
     }
 
     pub(crate) fn find(&self, name: &[u8]) -> Result<Option<Arc<Log>>> {
@@ -226,6 +239,30 @@ impl Shelf {
     }
 }
 
+/// A store that somebody does something with: whoever closes it waits.
+pub(crate) struct InUse {
+    store: Option<Store>,
+    shelf: Arc<Shelf>,
+}
+
+impl InUse {
+    /// Does what it is in use for, and lets go of it there and then: a task lives until the event loop has heard of it.
+    pub(crate) fn finish<T>(&mut self, then: impl FnOnce(&Store) -> Result<T>) -> Result<T> {
+        let last = InUse { store: self.store.take(), shelf: self.shelf.clone() };
+        then(last.store.as_ref().ok_or_else(closed)?)
+    }
+}
+
+impl Drop for InUse {
+    fn drop(&mut self) {
+        if let Some(store) = self.store.take() {
+            drop(store);
+            *self.shelf.in_use.lock() -= 1;
+            self.shelf.left.notify_all();
+        }
+    }
+}
+
 /// A store on its way out: it may have to wait for the disk.
 pub(crate) struct Closing {
     shelf: Arc<Shelf>,
@@ -233,9 +270,14 @@ pub(crate) struct Closing {
 }
 
 impl Closing {
-    /// Makes everything durable, seals the store and lets go of it.
+    /// Waits for whatever is under way, makes everything durable, seals the store and lets go of it.
     pub(crate) fn finish(&mut self) -> Result<()> {
         let Some(open) = self.open.take() else { return Ok(()) };
+        let mut in_use = self.shelf.in_use.lock();
+        while *in_use > 0 {
+            self.shelf.left.wait(&mut in_use);
+        }
+        drop(in_use);
         let closed = match &open.held {
             Held::Store(store) => store.close().map_err(|error| failure("IO", error)),
             Held::Attached(_) => Ok(()),

@@ -2,13 +2,14 @@
 
 use crate::append;
 use crate::bell::Bell;
-use crate::error::{Result, commit, damaged, failure};
+use crate::error::{Result, commit, failure};
 use crate::lend::lend;
 use crate::log::NativeLog;
-use crate::offline::{Copying, Source};
-use crate::shelf::{Closing, Kind, Shelf};
+use crate::offline::{BackupRow, Copying, Source};
+use crate::segment::NativeSegment;
+use crate::shelf::{Closing, InUse, Kind, Shelf};
 use napi::Task;
-use napi::bindgen_prelude::{AsyncTask, ClassInstance, Env, Function, Uint8ArraySlice, Unknown};
+use napi::bindgen_prelude::{AsyncTask, ClassInstance, Env, Function, PromiseRaw, Uint8ArraySlice, Unknown};
 use napi_derive::napi;
 use parking_lot::Mutex;
 use std::path::Path;
@@ -29,6 +30,8 @@ pub struct SegmentRow {
     /// The largest time of any entry in an earlier segment.
     pub latest: f64,
     pub trusted_from: u32,
+    /// Another than before when it was written anew.
+    pub held_bytes: f64,
 }
 
 /// What the store holds.
@@ -114,55 +117,22 @@ impl Opening {
     #[napi]
     pub fn segments(&self) -> Result<Vec<SegmentRow>> {
         self.shelf.maps(|maps| {
-            let segments = maps.segments();
+            let segments = maps.segments().map_err(|error| failure("IO", error))?;
             let row = |segment: &thalweg_log::MappedSegment| SegmentRow {
                 number: segment.number,
                 latest: segment.latest as f64,
                 trusted_from: segment.trusted_from,
+                held_bytes: segment.held_bytes as f64,
             };
             Ok(segments.iter().map(row).collect())
         })
     }
 
-    /// The bytes of a segment; undefined when it is gone.
+    /// The segment that has a number now; undefined when it is gone.
     #[napi]
-    pub fn bytes<'e>(&self, env: &'e Env, number: u32) -> Result<Option<Unknown<'e>>> {
-        let segments = self.shelf.maps(|maps| Ok(maps.segments()))?;
-        let found = segments.into_iter().find(|segment| segment.number == number);
-        found.map(|segment| lend(env, segment.bytes)).transpose()
-    }
-
-    /// The same bytes in a map of their own, for whoever may store to them: that stays there. Undefined when the segment
-    /// is gone or lies in memory alone.
-    #[napi]
-    pub fn apart<'e>(&self, env: &'e Env, number: u32) -> Result<Option<Unknown<'e>>> {
-        let apart = self.shelf.maps(|maps| maps.apart(number).map_err(|error| failure("IO", error)))?;
-        apart.map(|bytes| lend(env, bytes)).transpose()
-    }
-
-    /// The time index of a segment, extended up to now; undefined when the segment is gone.
-    #[napi]
-    pub fn index<'e>(&self, env: &'e Env, number: u32) -> Result<Option<Unknown<'e>>> {
-        let index =
-            self.shelf.maps(|maps| maps.index(number).transpose().map_err(|error| failure("IO", error)))?;
-        index.map(|index| lend(env, index)).transpose()
-    }
-
-    /// Extends the time index of a segment up to now.
-    #[napi]
-    pub fn extend(&self, number: u32) -> Result<()> {
-        self.shelf.maps(|maps| maps.index(number).transpose().map(drop).map_err(|error| failure("IO", error)))
-    }
-
-    /// How far a segment may be read from a byte on, towards another; -1 when it is gone. Throws in front of
-    /// damage.
-    #[napi]
-    pub fn readable(&self, number: u32, from: u32, to: u32) -> Result<f64> {
-        self.shelf.maps(|maps| match maps.readable(number, from, to) {
-            None => Ok(-1.0),
-            Some(Ok(end)) => Ok(f64::from(end)),
-            Some(Err(damage)) => Err(damaged(&damage)),
-        })
+    pub fn segment(&self, number: u32) -> Result<Option<NativeSegment>> {
+        let segment = self.shelf.maps(|maps| Ok(maps.segment(number)))?;
+        Ok(segment.map(|segment| NativeSegment { shelf: self.shelf.clone(), segment }))
     }
 
     /// Where the newest checkpoint begins.
@@ -252,27 +222,22 @@ impl Opening {
     /// Waits, on this thread, until everything up to a ticket lasts.
     #[napi]
     pub fn persist(&self, ticket: f64) -> Result<()> {
-        let store = self.shelf.store(|store| Ok(store.clone()))?;
-        store.persist(ticket as u64).map_err(|error| commit(&error))
+        let mut in_use = self.shelf.enter(Ok)?;
+        in_use.finish(|store| store.persist(ticket as u64).map_err(|error| commit(&error)))
     }
 
     /// Lets go of the oldest entries, or of whole logs.
     #[napi]
-    pub fn purge(
+    pub fn purge<'e>(
         &self,
+        env: &'e Env,
         log: Option<String>,
         before: Option<f64>,
         destroy: bool,
         count_entries: bool,
-    ) -> Result<AsyncTask<Purging>> {
-        let store = self.shelf.store(|store| Ok(store.clone()))?;
-        Ok(AsyncTask::new(Purging {
-            store,
-            log,
-            before: before.map(|time| time as u64),
-            destroy,
-            count_entries,
-        }))
+    ) -> Result<PromiseRaw<'e, Vec<PurgedRow>>> {
+        let before = before.map(|time| time as u64);
+        self.shelf.enter(|in_use| begin(env, Purging { in_use, log, before, destroy, count_entries }))
     }
 
     /// Begins a new segment.
@@ -283,21 +248,19 @@ impl Opening {
 
     /// Housekeeping: a checkpoint when one is due, segments that no log needs.
     #[napi]
-    pub fn maintain(&self) -> Result<AsyncTask<Maintaining>> {
-        let store = self.shelf.store(|store| Ok(store.clone()))?;
-        Ok(AsyncTask::new(Maintaining { store }))
+    pub fn maintain<'e>(&self, env: &'e Env) -> Result<PromiseRaw<'e, ()>> {
+        self.shelf.enter(|in_use| begin(env, Maintaining { in_use }))
     }
 
     /// Writes a backup of the store to a directory.
     #[napi]
-    pub fn backup(&self, to: String) -> Result<AsyncTask<Copying>> {
-        let source = if self.shelf.is_attached() {
+    pub fn backup<'e>(&self, env: &'e Env, to: String) -> Result<PromiseRaw<'e, BackupRow>> {
+        let to = to.into();
+        if self.shelf.is_attached() {
             let path = self.shelf.path().unwrap_or(Path::new("")).to_owned();
-            self.shelf.maps(|_| Ok(Source::Store(path)))?
-        } else {
-            self.shelf.store(|store| Ok(Source::Open(store.clone())))?
-        };
-        Ok(AsyncTask::new(Copying { source, to: to.into() }))
+            return self.shelf.maps(|_| begin(env, Copying { source: Source::Store(path), to }));
+        }
+        self.shelf.enter(|in_use| begin(env, Copying { source: Source::Open(in_use), to }))
     }
 
     /// Closes this opening, and the store with the last one.
@@ -317,6 +280,11 @@ impl Opening {
         let remove = self.shelf.path().map(|path| path.to_string_lossy().into_owned());
         Ok(AsyncTask::new(Ending { closing: Some(self.shelf.shut()), remove }))
     }
+}
+
+/// Has the pool do a task.
+fn begin<T: Task + 'static>(env: &Env, task: T) -> Result<PromiseRaw<'_, T::JsValue>> {
+    Ok(env.spawn(task)?.promise_object())
 }
 
 /// Whoever hears of new logs.
@@ -387,7 +355,7 @@ fn remove_files(path: &str) -> Result<()> {
     let failed = |error: std::io::Error| failure("IO", format!("cannot remove {path}: {error}"));
     let ours = |name: &str| {
         ["segment-", "spare-", "checkpoint-"].iter().any(|prefix| name.starts_with(prefix))
-            || ["lock", "signal"].contains(&name)
+            || ["lock", "reserve", "signal"].contains(&name)
     };
     for name in disk.names(directory).map_err(failed)?.iter().filter(|name| ours(name)) {
         disk.unlink(&directory.join(name)).map_err(failed)?;
@@ -397,7 +365,7 @@ fn remove_files(path: &str) -> Result<()> {
 }
 
 pub struct Maintaining {
-    store: thalweg_log::Store,
+    in_use: InUse,
 }
 
 impl Task for Maintaining {
@@ -405,7 +373,7 @@ impl Task for Maintaining {
     type JsValue = ();
 
     fn compute(&mut self) -> Result<()> {
-        self.store.maintain(now()).map_err(|error| failure("IO", error))
+        self.in_use.finish(|store| store.maintain(now()).map_err(|error| failure("IO", error)))
     }
 
     fn resolve(&mut self, _env: Env, (): ()) -> Result<()> {
@@ -414,7 +382,7 @@ impl Task for Maintaining {
 }
 
 pub struct Purging {
-    store: thalweg_log::Store,
+    in_use: InUse,
     log: Option<String>,
     before: Option<u64>,
     destroy: bool,
@@ -439,10 +407,12 @@ impl Task for Purging {
         let (log, before) = (self.log.as_deref().map(str::as_bytes), self.before);
         let (destroy, count_entries) = (self.destroy, self.count_entries);
         let purge = Purge { log, before, destroy, count_entries, time: now() };
-        let purged = self.store.purge(&purge).map_err(|error| commit(&error))?;
-        // Where a purge waits for the disk, so does whoever asked for it.
-        self.store.flush().map_err(|error| failure("IO", error))?;
-        Ok(purged)
+        self.in_use.finish(|store| {
+            let purged = store.purge(&purge).map_err(|error| commit(&error))?;
+            // Where a purge waits for the disk, so does whoever asked for it.
+            store.flush().map_err(|error| failure("IO", error))?;
+            Ok(purged)
+        })
     }
 
     fn resolve(&mut self, _env: Env, purged: Vec<Purged>) -> Result<Vec<PurgedRow>> {

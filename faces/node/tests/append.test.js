@@ -78,9 +78,13 @@ test("what cannot be an entry is refused by name", async (context) => {
   await assert.rejects(log.append(""), { code: "EMPTY_ENTRY" })
   await assert.rejects(log.append(Buffer.alloc(0)), { code: "EMPTY_ENTRY" })
   for (const data of [undefined, null, 7, {}, []]) await assert.rejects(log.append(data), { code: "BAD_ARGUMENT" })
-  for (const time of [-2, NaN, "now", 2 ** 60]) {
+  for (const time of [-2, -1, NaN, "now", "7", 7n, 2 ** 60]) {
     await assert.rejects(log.append("x", { time }), { code: "BAD_ARGUMENT" })
     assert.throws(() => log.appendSync("x", { time }), { code: "BAD_ARGUMENT" })
+    await assert.rejects(log.appendMany(["x"], { time }), { code: "BAD_ARGUMENT" })
+    await assert.rejects(log.appendTimed([[time, "x"]]), { code: "BAD_ARGUMENT" })
+    assert.throws(() => log.store.transaction({ time }), { code: "BAD_ARGUMENT" })
+    await assert.rejects(log.store.purge({ before: time }), { code: "BAD_ARGUMENT" })
   }
   assert.deepEqual([...log.query()], [])
 })

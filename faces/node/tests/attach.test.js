@@ -5,6 +5,8 @@
 const assert = require("node:assert/strict")
 const { fork } = require("node:child_process")
 const { once } = require("node:events")
+const { mkdirSync, readdirSync, renameSync, rmdirSync } = require("node:fs")
+const { join } = require("node:path")
 const test = require("node:test")
 const { after, drain, folder, open, store, text } = require("./helpers.js")
 
@@ -59,6 +61,44 @@ if (process.send === undefined) {
       assert.equal(text((await next).value.data), `entry ${n}`)
     }
     await tail.return()
+  })
+
+  test("a log that its writer deleted is no longer what its name stands for", async (context) => {
+    const path = folder(context)
+    const writer = store(context, { path, durability: "os" })
+    const reader = store(context, { path, readOnly: true, durability: "os" })
+    const texts = (log) => [...log.query()].map((entry) => text(entry.data))
+    for (const name of ["a", "b"]) writer.log(name).appendSync("old")
+    const former = reader.log("a")
+    assert.deepEqual(texts(former), ["old"])
+    assert.equal(reader.log("a"), former)
+    await writer.purge({ log: "a", destroy: true })
+    assert.throws(() => reader.log("a"), { code: "NO_LOG" })
+    writer.log("a").appendSync("new")
+    assert.deepEqual(texts(reader.log("a")), ["new"])
+  })
+
+  test("segments that cannot be listed are not passed over: it is said, and they are read once they can", (context) => {
+    const path = folder(context)
+    const writer = store(context, { path, durability: "os" })
+    const log = writer.log("a")
+    log.appendSync("before")
+    const read = store(context, { path, readOnly: true, durability: "os" }).log("a")
+    const cursor = read.cursor()
+    assert.equal(drain(cursor).length, 1)
+    writer.rotate()
+    log.appendSync("behind")
+    const [newest] = readdirSync(path).filter((name) => name.startsWith("segment-")).sort().reverse()
+    renameSync(join(path, newest), join(path, "away"))
+    mkdirSync(join(path, newest))
+    for (let n = 0; n < 2; n++) {
+      assert.throws(() => cursor.next(), { code: "IO" })
+      assert.throws(() => read.query(), { code: "IO" })
+    }
+    rmdirSync(join(path, newest))
+    renameSync(join(path, "away"), join(path, newest))
+    assert.deepEqual(drain(cursor).map(([, , , data]) => data), ["behind"])
+    assert.equal([...read.query()].length, 2)
   })
 
   test("who reads only may not write, and finds only logs there are", async (context) => {

@@ -7,7 +7,9 @@ use serde_json::{Value, json};
 use std::fmt::Write;
 use std::path::Path;
 use std::sync::Arc;
-use thalweg_log::{Commit, Config, Fork, LAYOUT, Lifetime, Log, Maps, Options, Query, Start, Store};
+use thalweg_log::{
+    Commit, Config, Cursor, Entry, Fork, LAYOUT, Lifetime, Log, Maps, Options, Query, Start, Store,
+};
 
 fn is_as_generated(path: &str, text: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
@@ -38,12 +40,22 @@ fn create(store: &Store, name: &[u8], fork: Option<&Fork>) -> Arc<Log> {
 /// Times begin here: above 32 bits, as they are in life.
 const BASE: u64 = 1_700_000_000_000_000;
 
+/// A log, and tails of it.
+type Tailed = (Arc<Log>, Vec<Cursor>);
+
 /// Three logs over several small segments: one whose times go back, one that is closed, and a fork of the first
-/// that begins inside an entry. Nothing in it depends on when or where it runs.
-fn store() -> (Store, Vec<Arc<Log>>) {
+/// that begins inside an entry. Nothing in it depends on when or where it runs. Each comes with tails that were begun
+/// at some moments.
+fn store() -> (Store, Vec<Tailed>) {
     let options = Options { segment_bytes_min: 4096, segment_bytes_max: 8192, ..Options::default() };
     let store = Store::memory(options).unwrap();
     let (a, b) = (create(&store, b"a", None), create(&store, b"b", None));
+    let mut logs = vec![(a.clone(), Vec::new()), (b.clone(), Vec::new())];
+    let begin_tails = |logs: &mut [Tailed]| {
+        for (log, tails) in logs {
+            tails.push(Cursor::new(store.reader(log), &Query::from(Start::Tail)));
+        }
+    };
     for n in 0..60u64 {
         let payload = vec![n as u8 + 1; 1 + (n as usize * 37) % 200];
         let time = BASE + if n % 7 == 3 { n * 100 - 250 } else { n * 100 };
@@ -55,14 +67,20 @@ fn store() -> (Store, Vec<Arc<Log>>) {
         }
         transaction.commit().unwrap();
         store.append(&b, &payload[..1], time + 50).unwrap();
+        if n % 16 == 7 {
+            begin_tails(&mut logs);
+        }
     }
     let fork = Fork { parent: a.clone(), at: 2003, asked: [2003, 0] };
     let c = create(&store, b"c", Some(&fork));
+    logs.push((c.clone(), Vec::new()));
+    begin_tails(&mut logs);
     store.append_all(&a, &[b"late", b"later"], BASE + 9_000).unwrap();
+    begin_tails(&mut logs);
     store.append_all(&c, &[b"own", b"more"], BASE + 8_900).unwrap();
     let version = b.staged().unwrap().version;
     store.commit(&b, version, &Commit { close: true, ..Commit::default() }, None).unwrap();
-    (store, vec![a, b, c])
+    (store, logs)
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -75,8 +93,8 @@ fn hex(bytes: &[u8]) -> String {
 fn bytes(store: &Store, number: u32) -> Vec<u8> {
     // What is not there is zero, in the files and here.
     let maps = store.maps();
-    let segment = maps.segments().into_iter().find(|segment| segment.number == number).unwrap();
-    let end = maps.readable(number, 64, u32::MAX).unwrap().unwrap();
+    let segment = maps.segment(number).unwrap();
+    let end = maps.readable(&segment, 64, u32::MAX).unwrap();
     let start = segment.bytes.start().as_ptr();
     // SAFETY: mapped for as long as the store, and final below `end`.
     let mut bytes = unsafe { std::slice::from_raw_parts(start, end as usize) }.to_vec();
@@ -84,10 +102,21 @@ fn bytes(store: &Store, number: u32) -> Vec<u8> {
     bytes
 }
 
+fn brief(entry: &Entry<'_>) -> Value {
+    json!([entry.time, entry.offset, entry.last, entry.data.len(), entry.data[0]])
+}
+
 fn expected(store: &Store, log: &Arc<Log>, query: &Query) -> Vec<Value> {
-    let mut reader = store.reader(log);
-    let entries = reader.entries(query).map(|entry| entry.unwrap());
-    entries.map(|e| json!([e.time, e.offset, e.last, e.data.len(), e.data[0]])).collect()
+    store.reader(log).entries(query).map(|entry| brief(&entry.unwrap())).collect()
+}
+
+/// Where a tail was begun, and what came.
+fn came(mut tail: Cursor) -> Value {
+    let (begun, mut entries) = (tail.limit(), Vec::new());
+    while let Some(entry) = tail.next().unwrap() {
+        entries.push(brief(&entry));
+    }
+    json!([begun, entries])
 }
 
 fn queries() -> Vec<(Value, Query)> {
@@ -137,15 +166,19 @@ fn vectors() {
     let maps = store.maps();
     let segments: Vec<Value> = maps
         .segments()
+        .unwrap()
         .iter()
         .map(|s| json!({ "number": s.number, "latest": s.latest, "bytes": hex(&bytes(&store, s.number)) }))
         .collect();
     let logs: Vec<Value> = logs
-        .iter()
-        .map(|log| {
-            let queries: Vec<Value> =
-                queries().iter().map(|(asked, query)| json!([asked, expected(&store, log, query)])).collect();
-            json!({ "lineage": lineage(&maps, log), "queries": queries })
+        .into_iter()
+        .map(|(log, tails)| {
+            let queries: Vec<Value> = queries()
+                .iter()
+                .map(|(asked, query)| json!([asked, expected(&store, &log, query)]))
+                .collect();
+            let tails: Vec<Value> = tails.into_iter().map(came).collect();
+            json!({ "lineage": lineage(&maps, &log), "queries": queries, "tails": tails })
         })
         .collect();
     let visible = maps.visible();

@@ -81,6 +81,21 @@ test("what was appended and not awaited is there after close()", async (context)
   }
 })
 
+for (const end of ["close", "destroy"]) {
+  test(`${end}() waits for what is under way, so that the store can be opened again at once`, async (context) => {
+    const [path, to] = [folder(context), join(folder(context), "backup")]
+    const opened = open(path, { durability: "os" })
+    const entries = 64
+    for (let n = 0; n < entries; n++) opened.log("a").appendSync(Buffer.alloc(1 << 20, n))
+    const underWay = [opened.purge({ before: 1 }), opened.backup(to), opened.maintain()]
+    await opened[end]()
+    const again = store(context, { path, durability: "os" })
+    await Promise.all(underWay)
+    assert.equal([...store(context, { path: to, durability: "os" }).log("a").query()].length, entries)
+    assert.deepEqual(again.logs(), end === "close" ? ["a"] : [])
+  })
+}
+
 test("destroy() closes it for everybody, removes its files and leaves those of others", async (context) => {
   const path = folder(context)
   const [opened, other] = [open(path, { durability: "os" }), open(path, { durability: "os" })]
@@ -111,6 +126,11 @@ test("a store in memory lives under its name for as long as somebody has it open
 test("options that mean nothing, and a store that is open in another way, are refused", (context) => {
   const path = folder(context)
   assert.throws(() => open(path, { durability: "most" }), { code: "BAD_ARGUMENT" })
+  for (const name of ["segmentBytesMin", "segmentBytesMax", "retainUs", "retainBytes", "rotateAfterUs"]) {
+    for (const value of [NaN, -1, 0.5, Infinity, 2 ** 60, "1000", 1000n]) {
+      assert.throws(() => open(path, { durability: "os", [name]: value }), { code: "BAD_ARGUMENT" }, `${name}: ${value}`)
+    }
+  }
   assert.throws(() => open(7), { code: "BAD_ARGUMENT" })
   assert.throws(() => open(path, { readOnly: true }), { code: "NOT_A_STORE" })
   assert.throws(() => open(join(path, "nowhere"), { readOnly: true }), { code: "IO" })

@@ -1,7 +1,8 @@
 "use strict"
 
 const assert = require("node:assert/strict")
-const { readdirSync } = require("node:fs")
+const { readdirSync, statSync } = require("node:fs")
+const { join } = require("node:path")
 const test = require("node:test")
 const { drain, folder, store, text } = require("./helpers.js")
 
@@ -43,6 +44,50 @@ test("a cursor that stood in what was purged keeps its entry and goes on, and te
   // Segments that it has mapped are still there for it; what it misses is a run, and it says how long.
   const missed = 1_010 - 10 - rest.length
   assert.equal(cursor.skipped, missed * 100)
+})
+
+for (const count of [15, 28]) {
+  test(`a query that stands in segment ${count} comes by all behind it, whoever takes notice that others went`, async (context) => {
+    const opened = store(context, { durability: "os" })
+    const log = opened.log("a")
+    for (let n = 0; n < 30; n++) {
+      log.appendSync("x", { time: n })
+      opened.rotate()
+    }
+    const entries = log.query()
+    for (let n = 0; n < count; n++) assert.equal(entries.next().value.time, n)
+    const before = opened.stats().segments
+    await opened.purge({ before: 9 })
+    assert.equal(opened.stats().segments, before - 9)
+    assert.deepEqual(times(log), from(9, 30))
+    assert.deepEqual([...entries].map((entry) => entry.time), from(count, 30))
+  })
+}
+
+test("an entry read before its segment was written anew stays what it was, and who comes later reads the new one", async (context) => {
+  const path = folder(context)
+  const opened = store(context, { path, durability: "os" })
+  const [goes, stays] = [opened.log("goes"), opened.log("stays")]
+  const append = (first, end) => {
+    for (let n = first; n < end; n++) goes.appendSync(Buffer.alloc(1_000, 7), { time: n })
+  }
+  append(0, 200)
+  stays.appendSync("kept", { time: 200 })
+  append(200, 1_000)
+  const held = [...goes.query({ lazy: true })]
+  const files = () => readdirSync(path).filter((name) => name.startsWith("segment-"))
+  const inodes = () => new Map(files().map((name) => [name, statSync(join(path, name)).ino]))
+  const before = inodes()
+  opened.rotate()
+  await opened.purge({ log: "goes", before: 1_000 })
+  await opened.maintain()
+  const anew = [...inodes()].filter(([name, inode]) => (before.get(name) ?? inode) !== inode)
+  assert.equal(anew.length, 1, "the one with what stays")
+  for (const entry of held) {
+    assert.equal(entry.byte(0), 7)
+    assert.ok(entry.data.every((byte) => byte === 7))
+  }
+  assert.deepEqual([...stays.query({ start: 100 })].map((entry) => text(entry.data)), ["kept"])
 })
 
 test("a log that was destroyed behind much of another ends its cursors", async (context) => {

@@ -99,6 +99,48 @@ test("a cursor comes to the end and goes on, across segments", async (context) =
   }
 })
 
+for (const query of [{ start: 0, end: 100 }, { exact: 60, end: 100 }, { offset: 0, end: 100 }]) {
+  test(`a cursor of ${JSON.stringify(query)} that was over takes an entry whose time goes back`, (context) => {
+    const log = store(context).log("a")
+    const cursor = log.cursor(query)
+    log.appendSync("in time", { time: 60 })
+    assert.ok(cursor.next())
+    log.appendSync("too late", { time: 200 })
+    assert.equal(cursor.next(), false)
+    assert.equal(cursor.next(), false)
+    log.appendSync("late", { time: 50 })
+    assert.deepEqual(drain(cursor).map(([, , , data]) => data), ["late"])
+    log.appendSync("later", { time: 40 })
+    assert.deepEqual(drain(cursor).map(([, , , data]) => data), ["later"])
+  })
+}
+
+test("a cursor that looks for a time finds it behind later ones", (context) => {
+  const log = store(context).log("a")
+  const cursor = log.cursor({ exact: 100 })
+  log.appendSync("later", { time: 200 })
+  assert.equal(cursor.next(), false)
+  for (const time of [100, 300]) log.appendSync("x", { time })
+  assert.deepEqual(drain(cursor).map(([time]) => time), [100, 300])
+})
+
+test("times and offsets that are no numbers are refused, and the cursor stays where it was", (context) => {
+  const log = store(context).log("a")
+  for (const time of [1, 2]) log.appendSync("x", { time })
+  const cursor = log.cursor()
+  assert.ok(cursor.next())
+  for (const name of ["start", "after", "exact", "offset", "end"]) {
+    for (const value of [NaN, "1", 1n, null, new Date()]) {
+      for (const read of ["query", "cursor", "tail"]) {
+        assert.throws(() => log[read]({ [name]: value }), { code: "BAD_ARGUMENT" }, `${read} ${name} ${value}`)
+      }
+      assert.throws(() => cursor.seek({ [name]: value }), { code: "BAD_ARGUMENT" })
+    }
+  }
+  assert.deepEqual(drain(cursor).map(([time]) => time), [2])
+  assert.equal([...log.query({ start: -Infinity, end: Infinity })].length, 2)
+})
+
 test("an iterator ends with what was visible when it began", async (context) => {
   const log = store(context).log("a")
   log.appendSync("first")

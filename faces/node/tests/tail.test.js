@@ -38,6 +38,16 @@ test("a tail that says where to begin takes what is there first", async (context
   assert.deepEqual(await taken, ["entry 2", "entry 3", "entry 4"])
 })
 
+test("a tail with an end wakes for an entry whose time goes back", async (context) => {
+  const log = store(context).log("a")
+  const tail = log.tail({ start: 0, end: 100 })
+  log.appendSync("too late", { time: 200 })
+  const asleep = tail.next()
+  log.appendSync("late", { time: 60 })
+  assert.equal(text((await asleep).value.data), "late")
+  await tail.return()
+})
+
 test("many tails of several logs wake for what is theirs", async (context) => {
   const opened = store(context, { durability: "os" })
   const logs = ["a", "b", "c"].map((name) => opened.log(name))

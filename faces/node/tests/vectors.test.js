@@ -43,18 +43,19 @@ class Opening {
     return Uint8Array.from(Buffer.from(bytes, "hex")).buffer
   }
 
-  readable(number, from, to) {
-    this.verified.push(number)
-    // A MiB at a time, says the other side; here half of what is left, where a batch ends.
-    return Math.min(to, this.bytes(number).byteLength - 64)
+  segment(number) {
+    return {
+      bytes: () => this.bytes(number),
+      readable: (from, to) => {
+        this.verified.push(number)
+        // A MiB at a time, says the other side; here half of what is left, where a batch ends.
+        return Math.min(to, this.bytes(number).byteLength - 64)
+      },
+      // Without blocks: a search begins at the beginning.
+      index: () => new ArrayBuffer(8),
+      extend: () => {},
+    }
   }
-
-  /** No index: a search begins at the beginning. */
-  index() {
-    return undefined
-  }
-
-  extend() {}
 }
 
 function handle(lineage) {
@@ -86,6 +87,30 @@ for (const [n, { lineage, queries }] of vectors.logs.entries()) {
       const says = JSON.stringify(query)
       assert.deepEqual([...new Entries(new Cursor(log, query, false))].map(brief), expected, says)
       assert.deepEqual([...new LazyEntries(new Cursor(log, query, false))].map(brief), expected, says)
+    }
+  })
+}
+
+const setVisible = (view, position) => {
+  new BigUint64Array(view.control.buffer)[format.WORD_VISIBLE] = BigInt(position)
+}
+
+for (const [n, { lineage, tails }] of vectors.logs.entries()) {
+  test(`a tail of log ${n}, and what its checkpoint does not cover, begin where they begin for the log's own reader`, () => {
+    const opening = new Opening()
+    const view = new View(opening)
+    const log = new Log({ view, waits: null, staged: new Set() }, "log", handle(lineage))
+    assert.ok(tails.length > 1)
+    for (const [position, expected] of tails) {
+      setVisible(view, position)
+      const cursor = new Cursor(log, { tail: true }, true)
+      assert.equal(cursor.next(), false)
+      setVisible(view, vectors.visible)
+      const found = []
+      while (cursor.next()) found.push(brief(cursor))
+      assert.deepEqual(found, expected, `behind ${position}`)
+      opening.checkpoint = () => position
+      assert.deepEqual([...new Entries(new Cursor(log, { checkpoint: true }, false))].map(brief), expected)
     }
   })
 }
@@ -139,8 +164,7 @@ test("the limit is where reading ends, wherever it lies", () => {
   const all = vectors.logs[0].queries[0][1]
   const ends = new Set()
   for (const [offset, position] of vectors.logs[0].lineage[0].places) {
-    const words = new BigUint64Array(view.control.buffer)
-    words[format.WORD_VISIBLE] = BigInt(position)
+    setVisible(view, position)
     const seen = [...log.query()].map(brief)
     assert.deepEqual(seen, all.slice(0, seen.length))
     const end = seen.length === 0 ? 0 : seen.at(-1)[1] + seen.at(-1)[3]

@@ -8,8 +8,8 @@ const { randomBytes } = require("node:crypto")
 const MARK = randomBytes(16).toString("hex")
 const MARKED = new RegExp(`"${MARK}(-?\\d+)"`, "g")
 const LONG = /\d{16}/
-// Strings are passed over, so that digits in them stay what they are.
-const INTEGERS = /"(?:[^"\\]|\\.)*"|-?\d{16,}(?![\d.eE])/g
+const NUMBERS = /-?\d[\d.eE+-]*/g
+const INTEGER = /^-?[1-9]\d{15,}$/
 
 function replacer(key, value) {
   if (typeof value === "bigint") return MARK + value
@@ -24,8 +24,31 @@ function reviver(_key, value) {
   return typeof value === "string" && value.startsWith(MARK) ? BigInt(value.slice(MARK.length)) : value
 }
 
-function marked(token) {
-  return token[0] === '"' || Number.isSafeInteger(Number(token)) ? token : `"${MARK}${token}"`
+function marked(number) {
+  return !INTEGER.test(number) || Number.isSafeInteger(Number(number)) ? number : `"${MARK}${number}"`
+}
+
+/** Where the string ends that begins here; the end of the text for one that does not. */
+function behindString(text, start) {
+  for (let quote = text.indexOf('"', start + 1); quote >= 0; quote = text.indexOf('"', quote + 1)) {
+    let slashes = 0
+    while (text[quote - slashes - 1] === "\\") slashes += 1
+    if (slashes % 2 === 0) return quote + 1
+  }
+  return text.length
+}
+
+/** The text with long integers marked. Strings are passed over, so that digits in them stay what they are. */
+function withMarks(text) {
+  const parts = []
+  for (let at = 0; at < text.length; ) {
+    const found = text.indexOf('"', at)
+    const quote = found < 0 ? text.length : found
+    const end = found < 0 ? quote : behindString(text, quote)
+    parts.push(text.slice(at, quote).replace(NUMBERS, marked), text.slice(quote, end))
+    at = end
+  }
+  return parts.join("")
 }
 
 function stringify(value) {
@@ -34,7 +57,7 @@ function stringify(value) {
 }
 
 function parse(text) {
-  return LONG.test(text) ? JSON.parse(text.replace(INTEGERS, marked), reviver) : JSON.parse(text)
+  return LONG.test(text) ? JSON.parse(withMarks(text), reviver) : JSON.parse(text)
 }
 
 module.exports = { parse, stringify }

@@ -1,0 +1,36 @@
+"use strict"
+
+const assert = require("node:assert/strict")
+const { join } = require("node:path")
+const { test } = require("node:test")
+
+const home = process.env.THALWEG_PACKAGE ?? join(__dirname, "..")
+const { parse, stringify } = require(join(home, "lib/rpc/json.js"))
+
+test("every number comes back as it was, whatever stands beside it", () => {
+  for (let round = 0; round < 20_000; round += 1) {
+    const float = Math.random()
+    const integer = BigInt(Math.floor(float * 2 ** 52)) * 4099n + 2n ** 60n
+    const values = [float, -float, float * 1e300, float * 1e-300, integer, -integer, Number.MAX_SAFE_INTEGER]
+    assert.deepEqual(parse(stringify(values)), values)
+  }
+  const text = '{"9007199254740993":9007199254740993,"a":[1234567890123456789.5,12345678901234567890e-3,-9007199254740993]}'
+  assert.deepEqual(parse(text), {
+    "9007199254740993": 9007199254740993n,
+    a: [1234567890123456789.5, 12345678901234567890e-3, -9007199254740993n],
+  })
+})
+
+test("strings of any length and content are passed over", () => {
+  for (const content of ["x", "\n", '"', "\\", '"9007199254740993', "é", "\u2028"]) {
+    const value = { before: 2n ** 64n - 1n, text: content.repeat((8 << 20) / content.length), behind: [2n ** 63n] }
+    assert.deepEqual(parse(stringify(value)), value)
+  }
+})
+
+test("what is no JSON stays none", () => {
+  const texts = ['{"x":9007199254740993', '["9007199254740993', "[9007199254740993 1]", "[09007199254740993]"]
+  for (const text of [...texts, "[9007199254740993-1]", "[--9007199254740993]", "9007199254740993\\"]) {
+    assert.throws(() => parse(text), SyntaxError, text)
+  }
+})
