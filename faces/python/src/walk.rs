@@ -50,19 +50,22 @@ impl Walk {
         }
         let (offset, time, last, position) = (entry.offset, entry.time, entry.last, entry.position);
         let (start, length) = (entry.data.as_ptr().addr(), entry.data.len() as u32);
-        self.enter(position);
-        let place = self.map().and_then(|pin| pin.place_of(start, length as usize));
-        Ok(place.map(|place| Step { offset, time, last, place, length }))
+        let place = self.enter(position, |pin| pin.place_of(start, length as usize))?;
+        Ok(Some(Step { offset, time, last, place, length }))
     }
 
-    /// Goes to the segment in which a position lies.
+    /// Goes to the segment in which a position lies, for what is asked of its map. Of one that was compacted there is another
+    /// map by now: when the one at hand does not have it, that one does.
     #[inline]
-    fn enter(&mut self, position: Position) {
+    fn enter<T>(&mut self, position: Position, ask: impl Fn(&Arc<Pin>) -> Option<T>) -> Result<T, ReadError> {
         let segment = (position >> 32) as u32;
         self.here = segment as usize % MAPS;
-        if !matches!(&self.maps[self.here], Some((number, _)) if *number == segment) {
-            self.hold(segment, position);
+        let at_hand = self.maps[self.here].as_ref().filter(|(number, _)| *number == segment);
+        if let Some(answer) = at_hand.and_then(|(_, pin)| ask(pin)) {
+            return Ok(answer);
         }
+        self.hold(segment, position);
+        self.map().and_then(ask).ok_or_else(|| unmapped(segment))
     }
 
     #[cold]
@@ -80,9 +83,17 @@ impl Walk {
         if gathered.count == 0 {
             return Ok(None);
         }
-        self.enter(gathered.position);
-        Ok(self.map().filter(|pin| pin.holds(gathered.end)).map(|pin| (gathered, pin.clone())))
+        // A map of an earlier time has what a later one has, and more.
+        let pin = self.enter(gathered.position, |pin| pin.holds(gathered.end).then(|| pin.clone()))?;
+        Ok(Some((gathered, pin)))
     }
+}
+
+/// An entry was read that no map of its segment holds.
+#[cold]
+fn unmapped(segment: u32) -> ReadError {
+    let why = "what was read of it lies in no map of it".to_owned();
+    ReadError::Io { file: format!("segment {segment}"), why }
 }
 
 impl Sits for Walk {}

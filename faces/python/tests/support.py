@@ -1,7 +1,10 @@
 """What the tests share: a store in a directory of its own, small enough that segments end."""
 
+import ctypes
 import os
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -44,6 +47,15 @@ class StoreCase(unittest.TestCase):
 def read(entries) -> list[tuple[int, bytes]]:
     """Times and payloads of what is iterated over."""
     return [(entry.time, bytes(entry)) for entry in entries]
+
+
+def bind_to_the_brim(sock: socket.socket, directory: str) -> str:
+    """Binds a Unix socket to a path that leaves no room for a zero byte behind it, which Python itself does not."""
+    path = os.path.join(directory, "brim").ljust(108, "m")
+    address = struct.pack("H108s", socket.AF_UNIX, path.encode())
+    if ctypes.CDLL(None).bind(sock.fileno(), address, len(address)) != 0:
+        raise AssertionError(f"{path} was not bound")
+    return path
 
 
 def python(code: str, *arguments: str, timeout: float = 60) -> str:

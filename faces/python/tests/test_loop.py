@@ -62,6 +62,32 @@ class Scheduling(unittest.TestCase):
         self.run_for(0.03)
         self.assertEqual(seen, sorted(wanted))
 
+    def test_a_timer_comes_in_time_when_turns_grow_slow_all_at_once(self) -> None:
+        self.loop.set_debug(False)
+
+        def slow_turns(quick: int) -> int:
+            """How many slow turns a timer of three of them takes, after so many quick ones."""
+            slow, due = 0, []
+
+            def turn(left: int) -> None:
+                nonlocal slow
+                if due:
+                    self.loop.stop()
+                    return
+                if left == 0:
+                    self.loop.call_later(0.03, due.append, 0)
+                if left <= 0:
+                    time.sleep(0.01)
+                    slow += 1
+                self.loop.call_soon(turn, left - 1)
+
+            self.loop.call_soon(turn, quick)
+            self.loop.run_forever()
+            return slow
+
+        counts = [slow_turns(quick) for quick in range(1000, 1017)]
+        self.assertLess(max(counts), 7, counts)
+
     def test_handles_pass_for_those_of_asyncio(self) -> None:
         soon, later = self.loop.call_soon(print), self.loop.call_later(1, print)
         self.assertIsInstance(soon, asyncio.Handle)
@@ -69,6 +95,8 @@ class Scheduling(unittest.TestCase):
         self.assertIsInstance(later, asyncio.TimerHandle)
         self.assertAlmostEqual(later.when(), self.loop.time() + 1, delta=0.5)
         self.assertIn("print", repr(soon))
+        # What asyncio since 3.13 asks whoever shows a handle.
+        self.assertEqual(soon._loop.get_debug(), self.loop.get_debug())
         soon.cancel()
         self.assertTrue(soon.cancelled())
         self.assertIn("cancelled", repr(soon))

@@ -9,6 +9,7 @@ import unittest
 import warnings
 
 import thalweg
+from support import bind_to_the_brim
 
 
 class Notes(asyncio.DatagramProtocol):
@@ -175,6 +176,28 @@ class Datagrams(Case):
             answer.transport.sendto(b"answered", to)
             await receiver.until(4)
             self.assertEqual(receiver.came[-1], (b"answered", names[1] + "-2"))
+
+    async def test_a_unix_sender_whose_path_fills_its_room_is_named_whole(self) -> None:
+        with tempfile.TemporaryDirectory() as directory:
+            to = os.path.join(directory, "to")
+            receiver = await self.open(local_addr=to, family=socket.AF_UNIX)
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+                named = bind_to_the_brim(sender, directory)
+                sender.sendto(b"said", to)
+            await receiver.until(1)
+            self.assertEqual(receiver.came, [(b"said", named)])
+
+    async def test_messages_of_other_families_come_with_their_senders(self) -> None:
+        for_programs = 2  # NETLINK_USERSOCK
+        near, far = (socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, for_programs) for _ in range(2))
+        with far:
+            near.setblocking(False)
+            for each in (near, far):
+                each.bind((0, 0))
+            receiver = await self.open(sock=near)
+            far.sendto(b"said", near.getsockname())
+            await receiver.until(1)
+            self.assertEqual((receiver.came, receiver.errors), ([(b"said", far.getsockname())], []))
 
 
 class Flow(Case):

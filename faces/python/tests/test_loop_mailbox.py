@@ -7,6 +7,7 @@ import os
 import socket
 import sys
 import threading
+import time
 import unittest
 import weakref
 
@@ -299,6 +300,24 @@ class Sources(MailboxCase):
 
         self.loop.run_until_complete(asyncio.wait_for(ended(), 60))
         self.assertEqual(sum(len(payload) for _, payload in self.told[:-1]), count)
+
+    def test_a_program_ends_though_what_it_left_running_writes_on(self) -> None:
+        pieces = 0
+
+        def tell(kind: int, payload: object) -> None:
+            nonlocal pieces
+            if kind == Kind.PROCESS_OUTPUT:
+                pieces += 1
+                if pieces == 300:
+                    raise KeyboardInterrupt
+                # Slower than whoever fills the pipe.
+                time.sleep(0.01)
+            else:
+                self.tell(kind, payload)
+
+        self.mailbox.process(tell, "sh", "-c", "yes & exit 3")
+        self.run_until(1)
+        self.assertEqual(self.told, [(Kind.PROCESS_EXIT, 3)])
 
     def test_a_program_that_is_not_there_is_named(self) -> None:
         self.assertRaisesRegex(FileNotFoundError, "nowhere", self.mailbox.process, self.tell, "/nowhere/at/all")

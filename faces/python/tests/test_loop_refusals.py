@@ -5,9 +5,11 @@ import errno
 import gc
 import logging
 import os
+import re
 import signal
 import socket
 import threading
+import time
 import unittest
 import warnings
 from collections.abc import AsyncIterator, Callable
@@ -240,6 +242,70 @@ class Running(LoopCase):
         self.assertTrue(self.loop.is_closed())
 
 
+class Hears(asyncio.Protocol):
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.data = b""
+        self.lost: list[Exception | None] = []
+        self.then: Callable[[], object] = int
+
+    def connection_made(self, transport) -> None:
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self.data += data
+        self.then()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.lost.append(exc)
+
+
+class Slow(LoopCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.loop.set_debug(True)
+        self.loop.slow_callback_duration = 0.01
+
+    def named(self, pattern: str) -> int:
+        """How often the log names somebody for having taken long, until the loop is stopped."""
+        with self.assertLogs("asyncio", logging.WARNING) as logged:
+            self.loop.run_forever()
+        said = [record.getMessage() for record in logged.records]
+        return sum(re.match(f"Executing <{pattern}.* took 0", line) is not None for line in said)
+
+    def pause(self, *_: object) -> None:
+        time.sleep(0.02)
+        self.loop.stop()
+
+    def test_debug_mode_names_what_a_descriptor_brought(self) -> None:
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            theirs.send(b"x")
+            self.loop.add_reader(ours, self.pause)
+            self.assertEqual(self.named("Handle .*pause"), 1)
+            self.loop.remove_reader(ours)
+
+    def test_debug_mode_names_a_connection_whose_protocol_is_slow(self) -> None:
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            _, protocol = self.loop.run_until_complete(self.loop.create_connection(Hears, sock=ours))
+            protocol.then = self.pause
+            theirs.send(b"x")
+            self.assertEqual(self.named("StreamTransport "), 1)
+            protocol.transport.abort()
+            self.run_for()
+
+    def test_debug_mode_names_a_callback_that_was_told_by_number(self) -> None:
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            theirs.send(b"x")
+            watched = self.loop.mailbox.watch(ours, self.pause)
+            self.loop.mailbox.post(self.loop.mailbox.register(self.pause), 12)
+            self.assertEqual(self.named("bound method Slow.pause "), 2)
+            self.loop.mailbox.unregister(watched)
+
+
 class Descriptors(LoopCase):
     def test_one_closed_under_its_reader_is_silent_and_harms_nobody(self) -> None:
         gone, peer = socket.socketpair()
@@ -298,6 +364,58 @@ class Descriptors(LoopCase):
             self.used_again(descriptor, near)
         self.assertEqual(self.problems, [])
 
+    def used_by_another(self, gone: socket.socket, near: socket.socket) -> "Hears":
+        """Closes a connection's socket behind its back, and gives its number to another connection."""
+        descriptor = gone.fileno()
+        gone.close()
+        os.dup2(near.fileno(), descriptor)
+        return self.connect(socket.socket(fileno=descriptor))
+
+    def connect(self, sock: socket.socket) -> "Hears":
+        _, protocol = self.loop.run_until_complete(self.loop.create_connection(Hears, sock=sock))
+        return protocol
+
+    def hears(self, protocol: "Hears", far: socket.socket) -> None:
+        """Sees to it that a connection is told what its peer says."""
+        far.send(b"heard")
+        late = self.loop.call_later(10, self.late)
+        protocol.then = self.loop.stop
+        self.loop.run_forever()
+        late.cancel()
+        self.assertEqual((protocol.data, self.problems), (b"heard", []))
+        protocol.transport.abort()
+        self.run_for()
+
+    def test_a_connection_whose_number_is_anothers_now_is_told_and_sends_that_one_nothing(self) -> None:
+        (gone, peer), (near, far) = socket.socketpair(), socket.socketpair()
+        with peer, near, far:
+            robbed = self.connect(gone)
+            owner = self.used_by_another(gone, near)
+            robbed.transport.write(b"for somebody else")
+            self.run_for()
+            self.assertEqual([error.errno for error in robbed.lost], [errno.EBADF])
+            far.setblocking(False)
+            self.assertRaises(BlockingIOError, far.recv, 100)
+            self.hears(owner, far)
+
+    def test_a_connection_that_ends_leaves_its_number_to_whoever_has_it_since(self) -> None:
+        (gone, peer), (near, far) = socket.socketpair(), socket.socketpair()
+        with peer, near, far:
+            robbed = self.connect(gone)
+            robbed.transport.pause_reading()
+            owner = self.used_by_another(gone, near)
+            robbed.transport.abort()
+            self.run_for()
+            self.assertEqual(robbed.lost, [None])
+            self.hears(owner, far)
+
+    def test_a_number_that_no_descriptor_has_is_refused_whatever_it_is(self) -> None:
+        for descriptor in (10**9, 2**31 - 1):
+            with self.assertRaises(OSError) as refused:
+                self.loop.add_reader(descriptor, fail)
+            self.assertEqual(refused.exception.errno, errno.EBADF)
+        self.still_runs()
+
     def test_one_closed_under_a_receive_leaves_a_wait_that_can_be_cancelled(self) -> None:
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
@@ -344,6 +462,25 @@ class Forks(LoopCase):
 
         self.assertEqual(self.child(work), 7)
         self.still_runs()
+
+    def test_a_child_that_watches_in_its_parents_loop_is_refused(self) -> None:
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+
+            def work() -> int:
+                try:
+                    self.loop.add_reader(ours, fail)
+                except RuntimeError as error:
+                    return 7 if "after a fork" in str(error) else 1
+                return 2
+
+            self.assertEqual(self.child(work), 7)
+            theirs.send(b"x")
+            self.run_for()
+            self.loop.add_reader(ours, self.loop.stop)
+            self.loop.run_forever()
+            self.loop.remove_reader(ours)
+        self.assertEqual(self.problems, [])
 
     def test_a_child_that_closes_its_parents_loop_does_not(self) -> None:
         ours, theirs = socket.socketpair()

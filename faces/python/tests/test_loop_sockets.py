@@ -19,6 +19,7 @@ from typing import Any
 from unittest import mock
 
 import thalweg
+from support import bind_to_the_brim
 
 
 class Case(unittest.TestCase):
@@ -320,6 +321,28 @@ class Serving(Case):
                 self.assertEqual(peers, ["", named])
 
         self.run_it(main())
+
+    def test_a_unix_peer_whose_path_fills_its_room_is_named_whole(self) -> None:
+        peers: list[object] = []
+
+        class Peer(asyncio.Protocol):
+            def connection_made(self, transport: Any) -> None:
+                peers.append(transport.get_extra_info("peername"))
+                transport.close()
+
+        async def main() -> None:
+            with tempfile.TemporaryDirectory() as directory, socket.socket(socket.AF_UNIX) as near:
+                path = os.path.join(directory, "server")
+                server = await self.loop.create_unix_server(Peer, path)
+                near.setblocking(False)
+                named = bind_to_the_brim(near, directory)
+                await self.loop.sock_connect(near, path)
+                self.assertEqual(await self.loop.sock_recv(near, 1), b"")
+                server.close()
+                self.assertEqual(peers, [named])
+
+        self.run_it(main())
+        self.assertEqual(self.problems, [])
 
     def test_a_factory_that_raises_loses_its_connection_and_no_other(self) -> None:
         fails = [True, False]

@@ -2,9 +2,11 @@
 
 import asyncio
 import os
+import signal
 import tempfile
 import threading
 import unittest
+from collections.abc import Callable
 from pathlib import Path
 
 import thalweg
@@ -21,6 +23,59 @@ def threads() -> set[str]:
 
 async def within(waits):
     return await asyncio.wait_for(waits, 60)
+
+
+class Rooms(Place):
+    def setUp(self) -> None:
+        super().setUp()
+        self.loop = thalweg.new_event_loop()
+        self.addCleanup(self.loop.close)
+        store = thalweg.open(self.directory / "store", durability="os", segment_bytes_max=SMALL)
+        self.addCleanup(store.close)
+        self.log = store.log("log")
+
+    def later(self, call: Callable[[], object]) -> None:
+        """Has a thread call something when the loop has gone to sleep."""
+        thread = threading.Timer(0.05, call)
+        thread.start()
+        self.addCleanup(thread.join)
+
+    def test_other_threads_wake_a_loop_whose_mailbox_has_no_room(self) -> None:
+        cursor, bells = self.log.cursor(tail=True), []
+        with self.assertRaises(thalweg.Overloaded):
+            while True:
+                bells.append(self.loop.mailbox.bell(self.loop.mailbox.register(print)))
+                cursor.arm(bells[-1])
+        late: list[int] = []
+        lost = self.loop.call_later(10, lambda: (late.append(1), self.loop.stop()))
+        self.later(lambda: self.loop.call_soon_threadsafe(self.loop.stop))
+        self.loop.run_forever()
+        lost.cancel()
+        self.assertEqual(late, [])
+
+    def test_what_comes_with_a_signal_whose_handler_raises_is_told_in_the_next_run(self) -> None:
+        def refuse(*_: object) -> None:
+            raise LookupError
+
+        def both() -> None:
+            # Noted for the main thread, which it does not wake.
+            signal.raise_signal(signal.SIGUSR1)
+            self.log.append(b"entry")
+
+        told: list[int] = []
+        number = self.loop.mailbox.register(lambda kind, _: told.append(kind))
+        bell = self.loop.mailbox.bell(number)
+        cursor = self.log.cursor(tail=True)
+        self.assertIsNone(cursor.next())
+        self.assertFalse(cursor.arm(bell))
+        before = signal.signal(signal.SIGUSR1, refuse)
+        try:
+            self.later(both)
+            self.assertRaises(LookupError, self.loop.run_forever)
+        finally:
+            signal.signal(signal.SIGUSR1, before)
+        self.loop.run_until_complete(asyncio.sleep(0.01))
+        self.assertEqual(told, [Kind.ASYNC_RESULT])
 
 
 class Threads(Place):

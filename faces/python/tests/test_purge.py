@@ -41,6 +41,45 @@ class Purge(StoreCase):
             self.assertEqual(maps() > 0, held)
         self.assertEqual(next(self.log.query()).offset, next(self.log.cursor()).offset)
 
+    def compact(self, goes: str) -> list[tuple[int, bytes]]:
+        """Lets go of a log, and appends to the other until what is left of the first file lies in another."""
+        file = min(self.path.glob("segment-*"))
+        before, appended = file.stat().st_ino, []
+        self.store.purge(goes)
+        for time in range(100_000, 100_010):
+            appended += self.fill(1, first=time)
+            self.store.rotate()
+            self.store.maintain()
+            if file.stat().st_ino != before:
+                return appended
+        self.fail("nothing was compacted")
+
+    def test_what_is_compacted_is_read_by_whoever_read_it_before(self):
+        entries, goes = self.fill(5), self.store.log("goes")
+        for time in range(10):
+            goes.append(bytes(15_000), time)
+        cursor, begun = self.log.cursor(), self.log.query()
+        self.assertEqual(read(cursor), entries)
+        self.assertEqual(next(begun).offset, 0)
+        entries += self.compact("goes")
+        del begun
+        cursor.seek()
+        self.assertEqual(read(cursor), entries)
+        self.assertEqual(read(self.log.query()), entries)
+        self.assertEqual(sum(len(batch) for batch in self.log.scan()), len(entries))
+
+    def test_a_batch_holds_what_was_there_when_its_scan_began(self):
+        self.fill(5)
+        goes = self.store.log("goes")
+        for time in range(2):
+            goes.append(b"gone" * 5000, time)
+        scan = goes.scan()
+        for time in range(10):
+            goes.append(bytes(15_000), time)
+        self.compact("goes")
+        batch = next(scan)
+        self.assertEqual([bytes(batch.data(entry)) for entry in range(len(batch))], [b"gone" * 5000] * 2)
+
     def test_a_log_can_be_destroyed_but_not_under_a_transaction(self):
         self.fill(10)
         self.store.log("other").append(b"stays", 1)

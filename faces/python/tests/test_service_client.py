@@ -294,3 +294,16 @@ class Trouble(Place, unittest.IsolatedAsyncioTestCase):
         with Background(path):
             self.assertIn(b"EchoFieldsResponse", await transport.call(FIELDS_FRAME))
             transport.close()
+
+    async def test_a_stream_that_connects_anew_goes_by_that_servers_credit(self):
+        path = self.endpoint()
+        with Background(path):
+            transport = await Client.connect(path, reconnect=(0.01, 0.1))
+            await transport.call(FIELDS_FRAME)
+        while transport.is_connected:
+            await asyncio.sleep(0.01)
+        request = types.encode_request(types.EchoCount(first=0, last=100))
+        with Background(path, stream_credit=2):
+            frames = [frame async for frame in transport.stream(request, deadline=30)]
+            self.assertEqual(len(frames), 102)
+            transport.close()

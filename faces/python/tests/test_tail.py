@@ -113,6 +113,28 @@ class Tail(StoreCase, unittest.IsolatedAsyncioTestCase):
         entries = await asyncio.wait_for(asyncio.gather(*followers), 60)
         self.assertEqual({bytes(entry) for entry in entries}, {b"for all"})
 
+    async def test_one_that_only_waits_for_what_comes_late_lets_others_run(self):
+        other = self.store.log("other")
+        self.log.append(b"before", 1)
+        for words, late, time in (({"end": 100}, 99, 1000), ({"exact": 50}, 50, 1_000_000)):
+            async with contextlib.aclosing(self.log.tail(**words)) as entries:
+                follower = asyncio.create_task(anext(entries))
+                for log in (self.log, other, self.log, other):
+                    await asyncio.sleep(0.001)
+                    log.append(b"x", time)
+                await asyncio.sleep(0.001)
+                self.assertFalse(follower.done())
+                self.log.append(b"late", late)
+                self.assertEqual(bytes(await asyncio.wait_for(follower, 60)), b"late")
+
+    async def test_one_that_only_waits_for_what_comes_late_hears_that_the_log_is_gone(self):
+        self.log.append(b"x", 1000)
+        follower = asyncio.create_task(anext(self.log.tail(start=0, end=100)))
+        await asyncio.sleep(0.001)
+        self.store.purge("log", destroy=True)
+        with self.assertRaises(thalweg.Deleted):
+            await asyncio.wait_for(follower, 60)
+
     async def test_a_query_has_one_beginning_here_too(self):
         with self.assertRaises(ValueError):
             await anext(self.log.tail(start=1, offset=2))

@@ -59,7 +59,7 @@ def call(name: str, *arguments: Any, timeout: float | None = None) -> Any:
 
     In the worker's own thread, calls that Erlang makes in the course of it run meanwhile; the event loop does not. In any other
     thread it waits for its answer alone, so that a function may wait for threads that call. Raises `ErlangError` when there is
-    no such function, or it failed, and `TimeoutError`.
+    no such function, or it failed, `TimeoutError`, and `ValueError` for arguments of more than 16 MiB.
     """
     worker = _owner()
     if threading.get_ident() == worker.thread:
@@ -89,7 +89,9 @@ def send(pid: Pid, message: Any, *, checked: bool = False) -> None:
     """Sends a process a message.
 
     As in Erlang nobody is told when there is no such process; `checked` asks, waits for the answer, and raises
-    `ProcessLookupError`. Raises `TypeError` for what is no process, and for a message that has no value in Erlang.
+    `ProcessLookupError`. Raises `TypeError` for what is no process and for a message of a kind that Erlang has no terms for,
+    `ValueError` for one of more than 16 MiB, and `BlockingIOError` while too much is unread. What only Erlang knows to have
+    no term, an atom that nobody knows there say, is lost, with a warning in Erlang's log; `checked` raises `ErlangError`.
     """
     worker = _owner()
     if not isinstance(pid, Pid):

@@ -61,6 +61,11 @@ async def follow(source: Any) -> AsyncGenerator[Any, None]:
                 yield item
             if item is not None:
                 await asyncio.sleep(0)
+                continue
+            # Whoever looks again is told that the log is over, even if nothing came that could end it.
+            item = source.next()
+            if item is not None:
+                yield item
             elif source.ended is not None:
                 return
             else:

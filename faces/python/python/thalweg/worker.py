@@ -58,6 +58,7 @@ class Worker:
         self.desk = Desk(endpoint, self)
         self._endpoint = os.path.abspath(endpoint)
         self._jobs: dict[int, tuple[asyncio.Task[None], Job]] = {}
+        self._given_up: set[int] = set()
         self._credit: dict[int, asyncio.Future[None]] = {}
         self._numbers = itertools.count(1)
         self._callbacks: dict[int, Future[Any] | asyncio.Future[Any]] = {}
@@ -107,6 +108,10 @@ class Worker:
         """Erlang hears what this worker says by itself."""
         self.desk.say(0, os.getpid(), sys.version)
 
+    def left(self) -> None:
+        """What came while something was said, in whatever thread, is left to a turn, which the descriptor does not ask for."""
+        self.loop.call_soon_threadsafe(self._turn)
+
     def describe(self, raised: BaseException) -> Any:
         """An exception in words: its kind, what it says, and where it was raised. Erlang's own reasons go back as they came."""
         if isinstance(raised, ErlangError):
@@ -126,8 +131,9 @@ class Worker:
 
     def suspended(self, job: Job, task: asyncio.Task[Any]) -> None:
         """A task goes on after its first step, and the job ends with its outcome."""
-        self._jobs[job.number] = (task, job)
+        # In this order: an interrupt in between leaves nothing behind that nobody takes out again.
         task.add_done_callback(functools.partial(self._ended, job))
+        self._jobs[job.number] = (task, job)
 
     def generate(
         self, job: Job, module: str, name: str, positional: tuple[Any, ...], named: dict[str, Any], batch: int
@@ -149,8 +155,14 @@ class Worker:
             if waiter is not None and not waiter.done():
                 waiter.set_result(None)
             found = self._jobs.get(number)
-            if found is not None and found[1].is_cancelled:
-                found[0].cancel()
+            if found is not None:
+                self._give_up(*found)
+
+    def _give_up(self, task: asyncio.Task[None], job: Job) -> None:
+        """Cancels a task, once, if nobody waits for its job any more: what it does then is its own affair."""
+        if job.is_cancelled and job.number not in self._given_up:
+            self._given_up.add(job.number)
+            task.cancel()
 
     def evaluate(self, source: str, variables: dict[str, Any], scope: bytes) -> Any:
         """The value of an expression."""
@@ -197,9 +209,8 @@ class Worker:
     def call_and_wait(self, name: str, arguments: tuple[Any, ...], timeout: float | None) -> Any:
         """Calls back, and waits in this thread."""
         number = next(self._numbers)
-        self.desk.say(_SAY_CALLBACK, number, (name, list(arguments)))
         try:
-            ok, value = self.desk.wait(number, timeout)
+            ok, value = self.desk.call_and_wait(number, (name, list(arguments)), timeout)
         except BaseException:
             self.abandon(number)
             raise
@@ -247,7 +258,8 @@ class Worker:
     # Jobs.
 
     def _ended(self, job: Job, task: asyncio.Task[Any]) -> None:
-        del self._jobs[job.number]
+        self._jobs.pop(job.number, None)
+        self._given_up.discard(job.number)
         self._end(job, task)
         self._owe_turn()
 
@@ -357,10 +369,20 @@ class Worker:
             chunk = b"."
         if not chunk:
             self.orphaned()
-        unwanted = self.desk.is_unwanted(self._current())
+        current = self._current()
+        unwanted = self.desk.is_unwanted(current)
         # That took in what had come, so that nothing else says that it is there.
         self.loop.call_soon_threadsafe(self._turn)
+        # A task between two steps may have the next one before that turn, and nothing to interrupt it.
+        for task, job in list(self._jobs.values()):
+            if job is not current:
+                self._give_up(task, job)
         if unwanted:
+            raise Interrupted
+
+    def look_again(self) -> None:
+        """What ran on top of a function that waits is done: an interrupt that came meanwhile may have been meant for this one."""
+        if self.desk.is_unwanted(self._current()):
             raise Interrupted
 
     def _current(self) -> Job | None:
@@ -377,13 +399,13 @@ class _Forward(logging.Handler):
         self._worker = worker
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Hands one over; a line that there is no room for is dropped, and one that is no line is complained of."""
+        """Hands one over; a line that there is no room for, ever or now, is dropped, and one that is no line is complained of."""
         try:
             words = _text(self.format(record))
         except Exception:
             self.handleError(record)
             return
-        with contextlib.suppress(RuntimeError, BlockingIOError):
+        with contextlib.suppress(RuntimeError, BlockingIOError, ValueError):
             self._worker.desk.say(_SAY_LOG, record.levelno, (record.name, words))
 
 

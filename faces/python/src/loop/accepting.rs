@@ -21,7 +21,7 @@ use thalweg_sys::socket;
 #[pyclass(module = "thalweg._native", frozen)]
 pub(crate) struct Acceptor {
     descriptor: RawFd,
-    socket: Py<PyAny>,
+    pub(crate) socket: Py<PyAny>,
     /// Called as `connected(descriptor, address)`.
     connected: Py<PyAny>,
     /// Called with what the system said when it gave none.

@@ -11,7 +11,7 @@ use super::mailbox::Told;
 use super::os_error;
 use super::spare::Spare;
 use super::timers::{Timers, due_ns, seconds};
-use super::turn::{self, Ready};
+use super::turn::{self, Ready, not_ours};
 use super::volley::Together;
 use crate::error;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
@@ -79,8 +79,7 @@ impl Loop {
     #[inline]
     pub(crate) fn wake(&self, py: Python<'_>) {
         if self.waiting.replace(py, false) {
-            // A full mailbox is one whose owner has been woken already.
-            let _ = self.waker.post(Posted::Wake);
+            self.waker.nudge();
         }
     }
 
@@ -97,11 +96,11 @@ impl Loop {
 
     /// Sets who is told of one side of a descriptor.
     pub(crate) fn watch(&self, py: Python<'_>, fd: RawFd, side: Side, target: Target) -> PyResult<()> {
-        let before = self.io.with(py, |io| io.watch(fd, side, target))?.map_err(|e| os_error(&e))?;
-        if let Some(before) = before {
-            before.let_go(py);
+        if !self.io.with(py, |io| io.may_watch())? {
+            return Err(not_ours());
         }
-        Ok(())
+        let before = self.io.with(py, |io| io.watch(fd, side, target))?.map_err(|e| os_error(&e))?;
+        before.map_or(Ok(()), |before| before.replaced(py, side))
     }
 
     /// Whether anybody was told of that side.

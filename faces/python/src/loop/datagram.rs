@@ -70,6 +70,12 @@ impl DatagramTransport {
         owner.get().watch(slf.py(), slf.get().descriptor, side, Target::Datagrams(slf.clone().unbind()))
     }
 
+    /// Another is told of the descriptor now. Where the socket was closed behind its back the number is that one's, and
+    /// nothing may be sent to it any more.
+    pub(crate) fn replaced(slf: &Bound<'_, Self>, side: Side) -> PyResult<()> {
+        slf.get().robbed(slf.py(), side)?.map_or(Ok(()), |error| Self::_force_close(slf, error))
+    }
+
     /// The descriptor is ready: what the loop calls.
     pub(crate) fn ready(slf: &Bound<'_, Self>, side: Side) -> PyResult<()> {
         slf.get().in_context(slf.py(), || match side {

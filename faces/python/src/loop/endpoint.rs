@@ -123,11 +123,27 @@ impl Endpoint {
         Ok(())
     }
 
+    /// The loop tells it no more of one side. A socket that was closed behind its back may have left its number to another,
+    /// whose watch stays.
     pub(crate) fn unwatch(&self, py: Python<'_>, side: Side) -> PyResult<()> {
-        match self.owner.share(py) {
-            Some(owner) => owner.get().unwatch(py, self.descriptor, side).map(drop),
-            None => Ok(()),
+        let Some(owner) = self.owner.share(py) else { return Ok(()) };
+        if owner.get().io.with(py, |io| io.tells_endpoint(self, side))? {
+            owner.get().unwatch(py, self.descriptor, side)?;
         }
+        Ok(())
+    }
+
+    /// The loop tells another of one side: what is wrong with its socket, if it was closed behind its back.
+    #[cold]
+    pub(crate) fn robbed<'py>(&self, py: Python<'py>, side: Side) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let (Some(owner), Some(socket)) = (self.owner.share(py), self.socket.share(py)) else {
+            return Ok(None);
+        };
+        if owner.get().io.with(py, |io| io.tells_endpoint(self, side))? {
+            return Ok(None);
+        }
+        let asked = socket.bind(py).call_method0(intern!(py, "getsockname"));
+        Ok(asked.err().map(|raised| raised.into_value(py).into_bound(py).into_any()))
     }
 
     /// Asks the protocol to pause, if so many bytes are too many.

@@ -8,6 +8,7 @@ use pyo3::ffi::PyObject;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 use std::ffi::c_int;
+use std::mem::ManuallyDrop;
 
 /// Tells a callee that it may use the place before the first argument.
 const ARGUMENTS_OFFSET: usize = 1 << (usize::BITS - 1);
@@ -119,22 +120,50 @@ pub(crate) fn empty_context(py: Python<'_>) -> PyResult<Py<PyAny>> {
     unsafe { Bound::from_owned_ptr_or_err(py, PyContext_New()).map(Bound::unbind) }
 }
 
+/// A context that was entered. It is left however what is done in it ends: what unwinds must not leave it the thread's.
+struct Entered<'c, 'py>(&'c Bound<'py, PyAny>);
+
+impl<'c, 'py> Entered<'c, 'py> {
+    #[inline]
+    fn new(context: &'c Bound<'py, PyAny>) -> PyResult<Self> {
+        // SAFETY: the lock is held, and the call itself refuses what is no context.
+        match unsafe { PyContext_Enter(context.as_ptr()) } {
+            0 => Ok(Self(context)),
+            _ => Err(PyErr::fetch(context.py())),
+        }
+    }
+
+    #[inline]
+    fn leave(self) -> PyResult<()> {
+        ManuallyDrop::new(self).exit()
+    }
+
+    #[inline]
+    fn exit(&self) -> PyResult<()> {
+        // SAFETY: it was entered, and whatever was entered since has been left.
+        match unsafe { PyContext_Exit(self.0.as_ptr()) } {
+            0 => Ok(()),
+            _ => Err(PyErr::fetch(self.0.py())),
+        }
+    }
+}
+
+impl Drop for Entered<'_, '_> {
+    fn drop(&mut self) {
+        drop(self.exit());
+    }
+}
+
 /// Does `work` in a context.
 ///
 /// # Errors
 /// The context is entered already, or it is none; or what `work` says.
 #[inline]
 pub(crate) fn in_context<R>(context: &Bound<'_, PyAny>, work: impl FnOnce() -> PyResult<R>) -> PyResult<R> {
-    // SAFETY: the lock is held, and the call itself refuses what is no context.
-    if unsafe { PyContext_Enter(context.as_ptr()) } != 0 {
-        return Err(PyErr::fetch(context.py()));
-    }
+    let entered = Entered::new(context)?;
     let outcome = work();
-    // SAFETY: it was entered above, and whatever `work` entered since it has left.
-    if unsafe { PyContext_Exit(context.as_ptr()) } != 0 && outcome.is_ok() {
-        return Err(PyErr::fetch(context.py()));
-    }
-    outcome
+    let left = entered.leave();
+    outcome.and_then(|done| left.map(|()| done))
 }
 
 /// `callable(argument)`.

@@ -225,6 +225,12 @@ impl Handle {
         self.traceback.share(py)
     }
 
+    /// What asyncio since 3.13 asks in order to show a handle; a handle of ours keeps no loop.
+    #[getter]
+    fn _loop(&self, py: Python<'_>) -> MadeIn {
+        MadeIn { debug: self.traceback.share(py).is_some() }
+    }
+
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         self.traverse(&visit)
     }
@@ -242,6 +248,20 @@ impl Handle {
         let info = Self::__class__(slf)?.call_method1("_repr_info", (slf,))?;
         let words: Vec<String> = info.extract()?;
         Ok(format!("<{}>", words.join(" ")))
+    }
+}
+
+/// What a handle knows of the loop that it was made in.
+#[pyclass(module = "thalweg.loop", frozen)]
+struct MadeIn {
+    debug: bool,
+}
+
+#[pymethods]
+impl MadeIn {
+    /// Whether the loop was in debug mode then.
+    fn get_debug(&self) -> bool {
+        self.debug
     }
 }
 

@@ -8,6 +8,7 @@
 
 use super::accepting::Acceptor;
 use super::datagram::DatagramTransport;
+use super::endpoint::Endpoint;
 use super::handle::Handle;
 use super::listening::{LISTEN_NS, Listening};
 use super::operation::Operation;
@@ -30,13 +31,8 @@ pub(crate) struct Seen {
     key: Key,
 }
 
-/// What other threads say without the interpreter's lock.
-pub(crate) enum Posted {
-    /// Something else is there: a call of a thread that has the lock.
-    Wake,
-    /// An event without a payload.
-    Event(CallbackId, Kind),
-}
+/// What other threads say without the interpreter's lock: an event without a payload.
+pub(crate) struct Posted(pub(crate) CallbackId, pub(crate) Kind);
 
 /// What a turn found.
 pub(crate) enum Found {
@@ -64,11 +60,13 @@ impl Handler for Collector {
         self.found.push(Found::Seen(Seen { descriptor, readable, writable, key }));
     }
 
-    fn message(&mut self, _: &mut Core<Self>, posted: Posted) {
+    fn message(&mut self, _: &mut Core<Self>, Posted(callback, kind): Posted) {
+        self.found.push(Found::Event(callback, kind));
+    }
+
+    /// Something is queued already, by a thread that has the interpreter's lock.
+    fn nudged(&mut self, _: &mut Core<Self>) {
         self.woken = true;
-        if let Posted::Event(callback, kind) = posted {
-            self.found.push(Found::Event(callback, kind));
-        }
     }
 
     fn timer(&mut self, _: &mut Core<Self>, _: Key) {}
@@ -97,6 +95,27 @@ impl Target {
             Self::Call(handle, _) => drop(handle.get().cancel_once(py)),
             Self::Operation(operation) => operation.get().let_go(py),
             _ => {}
+        }
+    }
+
+    /// Somebody else is told in its place.
+    pub(crate) fn replaced(self, py: Python<'_>, side: Side) -> PyResult<()> {
+        match self {
+            Self::Stream(stream) => StreamTransport::replaced(stream.bind(py), side),
+            Self::Datagrams(endpoint) => DatagramTransport::replaced(endpoint.bind(py), side),
+            other => {
+                other.let_go(py);
+                Ok(())
+            }
+        }
+    }
+
+    /// The transport that is told, if one is.
+    fn endpoint(&self) -> Option<&Endpoint> {
+        match self {
+            Self::Stream(stream) => Some(stream.get()),
+            Self::Datagrams(endpoint) => Some(endpoint.get()),
+            _ => None,
         }
     }
 
@@ -178,6 +197,12 @@ impl Io {
         self.process.is_surely_this()
     }
 
+    /// Whether this process may change what is watched, as far as Python knows: it is asked often.
+    #[inline]
+    pub(crate) fn may_watch(&self) -> bool {
+        self.process.is_this()
+    }
+
     /// Looks what is ready, or waits for it, and puts it behind what `found` holds. Never touches Python.
     pub(crate) fn turn(&mut self, wait: Wait, found: &mut Vec<Found>) -> std::io::Result<()> {
         let Some(reactor) = &mut self.reactor else { return Ok(()) };
@@ -199,11 +224,8 @@ impl Io {
     ) -> std::io::Result<Option<Target>> {
         let place = usize::try_from(descriptor).map_err(|_| std::io::ErrorKind::InvalidInput)?;
         let Some(reactor) = &mut self.reactor else { return Err(std::io::ErrorKind::NotConnected.into()) };
-        if self.watches.len() <= place {
-            self.watches.resize_with(place + 1, || None);
-        }
         let core = reactor.core();
-        if let Some(watch) = &mut self.watches[place] {
+        if let Some(Some(watch)) = self.watches.get_mut(place) {
             let before = watch.targets[side as usize].replace(target);
             // Who was told before may have closed the descriptor, and its number be another's since: then the kernel forgot
             // the watch, and says so only when it is changed.
@@ -223,7 +245,16 @@ impl Io {
             return Ok(before);
         }
         let interest = if side == Side::Read { Interest::READ } else { Interest::WRITE };
+        // The kernel says first whether there is such a descriptor: a place is made for no other number.
         let key = lend(core, descriptor, interest)?;
+        let missing = (place + 1).saturating_sub(self.watches.len());
+        if self.watches.try_reserve(missing).is_err() {
+            give_back(core.release(key));
+            return Err(std::io::ErrorKind::OutOfMemory.into());
+        }
+        if missing > 0 {
+            self.watches.resize_with(place + 1, || None);
+        }
         let mut targets = [None, None];
         targets[side as usize] = Some(target);
         self.watches[place] = Some(Watch { key, targets });
@@ -265,11 +296,21 @@ impl Io {
 
     /// Whether a callback is told of one side of a descriptor.
     pub(crate) fn tells(&self, descriptor: RawFd, side: Side, callback: CallbackId) -> bool {
-        let place = usize::try_from(descriptor).ok();
-        let watch = place.and_then(|place| self.watches.get(place)?.as_ref());
-        watch.and_then(|watch| watch.targets[side as usize].as_ref()).is_some_and(
+        self.told(descriptor, side).is_some_and(
             |target| matches!(target, Target::Events(told) | Target::Socket(told) if *told == callback),
         )
+    }
+
+    /// Whether it is this very transport that is told of one side of its descriptor.
+    #[inline]
+    pub(crate) fn tells_endpoint(&self, endpoint: &Endpoint, side: Side) -> bool {
+        let told = self.told(endpoint.descriptor, side).and_then(Target::endpoint);
+        told.is_some_and(|told| std::ptr::eq(told, endpoint))
+    }
+
+    #[inline]
+    fn told(&self, descriptor: RawFd, side: Side) -> Option<&Target> {
+        self.watches.get(usize::try_from(descriptor).ok()?)?.as_ref()?.targets[side as usize].as_ref()
     }
 
     /// Which sides of a descriptor are watched.
@@ -342,8 +383,8 @@ fn wait_for_any(
 }
 
 fn lend(core: &mut Core<Collector>, descriptor: RawFd, interest: Interest) -> std::io::Result<Key> {
-    // SAFETY: the number is not negative, or it had no place among the watches; whoever owns it keeps it, because
-    // `give_back` takes it out of every one that is made here before it could be closed.
+    // SAFETY: the number is not negative, as `watch` has seen; whoever owns it keeps it, because `give_back` takes it out of
+    // every one that is made here before it could be closed.
     let lent = unsafe { OwnedFd::from_raw_fd(descriptor) };
     core.insert(lent, descriptor, interest).map_err(|rejected| {
         let _ = rejected.descriptor.into_raw_fd();

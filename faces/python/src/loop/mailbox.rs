@@ -77,6 +77,15 @@ pub(crate) fn deliver(slf: &Bound<'_, Loop>, event: Event<Option<Py<PyAny>>>) ->
     }
 }
 
+/// Whoever is told of an event: a callback or a future, or nobody any more.
+#[cold]
+pub(crate) fn called(py: Python<'_>, state: &Loop, id: CallbackId) -> PyResult<Py<PyAny>> {
+    state.callbacks.with(py, |callbacks| match callbacks.find(id) {
+        Some(Told::Call { callback: told, .. } | Told::Future(told)) => told.clone_ref(py),
+        None => py.None(),
+    })
+}
+
 fn resolve(future: &Bound<'_, PyAny>, kind: Kind, payload: &Bound<'_, PyAny>) -> PyResult<()> {
     if future.call_method0(intern!(future.py(), "done"))?.is_truthy()? {
         return Ok(());
@@ -277,7 +286,7 @@ impl Mailbox {
     /// A bell that posts ASYNC_RESULT when it rings, from whatever thread, without Python.
     fn bell(&self, id: u64) -> Bell {
         let (handle, id) = (self.owner.get().waker(), CallbackId::of(id));
-        Bell::posting(handle, move || Posted::Event(id, Kind::AsyncResult))
+        Bell::posting(handle, move || Posted(id, Kind::AsyncResult))
     }
 
     /// Callbacks and events that wait to be called at most, when somebody posts one more.

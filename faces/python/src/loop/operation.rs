@@ -37,7 +37,7 @@ enum Work {
 /// One operation on a socket.
 #[pyclass(module = "thalweg._native", frozen)]
 pub(crate) struct Operation {
-    socket: Py<PyAny>,
+    pub(crate) socket: Py<PyAny>,
     work: Work,
     side: Side,
     /// The descriptor that is watched.

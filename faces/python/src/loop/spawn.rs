@@ -5,7 +5,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::ffi::CString;
 use std::os::fd::{IntoRawFd, RawFd};
-use thalweg_sys::spawn::{Program, spawn};
+use thalweg_sys::spawn::{Program, own_environment, spawn};
 
 fn strings(words: Vec<Vec<u8>>) -> PyResult<Vec<CString>> {
     let made: Result<Vec<CString>, _> = words.into_iter().map(CString::new).collect();
@@ -30,12 +30,13 @@ pub(crate) fn _spawn(
     process_group: Option<i32>,
 ) -> PyResult<(i32, RawFd)> {
     let (paths, arguments) = (strings(paths)?, strings(arguments)?);
-    let environment = environment.map(strings).transpose()?;
+    // Copied here: once others may run, they may change it.
+    let environment = environment.map_or_else(|| Ok(own_environment()), strings)?;
     let directory = strings(directory.into_iter().collect())?.into_iter().next();
     let program = Program {
         paths: &paths,
         arguments: &arguments,
-        environment: environment.as_deref(),
+        environment: &environment,
         directory: directory.as_deref(),
         standard: standard.map(|number| (number >= 0).then_some(number)),
         closes_others,

@@ -57,6 +57,12 @@ impl StreamTransport {
         owner.get().watch(slf.py(), slf.get().descriptor, side, Target::Stream(slf.clone().unbind()))
     }
 
+    /// Another is told of the descriptor now. Where the socket was closed behind its back the number is that one's, and
+    /// nothing may be sent to it any more.
+    pub(crate) fn replaced(slf: &Bound<'_, Self>, side: Side) -> PyResult<()> {
+        slf.get().robbed(slf.py(), side)?.map_or(Ok(()), |error| Self::_force_close(slf, error))
+    }
+
     /// The descriptor is ready: what the loop calls.
     #[inline]
     pub(crate) fn ready(&self, slf: &Bound<'_, Self>, side: Side) -> PyResult<()> {

@@ -17,6 +17,7 @@ use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use std::os::fd::RawFd;
 use std::time::{Duration, Instant};
 use thalweg_events::{Event, Kind};
 use thalweg_reactor::Wait;
@@ -27,6 +28,8 @@ const LOOK_AGAIN_NS: u64 = 50_000;
 /// So many turns are made without a look at the clock, if turns were this short lately: together less than the above.
 const QUICK_TURNS: u32 = 16;
 const QUICK_TURN_NS: u64 = 2_000;
+/// Turns that grow long all at once are found out when the kernel's clock ticks: this late, with the slowest clock there is.
+const TICK_NS: u64 = 10_000_000;
 
 /// When the loop last looked at what.
 #[derive(Default)]
@@ -34,17 +37,21 @@ struct Pace {
     /// The clock, as last read.
     now_ns: u64,
     asked_kernel_ns: u64,
+    /// The kernel's last tick when quick turns began.
+    tick_ns: u64,
     /// Turns since the clock was read, and how many may still come before it is read again.
     turns: u32,
     quick_left: u32,
 }
 
 impl Pace {
-    /// Whether this turn may go without a look at the clock: turns are short, and no timer is near.
+    /// Whether this turn may go without a look at the clock: turns are short, as far as the kernel's ticks tell, and no
+    /// timer comes due before the next tick.
     #[inline]
     fn is_quick(&mut self, first_ns: Option<u64>) -> bool {
         self.turns += 1;
-        if self.quick_left == 0 || first_ns.is_some_and(|first_ns| first_ns < self.now_ns + LOOK_AGAIN_NS) {
+        let is_near = first_ns.is_some_and(|first_ns| first_ns < self.now_ns + TICK_NS);
+        if self.quick_left == 0 || is_near || clock::coarse_ns() != self.tick_ns {
             return false;
         }
         self.quick_left -= 1;
@@ -55,7 +62,10 @@ impl Pace {
     fn read_clock(&mut self) {
         let now_ns = clock::monotonic_ns();
         let quick = now_ns.saturating_sub(self.now_ns) < u64::from(self.turns) * QUICK_TURN_NS;
-        *self = Self { now_ns, turns: 0, quick_left: if quick { QUICK_TURNS } else { 0 }, ..*self };
+        (self.now_ns, self.turns, self.quick_left) = (now_ns, 0, 0);
+        if quick {
+            (self.tick_ns, self.quick_left) = (clock::coarse_ns(), QUICK_TURNS);
+        }
     }
 }
 
@@ -126,13 +136,15 @@ fn gather(py: Python<'_>, state: &Loop, found: &mut Vec<Found>, pace: &mut Pace)
     };
     if waits || stopping || pace.now_ns.saturating_sub(pace.asked_kernel_ns) >= LOOK_AGAIN_NS {
         if waits && !state.io.with(py, |io| io.is_ours())? {
-            let why = "this event loop belongs to the process that made it: after a fork, make a new one";
-            return Err(PyRuntimeError::new_err(why));
+            return Err(not_ours());
         }
         // Whoever calls from another thread meanwhile finds that somebody waits, and wakes us.
         state.waiting.set(py, waits);
         let turned = state.io.with(py, |io| py.detach(|| io.turn(wait, found)));
         state.waiting.set(py, false);
+        let count = found.len();
+        // Queued before anything can go wrong: what was posted is found once.
+        state.ready.with(py, |ready| ready.extend(found.drain(..).map(Ready::from)))?;
         turned?.map_err(|e| error::io("wait", &e))?;
         pace.read_clock();
         pace.asked_kernel_ns = pace.now_ns;
@@ -140,13 +152,20 @@ fn gather(py: Python<'_>, state: &Loop, found: &mut Vec<Found>, pace: &mut Pace)
             // A signal may be what ended the wait.
             py.check_signals()?;
         }
-        state.together.begin(py, found.len())?;
-        state.ready.with(py, |ready| ready.extend(found.drain(..).map(Ready::from)))?;
+        state.together.begin(py, count)?;
     }
     if first_ns.is_some_and(|first_ns| first_ns <= pace.now_ns) {
         queue_due(py, state, pace.now_ns)?;
     }
     Ok(())
+}
+
+/// What whoever waits or watches in a child after a fork is told.
+#[cold]
+pub(crate) fn not_ours() -> PyErr {
+    PyRuntimeError::new_err(
+        "this event loop belongs to the process that made it: after a fork, make a new one",
+    )
 }
 
 /// For so long, if clocks reach that far.
@@ -173,7 +192,8 @@ fn call_ready(slf: &Bound<'_, Loop>) -> PyResult<()> {
         match state.ready.with(py, |ready| ready.pop_front())? {
             Some(Ready::Call(handle)) => {
                 let called = if state.debug.get(py) {
-                    call_watched(slf, &handle)
+                    let call = || handle.get().call_again(py).or_else(|raised| report(slf, &handle, raised));
+                    timed(slf, handle.bind(py), call)
                 } else {
                     match handle.get().call_once(py, &state.spare) {
                         Ok(()) => Ok(()),
@@ -189,6 +209,10 @@ fn call_ready(slf: &Bound<'_, Loop>) -> PyResult<()> {
                 }
                 Together::relieve(slf)?;
             }
+            Some(Ready::Event(event)) if state.debug.get(py) => {
+                let called = mailbox::called(py, state, event.callback)?;
+                timed(slf, called.bind(py), || mailbox::deliver(slf, event))?;
+            }
             Some(Ready::Event(event)) => mailbox::deliver(slf, event)?,
             None => break,
         }
@@ -201,25 +225,46 @@ fn deliver(slf: &Bound<'_, Loop>, seen: Seen) -> PyResult<()> {
     for (_, side) in sides.into_iter().filter(|(ready, _)| *ready) {
         let py = slf.py();
         match slf.get().io.with(py, |io| io.target(py, seen, side))? {
-            Some(Target::Stream(stream)) => stream.bind(py).get().ready(stream.bind(py), side)?,
-            Some(Target::Datagrams(endpoint)) => DatagramTransport::ready(endpoint.bind(py), side)?,
-            Some(Target::Listener(listener)) => listener.get().ready(slf)?,
-            Some(Target::Operation(operation)) => operation.get().ready(slf)?,
-            Some(Target::Call(handle, _)) => {
-                if let Err(raised) = handle.get().call_again(py) {
-                    report(slf, &handle, raised)?;
-                }
+            Some(target) if slf.get().debug.get(py) => {
+                let told = told(py, slf.get(), &target)?;
+                timed(slf, told.bind(py), || tell(slf, seen.descriptor, side, &target))?;
             }
-            Some(Target::Events(callback)) => {
-                let kind = if side == Side::Read { Kind::Readable } else { Kind::Writable };
-                let payload = Some(seen.descriptor.into_pyobject(py)?.into_any().unbind());
-                mailbox::deliver(slf, Event { callback, kind, payload })?;
-            }
-            Some(Target::Socket(callback)) => mailbox::read_socket(slf, seen.descriptor, callback)?,
+            Some(target) => tell(slf, seen.descriptor, side, &target)?,
             None => {}
         }
     }
     Ok(())
+}
+
+#[inline]
+fn tell(slf: &Bound<'_, Loop>, descriptor: RawFd, side: Side, target: &Target) -> PyResult<()> {
+    let py = slf.py();
+    match target {
+        Target::Stream(stream) => stream.get().ready(stream.bind(py), side),
+        Target::Datagrams(endpoint) => DatagramTransport::ready(endpoint.bind(py), side),
+        Target::Listener(listener) => listener.get().ready(slf),
+        Target::Operation(operation) => operation.get().ready(slf),
+        Target::Call(handle, _) => handle.get().call_again(py).or_else(|raised| report(slf, handle, raised)),
+        Target::Events(callback) => {
+            let kind = if side == Side::Read { Kind::Readable } else { Kind::Writable };
+            let payload = Some(descriptor.into_pyobject(py)?.into_any().unbind());
+            mailbox::deliver(slf, Event { callback: *callback, kind, payload })
+        }
+        Target::Socket(callback) => mailbox::read_socket(slf, descriptor, *callback),
+    }
+}
+
+/// Whom debug mode names if it takes long.
+#[cold]
+fn told(py: Python<'_>, state: &Loop, target: &Target) -> PyResult<Py<PyAny>> {
+    Ok(match target {
+        Target::Stream(stream) => stream.clone_ref(py).into_any(),
+        Target::Datagrams(endpoint) => endpoint.clone_ref(py).into_any(),
+        Target::Listener(listener) => listener.get().socket.clone_ref(py),
+        Target::Operation(operation) => operation.get().socket.clone_ref(py),
+        Target::Call(handle, _) => handle.clone_ref(py).into_any(),
+        Target::Events(callback) | Target::Socket(callback) => mailbox::called(py, state, *callback)?,
+    })
 }
 
 /// What is meant to end the program, and not only what was called.
@@ -266,27 +311,35 @@ fn describe<'py>(py: Python<'py>, handle: &Py<Handle>) -> PyResult<Bound<'py, Py
     helpers.call_method1("_format_callback_source", (callback, arguments))
 }
 
-/// A call in debug mode: one that takes long is named in the log.
+/// A call in debug mode: whoever takes long is named in the log.
 #[cold]
-fn call_watched(slf: &Bound<'_, Loop>, handle: &Py<Handle>) -> PyResult<()> {
+fn timed(
+    slf: &Bound<'_, Loop>,
+    called: &Bound<'_, PyAny>,
+    call: impl FnOnce() -> PyResult<()>,
+) -> PyResult<()> {
     let py = slf.py();
+    let is_handle = called.is_instance_of::<Handle>();
+    if is_handle {
+        slf.setattr("_current_handle", called)?;
+    }
     let began_ns = clock::monotonic_ns();
-    slf.setattr("_current_handle", handle)?;
-    let called = handle.get().call_again(py);
+    let outcome = call();
     let took = clock::monotonic_ns().saturating_sub(began_ns) as f64 / 1e9;
+    if is_handle {
+        slf.setattr("_current_handle", py.None())?;
+    }
+    outcome?;
     let slow: f64 = slf.getattr("slow_callback_duration")?.extract()?;
-    let logged = || -> PyResult<()> {
+    if took >= slow {
         let base = py.import("asyncio.base_events")?;
-        let described = base.call_method1("_format_handle", (handle,))?;
-        base.getattr("logger")?
-            .call_method1("warning", ("Executing %s took %.3f seconds", described, took))
-            .map(drop)
-    };
-    let outcome = match called {
-        Err(raised) => report(slf, handle, raised),
-        Ok(()) if took >= slow => logged(),
-        Ok(()) => Ok(()),
-    };
-    slf.setattr("_current_handle", py.None())?;
-    outcome
+        let described = if is_handle {
+            base.call_method1("_format_handle", (called,))?
+        } else {
+            called.repr().map_or_else(|_| called.get_type().into_any(), Bound::into_any)
+        };
+        let words = ("Executing %s took %.3f seconds", described, took);
+        base.getattr("logger")?.call_method1("warning", words)?;
+    }
+    Ok(())
 }

@@ -14,7 +14,7 @@ mod reply;
 mod spawned;
 
 pub(crate) use error::{Raise, exception, fault};
-pub(crate) use owned::Owned;
+pub(crate) use owned::{Away, Owned};
 
 use connection::Connection;
 use listener::Listener;

@@ -17,6 +17,11 @@ pub(crate) fn arguments<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'p
     PyTuple::new(py, term::read_items(&mut Values(py), bytes)?)
 }
 
+/// Reads a map as what is passed by name.
+pub(crate) fn named<'py>(py: Python<'py>, bytes: Option<&[u8]>) -> PyResult<Bound<'py, PyDict>> {
+    bytes.map_or_else(|| Ok(PyDict::new(py)), |bytes| Ok(value(py, bytes)?.cast_into()?))
+}
+
 struct Values<'py>(Python<'py>);
 
 /// Why there is no value.

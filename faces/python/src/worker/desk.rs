@@ -4,36 +4,40 @@
 //! a moment whether more comes, because a call that is made right after another is answered before anybody could have been
 //! woken for it.
 //!
-//! While a function waits for a callback ([`Desk::wait`]) the turn it runs in is still under way. Calls that are made in the
-//! course of that callback run there and then, whatever else comes waits until the stack is down again. So the server is
-//! locked for a look, never while Python runs.
+//! While a function waits for a callback ([`Desk::call_and_wait`]) the turn it runs in is still under way. Calls that are made
+//! in the course of that callback run there and then, whatever else comes waits until the stack is down again. So the server
+//! is locked for a look, never while Python runs.
 //!
-//! Threads that wait for answers take them in themselves where the event loop stands still ([`Desk::take_in`]).
+//! Threads that wait for answers take them in themselves where the event loop stands still ([`Desk::take_in`]). Whoever says
+//! something sends it off as well ([`Desk::send_off`]); what comes with that is left to the next turn.
 //!
 //! A request that cannot be dealt with is answered so, and keeps none of those behind it waiting.
 
+use super::attending::{Attending, Said};
 use super::flow::{self, Changes};
 use super::generated::types::{
-    Kind, PythonAnswerResponse, PythonAttendItem, PythonForgetResponse, PythonGenerate, PythonInvoke,
-    PythonPostResponse, PythonRequest, SCHEMA_HASH,
+    Kind, PythonAttendItem, PythonForgetResponse, PythonGenerate, PythonInvoke, PythonPostResponse,
+    PythonRequest, SCHEMA_HASH,
 };
 use super::job::Job;
+use super::modules::Modules;
+use super::state::{Running, State, wanted};
 use super::task::{self, Tasks};
 use super::{decode, encode};
-use crate::service::{Raise, endpoint};
+use crate::forks::Process;
+use crate::service::{Away, Raise, endpoint};
 use parking_lot::Mutex;
 use pyo3::exceptions::{
     PyBlockingIOError, PyException, PyRecursionError, PyRuntimeError, PyTimeoutError, PyValueError,
 };
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString};
-use std::collections::{HashMap, VecDeque};
+use pyo3::types::PyDict;
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 use thalweg_reactor::Wait;
 use thalweg_service::{Incoming, Reply, Server, ServerOptions};
+use thalweg_wire::frame::LENGTH_DEFAULT;
 use thalweg_wire::messagepack::response_frame;
-use thalweg_wire::service::Flow;
 
 /// So long is looked for more before the event loop goes on.
 const ATTENTION: Duration = Duration::from_micros(50);
@@ -43,55 +47,24 @@ const TURN: Duration = Duration::from_millis(1);
 const NESTED_MAX: usize = 64;
 /// Calls in flight: Erlang bounds them, and answers to callbacks must always come through.
 const IN_FLIGHT_MAX: u32 = 1 << 20;
+/// The longest frame that Erlang takes.
+const SAID_BYTES_MAX: usize = LENGTH_DEFAULT as usize;
+/// Turns that take in more than a ring holds, a piece each.
+const RING_TURNS: usize = 256;
 
-/// A worker's end of its connection.
+/// A worker's end of its connection. A child after a fork has the same rings in its memory, and writes nothing there.
 #[pyclass(module = "thalweg", frozen)]
 pub(crate) struct Desk {
     server: Mutex<Server>,
-    /// Modules by name: found once.
-    modules: Mutex<HashMap<String, Py<PyAny>>>,
+    modules: Modules,
     /// Where what is not called all the time goes: `python/thalweg/worker.py` says which methods.
     hooks: Py<PyAny>,
     tasks: Tasks,
     state: Mutex<State>,
     /// Where the worker says something by itself, once somebody attends.
-    attending: Mutex<Option<Reply>>,
+    attending: Attending,
     changes: Changes,
-}
-
-#[derive(Default)]
-struct State {
-    /// Jobs that have begun, so far.
-    jobs: u64,
-    /// Jobs that were begun in this turn.
-    fresh: usize,
-    /// What came while a callback was waited for, and is none of its business.
-    later: VecDeque<Incoming>,
-    /// What a thread took in that is none of its business.
-    taken: VecDeque<Incoming>,
-    /// Callbacks that are waited for, the innermost last.
-    waiting: Vec<u64>,
-    /// Answers that came, of those.
-    answers: HashMap<u64, (bool, Vec<u8>)>,
-    /// Functions that run, the innermost last.
-    running: Vec<Running>,
-    had_client: bool,
-}
-
-/// Who waits for what runs: the first step of a coroutine, and everything that is no coroutine.
-enum Running {
-    Call(Reply),
-    /// A generator is being made, and brings what it has with its first step.
-    Job(Py<Job>),
-}
-
-impl Running {
-    fn is_unwanted(&self) -> bool {
-        match self {
-            Self::Call(reply) => reply.is_cancelled(),
-            Self::Job(job) => job.get().is_cancelled(),
-        }
-    }
+    process: Process,
 }
 
 /// What a call came to so far.
@@ -117,12 +90,13 @@ impl Desk {
         let server = Server::bind(&[endpoint(py, path)?], options).raise(py)?;
         Ok(Self {
             server: Mutex::new(server),
-            modules: Mutex::default(),
+            modules: Modules::default(),
             tasks: Tasks::new(&hooks.bind(py).getattr("loop")?)?,
             hooks,
             state: Mutex::default(),
-            attending: Mutex::default(),
+            attending: Attending::default(),
             changes: Changes::default(),
+            process: Process::this(),
         })
     }
 
@@ -134,6 +108,7 @@ impl Desk {
     /// Takes in what came. With `idle` nothing else is going on, so it may look a little for more. `True`: there has to be
     /// another turn after the jobs that were begun had theirs.
     fn turn(&self, py: Python<'_>, idle: bool) -> PyResult<bool> {
+        self.check(py)?;
         let began = Instant::now();
         let (mut wait, mut last) = (Wait::Poll, None);
         loop {
@@ -161,6 +136,7 @@ impl Desk {
     /// Says something by itself: 2 a message to a process, 3 a line of a log, 4 a value of a channel, 5 that nobody
     /// waits for a callback any more.
     fn say(&self, kind: u8, number: u64, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.check(value.py())?;
         let kind = match kind {
             0 => Kind::Ready,
             1 => Kind::Callback,
@@ -174,23 +150,34 @@ impl Desk {
         encode::value(value, &mut bytes)?;
         let mut frame = Vec::with_capacity(bytes.len() + 48);
         response_frame(&PythonAttendItem { kind, number, value: bytes.into() }, &mut frame);
-        let mut attending = self.attending.lock();
-        let reply = attending.as_mut().ok_or_else(|| PyRuntimeError::new_err("nobody in Erlang attends"))?;
-        if reply.flow() != Flow::Go {
-            return Err(PyBlockingIOError::new_err("Erlang has too much unread: try again later"));
+        if frame.len() > SAID_BYTES_MAX {
+            let words = format!("{} bytes to be said at once, {SAID_BYTES_MAX} are allowed", frame.len());
+            return Err(PyValueError::new_err(words));
         }
-        reply.item(&frame);
-        Ok(())
+        let mut said = self.attending.say(&frame)?;
+        if said == Said::Refused {
+            // Erlang may have said meanwhile that it read some of it.
+            self.send_off(value.py())?;
+            said = self.attending.say(&frame)?;
+        }
+        match said {
+            Said::Refused => Err(PyBlockingIOError::new_err("Erlang has too much unread: try again later")),
+            // Whoever waits for a callback takes a turn anyway.
+            Said::Due if kind != Kind::Callback => self.send_off(value.py()),
+            Said::Due | Said::Queued => Ok(()),
+        }
     }
 
-    /// Waits for a callback's answer, while calls that are made in its course run: whether it went well, and its value.
-    #[pyo3(signature = (number, seconds=None))]
-    fn wait<'py>(
+    /// Calls back, and waits for the answer, while calls that are made in its course run: whether it went well, and its value.
+    #[pyo3(signature = (number, call, seconds=None))]
+    fn call_and_wait<'py>(
         &self,
         py: Python<'py>,
         number: u64,
+        call: &Bound<'py, PyAny>,
         seconds: Option<f64>,
     ) -> PyResult<(bool, Bound<'py, PyAny>)> {
+        self.check(py)?;
         let until = seconds
             .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
             .and_then(|left| Instant::now().checked_add(left));
@@ -199,9 +186,10 @@ impl Desk {
             if state.waiting.len() >= NESTED_MAX {
                 return Err(PyRecursionError::new_err("callbacks are nested too deep"));
             }
+            // Before anybody could answer: a thread may take the answer in, and has to know whose it is.
             state.waiting.push(number);
         }
-        let outcome = self.wait_until(py, number, until);
+        let outcome = self.say(1, number, call).and_then(|()| self.wait_until(py, number, until));
         let mut state = self.state.lock();
         state.waiting.retain(|waiting| *waiting != number);
         state.answers.remove(&number);
@@ -213,6 +201,7 @@ impl Desk {
     /// For a thread that waits for an answer: takes in what came, because the event loop may stand still until just that
     /// thread is done. `True`: what else came is the loop's.
     fn take_in(&self, py: Python<'_>) -> PyResult<bool> {
+        self.check(py)?;
         // Whoever has it takes in what comes.
         let Some(mut server) = self.server.try_lock() else { return Ok(false) };
         server.turn(Wait::Poll).raise(py)?;
@@ -228,7 +217,7 @@ impl Desk {
                 Some(request) if !state.keeps(request.number, request.ok, &request.value) => {
                     answers.push(incoming);
                 }
-                Some(_) => incoming.reply.end(&answer_frame()),
+                Some(_) => incoming.reply.end(&flow::answered()),
                 None => state.taken.push_back(incoming),
             }
         }
@@ -242,15 +231,23 @@ impl Desk {
         self.tasks.begin(coroutine)
     }
 
-    /// Whether nobody waits for the function that runs, or else for the job whose task does: what has come is looked at, and
-    /// kept.
+    /// Whether nobody waits for the function that runs, or else for the job whose task does: everything that has come is looked
+    /// at, and kept. Of what waits below it is asked when that goes on.
     #[pyo3(signature = (job=None))]
     fn is_unwanted(&self, job: Option<&Bound<'_, Job>>) -> bool {
-        if let Some(mut server) = self.server.try_lock() {
-            // What is broken shows in the next turn.
-            let _ = server.turn(Wait::Poll);
+        if self.process.is_this()
+            && let Some(mut server) = self.server.try_lock()
+        {
+            for _ in 0..RING_TURNS {
+                // What is broken shows in the next turn.
+                if !matches!(server.turn(Wait::Poll), Ok(1..)) {
+                    break;
+                }
+            }
         }
-        match self.state.lock().running.last() {
+        let mut state = self.state.lock();
+        state.was_asked |= state.running.len() + usize::from(job.is_some()) > 1;
+        match state.running.last() {
             Some(running) => running.is_unwanted(),
             None => job.is_some_and(|job| job.get().is_cancelled()),
         }
@@ -258,6 +255,30 @@ impl Desk {
 }
 
 impl Desk {
+    fn check(&self, py: Python<'_>) -> PyResult<()> {
+        if self.process.is_this() { Ok(()) } else { Err(Away::Elsewhere.raise(py)) }
+    }
+
+    /// Sends what was said, in whatever thread. The event loop sees to what came with that.
+    fn send_off(&self, py: Python<'_>) -> PyResult<()> {
+        // Whoever has it sends.
+        let Some(mut server) = self.server.try_lock() else { return Ok(()) };
+        let before = server.queued();
+        server.turn(Wait::Poll).raise(py)?;
+        let is_news =
+            server.queued() > before || server.statistics().clients == 0 || !self.changes.is_empty();
+        drop(server);
+        self.attending.sent();
+        if !is_news || std::mem::replace(&mut self.state.lock().owes_turn, true) {
+            return Ok(());
+        }
+        let asked = self.hooks.call_method0(py, "left").map(drop);
+        if asked.is_err() {
+            self.state.lock().owes_turn = false;
+        }
+        asked
+    }
+
     fn cycle(&self, py: Python<'_>, wait: Wait) -> PyResult<()> {
         let mut server = self.server.lock();
         server.turn(wait).raise(py)?;
@@ -266,6 +287,7 @@ impl Desk {
         let mut state = self.state.lock();
         let orphaned = clients == 0 && state.had_client;
         state.had_client |= clients > 0;
+        state.owes_turn = false;
         drop(state);
         if orphaned {
             self.hooks.call_method0(py, "orphaned")?;
@@ -327,6 +349,9 @@ impl Desk {
             self.cycle(py, Wait::Poll)?;
             while let Some(incoming) = self.next() {
                 self.nested(py, incoming)?;
+                if std::mem::take(&mut self.state.lock().was_asked) {
+                    self.hooks.call_method0(py, "look_again")?;
+                }
             }
             if let Some(answer) = self.state.lock().answers.remove(&number) {
                 return Ok(answer);
@@ -340,6 +365,7 @@ impl Desk {
             Ok(PythonRequest::Invoke(request)) => request.within,
             Ok(PythonRequest::Evaluate(request)) => request.within,
             Ok(PythonRequest::Execute(request)) => request.within,
+            Ok(PythonRequest::Generate(request)) => request.within,
             Ok(PythonRequest::Answer(_)) => return self.deal_with(py, incoming),
             _ => None,
         };
@@ -371,23 +397,23 @@ impl Desk {
                 return self.run(py, reply, || self.invoke(py, &request));
             }
             Ok(PythonRequest::Evaluate(request)) => {
-                let variables = variables(py, request.variables.as_deref());
+                let variables = decode::named(py, request.variables.as_deref());
                 let arguments = variables.map(|variables| (&*request.source, variables, &*request.scope));
                 return self.run(py, reply, || self.hooks.bind(py).call_method1("evaluate", arguments?));
             }
             Ok(PythonRequest::Execute(request)) => {
-                let variables = variables(py, request.variables.as_deref());
+                let variables = decode::named(py, request.variables.as_deref());
                 let arguments = variables.map(|variables| (&*request.source, variables, &*request.scope));
                 return self.run(py, reply, || self.hooks.bind(py).call_method1("execute", arguments?));
             }
             Ok(PythonRequest::Generate(request)) => return self.generate(py, reply, &request),
             Ok(PythonRequest::Attend(_)) => {
-                *self.attending.lock() = Some(reply);
+                self.attending.begin(reply);
                 self.hooks.call_method0(py, "attended")?;
                 return Ok(());
             }
             Ok(PythonRequest::Answer(request)) => {
-                frame = answer_frame();
+                frame = flow::answered();
                 self.answered(py, request.number, request.ok, &request.value)
             }
             Ok(PythonRequest::Forget(request)) => {
@@ -415,10 +441,17 @@ impl Desk {
 
     /// Has a generator made, and bring what it has with its first step.
     fn generate(&self, py: Python<'_>, reply: Reply, request: &PythonGenerate<'_>) -> PyResult<()> {
+        if !self.state.lock().waiting.is_empty() {
+            // The event loop, which has it go on, stands still until that function is back.
+            let words = "nothing is streamed while a function waits for a callback";
+            let raised = self.described(py, PyRuntimeError::new_err(words))?;
+            reply.end(&flow::outcome(false, &raised)?);
+            return Ok(());
+        }
         let job = self.job(py, reply)?;
         self.state.lock().running.push(Running::Job(job.clone().unbind()));
         let positional = decode::arguments(py, &request.positional);
-        let named = variables(py, request.named.as_deref());
+        let named = decode::named(py, request.named.as_deref());
         let outcome = positional.and_then(|positional| {
             let batch = request.batch.unwrap_or(0);
             let arguments = (&job, &*request.module, &*request.name, positional, named?, batch);
@@ -462,7 +495,7 @@ impl Desk {
 
     /// What a function returned; where that has to be awaited, what it came to with its first step.
     fn step<'py>(&self, py: Python<'py>, value: Bound<'py, PyAny>) -> PyResult<Came<'py>> {
-        if !is_awaitable(&value)? {
+        if !task::is_awaitable(&value)? {
             return Ok(Came::Value(value));
         }
         if !self.state.lock().waiting.is_empty() {
@@ -481,7 +514,7 @@ impl Desk {
     }
 
     fn invoke<'py>(&self, py: Python<'py>, request: &PythonInvoke<'_>) -> PyResult<Bound<'py, PyAny>> {
-        let function = self.function(py, &request.module, &request.name)?;
+        let function = self.modules.function(py, &request.module, &request.name)?;
         let positional = decode::arguments(py, &request.positional)?;
         match &request.named {
             None => function.call1(positional),
@@ -490,23 +523,6 @@ impl Desk {
                 function.call(positional, Some(&named))
             }
         }
-    }
-
-    /// A function by its module and its name, which may lead through objects.
-    fn function<'py>(&self, py: Python<'py>, module: &str, name: &str) -> PyResult<Bound<'py, PyAny>> {
-        let known = self.modules.lock().get(module).map(|found| found.clone_ref(py));
-        let module = match known {
-            Some(found) => found.into_bound(py),
-            None => {
-                let found = py.import(module)?.into_any();
-                self.modules.lock().insert(module.to_owned(), found.clone().unbind());
-                found
-            }
-        };
-        if name.contains('.') {
-            return name.split('.').try_fold(module, |object, part| object.getattr(part));
-        }
-        module.getattr(PyString::intern(py, name))
     }
 
     fn job<'py>(&self, py: Python<'py>, reply: Reply) -> PyResult<Bound<'py, Job>> {
@@ -544,43 +560,4 @@ impl Desk {
             Err(raised) => Ok((false, self.described(py, raised)?)),
         }
     }
-}
-
-impl State {
-    /// Keeps the answer to a callback that a function waits for; `false` where none does.
-    fn keeps(&mut self, number: u64, ok: bool, value: &[u8]) -> bool {
-        let is_waited_for = self.waiting.contains(&number);
-        if is_waited_for {
-            self.answers.insert(number, (ok, value.to_vec()));
-        }
-        is_waited_for
-    }
-}
-
-fn answer_frame() -> Vec<u8> {
-    let mut frame = Vec::new();
-    response_frame(&PythonAnswerResponse {}, &mut frame);
-    frame
-}
-
-/// The next of them that was not given up meanwhile: one that was is dropped, which answers it.
-fn wanted(requests: &mut VecDeque<Incoming>) -> Option<Incoming> {
-    while let Some(incoming) = requests.pop_front() {
-        if !incoming.reply.is_cancelled() {
-            return Some(incoming);
-        }
-    }
-    None
-}
-
-fn variables<'py>(py: Python<'py>, bytes: Option<&[u8]>) -> PyResult<Bound<'py, PyDict>> {
-    bytes.map_or_else(|| Ok(PyDict::new(py)), |bytes| Ok(decode::value(py, bytes)?.cast_into()?))
-}
-
-/// Whether a value has to be awaited. Most are of kinds that are looked at before anything is looked up.
-fn is_awaitable(value: &Bound<'_, PyAny>) -> PyResult<bool> {
-    if value.is_none() || value.is_instance_of::<PyString>() || value.is_instance_of::<pyo3::types::PyInt>() {
-        return Ok(false);
-    }
-    value.get_type().hasattr(pyo3::intern!(value.py(), "__await__"))
 }

@@ -1,7 +1,7 @@
 //! What a worker's calls have in common: how they end, and how changes to them are heard of.
 
 use super::encode;
-use super::generated::types::PythonInvokeResponse;
+use super::generated::types::{PythonAnswerResponse, PythonInvokeResponse};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use std::borrow::Cow;
@@ -18,6 +18,13 @@ pub(super) fn outcome(ok: bool, value: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     Ok(frame)
 }
 
+/// The frame that says that a callback's answer came.
+pub(super) fn answered() -> Vec<u8> {
+    let mut frame = Vec::new();
+    response_frame(&PythonAnswerResponse {}, &mut frame);
+    frame
+}
+
 /// The numbers of jobs for which something changed.
 #[derive(Clone, Default)]
 pub(super) struct Changes(Arc<Mutex<Vec<u64>>>);
@@ -26,6 +33,10 @@ impl Changes {
     /// A waker runs where no Python may: it only notes the number.
     pub(super) fn waker(&self, number: u64) -> Waker {
         Waker::from(Arc::new(Note { number, changes: self.clone() }))
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.lock().is_empty()
     }
 
     pub(super) fn take(&self) -> Vec<u64> {

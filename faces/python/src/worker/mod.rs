@@ -6,6 +6,7 @@
 //!
 //! A worker belongs to one thread, its event loop's. Others may only say something ([`desk::Desk::say`]).
 
+mod attending;
 mod decode;
 mod desk;
 mod encode;
@@ -14,6 +15,8 @@ mod flow;
 #[allow(dead_code, unreachable_pub, missing_docs, reason = "generated for whoever needs more of it")]
 mod generated;
 mod job;
+mod modules;
+mod state;
 mod task;
 mod terms;
 

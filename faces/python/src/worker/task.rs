@@ -6,7 +6,7 @@
 
 use parking_lot::Mutex;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple, PyType};
+use pyo3::types::{PyDict, PyInt, PyString, PyTuple, PyType};
 
 /// How tasks are made in one event loop.
 pub(super) struct Tasks {
@@ -34,7 +34,8 @@ impl Tasks {
             None
         } else {
             let attributes = event_loop.getattr("__dict__")?.cast_into::<PyDict>()?.unbind();
-            Some(Caught { attributes, catch: Py::new(py, Catch::default())? })
+            let soon = event_loop.getattr("call_soon")?.unbind();
+            Some(Caught { attributes, catch: Py::new(py, Catch { step: Mutex::default(), soon })? })
         };
         Ok(Self {
             task: py.import("asyncio")?.getattr("Task")?.unbind(),
@@ -58,7 +59,7 @@ impl Tasks {
         attributes.set_item(pyo3::intern!(py, "call_soon"), &caught.catch)?;
         let made = make();
         attributes.del_item(pyo3::intern!(py, "call_soon"))?;
-        let step = caught.catch.get().0.lock().take();
+        let step = caught.catch.get().step.lock().take();
         let task = made?;
         if let Some((step, context)) = step {
             let ran = match context {
@@ -75,6 +76,14 @@ impl Tasks {
     }
 }
 
+/// Whether a value has to be awaited. Most are of kinds that are looked at before anything is looked up.
+pub(super) fn is_awaitable(value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    if value.is_none() || value.is_instance_of::<PyString>() || value.is_instance_of::<PyInt>() {
+        return Ok(false);
+    }
+    value.get_type().hasattr(pyo3::intern!(value.py(), "__await__"))
+}
+
 /// Whether a task came to something.
 pub(super) fn has_ended(task: &Bound<'_, PyAny>) -> PyResult<bool> {
     task.call_method0(pyo3::intern!(task.py(), "done"))?.is_truthy()
@@ -85,18 +94,40 @@ pub(super) fn outcome<'py>(task: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAn
     task.call_method0(pyo3::intern!(task.py(), "result"))
 }
 
-/// Takes what would be called soon.
+/// Takes the first that would be called soon, which is the new task's step: whatever else runs while a task is being made, such
+/// as a signal's handler, comes after it and has its call made.
 #[pyclass(frozen)]
-#[derive(Default)]
-struct Catch(Mutex<Option<Step>>);
+struct Catch {
+    step: Mutex<Option<Step>>,
+    /// The loop's own.
+    soon: Py<PyAny>,
+}
 
 /// What would be called, and in which context.
 type Step = (Py<PyAny>, Option<Py<PyAny>>);
 
 #[pymethods]
 impl Catch {
-    #[pyo3(signature = (step, *_arguments, context=None))]
-    fn __call__(&self, step: Py<PyAny>, _arguments: &Bound<'_, PyTuple>, context: Option<Py<PyAny>>) {
-        *self.0.lock() = Some((step, context));
+    #[pyo3(signature = (step, *arguments, context=None))]
+    fn __call__<'py>(
+        &self,
+        py: Python<'py>,
+        step: Bound<'py, PyAny>,
+        arguments: &Bound<'py, PyTuple>,
+        context: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Option<Py<PyAny>>> {
+        {
+            let mut caught = self.step.lock();
+            if caught.is_none() {
+                *caught = Some((step.unbind(), context.map(Bound::unbind)));
+                return Ok(None);
+            }
+        }
+        let words = PyTuple::new(py, std::iter::once(step).chain(arguments.iter()).collect::<Vec<_>>())?;
+        let named = PyDict::new(py);
+        if let Some(context) = context {
+            named.set_item(pyo3::intern!(py, "context"), context)?;
+        }
+        self.soon.call(py, words, Some(&named)).map(Some)
     }
 }

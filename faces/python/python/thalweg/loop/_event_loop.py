@@ -11,7 +11,7 @@ from .._native import Loop
 from ._datagrams import DatagramTransport
 from ._mailbox import Mailbox
 from ._processes import ProcessTransport
-from ._sockets import Listener, Sockets
+from ._sockets import Listener, Sockets, is_known
 from ._streams import StreamTransport
 
 
@@ -79,7 +79,7 @@ class EventLoop(Sockets, asyncio.SelectorEventLoop):
         ssl_shutdown_timeout: Any = constants.SSL_SHUTDOWN_TIMEOUT,
     ) -> None:
         limits = (ssl_handshake_timeout, ssl_shutdown_timeout)
-        if Listener.knows(sock):
+        if is_known(sock):
             Listener(self, protocol_factory, sock, sslcontext, server, *limits).start(backlog)
         else:
             super()._start_serving(protocol_factory, sock, sslcontext, server, backlog, *limits)  # type: ignore[misc]
@@ -102,8 +102,13 @@ class EventLoop(Sockets, asyncio.SelectorEventLoop):
         address: Any = None,
         waiter: asyncio.Future[None] | None = None,
         extra: dict[str, Any] | None = None,
-    ) -> DatagramTransport:
-        return DatagramTransport(self, sock, protocol, address, waiter, extra)
+    ) -> asyncio.DatagramTransport | DatagramTransport:
+        if is_known(sock):
+            return DatagramTransport(self, sock, protocol, address, waiter, extra)
+        theirs: asyncio.DatagramTransport = super()._make_datagram_transport(  # type: ignore[misc]
+            sock, protocol, address, waiter, extra
+        )
+        return theirs
 
     def _make_ssl_transport(
         self,

@@ -6,7 +6,10 @@ The table of kinds, with what comes with each and who says so, is in `docs/loop.
 import enum
 import os
 import subprocess
+import sys
+import termios
 from collections.abc import Callable
+from fcntl import ioctl
 from functools import partial
 from typing import Any
 
@@ -74,17 +77,17 @@ class Mailbox(_native.Mailbox):
         """The loop whose mailbox it is."""
         return self._owner
 
-    def _read(self, number: int, pipe: Any, kind: Kind) -> bool:
-        """Reads once; whether there may be more."""
+    def _read(self, number: int, pipe: Any, kind: Kind, count_max: int = _READ_BYTES_MAX) -> int:
+        """Reads once; how many bytes."""
         try:
-            data = os.read(pipe.fileno(), _READ_BYTES_MAX)
+            data = os.read(pipe.fileno(), min(count_max, _READ_BYTES_MAX))
         except BlockingIOError:
-            return False
-        if not data:
+            return 0
+        if data:
+            self._tell(number, kind, data)
+        else:
             self._finish(pipe)
-            return False
-        self._tell(number, kind, data)
-        return True
+        return len(data)
 
     def _finish(self, pipe: Any) -> None:
         if not pipe.closed:
@@ -95,11 +98,18 @@ class Mailbox(_native.Mailbox):
         """What the program wrote before its end is told before its end. What it left running may write on, unheard."""
         self.loop.remove_reader(process.end)
         for pipe, kind in pipes.items():
-            while not pipe.closed and self._read(number, pipe, kind):
-                pass
+            left = 0 if pipe.closed else _waiting_bytes(pipe)
+            # No more than that, whoever goes on writing.
+            while left > 0 and (count := self._read(number, pipe, kind, left)):
+                left -= count
             self._finish(pipe)
         self._tell(number, Kind.PROCESS_EXIT, process.ended())
         self.unregister(number)
+
+
+def _waiting_bytes(pipe: Any) -> int:
+    """How much waits to be read of a pipe now."""
+    return int.from_bytes(ioctl(pipe.fileno(), termios.FIONREAD, bytes(4)), sys.byteorder)
 
 
 class _Answer:

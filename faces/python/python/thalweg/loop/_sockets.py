@@ -18,6 +18,11 @@ _CONNECT_RETRY_SECONDS = 0.01
 _OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
+def is_known(sock: socket.socket) -> bool:
+    """Whether addresses of its family are known natively."""
+    return sock.family in _FAMILIES
+
+
 class Sockets(Loop):
     """What is awaited of a bare socket: each readiness is one native call, which tries and resolves. `sock_sendfile` is
     asyncio's own.
@@ -100,11 +105,6 @@ class Listener:
         self._tls = tls
         self._server = server
         self._limits = limits
-
-    @staticmethod
-    def knows(sock: socket.socket) -> bool:
-        """Whether addresses of this family are known natively."""
-        return sock.family in _FAMILIES
 
     def start(self, backlog: int) -> None:
         """Begins to take connections."""

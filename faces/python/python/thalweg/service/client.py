@@ -92,7 +92,7 @@ class Client(AsyncScope):
         inbox = self._streams[call] = _Inbox()
         if not self._stirred:
             self._stir()
-        return Stream(self, call, inbox, self._connection.credit if credit is None else credit)
+        return Stream(self, call, inbox, credit)
 
     @property
     def in_flight(self) -> int:
@@ -194,12 +194,12 @@ class Stream:
 
     __slots__ = ("_client", "_call", "_inbox", "_window", "_taken", "_over")
 
-    def __init__(self, client: Client, call: int, inbox: _Inbox, window: int) -> None:
+    def __init__(self, client: Client, call: int, inbox: _Inbox, credit: int | None) -> None:
         """For `Client.stream`."""
         self._client = client
         self._call = call
         self._inbox = inbox
-        self._window = window
+        self._window = credit or 0
         self._taken = 0
         self._over = False
 
@@ -238,6 +238,9 @@ class Stream:
     def _take(self) -> None:
         """Gives credit back half a window at a time, so that the producer seldom waits for its reader."""
         self._taken += 1
+        if not self._window:
+            # A call may be made before there is a connection, whose server then says what a stream begins with.
+            self._window = self._client._connection.credit
         if self._window and self._taken * 2 >= self._window:
             self._client._grant(self._call, self._taken)
             self._taken = 0

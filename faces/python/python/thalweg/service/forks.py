@@ -15,7 +15,7 @@ class Forks:
     """
 
     def __init__(self) -> None:
-        self._forks: dict[tuple[type[object], object], _Fork] = {}
+        self._forks: dict[object, _Fork] = {}
 
     async def order(
         self, access: tuple[str, object] | None, job: Callable[[], Awaitable[None]]
@@ -23,7 +23,7 @@ class Forks:
         """Runs a job when its turn has come."""
         if access is None or access[0] == "read committed":
             return await job()
-        writes, key = access[0] == "write", (type(access[1]), access[1])
+        writes, key = access[0] == "write", _key(access[1])
         fork = self._forks.setdefault(key, _Fork())
         try:
             await fork.enter(writes)
@@ -34,6 +34,15 @@ class Forks:
         finally:
             if fork.is_idle():
                 self._forks.pop(key, None)
+
+
+def _key(fork: object) -> object:
+    """What tells forks apart in every language: bytes, as text is too, or 64 bits."""
+    if isinstance(fork, str):
+        return fork.encode()
+    if isinstance(fork, int):
+        return fork & 0xFFFF_FFFF_FFFF_FFFF
+    return fork
 
 
 class _Fork:

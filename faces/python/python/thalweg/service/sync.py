@@ -36,7 +36,7 @@ class SyncClient(Scope):
         end is cancelled.
         """
         call = self._connection.call(request, deadline, credit)
-        return SyncStream(self._connection, call, self._connection.credit if credit is None else credit)
+        return SyncStream(self._connection, call, credit)
 
     def send(self, request: bytes, *, deadline: float | None = None) -> int:
         """Queues a request and names its call. It leaves with the next `flush` or with whatever waits next."""
@@ -79,11 +79,11 @@ class SyncStream:
 
     __slots__ = ("_connection", "_call", "_window", "_taken", "_over")
 
-    def __init__(self, connection: Connection, call: int, window: int) -> None:
+    def __init__(self, connection: Connection, call: int, credit: int | None) -> None:
         """For `SyncClient.stream`."""
         self._connection = connection
         self._call = call
-        self._window = window
+        self._window = credit or 0
         self._taken = 0
         self._over = False
 
@@ -112,6 +112,9 @@ class SyncStream:
     def _take(self) -> None:
         """Gives credit back half a window at a time, so that the producer seldom waits for its reader."""
         self._taken += 1
+        if not self._window:
+            # A call may be made before there is a connection, whose server then says what a stream begins with.
+            self._window = self._connection.credit
         if self._window and self._taken * 2 >= self._window:
             self._connection.grant(self._call, self._taken)
             self._taken = 0
