@@ -9,7 +9,8 @@
 //! - every call that was begun is told of exactly once, whatever becomes of the connection or of who looked;
 //! - a process is watched once, however many streams it opens;
 //! - the peer takes this side to be asleep, or somebody here looks: who stops to look last says so;
-//! - a worker's keeper is told when calls were given up, once the worker can read of it: it may be amid one of them;
+//! - a worker's keeper is told when calls were given up, until the worker can read of all of it: it may be amid one of them;
+//! - the router is told when somebody else finds that the connection ended, and when there are callers to be tended;
 //! - nothing here waits.
 
 mod held;
@@ -108,8 +109,10 @@ pub(crate) struct State {
     letters: Vec<Letter>,
     /// Who hears what a worker says by itself, and has it interrupted.
     keeper: Option<Pid>,
-    /// Calls were given up, and the keeper is not told yet.
+    /// Calls were given up, and the keeper is not told yet, or the worker cannot read all of it yet.
     has_given_up: bool,
+    /// The router looks before long whether callers are no more.
+    is_tended: bool,
     /// Frames that are read apart.
     shelf: Shelf,
     router: Pid,
@@ -172,6 +175,7 @@ impl Connection {
             letters: Vec::new(),
             keeper: None,
             has_given_up: false,
+            is_tended: false,
             shelf: Shelf::default(),
             router,
             scratch: Letter::new().ok_or_else(|| Error::new(Fault::System, "out of memory"))?,
@@ -194,6 +198,15 @@ impl State {
     /// Calls that count, and how many of them there may be.
     pub(crate) fn bound(&self) -> (usize, u32) {
         (self.waiters.len() - self.unbounded, self.in_flight_max)
+    }
+
+    /// What speaks against another call, the worst first: there is nobody any more, there is no room, there is nobody yet; and
+    /// how many calls count.
+    pub(crate) fn burden(&self) -> (bool, bool, bool, usize) {
+        let (in_flight, in_flight_max) = self.bound();
+        let is_lost = self.client.as_ref().is_none_or(|client| client.failure().is_some());
+        let is_up = self.client.as_ref().is_some_and(Client::is_connected);
+        (is_lost, in_flight >= in_flight_max as usize, !is_up, in_flight)
     }
 
     /// Begins the call whose request lies in the buffer, for a process to be told by a reference.
@@ -385,12 +398,6 @@ impl State {
     pub(crate) fn leave(&mut self, env: Env) {
         self.look(env, None);
         self.see_to(env);
-        if std::mem::take(&mut self.has_given_up)
-            && let Some(keeper) = self.keeper
-        {
-            let message = self.scratch.env().atom("interrupt");
-            self.scratch.send(env, &keeper, message);
-        }
     }
 
     /// Somebody begins to look for an answer of its own.
@@ -404,7 +411,8 @@ impl State {
         self.see_to(env);
     }
 
-    /// Where nobody looks from here on, the peer is told so: it rings, and the router wakes.
+    /// Where nobody looks from here on, the peer is told so: it rings, and the router wakes. What no ring tells of, it and the
+    /// keeper are told here.
     fn see_to(&mut self, env: Env) {
         if self.lookers == 0
             && self.router_sleeps
@@ -414,14 +422,54 @@ impl State {
             let _ = client.turn(Wait::Poll);
             self.hand_out(env, None);
         }
+        if self.router_sleeps && self.has_ended() {
+            // Whoever finds the end takes the descriptor along that would have said so.
+            self.router_sleeps = false;
+            self.tell_router(env, "look");
+        }
+        if self.hurried() > 0 && !std::mem::replace(&mut self.is_tended, true) {
+            self.tell_router(env, "tend");
+        }
+        self.interrupt(env);
+    }
+
+    /// Nothing will come of the connection any more.
+    fn has_ended(&self) -> bool {
+        !self.reconnects && self.client.as_ref().is_some_and(|client| client.failure().is_some())
+    }
+
+    fn tell_router(&mut self, env: Env, what: &str) {
+        let message = self.scratch.env().atom(what);
+        self.scratch.send(env, &self.router, message);
+    }
+
+    /// Has a worker look whether what it is amid was given up. One that is amid something reads nothing by itself, so it is
+    /// asked again until everything found room in its ring.
+    fn interrupt(&mut self, env: Env) {
+        if !self.has_given_up {
+            return;
+        }
+        self.has_given_up = self.client.as_ref().is_some_and(Client::has_unsent);
+        if let Some(keeper) = self.keeper {
+            let message = self.scratch.env().atom("interrupt");
+            self.scratch.send(env, &keeper, message);
+        }
+    }
+
+    /// Gives up the calls of processes that are no more. Whether it is to be asked again before long.
+    pub(crate) fn tend(&mut self, env: Env) -> bool {
+        self.groups.retain(|_, group| env.is_alive(&group.pid));
+        self.cancel_where(|waiter| waiter.expect.is_awaited() && !env.is_alive(&waiter.pid));
+        self.is_tended = self.hurried() > 0;
+        self.leave(env);
+        self.is_tended
     }
 
     /// A router's turn.
     pub(crate) fn route(&mut self, env: Env) -> Next {
         self.router_sleeps = false;
         self.look(env, None);
-        let Some(client) = &mut self.client else { return Next::End };
-        if client.failure().is_some() && !self.reconnects {
+        if self.client.is_none() || self.has_ended() {
             return Next::End;
         }
         if self.waiters.len() > self.patient {
@@ -431,14 +479,13 @@ impl State {
                 return Next::Again;
             }
         }
+        let Some(client) = &mut self.client else { return Next::End };
         let turned = client.turn(Wait::Poll);
         self.hand_out(env, None);
+        self.interrupt(env);
         self.last = None;
         self.router_sleeps = true;
-        match &self.client {
-            Some(client) if turned.is_ok() && (client.failure().is_none() || self.reconnects) => Next::Sleep,
-            _ => Next::End,
-        }
+        if turned.is_ok() && !self.has_ended() { Next::Sleep } else { Next::End }
     }
 
     /// Why the connection ended.

@@ -125,6 +125,7 @@ unsafe extern "C" {
     -> c_int;
     pub(crate) fn enif_get_local_pid(env: *mut RawEnv, term: RawTerm, pid: *mut Pid) -> c_int;
     pub(crate) fn enif_self(env: *mut RawEnv, pid: *mut Pid) -> *mut Pid;
+    pub(crate) fn enif_is_process_alive(env: *mut RawEnv, pid: *const Pid) -> c_int;
 
     pub(crate) fn enif_open_resource_type_x(
         env: *mut RawEnv,

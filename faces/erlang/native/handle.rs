@@ -24,6 +24,15 @@ static CLASS: OnceLock<Class> = OnceLock::new();
 
 /// Declares the kind. Called once, while the library is being loaded.
 pub(crate) fn declare(env: Env) -> bool {
+    open(env, enif::KIND_CREATE).is_some_and(|kind| CLASS.set(Class(kind)).is_ok())
+}
+
+/// Keeps the kind for newer code that takes the library over. `false`: it is another's.
+pub(crate) fn keep(env: Env) -> bool {
+    CLASS.get().is_some_and(|class| open(env, enif::KIND_TAKE_OVER) == Some(class.0))
+}
+
+fn open(env: Env, flags: c_int) -> Option<NonNull<RawKind>> {
     let init = KindInit {
         drop: Some(dropped),
         stop: Some(stopped),
@@ -31,8 +40,7 @@ pub(crate) fn declare(env: Env) -> bool {
         members: 3,
         call: ptr::null(),
     };
-    let flags = enif::KIND_CREATE | enif::KIND_TAKE_OVER;
-    // SAFETY: called while loading, as it has to be; everything is borrowed for the call.
+    // SAFETY: called while the library is being loaded, or taken over, as it has to be; everything is borrowed for the call.
     let kind = unsafe {
         enif::enif_open_resource_type_x(
             env.0,
@@ -42,7 +50,7 @@ pub(crate) fn declare(env: Env) -> bool {
             ptr::null_mut(),
         )
     };
-    NonNull::new(kind).is_some_and(|kind| CLASS.set(Class(kind)).is_ok())
+    NonNull::new(kind)
 }
 
 /// Hands a connection over to the virtual machine. The connection goes when its router does.

@@ -83,6 +83,7 @@ functions! {
     c"await", 2: wait;
     c"await_group", 2: wait_group;
     c"load", 1: load;
+    c"tend", 1: tend;
     c"unpack", 1: unpack, enif::JOB_FOR_LONG as u32;
     c"close", 1: close;
     c"encode", 1: to_bytes;
@@ -114,14 +115,15 @@ unsafe extern "C" fn load_library(env: *mut RawEnv, _data: *mut *mut c_void, _in
 }
 
 /// # Safety
-/// Called by the virtual machine, when newer code takes over: the library is one and the same, and stays as it is.
+/// Called by the virtual machine, when newer code takes over. That has to be of the same library: another build knows nothing of
+/// the connections that there are, nor how they lie in memory.
 unsafe extern "C" fn upgrade_library(
-    _env: *mut RawEnv,
+    env: *mut RawEnv,
     _data: *mut *mut c_void,
     _old: *mut *mut c_void,
     _info: RawTerm,
 ) -> c_int {
-    0
+    c_int::from(!handle::keep(Env(env)))
 }
 
 /// Where the virtual machine begins.

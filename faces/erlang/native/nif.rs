@@ -127,7 +127,7 @@ pub(crate) fn turn(env: Env, arguments: &[RawTerm]) -> Answer {
     })
 }
 
-/// The connection of several with the fewest calls in flight.
+/// The connection of several that least speaks against; of equal ones the first, whose worker is the likeliest to look.
 fn least_loaded<'c>(env: Env, connections: RawTerm) -> Option<(RawTerm, &'c Connection)> {
     let Some(several) = env.tuple(connections) else {
         return Some((connections, handle::of(env, connections)?));
@@ -137,10 +137,10 @@ fn least_loaded<'c>(env: Env, connections: RawTerm) -> Option<(RawTerm, &'c Conn
     }
     let each = several.iter().filter_map(|term| {
         let connection = handle::of(env, *term)?;
-        let load = connection.lock().hurried();
-        Some((load, *term, connection))
+        let burden = connection.lock().burden();
+        Some((burden, *term, connection))
     });
-    each.min_by_key(|(load, ..)| *load).map(|(_, term, connection)| (term, connection))
+    each.min_by_key(|(burden, ..)| *burden).map(|(_, term, connection)| (term, connection))
 }
 
 /// There is no connection: because no worker lives, or because that is none.
@@ -295,7 +295,8 @@ pub(crate) fn gather(env: Env, arguments: &[RawTerm]) -> Answer {
     Some(env.make_tuple(&[atoms(env).pending, term, env.make_natural(group)]))
 }
 
-/// `stream(Connections, Ref, {Module, Name, Positional, Named, Batch | none}, Credit)`: cancelled when the caller ends.
+/// `stream(Connections, Ref, {Module, Name, Positional, Named, Batch | none, Within | none}, Credit)`: cancelled when the caller
+/// ends.
 pub(crate) fn stream(env: Env, arguments: &[RawTerm]) -> Answer {
     let [connections, reference, call, credit] = arguments else { return None };
     let Some((term, connection)) = least_loaded(env, *connections) else { return nobody(env, *connections) };
@@ -442,11 +443,18 @@ pub(crate) fn cancel_group(env: Env, arguments: &[RawTerm]) -> Answer {
     Some(atoms(env).ok)
 }
 
-/// `load(Connection)`: calls in flight.
+/// `load(Connection)`: calls in flight, of those that count.
 pub(crate) fn load(env: Env, arguments: &[RawTerm]) -> Answer {
     let [connection] = arguments else { return None };
-    let load = handle::of(env, *connection)?.lock().hurried();
-    Some(env.make_natural(load as u64))
+    let (in_flight, _) = handle::of(env, *connection)?.lock().bound();
+    Some(env.make_natural(in_flight as u64))
+}
+
+/// `tend(Connection) -> boolean()`: gives up the calls of processes that are no more; whether to ask again. The router's.
+pub(crate) fn tend(env: Env, arguments: &[RawTerm]) -> Answer {
+    let [connection] = arguments else { return None };
+    let goes_on = handle::of(env, *connection)?.lock().tend(env);
+    Some(if goes_on { atoms(env).yes } else { atoms(env).no })
 }
 
 /// `close(Connection)`: every call is told so.

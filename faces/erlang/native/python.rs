@@ -94,9 +94,11 @@ pub(crate) fn invoke(env: Env, call: &[RawTerm], out: &mut Vec<u8>) -> Made {
     Ok(())
 }
 
-/// A stream: `{Module, Name, Positional, Named, Batch | none}`.
+/// A stream: `{Module, Name, Positional, Named, Batch | none, Within | none}`.
 pub(crate) fn stream(env: Env, call: &[RawTerm], out: &mut Vec<u8>) -> Made {
-    let [module, function, arguments, keywords, batch] = call else { return Err(Refused::BadArgument) };
+    let [module, function, arguments, keywords, batch, callback] = call else {
+        return Err(Refused::BadArgument);
+    };
     let (positional, named) = (positional(env, *arguments)?, named(env, *keywords)?);
     let request = PythonGenerate {
         module: name(env, *module)?.into(),
@@ -104,6 +106,7 @@ pub(crate) fn stream(env: Env, call: &[RawTerm], out: &mut Vec<u8>) -> Made {
         positional: positional.into(),
         named: named.map(Cow::Owned),
         batch: env.natural(*batch).and_then(|batch| u32::try_from(batch).ok()),
+        within: within(env, *callback),
     };
     out.clear();
     request_frame(&request, out);

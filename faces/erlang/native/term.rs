@@ -308,6 +308,12 @@ impl Env {
         pid
     }
 
+    /// Whether a process of this node has not ended.
+    pub(crate) fn is_alive(self, pid: &enif::Pid) -> bool {
+        // SAFETY: called from a process; the other one's name is borrowed for the call.
+        unsafe { enif::enif_is_process_alive(self.0, pid) != 0 }
+    }
+
     /// Whether this runs where calls may take long: on a scheduler that no other process waits for.
     pub(crate) fn is_apart(self) -> bool {
         // SAFETY: asks about the thread.

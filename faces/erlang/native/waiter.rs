@@ -38,6 +38,11 @@ impl Expect {
         matches!(self, Self::Events | Self::Values | Self::Frames)
     }
 
+    /// Is given up when its process ends, which nobody tells of.
+    pub(crate) const fn is_awaited(self) -> bool {
+        matches!(self, Self::Frame | Self::Outcome | Self::Part(..))
+    }
+
     /// Is made only while there is room for a call.
     pub(crate) const fn is_bounded(self) -> bool {
         !matches!(self, Self::Events | Self::Notice)

@@ -50,7 +50,8 @@ start_pool(Name, Options) ->
     case thalweg_python:check(Options) of
         ok ->
             Start = {thalweg_pool, start_link, [Name, Options]},
-            Child = #{id => {pool, Name}, start => Start, type => supervisor, shutdown => infinity},
+            %% Temporary: however it ends, what else the application has goes on.
+            Child = #{id => {pool, Name}, start => Start, restart => temporary, type => supervisor, shutdown => infinity},
             case supervisor:start_child(thalweg_sup, Child) of
                 {ok, Pool} when is_pid(Pool) -> {ok, Pool};
                 {error, {already_started, _}} -> {error, {already_started, Name}};
@@ -64,10 +65,10 @@ start_pool(Name, Options) ->
 %% @doc Ends a pool: calls that are under way are told that it ended.
 -spec stop_pool(atom()) -> ok | {error, not_found}.
 stop_pool(Name) ->
+    %% First: afterwards the name may be another pool's.
+    ok = thalweg_directory:forget(Name),
     case supervisor:terminate_child(thalweg_sup, {pool, Name}) of
-        ok ->
-            ok = thalweg_directory:forget(Name),
-            supervisor:delete_child(thalweg_sup, {pool, Name});
+        ok -> ok;
         {error, _} -> {error, not_found}
     end.
 
@@ -152,9 +153,10 @@ await(Request) -> await(Request, ?TIMEOUT).
 
 %% @doc Waits for the result of a call that was begun. One that does not come in time is cancelled.
 -spec await(request(), timeout()) -> result().
-await({Reference, pending}, _Timeout) ->
+await({Reference, pending}, Timeout) ->
     receive
         {thalweg, Reference, Result} -> Result
+    after Timeout -> {error, timeout}
     end;
 await({Reference, {Connection, Number}}, Timeout) ->
     case thalweg_nif:await(Connection, Number) of

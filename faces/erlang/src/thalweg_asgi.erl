@@ -26,6 +26,9 @@
     idle_ms_max => pos_integer()
 }.
 
+%% Milliseconds until somebody is accepted again where nobody could be.
+-define(ACCEPT_PAUSE, 50).
+
 -spec run(binary(), scope(), iodata()) -> {ok, answer()} | {error, term()}.
 run(App, Scope, Body) -> run(App, Scope, Body, #{}).
 
@@ -111,7 +114,11 @@ acceptor(Listener, Server) ->
             receive
                 go_on -> acceptor(Listener, Server)
             end;
-        {error, Reason} -> exit({shutdown, Reason})
+        {error, closed} -> exit({shutdown, closed});
+        %% Of whoever left again, or of a machine that is short of something: there is more once connections end.
+        {error, _} ->
+            timer:sleep(?ACCEPT_PAUSE),
+            acceptor(Listener, Server)
     end.
 
 -spec connections(gen_tcp:socket(), options(), {pid(), pid()}, non_neg_integer()) -> no_return().
@@ -209,19 +216,19 @@ answer(Socket, Options, {Method, Target, Minor, Headers}, Body) ->
     case open(maps:get(app, Options), Scope, Body, Options) of
         {ok, Stream} ->
             case thalweg_stream:next(Stream, maps:get(timeout, Options, 30000)) of
-                {data, {Status, Told}} -> respond(Socket, Options, Stream, {Status, Told, Stays, text(Method)});
+                {data, {Status, Told}} -> respond(Socket, Options, Stream, {Status, Told, {Minor, Stays}, text(Method)});
                 _ -> refuse(Socket, 500)
             end;
         {error, {overloaded, _, _}} -> refuse(Socket, 503);
         {error, _} -> refuse(Socket, 502)
     end.
 
-%% In chunks, unless the application says how long it will be.
+%% In chunks, unless the application says how long it will be, or whoever asks knows of none: then it ends with the connection.
 -spec respond(gen_tcp:socket(), options(), thalweg_stream:stream(), tuple()) -> ok.
-respond(Socket, Options, Stream, {Status, Told, Stays, Method}) ->
+respond(Socket, Options, Stream, {Status, Told, {Minor, Stays}, Method}) ->
     Has = fun(Wanted) -> lists:any(fun({Name, _}) -> string:lowercase(Name) =:= Wanted end, Told) end,
     HasBody = Method =/= <<"HEAD">> andalso Status >= 200 andalso Status =/= 204 andalso Status =/= 304,
-    IsChunked = HasBody andalso not Has(<<"content-length">>),
+    IsChunked = HasBody andalso Minor >= 1 andalso not Has(<<"content-length">>),
     Own =
         [<<"transfer-encoding: chunked\r\n">> || IsChunked] ++
             [<<"connection: close\r\n">> || not Stays],

@@ -2,6 +2,7 @@
 %% other; read by everybody as a constant term, because it is read for every call and changes when a worker comes or goes.
 %%
 %% A worker keeps its place while another is started for it, so that what goes to one of them by its place goes there still.
+%% What was written outlives who wrote it: a directory that is started anew begins with the workers that are still there.
 -module(thalweg_directory).
 -behaviour(gen_server).
 
@@ -9,6 +10,7 @@
 -export([init/1, handle_call/3, handle_cast/2]).
 
 -type place() :: {thalweg_nif:connection(), pid()}.
+-type places() :: #{pos_integer() => place() | none}.
 
 -spec start_link() -> {ok, pid()} | {error, term()}.
 start_link() -> gen_server:start_link({local, ?MODULE}, ?MODULE, [], []).
@@ -18,7 +20,7 @@ start_link() -> gen_server:start_link({local, ?MODULE}, ?MODULE, [], []).
 publish(Pool, Index, Worker, Connection) ->
     gen_server:call(?MODULE, {publish, Pool, Index, Worker, Connection}, infinity).
 
-%% @doc A pool is no more; another of its name may have fewer places.
+%% @doc A pool has no places from now on; another of its name may have fewer.
 -spec forget(atom()) -> ok.
 forget(Pool) -> gen_server:call(?MODULE, {forget, Pool}, infinity).
 
@@ -56,10 +58,24 @@ at(Places, Index) ->
 -spec read(atom()) -> {tuple(), tuple(), tuple()}.
 read(Pool) -> persistent_term:get({?MODULE, Pool}, {{}, {}, {}}).
 
--spec init([]) -> {ok, #{atom() => #{pos_integer() => place() | none}}}.
+-spec init([]) -> {ok, #{atom() => places()}}.
 init([]) ->
-    ok = thalweg_shared:create(),
-    {ok, #{}}.
+    Known = [{Pool, living(Term)} || {{?MODULE, Pool}, Term} <- persistent_term:get()],
+    {ok, lists:foldl(fun({Pool, Places}, State) -> keep(Pool, Places, State) end, #{}, Known)}.
+
+%% The places of a pool as they were written, of those whose workers did not end meanwhile.
+-spec living({tuple(), tuple(), tuple()}) -> places().
+living({Connections, Workers, Places}) ->
+    Pairs = lists:zip(tuple_to_list(Connections), tuple_to_list(Workers)),
+    Living = maps:from_list([{Connection, Worker} || {Connection, Worker} <- Pairs, is_process_alive(Worker)]),
+    Place = fun
+        (Connection) when is_map_key(Connection, Living) -> {Connection, map_get(Connection, Living)};
+        (_) -> none
+    end,
+    case map_size(Living) of
+        0 -> #{};
+        _ -> maps:from_list([{Index, Place(Of)} || {Index, Of} <- lists:enumerate(tuple_to_list(Places))])
+    end.
 
 -spec handle_call(term(), gen_server:from(), map()) -> {reply, ok, map()}.
 handle_call({publish, Pool, Index, Worker, Connection}, _From, State) ->
@@ -70,14 +86,20 @@ handle_call({publish, Pool, Index, Worker, Connection}, _From, State) ->
             {none, _} -> Old;
             _ -> Old#{Index => {Connection, Worker}}
         end,
-    put_term(Pool, [maps:get(At, New, none) || At <- lists:seq(1, lists:max([0 | maps:keys(New)]))]),
-    {reply, ok, State#{Pool => New}};
-handle_call({forget, Pool}, _From, State) ->
-    _ = persistent_term:erase({?MODULE, Pool}),
-    {reply, ok, maps:remove(Pool, State)}.
+    {reply, ok, keep(Pool, New, State)};
+handle_call({forget, Pool}, _From, State) -> {reply, ok, keep(Pool, #{}, State)}.
 
 -spec handle_cast(term(), map()) -> {noreply, map()}.
 handle_cast(_Message, State) -> {noreply, State}.
+
+%% What is kept of a pool, and read by everybody.
+-spec keep(atom(), places(), #{atom() => places()}) -> #{atom() => places()}.
+keep(Pool, Places, State) when Places =:= #{} ->
+    _ = persistent_term:erase({?MODULE, Pool}),
+    maps:remove(Pool, State);
+keep(Pool, Places, State) ->
+    put_term(Pool, [maps:get(At, Places, none) || At <- lists:seq(1, lists:max(maps:keys(Places)))]),
+    State#{Pool => Places}.
 
 -spec put_term(atom(), [place() | none]) -> ok.
 put_term(Pool, Places) ->

@@ -1,4 +1,5 @@
-%% @private A pool: the supervisor of its workers. They are told apart by their index; `thalweg_directory' says which there are.
+%% @private A pool: the supervisor of the places of its workers. They are told apart by their index; `thalweg_directory' says
+%% which workers there are.
 -module(thalweg_pool).
 -behaviour(supervisor).
 
@@ -27,13 +28,16 @@ start_link(Name, Options) -> supervisor:start_link(?MODULE, {Name, Options}).
 
 -spec init({atom(), options()}) -> {ok, {supervisor:sup_flags(), [supervisor:child_spec()]}}.
 init({Name, Options}) ->
+    %% One of its name that failed, or is long gone, may have had more places.
+    ok = thalweg_directory:forget(Name),
     Size = maps:get(size, Options, max(1, erlang:system_info(logical_processors) - 1)),
-    Worker = fun(Index) ->
+    Place = fun(Index) ->
         #{
             id => Index,
-            start => {thalweg_worker, start_link, [Name, Index, Options]},
-            shutdown => 2000
+            start => {thalweg_place, start_link, [Name, Index, Options]},
+            %% It bounds what it waits for by itself.
+            shutdown => infinity
         }
     end,
-    Flags = #{strategy => one_for_one, intensity => 10 * Size, period => 10},
-    {ok, {Flags, [Worker(Index) || Index <- lists:seq(1, Size)]}}.
+    Flags = #{strategy => one_for_one, intensity => Size, period => 10},
+    {ok, {Flags, [Place(Index) || Index <- lists:seq(1, Size)]}}.

@@ -1,9 +1,13 @@
 %% @private Looks at one connection when its descriptor says so, and again and again while answers come faster than waking
-%% would take. Whoever it finds answers for gets them straight into the mailbox. Its own mailbox lies off its heap.
+%% would take. Whoever it finds answers for gets them straight into the mailbox. While calls are under way it looks now and then
+%% whether their callers are still there. Its own mailbox lies off its heap.
 -module(thalweg_router).
 
 -export([start_link/2, start/2, stop/1]).
 -export([init/4, sleep/1]).
+
+%% Milliseconds after which a caller's end is heard of, at the latest: to watch every caller would cost every call.
+-define(TEND, 500).
 
 %% @doc Begins to connect. Returns once there is a connection object; calls may be made at once and wait for the connection.
 -spec start_link(iodata(), thalweg_nif:wishes()) -> {ok, pid(), thalweg_nif:connection()} | {error, term()}.
@@ -72,6 +76,15 @@ look(Connection) ->
 sleep(Connection) ->
     receive
         {select, Connection, _, ready_input} -> look(Connection);
+        %% Somebody else found that the connection ended.
+        look -> look(Connection);
+        %% There are calls that were not answered at once.
+        tend ->
+            _ = erlang:send_after(?TEND, self(), callers),
+            sleep(Connection);
+        callers ->
+            _ = [self() ! tend || thalweg_nif:tend(Connection)],
+            sleep(Connection);
         large ->
             unpack(Connection),
             sleep(Connection);

@@ -19,9 +19,9 @@ open(Module, Function, Arguments) -> open(Module, Function, Arguments, #{}).
 %% `batch' the values come in lists of so many at most, each of which takes one of the credit.
 -spec open(thalweg:name(), thalweg:name(), list(), thalweg:options()) -> {ok, stream()} | {error, term()}.
 open(Module, Function, Arguments, Options) ->
-    {_, Connections, _} = thalweg:route(Options),
+    {_, Connections, Within} = thalweg:route(Options),
     Reference = make_ref(),
-    Call = {Module, Function, Arguments, maps:get(keywords, Options, #{}), maps:get(batch, Options, none)},
+    Call = {Module, Function, Arguments, maps:get(keywords, Options, #{}), maps:get(batch, Options, none), Within},
     case thalweg_nif:stream(Connections, Reference, Call, maps:get(credit, Options, ?CREDIT)) of
         {pending, Connection, Number} -> {ok, {Reference, Connection, Number}};
         {error, Reason} -> {error, Reason}

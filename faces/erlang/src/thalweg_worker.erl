@@ -1,6 +1,6 @@
 %% @private One worker: a process of the operating system that runs Python, its connection, and what it says by itself.
 %%
-%% Ends with either of the two, and takes the other along; the pool's supervisor starts another.
+%% Ends with either of the two, and takes the other along; its place starts another.
 -module(thalweg_worker).
 -behaviour(gen_server).
 
@@ -107,10 +107,18 @@ handle_info({thalweg_event, log, Level, {Logger, Words}}, #state{pool = Pool, in
     Meta = #{pool => Pool, worker => Index, os_pid => State#state.os_pid, python_logger => Logger},
     logger:log(level(Level), "~ts", [Words], Meta),
     {noreply, State};
+handle_info({thalweg_event, error, 0, Reason}, #state{pool = Pool, index = Index} = State) ->
+    %% A message to a process, which nobody waits for an answer to.
+    Meta = #{pool => Pool, worker => Index, os_pid => State#state.os_pid},
+    logger:warning("a message that Python sent is lost: ~tp", [Reason], Meta),
+    {noreply, State};
 handle_info({thalweg_event, error, Number, Reason}, #state{connection = Connection} = State) ->
     %% A callback whose arguments are no terms here; anything else has no number that anybody waits for.
     _ = thalweg_nif:answer(Connection, Number, false, Reason),
     {noreply, State};
+handle_info({thalweg_event, _, down}, State) ->
+    %% Nothing that it says by itself will be heard any more, be the process there or not.
+    {stop, {worker_died, down}, State};
 handle_info({Port, {data, {_, Line}}}, #state{port = Port} = State) ->
     said(State, Line),
     {noreply, State};

@@ -2,7 +2,7 @@
 -module(thalweg_asgi_SUITE).
 -compile([export_all, nowarn_export_all]).
 
-all() -> [asked, no_lifespan, failing, another_runner, over_http, kept_alive, refusals, head, ends_with_its_owner].
+all() -> [asked, no_lifespan, failing, another_runner, over_http, older_clients, kept_alive, refusals, head, short_of_descriptors, ends_with_its_owner].
 
 init_per_suite(Config) -> thalweg_test:start(Config, #{size => 1}).
 end_per_suite(Config) -> thalweg_test:stop(Config).
@@ -40,6 +40,12 @@ over_http(Config) ->
     {<<"HTTP/1.1 201 ", _/binary>>, <<"POST /  body 1">>} =
         http(Config, <<"POST / HTTP/1.1\r\nconnection: close\r\ncontent-length: 4\r\n\r\nbody">>).
 
+%% Who speaks HTTP/1.0 knows of no chunks: a body of no known length ends with the connection.
+older_clients(Config) ->
+    {Head, <<"onetwo">>} = http(Config, <<"GET /stream HTTP/1.0\r\n\r\n">>),
+    nomatch = re:run(Head, "transfer-encoding", [caseless]),
+    {match, _} = re:run(Head, "connection: close").
+
 kept_alive(Config) ->
     {Head, Rest} = http(Config, <<"GET /1 HTTP/1.1\r\n\r\nGET /2 HTTP/1.1\r\nconnection: close\r\n\r\n">>),
     <<"HTTP/1.1 201 ", _/binary>> = Head,
@@ -63,6 +69,40 @@ refusals(Config) ->
 
 head(Config) ->
     {<<"HTTP/1.1 201 ", _/binary>>, <<>>} = http(Config, <<"HEAD / HTTP/1.1\r\nconnection: close\r\n\r\n">>).
+
+%% Where nobody can be accepted any more, those who were stay, and others are when there is room again.
+short_of_descriptors(_Config) ->
+    Source =
+        "{ok, Server} = thalweg_asgi:listen(#{app => <<\"none:none\">>}), "
+        "io:format(\"~w ~s~n\", [thalweg_asgi:port(Server), os:getpid()]), timer:sleep(infinity).",
+    Ebin = filename:dirname(code:which(thalweg)),
+    Most = 100,
+    Program = "ulimit -n " ++ integer_to_list(Most) ++ "; exec \"$0\" \"$@\"",
+    Machine = open_port({spawn_executable, "/bin/sh"}, [
+        {args, ["-c", Program, os:find_executable("erl"), "-noshell", "-pa", Ebin, "-eval", Source]}, {line, 1024}, exit_status
+    ]),
+    Line = receive {Machine, {data, {eol, Of}}} -> Of end,
+    {ok, [{integer, _, Port}, {integer, _, OsPid}], _} = erl_scan:string(Line),
+    Connected = fun() ->
+        {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}]),
+        Socket
+    end,
+    Answered = fun(Socket) ->
+        ok = gen_tcp:send(Socket, <<"GET / HTTP/1.1\r\n\r\n">>),
+        {ok, <<"HTTP/1.1 502 ", _/binary>>} = gen_tcp:recv(Socket, 0)
+    end,
+    %% Everything that it takes to answer is loaded from here on.
+    Answered(Connected()),
+    [First | Others] = [Connected() || _ <- lists:seq(1, 2 * Most)],
+    thalweg_test:until(fun() ->
+        {ok, Descriptors} = file:list_dir("/proc/" ++ integer_to_list(OsPid) ++ "/fd"),
+        length(Descriptors) >= Most
+    end),
+    Answered(First),
+    [ok = gen_tcp:close(Socket) || Socket <- Others],
+    Answered(Connected()),
+    [] = os:cmd("kill -KILL " ++ integer_to_list(OsPid)),
+    receive {Machine, {exit_status, _}} -> ok end.
 
 %% For whatever reason that ends: with the same one, and so do its connections.
 ends_with_its_owner(_Config) ->

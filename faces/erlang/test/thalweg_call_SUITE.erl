@@ -6,9 +6,9 @@ all() ->
     [
         call, keywords, names_of_functions, coroutines, coroutines_in_several_steps, tasks_of_their_own, cast, spawned, gathered, early_error_in_a_gather, many_callers,
         timeout_of_a_coroutine, timeout_of_a_function, timeout_of_the_system, timeout_of_a_gather, interrupt_is_raised,
-        interrupt_of_a_coroutine, interrupt_of_a_later_step, cancelled, overloaded, exceptions,
-        no_such_pool, wrong_arguments, large_values, large_values_beside_small_ones, large_values_given_up, interrupts_beside_calls, results_as_messages,
-        caller_that_ends
+        interrupt_of_a_coroutine, interrupt_of_a_later_step, interrupt_between_two_steps, called_within_a_task, cancelled, overloaded, exceptions,
+        no_such_pool, wrong_arguments, large_values, large_values_beside_small_ones, large_values_given_up, interrupts_beside_calls,
+        given_up_before_much_else, results_as_messages, caller_that_ends, callers_that_are_killed
     ].
 
 init_per_suite(Config) -> thalweg_test:start(Config, #{size => 1, in_flight_max => 256}).
@@ -165,6 +165,18 @@ interrupt_of_a_later_step(_Config) ->
     end,
     {ok, 1} = thalweg:call(sample, echo, [1]).
 
+%% Nobody waits for its second step by the time that it comes.
+interrupt_between_two_steps(_Config) ->
+    {error, timeout} = given_up(spin_behind_another_step, none),
+    {ok, 1} = thalweg:call(sample, echo, [1]).
+
+%% What is called soon while a call's task is being made is no step of it.
+called_within_a_task(_Config) ->
+    {ok, Within} = thalweg:call(sample, call_within_the_next_task, [<<"word">>]),
+    {ok, 1} = thalweg:call(sample, one, []),
+    Heard = [<<"word">> || Within],
+    thalweg_test:until(fun() -> {ok, Heard} =:= thalweg:call(sample, what_was_heard, []) end).
+
 cancelled(_Config) ->
     Request = thalweg:spawn_call(sample, sleep, [3600]),
     ok = thalweg:cancel(Request),
@@ -201,7 +213,10 @@ exceptions(_Config) ->
 no_such_pool(_Config) ->
     {error, no_worker} = thalweg:call(math, sqrt, [4], #{pool => nowhere}),
     {error, no_worker} = thalweg:cast(math, sqrt, [4], #{pool => nowhere}),
-    {error, no_worker} = thalweg:await(thalweg:spawn_call(math, sqrt, [4], #{pool => nowhere})),
+    Request = thalweg:spawn_call(math, sqrt, [4], #{pool => nowhere}),
+    {error, no_worker} = thalweg:await(Request),
+    %% As any other that was heard of already.
+    {error, timeout} = thalweg:await(Request, 0),
     {error, no_worker} = thalweg:async_gather([{math, sqrt, [4]}], #{pool => nowhere}).
 
 wrong_arguments(_Config) ->
@@ -286,6 +301,20 @@ interrupts_beside_calls(_Config) ->
     ],
     none_left().
 
+%% However much was asked before it was given up, less than a ring holds, or more than there is room for.
+given_up_before_much_else(_Config) ->
+    [
+        begin
+            Large = binary:copy(<<255>>, Bytes),
+            Spinning = thalweg:spawn_call(sample, spin, []),
+            Others = [thalweg:spawn_call(sample, echo, [Large]) || _ <- lists:seq(1, Count)],
+            ok = thalweg:cancel(Spinning),
+            [{ok, Large} = thalweg:await(Other, infinity) || Other <- Others]
+        end
+     || {Bytes, Count} <- [{1 bsl 20, 1}, {1 bsl 20, 3}, {1 bsl 20, 12}, {12 bsl 20, 2}]
+    ],
+    none_left().
+
 results_as_messages(_Config) ->
     {Reference, _} = thalweg:spawn_call(sample, double, [4]),
     receive
@@ -299,3 +328,27 @@ caller_that_ends(_Config) ->
         {'DOWN', Monitor, _, _, normal} -> ok
     end,
     {ok, 1} = thalweg:call(sample, echo, [1]).
+
+%% Nobody is left who could give up what never ends, whichever way it was asked for; what was cast has nobody to wait for it.
+callers_that_are_killed(_Config) ->
+    Forever = #{timeout => infinity},
+    [
+        begin
+            Before = thalweg_shared:get(<<"begun">>, 0),
+            Caller = spawn(Ask),
+            thalweg_test:until(fun() -> thalweg_shared:get(<<"begun">>, 0) > Before end),
+            exit(Caller, kill),
+            {ok, 1} = thalweg:call(sample, echo, [1], Forever)
+        end
+     || Ask <- [
+            fun() -> thalweg:call(sample, begin_and_spin, [], Forever) end,
+            fun() -> thalweg:await(thalweg:spawn_call(sample, begin_and_spin, []), infinity) end,
+            fun() -> thalweg:async_gather([{sample, sleep, [3600]}, {sample, begin_and_spin, []}], Forever) end,
+            fun() -> thalweg:eval("__import__('sample').begin_and_spin()", #{}, Forever) end
+        ]
+    ],
+    Self = self(),
+    spawn(fun() -> ok = thalweg:cast(sample, block_and_tell, [Self, cast, 1.2]) end),
+    receive
+        cast -> none_left()
+    end.

@@ -4,11 +4,12 @@
 
 all() ->
     [
-        callback, from_a_coroutine, from_a_thread, from_threads_that_are_waited_for, errors, no_python_value, nested, too_deep, beside_others, while_one_waits, given_up_while_one_waits, in_time, module_and_function,
-        unregistered_while_it_runs, sent, sent_to_the_dead, shared_values, counters, channels_to_erlang,
+        callback, from_a_coroutine, from_a_thread, from_threads_that_are_waited_for, beside_a_thread_that_takes_in, errors, no_python_value, nested, too_deep, beside_others, while_one_waits, given_up_while_one_waits,
+        given_up_below_another, too_large_to_be_said, in_time, module_and_function,
+        unregistered_while_it_runs, sent, sent_while_it_runs, sent_beyond_what_is_read, sent_to_the_dead, shared_values, counters, channels_to_erlang,
         channels_to_python, channels_between, channels_of_bytes, channels_close, channels_pass_over_the_dead,
         channels_pass_over_those_who_gave_up, callbacks_that_die,
-        channels_in_no_time, channels_outlive_wrong_arguments, channels_are_forgotten, nothing_awaited_within
+        channels_in_no_time, channels_outlive_wrong_arguments, channels_are_forgotten, nothing_awaited_within, nothing_streamed_within
     ].
 
 init_per_suite(Config) ->
@@ -62,6 +63,11 @@ from_threads_that_are_waited_for(_Config) ->
         end
      || {Threads, Coroutine, Other, N} <- Requests
     ].
+
+%% Whoever takes an answer in, it is had by who waits for it.
+beside_a_thread_that_takes_in(_Config) ->
+    ok = thalweg:register(next, fun([N]) -> N + 1 end),
+    {ok, 4000} = thalweg:call(sample, call_back_beside_a_taker, [<<"next">>, 2000], #{timeout => infinity}).
 
 %% What a callback came to may have no value in Python: then that is what it came to.
 no_python_value(_Config) ->
@@ -125,6 +131,41 @@ given_up_while_one_waits(_Config) ->
         0 = thalweg_shared:get(<<"never">>, 0)
     end).
 
+%% What is given up while something else runs on top of it is interrupted as soon as that is done.
+given_up_below_another(_Config) ->
+    Self = self(),
+    ok = thalweg:register(above, fun([]) ->
+        {ok, none} = thalweg:call(sample, tell_and_block, [Self, above, 0.3]),
+        timer:sleep(infinity)
+    end),
+    [
+        begin
+            Options = #{affinity => ?FUNCTION_NAME, timeout => infinity},
+            Below = thalweg:spawn_call(sample, Function, [<<"above">>], Options),
+            receive
+                above -> ok = thalweg:cancel(Below)
+            end,
+            {ok, 1} = thalweg:call(sample, echo, [1], Options)
+        end
+     || Function <- [call_back, call_back_and_sleep]
+    ],
+    ok = thalweg:unregister(above).
+
+%% More than Erlang takes at once is refused where it is said, and the worker is heard as before.
+too_large_to_be_said(_Config) ->
+    Options = #{affinity => ?FUNCTION_NAME},
+    Large = 16 bsl 20,
+    [
+        {error, {exception, <<"ValueError">>, _, _}} = thalweg:call(sample, Function, [<<"add">>, Large], Options)
+     || Function <- [call_back_with_bytes, call_back_later_with_bytes, call_back_from_thread_with_bytes]
+    ],
+    {ok, none} = thalweg:call(sample, log_bytes, [Large], Options),
+    ok = thalweg:cast(sample, call_back_with_bytes, [<<"add">>, Large], Options),
+    ok = thalweg:register(size, fun([Bytes]) -> byte_size(Bytes) end),
+    Most = Large - 100,
+    {ok, Most} = thalweg:call(sample, call_back_with_bytes, [<<"size">>, Most], Options#{timeout => infinity}),
+    {ok, 3} = thalweg:call(sample, call_back, [<<"add">>, 1, 2], Options).
+
 in_one_worker(Test) ->
     Self = self(),
     ok = thalweg:register(gate, fun([]) -> Self ! {at_gate, self()}, receive go -> ok end end),
@@ -162,11 +203,35 @@ nothing_awaited_within(_Config) ->
         thalweg:call(sample, call_back, [<<"double">>, 2]),
     {ok, {ok, 4}} = thalweg:call(sample, call_back_later, [<<"double">>, 2]).
 
+%% A generator goes on in the event loop, which a coroutine leaves running and a function does not.
+nothing_streamed_within(_Config) ->
+    ok = thalweg:register(fold, fun([Last]) ->
+        {ok, Stream} = thalweg_stream:open(sample, count, [1, Last]),
+        thalweg_stream:fold(fun(Value, Sum) -> Value + Sum end, 0, Stream)
+    end),
+    {ok, {error, {exception, <<"RuntimeError">>, _, _}}} = thalweg:call(sample, call_back, [<<"fold">>, 3]),
+    {ok, {ok, 6}} = thalweg:call(sample, call_back_later, [<<"fold">>, 3]).
+
 sent(_Config) ->
     {ok, none} = thalweg:call(sample, send, [self(), {<<"message">>, [1]}]),
     receive
         {<<"message">>, [1]} -> ok
     end.
+
+%% What a function sends is there while it runs, be it several one behind the other.
+sent_while_it_runs(Config) ->
+    Path = filename:join(proplists:get_value(priv_dir, Config), "received"),
+    Messages = [<<"first">>, <<"second">>, <<"third">>],
+    Request = thalweg:spawn_call(sample, send_and_wait_for, [self(), Messages, unicode:characters_to_binary(Path)]),
+    [receive Message -> ok after 5000 -> error({not_sent, Message}) end || Message <- Messages],
+    ok = file:write_file(Path, <<>>),
+    {ok, none} = thalweg:await(Request).
+
+%% More than may be unread at a time: who tries again while it runs is heard again.
+sent_beyond_what_is_read(_Config) ->
+    Request = thalweg:spawn_call(sample, send_many, [self(), 150000]),
+    {ok, none} = thalweg:await(Request, 60000),
+    [receive {<<"number">>, N} -> ok end || N <- lists:seq(1, 150000)].
 
 sent_to_the_dead(_Config) ->
     {Dead, Monitor} = spawn_monitor(fun() -> ok end),

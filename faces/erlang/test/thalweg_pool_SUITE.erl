@@ -5,7 +5,9 @@
 all() ->
     [
         named_pools, killed_under_callers, killed_while_idle, affinity_outlives_a_neighbour, ends_by_itself, no_interpreter, no_venv, venv, broken_worker,
-        standard_output, standard_input, logging, logging_what_is_no_line, ends_while_it_starts, environment, load_is_spread, worker_ends_with_the_pool,
+        cannot_start_again, flapping, failed_start_leaves_nothing, directory_comes_again, lost_message, logging_while_it_runs, logging_in_a_child,
+        standard_output, standard_input, logging, logging_what_is_no_line, ends_while_it_starts, environment, load_is_spread, streams_are_spread,
+        calls_pass_over_who_is_not_there_yet, not_heard_any_more, worker_ends_with_the_pool, native_half_stays,
         workers_end_with_the_virtual_machine
     ].
 
@@ -131,6 +133,125 @@ broken_worker(_Config) ->
     true = is_list(Said),
     {error, {worker_failed, {exit_status, 0}, _}} = thalweg:start_pool(broken, #{size => 1, python => "/bin/true"}).
 
+%% It hurts no other pool, is tried again and again, and is whole when its interpreter is back.
+cannot_start_again(Config) ->
+    Python = script(Config, "python", ["exec ", interpreter(), " \"$@\""]),
+    {ok, _} = thalweg:start_pool(fragile, #{size => 1, python => Python, path => [thalweg_test:path()]}),
+    [Victim] = thalweg:workers(fragile),
+    Monitor = monitor(process, thalweg_sup),
+    with_log(fun() ->
+        ok = file:rename(Python, Python ++ ".gone"),
+        [] = os:cmd("kill -KILL " ++ integer_to_list(Victim)),
+        [
+            receive
+                {logged, warning, <<"no worker starts", _/binary>>} -> ok;
+                {'DOWN', Monitor, _, _, Reason} -> error({application_ended, Reason})
+            end
+         || _ <- lists:seq(1, 5)
+        ]
+    end),
+    demonitor(Monitor, [flush]),
+    {error, no_worker} = thalweg:call(sample, echo, [1], #{pool => fragile}),
+    {ok, 1} = thalweg:call(sample, echo, [1]),
+    ok = file:rename(Python ++ ".gone", Python),
+    thalweg_test:until(fun() -> thalweg:call(sample, echo, [1], #{pool => fragile}) =:= {ok, 1} end),
+    ok = thalweg:stop_pool(fragile).
+
+%% Workers that start and do not last hurt no other pool either.
+flapping(_Config) ->
+    {ok, _} = thalweg:start_pool(flapping, #{size => 1, path => [thalweg_test:path()]}),
+    Supervisor = whereis(thalweg_sup),
+    [
+        thalweg_test:until(fun() ->
+            case thalweg:call(sample, die, [3], #{pool => flapping}) of
+                {error, {fault, _, _}} -> true;
+                %% The next one is not there yet.
+                {error, _} -> false
+            end
+        end)
+     || _ <- lists:seq(1, 5)
+    ],
+    thalweg_test:until(fun() -> thalweg:call(sample, echo, [1], #{pool => flapping}) =:= {ok, 1} end),
+    Supervisor = whereis(thalweg_sup),
+    ok = thalweg:stop_pool(flapping).
+
+%% A pool of the same name has the places of its own workers and no others.
+failed_start_leaves_nothing(Config) ->
+    Places = filename:join(proplists:get_value(priv_dir, Config), "place"),
+    OnlyTwo = ["for n in 1 2; do mkdir ", Places, "$n && exec ", interpreter(), " \"$@\"; done; exit 1"],
+    Options = #{python => script(Config, "twice", OnlyTwo), path => [thalweg_test:path()]},
+    {error, {worker_failed, {exit_status, 1}, _}} = thalweg:start_pool(again, Options#{size => 4}),
+    {error, no_worker} = thalweg:call(sample, echo, [1], #{pool => again}),
+    {ok, _} = thalweg:start_pool(again, #{size => 1, path => [thalweg_test:path()]}),
+    [{ok, N} = thalweg:call(sample, echo, [N], #{pool => again, affinity => N}) || N <- lists:seq(1, 20)],
+    ok = thalweg:stop_pool(again).
+
+%% Whoever keeps the list of workers may end: workers, and what they share with Erlang, are still there.
+directory_comes_again(_Config) ->
+    ok = thalweg_shared:put(kept, 1),
+    [Victim, Other] = thalweg:workers(default),
+    Before = whereis(thalweg_directory),
+    exit(Before, kill),
+    thalweg_test:until(fun() -> is_pid(whereis(thalweg_directory)) andalso whereis(thalweg_directory) =/= Before end),
+    [Victim, Other] = thalweg:workers(default),
+    1 = thalweg_shared:get(kept),
+    [] = os:cmd("kill -KILL " ++ integer_to_list(Victim)),
+    thalweg_test:until(fun() ->
+        case thalweg:workers(default) of
+            [New, Other] -> New =/= Victim;
+            _ -> false
+        end
+    end),
+    ok = thalweg_shared:delete(kept).
+
+%% An executable file.
+script(Config, Name, Line) ->
+    Path = filename:join(proplists:get_value(priv_dir, Config), Name),
+    ok = file:write_file(Path, ["#!/bin/sh\n", Line, "\n"]),
+    ok = file:change_mode(Path, 8#755),
+    Path.
+
+interpreter() ->
+    {ok, Interpreter} = thalweg:eval("__import__('sys').executable"),
+    Interpreter.
+
+%% What Python sent and Erlang has no term for is nobody's message, and is not passed over in silence.
+lost_message(_Config) ->
+    with_log(fun() ->
+        {ok, none} = thalweg:call(sample, send_the_unknown, [self()]),
+        receive
+            {logged, warning, <<"a message that Python sent is lost: {no_erlang_value,", _/binary>>} -> ok
+        after 5000 -> error(nothing_was_said)
+        end
+    end).
+
+%% What a function says is heard while it runs, not when it is over.
+logging_while_it_runs(Config) ->
+    Path = filename:join(proplists:get_value(priv_dir, Config), "heard"),
+    with_log(fun() ->
+        Request = thalweg:spawn_call(sample, log_and_wait_for, [<<"at work">>, unicode:characters_to_binary(Path)]),
+        receive
+            {logged, warning, <<"at work">>} -> ok
+        after 5000 -> error(nothing_was_said)
+        end,
+        ok = file:write_file(Path, <<>>),
+        {ok, none} = thalweg:await(Request)
+    end).
+
+%% A child has the rings in its memory, too.
+logging_in_a_child(_Config) ->
+    {ok, _} = thalweg:start_pool(family, #{size => 1, path => [thalweg_test:path()]}),
+    [Worker] = thalweg:workers(family),
+    [
+        begin
+            {ok, 0} = thalweg:call(sample, log_in_a_child, [], #{pool => family}),
+            {ok, N} = thalweg:call(sample, echo, [N], #{pool => family})
+        end
+     || N <- lists:seq(1, 10)
+    ],
+    [Worker] = thalweg:workers(family),
+    ok = thalweg:stop_pool(family).
+
 standard_output(_Config) ->
     with_log(fun() ->
         {ok, none} = thalweg:call(sample, write, [<<"žluťoučký"/utf8>>]),
@@ -204,6 +325,84 @@ load_is_spread(_Config) ->
     [{ok, Other} = thalweg:call(os, getpid, []) || _ <- lists:seq(1, 20)],
     Gate ! go,
     {ok, ok} = thalweg:await(Busy).
+
+%% A generator that is under way counts, and goes to whoever has the fewest.
+streams_are_spread(_Config) ->
+    {ok, _} = thalweg:start_pool(few, #{size => 2, in_flight_max => 2, path => [thalweg_test:path()]}),
+    Open = fun() -> thalweg_stream:open(sample, count_for_ever, [<<"few">>], #{pool => few}) end,
+    Streams = [Stream || {ok, Stream} <- [Open() || _ <- lists:seq(1, 4)]],
+    4 = length(Streams),
+    [2, 2] = thalweg:load(few),
+    {error, {overloaded, 2, 2}} = Open(),
+    [ok = thalweg_stream:close(Stream) || Stream <- Streams],
+    [0, 0] = thalweg:load(few),
+    ok = thalweg:stop_pool(few).
+
+%% A worker that is started anew has no calls, which is no reason to wait for it while another is there.
+calls_pass_over_who_is_not_there_yet(Config) ->
+    {ok, Interpreter} = thalweg:eval("__import__('sys').executable"),
+    Directory = proplists:get_value(priv_dir, Config),
+    [Script, Gate] = [filename:join(Directory, Name) || Name <- ["python", "gate"]],
+    Source = ["#!/bin/sh\nwhile [ -e ", Gate, " ]; do sleep 0.01; done\nexec ", Interpreter, " \"$@\"\n"],
+    ok = file:write_file(Script, Source),
+    ok = file:change_mode(Script, 8#755),
+    {ok, _} = thalweg:start_pool(gated, #{size => 2, python => Script, path => [thalweg_test:path()]}),
+    {_, {First, Second}} = thalweg_directory:workers(gated),
+    [Victim, Survivor] = [gen_server:call(Worker, os_pid) || Worker <- [First, Second]],
+    ok = file:write_file(Gate, <<>>),
+    [] = os:cmd("kill -KILL " ++ integer_to_list(Victim)),
+    thalweg_test:until(fun() ->
+        {_, Workers} = thalweg_directory:workers(gated),
+        tuple_size(Workers) =:= 2 andalso element(1, Workers) =/= First
+    end),
+    [{ok, Survivor} = thalweg:call(os, getpid, [], #{pool => gated}) || _ <- lists:seq(1, 20)],
+    ok = file:delete(Gate),
+    thalweg_test:until(fun() -> length(thalweg:workers(gated)) =:= 2 end),
+    ok = thalweg:stop_pool(gated).
+
+%% A worker that says nothing to anybody any more, be it alive, is started anew.
+not_heard_any_more(_Config) ->
+    {ok, _} = thalweg:start_pool(deaf, #{size => 1, path => [thalweg_test:path()]}),
+    [Before] = thalweg:workers(deaf),
+    {_, {Worker}} = thalweg_directory:workers(deaf),
+    Worker ! {thalweg_event, undefined, down},
+    thalweg_test:until(fun() ->
+        case thalweg:workers(deaf) of
+            [After] -> After =/= Before;
+            [] -> false
+        end
+    end),
+    {ok, 1} = thalweg:call(sample, echo, [1], #{pool => deaf}),
+    ok = thalweg:stop_pool(deaf).
+
+%% The application's modules may be loaded anew; another build of the native half is refused, and what is there goes on.
+native_half_stays(Config) ->
+    {module, thalweg_nif} = load_native_half(),
+    _ = code:purge(thalweg_nif),
+    {ok, 1} = thalweg:call(sample, echo, [1]),
+    %% A library in another place is another one, whatever is in it.
+    Library = filename:join([filename:dirname(filename:dirname(code:which(thalweg_nif))), "priv", "thalweg_nif.so"]),
+    Elsewhere = filename:join([proplists:get_value(priv_dir, Config), "thalweg", "priv", "thalweg_nif.so"]),
+    Ebin = filename:join(filename:dirname(filename:dirname(Elsewhere)), "ebin"),
+    ok = filelib:ensure_path(Ebin),
+    ok = filelib:ensure_dir(Elsewhere),
+    {ok, _} = file:copy(Library, Elsewhere),
+    true = code:add_patha(Ebin),
+    ok = file:rename(Library, Library ++ ".aside"),
+    try
+        {error, on_load_failure} = load_native_half()
+    after
+        ok = file:rename(Library ++ ".aside", Library),
+        true = code:del_path(Ebin)
+    end,
+    {ok, 1} = thalweg:call(sample, echo, [1]),
+    {ok, _} = thalweg:start_pool(later, #{size => 1, path => [thalweg_test:path()]}),
+    {ok, 1} = thalweg:call(sample, echo, [1], #{pool => later}),
+    ok = thalweg:stop_pool(later).
+
+load_native_half() ->
+    _ = code:purge(thalweg_nif),
+    code:load_file(thalweg_nif).
 
 worker_ends_with_the_pool(_Config) ->
     {ok, _} = thalweg:start_pool(brief, #{size => 1, path => [thalweg_test:path()]}),

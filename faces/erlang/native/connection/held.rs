@@ -64,8 +64,7 @@ impl State {
     /// Has the router see to what was put aside.
     pub(super) fn have_held_read(&mut self, env: Env) {
         if !self.shelf.frames.is_empty() && !std::mem::replace(&mut self.shelf.is_told, true) {
-            let message = self.scratch.env().atom("large");
-            self.scratch.send(env, &self.router, message);
+            self.tell_router(env, "large");
         }
     }
 

@@ -17,8 +17,8 @@ use thalweg_wire::service::{self, Access, Fork};
 
 /// SHA-256 of the schema; both ends compare it when they connect.
 pub const SCHEMA_HASH: [u8; 32] = [
-    0x8b, 0x95, 0x55, 0xbd, 0x2e, 0x2f, 0xff, 0xb2, 0x3d, 0x83, 0xed, 0xc4, 0x44, 0xe3, 0x00, 0xe3,
-    0xcf, 0x3a, 0x1c, 0xce, 0x45, 0xd0, 0x56, 0x30, 0xa8, 0x07, 0x39, 0x78, 0x38, 0x11, 0x09, 0x62,
+    0xf3, 0x56, 0x46, 0x7c, 0x24, 0xb5, 0x25, 0xfa, 0xfb, 0xba, 0x63, 0x09, 0xc3, 0x99, 0x1b, 0xb1,
+    0xc8, 0x8d, 0xe1, 0x50, 0x7e, 0xf2, 0xe6, 0xf4, 0x1a, 0x16, 0xcc, 0x28, 0x43, 0xf9, 0x29, 0xd4,
 ];
 
 /// What a worker has to say by itself.
@@ -386,6 +386,8 @@ pub struct PythonGenerate<'a> {
     pub named: Option<Cow<'a, [u8]>>,
     /// `batch`.
     pub batch: Option<u32>,
+    /// As of a call: then it is refused while that is waited for.
+    pub within: Option<u64>,
 }
 impl PythonGenerate<'_> {
     /// The same, without borrowing from a frame.
@@ -396,12 +398,13 @@ impl PythonGenerate<'_> {
             positional: Cow::Owned(self.positional.into_owned()),
             named: self.named.map(|v| Cow::Owned(v.into_owned())),
             batch: self.batch,
+            within: self.within,
         }
     }
 }
 impl<'a> Fields<'a> for PythonGenerate<'a> {
     fn write(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(b"\x85\xa6module");
+        out.extend_from_slice(b"\x86\xa6module");
         write::string(out, &self.module);
         out.extend_from_slice(b"\xa4name");
         write::string(out, &self.name);
@@ -411,6 +414,8 @@ impl<'a> Fields<'a> for PythonGenerate<'a> {
         write::optional(out, &self.named, write::bytes);
         out.extend_from_slice(b"\xa5batch");
         write::optional(out, &self.batch, write::u32);
+        out.extend_from_slice(b"\xa6within");
+        write::optional(out, &self.within, write::u64);
     }
 
     fn read(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
@@ -419,6 +424,7 @@ impl<'a> Fields<'a> for PythonGenerate<'a> {
         let mut positional = None;
         let mut named = None;
         let mut batch = None;
+        let mut within = None;
         for _ in 0..reader.fields("PythonGenerate")? {
             match reader.key()? {
                 b"module" => reader.field(&mut module, "PythonGenerate.module", Reader::string)?,
@@ -432,6 +438,9 @@ impl<'a> Fields<'a> for PythonGenerate<'a> {
                 b"batch" => reader.field(&mut batch, "PythonGenerate.batch", |r| {
                     r.optional(Reader::u32)
                 })?,
+                b"within" => reader.field(&mut within, "PythonGenerate.within", |r| {
+                    r.optional(Reader::u64)
+                })?,
                 _ => return Err(reader.refuse(Wrong::UnknownField, "PythonGenerate")),
             }
         }
@@ -441,6 +450,7 @@ impl<'a> Fields<'a> for PythonGenerate<'a> {
             positional: reader.required(positional, "PythonGenerate.positional")?,
             named: named.flatten(),
             batch: batch.flatten(),
+            within: within.flatten(),
         })
     }
 }

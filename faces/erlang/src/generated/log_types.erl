@@ -7,6 +7,11 @@
 
 -export([schema_hash/0, access_of/1, requests/0, responses/0]).
 -export([decode_request/1, encode_request/1, decode_response/1, encode_response/1]).
+%% The structs as the codec reads them.
+-export([
+    producer_/0,
+    lifetime_/0
+]).
 -export_type([
     request/0,
     response/0,
@@ -171,9 +176,9 @@ encode_request(Message) ->
 requests() ->
     [
         {<<"LogCreate">>, create,
-            {struct, <<"LogCreate">>, [{<<"name">>, name, required, string}, {<<"contentType">>, content_type, optional, {optional, string}}, {<<"lifetime">>, lifetime, optional, {optional, {struct, <<"Lifetime">>, [{<<"idleSeconds">>, idle_seconds, optional, {optional, {integer, 0, 18446744073709551615}}}, {<<"expiresAt">>, expires_at, optional, {optional, string}}]}}}, {<<"data">>, data, optional, {optional, bytes}}, {<<"closed">>, closed, required, boolean}]}},
+            {struct, <<"LogCreate">>, [{<<"name">>, name, required, string}, {<<"contentType">>, content_type, optional, {optional, string}}, {<<"lifetime">>, lifetime, optional, {optional, fun log_types:lifetime_/0}}, {<<"data">>, data, optional, {optional, bytes}}, {<<"closed">>, closed, required, boolean}]}},
         {<<"LogAppend">>, append,
-            {struct, <<"LogAppend">>, [{<<"name">>, name, required, string}, {<<"data">>, data, required, bytes}, {<<"contentType">>, content_type, optional, {optional, string}}, {<<"producer">>, producer, optional, {optional, {struct, <<"Producer">>, [{<<"id">>, id, required, string}, {<<"epoch">>, epoch, required, {integer, 0, 18446744073709551615}}, {<<"sequence">>, sequence, required, {integer, 0, 18446744073709551615}}]}}}, {<<"close">>, close, required, boolean}]}},
+            {struct, <<"LogAppend">>, [{<<"name">>, name, required, string}, {<<"data">>, data, required, bytes}, {<<"contentType">>, content_type, optional, {optional, string}}, {<<"producer">>, producer, optional, {optional, fun log_types:producer_/0}}, {<<"close">>, close, required, boolean}]}},
         {<<"LogRead">>, read,
             {struct, <<"LogRead">>, [{<<"name">>, name, required, string}, {<<"offset">>, offset, optional, {optional, string}}]}},
         {<<"LogTail">>, tail,
@@ -181,7 +186,7 @@ requests() ->
         {<<"LogHead">>, head,
             {struct, <<"LogHead">>, [{<<"name">>, name, required, string}]}},
         {<<"LogFork">>, fork,
-            {struct, <<"LogFork">>, [{<<"source">>, source, required, string}, {<<"name">>, name, required, string}, {<<"at">>, at, optional, {optional, string}}, {<<"past">>, past, required, {integer, 0, 18446744073709551615}}, {<<"lifetime">>, lifetime, optional, {optional, {struct, <<"Lifetime">>, [{<<"idleSeconds">>, idle_seconds, optional, {optional, {integer, 0, 18446744073709551615}}}, {<<"expiresAt">>, expires_at, optional, {optional, string}}]}}}]}},
+            {struct, <<"LogFork">>, [{<<"source">>, source, required, string}, {<<"name">>, name, required, string}, {<<"at">>, at, optional, {optional, string}}, {<<"past">>, past, required, {integer, 0, 18446744073709551615}}, {<<"lifetime">>, lifetime, optional, {optional, fun log_types:lifetime_/0}}]}},
         {<<"LogRemove">>, remove,
             {struct, <<"LogRemove">>, [{<<"name">>, name, required, string}]}}
     ].
@@ -231,6 +236,14 @@ responses() ->
         {<<"LogErrorResponse">>, error_response,
             {struct, <<"LogErrorResponse">>, [{<<"message">>, message, required, string}]}}
     ].
+
+-spec producer_() -> thalweg_messagepack:type().
+producer_() ->
+    {struct, <<"Producer">>, [{<<"id">>, id, required, string}, {<<"epoch">>, epoch, required, {integer, 0, 18446744073709551615}}, {<<"sequence">>, sequence, required, {integer, 0, 18446744073709551615}}]}.
+
+-spec lifetime_() -> thalweg_messagepack:type().
+lifetime_() ->
+    {struct, <<"Lifetime">>, [{<<"idleSeconds">>, idle_seconds, optional, {optional, {integer, 0, 18446744073709551615}}}, {<<"expiresAt">>, expires_at, optional, {optional, string}}]}.
 
 %% What a call does to which fork, if it is ordered at all.
 -spec access_of(request()) -> unordered | {read_committed | read | write, undefined | integer() | binary()}.

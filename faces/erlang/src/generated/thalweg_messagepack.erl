@@ -38,7 +38,8 @@
     | {array, pos_integer(), type()}
     | {map, pos_integer(), type()}
     | {enum, [{binary(), atom()}]}
-    | {struct, binary(), [{binary(), atom(), required | optional, type()}]}.
+    | {struct, binary(), [{binary(), atom(), required | optional, type()}]}
+    | fun(() -> type()).
 
 %% A message's tag on the wire, its name here and its fields.
 -type message() :: {binary(), atom(), type()}.
@@ -109,6 +110,7 @@ read({enum, Words}, Frame) ->
         {_, Atom} -> {Atom, Rest};
         false -> wrong(unknown_word, Rest)
     end;
+read(Described, Frame) when is_function(Described) -> read(Described(), Frame);
 read(f32, <<16#ca, Bits:4/binary, Rest/binary>>) -> {single(Bits), Rest};
 read(f32, Frame) -> kind(Frame, f32, [16#ca]);
 read(f64, <<16#ca, Bits:4/binary, Rest/binary>>) -> {single(Bits), Rest};
@@ -250,6 +252,7 @@ write({enum, Words} = Type, Value) ->
         {Word, _} -> string(Word);
         false -> error({bad_value, Type, Value})
     end;
+write(Described, Value) when is_function(Described) -> write(Described(), Value);
 write(f32, Value) when is_number(Value) -> <<16#ca, (float_of(32, Value))/binary>>;
 write(f32, nan) -> <<16#ca, 16#7fc00000:32>>;
 write(f32, infinity) -> <<16#ca, 16#7f800000:32>>;

@@ -1,5 +1,6 @@
 """What the tests call."""
 
+import _asyncio
 import asyncio
 import builtins
 import fcntl
@@ -128,6 +129,21 @@ def spin():
         pass
 
 
+def begin_and_spin():
+    shared.add("begun")
+    spin()
+
+
+def tell_and_block(pid, message, seconds):
+    erlang.send(pid, message)
+    time.sleep(seconds)
+
+
+def block_and_tell(pid, message, seconds):
+    time.sleep(seconds)
+    erlang.send(pid, message)
+
+
 def spin_and_catch(_):
     tester = shared.get("tester")
     try:
@@ -147,8 +163,39 @@ async def spin_in_a_later_step(argument):
     spin_and_catch(argument)
 
 
+async def spin_behind_another_step(_):
+    """Between its two steps something else takes a while, and the second one never ends."""
+    shared.add("begun")
+    asyncio.get_running_loop().call_soon(time.sleep, 0.5)
+    await asyncio.sleep(0)
+    spin()
+
+
 async def one():
     return 1
+
+
+heard = []
+
+
+def call_within_the_next_task(word):
+    """Has something called soon while the next task is being made, as a signal's handler may. False where tasks are made otherwise."""
+    tasks = getattr(_asyncio, "_all_tasks", None)
+    if tasks is None:
+        return False
+    add, loop = tasks.add, asyncio.get_event_loop()
+
+    def instead(task):
+        del tasks.add
+        loop.call_soon(heard.append, word)
+        add(task)
+
+    tasks.add = instead
+    return True
+
+
+def what_was_heard():
+    return heard
 
 
 def block(seconds):
@@ -189,8 +236,28 @@ def write(words):
     print(words + " as an error", file=sys.stderr, flush=True)
 
 
+def log_in_a_child():
+    """What a child came to that logged, and said things to Erlang that it may not say."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            for _ in range(8):
+                logging.warning("nobody hears a child")
+            erlang.call("add", 1, 2)
+        except RuntimeError:
+            code = 0
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
 def log(level, words):
     logging.getLogger("sample").log(level, words)
+
+
+def log_bytes(length):
+    logging.getLogger("sample").warning("x" * length)
 
 
 def log_badly():
@@ -270,6 +337,18 @@ async def call_back_later(name, *arguments):
     return await erlang.acall(name, *arguments)
 
 
+def call_back_with_bytes(name, length):
+    return erlang.call(name, bytes(length))
+
+
+async def call_back_later_with_bytes(name, length):
+    return await erlang.acall(name, bytes(length))
+
+
+async def call_back_from_thread_with_bytes(name, length):
+    return await call_back_from_thread(name, bytes(length))
+
+
 async def call_back_and_sleep(name, *arguments):
     """Waits in a later step, where no turn is under way."""
     await asyncio.sleep(0.001)
@@ -281,6 +360,26 @@ def call_back_from_threads(name, *arguments):
     """The worker's own thread waits for those that call."""
     with ThreadPoolExecutor(4) as pool:
         return list(pool.map(lambda argument: erlang.call(name, argument), arguments))
+
+
+def call_back_beside_a_taker(name, times):
+    """Calls back, again and again, while a thread takes in whatever comes."""
+    worker, over, interval = erlang._worker, threading.Event(), sys.getswitchinterval()
+
+    def take():
+        while not over.is_set():
+            worker.desk.take_in()
+
+    thread = threading.Thread(target=take)
+    sys.setswitchinterval(1e-6)
+    thread.start()
+    try:
+        return sum(erlang.call(name, 1, timeout=5) for _ in range(times))
+    finally:
+        over.set()
+        thread.join()
+        sys.setswitchinterval(interval)
+        worker.loop.call_soon(worker._turn)
 
 
 async def call_back_from_thread(name, *arguments):
@@ -309,6 +408,45 @@ def factorial(number):
 def send(pid, message):
     assert isinstance(pid, Pid)
     erlang.send(pid, message)
+
+
+def send_the_unknown(pid):
+    """No atom over there."""
+    erlang.send(pid, Atom(f"an atom that nobody knows {time.time_ns()}"))
+
+
+def send_and_wait_for(pid, messages, path):
+    """Goes on until there is a file."""
+    for message in messages:
+        erlang.send(pid, message)
+    wait_for(path)
+
+
+def log_and_wait_for(words, path):
+    logging.getLogger("sample").warning(words)
+    wait_for(path)
+
+
+def wait_for(path):
+    while not os.path.exists(path):
+        time.sleep(0.001)
+
+
+def send_many(pid, last):
+    for number in range(1, last + 1):
+        send_patiently(pid, ("number", number))
+
+
+def send_patiently(pid, message):
+    """Tries again while too much is unread, for a while."""
+    until = time.monotonic() + 10
+    while True:
+        try:
+            return erlang.send(pid, message)
+        except BlockingIOError:
+            if time.monotonic() >= until:
+                raise
+            time.sleep(0.001)
 
 
 def send_to(target, message, checked):
