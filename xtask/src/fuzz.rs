@@ -30,7 +30,6 @@ pub(crate) fn run(options: &Options) -> Outcome {
     let processors = thread::available_parallelism().map_or(1, usize::from);
     let at_once = options.value("at-once", processors)?;
     let program = build()?;
-    let title = format!("fuzzing, {} targets: {}", targets.len(), targets.join(", "));
     let queue = Mutex::new(targets.into_iter());
     let next = || queue.lock().map_or(None, |mut queue| queue.next());
     let work = || std::iter::from_fn(next).map(|name| fuzz(&program, &name, seconds)).collect::<Vec<_>>();
@@ -38,14 +37,14 @@ pub(crate) fn run(options: &Options) -> Outcome {
         let workers: Vec<_> = (0..at_once.max(1)).map(|_| scope.spawn(work)).collect();
         workers.into_iter().flat_map(|worker| worker.join().unwrap_or_default()).collect()
     });
-    let mut tally = Tally::default();
+    let (mut tally, mut found) = (Tally::default(), Vec::new());
     for run in runs {
-        run?.judge(&mut tally);
+        let run = run?;
+        found.push(run.found(seconds));
+        run.judge(&mut tally);
     }
-    let figure = if tally.failed == 0 { f64::from(seconds) } else { 0.0 };
-    let found =
-        Found { work: title, unit: "s each without a finding", figure, asked: Asked::AtLeast(SECONDS_BAR) };
-    endurance::record(options, "fuzz", &[found])?;
+    found.sort_by(|one, other| one.work.cmp(&other.work));
+    endurance::record(options, "fuzz", &found)?;
     Ok(tally)
 }
 
@@ -104,6 +103,13 @@ struct Run {
 }
 
 impl Run {
+    /// For how long nothing was found.
+    fn found(&self, seconds: u32) -> Found {
+        let figure = if self.failure.is_none() { f64::from(seconds) } else { 0.0 };
+        let (work, asked) = (self.name.clone(), Asked::AtLeast(SECONDS_BAR));
+        Found { work, unit: "s without a finding", figure, asked }
+    }
+
     fn judge(self, tally: &mut Tally) {
         let Self { name, failure, inputs, edges } = self;
         let words = failure.as_deref().unwrap_or_default();

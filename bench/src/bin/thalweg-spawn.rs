@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use thalweg_bench::option;
 use thalweg_sys::epoll::wait_readable;
-use thalweg_sys::spawn::{Program, spawn};
+use thalweg_sys::spawn::{Program, own_environment, spawn};
 
 /// Longer than any program that ends at once takes.
 const PATIENCE_MS: u32 = 60_000;
@@ -28,10 +28,11 @@ fn main() -> ExitCode {
 
 fn measure(seconds: u64) -> io::Result<()> {
     let path = [CString::new("/bin/true")?];
+    let environment = own_environment();
     let program = Program {
         paths: &path,
         arguments: &path,
-        environment: None,
+        environment: &environment,
         directory: None,
         standard: [None; 3],
         closes_others: true,

@@ -152,7 +152,7 @@ fn repeat(until: Until, mut turn: impl FnMut(u64) -> Result<Turn, Failure>) -> R
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::mpsc::RecvTimeoutError;
+    use std::sync::mpsc::{RecvError, RecvTimeoutError};
 
     #[test]
     fn a_crew_adds_up_what_its_threads_did() {
@@ -168,20 +168,21 @@ mod tests {
 
     #[test]
     fn what_is_beside_goes_on_until_the_last_thread_ends() {
-        let (send, hear) = channel();
-        let turn = |hear: &mut bool, _: usize, _: u64| {
-            *hear = true;
+        let last = Barrier::new(2);
+        let turn = |(): &mut (), thread: usize, _: u64| {
+            if thread == 1 {
+                last.wait();
+            }
             Ok(Turn::default())
         };
-        let beside = |ended: &Receiver<()>| loop {
-            send.send(()).map_err(|e| e.to_string())?;
-            match ended.recv_timeout(Duration::from_micros(100)) {
-                Err(RecvTimeoutError::Disconnected) => return Ok(()),
-                _ => continue,
-            }
+        let beside = |ended: &Receiver<()>| {
+            let before = ended.recv_timeout(Duration::from_millis(1));
+            last.wait();
+            let after = ended.recv();
+            assert_eq!((before, after), (Err(RecvTimeoutError::Timeout), Err(RecvError)));
+            Ok(())
         };
-        crew(2, Until::Elapsed(Duration::from_millis(5)), |_| Ok(false), turn, beside).unwrap();
-        assert!(hear.try_iter().count() > 1);
+        crew(2, Until::Turns(1), |_| Ok(()), turn, beside).unwrap();
     }
 
     #[test]

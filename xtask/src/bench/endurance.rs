@@ -11,6 +11,9 @@ const PREFACE: &str = "\
 Tasks that run for long: `cargo xtask soak`, `streams-million`, `fuzz --seconds 600`, `simulate --seeds 20000`, with \
 `--record`. A ratio says how many times as good as asked, so where less is better it is what is asked by what was found.";
 
+/// Options that name a part.
+const PARTS: [&str; 2] = ["only", "target"];
+
 /// What a task found.
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
@@ -27,7 +30,8 @@ pub(crate) enum Asked {
     AtMost(f64),
 }
 
-/// Records what a task found, if it was run with `--record`.
+/// Records what a task found, if it was run with `--record`. One that was told to do a part of what it does keeps what is
+/// known of the rest.
 ///
 /// # Errors
 /// A file cannot be written.
@@ -37,7 +41,9 @@ pub(crate) fn record(options: &Options, task: &'static str, found: &[Found]) -> 
     }
     let rows: Vec<Row> = found.iter().map(|found| row(task, found)).collect();
     let report = Report { name: "endurance", title: "What the server withstands", preface: PREFACE };
-    results::write(&root().join("bench/results"), &report, &rows)
+    let part = PARTS.iter().any(|option| !options.text(option, "").is_empty());
+    let write = if part { results::write_part } else { results::write };
+    write(&root().join("bench/results"), &report, &rows)
 }
 
 fn row(task: &'static str, found: &Found) -> Row {

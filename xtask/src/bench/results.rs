@@ -26,6 +26,18 @@ pub(crate) struct Report<'a> {
 /// # Errors
 /// A file cannot be written.
 pub(crate) fn write(directory: &Path, report: &Report<'_>, rows: &[Row]) -> Result<(), String> {
+    keep(directory, report, rows, false)
+}
+
+/// The same for a part of a group, whose other rows stay; a plot shows a whole group, so there is none.
+///
+/// # Errors
+/// A file cannot be written.
+pub(crate) fn write_part(directory: &Path, report: &Report<'_>, rows: &[Row]) -> Result<(), String> {
+    keep(directory, report, rows, true)
+}
+
+fn keep(directory: &Path, report: &Report<'_>, rows: &[Row], part: bool) -> Result<(), String> {
     std::fs::create_dir_all(directory).map_err(|e| format!("{}: {e}", directory.display()))?;
     let path = |ending: &str| directory.join(format!("{}{ending}", report.name));
     let put = |path: &Path, text: String| {
@@ -35,10 +47,10 @@ pub(crate) fn write(directory: &Path, report: &Report<'_>, rows: &[Row]) -> Resu
     let mut groups: Vec<&str> = rows.iter().map(|row| row.face).collect();
     groups.dedup();
     let new = rows.iter().map(|row| row.json(commit.as_deref(), &date)).collect();
-    let all = merged(earlier(&path(".json")), new);
+    let all = merged(earlier(&path(".json")), new, part);
     put(&path(".json"), serde_json::to_string_pretty(&all).map_err(|e| e.to_string())? + "\n")?;
     put(&path(".md"), table(report, &all))?;
-    for group in groups {
+    for group in groups.into_iter().filter(|_| !part) {
         let of_group: Vec<&Row> = rows.iter().filter(|row| row.face == group).collect();
         let ending = if group.is_empty() { ".svg".to_owned() } else { format!("-{group}.svg") };
         let title =
@@ -54,8 +66,8 @@ fn earlier(path: &Path) -> Vec<Value> {
     text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default()
 }
 
-/// The earlier rows, those of groups that were measured anew in place of theirs.
-fn merged(earlier: Vec<Value>, new: Vec<Value>) -> Vec<Value> {
+/// The earlier rows, those of groups that were measured anew in place of theirs; of a part of a group, those rows in place of theirs.
+fn merged(earlier: Vec<Value>, new: Vec<Value>, part: bool) -> Vec<Value> {
     let mut groups: Vec<Value> = Vec::new();
     for row in earlier.iter().chain(&new) {
         if !groups.contains(&row["face"]) {
@@ -66,8 +78,17 @@ fn merged(earlier: Vec<Value>, new: Vec<Value>) -> Vec<Value> {
         rows.iter().filter(|row| row["face"] == *group).cloned().collect()
     };
     let of = |group: &Value| {
-        let new = rows_of(&new, group);
-        if new.is_empty() { rows_of(&earlier, group) } else { new }
+        let (mut earlier, mut new) = (rows_of(&earlier, group), rows_of(&new, group));
+        if !part && !new.is_empty() {
+            return new;
+        }
+        let same = |one: &Value, other: &Value| ["work", "unit"].iter().all(|key| one[key] == other[key]);
+        for row in &mut earlier {
+            if let Some(at) = new.iter().position(|new| same(new, row)) {
+                *row = new.remove(at);
+            }
+        }
+        earlier.into_iter().chain(new).collect()
     };
     groups.iter().flat_map(of).collect()
 }
@@ -239,6 +260,15 @@ mod tests {
         );
         assert!(table.contains(&format!(" | {}, ", today())), "{table}");
         assert!(read("-node.svg").contains(">new<"));
+    }
+
+    #[test]
+    fn a_run_of_a_part_of_a_group_takes_the_place_of_that_part() {
+        let row = |work: &str, ours: u32| serde_json::json!({ "face": "fuzz", "work": work, "unit": "s", "ours": ours });
+        let (old, new) = (vec![row("a", 1), row("b", 1), row("c", 1)], vec![row("b", 2), row("d", 2)]);
+        let part = merged(old.clone(), new.clone(), true);
+        assert_eq!(part, [row("a", 1), row("b", 2), row("c", 1), row("d", 2)]);
+        assert_eq!(merged(old, new.clone(), false), new);
     }
 
     #[test]

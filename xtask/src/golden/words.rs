@@ -34,14 +34,18 @@ const WORDS: &str = "
     with word words wrap write writer xor yield zip
     copy-with debug-info display eq ord partial-eq send-sync sized clone-from drop-in-place iter into-iter from-str try-from
     bool-ean b-tree-map uint8-array text-decoder abort-signal number-format type-var enum-meta int-enum
-    errno linux unix stdin stdout stderr offsetof assert thalweg erlang zig python schema-hash error-tag request-frame access-of own-ed fork-of decode-request encode-response this-is frozen-set";
+    errno linux unix stdin stdout stderr offsetof assert thalweg erlang zig python schema-hash error-tag request-frame access-of own-ed fork-of decode-request encode-response this-is frozen-set
+    anyerror i7 u128 u65535 value-of to-locale-string has-own-property is-prototype-of property-is-enumerable";
 
 /// Those that are commands too: some sixty, because every command costs each compiler five types.
 const COMMANDS: &str = "
-    allocator answer arena ask async asyncio begin begun box bytes call carrier class client clone command copy count debug decode default deinit delete
-    dispatch drop encode end fields fork forks get handle heard init int item items iterator list match message mp new next no-answer
+    allocator answer anyerror arena ask async asyncio begin begun box bytes call carrier class client clone command copy count debug decode default deinit delete
+    dispatch drop encode end fields fork forks get handle heard i7 init int item items iterator list match message mp new next no-answer
     none object option own own-ed print promise reader refused reply responder result self send service sized some std str
-    stream string super symbol thalweg transport type types vec view writer";
+    stream string super symbol thalweg to-string transport type types u128 value-of vec view writer";
+
+/// More words of one enum than compilers take through a loop without being told.
+const WORDS_MANY: usize = 1_200;
 
 /// The schema.
 pub(super) fn schema() -> String {
@@ -79,11 +83,13 @@ pub(super) fn schema() -> String {
         }
     }
     let members: Vec<String> = members.iter().map(|member| format!("\"{member}\"")).collect();
+    let many: Vec<String> = (0..WORDS_MANY).map(|n| format!("\"w{n}\"")).collect();
     format!(
         "{{\n  \"service\": \"Anything\",\n  \"error\": {{ \"message\": \"string\" }},\n  \
-         \"enums\": {{ \"EveryMember\": [{}] }},\n  \"types\": {{\n{types}    \"EveryField\": {{\n{fields}    }},\n  }},\n  \
+         \"enums\": {{ \"EveryMember\": [{}], \"ManyMembers\": [{}] }},\n  \"types\": {{\n{types}    \"EveryField\": {{\n{fields}    }},\n  }},\n  \
          \"commands\": {{\n{commands}  }},\n}}\n",
-        members.join(", ")
+        members.join(", "),
+        many.join(", ")
     )
 }
 

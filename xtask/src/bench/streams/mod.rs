@@ -44,7 +44,14 @@ pub(crate) fn run(options: &Options) -> Outcome {
     for pair in 0..pairs {
         for work in &works {
             for side in work.sides.iter().copied().filter(|side| peers || !side.is_peer()) {
-                let report = perform(work, side, &load, &size)?;
+                // A peer that breaks off gets another chance: what everybody else did is not thrown away for it.
+                let report = perform(work, side, &load, &size).or_else(|problem| {
+                    if !side.is_peer() {
+                        return Err(problem);
+                    }
+                    println!("{}: {problem}; once more", work.name);
+                    perform(work, side, &load, &size)
+                })?;
                 say(pair, work, side, &report);
                 tally.check(whole(&report, side), || format!("{}: {report}", work.name));
                 measured.add(work.name, side, report);
