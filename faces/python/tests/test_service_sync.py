@@ -1,11 +1,13 @@
 """Calling services and waiting, and connecting to what is not there."""
 
+import asyncio
 import os
 import signal
 import socket
 import subprocess
 import sys
 import threading
+import time
 import unittest
 
 from service_support import (
@@ -213,6 +215,10 @@ class Connecting(Place, unittest.IsolatedAsyncioTestCase):
         self.assertEqual(str(waited.exception), str(awaited.exception))
         message = str(waited.exception)
         del waited, awaited
+        # Whom they met is in this process, too, and lets go of its ends a moment later.
+        patience = time.monotonic() + 10
+        while len(descriptors()) > len(before) and time.monotonic() < patience:
+            await asyncio.sleep(0.001)
         self.assertEqual(len(descriptors()), len(before))
         return message
 
