@@ -89,7 +89,7 @@ impl Store {
     /// ```
     ///
     /// # Errors
-    /// [`CommitError::NoLog`] when there is no log of the name; [`CommitError::Pending`] when logs are to be destroyed to
+    /// [`CommitError::NoLog`] when there is no log of the name, [`CommitError::Deleted`] when it is on its way out; [`CommitError::Pending`] when logs are to be destroyed to
     /// which transactions are going to append; [`CommitError::Damaged`] when damage hides the entry to purge up to:
     /// nothing is purged then. Otherwise as [`Store::commit`]; logs that come before the one at fault are purged.
     pub fn purge(&self, purge: &Purge<'_>) -> Result<Vec<Purged>, CommitError> {
@@ -102,12 +102,12 @@ impl Store {
         }
         let mut goings = Vec::new();
         for log in &logs {
-            goings.extend(self.going(log, purge)?);
+            goings.extend(unless_deleted(self.going(log, purge), purge)?.flatten());
         }
         let frees = self.make_way(&goings);
         let (mut purged, mut ticket) = (Vec::new(), 0);
         for going in goings {
-            let (went, receipt) = self.let_go(going, purge)?;
+            let Some((went, receipt)) = unless_deleted(self.let_go(going, purge), purge)? else { continue };
             purged.push(went);
             ticket = ticket.max(receipt.ticket);
         }
@@ -272,6 +272,14 @@ impl Store {
     pub fn rotate(&self) -> Result<(), CommitError> {
         let shared = &self.shared;
         shared.writer.lock().begin_next(Why::ToGrow, &shared.control, &shared.segments)
+    }
+}
+
+/// Whoever purges every log does not mind that one is being deleted.
+fn unless_deleted<T>(outcome: Result<T, CommitError>, purge: &Purge<'_>) -> Result<Option<T>, CommitError> {
+    match outcome {
+        Err(CommitError::Deleted) if purge.log.is_none() => Ok(None),
+        outcome => outcome.map(Some),
     }
 }
 

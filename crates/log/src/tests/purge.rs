@@ -45,6 +45,22 @@ fn a_purge_takes_a_prefix_counts_it_and_outlives_the_store() {
 }
 
 #[test]
+fn a_purge_of_every_log_passes_over_one_that_is_on_its_way_out() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path(), Options { committer_thread: false, ..small() });
+    let (going, staying) = (store.log(b"going").unwrap(), store.log(b"staying").unwrap());
+    for log in [&going, &staying] {
+        store.append(log, b"entry", 1).unwrap();
+    }
+    store.flush().unwrap();
+    store.delete(&going, going.staged().unwrap().version, 2, None).unwrap();
+    let named = Purge { log: Some(b"going"), ..Purge::default() };
+    assert_eq!(store.purge(&named), Err(CommitError::Deleted));
+    let purged = store.purge(&Purge::default()).unwrap();
+    assert_eq!(purged.into_iter().map(|purged| purged.name).collect::<Vec<_>>(), [b"staying"]);
+}
+
+#[test]
 fn a_purge_frees_segments_and_readers_at_work_read_on() {
     let store = Store::memory(small()).unwrap();
     filled(&store, b"a", 2000);

@@ -5,14 +5,15 @@
 //! its visible state is exactly the acknowledged prefix. In the oracle a fork is a copy of its source's bytes, and
 //! a deleted source stays, marked, as long as it has forks. Checkpoints are taken while commits go on, in
 //! lockstep: between two shards of the walk the simulation goes on with its own. Every other commit is a carrying watcher's,
-//! who leads some of the groups and is told of no more than is durable. `THALWEG_SEEDS=2000` runs more seeds, and
-//! `THALWEG_SEED=n` one.
+//! who leads some of the groups and is told of no more than is durable. What purges and retention, of single logs and of the
+//! whole store, let go of is read off the logs when they return, and is from then on a commit like all others. `THALWEG_SEEDS=2000`
+//! runs more seeds, and `THALWEG_SEED=n` one.
 
 use crate::log::Phase;
 use crate::open::{Durability, Options};
 use crate::{
-    Commit, CommitError, Config, Fork, Lifetime, Log, LogId, Offset, Position, Producer, Store, Watch,
-    WatcherId, segment_of, verify,
+    Commit, CommitError, Config, Fork, Lifetime, Log, LogId, Offset, Position, Producer, Purge, RETAIN_NOTE,
+    Store, Watch, WatcherId, segment_of, verify,
 };
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,6 +25,11 @@ use thalweg_sys::disk::sim::{Random, SimDisk};
 
 const DIRECTORY: &str = "/store";
 const SPACE: u64 = 8 << 20;
+/// Every other seed's store lets go of entries that are older than so many commits, and every fourth's holds itself to so many bytes.
+const RETAIN_US: u64 = 60;
+const RETAIN_BYTES: u64 = 48 << 10;
+/// Longer than any segment is written to before it is sealed for its age.
+const LONG_US: u64 = 1 << 40;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Model {
@@ -69,6 +75,13 @@ enum Op {
     Delete {
         name: Vec<u8>,
     },
+}
+
+impl Op {
+    fn trim(name: Vec<u8>, first: Offset) -> Op {
+        let (payload, notes) = (Vec::new(), Vec::new());
+        Op::Append { name, payload, producer: None, writer_seq: None, notes, trim: Some(first), close: false }
+    }
 }
 
 impl Model {
@@ -158,6 +171,8 @@ struct Simulation {
     compacted: u32,
     /// Marks that were written, and segments that were begun because most of the last was gone.
     made_room: [u32; 2],
+    /// Logs that purges took something of, or all; that their own bounds took something of; that the store's did.
+    let_go: [u32; 3],
 }
 
 impl Simulation {
@@ -176,6 +191,7 @@ impl Simulation {
             commits: 0,
             compacted: 0,
             made_room: [0; 2],
+            let_go: [0; 3],
         }
     }
 
@@ -378,6 +394,10 @@ impl Simulation {
                     let value = if self.random.once_in(4) { Vec::new() } else { self.payload() };
                     notes.push((vec![b'k', (self.random.below(4) as u8) + b'0'], value));
                 }
+                if self.random.once_in(8) {
+                    let bounds = [self.random.below(2) * self.random.below(99), self.random.below(3) * 700];
+                    notes.push((RETAIN_NOTE.to_vec(), bounds.map(u64::to_le_bytes).concat()));
+                }
                 let trim = self.random.once_in(6).then(|| first + self.random.below(left + 1));
                 Op::Append { name, payload, producer, writer_seq, notes, trim, close }
             }
@@ -481,11 +501,66 @@ impl Simulation {
         self.compact(store);
     }
 
+    /// Purges, or does what housekeeping does for retention, as far as the disk allows.
+    fn let_go(&mut self, store: &Store) {
+        let now = u64::from(self.commits);
+        let name = self.name();
+        let log = Some(&name[..]);
+        let before = Some(now.saturating_sub(self.random.below(40)));
+        match self.random.below(6) {
+            0 => self
+                .seeing(store, 0, |store| store.purge(&Purge { log, before, time: now, ..Purge::default() })),
+            1 => self.seeing(store, 0, |store| store.purge(&Purge { before, time: now, ..Purge::default() })),
+            2 => self.seeing(store, 0, |store| {
+                store.purge(&Purge { log, destroy: true, time: now, ..Purge::default() })
+            }),
+            _ => {
+                self.seeing(store, 1, |store| store.retain_each(now));
+                self.seeing(store, 2, |store| store.retain(now));
+                for time in [now, now + LONG_US] {
+                    self.seeing(store, 2, |store| store.shared.rotate_aged(time));
+                }
+                let _ = store.reclaim(now);
+                store.shared.set_room_aside();
+                self.acknowledge(store);
+            }
+        }
+        self.check(store);
+    }
+
+    /// Does what may let go of something of any log, once of each, and notes of which it did.
+    fn seeing<T>(&mut self, store: &Store, way: usize, act: impl FnOnce(&Store) -> Result<T, CommitError>) {
+        let before: Vec<_> =
+            store.logs().into_iter().filter_map(|log| Some((log.staged()?.first, log))).collect();
+        match act(store).map(drop) {
+            Ok(()) | Err(CommitError::Full(_) | CommitError::Failed(_)) => {}
+            // The one that was named.
+            Err(CommitError::NoLog { .. } | CommitError::Deleted) if way == 0 => {}
+            Err(other) => panic!("{other}"),
+        }
+        let mut seen = Vec::new();
+        for (first, log) in before {
+            let name = log.name().to_vec();
+            match log.staged() {
+                None => seen.push((log.last(), Op::Delete { name })),
+                Some(state) if state.first > first => seen.push((log.last(), Op::trim(name, state.first))),
+                Some(_) => {}
+            }
+        }
+        seen.sort_by_key(|(ticket, _)| *ticket);
+        self.let_go[way] += u32::try_from(seen.len()).unwrap();
+        for (ticket, op) in seen {
+            apply(&mut self.staged, &op);
+            self.waiting.push((ticket, op));
+        }
+        self.acknowledge(store);
+    }
+
     /// One life of the store, from opening to some end.
     fn live(&mut self) {
         let store = self.open();
         for _ in 0..self.random.below(120) {
-            match self.random.below(45) {
+            match self.random.below(48) {
                 0..=25 => self.commit(&store),
                 26..=33 if self.commits.is_multiple_of(3) => self.carry(&store),
                 26..=33 => {
@@ -501,6 +576,7 @@ impl Simulation {
                 38 => self.sim.set_space(self.sim.used_bytes() + self.random.below(20_000)),
                 39..=41 => self.compact(&store),
                 42 => self.make_room(&store),
+                43..=45 => self.let_go(&store),
                 _ => {
                     self.sim.set_space(SPACE);
                     self.check(&store);
@@ -534,6 +610,9 @@ fn options() -> Options {
 }
 
 fn run(seed: u64, options: Options) -> Simulation {
+    let retain_us = (seed % 2 == 1).then_some(RETAIN_US);
+    let retain_bytes = (seed % 4 == 3).then_some(RETAIN_BYTES);
+    let options = Options { retain_us, retain_bytes, ..options };
     let mut simulation = Simulation::new(seed, options);
     for _ in 0..6 {
         simulation.live();
@@ -552,7 +631,8 @@ fn acknowledged_commits_survive_and_others_are_whole_or_absent() {
         run(seed, options());
         return;
     }
-    let (mut crashes, mut commits, mut compacted, mut carried, mut made_room) = (0, 0, 0, 0, [0; 2]);
+    let (mut crashes, mut commits, mut compacted, mut carried) = (0, 0, 0, 0);
+    let (mut made_room, mut let_go) = ([0; 2], [0; 3]);
     let seeds = environment("THALWEG_SEEDS").unwrap_or(100);
     let first = environment("THALWEG_SEED_FIRST").unwrap_or(0);
     for seed in first..first + seeds {
@@ -564,12 +644,14 @@ fn acknowledged_commits_survive_and_others_are_whole_or_absent() {
         compacted += simulation.compacted;
         carried += simulation.carried;
         made_room = [0, 1].map(|way| made_room[way] + simulation.made_room[way]);
+        let_go = [0, 1, 2].map(|way| let_go[way] + simulation.let_go[way]);
     }
     println!(
-        "crash simulation: {seeds} seeds from {first} clean, {crashes} crashes, {commits} commits, {carried} groups at a turn's end, {compacted} segments compacted, {made_room:?} marked and begun anew"
+        "crash simulation: {seeds} seeds from {first} clean, {crashes} crashes, {commits} commits, {carried} groups at a turn's end, {compacted} segments compacted, {made_room:?} marked and begun anew, logs let go of by purges and retention: {let_go:?}"
     );
     let [marked, begun] = made_room.map(u64::from);
     assert!(marked > seeds && begun > seeds / 20, "too little was reclaimed: {made_room:?}");
+    assert!(let_go.map(u64::from).iter().all(|logs| *logs > seeds), "too little was let go of: {let_go:?}");
     assert!(u64::from(carried) > seeds, "too few groups were led at the end of a turn: {carried}");
     assert!(u64::from(compacted) > seeds, "too few segments were compacted: {compacted}");
     assert!(u64::from(crashes) > seeds && u64::from(commits) > seeds * 50, "the simulation did too little");
