@@ -277,6 +277,7 @@ impl<S: Service> Http<S> {
         }
         let waited_ms = now_ms.wrapping_sub(active.progressed_ms);
         if waited_ms >= patience_ms {
+            self.meters.overload();
             self.remove(core, key);
         } else {
             core.set_timer(key, patience_ms - waited_ms);

@@ -1,4 +1,7 @@
 //! How much of the time, of the disk and of a processor, what is done in the background takes.
+//!
+//! A share, as long as a step takes no more than that part of the longest rest: who does these steps has other things to do, signals
+//! among them. On a disk that takes longer for a mebibyte the share is larger.
 
 use std::time::Duration;
 

@@ -49,6 +49,9 @@ fn a_reader_that_never_reads_is_cut_and_goes_on_where_it_was() {
         assert!(run(url, &["append", "s"], &message).status.success());
     }
     until_connections(&server, 0.0);
+    let metrics = ask(&server, "GET /metrics HTTP/1.1");
+    let cut = metrics.lines().filter(|line| line.starts_with("thalweg_overloads_total{"));
+    assert_eq!(cut.filter(|line| line.ends_with(" 1")).count(), 1, "{metrics}");
     // What it had been sent is there; the last control event says where to go on.
     let mut got = Vec::new();
     let mut chunk = [0; 65_536];

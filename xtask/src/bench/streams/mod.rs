@@ -18,7 +18,7 @@ use rows::Measured;
 use runs::{Size, perform};
 use serde_json::Value;
 use side::Side;
-use works::{Against, LINES, Line, WORKS, Work, group};
+use works::{Against, Bar, LINES, Line, WORKS, Work, group};
 
 const PREFACE: &str = "\
 One server at a time, started over an empty directory, and the load on the same processors: `thalweg bench`, one thread. Records \
@@ -38,12 +38,14 @@ pub(crate) fn run(options: &Options) -> Outcome {
     let pairs: usize = options.value("pairs", if size.tiny { 1 } else { 5 })?;
     let peers = !size.tiny && !options.flag("without-peer");
     let works = chosen(options)?;
+    let check = options.flag("check");
     let load = Load::new()?;
     let mut tally = Tally::default();
     let mut measured = Measured::default();
     for pair in 0..pairs {
         for work in &works {
-            for side in work.sides.iter().copied().filter(|side| peers || !side.is_peer()) {
+            let asked = |side: &Side| (peers || !side.is_peer()) && (!check || is_judged(work, *side));
+            for side in work.sides.iter().copied().filter(asked) {
                 // A peer that breaks off gets another chance: what everybody else did is not thrown away for it.
                 let report = perform(work, side, &load, &size).or_else(|problem| {
                     if !side.is_peer() {
@@ -58,15 +60,19 @@ pub(crate) fn run(options: &Options) -> Outcome {
             }
         }
     }
-    let lines = || LINES.iter().filter(|line| complete(line, &works, peers));
+    let counts = |line: &&Line| !check || line.bar != Bar::None;
+    let lines = || LINES.iter().filter(counts).filter(|line| complete(line, &works, peers));
     let rows: Vec<Row> = lines().map(|line| rows::row(line, &measured)).collect();
     for (line, row) in lines().zip(&rows) {
         print(row);
-        if options.flag("check") && row.bar.is_some() {
+        if check {
             let (ratio, bar) = (row.ratio, line.bar);
             tally
                 .check(row.met() == Some(true), || format!("{}, {}: {ratio:?}, {bar:?}", row.work, row.unit));
         }
+    }
+    for line in LINES.iter().filter(counts).filter(|line| check && !complete(line, &works, peers)) {
+        println!("not judged, since not all of it was measured: {}", line.text);
     }
     let report = Report { name: "streams", title: "The stream server beside its peers", preface: PREFACE };
     if size.tiny {
@@ -74,7 +80,7 @@ pub(crate) fn run(options: &Options) -> Outcome {
         results::write(scratch.path(), &report, &rows)?;
         let current = readme::is_current(&root())?;
         tally.check(current, || "README.md: its table is not the one of the newest results".to_owned());
-    } else if !options.flag("check") {
+    } else if !check {
         // What was measured in part only does not take the place of what was measured as a whole.
         let whole = |row: &Row| {
             LINES.iter().all(|line| group(line.work) != row.face || complete(line, &works, peers))
@@ -98,6 +104,18 @@ fn chosen(options: &Options) -> Result<Vec<&'static Work>, String> {
         return Err(format!("no work {only}: there are {}", names.join(", ")));
     }
     Ok(works)
+}
+
+/// Whether a line with a bar has a figure of a side's work in it.
+fn is_judged(work: &Work, side: Side) -> bool {
+    let has = |line: &Line| match line.against {
+        Against::Side(other) => line.work == work.name && (side == Side::Ours || side == other),
+        Against::Work(other) | Against::Times(_, other) => {
+            side == Side::Ours && (line.work == work.name || other == work.name)
+        }
+        Against::Fixed(_) => side == Side::Ours && line.work == work.name,
+    };
+    LINES.iter().any(|line| line.bar != Bar::None && has(line))
 }
 
 /// Whether everything that a line compares was measured.
@@ -158,6 +176,15 @@ mod tests {
         assert!(complete(beside, &works(&["beside/readers", "beside/alone"]), false));
         assert!(!complete(beside, &works(&["beside/readers"]), true));
         assert!(!complete(&LINES[0], &works(&["append/100"]), false), "its peer was not measured");
+    }
+
+    #[test]
+    fn what_has_no_bar_is_not_measured_to_be_judged() {
+        let work = |name: &str| WORKS.iter().find(|work| work.name == name).unwrap();
+        assert!(is_judged(work("append/100"), Side::Ours) && is_judged(work("append/100"), Side::Floor));
+        assert!(!is_judged(work("append/100"), Side::Node) && !is_judged(work("append/memory"), Side::Rust));
+        assert!(is_judged(work("beside/alone"), Side::Ours), "another is held against it");
+        assert!(!is_judged(work("catch-up/among"), Side::Ours));
     }
 
     #[test]
