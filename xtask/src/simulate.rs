@@ -1,5 +1,6 @@
-//! `cargo xtask simulate [--seeds N]`: the crash simulations, each over as many seeds: of the log (with settling, retention,
-//! reordered writes and a full disk), of the state, and of subscriptions. `cargo test` runs a hundred seeds of each.
+//! `cargo xtask simulate [--seeds N] [--operations N]`: the crash simulations, each over as many seeds: of the log (with compaction,
+//! purges, retention, reordered writes and a full disk), of the state, and of subscriptions; and random operations of 16 clients on
+//! the state, held against a serial model. `cargo test` runs a hundred seeds of each, and fewer operations.
 
 use crate::bench::endurance::{self, Asked, Found};
 use crate::options::Options;
@@ -7,29 +8,99 @@ use crate::server::{root, target};
 use crate::{Outcome, Tally};
 use std::process::Command;
 
-/// Package and test of each.
-const SIMULATIONS: [(&str, &str); 3] = [
-    ("thalweg-log", "tests::sim::acknowledged_commits_survive_and_others_are_whole_or_absent"),
-    ("thalweg-state", "crash_tests::nothing_acknowledged_is_lost_with_any_image"),
-    ("thalweg-streams", "subscriptions::crash::what_was_told_survives_and_leases_fence_across_crashes"),
+/// A test that does as much as it is told.
+struct Simulation {
+    package: &'static str,
+    /// Which of the package's tests.
+    place: &'static [&'static str],
+    test: &'static str,
+    work: &'static str,
+    measure: Measure,
+}
+
+/// What a simulation is told, and what it is asked for.
+struct Measure {
+    option: &'static str,
+    variable: &'static str,
+    unit: &'static str,
+    asked: u32,
+}
+
+const SEEDS: Measure =
+    Measure { option: "seeds", variable: "THALWEG_SEEDS", unit: "seeds without a fault", asked: 20_000 };
+const OPERATIONS: Measure = Measure {
+    option: "operations",
+    variable: "THALWEG_OPERATIONS",
+    unit: "operations without an anomaly",
+    asked: 1_000_000,
+};
+
+const SIMULATIONS: [Simulation; 4] = [
+    Simulation {
+        package: "thalweg-log",
+        place: &["--lib"],
+        test: "tests::sim::acknowledged_commits_survive_and_others_are_whole_or_absent",
+        work: "crash simulation of thalweg-log",
+        measure: SEEDS,
+    },
+    Simulation {
+        package: "thalweg-state",
+        place: &["--lib"],
+        test: "crash_tests::nothing_acknowledged_is_lost_with_any_image",
+        work: "crash simulation of thalweg-state",
+        measure: SEEDS,
+    },
+    Simulation {
+        package: "thalweg-streams",
+        place: &["--lib"],
+        test: "subscriptions::crash::what_was_told_survives_and_leases_fence_across_crashes",
+        work: "crash simulation of thalweg-streams",
+        measure: SEEDS,
+    },
+    Simulation {
+        package: "thalweg-state",
+        place: &["--test", "history"],
+        test: "every_fork_is_serial",
+        work: "16 clients of the state beside a serial model",
+        measure: OPERATIONS,
+    },
 ];
-/// Seeds that are asked to be clean.
-const SEEDS_BAR: u32 = 20_000;
 
 /// `cargo xtask simulate`.
 ///
 /// # Errors
 /// The tests cannot be started.
 pub(crate) fn run(options: &Options) -> Outcome {
-    let seeds: u32 = options.value("seeds", SEEDS_BAR)?;
     let only = options.text("only", "");
     let mut tally = Tally::default();
     let mut found = Vec::new();
-    for (package, test) in SIMULATIONS.into_iter().filter(|(package, _)| package.contains(only)) {
+    for simulation in SIMULATIONS.iter().filter(|simulation| simulation.work.contains(only)) {
+        let Measure { option, unit, asked, .. } = simulation.measure;
+        let amount: u32 = options.value(option, asked)?;
+        let complaint = simulation.run(amount)?;
+        let clean = complaint.is_none();
+        println!("simulate {}: {amount} {unit}{}", simulation.work, if clean { "" } else { ": not so" });
+        tally.check(clean, || format!("{}:\n{}", simulation.work, complaint.unwrap_or_default()));
+        found.push(Found {
+            work: simulation.work.to_owned(),
+            unit,
+            figure: if clean { f64::from(amount) } else { 0.0 },
+            asked: Asked::AtLeast(f64::from(asked)),
+        });
+    }
+    endurance::record(options, "simulate", &found)?;
+    Ok(tally)
+}
+
+impl Simulation {
+    /// Runs it, and answers what it said at last if it failed.
+    fn run(&self, amount: u32) -> Result<Option<String>, String> {
         let output = Command::new("cargo")
-            .args(["test", "--quiet", "--release", "--locked", "--lib", "-p", package, "--", "--exact", test])
+            .args(["test", "--quiet", "--release", "--locked", "-p", self.package])
+            .args(self.place)
+            .args(["--", "--exact", self.test])
             .env("CARGO_TARGET_DIR", target())
-            .env("THALWEG_SEEDS", seeds.to_string())
+            .env(self.measure.variable, amount.to_string())
             .current_dir(root())
             .output()
             .map_err(|error| format!("cargo: {error}"))?;
@@ -37,19 +108,8 @@ pub(crate) fn run(options: &Options) -> Outcome {
             String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
         // A name that no test has would pass as well.
         let ran = said.contains("test result: ok. 1 passed");
-        let clean = output.status.success() && ran;
-        println!("simulate {package}: {seeds} seeds, {}", if clean { "clean" } else { "not clean" });
-        tally.check(clean, || format!("{package}:\n{}", last_lines(&said)));
-        let clean_seeds = if clean { f64::from(seeds) } else { 0.0 };
-        found.push(Found {
-            work: format!("crash simulation of {package}"),
-            unit: "seeds without a fault",
-            figure: clean_seeds,
-            asked: Asked::AtLeast(f64::from(SEEDS_BAR)),
-        });
+        Ok((!output.status.success() || !ran).then(|| last_lines(&said)))
     }
-    endurance::record(options, "simulate", &found)?;
-    Ok(tally)
 }
 
 fn last_lines(said: &str) -> String {

@@ -13,7 +13,7 @@ cargo xtask <task> [options]
   judges                   other people's clients: curl, Python, a browser, npm
                              --only curl,python,browser,client
   crash                    kill -9 under load     --rounds 20  --seed N
-  state-crash              kill -9 in the middle of what a state does   --rounds 5  --seed N
+  state-crash              kill -9 in the middle of what a state does   --rounds 5  --seed N  --record
   slopes                   memory per idle connection
                              --sizes 0,1000,5000,10000  --durability memory
   drain                    TERM with subscribers attached   --subscribers 10000
@@ -40,8 +40,8 @@ cargo xtask <task> [options]
                              --only rust,cpp,zig,node,python,erlang
   fuzz                     every parser and on-disk format against inputs that grow out of what they cover
                              --target NAME,…  --seconds 5  --at-once N  --record
-  simulate                 the crash simulations of the log, the state and subscriptions
-                             --seeds 20000  --only log  --record
+  simulate                 the crash simulations of the log, the state and subscriptions, and clients beside a model
+                             --seeds 20000  --operations 1000000  --only log  --record
   damage                   flipped bits, held and newer stores
   streams-million          streams created, appended to, opened again: memory of each, descriptors, time to open
                              --streams 1000000  --durability sync  --record  --check  judges the time

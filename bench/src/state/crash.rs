@@ -51,7 +51,7 @@ fn rounds_of(program: &Path, directory: &Path, rounds: u64, seed: u64) -> Result
     let mut counts = Counts::new();
     let mut commits = 0;
     for round in 0..rounds {
-        let server = Server::start(program, directory)?;
+        let server = Server::start(program, directory, history(round))?;
         let forks = check(directory, &mut counts).map_err(|problem| format!("round {round}: {problem}"))?;
         let patience = 100 + (seed.wrapping_add(round).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54);
         let (begun, died) = (counts.clone(), Duration::from_millis(patience));
@@ -74,7 +74,7 @@ fn rounds_of(program: &Path, directory: &Path, rounds: u64, seed: u64) -> Result
             }
         }
     }
-    let server = Server::start(program, directory)?;
+    let server = Server::start(program, directory, history(rounds))?;
     check(directory, &mut counts)?;
     drop(server);
     if commits == 0 {
@@ -82,6 +82,11 @@ fn rounds_of(program: &Path, directory: &Path, rounds: u64, seed: u64) -> Result
     }
     println!("{rounds} kills, {commits} acknowledged commits");
     Ok(())
+}
+
+/// What becomes of changes that an image stands for, two rounds long: images are kept and trimmed over the same directory.
+fn history(round: u64) -> &'static str {
+    if (round / 2).is_multiple_of(2) { "kept" } else { "trimmed" }
 }
 
 /// Writes until the server is gone.
@@ -221,11 +226,11 @@ fn check_fork(connection: &mut Client, fork: &str, counts: &mut Counts) -> Resul
 struct Server(Child);
 
 impl Server {
-    fn start(program: &Path, directory: &Path) -> Result<Self, Failure> {
-        // Small images, so that many are under way when it is killed, and trimmed, so that they are needed.
+    fn start(program: &Path, directory: &Path, history: &str) -> Result<Self, Failure> {
+        // Small images, so that many are under way when it is killed; where history is trimmed they are needed.
         let mut child = Command::new(program)
             .args(["serve", "--listen", "127.0.0.1:0", "--log-level", "warn"])
-            .args(["--state-image-bytes", "20000", "--state-history", "trimmed", "--data"])
+            .args(["--state-image-bytes", "20000", "--state-history", history, "--data"])
             .arg(directory)
             .stdout(Stdio::piped())
             .spawn()?;
