@@ -26,12 +26,12 @@ pub enum Error {
     NoSnapshot,
     /// Others committed since the snapshot.
     #[error(
-        "fork {fork} moved on since the snapshot, from offset {base} to {tail}: roll back and do it again"
+        "fork {fork} moved on, from offset {base} to {tail}: roll back, or read it anew, and do it again"
     )]
     Conflict {
         /// The fork.
         fork: ForkId,
-        /// Where it was when the snapshot was taken.
+        /// Where it was when the snapshot was taken, or where it was said to be.
         base: Offset,
         /// Where it is.
         tail: Offset,

@@ -107,7 +107,7 @@ struct Core {
 
 impl Service {
     /// Serves the state of that name: opened now if there is one, made by the first call otherwise. One that cannot be
-    /// opened refuses every call, and says why.
+    /// opened refuses every call, and says why; where the log took nothing, each call tries again.
     pub fn new(store: &Store, name: &str, options: ServiceOptions) -> Self {
         let pool = Arc::new(Lazy::new(options.threads));
         let core = Core {
@@ -205,8 +205,8 @@ impl Core {
                 state.listen(waiting);
                 state
             })),
-            // Another state may be closed before the next call.
-            Err(error @ Error::Crowded) => Err(Arc::new(error)),
+            // Another state may be closed before the next call, and a disk has room again.
+            Err(error @ (Error::Crowded | Error::Commit(_))) => Err(Arc::new(error)),
             Err(error) => Err(Arc::clone(opening.insert(Arc::new(error)))),
         }
     }

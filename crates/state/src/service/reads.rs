@@ -176,7 +176,8 @@ impl Core {
 }
 
 fn limit(wanted: Option<u32>) -> usize {
-    wanted.unwrap_or(LIMIT).min(LIMIT_MAX) as usize
+    // One at least, or whoever goes on at `next` would never come to an end.
+    wanted.unwrap_or(LIMIT).clamp(1, LIMIT_MAX) as usize
 }
 
 fn from(start: Option<&str>) -> Bound<&str> {

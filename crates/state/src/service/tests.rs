@@ -7,7 +7,10 @@ use super::sessions::Token;
 use super::*;
 use crate::generated::types::*;
 use crate::word::Word;
+use std::path::Path;
 use std::time::Duration;
+use thalweg_log::sim::SimDisk;
+use thalweg_log::{CommitError, Disk};
 
 fn served() -> Service {
     let store = Store::memory(thalweg_log::Options::default()).unwrap();
@@ -139,4 +142,33 @@ fn a_read_of_a_session_stands_before_its_later_write() {
     drop(held);
     assert!(matches!(end(core, read).unwrap(), Answer::Value(None)));
     end(core, write).unwrap();
+}
+
+#[test]
+fn a_state_that_a_full_disk_kept_from_being_made_is_made_once_there_is_room() {
+    const SPACE: u64 = 64 << 20;
+    let sim = SimDisk::new(1, SPACE);
+    let (store, _) =
+        Store::open(&Disk::Sim(sim.clone()), Path::new("/store"), thalweg_log::Options::default()).unwrap();
+    let log = store.log(b"other").unwrap();
+    sim.set_space(sim.used_bytes());
+    while !matches!(store.append(&log, &[7; 1 << 16], 1), Err(CommitError::Full(_))) {}
+    while store.append(&log, &[7; 64], 1).is_ok() {}
+    let service = Service::new(&store, "state", ServiceOptions::default());
+    assert!(matches!(&*service.core.state().err().unwrap(), Error::Commit(CommitError::Full(_))));
+    sim.set_space(SPACE);
+    service.core.state().unwrap();
+}
+
+#[test]
+fn a_page_has_an_entry_at_least() {
+    let service = served();
+    let core = &service.core;
+    for key in ["a", "b"] {
+        end(core, core.begin(put("main", key), BUSY)).unwrap();
+    }
+    let scan = StateScan { place: "main".into(), start: None, limit: Some(0), view: None };
+    let page = end(core, core.begin(StateRequest::Scan(scan), BUSY)).unwrap();
+    let Answer::Entries { entries, next, .. } = page else { panic!("no page") };
+    assert_eq!((entries.len(), next.as_deref()), (1, Some("b")));
 }
