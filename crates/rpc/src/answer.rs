@@ -89,12 +89,16 @@ pub(crate) fn item(plan: &Plan, method: &Method, items: &mut Items, most: (usize
 /// A fault, by its number in the one table.
 pub(crate) fn fault(out: &mut Vec<u8>, id: Id<'_>, fault: Fault, message: &str) {
     write::error(out, id, fault.rpc_code(), message, |data| {
-        data.extend_from_slice(b"{\"fault\":\"");
-        data.extend_from_slice(fault.word().as_bytes());
-        data.extend_from_slice(b"\",\"retry\":\"");
-        data.extend_from_slice(fault.retry().word().as_bytes());
-        data.extend_from_slice(b"\"}");
+        begin_data(data, fault);
+        data.push(b'}');
     });
+}
+
+/// What every fault says of itself.
+fn begin_data(data: &mut Vec<u8>, fault: Fault) {
+    for part in ["{\"fault\":\"", fault.word(), "\",\"retry\":\"", fault.retry().word(), "\""] {
+        data.extend_from_slice(part.as_bytes());
+    }
 }
 
 /// A call that could not be made.
@@ -105,13 +109,22 @@ pub(crate) fn failed(out: &mut Vec<u8>, id: Id<'_>, error: &Error) {
 /// An object that is no request.
 pub(crate) fn invalid(out: &mut Vec<u8>, invalid: &Invalid<'_>) {
     let message = format!("{}: {}", invalid.field, invalid.what);
-    wrong_field(out, invalid.id, jsonrpc::INVALID_REQUEST, &message, invalid.field);
+    write::error(out, invalid.id, jsonrpc::INVALID_REQUEST, &message, |data| {
+        data.extend_from_slice(b"{\"field\":");
+        write::string(data, invalid.field);
+        data.push(b'}');
+    });
 }
 
 /// Parameters that do not fit.
 pub(crate) fn unfit(out: &mut Vec<u8>, id: Id<'_>, unfit: &Unfit) {
     let message = format!("{}: {}", unfit.field, unfit.what);
-    wrong_field(out, id, jsonrpc::INVALID_PARAMS, &message, &unfit.field);
+    write::error(out, id, Fault::BadRequest.rpc_code(), &message, |data| {
+        begin_data(data, Fault::BadRequest);
+        data.extend_from_slice(b",\"field\":");
+        write::string(data, &unfit.field);
+        data.push(b'}');
+    });
 }
 
 /// A name that is no method's.
@@ -119,12 +132,4 @@ pub(crate) fn unknown(out: &mut Vec<u8>, id: Id<'_>, plan: &Plan, method: &str) 
     let name: String = method.chars().take(80).collect();
     let message = format!("{} has no method {name:?}: rpc.discover lists them", plan.name);
     fault(out, id, Fault::UnknownCommand, &message);
-}
-
-fn wrong_field(out: &mut Vec<u8>, id: Id<'_>, code: i32, message: &str, field: &str) {
-    write::error(out, id, code, message, |data| {
-        data.extend_from_slice(b"{\"field\":");
-        write::string(data, field);
-        data.push(b'}');
-    });
 }

@@ -131,7 +131,9 @@ fn what_the_server_says_is_told_from_what_went_wrong() {
     let mut client = client(&server);
     let Error::Said(said) = client.call("Refuse", r#"["no"]"#).unwrap_err() else { panic!() };
     assert_eq!((said.code, said.message.as_str(), said.fault()), (-32000, "no", Some(Fault::Refused)));
-    assert_eq!(client.call("Same", "[]").unwrap_err().retry(), Retry::Unknown);
+    let Error::Said(said) = client.call("Same", "[]").unwrap_err() else { panic!() };
+    assert_eq!((said.code, said.fault()), (-32602, Some(Fault::BadRequest)));
+    assert_eq!(client.call("Same", "[]").unwrap_err().retry(), Retry::Never);
     assert_eq!(client.call("Refuse", r#"["no"]"#).unwrap_err().retry(), Retry::Never);
     assert_eq!(fault(&client.call("Same", "7").unwrap_err()), Fault::BadArgument);
     assert_eq!(client.call("Same", "[1]").unwrap(), r#"{"number":1,"text":null}"#);

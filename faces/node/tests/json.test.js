@@ -21,6 +21,11 @@ test("every number comes back as it was, whatever stands beside it", () => {
   })
 })
 
+test("floats that JSON has no number for go as the words that services take for them", () => {
+  const text = stringify({ a: NaN, b: [Infinity, -Infinity], c: "NaN" })
+  assert.equal(text, '{"a":"NaN","b":["Infinity","-Infinity"],"c":"NaN"}')
+})
+
 test("strings of any length and content are passed over", () => {
   for (const content of ["x", "\n", '"', "\\", '"9007199254740993', "é", "\u2028"]) {
     const value = { before: 2n ** 64n - 1n, text: content.repeat((8 << 20) / content.length), behind: [2n ** 63n] }

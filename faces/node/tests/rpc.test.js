@@ -69,7 +69,10 @@ test("what the server says is told from what went wrong", async (t) => {
   const { url } = await served(t)
   const client = open(t, `${url}/rpc/state`, { inFlightMax: 1 })
   await assert.rejects(client.call("Drop", ["main"]), { name: "RemoteError", number: -32000, fault: "REFUSED", retry: "never" })
-  await assert.rejects(client.call("Get", { place: "main", kez: 1 }), { number: -32602, data: { field: "kez" } })
+  await assert.rejects(client.call("Get", { place: "main", kez: 1 }), {
+    number: -32602,
+    data: { fault: "bad_request", retry: "never", field: "kez" },
+  })
   await assert.rejects(client.call("Get", "main"), { code: "BAD_ARGUMENT" })
   assert.throws(() => new RpcClient("ftp://x"), { code: "BAD_ARGUMENT" })
   const quiet = await silent(t)

@@ -1,6 +1,7 @@
 """JSON-RPC, waiting and in an event loop, against `thalweg serve`."""
 
 import asyncio
+import math
 import re
 import socket
 import threading
@@ -9,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from served import Served
+from thalweg import rpc
 from thalweg.rpc import Client, RemoteError, Schema, SyncClient
 from thalweg.service import BadAnswer, BadArgument, Closed, DeadlineExceeded, Disconnected, Fault, NoServer, Overloaded
 from thalweg.service import SyncClient as ServiceClient
@@ -68,6 +70,13 @@ class Scripted:
             if not chunk:
                 return None
             came += chunk
+
+
+class Parameters(unittest.TestCase):
+    def test_floats_that_json_has_no_number_for_go_as_words(self):
+        text = rpc.dump({"a": math.nan, "b": [math.inf, (-math.inf, 1.5)], "c": "NaN"})
+        self.assertEqual(text, '{"a":"NaN","b":["Infinity",["-Infinity",1.5]],"c":"NaN"}')
+        self.assertEqual(rpc.dump(["Infinity"]), '["Infinity"]')
 
 
 class Faulty(unittest.TestCase):
@@ -135,7 +144,8 @@ class Waiting(Served):
         self.assertIn("main_line: ", caught.exception.message)
         with self.assertRaises(RemoteError) as caught:
             self.client.call("Get", {"place": "main", "kez": "a"})
-        self.assertEqual((caught.exception.number, caught.exception.data), (-32602, {"field": "kez"}))
+        self.assertEqual(caught.exception.number, -32602)
+        self.assertEqual(caught.exception.data, {"fault": "bad_request", "retry": "never", "field": "kez"})
         with self.assertRaises(BadArgument):
             self.client.call("Get", "main")
         with socket.create_server(("127.0.0.1", 0)) as listener:

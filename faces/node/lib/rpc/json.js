@@ -1,6 +1,7 @@
 "use strict"
 
-// JSON whose integers are exact: those that a number cannot hold come and go as BigInt. Bytes go as base64.
+// JSON whose integers are exact: those that a number cannot hold come and go as BigInt. Bytes go as base64, and floats that JSON
+// has no number for as the words that services take for them.
 
 const { randomBytes } = require("node:crypto")
 
@@ -13,6 +14,7 @@ const INTEGER = /^-?[1-9]\d{15,}$/
 
 function replacer(key, value) {
   if (typeof value === "bigint") return MARK + value
+  if (typeof value === "number" && !Number.isFinite(value)) return String(value)
   const original = this[key]
   if (original instanceof Uint8Array) {
     return Buffer.from(original.buffer, original.byteOffset, original.byteLength).toString("base64")

@@ -12,6 +12,7 @@ a `RemoteError`; why there is no answer is a `thalweg.service.ServiceError` with
 import asyncio
 import base64
 import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NotRequired, TypeAlias, TypedDict, Unpack, cast
 
@@ -111,7 +112,27 @@ def dump(params: Params) -> str:
         return ""
     if isinstance(params, (str, bytes)) or not isinstance(params, (Mapping, Sequence)):
         raise BadArgument("parameters are a mapping or a sequence, or None")
+    text = _json(params)
+    # json writes words without quotes for floats that JSON has no number for.
+    return _json(_worded(params)) if "NaN" in text or "Infinity" in text else text
+
+
+def _json(params: Any) -> str:
     return json.dumps(params, default=_bytes, ensure_ascii=False, separators=(",", ":"))
+
+
+def _worded(value: Any) -> Any:
+    """The same with the words that services take for such floats."""
+    match value:
+        case float() if value != value:
+            return "NaN"
+        case float() if value in (math.inf, -math.inf):
+            return "Infinity" if value > 0 else "-Infinity"
+        case dict():
+            return {_worded(key): _worded(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_worded(item) for item in value]
+    return value
 
 
 def _bytes(value: Any) -> str:
