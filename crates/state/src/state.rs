@@ -185,6 +185,11 @@ impl State {
         self.shared.forks.read().keys().copied().collect()
     }
 
+    /// How many forks there are.
+    pub(crate) fn count(&self) -> usize {
+        self.shared.forks.read().len()
+    }
+
     /// Every fork whose creation is durable, and what is known of it without looking.
     pub fn lines(&self) -> Vec<Line> {
         let forks: Vec<_> = self.shared.forks.read().values().cloned().collect();

@@ -60,7 +60,7 @@ impl Core {
             StateRequest::Batch(batch) => self.write(Write::batch(&batch), &batch.place, budget),
             StateRequest::Fork(fork) => self.branch(&fork),
             StateRequest::Drop(drop) => self.drop_fork(&drop),
-            StateRequest::Forks(_) => self.forks(),
+            StateRequest::Forks(_) => self.forks(budget),
             StateRequest::Open(open) => self.open_session(&open),
             StateRequest::Rejoin(rejoin) => self.in_session(&rejoin.session, budget, Self::rejoin),
             StateRequest::Snapshot(snapshot) => self.in_session(&snapshot.session, budget, Self::snapshot),

@@ -17,6 +17,8 @@ use thalweg_log::{Receipt, now};
 
 /// Changes whose commit is short.
 const COMMIT_COST: usize = 4;
+/// A fork in a list of them takes as long as so many keys that are only passed.
+const LINE_COST: usize = 32;
 
 /// A session in its turn.
 pub(super) struct Turn {
@@ -52,7 +54,15 @@ impl Core {
         }))
     }
 
-    pub(super) fn forks(&self) -> Result<Outcome, Refusal> {
+    pub(super) fn forks(&self, budget: Budget) -> Result<Outcome, Refusal> {
+        let count = self.open()?.count();
+        if count.saturating_mul(LINE_COST) <= budget {
+            return Ok(Outcome::done(self.lines()?));
+        }
+        Ok(Outcome::elsewhere(|core| core.lines().map(Outcome::done).into()))
+    }
+
+    fn lines(&self) -> Result<Answer, Refusal> {
         let state = self.open()?;
         let lines = state.lines();
         let line = |line: &crate::state::Line| Line {
@@ -61,7 +71,7 @@ impl Core {
             offset: line.offset,
             keys: line.keys as u64,
         };
-        Ok(Outcome::done(Answer::of(&StateForksResponse { forks: lines.iter().map(line).collect() })))
+        Ok(Answer::of(&StateForksResponse { forks: lines.iter().map(line).collect() }))
     }
 
     pub(super) fn open_session(&self, open: &StateOpen<'_>) -> Result<Outcome, Refusal> {

@@ -172,3 +172,18 @@ fn a_page_has_an_entry_at_least() {
     let Answer::Entries { entries, next, .. } = page else { panic!("no page") };
     assert_eq!((entries.len(), next.as_deref()), (1, Some("b")));
 }
+
+#[test]
+fn a_long_list_of_forks_is_made_elsewhere() {
+    let service = served();
+    let core = &service.core;
+    let list = || core.begin(StateRequest::Forks(StateForks {}), BUSY);
+    assert!(matches!(list(), Outcome::Done(..)));
+    for _ in 0..BUSY {
+        let fork = StateFork { parent: "main".into(), offset: None };
+        end(core, core.begin(StateRequest::Fork(fork), BUSY)).unwrap();
+    }
+    let outcome = list();
+    assert!(matches!(outcome, Outcome::Elsewhere(_)));
+    assert!(matches!(end(core, outcome).unwrap(), Answer::Frame(_)));
+}
