@@ -21,6 +21,8 @@ export interface RpcOptions {
   inFlightMax?: number
   /** The longest answer, 64 MiB unless said. */
   answerBytesMax?: number
+  /** What lets it in where a server has tokens: it goes with every request. */
+  token?: string
 }
 
 export interface AskOptions {

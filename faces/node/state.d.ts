@@ -1,5 +1,6 @@
 // Sessions of the state, as a user of `thalweg/state` sees them.
 
+import { RpcOptions } from "./rpc.js"
 import { ServiceError } from "./service.js"
 
 /** Why the state refused. But for `UNKNOWN`, nothing was changed. */
@@ -22,6 +23,8 @@ export interface OpenOptions {
   fork?: string
   /** How long the session stays when nobody uses it; 30,000 ms unless said. */
   leaseMs?: number
+  /** What the client is told that calls over HTTP: a token where the server has some. */
+  http?: RpcOptions
 }
 
 /** Writes that nobody else sees until they are committed, and that can be taken back. */
@@ -30,7 +33,7 @@ export class Session {
   /** Begins a session at an endpoint, `*.sock` or `*.shm`, or at a URL, `http://host:port/rpc/state`. */
   static open(at: string, options?: OpenOptions): Promise<Session>
   /** Comes back to a session by its token, on any way in. */
-  static rejoin(at: string, token: string): Promise<Session>
+  static rejoin(at: string, token: string, options?: Pick<OpenOptions, "http">): Promise<Session>
   /** What names it. Whoever has it can use the session. */
   readonly token: string
   readonly fork: string

@@ -259,6 +259,11 @@ struct thalweg_rpc_options {
    */
   uint32_t in_flight_max;
   /**
+   * What lets it in where a server has tokens: a string that a NUL ends, which goes with every request, or null for none. It is
+   * read while the client is opened, and not afterwards.
+   */
+  const char *token;
+  /**
    * May look for some microseconds for an answer before sleeping, as long as that finds any.
    */
   bool spin;
@@ -816,11 +821,12 @@ struct thalweg_rpc_options thalweg_rpc_defaults(void);
 
 /**
  * A client of the service at a URL, `http://host:port/rpc/name`. Connects with the first call. Null options are the defaults.
- * Faults: THALWEG_BAD_ARGUMENT for a URL that is none or an option that cannot be right, THALWEG_NO_SERVER for a host that
+ * Faults: THALWEG_BAD_ARGUMENT for a URL that is none or an option that cannot be right, a token among them, THALWEG_NO_SERVER for a host that
  * nobody knows.
  *
  * Requires:
- * `url` is a string that a NUL ends; `options` is null or points to options; `client` to a place for a handle.
+ * `url` is a string that a NUL ends, and so is the token of the options if there is one; `options` is null or points to options;
+ * `client` to a place for a handle.
  */
 uint16_t thalweg_rpc_open(const char *url,
                           const struct thalweg_rpc_options *options,

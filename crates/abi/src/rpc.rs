@@ -9,8 +9,8 @@ use crate::outcome::{code, text, value};
 use std::ffi::{CString, c_char, c_int};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
-use thalweg_rpc::Client;
 use thalweg_rpc::client::{Answers, Ask, Done, Options, Statistics, Target};
+use thalweg_rpc::{Bearer, Client};
 use thalweg_service::{CallId, Error};
 use thalweg_wire::fault::Fault;
 
@@ -42,6 +42,9 @@ pub struct ThalwegRpcOptions {
     pub idle_max: u32,
     /// Requests that have not ended; one more is THALWEG_OVERLOADED.
     pub in_flight_max: u32,
+    /// What lets it in where a server has tokens: a string that a NUL ends, which goes with every request, or null for none. It is
+    /// read while the client is opened, and not afterwards.
+    pub token: *const c_char,
     /// May look for some microseconds for an answer before sleeping, as long as that finds any.
     pub spin: bool,
 }
@@ -139,23 +142,32 @@ impl From<&Options> for ThalwegRpcOptions {
             connections_max: count(of.connections_max),
             idle_max: count(of.idle_max),
             in_flight_max: count(of.in_flight_max),
+            token: std::ptr::null(),
             spin: of.spin,
         }
     }
 }
 
-impl From<&ThalwegRpcOptions> for Options {
-    fn from(of: &ThalwegRpcOptions) -> Self {
-        Self {
-            deadline: duration(of.deadline_ms),
-            idle_for: Duration::from_millis(of.idle_for_ms),
-            answer_bytes_max: usize::try_from(of.answer_bytes_max).unwrap_or(usize::MAX),
-            connections_max: of.connections_max as usize,
-            idle_max: of.idle_max as usize,
-            in_flight_max: of.in_flight_max as usize,
-            spin: of.spin,
-        }
-    }
+/// What they say.
+///
+/// # Safety
+/// Their token is null or a string that a NUL ends.
+unsafe fn taken(of: &ThalwegRpcOptions) -> Result<Options, Error> {
+    let token = match of.token.is_null() {
+        true => None,
+        // SAFETY: the caller's promise.
+        false => Some(Bearer::new(unsafe { borrowed::string(of.token, "the token")? })?),
+    };
+    Ok(Options {
+        deadline: duration(of.deadline_ms),
+        idle_for: Duration::from_millis(of.idle_for_ms),
+        answer_bytes_max: usize::try_from(of.answer_bytes_max).unwrap_or(usize::MAX),
+        connections_max: of.connections_max as usize,
+        idle_max: of.idle_max as usize,
+        in_flight_max: of.in_flight_max as usize,
+        spin: of.spin,
+        token,
+    })
 }
 
 /// A minute for an answer, eight connections to an address, of which two are kept.
@@ -165,11 +177,12 @@ pub extern "C" fn thalweg_rpc_defaults() -> ThalwegRpcOptions {
 }
 
 /// A client of the service at a URL, `http://host:port/rpc/name`. Connects with the first call. Null options are the defaults.
-/// Faults: THALWEG_BAD_ARGUMENT for a URL that is none or an option that cannot be right, THALWEG_NO_SERVER for a host that
+/// Faults: THALWEG_BAD_ARGUMENT for a URL that is none or an option that cannot be right, a token among them, THALWEG_NO_SERVER for a host that
 /// nobody knows.
 ///
 /// # Safety
-/// `url` is a string that a NUL ends; `options` is null or points to options; `client` to a place for a handle.
+/// `url` is a string that a NUL ends, and so is the token of the options if there is one; `options` is null or points to options;
+/// `client` to a place for a handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn thalweg_rpc_open(
     url: *const c_char,
@@ -180,7 +193,9 @@ pub unsafe extern "C" fn thalweg_rpc_open(
         let place = borrowed::place(client, "the place for the client")?;
         // SAFETY: the caller's promise.
         let (url, options) = unsafe { (borrowed::string(url, "the URL")?, borrowed::option(options)) };
-        let mut client = Client::new(url, options.map_or_else(Options::default, Options::from))?;
+        // SAFETY: the caller's promise.
+        let options = options.map(|options| unsafe { taken(options) }).transpose()?;
+        let mut client = Client::new(url, options.unwrap_or_default())?;
         // The client's own service is the first of its targets.
         let targets = vec![client.target(url)?];
         let opened = ThalwegRpc { client, targets, answers: Answers::default(), detail: CString::default() };

@@ -36,7 +36,7 @@ mod translator;
 
 #[cfg(feature = "schema")]
 pub use client::Carrier;
-pub use client::{Client, Options as ClientOptions};
+pub use client::{Bearer, Client, Options as ClientOptions};
 #[cfg(feature = "server")]
 pub use gateway::{Bounds, Gateway};
 #[cfg(feature = "server")]

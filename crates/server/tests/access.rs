@@ -11,6 +11,9 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
+use thalweg_rpc::client::Error;
+use thalweg_rpc::{Bearer, Client, ClientOptions};
+use thalweg_wire::fault::Fault;
 
 /// Makes a token, writes its table behind those there are, and says the token.
 fn mint(file: &Path, arguments: &[&str]) -> String {
@@ -277,4 +280,28 @@ fn what_is_allowed_and_hardly_meant_is_warned_of_at_the_start() {
     mint(&file, &["somebody"]);
     let said = logged(directory.path(), &[&["--listen", "127.0.0.1:0"], &tokens[..]].concat());
     assert!(!said.contains("the token file has no token"), "{said}");
+}
+
+#[test]
+fn a_client_of_services_shows_its_token() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("tokens.toml");
+    let token = mint(&file, &["operator", "--scope", "admin"]);
+    let data = directory.path().join("data");
+    let flags = ["--tokens", file.to_str().unwrap(), "--rpc", "on"];
+    let server = Server::start(&data, "127.0.0.1:0", &flags);
+    let url = format!("{}/rpc/state", server.url);
+    let called = |token: Option<Bearer>| {
+        let options = ClientOptions { token, ..ClientOptions::default() };
+        Client::new(&url, options).unwrap().call("Get", r#"["main","a"]"#).map(str::to_owned)
+    };
+    assert_eq!(called(Some(Bearer::new(&token).unwrap())).unwrap(), r#"{"value":null}"#);
+    for wrong in [None, Some(Bearer::new("another").unwrap())] {
+        let error = called(wrong).unwrap_err();
+        assert!(
+            matches!(&error, Error::Failed(failure) if failure.fault == Fault::PermissionDenied),
+            "{error}"
+        );
+    }
+    server.end();
 }

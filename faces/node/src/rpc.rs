@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use std::time::Duration;
 use thalweg_reactor::Wait;
 use thalweg_rpc::client::{Ask, Options};
-use thalweg_rpc::{Client, Translator};
+use thalweg_rpc::{Bearer, Client, Translator};
 use thalweg_service::{CallId, Error};
 
 /// What JavaScript may say of a client, as it says it.
@@ -21,6 +21,7 @@ pub struct RpcOptions {
     pub idle_for_ms: Option<f64>,
     pub in_flight_max: Option<u32>,
     pub answer_bytes_max: Option<f64>,
+    pub token: Option<String>,
 }
 
 fn milliseconds(value: f64) -> Duration {
@@ -28,9 +29,9 @@ fn milliseconds(value: f64) -> Duration {
 }
 
 impl RpcOptions {
-    fn take(self) -> Options {
+    fn take(self) -> std::result::Result<Options, Error> {
         let usual = Options::default();
-        Options {
+        Ok(Options {
             // The event loop waits, never the client.
             spin: false,
             deadline: self.deadline_ms.map_or(usual.deadline, |ms| Some(milliseconds(ms))),
@@ -39,7 +40,8 @@ impl RpcOptions {
             idle_for: self.idle_for_ms.map_or(usual.idle_for, milliseconds),
             in_flight_max: self.in_flight_max.map_or(usual.in_flight_max, |count| count as usize),
             answer_bytes_max: self.answer_bytes_max.map_or(usual.answer_bytes_max, |bytes| bytes as usize),
-        }
+            token: self.token.as_deref().map(Bearer::new).transpose()?,
+        })
     }
 }
 
@@ -96,7 +98,8 @@ fn closed() -> napi::Error {
 /// A client of the service at a URL. Connects with the first call.
 #[napi]
 pub fn open_rpc(url: String, options: RpcOptions) -> Result<RpcCaller> {
-    let client = Client::new(&url, options.take()).map_err(|error| fault(&error))?;
+    let opened = options.take().and_then(|options| Client::new(&url, options));
+    let client = opened.map_err(|error| fault(&error))?;
     Ok(RpcCaller { client: RefCell::new(Some(client)), watch: RefCell::default() })
 }
 

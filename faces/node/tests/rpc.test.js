@@ -149,6 +149,26 @@ test("a thousand connections leave no address that cannot be used again", async 
   assert.deepEqual(left.filter((line) => line.includes(mark) && line.trim().split(/\s+/)[3] === "06"), [])
 })
 
+test("a token goes with every request, and one that would end a line is refused", async (t) => {
+  const asked = []
+  const server = net.createServer((socket) => {
+    socket.on("error", () => {})
+    socket.on("data", (chunk) => {
+      asked.push(String(chunk))
+      const answer = '{"jsonrpc":"2.0","result":null,"id":1}'
+      socket.end(`HTTP/1.1 200 OK\r\nContent-Length: ${answer.length}\r\n\r\n${answer}`)
+    })
+  })
+  await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve))
+  after(t, () => server.close())
+  const url = `http://127.0.0.1:${server.address().port}/`
+  await open(t, url, { token: "tw_4fPq" }).call("Any")
+  assert.match(asked[0], /\r\nAuthorization: Bearer tw_4fPq\r\n/)
+  for (const token of ["", "a b", "a\r\nX: y", 7]) {
+    assert.throws(() => new RpcClient(url, { token }), { code: "BAD_ARGUMENT" })
+  }
+})
+
 test("a schema calls over a socket without generated code", async (t) => {
   const { ways } = await served(t)
   const state = new Schema()

@@ -9,7 +9,7 @@ use pyo3::types::{PyBytes, PyDict, PyList};
 use std::os::fd::AsRawFd;
 use thalweg_reactor::Wait;
 use thalweg_rpc::client::{Answers, Ask, Options, Said};
-use thalweg_rpc::{Client, Translator};
+use thalweg_rpc::{Bearer, Client, Translator};
 use thalweg_service::{CallId, Error};
 use thalweg_wire::fault::Fault;
 
@@ -41,7 +41,7 @@ impl Caller {
     #[new]
     #[pyo3(signature = (
         url, *, deadline=Some(60.0), connections_max=8, idle_max=2, idle_for=30.0, in_flight_max=1024,
-        answer_bytes_max=64 << 20, spin=true
+        answer_bytes_max=64 << 20, spin=true, token=None
     ))]
     #[allow(clippy::too_many_arguments, reason = "keywords")]
     fn new(
@@ -54,6 +54,7 @@ impl Caller {
         in_flight_max: usize,
         answer_bytes_max: usize,
         spin: bool,
+        token: Option<&str>,
     ) -> PyResult<Self> {
         let options = Options {
             deadline: deadline.map(|deadline| seconds(py, "deadline", deadline)).transpose()?,
@@ -63,6 +64,7 @@ impl Caller {
             in_flight_max,
             answer_bytes_max,
             spin,
+            token: token.map(Bearer::new).transpose().raise(py)?,
         };
         // A name may have to be looked up.
         let client = py.detach(|| Client::new(url, options)).raise(py)?;

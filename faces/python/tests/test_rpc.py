@@ -14,6 +14,7 @@ from thalweg import rpc
 from thalweg.rpc import Client, RemoteError, Schema, SyncClient
 from thalweg.service import BadAnswer, BadArgument, Closed, DeadlineExceeded, Disconnected, Fault, NoServer, Overloaded
 from thalweg.service import SyncClient as ServiceClient
+from thalweg.state import SyncSession
 
 NOTE = {"name": "notes", "contentType": "text/plain", "closed": False}
 
@@ -31,6 +32,7 @@ class Scripted:
         self.url = f"http://127.0.0.1:{self.port}/"
         self.says = says
         self.asked = 0
+        self.heads: list[str] = []
         self.thread = threading.Thread(target=self.serve)
         self.thread.start()
 
@@ -55,13 +57,13 @@ class Scripted:
                         break
                     peer.sendall(f"HTTP/1.1 200 OK\r\nContent-Length: {len(text)}\r\n\r\n{text}".encode())
 
-    @staticmethod
-    def request(peer: socket.socket) -> str | None:
+    def request(self, peer: socket.socket) -> str | None:
         came = b""
         while True:
             head, ended, body = came.partition(b"\r\n\r\n")
             length = re.search(rb"(?i)content-length: *(\d+)", head)
             if ended and length and len(body) >= int(length[1]):
+                self.heads.append(head.decode())
                 return body.decode()
             try:
                 chunk = peer.recv(4096)
@@ -88,6 +90,18 @@ class Faulty(unittest.TestCase):
         client = SyncClient(server.url, idle_max=idle_max)
         self.addCleanup(client.close)
         return server, client
+
+    def test_a_token_goes_with_every_request_and_one_that_would_end_a_line_is_refused(self) -> None:
+        server, _ = self.start(lambda number, asked: right(number))
+        with SyncClient(server.url, token="tw_4fPq") as client:
+            client.call("Any")
+        self.assertIn("Authorization: Bearer tw_4fPq", server.heads[0].split("\r\n"))
+        with self.assertRaises(BadAnswer), SyncSession.open(server.url, http={"token": "tw_5"}):
+            pass
+        self.assertIn("Authorization: Bearer tw_5", server.heads[1].split("\r\n"))
+        for wrong in ("", "a b", "a\r\nX: y"):
+            with self.assertRaises(BadArgument):
+                SyncClient(server.url, token=wrong)
 
     def test_an_answer_with_another_id_is_not_taken_and_its_connection_closed(self) -> None:
         ids = ["99", "null", '"{}"', "{}.0", "{}"]

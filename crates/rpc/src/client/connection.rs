@@ -298,7 +298,7 @@ mod tests {
     #[test]
     fn what_is_written_leaves_at_once() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let place = Place::of(&format!("http://{}/x", listener.local_addr().unwrap())).unwrap();
+        let place = Place::of(&format!("http://{}/x", listener.local_addr().unwrap()), None).unwrap();
         let exchange =
             Exchange::new(CallId::from_number(1), 1, &place, &Ask::one("m", ""), None, Vec::new()).unwrap();
         let connection = Connection::dial(place.address, exchange).unwrap();

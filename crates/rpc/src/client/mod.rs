@@ -12,6 +12,7 @@
 
 mod answer;
 mod arrival;
+mod bearer;
 #[cfg(feature = "schema")]
 mod carrier;
 mod connection;
@@ -23,6 +24,7 @@ mod target;
 mod watch;
 
 pub use answer::{Answers, Done};
+pub use bearer::Bearer;
 #[cfg(feature = "schema")]
 pub use carrier::Carrier;
 pub use error::{Error, Said};

@@ -1,5 +1,6 @@
 //! What a client may be told, and what it tells.
 
+use super::bearer::Bearer;
 use super::target::Target;
 use std::time::Duration;
 use thalweg_service::Error as Failure;
@@ -22,6 +23,8 @@ pub struct Options {
     pub answer_bytes_max: usize,
     /// May look for some microseconds for an answer before it sleeps, as long as that finds any.
     pub spin: bool,
+    /// What lets it in where a server has tokens. It goes with every request, wherever that goes.
+    pub token: Option<Bearer>,
 }
 
 impl Default for Options {
@@ -34,6 +37,7 @@ impl Default for Options {
             in_flight_max: 1_024,
             answer_bytes_max: 64 << 20,
             spin: true,
+            token: None,
         }
     }
 }

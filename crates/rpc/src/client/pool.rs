@@ -61,7 +61,7 @@ impl Pool {
         if let Some(known) = self.places.iter().position(|(known, _)| known == url) {
             return Ok(Target(known));
         }
-        let place = Place::of(url)?;
+        let place = Place::of(url, self.options.token.as_ref())?;
         self.places.push((url.to_owned(), place));
         Ok(Target(self.places.len() - 1))
     }

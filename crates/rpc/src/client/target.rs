@@ -1,5 +1,6 @@
 //! Where a service is: a URL, resolved once.
 
+use super::bearer::Bearer;
 use std::net::{SocketAddr, ToSocketAddrs};
 use thalweg_service::Error as Failure;
 use thalweg_wire::fault::Fault;
@@ -17,7 +18,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    pub(crate) fn of(url: &str) -> Result<Self, Failure> {
+    pub(crate) fn of(url: &str, token: Option<&Bearer>) -> Result<Self, Failure> {
         let refuse = |what: &str| Err(Failure::new(Fault::BadArgument, format!("{url}: {what}")));
         let Some(rest) = url.strip_prefix("http://") else {
             return refuse("give a URL, http://host:port/path");
@@ -40,9 +41,11 @@ impl Place {
         let unknown = |error| Failure::system(Fault::NoServer, url, error);
         let address = with_port.to_socket_addrs().map_err(unknown)?.next();
         let Some(address) = address else { return refuse("the host has no address") };
+        let shown =
+            token.map_or_else(String::new, |token| format!("Authorization: Bearer {}\r\n", token.text()));
         let head = format!(
             "POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\nAccept: application/json\r\n\
-             Content-Length: "
+             {shown}Content-Length: "
         );
         Ok(Self { address, head: head.into_bytes() })
     }
@@ -58,10 +61,10 @@ mod tests {
 
     #[test]
     fn a_url_names_address_and_path() {
-        let place = Place::of("http://127.0.0.1:4437/rpc/log").unwrap();
+        let place = Place::of("http://127.0.0.1:4437/rpc/log", None).unwrap();
         assert_eq!(place.address, "127.0.0.1:4437".parse().unwrap());
         assert!(place.head.starts_with(b"POST /rpc/log HTTP/1.1\r\nHost: 127.0.0.1:4437\r\n"));
-        assert_eq!(Place::of("http://[::1]").unwrap().address, "[::1]:80".parse().unwrap());
+        assert_eq!(Place::of("http://[::1]", None).unwrap().address, "[::1]:80".parse().unwrap());
         for wrong in [
             "",
             "127.0.0.1:1",
@@ -75,7 +78,17 @@ mod tests {
             "http://[::1]:x/",
             "http://127.0.0.1:80:80/x",
         ] {
-            assert_eq!(Place::of(wrong).unwrap_err().fault, Fault::BadArgument, "{wrong:?}");
+            assert_eq!(Place::of(wrong, None).unwrap_err().fault, Fault::BadArgument, "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn a_token_stands_among_the_fields() {
+        let token = Bearer::new("tw_4fPq").unwrap();
+        let head = Place::of("http://127.0.0.1:1/", Some(&token)).unwrap().head;
+        let lines: Vec<_> = std::str::from_utf8(&head).unwrap().split("\r\n").collect();
+        assert!(
+            lines.contains(&"Authorization: Bearer tw_4fPq") && lines.last() == Some(&"Content-Length: ")
+        );
     }
 }

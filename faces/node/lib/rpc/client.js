@@ -19,6 +19,7 @@ function checked(options) {
     }
   }
   for (const name of TIMES) time(options, name)
+  if (options.token !== undefined && typeof options.token !== "string") throw badArgument("a token is text")
   return options
 }
 

@@ -24,8 +24,8 @@ function typed(error) {
 }
 
 /** What carries calls: a client of JSON-RPC, or one of frames that is called alike. */
-async function line(at) {
-  if (at.startsWith("http://")) return new RpcClient(at)
+async function line(at, http) {
+  if (at.startsWith("http://")) return new RpcClient(at, http)
   const schema = new Schema()
   const client = await Client.connect(at, { schema: schema.hash })
   return {
@@ -38,8 +38,8 @@ const bytes = (text) => (text === null ? null : Buffer.from(text, "base64"))
 
 class Session {
   /** Begins a session at an endpoint or a URL. */
-  static async open(at, { fork = "main", leaseMs } = {}) {
-    const through = await line(at)
+  static async open(at, { fork = "main", leaseMs, http } = {}) {
+    const through = await line(at, http)
     const session = new Session(through)
     try {
       const told = await session.ask("Open", { fork, leaseMs })
@@ -51,8 +51,8 @@ class Session {
   }
 
   /** Comes back to a session by its token; `isPending` says whether a snapshot is. */
-  static async rejoin(at, token) {
-    const through = await line(at)
+  static async rejoin(at, token, { http } = {}) {
+    const through = await line(at, http)
     const session = new Session(through)
     try {
       const told = await session.ask("Rejoin", { session: token })

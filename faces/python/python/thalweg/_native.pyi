@@ -708,6 +708,7 @@ class RpcCaller:
         in_flight_max: int = 1024,
         answer_bytes_max: int = ...,
         spin: bool = True,
+        token: str | None = None,
     ) -> Self: ...
     def begin(
         self,

@@ -47,6 +47,8 @@ class ClientOptions(TypedDict):
     """The longest answer; a longer one is `FrameTooLarge`. 64 MiB unless said."""
     spin: NotRequired[bool]
     """May look for some microseconds for an answer before sleeping, as long as that finds any. True unless said."""
+    token: NotRequired[str | None]
+    """What lets it in where a server has tokens: it goes with every request. None unless said."""
 
 
 class CallOptions(TypedDict):

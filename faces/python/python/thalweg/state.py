@@ -203,9 +203,12 @@ class SyncSession(Scope):
         self.lease = lease
 
     @classmethod
-    def open(cls, at: str, fork: str = "main", *, lease: float | None = None) -> Self:
-        """Begins a session at an endpoint or a URL, whose lease lasts so many seconds; 30 unless it is said."""
-        line = _sync_line(at)
+    def open(
+        cls, at: str, fork: str = "main", *, lease: float | None = None, http: rpc.ClientOptions | None = None
+    ) -> Self:
+        """Begins a session at an endpoint or a URL, whose lease lasts so many seconds; 30 unless it is said. `http` is for the
+        client that calls at a URL: a token where the server has some."""
+        line = _sync_line(at, http)
         try:
             told = _ask(line, "Open", {"fork": fork, "leaseMs": _lease(lease)})
         except BaseException:
@@ -214,9 +217,9 @@ class SyncSession(Scope):
         return cls(line, told["session"], fork, told["leaseMs"] / 1000)
 
     @classmethod
-    def rejoin(cls, at: str, token: str) -> tuple[Self, bool]:
+    def rejoin(cls, at: str, token: str, *, http: rpc.ClientOptions | None = None) -> tuple[Self, bool]:
         """Comes back to a session, and says whether a snapshot is pending. Raises `SessionLost` or `SessionExpired`."""
-        line = _sync_line(at)
+        line = _sync_line(at, http)
         try:
             told = _ask(line, "Rejoin", {"session": token})
         except BaseException:
@@ -295,9 +298,12 @@ class Session(AsyncScope):
         self.lease = lease
 
     @classmethod
-    async def open(cls, at: str, fork: str = "main", *, lease: float | None = None) -> Self:
-        """Begins a session at an endpoint or a URL, whose lease lasts so many seconds; 30 unless it is said."""
-        line = await _line(at)
+    async def open(
+        cls, at: str, fork: str = "main", *, lease: float | None = None, http: rpc.ClientOptions | None = None
+    ) -> Self:
+        """Begins a session at an endpoint or a URL, whose lease lasts so many seconds; 30 unless it is said. `http` is for the
+        client that calls at a URL: a token where the server has some."""
+        line = await _line(at, http)
         try:
             told = await _aask(line, "Open", {"fork": fork, "leaseMs": _lease(lease)})
         except BaseException:
@@ -306,9 +312,9 @@ class Session(AsyncScope):
         return cls(line, told["session"], fork, told["leaseMs"] / 1000)
 
     @classmethod
-    async def rejoin(cls, at: str, token: str) -> tuple[Self, bool]:
+    async def rejoin(cls, at: str, token: str, *, http: rpc.ClientOptions | None = None) -> tuple[Self, bool]:
         """Comes back to a session, and says whether a snapshot is pending. Raises `SessionLost` or `SessionExpired`."""
-        line = await _line(at)
+        line = await _line(at, http)
         try:
             told = await _aask(line, "Rejoin", {"session": token})
         except BaseException:
@@ -371,16 +377,16 @@ class Session(AsyncScope):
         return await _aask(self._line, method, params)
 
 
-def _sync_line(at: str) -> _SyncLine:
+def _sync_line(at: str, http: rpc.ClientOptions | None) -> _SyncLine:
     if at.startswith("http://"):
-        return rpc.SyncClient(at)
+        return rpc.SyncClient(at, **(http or {}))
     schema = Schema.state()
     return _SyncFramed(service.SyncClient(at, schema=schema.hash), schema)
 
 
-async def _line(at: str) -> _Line:
+async def _line(at: str, http: rpc.ClientOptions | None) -> _Line:
     if at.startswith("http://"):
-        return rpc.Client(at)
+        return rpc.Client(at, **(http or {}))
     schema = Schema.state()
     return _Framed(await service.Client.connect(at, schema=schema.hash), schema)
 
