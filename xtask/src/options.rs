@@ -22,6 +22,7 @@ const VALUES: [&str; 20] = [
     "rounds",
     "seconds",
     "seed",
+    "operations",
     "seeds",
     "sizes",
     "streams",
