@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 const FLAGS: [&str; 9] =
     ["check", "libraries", "list", "peer", "readme", "record", "restart", "tiny", "without-peer"];
-const VALUES: [&str; 20] = [
+const VALUES: [&str; 21] = [
     "at-once",
     "bytes",
     "connections",
@@ -15,6 +15,7 @@ const VALUES: [&str; 20] = [
     "milliseconds",
     "minutes",
     "only",
+    "operations",
     "pairs",
     "port",
     "records",
@@ -22,7 +23,6 @@ const VALUES: [&str; 20] = [
     "rounds",
     "seconds",
     "seed",
-    "operations",
     "seeds",
     "sizes",
     "streams",
