@@ -9,6 +9,7 @@
 //! | 4 | clean end: position of a clean close, 0 while open | open and close |
 //! | 5 | next log id: no id at or above it was ever given out | whoever creates a log |
 //! | 6 | checksum of words 0 to 63 but itself, 0 while open | open and close |
+//! | 7 | run of the machine in which `visible` moved last, 0 when closed | open and close |
 //! | 8 | `written`: end of the last published batch | the writer, under its lock |
 //! | 16 | `durable`: end of what is known to last | the committer, after a sync succeeded |
 //! | 24 | `visible`: end of what readers may see | the writer or, in `sync` mode, the committer |
@@ -16,7 +17,8 @@
 //!
 //! The words that move with every commit have a cache line each, so that whoever polls one does not pay for
 //! the others. `durable` on disk may lag behind the truth, never run ahead of it: it is stored only after
-//! the sync it speaks of. That makes it evidence in recovery. A closed store's words are checksummed, and
+//! the sync it speaks of. That makes it evidence in recovery, and so is `visible` as long as the machine runs on: what a process
+//! that was killed had stored is in the kernel's hands. A closed store's words are checksummed, and
 //! what no word uses is zero, so a flipped bit is noticed.
 
 use crate::error::OpenError;
@@ -42,6 +44,7 @@ pub(crate) const SEGMENTS: usize = 3;
 const CLEAN_END: usize = 4;
 const NEXT_LOG: usize = 5;
 const CHECKSUM: usize = 6;
+pub(crate) const BOOT: usize = 7;
 pub(crate) const WRITTEN: usize = 8;
 pub(crate) const DURABLE: usize = 16;
 pub(crate) const VISIBLE: usize = 24;
@@ -53,6 +56,8 @@ pub(crate) struct Control {
     words: Words,
     file: Option<File>,
     pub(crate) store_id: u64,
+    /// This run of the machine, 0 where that is not known.
+    boot: u64,
     taken: Word,
     /// Held while words that a closed store must keep are changed, and while it is closed.
     changing: Mutex<()>,
@@ -61,7 +66,7 @@ pub(crate) struct Control {
 impl Control {
     /// Words that live as long as the process.
     pub(crate) fn in_memory(store_id: u64) -> io::Result<Control> {
-        Ok(Control::of(Words::new(Map::anonymous(BYTES)?), None, store_id))
+        Ok(Control::of(Words::new(Map::anonymous(BYTES)?), None, store_id, 0))
     }
 
     /// Creates the file of a new store and makes it durable.
@@ -70,7 +75,7 @@ impl Control {
         let bytes = encode(&words);
         thalweg_sys::disk::replace_file(disk, directory, FILE_NAME, &bytes)?;
         let file = disk.open(&directory.join(FILE_NAME))?;
-        Ok(Control::of(Words::new(file.map(BYTES, true)?), Some(file), store_id))
+        Ok(Control::of(Words::new(file.map(BYTES, true)?), Some(file), store_id, disk.boot()))
     }
 
     /// Writes the file of a store that is closed, and makes it durable.
@@ -126,11 +131,11 @@ impl Control {
             });
         }
         let store_id = words.load(STORE_ID);
-        Ok(Some(Control::of(words, Some(file), store_id)))
+        Ok(Some(Control::of(words, Some(file), store_id, disk.boot())))
     }
 
-    fn of(words: Words, file: Option<File>, store_id: u64) -> Control {
-        Control { words, file, store_id, taken: Word::default(), changing: Mutex::default() }
+    fn of(words: Words, file: Option<File>, store_id: u64, boot: u64) -> Control {
+        Control { words, file, store_id, boot, taken: Word::default(), changing: Mutex::default() }
     }
 
     /// Takes the store's id from its segments, where all that stand agree: what they say is checksummed, and
@@ -240,6 +245,7 @@ impl Control {
             self.words.store(CLEAN_END, 0);
             self.words.store(CHECKSUM, 0);
         } else {
+            self.words.store(BOOT, 0);
             self.words.store(CHECKSUM, self.checksum(position));
             self.words.store(CLEAN_END, position);
         }
@@ -263,7 +269,13 @@ impl Control {
     }
 
     fn claimed(&self) -> Position {
-        self.durable().max(self.clean_end())
+        let kept = if self.boot != 0 && self.words.load(BOOT) == self.boot { self.visible() } else { 0 };
+        self.durable().max(self.clean_end()).max(kept)
+    }
+
+    /// From here on `visible` is of this run of the machine.
+    pub(crate) fn set_boot(&self) {
+        self.words.store(BOOT, self.boot);
     }
 
     /// Whether the words are as the last clean close left them; an open or crashed store's always pass.

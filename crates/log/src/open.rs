@@ -208,6 +208,7 @@ impl Store {
         control.keep_id();
         control.set_clean_end(0).map_err(failed("mark as open"))?;
         let gate = Gate::new(signal::open(disk, directory).map_err(failed("prepare the signal of"))?);
+        let words = control.clone();
         let store = Store::assemble(
             disk.clone(),
             Some((directory, lock)),
@@ -217,6 +218,7 @@ impl Store {
             checkpoints,
             &report,
         )?;
+        words.set_boot();
         Ok((store, report))
     }
 

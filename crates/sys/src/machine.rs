@@ -38,6 +38,16 @@ const OVERLAY: i64 = 0x794c_7630;
 /// Where the kernel says what it reads the time from.
 const CLOCK_SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 
+/// What the kernel was given when it started, random(4).
+const BOOT: &str = "/proc/sys/kernel/random/boot_id";
+
+/// Which run of the machine this is, as a number that another run hardly has; 0 where the kernel does not say.
+pub fn boot() -> u64 {
+    let said = std::fs::read_to_string(BOOT).unwrap_or_default();
+    let digits: String = said.chars().filter(char::is_ascii_hexdigit).take(16).collect();
+    u64::from_str_radix(&digits, 16).unwrap_or(0)
+}
+
 /// The file system that a path lies on.
 ///
 /// # Errors

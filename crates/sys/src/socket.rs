@@ -236,6 +236,11 @@ pub fn standard_input() -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
+/// Whether what a socket receives are datagrams, of which one may be empty and none is the last.
+pub fn is_datagram(socket: BorrowedFd<'_>) -> bool {
+    sockopt::socket_type(socket) == Ok(SocketType::DGRAM)
+}
+
 /// A second descriptor for the same open thing.
 ///
 /// # Errors

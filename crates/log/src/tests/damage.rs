@@ -2,7 +2,9 @@
 //! what is put back is found again.
 
 use super::store::{append, config, content, payload};
-use crate::{Attached, CommitError, Durability, Offset, Options, Query, ReadError, Recovered, Start, Store};
+use crate::{
+    Attached, CommitError, Durability, Offset, Options, Query, ReadError, Recovered, Start, Store, verify,
+};
 use std::fs;
 use std::path::Path;
 use thalweg_sys::disk::Disk;
@@ -421,4 +423,32 @@ fn ids_are_not_given_out_twice_even_when_every_checkpoint_is_lost() {
     assert!(report.unnamed.is_none(), "the segments are all there");
     assert_eq!(content(&store, b"later"), b"early and late");
     assert!(store.create(b"next", &config(), None, &payload(b""), None).unwrap().0.id() > last);
+}
+
+#[test]
+fn what_a_killed_process_had_stored_is_not_taken_for_a_torn_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::open(&Disk::Real, directory.path(), options()).unwrap().0;
+    let logs = [store.log(b"a").unwrap(), store.log(b"b").unwrap()];
+    for time in 0..600 {
+        store.append(&logs[time as usize % 2], &[7; 1_000], time).unwrap();
+    }
+    // Not closed, and nothing was ever synced.
+    drop((logs, store));
+    let segments = || {
+        let names = Disk::Real.names(directory.path()).unwrap();
+        names.into_iter().filter(|name| name.starts_with("segment-")).collect::<Vec<_>>()
+    };
+    let before = segments();
+    assert!(before.len() > 4, "{before:?}");
+    let path = directory.path().join(&before[1]);
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[21_000] ^= 8;
+    fs::write(&path, bytes).unwrap();
+    let file = |damage: &[crate::Damage]| damage.first().map(|damage| damage.file.clone());
+    assert_eq!(file(&verify(&Disk::Real, directory.path()).unwrap().damage), Some(before[1].clone()));
+    let (store, report) = open(directory.path());
+    assert_eq!((file(&report.damage), report.discarded_bytes), (Some(before[1].clone()), 0));
+    assert!(before.iter().all(|name| segments().contains(name)), "nothing that was acknowledged goes");
+    assert!(refused(&store, b"a") || refused(&store, b"b"));
 }

@@ -207,6 +207,10 @@ fn a_torn_end_is_no_damage_in_a_store_and_damage_in_a_file_of_which_nothing_is_k
     let path = one_segment(directory.path(), &[b"first", b"second", b"third"]);
     let last = *batches(&path).last().unwrap() as usize;
     change(&path, |bytes| bytes[last + 40..].fill(0));
+    // No process that was killed leaves that behind.
+    assert_eq!(damage(&pieces(directory.path())).len(), 1);
+    let boot = crate::control::BOOT * 8;
+    change(&directory.path().join("control"), |bytes| bytes[boot..boot + 8].fill(1));
     let whole = pieces(directory.path());
     let Some(Piece::End(end)) = whole.last() else { panic!("{whole:?}") };
     assert_eq!((damage(&whole).len(), byte_of(end.position) as usize), (0, last));

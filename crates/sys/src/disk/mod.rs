@@ -114,6 +114,16 @@ impl Disk {
         }
     }
 
+    /// Which run of the machine this is, so far as a number can tell: what a process of this run gave to the kernel is there, though
+    /// none of it may be on the disk. 0 where that is not known.
+    pub fn boot(&self) -> u64 {
+        match self {
+            Disk::Real => crate::machine::boot(),
+            #[cfg(feature = "sim")]
+            Disk::Sim(disk) => disk.boot(),
+        }
+    }
+
     /// Creates a file that must not exist yet, readable and writable by its owner alone.
     ///
     /// # Errors

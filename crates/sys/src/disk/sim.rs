@@ -64,6 +64,7 @@ struct World {
     space_bytes: u64,
     syncs_until_failure: Option<u32>,
     syncs: u64,
+    boot: u64,
 }
 
 #[derive(Debug)]
@@ -109,6 +110,7 @@ impl SimDisk {
             space_bytes,
             syncs_until_failure: None,
             syncs: 0,
+            boot: 1,
         };
         SimDisk { world: Arc::new(Mutex::new(world)) }
     }
@@ -136,6 +138,11 @@ impl SimDisk {
     /// Syncs so far, failed ones included.
     pub fn syncs(&self) -> u64 {
         held(&self.world).syncs
+    }
+
+    /// How often there was power, this time included.
+    pub(super) fn boot(&self) -> u64 {
+        held(&self.world).boot
     }
 
     /// Writes back some dirty sectors, as a kernel does when it pleases.
@@ -182,6 +189,7 @@ impl SimDisk {
             space_bytes: world.space_bytes,
             syncs_until_failure: None,
             syncs: 0,
+            boot: world.boot + 1,
         };
         SimDisk { world: Arc::new(Mutex::new(reborn)) }
     }
