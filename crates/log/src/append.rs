@@ -324,12 +324,13 @@ fn check(inner: &Inner) -> Result<(), CommitError> {
 }
 
 fn check_name(name: &[u8]) -> Result<(), CommitError> {
+    let text = std::str::from_utf8(name);
     let why = match name {
         [] => "it is empty",
         b"." | b".." => "it means a directory",
         name if name.len() > usize::from(u16::MAX) => "it is longer than 65,535 bytes",
-        name if std::str::from_utf8(name).is_err() => "it is not UTF-8",
-        name if name.iter().any(u8::is_ascii_control) => "it holds a control character",
+        _ if text.is_err() => "it is not UTF-8",
+        _ if text.is_ok_and(|text| text.contains(char::is_control)) => "it holds a control character",
         name if name.iter().any(|byte| matches!(byte, b'/' | b'\\')) => "it holds a path separator",
         _ => return Ok(()),
     };

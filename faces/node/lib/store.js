@@ -51,6 +51,19 @@ function canonical(path, readOnly) {
   }
 }
 
+const PURGE = { log: "string", before: "number", destroy: "boolean", countEntries: "boolean" }
+
+/** What is to be purged. A word that nobody knows is refused: without the one that was meant, everything might go. */
+function purged(purge) {
+  if (typeof purge !== "object" || purge === null) throw badArgument("what to purge is an object")
+  for (const [name, value] of Object.entries(purge)) {
+    const type = Object.hasOwn(PURGE, name) ? PURGE[name] : undefined
+    if (type === undefined) throw badArgument(`a purge has no ${name}: it takes ${Object.keys(PURGE).join(", ")}`)
+    if (value !== undefined && typeof value !== type) throw badArgument(`${name} of a purge is a ${type}`)
+  }
+  return purge
+}
+
 class Store {
   constructor(path, inMemory, readOnly, options) {
     this.path = path
@@ -109,8 +122,9 @@ class Store {
   }
 
   /** Lets go of the oldest entries, or of whole logs. */
-  async purge({ log, before, destroy = false, countEntries = false } = {}) {
+  async purge(purge = {}) {
     this.view.check()
+    const { log, before, destroy = false, countEntries = false } = purged(purge)
     if (before !== undefined) given(before)
     this.flush()
     return settled(native(() => this.opening.purge(log, before, destroy, countEntries)))

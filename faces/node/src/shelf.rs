@@ -9,6 +9,7 @@ use crate::bell::Ring;
 use crate::error::{Result, closed, failure, open as open_failure};
 use parking_lot::{Condvar, Mutex, RwLock};
 use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use thalweg_log::{Attached, Births, Disk, Durability, Log, Maps, Options, Position, Store, Watch};
@@ -61,6 +62,8 @@ struct Listeners {
 #[derive(Debug)]
 pub(crate) struct Shelf {
     key: Key,
+    /// The directory that was at the path then: device and number.
+    directory: Option<(u64, u64)>,
     open: RwLock<Option<Open>>,
     durability: Durability,
     /// Bytes that fit into one batch with room to spare.
@@ -97,6 +100,12 @@ impl Watch for Rings {
     fn advanced(&self, _log: thalweg_log::LogId) {}
 }
 
+/// What is at a path now.
+fn directory_at((kind, path): &Key) -> Option<(u64, u64)> {
+    let found = (*kind != Kind::Memory).then(|| std::fs::metadata(path).ok()).flatten()?;
+    Some((found.dev(), found.ino()))
+}
+
 impl Shelf {
     /// The store at a path that was made canonical, opened unless this process has it open already.
     pub(crate) fn open(kind: Kind, path: &Path, options: Options) -> Result<Arc<Shelf>> {
@@ -105,6 +114,11 @@ impl Shelf {
         if let Some(shelf) = shelves.get(&key) {
             if shelf.open.read().is_none() {
                 return Err(failure("CLOSED", "the store is being closed: open it again once that is done"));
+            }
+            if shelf.directory != directory_at(&key) {
+                let what =
+                    "another directory is at the path by now; close the store that was opened there first";
+                return Err(failure("CONFLICT", what));
             }
             if shelf.durability != options.durability {
                 return Err(failure("CONFLICT", "the store is open in this process with another durability"));
@@ -138,7 +152,8 @@ impl Shelf {
         }
         let open = RwLock::new(Some(Open { held, maps, listeners: Mutex::default() }));
         let (openings, in_use, left) = (Mutex::new(1), Mutex::new(0), Condvar::new());
-        Ok(Shelf { key, open, durability, run_bytes_max, openings, in_use, left, flags, rings })
+        let directory = directory_at(&key);
+        Ok(Shelf { key, directory, open, durability, run_bytes_max, openings, in_use, left, flags, rings })
     }
 
     pub(crate) fn is_attached(&self) -> bool {

@@ -1,7 +1,7 @@
 "use strict"
 
 const assert = require("node:assert/strict")
-const { existsSync, readdirSync, writeFileSync } = require("node:fs")
+const { existsSync, mkdirSync, readdirSync, renameSync, writeFileSync } = require("node:fs")
 const { join } = require("node:path")
 const test = require("node:test")
 const { ThalwegError, after, folder, open, store, text, verify } = require("./helpers.js")
@@ -55,6 +55,19 @@ test("a store is shared by all who open it, and closed with the last of them", a
   await second.close()
   const third = store(context, { path, durability: "os" })
   assert.equal([...third.log("a").query()].length, 2)
+})
+
+test("a path at which another directory is by now opens no store that is elsewhere", async (context) => {
+  const path = join(folder(context), "here")
+  const first = open(path, { durability: "os" })
+  first.log("a").appendSync("first")
+  renameSync(path, `${path}-moved`)
+  mkdirSync(path)
+  assert.throws(() => open(path, { durability: "os" }), { code: "CONFLICT" })
+  await first.close()
+  const second = open(path, { durability: "os" })
+  after(context, () => second.close())
+  assert.deepEqual(second.logs(), [])
 })
 
 test("a store that is closed can be opened again at once, whatever still holds its maps", async (context) => {

@@ -157,3 +157,13 @@ test("a purge gives files back by the time it resolves, and stats say what is ne
   log.appendSync("x", { time: 1_000 })
   assert.deepEqual(times(log), [1_000])
 })
+
+test("a purge with a word that nobody knows takes nothing", async (context) => {
+  const opened = store(context, { durability: "os" })
+  opened.log("a").appendSync("kept")
+  const wrong = [{ name: "a", destroy: true }, { log: null }, { log: opened.log("a") }, { destroy: 1 }, null, "a", { befor: 1 }]
+  for (const purge of wrong) {
+    await assert.rejects(async () => opened.purge(purge), { code: "BAD_ARGUMENT" })
+  }
+  assert.equal([...opened.log("a").query()].length, 1)
+})

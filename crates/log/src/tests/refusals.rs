@@ -168,7 +168,7 @@ fn a_log_that_nobody_made_is_unknown_here_and_to_a_neighbour() {
 #[test]
 fn names_with_separators_or_control_characters_are_refused_with_the_reason() {
     let store = Store::memory(small()).unwrap();
-    let bad: [(&[u8], &str); 10] = [
+    let bad: [(&[u8], &str); 11] = [
         (b"", "empty"),
         (b".", "directory"),
         (b"..", "directory"),
@@ -178,6 +178,7 @@ fn names_with_separators_or_control_characters_are_refused_with_the_reason() {
         (b"a\0b", "control"),
         (b"a\nb", "control"),
         (b"\x7f", "control"),
+        ("a\u{85}b".as_bytes(), "control"),
         (b"\xff", "UTF-8"),
     ];
     for (name, reason) in bad {
