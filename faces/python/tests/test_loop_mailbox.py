@@ -10,6 +10,7 @@ import threading
 import time
 import unittest
 import weakref
+from unittest import mock
 
 import thalweg
 from thalweg import _native
@@ -318,6 +319,64 @@ class Sources(MailboxCase):
         self.mailbox.process(tell, "sh", "-c", "yes & exit 3")
         self.run_until(1)
         self.assertEqual(self.told, [(Kind.PROCESS_EXIT, 3)])
+
+    def test_a_program_that_cannot_be_listened_to_does_not_stay(self) -> None:
+        self.loop.close()
+        with self.assertRaises(RuntimeError):
+            self.mailbox.process(self.tell, "sleep", "60")
+        self.assertRaises(ChildProcessError, os.waitid, os.P_ALL, 0, os.WEXITED | os.WNOHANG)
+        other = thalweg.new_event_loop()
+        self.addCleanup(other.close)
+        with mock.patch.object(thalweg.loop.EventLoop, "add_reader", side_effect=OSError("no room"), create=True):
+            self.assertRaises(OSError, other.mailbox.process, self.tell, "sleep", "60")
+        self.assertRaises(ChildProcessError, os.waitid, os.P_ALL, 0, os.WEXITED | os.WNOHANG)
+        self.assertEqual(len(other.mailbox), 0)
+
+    def test_a_transport_keeps_its_descriptor(self) -> None:
+        async def main() -> None:
+            ours, theirs = socket.socketpair()
+            reader, writer = await asyncio.open_connection(sock=ours)
+            with theirs:
+                for take in (self.mailbox.watch, self.mailbox.socket):
+                    with self.assertRaisesRegex(RuntimeError, "is used by transport"):
+                        take(writer.get_extra_info("socket"), self.tell)
+                self.assertEqual(len(self.mailbox), 0)
+                theirs.send(b"heard")
+                self.assertEqual(await reader.read(5), b"heard")
+                writer.close()
+
+        self.loop.run_until_complete(main())
+
+    def test_an_empty_datagram_is_no_end(self) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        with ours, theirs:
+            ours.setblocking(False)
+            number = self.mailbox.socket(ours, self.tell)
+            theirs.send(b"")
+            theirs.send(b"more")
+            self.run_until(2)
+            self.mailbox.unregister(number)
+        self.assertEqual(self.told, [(Kind.SOCKET_DATA, b""), (Kind.SOCKET_DATA, b"more")])
+
+    def test_what_would_not_wait_is_not_refused(self) -> None:
+        number = self.mailbox.register(self.tell)
+        self.assertTrue(self.mailbox.post(number, Kind.READABLE))
+        self.mailbox.capacity = 0
+        self.assertTrue(self.mailbox.post(number, Kind.READABLE))
+        self.assertFalse(self.mailbox.post(number + 1_000_000, Kind.READABLE))
+        self.assertRaises(thalweg.Overloaded, self.mailbox.post, number, Kind.WRITABLE)
+        self.mailbox.capacity = 100
+        # Nor is what was refused taken for something that waits.
+        self.assertTrue(self.mailbox.post(number, Kind.WRITABLE))
+        self.run_until(2)
+        self.assertEqual(self.told, [(Kind.READABLE, None), (Kind.WRITABLE, None)])
+
+    def test_a_timer_that_is_refused_leaves_no_number(self) -> None:
+        with self.assertRaises(TypeError):
+            self.mailbox.timer("soon", self.tell)
+        with mock.patch.object(thalweg.loop.EventLoop, "call_later", side_effect=RuntimeError, create=True):
+            self.assertRaises(RuntimeError, self.mailbox.timer, 0.1, self.tell)
+        self.assertEqual(len(self.mailbox), 0)
 
     def test_a_program_that_is_not_there_is_named(self) -> None:
         self.assertRaisesRegex(FileNotFoundError, "nowhere", self.mailbox.process, self.tell, "/nowhere/at/all")

@@ -114,12 +114,13 @@ pub(crate) fn read_socket(slf: &Bound<'_, Loop>, descriptor: RawFd, callback: Ca
         // descriptor; a number closed behind our back makes the call fail, nothing worse.
         let from = unsafe { BorrowedFd::borrow_raw(descriptor) };
         let count = socket::receive(from, scratch, DATA_BYTES_MAX)?;
-        Ok::<_, std::io::Error>(count.map(|_| PyBytes::new(py, scratch)))
+        let is_end = count == Some(0) && !socket::is_datagram(from);
+        Ok::<_, std::io::Error>(count.map(|_| (!is_end).then(|| PyBytes::new(py, scratch))))
     })?;
     let (kind, payload) = match received {
         Ok(None) => return Ok(()),
-        Ok(Some(data)) if data.as_bytes().is_empty() => (Kind::SocketClosed, None),
-        Ok(Some(data)) => (Kind::SocketData, Some(data.into_any().unbind())),
+        Ok(Some(None)) => (Kind::SocketClosed, None),
+        Ok(Some(Some(data))) => (Kind::SocketData, Some(data.into_any().unbind())),
         Err(error) => (Kind::SocketError, Some(os_error(&error).into_value(py).into_any())),
     };
     if kind != Kind::SocketData {
@@ -156,6 +157,11 @@ impl Mailbox {
         self.insert(callback.py(), Told::Call { callback: callback.clone().unbind(), context, source })
     }
 
+    /// What a transport is told of it alone is told of.
+    fn refuse_transports(&self, py: Python<'_>, fd: RawFd) -> PyResult<()> {
+        self.owner.bind(py).call_method1(intern!(py, "_ensure_fd_no_transport"), (fd,)).map(drop)
+    }
+
     fn watch_or_remove(
         &self,
         py: Python<'_>,
@@ -190,14 +196,15 @@ impl Mailbox {
         self.insert_call(callback, Source::Posts).map(CallbackId::number)
     }
 
-    /// A number and a future: the first answer or error that is posted resolves it. In the loop's thread only.
+    /// A number and a future: the first event that is posted resolves it, one of an error with its exception. In the loop's
+    /// thread only.
     fn future<'py>(&self, py: Python<'py>) -> PyResult<(u64, Bound<'py, PyAny>)> {
         let future = self.owner.bind(py).call_method0(intern!(py, "create_future"))?;
         let id = self.insert(py, Told::Future(future.clone().unbind()))?;
         Ok((id.number(), future))
     }
 
-    /// Tells `callback` whenever a descriptor is ready. In the loop's thread only.
+    /// Tells `callback` whenever a descriptor is ready, and whoever was told of it before no more. In the loop's thread only.
     #[pyo3(signature = (fd, callback, *, read = true, write = false))]
     fn watch(
         &self,
@@ -207,6 +214,7 @@ impl Mailbox {
         write: bool,
     ) -> PyResult<u64> {
         let (py, number) = (fd.py(), descriptor_of(fd)?);
+        self.refuse_transports(py, number)?;
         let id = self.insert_call(callback, Source::Descriptor(number))?;
         for (_, side) in [(read, Side::Read), (write, Side::Write)].into_iter().filter(|(asked, _)| *asked) {
             self.watch_or_remove(py, id, number, side, Target::Events(id))?;
@@ -217,6 +225,7 @@ impl Mailbox {
     /// Tells `callback` what comes from a connected, non-blocking socket. In the loop's thread only.
     fn socket(&self, sock: &Bound<'_, PyAny>, callback: Bound<'_, PyAny>) -> PyResult<u64> {
         let number = descriptor_of(sock)?;
+        self.refuse_transports(sock.py(), number)?;
         let id = self.insert_call(callback, Source::Socket(number, sock.clone().unbind()))?;
         self.watch_or_remove(sock.py(), id, number, Side::Read, Target::Socket(id))?;
         Ok(id.number())
@@ -227,8 +236,9 @@ impl Mailbox {
         let (py, this) = (slf.py(), slf.get());
         let id = this.insert_call(callback, Source::Posts)?;
         let due = slf.getattr(intern!(py, "_due"))?;
-        let timer = this.owner.bind(py).call_method1(intern!(py, "call_later"), (delay, due, id.number()))?;
-        let timer: Py<TimerHandle> = timer.extract()?;
+        let timer = this.owner.bind(py).call_method1(intern!(py, "call_later"), (delay, due, id.number()));
+        let timer = timer.and_then(|timer| Ok(timer.extract::<Py<TimerHandle>>()?));
+        let timer = timer.inspect_err(|_| drop(this.unregister(py, id.number())))?;
         this.owner.get().callbacks.with(py, |callbacks| {
             if let Some(Told::Call { source, .. }) = callbacks.find(id) {
                 *source = Source::Timer(timer);
@@ -239,8 +249,9 @@ impl Mailbox {
 
     fn _due(&self, py: Python<'_>, id: u64) -> PyResult<()> {
         let callback = CallbackId::of(id);
-        deliver(self.owner.bind(py), Event { callback, kind: Kind::Timer, payload: None })?;
-        self.unregister(py, id).map(drop)
+        let delivered = deliver(self.owner.bind(py), Event { callback, kind: Kind::Timer, payload: None });
+        self.unregister(py, id)?;
+        delivered
     }
 
     /// Nothing is told any more; whether there was such a number. Events that wait are dropped.
@@ -265,11 +276,15 @@ impl Mailbox {
     fn post(&self, py: Python<'_>, id: u64, kind: u8, payload: Option<Py<PyAny>>) -> PyResult<bool> {
         let (state, id, kind) = (self.owner.get(), CallbackId::of(id), kind_of(kind)?);
         state.open(py)?;
-        state.admit(py)?;
         match state.callbacks.with(py, |callbacks| callbacks.note(id, kind))? {
             Noted::Unknown => return Ok(false),
             Noted::Waiting => return Ok(true),
             Noted::New => {}
+        }
+        if let Err(full) = state.admit(py) {
+            // It does not wait after all.
+            state.callbacks.with(py, |callbacks| callbacks.deliver(id, kind).is_some())?;
+            return Err(full);
         }
         let event = Event { callback: id, kind, payload };
         state.ready.with(py, |ready| ready.push_back(Ready::Event(event)))?;

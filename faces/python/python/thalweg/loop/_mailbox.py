@@ -50,15 +50,31 @@ class Mailbox(_native.Mailbox):
         running and collects its end.
         """
         words.setdefault("stdin", subprocess.DEVNULL)
-        process = Process(args, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0, **words)
         number = self.register(callback)
+        try:
+            self._start(number, args, words)
+        except BaseException:
+            self.unregister(number)
+            raise
+        return number
+
+    def _start(self, number: int, args: Any, words: dict[str, Any]) -> None:
+        """Starts a program and listens to it; one that cannot be listened to is ended."""
+        process = Process(args, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0, **words)
         pipes = {process.stdout: Kind.PROCESS_OUTPUT, process.stderr: Kind.PROCESS_ERRORS}
         read = partial(self._read, number)
-        for pipe, kind in pipes.items():
-            os.set_blocking(pipe.fileno(), False)
-            self.loop.add_reader(pipe.fileno(), read, pipe, kind)
-        self.loop.add_reader(process.end, self._ended, number, process, pipes)
-        return number
+        try:
+            for pipe, kind in pipes.items():
+                os.set_blocking(pipe.fileno(), False)
+                self.loop.add_reader(pipe.fileno(), read, pipe, kind)
+            self.loop.add_reader(process.end, self._ended, number, process, pipes)
+        except BaseException:
+            process.kill()
+            process.wait()
+            process.close_end()
+            for pipe in pipes:
+                pipe.close()
+            raise
 
     def call(self, client: Any, request: bytes, callback: Told, *, deadline: float | None = None) -> int:
         """Calls a service through a `thalweg.service.Client` of this loop and tells `callback` once: of the frame that
@@ -103,8 +119,10 @@ class Mailbox(_native.Mailbox):
             while left > 0 and (count := self._read(number, pipe, kind, left)):
                 left -= count
             self._finish(pipe)
-        self._tell(number, Kind.PROCESS_EXIT, process.ended())
-        self.unregister(number)
+        try:
+            self._tell(number, Kind.PROCESS_EXIT, process.ended())
+        finally:
+            self.unregister(number)
 
 
 def _waiting_bytes(pipe: Any) -> int:
