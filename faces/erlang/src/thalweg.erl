@@ -39,6 +39,8 @@
 -opaque request() :: {reference(), pending | {thalweg_nif:connection(), non_neg_integer()}}.
 
 -define(TIMEOUT, 5000).
+%% The longest that the virtual machine waits.
+-define(TIMEOUT_MAX, 16#ffffffff).
 
 %% @doc Starts the pool `default'.
 -spec start_pool(thalweg_pool:options()) -> {ok, pid()} | {error, term()}.
@@ -102,6 +104,7 @@ call(Module, Function, Arguments) -> call(Module, Function, Arguments, #{}).
 %% @doc Calls a function and waits for what it returns. What it returns to be awaited is awaited in the worker.
 -spec call(name(), name(), list(), options()) -> result().
 call(Module, Function, Arguments, Options) ->
+    Timeout = patience(maps:get(timeout, Options, ?TIMEOUT)),
     {_, Connections, Within} = route(Options),
     Reference = make_ref(),
     Call = {Module, Function, Arguments, maps:get(keywords, Options, #{}), Within},
@@ -109,8 +112,7 @@ call(Module, Function, Arguments, Options) ->
         {pending, Connection, Number} ->
             receive
                 {thalweg, Reference, Result} -> Result
-            after maps:get(timeout, Options, ?TIMEOUT) ->
-                give_up(Connection, Number, Reference)
+            after Timeout -> give_up(Connection, Number, Reference)
             end;
         Result -> Result
     end.
@@ -153,12 +155,15 @@ await(Request) -> await(Request, ?TIMEOUT).
 
 %% @doc Waits for the result of a call that was begun. One that does not come in time is cancelled.
 -spec await(request(), timeout()) -> result().
-await({Reference, pending}, Timeout) ->
+await(Request, Timeout) -> await_within(Request, patience(Timeout)).
+
+-spec await_within(request(), timeout()) -> result().
+await_within({Reference, pending}, Timeout) ->
     receive
         {thalweg, Reference, Result} -> Result
     after Timeout -> {error, timeout}
     end;
-await({Reference, {Connection, Number}}, Timeout) ->
+await_within({Reference, {Connection, Number}}, Timeout) ->
     case thalweg_nif:await(Connection, Number) of
         pending ->
             receive
@@ -200,6 +205,7 @@ async_gather(Calls) -> async_gather(Calls, #{}).
     [result()] | {error, term()}.
 async_gather([], _Options) -> [];
 async_gather(Calls, Options) ->
+    Timeout = patience(maps:get(timeout, Options, ?TIMEOUT)),
     {_, Connections, Within} = route(Options),
     Reference = make_ref(),
     case thalweg_nif:gather(Connections, Reference, [whole(Call, Within) || Call <- Calls]) of
@@ -207,7 +213,7 @@ async_gather(Calls, Options) ->
             ok = thalweg_nif:await_group(Connection, Group),
             receive
                 {thalweg, Reference, Results} -> Results
-            after maps:get(timeout, Options, ?TIMEOUT) ->
+            after Timeout ->
                 ok = thalweg_nif:cancel_group(Connection, Group),
                 flush(Reference),
                 {error, timeout}
@@ -252,11 +258,12 @@ source(IsExpression, Source, Variables, Options) ->
     keep(Pool, Connection, Owner, Scope),
     Reference = make_ref(),
     Named = maps:from_list([{text(Name), Value} || {Name, Value} <- maps:to_list(Variables)]),
+    Timeout = patience(maps:get(timeout, Options, ?TIMEOUT)),
     case thalweg_nif:source(Connection, Reference, {IsExpression, Source, Named, Scope, Within}, true) of
         {pending, _, Number} ->
             receive
                 {thalweg, Reference, Result} -> Result
-            after maps:get(timeout, Options, ?TIMEOUT) -> give_up(Connection, Number, Reference)
+            after Timeout -> give_up(Connection, Number, Reference)
             end;
         Result -> Result
     end.
@@ -280,16 +287,30 @@ keep(Pool, Connection, Owner, Scope) ->
 
 %% @doc Gives a function a name that Python can call it by, with the list of its arguments.
 -spec register(name(), thalweg_callbacks:callback()) -> ok.
-register(Name, Callback) -> thalweg_callbacks:register(text(Name), Callback).
+register(Name, Callback) when is_function(Callback, 1) -> thalweg_callbacks:register(theirs(text(Name)), Callback);
+register(Name, {Module, Function} = Callback) when is_atom(Module), is_atom(Function) ->
+    thalweg_callbacks:register(theirs(text(Name)), Callback);
+register(_Name, _Callback) -> error(badarg).
 
 -spec unregister(name()) -> ok.
-unregister(Name) -> thalweg_callbacks:unregister(text(Name)).
+unregister(Name) -> thalweg_callbacks:unregister(theirs(text(Name))).
+
+%% Names of what workers need are nobody else's.
+-spec theirs(binary()) -> binary().
+theirs(<<"thalweg:", _/binary>>) -> error(badarg);
+theirs(Name) -> Name.
 
 %% @private Calls of this process are made in the course of a callback.
 -spec within(atom(), thalweg_nif:connection(), non_neg_integer()) -> ok.
 within(Pool, Connection, Number) ->
     put({?MODULE, within}, {Pool, Connection, Number}),
     ok.
+
+%% How long is waited, checked before anything leaves: what a wait refuses afterwards would leave a result behind.
+-spec patience(term()) -> timeout().
+patience(infinity) -> infinity;
+patience(Timeout) when is_integer(Timeout), Timeout >= 0, Timeout =< ?TIMEOUT_MAX -> Timeout;
+patience(_) -> error(badarg).
 
 %% Where calls go
 

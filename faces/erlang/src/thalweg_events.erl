@@ -62,7 +62,7 @@ cancel(_Process, Timer) -> erlang:cancel_timer(Timer) =/= false.
 %% @doc Every event there is, once there is one, or after so many milliseconds none. One process polls at a time: who polls
 %% anew takes over from the one before, who is told that there is nothing.
 -spec poll(pid(), timeout()) -> [event()].
-poll(Process, Timeout) ->
+poll(Process, Timeout) when Timeout =:= infinity; is_integer(Timeout), Timeout >= 0, Timeout =< 16#ffffffff ->
     Monitor = monitor(process, Process),
     Process ! {poll, Monitor, self(), Timeout},
     receive

@@ -1,6 +1,7 @@
-%% @private One worker: a process of the operating system that runs Python, its connection, and what it says by itself.
+%% @private One worker: a process of the operating system that runs Python, its connection, and what it asks by itself.
 %%
-%% Ends with either of the two, and takes the other along; its place starts another.
+%% Ends with either of the two, and takes the other along; its place starts another. What it prints and logs is another
+%% process's affair (`thalweg_output'), so that nothing that it asks or is told waits behind that.
 -module(thalweg_worker).
 -behaviour(gen_server).
 
@@ -10,6 +11,7 @@
 -record(state, {
     pool :: atom(),
     index :: pos_integer(),
+    output :: pid(),
     port :: port(),
     os_pid :: non_neg_integer(),
     router :: pid(),
@@ -35,19 +37,26 @@ init({Pool, Index, Options}) ->
     process_flag(trap_exit, true),
     process_flag(message_queue_data, off_heap),
     Endpoint = endpoint(Pool, Index),
-    Port = open_port({spawn_executable, thalweg_python:interpreter(Options)}, port_options(Endpoint, Options)),
-    {os_pid, OsPid} = erlang:port_info(Port, os_pid),
+    Interpreter = thalweg_python:interpreter(Options),
+    case thalweg_output:start_link(Interpreter, port_options(Endpoint, Options), #{pool => Pool, worker => Index}) of
+        {ok, Output, Port, OsPid} -> connect({Pool, Index, Options}, Endpoint, {Output, Port, OsPid});
+        {error, Reason} -> {stop, Reason}
+    end.
+
+-spec connect({atom(), pos_integer(), thalweg_pool:options()}, file:filename_all(), {pid(), port(), non_neg_integer()}) ->
+    {ok, #state{}} | {stop, term()}.
+connect({Pool, Index, Options}, Endpoint, {Output, Port, OsPid}) ->
     Within = maps:get(start_within, Options, 10000),
     Wishes = {none, maps:get(in_flight_max, Options, 1024), Within, false, false},
     case thalweg_router:start_link(Endpoint, Wishes) of
         {ok, Router, Connection} ->
             State = #state{
-                pool = Pool, index = Index, port = Port, os_pid = OsPid, router = Router, connection = Connection,
-                endpoint = Endpoint
+                pool = Pool, index = Index, output = Output, port = Port, os_pid = OsPid, router = Router,
+                connection = Connection, endpoint = Endpoint
             },
             ok = thalweg_nif:attend(Connection),
             thalweg_directory:publish(Pool, Index, self(), Connection),
-            until_ready(State, Within, []);
+            until_ready(State, Within);
         {error, Reason} ->
             %% Its input ends, and so does it.
             port_close(Port),
@@ -55,22 +64,21 @@ init({Pool, Index, Options}) ->
     end.
 
 %% What a worker says before it is ready is why it does not become so.
--spec until_ready(#state{}, timeout(), [binary()]) -> {ok, #state{}} | {stop, term()}.
-until_ready(#state{port = Port, router = Router} = State, Within, Said) ->
+-spec until_ready(#state{}, timeout()) -> {ok, #state{}} | {stop, term()}.
+until_ready(#state{output = Output, port = Port, router = Router} = State, Within) ->
     receive
         {thalweg_event, ready, _, _} ->
-            [said(State, Line) || Line <- lists:reverse(Said)],
+            ok = thalweg_output:ready(Output),
             {ok, State};
-        {Port, {data, {_, Line}}} -> until_ready(State, Within, [Line | lists:sublist(Said, 49)]);
-        {Port, {exit_status, Status}} -> failed(State, {exit_status, Status}, Said);
-        {'EXIT', Router, Reason} -> failed(State, Reason, Said)
-    after Within -> failed(State, timeout, Said)
+        {Port, {exit_status, Status}} -> failed(State, {exit_status, Status});
+        {'EXIT', Bound, Reason} when Bound =:= Router; Bound =:= Output -> failed(State, Reason)
+    after Within -> failed(State, timeout)
     end.
 
--spec failed(#state{}, term(), [binary()]) -> {stop, term()}.
-failed(State, Reason, Said) ->
+-spec failed(#state{}, term()) -> {stop, term()}.
+failed(#state{output = Output} = State, Reason) ->
     finish(State),
-    {stop, {worker_failed, Reason, lists:reverse(Said)}}.
+    {stop, {worker_failed, Reason, thalweg_output:printed(Output)}}.
 
 -spec handle_call(term(), gen_server:from(), #state{}) -> {reply, term(), #state{}}.
 handle_call(os_pid, _From, State) -> {reply, State#state.os_pid, State};
@@ -97,20 +105,20 @@ handle_info({thalweg_event, unwanted, Number, _}, #state{waiting = Waiting} = St
     {noreply, State};
 handle_info(interrupt, State) ->
     %% Somebody gave up: the worker looks whether the function that runs is still wanted.
-    _ = catch port_command(State#state.port, <<"!">>),
+    %% One that has not read the ones before needs no other.
+    _ = catch port_command(State#state.port, <<"!">>, [nosuspend]),
     {noreply, State};
 handle_info({thalweg_event, send, _, {To, Message}}, State) when is_pid(To) ->
     %% To another node; what goes to a process of this one went there.
     To ! Message,
     {noreply, State};
-handle_info({thalweg_event, log, Level, {Logger, Words}}, #state{pool = Pool, index = Index} = State) ->
-    Meta = #{pool => Pool, worker => Index, os_pid => State#state.os_pid, python_logger => Logger},
-    logger:log(level(Level), "~ts", [Words], Meta),
+handle_info({thalweg_event, log, Level, {Logger, Words}}, #state{output = Output} = State) ->
+    ok = thalweg_output:log(Output, level(Level), Words, #{python_logger => Logger}),
     {noreply, State};
-handle_info({thalweg_event, error, 0, Reason}, #state{pool = Pool, index = Index} = State) ->
+handle_info({thalweg_event, error, 0, Reason}, #state{output = Output} = State) ->
     %% A message to a process, which nobody waits for an answer to.
-    Meta = #{pool => Pool, worker => Index, os_pid => State#state.os_pid},
-    logger:warning("a message that Python sent is lost: ~tp", [Reason], Meta),
+    Words = io_lib:format("a message that Python sent is lost: ~tp", [Reason], [{chars_limit, 4096}]),
+    ok = thalweg_output:log(Output, warning, unicode:characters_to_binary(Words), #{}),
     {noreply, State};
 handle_info({thalweg_event, error, Number, Reason}, #state{connection = Connection} = State) ->
     %% A callback whose arguments are no terms here; anything else has no number that anybody waits for.
@@ -119,9 +127,6 @@ handle_info({thalweg_event, error, Number, Reason}, #state{connection = Connecti
 handle_info({thalweg_event, _, down}, State) ->
     %% Nothing that it says by itself will be heard any more, be the process there or not.
     {stop, {worker_died, down}, State};
-handle_info({Port, {data, {_, Line}}}, #state{port = Port} = State) ->
-    said(State, Line),
-    {noreply, State};
 handle_info({Port, {exit_status, Status}}, #state{port = Port} = State) ->
     {stop, {worker_died, {exit_status, Status}}, State};
 handle_info({'EXIT', Router, Reason}, #state{router = Router} = State) ->
@@ -158,17 +163,6 @@ finish(#state{pool = Pool, index = Index, connection = Connection, port = Port} 
     _ = [exit(Callback, kill) || Callback <- maps:values(State#state.waiting)],
     ok.
 
--spec said(#state{}, binary()) -> ok.
-said(#state{pool = Pool, index = Index, os_pid = OsPid}, Line) ->
-    logger:notice("~ts", [printable(Line)], #{pool => Pool, worker => Index, os_pid => OsPid}).
-
--spec printable(binary()) -> string() | binary().
-printable(Line) ->
-    case unicode:characters_to_list(Line) of
-        Text when is_list(Text) -> Text;
-        _ -> io_lib:format("~p", [Line])
-    end.
-
 %% Python's levels.
 -spec level(non_neg_integer()) -> logger:level().
 level(Level) when Level >= 50 -> critical;
@@ -198,7 +192,6 @@ port_options(Endpoint, Options) ->
         [
             {args, ["-u", "-m", "thalweg.worker", Endpoint]},
             {env, Environment},
-            {line, 8192},
             binary,
             exit_status,
             stderr_to_stdout,

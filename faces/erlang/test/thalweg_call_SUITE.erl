@@ -222,7 +222,25 @@ no_such_pool(_Config) ->
 wrong_arguments(_Config) ->
     badarg = caught(fun() -> thalweg:call(1, 2, []) end),
     badarg = caught(fun() -> thalweg:call(math, sqrt, [4], #{keywords => []}) end),
-    {error, {no_python_value, _}} = thalweg:call(math, sqrt, not_a_list).
+    {error, {no_python_value, _}} = thalweg:call(math, sqrt, not_a_list),
+    %% Nothing has left when a wait is refused.
+    [
+        badarg = caught(Act)
+     || Wrong <- [-1, soon, 1 bsl 60],
+        Act <- [
+            fun() -> thalweg:call(time, sleep, [0.01], #{timeout => Wrong}) end,
+            fun() -> thalweg:eval("1", #{}, #{timeout => Wrong}) end,
+            fun() -> thalweg:async_gather([{time, sleep, [0.01]}], #{timeout => Wrong}) end
+        ]
+    ],
+    %% What workers need is nobody else's, and what is called is a function.
+    badarg = caught(fun() -> thalweg:register(<<"thalweg:shared">>, fun(_) -> ok end) end),
+    badarg = caught(fun() -> thalweg:unregister(<<"thalweg:shared">>) end),
+    badarg = caught(fun() -> thalweg:register(bad, 5) end),
+    Request = thalweg:spawn_call(math, sqrt, [4]),
+    badarg = caught(fun() -> thalweg:await(Request, -1) end),
+    {ok, 2.0} = thalweg:await(Request),
+    none_left().
 
 caught(Function) ->
     try Function() of

@@ -6,7 +6,7 @@ all() ->
     [
         named_pools, killed_under_callers, killed_while_idle, affinity_outlives_a_neighbour, ends_by_itself, no_interpreter, no_venv, venv, broken_worker,
         cannot_start_again, flapping, failed_start_leaves_nothing, directory_comes_again, lost_message, logging_while_it_runs, logging_in_a_child,
-        standard_output, standard_input, logging, logging_what_is_no_line, ends_while_it_starts, environment, load_is_spread, streams_are_spread,
+        standard_output, output_without_end, output_in_pieces, standard_input, logging, logging_what_is_no_line, ends_while_it_starts, environment, load_is_spread, streams_are_spread,
         calls_pass_over_who_is_not_there_yet, not_heard_any_more, worker_ends_with_the_pool, native_half_stays,
         workers_end_with_the_virtual_machine
     ].
@@ -257,6 +257,57 @@ standard_output(_Config) ->
         {ok, none} = thalweg:call(sample, write, [<<"žluťoučký"/utf8>>]),
         heard(notice, <<"žluťoučký"/utf8>>),
         heard(notice, <<"žluťoučký as an error"/utf8>>)
+    end).
+
+%% Whatever a worker says, and however fast: nothing grows, what it is told does not wait, and the log says what it has not.
+output_without_end(_Config) ->
+    {ok, _} = thalweg:start_pool(loud, #{size => 1, path => [thalweg_test:path()]}),
+    [OsPid] = thalweg:workers(loud),
+    {_, {Worker}} = thalweg_directory:workers(loud),
+    [
+        with_log(fun() ->
+            Before = erlang:memory(total),
+            Request = thalweg:spawn_call(sample, Function, [], #{pool => loud}),
+            left_out(),
+            [
+                begin
+                    timer:sleep(20),
+                    {message_queue_len, Waiting} = process_info(Worker, message_queue_len),
+                    true = Waiting < 1000,
+                    true = erlang:memory(total) - Before < 64 bsl 20
+                end
+             || _ <- lists:seq(1, 50)
+            ],
+            ok = thalweg:cancel(Request),
+            {ok, 1} = thalweg:call(sample, echo, [1], #{pool => loud})
+        end)
+     || Function <- [print_for_ever, log_for_ever]
+    ],
+    [OsPid] = thalweg:workers(loud),
+    ok = thalweg:stop_pool(loud).
+
+%% So many lines and no more come before it is said that some do not.
+left_out() -> left_out(0).
+left_out(Lines) ->
+    receive
+        {logged, warning, <<"xxx", _/binary>>} -> left_out(Lines + 1);
+        {logged, notice, <<"xxx", _/binary>>} -> left_out(Lines + 1);
+        {logged, warning, Words} ->
+            {match, _} = re:run(Words, "^[0-9]+ bytes that it printed or logged too fast were left out$"),
+            true = Lines =< 500
+    end.
+
+%% A line is a line in however many pieces it comes; one that has no end in sight is several.
+output_in_pieces(_Config) ->
+    with_log(fun() ->
+        [{ok, none} = thalweg:call(sample, print_at_once, [Text], #{affinity => one}) || Text <- [<<"on">>, <<"e\ntwo\nth">>]],
+        heard(notice, <<"one">>),
+        heard(notice, <<"two">>),
+        {ok, none} = thalweg:call(sample, print_at_once, [<<"ree\n">>], #{affinity => one}),
+        heard(notice, <<"three">>),
+        Long = binary:copy(<<"y">>, 8192),
+        {ok, none} = thalweg:call(sample, print_at_once, [<<Long/binary, "\n", Long/binary, "z\n">>], #{affinity => one}),
+        [heard(notice, Line) || Line <- [Long, Long, <<"z">>]]
     end).
 
 logging(_Config) ->

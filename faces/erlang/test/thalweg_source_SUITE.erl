@@ -10,6 +10,8 @@ end_per_suite(Config) -> thalweg_test:stop(Config).
 eval(_Config) ->
     {ok, 3} = thalweg:eval("1 + 2"),
     {ok, 5} = thalweg:eval(<<"a + b">>, #{a => 2, <<"b">> => 3}),
+    {ok, [1, 1]} = thalweg:eval("[x for _ in range(2)]", #{x => 1}),
+    {ok, 1} = thalweg:eval("(lambda: x)()", #{x => 1}),
     {error, {exception, <<"NameError">>, _, _}} = thalweg:eval("a").
 
 exec(_Config) ->

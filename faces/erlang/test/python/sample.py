@@ -3,6 +3,7 @@
 import _asyncio
 import asyncio
 import builtins
+import contextlib
 import fcntl
 import itertools
 import logging
@@ -234,6 +235,22 @@ def die(status):
 def write(words):
     print(words, flush=True)
     print(words + " as an error", file=sys.stderr, flush=True)
+
+
+def print_for_ever():
+    while True:
+        print("x" * 100)
+
+
+def log_for_ever():
+    while True:
+        with contextlib.suppress(BlockingIOError):
+            logging.getLogger("sample").warning("x" * 100)
+
+
+def print_at_once(text):
+    sys.stdout.write(text)
+    sys.stdout.flush()
 
 
 def log_in_a_child():

@@ -167,7 +167,8 @@ class Worker:
     def evaluate(self, source: str, variables: dict[str, Any], scope: bytes) -> Any:
         """The value of an expression."""
         names = self._scope(scope)
-        return eval(compile(source, "<erlang>", "eval"), names, {**names, **variables} if variables else names)
+        # One scope, or what is nested in the expression would not see the variables.
+        return eval(compile(source, "<erlang>", "eval"), {**names, **variables} if variables else names)
 
     def execute(self, source: str, variables: dict[str, Any], scope: bytes) -> None:
         """Runs statements."""
