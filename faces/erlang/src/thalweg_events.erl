@@ -3,7 +3,8 @@
 %% A timer is the virtual machine's own and goes straight to this process: no other one is in between. One that is
 %% cancelled is not told of any more, whether it is due, on its way or polled for.
 %% Sockets that are handed over ({@link socket/3}) have their messages told by number, in the kinds of docs/loop.md; with a worker
-%% beside they are posted into its event loop instead.
+%% beside they are posted into its event loop instead. No stream has a hole: where a piece of one finds no room, its socket is closed and
+%% nothing more of it is told but that.
 -module(thalweg_events).
 
 -export([start_link/0, start_link/1, stop/1]).
@@ -38,7 +39,8 @@
 -spec start_link() -> {ok, pid()}.
 start_link() -> start_link(#{}).
 
-%% @doc `capacity' events wait at most; what comes beyond is refused and counted ({@link refused/1}).
+%% @doc `capacity' events wait at most, and beside them the end of each socket; what comes beyond is refused and counted
+%% ({@link refused/1}).
 -spec start_link(#{capacity => pos_integer()}) -> {ok, pid()}.
 start_link(Options) ->
     {ok, proc_lib:spawn_opt(?MODULE, init, [self(), Options], [link, {message_queue_data, off_heap}])}.
@@ -50,7 +52,8 @@ stop(Process) -> ask(Process, stop).
 -spec timer(pid(), non_neg_integer(), callback_number()) -> timer().
 timer(Process, Milliseconds, Number) -> erlang:send_after(Milliseconds, Process, {?TIMER, Number, none}).
 
-%% @doc Takes a timer back. `true': it was not told of and will not be.
+%% @doc Takes a timer back. `true': it was not told of and will not be. A timer whose number others have as well is not told from
+%% theirs once it is due.
 -spec cancel(pid(), timer() | {timer(), callback_number()}) -> boolean().
 cancel(Process, {Timer, Number}) ->
     case erlang:cancel_timer(Timer) of
@@ -72,9 +75,11 @@ poll(Process, Timeout) when Timeout =:= infinity; is_integer(Timeout), Timeout >
         {'DOWN', Monitor, process, _, Reason} -> exit(Reason)
     end.
 
-%% @doc Tells of an event. From any process.
+%% @doc Tells of an event. From any process; whether there is room for it is found out later ({@link refused/1}).
 -spec post(pid(), 0..255, callback_number(), term()) -> ok.
-post(Process, Kind, Number, Payload) ->
+post(Process, Kind, Number, Payload) when
+    is_integer(Kind), Kind >= 0, Kind =< 255, is_integer(Number), Number >= 0, Number < 1 bsl 64
+->
     Process ! {Kind, Number, Payload},
     ok.
 
@@ -142,6 +147,7 @@ loop(Events, Count, State) ->
         Message ->
             case of_socket(State, Message) of
                 {none, Next} -> loop(Events, Count, Next);
+                {{Kind, _, _} = End, Next} when Kind =/= ?DATA -> tell_end(End, Events, Count, Next);
                 {Event, Next} -> tell(Event, Events, Count, Next)
             end
     end.
@@ -152,13 +158,39 @@ tell(Event, Events, Count, #state{worker = none, poller = none, capacity = Capac
 tell(Event, Events, Count, #state{worker = none, capacity = Capacity} = State) when Count < Capacity ->
     %% Who polls is woken once for everything that is here.
     gather([Event | Events], min(Capacity - Count - 1, ?TOGETHER), State);
-tell(_Event, Events, Count, #state{worker = none, refused = Refused} = State) ->
-    loop(Events, Count, State#state{refused = Refused + 1});
-tell({Kind, Number, Payload}, Events, Count, #state{worker = Connection, refused = Refused} = State) ->
+tell({_, Number, _} = Event, Events, Count, #state{worker = none} = State) ->
+    case refuse(Event, State) of
+        {cut, Next} -> loop([{?ERROR, Number, <<"overloaded">>} | Events], Count + 1, Next);
+        {left_out, Next} -> loop(Events, Count, Next)
+    end;
+tell({Kind, Number, Payload} = Event, Events, Count, #state{worker = Connection} = State) ->
     case thalweg_nif:post(Connection, Kind, Number, Payload) of
         ok -> loop(Events, Count, State);
-        {error, _} -> loop(Events, Count, State#state{refused = Refused + 1})
+        {error, _} -> loop(Events, Count, element(2, refuse(Event, State)))
     end.
+
+
+%% A piece of a stream that finds no room ends it: what comes behind it would not follow on what came before.
+-spec refuse(event(), #state{}) -> {cut | left_out, #state{}}.
+refuse({?DATA, Number, _}, #state{sockets = Sockets, refused = Refused} = State) ->
+    Next = State#state{refused = Refused + 1},
+    case [Socket || {Socket, Of} <- maps:to_list(Sockets), Of =:= Number, is_stream(Socket)] of
+        [] ->
+            {left_out, Next};
+        [Socket | _] ->
+            _ = catch gen_tcp:close(Socket),
+            {cut, Next#state{sockets = maps:remove(Socket, Sockets)}}
+    end;
+refuse(_Event, #state{refused = Refused} = State) -> {left_out, State#state{refused = Refused + 1}}.
+
+-spec is_stream(port()) -> boolean().
+is_stream(Socket) -> erlang:port_info(Socket, name) =:= {name, "tcp_inet"}.
+
+%% The end of a socket finds room: there is one for each.
+-spec tell_end(event(), [event()], non_neg_integer(), #state{}) -> ok.
+tell_end(Event, Events, Count, #state{worker = none, poller = none} = State) ->
+    loop([Event | Events], Count + 1, State);
+tell_end(Event, Events, Count, State) -> tell(Event, Events, Count, State).
 
 -spec gather([event()], non_neg_integer(), #state{}) -> ok.
 gather(Events, 0, State) -> deliver(Events, State);
@@ -240,6 +272,7 @@ answer(State, {worker, Connection}) -> {ok, State#state{worker = Connection}}.
 of_socket(State, Message) ->
     case Message of
         {tcp, Socket, Data} -> {socket_event(State, Socket, ?DATA, iolist_to_binary(Data)), State};
+        {udp, Socket, _, _, _Ancillary, Data} -> {socket_event(State, Socket, ?DATA, iolist_to_binary(Data)), State};
         {udp, Socket, _, _, Data} -> {socket_event(State, Socket, ?DATA, iolist_to_binary(Data)), State};
         {tcp_closed, Socket} -> socket_gone(State, Socket, ?CLOSED, none);
         {udp_closed, Socket} -> socket_gone(State, Socket, ?CLOSED, none);

@@ -5,7 +5,7 @@
 all() ->
     [
         posted, timers, never_early, cancelled, cancelled_while_polled, nothing_in_time, poll_takes_over,
-        who_polled_is_no_more, bounded, tcp, udp,
+        who_polled_is_no_more, bounded, a_stream_without_room, wrong_arguments, tcp, udp,
         into_a_worker, sockets_into_a_worker, ends_with_its_owner
     ].
 
@@ -111,6 +111,35 @@ bounded(_Config) ->
     thalweg_test:until(fun() -> element(2, process_info(Events, message_queue_len)) =:= 0 end),
     10 = length(thalweg_events:poll(Events, 0)),
     5 = thalweg_events:refused(Events).
+
+%% What comes behind a piece that found no room is not told: it would be taken for what follows.
+a_stream_without_room(_Config) ->
+    {ok, Events} = thalweg_events:start_link(#{capacity => 2}),
+    {ok, Listener} = gen_tcp:listen(0, [binary, {active, false}, {ip, {127, 0, 0, 1}}]),
+    {ok, Port} = inet:port(Listener),
+    {ok, Client} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}, {nodelay, true}]),
+    {ok, Accepted} = gen_tcp:accept(Listener),
+    ok = thalweg_events:socket(Events, Accepted, 7),
+    [ok = thalweg_events:post(Events, 1, 1, none) || _ <- [1, 2]],
+    ok = inet:setopts(Accepted, [{active, true}]),
+    ok = gen_tcp:send(Client, <<"lost">>),
+    {error, closed} = gen_tcp:recv(Client, 0, 10000),
+    [{1, 1, none}, {1, 1, none}, {32, 7, <<"overloaded">>}] = thalweg_events:poll(Events, 0),
+    [] = thalweg_events:poll(Events, 50),
+    1 = thalweg_events:refused(Events).
+
+wrong_arguments(Config) ->
+    Events = events(Config),
+    [
+        {'EXIT', {function_clause, _}} = (catch Act())
+     || Act <- [
+            fun() -> thalweg_events:post(Events, -5, 1, none) end,
+            fun() -> thalweg_events:post(Events, 1, -1, none) end,
+            fun() -> thalweg_events:poll(Events, -1) end,
+            fun() -> thalweg_events:poll(Events, 1 bsl 60) end
+        ]
+    ],
+    [] = thalweg_events:poll(Events, 0).
 
 tcp(Config) ->
     Events = events(Config),

@@ -273,7 +273,7 @@ output_without_end(_Config) ->
                 begin
                     timer:sleep(20),
                     {message_queue_len, Waiting} = process_info(Worker, message_queue_len),
-                    true = Waiting < 1000,
+                    true = Waiting < Most,
                     true = erlang:memory(total) - Before < 64 bsl 20
                 end
              || _ <- lists:seq(1, 50)
@@ -281,7 +281,8 @@ output_without_end(_Config) ->
             ok = thalweg:cancel(Request),
             {ok, 1} = thalweg:call(sample, echo, [1], #{pool => loud})
         end)
-     || Function <- [print_for_ever, log_for_ever]
+     %% What is printed passes the worker by; what is logged comes to it as fast as it is given time, and is handed on.
+     || {Function, Most} <- [{print_for_ever, 1000}, {log_for_ever, 1 bsl 16}]
     ],
     [OsPid] = thalweg:workers(loud),
     ok = thalweg:stop_pool(loud).
