@@ -440,7 +440,7 @@ fn nothing_is_used_up_by_many_generations() {
         move || used(process)
     };
     // Copies of one that was called have what calls take, whether they need it yet or not.
-    generations(&mut session, 1);
+    generations(&mut session, 1)();
     let before = generations(&mut session, 20)();
     let now = generations(&mut session, 300);
     // The connection that was closed here is noticed there a moment later.
