@@ -1,4 +1,5 @@
-//! What the machine is like underneath: the file system that a directory lies on, and what its clocks are worth.
+//! What the machine is like underneath: the file system that a directory lies on, which directory that is, what its clocks are worth, and which of
+//! its runs this is.
 
 use std::io;
 use std::path::Path;
@@ -37,6 +38,12 @@ const FUSE: i64 = 0x6573_5546;
 const OVERLAY: i64 = 0x794c_7630;
 /// Where the kernel says what it reads the time from.
 const CLOCK_SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+
+/// What is at a path, whatever it is called: its device and its number there, which are its own for as long as it is.
+pub fn identity(path: &Path) -> Option<(u64, u64)> {
+    let found = rustix::fs::stat(path).ok()?;
+    Some((found.st_dev, found.st_ino))
+}
 
 /// What the kernel was given when it started, random(4).
 const BOOT: &str = "/proc/sys/kernel/random/boot_id";

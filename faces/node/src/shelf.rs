@@ -9,12 +9,12 @@ use crate::bell::Ring;
 use crate::error::{Result, closed, failure, open as open_failure};
 use parking_lot::{Condvar, Mutex, RwLock};
 use std::collections::BTreeMap;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use thalweg_log::{Attached, Births, Disk, Durability, Log, Maps, Options, Position, Store, Watch};
 use thalweg_sync::words::Words;
 use thalweg_sys::disk::Map;
+use thalweg_sys::machine::identity;
 
 /// What is shared under one name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -102,8 +102,7 @@ impl Watch for Rings {
 
 /// What is at a path now.
 fn directory_at((kind, path): &Key) -> Option<(u64, u64)> {
-    let found = (*kind != Kind::Memory).then(|| std::fs::metadata(path).ok()).flatten()?;
-    Some((found.dev(), found.ino()))
+    (*kind != Kind::Memory).then(|| identity(path)).flatten()
 }
 
 impl Shelf {
