@@ -32,21 +32,27 @@
 -spec run(binary(), scope(), iodata()) -> {ok, answer()} | {error, term()}.
 run(App, Scope, Body) -> run(App, Scope, Body, #{}).
 
-%% @doc The whole answer of an application, called `module:attribute', to one request.
+%% @doc The whole answer of an application, called `module:attribute', to one request; `no_answer' where what it says is none: a
+%% body without a status in front of it.
 -spec run(binary(), scope(), iodata(), options()) -> {ok, answer()} | {error, term()}.
 run(App, Scope, Body, Options) ->
     case open(App, Scope, Body, Options) of
-        {ok, Stream} -> whole(Stream, maps:get(timeout, Options, 5000), {500, [], []});
+        {ok, Stream} -> whole(Stream, maps:get(timeout, Options, 5000), none, []);
         {error, Reason} -> {error, Reason}
     end.
 
--spec whole(thalweg_stream:stream(), timeout(), {pos_integer(), list(), [binary()]}) -> {ok, answer()} | {error, term()}.
-whole(Stream, Timeout, {Status, Headers, Parts}) ->
-    case thalweg_stream:next(Stream, Timeout) of
-        {data, {Found, Told}} -> whole(Stream, Timeout, {Found, Told, Parts});
-        {data, Part} -> whole(Stream, Timeout, {Status, Headers, [Part | Parts]});
-        done -> {ok, {Status, Headers, iolist_to_binary(lists:reverse(Parts))}};
-        {error, Reason} -> {error, Reason}
+%% Status and headers come first, and once.
+-spec whole(thalweg_stream:stream(), timeout(), none | {pos_integer(), list()}, [binary()]) -> {ok, answer()} | {error, term()}.
+whole(Stream, Timeout, Head, Parts) ->
+    case {thalweg_stream:next(Stream, Timeout), Head} of
+        {{data, {_, _} = Told}, none} -> whole(Stream, Timeout, Told, Parts);
+        {{data, Part}, {_, _}} when is_binary(Part) -> whole(Stream, Timeout, Head, [Part | Parts]);
+        {{data, _}, _} ->
+            ok = thalweg_stream:close(Stream),
+            {error, no_answer};
+        {done, none} -> {ok, {500, [], <<>>}};
+        {done, {Status, Headers}} -> {ok, {Status, Headers, iolist_to_binary(lists:reverse(Parts))}};
+        {{error, Reason}, _} -> {error, Reason}
     end.
 
 %% @doc An application's answer as it comes: `{Status, Headers}', then its body in parts.
@@ -181,17 +187,25 @@ request(Socket, Options, {Method, Target, Minor, Headers}) ->
     Most = maps:get(body_bytes_max, Options, 1 bsl 20),
     Lengths = [Value || {<<"content-length">>, Value} <- Headers],
     IsChunked = proplists:is_defined(<<"transfer-encoding">>, Headers),
-    case {IsChunked, [catch binary_to_integer(Value) || Value <- Lengths]} of
+    case {IsChunked, [length_of(Value) || Value <- Lengths]} of
         %% Nobody who speaks for a browser sends such a body without its length.
         {true, _} -> refuse(Socket, 411);
         {false, []} -> answer(Socket, Options, {Method, Target, Minor, Headers}, <<>>);
         {false, [Length]} when is_integer(Length), Length > Most -> refuse(Socket, 413);
-        {false, [Length]} when is_integer(Length), Length >= 0 ->
+        {false, [Length]} when is_integer(Length) ->
             case body(Socket, Length, maps:get(idle_ms_max, Options, 30000)) of
                 {ok, Body} -> answer(Socket, Options, {Method, Target, Minor, Headers}, Body);
                 {error, _} -> gen_tcp:close(Socket)
             end;
         _ -> refuse(Socket, 400)
+    end.
+
+%% Digits and nothing else (RFC 9110, 8.6): who sees another length here sees another request behind it.
+-spec length_of(binary()) -> non_neg_integer() | none.
+length_of(Value) ->
+    case Value =/= <<>> andalso lists:all(fun(Byte) -> Byte >= $0 andalso Byte =< $9 end, binary_to_list(Value)) of
+        true -> binary_to_integer(Value);
+        false -> none
     end.
 
 -spec body(gen_tcp:socket(), non_neg_integer(), timeout()) -> {ok, binary()} | {error, term()}.
@@ -215,13 +229,31 @@ answer(Socket, Options, {Method, Target, Minor, Headers}, Body) ->
     Stays = Minor =:= 1 andalso Wanted =/= <<"close">>,
     case open(maps:get(app, Options), Scope, Body, Options) of
         {ok, Stream} ->
-            case thalweg_stream:next(Stream, maps:get(timeout, Options, 30000)) of
-                {data, {Status, Told}} -> respond(Socket, Options, Stream, {Status, Told, {Minor, Stays}, text(Method)});
-                _ -> refuse(Socket, 500)
+            case is_head(thalweg_stream:next(Stream, maps:get(timeout, Options, 30000))) of
+                {true, Status, Told} -> respond(Socket, Options, Stream, {Status, Told, {Minor, Stays}, text(Method)});
+                false ->
+                    ok = thalweg_stream:close(Stream),
+                    refuse(Socket, 500)
             end;
         {error, {overloaded, _, _}} -> refuse(Socket, 503);
         {error, _} -> refuse(Socket, 502)
     end.
+
+%% Whether an answer begins so, and what it says: nothing that would be read as more than it is (RFC 9110, 5.5). How a body is
+%% divided is not the application's affair.
+-spec is_head(term()) -> {true, pos_integer(), [{binary(), binary()}]} | false.
+is_head({data, {Status, Told}}) when is_integer(Status), Status >= 100, Status =< 999, is_list(Told) ->
+    case lists:all(fun is_line/1, Told) of
+        true -> {true, Status, [Line || {Name, _} = Line <- Told, string:lowercase(Name) =/= <<"transfer-encoding">>]};
+        false -> false
+    end;
+is_head(_) -> false.
+
+-spec is_line(term()) -> boolean().
+is_line({<<_, _/binary>> = Name, Value}) when is_binary(Value) ->
+    Ends = [<<"\r">>, <<"\n">>, <<0>>],
+    binary:match(Name, [<<":">>, <<" ">> | Ends]) =:= nomatch andalso binary:match(Value, Ends) =:= nomatch;
+is_line(_) -> false.
 
 %% In chunks, unless the application says how long it will be, or whoever asks knows of none: then it ends with the connection.
 -spec respond(gen_tcp:socket(), options(), thalweg_stream:stream(), tuple()) -> ok.
@@ -245,6 +277,10 @@ respond(Socket, Options, Stream, {Status, Told, {Minor, Stays}, Method}) ->
 -spec parts(gen_tcp:socket(), thalweg_stream:stream(), timeout(), boolean(), boolean()) -> ok | error.
 parts(Socket, Stream, Timeout, HasBody, IsChunked) ->
     case thalweg_stream:next(Stream, Timeout) of
+        {data, Part} when not is_binary(Part) ->
+            %% Another status, behind the one that is on its way already.
+            thalweg_stream:close(Stream),
+            error;
         {data, Part} when HasBody ->
             Bytes = case IsChunked of true -> [integer_to_binary(byte_size(Part), 16), "\r\n", Part, "\r\n"]; false -> Part end,
             case gen_tcp:send(Socket, Bytes) of

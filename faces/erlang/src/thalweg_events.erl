@@ -16,11 +16,15 @@
 %% By the kinds of docs/loop.md.
 -type event() :: {Kind :: 0..255, callback_number(), Payload :: term()}.
 -type timer() :: reference().
+%% An event as it waits.
+-type kept() :: event() | {timer, timer(), callback_number()}.
 
 -define(TIMER, 3).
 -define(DATA, 30).
 -define(CLOSED, 31).
 -define(ERROR, 32).
+%% Milliseconds until a worker that had no room for the end of a socket is asked again.
+-define(AGAIN, 10).
 %% Who polls does not wait for more than so many, however fast they come.
 -define(TOGETHER, 4096).
 
@@ -32,7 +36,7 @@
     owner :: reference(),
     %% Who waits: its own reference, the process, its timer, and the monitor of it.
     poller = none :: none | {reference(), pid(), reference(), reference()},
-    sockets = #{} :: #{term() => callback_number()},
+    sockets = #{} :: #{port() => callback_number()},
     worker = none :: none | thalweg_nif:connection()
 }).
 
@@ -50,17 +54,17 @@ stop(Process) -> ask(Process, stop).
 
 %% @doc Tells of a number after so many milliseconds, once.
 -spec timer(pid(), non_neg_integer(), callback_number()) -> timer().
-timer(Process, Milliseconds, Number) -> erlang:send_after(Milliseconds, Process, {?TIMER, Number, none}).
+timer(Process, Milliseconds, Number) when is_integer(Number), Number >= 0, Number < 1 bsl 64 ->
+    erlang:start_timer(Milliseconds, Process, {tell, Number}).
 
-%% @doc Takes a timer back. `true': it was not told of and will not be. A timer whose number others have as well is not told from
-%% theirs once it is due.
+%% @doc Takes a timer back. `true': it was not told of and will not be.
 -spec cancel(pid(), timer() | {timer(), callback_number()}) -> boolean().
-cancel(Process, {Timer, Number}) ->
+cancel(Process, {Timer, _Number}) -> cancel(Process, Timer);
+cancel(Process, Timer) ->
     case erlang:cancel_timer(Timer) of
-        false -> ask(Process, {forget, {?TIMER, Number, none}});
+        false -> ask(Process, {forget, Timer});
         _ -> true
-    end;
-cancel(_Process, Timer) -> erlang:cancel_timer(Timer) =/= false.
+    end.
 
 %% @doc Every event there is, once there is one, or after so many milliseconds none. One process polls at a time: who polls
 %% anew takes over from the one before, who is told that there is nothing.
@@ -121,96 +125,128 @@ ask(Process, Request) ->
 init(Parent, Options) ->
     loop([], 0, #state{owner = monitor(process, Parent), capacity = maps:get(capacity, Options, 1 bsl 20)}).
 
-%% The latest event first.
--spec loop([event()], non_neg_integer(), #state{}) -> ok.
+%% The latest event first. Of a timer the event is `{timer, Timer, Number}' until it is told of: it may be taken back.
+-spec loop([kept()], non_neg_integer(), #state{}) -> ok.
 loop(Events, Count, State) ->
     receive
         {Kind, Number, _} = Event when is_integer(Kind), is_integer(Number) ->
             tell(Event, Events, Count, State);
+        {timeout, Timer, {tell, Number}} -> tell({timer, Timer, Number}, Events, Count, State);
         {poll, Reference, From, Timeout} -> poll(Events, Count, begin_poll(State, Count, Reference, From, Timeout));
         {timeout, Timer, poll} -> loop(Events, Count, end_poll(State, Timer));
         {ask, Reference, From, stop} ->
             From ! {Reference, ok},
             ok;
-        {ask, Reference, From, {forget, Event}} ->
+        {ask, Reference, From, {forget, Timer}} ->
             %% Whatever was sent before the timer was taken back is here by now.
-            Left = lists:delete(Event, Events),
-            LeftCount = length(Left),
-            From ! {Reference, LeftCount < Count},
-            loop(Left, LeftCount, State);
+            case lists:keytake(Timer, 2, Events) of
+                {value, _, Left} ->
+                    From ! {Reference, true},
+                    loop(Left, Count - 1, State);
+                false ->
+                    From ! {Reference, false},
+                    loop(Events, Count, State)
+            end;
         {ask, Reference, From, Request} ->
             {Answer, Next} = answer(State, Request),
             From ! {Reference, Answer},
             loop(Events, Count, Next);
         {'DOWN', Owner, process, _, _} when Owner =:= State#state.owner -> ok;
         {'DOWN', Watch, process, _, _} -> loop(Events, Count, abandon(State, Watch));
+        {end_of_socket, End} -> tell_end(End, Events, Count, State);
         Message ->
             case of_socket(State, Message) of
-                {none, Next} -> loop(Events, Count, Next);
-                {{Kind, _, _} = End, Next} when Kind =/= ?DATA -> tell_end(End, Events, Count, Next);
-                {Event, Next} -> tell(Event, Events, Count, Next)
+                none -> loop(Events, Count, State);
+                {piece, Socket, Event} -> tell_piece(Socket, Event, Events, Count, State);
+                {datagram, Event} -> tell(Event, Events, Count, State);
+                {ended, Socket, End} -> tell_end(End, Events, Count, without(Socket, State))
             end
     end.
 
--spec tell(event(), [event()], non_neg_integer(), #state{}) -> ok.
+-spec tell(kept(), [kept()], non_neg_integer(), #state{}) -> ok.
 tell(Event, Events, Count, #state{worker = none, poller = none, capacity = Capacity} = State) when Count < Capacity ->
     loop([Event | Events], Count + 1, State);
 tell(Event, Events, Count, #state{worker = none, capacity = Capacity} = State) when Count < Capacity ->
     %% Who polls is woken once for everything that is here.
     gather([Event | Events], min(Capacity - Count - 1, ?TOGETHER), State);
-tell({_, Number, _} = Event, Events, Count, #state{worker = none} = State) ->
-    case refuse(Event, State) of
-        {cut, Next} -> loop([{?ERROR, Number, <<"overloaded">>} | Events], Count + 1, Next);
-        {left_out, Next} -> loop(Events, Count, Next)
-    end;
-tell({Kind, Number, Payload} = Event, Events, Count, #state{worker = Connection} = State) ->
-    case thalweg_nif:post(Connection, Kind, Number, Payload) of
+tell(_Event, Events, Count, #state{worker = none} = State) -> loop(Events, Count, refuse(State));
+tell(Event, Events, Count, #state{worker = Connection} = State) ->
+    case post_to(Connection, Event) of
         ok -> loop(Events, Count, State);
-        {error, _} -> loop(Events, Count, element(2, refuse(Event, State)))
+        {error, _} -> loop(Events, Count, refuse(State))
     end.
 
-
 %% A piece of a stream that finds no room ends it: what comes behind it would not follow on what came before.
--spec refuse(event(), #state{}) -> {cut | left_out, #state{}}.
-refuse({?DATA, Number, _}, #state{sockets = Sockets, refused = Refused} = State) ->
-    Next = State#state{refused = Refused + 1},
-    case [Socket || {Socket, Of} <- maps:to_list(Sockets), Of =:= Number, is_stream(Socket)] of
-        [] ->
-            {left_out, Next};
-        [Socket | _] ->
-            _ = catch gen_tcp:close(Socket),
-            {cut, Next#state{sockets = maps:remove(Socket, Sockets)}}
-    end;
-refuse(_Event, #state{refused = Refused} = State) -> {left_out, State#state{refused = Refused + 1}}.
-
--spec is_stream(port()) -> boolean().
-is_stream(Socket) -> erlang:port_info(Socket, name) =:= {name, "tcp_inet"}.
+-spec tell_piece(port(), event(), [kept()], non_neg_integer(), #state{}) -> ok.
+tell_piece(_Socket, Event, Events, Count, #state{worker = none, capacity = Capacity} = State) when Count < Capacity ->
+    tell(Event, Events, Count, State);
+tell_piece(Socket, {_, Number, _}, Events, Count, #state{worker = none} = State) ->
+    tell_end({?ERROR, Number, <<"overloaded">>}, Events, Count, cut(Socket, State));
+tell_piece(Socket, {_, Number, _} = Event, Events, Count, #state{worker = Connection} = State) ->
+    case post_to(Connection, Event) of
+        ok -> loop(Events, Count, State);
+        {error, _} -> tell_end({?ERROR, Number, <<"overloaded">>}, Events, Count, cut(Socket, State))
+    end.
 
 %% The end of a socket finds room: there is one for each.
--spec tell_end(event(), [event()], non_neg_integer(), #state{}) -> ok.
-tell_end(Event, Events, Count, #state{worker = none, poller = none} = State) ->
-    loop([Event | Events], Count + 1, State);
-tell_end(Event, Events, Count, State) -> tell(Event, Events, Count, State).
+-spec tell_end(event(), [kept()], non_neg_integer(), #state{}) -> ok.
+tell_end(End, Events, Count, #state{worker = none, poller = none} = State) -> loop([End | Events], Count + 1, State);
+tell_end(End, Events, _Count, #state{worker = none} = State) -> deliver([End | Events], State);
+tell_end(End, Events, Count, #state{worker = Connection} = State) ->
+    case post_to(Connection, End) of
+        ok -> loop(Events, Count, State);
+        {error, {overloaded, _, _}} ->
+            _ = erlang:send_after(?AGAIN, self(), {end_of_socket, End}),
+            loop(Events, Count, State);
+        {error, _} -> loop(Events, Count, refuse(State))
+    end.
 
--spec gather([event()], non_neg_integer(), #state{}) -> ok.
+-spec refuse(#state{}) -> #state{}.
+refuse(#state{refused = Refused} = State) -> State#state{refused = Refused + 1}.
+
+%% Closed at once: what may still wait to be written waits for nobody.
+-spec cut(port(), #state{}) -> #state{}.
+cut(Socket, State) ->
+    _ = inet:setopts(Socket, [{linger, {true, 0}}]),
+    _ = gen_tcp:close(Socket),
+    refuse(without(Socket, State)).
+
+-spec without(port(), #state{}) -> #state{}.
+without(Socket, #state{sockets = Sockets} = State) -> State#state{sockets = maps:remove(Socket, Sockets)}.
+
+-spec post_to(thalweg_nif:connection(), kept()) -> ok | {error, term()}.
+post_to(Connection, Event) ->
+    {Kind, Number, Payload} = as_told(Event),
+    thalweg_nif:post(Connection, Kind, Number, Payload).
+
+-spec as_told(kept()) -> event().
+as_told({timer, _Timer, Number}) -> {?TIMER, Number, none};
+as_told(Event) -> Event.
+
+-spec gather([kept()], non_neg_integer(), #state{}) -> ok.
 gather(Events, 0, State) -> deliver(Events, State);
 gather(Events, Room, State) ->
     receive
         {Kind, Number, _} = Event when is_integer(Kind), is_integer(Number) ->
-            gather([Event | Events], Room - 1, State)
+            gather([Event | Events], Room - 1, State);
+        {timeout, Timer, {tell, Number}} -> gather([{timer, Timer, Number} | Events], Room - 1, State)
     after 0 -> deliver(Events, State)
     end.
 
--spec deliver([event()], #state{}) -> ok.
+-spec deliver([kept()], #state{}) -> ok.
 deliver(Events, #state{poller = {Reference, From, _, _}} = State) ->
     Left = release(State),
     case is_there(From) of
         true ->
-            From ! {Reference, lists:reverse(Events)},
+            From ! {Reference, in_order(Events, [])},
             loop([], 0, Left);
         %% What it would have been told is told to the next.
         false -> loop(Events, length(Events), Left)
     end.
+
+-spec in_order([kept()], [event()]) -> [event()].
+in_order([], Told) -> Told;
+in_order([Event | Earlier], Told) -> in_order(Earlier, [as_told(Event) | Told]).
 
 %% Whoever is of another node is taken to be there: its end is told, and comes late at the worst.
 -spec is_there(pid()) -> boolean().
@@ -229,7 +265,7 @@ abandon(#state{poller = {_, _, _, Watch}} = State, Watch) -> release(State);
 abandon(State, _Watch) -> State.
 
 %% What is there already is what a poll is told.
--spec poll([event()], non_neg_integer(), #state{}) -> ok.
+-spec poll([kept()], non_neg_integer(), #state{}) -> ok.
 poll(Events, Count, #state{poller = none} = State) -> loop(Events, Count, State);
 poll(Events, 0, State) -> loop(Events, 0, State);
 poll(Events, _Count, State) -> deliver(Events, State).
@@ -268,26 +304,18 @@ answer(#state{sockets = Sockets} = State, {socket, Socket, Number}) ->
 answer(State, {worker, Connection}) -> {ok, State#state{worker = Connection}}.
 
 %% What sockets say, in the kinds of the event loop.
--spec of_socket(#state{}, term()) -> {event() | none, #state{}}.
-of_socket(State, Message) ->
+-spec of_socket(#state{}, term()) -> {piece | ended, port(), event()} | {datagram, event()} | none.
+of_socket(#state{sockets = Sockets}, Message) when is_tuple(Message), is_map_key(element(2, Message), Sockets) ->
+    Socket = element(2, Message),
+    Number = map_get(Socket, Sockets),
     case Message of
-        {tcp, Socket, Data} -> {socket_event(State, Socket, ?DATA, iolist_to_binary(Data)), State};
-        {udp, Socket, _, _, _Ancillary, Data} -> {socket_event(State, Socket, ?DATA, iolist_to_binary(Data)), State};
-        {udp, Socket, _, _, Data} -> {socket_event(State, Socket, ?DATA, iolist_to_binary(Data)), State};
-        {tcp_closed, Socket} -> socket_gone(State, Socket, ?CLOSED, none);
-        {udp_closed, Socket} -> socket_gone(State, Socket, ?CLOSED, none);
-        {tcp_error, Socket, Reason} -> socket_gone(State, Socket, ?ERROR, atom_to_binary(Reason));
-        {udp_error, Socket, Reason} -> socket_gone(State, Socket, ?ERROR, atom_to_binary(Reason));
-        _ -> {none, State}
-    end.
-
--spec socket_event(#state{}, term(), 0..255, term()) -> event() | none.
-socket_event(#state{sockets = Sockets}, Socket, Kind, Payload) ->
-    case Sockets of
-        #{Socket := Number} -> {Kind, Number, Payload};
+        {tcp, _, Data} -> {piece, Socket, {?DATA, Number, iolist_to_binary(Data)}};
+        {udp, _, _, _, Data} -> {datagram, {?DATA, Number, iolist_to_binary(Data)}};
+        {udp, _, _, _, _Ancillary, Data} -> {datagram, {?DATA, Number, iolist_to_binary(Data)}};
+        {tcp_closed, _} -> {ended, Socket, {?CLOSED, Number, none}};
+        {udp_closed, _} -> {ended, Socket, {?CLOSED, Number, none}};
+        {tcp_error, _, Reason} -> {ended, Socket, {?ERROR, Number, atom_to_binary(Reason)}};
+        {udp_error, _, Reason} -> {ended, Socket, {?ERROR, Number, atom_to_binary(Reason)}};
         _ -> none
-    end.
-
--spec socket_gone(#state{}, term(), 0..255, term()) -> {event() | none, #state{}}.
-socket_gone(#state{sockets = Sockets} = State, Socket, Kind, Payload) ->
-    {socket_event(State, Socket, Kind, Payload), State#state{sockets = maps:remove(Socket, Sockets)}}.
+    end;
+of_socket(_State, _Message) -> none.

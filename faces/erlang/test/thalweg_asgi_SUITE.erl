@@ -2,7 +2,7 @@
 -module(thalweg_asgi_SUITE).
 -compile([export_all, nowarn_export_all]).
 
-all() -> [asked, no_lifespan, failing, another_runner, over_http, older_clients, kept_alive, refusals, head, short_of_descriptors, ends_with_its_owner].
+all() -> [asked, no_lifespan, failing, another_runner, over_http, older_clients, kept_alive, refusals, answers_that_are_none, chunks_are_ours, head, short_of_descriptors, ends_with_its_owner].
 
 init_per_suite(Config) -> thalweg_test:start(Config, #{size => 1}).
 end_per_suite(Config) -> thalweg_test:stop(Config).
@@ -63,9 +63,34 @@ refusals(Config) ->
             {411, <<"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n">>},
             {400, <<"POST / HTTP/1.1\r\ncontent-length: x\r\n\r\n">>},
             {400, <<"POST / HTTP/1.1\r\ncontent-length: 1\r\ncontent-length: 1\r\n\r\n">>},
+            {400, <<"POST / HTTP/1.1\r\ncontent-length: +4\r\n\r\nbody">>},
+            {400, <<"POST / HTTP/1.1\r\ncontent-length: -0\r\n\r\n">>},
+            {400, <<"POST / HTTP/1.1\r\ncontent-length: \r\n\r\n">>},
             {400, <<"nonsense\r\n\r\n">>}
         ]
     ].
+
+%% What an application may not say ends its request, and nobody reads it.
+answers_that_are_none(Config) ->
+    [
+        {<<"HTTP/1.1 500 \r\ncontent-length: 0\r\nconnection: close">>, <<>>} =
+            http(Config, <<"GET ", Path/binary, " HTTP/1.1\r\n\r\n">>)
+     || Path <- [<<"/body-first">>, <<"/value">>, <<"/name">>, <<"/no-name">>]
+    ],
+    %% It is cut off where it began already.
+    {<<"HTTP/1.1 200 ", _/binary>>, <<"5\r\nfirst\r\n">>} = http(Config, <<"GET /two-starts HTTP/1.1\r\n\r\n">>),
+    [
+        {error, no_answer} = thalweg_asgi:run(<<"web:app">>, #{<<"path">> => Path}, <<>>)
+     || Path <- [<<"/body-first">>, <<"/two-starts">>]
+    ],
+    {<<"HTTP/1.1 201 ", _/binary>>, _} = http(Config, <<"GET / HTTP/1.1\r\nconnection: close\r\n\r\n">>).
+
+%% How a body is divided is said once, whatever the application says of it.
+chunks_are_ours(Config) ->
+    {Head, <<"6\r\nbehind\r\n0\r\n\r\n">>} = http(Config, <<"GET /chunked HTTP/1.1\r\nconnection: close\r\n\r\n">>),
+    {match, [_]} = re:run(Head, "transfer-encoding: chunked", [caseless, global]),
+    {Older, <<"behind">>} = http(Config, <<"GET /chunked HTTP/1.0\r\n\r\n">>),
+    nomatch = re:run(Older, "transfer-encoding", [caseless]).
 
 head(Config) ->
     {<<"HTTP/1.1 201 ", _/binary>>, <<>>} = http(Config, <<"HEAD / HTTP/1.1\r\nconnection: close\r\n\r\n">>).

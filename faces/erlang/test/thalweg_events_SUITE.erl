@@ -4,9 +4,9 @@
 
 all() ->
     [
-        posted, timers, never_early, cancelled, cancelled_while_polled, nothing_in_time, poll_takes_over,
-        who_polled_is_no_more, bounded, a_stream_without_room, wrong_arguments, tcp, udp,
-        into_a_worker, sockets_into_a_worker, ends_with_its_owner
+        posted, timers, never_early, cancelled, cancelled_among_equals, cancelled_while_polled, nothing_in_time, poll_takes_over,
+        who_polled_is_no_more, bounded, a_stream_without_room, streams_of_one_number, the_end_of_a_stream_without_room, wrong_arguments,
+        tcp, udp, udp_with_ancillary_data, into_a_worker, sockets_into_a_worker, ends_with_its_owner
     ].
 
 init_per_suite(Config) -> thalweg_test:start(Config, #{size => 1}).
@@ -54,6 +54,18 @@ cancelled(Config) ->
     true = thalweg_events:cancel(Events, {Due, 2}),
     [] = thalweg_events:poll(Events, 0),
     false = thalweg_events:cancel(Events, {Due, 2}).
+
+%% A timer is taken back and no other, be their numbers the same.
+cancelled_among_equals(Config) ->
+    Events = events(Config),
+    [First, Second] = Timers = [thalweg_events:timer(Events, 0, 4) || _ <- [1, 2]],
+    [thalweg_test:until(fun() -> erlang:read_timer(Timer) =:= false end) || Timer <- Timers],
+    ok = thalweg_events:post(Events, 3, 4, none),
+    true = thalweg_events:cancel(Events, {Second, 4}),
+    false = thalweg_events:cancel(Events, {Second, 4}),
+    true = thalweg_events:cancel(Events, First),
+    false = thalweg_events:cancel(Events, First),
+    [{3, 4, none}] = thalweg_events:poll(Events, 0).
 
 cancelled_while_polled(Config) ->
     Events = events(Config),
@@ -114,19 +126,61 @@ bounded(_Config) ->
 
 %% What comes behind a piece that found no room is not told: it would be taken for what follows.
 a_stream_without_room(_Config) ->
-    {ok, Events} = thalweg_events:start_link(#{capacity => 2}),
-    {ok, Listener} = gen_tcp:listen(0, [binary, {active, false}, {ip, {127, 0, 0, 1}}]),
-    {ok, Port} = inet:port(Listener),
-    {ok, Client} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}, {nodelay, true}]),
-    {ok, Accepted} = gen_tcp:accept(Listener),
+    Events = full(),
+    {Client, Accepted} = connected(),
     ok = thalweg_events:socket(Events, Accepted, 7),
-    [ok = thalweg_events:post(Events, 1, 1, none) || _ <- [1, 2]],
     ok = inet:setopts(Accepted, [{active, true}]),
     ok = gen_tcp:send(Client, <<"lost">>),
     {error, closed} = gen_tcp:recv(Client, 0, 10000),
     [{1, 1, none}, {1, 1, none}, {32, 7, <<"overloaded">>}] = thalweg_events:poll(Events, 0),
     [] = thalweg_events:poll(Events, 50),
     1 = thalweg_events:refused(Events).
+
+%% The one that lost something ends, whatever others there are.
+streams_of_one_number(_Config) ->
+    Events = full(),
+    Both = [connected() || _ <- [1, 2]],
+    [
+        begin
+            ok = thalweg_events:socket(Events, Accepted, 7),
+            ok = inet:setopts(Accepted, [{active, true}])
+        end
+     || {_, Accepted} <- Both
+    ],
+    [{First, _}, {Second, _}] = Both,
+    ok = gen_tcp:send(Second, <<"lost">>),
+    {error, closed} = gen_tcp:recv(Second, 0, 10000),
+    [{1, 1, none}, {1, 1, none}, {32, 7, <<"overloaded">>}] = thalweg_events:poll(Events, 0),
+    ok = gen_tcp:send(First, <<"told">>),
+    [{30, 7, <<"told">>}] = take(Events, 1).
+
+%% Who closes behind the piece that was lost has not ended as it should.
+the_end_of_a_stream_without_room(_Config) ->
+    Events = full(),
+    {Client, Accepted} = connected(),
+    ok = thalweg_events:socket(Events, Accepted, 7),
+    true = erlang:suspend_process(Events),
+    ok = inet:setopts(Accepted, [{active, true}]),
+    ok = gen_tcp:send(Client, <<"lost">>),
+    ok = gen_tcp:close(Client),
+    thalweg_test:until(fun() -> erlang:port_info(Accepted) =:= undefined end),
+    true = erlang:resume_process(Events),
+    [{1, 1, none}, {1, 1, none}, {32, 7, <<"overloaded">>}] = thalweg_events:poll(Events, 0),
+    [] = thalweg_events:poll(Events, 50).
+
+%% A process of events with room for two, which are there.
+full() ->
+    {ok, Events} = thalweg_events:start_link(#{capacity => 2}),
+    [ok = thalweg_events:post(Events, 1, 1, none) || _ <- [1, 2]],
+    Events.
+
+%% Both ends of a connection.
+connected() ->
+    {ok, Listener} = gen_tcp:listen(0, [binary, {active, false}, {ip, {127, 0, 0, 1}}]),
+    {ok, Port} = inet:port(Listener),
+    {ok, Client} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}, {nodelay, true}]),
+    {ok, Accepted} = gen_tcp:accept(Listener),
+    {Client, Accepted}.
 
 wrong_arguments(Config) ->
     Events = events(Config),
@@ -157,6 +211,17 @@ tcp(Config) ->
 udp(Config) ->
     Events = events(Config),
     {ok, Receiver} = gen_udp:open(0, [binary, {active, true}, {ip, {127, 0, 0, 1}}]),
+    {ok, Port} = inet:port(Receiver),
+    ok = thalweg_events:socket(Events, Receiver, 8),
+    {ok, Sender} = gen_udp:open(0, [binary]),
+    ok = gen_udp:send(Sender, {127, 0, 0, 1}, Port, <<"datagram">>),
+    [{30, 8, <<"datagram">>}] = take(Events, 1),
+    gen_udp:close(Sender).
+
+%% What the system says about a datagram comes beside it.
+udp_with_ancillary_data(Config) ->
+    Events = events(Config),
+    {ok, Receiver} = gen_udp:open(0, [binary, {active, true}, {ip, {127, 0, 0, 1}}, {recvtos, true}]),
     {ok, Port} = inet:port(Receiver),
     ok = thalweg_events:socket(Events, Receiver, 8),
     {ok, Sender} = gen_udp:open(0, [binary]),

@@ -3,6 +3,21 @@
 started = 0
 
 
+def _start(*headers):
+    return {"type": "http.response.start", "status": 200, "headers": headers}
+
+
+BADLY = {
+    "/body-first": [{"type": "http.response.body", "body": b"first", "more_body": True}, _start()],
+    "/two-starts": [_start(), {"type": "http.response.body", "body": b"first", "more_body": True}, _start()],
+    "/value": [_start((b"x-mine", b"a\r\nx-other: b"))],
+    "/name": [_start((b"x-mine: a\nx-other", b"b"))],
+    "/no-name": [_start((b"", b"b"))],
+    "/chunked": [_start((b"Transfer-Encoding", b"chunked"))],
+}
+"""What applications say that they should not, by paths."""
+
+
 async def app(scope, receive, send):
     global started
     if scope["type"] == "lifespan":
@@ -19,6 +34,11 @@ async def app(scope, receive, send):
         for part in (b"one", b"two"):
             await send({"type": "http.response.body", "body": part, "more_body": True})
         await send({"type": "http.response.body"})
+        return
+    if scope["path"] in BADLY:
+        for message in BADLY[scope["path"]]:
+            await send(message)
+        await send({"type": "http.response.body", "body": b"behind"})
         return
     names = dict(scope["headers"])
     words = f"{scope['method']} {scope['path']} {scope['query_string'].decode()} {body.decode()} {started}".encode()
