@@ -177,8 +177,8 @@ pub extern "C" fn thalweg_rpc_defaults() -> ThalwegRpcOptions {
 }
 
 /// A client of the service at a URL, `http://host:port/rpc/name`. Connects with the first call. Null options are the defaults.
-/// Faults: THALWEG_BAD_ARGUMENT for a URL that is none or an option that cannot be right, a token among them, THALWEG_NO_SERVER for a host that
-/// nobody knows.
+/// Faults: THALWEG_BAD_ARGUMENT for a URL that is none or an option that cannot be right, a token among them; THALWEG_NO_SERVER
+/// for a host that nobody knows.
 ///
 /// # Safety
 /// `url` is a string that a NUL ends, and so is the token of the options if there is one; `options` is null or points to options;

@@ -5,7 +5,7 @@ const { readFileSync } = require("node:fs")
 const net = require("node:net")
 const { test } = require("node:test")
 const { after } = require("./helpers.js")
-const { rpc, served, service } = require("./served.js")
+const { rpc, served, service, state: { Session } } = require("./served.js")
 
 const { RemoteError, RpcClient, Schema } = rpc
 
@@ -164,6 +164,11 @@ test("a token goes with every request, and one that would end a line is refused"
   const url = `http://127.0.0.1:${server.address().port}/`
   await open(t, url, { token: "tw_4fPq" }).call("Any")
   assert.match(asked[0], /\r\nAuthorization: Bearer tw_4fPq\r\n/)
+  // What is answered is no session's: only what is asked matters here.
+  await assert.rejects(Session.open(url, { http: { token: "tw_5" } }))
+  await assert.rejects(Session.rejoin(url, "0", { http: { token: "tw_6" } }))
+  assert.match(asked[1], /\r\nAuthorization: Bearer tw_5\r\n/)
+  assert.match(asked[2], /\r\nAuthorization: Bearer tw_6\r\n/)
   for (const token of ["", "a b", "a\r\nX: y", 7]) {
     assert.throws(() => new RpcClient(url, { token }), { code: "BAD_ARGUMENT" })
   }

@@ -2,6 +2,8 @@
 
 use super::*;
 use std::ffi::CStr;
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::ptr::{null, null_mut};
 use std::thread::JoinHandle;
 use thalweg_rpc::{Mount, Server, ServerOptions, Stopper};
@@ -148,7 +150,7 @@ fn another_target_is_named_by_a_number_and_a_dead_one_is_a_fault() {
     let server = Running::start();
     let client = server.open();
     // A port that was free a moment ago, which nobody listens at.
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let dead = text(&format!("http://{free}/rpc/door"));
     let (mut own, mut other) = (7, 7);
     // SAFETY: a client, strings, and places.
@@ -164,6 +166,38 @@ fn another_target_is_named_by_a_number_and_a_dead_one_is_a_fault() {
     assert!(unsafe { CStr::from_ptr(done.detail) }.to_str().unwrap().contains("nobody listens"));
     // SAFETY: a client that was not closed.
     unsafe { thalweg_rpc_close(client) };
+}
+
+#[test]
+fn a_token_goes_with_a_request_and_is_read_while_the_client_is_opened() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = text(&format!("http://{}/", listener.local_addr().unwrap()));
+    let peer = std::thread::spawn(move || {
+        let (mut peer, _) = listener.accept().unwrap();
+        let mut came = Vec::new();
+        while !came.ends_with(b"}") {
+            let mut chunk = [0; 512];
+            let count = peer.read(&mut chunk).unwrap();
+            assert!(count > 0, "a whole request");
+            came.extend_from_slice(&chunk[..count]);
+        }
+        let answer = r#"{"jsonrpc":"2.0","result":null,"id":1}"#;
+        write!(peer, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{answer}", answer.len()).unwrap();
+        String::from_utf8(came).unwrap()
+    });
+    let mut client = null_mut();
+    {
+        let token = text("tw_4fPq");
+        let options = ThalwegRpcOptions { token: token.as_ptr(), ..thalweg_rpc_defaults() };
+        // SAFETY: strings, options, and a place.
+        assert_eq!(unsafe { thalweg_rpc_open(url.as_ptr(), &raw const options, &raw mut client) }, 0);
+    }
+    let done = wait_for(client, begin(client, &[call(c"Knock", c"{}")], None).1);
+    assert_eq!((done.answers, done.fault), (1, 0));
+    // SAFETY: a client that was not closed.
+    unsafe { thalweg_rpc_close(client) };
+    let came = peer.join().unwrap();
+    assert!(came.contains("\r\nAuthorization: Bearer tw_4fPq\r\n"), "{came}");
 }
 
 #[test]
@@ -188,6 +222,10 @@ fn what_cannot_be_right_is_refused() {
         assert_eq!(thalweg_rpc_next(client, null_mut()), bad);
         assert_eq!(thalweg_rpc_open(server.url.as_ptr(), &raw const options, &raw mut other), bad);
         assert_eq!(thalweg_rpc_open(c"ftp://x".as_ptr(), null(), &raw mut other), bad);
+        for token in [c"", c"a b", c"a\r\nX: y", c"\xff"] {
+            let options = ThalwegRpcOptions { token: token.as_ptr(), ..thalweg_rpc_defaults() };
+            assert_eq!(thalweg_rpc_open(server.url.as_ptr(), &raw const options, &raw mut other), bad);
+        }
         thalweg_rpc_close(null_mut());
         thalweg_rpc_close(client);
     }

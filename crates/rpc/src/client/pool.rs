@@ -8,6 +8,7 @@ use super::options::{Ask, Options, Statistics};
 use super::target::{Place, Target};
 use super::watch::Watch;
 use std::collections::VecDeque;
+use std::fmt;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
@@ -22,7 +23,6 @@ const FRESH: Duration = Duration::from_millis(1);
 /// An answer may be waited for by so much longer than was said.
 const BARELY: Duration = Duration::from_millis(1);
 
-#[derive(Debug)]
 pub(crate) struct Pool {
     options: Options,
     places: Vec<(String, Place)>,
@@ -442,6 +442,19 @@ impl Pool {
     }
 }
 
+/// Without what is sent, and the memory of it: a token is in there.
+impl fmt::Debug for Pool {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let urls: Vec<_> = self.places.iter().map(|(url, _)| url).collect();
+        out.debug_struct("Pool")
+            .field("options", &self.options)
+            .field("places", &urls)
+            .field("in_flight", &self.in_flight())
+            .field("statistics", &self.statistics())
+            .finish_non_exhaustive()
+    }
+}
+
 /// It is over, and whoever repeats it does nothing twice.
 fn never_sent(what: &str) -> Failure {
     Failure::new(Fault::ConnectTimeout, what)
@@ -449,6 +462,7 @@ fn never_sent(what: &str) -> Failure {
 
 #[cfg(test)]
 mod tests {
+    use super::super::bearer::Bearer;
     use super::*;
 
     /// Nothing over TCP goes to everybody: connecting fails before it has begun.
@@ -467,6 +481,24 @@ mod tests {
         }
         pool.free(place.address);
         assert_eq!((pool.queue.len(), pool.done.len(), pool.in_flight()), (0, 3, 0));
+    }
+
+    #[test]
+    fn a_token_is_not_printed_with_what_it_goes_in() {
+        let token = "tw_4fPq";
+        let options = Options { token: Some(Bearer::new(token).unwrap()), ..Options::default() };
+        let mut pool = Pool::new(options);
+        let target = pool.target(NOWHERE).unwrap();
+        let place = pool.places[target.0].1.clone();
+        let ask = Ask::one("m", "");
+        let exchange = Exchange::new(CallId::from_number(1), 1, &place, &ask, None, Vec::new()).unwrap();
+        pool.room.clone_from(&exchange.text);
+        pool.queue.push_back((place.address, exchange));
+        let printed = format!("{pool:?}");
+        // Memory is printed as numbers.
+        let numbers = format!("{:?}", token.as_bytes());
+        assert!(!printed.contains(token) && !printed.contains(numbers.trim_matches(['[', ']'])), "{printed}");
+        assert!(printed.contains(NOWHERE) && printed.contains("in_flight: 1"), "{printed}");
     }
 
     #[test]
