@@ -6,15 +6,18 @@ import gc
 import os
 import random
 import socket
+import subprocess
 import threading
 import time
 import unittest
 import warnings
 import weakref
+from unittest import mock
 
 import thalweg
 from support import status_of_child
-from thalweg.loop import EventLoop, Kind
+from thalweg import _native
+from thalweg.loop import EventLoop, Kind, _processes
 
 
 class Scheduling(unittest.TestCase):
@@ -414,18 +417,27 @@ class Forks(unittest.TestCase):
 
 class Programs(unittest.TestCase):
     def test_a_program_is_started_without_a_fork_and_its_end_is_heard(self) -> None:
-        async def main() -> tuple[bytes, int | None]:
-            forks = []
-            os.register_at_fork(before=lambda: forks.append(1))
+        async def main() -> tuple[int, bytes, int | None]:
             script = "cat; echo $WORD; pwd; exit 5"
             process = await asyncio.create_subprocess_shell(
                 script, stdin=-1, stdout=-1, env={"WORD": "given", "PATH": os.defpath}, cwd="/"
             )
             output, _ = await process.communicate(b"said\n")
-            self.assertEqual(forks, [])
-            return output, process.returncode
+            return process.pid, output, process.returncode
 
-        self.assertEqual(thalweg.run(main()), (b"said\ngiven\n/\n", 5))
+        started: list[int] = []
+
+        def spawn(*words: object) -> tuple[int, int]:
+            process, end = _native._spawn(*words)
+            started.append(process)
+            return process, end
+
+        # All that `subprocess` itself starts goes through here, by whatever call.
+        theirs = mock.patch.object(subprocess.Popen, "_execute_child", side_effect=AssertionError("by a fork"))
+        with theirs, mock.patch.object(_processes, "_spawn", spawn):
+            process, output, status = thalweg.run(main())
+        self.assertEqual((output, status), (b"said\ngiven\n/\n", 5))
+        self.assertEqual(started, [process])
 
     def test_what_only_a_fork_gives_is_there_too(self) -> None:
         async def main() -> bytes:

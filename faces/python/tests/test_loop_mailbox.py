@@ -1,20 +1,24 @@
 """Every event of the loop by number: what the table says, and what it promises beyond."""
 
 import asyncio
+import contextlib
 import errno
 import gc
 import os
+import select
 import socket
 import sys
 import threading
 import time
 import unittest
 import weakref
+from collections.abc import Callable
 from unittest import mock
 
 import thalweg
+from support import status_of_child
 from thalweg import _native
-from thalweg.loop import Kind
+from thalweg.loop import Kind, _mailbox
 
 
 class MailboxCase(unittest.TestCase):
@@ -171,10 +175,22 @@ class Futures(MailboxCase):
         self.assertFalse(self.mailbox.post(number, Kind.ASYNC_RESULT, "late"))
 
     def test_an_error_raises(self) -> None:
-        for kind in (Kind.CALL_ERROR, Kind.ASYNC_ERROR):
+        for kind in (Kind.CALL_ERROR, Kind.ASYNC_ERROR, Kind.SOCKET_ERROR):
             number, future = self.mailbox.future()
             self.mailbox.post(number, kind, KeyError("no such word"))
             self.assertRaises(KeyError, self.loop.run_until_complete, future)
+
+    def test_what_is_neither_an_answer_nor_an_error_reaches_nobody(self) -> None:
+        number, future = self.mailbox.future()
+        answers = {Kind.CALL_RESULT, Kind.CALL_ERROR, Kind.ASYNC_RESULT, Kind.ASYNC_ERROR, Kind.SOCKET_ERROR}
+        for kind in set(Kind) - answers:
+            with self.subTest(kind=kind.name):
+                self.assertFalse(self.mailbox.post(number, kind, b"no answer"))
+                self.mailbox._tell(number, kind, b"no answer")
+        self.run_for()
+        self.assertFalse(future.done())
+        self.mailbox.post(number, Kind.ASYNC_RESULT, "done")
+        self.assertEqual(self.loop.run_until_complete(future), "done")
 
     def test_an_answer_to_one_that_was_cancelled_reaches_nobody(self) -> None:
         number, future = self.mailbox.future()
@@ -320,17 +336,160 @@ class Sources(MailboxCase):
         self.run_until(1)
         self.assertEqual(self.told, [(Kind.PROCESS_EXIT, 3)])
 
-    def test_a_program_that_cannot_be_listened_to_does_not_stay(self) -> None:
+    def no_program_runs(self) -> None:
+        self.assertRaises(ChildProcessError, os.waitid, os.P_ALL, 0, os.WEXITED | os.WNOHANG)
+
+    def test_a_program_that_could_not_be_listened_to_is_not_started(self) -> None:
+        def refused() -> None:
+            with mock.patch.object(_mailbox, "Process") as started, self.assertRaises(RuntimeError):
+                self.mailbox.process(self.tell, "sleep", "60")
+            started.assert_not_called()
+            self.assertEqual(len(self.mailbox), 0)
+
+        self.assertEqual(status_of_child(refused), 0)
         self.loop.close()
-        with self.assertRaises(RuntimeError):
-            self.mailbox.process(self.tell, "sleep", "60")
-        self.assertRaises(ChildProcessError, os.waitid, os.P_ALL, 0, os.WEXITED | os.WNOHANG)
-        other = thalweg.new_event_loop()
-        self.addCleanup(other.close)
-        with mock.patch.object(thalweg.loop.EventLoop, "add_reader", side_effect=OSError("no room"), create=True):
-            self.assertRaises(OSError, other.mailbox.process, self.tell, "sleep", "60")
-        self.assertRaises(ChildProcessError, os.waitid, os.P_ALL, 0, os.WEXITED | os.WNOHANG)
-        self.assertEqual(len(other.mailbox), 0)
+        refused()
+
+    def test_a_program_that_cannot_be_listened_to_does_not_stay(self) -> None:
+        watch, before = self.loop.add_reader, self.loop._watched_descriptors()
+        for room in range(3):
+
+            def watch_so_many(*words: object) -> None:
+                nonlocal room
+                room -= 1
+                if room < 0:
+                    raise OSError("no room")
+                watch(*words)
+
+            with self.subTest(room=room), mock.patch.object(self.loop, "add_reader", watch_so_many):
+                self.assertRaises(OSError, self.mailbox.process, self.tell, "sleep", "60")
+                self.no_program_runs()
+                self.assertEqual((len(self.mailbox), self.loop._watched_descriptors()), (0, before))
+
+    def test_a_program_whose_end_nobody_would_hear_of_does_not_stay(self) -> None:
+        with mock.patch.object(os, "pidfd_open", side_effect=OSError(errno.EMFILE, "no descriptor")):
+            # By a fork: what is started natively comes with the descriptor.
+            self.assertRaises(OSError, self.mailbox.process, self.tell, "sleep", "60", umask=0o77)
+        self.no_program_runs()
+        self.assertEqual(len(self.mailbox), 0)
+
+    def test_who_ends_the_program_when_told_of_another_leaves_nothing_behind(self) -> None:
+        for ends in (Kind.PROCESS_OUTPUT, Kind.PROCESS_EXIT):
+
+            def tell(kind: int, payload: object) -> None:
+                self.tell(kind, payload)
+                if kind == ends:
+                    raise SystemExit
+
+            with self.subTest(ends=ends.name):
+                before = len(os.listdir("/proc/self/fd"))
+                number = self.mailbox.process(tell, "sh", "-c", "echo out; echo err >&2; exit 3")
+                with self.assertRaises(SystemExit):
+                    self.run_until(3)
+                self.run_until(3)
+                self.run_for()
+                self.assertFalse(self.mailbox.post(number, Kind.PROCESS_EXIT))
+                rest = [(Kind.PROCESS_OUTPUT, b"out\n"), (Kind.PROCESS_ERRORS, b"err\n"), (Kind.PROCESS_EXIT, 3)]
+                self.assertCountEqual(self.told, rest)
+                self.assertEqual(len(os.listdir("/proc/self/fd")), before)
+            del self.told[:]
+        self.assertEqual(len(self.mailbox), 0)
+
+    def test_what_comes_with_the_end_of_a_program_is_told_though_who_is_told_ends_ours(self) -> None:
+        def tell(kind: int, payload: object) -> None:
+            self.tell(kind, payload)
+            raise SystemExit
+
+        number = self.mailbox.register(tell)
+        process = _mailbox.Process("echo out; echo err >&2; exit 3", shell=True, stdout=-1, stderr=-1, bufsize=0)
+        self.assertTrue(select.select([process.end], [], [], 60)[0])
+        pipes = {process.stdout: Kind.PROCESS_OUTPUT, process.stderr: Kind.PROCESS_ERRORS}
+        self.assertRaises(SystemExit, self.mailbox._ended, number, process, pipes)
+        rest = [(Kind.PROCESS_OUTPUT, b"out\n"), (Kind.PROCESS_ERRORS, b"err\n"), (Kind.PROCESS_EXIT, 3)]
+        self.assertEqual(self.told, rest)
+        self.assertTrue(all(pipe.closed for pipe in pipes))
+        self.assertEqual((len(self.mailbox), process.end), (0, None))
+
+    def holders(self) -> dict[str, Callable[[], Callable[[], object]]]:
+        """Whoever may be told of what `ours` brings: begins it, and says how it is let go of."""
+
+        def by_number(begin: Callable[..., int]) -> Callable[[], object]:
+            number = begin(self.ours, self.tell)
+            return lambda: self.assertTrue(self.mailbox.unregister(number))
+
+        def read() -> Callable[[], object]:
+            self.loop.add_reader(self.ours, self.tell, Kind.READABLE, None)
+            return lambda: self.assertTrue(self.loop.remove_reader(self.ours))
+
+        def awaited() -> Callable[[], object]:
+            reads = self.loop.create_task(self.loop.sock_recv(self.ours, 10))
+            reads.add_done_callback(lambda done: done.cancelled() or self.tell(0, done.result()))
+            self.run_for()
+            return lambda: (reads.cancel(), self.run_for())
+
+        return {
+            "watch": lambda: by_number(self.mailbox.watch),
+            "socket": lambda: by_number(self.mailbox.socket),
+            "add_reader": read,
+            "sock_recv": awaited,
+        }
+
+    def test_nobody_takes_the_place_of_one_who_is_told_by_number_nor_the_other_way(self) -> None:
+        holders = self.holders()
+        for name, begin in holders.items():
+            takers = {
+                "watch": lambda: self.mailbox.watch(self.ours, self.tell),
+                "both sides": lambda: self.mailbox.watch(self.ours, self.tell, write=True),
+                "socket": lambda: self.mailbox.socket(self.ours, self.tell),
+            }
+            if name in ("watch", "socket"):
+                takers["add_reader"] = lambda: self.loop.add_reader(self.ours, self.tell)
+                takers["sock_recv"] = lambda: self.loop.run_until_complete(self.loop.sock_recv(self.ours, 10))
+                takers["transport"] = lambda: self.loop.run_until_complete(
+                    self.loop.create_connection(asyncio.Protocol, sock=self.ours)
+                )
+            for taker, take in takers.items():
+                with self.subTest(holder=name, taker=taker):
+                    let_go = begin()
+                    known = len(self.mailbox)
+                    with self.assertRaisesRegex(RuntimeError, "watched already"):
+                        take()
+                    if name in ("watch", "socket"):
+                        self.assertFalse(self.loop.remove_reader(self.ours))
+                    self.assertEqual(len(self.mailbox), known)
+                    self.assertEqual(self.loop._watched(self.ours.fileno()), (True, False))
+                    self.theirs.send(b"x")
+                    self.run_until(1)
+                    let_go()
+                    self.assertIsNone(self.loop._watched(self.ours.fileno()))
+                    with contextlib.suppress(BlockingIOError):
+                        self.ours.recv(10)
+                    del self.told[:]
+        self.assertEqual((self.problems, len(self.mailbox)), ([], 0))
+
+    def test_one_closed_under_a_number_is_silent_and_its_number_is_let_go_of_as_ever(self) -> None:
+        for begin in (self.mailbox.watch, self.mailbox.socket):
+            with self.subTest(begin=begin.__name__):
+                ours, theirs = socket.socketpair()
+                ours.setblocking(False)
+                number = begin(ours, self.tell)
+                ours.close()
+                theirs.close()
+                self.run_for(0.01)
+                self.assertTrue(self.mailbox.unregister(number))
+        self.assertEqual((self.told, self.problems, len(self.mailbox)), ([], [], 0))
+
+    def test_the_sides_of_a_descriptor_may_be_two_numbers(self) -> None:
+        reads = self.mailbox.watch(self.ours, self.tell)
+        writes = self.mailbox.watch(self.ours, self.tell, read=False, write=True)
+        self.theirs.send(b"x")
+        self.run_until(2)
+        self.assertEqual({kind for kind, _ in self.told}, {Kind.READABLE, Kind.WRITABLE})
+        self.mailbox.unregister(writes)
+        del self.told[:]
+        self.run_until(1)
+        self.assertEqual({kind for kind, _ in self.told}, {Kind.READABLE})
+        self.mailbox.unregister(reads)
 
     def test_a_transport_keeps_its_descriptor(self) -> None:
         async def main() -> None:
@@ -358,6 +517,44 @@ class Sources(MailboxCase):
             self.mailbox.unregister(number)
         self.assertEqual(self.told, [(Kind.SOCKET_DATA, b""), (Kind.SOCKET_DATA, b"more")])
 
+    def test_a_datagram_that_nobody_took_is_told_and_ends_nothing(self) -> None:
+        with socket.socket(type=socket.SOCK_DGRAM) as ours, socket.socket(type=socket.SOCK_DGRAM) as theirs:
+            theirs.bind(("127.0.0.1", 0))
+            ours.setblocking(False)
+            ours.connect(theirs.getsockname())
+            number = self.mailbox.socket(ours, self.tell)
+            address = theirs.getsockname()
+            theirs.close()
+            ours.send(b"nobody is there")
+            self.run_until(1)
+            [(kind, error)] = self.told
+            self.assertEqual((kind, error.errno), (Kind.SOCKET_ERROR, errno.ECONNREFUSED))
+            with socket.socket(type=socket.SOCK_DGRAM) as again:
+                again.bind(address)
+                for data in (b"", b"back"):
+                    again.sendto(data, ours.getsockname())
+                self.run_until(3)
+            self.assertTrue(self.mailbox.unregister(number))
+        self.assertEqual(self.told[1:], [(Kind.SOCKET_DATA, b""), (Kind.SOCKET_DATA, b"back")])
+
+    def test_what_comes_while_another_is_being_refused_is_told(self) -> None:
+        number = self.mailbox.register(self.tell)
+        room = self.mailbox.capacity
+        posted: list[bool] = []
+
+        def overloaded(*words: object, **more: object) -> Exception:
+            # As another thread might, while this one is at its words.
+            self.mailbox.capacity = room
+            posted.append(self.mailbox.post(number, Kind.READABLE))
+            return thalweg.Overloaded(*words, **more)
+
+        self.mailbox.capacity = 0
+        with mock.patch.dict(thalweg.errors.BY_CODE, OVERLOADED=overloaded):
+            self.assertRaises(thalweg.Overloaded, self.mailbox.post, number, Kind.READABLE)
+        self.assertEqual(posted, [True])
+        self.run_until(1)
+        self.assertEqual(self.told, [(Kind.READABLE, None)])
+
     def test_what_would_not_wait_is_not_refused(self) -> None:
         number = self.mailbox.register(self.tell)
         self.assertTrue(self.mailbox.post(number, Kind.READABLE))
@@ -376,6 +573,34 @@ class Sources(MailboxCase):
             self.mailbox.timer("soon", self.tell)
         with mock.patch.object(thalweg.loop.EventLoop, "call_later", side_effect=RuntimeError, create=True):
             self.assertRaises(RuntimeError, self.mailbox.timer, 0.1, self.tell)
+        self.assertEqual(len(self.mailbox), 0)
+
+    def test_a_timer_of_the_wrong_thread_is_refused_in_debug_mode_and_leaves_no_number(self) -> None:
+        self.loop.set_debug(True)
+
+        async def main() -> None:
+            with self.assertRaisesRegex(RuntimeError, "Non-thread-safe"):
+                await asyncio.to_thread(self.mailbox.timer, 0.1, self.tell)
+            self.assertEqual(len(self.mailbox), 0)
+
+        self.loop.run_until_complete(main())
+
+    def test_a_timer_that_ends_the_program_leaves_no_number(self) -> None:
+        def end(kind: int, payload: object) -> None:
+            raise SystemExit
+
+        self.mailbox.timer(0.001, end)
+        with self.assertRaises(SystemExit):
+            self.run_for(60)
+        self.assertEqual(len(self.mailbox), 0)
+
+    def test_an_answer_whose_hearer_ends_the_program_leaves_no_number(self) -> None:
+        def end(kind: int, payload: object) -> None:
+            raise SystemExit
+
+        for say in (_mailbox._Answer.set_result, _mailbox._Answer.set_exception):
+            answer = _mailbox._Answer(self.mailbox, self.mailbox.register(end))
+            self.assertRaises(SystemExit, say, answer, None)
         self.assertEqual(len(self.mailbox), 0)
 
     def test_a_program_that_is_not_there_is_named(self) -> None:

@@ -64,15 +64,24 @@ impl Loop {
         Ok(())
     }
 
-    /// Refuses a post when as many wait as may.
+    /// Whether as many wait as may.
     #[inline]
-    pub(crate) fn admit(&self, py: Python<'_>) -> PyResult<()> {
-        if self.ready.with(py, |ready| ready.len())? < self.capacity.get(py) {
-            return Ok(());
-        }
+    pub(crate) fn is_full(&self, py: Python<'_>) -> PyResult<bool> {
+        Ok(self.ready.with(py, |ready| ready.len())? >= self.capacity.get(py))
+    }
+
+    /// What is said of a post when as many wait as may.
+    #[cold]
+    pub(crate) fn refuse(&self, py: Python<'_>) -> PyErr {
         self.refused.set(py, self.refused.get(py) + 1);
         let why = "the event loop does not keep up: too many calls and events wait in it, try again later";
-        Err(error::failure("OVERLOADED", why))
+        error::failure("OVERLOADED", why)
+    }
+
+    /// Refuses when nothing can be watched: the loop is closed, or another process's.
+    pub(crate) fn ensure_may_watch(&self, py: Python<'_>) -> PyResult<()> {
+        self.open(py)?;
+        if self.io.with(py, |io| io.may_watch())? { Ok(()) } else { Err(not_ours()) }
     }
 
     /// Wakes the loop if it sleeps: something was queued from another thread.
@@ -94,13 +103,21 @@ impl Loop {
         self.ready.with(py, |ready| ready.push_back(Ready::Call(handle)))
     }
 
-    /// Sets who is told of one side of a descriptor.
+    /// Sets who is told of one side of a descriptor. Refused where one of the two is told by number: see `Io::is_taken`.
     pub(crate) fn watch(&self, py: Python<'_>, fd: RawFd, side: Side, target: Target) -> PyResult<()> {
         if !self.io.with(py, |io| io.may_watch())? {
             return Err(not_ours());
         }
+        if self.io.with(py, |io| io.is_taken(fd, side, &target))? {
+            return Err(taken(fd));
+        }
         let before = self.io.with(py, |io| io.watch(fd, side, target))?.map_err(|e| os_error(&e))?;
         before.map_or(Ok(()), |before| before.replaced(py, side))
+    }
+
+    /// Refuses a transport what a callback is told of by number.
+    pub(crate) fn ensure_no_number(&self, py: Python<'_>, fd: RawFd) -> PyResult<()> {
+        if self.io.with(py, |io| io.is_numbers(fd))? { Err(taken(fd)) } else { Ok(()) }
     }
 
     /// Whether anybody was told of that side.
@@ -136,6 +153,10 @@ impl Loop {
             // Closed before it was taken off, as many do.
             Err(refused) => self.io.with(fd.py(), |io| io.descriptor_of(fd))?.ok_or(refused)?,
         };
+        // That is for `Mailbox.unregister` to take off.
+        if self.io.with(fd.py(), |io| io.tells_number(descriptor, side))? {
+            return Ok(false);
+        }
         self.unwatch(fd.py(), descriptor, side)
     }
 
@@ -183,6 +204,11 @@ impl Loop {
         state.timers.with(py, |timers| timers.push(due_ns(when), handle.clone_ref(py)))?;
         Ok(handle)
     }
+}
+
+#[cold]
+fn taken(fd: RawFd) -> PyErr {
+    PyRuntimeError::new_err(format!("File descriptor {fd} is watched already"))
 }
 
 /// The number of a descriptor, or of what has one.

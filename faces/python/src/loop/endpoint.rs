@@ -53,9 +53,11 @@ impl Endpoint {
         socket: &Bound<'_, PyAny>,
         extra: Bound<'_, PyDict>,
     ) -> PyResult<Self> {
+        let descriptor = socket.call_method0(intern!(owner.py(), "fileno"))?.extract()?;
+        owner.get().ensure_no_number(owner.py(), descriptor)?;
         Ok(Self {
             owner: Kept::new(Some(owner.clone().unbind())),
-            descriptor: socket.call_method0(intern!(owner.py(), "fileno"))?.extract()?,
+            descriptor,
             socket: Kept::new(Some(socket.clone().unbind())),
             extra: extra.unbind(),
             context: foreign::current_context(owner.py())?,

@@ -110,6 +110,11 @@ impl Target {
         }
     }
 
+    /// Whether it is a callback by number, which nobody could tell that it is told no more.
+    fn is_by_number(&self) -> bool {
+        matches!(self, Self::Events(_) | Self::Socket(_))
+    }
+
     /// The transport that is told, if one is.
     fn endpoint(&self) -> Option<&Endpoint> {
         match self {
@@ -299,6 +304,37 @@ impl Io {
         self.told(descriptor, side).is_some_and(
             |target| matches!(target, Target::Events(told) | Target::Socket(told) if *told == callback),
         )
+    }
+
+    /// Whether somebody has one side of a descriptor to themselves: whoever is told by number takes no other's place, and
+    /// gives theirs to no other. A number that another descriptor had since is free.
+    pub(crate) fn is_taken(&mut self, descriptor: RawFd, side: Side, target: &Target) -> bool {
+        let told = self.told(descriptor, side);
+        told.is_some_and(|told| told.is_by_number() || target.is_by_number())
+            && self.is_still_there(descriptor)
+    }
+
+    /// Whether a descriptor that is watched is still what it was: then the kernel refuses to take it once more.
+    fn is_still_there(&mut self, descriptor: RawFd) -> bool {
+        let Some(reactor) = &mut self.reactor else { return false };
+        match lend(reactor.core(), descriptor, Interest::NONE) {
+            Ok(key) => {
+                give_back(reactor.core().release(key));
+                false
+            }
+            Err(error) => error.kind() == std::io::ErrorKind::AlreadyExists,
+        }
+    }
+
+    /// Whether a callback by number is told of a descriptor that is still what it was.
+    pub(crate) fn is_numbers(&mut self, descriptor: RawFd) -> bool {
+        let told = self.tells_number(descriptor, Side::Read) || self.tells_number(descriptor, Side::Write);
+        told && self.is_still_there(descriptor)
+    }
+
+    /// Whether it is a callback by number that is told of one side of a descriptor.
+    pub(crate) fn tells_number(&self, descriptor: RawFd, side: Side) -> bool {
+        self.told(descriptor, side).is_some_and(Target::is_by_number)
     }
 
     /// Whether it is this very transport that is told of one side of its descriptor.

@@ -19,7 +19,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::os::fd::{BorrowedFd, RawFd};
-use thalweg_events::{CallbackId, Event, Kind, Noted, ROWS};
+use thalweg_events::{CallbackId, Callbacks, Event, Kind, Noted, ROWS};
 use thalweg_sys::socket;
 
 /// How much of a socket one event takes at most.
@@ -34,6 +34,13 @@ pub(crate) enum Told {
     },
     /// Told once.
     Future(Py<PyAny>),
+}
+
+impl Told {
+    /// A future waits for its one answer; a callback hears everything.
+    fn hears(&self, kind: Kind) -> bool {
+        matches!(self, Self::Call { .. }) || kind.is_answer() || kind.is_error()
+    }
 }
 
 /// What of the loop's own brings a callback its events.
@@ -56,7 +63,8 @@ enum Call {
 pub(crate) fn deliver(slf: &Bound<'_, Loop>, event: Event<Option<Py<PyAny>>>) -> PyResult<()> {
     let (py, state) = (slf.py(), slf.get());
     let call = state.callbacks.with(py, |callbacks| {
-        callbacks.deliver(event.callback, event.kind).map(|told| match told {
+        let told = callbacks.deliver(event.callback, event.kind).filter(|told| told.hears(event.kind));
+        told.map(|told| match told {
             Told::Call { callback, context, .. } => Call::Back(callback.clone_ref(py), context.clone_ref(py)),
             Told::Future(future) => Call::Future(future.clone_ref(py)),
         })
@@ -104,26 +112,27 @@ fn report(slf: &Bound<'_, Loop>, callback: &Bound<'_, PyAny>, kind: Kind, raised
 }
 
 /// A socket with a callback is readable: the one call that reads and tells. It stays watched, with nothing to re-arm,
-/// until the peer ends.
+/// until the peer ends; datagrams have no end, and an error of one is none.
 pub(crate) fn read_socket(slf: &Bound<'_, Loop>, descriptor: RawFd, callback: CallbackId) -> PyResult<()> {
     let (py, state) = (slf.py(), slf.get());
+    // SAFETY: the callback is registered still, or nothing watched it, and holds the socket object that owns the
+    // descriptor; a number closed behind our back makes the calls fail, nothing worse.
+    let from = unsafe { BorrowedFd::borrow_raw(descriptor) };
     let received = state.scratch.with(py, |scratch| {
         scratch.clear();
         scratch.reserve(DATA_BYTES_MAX);
-        // SAFETY: the callback is registered still, or nothing watched it, and holds the socket object that owns the
-        // descriptor; a number closed behind our back makes the call fail, nothing worse.
-        let from = unsafe { BorrowedFd::borrow_raw(descriptor) };
         let count = socket::receive(from, scratch, DATA_BYTES_MAX)?;
-        let is_end = count == Some(0) && !socket::is_datagram(from);
-        Ok::<_, std::io::Error>(count.map(|_| (!is_end).then(|| PyBytes::new(py, scratch))))
+        Ok::<_, std::io::Error>(count.map(|_| PyBytes::new(py, scratch)))
     })?;
+    let may_end = !matches!(&received, Ok(Some(data)) if !data.as_bytes().is_empty());
+    let ends = may_end && !socket::is_datagram(from);
     let (kind, payload) = match received {
         Ok(None) => return Ok(()),
-        Ok(Some(None)) => (Kind::SocketClosed, None),
-        Ok(Some(Some(data))) => (Kind::SocketData, Some(data.into_any().unbind())),
+        Ok(Some(_)) if ends => (Kind::SocketClosed, None),
+        Ok(Some(data)) => (Kind::SocketData, Some(data.into_any().unbind())),
         Err(error) => (Kind::SocketError, Some(os_error(&error).into_value(py).into_any())),
     };
-    if kind != Kind::SocketData {
+    if ends {
         unwatch(py, state, descriptor, callback)?;
     }
     deliver(slf, Event { callback, kind, payload })
@@ -157,7 +166,7 @@ impl Mailbox {
         self.insert(callback.py(), Told::Call { callback: callback.clone().unbind(), context, source })
     }
 
-    /// What a transport is told of it alone is told of.
+    /// What a transport has is its alone, also while it does not read.
     fn refuse_transports(&self, py: Python<'_>, fd: RawFd) -> PyResult<()> {
         self.owner.bind(py).call_method1(intern!(py, "_ensure_fd_no_transport"), (fd,)).map(drop)
     }
@@ -170,10 +179,14 @@ impl Mailbox {
         side: Side,
         target: Target,
     ) -> PyResult<()> {
-        self.owner.get().watch(py, fd, side, target).inspect_err(|_| {
-            let _ = self.owner.get().callbacks.with(py, |callbacks| callbacks.remove(id)).map(drop);
-        })
+        self.owner.get().watch(py, fd, side, target).inspect_err(|_| drop(self.unregister(py, id.number())))
     }
+}
+
+/// Notes an event for whoever hears of its kind.
+fn note(callbacks: &mut Callbacks<Told>, id: CallbackId, kind: Kind) -> Noted {
+    let is_heard = kind.is_answer() || callbacks.find(id).is_some_and(|told| told.hears(kind));
+    if is_heard { callbacks.note(id, kind) } else { Noted::Unknown }
 }
 
 fn kind_of(number: u8) -> PyResult<Kind> {
@@ -196,15 +209,15 @@ impl Mailbox {
         self.insert_call(callback, Source::Posts).map(CallbackId::number)
     }
 
-    /// A number and a future: the first event that is posted resolves it, one of an error with its exception. In the loop's
-    /// thread only.
+    /// A number and a future: the first answer or error that is posted resolves it; of anything else it hears nothing. In
+    /// the loop's thread only.
     fn future<'py>(&self, py: Python<'py>) -> PyResult<(u64, Bound<'py, PyAny>)> {
         let future = self.owner.bind(py).call_method0(intern!(py, "create_future"))?;
         let id = self.insert(py, Told::Future(future.clone().unbind()))?;
         Ok((id.number(), future))
     }
 
-    /// Tells `callback` whenever a descriptor is ready, and whoever was told of it before no more. In the loop's thread only.
+    /// Tells `callback` whenever a descriptor is ready. Refused where somebody else is told of it. In the loop's thread only.
     #[pyo3(signature = (fd, callback, *, read = true, write = false))]
     fn watch(
         &self,
@@ -222,7 +235,7 @@ impl Mailbox {
         Ok(id.number())
     }
 
-    /// Tells `callback` what comes from a connected, non-blocking socket. In the loop's thread only.
+    /// Tells `callback` what comes from a connected, non-blocking socket. Refused as in `watch`. In the loop's thread only.
     fn socket(&self, sock: &Bound<'_, PyAny>, callback: Bound<'_, PyAny>) -> PyResult<u64> {
         let number = descriptor_of(sock)?;
         self.refuse_transports(sock.py(), number)?;
@@ -276,20 +289,26 @@ impl Mailbox {
     fn post(&self, py: Python<'_>, id: u64, kind: u8, payload: Option<Py<PyAny>>) -> PyResult<bool> {
         let (state, id, kind) = (self.owner.get(), CallbackId::of(id), kind_of(kind)?);
         state.open(py)?;
-        match state.callbacks.with(py, |callbacks| callbacks.note(id, kind))? {
+        match state.callbacks.with(py, |callbacks| note(callbacks, id, kind))? {
             Noted::Unknown => return Ok(false),
             Noted::Waiting => return Ok(true),
             Noted::New => {}
         }
-        if let Err(full) = state.admit(py) {
-            // It does not wait after all.
+        if state.is_full(py)? {
+            // It does not wait after all. Noted before another thread may run, as it may once Python is asked for words:
+            // what that one posts would not be queued beside this.
             state.callbacks.with(py, |callbacks| callbacks.deliver(id, kind).is_some())?;
-            return Err(full);
+            return Err(state.refuse(py));
         }
         let event = Event { callback: id, kind, payload };
         state.ready.with(py, |ready| ready.push_back(Ready::Event(event)))?;
         state.wake(py);
         Ok(true)
+    }
+
+    /// Refuses where nothing can be watched: for whoever begins what could not be taken back.
+    fn _ensure_may_watch(&self, py: Python<'_>) -> PyResult<()> {
+        self.owner.get().ensure_may_watch(py)
     }
 
     /// Tells of an event there and then: for sources of the loop's own.

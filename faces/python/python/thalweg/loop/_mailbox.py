@@ -9,6 +9,7 @@ import subprocess
 import sys
 import termios
 from collections.abc import Callable
+from contextlib import ExitStack
 from fcntl import ioctl
 from functools import partial
 from typing import Any
@@ -50,6 +51,7 @@ class Mailbox(_native.Mailbox):
         running and collects its end.
         """
         words.setdefault("stdin", subprocess.DEVNULL)
+        self._ensure_may_watch()
         number = self.register(callback)
         try:
             self._start(number, args, words)
@@ -73,7 +75,7 @@ class Mailbox(_native.Mailbox):
             process.wait()
             process.close_end()
             for pipe in pipes:
-                pipe.close()
+                self._finish(pipe)
             raise
 
     def call(self, client: Any, request: bytes, callback: Told, *, deadline: float | None = None) -> int:
@@ -111,18 +113,24 @@ class Mailbox(_native.Mailbox):
             pipe.close()
 
     def _ended(self, number: int, process: Process, pipes: dict[Any, Kind]) -> None:
-        """What the program wrote before its end is told before its end. What it left running may write on, unheard."""
+        """What the program wrote before its end is told before its end. What it left running may write on, unheard.
+
+        Whoever is told may raise what ends ours (`SystemExit`): whatever comes behind it is told all the same.
+        """
         self.loop.remove_reader(process.end)
-        for pipe, kind in pipes.items():
-            left = 0 if pipe.closed else _waiting_bytes(pipe)
-            # No more than that, whoever goes on writing.
-            while left > 0 and (count := self._read(number, pipe, kind, left)):
-                left -= count
-            self._finish(pipe)
-        try:
-            self._tell(number, Kind.PROCESS_EXIT, process.ended())
-        finally:
-            self.unregister(number)
+        with ExitStack() as then:
+            # The last comes first.
+            then.callback(self.unregister, number)
+            then.callback(self._tell, number, Kind.PROCESS_EXIT, process.ended())
+            for pipe, kind in reversed(pipes.items()):
+                then.callback(self._finish, pipe)
+                then.callback(self._read_rest, number, pipe, kind)
+
+    def _read_rest(self, number: int, pipe: Any, kind: Kind) -> None:
+        """Reads what waits in a pipe now, and no more, whoever goes on writing."""
+        left = 0 if pipe.closed else _waiting_bytes(pipe)
+        while left > 0 and (count := self._read(number, pipe, kind, left)):
+            left -= count
 
 
 def _waiting_bytes(pipe: Any) -> int:
@@ -149,5 +157,7 @@ class _Answer:
         self._end(Kind.CALL_ERROR, error)
 
     def _end(self, kind: Kind, payload: object) -> None:
-        self._mailbox._tell(self._number, kind, payload)
-        self._mailbox.unregister(self._number)
+        try:
+            self._mailbox._tell(self._number, kind, payload)
+        finally:
+            self._mailbox.unregister(self._number)

@@ -40,7 +40,7 @@ class Process(_POPEN):  # type: ignore[misc]
         given = dict(zip(_NAMES, words, strict=True))
         if _by_fork(given):
             super()._execute_child(*words)
-            self.end = os.pidfd_open(self.pid)
+            self._open_end()
             return
         args, executable, cwd = given["args"], given["executable"], given["cwd"]
         args = [args] if isinstance(args, str | bytes | os.PathLike) else list(args)
@@ -67,6 +67,15 @@ class Process(_POPEN):  # type: ignore[misc]
         pipes = [given[name] for name in _PIPES]
         if max(pipes) >= 0 or hasattr(self, "_devnull"):
             self._close_pipe_fds(*pipes)
+
+    def _open_end(self) -> None:
+        """Asks for a descriptor of its end; a program whose end nobody would hear of is ended."""
+        try:
+            self.end = os.pidfd_open(self.pid)
+        except OSError:
+            self.kill()
+            self.wait()
+            raise
 
     def ended(self) -> int:
         """Collects the exit status. Called once, when the descriptor says that there is one."""
