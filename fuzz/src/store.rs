@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 use tempfile::TempDir;
 use thalweg_log::fuzzing::reseal;
-use thalweg_log::{Commit, Disk, Durability, Options, Query, Store, parse, verify};
+use thalweg_log::{Commit, Disk, Durability, Options, Purge, Query, Store, parse, verify};
 
 fn options() -> Options {
     Options {
@@ -25,6 +25,8 @@ pub(crate) fn sample() -> &'static [(String, Vec<u8>)] {
         let (store, _) = Store::open(&Disk::Real, directory.path(), options()).unwrap();
         let logs: Vec<_> = ["a", "b", "c"].map(|name| store.log(name.as_bytes()).unwrap()).into();
         for round in 0..90u64 {
+            let gone = store.log(b"gone").unwrap();
+            store.append(&gone, &[7; 300], 1_000 + round).unwrap();
             let mut transaction = store.transaction(1_000 + round);
             for log in &logs {
                 transaction.append(log, &vec![round as u8; 20 + round as usize]).unwrap();
@@ -34,6 +36,17 @@ pub(crate) fn sample() -> &'static [(String, Vec<u8>)] {
         let state = logs[0].staged().unwrap();
         let close = Commit { close: true, time: 2_000, ..Commit::default() };
         store.commit(&logs[0], state.version, &close, None).unwrap();
+        // What the others lay among goes, in some segments whole and in the rest between them.
+        let gone = store.log(b"gone").unwrap();
+        for time in 0..60 {
+            store.append(&gone, &[7; 300], 3_000 + time).unwrap();
+        }
+        store.rotate().unwrap();
+        let all = Purge { log: Some(b"gone"), destroy: true, ..Purge::default() };
+        store.purge(&all).unwrap();
+        store.maintain(4_000).unwrap();
+        let segments = store.maps().segments().unwrap();
+        assert!(segments.iter().any(|segment| segment.runs().is_some()), "nothing was written anew");
         store.close().unwrap();
         drop(store);
         let mut files: Vec<(String, Vec<u8>)> = std::fs::read_dir(directory.path())

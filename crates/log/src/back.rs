@@ -13,7 +13,7 @@ use crate::segment::{Readable, Segment};
 use crate::source::Source;
 use crate::view::View;
 use crate::walk::{Filter, Found, Step};
-use crate::{Offset, Position, byte_of, position, segment_of};
+use crate::{Offset, Position, position, segment_of};
 use smallvec::SmallVec;
 
 /// So many blocks without an entry, and it pays to ask where the log has its last one before.
@@ -39,7 +39,7 @@ pub struct EntriesBack<'r> {
     /// Entries of the last block that were not given out yet, in the order of the log, and their segment.
     block: SmallVec<[Found; 16]>,
     bytes: &'r [u8],
-    number: u32,
+    segment: Option<&'r Segment>,
     state: State,
     /// What was in the way of finding where it begins, until that is said.
     error: Option<ReadError>,
@@ -98,7 +98,7 @@ impl Reader {
             checked: false,
             block,
             bytes,
-            number: 0,
+            segment: None,
             state,
             error,
         };
@@ -134,7 +134,7 @@ impl<'r> EntriesBack<'r> {
         let (segments, number) = (self.source.view().all(), segment_of(position));
         let place = self.source.view().place(number);
         self.end = match segments.get(place) {
-            Some(segment) if segment.header.number == number => byte_of(position),
+            Some(segment) if segment.header.number == number => segment.byte_of(position),
             // All that there is from here on lies behind the position.
             Some(_) => SEGMENT_HEADER_BYTES,
             None => u32::MAX,
@@ -145,9 +145,9 @@ impl<'r> EntriesBack<'r> {
     }
 
     /// Whether everything from here on lies before the query.
-    fn is_before(&self, number: u32) -> bool {
+    fn is_before(&self, segment: &Segment) -> bool {
         let start = if self.stretch == self.first { self.start } else { self.source.begins(self.stretch) };
-        position(number, self.end.min(u32::MAX - 1)) <= start
+        position_at(segment, self.end.min(u32::MAX - 1)) <= start
     }
 
     /// Notes the entries of the next block in front that has any; `false` when none has.
@@ -157,7 +157,7 @@ impl<'r> EntriesBack<'r> {
             let Some(segment) = view.all().get(self.place) else { return Ok(false) };
             let bound = segment.end(self.limit);
             self.end = self.end.min(bound);
-            if self.is_before(segment.header.number) {
+            if self.is_before(segment) {
                 match self.source.previous(&mut self.stretch, self.first, &mut self.filter) {
                     Some(end) => self.stand(end),
                     None => return Ok(false),
@@ -195,7 +195,7 @@ impl<'r> EntriesBack<'r> {
         self.empty += 1;
         if self.empty > EMPTY_BLOCKS_MAX {
             self.empty = 0;
-            let here = position(segment.header.number, self.end);
+            let here = position_at(segment, self.end);
             if let Some(end) = self.source.leap_back(self.stretch, here) {
                 self.stand(end);
             }
@@ -205,12 +205,12 @@ impl<'r> EntriesBack<'r> {
 
     /// Notes the entries whose headers lie in a span of a segment.
     fn walk(&mut self, segment: &'r Segment, from: u32, to: u32, bound: u32) {
-        (self.bytes, self.number) = (segment.region().bytes(0..bound), segment.header.number);
+        (self.bytes, self.segment) = (segment.region().bytes(0..bound), Some(segment));
         let mut at = from;
         while at < to {
             // Damage was met when the segment was checked; what is read past it, its reader was told to.
             at = match segment.readable(at, bound) {
-                Readable::To(end) if end > at && self.note(at, end, to) => end,
+                Readable::To(end) if end > at && self.note(segment, (at, end), to) => end,
                 Readable::To(_) => return,
                 Readable::Damaged(_, resumes) => resumes,
             };
@@ -218,7 +218,7 @@ impl<'r> EntriesBack<'r> {
     }
 
     /// Notes the entries of a run of bytes whose headers lie in front of `to`; whether there may be more behind the run.
-    fn note(&mut self, from: u32, end: u32, to: u32) -> bool {
+    fn note(&mut self, segment: &Segment, (from, end): (u32, u32), to: u32) -> bool {
         let run = &self.bytes[..end as usize];
         let headers = &run[..end.min(to.saturating_add(BATCH_HEADER_BYTES)) as usize];
         let mut at = from;
@@ -227,7 +227,7 @@ impl<'r> EntriesBack<'r> {
         loop {
             match self.filter.step(headers, &mut at) {
                 Step::Found(found) if found.at >= to => return false,
-                Step::Found(found) if position(self.number, found.at) < floor => {}
+                Step::Found(found) if segment.position_of(found.at) < floor => {}
                 // One that reaches behind what may be read is met by whoever reads forwards.
                 Step::Found(found) if !found.is_within(run) => return false,
                 Step::Found(found) => self.block.push(found),
@@ -239,13 +239,19 @@ impl<'r> EntriesBack<'r> {
     }
 }
 
+/// The position behind what ends at a byte.
+fn position_at(segment: &Segment, end: u32) -> Position {
+    // What comes next may have stood further on.
+    end.checked_sub(1).map_or(position(segment.header.number, 0), |last| segment.position_of(last) + 1)
+}
+
 impl<'r> Iterator for EntriesBack<'r> {
     type Item = Result<Entry<'r>, ReadError>;
 
     fn next(&mut self) -> Option<Result<Entry<'r>, ReadError>> {
         loop {
-            if let Some(found) = self.block.pop() {
-                return Some(Ok(found.entry(self.number, self.bytes)));
+            if let Some((found, segment)) = self.block.pop().zip(self.segment) {
+                return Some(Ok(found.entry(segment.position_of(found.at), self.bytes)));
             }
             if let Some(error) = self.error.take() {
                 if self.state == State::Going {

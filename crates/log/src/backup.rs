@@ -343,27 +343,34 @@ impl Transfer<'_> {
         let path = self.from.join(name);
         let file = self.disk.open_read_only(&path).map_err(io_trouble("open", &path))?;
         let length = file.length().map_err(io_trouble("read", &path))?;
-        if length < u64::from(header.capacity) || end.is_some_and(|end| end > header.capacity) {
+        let mut first = [0; SEGMENT_HEADER_BYTES as usize];
+        file.read_at(&mut first, 0).map_err(io_trouble("read", &path))?;
+        // Another file may have that name since its header was read.
+        let header = &SegmentHeader::decode(&first).unwrap_or(*header);
+        let whole = header.file_bytes();
+        if length < u64::from(whole) || end.is_some_and(|end| end > whole) {
             return Err(damaged(name, position(header.number, u32::try_from(length).unwrap_or(u32::MAX))));
         }
-        let map = file.map(header.capacity as usize, false).map_err(io_trouble("map", &path))?;
+        let map = file.map(whole as usize, false).map_err(io_trouble("map", &path))?;
         // What lies behind the end is being written and none of our business.
-        let bound = end.unwrap_or(header.capacity);
+        let bound = end.unwrap_or(whole);
         let region = Region::sealed(map, bound);
         let bytes = region.bytes(0..bound);
-        let mut scan = Scan::new(bytes, SEGMENT_HEADER_BYTES, Some(header.previous));
+        let mut scan = Scan::of_file(header, bytes, SEGMENT_HEADER_BYTES, Some(header.previous));
         let stop = loop {
             if let Step::Stop(stop) = scan.step() {
                 break stop;
             }
         };
         if !stop.blank || end.is_some_and(|end| end != stop.at) {
-            return Err(damaged(name, position(header.number, stop.at)));
+            return Err(damaged(name, position(header.number, stop.place)));
         }
+        // Behind the batches of one that was compacted stands where they stood.
+        let used = if header.is_compacted() { whole } else { stop.at };
         self.done.copied += 1;
-        self.done.copied_bytes += u64::from(stop.at - SEGMENT_HEADER_BYTES);
-        self.write(name, header.capacity.into(), &bytes[..stop.at as usize])?;
-        Ok(SegmentHeader::decode(bytes).unwrap_or(*header))
+        self.done.copied_bytes += u64::from(used - SEGMENT_HEADER_BYTES);
+        self.write(name, whole.into(), &bytes[..used as usize])?;
+        Ok(*header)
     }
 
     /// Gives a file of the source a name in the target; `false` where it has to be copied.

@@ -3,10 +3,9 @@
 //!
 //! Purpose: what was purged, deleted or expired goes whole segments at a time ([`checkpoint`](crate::checkpoint)); what is left
 //! lies scattered among what is not. When it is worth a look [`reclaim`](crate::reclaim) says. A compacted segment has the same
-//! number, and every batch that is needed stands in it at the place where it always stood, so that nobody who knows a place
-//! has to be told. What is not needed is a hole in the file, and one frame ([`Kind::Gone`]) stands for each run of such
-//! batches and carries the chain across it. A file gives back pages, so only runs of some length go: what is small and lies
-//! among what is needed stays until that goes, too.
+//! number, and every batch that is needed has the place it always had, so that nobody who knows a place has to be told; but in the file
+//! they lie side by side, however small they are and whatever lay between them, and a table says where each run of them stood
+//! ([`runs`](crate::runs)).
 //!
 //! Invariants: only segments are compacted that no replay begins in or before, by either checkpoint that is kept, so that
 //! what a batch said about names and states is in both; a batch is left out only if no extent of any log, as it will be after a
@@ -18,14 +17,12 @@
 //! after each piece for several times as long as that took, so that it takes no more than its share of disk and processor.
 
 use crate::error::is_full;
-use crate::format::{
-    self, BATCH_HEADER_BYTES, BatchHeader, FRAME_HEADER_BYTES, Kind, Link, SEGMENT_HEADER_BYTES,
-    SegmentHeader,
-};
+use crate::format::{self, Link, SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::open::Durability;
 use crate::pace::rest;
 use crate::places::Reach;
 use crate::reclaim::{EXCESS, WORTH_PARTS};
+use crate::runs::{self, End, Run, Runs};
 use crate::scan::{Scan, Step};
 use crate::segment::{self, Segment};
 use crate::store::Shared;
@@ -38,30 +35,30 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 use thalweg_sys::disk::File;
-use thalweg_sys::machine::{Keeps, file_system};
 
 /// Bytes of segments read in one call at most, and so more than are written; the first one is compacted whatever it has.
 const BYTES_AT_ONCE: u64 = if cfg!(test) { 2 << 20 } else { 64 << 20 };
 const WRITE_BYTES: usize = 1 << 20;
-/// Segments are looked at in pieces of so many bytes: a page, which is what a file gives back.
-const PIECE_BYTES: u32 = if cfg!(test) { 512 } else { 4 << 10 };
-/// A run of batches goes if it has so many, and so at least a whole page beside those of its two ends.
-const PIECES_MIN: u32 = 3;
-/// Bytes of pages that the two ends of a hole keep.
-const EDGES_BYTES: u32 = 8 << 10;
-/// Everything of a batch that stands for others but the hole.
-const GONE_BYTES: u32 = BATCH_HEADER_BYTES + FRAME_HEADER_BYTES + 8;
+/// Bytes of segments that are looked at in one call, most of them from far: a bit is kept for each batch that there could be.
+const LOOK_BYTES: u64 = 16 * BYTES_AT_ONCE;
+/// No batch is smaller.
+const BATCH_BYTES_MIN: u32 = 64;
+const _: () = assert!(BATCH_BYTES_MIN <= format::BATCH_HEADER_BYTES + format::TOUCHED_BYTES);
+/// More runs a table does not have.
+const RUNS_MAX: usize = (1 << 24) - 1;
 
-/// Bytes of a segment.
+/// Places of a segment.
 type Span = Range<u32>;
 
-/// What becomes of a run of batches.
-#[derive(Debug, PartialEq, Eq)]
-enum Run {
-    /// They stay where they are.
-    Kept(Span),
-    /// They go. In front of them the chain stood at the first link, behind them it stands at the second.
-    Gone(Span, Link, Link),
+/// Segments to be written anew, and what is needed of them.
+type Chosen = BTreeMap<u32, (Arc<Segment>, Vec<Span>)>;
+
+/// What is left of a segment.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Left {
+    /// The runs as the new file has them, and where each begins in the old one.
+    runs: Vec<(Run, u32)>,
+    end: End,
 }
 
 impl Shared {
@@ -73,30 +70,10 @@ impl Shared {
         // Nor is one removed meanwhile.
         let _one_at_a_time = self.checkpointing.lock();
         let view = self.segments.latest();
-        let candidates = self.candidates(&view, below);
-        let mut pieces: BTreeMap<u32, Pieces> = BTreeMap::new();
-        self.each_extent(&view, &candidates, |number, span| pieces.entry(number).or_default().mark(&span));
-        let needed = |number: u32| pieces.get(&number).map_or(0, Pieces::bytes);
-        // In memory (tmpfs) a hole takes room once a map is read there, and on a full one there may be none: SIGBUS.
-        let holes_stay = !file_system(directory).is_ok_and(|system| system.keeps == Keeps::Memory);
-        let excess = |segment: &&Arc<Segment>| {
-            let (number, needed) = (segment.header.number, needed(segment.header.number));
-            let worth = needed > 0 && needed * EXCESS <= segment.header.held_bytes();
-            worth
-                && (holes_stay || !segment.header.is_compacted())
-                && !self.reclaim.lock().is_in_vain(number, needed)
-        };
-        let (mut chosen, mut bytes, mut more) = (BTreeMap::new(), 0, false);
-        let mut worth: Vec<&Arc<Segment>> = view.all().iter().filter(excess).collect();
-        worth.sort_by_key(|segment| needed(segment.header.number));
-        for segment in worth {
-            bytes += u64::from(segment.header.capacity);
-            if bytes > BYTES_AT_ONCE && !chosen.is_empty() {
-                more = true;
-                break;
-            }
-            chosen.insert(segment.header.number, (segment.clone(), Vec::new()));
-        }
+        let (candidates, mut more) = self.candidates(&view, below);
+        let mut found: BTreeMap<u32, Needed> = BTreeMap::new();
+        self.each_extent(&view, &candidates, |number, span| found.entry(number).or_default().add(&span));
+        let mut chosen = self.choose(&view, &found, &mut more);
         let numbers = chosen.keys().copied().collect();
         self.each_extent(&view, &numbers, |number, span| {
             if let Some((_, needed)) = chosen.get_mut(&number) {
@@ -114,13 +91,12 @@ impl Shared {
         // On a full disk what is least makes room for more.
         let mut chosen: Vec<_> =
             chosen.into_values().map(|(segment, spans)| (segment, merged(spans))).collect();
-        chosen.sort_by_key(|(segment, _)| needed(segment.header.number));
+        chosen.sort_by_key(|(segment, _)| found.get(&segment.header.number).map(Needed::bytes));
         let mut refused = Ok(());
         for (segment, spans) in chosen {
-            let number = segment.header.number;
             match self.compact_with_room(directory, &segment, &spans, gone_by) {
                 Ok(true) => {}
-                Ok(false) => self.reclaim.lock().looked_in_vain(number, needed(number), &candidates),
+                Ok(false) => self.looked_in_vain(segment.header.number),
                 Err(error) if is_full(&error) => refused = Err(error),
                 Err(error) => return Err(error),
             }
@@ -155,16 +131,56 @@ impl Shared {
         replays.filter(|_| whole && kept).map(segment_of)
     }
 
-    /// The segments below one that may hold enough of what nobody needs: what is needed is more than its payload. One of which
-    /// nothing is needed goes whole.
-    fn candidates(&self, view: &View, below: u32) -> BTreeSet<u32> {
-        let writer = self.writer.lock();
-        let excess = |segment: &&Arc<Segment>| {
-            let needed = writer.needed_bytes(segment.header.number);
-            let worth = needed > 0 && needed * EXCESS <= segment.header.held_bytes();
-            worth && segment.header.number < below
-        };
-        view.all().iter().filter(excess).map(|segment| segment.header.number).collect()
+    /// The segments below one that may hold enough of what nobody needs, as far as their payload tells, a bounded number of those that
+    /// need least; and whether there are more. One of which nothing is needed goes whole.
+    fn candidates(&self, view: &View, below: u32) -> (BTreeSet<u32>, bool) {
+        let (writer, reclaim) = (self.writer.lock(), self.reclaim.lock());
+        let mut excess: Vec<(u64, &SegmentHeader)> = Vec::new();
+        for header in view.all().iter().map(|segment| &segment.header).filter(|header| header.number < below)
+        {
+            let needed = writer.needed_bytes(header.number);
+            let worth = needed > 0 && needed * EXCESS <= header.held_bytes();
+            if worth && !reclaim.is_in_vain(header.number, needed) {
+                excess.push((needed, header));
+            }
+        }
+        excess.sort_by_key(|(needed, _)| *needed);
+        let mut bytes = 0;
+        let few = excess.iter().take_while(|(_, header)| {
+            bytes += header.held_bytes();
+            bytes <= LOOK_BYTES
+        });
+        let few: BTreeSet<u32> = few.map(|(_, header)| header.number).collect();
+        let more = few.len() < excess.len();
+        (few, more)
+    }
+
+    /// Those of them that are to be written anew now, to be told what of them is needed.
+    fn choose(&self, view: &View, found: &BTreeMap<u32, Needed>, more: &mut bool) -> Chosen {
+        let (mut chosen, mut bytes) = (Chosen::new(), 0);
+        let mut found: Vec<_> = found.iter().map(|(number, needed)| (needed.bytes(), *number)).collect();
+        found.sort_unstable();
+        for (needed, number) in found {
+            let Some(segment) = view.find(number) else { continue };
+            let held = segment.header.held_bytes();
+            if needed * EXCESS > held {
+                self.looked_in_vain(number);
+                continue;
+            }
+            bytes += held;
+            if bytes > BYTES_AT_ONCE && !chosen.is_empty() {
+                *more = true;
+                break;
+            }
+            chosen.insert(number, (segment.clone(), Vec::new()));
+        }
+        chosen
+    }
+
+    /// A segment is left alone until less of it is needed.
+    fn looked_in_vain(&self, number: u32) {
+        let needed = self.writer.lock().needed_bytes(number);
+        self.reclaim.lock().looked_in_vain(number, needed, &self.segments.latest());
     }
 
     /// Visits what is needed of some segments.
@@ -203,25 +219,25 @@ impl Shared {
         needed: &[Span],
         gone_by: Position,
     ) -> io::Result<bool> {
-        let bytes = old.region().bytes(0..old.region().published());
-        let Some(runs) = plan(bytes, old.header.previous, needed) else {
+        let (bytes, runs) = old.batches();
+        let Some(left) = plan(bytes, runs, old.header.previous, needed) else {
             tracing::warn!(
                 segment = old.header.number,
                 "a segment does not read as it was written: verify the store"
             );
             return Ok(false);
         };
-        let held = SEGMENT_HEADER_BYTES + runs.iter().map(Run::held_bytes).sum::<u32>();
-        let given_back = old.header.held_bytes().saturating_sub(held.into());
-        if given_back < old.header.held_bytes() / WORTH_PARTS {
+        let (held, runs) = (left.file_bytes(), left.runs.len());
+        let given_back = old.header.held_bytes().saturating_sub(held);
+        if given_back < old.header.held_bytes() / WORTH_PARTS || runs > RUNS_MAX {
             return Ok(false);
         }
-        let header = SegmentHeader { held, gone_by, ..old.header };
+        let header = SegmentHeader { held: held as u32, runs: runs as u32, gone_by, ..old.header };
         let name = segment::file_name(header.number);
         let working = directory.join(format!("{name}.new"));
         let _ = self.disk.unlink(&working);
         let made = self.disk.create(&working).and_then(|file| {
-            write(&file, &header, bytes, &runs, self.options.rest_parts)?;
+            left.write(&header, bytes, Sink::new(&file, self.options.rest_parts))?;
             file.sync_data()?;
             let compacted = Segment::compacted(header, file)?;
             self.disk.rename(&working, &directory.join(&name))?;
@@ -234,16 +250,6 @@ impl Shared {
         self.segments.add(Arc::new(compacted));
         self.control.bump_segments();
         self.disk.sync_directory(directory).map(|()| true)
-    }
-}
-
-impl Run {
-    /// Bytes of the file that it takes.
-    fn held_bytes(&self) -> u32 {
-        match self {
-            Self::Kept(span) => span.end - span.start,
-            Self::Gone(span, ..) => (span.end - span.start).min(EDGES_BYTES),
-        }
     }
 }
 
@@ -260,143 +266,122 @@ fn merged(mut spans: Vec<Span>) -> Vec<Span> {
     merged
 }
 
-/// Which pieces of a segment something needed lies in.
+/// How much of a segment is needed, at most.
 #[derive(Default)]
-struct Pieces(Vec<u64>);
+struct Needed {
+    bytes: u64,
+    /// Where something begins that is needed: several logs may need the same batches.
+    begins: Vec<u64>,
+}
 
-impl Pieces {
-    fn mark(&mut self, span: &Span) {
-        for piece in span.start / PIECE_BYTES..=(span.end - 1) / PIECE_BYTES {
-            let (word, bit) = (piece as usize / 64, piece % 64);
-            if word >= self.0.len() {
-                self.0.resize(word + 1, 0);
-            }
-            self.0[word] |= 1 << bit;
+impl Needed {
+    fn add(&mut self, span: &Span) {
+        let piece = span.start / BATCH_BYTES_MIN;
+        let (word, bit) = (piece as usize / 64, 1 << (piece % 64));
+        if word >= self.begins.len() {
+            self.begins.resize(word + 1, 0);
+        }
+        if self.begins[word] & bit == 0 {
+            self.begins[word] |= bit;
+            self.bytes += span.len() as u64;
         }
     }
 
     fn bytes(&self) -> u64 {
-        let pieces: u64 = self.0.iter().map(|word| u64::from(word.count_ones())).sum();
-        pieces * u64::from(PIECE_BYTES)
+        self.bytes
     }
 }
 
-/// What becomes of each batch; `None` if the segment does not read as it was written.
-fn plan(bytes: &[u8], previous: Link, needed: &[Span]) -> Option<Vec<Run>> {
-    let mut scan = Scan::new(bytes, SEGMENT_HEADER_BYTES, Some(previous));
-    let (mut runs, mut link, mut next): (Vec<Run>, _, _) = (Vec::new(), previous, 0);
+/// What is left of a segment's batches; `None` if it does not read as it was written.
+fn plan(bytes: &[u8], runs: Runs<'_>, previous: Link, needed: &[Span]) -> Option<Left> {
+    let mut scan = Scan::through(bytes, runs, SEGMENT_HEADER_BYTES, Some(previous));
+    let (mut left, mut byte, mut next) = (Left::default(), SEGMENT_HEADER_BYTES, 0);
     loop {
         let batch = match scan.step() {
             Step::Batch(batch) => batch,
-            Step::Stop(stop) => return stop.blank.then(|| worth(runs)),
+            Step::Stop(stop) => {
+                left.end = End { place: stop.place, link: stop.link? };
+                return stop.blank.then_some(left);
+            }
         };
-        let behind = scan.link()?;
-        while needed.get(next).is_some_and(|span: &Span| span.end <= batch.at) {
+        while needed.get(next).is_some_and(|span: &Span| span.end <= batch.place) {
             next += 1;
         }
-        let kept = needed.get(next).is_some_and(|span| span.start <= batch.at);
-        match runs.last_mut() {
-            Some(Run::Kept(span)) if kept => span.end = batch.end(),
-            Some(Run::Gone(span, _, carried)) if !kept => (span.end, *carried) = (batch.end(), behind),
-            _ if kept => runs.push(Run::Kept(batch.at..batch.end())),
-            _ => runs.push(Run::Gone(batch.at..batch.end(), link, behind)),
+        if needed.get(next).is_none_or(|span| span.start > batch.place) {
+            continue;
         }
-        link = behind;
+        let length = batch.header.length;
+        match left.runs.last_mut() {
+            Some((run, _)) if run.end_place() == batch.place => run.bytes += length,
+            _ => left.runs.push((Run { place: batch.place, byte, bytes: length }, batch.at)),
+        }
+        byte += length;
     }
 }
 
-/// Keeps what is too short to be worth a hole.
-fn worth(runs: Vec<Run>) -> Vec<Run> {
-    let mut worth: Vec<Run> = Vec::with_capacity(runs.len());
-    for run in runs {
-        let span = match run {
-            // What stands for others already stays what it is.
-            Run::Gone(ref span, ..) if span.end - span.start >= PIECES_MIN * PIECE_BYTES => {
-                worth.push(run);
-                continue;
-            }
-            Run::Kept(span) | Run::Gone(span, ..) => span,
-        };
-        match worth.last_mut() {
-            Some(Run::Kept(last)) => last.end = span.end,
-            _ => worth.push(Run::Kept(span)),
-        }
+impl Left {
+    fn file_bytes(&self) -> u64 {
+        let batches: u64 = self.runs.iter().map(|(run, _)| u64::from(run.bytes)).sum();
+        u64::from(SEGMENT_HEADER_BYTES)
+            + batches
+            + (self.runs.len() as u64 + 1) * u64::from(runs::ENTRY_BYTES)
     }
-    worth
-}
 
-/// Pieces are made durable one by one, with a rest after each, so that a commit's sync never waits for much that is not its
-/// own.
-fn write(file: &File, header: &SegmentHeader, bytes: &[u8], runs: &[Run], rest_parts: u32) -> io::Result<()> {
-    file.write_at(&header.encode(), 0)?;
-    let mut pace = Pace { rest_parts, begun: Instant::now(), unsynced: 0 };
-    for run in runs {
-        match run {
-            Run::Kept(span) => {
-                let pieces = bytes[span.start as usize..span.end as usize].chunks(WRITE_BYTES);
-                for (piece, at) in pieces.zip((u64::from(span.start)..).step_by(WRITE_BYTES)) {
-                    file.write_at(piece, at)?;
-                    pace.wrote(file, piece.len())?;
-                }
-            }
-            Run::Gone(span, previous, carried) => {
-                file.write_at(&stand_in(span.end - span.start, *previous, *carried), span.start.into())?;
+    /// Writes a file of it, from the bytes of the old one.
+    fn write(&self, header: &SegmentHeader, old: &[u8], mut sink: Sink<'_>) -> io::Result<()> {
+        sink.put(&header.encode())?;
+        for (run, from) in &self.runs {
+            for piece in old[*from as usize..][..run.bytes as usize].chunks(WRITE_BYTES) {
+                sink.put(piece)?;
             }
         }
+        let mut entry = Vec::with_capacity(runs::ENTRY_BYTES as usize);
+        for (run, _) in &self.runs {
+            entry.clear();
+            run.encode(&mut entry);
+            sink.put(&entry)?;
+        }
+        entry.clear();
+        self.end.encode(&mut entry);
+        sink.put(&entry)?;
+        sink.flush()
     }
-    if file.length()? < u64::from(header.capacity) {
-        // As long as ever, and what lies between takes no room.
-        file.write_at(&[0], u64::from(header.capacity) - 1)?;
-    }
-    Ok(())
 }
 
-/// How much of the time is spent working in the background.
-struct Pace {
+/// A file that is written from its beginning to its end, at a share of the disk's and the processor's time. Each piece is made durable
+/// by itself, with a rest behind it, so that a commit's sync never waits for much that is not its own.
+struct Sink<'f> {
+    file: &'f File,
+    buffer: Vec<u8>,
+    at: u64,
     rest_parts: u32,
     begun: Instant,
-    unsynced: usize,
 }
 
-impl Pace {
-    /// So much was written.
-    fn wrote(&mut self, file: &File, bytes: usize) -> io::Result<()> {
-        self.unsynced += bytes;
-        if self.rest_parts == 0 || self.unsynced < WRITE_BYTES {
-            return Ok(());
+impl<'f> Sink<'f> {
+    fn new(file: &'f File, rest_parts: u32) -> Sink<'f> {
+        let (buffer, begun) = (Vec::with_capacity(WRITE_BYTES), Instant::now());
+        Sink { file, buffer, at: 0, rest_parts, begun }
+    }
+
+    /// Writes some more, no more than a piece at a time.
+    fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if self.buffer.len() + bytes.len() > WRITE_BYTES {
+            self.flush()?;
+            if self.rest_parts > 0 {
+                self.file.sync_data()?;
+                std::thread::sleep(rest(self.begun.elapsed(), self.rest_parts));
+                self.begun = Instant::now();
+            }
         }
-        file.sync_data()?;
-        std::thread::sleep(rest(self.begun.elapsed(), self.rest_parts));
-        (self.begun, self.unsynced) = (Instant::now(), 0);
+        self.buffer.extend_from_slice(bytes);
         Ok(())
     }
-}
 
-/// The batch that stands for others of so many bytes, without the zeros behind it.
-fn stand_in(length: u32, previous: Link, carried: Link) -> Vec<u8> {
-    let payload = length - BATCH_HEADER_BYTES - FRAME_HEADER_BYTES;
-    let mut body = format::frame_header(Kind::Gone, 0, 0, 0, 0, payload).to_vec();
-    body.extend_from_slice(&carried.encode());
-    let mut checksum = crc32c::crc32c(&body);
-    let zeros = [0; 4096];
-    let mut left = (length - GONE_BYTES) as usize;
-    while left > 0 {
-        let step = left.min(zeros.len());
-        checksum = crc32c::crc32c_append(checksum, &zeros[..step]);
-        left -= step;
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.write_at(&self.buffer, self.at)?;
+        self.at += self.buffer.len() as u64;
+        self.buffer.clear();
+        Ok(())
     }
-    let header = BatchHeader {
-        length,
-        header_checksum: 0,
-        body_checksum: checksum,
-        previous,
-        durable: 0,
-        time: 0,
-        frames: 1,
-        touched: 0,
-    };
-    let mut batch = Vec::with_capacity(GONE_BYTES as usize);
-    header.encode(&[], &mut batch);
-    batch.extend_from_slice(&body);
-    batch
 }

@@ -7,7 +7,7 @@
 
 use crate::Position;
 use crate::error::ReadError;
-use crate::progress::{Ended, Next};
+use crate::progress::{Ended, Next, Progress};
 use crate::query::{Entry, Query};
 use crate::reader::Reader;
 use crate::walk::Found;
@@ -55,8 +55,8 @@ impl Cursor {
             None => self.look()?,
         };
         self.drained = found.is_none();
-        let Reader { source, progress } = &self.reader;
-        Ok(found.map(|found| found.entry(progress.walk.number, progress.walk.bytes(source.view()))))
+        let Reader { source, progress: Progress { walk, .. } } = &self.reader;
+        Ok(found.map(|found| found.entry(walk.position_of(found.at), walk.bytes(source.view()))))
     }
 
     #[inline(never)]

@@ -3,7 +3,7 @@
 //! ```text
 //! segment  header (64)  batch  batch  …  zeros
 //!   header   magic 8 | format version 4 | segment number 4 | store id 8 | previous length 4 |
-//!            previous checksum 4 | capacity 4 | after damage 1 | 0 3 | latest time 8 | held 4 | gone by 8 | checksum 4
+//!            previous checksum 4 | capacity 4 | after damage 1 | runs 3 | latest time 8 | held 4 | gone by 8 | checksum 4
 //! batch    header (48)  touched table  frames
 //!   header   magic 4 | length 4 | header checksum 4 | body checksum 4 | previous length 4 |
 //!            previous checksum 4 | durable position 8 | time 8 | frames 4 | touched 2 | reserved 2
@@ -19,7 +19,8 @@
 //!
 //! A segment can be walked flat, without knowing where batches end: its first word tells a batch header
 //! (the magic) from a frame (a payload length), because a segment, and so a payload, is smaller than the
-//! magic read as a number. What no batch took is zero.
+//! magic read as a number. What no batch took is zero. Behind the batches of a segment that was written anew stands
+//! the table of its runs ([`runs`](crate::runs)).
 
 mod payload;
 
@@ -28,10 +29,11 @@ pub(crate) use payload::{
     encode_producer,
 };
 
+use crate::runs;
 use crate::{LogId, Offset, Position, Time};
 use std::sync::Arc;
 
-pub(crate) const FORMAT_VERSION: u32 = 3;
+pub(crate) const FORMAT_VERSION: u32 = 4;
 pub(crate) const SEGMENT_HEADER_BYTES: u32 = 64;
 pub(crate) const BATCH_HEADER_BYTES: u32 = 48;
 pub(crate) const TOUCHED_BYTES: u32 = 16;
@@ -64,8 +66,7 @@ pub enum Kind {
     Note = 7,
     /// Payload below an offset is purged.
     Trim = 8,
-    /// Of no log: stands for batches that nobody needed any more (`compact`), or for none (`reclaim`). Its payload begins with the
-    /// link of the last one of them, or of the one in front; the rest is zero.
+    /// Of no log, and says nothing: the log ends behind it (`reclaim`). Its payload is the link of the batch in front.
     Gone = 9,
     /// Where earlier entries of the log lie (`places`).
     Places = 10,
@@ -160,7 +161,7 @@ impl Link {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SegmentHeader {
     pub(crate) number: u32,
     pub(crate) store_id: u64,
@@ -170,8 +171,10 @@ pub(crate) struct SegmentHeader {
     pub(crate) after_damage: bool,
     /// The largest time of any entry in an earlier segment.
     pub(crate) latest: Time,
-    /// Bytes that it holds if it was compacted; 0 while everything is there that ever was.
+    /// Bytes of its file if it was compacted; 0 while everything is there that ever was.
     pub(crate) held: u32,
+    /// Runs of batches that it holds if it was compacted, fewer than two to the power of 24.
+    pub(crate) runs: u32,
     /// By this position of the store everything was gone that it lacks.
     pub(crate) gone_by: Position,
 }
@@ -194,6 +197,7 @@ impl SegmentHeader {
         bytes[28..32].copy_from_slice(&self.previous.checksum.to_le_bytes());
         bytes[32..36].copy_from_slice(&self.capacity.to_le_bytes());
         bytes[36] = u8::from(self.after_damage);
+        bytes[37..40].copy_from_slice(&self.runs.to_le_bytes()[..3]);
         bytes[40..48].copy_from_slice(&self.latest.to_le_bytes());
         bytes[48..52].copy_from_slice(&self.held.to_le_bytes());
         bytes[52..60].copy_from_slice(&self.gone_by.to_le_bytes());
@@ -211,7 +215,7 @@ impl SegmentHeader {
         if version > FORMAT_VERSION {
             return Err(BadHeader::Newer(version));
         }
-        Ok(SegmentHeader {
+        let header = SegmentHeader {
             number: word32(bytes, 12),
             store_id: word64(bytes, 16),
             previous: Link { length: word32(bytes, 24), checksum: word32(bytes, 28) },
@@ -219,8 +223,11 @@ impl SegmentHeader {
             after_damage: bytes[36] != 0,
             latest: word64(bytes, 40),
             held: word32(bytes, 48),
+            runs: word32(bytes, 36) >> 8,
             gone_by: word64(bytes, 52),
-        })
+        };
+        let compacted = header.held > 0 || header.runs > 0;
+        if compacted && header.table_at().is_none() { Err(BadHeader::Damaged) } else { Ok(header) }
     }
 }
 
@@ -230,9 +237,21 @@ impl SegmentHeader {
         self.held > 0
     }
 
-    /// Bytes that the file takes.
+    /// Bytes of the file.
+    pub(crate) fn file_bytes(&self) -> u32 {
+        if self.is_compacted() { self.held } else { self.capacity }
+    }
+
+    /// The same as a number to be added up.
     pub(crate) fn held_bytes(&self) -> u64 {
-        u64::from(if self.is_compacted() { self.held } else { self.capacity })
+        self.file_bytes().into()
+    }
+
+    /// Where the table of runs begins, in one that was compacted.
+    pub(crate) fn table_at(&self) -> Option<u32> {
+        let bytes = self.runs.checked_add(1)?.checked_mul(runs::ENTRY_BYTES)?;
+        let at = self.held.checked_sub(bytes).filter(|at| *at >= SEGMENT_HEADER_BYTES);
+        at.filter(|_| self.runs > 0 && self.held <= self.capacity)
     }
 }
 
@@ -322,7 +341,7 @@ impl BatchHeader {
         Link { length: self.length, checksum: self.header_checksum }
     }
 
-    /// The link that the next batch carries: of this one, or of the last one that it stands for.
+    /// The link that the next batch carries: of this one, or the one that it carries on.
     pub(crate) fn link_behind(&self, body: &[u8]) -> Link {
         match body.get(FRAME_HEADER_BYTES as usize..FRAME_HEADER_BYTES as usize + 8) {
             Some(carried) if self.touched == 0 && body[4] == Kind::Gone as u8 => {
@@ -514,9 +533,20 @@ mod tests {
             capacity: 4096,
             after_damage: false,
             latest: 7,
-            held: 8,
+            held: 1024,
+            runs: 30,
             gone_by: 9,
         };
+        assert_eq!(header.table_at(), Some(1024 - 31 * 16));
+        // A table that its file has no room for is none.
+        assert_eq!(
+            SegmentHeader::decode(&SegmentHeader { held: 8, ..header }.encode()),
+            Err(BadHeader::Damaged)
+        );
+        assert_eq!(
+            SegmentHeader::decode(&SegmentHeader { runs: 0, ..header }.encode()),
+            Err(BadHeader::Damaged)
+        );
         let mut bytes = header.encode();
         assert_eq!(SegmentHeader::decode(&bytes), Ok(header));
         bytes[8] = 9;

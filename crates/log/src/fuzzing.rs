@@ -6,11 +6,13 @@ use crate::format::{
     decode_notes, decode_producer, decode_trim, encode_create, encode_note, encode_producer, word32,
 };
 use crate::places::Places;
+use crate::runs::{self, Runs};
+use crate::scan::{Scan, Step};
 
 /// What headers and payloads say is the same once it was written again; the first byte says which is looked at.
 pub fn formats(data: &[u8]) {
     let Some((which, data)) = data.split_first() else { return };
-    match which % 7 {
+    match which % 8 {
         0 => segment(data),
         1 => batch(data),
         2 => frames(data),
@@ -32,6 +34,7 @@ pub fn formats(data: &[u8]) {
             encode_producer(id, producer, &mut written);
             assert_eq!(written, data);
         }
+        6 => runs(data),
         _ => {
             let _ = decode_trim(data);
             let Some(places) = Places::decode(data) else { return };
@@ -51,6 +54,42 @@ fn segment(data: &[u8]) {
     seal_segment(&mut bytes);
     let Ok(header) = SegmentHeader::decode(&bytes) else { return };
     assert_eq!(SegmentHeader::decode(&header.encode()), Ok(header));
+}
+
+/// The table of a segment that was written anew, of which what is looked up lies in front of it.
+fn runs(data: &[u8]) {
+    let mut bytes = vec![0; SEGMENT_HEADER_BYTES as usize + 256];
+    let at = bytes.len();
+    bytes.extend_from_slice(data);
+    let entries = data.len() as u32 / runs::ENTRY_BYTES;
+    bytes.truncate(at + (entries * runs::ENTRY_BYTES) as usize);
+    seal_runs(&mut bytes[at..]);
+    let (held, runs) = (bytes.len() as u32, entries.saturating_sub(1));
+    let header = SegmentHeader { held, runs, capacity: held, ..SegmentHeader::default() };
+    let (batches, table) = Runs::split(&header, &bytes);
+    if table.is_empty() {
+        return;
+    }
+    let _ = (table.end(), table.is_sound());
+    for run in table.iter() {
+        assert!(run.end() as usize <= batches.len());
+        for place in [run.place, run.end_place() - 1, run.end_place(), run.place.wrapping_sub(1)] {
+            assert!(table.byte_of(place) as usize <= batches.len());
+            let found = table.bytes_of(place..place.saturating_add(64));
+            assert!(found.is_none_or(|found| found.end as usize <= batches.len()));
+        }
+        let _ = (table.place_of(run.byte), table.around(run.end()));
+    }
+    let mut scan = Scan::through(batches, table, SEGMENT_HEADER_BYTES, None);
+    while let Step::Batch(_) = scan.step() {}
+}
+
+fn seal_runs(table: &mut [u8]) {
+    for entry in table.chunks_exact_mut(runs::ENTRY_BYTES as usize) {
+        if let Some((words, sum)) = entry.split_last_chunk_mut() {
+            *sum = crc32c::crc32c(words).to_le_bytes();
+        }
+    }
 }
 
 fn batch(data: &[u8]) {
@@ -88,6 +127,10 @@ pub fn reseal(name: &str, bytes: &mut [u8]) {
 }
 
 fn reseal_segment(bytes: &mut [u8]) {
+    let table = SegmentHeader::decode(bytes).ok().and_then(|header| header.table_at());
+    if let Some(table) = table.and_then(|at| bytes.get_mut(at as usize..)) {
+        seal_runs(table);
+    }
     let Some(mut previous) = seal_segment(bytes) else { return };
     let mut at = SEGMENT_HEADER_BYTES as usize;
     while let Some((length, link)) = bytes.get_mut(at..).and_then(|rest| seal_batch(rest, previous)) {

@@ -9,7 +9,7 @@ use crate::error::ReadError;
 use crate::progress::Progress;
 use crate::reader::Reader;
 use crate::walk::Found;
-use crate::{Offset, Position, Time, position, segment_of};
+use crate::{Offset, Position, Time, segment_of};
 
 /// Where a cursor puts entries: item `i` of each is of entry `i`.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub struct Columns<'c> {
     pub offsets: &'c mut [Offset],
     /// Bytes of the payloads.
     pub lengths: &'c mut [u32],
-    /// Byte of the segment at which each payload begins.
+    /// Byte of the segment's map at which each payload begins.
     pub places: &'c mut [u32],
 }
 
@@ -31,7 +31,7 @@ pub struct Gathered {
     pub count: usize,
     /// Where the first one lies: see [`Reader::mapped`].
     pub position: Position,
-    /// Byte of the segment at which the last payload ends.
+    /// Byte of the segment's map at which the last payload ends.
     pub end: u32,
 }
 
@@ -86,14 +86,14 @@ impl Cursor {
                 }
             };
             self.drained = false;
-            let number = self.reader.progress.walk.number;
-            let turned = gathered.count > 0 && number != segment_of(gathered.position);
-            if turned || position(number, found.at) >= until {
+            let (walk, here) = (&self.reader.progress.walk, self.reader.progress.walk.position_of(found.at));
+            let turned = gathered.count > 0 && walk.number != segment_of(gathered.position);
+            if turned || here >= until {
                 self.go_back(before);
                 break;
             }
             if gathered.count == 0 {
-                gathered.position = position(number, found.at);
+                gathered.position = here;
             }
             columns.put(gathered.count, &found);
             (gathered.count, gathered.end) = (gathered.count + 1, found.end());
@@ -107,7 +107,7 @@ impl Cursor {
         let Reader { source, progress } = &mut self.reader;
         let bytes = progress.walk.bytes(source.view());
         // Nothing is found behind the end of the bytes.
-        let bound = until.saturating_sub(position(progress.walk.number, 0)).min(bytes.len() as u64);
+        let bound = until.saturating_sub(progress.walk.position_of(0)).min(bytes.len() as u64);
         let bytes = &bytes[..bound as usize];
         let from = gathered.count;
         let Columns { times, offsets, lengths, places } = columns;

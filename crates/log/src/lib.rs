@@ -64,6 +64,7 @@ mod reclaim;
 mod recover;
 mod reserve;
 mod retention;
+mod runs;
 mod scan;
 mod segment;
 mod signal;

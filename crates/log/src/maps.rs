@@ -124,6 +124,22 @@ impl MappedSegment {
         }
     }
 
+    /// Where the batches lie that are left of it, if it was written anew: place, byte and bytes of each run of them, in order.
+    /// Positions are made of places, which are the bytes of the segment as it was first written; `None` where they still are. A run
+    /// ends at its end for whoever wants positions of what lies in it. Of a table that is damaged the runs that stand.
+    /// Complexity: a copy of them all.
+    ///
+    /// ```
+    /// use thalweg_log::{Options, Store};
+    /// let store = Store::memory(Options::default())?;
+    /// assert_eq!(store.maps().segment(1).and_then(|segment| segment.runs()), None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn runs(&self) -> Option<Vec<[u32; 3]>> {
+        let runs = self.segment.runs();
+        (!runs.is_empty()).then(|| runs.iter().map(|run| [run.place, run.byte, run.bytes]).collect())
+    }
+
     /// Another map of its bytes, for whoever cannot be kept from storing to them: what is stored stays in it and
     /// reaches neither the file nor any other map. A page that was stored to shows nothing of what is written later,
     /// so only what lies in pages that are filled up to their end may be handed out. `None`: it lies in memory alone.

@@ -144,16 +144,7 @@ impl Store {
         let failed = |source| OpenError::Io { action: "map", file: "memory".into(), source };
         let control = Arc::new(Control::in_memory(1).map_err(failed)?);
         let capacity = options.segment_bytes_first();
-        let header = SegmentHeader {
-            number: 1,
-            store_id: 1,
-            previous: Link::default(),
-            capacity,
-            after_damage: false,
-            latest: 0,
-            held: 0,
-            gone_by: 0,
-        };
+        let header = SegmentHeader { number: 1, store_id: 1, capacity, ..SegmentHeader::default() };
         let (segment, region) = Segment::in_memory(header).map_err(failed)?;
         let found = Found {
             catalogue: Catalogue::new(),
@@ -409,8 +400,8 @@ fn first(
     let after_damage = recovery.found_damage();
     let latest = recovery.times().latest;
     let (store_id, previous) = (control.store_id, link);
-    let header =
-        SegmentHeader { number, store_id, previous, capacity, after_damage, latest, held: 0, gone_by: 0 };
+    let whole = SegmentHeader::default();
+    let header = SegmentHeader { number, store_id, previous, capacity, after_damage, latest, ..whole };
     let (segment, region) = Segment::activate(header, file)?;
     segment.sync()?;
     disk.sync_directory(directory)?;

@@ -14,6 +14,7 @@ use crate::error::{Damage, OpenError};
 use crate::format::{self, BadHeader, BatchHeader, FORMAT_VERSION, FRAME_HEADER_BYTES, Kind, Link};
 use crate::format::{FLAG_LAST, SEGMENT_BYTES_MAX, SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::read::Slice;
+use crate::runs::Runs;
 use crate::scan::{Batch, Scan, Step, Stop};
 use crate::segment;
 use crate::{LogId, Offset, Position, Time, position};
@@ -127,11 +128,10 @@ pub struct Parse {
 /// The segment at hand.
 struct Open {
     file: String,
-    number: u32,
+    header: SegmentHeader,
     region: Arc<Region>,
     at: u32,
     link: Option<Link>,
-    capacity: u32,
 }
 
 /// Parses a segment file, or all segments of the store in a directory. Nobody should have the store open:
@@ -231,15 +231,14 @@ impl Parse {
             Some(header) => self.enter(&file, header),
             None => self.ready.push_back(lost(&file, position(number, 0))),
         }
-        let length = header.map_or(length, |header| header.capacity.min(length));
+        let length = header.map_or(length, |header| header.file_bytes().min(length));
         let map = opened.map(length as usize, false).map_err(|e| failed("map", path, e))?;
         self.open = Some(Open {
             file,
-            number: header.map_or(number, |header| header.number),
+            header: header.unwrap_or(SegmentHeader { number, capacity: length, ..SegmentHeader::default() }),
             region: Arc::new(Region::sealed(map, length)),
             at: SEGMENT_HEADER_BYTES,
             link: header.map(|header| header.previous),
-            capacity: header.map_or(length, |header| header.capacity),
         });
         Ok(())
     }
@@ -266,10 +265,12 @@ impl Parse {
     fn advance(&mut self, mut open: Open) {
         let region = open.region.clone();
         let bytes = region.bytes(0..region.published());
-        let mut scan = Scan::new(bytes, open.at, open.link);
+        let mut scan = Scan::of_file(&open.header, bytes, open.at, open.link);
         match scan.step() {
             Step::Batch(batch) => {
-                self.ready.push_back(batch_piece(open.number, batch.at, &batch.header, bytes, true, true));
+                let at = position(open.header.number, batch.place);
+                let bytes = &bytes[batch.at as usize..];
+                self.ready.push_back(batch_piece(at, &batch.header, bytes, true, true));
                 self.frames(&open, &batch);
                 (open.at, open.link) = (batch.end(), scan.link());
                 self.open = Some(open);
@@ -290,7 +291,7 @@ impl Parse {
             let range = start..start + frame.payload.len() as u32;
             let flags = batch.body[(frame.payload_at - FRAME_HEADER_BYTES) as usize + 5];
             self.ready.push_back(Piece::Frame(FramePiece {
-                position: position(open.number, start - FRAME_HEADER_BYTES),
+                position: position(open.header.number, batch.place + (start - batch.at) - FRAME_HEADER_BYTES),
                 kind: frame.kind,
                 log: frame.log,
                 name: self.names.get(&frame.log).cloned(),
@@ -303,9 +304,10 @@ impl Parse {
     }
 
     fn stopped(&mut self, mut open: Open, stop: Stop) {
-        let end = position(open.number, stop.at);
+        let number = open.header.number;
+        let end = position(number, stop.place);
         let region = open.region.clone();
-        let bytes = region.bytes(0..region.published());
+        let (bytes, _) = Runs::split(&open.header, region.bytes(0..region.published()));
         let rest = bytes.get(stop.at as usize..).unwrap_or_default();
         let newest = self.waiting.is_empty();
         if stop.blank || newest && self.known.is_some_and(|known| end >= known) {
@@ -313,17 +315,17 @@ impl Parse {
             let (unused_bytes, torn_bytes) = (rest.len() as u32, used);
             self.ready.push_back(Piece::End(EndPiece { position: end, unused_bytes, torn_bytes }));
             self.ended = stop.link.map(|link| (end, link));
-            if region.published() < open.capacity {
-                self.ready.push_back(lost(&open.file, position(open.number, region.published())));
+            if region.published() < open.header.file_bytes() {
+                self.ready.push_back(lost(&open.file, position(number, region.published())));
             }
             return;
         }
         if let Some(header) = BatchHeader::decode(rest) {
             let linked = open.link.is_none_or(|link| link == header.previous);
             let whole = header.verified_body(rest).is_some();
-            self.ready.push_back(batch_piece(open.number, stop.at, &header, bytes, linked, whole));
+            self.ready.push_back(batch_piece(end, &header, rest, linked, whole));
         }
-        let to = stop.resumes_at.map_or(end, |byte| position(open.number, byte));
+        let to = stop.resumes_place.map_or(end, |place| position(number, place));
         self.ready.push_back(Piece::Damage(Damage {
             file: open.file.clone(),
             from: end,
@@ -341,14 +343,15 @@ fn lost(file: &str, at: Position) -> Piece {
     Piece::Damage(Damage { file: file.to_owned(), from: at, to: at, logs: None })
 }
 
-fn batch_piece(number: u32, at: u32, header: &BatchHeader, bytes: &[u8], linked: bool, whole: bool) -> Piece {
+/// The batch whose header begins some bytes.
+fn batch_piece(position: Position, header: &BatchHeader, bytes: &[u8], linked: bool, whole: bool) -> Piece {
     Piece::Batch(BatchPiece {
-        position: position(number, at),
+        position,
         bytes: header.length,
         time: header.time,
         durable: header.durable,
         frames: header.frames,
-        touched: format::touched(header, &bytes[at as usize..]).collect(),
+        touched: format::touched(header, bytes).collect(),
         linked,
         whole,
     })

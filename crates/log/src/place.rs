@@ -9,7 +9,7 @@ use crate::error::ReadError;
 use crate::query::{Entry, Query, Start};
 use crate::reader::Reader;
 use crate::walk::Found;
-use crate::{Offset, Position, byte_of, segment_of};
+use crate::{Offset, Position, segment_of};
 
 /// Which entry, and where it lies: 16 bytes to find it again by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -57,7 +57,7 @@ impl Reader {
                 let segment = &self.source.view().all()[at];
                 // Nothing behind what is published is an entry's, and this one ends before it.
                 let bytes = segment.region().bytes(0..found.end());
-                Ok(Some(found.entry(segment.header.number, bytes)))
+                Ok(Some(found.entry(place.position, bytes)))
             }
             None => self.search(place.offset),
         }
@@ -73,7 +73,7 @@ impl Reader {
         // One that is missing has an end and no bytes.
         let segment = view.all().get(at).filter(|here| here.header.number == number && !here.is_lost())?;
         let bound = segment.end(limit);
-        let found = Found::read(segment.region().bytes(0..bound), byte_of(place.position), log)?;
+        let found = Found::read(segment.region().bytes(0..bound), segment.byte_of(place.position), log)?;
         let whole = found.end() <= bound && segment.needs_no_look(found.at, found.end());
         (whole && found.offset == place.offset && place.offset >= from).then_some((found, at))
     }
@@ -93,7 +93,7 @@ impl Reader {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Commit, Config, Disk, Durability, Fork, Lifetime, Options, Purge, Store, Time};
+    use crate::{Commit, Config, Disk, Durability, Fork, Lifetime, Options, Purge, Store, Time, byte_of};
 
     fn small() -> Options {
         let (segment_bytes_min, segment_bytes_max) = (4096, 65_536);

@@ -207,10 +207,15 @@ impl<'v> Reach<'v> {
         segment.region().bytes(0..end.min(segment.region().published()))
     }
 
+    pub(crate) fn segment(self, number: u32) -> Result<&'v Segment, ReadError> {
+        let missing = || ReadError::Io { file: file_name(number), why: "the segment is missing".to_owned() };
+        self.view.find(number).map(|segment| &**segment).ok_or_else(missing)
+    }
+
     /// The same, as a later batch says; `None` where that cannot be read.
     pub(crate) fn told(self, log: LogId, extent: &Extent) -> Option<Told<'v>> {
-        let at = byte_of(extent.places);
         let segment = self.view.find(segment_of(extent.places))?;
+        let at = segment.byte_of(extent.places);
         let rest = self.bytes(segment).get(at as usize..)?;
         let header = BatchHeader::claimed(rest).filter(|header| header.touched > 0)?;
         segment.verify(at..at.checked_add(header.length)?).ok()?;
@@ -224,11 +229,12 @@ impl<'v> Reach<'v> {
     /// whoever wants that, and nobody else, meets the damage.
     #[cold]
     fn walked(self, log: LogId, extent: &Extent) -> Result<Vec<Extent>, ReadError> {
-        let number = segment_of(extent.position);
-        let missing = || ReadError::Io { file: file_name(number), why: "the segment is missing".to_owned() };
-        let bytes = self.bytes(self.view.find(number).ok_or_else(missing)?);
-        let end = bytes.len().min(extent.bytes().end as usize);
-        let found = walk(&bytes[..end], extent.position, log);
+        let segment = self.segment(segment_of(extent.position))?;
+        let (from, to) = (segment.byte_of(extent.position), segment.byte_of(extent.end_position()));
+        let bytes = self.bytes(segment);
+        let bytes = &bytes[..bytes.len().min(to as usize)];
+        let found =
+            walk(|at| Scan::through(bytes, segment.runs(), at, None), segment.header.number, from, log);
         let (mut unfolded, mut at, mut next) = (Vec::new(), extent.position, extent.offset);
         let behind =
             Extent { position: extent.end_position(), offset: extent.end(), length: 0, span: 0, places: 0 };
@@ -247,15 +253,15 @@ impl<'v> Reach<'v> {
     }
 }
 
-fn walk(bytes: &[u8], from: Position, log: LogId) -> Vec<Extent> {
-    let mut scan = Scan::new(bytes, byte_of(from), None);
+fn walk<'v>(begin: impl Fn(u32) -> Scan<'v>, number: u32, from: u32, log: LogId) -> Vec<Extent> {
+    let mut scan = begin(from);
     let mut unfolded = Vec::new();
     loop {
         let batch = match scan.step() {
             Step::Batch(batch) => batch,
             // Somebody else's may be damaged.
             Step::Stop(Stop { resumes_at: Some(at), .. }) => {
-                scan = Scan::new(bytes, at, None);
+                scan = begin(at);
                 continue;
             }
             Step::Stop(_) => return unfolded,
@@ -264,7 +270,7 @@ fn walk(bytes: &[u8], from: Position, log: LogId) -> Vec<Extent> {
         let mut entries = format::frames(batch.body).filter(ours).peekable();
         let Some(first) = entries.peek().map(|frame| frame.offset) else { continue };
         let length = entries.map(|frame| frame.payload.len() as u32).sum();
-        let (at, span) = (position(segment_of(from), batch.at), batch.header.length);
+        let (at, span) = (position(number, batch.place), batch.header.length);
         unfolded.push(Extent { position: at, offset: first, length, span, places: 0 });
     }
 }

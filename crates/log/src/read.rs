@@ -9,7 +9,7 @@ use crate::fork::{Span, Spans, spans};
 use crate::format::{self, BatchHeader, Kind};
 use crate::log::{Inner, Log, Phase};
 use crate::places::{Reach, Unfolded, said_in};
-use crate::scan::{Scan, Step};
+use crate::scan::{Batch, Scan, Step, Stop};
 use crate::segment::{Segment, file_name};
 use crate::store::Store;
 use crate::view::View;
@@ -148,13 +148,15 @@ impl<'v> Probe<'v> {
         Self { view, segment: None, spans: SmallVec::new() }
     }
 
-    /// Notes a range that is cold. What is not there at all the read complains of, without waiting.
-    fn look(&mut self, number: u32, range: Range<u32>) {
+    /// Notes a range of places that is cold. What is not there at all the read complains of, without waiting.
+    fn look(&mut self, number: u32, places: Range<u32>) {
         if self.segment.as_ref().is_none_or(|(segment, _)| segment.header.number != number) {
             let of = |segment: &'v Arc<Segment>| (segment, segment.residency(segment.region().published()));
             self.segment = self.view.find(number).map(of);
         }
-        if let Some((segment, residency)) = &mut self.segment {
+        if let Some((segment, residency)) = &mut self.segment
+            && let Some(range) = segment.runs().bytes_of(places)
+        {
             let there = range.end <= segment.region().published();
             if there && !segment.is_warm(range.clone(), residency) {
                 self.spans.push((Arc::clone(segment), range));
@@ -182,10 +184,10 @@ impl Store {
         let sealed = |extent: &Extent| segment_of(extent.position) != newest;
         let mut said = Probe::new(&view);
         for (_, extent) in in_order(&found).filter(|(_, extent)| sealed(extent) && extent.is_folded()) {
-            let (number, range) = said_in(extent);
-            let there = view.find(number).map_or(0, |segment| segment.region().published());
-            if number != newest && range.start < there {
-                said.look(number, range.start..range.end.min(there));
+            let (number, places) = said_in(extent);
+            let there = view.find(number).map_or(0, |segment| segment.places_end());
+            if number != newest && places.start < there {
+                said.look(number, places.start..places.end.min(there));
             }
         }
         if let Some(warming) = said.found() {
@@ -317,9 +319,11 @@ fn in_order(spans: &Spans) -> impl Iterator<Item = (&Span, &Extent)> {
 /// Has the processor fetch an extent that is read soon, or what says where it lies: records of one log lie far from each other
 /// among others'.
 fn fetch(view: &View, extent: &Extent) {
-    let (number, range) =
+    let (number, places) =
         if extent.is_folded() { said_in(extent) } else { (segment_of(extent.position), extent.bytes()) };
-    if let Some(segment) = view.find(number) {
+    if let Some(segment) = view.find(number)
+        && let Some(range) = segment.runs().bytes_of(places)
+    {
         let bytes = segment.region().bytes(0..segment.region().published());
         hint::prefetch_run(bytes, range.start as usize..range.end as usize, FETCHED_BYTES_MAX);
     }
@@ -334,9 +338,8 @@ fn read_extent(
     gather: &mut Gather,
 ) -> Result<bool, ReadError> {
     let number = segment_of(extent.position);
-    let missing = || ReadError::Io { file: file_name(number), why: "the segment is missing".into() };
-    let segment = reach.view.find(number).ok_or_else(missing)?;
-    let Range { start, mut end } = extent.bytes();
+    let segment = reach.segment(number)?;
+    let Range { start, mut end } = segment.bytes_of(extent)?;
     if extent.end_position() > reach.limit {
         // Its last batches were staged when this read began.
         end = end.min(segment.end(reach.limit).max(start));
@@ -345,7 +348,6 @@ fn read_extent(
     let bytes = segment.region().bytes(0..end);
     let mut at = start;
     while at < end {
-        // Nor does one stand there that stands for others: then what is sought is gone.
         let rest = &bytes[at as usize..];
         let header = BatchHeader::claimed(rest).filter(|header| header.touched > 0);
         let body_of = |header: &BatchHeader| rest.get(header.body_start() as usize..header.length as usize);
@@ -377,13 +379,7 @@ fn read_extent(
 }
 
 /// Walks every batch of a segment, for tools.
-pub(crate) fn walk(
-    bytes: &[u8],
-    at: u32,
-    link: Option<format::Link>,
-    mut visit: impl FnMut(&crate::scan::Batch<'_>),
-) -> crate::scan::Stop {
-    let mut scan = Scan::new(bytes, at, link);
+pub(crate) fn walk(mut scan: Scan<'_>, mut visit: impl FnMut(&Batch<'_>)) -> Stop {
     loop {
         match scan.step() {
             Step::Batch(batch) => visit(&batch),

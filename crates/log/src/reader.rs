@@ -104,7 +104,7 @@ impl<'r> Entries<'r> {
         let walk = &self.progress.walk;
         self.bytes = walk.bytes(self.source.view());
         match next {
-            Ok(Next::Found(found)) => return Some(Ok(found.entry(walk.number, self.bytes))),
+            Ok(Next::Found(found)) => return Some(Ok(found.entry(walk.position_of(found.at), self.bytes))),
             Ok(Next::Nothing | Next::Over) => self.done = true,
             Err(error) => {
                 self.done = true;
@@ -123,7 +123,7 @@ impl<'r> Iterator for Entries<'r> {
     fn next(&mut self) -> Option<Result<Entry<'r>, ReadError>> {
         let Progress { filter, walk, .. } = &mut *self.progress;
         if let Some(found) = filter.plain(self.bytes, &mut walk.at) {
-            return Some(Ok(found.entry(walk.number, self.bytes)));
+            return Some(Ok(found.entry(walk.position_of(found.at), self.bytes)));
         }
         if filter.is_over() {
             return None;

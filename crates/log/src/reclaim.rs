@@ -20,11 +20,11 @@ use crate::format::{self, Kind};
 use crate::open::Found;
 use crate::store::{Shared, Store};
 use crate::tip::Due;
-use crate::view::Segments;
+use crate::view::{Segments, View};
 use crate::writer::{PlannedBatch, PlannedFrame, Writer};
 use crate::{Position, Time, segment_of};
 use smallvec::{SmallVec, smallvec};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 
 /// A segment is written anew once it holds so many times what is needed of it.
@@ -83,8 +83,8 @@ impl Reclaim {
     }
 
     /// One of those that there are was not worth it.
-    pub(crate) fn looked_in_vain(&mut self, segment: u32, needed: u64, among: &BTreeSet<u32>) {
-        self.in_vain.retain(|known, _| among.contains(known));
+    pub(crate) fn looked_in_vain(&mut self, segment: u32, needed: u64, among: &View) {
+        self.in_vain.retain(|known, _| among.find(*known).is_some());
         self.in_vain.insert(segment, needed);
     }
 

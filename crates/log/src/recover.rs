@@ -298,7 +298,7 @@ impl Recovery {
                 _ => (SEGMENT_HEADER_BYTES, header.previous),
             };
             let next = self.headers.get(&(number + 1)).copied();
-            end = self.replay_segment(&region, (number, at), link, next)?;
+            end = self.replay_segment(&region, (&now, at), link, next)?;
             if end.is_some() {
                 break;
             }
@@ -341,12 +341,12 @@ impl Recovery {
     fn replay_segment(
         &mut self,
         region: &Region,
-        (number, at): (u32, u32),
+        (header, at): (&SegmentHeader, u32),
         link: Link,
         next: Option<SegmentHeader>,
     ) -> Result<Option<End>, OpenError> {
-        let bytes = region.bytes(0..region.published());
-        let mut scan = Scan::new(bytes, at, Some(link));
+        let (bytes, number) = (region.bytes(0..region.published()), header.number);
+        let mut scan = Scan::of_file(header, bytes, at, Some(link));
         // Whoever reads what lies in front of damage has to find it anew.
         let mut trusted_from = at;
         loop {
@@ -356,7 +356,7 @@ impl Recovery {
                     self.apply(number, &batch);
                 }
                 Step::Stop(stop) => {
-                    let here = position(number, stop.at);
+                    let here = position(number, stop.place);
                     let link = stop.link.unwrap_or_default();
                     self.replayed.insert(number, (trusted_from, stop.at));
                     self.last_link = link;
@@ -380,12 +380,12 @@ impl Recovery {
                         self.headless.retain(|torn| *torn <= number);
                         return Ok(Some(End { at: here, link }));
                     }
-                    let resumes = stop.resumes_at.zip(stop.resumes_link);
+                    let (resumes, link) = (stop.resumes_at, stop.resumes_link);
                     self.damaged(number, stop);
                     match resumes {
-                        Some((at, link)) => {
+                        Some(at) => {
                             trusted_from = at;
-                            scan = Scan::new(bytes, at, Some(link));
+                            scan = Scan::of_file(header, bytes, at, link);
                         }
                         None => {
                             self.replayed.insert(number, (region.published(), region.published()));
@@ -398,8 +398,8 @@ impl Recovery {
     }
 
     fn damaged(&mut self, number: u32, stop: Stop) {
-        let from = position(number, stop.at);
-        let to = stop.resumes_at.map_or(from, |at| position(number, at));
+        let from = position(number, stop.place);
+        let to = stop.resumes_place.map_or(from, |place| position(number, place));
         let file = segment::file_name(number);
         let Some(touched) = stop.touched else { return self.gap(file, from, to) };
         let damage = Damage { file, from, to, logs: stop.logs };
@@ -461,7 +461,7 @@ impl Recovery {
             self.show(&log);
         }
         if delete {
-            self.collect(&log, position(segment, batch.end()));
+            self.collect(&log, position(segment, batch.end_place()));
         }
     }
 
@@ -508,7 +508,7 @@ impl Recovery {
     }
 
     fn stage(&mut self, inner: &mut Inner, segment: u32, batch: &Batch<'_>, one: Gathered<'_>) {
-        let end = position(segment, batch.end());
+        let end = position(segment, batch.end_place());
         if end <= inner.last {
             return;
         }
@@ -524,7 +524,7 @@ impl Recovery {
         }
         inner.stage(&Change {
             extent: Extent {
-                position: position(segment, batch.at),
+                position: position(segment, batch.place),
                 offset,
                 length: u32::try_from(one.bytes).unwrap_or(u32::MAX),
                 span: batch.header.length,

@@ -2,31 +2,43 @@
 //!
 //! One walker serves recovery, verification and first reads. A batch is taken when its header and body
 //! match their checksums and its link names the batch before it. Where the walk stops, the stop says what
-//! stood there, which logs it touched if that can be known, and where the next whole header begins.
+//! stood there, which logs it touched if that can be known, and where the next whole header begins. In a segment that was
+//! written anew it goes from run to run ([`Runs`]): within a run each link names the batch before, and the end of the table the last.
 
 use crate::LogId;
-use crate::format::{self, BATCH_HEADER_BYTES, BatchHeader, Link};
+use crate::format::{self, BATCH_HEADER_BYTES, BatchHeader, Link, SegmentHeader};
+use crate::runs::Runs;
 
 /// A batch that stands.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Batch<'a> {
-    /// First byte in the segment.
+    /// First byte in the file.
     pub(crate) at: u32,
+    /// Its place in the segment.
+    pub(crate) place: u32,
     pub(crate) header: BatchHeader,
     /// The frames.
     pub(crate) body: &'a [u8],
 }
 
 impl Batch<'_> {
+    /// The byte of the file behind it.
     pub(crate) fn end(&self) -> u32 {
         self.at + self.header.length
     }
+
+    /// The place behind it.
+    pub(crate) fn end_place(&self) -> u32 {
+        self.place + self.header.length
+    }
 }
 
-/// Why the walk stopped at `at`.
+/// Why the walk stopped at a byte.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Stop {
     pub(crate) at: u32,
+    /// The place of that byte.
+    pub(crate) place: u32,
     /// Link that the next batch would have to carry.
     pub(crate) link: Option<Link>,
     /// Nothing but zeros follows: the ordinary end.
@@ -34,8 +46,9 @@ pub(crate) struct Stop {
     /// The logs a broken batch touched and their ends, known when its header stands.
     pub(crate) touched: Option<Vec<(LogId, u64)>>,
     pub(crate) logs: Option<Vec<LogId>>,
-    /// The next byte where a batch header stands.
+    /// The next byte where a batch header stands, and its place.
     pub(crate) resumes_at: Option<u32>,
+    pub(crate) resumes_place: Option<u32>,
     /// Link that the walk continues with from there.
     pub(crate) resumes_link: Option<Link>,
 }
@@ -50,12 +63,42 @@ pub(crate) struct Scan<'a> {
     bytes: &'a [u8],
     at: u32,
     link: Option<Link>,
+    runs: Runs<'a>,
+    /// Where the run ends that it is in, and what is added to a byte of that for its place.
+    end: u32,
+    shift: u32,
 }
 
 impl<'a> Scan<'a> {
     /// Starts at byte `at`, where a batch carrying `link` is expected; `None` takes any link there.
     pub(crate) fn new(bytes: &'a [u8], at: u32, link: Option<Link>) -> Scan<'a> {
-        Scan { bytes, at, link }
+        let end = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        Scan { bytes, at, link, runs: Runs::default(), end, shift: 0 }
+    }
+
+    /// The same in a segment that may have been written anew, whose table of runs this is.
+    pub(crate) fn through(bytes: &'a [u8], runs: Runs<'a>, at: u32, link: Option<Link>) -> Scan<'a> {
+        let mut scan = Scan { runs, ..Scan::new(bytes, at, link) };
+        if !runs.is_empty() {
+            scan.end = at;
+            scan.enter();
+        }
+        scan
+    }
+
+    /// The same of all the bytes of a file.
+    pub(crate) fn of_file(header: &SegmentHeader, file: &'a [u8], at: u32, link: Option<Link>) -> Scan<'a> {
+        let (bytes, runs) = Runs::split(header, file);
+        Scan::through(bytes, runs, at, link)
+    }
+
+    /// Goes on with the run that follows on, if one stands there.
+    fn enter(&mut self) {
+        let Some(run) = self.runs.around(self.at).filter(|run| run.byte <= self.at) else { return };
+        if run.byte == self.at {
+            self.link = None;
+        }
+        (self.end, self.shift) = (run.end(), run.shift());
     }
 
     /// Link that the next batch has to carry.
@@ -63,13 +106,25 @@ impl<'a> Scan<'a> {
         self.link
     }
 
+    /// What can be read of the run at hand.
+    fn rest(&self) -> &'a [u8] {
+        let end = self.bytes.len().min(self.end as usize);
+        self.bytes.get(self.at as usize..end).unwrap_or_default()
+    }
+
     pub(crate) fn step(&mut self) -> Step<'a> {
-        let rest = self.bytes.get(self.at as usize..).unwrap_or_default();
+        if self.at >= self.end && !self.runs.is_empty() {
+            self.enter();
+            if self.at >= self.end {
+                return Step::Stop(self.between());
+            }
+        }
+        let rest = self.rest();
         let header = BatchHeader::decode(rest);
         let linked = header.filter(|header| self.link.is_none_or(|link| link == header.previous));
         match linked.and_then(|header| Some((header, header.verified_body(rest)?))) {
             Some((header, body)) => {
-                let batch = Batch { at: self.at, header, body };
+                let batch = Batch { at: self.at, place: self.place(self.at), header, body };
                 self.at = batch.end();
                 self.link = Some(header.link_behind(body));
                 Step::Batch(batch)
@@ -78,31 +133,64 @@ impl<'a> Scan<'a> {
         }
     }
 
+    /// The place of a byte of the run at hand.
+    fn place(&self, byte: u32) -> u32 {
+        byte.wrapping_add(self.shift)
+    }
+
+    /// Behind a run that no other follows on from: the segment's end, or entries of its table are damaged.
+    fn between(&self) -> Stop {
+        let next = self.runs.around(self.at);
+        let end = self.runs.end().filter(|_| next.is_none() && self.at as usize >= self.bytes.len());
+        Stop {
+            at: self.at,
+            place: end.map_or(self.place(self.at), |end| end.place),
+            link: end.map(|end| end.link),
+            blank: end.is_some(),
+            touched: None,
+            logs: None,
+            resumes_at: next.map(|run| run.byte),
+            resumes_place: next.map(|run| run.place),
+            resumes_link: None,
+        }
+    }
+
     /// `broken`: the header at the stop, when it stands and only the body does not.
     fn stop(&self, rest: &[u8], broken: Option<BatchHeader>) -> Stop {
+        // What is damaged hides nothing of the next run.
+        let next = self.runs.around(self.end);
+        let next_at = next.map(|run| (run.byte, run.place));
+        let (at, place) = (self.at, self.place(self.at));
         if let Some(header) = broken {
             let touched: Vec<_> = format::touched(&header, rest).collect();
             let end = self.at.saturating_add(header.length);
-            let inside = (end as usize) < self.bytes.len();
+            let inside = end < self.end.min(u32::try_from(self.bytes.len()).unwrap_or(u32::MAX));
+            let resumes = if inside { Some((end, self.place(end))) } else { next_at };
             return Stop {
-                at: self.at,
+                at,
+                place,
                 link: self.link,
                 blank: false,
                 logs: Some(touched.iter().map(|(log, _)| *log).collect()),
                 touched: Some(touched),
-                resumes_at: inside.then_some(end),
-                resumes_link: Some(self.link_behind_broken(&header, end)),
+                resumes_at: resumes.map(|(at, _)| at),
+                resumes_place: resumes.map(|(_, place)| place),
+                resumes_link: inside.then(|| self.link_behind_broken(&header, end)),
             };
         }
-        let blank = rest.iter().all(|byte| *byte == 0);
+        // Nothing of a run is blank.
+        let blank = self.runs.is_empty() && rest.iter().all(|byte| *byte == 0);
         let found = if blank { None } else { self.successor(rest) };
+        let resumes = found.as_ref().map(|(at, _)| (*at, self.place(*at))).or(next_at);
         Stop {
-            at: self.at,
+            at,
+            place,
             link: self.link,
             blank,
             touched: None,
             logs: None,
-            resumes_at: found.map(|(at, _)| at),
+            resumes_at: resumes.map(|(at, _)| at),
+            resumes_place: resumes.map(|(_, place)| place),
             resumes_link: found.map(|(_, header)| header.previous),
         }
     }
@@ -133,8 +221,9 @@ impl<'a> Scan<'a> {
     /// The first header that stands behind byte `after`. Batches begin at multiples of 8.
     fn search(&self, after: u32) -> Option<(u32, BatchHeader)> {
         let mut at = (after as usize + 8) & !7;
-        while at + BATCH_HEADER_BYTES as usize <= self.bytes.len() {
-            if let Some(header) = BatchHeader::decode(&self.bytes[at..]) {
+        let bytes = &self.bytes[..self.bytes.len().min(self.end as usize)];
+        while at + BATCH_HEADER_BYTES as usize <= bytes.len() {
+            if let Some(header) = BatchHeader::decode(&bytes[at..]) {
                 return Some((u32::try_from(at).ok()?, header));
             }
             at += 8;

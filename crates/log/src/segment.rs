@@ -1,15 +1,18 @@
 //! Segments: fixed-size files (or memory) that hold consecutive batches.
 //!
 //! A segment's blocks are allocated before it is mapped and it never changes size; its mapped bytes are
-//! immutable once published. A file whose header is still zero is a spare, prepared ahead. Checksums are
+//! immutable once published. Of one that was written anew the places of its batches are not their bytes in the file
+//! ([`runs`](crate::runs)): ranges here are of bytes, and positions are made of places. A file whose header is still zero is a spare, prepared ahead. Checksums are
 //! verified once per process: what lies from `trusted_from` on was written or replayed by this process,
 //! `verified` says how far the rest has been looked at, `clean` how far nothing was wrong, and spans found
 //! damaged are remembered, so that they cost only the logs that lie in them. Whoever reads below `clean` or
 //! behind `trusted_from` takes no lock. The time index is made by whoever first searches the segment.
 
 use crate::error::{Damage, ReadError};
+use crate::extents::Extent;
 use crate::format::{BadHeader, Link, SEGMENT_BYTES_MAX, SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::index::{self, TimeIndex};
+use crate::runs::Runs;
 use crate::scan::{Scan, Step};
 use crate::{Position, Time, position};
 use parking_lot::Mutex;
@@ -51,6 +54,8 @@ pub(crate) struct Segment {
     clean: Published,
     damage: Mutex<Vec<(Range<u32>, Damage)>>,
     index: OnceLock<TimeIndex>,
+    /// Whether every entry of its table of runs stands.
+    has_sound_table: OnceLock<bool>,
 }
 
 /// Bytes that can be read next, or why not.
@@ -90,7 +95,8 @@ impl Segment {
     ) -> io::Result<(Segment, RegionWriter)> {
         let length = mapped_length(&header, &file)?;
         let map = file.map(length as usize, true)?;
-        let writer = Region::writable(map, end.min(length));
+        let end = if header.is_compacted() { length } else { end.min(length) };
+        let writer = Region::writable(map, end);
         let region = writer.region().clone();
         Ok((Segment::of(header, Some(Arc::new(file)), region, trusted_from), writer))
     }
@@ -101,6 +107,9 @@ impl Segment {
         let region = Region::follow(file.map(length as usize, false)?, SEGMENT_HEADER_BYTES.min(length));
         // It may have been compacted since its header was read.
         let header = SegmentHeader::decode(region.bytes(0..region.published())).unwrap_or(header);
+        if header.is_compacted() {
+            region.advance(region.capacity());
+        }
         let trusted_from = u32::MAX;
         let followed = true;
         Ok(Segment { followed, ..Segment::of(header, Some(Arc::new(file)), Arc::new(region), trusted_from) })
@@ -108,7 +117,7 @@ impl Segment {
 
     /// Takes a segment that was just written anew from bytes that stood.
     pub(crate) fn compacted(header: SegmentHeader, file: File) -> io::Result<Segment> {
-        let region = Region::sealed(file.map(header.capacity as usize, false)?, header.capacity);
+        let region = Region::sealed(file.map(header.held as usize, false)?, header.held);
         Ok(Segment::of(header, Some(Arc::new(file)), Arc::new(region), SEGMENT_HEADER_BYTES))
     }
 
@@ -131,17 +140,9 @@ impl Segment {
 
     /// Stands for a segment that should be there and is not: whoever comes by reads that it is damaged.
     fn lost(number: u32, latest: Time, damage: Damage) -> io::Result<Segment> {
-        let (capacity, after_damage, previous) = (4096, true, Link::default());
-        let header = SegmentHeader {
-            number,
-            store_id: 0,
-            previous,
-            capacity,
-            after_damage,
-            latest,
-            held: 0,
-            gone_by: 0,
-        };
+        let capacity = 4096;
+        let header =
+            SegmentHeader { number, capacity, after_damage: true, latest, ..SegmentHeader::default() };
         let region = Region::sealed(Map::anonymous(capacity as usize)?, SEGMENT_HEADER_BYTES);
         let segment = Segment { lost: true, ..Segment::of(header, None, Arc::new(region), u32::MAX) };
         segment.damage.lock().push((SEGMENT_HEADER_BYTES..SEGMENT_BYTES_MAX, damage));
@@ -152,7 +153,7 @@ impl Segment {
     fn of(header: SegmentHeader, file: Option<Arc<File>>, region: Arc<Region>, trusted_from: u32) -> Segment {
         let (verified, clean) = (Published::new(SEGMENT_HEADER_BYTES), Published::new(SEGMENT_HEADER_BYTES));
         let (successor, damage, index) = (None, Mutex::default(), OnceLock::new());
-        let (followed, lost) = (false, false);
+        let (followed, lost, has_sound_table) = (false, false, OnceLock::new());
         Segment {
             header,
             file,
@@ -165,6 +166,7 @@ impl Segment {
             clean,
             damage,
             index,
+            has_sound_table,
         }
     }
 
@@ -211,7 +213,72 @@ impl Segment {
         if self.followed && published < self.region.capacity() {
             self.region.advance(self.region.capacity());
         }
-        self.region.published()
+        self.batches_end()
+    }
+
+    /// Where published batches end.
+    fn batches_end(&self) -> u32 {
+        let published = self.region.published();
+        self.header.table_at().map_or(published, |table| table.min(published))
+    }
+
+    /// Published bytes of batches, from the segment's first byte on, and where they stood.
+    pub(crate) fn batches(&self) -> (&[u8], Runs<'_>) {
+        let (batches, runs) = Runs::split(&self.header, self.region.bytes(0..self.region.published()));
+        let is_sound = self.header.is_compacted() && *self.has_sound_table.get_or_init(|| runs.is_sound());
+        (batches, runs.known(is_sound))
+    }
+
+    /// Where in the file what stood there is, none where places are bytes.
+    pub(crate) fn runs(&self) -> Runs<'_> {
+        if self.header.is_compacted() { self.batches().1 } else { Runs::default() }
+    }
+
+    /// The place at which published batches end.
+    pub(crate) fn places_end(&self) -> u32 {
+        self.runs().place_of(self.batches_end())
+    }
+
+    /// Where in the file the batches of an extent are.
+    ///
+    /// # Errors
+    /// They are not there, because they are gone or because nobody can say where they are.
+    pub(crate) fn bytes_of(&self, extent: &Extent) -> Result<Range<u32>, ReadError> {
+        let places = extent.bytes();
+        match self.runs().bytes_of(places.clone()) {
+            Some(bytes) if bytes.len() == places.len() => return Ok(bytes),
+            _ => {}
+        }
+        // In front of what comes next.
+        let next = self.runs().byte_of(places.start);
+        self.verify(next - 1..next)?;
+        let (file, why) = (file_name(self.header.number), format!("no batch at byte {}", places.start));
+        Err(ReadError::Io { file, why })
+    }
+
+    /// The position of a byte.
+    pub(crate) fn position_of(&self, byte: u32) -> Position {
+        position(self.header.number, self.runs().place_of(byte))
+    }
+
+    /// The byte of what stood at a position of this segment, or of what comes next, if that is gone.
+    pub(crate) fn byte_of(&self, position: Position) -> u32 {
+        self.runs().byte_of(crate::byte_of(position))
+    }
+
+    /// How far places follow on from a byte, of those up to `end`, and what is added to a byte of them for its place.
+    #[inline]
+    pub(crate) fn run(&self, from: u32, end: u32) -> (u32, u32) {
+        if self.header.is_compacted() { self.run_around(from, end) } else { (end, 0) }
+    }
+
+    #[cold]
+    fn run_around(&self, from: u32, end: u32) -> (u32, u32) {
+        let runs = self.runs();
+        match runs.around(from) {
+            Some(run) => (run.end().min(end), run.shift()),
+            None => (end, runs.place_of(from).wrapping_sub(from)),
+        }
     }
 
     /// Whether it stands in for one that is missing.
@@ -236,7 +303,7 @@ impl Segment {
 
     /// Time of the first entry, 0 when there is none.
     pub(crate) fn first_time(&self) -> Time {
-        let bytes = self.region.bytes(0..self.region.published());
+        let (bytes, _) = self.batches();
         let mut at = SEGMENT_HEADER_BYTES;
         while let Some(met) = index::meet(bytes, at) {
             if let Some(time) = met.time {
@@ -275,8 +342,7 @@ impl Segment {
     /// Makes sure that the batches in a range match their checksums, looking at each once per process.
     pub(crate) fn verify(&self, range: Range<u32>) -> Result<(), ReadError> {
         if range.end > self.region.published() {
-            let (from, to) =
-                (position(self.header.number, range.start), position(self.header.number, range.end));
+            let (from, to) = (self.position_of(range.start), self.position_of(range.end));
             let damage = Damage { file: file_name(self.header.number), from, to, logs: None };
             return Err(ReadError::Damaged(Box::new(damage)));
         }
@@ -341,7 +407,7 @@ impl Segment {
         let index = match self.index.get() {
             Some(index) => index,
             None => {
-                let made = TimeIndex::new(self.header.capacity)?;
+                let made = TimeIndex::new(self.header.file_bytes())?;
                 self.index.get_or_init(|| made)
             }
         };
@@ -357,23 +423,6 @@ impl Segment {
             at = end;
         }
         Ok(index)
-    }
-
-    /// The first header at or behind a byte at which one stood, in a segment of which parts are gone.
-    pub(crate) fn header_behind(&self, at: u32) -> u32 {
-        let end = self.region.published();
-        let mut here = SEGMENT_HEADER_BYTES;
-        if let Ok(index) = self.index(end) {
-            let blocks = (0..=at / index::BLOCK_BYTES).rev();
-            here = blocks.filter_map(|block| index.start(block)).find(|start| *start <= at).unwrap_or(here);
-        }
-        let bytes = self.region.bytes(0..end);
-        while here < at {
-            // Behind the last one there is nothing to be found.
-            let Some(met) = index::meet(bytes, here) else { return at };
-            here = here.saturating_add(met.bytes);
-        }
-        here
     }
 
     /// Which bytes below `end` are in memory.
@@ -406,13 +455,13 @@ impl Segment {
     fn verify_next(&self) {
         let mut damage = self.damage.lock();
         let start = self.verified.bytes();
-        let end = self.trusted_from.min(self.region.published());
+        let (bytes, runs) = self.batches();
+        let end = self.trusted_from.min(self.batches_end());
         if start >= end {
             return;
         }
-        let bytes = self.region.bytes(0..end);
         let link = (start == SEGMENT_HEADER_BYTES).then_some(self.header.previous);
-        let mut scan = Scan::new(bytes, start, link);
+        let mut scan = Scan::through(&bytes[..end as usize], runs, start, link);
         let stop = loop {
             match scan.step() {
                 Step::Batch(batch) if batch.end() >= end || batch.end() - start > VERIFY_STEP_BYTES => {
@@ -430,7 +479,8 @@ impl Segment {
         }
         let resumes = stop.resumes_at.unwrap_or(end);
         let number = self.header.number;
-        let (from, to) = (position(number, stop.at), position(number, resumes));
+        let behind = stop.resumes_place.unwrap_or_else(|| runs.place_of(end));
+        let (from, to) = (position(number, stop.place), position(number, behind));
         damage.push((stop.at..resumes, Damage { file: file_name(number), from, to, logs: stop.logs }));
         self.verified.publish(resumes);
     }
@@ -445,7 +495,7 @@ impl Segment {
 }
 
 fn mapped_length(header: &SegmentHeader, file: &File) -> io::Result<u32> {
-    Ok(header.capacity.min(u32::try_from(file.length()?).unwrap_or(u32::MAX)))
+    Ok(header.file_bytes().min(u32::try_from(file.length()?).unwrap_or(u32::MAX)))
 }
 
 /// The header of a file that may be a segment; `None` for a spare.

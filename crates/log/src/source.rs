@@ -142,7 +142,8 @@ impl Source {
         let place = view.place_of_time(time);
         match view.all().get(place) {
             Some(segment) if segment.is_lost() => {
-                Walk { place, number: segment.header.number, at: SEGMENT_HEADER_BYTES, end: 0, limit }
+                let (number, at) = (segment.header.number, SEGMENT_HEADER_BYTES);
+                Walk { place, number, at, limit, ..Walk::default() }
             }
             Some(segment) if segment.header.number <= segment_of(limit) => {
                 let bound = segment.end(limit);
@@ -152,8 +153,9 @@ impl Source {
                 let about = line.about(time, end.unwrap_or(time));
                 thalweg_sys::hint::prefetch_run(segment.region().bytes(0..bound), about, ABOUT_BYTES_MAX);
                 let at = segment.index(bound).map_or(SEGMENT_HEADER_BYTES, |index| index.seek(time, line));
-                let end = if segment.needs_no_look(at, bound) { bound } else { 0 };
-                Walk { place, number: segment.header.number, at, end, limit }
+                let (end, shift) = segment.run(at, bound);
+                let end = if segment.needs_no_look(at, end) { end } else { 0 };
+                Walk { place, number: segment.header.number, at, end, shift, limit }
             }
             _ => Walk::at(view, limit, limit),
         }

@@ -139,7 +139,7 @@ impl Tip {
         }
         let region = self.region.region();
         let bytes = region.bytes(0..region.published());
-        let stop = crate::read::walk(bytes, start, None, |_| {});
+        let stop = crate::read::walk(crate::scan::Scan::new(bytes, start, None), |_| {});
         assert_eq!(stop.at, region.published(), "a torn batch is published");
     }
 }

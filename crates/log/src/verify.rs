@@ -10,7 +10,7 @@ use crate::error::{Damage, OpenError};
 use crate::format::{BadHeader, Config, FORMAT_VERSION, Kind, Link, SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::log::Log;
 use crate::read::walk;
-use crate::scan::{Stop, attested_durable};
+use crate::scan::{Scan, Stop, attested_durable};
 use crate::segment;
 use crate::signal;
 use crate::{Position, position, segment_of};
@@ -234,18 +234,20 @@ fn verify_segment(
     let length = header.capacity.min(u32::try_from(file.length()?).unwrap_or(u32::MAX));
     let region = Region::sealed(file.map(length as usize, false)?, length);
     let bytes = region.bytes(0..length);
-    if length < header.capacity {
+    // Of a store in use it may have been written anew since its header was read.
+    let header = &SegmentHeader::decode(bytes).unwrap_or(*header);
+    if length < header.file_bytes() {
         report.damage.push(whole(&name, position(header.number, length)));
     }
-    let (mut at, mut link): (u32, Link) = (SEGMENT_HEADER_BYTES, header.previous);
+    let (mut at, mut link): (u32, Option<Link>) = (SEGMENT_HEADER_BYTES, Some(header.previous));
     loop {
-        let stop = walk(bytes, at, Some(link), |batch| {
+        let stop = walk(Scan::of_file(header, bytes, at, link), |batch| {
             report.batches += 1;
             report.bytes += u64::from(batch.header.length);
             let frames = crate::format::frames(batch.body).filter(|frame| frame.kind != Kind::Gone);
             logs.extend(frames.map(|frame| frame.log));
         });
-        report.end = position(header.number, stop.at);
+        report.end = position(header.number, stop.place);
         let is_end = matches!(follower, Follower::None) && report.end >= known_durable;
         if stop.blank && (is_end || follower.continues(&stop)) {
             return Ok(());
@@ -255,11 +257,9 @@ fn verify_segment(
                 bytes[stop.at as usize..].iter().rposition(|byte| *byte != 0).map_or(0, |b| b as u64 + 1);
             return Ok(());
         }
-        let to = stop.resumes_at.map_or(report.end, |byte| position(header.number, byte));
+        let to = stop.resumes_place.map_or(report.end, |place| position(header.number, place));
         report.damage.push(Damage { file: name.clone(), from: report.end, to, logs: stop.logs });
-        match stop.resumes_at.zip(stop.resumes_link) {
-            Some(resumes) => (at, link) = resumes,
-            None => return Ok(()),
-        }
+        let Some(resumes) = stop.resumes_at else { return Ok(()) };
+        (at, link) = (resumes, stop.resumes_link);
     }
 }

@@ -162,11 +162,11 @@ impl Found {
         self.at + FRAME_HEADER_BYTES + self.length.next_multiple_of(8)
     }
 
+    /// The entry, whose header's position is known, in the bytes that it was found in.
     #[inline(always)]
-    pub(crate) fn entry(self, segment: u32, bytes: &[u8]) -> Entry<'_> {
+    pub(crate) fn entry(self, position: Position, bytes: &[u8]) -> Entry<'_> {
         let start = self.at as usize + FRAME_HEADER_BYTES as usize + self.skip as usize;
         let data = &bytes[start..start + self.length as usize];
-        let position = position(segment, self.at);
         Entry { offset: self.offset, time: self.time, last: self.last, position, data }
     }
 }
@@ -493,41 +493,51 @@ pub(crate) struct Walk {
     pub(crate) at: u32,
     /// End of the run at hand.
     pub(crate) end: u32,
+    /// What is added to a byte of that run for its place in the segment.
+    pub(crate) shift: u32,
     /// Where the walk ends for now.
     pub(crate) limit: Position,
 }
 
 impl Walk {
     pub(crate) fn at(view: &View, start: Position, limit: Position) -> Walk {
-        let mut walk = Walk { place: 0, number: segment_of(start), at: byte_of(start), end: 0, limit };
-        walk.locate(view);
+        let mut walk = Walk { limit, ..Walk::default() };
+        walk.go(view, start);
         walk
     }
 
     pub(crate) fn position(&self) -> Position {
-        position(self.number, self.at)
+        self.position_of(self.at)
     }
 
-    /// Finds the segment again in a view that was replaced; one that was removed is passed over.
+    /// The position of a byte of the run at hand.
+    #[inline(always)]
+    pub(crate) fn position_of(&self, byte: u32) -> Position {
+        position(self.number, byte.wrapping_add(self.shift))
+    }
+
+    /// Finds its place again in a view that was replaced.
     pub(crate) fn locate(&mut self, view: &View) {
-        self.place = view.place(self.number);
+        self.go(view, self.position());
+    }
+
+    /// Goes to a position, which may lie behind: the next log of a lineage begins wherever it was created. A segment that was
+    /// removed is passed over.
+    pub(crate) fn go(&mut self, view: &View, to: Position) {
+        (self.number, self.place, self.end) = (segment_of(to), view.place(segment_of(to)), 0);
+        let start = byte_of(to).max(SEGMENT_HEADER_BYTES);
+        (self.at, self.shift) = (start, 0);
         match view.all().get(self.place) {
             Some(segment) if segment.header.number != self.number => {
                 (self.number, self.at) = (segment.header.number, SEGMENT_HEADER_BYTES);
+                (_, self.shift) = segment.run(self.at, self.at);
             }
-            _ => {}
+            Some(segment) => {
+                self.at = segment.byte_of(position(self.number, start));
+                (_, self.shift) = segment.run(self.at, self.at);
+            }
+            None => {}
         }
-        self.at = self.at.max(SEGMENT_HEADER_BYTES);
-        if let Some(segment) = view.all().get(self.place).filter(|segment| segment.header.is_compacted()) {
-            self.at = segment.header_behind(self.at);
-        }
-        self.end = 0;
-    }
-
-    /// Goes to a position, which may lie behind: the next log of a lineage begins wherever it was created.
-    pub(crate) fn go(&mut self, view: &View, to: Position) {
-        (self.number, self.at) = (segment_of(to), byte_of(to));
-        self.locate(view);
     }
 
     /// Goes to a position if it lies further on.
@@ -553,12 +563,13 @@ impl Walk {
             if bound.checked_sub(FRAME_HEADER_BYTES).is_some_and(|last| self.at <= last) {
                 match segment.readable(self.at, bound) {
                     Readable::To(end) if end > self.at => {
-                        self.end = end;
+                        (self.end, self.shift) = segment.run(self.at, end);
                         return Ok(true);
                     }
                     Readable::To(_) => {}
                     Readable::Damaged(damage, resumes) => {
                         (self.at, self.end) = (resumes, 0);
+                        (_, self.shift) = segment.run(resumes, resumes);
                         return Err(ReadError::Damaged(damage));
                     }
                 }
@@ -575,6 +586,7 @@ impl Walk {
         let Some(next) = view.all().get(self.place + 1) else { return false };
         self.place += 1;
         (self.number, self.at, self.end) = (next.header.number, SEGMENT_HEADER_BYTES, 0);
+        (_, self.shift) = next.run(self.at, self.at);
         true
     }
 }

@@ -400,10 +400,8 @@ impl Writer {
             store_id: control.store_id,
             previous,
             capacity,
-            after_damage: false,
             latest,
-            held: 0,
-            gone_by: 0,
+            ..SegmentHeader::default()
         };
         self.ahead.settle();
         let mut ahead = Ahead::default();

@@ -47,6 +47,8 @@ class Cursor {
     this.at = 0
     this.ahead = 0
     this.end = 0
+    // What a byte of the run lacks of its place in the segment.
+    this.shift = 0
     this.idLow = 0
     this.idHigh = 0
     // Entries need a closer look than at their time: at their offset, or for one of an exact time.
@@ -151,8 +153,8 @@ class Cursor {
     if (segment === undefined || segment.number > this.limitSegment) return this.enterAt(this.limit)
     const newest = segment.number === this.limitSegment
     const byte = segment.seek(time, newest ? this.limitByte : 0x7fffffff, newest)
-    this.open(segment, byte)
-    if (this.log.lineage.length > 1) this.enter(this.log.stretchAt(segment.number * HIGH + byte))
+    this.openAt(segment, byte)
+    if (this.log.lineage.length > 1) this.enter(this.log.stretchAt(this.position()))
   }
 
   /** Stands at a position, whoever's entries are those behind it. */
@@ -303,7 +305,7 @@ class Cursor {
     this.ended = "damaged"
     // Nothing of the run at hand is taken any more.
     this.end = 0
-    const position = this.segment.number * HIGH + this.ahead * 4
+    const position = this.position()
     throw new ThalwegError("DAMAGED", `entries are missing between offsets ${from} and ${to}`, {
       from: position,
       to: position,
@@ -384,7 +386,11 @@ class Cursor {
       const from = this.ahead * 4
       // What is left of a sealed segment may be too short for anything.
       if (from + FRAME_BYTES <= bound) {
-        const end = this.verified(segment, from, bound, newest)
+        let end = this.verified(segment, from, bound, newest)
+        if (segment.runs !== null && end > from) {
+          this.shift = segment.shiftAt(from)
+          end = Math.min(end, segment.runEnd(from))
+        }
         if (end > from) {
           this.end = end >>> 2
           segment.settle(bound, newest)
@@ -534,12 +540,19 @@ class Cursor {
     this.open(segment, segment.number === number ? byte : 0)
   }
 
-  open(segment, byte) {
+  /** Stands at a place of a segment. */
+  open(segment, place) {
+    this.openAt(segment, segment.map() ? segment.byteOf(place) : place)
+  }
+
+  /** Stands at a byte of a segment's map. */
+  openAt(segment, byte) {
     this.segment = segment
     this.words = segment.map() ? segment.words : EMPTY
     this.at = 0
     this.ahead = byte < FIRST_WORD * 4 ? FIRST_WORD : byte >>> 2
     this.end = 0
+    this.shift = segment.shiftAt(this.ahead * 4)
   }
 
   /** How far it may look, as a position. */
@@ -548,7 +561,7 @@ class Cursor {
   }
 
   position() {
-    return this.segment === null ? 0 : this.segment.number * HIGH + this.ahead * 4
+    return this.segment === null ? 0 : this.segment.number * HIGH + this.ahead * 4 + this.shift
   }
 
   /** Whether everything was seen and nothing was committed since. */

@@ -10,6 +10,9 @@
 // What is asked of the native side is asked of the file that the bytes are of, whatever has taken its place since; and
 // nothing is asked twice: the maps are borrowed once, what this process wrote itself needs no verification, and the
 // index is extended only when it fell far behind.
+//
+// Positions are made of places: the bytes of the segment as it was first written. Those are the bytes of its map, unless
+// it was written anew: then `runs` says where what is left of it lies.
 
 const { markAsUntransferable } = require("node:worker_threads")
 const { pageBytes } = require("./binding.js")
@@ -36,6 +39,8 @@ class Segment {
     this.handle = null
     this.words = EMPTY
     this.isMapped = false
+    // Place, byte and bytes of each run of batches that is left of it, in order; null where places are bytes.
+    this.runs = null
     // Behind this byte the store may still write: a multiple of a page, or the end of it all.
     this.settled = 0
     // The map apart, and how much of it may be lent.
@@ -61,9 +66,40 @@ class Segment {
     if (!this.isMapped) {
       if (!this.isHeld()) return false
       this.words = new Int32Array(native(() => this.handle.bytes()))
+      this.runs = native(() => this.handle.runs()) ?? null
       this.isMapped = true
     }
     return true
+  }
+
+  /** The byte of what stood at a place, or of what came next if that is gone. */
+  byteOf(place) {
+    const { runs } = this
+    if (runs === null) return place
+    const run = behind(runs, place, 0)
+    if (run === runs.length) return this.batchesEnd()
+    return runs[run + 1] + (place > runs[run] ? place - runs[run] : 0)
+  }
+
+  /** What a byte of the run around it, or of the next one, lacks of its place. */
+  shiftAt(byte) {
+    const { runs } = this
+    if (runs === null || runs.length === 0) return 0
+    const run = Math.min(behind(runs, byte, 1), runs.length - 3)
+    return runs[run] - runs[run + 1]
+  }
+
+  /** Where the run around a byte ends. */
+  runEnd(byte) {
+    const { runs } = this
+    const run = behind(runs, byte, 1)
+    return run === runs.length || runs[run + 1] > byte ? byte : runs[run + 1] + runs[run + 2]
+  }
+
+  batchesEnd() {
+    const { runs } = this
+    const last = runs.length - 3
+    return last < 0 ? SEGMENT_HEADER_BYTES : runs[last + 1] + runs[last + 2]
   }
 
   /** Takes notice of how far it is written for good: in the newest segment, up to the page that a byte lies in. */
@@ -161,6 +197,18 @@ class Segment {
     }
     return true
   }
+}
+
+/** The first run that ends behind a place or a byte, whichever its column is; the number of all words if none does. */
+function behind(runs, at, column) {
+  let low = 0
+  let high = runs.length / 3
+  while (low < high) {
+    const middle = (low + high) >>> 1
+    if (runs[3 * middle + column] + runs[3 * middle + 2] > at) high = middle
+    else low = middle + 1
+  }
+  return 3 * low
 }
 
 /** The largest time before the first start in a block. */

@@ -4,7 +4,7 @@
 use crate::error::{Result, damaged, failure};
 use crate::lend::lend;
 use crate::shelf::Shelf;
-use napi::bindgen_prelude::{Env, Unknown};
+use napi::bindgen_prelude::{Env, Uint32Array, Unknown};
 use napi_derive::napi;
 use std::sync::Arc;
 use thalweg_log::{MappedSegment, Maps};
@@ -29,6 +29,12 @@ impl NativeSegment {
     pub fn apart<'e>(&self, env: &'e Env) -> Result<Option<Unknown<'e>>> {
         let apart = self.shelf.maps(|_| self.segment.apart().map_err(|error| failure("IO", error)))?;
         apart.map(|bytes| lend(env, bytes)).transpose()
+    }
+
+    /// Place, byte and bytes of each run of batches that is left of it; undefined where places are bytes.
+    #[napi]
+    pub fn runs(&self) -> Option<Uint32Array> {
+        self.segment.runs().map(|runs| runs.concat().into())
     }
 
     /// Its time index, extended up to now.

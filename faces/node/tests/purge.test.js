@@ -90,6 +90,46 @@ test("an entry read before its segment was written anew stays what it was, and w
   assert.deepEqual([...stays.query({ start: 100 })].map((entry) => text(entry.data)), ["kept"])
 })
 
+test("small entries among others that are gone take what they need, and are read on from wherever one stood", async (context) => {
+  const path = folder(context)
+  const size = 1 << 20
+  const opened = store(context, { path, durability: "os", segmentBytesMin: size, segmentBytesMax: size })
+  const [stays, ...others] = ["a", "b", "c", "d", "e", "f"].map((name) => opened.log(name))
+  // What goes whole has checkpoints written for it.
+  for (let n = 0; n < 30; n++) others[0].appendSync(Buffer.alloc(100_000), { time: 0 })
+  for (let time = 0; time < 4_000; time++) {
+    stays.appendSync(Buffer.alloc(20 + (time % 60), time % 251), { time })
+    // Runs of several sizes are left.
+    for (const other of others) if (time % 7 !== 0) other.appendSync(Buffer.alloc(300), { time })
+  }
+  opened.rotate()
+  const [cursor, early] = [stays.cursor(), stays.query({ start: 1_000 })]
+  for (let n = 0; n < 500; n++) assert.ok(cursor.next())
+  assert.equal(early.next().value.time, 1_000)
+  const before = opened.stats().segments
+  for (const name of ["f", "e", "d", "c", "b"]) await opened.purge({ log: name, destroy: true })
+  await opened.maintain()
+  const sizes = readdirSync(path).filter((name) => name.startsWith("segment-")).map((name) => statSync(join(path, name)).size)
+  const anew = sizes.filter((bytes) => bytes < size)
+  assert.ok(anew.length >= 6, `${anew.length} of ${before} were written anew`)
+  assert.ok(anew.reduce((sum, bytes) => sum + bytes, 0) < 4_000 * 200)
+  const expected = (first) => from(first, 4_000).map((time) => [time, 20 + (time % 60), time % 251])
+  const rows = (entries) => [...entries].map(({ time, data }) => [time, data.length, data[data.length - 1]])
+  assert.deepEqual(rows(stays.query()), expected(0))
+  assert.deepEqual(rows(early), expected(1_001))
+  assert.deepEqual(drain(cursor).map(([time]) => time), from(500, 4_000))
+  for (const time of [0, 1, 699, 700, 2_345, 3_999]) {
+    assert.deepEqual(rows(stays.query({ start: time })), expected(time))
+    assert.deepEqual(times(stays, { exact: time, end: time + 5 }), from(time, Math.min(time + 5, 4_000)))
+    const offset = from(0, time).reduce((sum, n) => sum + 20 + (n % 60), 0)
+    assert.deepEqual(rows(stays.query({ offset })), expected(time))
+  }
+  await opened.close()
+  const again = store(context, { path, durability: "os", readOnly: true }).log("a")
+  assert.deepEqual(rows(again.query()), expected(0))
+  assert.deepEqual(rows(again.query({ start: 2_222 })), expected(2_222))
+})
+
 test("a log that was destroyed behind much of another ends its cursors", async (context) => {
   const opened = store(context, { durability: "os" })
   const [log, other] = [opened.log("a"), opened.log("b")]

@@ -46,6 +46,7 @@ class Opening {
   segment(number) {
     return {
       bytes: () => this.bytes(number),
+      runs: () => null,
       readable: (from, to) => {
         this.verified.push(number)
         // A MiB at a time, says the other side; here half of what is left, where a batch ends.

@@ -7,7 +7,7 @@ use crate::format::SEGMENT_HEADER_BYTES;
 use crate::log::Log;
 use crate::scan::{Scan, Step};
 use crate::view::View;
-use crate::{Position, byte_of, segment_of};
+use crate::{Position, segment_of};
 use std::io;
 use std::sync::Arc;
 
@@ -81,12 +81,13 @@ impl Recovery {
             if number > segment_of(to) {
                 return;
             }
-            let mut at = if number == segment_of(from) { byte_of(from) } else { SEGMENT_HEADER_BYTES };
+            let mut at =
+                if number == segment_of(from) { segment.byte_of(from) } else { SEGMENT_HEADER_BYTES };
             // One that is missing has nothing to be followed.
             let end = segment.end(to).min(segment.region().published());
             loop {
                 let bytes = segment.region().bytes(0..end);
-                let mut scan = Scan::new(bytes, at, None);
+                let mut scan = Scan::through(bytes, segment.runs(), at, None);
                 let stop = loop {
                     match scan.step() {
                         Step::Batch(batch) => self.apply(number, &batch),

@@ -23,7 +23,7 @@ impl Recovery {
         for (number, header) in self.headers.range(..active) {
             let file = self.disk.open(&self.directory.join(segment::file_name(*number)))?;
             // What a shortened file has lost is found missing by whoever reads it.
-            let length = header.capacity.min(u32::try_from(file.length()?).unwrap_or(u32::MAX));
+            let length = header.file_bytes().min(u32::try_from(file.length()?).unwrap_or(u32::MAX));
             let untouched = (length, length);
             let (from, end) = self.replayed.get(number).copied().unwrap_or(untouched);
             let next = self.headers.get(&(number + 1));

@@ -1,5 +1,6 @@
 //! Tests of the whole store.
 mod ahead;
+mod anew;
 mod backup;
 mod carry;
 mod compact;

@@ -123,7 +123,7 @@ fn what_was_set_aside_is_nobodys_to_append_with_and_comes_back_first() {
 fn segments_of_which_little_is_needed_give_room_back_on_a_full_disk() {
     for options in both() {
         let sim = SimDisk::new(1, SPACE);
-        // The simulated disk has no holes: what is written anew takes as much as it did, while it is there twice.
+        // What is written anew is there twice for a while.
         let options = Options { segment_bytes_max: 8192, rest_parts: 0, ..options };
         let store = open(&sim, &options);
         let (large, little) = (store.log(b"large").unwrap(), store.log(b"little").unwrap());
