@@ -104,16 +104,17 @@ impl Catalogue {
     }
 
     /// Visits every log, holding one shard's lock at a time.
-    pub(crate) fn visit(&self, visitor: impl FnMut(&Arc<Log>)) {
-        self.visit_pausing(visitor, || {});
+    pub(crate) fn visit(&self, mut visitor: impl FnMut(&Arc<Log>)) {
+        for shard in &self.shards {
+            shard.read().table.iter().for_each(&mut visitor);
+        }
     }
 
-    /// Visits every log, and pauses between two shards, with nothing locked.
-    pub(crate) fn visit_pausing(&self, mut visitor: impl FnMut(&Arc<Log>), pause: impl Fn()) {
+    /// Visits every log with nothing locked, however long that takes: those that a shard had when its turn came.
+    pub(crate) fn visit_at_leisure(&self, mut visitor: impl FnMut(&Arc<Log>), pause: impl Fn()) {
         for shard in &self.shards {
-            for log in &shard.read().table {
-                visitor(log);
-            }
+            let logs: Vec<Arc<Log>> = shard.read().table.iter().cloned().collect();
+            logs.iter().for_each(&mut visitor);
             pause();
         }
     }

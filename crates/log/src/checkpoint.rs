@@ -20,6 +20,7 @@ use crate::fork::Lineage;
 use crate::format::{self, Config, Link, Producer, word32, word64};
 use crate::log::{ClosedBy, Log, Producers};
 use crate::open::Durability;
+use crate::pace::PacedFile;
 use crate::store::{Shared, Store};
 use crate::times::Times;
 use crate::{Position, segment_of};
@@ -27,7 +28,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use thalweg_sync::region::Final;
-use thalweg_sys::disk::{Disk, File};
+use thalweg_sys::disk::Disk;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"THALWEGk");
 const PREFIX: &str = "checkpoint-";
@@ -65,20 +66,23 @@ struct Written {
     dead: Vec<u32>,
 }
 
-/// Writes a file front to back with a running checksum.
-struct Sink {
-    file: File,
-    buffer: Vec<u8>,
-    position: u64,
+/// A checkpoint that is being written, with a running checksum.
+struct Sink<'l> {
+    file: PacedFile<'l>,
+    record: Vec<u8>,
     checksum: u32,
     records: u64,
     failed: Option<io::Error>,
 }
 
-impl Sink {
-    fn new(file: File) -> Sink {
-        let buffer = Vec::with_capacity(FLUSH_BYTES * 2);
-        Sink { file, buffer, position: 0, checksum: 0, records: 0, failed: None }
+impl<'l> Sink<'l> {
+    fn new(file: PacedFile<'l>) -> Sink<'l> {
+        Sink { file, record: Vec::new(), checksum: 0, records: 0, failed: None }
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.checksum = crc32c::crc32c_append(self.checksum, bytes);
+        self.file.put(bytes)
     }
 
     /// Adds a log's record. Once the disk has taken less than there was, nothing more is kept for it.
@@ -86,29 +90,21 @@ impl Sink {
         if self.failed.is_some() {
             return;
         }
-        let before = self.buffer.len();
-        let encoded = encode_log(log, &mut self.buffer);
-        self.records += u64::from(self.buffer.len() > before);
-        let flushed = if self.buffer.len() > FLUSH_BYTES { self.flush() } else { Ok(()) };
-        self.failed = encoded.and(flushed).err();
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.file.write_at(&self.buffer, self.position)?;
-        self.checksum = crc32c::crc32c_append(self.checksum, &self.buffer);
-        self.position += self.buffer.len() as u64;
-        self.buffer.clear();
-        Ok(())
+        let mut record = std::mem::take(&mut self.record);
+        record.clear();
+        self.failed = encode_log(log, &mut record).and_then(|()| self.put(&record)).err();
+        self.records += u64::from(!record.is_empty());
+        self.record = record;
     }
 
     /// Answers how many bytes there are.
     fn finish(mut self) -> io::Result<u64> {
         self.failed.take().map_or(Ok(()), Err)?;
-        self.buffer.extend_from_slice(&[0; 4]);
-        self.buffer.extend_from_slice(&self.records.to_le_bytes());
-        self.flush()?;
-        self.file.write_at(&self.checksum.to_le_bytes(), self.position)?;
-        self.file.sync_data().map(|()| self.position)
+        self.put(&[0; 4])?;
+        self.put(&self.records.to_le_bytes())?;
+        let checksum = self.checksum.to_le_bytes();
+        self.file.put(&checksum)?;
+        self.file.finish().map(|(_, bytes)| bytes)
     }
 }
 
@@ -316,16 +312,16 @@ impl Shared {
         let name = file_name(start);
         let working = directory.join(format!("{name}.new"));
         let _ = self.disk.unlink(&working);
-        let mut sink = Sink::new(self.disk.create(&working)?);
-        let header = [MAGIC, u64::from(format::FORMAT_VERSION), self.control.store_id, start];
-        header.iter().for_each(|word| sink.buffer.extend_from_slice(&word.to_le_bytes()));
-        sink.buffer.extend_from_slice(&link.length.to_le_bytes());
-        sink.buffer.extend_from_slice(&link.checksum.to_le_bytes());
+        let file = self.disk.create(&working)?;
+        let mut sink = Sink::new(PacedFile::new(file, FLUSH_BYTES, &self.leisure, self.options.rest_parts));
+        let [link_length, link_checksum] = [link.length, link.checksum].map(u64::from);
+        let link = link_length | link_checksum << 32;
         let next_log = *self.next_log.lock();
-        for word in [next_log, times[0], times[1]] {
-            sink.buffer.extend_from_slice(&word.to_le_bytes());
+        let named = [MAGIC, u64::from(format::FORMAT_VERSION), self.control.store_id, start];
+        for word in named.into_iter().chain([link, next_log, times[0], times[1]]) {
+            sink.put(&word.to_le_bytes())?;
         }
-        self.catalogue.visit_pausing(|log| sink.add(log), || self.pause());
+        self.catalogue.visit_at_leisure(|log| sink.add(log), || self.pause());
         let records = sink.records;
         let finished = sink.finish();
         // Everything a record may speak of must be durable before the checkpoint can be found.
@@ -400,6 +396,12 @@ impl Store {
     /// # Errors
     /// What the disk said; the previous checkpoints stay valid.
     pub fn checkpoint(&self) -> io::Result<()> {
+        let _waits = self.shared.leisure.hurry();
+        self.checkpoint_at_leisure()
+    }
+
+    /// The same for whoever does not wait for it.
+    pub(crate) fn checkpoint_at_leisure(&self) -> io::Result<()> {
         let _one_at_a_time = self.shared.checkpointing.lock();
         self.checkpoint_alone()
     }
@@ -407,6 +409,7 @@ impl Store {
     /// A checkpoint for whoever is going to make another anyway: not while one is under way, and what the disk refuses it
     /// may do later.
     pub(crate) fn checkpoint_unless_under_way(&self) {
+        let _waits = self.shared.leisure.hurry();
         if let Some(_one_at_a_time) = self.shared.checkpointing.try_lock()
             && let Err(error) = self.checkpoint_alone()
         {
@@ -453,6 +456,7 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pace::Leisure;
     use crate::{Lifetime, Options, Store};
     use thalweg_sys::disk::sim::SimDisk;
 
@@ -462,12 +466,14 @@ mod tests {
         let config = Config { content_type: "text/plain".into(), lifetime: Lifetime::Unlimited };
         let (log, _) = store.create(&[b'n'; 200], &config, None, &Default::default(), None).unwrap();
         let disk = Disk::Sim(SimDisk::new(1, 3 * FLUSH_BYTES as u64));
-        let mut sink = Sink::new(disk.create(Path::new("/checkpoint")).unwrap());
+        let leisure = Leisure::default();
+        let file = disk.create(Path::new("/checkpoint")).unwrap();
+        let mut sink = Sink::new(PacedFile::new(file, FLUSH_BYTES, &leisure, 0));
         for _ in 0..10_000 {
             sink.add(&log);
-            assert!(sink.buffer.len() <= 2 * FLUSH_BYTES);
+            assert!(sink.record.len() < FLUSH_BYTES);
         }
-        assert!(sink.position > 0, "some of it was taken");
+        assert!(sink.records > 0 && sink.failed.is_some(), "some of it was taken");
         assert_eq!(sink.finish().unwrap_err().kind(), io::ErrorKind::StorageFull);
     }
 }

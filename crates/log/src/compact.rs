@@ -19,7 +19,7 @@
 use crate::error::is_full;
 use crate::format::{self, Link, SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::open::Durability;
-use crate::pace::rest;
+use crate::pace::PacedFile;
 use crate::places::Reach;
 use crate::reclaim::{EXCESS, WORTH_PARTS};
 use crate::runs::{self, End, Run, Runs};
@@ -33,12 +33,12 @@ use std::io;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
 use thalweg_sys::disk::File;
 
 /// Bytes of segments read in one call at most, and so more than are written; the first one is compacted whatever it has.
 const BYTES_AT_ONCE: u64 = if cfg!(test) { 2 << 20 } else { 64 << 20 };
-const WRITE_BYTES: usize = 1 << 20;
+/// What is put together before it is written.
+const WRITE_BYTES: usize = 256 << 10;
 /// Bytes of segments that are looked at in one call, most of them from far: a bit is kept for each batch that there could be.
 const LOOK_BYTES: u64 = 16 * BYTES_AT_ONCE;
 /// No batch is smaller.
@@ -237,8 +237,8 @@ impl Shared {
         let working = directory.join(format!("{name}.new"));
         let _ = self.disk.unlink(&working);
         let made = self.disk.create(&working).and_then(|file| {
-            left.write(&header, bytes, Sink::new(&file, self.options.rest_parts))?;
-            file.sync_data()?;
+            let file = PacedFile::new(file, WRITE_BYTES, &self.leisure, self.options.rest_parts);
+            let file = left.write(&header, bytes, file)?;
             let compacted = Segment::compacted(header, file)?;
             self.disk.rename(&working, &directory.join(&name))?;
             Ok(compacted)
@@ -328,60 +328,20 @@ impl Left {
     }
 
     /// Writes a file of it, from the bytes of the old one.
-    fn write(&self, header: &SegmentHeader, old: &[u8], mut sink: Sink<'_>) -> io::Result<()> {
-        sink.put(&header.encode())?;
+    fn write(&self, header: &SegmentHeader, old: &[u8], mut into: PacedFile<'_>) -> io::Result<File> {
+        into.put(&header.encode())?;
         for (run, from) in &self.runs {
-            for piece in old[*from as usize..][..run.bytes as usize].chunks(WRITE_BYTES) {
-                sink.put(piece)?;
-            }
+            into.put(&old[*from as usize..][..run.bytes as usize])?;
         }
         let mut entry = Vec::with_capacity(runs::ENTRY_BYTES as usize);
         for (run, _) in &self.runs {
             entry.clear();
             run.encode(&mut entry);
-            sink.put(&entry)?;
+            into.put(&entry)?;
         }
         entry.clear();
         self.end.encode(&mut entry);
-        sink.put(&entry)?;
-        sink.flush()
-    }
-}
-
-/// A file that is written from its beginning to its end, at a share of the disk's and the processor's time. Each piece is made durable
-/// by itself, with a rest behind it, so that a commit's sync never waits for much that is not its own.
-struct Sink<'f> {
-    file: &'f File,
-    buffer: Vec<u8>,
-    at: u64,
-    rest_parts: u32,
-    begun: Instant,
-}
-
-impl<'f> Sink<'f> {
-    fn new(file: &'f File, rest_parts: u32) -> Sink<'f> {
-        let (buffer, begun) = (Vec::with_capacity(WRITE_BYTES), Instant::now());
-        Sink { file, buffer, at: 0, rest_parts, begun }
-    }
-
-    /// Writes some more, no more than a piece at a time.
-    fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
-        if self.buffer.len() + bytes.len() > WRITE_BYTES {
-            self.flush()?;
-            if self.rest_parts > 0 {
-                self.file.sync_data()?;
-                std::thread::sleep(rest(self.begun.elapsed(), self.rest_parts));
-                self.begun = Instant::now();
-            }
-        }
-        self.buffer.extend_from_slice(bytes);
-        Ok(())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.file.write_at(&self.buffer, self.at)?;
-        self.at += self.buffer.len() as u64;
-        self.buffer.clear();
-        Ok(())
+        into.put(&entry)?;
+        into.finish().map(|(file, _)| file)
     }
 }

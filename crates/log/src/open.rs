@@ -5,6 +5,7 @@ use crate::control::Control;
 use crate::error::{Damage, OpenError};
 use crate::format::{Link, SEGMENT_BYTES_MAX, SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::groups::GroupMeters;
+use crate::pace::Leisure;
 use crate::reclaim::Reclaim;
 use crate::recover::{self, Recovery};
 use crate::reserve::Reserve;
@@ -59,8 +60,8 @@ pub struct Options {
     pub retain_except: Vec<Vec<u8>>,
     /// Whether sealed segments of which little is needed are written anew without the rest.
     pub compacts: bool,
-    /// Compaction, and whoever fills the next segment's file with zeros, rest so many times as long as they worked, 50 ms at most
-    /// for each mebibyte that they wrote; 0: they never do.
+    /// What [`Store::maintain`] writes, and whoever fills the next segment's file with zeros, rest so many times as long as they worked
+    /// after each mebibyte, the latter 50 ms at most; 0: they never do. Nobody rests while somebody waits for it ([`Store::hurry`]).
     pub rest_parts: u32,
     /// A segment is sealed when its first entry is older than this many microseconds, idle or not.
     pub rotate_after_us: Option<u64>,
@@ -272,6 +273,7 @@ impl Store {
             next_log: parking_lot::Mutex::new(found.next_log),
             transactions: Default::default(),
             checkpointing: Default::default(),
+            leisure: Leisure::default(),
             checkpoints: parking_lot::Mutex::new(checkpoints),
             damage: report.damage.clone(),
             unnamed: report.unnamed.clone(),

@@ -1,14 +1,151 @@
 //! How much of the time, of the disk and of a processor, what is done in the background takes.
 //!
-//! A share, as long as a step takes no more than that part of the longest rest: who does these steps has other things to do, signals
-//! among them. On a disk that takes longer for a mebibyte the share is larger.
+//! Whoever does such work does a step of it and rests for so many times as long as that took, so that it has the same share on a
+//! disk of any speed. Who waits for the work *hurries* it meanwhile: then nobody rests. *Checked by* the tests below.
 
-use std::time::Duration;
+use parking_lot::{Condvar, Mutex};
+use std::io;
+use std::time::{Duration, Instant};
+use thalweg_sys::disk::File;
 
-/// However long a step took, it goes on after so much.
+/// However long a step took, who has other things to do goes on after so much.
 const REST_MAX: Duration = Duration::from_millis(50);
+/// Bytes that are made durable at a time, so that a commit's sync never waits for much that is not its own.
+const STEP_BYTES: usize = 1 << 20;
 
-/// How long to rest after a step that took so long: so many times as long, within bounds.
+/// How long to rest after a step that took so long, for whoever is needed elsewhere: so many times as long, within bounds.
 pub(crate) fn rest(took: Duration, parts: u32) -> Duration {
     took.saturating_mul(parts).min(REST_MAX)
+}
+
+/// Where background work rests.
+#[derive(Debug, Default)]
+pub(crate) struct Leisure {
+    hurried: Mutex<u64>,
+    changed: Condvar,
+}
+
+/// Somebody waits: nobody rests for as long as this lives.
+pub(crate) struct Hurry<'l>(&'l Leisure);
+
+impl Leisure {
+    /// Rests after a step that took so long, so many times as long.
+    fn rest(&self, took: Duration, parts: u32) {
+        let until = Instant::now() + took.saturating_mul(parts);
+        let mut hurried = self.hurried.lock();
+        while *hurried == 0 && !self.changed.wait_until(&mut hurried, until).timed_out() {}
+    }
+
+    /// Has nobody rest for now.
+    pub(crate) fn hurry(&self) -> Hurry<'_> {
+        self.hurry_for_good();
+        Hurry(self)
+    }
+
+    /// Has nobody rest any more.
+    pub(crate) fn hurry_for_good(&self) {
+        *self.hurried.lock() += 1;
+        self.changed.notify_all();
+    }
+}
+
+impl Drop for Hurry<'_> {
+    fn drop(&mut self) {
+        *self.0.hurried.lock() -= 1;
+    }
+}
+
+/// A file that is written from its beginning to its end at a share of the time. Errors are the disk's.
+pub(crate) struct PacedFile<'l> {
+    file: File,
+    buffer: Vec<u8>,
+    at: u64,
+    leisure: &'l Leisure,
+    parts: u32,
+    begun: Instant,
+    unsynced: usize,
+}
+
+impl<'l> PacedFile<'l> {
+    /// Puts together so many bytes before they are written, and rests so many times as long as that takes; 0: never.
+    pub(crate) fn new(file: File, buffer_bytes: usize, leisure: &'l Leisure, parts: u32) -> PacedFile<'l> {
+        let (buffer, begun) = (Vec::with_capacity(buffer_bytes), Instant::now());
+        PacedFile { file, buffer, at: 0, leisure, parts, begun, unsynced: 0 }
+    }
+
+    /// Writes some more.
+    pub(crate) fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
+        for piece in bytes.chunks(self.buffer.capacity()) {
+            if self.buffer.len() + piece.len() > self.buffer.capacity() {
+                self.flush()?;
+            }
+            self.buffer.extend_from_slice(piece);
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.write_at(&self.buffer, self.at)?;
+        self.at += self.buffer.len() as u64;
+        self.unsynced += self.buffer.len();
+        self.buffer.clear();
+        if self.parts > 0 && self.unsynced >= STEP_BYTES {
+            self.file.sync_data()?;
+            self.leisure.rest(self.begun.elapsed(), self.parts);
+            (self.begun, self.unsynced) = (Instant::now(), 0);
+        }
+        Ok(())
+    }
+
+    /// Makes all of it durable. Answers the file, and how long it is.
+    pub(crate) fn finish(mut self) -> io::Result<(File, u64)> {
+        self.flush()?;
+        self.file.sync_data()?;
+        Ok((self.file, self.at))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+    use thalweg_sys::disk::Disk;
+
+    #[test]
+    fn what_is_put_is_what_is_there_whatever_the_pieces() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        let bytes: Vec<u8> = (0..100_000u32).map(|n| n as u8).collect();
+        for pieces in [1, 7, 4096, 100_000] {
+            let leisure = Leisure::default();
+            let file = Disk::Real.create(Path::new(&path)).unwrap();
+            let mut paced = PacedFile::new(file, 4096, &leisure, 3);
+            bytes.chunks(pieces).for_each(|piece| paced.put(piece).unwrap());
+            assert_eq!(paced.finish().unwrap().1, bytes.len() as u64);
+            assert!(std::fs::read(&path).unwrap() == bytes);
+            std::fs::remove_file(&path).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_rest_is_so_many_times_as_long_as_its_step_unless_somebody_waits() {
+        let (leisure, step) = (Leisure::default(), Duration::from_millis(20));
+        let took = |rest: &dyn Fn()| {
+            let begun = Instant::now();
+            rest();
+            begun.elapsed()
+        };
+        assert!(took(&|| leisure.rest(step, 4)) >= step * 4);
+        let hour = Duration::from_secs(3600);
+        {
+            let _hurry = leisure.hurry();
+            leisure.rest(hour, 1);
+        }
+        std::thread::scope(|scope| {
+            let resting = scope.spawn(|| leisure.rest(hour, 1));
+            std::thread::sleep(step);
+            assert!(!resting.is_finished());
+            leisure.hurry_for_good();
+        });
+    }
 }

@@ -198,7 +198,7 @@ impl Store {
         let taken = match if reclaims { shared.make_room() } else { Ok(()) } {
             Err(CommitError::Closed) => return Ok(()),
             Err(error) => Err(io::Error::other(error.to_string())),
-            Ok(()) if reclaims || shared.checkpoint_due() => self.checkpoint(),
+            Ok(()) if reclaims || shared.checkpoint_due() => self.checkpoint_at_leisure(),
             Ok(()) => Ok(()),
         };
         // Whatever became of that: what compaction gives back may be what a checkpoint lacks.

@@ -202,6 +202,11 @@ impl Segment {
         if self.lost {
             return SEGMENT_BYTES_MAX;
         }
+        if self.header.is_compacted() {
+            // Nothing is written to it any more; what another process says may still end within it.
+            let end = self.batches_end();
+            return if self.header.number == newest { self.byte_of(limit).min(end) } else { end };
+        }
         let published = self.region.published();
         if self.header.number == newest {
             let end = crate::byte_of(limit);
@@ -213,7 +218,7 @@ impl Segment {
         if self.followed && published < self.region.capacity() {
             self.region.advance(self.region.capacity());
         }
-        self.batches_end()
+        self.region.published()
     }
 
     /// Where published batches end.
@@ -388,7 +393,8 @@ impl Segment {
     }
 
     fn look_up_to(&self, to: u32) {
-        while self.verified.bytes() < to.min(self.trusted_from) {
+        let to = to.min(self.trusted_from).min(self.batches_end());
+        while self.verified.bytes() < to {
             self.verify_next();
         }
     }

@@ -8,6 +8,7 @@ use crate::expiry::Expiry;
 use crate::groups::GroupMeters;
 use crate::log::Log;
 use crate::open::{Durability, Options};
+use crate::pace::Leisure;
 use crate::reader::Reader;
 use crate::reclaim::Reclaim;
 use crate::retention::Retention;
@@ -55,6 +56,7 @@ pub(crate) struct Shared {
     pub(crate) transactions: Arc<Mutex<u64>>,
     /// One checkpoint is written at a time.
     pub(crate) checkpointing: Mutex<()>,
+    pub(crate) leisure: Leisure,
     /// Starting positions of the checkpoints on disk, oldest first.
     pub(crate) checkpoints: Mutex<Vec<Position>>,
     pub(crate) damage: Vec<Damage>,
@@ -419,12 +421,28 @@ impl Store {
         self.shared.lock.as_ref().map_or(Ok(()), Lock::leave_to_parent)
     }
 
+    /// Has [`Store::maintain`], under way in another thread or yet to come, rest no more: for whoever waits for it to end.
+    ///
+    /// ```
+    /// # let store = thalweg_log::Store::memory(thalweg_log::Options::default())?;
+    /// std::thread::scope(|scope| {
+    ///     let keeper = scope.spawn(|| store.maintain(1_000_000));
+    ///     store.hurry();
+    ///     keeper.join().unwrap()
+    /// })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn hurry(&self) {
+        self.shared.leisure.hurry_for_good();
+    }
+
     /// Closes the store: commits what is pending, writes a checkpoint, seals the tail. Calls on other
     /// clones then say that it is closed; reads go on.
     ///
     /// # Errors
     /// What the disk said; everything acknowledged before is safe regardless.
     pub fn close(&self) -> io::Result<()> {
+        self.hurry();
         self.guard.stop();
         if self.durability() == Durability::Memory {
             return Ok(());

@@ -219,6 +219,11 @@ impl Engine {
         self.state.keep_house();
     }
 
+    /// Has whoever keeps house rest no more.
+    pub(crate) fn hurry(&self) {
+        self.store.hurry();
+    }
+
     /// Closes the store, so that the next start replays nothing.
     ///
     /// # Errors

@@ -20,6 +20,7 @@ mod front;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;
+mod housekeeping;
 mod layer;
 mod limits;
 mod listen;

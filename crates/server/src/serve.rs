@@ -1,6 +1,6 @@
 //! `thalweg serve`: reactors, listeners, engine and signals, wired together.
 //!
-//! One thread per reactor; the first thread waits for signals and does the store's housekeeping, so that
+//! One thread per reactor; the first thread waits for signals, and another does the store's housekeeping, so that
 //! nothing that may wait for a disk runs on a reactor.
 
 use crate::access::{Certificate, CertificateError, TokensError};
@@ -9,6 +9,7 @@ use crate::config::Configuration;
 use crate::descriptors::TooFew;
 use crate::engine::{Engine, Retain};
 use crate::front::{Front, Fronted, Served};
+use crate::housekeeping::Housekeeper;
 use crate::limits::Limits;
 use crate::listen::{self, Doors, Listen};
 use crate::logging::Logging;
@@ -33,8 +34,8 @@ use thalweg_sys::signal::{Signal, Signals, ignore_broken_pipes};
 
 /// What a reactor watches beside its connections: services that live elsewhere.
 const ATTACHED_MAX: usize = 64;
-/// Between two looks at the store's housekeeping.
-const HOUSEKEEPING_MS: u32 = 5_000;
+/// Between two looks at whether all threads are there.
+const WATCHING_MS: u32 = 5_000;
 /// Between two looks at reactors that are ending.
 const ENDING_MS: u32 = 10;
 /// Threads that wait for the disk in place of the reactors.
@@ -204,6 +205,7 @@ pub(crate) fn serve(configuration: Configuration, line: &[OsString]) -> Result<(
         doors.paths.append(&mut rpc_doors.paths);
     }
     let webhooks = webhooks::Running::start(&engine)?;
+    let housekeeper = Housekeeper::start(&engine)?;
     shares.warn(options, &limits);
     tracing::info!(reactors, durability = ?options.durability, %limits, "serving");
     greet(
@@ -216,7 +218,7 @@ pub(crate) fn serve(configuration: Configuration, line: &[OsString]) -> Result<(
     supervisor.ready();
     code::release();
     let mut control = Control { configuration, line, logging, front, certificate, shares };
-    watch(&signals, &engine, &running, neighbours.as_ref(), &mut control)?;
+    watch(&signals, &housekeeper, &running, neighbours.as_ref(), &mut control)?;
     let grace_ms = control.configuration.options.drain_grace_ms;
     tracing::info!(grace_ms, "ending: a second signal ends at once");
     supervisor.stopping();
@@ -227,6 +229,7 @@ pub(crate) fn serve(configuration: Configuration, line: &[OsString]) -> Result<(
     let mut in_order = drain(&signals, running, grace_ms);
     in_order &= neighbours.is_none_or(services::Running::end);
     webhooks.end();
+    in_order &= housekeeper.end();
     if in_order {
         engine.close().map_err(Failure::Store)?;
     }
@@ -422,25 +425,24 @@ fn greet<'e>(
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
-/// Waits for the signal to end, and keeps the store's house meanwhile.
+/// Waits for the signal to end.
 fn watch(
     signals: &Signals,
-    engine: &Engine,
+    housekeeper: &Housekeeper,
     running: &[Running],
     neighbours: Option<&services::Running>,
     control: &mut Control<'_>,
 ) -> Result<(), Failure> {
     loop {
-        match wait(signals, HOUSEKEEPING_MS)? {
+        match wait(signals, WATCHING_MS)? {
             Some(Signal::Terminate | Signal::Interrupt) => return Ok(()),
             Some(Signal::HangUp) => control.reload(running),
             None => {}
         }
         let ended = running.iter().any(|reactor| reactor.thread.is_finished());
-        if ended || neighbours.is_some_and(services::Running::has_ended) {
+        if ended || housekeeper.has_ended() || neighbours.is_some_and(services::Running::has_ended) {
             return Err(Failure::Reactor);
         }
-        engine.keep_house();
     }
 }
 

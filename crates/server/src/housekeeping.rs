@@ -1,0 +1,51 @@
+//! The thread that keeps the store's house: expiry and retention, checkpoints, what is written anew.
+//!
+//! It rests for several times as long as it worked, however slow the disk, so it is nobody who has anything else to do. Owns its
+//! thread. Told to end, it rests no more and ends with what it is at. Checked by the tests of draining, and by what the log does.
+
+use crate::engine::Engine;
+use crate::serve::Failure;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Between two rounds.
+const PERIOD: Duration = Duration::from_secs(5);
+const STACK_BYTES: usize = 256 * 1024;
+
+pub(crate) struct Housekeeper {
+    engine: Engine,
+    end: Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+impl Housekeeper {
+    /// Starts it. The first round comes after a while.
+    ///
+    /// # Errors
+    /// The system gives no thread.
+    pub(crate) fn start(engine: &Engine) -> Result<Housekeeper, Failure> {
+        let (end, ending) = channel();
+        let keeper = engine.clone();
+        let run = move || {
+            while ending.recv_timeout(PERIOD) == Err(RecvTimeoutError::Timeout) {
+                keeper.keep_house();
+            }
+        };
+        let builder = std::thread::Builder::new().name("housekeeper".into()).stack_size(STACK_BYTES);
+        let thread = builder.spawn(run).map_err(|error| Failure::System("start a thread", error))?;
+        Ok(Housekeeper { engine: engine.clone(), end, thread })
+    }
+
+    /// Whether it ended by itself, which it does not do in good order.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.thread.is_finished()
+    }
+
+    /// Ends it. Whether that was in good order.
+    pub(crate) fn end(self) -> bool {
+        self.engine.hurry();
+        drop(self.end);
+        self.thread.join().is_ok()
+    }
+}
