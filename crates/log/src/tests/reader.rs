@@ -511,6 +511,23 @@ fn a_time_index_takes_no_more_than_a_hundredth_of_its_segments() {
     assert!(stats.index_bytes * 100 <= stats.segment_bytes, "{stats:?}");
 }
 
+#[test]
+fn behind_the_last_time_there_is_nothing() {
+    let store = memory();
+    let log = store.log(b"a").unwrap();
+    for time in [1, Time::MAX - 1, Time::MAX] {
+        store.append(&log, b"x", time).unwrap();
+    }
+    assert_eq!(times(&store, &Query::from(Start::After(Time::MAX - 1))), [Time::MAX]);
+    assert_eq!(times(&store, &Query::from(Start::Time(Time::MAX))), [Time::MAX]);
+    let behind = Query::from(Start::After(Time::MAX));
+    assert_eq!(times(&store, &behind), []);
+    assert_eq!(store.reader(&log).entries_back(&behind).count(), 0);
+    let mut cursor = Cursor::new(store.reader(&log), &behind);
+    store.append(&log, b"x", Time::MAX).unwrap();
+    assert_eq!(cursor.next(), Ok(None));
+}
+
 /// A file that nobody may write, not even the machine's owner.
 const FORBIDDEN: &str = "/sys/kernel/uevent_seqnum";
 
