@@ -57,11 +57,14 @@ export type Data = string | NodeJS.ArrayBufferView
 export interface OpenOptions {
   /** "sync" unless said otherwise. */
   durability?: Durability
-  /** Attach to a store that another process writes, or wrote. */
+  /**
+   * Attach to a store that another process writes, or wrote; nothing else that is asked for matters then. Nothing of it need be
+   * writable: where the file `signal` is, tails are woken, and where it is not, they look every 10 ms.
+   */
   readOnly?: boolean
-  /** Size of the first segment file, 4 MiB unless said otherwise; each next one is twice as large. */
+  /** Size of the first segment file, 4 MiB unless said otherwise; each next one is twice as large. A multiple of 4096. */
   segmentBytesMin?: number
-  /** Size of the largest segment file, 64 MiB unless said otherwise, at most 1 GiB. One commit holds a little less. */
+  /** Size of the largest segment file, 64 MiB unless said otherwise: a multiple of 4096 from 8192 to 1 GiB. One commit holds a little less. */
   segmentBytesMax?: number
   /** Housekeeping lets go of entries older than so many microseconds. A whole number, as all that count here. */
   retainUs?: number
@@ -73,7 +76,8 @@ export interface OpenOptions {
 
 /**
  * Opens the store in a directory, or makes one there. Within a process a store is opened once, whoever opens it, and
- * closed with the last. A store in memory is shared by name.
+ * closed with the last. A store in memory is shared by name. Whoever opens one that is open asks for nothing that it is not: `CONFLICT`
+ * says what differs. What is left out is as it is.
  */
 export function open(path: string, options?: OpenOptions): Store
 
@@ -205,10 +209,43 @@ export interface EndPiece {
   readonly tornBytes: number
 }
 
+/** What opening a store found. */
+export interface Recovery {
+  /** Logs that exist. */
+  readonly logs: number
+  /** Position of the checkpoint that it began with; null when there was none. */
+  readonly checkpoint: number | null
+  /** Batches replayed behind that. */
+  readonly batches: number
+  /** The store had been closed. */
+  readonly clean: boolean
+  /** Bytes of unacknowledged batches at the end that were not whole and were discarded. */
+  readonly discardedBytes: number
+  /** Spans that should be whole and are not. */
+  readonly damage: readonly Damage[]
+  /** One of them that may have held the creation of logs nobody can name: while it is there no log is created. */
+  readonly unnamed: Damage | null
+}
+
+/** A span of a store that does not read back as it was written. */
+export interface Damage {
+  /** The same in words. */
+  readonly message: string
+  readonly file: string
+  /** Position of the first damaged byte. */
+  readonly from: number
+  /** Position at which the batches go on; equal to `from` when that is unknown. */
+  readonly to: number
+  /** Ids of the logs it touches; null when they can no longer be told. */
+  readonly logs: readonly number[] | null
+}
+
 export interface Stats {
   readonly logs: number
   readonly segments: number
   readonly segmentBytes: number
+  /** Bytes of this process's address space that segments are mapped at, once: what is lent of them is mapped again. */
+  readonly mappedBytes: number
   /** Position at which the next entry will be written. */
   readonly written: number
   /** Position up to which everything lasts. */
@@ -223,6 +260,8 @@ export interface Stats {
   readonly entries: number
   /** Segments begun since then. */
   readonly rotations: number
+  /** Calls of `purge` that were carried out since then. */
+  readonly purges: number
   /** Payload bytes let go since then. */
   readonly purgedBytes: number
   /** Payload bytes that some log still needs, as they are let go of: up to 64 KiB of a log at a time. */
@@ -237,6 +276,7 @@ export interface Stats {
 
 /** What to purge: of one log, or of all. */
 export interface Purge {
+  /** Its name. */
   log?: string
   /** Entries in front of the first one of this time or a later one; all there are unless said. Not before the epoch. */
   before?: number
@@ -256,7 +296,7 @@ export interface Purged {
 }
 
 export interface TimeOption {
-  /** That of the call unless said otherwise; not before the epoch. It may repeat or go back. */
+  /** That of the call unless said otherwise; a whole number, not before the epoch. It may repeat or go back. */
   time?: number
 }
 
@@ -264,6 +304,10 @@ export interface Store {
   readonly path: string
   readonly durability: Durability
   readonly readOnly: boolean
+  /** What opening it found; null of a store that is only read, or is in memory. */
+  readonly recovery: Recovery | null
+  /** Spans that were damaged when it was opened, also for one who only reads. */
+  damage(): Damage[]
   /** The log of that name, made if there is none. */
   log(name: string): Log
   /** Names of all logs, sorted. */
@@ -284,6 +328,7 @@ export interface Store {
   purge(purge: Purge): Promise<Purged[]>
   /** Begins a new segment file. */
   rotate(): void
+  /** Counts of the process that writes: one that only reads has none (`READ_ONLY`). */
   stats(): Stats
   /** Looks at every byte of its files; of a store in memory there are none. */
   verify(): Promise<Report>
@@ -305,7 +350,10 @@ export interface Transaction {
   abort(): void
 }
 
-/** Where to begin: at most one of them. Without any, at the oldest entry. */
+/**
+ * Where to begin: at most one of them. Without any, at the oldest entry. Times are whole numbers, or an infinity; an offset is a whole
+ * number, and not negative.
+ */
 export interface Query {
   /** Entries of this time or a later one. */
   start?: number

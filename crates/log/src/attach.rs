@@ -26,7 +26,6 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use thalweg_sync::gate::Gate;
 use thalweg_sync::region::Published;
 use thalweg_sys::disk::Disk;
 
@@ -69,8 +68,8 @@ impl std::fmt::Debug for Followed {
 }
 
 impl Attached {
-    /// Attaches to the store in `directory`. The signal file must be writable for whoever wants to wait;
-    /// everything else is only read.
+    /// Attaches to the store in `directory`. Whoever may write its `signal` file and waits is woken by the writer; whoever may not, on
+    /// a read-only mount say, looks every 10 ms. Everything else is only read.
     ///
     /// # Errors
     /// [`OpenError`]; [`OpenError::NotAStore`] when nobody ever opened a store there.
@@ -99,8 +98,7 @@ impl Attached {
             return Err(OpenError::NotAStore { file, why });
         }
         let failed = |action| move |source| OpenError::Io { action, file: directory.to_owned(), source };
-        let gate =
-            Arc::new(Gate::new(signal::attach(disk, directory).map_err(failed("map the signal file of"))?));
+        let gate = Arc::new(signal::attach(disk, directory).map_err(failed("map the signal file of"))?);
         // Before the list of segments: what is visible lies in segments that are there by then.
         let up_to = control.visible();
         let mut recovery = Recovery::new(disk, directory, &control, Some(up_to));

@@ -37,6 +37,16 @@ impl fmt::Display for Damage {
 /// Why a store does not open. Nothing was changed unless the variant says so.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
+    /// An option has a value that it cannot have.
+    #[error("{option} is {value}; it must be {must}")]
+    BadOption {
+        /// Its name.
+        option: &'static str,
+        /// What was given.
+        value: u64,
+        /// What it may be.
+        must: String,
+    },
     /// Another process has it open.
     #[error("{directory} is held by {holder}; stop that process or choose another directory")]
     Held {

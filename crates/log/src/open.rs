@@ -3,7 +3,7 @@
 use crate::catalogue::Catalogue;
 use crate::control::Control;
 use crate::error::{Damage, OpenError};
-use crate::format::{Link, SEGMENT_BYTES_MAX, SEGMENT_HEADER_BYTES, SegmentHeader};
+use crate::format::{Link, SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::groups::GroupMeters;
 use crate::pace::Leisure;
 use crate::reclaim::Reclaim;
@@ -43,9 +43,9 @@ pub struct Options {
     /// What an acknowledged commit survives.
     pub durability: Durability,
     /// Size of the first segment in bytes; each next one is twice as large, up to a sixteenth of `retain_bytes` if that is given
-    /// (1 MiB at least). A multiple of 4,096.
+    /// (1 MiB at least). A multiple of 4,096, at most `segment_bytes_max`.
     pub segment_bytes_min: u32,
-    /// Largest segment in bytes, at most 1 GiB. One commit holds a little less.
+    /// Largest segment in bytes: a multiple of 4,096, at least two of them and at most 1 GiB. One commit holds a little less.
     pub segment_bytes_max: u32,
     /// Start a committer thread in `sync` mode. Without one, [`Store::flush`] commits.
     pub committer_thread: bool,
@@ -126,22 +126,16 @@ impl Options {
     pub(crate) fn batch_bytes_max(&self) -> u64 {
         u64::from(self.segment_bytes_max - crate::format::SEGMENT_HEADER_BYTES)
     }
-
-    fn checked(mut self) -> Options {
-        let whole = |bytes: u32| bytes / PAGE_BYTES * PAGE_BYTES;
-        self.segment_bytes_max = whole(self.segment_bytes_max.clamp(2 * PAGE_BYTES, SEGMENT_BYTES_MAX));
-        self.segment_bytes_min = whole(self.segment_bytes_min.clamp(PAGE_BYTES, self.segment_bytes_max));
-        self
-    }
 }
 
 impl Store {
     /// A store without files. `options.durability` is taken as [`Durability::Memory`].
     ///
     /// # Errors
-    /// [`OpenError::Io`] when there is no memory for the first segment.
+    /// [`OpenError::BadOption`]; [`OpenError::Io`] when there is no memory for the first segment.
     pub fn memory(options: Options) -> Result<Store, OpenError> {
-        let options = Options { durability: Durability::Memory, ..options }.checked();
+        let options = Options { durability: Durability::Memory, ..options };
+        options.check_sizes()?;
         let failed = |source| OpenError::Io { action: "map", file: "memory".into(), source };
         let control = Arc::new(Control::in_memory(1).map_err(failed)?);
         let capacity = options.segment_bytes_first();
@@ -165,7 +159,7 @@ impl Store {
     /// # Errors
     /// [`OpenError`]; a store that is refused is left untouched.
     pub fn open(disk: &Disk, directory: &Path, options: Options) -> Result<(Store, Recovered), OpenError> {
-        let options = options.checked();
+        options.check_sizes()?;
         let failed = |action: &'static str| {
             let file = directory.to_owned();
             move |source| OpenError::Io { action, file, source }
@@ -282,14 +276,14 @@ impl Store {
             #[cfg(test)]
             steps: Default::default(),
         });
-        shared.catalogue.visit(|log| shared.enter(log));
         shared.into_store()
     }
 }
 
 impl Shared {
-    /// Sets room aside for a store that is whole, and starts its thread.
+    /// Has logs looked at when it is time, sets room aside for a store that is whole, and starts its thread.
     fn into_store(self: Arc<Shared>) -> Result<Store, OpenError> {
+        self.catalogue.visit(|log| self.enter(log));
         self.set_room_aside();
         let guard = Guard::start(&self).map_err(|source| OpenError::Io {
             action: "start a thread for",

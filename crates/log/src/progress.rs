@@ -8,7 +8,7 @@ use crate::error::ReadError;
 use crate::query::{Query, Start};
 use crate::source::Source;
 use crate::walk::{Filter, Found, Step, Walk, Wanted};
-use crate::{Damage, Position};
+use crate::{Damage, Offset, Position, Time};
 
 /// Why nothing more comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +48,9 @@ impl Progress {
         (self.skipped, self.ended, self.leapt) = (0, None, true);
         let (since, exact) = match query.start {
             Start::Time(time) => (time, false),
-            Start::After(time) => (time.saturating_add(1), false),
+            // There is no time behind the last one.
+            Start::After(Time::MAX) => return self.begin_with_nothing(source, limit),
+            Start::After(time) => (time + 1, false),
             Start::Exact(time) => (time, true),
             _ => return self.begin_elsewhere(source, query, limit),
         };
@@ -57,6 +59,15 @@ impl Progress {
         self.walk = source.walk_from_time(since, query.end, limit);
         self.stretch = source.stretch_at(self.walk.position(), &mut self.filter);
         self.filter.skip_older(self.walk.bytes(source.view()), &mut self.walk.at);
+    }
+
+    /// A query that no entry is taken by, whatever comes.
+    #[cold]
+    fn begin_with_nothing(&mut self, source: &Source, limit: Position) {
+        self.filter = source.filter(Wanted::of(0, Some(0), false, 0), self.filter.pace);
+        self.stretch = source.stretch_at(limit, &mut self.filter);
+        self.filter.from = Offset::MAX;
+        self.walk = Walk::at(source.view(), limit, limit);
     }
 
     fn begin_elsewhere(&mut self, source: &Source, query: &Query, limit: Position) {

@@ -115,6 +115,7 @@ impl Store {
         if frees {
             self.remove_files();
         }
+        self.shared.writer.lock().tally.purges += 1;
         Ok(purged)
     }
 

@@ -182,6 +182,10 @@ impl Shared {
     }
 }
 
+fn mapped_bytes(segments: &Segments) -> u64 {
+    segments.latest().all().iter().map(|segment| u64::from(segment.region().capacity())).sum()
+}
+
 /// A count of what a store holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
@@ -191,6 +195,8 @@ pub struct Stats {
     pub segments: u64,
     /// Bytes allocated for segments.
     pub segment_bytes: u64,
+    /// Bytes of this process's address space that segments are mapped at. What of it is in memory is for the system to say.
+    pub mapped_bytes: u64,
     /// End of the last batch, as [`Store::written`] says it.
     pub written: Position,
     /// End of what is known to last.
@@ -205,6 +211,8 @@ pub struct Stats {
     pub entries: u64,
     /// Segments begun since then.
     pub rotations: u64,
+    /// Calls of [`Store::purge`] that were carried out since then.
+    pub purges: u64,
     /// Payload bytes let go since then, by purges, retention and deletion.
     pub purged_bytes: u64,
     /// Payload bytes that some log needs, counted as they are let go of: up to 256 KiB of a log at a time.
@@ -310,6 +318,7 @@ impl Store {
             logs,
             segments: shared.segments.numbers().len() as u64,
             segment_bytes: shared.segments.allocated_bytes(),
+            mapped_bytes: mapped_bytes(&shared.segments),
             written: writer.written(),
             durable: shared.control.durable(),
             index_bytes: shared.segments.index_bytes(),
@@ -317,6 +326,7 @@ impl Store {
             batch_bytes: writer.tally.batch_bytes,
             entries: writer.tally.entries,
             rotations: writer.tally.rotations,
+            purges: writer.tally.purges,
             purged_bytes: writer.tally.purged_bytes,
             live_bytes: writer.live_bytes.values().sum(),
             freed_bytes: writer.tally.freed_bytes,

@@ -193,6 +193,8 @@ pub(crate) struct Writer {
 pub(crate) struct Tally {
     /// Segments begun.
     pub(crate) rotations: u64,
+    /// Purges that somebody asked for.
+    pub(crate) purges: u64,
     /// Payload bytes let go.
     pub(crate) purged_bytes: u64,
     /// Bytes of segments removed.

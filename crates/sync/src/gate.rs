@@ -146,6 +146,15 @@ impl Gate {
     pub fn new(map: Map) -> Gate {
         Gate::over(Page::new(map))
     }
+
+    /// A gate for sleepers who cannot write to the publisher's words and so cannot be woken by it: they look by themselves whether
+    /// it moved, so often. Whoever wakes them through this very gate they hear at once.
+    ///
+    /// # Errors
+    /// There is no memory for its words.
+    pub fn apart(look_every: Duration) -> std::io::Result<Gate> {
+        Page::apart(look_every).map(Gate::over)
+    }
 }
 
 impl<P, O> Gate<P, O> {
@@ -381,6 +390,22 @@ mod tests {
                 assert!(sleeper.join().unwrap());
             });
         }
+    }
+
+    #[test]
+    fn who_is_apart_looks_by_itself_and_hears_whoever_wakes_it() {
+        let published = Words::new(Map::anonymous(8).unwrap());
+        let [looks, hears] = [1, u64::MAX].map(|ms| Gate::apart(Duration::from_millis(ms)).unwrap());
+        assert!(!looks.wait(Some(Duration::from_millis(5)), || published.load(0) == 1));
+        std::thread::scope(|scope| {
+            let sleeper = scope.spawn(|| looks.wait(None, || published.load(0) == 1));
+            published.store(0, 1);
+            assert!(sleeper.join().unwrap());
+            let sleeper = scope.spawn(|| hears.wait(None, || published.load(0) == 2));
+            published.store(0, 2);
+            hears.wake_all();
+            assert!(sleeper.join().unwrap());
+        });
     }
 
     #[test]

@@ -8,6 +8,16 @@ use std::io;
 /// For so long a thread goes by what it found of its processors.
 const PROCESSORS_KNOWN_NS: u64 = 1_000_000;
 
+/// From here on the calling thread makes no system call but `read`, `write` and its own end: any other kills it, and the process when
+/// it has no other thread. For tests of what makes none.
+///
+/// # Errors
+/// The kernel cannot do that.
+#[cfg(feature = "sim")]
+pub fn forbid_calls() -> io::Result<()> {
+    Ok(rustix::thread::set_secure_computing_mode(rustix::thread::SecureComputingMode::Strict)?)
+}
+
 /// How many descriptors the process may have open now, and the most it may raise that to.
 pub fn descriptors_max() -> (u64, u64) {
     let limit = getrlimit(Resource::Nofile);

@@ -7,7 +7,8 @@
 // bytes were left out, because each must begin where the last one ended. Byte positions are kept in units of 4, the
 // words of an Int32Array, so that nothing in the loop is anything but a small integer. Nothing here allocates.
 
-const { ThalwegError, badArgument, native } = require("./error.js")
+const { ThalwegError, native } = require("./error.js")
+const check = require("./arguments.js")
 const format = require("./format.js")
 
 const { BATCH_MAGIC, FLAG_LAST, KIND_CLOSE, KIND_DATA, KIND_DELETE } = format
@@ -54,6 +55,8 @@ class Cursor {
     // Entries need a closer look than at their time: at their offset, or for one of an exact time.
     this.guarded = false
     this.exact = false
+    // What holds the offset that was sought was not met yet.
+    this.seeks = false
     // These begin as what can only be a float: a field that became one later would split the shapes of cursors, and every
     // loop that met both would be slower for good.
     this.since = -0
@@ -83,7 +86,7 @@ class Cursor {
   seek(query = FIRST) {
     const view = this.view
     view.check()
-    check(query)
+    check.query(query)
     const { word, limitSegment, limitByte } = this
     this.word = query.uncommitted === true ? WRITTEN : VISIBLE
     this.readLimit()
@@ -99,6 +102,7 @@ class Cursor {
     this.generation = view.generation
     const { start, end } = query
     this.exact = false
+    this.seeks = false
     this.since = 0
     this.until = end === undefined ? Infinity : end
     this.stop = Infinity
@@ -128,7 +132,7 @@ class Cursor {
     if (query.offset !== undefined) return this.seekOffset(query.offset)
     if (query.checkpoint === true) return this.enterAt(native(() => this.view.opening.checkpoint()))
     this.expectFirst()
-    this.standAt(native(() => this.log.handle.positionOf(0, this.log.lineage[0].from)))
+    this.standAt(this.log.positionOf(0, this.log.lineage[0].from))
   }
 
   seekOffset(offset) {
@@ -137,13 +141,14 @@ class Cursor {
     const place = this.log.stretchOf(offset)
     this.enter(place)
     this.expectFirst()
-    this.standAt(native(() => this.log.handle.positionOf(place, offset)))
+    this.standAt(this.log.positionOf(place, offset))
   }
 
   /** Nothing may be missing in front of the first entry: it begins at the first offset taken, or before it. */
   expectFirst() {
     this.expected = this.from
     this.guarded = true
+    this.seeks = this.log.isAlone
   }
 
   seekTime(time) {
@@ -197,9 +202,10 @@ class Cursor {
       if (words[at] === BATCH_MAGIC && (words[at + 11] & 0xffff) === 1) at += BATCH_WORDS + TOUCHED_WORDS
       if ((words[at + 1] & 0xff) === KIND_DATA && words[at + 2] === this.idLow && words[at + 3] === this.idHigh) {
         const time = words[at + 7] * HIGH + (words[at + 6] >>> 0)
-        if (time >= this.since && time < this.until) {
+        const ahead = at + FRAME_WORDS + (((words[at] + 7) >>> 3) << 1)
+        if (time >= this.since && time < this.until && ahead <= this.end) {
           this.at = at
-          this.ahead = at + FRAME_WORDS + (((words[at] + 7) >>> 3) << 1)
+          this.ahead = ahead
           return true
         }
       }
@@ -235,6 +241,12 @@ class Cursor {
           break
         }
         this.passed = 0
+        if (ahead > end) {
+          // Not even its header is there, or a part of the rest.
+          if (at + FRAME_WORDS <= end) this.torn(at)
+          ahead = at
+          break
+        }
         const time = words[at + 7] * HIGH + (words[at + 6] >>> 0)
         if (this.guarded) {
           const verdict = this.judge(at, length, time)
@@ -287,12 +299,20 @@ class Cursor {
     if (this.exact || time < this.since || time >= this.until || end <= this.from) {
       return time >= this.stop ? OVER : PASSED
     }
+    if (this.seeks) this.learn(offset, at)
     this.skip = offset < this.from ? this.from - offset : 0
     this.drop = end > this.cut ? end - this.cut : 0
     // The one behind it is an entry like any other.
     if (this.skip === 0) this.from = 0
     this.guarded = this.from > 0 || this.cut !== Infinity
     return TAKEN
+  }
+
+  /** The first entry of those that were sought by their offset: whoever seeks it again, or one near it, begins here. */
+  learn(offset, at) {
+    this.seeks = false
+    const position = this.positionOf(at)
+    this.log.places.note(Math.max(this.from, offset), offset, position, this.generation)
   }
 
   /** Entries are missing in front of this one: purged, or damaged. */
@@ -302,14 +322,22 @@ class Cursor {
       this.skipped += to - from
       return
     }
+    this.damaged(this.ahead, `entries are missing between offsets ${from} and ${to}`)
+  }
+
+  /** An entry reaches behind what may be read: whoever says how far that is says so of a place within a batch. */
+  torn(at) {
+    this.expected = -1
+    this.ahead = at
+    this.damaged(at, "an entry reaches behind the end of what may be read")
+  }
+
+  damaged(at, message) {
     this.ended = "damaged"
     // Nothing of the run at hand is taken any more.
     this.end = 0
-    const position = this.position()
-    throw new ThalwegError("DAMAGED", `entries are missing between offsets ${from} and ${to}`, {
-      from: position,
-      to: position,
-    })
+    const position = this.positionOf(at)
+    throw new ThalwegError("DAMAGED", message, { from: position, to: position })
   }
 
   /** The loop ran into something: finds more to walk, or says that there is none. */
@@ -373,7 +401,7 @@ class Cursor {
     this.leave()
     if (this.expected > this.cut) this.expected = this.cut
     this.enter(stretch)
-    this.standAt(native(() => this.log.handle.positionOf(stretch, offset)))
+    this.standAt(this.log.positionOf(stretch, offset))
   }
 
   /** The next run of bytes in this segment or a later one; false at the limit. Throws in front of damage. */
@@ -459,7 +487,7 @@ class Cursor {
     }
     const { limit } = this
     const at = this.segment === null ? limit : Math.min(this.position(), limit)
-    const ended = native(() => this.log.handle.ended(at)) ?? null
+    const ended = this.log.endedBy(at, limit)
     if (ended === "unsure") return false
     this.leapt = false
     this.ended = ended
@@ -561,7 +589,12 @@ class Cursor {
   }
 
   position() {
-    return this.segment === null ? 0 : this.segment.number * HIGH + this.ahead * 4 + this.shift
+    return this.segment === null ? 0 : this.positionOf(this.ahead)
+  }
+
+  /** The position of a word of the run at hand. */
+  positionOf(at) {
+    return this.segment.number * HIGH + at * 4 + this.shift
   }
 
   /** Whether everything was seen and nothing was committed since. */
@@ -605,16 +638,6 @@ class Cursor {
     if (this.at === 0) throw new ThalwegError("BAD_ARGUMENT", "the cursor stands at no entry")
     return this.segment.lend(this.start, this.length)
   }
-}
-
-/** Refuses times and offsets that are no numbers: they compare with nothing. */
-function check({ start, after, exact, offset, end }) {
-  if (isNumber(start) && isNumber(after) && isNumber(exact) && isNumber(offset) && isNumber(end)) return
-  throw badArgument("a query's times and offsets are numbers")
-}
-
-function isNumber(value) {
-  return value === undefined || (typeof value === "number" && !Number.isNaN(value))
 }
 
 module.exports = { Cursor }

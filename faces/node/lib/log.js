@@ -2,9 +2,11 @@
 
 // One log: appending, and the ways to read it.
 
+const { options, query: checkQuery, signal: signalOf, timeOf } = require("./arguments.js")
 const { ThalwegError, badArgument, native } = require("./error.js")
 const { Cursor } = require("./cursor.js")
 const { Entries, LazyEntries } = require("./entries.js")
+const { Places } = require("./places.js")
 const { AREA_HEADER_BYTES, Stage } = require("./stage.js")
 const { Tail } = require("./tail.js")
 
@@ -12,6 +14,7 @@ const RESOLVED = Promise.resolve()
 // A turn's entries go over before they are this many bytes.
 const STAGED_BYTES_MAX = 4 << 20
 const TAIL = Object.freeze({ tail: true })
+const TAIL_OPTIONS = { signal: "object" }
 
 // One executor for every promise: what it was handed is taken from here at once.
 let resolveMade, rejectMade
@@ -34,12 +37,15 @@ class Log {
     this.flushLater = () => this.flush()
     this.generation = -1
     this.lineage = []
+    this.places = new Places()
+    // It has not ended in front of there.
+    this.openTo = 0
   }
 
   /** Appends one entry at the end of this turn, together with whatever else is appended in it. */
-  append(data, options) {
+  append(data, given) {
     try {
-      this.put(data, options === undefined ? undefined : options.time)
+      this.put(data, timeOf(given))
     } catch (error) {
       return Promise.reject(error)
     }
@@ -55,9 +61,9 @@ class Log {
   }
 
   /** Appends one entry now; in `sync` mode, waits for the disk. */
-  appendSync(data, options) {
+  appendSync(data, given) {
     this.flush()
-    this.put(data, options === undefined ? undefined : options.time)
+    this.put(data, timeOf(given))
     const { stage } = this
     try {
       native(() => this.handle.append(stage.bytes, stage.used))
@@ -72,18 +78,23 @@ class Log {
   }
 
   /** Appends everything that an iterable yields, each a transaction of its own; resolves with how many there were. */
-  async appendMany(entries, options) {
-    const time = options?.time
+  async appendMany(entries, given) {
+    const time = timeOf(given)
     return this.appendGroups(entries, (stage, data) => stage.put(data, time, 0))
   }
 
   /** The same with a time for each: the iterable yields pairs of a time and data. */
   async appendTimed(entries) {
-    return this.appendGroups(entries, (stage, [time, data]) => stage.put(data, time, 0))
+    return this.appendGroups(entries, (stage, pair) => {
+      if (typeof pair?.[Symbol.iterator] !== "function") throw badArgument("what appendTimed takes are pairs of a time and data")
+      const [time, data] = pair
+      stage.put(data, time, 0)
+    })
   }
 
   async appendGroups(entries, put) {
     this.view.check()
+    if (typeof entries?.[Symbol.iterator] !== "function") throw badArgument("entries are something that can be iterated over")
     // What was appended before comes before.
     this.flush()
     // Whoever yields the entries may append meanwhile, so the area is not the turn's.
@@ -188,11 +199,12 @@ class Log {
   }
 
   /** Entries as they come, from now on unless the query says otherwise. */
-  tail(query = TAIL, { signal } = {}) {
-    if (query === null || typeof query !== "object") throw badArgument("a query is an object")
-    const begins = ["start", "after", "exact", "offset", "checkpoint"].some((name) => query[name] !== undefined)
+  tail(query = TAIL, given) {
+    const { signal } = options(given, TAIL_OPTIONS, "a tail")
+    checkQuery(query)
+    const begins = query.checkpoint === true || ["start", "after", "exact", "offset"].some((name) => query[name] !== undefined)
     const from = begins ? query : { ...query, tail: true }
-    return new Tail(new Cursor(this, from, true), this.store.waits, signal ?? query.signal)
+    return new Tail(new Cursor(this, from, true), this.store.waits, signalOf(signal ?? query.signal))
   }
 
   /** Which log holds a stretch of what this one does, as of the segments there are. */
@@ -206,6 +218,25 @@ class Log {
     if (rows.length === 0) throw new ThalwegError("DELETED")
     this.lineage = rows.map(({ idLow, idHigh, from, cut }) => ({ idLow: idLow | 0, idHigh: idHigh | 0, from, cut }))
     this.generation = this.view.generation
+  }
+
+  /** A position from which a walk comes by what a stretch holds of an offset or a later one. */
+  positionOf(stretch, offset) {
+    const known = this.isAlone ? this.places.find(offset, this.generation) : undefined
+    return known ?? native(() => this.handle.positionOf(stretch, offset))
+  }
+
+  /** Whether no other log holds anything of it: that would be the other's to move. */
+  get isAlone() {
+    return this.lineage.length === 1
+  }
+
+  /** How it ended, for a walk that came to a position, and to whose limit it may have ended unseen; null when it has not. */
+  endedBy(position, limit) {
+    if (limit <= this.openTo) return null
+    const ended = native(() => this.handle.ended(position)) ?? null
+    if (ended === null) this.openTo = limit
+    return ended
   }
 
   /** The stretch that holds an offset. */

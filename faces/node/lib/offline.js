@@ -3,12 +3,8 @@
 // What is done to a store's files without opening it: verify, back up, put back, take apart.
 
 const binding = require("./binding.js")
-const { badArgument, settled, typed } = require("./error.js")
-
-const path = (value) => {
-  if (typeof value !== "string" || value === "") throw badArgument("a path is a string")
-  return value
-}
+const { path } = require("./arguments.js")
+const { settled, typed } = require("./error.js")
 
 /** Every batch of every segment, without opening the store for writing. */
 async function verify(at) {

@@ -65,7 +65,9 @@ class Segment {
   map() {
     if (!this.isMapped) {
       if (!this.isHeld()) return false
-      this.words = new Int32Array(native(() => this.handle.bytes()))
+      const bytes = native(() => this.handle.bytes())
+      // A file that was cut short may end anywhere.
+      this.words = new Int32Array(bytes, 0, bytes.byteLength >>> 2)
       this.runs = native(() => this.handle.runs()) ?? null
       this.isMapped = true
     }

@@ -14,8 +14,8 @@ const NOW = -1
 
 /** A time that somebody gave. */
 function given(time) {
-  if (typeof time === "number" && time >= 0 && time <= Number.MAX_SAFE_INTEGER) return time
-  throw badArgument("a time is a number of microseconds since the epoch")
+  if (Number.isSafeInteger(time) && time >= 0) return time
+  throw badArgument("a time is a whole number of microseconds since the epoch")
 }
 
 /** The same, or now, for which only the native side has a number. */

@@ -4,6 +4,7 @@
 
 const { mkdirSync, realpathSync } = require("node:fs")
 const { rmdir } = require("node:fs/promises")
+const { options: optionsOf, path: pathOf, signal: signalOf, text, timeOf } = require("./arguments.js")
 const binding = require("./binding.js")
 const { Births } = require("./births.js")
 const { badArgument, native, settled, typed } = require("./error.js")
@@ -18,6 +19,16 @@ const { Waits } = require("./waits.js")
 // What verifying no files finds.
 const NO_FILES = { segments: 0, batches: 0, logs: 0, bytes: 0, checkpoints: 0, tornBytes: 0 }
 const DURABILITIES = ["sync", "os", "memory"]
+const OPTIONS = {
+  durability: "string",
+  readOnly: "boolean",
+  segmentBytesMin: "number",
+  segmentBytesMax: "number",
+  retainUs: "number",
+  retainBytes: "number",
+  rotateAfterUs: "number",
+}
+const BIRTHS = { existing: "boolean", signal: "object" }
 // Options that count something, and the most there may be of it.
 const COUNTS = {
   segmentBytesMin: 0xffffffff,
@@ -30,9 +41,11 @@ const COUNTS = {
 const MAINTAINED_BYTES = 64 << 20
 
 /** Opens the store at a path, or makes one there. */
-function open(path, options = {}) {
-  const { durability = "sync", readOnly = false } = options
-  if (typeof path !== "string" || path === "") throw badArgument("a path is a string")
+function open(path, given) {
+  const options = optionsOf(given, OPTIONS, "open")
+  const durability = options.durability ?? "sync"
+  const readOnly = options.readOnly ?? false
+  pathOf(path)
   if (!DURABILITIES.includes(durability)) throw badArgument(`durability is one of ${DURABILITIES.join(", ")}`)
   for (const [name, most] of Object.entries(COUNTS)) {
     const count = options[name] ?? 0
@@ -77,14 +90,15 @@ class Store {
     this.open = new Map()
     this.staged = new Set()
     this.unmaintained = 0
+    this.found = undefined
   }
 
   /** The log of that name, made if there is none. */
   log(name) {
     this.view.check()
-    if (typeof name !== "string") throw badArgument("a name is a string")
     const known = this.open.get(name)
     if (known !== undefined && !native(() => known.handle.isDeleted())) return known
+    text(name, "a name")
     const log = new Log(this, name, native(() => this.opening.log(name)))
     this.open.set(name, log)
     return log
@@ -97,16 +111,17 @@ class Store {
   }
 
   /** Names of logs as they become visible: of those to come, or of all. */
-  births({ existing = false, signal } = {}) {
+  births(given) {
     this.view.check()
-    return new Tail(new Births(this, existing === true), this.waits, signal, (births) => births.name)
+    const { existing, signal } = optionsOf(given, BIRTHS, "births")
+    return new Tail(new Births(this, existing === true), this.waits, signalOf(signal), (births) => births.name)
   }
 
   /** A transaction; with a function, one that is committed when the function is done and aborted when it fails. */
   transaction(work, options) {
     this.view.check()
-    if (typeof work !== "function") return new Transaction(this, work?.time)
-    return this.transact(work, new Transaction(this, options?.time))
+    if (typeof work !== "function") return new Transaction(this, timeOf(work))
+    return this.transact(work, new Transaction(this, timeOf(options)))
   }
 
   async transact(work, transaction) {
@@ -125,6 +140,7 @@ class Store {
   async purge(purge = {}) {
     this.view.check()
     const { log, before, destroy = false, countEntries = false } = purged(purge)
+    if (log !== undefined) text(log, "log of a purge")
     if (before !== undefined) given(before)
     this.flush()
     return settled(native(() => this.opening.purge(log, before, destroy, countEntries)))
@@ -135,6 +151,17 @@ class Store {
     this.view.check()
     this.flush()
     native(() => this.opening.rotate())
+  }
+
+  /** What opening it found; null of a store that is only read, or has no files. */
+  get recovery() {
+    if (this.found === undefined) this.found = this.opening.recovery() ?? null
+    return this.found
+  }
+
+  /** Spans that were damaged when it was opened. */
+  damage() {
+    return this.opening.damage()
   }
 
   stats() {
@@ -150,7 +177,7 @@ class Store {
   /** A backup of it in a directory, while it is written. */
   async backup(to) {
     this.view.check()
-    if (typeof to !== "string" || to === "") throw badArgument("a path is a string")
+    pathOf(to)
     this.flush()
     return settled(native(() => this.opening.backup(to)))
   }

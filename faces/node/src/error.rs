@@ -23,12 +23,18 @@ pub(crate) fn closed() -> Error {
 
 pub(crate) fn open(error: &OpenError) -> Error {
     let code = match error {
+        OpenError::BadOption { .. } => return failure("BAD_ARGUMENT", in_javascript(&error.to_string())),
         OpenError::Held { .. } => "HELD",
         OpenError::Newer { .. } => "NEWER",
         OpenError::NotAStore { .. } => "NOT_A_STORE",
         OpenError::Io { .. } => "IO",
     };
     failure(code, error)
+}
+
+/// Options by the names that they have there.
+fn in_javascript(message: &str) -> String {
+    message.replace("segment_bytes_min", "segmentBytesMin").replace("segment_bytes_max", "segmentBytesMax")
 }
 
 pub(crate) fn commit(error: &CommitError) -> Error {

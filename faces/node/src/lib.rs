@@ -16,6 +16,7 @@ mod error;
 mod lend;
 mod log;
 mod offline;
+mod recovery;
 mod rpc;
 mod segment;
 mod service;

@@ -11,7 +11,9 @@ use parking_lot::{Condvar, Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
-use thalweg_log::{Attached, Births, Disk, Durability, Log, Maps, Options, Position, Store, Watch};
+use thalweg_log::{
+    Attached, Births, Damage, Disk, Durability, Log, Maps, Options, Position, Recovered, Store, Watch,
+};
 use thalweg_sync::words::Words;
 use thalweg_sys::disk::Map;
 use thalweg_sys::machine::identity;
@@ -65,7 +67,10 @@ pub(crate) struct Shelf {
     /// The directory that was at the path then: device and number.
     directory: Option<(u64, u64)>,
     open: RwLock<Option<Open>>,
-    durability: Durability,
+    options: Options,
+    /// What opening it found, of a store that this process writes.
+    pub(crate) recovered: Option<Recovered>,
+    pub(crate) damage: Vec<Damage>,
     /// Bytes that fit into one batch with room to spare.
     pub(crate) run_bytes_max: usize,
     openings: Mutex<usize>,
@@ -100,14 +105,28 @@ impl Watch for Rings {
     fn advanced(&self, _log: thalweg_log::LogId) {}
 }
 
+fn name_of(durability: Durability) -> &'static str {
+    match durability {
+        Durability::Sync => "sync",
+        Durability::Os => "os",
+        Durability::Memory => "memory",
+    }
+}
+
 /// What is at a path now.
 fn directory_at((kind, path): &Key) -> Option<(u64, u64)> {
     (*kind != Kind::Memory).then(|| identity(path)).flatten()
 }
 
 impl Shelf {
-    /// The store at a path that was made canonical, opened unless this process has it open already.
-    pub(crate) fn open(kind: Kind, path: &Path, options: Options) -> Result<Arc<Shelf>> {
+    /// The store at a path that was made canonical, opened unless this process has it open already: `differs` says what of its options
+    /// is not as it is asked for.
+    pub(crate) fn open(
+        kind: Kind,
+        path: &Path,
+        options: Options,
+        differs: impl FnOnce(&Options) -> Option<String>,
+    ) -> Result<Arc<Shelf>> {
         let key = (kind, path.to_owned());
         let mut shelves = SHELVES.lock();
         if let Some(shelf) = shelves.get(&key) {
@@ -119,8 +138,9 @@ impl Shelf {
                     "another directory is at the path by now; close the store that was opened there first";
                 return Err(failure("CONFLICT", what));
             }
-            if shelf.durability != options.durability {
-                return Err(failure("CONFLICT", "the store is open in this process with another durability"));
+            // Who only reads goes by no option.
+            if kind != Kind::Attached {
+                shelf.agrees(options.durability, differs)?;
             }
             *shelf.openings.lock() += 1;
             return Ok(shelf.clone());
@@ -131,17 +151,20 @@ impl Shelf {
     }
 
     fn begin(key: Key, options: Options) -> Result<Shelf> {
-        let durability = options.durability;
         let run_bytes_max = (options.segment_bytes_max as usize / 4).min(RUN_BYTES_MAX);
+        let mut recovered = None;
         let opened = match key.0 {
-            Kind::Memory => Store::memory(options).map(Held::Store),
-            Kind::Files => Store::open(&Disk::Real, &key.1, options).map(|(store, _)| Held::Store(store)),
+            Kind::Memory => Store::memory(options.clone()).map(Held::Store),
+            Kind::Files => Store::open(&Disk::Real, &key.1, options.clone()).map(|(store, found)| {
+                recovered = Some(found);
+                Held::Store(store)
+            }),
             Kind::Attached => Attached::open(&Disk::Real, &key.1).map(Held::Attached),
         };
         let held = opened.map_err(|error| open_failure(&error))?;
-        let maps = match &held {
-            Held::Store(store) => store.maps(),
-            Held::Attached(attached) => attached.maps(),
+        let (maps, damage) = match &held {
+            Held::Store(store) => (store.maps(), store.damage().to_vec()),
+            Held::Attached(attached) => (attached.maps(), attached.damage().to_vec()),
         };
         let flags = Map::anonymous(FLAGS_BYTES).map_err(|error| failure("IO", error))?;
         let flags = Arc::new(Words::new(flags));
@@ -152,7 +175,30 @@ impl Shelf {
         let open = RwLock::new(Some(Open { held, maps, listeners: Mutex::default() }));
         let (openings, in_use, left) = (Mutex::new(1), Mutex::new(0), Condvar::new());
         let directory = directory_at(&key);
-        Ok(Shelf { key, directory, open, durability, run_bytes_max, openings, in_use, left, flags, rings })
+        Ok(Shelf {
+            key,
+            directory,
+            open,
+            options,
+            recovered,
+            damage,
+            run_bytes_max,
+            openings,
+            in_use,
+            left,
+            flags,
+            rings,
+        })
+    }
+
+    /// Refuses who asks for a store that is open already to be another.
+    fn agrees(&self, durability: Durability, differs: impl FnOnce(&Options) -> Option<String>) -> Result<()> {
+        let has = self.options.durability;
+        let other = (has != durability).then(|| format!("durability {:?}", name_of(has)));
+        match other.or_else(|| differs(&self.options)) {
+            Some(has) => Err(failure("CONFLICT", format!("the store is open in this process with {has}"))),
+            None => Ok(()),
+        }
     }
 
     pub(crate) fn is_attached(&self) -> bool {

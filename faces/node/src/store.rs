@@ -6,6 +6,7 @@ use crate::error::{Result, commit, failure};
 use crate::lend::lend;
 use crate::log::NativeLog;
 use crate::offline::{BackupRow, Copying, Source};
+use crate::recovery::{DamageRow, RecoveryRow};
 use crate::segment::NativeSegment;
 use crate::shelf::{Closing, InUse, Kind, Shelf};
 use napi::Task;
@@ -40,6 +41,7 @@ pub struct StatsRow {
     pub logs: f64,
     pub segments: f64,
     pub segment_bytes: f64,
+    pub mapped_bytes: f64,
     pub written: f64,
     pub durable: f64,
     pub index_bytes: f64,
@@ -47,6 +49,7 @@ pub struct StatsRow {
     pub batch_bytes: f64,
     pub entries: f64,
     pub rotations: f64,
+    pub purges: f64,
     pub purged_bytes: f64,
     pub live_bytes: f64,
     pub freed_bytes: f64,
@@ -79,18 +82,47 @@ pub fn open(path: String, asked: OpenOptions) -> Result<Opening> {
         Durability::Memory => Kind::Memory,
         _ => Kind::Files,
     };
-    let usual = Options::default();
-    let options = Options {
-        durability,
-        opened_at: now(),
-        segment_bytes_min: asked.segment_bytes_min.unwrap_or(usual.segment_bytes_min),
-        segment_bytes_max: asked.segment_bytes_max.unwrap_or(usual.segment_bytes_max),
-        retain_us: asked.retain_us.map(|us| us as u64),
-        retain_bytes: asked.retain_bytes.map(|bytes| bytes as u64),
-        rotate_after_us: asked.rotate_after_us.map(|us| us as u64),
-        ..usual
-    };
-    Ok(Opening { shelf: Shelf::open(kind, Path::new(&path), options)?, left: Mutex::new(false) })
+    let shelf = Shelf::open(kind, Path::new(&path), asked.options(durability), |open| asked.differs(open))?;
+    Ok(Opening { shelf, left: Mutex::new(false) })
+}
+
+impl OpenOptions {
+    fn options(&self, durability: Durability) -> Options {
+        let usual = Options::default();
+        let segment_bytes_max = self.segment_bytes_max.unwrap_or(usual.segment_bytes_max);
+        let small = usual.segment_bytes_min.min(segment_bytes_max);
+        Options {
+            durability,
+            opened_at: now(),
+            segment_bytes_min: self.segment_bytes_min.unwrap_or(small),
+            segment_bytes_max,
+            retain_us: self.retain_us.map(|us| us as u64),
+            retain_bytes: self.retain_bytes.map(|bytes| bytes as u64),
+            rotate_after_us: self.rotate_after_us.map(|us| us as u64),
+            ..usual
+        }
+    }
+
+    /// What is asked for otherwise than a store has it that is open already. What is not asked for may be as it likes.
+    fn differs(&self, open: &Options) -> Option<String> {
+        let asked = self.options(open.durability);
+        let sizes = |options: &Options| {
+            [options.segment_bytes_min, options.segment_bytes_max].map(|bytes| Some(u64::from(bytes)))
+        };
+        let ([min, max], [open_min, open_max]) = (sizes(&asked), sizes(open));
+        let rows = [
+            ("segmentBytesMin", self.segment_bytes_min.map(|_| min), open_min),
+            ("segmentBytesMax", self.segment_bytes_max.map(|_| max), open_max),
+            ("retainUs", self.retain_us.map(|_| asked.retain_us), open.retain_us),
+            ("retainBytes", self.retain_bytes.map(|_| asked.retain_bytes), open.retain_bytes),
+            ("rotateAfterUs", self.rotate_after_us.map(|_| asked.rotate_after_us), open.rotate_after_us),
+        ];
+        let other = rows.into_iter().find(|(_, asked, open)| asked.is_some_and(|asked| asked != *open));
+        other.map(|(name, _, open)| match open {
+            Some(value) => format!("{name} of {value}"),
+            None => format!("no {name}"),
+        })
+    }
 }
 
 /// Bytes of a page: what is written later may share one with what is there.
@@ -197,6 +229,18 @@ impl Opening {
         })
     }
 
+    /// What opening it found; undefined of a store that is only read, or has no files.
+    #[napi]
+    pub fn recovery(&self) -> Option<RecoveryRow> {
+        self.shelf.recovered.as_ref().map(RecoveryRow::from)
+    }
+
+    /// Spans that were damaged when it was opened.
+    #[napi]
+    pub fn damage(&self) -> Vec<DamageRow> {
+        self.shelf.damage.iter().map(DamageRow::from).collect()
+    }
+
     #[napi]
     pub fn stats(&self) -> Result<StatsRow> {
         let stats = self.shelf.store(|store| Ok(store.stats()))?;
@@ -204,6 +248,7 @@ impl Opening {
             logs: stats.logs as f64,
             segments: stats.segments as f64,
             segment_bytes: stats.segment_bytes as f64,
+            mapped_bytes: stats.mapped_bytes as f64,
             written: stats.written as f64,
             durable: stats.durable as f64,
             index_bytes: stats.index_bytes as f64,
@@ -211,6 +256,7 @@ impl Opening {
             batch_bytes: stats.batch_bytes as f64,
             entries: stats.entries as f64,
             rotations: stats.rotations as f64,
+            purges: stats.purges as f64,
             purged_bytes: stats.purged_bytes as f64,
             live_bytes: stats.live_bytes as f64,
             freed_bytes: stats.freed_bytes as f64,

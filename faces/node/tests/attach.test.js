@@ -5,7 +5,7 @@
 const assert = require("node:assert/strict")
 const { fork } = require("node:child_process")
 const { once } = require("node:events")
-const { mkdirSync, readdirSync, renameSync, rmdirSync } = require("node:fs")
+const { chmodSync, mkdirSync, readFileSync, readdirSync, renameSync, rmdirSync, truncateSync, writeFileSync } = require("node:fs")
 const { join } = require("node:path")
 const test = require("node:test")
 const { after, drain, folder, open, store, text } = require("./helpers.js")
@@ -63,6 +63,66 @@ if (process.send === undefined) {
     await tail.return()
   })
 
+  test("who may not write anything of a store reads it, and its tail hears of what comes", async (context) => {
+    const path = folder(context)
+    const writer = store(context, { path, durability: "os" })
+    const log = writer.log("a")
+    log.appendSync("before")
+    chmodSync(path, 0o755)
+    for (const name of readdirSync(path)) chmodSync(join(path, name), 0o644)
+    if (process.getuid() !== 0) chmodSync(join(path, "signal"), 0o444)
+    const reader = fork(__filename, [path, "reader"])
+    after(context, () => reader.kill("SIGKILL"))
+    for (const data of ["before", "first", "second"]) {
+      const [said] = await once(reader, "message")
+      assert.equal(said, data)
+      log.appendSync(data === "before" ? "first" : "second")
+    }
+  })
+
+  test("an entry that reaches behind the visible end is not taken, whoever lowered that", async (context) => {
+    const path = folder(context)
+    const neighbour = await writer(context, path, "os")
+    await neighbour.append("a", [[1, "x".repeat(100)], [2, "y".repeat(100)], [3, "z".repeat(100)]])
+    await neighbour.append("b", [[4, "w"]])
+    await neighbour.append("a", [[5, "v".repeat(100)]])
+    await neighbour.kill()
+    const file = join(path, "control")
+    const control = readFileSync(file)
+    const visible = control.readBigUInt64LE(8 * 24)
+    for (const [less, whole] of [[0n, 4], [8n, 3], [96n, 3], [120n, 3]]) {
+      control.writeBigUInt64LE(visible - less, 8 * 24)
+      writeFileSync(file, control)
+      const opened = open(path, { readOnly: true })
+      for (const query of [{}, { start: 0 }, { offset: 0 }]) {
+        const [cursor, rows] = [opened.log("a").cursor(query), []]
+        const walk = () => {
+          while (cursor.next()) rows.push(text(cursor.data))
+        }
+        if (less === 0n || less > 104n) walk()
+        else assert.throws(walk, { code: "DAMAGED" })
+        assert.equal(rows.length, whole, `${less} ${JSON.stringify(query)}`)
+        assert.ok(rows.every((data) => data.length === 100))
+        if (less > 0n && less <= 104n) assert.equal(cursor.ended, "damaged")
+      }
+      await opened.close()
+    }
+  })
+
+  for (const length of [3, 4097, 5001]) {
+    test(`a segment that was cut to ${length} bytes is damage, and no other error`, async (context) => {
+      const path = folder(context)
+      const writer = store(context, { path, durability: "os", segmentBytesMin: 8192, segmentBytesMax: 8192 })
+      for (let n = 0; n < 200; n++) writer.log("a").appendSync(Buffer.alloc(100, 7), { time: n })
+      await writer.close()
+      truncateSync(join(path, "segment-0000000002"), length)
+      const opened = store(context, { path, readOnly: true })
+      for (const query of [{}, { start: 0 }, { start: 60 }, { offset: 6_000 }]) {
+        assert.throws(() => drain(opened.log("a").cursor(query)), { code: "DAMAGED" })
+      }
+    })
+  }
+
   test("a log that its writer deleted is no longer what its name stands for", async (context) => {
     const path = folder(context)
     const writer = store(context, { path, durability: "os" })
@@ -117,6 +177,12 @@ if (process.send === undefined) {
     await neighbour.kill()
     assert.equal([...opened.log("a").query()].length, 1)
   })
+} else if (process.argv[3] === "reader") {
+  if (process.getuid() === 0) process.seteuid(65534)
+  const log = open(process.argv[2], { readOnly: true }).log("a")
+  ;(async () => {
+    for await (const { data } of log.tail({ offset: 0 })) process.send(text(data))
+  })()
 } else {
   const [, , path, durability] = process.argv
   const opened = open(path, { durability, segmentBytesMin: 4096, segmentBytesMax: 16384 })

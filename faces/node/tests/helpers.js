@@ -32,9 +32,9 @@ function folder(context) {
 let names = 0
 /** A store that is closed after the test, of small segments unless the test says otherwise. */
 function store(context, options = {}) {
-  const durability = options.durability ?? "memory"
-  const path = options.path ?? (durability === "memory" ? `memory ${process.pid} ${names++}` : folder(context))
-  const opened = thalweg.open(path, { segmentBytesMin: 4096, segmentBytesMax: 65536, ...options, durability })
+  const { durability = "memory", path, ...rest } = options
+  const at = path ?? (durability === "memory" ? `memory ${process.pid} ${names++}` : folder(context))
+  const opened = thalweg.open(at, { segmentBytesMin: 4096, segmentBytesMax: 65536, ...rest, durability })
   after(context, () => opened.close())
   return opened
 }

@@ -1,7 +1,7 @@
 "use strict"
 
 const assert = require("node:assert/strict")
-const { existsSync, mkdirSync, readdirSync, renameSync, writeFileSync } = require("node:fs")
+const { existsSync, mkdirSync, readdirSync, renameSync, rmSync, writeFileSync } = require("node:fs")
 const { join } = require("node:path")
 const test = require("node:test")
 const { ThalwegError, after, folder, open, store, text, verify } = require("./helpers.js")
@@ -136,7 +136,59 @@ test("a store in memory lives under its name for as long as somebody has it open
   assert.deepEqual(store(context, { path: "shared" }).logs(), [])
 })
 
-test("options that mean nothing, and a store that is open in another way, are refused", (context) => {
+test("a store that is open in another way is refused, by what differs; what is not asked for is as it likes", (context) => {
+  const path = folder(context)
+  const has = { durability: "os", segmentBytesMin: 8192, segmentBytesMax: 65536, retainUs: 5_000_000, retainBytes: 1 << 20 }
+  const first = open(path, has)
+  after(context, () => first.close())
+  const others = { segmentBytesMin: 4096, segmentBytesMax: 131072, retainUs: 1, retainBytes: 0, rotateAfterUs: 7 }
+  for (const [name, value] of Object.entries(others)) {
+    const says = name === "rotateAfterUs" ? "no rotateAfterUs" : `${name} of ${has[name]}`
+    const message = `the store is open in this process with ${says}`
+    assert.throws(() => open(path, { durability: "os", [name]: value }), { code: "CONFLICT", message })
+  }
+  const message = 'the store is open in this process with durability "os"'
+  assert.throws(() => open(path), { code: "CONFLICT", message })
+  for (const asked of [has, { durability: "os" }, { durability: "os", retainUs: 5_000_000 }]) {
+    const again = open(path, asked)
+    after(context, () => again.close())
+  }
+  // Who only reads goes by none of them.
+  for (const durability of ["sync", "os"]) {
+    const reader = open(path, { readOnly: true, durability, retainUs: 9 })
+    after(context, () => reader.close())
+  }
+})
+
+test("what opening found is told: how the store was left, and what is damaged", async (context) => {
+  const path = folder(context)
+  const options = { durability: "os", segmentBytesMin: 4096, segmentBytesMax: 8192 }
+  const first = open(path, options)
+  assert.deepEqual(first.recovery, {
+    logs: 0, checkpoint: null, batches: 0, clean: false, discardedBytes: 0, damage: [], unnamed: null,
+  })
+  for (let n = 0; n < 200; n++) first.log("a").appendSync(Buffer.alloc(100, 7), { time: n })
+  await first.close()
+  const second = open(path, options)
+  assert.ok(second.recovery.clean && second.recovery.logs === 1 && second.recovery.checkpoint > 0)
+  assert.deepEqual(second.damage(), [])
+  assert.equal(second.recovery, second.recovery)
+  await second.close()
+  assert.equal(open("none", { durability: "memory" }).recovery, null)
+  rmSync(join(path, "segment-0000000003"))
+  for (const readOnly of [true, false]) {
+    const third = store(context, { ...options, path, readOnly })
+    const [span, ...more] = third.damage()
+    assert.deepEqual(more, [])
+    assert.equal(span.file, "segment-0000000003")
+    assert.ok(span.from >= 3 * 2 ** 32 && span.from < 4 * 2 ** 32 && span.to >= span.from)
+    assert.match(span.message, /segment-0000000003 is damaged/)
+    if (readOnly) assert.equal(third.recovery, null)
+    else assert.deepEqual(third.recovery.damage, [span])
+  }
+})
+
+test("options that mean nothing are refused", (context) => {
   const path = folder(context)
   assert.throws(() => open(path, { durability: "most" }), { code: "BAD_ARGUMENT" })
   for (const name of ["segmentBytesMin", "segmentBytesMax", "retainUs", "retainBytes", "rotateAfterUs"]) {
@@ -147,8 +199,6 @@ test("options that mean nothing, and a store that is open in another way, are re
   assert.throws(() => open(7), { code: "BAD_ARGUMENT" })
   assert.throws(() => open(path, { readOnly: true }), { code: "NOT_A_STORE" })
   assert.throws(() => open(join(path, "nowhere"), { readOnly: true }), { code: "IO" })
-  store(context, { path, durability: "os" })
-  assert.throws(() => open(path, { durability: "sync" }), { code: "CONFLICT" })
   const file = join(path, "file")
   writeFileSync(file, "")
   assert.throws(() => open(file), { code: "IO" })

@@ -1,5 +1,6 @@
 //! What goes wrong, on its way to Python: a code of the table in `python/thalweg/errors.py`, a message, details.
 
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use thalweg_log::{BackupError, CommitError, Damage, OpenError, ReadError};
@@ -27,6 +28,7 @@ fn detailed(code: &str, message: &str, details: impl FnOnce(&Bound<'_, PyDict>) 
 
 pub(crate) fn open(error: &OpenError) -> PyErr {
     let code = match error {
+        OpenError::BadOption { .. } => return PyValueError::new_err(error.to_string()),
         OpenError::Held { .. } => "HELD",
         OpenError::Newer { .. } => "NEWER",
         OpenError::NotAStore { .. } => "NOT_A_STORE",

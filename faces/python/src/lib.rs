@@ -55,6 +55,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<offline::SegmentPiece>()?;
     module.add_class::<report::Damage>()?;
     module.add_class::<report::Purged>()?;
+    module.add_class::<report::Recovery>()?;
     module.add_class::<report::Report>()?;
     module.add_class::<report::Stats>()?;
     module.add_class::<scan::Batch>()?;

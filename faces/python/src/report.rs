@@ -12,6 +12,8 @@ pub(crate) struct Stats {
     segments: u64,
     /// Bytes allocated for segments.
     segment_bytes: u64,
+    /// Bytes of this process's address space that segments are mapped at.
+    mapped_bytes: u64,
     /// Position behind the last entry written.
     written: u64,
     /// Position behind the last entry known to last.
@@ -26,6 +28,8 @@ pub(crate) struct Stats {
     entries: u64,
     /// Segments begun since then.
     rotations: u64,
+    /// Calls of `Store.purge` that were carried out since then.
+    purges: u64,
     /// Payload bytes let go since then.
     purged_bytes: u64,
     /// Payload bytes that some log still needs, as they are let go of: up to 64 KiB of a log at a time.
@@ -43,10 +47,12 @@ impl From<thalweg_log::Stats> for Stats {
         let thalweg_log::Stats { logs, segments, segment_bytes, written, durable, .. } = stats;
         let thalweg_log::Stats { entries, rotations, purged_bytes, failures, transactions, .. } = stats;
         let thalweg_log::Stats { live_bytes, freed_bytes, index_bytes, batches, batch_bytes, .. } = stats;
+        let thalweg_log::Stats { mapped_bytes, purges, .. } = stats;
         Stats {
             logs,
             segments,
             segment_bytes,
+            mapped_bytes,
             written,
             durable,
             index_bytes,
@@ -54,6 +60,7 @@ impl From<thalweg_log::Stats> for Stats {
             batch_bytes,
             entries,
             rotations,
+            purges,
             purged_bytes,
             live_bytes,
             freed_bytes,
@@ -88,6 +95,47 @@ impl From<&thalweg_log::Damage> for Damage {
             logs: damage.logs.clone(),
             message: damage.to_string(),
         }
+    }
+}
+
+/// What opening a store found.
+#[pyclass(module = "thalweg", frozen, get_all, eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Recovery {
+    /// Logs that exist.
+    logs: u64,
+    /// Position of the checkpoint that it began with; `None` when there was none.
+    checkpoint: Option<u64>,
+    /// Batches replayed behind that.
+    batches: u64,
+    /// Whether the store had been closed.
+    clean: bool,
+    /// Bytes of unacknowledged batches at the end that were not whole and were discarded.
+    discarded_bytes: u64,
+    /// Spans that should be whole and are not.
+    damage: Vec<Damage>,
+    /// One of them that may have held the creation of logs nobody can name: while it is there no log is created.
+    unnamed: Option<Damage>,
+}
+
+impl From<&thalweg_log::Recovered> for Recovery {
+    fn from(found: &thalweg_log::Recovered) -> Recovery {
+        Recovery {
+            logs: found.logs,
+            checkpoint: found.checkpoint,
+            batches: found.batches,
+            clean: found.clean,
+            discarded_bytes: found.discarded_bytes,
+            damage: found.damage.iter().map(Damage::from).collect(),
+            unnamed: found.unnamed.as_ref().map(Damage::from),
+        }
+    }
+}
+
+#[pymethods]
+impl Recovery {
+    fn __repr__(&self) -> String {
+        format!("{self:?}")
     }
 }
 

@@ -4,7 +4,7 @@ use crate::births::Births;
 use crate::error;
 use crate::log::Log;
 use crate::offline::Backup;
-use crate::report::{Damage, Purged, Report, Stats};
+use crate::report::{Damage, Purged, Recovery, Report, Stats};
 use crate::shared::{Backing, Shared};
 use crate::transaction::{Pending, Transaction};
 use pyo3::exceptions::PyValueError;
@@ -23,7 +23,10 @@ pub(crate) fn now() -> u64 {
 ///
 /// What an acknowledged append survives is said by `durability`: "sync", a power cut; "os", the death of the process;
 /// "memory", nothing, for a store without files and without a path. One process writes a store at a time; with
-/// `read_only=True` any number of others read it meanwhile.
+/// `read_only=True` any number of others read it meanwhile. These need to write nothing: who may not write the file `signal` looks every
+/// 10 ms while it waits, and who may is woken.
+///
+/// A segment is a file of at most `segment_bytes_max`, a multiple of 4096 from 8192 to 1 GiB.
 ///
 /// `Store.maintain` lets go of whole segments of entries that are older than `retain_us` microseconds, or lie beyond
 /// `retain_bytes` of them, and seals a segment that is older than `rotate_after_us`. Nothing does so by itself.
@@ -57,20 +60,22 @@ pub(crate) fn open(
     let sizes = Options { segment_bytes_min, segment_bytes_max, ..Options::default() };
     let options = Options { durability, retain_us, retain_bytes, rotate_after_us, ..sizes };
     let opened = py.detach(|| match &path {
-        None => thalweg_log::Store::memory(options).map(Backing::Own),
-        Some(path) if read_only => Attached::open(&Disk::Real, path).map(Backing::Attached),
-        Some(path) => {
-            thalweg_log::Store::open(&Disk::Real, path, options).map(|(store, _)| Backing::Own(store))
+        None => thalweg_log::Store::memory(options).map(|store| (Backing::Own(store), None)),
+        Some(path) if read_only => {
+            Attached::open(&Disk::Real, path).map(|attached| (Backing::Attached(attached), None))
         }
+        Some(path) => thalweg_log::Store::open(&Disk::Real, path, options)
+            .map(|(store, found)| (Backing::Own(store), Some(found))),
     });
-    let backing = opened.map_err(|error| error::open(&error))?;
-    Ok(Store { shared: Shared::new(backing, path) })
+    let (backing, found) = opened.map_err(|error| error::open(&error))?;
+    Ok(Store { shared: Shared::new(backing, path), recovery: found.as_ref().map(Recovery::from) })
 }
 
 /// A store: a directory of logs in one commit order. Made by `open`; a context manager that closes it.
 #[pyclass(module = "thalweg", frozen)]
 pub(crate) struct Store {
     shared: Arc<Shared>,
+    recovery: Option<Recovery>,
 }
 
 impl Store {
@@ -190,6 +195,12 @@ impl Store {
     /// What the store holds.
     fn stats(&self, py: Python<'_>) -> PyResult<Stats> {
         self.quietly(py, |store| Stats::from(store.stats()))
+    }
+
+    /// What opening it found; `None` of a store that is only read, or is in memory.
+    #[getter]
+    fn recovery(&self) -> Option<Recovery> {
+        self.recovery.clone()
     }
 
     /// Spans that were found damaged when the store was opened.

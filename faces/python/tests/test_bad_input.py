@@ -2,7 +2,10 @@
 
 import os
 import shutil
+import subprocess
+import sys
 import threading
+import time
 
 import thalweg
 from support import StoreCase, python, read
@@ -111,10 +114,9 @@ except thalweg.Held as held:
         for place in places:
             if os.getuid() == 0:
                 shutil.chown(place, nobody, nobody)
-            # On the signal those who wait announce themselves, whoever may not write anything else.
-            place.chmod(0o555 if place == self.path else 0o666 if place.name == "signal" else 0o444)
+            place.chmod(0o555 if place == self.path else 0o444)
         self.path.parent.chmod(0o755)
-        before = {name: held for name, held in self.files().items() if name != "signal"}
+        before = self.files()
         code = f"""
 import os, sys, thalweg
 if os.getuid() == 0:
@@ -130,7 +132,43 @@ with thalweg.open(sys.argv[1], read_only=True) as store:
         said = python(code, str(self.path))
         self.path.chmod(0o755)
         self.assertEqual(said, "IO\nIO\n[b'kept']\n")
-        self.assertEqual({**self.files(), **before}, self.files())
+        self.assertEqual(self.files(), before)
+
+    def test_who_may_not_write_anything_reads_waits_and_hears_of_what_comes(self):
+        self.log.append(b"there")
+        for place in [*self.path.iterdir(), self.path, self.path.parent]:
+            place.chmod(0o755)
+        if os.getuid() != 0:
+            (self.path / "signal").chmod(0o444)
+        code = """
+import asyncio, os, sys, thalweg
+if os.getuid() == 0:
+    os.seteuid(65534)
+with thalweg.open(sys.argv[1], read_only=True) as store:
+    log = store.log("log")
+    cursor = log.cursor()
+    print([bytes(entry) for entry in cursor], cursor.wait(0.02), flush=True)
+    print(cursor.wait(), bytes(next(cursor)), flush=True)
+
+    async def follow():
+        entries = log.tail()
+        print(bytes(await anext(entries)), flush=True)
+        await entries.aclose()
+
+    asyncio.run(follow())
+"""
+        reader = subprocess.Popen([sys.executable, "-c", code, self.path], stdout=subprocess.PIPE, text=True)
+        self.addCleanup(lambda: (reader.kill(), reader.communicate()))
+        self.assertEqual(reader.stdout.readline(), "[b'there'] False\n")
+        self.log.append(b"comes")
+        self.assertEqual(reader.stdout.readline(), "True b'comes'\n")
+        # Whoever tails hears of what is appended from then on.
+        for _ in range(6000):
+            if reader.poll() is not None:
+                break
+            self.log.append(b"later")
+            time.sleep(0.01)
+        self.assertEqual((reader.stdout.read(), reader.returncode), ("b'later'\n", 0))
 
     def files(self) -> dict[str, bytes]:
         return {place.name: place.read_bytes() for place in self.path.iterdir()}

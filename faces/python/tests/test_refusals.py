@@ -77,6 +77,52 @@ class Refusals(StoreCase):
             with self.assertRaises(ValueError):
                 thalweg.open(**words)
 
+    def test_sizes_that_no_segment_can_have_are_refused_with_their_bounds(self):
+        path = self.path.parent / "other"
+        says = r"^segment_bytes_max is \d+; it must be a multiple of 4096 from 8192 to 1073741824$"
+        for size in (0, 8, 4096, 1_000_001, (1 << 30) + 4096, (1 << 32) - 1):
+            with self.assertRaisesRegex(ValueError, says):
+                thalweg.open(path, segment_bytes_max=size)
+        for size, kind in ((-1, OverflowError), (1 << 32, OverflowError), (4096.0, TypeError)):
+            with self.assertRaises(kind):
+                thalweg.open(path, segment_bytes_max=size)
+        self.assertFalse(path.exists())
+        with thalweg.open(path, segment_bytes_max=8192) as store:
+            self.assertEqual(store.stats().segment_bytes, 8192)
+
+    def test_queries_that_make_no_sense(self):
+        self.fill(3)
+        reads = [self.log.query, self.log.scan, self.log.cursor, self.log.tail, self.log.cursor().seek]
+        for read_it in reads:
+            for words in ({"start": 1, "offset": 0}, {"start": 1, "after": 1}, {"exact": 1, "tail": True}):
+                with self.assertRaisesRegex(ValueError, "begins in one place"):
+                    read_it(**words)
+            for word in ("start", "after", "exact", "offset", "end"):
+                for value, kind in ((-1, OverflowError), (1 << 64, OverflowError), (0.5, TypeError), ("1", TypeError)):
+                    with self.assertRaises(kind, msg=f"{read_it} {word} {value}"):
+                        read_it(**{word: value})
+            for words in ({"begin": 1}, {"tail": 1}, {"uncommitted": "yes"}):
+                with self.assertRaises(TypeError, msg=f"{read_it} {words}"):
+                    read_it(**words)
+        self.assertEqual(read(self.log.query(after=(1 << 64) - 1)), [])
+
+    def test_times_and_names_that_make_no_sense(self):
+        calls = [
+            lambda time: self.log.append(b"x", time),
+            lambda time: self.log.append_many([b"x"], time),
+            lambda time: self.log.append_timed([(time, b"x")]),
+            self.store.transaction,
+            lambda time: self.store.purge(before=time),
+        ]
+        for call in calls:
+            for value, kind in ((-1, OverflowError), (1 << 64, OverflowError), (0.5, TypeError), ("1", TypeError)):
+                with self.assertRaises(kind, msg=f"{value}"):
+                    call(value)
+        for call in (self.store.log, self.store.purge):
+            with self.assertRaises(UnicodeEncodeError):
+                call("a\ud800b")
+        self.assertEqual(read(self.log.query()), [])
+
     def test_a_log_is_the_same_by_its_name(self):
         again = self.store.log("log")
         again.append(b"x", 1)
@@ -121,6 +167,39 @@ with thalweg.open(sys.argv[1], read_only=True) as store:
             with self.assertRaises(thalweg.NoLog):
                 store.log("nobody made it")
             self.assertEqual(store.logs(), ["log"])
+
+
+class Recovered(StoreCase):
+    def test_what_opening_found_is_told(self):
+        new = self.store.recovery
+        self.assertEqual((new.logs, new.checkpoint, new.batches, new.clean, new.discarded_bytes), (0, None, 0, False, 0))
+        self.assertEqual((new.damage, new.unnamed), ([], None))
+        self.fill(1500)
+        self.store.close()
+        self.store = self.open()
+        found = self.store.recovery
+        self.assertEqual((found.logs, found.clean, found.damage), (1, True, []))
+        self.assertGreater(found.checkpoint, 0)
+        self.store.close()
+        sorted(self.path.glob("segment-*"))[1].unlink()
+        with thalweg.open(self.path, read_only=True) as reader:
+            self.assertIsNone(reader.recovery)
+            spans = reader.damage()
+        self.store = self.open()
+        self.assertEqual(self.store.recovery.damage, spans)
+        self.assertEqual([span.file for span in spans], ["segment-0000000002"])
+        with thalweg.open(durability="memory") as memory:
+            self.assertIsNone(memory.recovery)
+
+    def test_purges_and_mapped_bytes_are_counted(self):
+        self.fill(1500)
+        before = self.store.stats()
+        self.assertEqual((before.purges, before.mapped_bytes), (0, before.segment_bytes))
+        self.store.purge(before=5_000)
+        self.store.purge()
+        after = self.store.stats()
+        self.assertEqual(after.purges, 2)
+        self.assertLess(after.mapped_bytes, before.mapped_bytes)
 
 
 class Damaged(StoreCase):

@@ -114,8 +114,8 @@ fn what_a_purge_takes_gives_its_files_back_at_once() {
         // All of it: nothing is left but the segment that was begun for that.
         store.purge(&Purge::default()).unwrap();
         let stats = store.stats();
-        assert_eq!((stats.segments, stats.live_bytes), (1, 0));
-        assert_eq!(stats.segment_bytes, 4096, "as small as a new store");
+        assert_eq!((stats.segments, stats.live_bytes, stats.purges), (1, 0, 2));
+        assert_eq!((stats.segment_bytes, stats.mapped_bytes), (4096, 4096), "as small as a new store");
         assert_eq!((stats.segments, stats.segment_bytes), files(directory.path()));
         filled(&store, b"a", 3);
         store.flush().unwrap();

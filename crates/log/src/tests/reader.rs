@@ -5,6 +5,7 @@ use crate::{
     Attached, Columns, CommitError, Cursor, Ended, Entry, Options, Query, ReadError, Start, Store, Time,
 };
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::time::Duration;
 use thalweg_sys::disk::Disk;
 
@@ -508,4 +509,55 @@ fn a_time_index_takes_no_more_than_a_hundredth_of_its_segments() {
     }
     assert_eq!(stats.index_bytes, index_bytes);
     assert!(stats.index_bytes * 100 <= stats.segment_bytes, "{stats:?}");
+}
+
+#[test]
+fn behind_the_last_time_there_is_nothing() {
+    let store = memory();
+    let log = store.log(b"a").unwrap();
+    for time in [1, Time::MAX - 1, Time::MAX] {
+        store.append(&log, b"x", time).unwrap();
+    }
+    assert_eq!(times(&store, &Query::from(Start::After(Time::MAX - 1))), [Time::MAX]);
+    assert_eq!(times(&store, &Query::from(Start::Time(Time::MAX))), [Time::MAX]);
+    let behind = Query::from(Start::After(Time::MAX));
+    assert_eq!(times(&store, &behind), []);
+    assert_eq!(store.reader(&log).entries_back(&behind).count(), 0);
+    let mut cursor = Cursor::new(store.reader(&log), &behind);
+    store.append(&log, b"x", Time::MAX).unwrap();
+    assert_eq!(cursor.next(), Ok(None));
+}
+
+/// A file that nobody may write, not even the machine's owner.
+const FORBIDDEN: &str = "/sys/kernel/uevent_seqnum";
+
+#[test]
+fn who_may_not_write_the_signal_reads_and_waits_all_the_same() {
+    let forbidden = |signal: &Path| std::os::unix::fs::symlink(FORBIDDEN, signal).unwrap();
+    let unfinished = |signal: &Path| std::fs::write(signal, b"").unwrap();
+    for spoil in [forbidden, unfinished, |_: &Path| {}] {
+        let directory = tempfile::tempdir().unwrap();
+        let store = open(directory.path(), os());
+        let log = store.log(b"a").unwrap();
+        store.append(&log, b"there", 1).unwrap();
+        let signal = directory.path().join("signal");
+        std::fs::remove_file(&signal).unwrap();
+        spoil(&signal);
+        let attached = Attached::open(&Disk::Real, directory.path()).unwrap();
+        let mut cursor = Cursor::new(attached.reader(&attached.find(b"a").unwrap()), &Query::default());
+        assert_eq!(cursor.next().unwrap().unwrap().data, b"there");
+        assert_eq!(cursor.next(), Ok(None));
+        assert!(!cursor.wait(Some(Duration::from_millis(20))));
+        for wait in
+            [|cursor: &Cursor| assert!(cursor.wait(None)), |cursor: &Cursor| block_on(cursor.changed())]
+        {
+            std::thread::scope(|scope| {
+                let waits = scope.spawn(|| wait(&cursor));
+                store.append(&log, b"comes", 2).unwrap();
+                waits.join().unwrap();
+            });
+            assert_eq!(cursor.next().unwrap().unwrap().data, b"comes");
+            assert_eq!(cursor.next(), Ok(None));
+        }
+    }
 }

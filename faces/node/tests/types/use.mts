@@ -1,7 +1,7 @@
 // Everything as a user would write it; what must not compile says so.
 
 import { CODES, ThalwegError, backup, open, parse, restore, verify } from "thalweg"
-import type { Backup, Durability, Entry, ErrorCode, Log, Piece } from "thalweg"
+import type { Backup, Damage, Durability, Entry, ErrorCode, Log, Piece, Recovery } from "thalweg"
 
 const durability: Durability = "os"
 const store = open("data", { durability, segmentBytesMax: 1 << 20 })
@@ -62,8 +62,12 @@ for await (const piece of parse("again")) {
 }
 // @ts-expect-error a backup goes somewhere
 store.backup().catch(() => {})
-const { indexBytes, batches, batchBytes } = store.stats()
-console.log(indexBytes / batchBytes, batches)
+const { indexBytes, batches, batchBytes, mappedBytes, purges } = store.stats()
+console.log(indexBytes / batchBytes, batches, mappedBytes, purges)
+const found: Recovery | null = store.recovery
+console.log(found?.clean, found?.discardedBytes, found?.checkpoint?.toFixed(), found?.unnamed?.message)
+const spans: Damage[] = store.damage()
+console.log(spans.map(({ file, from, to, logs }) => `${file} ${from} ${to} ${logs?.length}`))
 const names: string[] = store.logs()
 console.log(names)
 for await (const name of store.births({ existing: true, signal })) console.log(name.length)
