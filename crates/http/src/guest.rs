@@ -53,7 +53,7 @@ pub(crate) fn turn_away<S: Service>(
     connection: BorrowedFd<'_>,
 ) {
     meters.overload();
-    let response = service.refuse(&CONNECTIONS, now);
+    let response = service.refuse(&CONNECTIONS, None, now);
     meters.response(response.status);
     let length = response.body.iter().map(|piece| piece.len()).sum::<usize>() as u64;
     let plan = HeadPlan { framing: Framing::Length(length), close: true, legacy: false };

@@ -134,7 +134,7 @@ impl<S: Service> Http<S> {
         manner: Manner,
     ) -> Result<Pumped, Gone> {
         self.meters.overload();
-        let response = self.service.refuse(&SUBSCRIBERS, Self::now(core));
+        let response = self.service.refuse(&SUBSCRIBERS, None, Self::now(core));
         self.date.refresh(core.wall_us());
         self.stage_response(&response, manner);
         self.send_staged(core, key, active)?;

@@ -6,7 +6,7 @@ use crate::reactor::{Http, HttpCore, Waiting};
 use crate::receive::let_room_go;
 use thalweg_reactor::{Key, Sequence};
 use thalweg_wire::exchange::{Answer, Method, Refusal, Request, Response, Service, Weight};
-use thalweg_wire::http1::{BodyLength, ChunkedDecoder, Head, HeadParser};
+use thalweg_wire::http1::{BodyLength, ChunkedDecoder, Head, HeadParser, announced_path};
 
 /// What one attempt at a request came to.
 enum Taken<T> {
@@ -157,7 +157,7 @@ impl<S: Service> Http<S> {
         let asked = request(head, body, peer);
         let weight = self.service.weight(&asked);
         if let Some(refusal) = self.overload(weight, peer) {
-            let answer = Answer::Respond(self.service.refuse(refusal, Self::now(core)));
+            let answer = Answer::Respond(self.service.refuse(refusal, Some(head.path), Self::now(core)));
             return Taken::Whole { answer, manner: manner(head), end };
         }
         if self.load.is_spent() && weight == Weight::Read {
@@ -286,7 +286,8 @@ impl<S: Service> Http<S> {
         refusal: &Refusal,
     ) {
         tracing::debug!(status = refusal.status, code = refusal.code, "request refused");
-        let response = self.service.refuse(refusal, Self::now(core));
+        let path = announced_path(active.unread());
+        let response = self.service.refuse(refusal, path, Self::now(core));
         self.end_with(active, response);
     }
 

@@ -478,7 +478,7 @@ impl Service for Gateway {
         Response { status: 204, ..Response::default() }
     }
 
-    fn refuse(&mut self, refusal: &Refusal, _now: Now) -> Response {
+    fn refuse(&mut self, refusal: &Refusal, _path: Option<&str>, _now: Now) -> Response {
         let Refusal { status, code, field, detail } = *refusal;
         door::refusal(&Problem { status, rule: code, field, detail }, "")
     }

@@ -4,7 +4,8 @@
 //! for other origins' pages. A request that says it comes from an origin that is not allowed, and that would change
 //! something, is refused: a browser sends the simple ones of them without asking first, and only hides the answer.
 //!
-//! Invariant, tested below: a response that names an origin names the one that asked, and says that it depends on it.
+//! Invariants, tested below: a response that names an origin names the one that asked, and says that it depends on it. A
+//! refusal of what asked for something else than `/v1/` has no line, however little of it came.
 //! Where one origin out of several was allowed, a subscription remembers which in the bits of its flavour that the
 //! service behind leaves alone.
 
@@ -107,18 +108,23 @@ struct Asker(u8);
 /// A service behind the lines.
 pub(crate) struct Cors<S> {
     inner: S,
-    policy: Policy,
+    /// Who may use what lies under [`SHARED`]; `None` where nothing is for a page.
+    policy: Option<Policy>,
 }
 
 impl<S> Cors<S> {
-    /// Puts the lines in front of a service.
-    pub(crate) fn new(inner: S, policy: Policy) -> Self {
+    /// Puts the lines in front of a service; without a policy there are none.
+    pub(crate) fn new(inner: S, policy: Option<Policy>) -> Self {
         Self { inner, policy }
+    }
+
+    fn shares(&self, path: &str) -> bool {
+        self.policy.is_some() && path.starts_with(SHARED)
     }
 
     /// Who asks; `None` for an origin that is not allowed.
     fn asker(&self, request: &Request<'_>) -> Option<Asker> {
-        let (Policy::Only(names), Some(origin)) = (&self.policy, request.field("Origin")) else {
+        let (Some(Policy::Only(names)), Some(origin)) = (&self.policy, request.field("Origin")) else {
             return Some(Asker(0));
         };
         let index = names.iter().position(|name| name.as_bytes() == origin)?;
@@ -128,10 +134,11 @@ impl<S> Cors<S> {
 
     fn add(&self, response: &mut Response, asker: Asker) {
         match &self.policy {
-            Policy::Any => response
+            None => {}
+            Some(Policy::Any) => response
                 .fields
                 .push(b"Access-Control-Allow-Origin: *\r\nAccess-Control-Expose-Headers: *\r\n"),
-            Policy::Only(names) => {
+            Some(Policy::Only(names)) => {
                 response.fields.push(b"Vary: Origin\r\n");
                 let Some(name) = usize::from(asker.0).checked_sub(1).and_then(|index| names.get(index))
                 else {
@@ -156,7 +163,7 @@ impl<S: Service> Cors<S> {
         if reads || self.asker(request).is_some() {
             return None;
         }
-        let mut response = self.inner.refuse(&FOREIGN, now);
+        let mut response = self.inner.refuse(&FOREIGN, Some(request.path), now);
         self.add(&mut response, Asker(0));
         Some(response)
     }
@@ -172,7 +179,7 @@ impl<S: Service> Service for Cors<S> {
     type Topic = S::Topic;
 
     fn call(&mut self, request: &Request<'_>, now: Now) -> Answer<S::Topic> {
-        if !request.path.starts_with(SHARED) {
+        if !self.shares(request.path) {
             return self.inner.call(request, now);
         }
         if let Some(response) = self.foreign(request, now) {
@@ -194,7 +201,7 @@ impl<S: Service> Service for Cors<S> {
     }
 
     fn admit(&mut self, head: &Request<'_>, now: Now) -> Option<Response> {
-        if !head.path.starts_with(SHARED) {
+        if !self.shares(head.path) {
             return self.inner.admit(head, now);
         }
         if let Some(response) = self.foreign(head, now) {
@@ -228,9 +235,12 @@ impl<S: Service> Service for Cors<S> {
         response
     }
 
-    fn refuse(&mut self, refusal: &Refusal, now: Now) -> Response {
-        let mut response = self.inner.refuse(refusal, now);
-        self.add(&mut response, Asker(0));
+    fn refuse(&mut self, refusal: &Refusal, path: Option<&str>, now: Now) -> Response {
+        let mut response = self.inner.refuse(refusal, path, now);
+        // Whoever asked for nothing yet may have been about to read a stream.
+        if path.is_none_or(|path| path.starts_with(SHARED)) {
+            self.add(&mut response, Asker(0));
+        }
         response
     }
 
@@ -284,7 +294,7 @@ mod tests {
             Response::default()
         }
 
-        fn refuse(&mut self, refusal: &Refusal, _: Now) -> Response {
+        fn refuse(&mut self, refusal: &Refusal, _: Option<&str>, _: Now) -> Response {
             Response { status: refusal.status, ..Response::default() }
         }
     }
@@ -293,7 +303,7 @@ mod tests {
 
     fn cors(origins: &[&str]) -> Cors<Plain> {
         let origins: Vec<Origin> = origins.iter().map(|origin| origin.parse().unwrap()).collect();
-        Cors::new(Plain, Policy::of(&origins).unwrap())
+        Cors::new(Plain, Some(Policy::of(&origins).unwrap()))
     }
 
     fn answer(cors: &mut Cors<Plain>, method: Method, target: &str, origin: Option<&str>) -> Answer<()> {
@@ -366,6 +376,27 @@ mod tests {
         );
         let (status, lines) = said(&mut cors(&["none"]), Method::Put, "/v1/stream/x", Some("https://a"));
         assert_eq!((status, lines.as_str()), (403, "Vary: Origin\r\n"));
+    }
+
+    #[test]
+    fn a_refusal_has_lines_only_where_a_stream_may_have_been_asked_for() {
+        let refusal = Refusal { status: 431, code: "", field: "", detail: "" };
+        let said = |cors: &mut Cors<Plain>, path| lines(&cors.refuse(&refusal, path, NOW));
+        let mut shared = cors(&["*"]);
+        assert_eq!([said(&mut shared, None), said(&mut shared, Some("/v1/stream/x"))], [ALL, ALL]);
+        assert_eq!([said(&mut shared, Some("/rpc/log")), said(&mut shared, Some("/rp"))], ["", ""]);
+        let mut nobodys = Cors::new(Plain, None);
+        assert_eq!([said(&mut nobodys, None), said(&mut nobodys, Some("/v1/stream/x"))], ["", ""]);
+    }
+
+    #[test]
+    fn a_listener_of_services_alone_is_for_no_page() {
+        let mut nobodys = Cors::new(Plain, None);
+        for path in ["/v1/stream/x", "/rpc/log"] {
+            let lines = said(&mut nobodys, Method::Post, path, Some("https://a"));
+            assert_eq!(lines, (200, String::new()), "{path}");
+        }
+        assert_eq!(lines(&nobodys.failed(NOW)), "");
     }
 
     #[test]

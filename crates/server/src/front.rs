@@ -82,7 +82,8 @@ impl Front {
         let beside = Beside::new(engine.service(handle)?, gateway, doing);
         let metered = Metrics::new(beside, engine.clone(), self.board.clone());
         let guarded = Guard::new(metered, self.keys.clone());
-        Ok(Fronted { served: Cors::new(guarded, self.policy.clone()), meters, attached })
+        let policy = (doing == Doing::Streams).then(|| self.policy.clone());
+        Ok(Fronted { served: Cors::new(guarded, policy), meters, attached })
     }
 
     /// How often each reactor has the store announce to it.

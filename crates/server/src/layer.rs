@@ -69,8 +69,8 @@ macro_rules! pass_on {
         }
     };
     (@ refuse) => {
-        fn refuse(&mut self, refusal: &Refusal, now: Now) -> Response {
-            self.inner.refuse(refusal, now)
+        fn refuse(&mut self, refusal: &Refusal, path: Option<&str>, now: Now) -> Response {
+            self.inner.refuse(refusal, path, now)
         }
     };
 }

@@ -6,6 +6,8 @@ mod common;
 
 use common::{PROGRAM, Server, says};
 use serde_json::{Value, json};
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::process::Command;
 use thalweg_rpc::client::Error;
 use thalweg_rpc::{Client, ClientOptions};
@@ -88,6 +90,48 @@ fn services_may_have_a_listener_of_their_own() {
         .map(str::to_owned);
     assert!(elsewhere.unwrap_err().to_string().contains("404"), "and streams are not where services are");
     server.end();
+}
+
+/// What a listener says to a request that no service sees.
+fn refused(address: &str, request: &str) -> String {
+    let mut peer = TcpStream::connect(address).unwrap();
+    peer.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    peer.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn no_page_reads_a_refusal_of_what_was_for_a_service() {
+    let directory = tempfile::tempdir().unwrap();
+    let bound = ["--body-max-bytes", "1000", "--rpc", "on"];
+    let shared = Server::start(&directory.path().join("a"), "127.0.0.1:0", &bound);
+    let more = [&bound[..], &["--rpc-listen", "127.0.0.1:0"]].concat();
+    let apart = Server::start(&directory.path().join("b"), "127.0.0.1:0", &more);
+    let line = apart.greeting.lines().find(|line| line.contains("JSON-RPC")).unwrap();
+    let own = line.split_whitespace().last().unwrap().trim_start_matches("http://");
+    let sound = "HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
+    let long = "x".repeat(32 << 10);
+    for (status, query, rest) in [
+        (413, "", format!("{sound}Content-Length: 1001\r\n\r\n")),
+        (400, "", format!("{sound}Content-Length: x\r\n\r\n")),
+        (400, "", format!("{sound}Transfer-Encoding: chunked\r\n\r\nx\r\n")),
+        (414, &*format!("?{long}"), sound.to_owned()),
+        (505, "", "HTTP/3.1\r\nHost: localhost\r\n\r\n".to_owned()),
+        (431, "", format!("{sound}X: {long}\r\n\r\n")),
+    ] {
+        let said = |address: &str, path: &str| {
+            let answer = refused(address, &format!("POST {path}{query} {rest}"));
+            let is_refusal = answer.starts_with(&format!("HTTP/1.1 {status} "));
+            assert!(is_refusal || path.starts_with("/v1/"), "{path}: {answer}");
+            answer.contains("Access-Control-")
+        };
+        assert!(!said(shared.address(), "/rpc/log"), "{status}");
+        assert!(!said(shared.address(), "http://localhost/rpc/log"), "{status}");
+        assert!(said(shared.address(), "/v1/stream/a"), "{status}");
+        assert!(!said(own, "/rpc/log") && !said(own, "/v1/stream/a"), "{status}");
+    }
+    assert!(!refused(own, "\u{1}\r\n\r\n").contains("Access-Control-"));
 }
 
 /// The program serves its state at a socket, and calls it there like any other's.

@@ -111,7 +111,7 @@ impl<S: Store> Service for Streams<S> {
         self.poll_ended(topic, live, now)
     }
 
-    fn refuse(&mut self, refusal: &Refusal, _now: Now) -> Response {
+    fn refuse(&mut self, refusal: &Refusal, _path: Option<&str>, _now: Now) -> Response {
         Problem::new(refusal.status, refusal.code, refusal.field, refusal.detail).respond()
     }
 }

@@ -261,8 +261,9 @@ pub trait Service {
     /// A long-poll came to its deadline with nothing to send.
     fn deadline(&mut self, topic: &Self::Topic, live: &Live, now: Now) -> Response;
 
-    /// A refusal by the connection itself (parse error, limit), in the service's error format.
-    fn refuse(&mut self, refusal: &Refusal, now: Now) -> Response;
+    /// A refusal by the connection itself (parse error, limit), in the service's error format. `path` is what was asked for,
+    /// if anything of it came; of a head that is none it may be no path, or the beginning of one.
+    fn refuse(&mut self, refusal: &Refusal, path: Option<&str>, now: Now) -> Response;
 }
 
 /// Why a connection refuses a request before any service sees it.

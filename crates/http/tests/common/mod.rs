@@ -210,7 +210,7 @@ impl Service for TestService {
         Response { status: 204, ..Response::default() }
     }
 
-    fn refuse(&mut self, refusal: &Refusal, _now: Now) -> Response {
+    fn refuse(&mut self, refusal: &Refusal, _path: Option<&str>, _now: Now) -> Response {
         respond(refusal.status, format!("{} {}", refusal.code, refusal.field))
     }
 }

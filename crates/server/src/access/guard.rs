@@ -85,7 +85,7 @@ impl<S: Service> Guard<S> {
             None if request.field("Authorization").is_none() => &MISSING,
             _ => &UNKNOWN,
         };
-        let mut response = self.inner.refuse(&denied.refusal, now);
+        let mut response = self.inner.refuse(&denied.refusal, Some(request.path), now);
         response.fields.push(denied.challenge);
         Some(response)
     }

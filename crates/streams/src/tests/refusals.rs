@@ -164,11 +164,11 @@ fn refusals_of_the_connection_have_the_same_shape() {
         field: "headers",
         detail: "the header block may have 16 KiB",
     };
-    let reply = Reply::new(world.streams.refuse(&refusal, world.now), 0);
+    let reply = Reply::new(world.streams.refuse(&refusal, None, world.now), 0);
     assert_eq!(reply.refusal(), (431, "headers".into(), "header-block-too-large".into()));
     let busy =
         Refusal { status: 503, code: "connections", field: "connection", detail: "too many connections" };
-    assert_eq!(Reply::new(world.streams.refuse(&busy, world.now), 0).field("retry-after"), "1");
+    assert_eq!(Reply::new(world.streams.refuse(&busy, None, world.now), 0).field("retry-after"), "1");
     let failed = Reply::new(world.streams.failed(world.now), 0);
     assert_eq!(failed.refusal(), (500, "store".into(), "outcome-unknown".into()));
 }

@@ -8,11 +8,13 @@
 //! Invariants, checked by the property tests beside each part: cutting the input anywhere never changes
 //! the outcome; no input panics; what is refused names the field and the rule.
 
+mod announced;
 mod chunked;
 mod encode;
 mod head;
 mod response;
 
+pub use announced::announced_path;
 pub use chunked::{Chunk, ChunkedDecoder};
 pub use encode::{
     CHUNK_END, CONTINUE, ChunkHead, Date, Framing, HeadPlan, LAST_CHUNK, chunk_head, encode_head, reason,
