@@ -4,12 +4,13 @@ use crate::answer;
 use crate::gateway::Bounds;
 use crate::plan::Plan;
 use crate::request::Unfit;
-use serde_json::Value;
 use std::time::Duration;
-use thalweg_wire::jsonrpc::{Call, Id, Params, write};
+use thalweg_wire::jsonrpc::{Call, Id, Params, Syntax, Text, write};
 
 /// Has the next body wait, so that a client can be held against a slow server.
 const DELAY: &str = "rpc.delay";
+/// What it takes.
+const MILLISECONDS: &str = "milliseconds";
 
 /// Carries out what has an effect: how long the next body is to wait, if this says so.
 pub(crate) fn delay(call: &Call<'_>, bounds: &Bounds) -> Option<Result<Duration, Unfit>> {
@@ -18,19 +19,34 @@ pub(crate) fn delay(call: &Call<'_>, bounds: &Bounds) -> Option<Result<Duration,
 }
 
 fn milliseconds(params: Params<'_>) -> Result<Duration, Unfit> {
-    let number = match params {
+    let written = match params {
         Params::Absent => None,
-        Params::Positions(text) | Params::Names(text) => match serde_json::from_str(text) {
-            Ok(Value::Array(values)) if values.len() == 1 => values[0].as_u64(),
-            Ok(Value::Object(fields)) if fields.len() == 1 => {
-                fields.get("milliseconds").and_then(Value::as_u64)
-            }
-            _ => None,
-        },
+        Params::Positions(text) => only_element(text).ok().flatten(),
+        Params::Names(text) => only_member(text, MILLISECONDS).ok().flatten(),
     };
     let what = "one whole number, and nothing else, is expected";
-    let unfit = || Unfit { field: "milliseconds".to_owned(), what: what.into() };
-    number.map(Duration::from_millis).ok_or_else(unfit)
+    let unfit = || Unfit { field: MILLISECONDS.to_owned(), what: what.into() };
+    written.and_then(|written| written.parse().ok()).map(Duration::from_millis).ok_or_else(unfit)
+}
+
+/// The element of an array that has no other.
+fn only_element(array: &str) -> Result<Option<&str>, Syntax> {
+    let mut text = Text::new(array);
+    if !text.begin_array()? {
+        return Ok(None);
+    }
+    let value = text.value()?;
+    Ok((!text.next_element()?).then_some(value))
+}
+
+/// The member of an object that has no other, not even the same once more.
+fn only_member<'t>(object: &'t str, name: &str) -> Result<Option<&'t str>, Syntax> {
+    let mut text = Text::new(object);
+    if !text.begin_object()? || text.key()?.text() != name {
+        return Ok(None);
+    }
+    let value = text.value()?;
+    Ok((!text.next_member()?).then_some(value))
 }
 
 fn within(time: Duration, most: Duration) -> Result<Duration, Unfit> {
@@ -38,7 +54,7 @@ fn within(time: Duration, most: Duration) -> Result<Duration, Unfit> {
         return Ok(time);
     }
     let what = format!("{} ms at most", most.as_millis());
-    Err(Unfit { field: "milliseconds".to_owned(), what: what.into() })
+    Err(Unfit { field: MILLISECONDS.to_owned(), what: what.into() })
 }
 
 /// Says that it was done.

@@ -292,6 +292,11 @@ fn the_next_body_waits_where_a_test_asks_for_it() {
         let answer = client.ask(call("rpc.delay", &wrong, &json!(1)).to_string());
         assert_eq!(error(&answer), (-32602, "milliseconds", &json!(1)), "{wrong}");
     }
+    for twice in ["milliseconds", "milli\\u0073econds"] {
+        let params = format!(r#"{{"milliseconds":1,"{twice}":600000}}"#);
+        let text = format!(r#"{{"jsonrpc":"2.0","method":"rpc.delay","params":{params},"id":1}}"#);
+        assert_eq!(error(&client.ask(text)), (-32602, "milliseconds", &json!(1)), "{params}");
+    }
     let same = |number: u64| call("Same", &json!([number]), &json!(number)).to_string();
     assert_eq!(client.ask(delay(1)), result(&json!(null), &json!(1)));
     assert_eq!(client.ask(same(1))["result"]["number"], 1);
