@@ -2,10 +2,13 @@
 
 use super::answer::{self, Answers};
 use super::arrival::{Arrival, Whole};
-use super::exchange::Exchange;
+use super::dialing::{Dialing, Line};
+use super::exchange::{Exchange, never_sent};
+use super::target::SiteId;
+use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 use thalweg_service::Error as Failure;
 use thalweg_sys::socket;
@@ -18,9 +21,11 @@ pub(crate) const KEPT_BYTES: usize = 256 * 1024;
 
 #[derive(Debug)]
 pub(crate) struct Connection {
-    socket: OwnedFd,
-    pub(crate) address: SocketAddr,
-    is_up: bool,
+    line: Line,
+    /// Whom it is with.
+    pub(crate) site: SiteId,
+    /// Nobody has answered yet.
+    dialing: Option<Dialing>,
     pub(crate) carries: Option<Exchange>,
     /// Bytes of its request that the kernel took.
     written: usize,
@@ -49,21 +54,17 @@ pub(crate) enum Step {
 }
 
 impl Connection {
-    /// Begins to connect.
-    pub(crate) fn dial(address: SocketAddr, exchange: Exchange) -> Result<Self, (Failure, Exchange)> {
-        let dialed = socket::connect_tcp(address).and_then(|socket| {
-            socket::set_no_delay(socket.as_fd())?;
-            // From here on closing it is a reset; see the module's head.
-            socket::close_abruptly(socket.as_fd())?;
-            socket::block(socket.as_fd())?;
-            socket::set_receive_patience(socket.as_fd(), None)?;
-            Ok(socket)
-        });
-        match dialed {
-            Ok(socket) => Ok(Self {
-                socket,
-                address,
-                is_up: false,
+    /// Begins to connect, to the first of these addresses where somebody answers.
+    pub(crate) fn dial(
+        site: SiteId,
+        addresses: VecDeque<SocketAddr>,
+        exchange: Exchange,
+    ) -> Result<Self, (Failure, Exchange)> {
+        match Dialing::begin(addresses, exchange.until) {
+            Ok((dialing, line)) => Ok(Self {
+                line,
+                site,
+                dialing: Some(dialing),
                 carries: Some(exchange),
                 written: 0,
                 input: Vec::new(),
@@ -73,12 +74,32 @@ impl Connection {
                 patience: None,
                 watched: None,
             }),
-            Err(error) => Err((no_server(address, error), exchange)),
+            Err(failure) => Err((failure, exchange)),
         }
     }
 
     pub(crate) fn socket(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+        self.line.socket.as_fd()
+    }
+
+    /// The address that it has come to.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.line.address
+    }
+
+    /// When to let it go on though nothing happened.
+    pub(crate) fn wakes_at(&self) -> Option<Instant> {
+        self.dialing.as_ref().and_then(Dialing::wakes_at)
+    }
+
+    /// Why what it carries, whose time is over, has no answer.
+    pub(crate) fn overdue(&mut self) -> Failure {
+        let is_untouched = self.is_untouched();
+        match &mut self.dialing {
+            Some(dialing) => dialing.overdue(self.line.address),
+            None if is_untouched => never_sent("nothing could be sent in time"),
+            None => Failure::new(Fault::DeadlineExceeded, ""),
+        }
     }
 
     /// Takes an exchange on.
@@ -95,14 +116,15 @@ impl Connection {
 
     /// Whether it waits to write; else to read.
     pub(crate) fn waits_to_write(&self) -> bool {
-        !self.is_up || self.carries.as_ref().is_some_and(|exchange| self.written < exchange.text.len())
+        self.dialing.is_some()
+            || self.carries.as_ref().is_some_and(|exchange| self.written < exchange.text.len())
     }
 
     /// Whether nothing came while nothing was asked: a server that closed has said so, and one that sends unasked is none.
     pub(crate) fn is_silent(&mut self) -> bool {
         self.input.clear();
         self.input.reserve(1);
-        matches!(socket::receive(self.socket.as_fd(), &mut self.input, 1), Ok(None))
+        matches!(socket::receive(self.line.socket.as_fd(), &mut self.input, 1), Ok(None))
     }
 
     /// Goes on as far as it can without waiting. A server may answer before it has taken the whole request, and take no
@@ -117,16 +139,17 @@ impl Connection {
 
     /// Goes on until the whole request has left; then `None`.
     pub(crate) fn send(&mut self, answer_bytes_max: usize) -> Option<Step> {
-        if !self.is_up {
-            match socket::wait(self.socket.as_fd(), true, Some(Duration::ZERO)) {
-                Ok(ready) if !ready.writable => return Some(Step::Waits),
-                Ok(_) => {}
-                Err(error) => return Some(self.ended(no_server(self.address, error))),
+        if let Some(dialing) = &mut self.dialing {
+            let before = self.line.address;
+            let heard = dialing.look(&mut self.line);
+            if self.line.address != before {
+                self.watched = None;
             }
-            if let Err(error) = socket::take_error(self.socket.as_fd()) {
-                return Some(self.ended(no_server(self.address, error)));
+            match heard {
+                Ok(true) => self.dialing = None,
+                Ok(false) => return Some(Step::Waits),
+                Err(failure) => return Some(self.ended(failure)),
             }
-            self.is_up = true;
         }
         // What nobody waits for any more is not begun.
         if self.is_untouched() && self.carries.as_ref().is_some_and(Exchange::is_overdue) {
@@ -153,7 +176,7 @@ impl Connection {
     fn write(&mut self) -> io::Result<bool> {
         let Some(exchange) = &self.carries else { return Ok(true) };
         while let Some(rest) = exchange.text.get(self.written..).filter(|rest| !rest.is_empty()) {
-            match socket::send(self.socket.as_fd(), rest)? {
+            match socket::send(self.line.socket.as_fd(), rest)? {
                 Some(count) => self.written += count,
                 None => return Ok(false),
             }
@@ -166,7 +189,7 @@ impl Connection {
         loop {
             self.make_room();
             let room = self.input.capacity() - self.input.len();
-            match socket::receive(self.socket.as_fd(), &mut self.input, usize::MAX) {
+            match socket::receive(self.line.socket.as_fd(), &mut self.input, usize::MAX) {
                 Ok(None) => return Step::Waits,
                 Ok(Some(count)) => match self.take(count, answer_bytes_max) {
                     // A read that left room took all there was.
@@ -183,13 +206,13 @@ impl Connection {
     pub(crate) fn read_waiting(&mut self, left: Option<Duration>, answer_bytes_max: usize) -> Step {
         if self.patience != left {
             // Without a limit it would wait for longer, never for less.
-            if socket::set_receive_patience(self.socket.as_fd(), left).is_err() {
+            if socket::set_receive_patience(self.line.socket.as_fd(), left).is_err() {
                 return Step::Waits;
             }
             self.patience = left;
         }
         self.make_room();
-        match socket::receive_waiting(self.socket.as_fd(), &mut self.input) {
+        match socket::receive_waiting(self.line.socket.as_fd(), &mut self.input) {
             Ok(None) => Step::Waits,
             Ok(Some(count)) => self.take(count, answer_bytes_max),
             Err(error) => self.ended(gone(error)),
@@ -276,17 +299,6 @@ fn gone(error: io::Error) -> Failure {
     Failure::system(Fault::Disconnected, "", error)
 }
 
-fn no_server(address: SocketAddr, error: io::Error) -> Failure {
-    let fault = match error.kind() {
-        io::ErrorKind::TimedOut => Fault::ConnectTimeout,
-        io::ErrorKind::PermissionDenied => Fault::PermissionDenied,
-        io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionReset => Fault::NoServer,
-        // Out of descriptors or of addresses, or no way there.
-        _ => Fault::System,
-    };
-    Failure::system(fault, address.to_string(), error)
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::options::Ask;
@@ -301,7 +313,7 @@ mod tests {
         let place = Place::of(&format!("http://{}/x", listener.local_addr().unwrap()), None).unwrap();
         let exchange =
             Exchange::new(CallId::from_number(1), 1, &place, &Ask::one("m", ""), None, Vec::new()).unwrap();
-        let connection = Connection::dial(place.address, exchange).unwrap();
-        assert!(socket::no_delay(connection.socket.as_fd()).unwrap());
+        let connection = Connection::dial(SiteId(0), place.addresses.into(), exchange).unwrap();
+        assert!(socket::no_delay(connection.socket()).unwrap());
     }
 }

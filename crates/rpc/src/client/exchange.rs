@@ -76,3 +76,8 @@ impl Exchange {
         self.until.is_some_and(|until| until <= Instant::now())
     }
 }
+
+/// It is over, and whoever repeats it does nothing twice.
+pub(crate) fn never_sent(what: &str) -> Failure {
+    Failure::new(Fault::ConnectTimeout, what)
+}

@@ -16,6 +16,7 @@ mod bearer;
 #[cfg(feature = "schema")]
 mod carrier;
 mod connection;
+mod dialing;
 mod error;
 mod exchange;
 mod options;

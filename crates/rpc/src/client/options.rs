@@ -11,9 +11,9 @@ use thalweg_wire::fault::Fault;
 pub struct Options {
     /// How long an answer is waited for, connecting included, where a call says nothing else.
     pub deadline: Option<Duration>,
-    /// Connections to one address at once; further calls wait for one of them.
+    /// Connections to one host at once; further calls wait for one of them.
     pub connections_max: usize,
-    /// Connections that are kept while nothing goes over them, of all addresses together.
+    /// Connections that are kept while nothing goes over them, of all hosts together.
     pub idle_max: usize,
     /// How long they are kept. Shorter than any server's patience, so that it is this end that closes.
     pub idle_for: Duration,

@@ -2,14 +2,13 @@
 
 use super::answer::{Answers, Done};
 use super::connection::{Connection, KEPT_BYTES, Step};
-use super::exchange::Exchange;
+use super::exchange::{Exchange, never_sent};
 use super::left;
 use super::options::{Ask, Options, Statistics};
-use super::target::{Place, Target};
+use super::target::{Place, SiteId, Sites, Target};
 use super::watch::Watch;
 use std::collections::VecDeque;
 use std::fmt;
-use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 use thalweg_service::{CallId, Error as Failure};
@@ -23,12 +22,20 @@ const FRESH: Duration = Duration::from_millis(1);
 /// An answer may be waited for by so much longer than was said.
 const BARELY: Duration = Duration::from_millis(1);
 
+/// A URL that was named.
+struct Named {
+    url: String,
+    place: Place,
+    site: SiteId,
+}
+
 pub(crate) struct Pool {
     options: Options,
-    places: Vec<(String, Place)>,
+    places: Vec<Named>,
+    sites: Sites,
     connections: Vec<Connection>,
     /// What waits for a connection to be free.
-    queue: VecDeque<(SocketAddr, Exchange)>,
+    queue: VecDeque<(SiteId, Exchange)>,
     done: VecDeque<Done>,
     watch: Option<Watch>,
     /// How long waits for answers took.
@@ -45,6 +52,7 @@ impl Pool {
         Self {
             options,
             places: Vec::new(),
+            sites: Sites::default(),
             connections: Vec::new(),
             queue: VecDeque::new(),
             done: VecDeque::new(),
@@ -58,11 +66,12 @@ impl Pool {
     }
 
     pub(crate) fn target(&mut self, url: &str) -> Result<Target, Failure> {
-        if let Some(known) = self.places.iter().position(|(known, _)| known == url) {
+        if let Some(known) = self.places.iter().position(|known| known.url == url) {
             return Ok(Target(known));
         }
         let place = Place::of(url, self.options.token.as_ref())?;
-        self.places.push((url.to_owned(), place));
+        let site = self.sites.with(&place.addresses);
+        self.places.push(Named { url: url.to_owned(), place, site });
         Ok(Target(self.places.len() - 1))
     }
 
@@ -71,7 +80,7 @@ impl Pool {
         if self.in_flight() >= self.options.in_flight_max {
             return Err(Failure::new(Fault::Overloaded, format!("{} in flight", self.options.in_flight_max)));
         }
-        let Some((_, place)) = self.places.get(ask.target.unwrap_or(target).0) else {
+        let Some(Named { place, site, .. }) = self.places.get(ask.target.unwrap_or(target).0) else {
             return Err(Failure::new(Fault::BadArgument, "a target of another client"));
         };
         let deadline = ask.deadline.or(self.options.deadline);
@@ -80,15 +89,15 @@ impl Pool {
         let exchange = Exchange::new(name, first_id, place, ask, until, std::mem::take(&mut self.room))?;
         self.last_call += 1;
         self.last_id += exchange.calls;
-        let address = place.address;
-        self.start(address, exchange);
+        let site = *site;
+        self.start(site, exchange);
         Ok(name)
     }
 
     /// Gives an exchange a connection, or a place in the queue. `false`: it could have neither, and has ended.
-    fn start(&mut self, address: SocketAddr, exchange: Exchange) -> bool {
+    fn start(&mut self, site: SiteId, exchange: Exchange) -> bool {
         while let Some(place) =
-            self.connections.iter().rposition(|known| known.address == address && known.carries.is_none())
+            self.connections.iter().rposition(|known| known.site == site && known.carries.is_none())
         {
             let connection = &mut self.connections[place];
             let idle_for = connection.idle_since.elapsed();
@@ -100,14 +109,13 @@ impl Pool {
             self.statistics.reused += 1;
             return true;
         }
-        if self.connections.iter().filter(|known| known.address == address).count()
-            >= self.options.connections_max
+        if self.connections.iter().filter(|known| known.site == site).count() >= self.options.connections_max
         {
             self.statistics.waits += 1;
-            self.queue.push_back((address, exchange));
+            self.queue.push_back((site, exchange));
             return true;
         }
-        match Connection::dial(address, exchange) {
+        match Connection::dial(site, self.sites.addresses(site), exchange) {
             Ok(connection) => {
                 self.statistics.opened += 1;
                 self.connections.push(connection);
@@ -138,17 +146,18 @@ impl Pool {
         match step {
             Step::Waits => return false,
             Step::Answered { outcome, keeps } => {
-                let address = connection.address;
+                let (site, address) = (connection.site, connection.address());
                 let Some(exchange) = connection.carries.take() else { return false };
                 connection.idle_since = Instant::now();
                 if !keeps {
                     self.drop_connection(place);
                 }
+                self.sites.answered(site, address);
                 self.finish(exchange, outcome);
-                self.free(address);
+                self.free(site);
             }
             Step::Ended { failure, untouched } => {
-                let (address, served) = (connection.address, connection.served);
+                let (site, served) = (connection.site, connection.served);
                 let exchange = connection.carries.take();
                 self.drop_connection(place);
                 let Some(mut exchange) = exchange else { return true };
@@ -157,24 +166,24 @@ impl Pool {
                 if may_repeat {
                     self.statistics.retried += 1;
                     exchange.is_again = true;
-                    if self.start(address, exchange) {
+                    if self.start(site, exchange) {
                         return true;
                     }
                 } else {
                     self.finish(exchange, Err(failure));
                 }
-                self.free(address);
+                self.free(site);
             }
         }
         true
     }
 
-    /// A connection to this address may be free: what waits for one gets it, and what is idle beyond its bound goes.
-    fn free(&mut self, address: SocketAddr) {
+    /// A connection to this host may be free: what waits for one gets it, and what is idle beyond its bound goes.
+    fn free(&mut self, site: SiteId) {
         // Where one cannot even begin to connect, the next has its try: nobody else would come back to it.
-        while let Some((address, exchange)) = self.next_waiting(address) {
+        while let Some(exchange) = self.next_waiting(site) {
             let waited = self.statistics.waits;
-            let is_under_way = self.start(address, exchange);
+            let is_under_way = self.start(site, exchange);
             // One that goes on waiting is counted once.
             self.statistics.waits = waited;
             if is_under_way {
@@ -189,9 +198,9 @@ impl Pool {
         }
     }
 
-    fn next_waiting(&mut self, address: SocketAddr) -> Option<(SocketAddr, Exchange)> {
-        let place = self.queue.iter().position(|(to, _)| *to == address)?;
-        self.queue.remove(place)
+    fn next_waiting(&mut self, site: SiteId) -> Option<Exchange> {
+        let place = self.queue.iter().position(|(to, _)| *to == site)?;
+        self.queue.remove(place).map(|(_, exchange)| exchange)
     }
 
     fn drop_connection(&mut self, place: usize) {
@@ -259,6 +268,7 @@ impl Pool {
             return Ok(());
         }
         if connection.waits_to_write() {
+            let left = super::left(until.into_iter().chain(connection.wakes_at()).min());
             thalweg_sys::socket::wait(connection.socket(), true, left)?;
             self.advance(0);
             return Ok(());
@@ -348,16 +358,13 @@ impl Pool {
             None => known.idle_since.elapsed() >= self.options.idle_for,
         }) {
             let connection = &mut self.connections[place];
-            let (address, exchange) = (connection.address, connection.carries.take());
-            let failure = match connection.is_untouched() {
-                true => never_sent("nothing could be sent in time"),
-                false => Failure::new(Fault::DeadlineExceeded, ""),
-            };
+            let (site, exchange) = (connection.site, connection.carries.take());
+            let failure = connection.overdue();
             // Its answer would come to nobody.
             self.drop_connection(place);
             if let Some(exchange) = exchange {
                 self.finish(exchange, Err(failure));
-                self.free(address);
+                self.free(site);
             }
         }
     }
@@ -365,7 +372,7 @@ impl Pool {
     /// When something is overdue next.
     fn wakes_at(&self) -> Option<Instant> {
         let carried = self.connections.iter().filter_map(|known| match &known.carries {
-            Some(exchange) => exchange.until,
+            Some(exchange) => exchange.until.into_iter().chain(known.wakes_at()).min(),
             None => known.idle_since.checked_add(self.options.idle_for),
         });
         carried.chain(self.queue.iter().filter_map(|(_, exchange)| exchange.until)).min()
@@ -405,9 +412,9 @@ impl Pool {
         let carries =
             |known: &Connection| known.carries.as_ref().is_some_and(|exchange| exchange.name == name);
         if let Some(place) = self.connections.iter().position(carries) {
-            let address = self.connections[place].address;
+            let site = self.connections[place].site;
             self.drop_connection(place);
-            self.free(address);
+            self.free(site);
         }
         self.queue.retain(|(_, exchange)| exchange.name != name);
         self.done.retain(|done| done.call != name);
@@ -445,7 +452,7 @@ impl Pool {
 /// Without what is sent, and the memory of it: a token is in there.
 impl fmt::Debug for Pool {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let urls: Vec<_> = self.places.iter().map(|(url, _)| url).collect();
+        let urls: Vec<_> = self.places.iter().map(|known| &known.url).collect();
         out.debug_struct("Pool")
             .field("options", &self.options)
             .field("places", &urls)
@@ -455,15 +462,14 @@ impl fmt::Debug for Pool {
     }
 }
 
-/// It is over, and whoever repeats it does nothing twice.
-fn never_sent(what: &str) -> Failure {
-    Failure::new(Fault::ConnectTimeout, what)
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::bearer::Bearer;
     use super::*;
+    use std::io::{Read, Write};
+    use std::net::{SocketAddr, TcpListener, TcpStream};
+    use std::os::fd::AsFd;
+    use thalweg_sys::socket;
 
     /// Nothing over TCP goes to everybody: connecting fails before it has begun.
     const NOWHERE: &str = "http://255.255.255.255:9/x";
@@ -472,15 +478,115 @@ mod tests {
     fn what_waits_is_not_forgotten_where_nothing_can_be_dialed() {
         let mut pool = Pool::new(Options::default());
         let target = pool.target(NOWHERE).unwrap();
-        let place = pool.places[target.0].1.clone();
+        let (place, site) = (pool.places[target.0].place.clone(), pool.places[target.0].site);
         for number in 1..=3 {
             let name = CallId::from_number(number);
             let ask = Ask::one("m", "");
             let exchange = Exchange::new(name, number, &place, &ask, None, Vec::new()).unwrap();
-            pool.queue.push_back((place.address, exchange));
+            pool.queue.push_back((site, exchange));
         }
-        pool.free(place.address);
+        pool.free(site);
         assert_eq!((pool.queue.len(), pool.done.len(), pool.in_flight()), (0, 3, 0));
+    }
+
+    /// A client of whoever answers at one of these addresses, as a host's name would have them.
+    fn pool_of(addresses: &[SocketAddr], options: Options) -> (Pool, Target) {
+        let mut pool = Pool::new(options);
+        let place = Place { addresses: addresses.to_vec(), ..Place::of(NOWHERE, None).unwrap() };
+        let site = pool.sites.with(&place.addresses);
+        pool.places.push(Named { url: NOWHERE.to_owned(), place, site });
+        (pool, Target(0))
+    }
+
+    fn answer(pool: &mut Pool, target: Target, turns: bool) -> Result<Answers, Failure> {
+        let name = pool.begin(target, &Ask::one("m", "")).unwrap();
+        loop {
+            if turns {
+                pool.turn(None).unwrap();
+                if let Some(done) = pool.next() {
+                    return done.outcome;
+                }
+            } else if let Some(outcome) = pool.listen(name) {
+                return outcome;
+            }
+        }
+    }
+
+    /// Answers everything; where.
+    fn echo() -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (mut stream, mut text) = (stream.unwrap(), [0; 4096]);
+                while let Ok(count @ 1..) = stream.read(&mut text) {
+                    let asked = String::from_utf8_lossy(&text[..count]).into_owned();
+                    let id = asked.split("\"id\":").nth(1).unwrap().trim_end_matches('}');
+                    let body = format!(r#"{{"jsonrpc":"2.0","result":1,"id":{id}}}"#);
+                    let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
+                    stream.write_all(format!("{head}{body}").as_bytes()).unwrap();
+                }
+            }
+        });
+        address
+    }
+
+    /// Where nobody listens.
+    fn closed() -> SocketAddr {
+        TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+    }
+
+    /// Where nothing is ever answered, as long as what comes back is kept.
+    fn silent() -> (SocketAddr, impl Sized) {
+        let listener = socket::listen_tcp("127.0.0.1:0".parse().unwrap(), false, 0).unwrap();
+        let address = socket::local_address(listener.as_fd()).unwrap();
+        let queued: Vec<_> =
+            (0..4).map(|_| TcpStream::connect_timeout(&address, Duration::from_millis(50))).collect();
+        (address, (listener, queued))
+    }
+
+    #[test]
+    fn where_one_address_refuses_the_next_is_tried() {
+        for turns in [false, true] {
+            let (mut pool, target) = pool_of(&[closed(), closed(), echo()], Options::default());
+            assert_eq!(answer(&mut pool, target, turns).unwrap().one().unwrap(), "1");
+            assert_eq!((pool.statistics().opened, pool.statistics().connections), (1, 1));
+        }
+    }
+
+    #[test]
+    fn an_address_that_says_nothing_has_its_share_of_the_deadline_and_is_not_tried_first_again() {
+        for turns in [false, true] {
+            let (nobody, _kept) = silent();
+            let options = Options { deadline: Some(Duration::from_secs(2)), ..Options::default() };
+            let (mut pool, target) = pool_of(&[nobody, echo()], options);
+            let began = Instant::now();
+            assert_eq!(answer(&mut pool, target, turns).unwrap().one().unwrap(), "1");
+            assert!(began.elapsed() >= Duration::from_millis(900), "{:?}", began.elapsed());
+            pool.close(&never_sent(""));
+            let again = Instant::now();
+            assert_eq!(answer(&mut pool, target, turns).unwrap().one().unwrap(), "1");
+            assert!(again.elapsed() < Duration::from_millis(900), "{:?}", again.elapsed());
+        }
+    }
+
+    #[test]
+    fn every_address_is_named_where_nobody_answers() {
+        let (one, other) = (closed(), closed());
+        let (mut pool, target) = pool_of(&[one, other], Options::default());
+        let failure = answer(&mut pool, target, false).unwrap_err();
+        assert_eq!(failure.fault, Fault::NoServer);
+        for address in [one, other] {
+            assert!(failure.to_string().contains(&address.to_string()), "{failure}");
+        }
+        let (nobody, _kept) = silent();
+        let options = Options { deadline: Some(Duration::from_millis(100)), ..Options::default() };
+        let (mut pool, target) = pool_of(&[one, nobody], options);
+        let failure = answer(&mut pool, target, true).unwrap_err();
+        assert_eq!(failure.fault, Fault::ConnectTimeout);
+        for address in [one, nobody] {
+            assert!(failure.to_string().contains(&address.to_string()), "{failure}");
+        }
     }
 
     #[test]
@@ -489,11 +595,11 @@ mod tests {
         let options = Options { token: Some(Bearer::new(token).unwrap()), ..Options::default() };
         let mut pool = Pool::new(options);
         let target = pool.target(NOWHERE).unwrap();
-        let place = pool.places[target.0].1.clone();
+        let (place, site) = (pool.places[target.0].place.clone(), pool.places[target.0].site);
         let ask = Ask::one("m", "");
         let exchange = Exchange::new(CallId::from_number(1), 1, &place, &ask, None, Vec::new()).unwrap();
         pool.room.clone_from(&exchange.text);
-        pool.queue.push_back((place.address, exchange));
+        pool.queue.push_back((site, exchange));
         let printed = format!("{pool:?}");
         // Memory is printed as numbers.
         let numbers = format!("{:?}", token.as_bytes());

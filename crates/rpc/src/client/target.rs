@@ -1,6 +1,7 @@
-//! Where a service is: a URL, resolved once.
+//! Where a service is: a URL, whose host is looked up once.
 
 use super::bearer::Bearer;
+use std::collections::VecDeque;
 use std::net::{SocketAddr, ToSocketAddrs};
 use thalweg_service::Error as Failure;
 use thalweg_wire::fault::Fault;
@@ -12,7 +13,8 @@ pub struct Target(pub(crate) usize);
 /// What a URL says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
-    pub(crate) address: SocketAddr,
+    /// Of its host, in the order in which they are tried: at least one.
+    pub(crate) addresses: Vec<SocketAddr>,
     /// What stands in front of a body's length: the request line and the fields.
     pub(crate) head: Vec<u8>,
 }
@@ -39,15 +41,62 @@ impl Place {
             Some(_) => return refuse("a port is a number up to 65535"),
         };
         let unknown = |error| Failure::system(Fault::NoServer, url, error);
-        let address = with_port.to_socket_addrs().map_err(unknown)?.next();
-        let Some(address) = address else { return refuse("the host has no address") };
+        let mut addresses = Vec::new();
+        for address in with_port.to_socket_addrs().map_err(unknown)? {
+            if !addresses.contains(&address) {
+                addresses.push(address);
+            }
+        }
+        if addresses.is_empty() {
+            return refuse("the host has no address");
+        }
         let shown =
             token.map_or_else(String::new, |token| format!("Authorization: Bearer {}\r\n", token.text()));
         let head = format!(
             "POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\nAccept: application/json\r\n\
              {shown}Content-Length: "
         );
-        Ok(Self { address, head: head.into_bytes() })
+        Ok(Self { addresses, head: head.into_bytes() })
+    }
+}
+
+/// A host: calls to all URLs with the same addresses share its connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SiteId(pub(crate) usize);
+
+/// The hosts that were named.
+#[derive(Debug, Default)]
+pub(crate) struct Sites(Vec<Site>);
+
+#[derive(Debug)]
+struct Site {
+    addresses: Vec<SocketAddr>,
+    /// Which of them is tried first: where somebody answered last.
+    first: usize,
+}
+
+impl Sites {
+    /// The host that has these addresses.
+    pub(crate) fn with(&mut self, addresses: &[SocketAddr]) -> SiteId {
+        let known = self.0.iter().position(|site| site.addresses == addresses);
+        SiteId(known.unwrap_or_else(|| {
+            self.0.push(Site { addresses: addresses.to_vec(), first: 0 });
+            self.0.len() - 1
+        }))
+    }
+
+    /// Where to look for a host, in this order.
+    pub(crate) fn addresses(&self, SiteId(site): SiteId) -> VecDeque<SocketAddr> {
+        let Some(Site { addresses, first }) = self.0.get(site) else { return VecDeque::new() };
+        addresses.iter().cycle().skip(*first).take(addresses.len()).copied().collect()
+    }
+
+    /// Somebody answered there.
+    pub(crate) fn answered(&mut self, SiteId(site): SiteId, at: SocketAddr) {
+        let Some(site) = self.0.get_mut(site) else { return };
+        if let Some(first) = site.addresses.iter().position(|address| *address == at) {
+            site.first = first;
+        }
     }
 }
 
@@ -62,9 +111,9 @@ mod tests {
     #[test]
     fn a_url_names_address_and_path() {
         let place = Place::of("http://127.0.0.1:4437/rpc/log", None).unwrap();
-        assert_eq!(place.address, "127.0.0.1:4437".parse().unwrap());
+        assert_eq!(place.addresses, ["127.0.0.1:4437".parse().unwrap()]);
         assert!(place.head.starts_with(b"POST /rpc/log HTTP/1.1\r\nHost: 127.0.0.1:4437\r\n"));
-        assert_eq!(Place::of("http://[::1]", None).unwrap().address, "[::1]:80".parse().unwrap());
+        assert_eq!(Place::of("http://[::1]", None).unwrap().addresses, ["[::1]:80".parse().unwrap()]);
         for wrong in [
             "",
             "127.0.0.1:1",
@@ -80,6 +129,17 @@ mod tests {
         ] {
             assert_eq!(Place::of(wrong, None).unwrap_err().fault, Fault::BadArgument, "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn a_host_is_looked_for_first_where_it_answered_last() {
+        let [a, b, c] = [1, 2, 3].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
+        let mut sites = Sites::default();
+        let site = sites.with(&[a, b, c]);
+        assert_eq!((sites.with(&[a, b, c]), sites.with(&[a])), (site, SiteId(1)));
+        assert_eq!(sites.addresses(site), [a, b, c]);
+        sites.answered(site, b);
+        assert_eq!(sites.addresses(site), [b, c, a]);
     }
 
     #[test]
