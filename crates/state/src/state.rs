@@ -355,6 +355,14 @@ impl State {
         Ok(self.map(from, view)?.changes_to(&self.map(to, view)?))
     }
 
+    /// When all that led to an offset is durable, where a state of it may be seen.
+    ///
+    /// # Errors
+    /// [`Error::NoState`] for an offset beyond the end; [`Error::NoFork`].
+    pub(crate) fn ticket_at(&self, fork: ForkId, offset: Offset) -> Result<Position, Error> {
+        self.find(fork)?.ticket_of(offset).ok_or(Error::NoState { fork, offset })
+    }
+
     /// The state as it was when the fork's log ended at `offset`, commits on their way included; the ticket says when all of it is
     /// durable: see [`State::when`]. Complexity: that of replaying up to there.
     ///
@@ -369,8 +377,12 @@ impl State {
         // Nobody removes an image that is being read: its bytes stay for as long as somebody reads.
         let images = shared.images.lock().clone();
         let moment = replay::until(&shared.store, &found.log, &images, offset)?;
-        let reached = moment.filter(|moment| moment.offset == offset);
-        reached.map(|moment| (moment.map, ticket)).ok_or(no_state)
+        match moment.filter(|moment| moment.offset == offset) {
+            Some(moment) => Ok((moment.map, ticket)),
+            // One that was dropped meanwhile reads as if nothing had ever been in it.
+            None if found.log.staged().is_none() => Err(Error::NoFork(fork)),
+            None => Err(no_state),
+        }
     }
 
     /// Commits changes, all or none of them. The receipt's ticket says when they are durable: see [`State::when`].

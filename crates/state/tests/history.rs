@@ -1,56 +1,78 @@
 //! Random histories of many clients against a serial model.
 //!
-//! Every client does what chance says, over its own connection, on forks that all share, and notes what it was told and when
-//! it asked and was answered, by one clock. Afterwards the history is judged fork by fork, with what the log says:
-//!
-//! 1. *What was committed is a line*: each entry of a fork's log is the commit of exactly one call that was answered with
-//!    its end, whole and nothing else, and every acknowledged write that changed something has one. So writes are serial,
-//!    in the order of the log.
-//! 2. *Reads fit into the line*: what a read saw is the state after some entry, and that is neither older than what had been
-//!    answered when it was asked, nor newer than what had been asked for when it was answered. A pending read sees at least
-//!    every write that was answered before; a committed one as well, because answers wait for the disk.
-//! 3. *Sessions are atomic*: what is read after a snapshot is the snapshot with the session's own writes on it, until its end;
-//!    a commit is refused exactly if somebody else's entry came in between.
+//! Every client does what chance says, over its own connection, on forks that all share, makes and drops forks while others
+//! use them, and notes what it was told and when it asked and was answered, by one clock. Afterwards the history is judged fork
+//! by fork, with what the log says: see `judging`.
 //!
 //! A run in `cargo test` is short. `THALWEG_OPERATIONS=1000000 cargo test --release -p thalweg-state --test history` is the
 //! long one; `THALWEG_SEED` repeats what chance said, though not how threads met.
 
 #![allow(clippy::unwrap_used, reason = "this is a test's code, though not all of it in test functions")]
 
+mod judging;
 mod serving;
 
+use judging::{Birth, Ending, Line, Model, Note, What, judge};
+use parking_lot::{Mutex, RwLock};
 use serving::{Served, WAYS, connect, store};
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use thalweg_log::{Durability, Query};
+use thalweg_log::{Durability, Store};
+use thalweg_service::Error;
 use thalweg_state::generated::types::*;
-use thalweg_state::{ServiceOptions, View as Which};
+use thalweg_state::{ServiceOptions, State, View as Which};
+use thalweg_wire::service::CallError;
 
 const CLIENTS: usize = 16;
 const KEYS: u64 = 12;
+/// Forks that come and go, at once.
+const PASSING_MAX: usize = 6;
+/// One that a client drops has served at least so many calls.
+const CALLS_MIN: u64 = 50;
 
-type Model = BTreeMap<String, Vec<u8>>;
+type Said<T> = Result<T, CallError<Error>>;
+type Changed = Vec<(String, Option<Vec<u8>>)>;
 
-/// What a client was told, between two readings of the one clock.
-struct Note {
-    client: usize,
-    fork: String,
-    asked: u64,
-    answered: u64,
-    what: What,
+/// A fork, as the clients share it.
+struct Fork {
+    name: String,
+    /// Whether somebody is about to drop it. Whoever writes holds it meanwhile: so what was written is known before it goes,
+    /// and only reads meet the drop.
+    is_closed: RwLock<bool>,
+    calls: AtomicU64,
 }
 
-enum What {
-    /// Changes, and where the fork ended with them.
-    Wrote(Vec<(String, Option<Vec<u8>>)>, u64),
-    /// A key held this.
-    Saw(String, Option<Vec<u8>>),
-    /// Everything was this.
-    SawAll(Model),
-    /// A session's snapshot ended at the first and its commit at the second.
-    Spanned(u64, u64),
-    /// A session that saw up to there was refused.
-    Refused(u64),
+impl Fork {
+    fn new(name: &str) -> Arc<Self> {
+        Arc::new(Self { name: name.to_owned(), is_closed: RwLock::new(false), calls: AtomicU64::new(0) })
+    }
+}
+
+/// What all clients share.
+struct World {
+    clock: AtomicU64,
+    done: AtomicU64,
+    /// Those that stay.
+    lasting: Vec<Arc<Fork>>,
+    passing: Mutex<Vec<Arc<Fork>>>,
+    births: Mutex<HashMap<String, Birth>>,
+    endings: Mutex<HashMap<String, Ending>>,
+    state: State,
+    store: Store,
+}
+
+impl World {
+    fn tick(&self) -> u64 {
+        self.clock.fetch_add(1, Ordering::SeqCst)
+    }
+
+    /// The line of a fork that is there.
+    fn line(&self, fork: &str) -> Line {
+        let id = if fork == "main" { self.state.main() } else { fork.parse().unwrap() };
+        let line = self.state.lines().into_iter().find(|line| line.fork == id).unwrap();
+        Line::read(&self.store, &line.log)
+    }
 }
 
 /// A small generator of its own, so that a seed means the same everywhere.
@@ -63,6 +85,10 @@ impl Chance {
         self.0 ^= self.0 << 17;
         (self.0 >> 11) % limit
     }
+
+    fn of<'a, T>(&mut self, all: &'a [T]) -> &'a T {
+        &all[usize::try_from(self.below(all.len() as u64)).unwrap()]
+    }
 }
 
 fn number(name: &str, otherwise: u64) -> u64 {
@@ -73,15 +99,14 @@ struct Actor<'a> {
     index: usize,
     client: serving::Client,
     chance: Chance,
-    clock: &'a AtomicU64,
-    forks: &'a [String],
+    world: &'a World,
     notes: Vec<Note>,
     written: u64,
 }
 
 impl Actor<'_> {
     fn tick(&self) -> u64 {
-        self.clock.fetch_add(1, Ordering::SeqCst)
+        self.world.tick()
     }
 
     fn note(&mut self, fork: &str, asked: u64, what: What) {
@@ -89,12 +114,25 @@ impl Actor<'_> {
         self.notes.push(Note { client: self.index, fork: fork.to_owned(), asked, answered, what });
     }
 
+    /// Notes what a read came to, or that there was no such fork any more.
+    fn note_read(&mut self, fork: &str, asked: u64, read: Said<What>) {
+        let what = read.unwrap_or_else(|error| {
+            assert!(error.to_string().contains("no_fork: "), "{error}");
+            What::Gone
+        });
+        self.note(fork, asked, what);
+    }
+
     fn key(&mut self) -> String {
         format!("k{}", self.chance.below(KEYS))
     }
 
+    fn maybe_key(&mut self) -> Option<String> {
+        (self.chance.below(2) > 0).then(|| self.key())
+    }
+
     /// Changes whose values nobody else writes, so that an entry tells whose it is.
-    fn changes(&mut self) -> Vec<(String, Option<Vec<u8>>)> {
+    fn changes(&mut self) -> Changed {
         let mut changes = BTreeMap::new();
         for _ in 0..=self.chance.below(3) {
             let key = self.key();
@@ -105,66 +143,247 @@ impl Actor<'_> {
         changes.into_iter().collect()
     }
 
-    fn batch(&mut self, place: &str, changes: &[(String, Option<Vec<u8>>)]) -> u64 {
+    fn batch(&mut self, place: &str, changes: &Changed, if_offset: Option<u64>) -> Said<u64> {
         let changes = changes
             .iter()
             .map(|(key, value)| Change { key: key.as_str().into(), value: value.as_deref().map(Into::into) });
         let changes = changes.collect();
-        self.client
-            .batch(&StateBatch { place: place.into(), changes, if_offset: None, if_root: None })
-            .unwrap()
-            .offset
+        let batch = StateBatch { place: place.into(), changes, if_offset, if_root: None };
+        self.client.batch(&batch).map(|answer| answer.offset)
     }
 
-    fn everything(&mut self, place: &str, view: Option<View>) -> Model {
-        let answer =
-            self.client.scan(&StateScan { place: place.into(), start: None, limit: None, view }).unwrap();
-        answer.entries.iter().map(|entry| (entry.key.to_string(), entry.value.to_vec())).collect()
+    fn everything(&mut self, place: &str, view: Option<View>) -> Said<Model> {
+        let scan = StateScan { place: place.into(), start: None, limit: None, view };
+        let answer = self.client.scan(&scan)?;
+        Ok(answer.entries.iter().map(|entry| (entry.key.to_string(), entry.value.to_vec())).collect())
     }
 
+    /// Does something; how many calls it took.
     fn act(&mut self) -> u64 {
-        let fork = self.forks[usize::try_from(self.chance.below(self.forks.len() as u64)).unwrap()].clone();
-        let view = [None, Some(View::Committed), Some(View::Pending)];
-        let view = view[usize::try_from(self.chance.below(3)).unwrap()];
-        match self.chance.below(10) {
-            0..=3 => {
+        let passing = self.world.passing.lock().clone();
+        let forks: Vec<_> = self.world.lasting.iter().chain(&passing).cloned().collect();
+        let fork = self.chance.of(&forks).clone();
+        let calls = match self.chance.below(40) {
+            0..=21 => self.read(&fork.name),
+            22 => self.drop_one(&passing),
+            _ => {
+                let is_closed = fork.is_closed.read();
+                if *is_closed { 0 } else { self.write(&fork.name) }
+            }
+        };
+        fork.calls.fetch_add(calls, Ordering::Relaxed);
+        calls
+    }
+
+    fn read(&mut self, fork: &str) -> u64 {
+        let view = *self.chance.of(&[None, Some(View::Committed), Some(View::Pending)]);
+        let (kind, key, start, until) =
+            (self.chance.below(8), self.key(), self.maybe_key(), self.maybe_key());
+        let limit = 1 + self.chance.below(4) as u32;
+        let asked = self.tick();
+        let place = fork.into();
+        let read = match kind {
+            0..=2 => {
+                let get = StateGet { place, key: (&*key).into(), view };
+                let value = self.client.get(&get).map(|answer| answer.value.map(|value| value.into_owned()));
+                value.map(|value| What::Saw(key, value))
+            }
+            3 => self.everything(fork, view).map(What::SawAll),
+            4 => {
+                let scan =
+                    StateScan { place, start: start.as_deref().map(Into::into), limit: Some(limit), view };
+                self.client.scan(&scan).map(|answer| What::SawPage {
+                    entries: answer.entries.iter().map(|e| (e.key.to_string(), e.value.to_vec())).collect(),
+                    next: answer.next.as_ref().map(|next| next.to_string()),
+                    start: start.clone(),
+                })
+            }
+            5 => {
+                let (from, to) = (start.as_deref().map(Into::into), until.as_deref().map(Into::into));
+                let count = StateCount { place, start: from, until: to, view };
+                let count = self.client.count(&count).map(|answer| answer.count);
+                count.map(|count| What::Counted(start, until, count))
+            }
+            6 => match self.wrote(fork) {
+                Some(offset) => self.long_ago(fork, offset, limit).map(|all| What::SawThen(offset, all)),
+                None => return 0,
+            },
+            _ => {
+                let root = self.client.root(&StateRoot { place, view });
+                root.map(|answer| What::Rooted(answer.root, answer.offset))
+            }
+        };
+        self.note_read(fork, asked, read);
+        1
+    }
+
+    /// Where a fork ended with something that this client wrote.
+    fn wrote(&self, fork: &str) -> Option<u64> {
+        self.notes.iter().rev().find_map(|note| match note.what {
+            What::Wrote(_, offset) if note.fork == fork => Some(offset),
+            _ => None,
+        })
+    }
+
+    /// Everything as it was when a fork ended there, page by page.
+    fn long_ago(&mut self, fork: &str, offset: u64, limit: u32) -> Said<Model> {
+        let (mut all, mut start) = (Model::new(), None::<String>);
+        loop {
+            let from = start.as_deref().map(Into::into);
+            let page = StateHistory { fork: fork.into(), offset, start: from, limit: Some(limit) };
+            let page = self.client.history(&page)?;
+            all.extend(page.entries.iter().map(|entry| (entry.key.to_string(), entry.value.to_vec())));
+            match &page.next {
+                Some(next) => start = Some(next.to_string()),
+                None => return Ok(all),
+            }
+        }
+    }
+
+    /// Writes to a fork that nobody drops meanwhile.
+    fn write(&mut self, fork: &str) -> u64 {
+        match self.chance.below(17) {
+            0..=7 => {
                 let changes = self.changes();
                 let asked = self.tick();
-                let offset = self.batch(&fork, &changes);
-                self.note(&fork, asked, What::Wrote(changes, offset));
+                let offset = self.batch(fork, &changes, None).unwrap();
+                self.note(fork, asked, What::Wrote(changes, offset));
                 1
             }
-            4..=6 => {
-                let key = self.key();
-                let asked = self.tick();
-                let get = StateGet { place: (&*fork).into(), key: (&*key).into(), view };
-                let value = self.client.get(&get).unwrap().value.map(|value| value.into_owned());
-                self.note(&fork, asked, What::Saw(key, value));
-                1
-            }
-            7..=8 => {
-                let asked = self.tick();
-                let all = self.everything(&fork, view);
-                self.note(&fork, asked, What::SawAll(all));
-                1
-            }
-            _ => self.session(&fork),
+            8..=9 => self.write_one(fork),
+            10..=12 => self.write_after(fork),
+            13 => self.branch(fork),
+            _ => self.session(fork),
         }
+    }
+
+    fn write_one(&mut self, fork: &str) -> u64 {
+        let (key, value) = self.changes().remove(0);
+        let asked = self.tick();
+        let offset = match &value {
+            Some(value) => {
+                let put = StatePut { place: fork.into(), key: (&*key).into(), value: (&**value).into() };
+                self.client.put(&put).unwrap().offset
+            }
+            None => {
+                self.client.remove(&StateRemove { place: fork.into(), key: (&*key).into() }).unwrap().offset
+            }
+        };
+        self.note(fork, asked, What::Wrote(vec![(key, value)], offset));
+        1
+    }
+
+    /// Writes on condition that nobody did since a look.
+    fn write_after(&mut self, fork: &str) -> u64 {
+        let asked = self.tick();
+        let root = self.client.root(&StateRoot { place: fork.into(), view: Some(View::Pending) });
+        let (root, base) = root.map(|answer| (answer.root, answer.offset)).unwrap();
+        self.note(fork, asked, What::Rooted(root, base));
+        let changes = self.changes();
+        let asked = self.tick();
+        match self.batch(fork, &changes, Some(base)) {
+            Ok(offset) => {
+                self.note(fork, asked, What::Spanned(base, offset));
+                self.note(fork, asked, What::Wrote(changes, offset));
+            }
+            Err(error) => {
+                assert!(error.to_string().contains("conflict: "), "{error}");
+                self.note(fork, asked, What::Refused(base));
+            }
+        }
+        2
+    }
+
+    /// Makes a fork, of what is there or of what this client wrote once.
+    fn branch(&mut self, parent: &str) -> u64 {
+        if self.world.passing.lock().len() >= PASSING_MAX {
+            return 0;
+        }
+        let wrote = self.wrote(parent);
+        let offset = wrote.filter(|_| self.chance.below(3) == 0);
+        let asked = self.tick();
+        let answer = self.client.fork(&StateFork { parent: parent.into(), offset }).unwrap();
+        let (name, at) = (answer.fork.to_string(), answer.offset);
+        match offset {
+            None => self.note(parent, asked, What::Branched(at)),
+            Some(offset) => assert_eq!(at, offset),
+        }
+        self.world.births.lock().insert(name.clone(), Birth { parent: parent.to_owned(), at });
+        self.world.passing.lock().push(Fork::new(&name));
+        1
+    }
+
+    /// Drops a fork, once everything that was written to it is known.
+    fn drop_one(&mut self, passing: &[Arc<Fork>]) -> u64 {
+        let is_used = |fork: &&Arc<Fork>| fork.calls.load(Ordering::Relaxed) >= CALLS_MIN;
+        let Some(fork) = passing.iter().find(is_used) else { return 0 };
+        if std::mem::replace(&mut *fork.is_closed.write(), true) {
+            return 0;
+        }
+        let line = self.world.line(&fork.name);
+        let asked = self.tick();
+        self.client.drop(&StateDrop { fork: (&*fork.name).into() }).unwrap();
+        let answered = self.tick();
+        self.world.endings.lock().insert(fork.name.clone(), Ending { line, asked, answered });
+        self.world.passing.lock().retain(|other| other.name != fork.name);
+        1
     }
 
     /// A session from its snapshot to its end; how many calls it took.
     fn session(&mut self, fork: &str) -> u64 {
         let open = StateOpen { fork: fork.into(), lease_ms: None };
         let session = self.client.open(&open).unwrap().session.into_owned();
-        let asked = self.tick();
-        let base = self.client.snapshot(&StateSnapshot { session: (&*session).into() }).unwrap().offset;
-        let seen = self.everything(&session, None);
+        let mut asked = self.tick();
+        let mut base = self.client.snapshot(&StateSnapshot { session: (&*session).into() }).unwrap().offset;
+        let mut calls = 3;
+        loop {
+            let (written, took) = self.in_snapshot(fork, &session, asked, base);
+            calls += took + 1;
+            asked = self.tick();
+            // A snapshot commits the one that is pending, and begins the next where that ended.
+            let (ended, goes_on) = match self.chance.below(4) {
+                0 => {
+                    self.client.rollback(&StateRollback { session: (&*session).into() }).unwrap();
+                    break;
+                }
+                1 => {
+                    let snapshot = self.client.snapshot(&StateSnapshot { session: (&*session).into() });
+                    (snapshot.map(|answer| answer.offset), true)
+                }
+                _ => {
+                    let commit = self.client.commit(&StateCommit { session: (&*session).into() });
+                    (commit.map(|answer| answer.offset), false)
+                }
+            };
+            match ended {
+                Ok(end) => {
+                    self.note(fork, asked, What::Spanned(base, end));
+                    self.note(fork, asked, What::Wrote(written, end));
+                    base = end;
+                    if !goes_on {
+                        break;
+                    }
+                }
+                Err(error) => {
+                    assert!(error.to_string().contains("conflict: "), "{error}");
+                    self.note(fork, asked, What::Refused(base));
+                    break;
+                }
+            }
+        }
+        self.client.close(&StateClose { session: session.into() }).unwrap();
+        calls + 1
+    }
+
+    /// What a session sees and writes beside its snapshot, which it asked for then and which ended there.
+    fn in_snapshot(&mut self, fork: &str, session: &str, asked: u64, base: u64) -> (Changed, u64) {
+        let seen = self.everything(session, None).unwrap();
         self.note(fork, asked, What::SawAll(seen.clone()));
         let mut own = seen;
-        let (mut written, mut calls) = (BTreeMap::new(), 4);
+        let (mut written, mut calls) = (BTreeMap::new(), 1);
         for _ in 0..self.chance.below(4) {
             let changes = self.changes();
-            assert_eq!(self.batch(&session, &changes), base);
+            assert_eq!(self.batch(session, &changes, None).unwrap(), base);
             for (key, value) in changes {
                 match &value {
                     Some(value) => drop(own.insert(key.clone(), value.clone())),
@@ -172,172 +391,22 @@ impl Actor<'_> {
                 }
                 written.insert(key, value);
             }
-            assert_eq!(
-                self.everything(&session, None),
-                own,
-                "a session sees its snapshot and its own writes"
-            );
+            let now = self.everything(session, None).unwrap();
+            assert_eq!(now, own, "a session sees its snapshot and its own writes");
             calls += 2;
         }
-        let asked = self.tick();
-        if self.chance.below(3) == 0 {
-            self.client.rollback(&StateRollback { session: (&*session).into() }).unwrap();
-        } else {
-            match self.client.commit(&StateCommit { session: (&*session).into() }) {
-                Ok(answer) => {
-                    let offset = answer.offset;
-                    self.note(fork, asked, What::Spanned(base, offset));
-                    self.note(fork, asked, What::Wrote(written.into_iter().collect(), offset));
-                }
-                Err(error) => {
-                    assert!(error.to_string().contains("conflict: "), "{error}");
-                    self.note(fork, asked, What::Refused(base));
-                }
-            }
+        if self.chance.below(2) == 0 {
+            let asked = self.tick();
+            let (before, now, view) = (fork.into(), session.into(), Some(View::Pending));
+            let diff = StateDiff { before, now, start: None, limit: None, view };
+            let answer = self.client.diff(&diff).unwrap();
+            let change =
+                |change: &Change<'_>| (change.key.to_string(), change.value.as_deref().map(<[u8]>::to_vec));
+            let changes = answer.changes.iter().map(change).collect();
+            self.note(fork, asked, What::Differs(changes, own));
+            calls += 1;
         }
-        self.client.close(&StateClose { session: session.into() }).unwrap();
-        calls + 1
-    }
-}
-
-/// A fork's line: what it was after each entry, and where that ended.
-struct Line {
-    states: Vec<Model>,
-    ends: Vec<u64>,
-    entries: HashMap<u64, (usize, Model)>,
-}
-
-impl Line {
-    /// Reads it from the log, with no code of the state's: the messages as anybody would.
-    fn read(log: &thalweg_log::Store, name: &str) -> Self {
-        let found = log.find(name.as_bytes()).unwrap();
-        let mut reader = log.reader(&found);
-        let mut line = Self { states: vec![Model::new()], ends: vec![0], entries: HashMap::new() };
-        for entry in reader.entries(&Query::default()) {
-            let entry = entry.unwrap();
-            let inner = entry.data.strip_suffix(b",").unwrap();
-            let text = [b"[", inner, b"]"].concat();
-            let messages: Vec<serde_json::Value> = serde_json::from_slice(&text).unwrap();
-            let (mut state, mut changes) = (line.states.last().unwrap().clone(), Model::new());
-            for message in messages {
-                let key = message["key"].as_str().unwrap().to_owned();
-                if message["headers"]["operation"] == "delete" {
-                    assert!(state.remove(&key).is_some(), "what is deleted was there");
-                    changes.insert(key, Vec::new());
-                } else {
-                    let text = message["value"].as_str().unwrap();
-                    let value = decode(text);
-                    let before = state.insert(key.clone(), value.clone());
-                    let operation = if before.is_some() { "update" } else { "insert" };
-                    assert_eq!(message["headers"]["operation"], operation);
-                    changes.insert(key, value);
-                }
-            }
-            let end = entry.offset + entry.data.len() as u64;
-            line.entries.insert(end, (line.states.len(), changes));
-            line.states.push(state);
-            line.ends.push(end);
-        }
-        line
-    }
-
-    /// The state's number by where it ends.
-    fn at(&self, offset: u64) -> usize {
-        self.ends.binary_search(&offset).unwrap_or_else(|_| panic!("nothing ends at {offset}"))
-    }
-}
-
-/// Base64, by hand: the values here are no JSON.
-fn decode(text: &str) -> Vec<u8> {
-    let (mut bits, mut held, mut out) = (0_u32, 0, Vec::new());
-    for byte in text.bytes().filter(|byte| *byte != b'=') {
-        let value = match byte {
-            b'A'..=b'Z' => byte - b'A',
-            b'a'..=b'z' => byte - b'a' + 26,
-            b'0'..=b'9' => byte - b'0' + 52,
-            b'+' => 62,
-            _ => 63,
-        };
-        bits = bits << 6 | u32::from(value);
-        held += 6;
-        if held >= 8 {
-            held -= 8;
-            out.push((bits >> held) as u8);
-        }
-    }
-    out
-}
-
-/// Judges what was noted of one fork.
-fn judge(line: &Line, notes: &[&Note], from: usize) {
-    let mut claimed: HashMap<u64, usize> = HashMap::new();
-    // How far the line had come for certain when something was asked: the newest entry answered before that.
-    let mut answered: Vec<(u64, usize)> = Vec::new();
-    let mut asked: HashMap<usize, u64> = HashMap::new();
-    for note in notes {
-        let What::Wrote(changes, offset) = &note.what else { continue };
-        let at = line.at(*offset);
-        answered.push((note.answered, at));
-        let before = line.entries.get(offset).map(|(at, _)| &line.states[at - 1]);
-        let effective: Model = before.map_or_else(Model::new, |before| {
-            changes
-                .iter()
-                .filter(|(key, value)| before.get(key) != value.as_ref())
-                .map(|(key, value)| (key.clone(), value.clone().unwrap_or_default()))
-                .collect()
-        });
-        if before.is_some() && !effective.is_empty() && line.entries[offset].1 == effective {
-            // Nobody can tell who deleted first; whatever else is written is one client's own.
-            let again = claimed.insert(*offset, note.client).is_some();
-            assert!(!again || changes.iter().all(|(_, value)| value.is_none()), "one entry, two commits");
-            let first = asked.get(&at).map_or(note.asked, |asked: &u64| note.asked.min(*asked));
-            asked.insert(at, first);
-        } else {
-            // It changed nothing: then there it held already what it wrote.
-            let state = &line.states[at];
-            assert!(changes.iter().all(|(key, value)| state.get(key) == value.as_ref()), "a write was lost");
-        }
-    }
-    for (end, at) in line.ends.iter().zip(0..).skip(from + 1) {
-        assert!(claimed.contains_key(end), "entry {at} at {end} is nobody's");
-    }
-    answered.sort_unstable();
-    let mut newest = from;
-    for (_, at) in &mut answered {
-        newest = newest.max(*at);
-        *at = newest;
-    }
-    for note in notes {
-        let least = answered.partition_point(|(time, _)| *time < note.asked);
-        let least = least.checked_sub(1).map_or(from, |n| answered[n].1);
-        let fits = |state: usize| asked.get(&state).is_none_or(|asked| *asked < note.answered);
-        let mut candidates = (least..line.states.len()).take_while(|state| *state == least || fits(*state));
-        match &note.what {
-            What::Saw(key, value) => {
-                assert!(
-                    candidates.any(|state| line.states[state].get(key) == value.as_ref()),
-                    "client {} saw {key} as it never was then",
-                    note.client
-                );
-            }
-            What::SawAll(all) => {
-                if !candidates.any(|state| line.states[state] == *all) {
-                    let was = line.states.iter().rposition(|state| state == all);
-                    panic!(
-                        "client {} saw what was after {was:?}, neither {least} nor what came meanwhile",
-                        note.client
-                    );
-                }
-            }
-            What::Spanned(base, end) => {
-                let between = line.at(*end) - line.at(*base);
-                assert!(between <= 1, "a commit over {} entries of others", between - 1);
-            }
-            What::Refused(base) => {
-                assert!(line.at(*base) + 1 < line.states.len(), "refused, though nobody else committed");
-            }
-            What::Wrote(..) => {}
-        }
+        (written.into_iter().collect(), calls)
     }
 }
 
@@ -356,25 +425,34 @@ fn run(durability: Durability, operations: u64) {
     let directory = tempfile::tempdir().unwrap();
     let served =
         Served::start(directory.path(), store(directory.path(), durability), ServiceOptions::default());
-    let mut forks = vec!["main".to_owned()];
+    let mut client = connect(directory.path(), WAYS[0]);
+    let (mut births, mut lasting) = (HashMap::new(), vec![Fork::new("main")]);
     for _ in 0..2 {
-        let mut client = connect(directory.path(), WAYS[0]);
-        let fork = client.fork(&StateFork { parent: "main".into(), offset: None }).unwrap().fork;
-        forks.push(fork.into_owned());
+        let fork = client.fork(&StateFork { parent: "main".into(), offset: None }).unwrap();
+        births.insert(fork.fork.to_string(), Birth { parent: "main".to_owned(), at: fork.offset });
+        lasting.push(Fork::new(&fork.fork));
     }
-    let (clock, done) = (AtomicU64::new(0), AtomicU64::new(0));
+    let world = World {
+        clock: AtomicU64::new(0),
+        done: AtomicU64::new(0),
+        lasting,
+        passing: Mutex::default(),
+        births: Mutex::new(births),
+        endings: Mutex::default(),
+        state: served.service.state().unwrap(),
+        store: served.store.clone(),
+    };
     let notes: Vec<Note> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..CLIENTS)
             .map(|index| {
-                let (clock, done, forks, directory) = (&clock, &done, &forks, directory.path());
+                let (world, directory) = (&world, directory.path());
                 scope.spawn(move || {
                     let client = connect(directory, WAYS[index % 2]);
                     let chance = Chance(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (index as u64 + 1) << 20);
-                    let mut actor =
-                        Actor { index, client, chance, clock, forks, notes: Vec::new(), written: 0 };
-                    while done.load(Ordering::Relaxed) < operations {
+                    let mut actor = Actor { index, client, chance, world, notes: Vec::new(), written: 0 };
+                    while world.done.load(Ordering::Relaxed) < operations {
                         let calls = actor.act();
-                        done.fetch_add(calls, Ordering::Relaxed);
+                        world.done.fetch_add(calls, Ordering::Relaxed);
                     }
                     actor.notes
                 })
@@ -382,20 +460,51 @@ fn run(durability: Durability, operations: u64) {
             .collect();
         threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
     });
-    let state = served.service.state().unwrap();
-    let lines: HashMap<String, String> =
-        state.lines().into_iter().map(|line| (line.fork.to_string(), line.log)).collect();
-    for fork in &forks {
-        let id = if fork == "main" { state.main() } else { fork.parse().unwrap() };
-        let line = Line::read(&served.store, &lines[&id.to_string()]);
-        let notes: Vec<&Note> = notes.iter().filter(|note| note.fork == *fork).collect();
-        judge(&line, &notes, 0);
-        let map = state.map(id, Which::Committed).unwrap();
-        let held: Model = map
-            .scan(std::ops::Bound::Unbounded)
-            .map(|(key, value)| (key.to_string(), value.to_vec()))
-            .collect();
-        assert_eq!(Some(&held), line.states.last());
-    }
+    check(&world, notes);
     assert_eq!(served.service.sessions(), 0);
+}
+
+/// Judges all forks there were.
+fn check(world: &World, notes: Vec<Note>) {
+    let mut by_fork: HashMap<String, Vec<Note>> = HashMap::new();
+    for note in notes {
+        by_fork.entry(note.fork.clone()).or_default().push(note);
+    }
+    let (births, mut endings) = (world.births.lock(), world.endings.lock());
+    assert!(endings.len() > 1, "hardly a fork was dropped");
+    let mut lines: HashMap<&str, Line> = HashMap::new();
+    let forks = || births.keys().map(String::as_str).chain(["main"]);
+    let mut dropped = HashMap::new();
+    for fork in forks() {
+        match endings.remove(fork) {
+            Some(ending) => {
+                dropped.insert(fork, (ending.asked, ending.answered));
+                lines.insert(fork, ending.line);
+            }
+            None => {
+                let line = world.line(fork);
+                let id = if fork == "main" { world.state.main() } else { fork.parse().unwrap() };
+                let map = world.state.map(id, Which::Committed).unwrap();
+                let held = map.scan(std::ops::Bound::Unbounded);
+                let held: Model = held.map(|(key, value)| (key.to_string(), value.to_vec())).collect();
+                assert_eq!(Some(&held), line.states.last());
+                lines.insert(fork, line);
+            }
+        }
+    }
+    for fork in forks() {
+        let line = &lines[fork];
+        let from = births.get(fork).map_or(0, |birth| {
+            let (from, parent) = (line.at(birth.at), &lines[&*birth.parent]);
+            assert_eq!(
+                line.states[..=from],
+                parent.states[..=parent.at(birth.at)],
+                "{fork} of {}",
+                birth.parent
+            );
+            from
+        });
+        let notes = by_fork.remove(fork).unwrap_or_default();
+        judge(line, &notes, from, dropped.get(fork).copied());
+    }
 }
