@@ -26,6 +26,21 @@ impl Sight {
         Self { moment, over: over.filter(|over| !over.is_empty()), fork }
     }
 
+    /// Whether the two are one in memory: then the same is seen from both.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        let is_same_over = match (&self.over, &other.over) {
+            (None, None) => true,
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+            _ => false,
+        };
+        is_same_over && self.moment.map.is_same(&other.moment.map)
+    }
+
+    /// The same without what makes its roots quick, which would hold on to the fork.
+    pub(crate) fn alone(self) -> Self {
+        Self { fork: None, ..self }
+    }
+
     /// Where the fork's log ended.
     pub fn offset(&self) -> Offset {
         self.moment.offset

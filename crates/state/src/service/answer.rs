@@ -49,6 +49,11 @@ impl Answer {
         Self::Frame(frame)
     }
 
+    /// Whether it is a page that another follows.
+    pub(super) fn goes_on(&self) -> bool {
+        matches!(self, Self::Entries { next: Some(_), .. })
+    }
+
     /// Answers.
     pub(super) fn give(&self, reply: Reply) {
         match self {

@@ -24,6 +24,7 @@
 
 mod answer;
 mod calls;
+mod kept;
 mod lines;
 mod order;
 mod reads;
@@ -39,11 +40,13 @@ use crate::error::Error;
 use crate::generated::types::StateRequest;
 use crate::state::{Options, State};
 use answer::Answer;
+use kept::Kept;
 use order::{ALONE, BUSY, Lazy, Turns};
 use parking_lot::Mutex;
 use refusal::Refusal;
 use sessions::Sessions;
 use std::sync::{Arc, OnceLock, Weak};
+use std::time::Instant;
 use thalweg_log::{Position, Receipt, Store, now};
 use thalweg_service::{Executor, Handler, Reply, Request, Scheduler};
 use thalweg_wire::fault::Fault;
@@ -100,6 +103,7 @@ struct Core {
     /// Taken by whoever opens the state.
     opening: Mutex<Option<Arc<Error>>>,
     sessions: Sessions,
+    kept: Kept,
     pool: Arc<Lazy>,
     turns: Turns,
     waiting: Arc<Waiting>,
@@ -117,6 +121,7 @@ impl Service {
             state: OnceLock::new(),
             opening: Mutex::default(),
             sessions: Sessions::new(options.sessions_max),
+            kept: Kept::default(),
             turns: Scheduler::new(Arc::clone(&pool)),
             pool,
             waiting: Arc::default(),
@@ -147,10 +152,11 @@ impl Service {
         self.core.state().cloned()
     }
 
-    /// Ends sessions whose lease is over, and has images written that are due. Calls do both in passing; this is for a
+    /// Ends sessions whose lease is over, lets go of what pages were taken from, and has images written that are due. Calls do both in passing; this is for a
     /// service that nobody calls.
     pub fn keep_house(&self) {
         self.core.sessions.sweep();
+        self.core.kept.sweep(Instant::now());
         if self.core.state.get().is_some_and(State::is_due) {
             self.core.maintain();
         }

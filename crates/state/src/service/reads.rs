@@ -15,6 +15,7 @@ use crate::map::{Key as Name, Map, Value};
 use crate::sight::Sight;
 use std::ops::Bound;
 use std::sync::Arc;
+use thalweg_log::{Offset, Position};
 
 /// Entries of one answer, unless something else is asked for, and at most.
 const LIMIT: u32 = 1_000;
@@ -151,16 +152,21 @@ impl Core {
 
     pub(super) fn diff(self: &Arc<Self>, diff: StateDiff<'static>) -> Tried {
         let StateDiff { before, now, start, limit: wanted, view } = diff;
+        let is_session = |place: &str| self.place(place).map(|place| matches!(place, Place::Session(_)));
+        let (of_before, of_now) = match (is_session(&before)?, is_session(&now)?) {
+            (true, true) => (view, view),
+            // The view is the fork's.
+            (before, now) => (view.filter(|_| !before), view.filter(|_| !now)),
+        };
         // The one turn is given back before the other is asked for: whoever holds one never waits for one.
-        self.look(&now, view, 0, move |now, _| {
+        self.look(&now, of_now, 0, move |now, _| {
             Outcome::elsewhere(move |core| {
                 let compare = move |before: Sight, _| {
-                    Outcome::elsewhere(move |_| {
-                        let (before, now) = (before.map(), now.map());
-                        Outcome::done(differences(&before, &now, start.as_deref(), limit(wanted)))
+                    Outcome::elsewhere(move |core| {
+                        Outcome::done(core.differences(before, now, start.as_deref(), limit(wanted)))
                     })
                 };
-                core.look(&before, view, 0, compare).into()
+                core.look(&before, of_before, 0, compare).into()
             })
         })
     }
@@ -168,10 +174,45 @@ impl Core {
     pub(super) fn history(self: &Arc<Self>, history: StateHistory<'static>) -> Tried {
         let fork = self.fork(&history.fork)?;
         Ok(Outcome::elsewhere(move |core| {
-            let at = core.open().and_then(|state| Ok(state.at(fork, history.offset)?));
-            let page = |map: Map| page(map.scan(from(history.start.as_deref())), limit(history.limit), true);
-            at.map(|(map, ticket)| Outcome::Done(ticket, page(map))).into()
+            let found = core.recalled(fork, history.offset);
+            let answer = |(map, ticket): (Map, Position)| {
+                let page = page(map.scan(from(history.start.as_deref())), limit(history.limit), true);
+                if page.goes_on() {
+                    core.kept.keep_recalled(fork, history.offset, map);
+                }
+                Outcome::Done(ticket, page)
+            };
+            found.map(answer).into()
         }))
+    }
+
+    /// The state of a fork at an offset, and when all of it is durable.
+    fn recalled(&self, fork: u64, offset: Offset) -> Result<(Map, Position), Refusal> {
+        let state = self.open()?;
+        if let Some(map) = self.kept.recall(fork, offset) {
+            // It may have been dropped, or let go of, since.
+            return Ok((map, state.ticket_at(fork, offset)?));
+        }
+        Ok(state.at(fork, offset)?)
+    }
+
+    fn differences(&self, before: Sight, now: Sight, start: Option<&str>, limit: usize) -> Answer {
+        let window = self.kept.compare(&before, &now, start, limit);
+        let (mut changes, mut bytes, mut next) = (Vec::new(), 0, window.next().cloned());
+        for (key, value) in window.scan(from(start)) {
+            if changes.len() >= limit || bytes >= ANSWER_BYTES {
+                next = Some(key.clone());
+                break;
+            }
+            bytes += key.len() + value.map_or(0, |value| value.len());
+            changes.push(Change { key: key.as_str().into(), value: value.map(|value| (&**value).into()) });
+        }
+        let next_key = next.as_deref().map(Into::into);
+        let answer = Answer::of(&StateDiffResponse { changes, next: next_key });
+        if start.is_some() && next.is_some() {
+            self.kept.keep_compared(before, now, window);
+        }
+        answer
     }
 }
 
@@ -210,20 +251,4 @@ fn counted(sight: &Sight, start: Option<&str>, until: Option<&str>, budget: Budg
         count += 1;
     }
     (count, None)
-}
-
-fn differences(before: &Map, now: &Map, start: Option<&str>, limit: usize) -> Answer {
-    let (mut changes, mut bytes, mut next) = (Vec::new(), 0, None);
-    for (key, value) in before.differences(now) {
-        if start.is_some_and(|start| key.as_str() < start) {
-            continue;
-        }
-        if changes.len() >= limit || bytes >= ANSWER_BYTES {
-            next = Some(key.as_str().into());
-            break;
-        }
-        bytes += key.len() + value.map_or(0, |value| value.len());
-        changes.push(Change { key: key.as_str().into(), value: value.map(|value| (&**value).into()) });
-    }
-    Answer::of(&StateDiffResponse { changes, next })
 }

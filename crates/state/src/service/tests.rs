@@ -174,6 +174,98 @@ fn a_page_has_an_entry_at_least() {
 }
 
 #[test]
+fn pages_of_long_ago_are_taken_from_what_the_first_was() {
+    let service = served();
+    let core = &service.core;
+    for key in ["a", "b", "c"] {
+        end(core, core.begin(put("main", key), BUSY)).unwrap();
+    }
+    let state = core.state().unwrap();
+    let (main, offset) = (state.main(), state.lines()[0].offset);
+    let page = |start: Option<&str>| {
+        let start = start.map(|start| start.to_owned().into());
+        let history = StateHistory { fork: "main".into(), offset, start, limit: Some(1) };
+        match end(core, core.begin(StateRequest::History(history), BUSY)).unwrap() {
+            Answer::Entries { entries, next, .. } => (entries[0].0.clone(), next),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(page(None), ("a".into(), Some("b".into())));
+    // In its place something that is told apart.
+    let mut other = core.kept.recall(main, offset).expect("it is kept");
+    other.apply(&[crate::Change::Put("bb".into(), b"1"[..].into())].into_iter().collect());
+    core.kept.keep_recalled(main, offset, other);
+    assert_eq!(page(Some("b")), ("b".into(), Some("bb".into())));
+    assert_eq!(page(Some("c")), ("c".into(), None));
+    assert!(core.kept.recall(main, offset).is_none(), "the last page was taken");
+    // What is kept is nobody's to see once the fork is gone.
+    let fork = state.fork(main, now()).unwrap().0;
+    core.kept.keep_recalled(fork, offset, crate::Map::default());
+    state.drop_fork(fork, now()).unwrap();
+    let history = StateHistory { fork: fork.to_string().into(), offset, start: None, limit: None };
+    assert_eq!(end(core, core.begin(StateRequest::History(history), BUSY)).unwrap_err(), Word::NoFork);
+}
+
+/// A page of what differs between two places, and where it goes on.
+fn differ(core: &Arc<Core>, before: &str, now: &str, start: Option<&str>, view: Option<View>) -> Pages {
+    let (before, now) = (before.to_owned().into(), now.to_owned().into());
+    let start = start.map(|start| start.to_owned().into());
+    let diff = StateDiff { before, now, start, limit: Some(2), view };
+    let frame = match end(core, core.begin(StateRequest::Diff(diff), BUSY))? {
+        Answer::Frame(frame) => frame,
+        other => panic!("{other:?}"),
+    };
+    let StateResponse::DiffResponse(page) = StateResponse::decode(&frame).unwrap() else { panic!("no page") };
+    let change = |change: &Change<'_>| (change.key.to_string(), change.value.is_some());
+    Ok((page.changes.iter().map(change).collect(), page.next.map(|next| next.into_owned())))
+}
+
+type Pages = Result<(Vec<(String, bool)>, Option<String>), Word>;
+
+#[test]
+fn pages_of_what_differs_are_taken_from_what_one_was() {
+    let service = served();
+    let core = &service.core;
+    let state = core.state().unwrap();
+    let fork = state.fork(state.main(), now()).unwrap().0.to_string();
+    for key in ["a", "b", "c", "d", "e"] {
+        end(core, core.begin(put(&fork, key), BUSY)).unwrap();
+    }
+    let page = |start| differ(core, "main", &fork, start, None).unwrap();
+    let keys = |page: (Vec<(String, bool)>, Option<String>)| {
+        (page.0.into_iter().map(|(key, _)| key).collect::<String>(), page.1)
+    };
+    assert_eq!(keys(page(None)), ("ab".to_owned(), Some("c".to_owned())));
+    assert_eq!(core.kept.counts(), (0, 0), "whoever wants the beginning alone has nothing kept");
+    assert_eq!(keys(page(Some("b"))), ("bc".to_owned(), Some("d".to_owned())));
+    assert_eq!(core.kept.counts(), (1, 0));
+    // What lies before what is kept is come to anew, and so is what has changed since.
+    assert_eq!(keys(page(Some("a"))), ("ab".to_owned(), Some("c".to_owned())));
+    end(core, core.begin(put(&fork, "cc"), BUSY)).unwrap();
+    assert_eq!(keys(page(Some("c"))), ("ccc".to_owned(), Some("d".to_owned())));
+    assert_eq!(keys(page(Some("d"))), ("de".to_owned(), None));
+    assert_eq!(core.kept.counts(), (1, 0), "of what was there before the last change");
+}
+
+#[test]
+fn a_session_is_compared_with_a_pending_fork() {
+    let service = served();
+    let core = &service.core;
+    end(core, core.begin(put("main", "a"), BUSY)).unwrap();
+    let (session, _) = session(core, 30_000);
+    end(core, core.begin(snapshot(&session), BUSY)).unwrap();
+    end(core, core.begin(put(&session, "b"), BUSY)).unwrap();
+    end(core, core.begin(put("main", "c"), BUSY)).unwrap();
+    let pending = Some(View::Pending);
+    let changes = |before, now, view| differ(core, before, now, None, view).map(|page| page.0);
+    let (b, c) = ("b".to_owned(), "c".to_owned());
+    assert_eq!(changes("main", &session, pending), Ok(vec![(b.clone(), true), (c.clone(), false)]));
+    assert_eq!(changes(&session, "main", pending), Ok(vec![(b, false), (c, true)]));
+    assert_eq!(changes(&session, &session, None), Ok(Vec::new()));
+    assert_eq!(changes(&session, &session, pending), Err(Word::BadView), "there is no fork to view");
+}
+
+#[test]
 fn a_long_list_of_forks_is_made_elsewhere() {
     let service = served();
     let core = &service.core;

@@ -1,0 +1,182 @@
+//! What was come to for one page of an answer, kept for the next.
+//!
+//! The differences of two states, and a state of long ago, take as long to come to for a page as for all of it. What a page
+//! that is not the last one was taken from is kept until nobody asked for [`KEPT_FOR`]: then whoever reads on has each page
+//! in the time of a page.
+//!
+//! *Bound*: [`COMPARED_MAX`] pairs of states, with [`WINDOW`] keys of their differences, and [`RECALLED_MAX`] of long ago; the
+//! longest unused goes first. A session that ends meanwhile leaves its changes with these for that long.
+
+use crate::changes::{Change, Changes};
+use crate::map::{Key, Map, Value};
+use crate::sight::Sight;
+use crate::state::ForkId;
+use parking_lot::Mutex;
+use std::ops::Bound;
+use std::time::{Duration, Instant};
+use thalweg_log::Offset;
+
+/// For how long after a page the next is waited for.
+const KEPT_FOR: Duration = Duration::from_secs(10);
+/// Pairs of states that are compared page by page at once.
+const COMPARED_MAX: usize = 2;
+/// States of long ago that are read page by page at once; each may share nothing with any that is there now.
+const RECALLED_MAX: usize = 1;
+/// Differences that are come to at once.
+const WINDOW: usize = 65_536;
+
+/// What pages are taken from.
+pub(super) struct Kept {
+    compared: Mutex<Shelf<(Sight, Sight), Window>>,
+    recalled: Mutex<Shelf<(ForkId, Offset), Map>>,
+}
+
+impl Default for Kept {
+    fn default() -> Self {
+        Self {
+            compared: Mutex::new(Shelf { limit: COMPARED_MAX, items: Vec::new() }),
+            recalled: Mutex::new(Shelf { limit: RECALLED_MAX, items: Vec::new() }),
+        }
+    }
+}
+
+impl Kept {
+    /// Differences of these two from `start` on: as many as asked for, if there are, and for whoever reads on some more.
+    pub(super) fn compare(&self, before: &Sight, now: &Sight, start: Option<&str>, limit: usize) -> Window {
+        let is_it = |(one, other): &(Sight, Sight)| one.is_same(before) && other.is_same(now);
+        let kept = self.compared.lock().take(is_it);
+        let most = if start.is_some() { WINDOW } else { limit };
+        match kept {
+            Some(window) if window.covers(start) => window,
+            _ => Window::of(&before.map(), &now.map(), start, most),
+        }
+    }
+
+    /// A page was taken of these, and there is another.
+    pub(super) fn keep_compared(&self, before: Sight, now: Sight, window: Window) {
+        let gone = self.compared.lock().put((before.alone(), now.alone()), window);
+        drop(gone);
+    }
+
+    /// The state of a fork at an offset, if it is here. Whether it may still be seen is for the caller to know.
+    pub(super) fn recall(&self, fork: ForkId, offset: Offset) -> Option<Map> {
+        self.recalled.lock().take(|known| *known == (fork, offset))
+    }
+
+    /// A page was taken of this one, and there is another.
+    pub(super) fn keep_recalled(&self, fork: ForkId, offset: Offset, map: Map) {
+        let gone = self.recalled.lock().put((fork, offset), map);
+        drop(gone);
+    }
+
+    /// How many of either there are.
+    #[cfg(test)]
+    pub(super) fn counts(&self) -> (usize, usize) {
+        (self.compared.lock().items.len(), self.recalled.lock().items.len())
+    }
+
+    /// Lets go of what nobody asked for any more.
+    pub(super) fn sweep(&self, now: Instant) {
+        let compared = self.compared.lock().sweep(now);
+        let recalled = self.recalled.lock().sweep(now);
+        drop((compared, recalled));
+    }
+}
+
+/// Differences from a key on, and where they go on behind these.
+pub(super) struct Window {
+    start: Option<Key>,
+    changes: Changes,
+    next: Option<Key>,
+}
+
+impl Window {
+    fn of(before: &Map, now: &Map, start: Option<&str>, most: usize) -> Self {
+        let mut differences =
+            before.differences(now).skip_while(|(key, _)| start.is_some_and(|at| *key < at));
+        let change = |(key, value): (&Key, Option<&Value>)| match value {
+            Some(value) => Change::Put(key.clone(), value.clone()),
+            None => Change::Delete(key.clone()),
+        };
+        let changes = differences.by_ref().take(most).map(change).collect();
+        let next = differences.next().map(|(key, _)| key.clone());
+        Self { start: start.map(Key::from), changes, next }
+    }
+
+    /// Whether what comes from `start` on begins in here.
+    fn covers(&self, start: Option<&str>) -> bool {
+        let is_behind = self.start.as_deref() <= start;
+        is_behind && self.next.as_deref().is_none_or(|next| start.is_none_or(|start| start < next))
+    }
+
+    /// The differences from a key on.
+    pub(super) fn scan(&self, from: Bound<&str>) -> impl Iterator<Item = (&Key, Option<&Value>)> {
+        self.changes.scan(from)
+    }
+
+    /// Where more are.
+    pub(super) fn next(&self) -> Option<&Key> {
+        self.next.as_ref()
+    }
+}
+
+/// A few things by what they are of, the last used behind the others.
+struct Shelf<K, V> {
+    limit: usize,
+    items: Vec<(K, V, Instant)>,
+}
+
+impl<K, V> Shelf<K, V> {
+    /// Takes one out. Whoever goes on with it puts it back.
+    fn take(&mut self, is_it: impl Fn(&K) -> bool) -> Option<V> {
+        let place = self.items.iter().position(|(key, ..)| is_it(key))?;
+        Some(self.items.remove(place).1)
+    }
+
+    /// Puts one in. What had to go is the caller's to drop, without a lock.
+    fn put(&mut self, key: K, value: V) -> Option<(K, V, Instant)> {
+        let gone = (self.items.len() >= self.limit).then(|| self.items.remove(0));
+        self.items.push((key, value, Instant::now()));
+        gone
+    }
+
+    fn sweep(&mut self, now: Instant) -> Vec<(K, V, Instant)> {
+        self.items.extract_if(.., |(.., used)| now.saturating_duration_since(*used) > KEPT_FOR).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(keys: std::ops::Range<usize>) -> Map {
+        Map::of(keys.map(|key| (format!("{key:08}").into(), b"1"[..].into())).collect())
+    }
+
+    #[test]
+    fn a_window_knows_what_begins_in_it() {
+        let whole = Window::of(&Map::default(), &map(0..3), None, WINDOW);
+        assert!(whole.covers(None) && whole.covers(Some("x")) && whole.next().is_none());
+        let from = Window::of(&Map::default(), &map(0..3), Some("00000001"), WINDOW);
+        assert!(!from.covers(None) && !from.covers(Some("0")) && from.covers(Some("00000001")));
+        assert_eq!(from.scan(Bound::Unbounded).count(), 2);
+        let part = Window::of(&Map::default(), &map(0..9), None, 8);
+        let next = part.next().unwrap().clone();
+        assert!(part.covers(None) && part.covers(Some("0")) && !part.covers(Some(&next)));
+        assert_eq!((part.scan(Bound::Unbounded).count(), &*next), (8, "00000008"));
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded_and_let_go_of() {
+        let kept = Kept::default();
+        kept.keep_recalled(1, 1, map(0..1));
+        kept.keep_recalled(1, 2, map(0..2));
+        assert!(kept.recall(1, 1).is_none(), "one is kept");
+        assert_eq!(kept.recall(1, 2), Some(map(0..2)));
+        assert!(kept.recall(1, 2).is_none(), "it is whoever's took it");
+        kept.keep_recalled(1, 2, map(0..2));
+        kept.sweep(Instant::now());
+        kept.sweep(Instant::now() + KEPT_FOR + Duration::from_secs(1));
+        assert!(kept.recall(1, 2).is_none());
+    }
+}
