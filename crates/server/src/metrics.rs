@@ -175,6 +175,8 @@ impl<S> Metrics<S> {
         page.gauge("streams", "Streams, the server's own and retained ones included.", one(stats.logs))?;
         page.gauge("segments", "Segments of the store.", one(stats.segments))?;
         page.gauge("segment_bytes", "Bytes allocated for segments.", one(stats.segment_bytes))?;
+        let sessions = self.engine.state().sessions() as u64;
+        page.gauge("state_sessions", "Sessions of the state that are open.", one(sessions))?;
         let groups = self.engine.groups();
         let help = "Commits made durable by one sync.";
         page.histogram("group_commits", help, true, "", &groups.batches, 1.0)?;

@@ -4,12 +4,16 @@
 
 mod common;
 
-use common::Server;
+use common::{Server, ask};
+use std::io::{BufRead, BufReader};
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use thalweg_rpc::{Carrier, Client, ClientOptions, Translator};
 use thalweg_service::{ClientOptions as ServiceOptions, Error, SyncClient};
 use thalweg_state::client::Session;
+use thalweg_state::generated::client::StateClient;
+use thalweg_state::generated::types::StateForks;
 use thalweg_state::{SCHEMA_HASH, Word};
 use thalweg_wire::service::Call;
 
@@ -18,16 +22,22 @@ const SCHEMA: &str = include_str!("../../../schemas/state.jsonc");
 /// A session, whatever carries its calls.
 type Any = Session<Box<dyn Call<Error = Error>>>;
 
+/// What the client that is killed is told by.
+const CLIENT_WAY: &str = "THALWEG_TEST_CLIENT_WAY";
+const CLIENT_AT: &str = "THALWEG_TEST_CLIENT_AT";
+const LEASE: Duration = Duration::from_millis(500);
+const HELD_BYTES: usize = 1 << 20;
+
 const WAYS: [&str; 3] = ["state.sock", "state.shm", "rpc"];
 
 fn serve(data: &Path) -> Server {
     Server::start(data, "127.0.0.1:0", &["--rpc", "on"])
 }
 
-fn carrier(server: &Server, data: &Path, way: &str) -> Box<dyn Call<Error = Error>> {
+fn carrier(address: &str, data: &Path, way: &str) -> Box<dyn Call<Error = Error>> {
     if way == "rpc" {
         let translator = Translator::new(&thalweg_schema::parse("state.jsonc", SCHEMA).unwrap());
-        let url = format!("http://{}/rpc/state", server.address());
+        let url = format!("http://{address}/rpc/state");
         return Box::new(Carrier::new(Client::new(&url, ClientOptions::default()).unwrap(), translator));
     }
     let endpoint = data.join(way).to_str().unwrap().parse().unwrap();
@@ -45,8 +55,9 @@ fn what_was_not_committed_is_taken_back_whatever_carries_the_session() {
     let data = directory.path().join("data");
     let server = serve(&data);
     for way in WAYS {
-        let mut session: Any = Session::open(carrier(&server, &data, way), "main", None).unwrap();
-        let mut other: Any = Session::open(carrier(&server, &data, "state.sock"), "main", None).unwrap();
+        let mut session: Any = Session::open(carrier(server.address(), &data, way), "main", None).unwrap();
+        let mut other: Any =
+            Session::open(carrier(server.address(), &data, "state.sock"), "main", None).unwrap();
         assert_eq!((session.fork(), session.lease()), ("main", Duration::from_secs(30)));
         assert_eq!(session.rollback().unwrap_err().word(), Some(Word::NoSnapshot));
         session.put(way, b"before").unwrap();
@@ -80,6 +91,76 @@ fn what_was_not_committed_is_taken_back_whatever_carries_the_session() {
     server.end();
 }
 
+/// No test of its own: the client that is killed in one, this program again. It uses its session for as long as it lives.
+#[test]
+fn the_client() {
+    let (Ok(way), Ok(at)) = (std::env::var(CLIENT_WAY), std::env::var(CLIENT_AT)) else { return };
+    let (address, data) = at.split_once(' ').unwrap();
+    let call = carrier(address, Path::new(data), &way);
+    let mut session: Any = Session::open(call, "main", Some(LEASE)).unwrap();
+    session.snapshot().unwrap();
+    session.put("held", &vec![b'x'; HELD_BYTES]).unwrap();
+    println!("token {}", session.token());
+    loop {
+        session.get("a").unwrap();
+        std::thread::sleep(LEASE / 10);
+    }
+}
+
+/// Sessions that are open, and the bytes that they hold.
+fn held(server: &Server) -> (u64, u64) {
+    let page = ask(server, "GET /metrics HTTP/1.1");
+    let value = |name: &str| {
+        let line = page.lines().find(|line| line.starts_with(name)).unwrap();
+        line.rsplit(' ').next().unwrap().parse().unwrap()
+    };
+    (value("thalweg_state_sessions "), value("thalweg_memory_bytes{kind=\"sessions\"} "))
+}
+
+#[test]
+fn a_client_that_is_killed_leaves_nothing_behind_its_lease() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    let server = serve(&data);
+    let descriptors = || std::fs::read_dir(format!("/proc/{}/fd", server.child.id())).unwrap().count();
+    let forks = || {
+        let mut state = StateClient::new(carrier(server.address(), &data, "rpc"));
+        state.forks(&StateForks {}).unwrap().forks.len()
+    };
+    let before = forks();
+    for way in WAYS {
+        let open = descriptors();
+        let mut client = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "the_client", "--nocapture"])
+            .envs([(CLIENT_WAY, way), (CLIENT_AT, &format!("{} {}", server.address(), data.display()))])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(client.stdout.take().unwrap()).lines().map(Result::unwrap);
+        let token =
+            lines.find_map(|line| line.rsplit_once("token ").map(|(_, token)| token.to_owned())).unwrap();
+        // As long as it lives its lease does not end.
+        std::thread::sleep(LEASE * 3);
+        let (sessions, bytes) = held(&server);
+        assert!(sessions == 1 && bytes > HELD_BYTES as u64, "{way}: {sessions} {bytes}");
+        client.kill().unwrap();
+        client.wait().unwrap();
+        // Without anybody's call.
+        let killed = Instant::now();
+        while held(&server) != (0, 0) || descriptors() > open {
+            let left = (held(&server), descriptors());
+            assert!(killed.elapsed() < Duration::from_secs(20), "{way}: {left:?} of {open}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        let gone = Session::rejoin(carrier(server.address(), &data, way), &token).map(drop).unwrap_err();
+        assert_eq!(gone.word(), Some(Word::SessionExpired), "{way}");
+        let mut session: Any = Session::open(carrier(server.address(), &data, way), "main", None).unwrap();
+        assert_eq!((value(&mut session, "held"), forks()), (None, before), "{way}");
+        session.close().unwrap();
+    }
+    server.end();
+}
+
 #[test]
 fn a_token_is_good_on_every_way_in_until_the_lease_or_the_server_ends() {
     let directory = tempfile::tempdir().unwrap();
@@ -87,19 +168,20 @@ fn a_token_is_good_on_every_way_in_until_the_lease_or_the_server_ends() {
     let server = serve(&data);
     let mut held = Vec::new();
     for (way, again) in WAYS.into_iter().zip(WAYS.into_iter().cycle().skip(1)) {
-        let mut session: Any = Session::open(carrier(&server, &data, way), "main", None).unwrap();
+        let mut session: Any = Session::open(carrier(server.address(), &data, way), "main", None).unwrap();
         session.snapshot().unwrap();
         session.put("volatile", way.as_bytes()).unwrap();
         let token = session.token().to_owned();
         drop(session);
         let (mut session, pending): (Any, bool) =
-            Session::rejoin(carrier(&server, &data, again), &token).unwrap();
+            Session::rejoin(carrier(server.address(), &data, again), &token).unwrap();
         assert!(pending);
         assert_eq!(value(&mut session, "volatile").as_deref(), Some(way.as_bytes()));
         held.push(token);
     }
     let brief = Some(Duration::from_millis(1));
-    let mut session: Any = Session::open(carrier(&server, &data, "state.sock"), "main", brief).unwrap();
+    let mut session: Any =
+        Session::open(carrier(server.address(), &data, "state.sock"), "main", brief).unwrap();
     let begun = Instant::now();
     // Whoever uses it begins its lease anew, so it has to be left alone for longer than that.
     while session.get("a").err().map(|error| error.word()) != Some(Some(Word::SessionExpired)) {
@@ -109,9 +191,9 @@ fn a_token_is_good_on_every_way_in_until_the_lease_or_the_server_ends() {
     server.end();
     let server = serve(&data);
     for (way, token) in WAYS.into_iter().zip(held) {
-        let lost = Session::rejoin(carrier(&server, &data, way), &token).map(drop).unwrap_err();
+        let lost = Session::rejoin(carrier(server.address(), &data, way), &token).map(drop).unwrap_err();
         assert_eq!(lost.word(), Some(Word::SessionLost), "{lost}");
-        let mut session: Any = Session::open(carrier(&server, &data, way), "main", None).unwrap();
+        let mut session: Any = Session::open(carrier(server.address(), &data, way), "main", None).unwrap();
         assert_eq!(value(&mut session, "volatile"), None, "it was never committed");
     }
     server.end();
