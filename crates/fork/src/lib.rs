@@ -29,7 +29,7 @@ mod supervisor;
 
 pub use program::{Branch, Order, Program, serve};
 pub use session::{Cleanup, Session, SessionError};
-pub use supervisor::{Options, Supervisor};
+pub use supervisor::{First, Options, Supervisor};
 
 /// The tag of the service's error.
 pub const ERROR_TAG: &str = "ForksErrorResponse";

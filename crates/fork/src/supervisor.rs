@@ -17,7 +17,7 @@ use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsString;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -38,18 +38,27 @@ const BACKLOG: u32 = 1_024;
 pub struct Options {
     /// The program, and its arguments.
     pub program: Vec<OsString>,
-    /// Where it listens first; port 0 for any.
-    pub address: SocketAddr,
+    /// Where it listens first.
+    pub first: First,
     /// Servers at once, each a process.
     pub servers_max: usize,
     /// How long a process may take to do what it is told, ending included, before it is given up.
     pub patience: Duration,
 }
 
+/// Where a program listens first.
+#[derive(Clone, Debug)]
+pub enum First {
+    /// At an address; port 0 for any.
+    At(SocketAddr),
+    /// At a listening TCP socket that somebody else made.
+    On(Arc<OwnedFd>),
+}
+
 impl Options {
-    /// For a program that listens first at an address.
-    pub fn new(program: Vec<OsString>, address: SocketAddr) -> Self {
-        Self { program, address, servers_max: 1_024, patience: Duration::from_secs(10) }
+    /// For a program that listens first there.
+    pub fn new(program: Vec<OsString>, first: First) -> Self {
+        Self { program, first, servers_max: 1_024, patience: Duration::from_secs(10) }
     }
 }
 
@@ -59,6 +68,8 @@ pub struct Supervisor(Arc<Shared>);
 
 struct Shared {
     options: Options,
+    /// Where copies listen unless something else is asked for.
+    home: IpAddr,
     table: Mutex<Table>,
     /// Rung when a process has ended, or will not come.
     bell: EventFd,
@@ -148,12 +159,18 @@ impl Supervisor {
         let Some((program, arguments)) = options.program.split_first() else {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "there is no program to start"));
         };
-        let (listener, address) = listen(options.address)?;
+        let (listener, address) = match &options.first {
+            First::At(address) => listen(*address)?,
+            First::On(listener) => taken(listener)?,
+        };
         let (mut told, theirs) = Told::pair(options.patience)?;
         // In a group of its own: a terminal's signal would end servers that are to be ended in good order.
         let mut started = process::Command::new(program)
             .args(arguments)
             .stdin(Stdio::from(theirs))
+            // They were this process's.
+            .env_remove("LISTEN_PID")
+            .env_remove("LISTEN_FDS")
             .process_group(0)
             .spawn()?;
         if let Err(why) = told.listen_at(&listener, drop) {
@@ -164,7 +181,13 @@ impl Supervisor {
                 "{program} does not take orders as docs/forks.md has them: {why}"
             )));
         }
-        let shared = Shared { options, table: Mutex::default(), bell: EventFd::new()?, gone: Condvar::new() };
+        let shared = Shared {
+            options,
+            home: address.ip(),
+            table: Mutex::default(),
+            bell: EventFd::new()?,
+            gone: Condvar::new(),
+        };
         let this = Self(Arc::new(shared));
         let place = this.take_place().map_err(io::Error::other)?;
         this.add(place, told, started.id(), address, None)?;
@@ -304,7 +327,7 @@ impl Supervisor {
         let wrong = |why: &dyn std::fmt::Display| format!("bad_address: {}: {why}", address.unwrap_or("any"));
         let wanted = match address {
             Some(text) => text.parse().map_err(|error| wrong(&error))?,
-            None => SocketAddr::new(self.0.options.address.ip(), 0),
+            None => SocketAddr::new(self.0.home, 0),
         };
         listen(wanted).map_err(|error| wrong(&error))
     }
@@ -381,6 +404,17 @@ fn listen(address: SocketAddr) -> io::Result<(OwnedFd, SocketAddr)> {
     let listener = socket::listen_tcp(address, false, BACKLOG)?;
     let address = socket::local_address(listener.as_fd())?;
     Ok((listener, address))
+}
+
+/// The same of a socket that listens already.
+fn taken(listener: &OwnedFd) -> io::Result<(OwnedFd, SocketAddr)> {
+    let address = socket::local_address(listener.as_fd());
+    let address = address.map_err(|_| {
+        io::Error::new(io::ErrorKind::InvalidInput, "the socket handed over is not one that listens at TCP")
+    })?;
+    // As a listener of ours hands it on to what is accepted.
+    socket::set_no_delay(listener.as_fd())?;
+    Ok((socket::duplicate(listener.as_fd())?, address))
 }
 
 impl ForksHandler for Supervisor {

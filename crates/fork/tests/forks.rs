@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 use thalweg_fork::generated::client::ForksClient;
 use thalweg_fork::generated::types::*;
-use thalweg_fork::{Cleanup, ERROR_TAG, Options, Order, Program, Session, SessionError, Supervisor};
+use thalweg_fork::{Cleanup, ERROR_TAG, First, Options, Order, Program, Session, SessionError, Supervisor};
 use thalweg_rpc::{Client, ClientOptions, Mount, ServerOptions};
 use thalweg_service::{
     CallOptions, ClientOptions as ControlOptions, Endpoint, Error, Reply, Request, Server, Stopper,
@@ -107,6 +107,10 @@ fn talker() {
     thalweg_sys::fork::branch(theirs.as_fd()).unwrap();
 }
 
+fn anywhere() -> First {
+    First::At("127.0.0.1:0".parse().unwrap())
+}
+
 type Forks = ForksClient<SyncClient>;
 
 /// Carries calls as a client does, but for what orders to end are answered: that is lost, or waited for only a moment.
@@ -176,7 +180,7 @@ impl Control {
         let directory = tempfile::tempdir().unwrap();
         let gate = directory.path().join("gate");
         let program = vec![std::env::current_exe().unwrap().into(), name.into(), gate.clone().into()];
-        let options = Options::new(program, "127.0.0.1:0".parse().unwrap());
+        let options = Options::new(program, anywhere());
         let supervisor = Supervisor::start(Options { patience, servers_max: 4, ..options }).unwrap();
         let endpoint = Endpoint::Socket(directory.path().join("forks.sock"));
         let options = thalweg_service::ServerOptions { error_tag: ERROR_TAG.into(), ..Default::default() };
@@ -792,11 +796,11 @@ fn nobody_is_left_behind_but_who_was_emancipated() {
 /// A program that never answers is given up, and ended by force.
 fn a_wedged_program_is_no_server() {
     let this = std::env::current_exe().unwrap();
-    let options = Options::new(vec![this.into(), "wedged".into()], "127.0.0.1:0".parse().unwrap());
+    let options = Options::new(vec![this.into(), "wedged".into()], anywhere());
     let options = Options { patience: Duration::from_millis(200), ..options };
     let failed = Supervisor::start(options).unwrap_err().to_string();
     assert!(failed.contains("says nothing"), "{failed}");
-    let missing = Options::new(vec!["/nowhere/at/all".into()], "127.0.0.1:0".parse().unwrap());
+    let missing = Options::new(vec!["/nowhere/at/all".into()], anywhere());
     assert!(Supervisor::start(missing).is_err());
 }
 

@@ -132,9 +132,10 @@ pub(crate) struct ForkServerOptions {
     /// Where it is told what to do, by `schemas/forks.jsonc`: a path that ends in .sock or .shm.
     #[arg(long, value_name = "ENDPOINT")]
     pub(crate) control: Endpoint,
-    /// Where the program's first process listens; port 0 for any.
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
-    pub(crate) address: SocketAddr,
+    /// Where the program's first process listens; port 0 for any. Unless it is given, at the socket handed over by systemd, or
+    /// else at 127.0.0.1:0.
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) address: Option<SocketAddr>,
     /// Processes at once.
     #[arg(long, value_name = "N", default_value_t = 1_024, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub(crate) servers_max: u32,

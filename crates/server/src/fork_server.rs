@@ -2,12 +2,15 @@
 
 use crate::arguments::ForkServerOptions;
 use crate::client::Output;
+use crate::supervisor::listeners;
 use std::io;
-use std::os::fd::AsFd;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::time::Duration;
 use thalweg_fork::generated::server::dispatch;
 use thalweg_fork::generated::types::SCHEMA_HASH;
-use thalweg_fork::{ERROR_TAG, Options, Supervisor};
+use thalweg_fork::{ERROR_TAG, First, Options, Supervisor};
 use thalweg_service::{Error, Reply, Request, Server, ServerOptions};
 use thalweg_sys::epoll::{Epoll, Events, Timeout, Watch};
 use thalweg_sys::signal::Signals;
@@ -19,6 +22,9 @@ use thalweg_wire::fault::Fault;
 /// The program does not start, or the endpoint cannot be listened at.
 pub(crate) fn run(options: &ForkServerOptions) -> Result<(), Error> {
     let failed = |what: &'static str| move |error: io::Error| Error::system(Fault::System, what, error);
+    // First of all: what was handed over has the descriptors that would be opened next.
+    let inherited = listeners().map_err(failed("use the sockets handed over"))?;
+    let listener = first_listener(options.address, inherited).map_err(failed("listen"))?;
     let signals = Signals::take().map_err(failed("wait for signals"))?;
     let control =
         ServerOptions { schema: SCHEMA_HASH, error_tag: ERROR_TAG.into(), ..ServerOptions::default() };
@@ -26,7 +32,7 @@ pub(crate) fn run(options: &ForkServerOptions) -> Result<(), Error> {
     let supervisor = Supervisor::start(Options {
         servers_max: options.servers_max as usize,
         patience: Duration::from_millis(options.patience_ms.into()),
-        ..Options::new(options.program.clone(), options.address)
+        ..Options::new(options.program.clone(), listener)
     });
     let supervisor = supervisor.map_err(failed("start the program"))?;
     let (stopper, handler) = (server.stopper(), supervisor.clone());
@@ -47,6 +53,17 @@ pub(crate) fn run(options: &ForkServerOptions) -> Result<(), Error> {
     match thread.join() {
         Ok(outcome) => outcome,
         Err(_) => Err(Error::new(Fault::System, "the control endpoint ended in a panic")),
+    }
+}
+
+/// Where the program's first process listens.
+fn first_listener(asked: Option<SocketAddr>, mut inherited: Vec<OwnedFd>) -> io::Result<First> {
+    let wrong = |why: &str| io::Error::new(io::ErrorKind::InvalidInput, why.to_owned());
+    match (asked, inherited.len()) {
+        (asked, 0) => Ok(First::At(asked.unwrap_or(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))))),
+        (Some(_), _) => Err(wrong("a socket was handed over: leave --address away, or hand none over")),
+        (None, 1) => Ok(First::On(Arc::new(inherited.remove(0)))),
+        (None, _) => Err(wrong("more than one socket was handed over; a program begins at one")),
     }
 }
 

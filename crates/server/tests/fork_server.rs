@@ -5,13 +5,98 @@
 mod common;
 
 use common::PROGRAM;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixListener;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use thalweg_fork::{Order, Program};
+use thalweg_sys::epoll::wait_readable;
+
+const IS_PROGRAM: &str = "THALWEG_TEST_IS_PROGRAM";
 
 fn run(control: &Path, program: &[&str]) -> Output {
     let mut command = Command::new(PROGRAM);
     command.args(["fork-server", "--patience-ms", "200", "--control"]).arg(control).arg("--").args(program);
     command.output().unwrap()
+}
+
+/// No test of its own: what `thalweg fork-server` starts in one that is, this program again. It serves where it is told.
+#[test]
+fn the_program() {
+    if std::env::var_os(IS_PROGRAM).is_none() {
+        return;
+    }
+    assert!(std::env::var_os("LISTEN_FDS").is_none(), "what was handed over was not for this process");
+    let mut program = Program::inherited().unwrap();
+    loop {
+        match program.order().unwrap() {
+            None => drop(wait_readable(program.as_fd(), 60_000).unwrap()),
+            Some(Order::Listen(listener)) => {
+                let listener = TcpListener::from(listener);
+                listener.set_nonblocking(false).unwrap();
+                std::thread::spawn(move || {
+                    listener.incoming().for_each(|stream| stream.unwrap().write_all(b"here").unwrap());
+                });
+                program.done().unwrap();
+            }
+            Some(Order::Fork(_)) => program.failed("not this one").unwrap(),
+            Some(Order::End) => return program.done().unwrap(),
+        }
+    }
+}
+
+/// `thalweg fork-server` with that program, started as systemd starts it: descriptors from 3 on listen, as many as are said.
+fn activated(control: &Path, listener: &dyn AsFd, count: u32, more: &[&str]) -> Command {
+    let mut command = Command::new("sh");
+    let script = format!(
+        "exec 3<&0 4<&0 0</dev/null; LISTEN_PID=$$ LISTEN_FDS={count} exec \"$0\" fork-server \"$@\""
+    );
+    command.args(["-c", &script, PROGRAM]).args(more).arg("--control").arg(control).arg("--");
+    command.arg(std::env::current_exe().unwrap()).args(["--exact", "the_program"]).env(IS_PROGRAM, "1");
+    command.stdin(listener.as_fd().try_clone_to_owned().unwrap());
+    command
+}
+
+#[test]
+fn the_first_server_listens_at_a_socket_that_was_handed_over() {
+    let directory = tempfile::tempdir().unwrap();
+    let control = directory.path().join("forks.sock");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut child = activated(&control, &listener, 1, &[]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let says = lines.find(|line| line.as_ref().unwrap().contains("server 1 at")).unwrap().unwrap();
+    assert!(says.contains(&address.to_string()), "{says}");
+    // Nobody but the program accepts.
+    let mut heard = String::new();
+    TcpStream::connect(address).unwrap().read_to_string(&mut heard).unwrap();
+    assert_eq!(heard, "here");
+    let ended = Command::new("kill").args(["-s", "TERM", &child.id().to_string()]).status().unwrap();
+    assert!(ended.success() && child.wait().unwrap().success());
+    // The listener is whoever's made it: it takes connections for the next server.
+    assert!(TcpStream::connect(address).is_ok());
+}
+
+#[test]
+fn what_is_handed_over_is_one_tcp_socket_or_none() {
+    let directory = tempfile::tempdir().unwrap();
+    let control = directory.path().join("forks.sock");
+    let refused = |listener: &dyn AsFd, count, more: &[&str]| {
+        let output = activated(&control, &listener, count, more).output().unwrap();
+        assert!(!output.status.success() && !control.exists());
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+    let unix = UnixListener::bind(directory.path().join("x.sock")).unwrap();
+    for (complaint, says) in [
+        (refused(&tcp, 2, &[]), "more than one socket"),
+        (refused(&tcp, 1, &["--address", "127.0.0.1:0"]), "leave --address away"),
+        (refused(&unix, 1, &[]), "not one that listens at TCP"),
+    ] {
+        assert!(complaint.contains(says), "{complaint}");
+    }
 }
 
 #[test]
