@@ -5,6 +5,8 @@
 mod serving;
 
 use serving::{Client, Served, WAYS, Words, connect, store};
+use std::sync::mpsc::channel;
+use std::time::Duration;
 use thalweg_log::{Durability, Options, Store};
 use thalweg_state::generated::types::*;
 use thalweg_state::{ServiceOptions, State};
@@ -79,6 +81,40 @@ fn keys_hold_what_was_put_and_forks_go_their_own_way() {
         assert_eq!(word(client.fork(&StateFork { parent: (&*fork).into(), offset: None })), "no_fork");
         assert_eq!(word(client.drop(&StateDrop { fork: (&*fork).into() })), "no_fork");
     });
+}
+
+/// There is one thread for what takes long, as there is where processors are few.
+#[test]
+fn a_scan_waits_for_nothing_that_takes_as_long_as_the_state_is_large() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = ServiceOptions { threads: 1, ..ServiceOptions::default() };
+    let served = Served::start(directory.path(), memory(), options);
+    let state = served.service.state().unwrap();
+    let put = |number: usize| thalweg_state::Change::Put(format!("{number:08}").into(), b"1"[..].into());
+    let mut offset = 0;
+    for first in (0..200_000).step_by(10_000) {
+        let changes = (first..first + 10_000).map(put).collect();
+        offset = state.write(state.main(), &changes, thalweg_log::now()).unwrap().next;
+    }
+    let (answered, order) = channel();
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            let (answered, mut client) = (answered.clone(), connect(directory.path(), WAYS[0]));
+            scope.spawn(move || {
+                let history = StateHistory { fork: "main".into(), offset, start: None, limit: None };
+                assert_eq!(client.history(&history).unwrap().entries.len(), 1_000);
+                answered.send("history").unwrap();
+            });
+        }
+        let mut client = connect(directory.path(), WAYS[0]);
+        // All of them are asked for before this.
+        std::thread::sleep(Duration::from_millis(20));
+        let scan = StateScan { place: "main".into(), start: None, limit: Some(10_000), view: None };
+        assert_eq!(client.scan(&scan).unwrap().entries.len(), 10_000);
+        answered.send("scan").unwrap();
+    });
+    let order: Vec<_> = order.try_iter().collect();
+    assert!(order.len() == 4 && order[3] == "history", "a scan was the last of {order:?}");
 }
 
 #[test]

@@ -36,7 +36,7 @@ impl Core {
             Outcome::Done(receipt.ticket, Answer::of(&response))
         };
         if let Some(offset) = fork.offset {
-            return Ok(Outcome::elsewhere(move |core| {
+            return Ok(Outcome::apart(move |core| {
                 let forked = core.open().and_then(|state| Ok(state.fork_at(parent, offset, now())?));
                 forked.map(answer).into()
             }));

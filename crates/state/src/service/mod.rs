@@ -56,7 +56,8 @@ use waiting::Waiting;
 /// What may be chosen of a [`Service`].
 #[derive(Clone, Debug)]
 pub struct ServiceOptions {
-    /// Threads for what takes long, beside the one that serves: together as many as the program has processors for.
+    /// Threads for what takes long, beside the one that serves: together as many as the program has processors for. What may
+    /// take as long as the state is large has one more.
     pub threads: usize,
     /// Sessions that may be open.
     pub sessions_max: usize,
@@ -105,6 +106,8 @@ struct Core {
     sessions: Sessions,
     kept: Kept,
     pool: Arc<Lazy>,
+    /// For what may take as long as the state is large.
+    apart: Lazy,
     turns: Turns,
     waiting: Arc<Waiting>,
 }
@@ -124,6 +127,7 @@ impl Service {
             kept: Kept::default(),
             turns: Scheduler::new(Arc::clone(&pool)),
             pool,
+            apart: Lazy::new(1),
             waiting: Arc::default(),
         };
         if State::exists(store, name) {
@@ -237,7 +241,7 @@ impl Core {
             // What the log refuses now it will refuse whoever writes next, and say so.
             let _ = core.state.get().map(|state| state.maintain(now()));
         };
-        self.pool.execute(Box::new(job));
+        self.apart.execute(Box::new(job));
     }
 
     fn give(&self, ticket: Position, answer: Answer, reply: Reply) {

@@ -4,6 +4,10 @@
 //! its request made its own. A turn is held while a state is looked at or an entry is appended, not until an answer leaves:
 //! what takes long looks at a state that stays as it is, and an acknowledgement waits for the disk without it. So the commits
 //! of one fork share a sync, and no read keeps a writer waiting.
+//!
+//! What takes long is of two kinds. A scan of a page, a large commit, a call that has waited for its turn: some milliseconds at
+//! most, on threads that are as many as there are processors to spare. A root, a difference, an image, a state of long ago may
+//! take as long as the state is large, and has a thread for itself, so that it is waited for by its own kind alone.
 
 use super::Core;
 use super::answer::{Answer, refuse};
@@ -73,7 +77,11 @@ pub(super) const BUSY: Budget = 512;
 /// the answers of what they do wait with it. A fraction of a millisecond at most.
 pub(super) const ALONE: Budget = 32_768;
 /// On a thread for what takes long.
-pub(super) const UNLIMITED: Budget = usize::MAX;
+pub(super) const UNLIMITED: Budget = usize::MAX - 1;
+/// On the thread for what takes as long as the state is large.
+pub(super) const ENDLESS: Budget = usize::MAX;
+/// How many keys a call may look at where others wait for what takes long: some milliseconds.
+pub(super) const LONG: Budget = 262_144;
 
 /// The rest of a call.
 type Rest<A> = Box<dyn FnOnce(&Arc<Core>, A) -> Outcome + Send>;
@@ -85,6 +93,8 @@ pub(super) enum Outcome {
     Refused(Refusal),
     /// It takes too long for here.
     Elsewhere(Rest<()>),
+    /// It may take as long as the state is large: too long for where others wait for a scan.
+    Apart(Rest<()>),
     /// It needs a turn, to write or else to read, and what may be done by whoever has it.
     InTurn {
         key: Key,
@@ -106,6 +116,10 @@ impl Outcome {
 
     pub(super) fn elsewhere(rest: impl FnOnce(&Arc<Core>) -> Self + Send + 'static) -> Self {
         Self::Elsewhere(Box::new(|core, ()| rest(core)))
+    }
+
+    pub(super) fn apart(rest: impl FnOnce(&Arc<Core>) -> Self + Send + 'static) -> Self {
+        Self::Apart(Box::new(|core, ()| rest(core)))
     }
 
     pub(super) fn in_turn(
@@ -135,18 +149,21 @@ impl Core {
         if write { self.turns.schedule_write(key, job) } else { self.turns.schedule_read(key, false, job) }
     }
 
+    fn go_on(self: &Arc<Self>, threads: &Lazy, budget: Budget, rest: Rest<()>, reply: Reply) {
+        let core = Arc::clone(self);
+        threads.execute(Box::new(move || core.settle(rest(&core, ()), budget, reply)));
+    }
+
     /// Sees a call to its answer.
     pub(super) fn settle(self: &Arc<Self>, mut outcome: Outcome, budget: Budget, reply: Reply) {
         loop {
             match outcome {
                 Outcome::Done(ticket, answer) => return self.give(ticket, answer, reply),
                 Outcome::Refused(refusal) => return refuse(&refusal, reply),
-                Outcome::Elsewhere(rest) if budget == UNLIMITED => outcome = rest(self, ()),
-                Outcome::Elsewhere(rest) => {
-                    let core = Arc::clone(self);
-                    let job = move || core.settle(rest(&core, ()), UNLIMITED, reply);
-                    return self.pool.execute(Box::new(job));
-                }
+                Outcome::Elsewhere(rest) if budget >= UNLIMITED => outcome = rest(self, ()),
+                Outcome::Apart(rest) if budget == ENDLESS => outcome = rest(self, ()),
+                Outcome::Elsewhere(rest) => return self.go_on(&self.pool, UNLIMITED, rest, reply),
+                Outcome::Apart(rest) => return self.go_on(&self.apart, ENDLESS, rest, reply),
                 Outcome::InTurn { key, write, rest } => match self.turn(key, write) {
                     Some(held) => outcome = rest(self, (held, budget)),
                     None => {

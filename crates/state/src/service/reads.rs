@@ -3,7 +3,7 @@
 use super::Core;
 use super::answer::Answer;
 use super::calls::{Place, reading};
-use super::order::{Budget, Held, Key, Outcome};
+use super::order::{Budget, ENDLESS, Held, Key, LONG, Outcome};
 use super::refusal::Refusal;
 use super::sessions::Live;
 use crate::fork::View;
@@ -131,10 +131,15 @@ impl Core {
             match counted(&sight, start.as_deref(), until.as_deref(), budget) {
                 (count, None) => Outcome::done(Answer::Count(count)),
                 // It goes on elsewhere from where the budget ended.
-                (count, Some(next)) => Outcome::elsewhere(move |_| {
-                    let (rest, _) = counted(&sight, Some(&next), until.as_deref(), usize::MAX);
-                    Outcome::done(Answer::Count(count + rest))
-                }),
+                (count, Some(next)) => {
+                    Outcome::elsewhere(move |_| match counted(&sight, Some(&next), until.as_deref(), LONG) {
+                        (more, None) => Outcome::done(Answer::Count(count + more)),
+                        (more, Some(next)) => Outcome::apart(move |_| {
+                            let (rest, _) = counted(&sight, Some(&next), until.as_deref(), ENDLESS);
+                            Outcome::done(Answer::Count(count + more + rest))
+                        }),
+                    })
+                }
             }
         })
     }
@@ -142,7 +147,7 @@ impl Core {
     pub(super) fn root(self: &Arc<Self>, root: &StateRoot<'_>, budget: Budget) -> Tried {
         self.look(&root.place, root.view, budget, |sight, _| {
             // Nobody knows how much changed since the last one.
-            Outcome::elsewhere(move |_| {
+            Outcome::apart(move |_| {
                 let keys = sight.map().len() as u64;
                 let (root, offset) = (sight.root(), sight.offset());
                 Outcome::done(Answer::of(&StateRootResponse { root, offset, keys }))
@@ -160,9 +165,9 @@ impl Core {
         };
         // The one turn is given back before the other is asked for: whoever holds one never waits for one.
         self.look(&now, of_now, 0, move |now, _| {
-            Outcome::elsewhere(move |core| {
+            Outcome::apart(move |core| {
                 let compare = move |before: Sight, _| {
-                    Outcome::elsewhere(move |core| {
+                    Outcome::apart(move |core| {
                         Outcome::done(core.differences(before, now, start.as_deref(), limit(wanted)))
                     })
                 };
@@ -173,7 +178,7 @@ impl Core {
 
     pub(super) fn history(self: &Arc<Self>, history: StateHistory<'static>) -> Tried {
         let fork = self.fork(&history.fork)?;
-        Ok(Outcome::elsewhere(move |core| {
+        Ok(Outcome::apart(move |core| {
             let found = core.recalled(fork, history.offset);
             let answer = |(map, ticket): (Map, Position)| {
                 let page = page(map.scan(from(history.start.as_deref())), limit(history.limit), true);

@@ -25,7 +25,7 @@ fn end(core: &Arc<Core>, mut outcome: Outcome) -> Result<Answer, Word> {
         outcome = match outcome {
             Outcome::Done(_, answer) => return Ok(answer),
             Outcome::Refused(refusal) => return Err(refusal.word()),
-            Outcome::Elsewhere(rest) => rest(core, ()),
+            Outcome::Elsewhere(rest) | Outcome::Apart(rest) => rest(core, ()),
             Outcome::InTurn { key, write, rest } => {
                 rest(core, (core.turn(key, write).expect("nobody else has a turn"), UNLIMITED))
             }

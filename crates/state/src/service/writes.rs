@@ -51,7 +51,7 @@ impl Write {
 
     /// Whether it can be done within a budget.
     fn fits(&self, budget: Budget) -> bool {
-        budget == UNLIMITED || self.if_root.is_none() && self.changes.len() * WRITE_COST <= budget
+        budget >= UNLIMITED || self.if_root.is_none() && self.changes.len() * WRITE_COST <= budget
     }
 
     fn is_conditional(&self) -> bool {
