@@ -156,8 +156,8 @@ impl Service {
         self.core.state().cloned()
     }
 
-    /// Ends sessions whose lease is over, lets go of what pages were taken from, and has images written that are due. Calls do both in passing; this is for a
-    /// service that nobody calls.
+    /// Ends sessions whose lease is over, and has images written that are due. Calls do both in passing; this is for a
+    /// service that nobody calls. Lets go, too, of what pages were taken from, which otherwise stays until others take its place.
     pub fn keep_house(&self) {
         self.core.sessions.sweep();
         self.core.kept.sweep(Instant::now());
