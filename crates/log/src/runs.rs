@@ -78,7 +78,8 @@ fn entry(words: [u32; 3], into: &mut Vec<u8>) {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Runs<'a> {
     table: &'a [u8],
-    /// Entries that there are to be, the end's left out.
+    /// Entries that there are to be, the end's left out, and how many of them there are.
+    runs: usize,
     count: usize,
     /// Where the table begins, and so where batches end.
     at: u32,
@@ -91,12 +92,14 @@ impl<'a> Runs<'a> {
     pub(crate) fn split(header: &SegmentHeader, bytes: &'a [u8]) -> (&'a [u8], Runs<'a>) {
         let Some(at) = header.table_at() else { return (bytes, Runs::default()) };
         let (batches, table) = bytes.split_at(bytes.len().min(at as usize));
-        (batches, Runs { table, count: header.runs as usize, at, is_sound: false })
+        // A file that was cut short may lack some.
+        let count = (header.runs as usize).min(table.len() / ENTRY_BYTES as usize);
+        (batches, Runs { table, count, runs: header.runs as usize, at, is_sound: false })
     }
 
     /// Whether all of it stands: for whoever looks things up often.
     pub(crate) fn is_sound(&self) -> bool {
-        self.end().is_some() && (0..self.count).all(|index| self.get(index).is_some())
+        self.end().is_some() && (0..self.runs).all(|index| self.get(index).is_some())
     }
 
     /// The same table, of which that is known.
@@ -106,7 +109,7 @@ impl<'a> Runs<'a> {
 
     /// Whether places are bytes.
     pub(crate) fn is_empty(&self) -> bool {
-        self.count == 0
+        self.runs == 0
     }
 
     /// The runs that stand.
@@ -116,7 +119,7 @@ impl<'a> Runs<'a> {
 
     /// Where the segment ended; `None` where that cannot be read.
     pub(crate) fn end(&self) -> Option<End> {
-        let [place, length, checksum] = self.words(self.count)?;
+        let [place, length, checksum] = self.words(self.runs)?;
         Some(End { place, link: Link { length, checksum } })
     }
 

@@ -157,8 +157,8 @@ impl<'a> Scan<'a> {
 
     /// `broken`: the header at the stop, when it stands and only the body does not.
     fn stop(&self, rest: &[u8], broken: Option<BatchHeader>) -> Stop {
-        // What is damaged hides nothing of the next run.
-        let next = self.runs.around(self.end);
+        // What is damaged hides nothing of the next run. Whatever a table says, the walk does not go back.
+        let next = self.runs.around(self.end).filter(|run| run.byte > self.at);
         let next_at = next.map(|run| (run.byte, run.place));
         let (at, place) = (self.at, self.place(self.at));
         if let Some(header) = broken {
