@@ -229,7 +229,8 @@ impl Shared {
         };
         let (held, runs) = (left.file_bytes(), left.runs.len());
         let given_back = old.header.held_bytes().saturating_sub(held);
-        if given_back < old.header.held_bytes() / WORTH_PARTS || runs > RUNS_MAX {
+        // By now it may all have gone.
+        if given_back < old.header.held_bytes() / WORTH_PARTS || !(1..=RUNS_MAX).contains(&runs) {
             return Ok(false);
         }
         let header = SegmentHeader { held: held as u32, runs: runs as u32, gone_by, ..old.header };

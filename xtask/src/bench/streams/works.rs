@@ -39,7 +39,8 @@ pub(super) fn group(name: &'static str) -> &'static str {
 const ALL: &[Side] = &[Side::Ours, Side::Rust, Side::Node, Side::Floor];
 const SERVERS: &[Side] = &[Side::Ours, Side::Rust, Side::Node];
 const TWO: &[Side] = &[Side::Ours, Side::Rust];
-const FOLLOWED: &[Side] = &[Side::Ours, Side::Rust, Side::Floor];
+const FLOORED: &[Side] = &[Side::Ours, Side::Rust, Side::Floor];
+const ALONE: &[Side] = &[Side::Ours, Side::Floor];
 const OURS: &[Side] = &[Side::Ours];
 
 const fn load(name: &'static str, words: &'static str, tiny: &'static str, sides: &'static [Side]) -> Work {
@@ -66,9 +67,9 @@ pub(super) const WORKS: &[Work] = &[
         "append/one",
         "append --connections 1 --streams 1",
         "append --connections 1 --streams 1 --operations 50",
-        TWO,
+        FLOORED,
     ),
-    load("append/create", "create", "create --connections 4 --operations 200", SERVERS),
+    load("append/create", "create", "create --connections 4 --operations 200", ALL),
     Work {
         scene: Scene::AtRest,
         ..load(
@@ -93,16 +94,16 @@ pub(super) const WORKS: &[Work] = &[
             TWO,
         )
     },
-    load("sse/64", "fan-out --connections 64", FAN, FOLLOWED),
-    load("sse/256", "fan-out --connections 256", FAN, TWO),
+    load("sse/64", "fan-out --connections 64", FAN, FLOORED),
+    load("sse/256", "fan-out --connections 256", FAN, FLOORED),
     load("sse/1000", "fan-out --connections 1000", FAN, ALL),
-    load("sse/2048", "fan-out --connections 2048", FAN, TWO),
+    load("sse/2048", "fan-out --connections 2048", FAN, FLOORED),
     load("long-poll/1000", "fan-out --via long-poll --connections 1000", POLLS, SERVERS),
     load(
         "beside/alone",
         "append --connections 64 --rate 2000",
         "append --connections 4 --streams 4 --rate 1000 --operations 100",
-        OURS,
+        ALONE,
     ),
     Work {
         scene: Scene::Beside,
