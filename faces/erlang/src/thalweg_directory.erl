@@ -39,13 +39,15 @@ place(Pool, Term) ->
         Size -> at(Places, 1 + erlang:phash2(Term, Size))
     end.
 
-%% @doc The connection of a pool's worker by its index.
--spec placed(atom(), pos_integer()) -> {ok, thalweg_nif:connection()} | none.
+%% @doc The connection of a pool's worker by its index, and the worker's process.
+-spec placed(atom(), pos_integer()) -> {ok, thalweg_nif:connection(), pid()} | none.
 placed(Pool, Index) ->
-    {_, _, Places} = read(Pool),
-    case Index =< tuple_size(Places) of
-        true -> at(Places, Index);
-        false -> none
+    {Connections, Workers, Places} = read(Pool),
+    case Index =< tuple_size(Places) andalso element(Index, Places) of
+        NoConnection when NoConnection =:= false; NoConnection =:= none -> none;
+        Connection ->
+            {_, Worker} = lists:keyfind(Connection, 1, lists:zip(tuple_to_list(Connections), tuple_to_list(Workers))),
+            {ok, Connection, Worker}
     end.
 
 -spec at(tuple(), pos_integer()) -> {ok, thalweg_nif:connection()} | none.

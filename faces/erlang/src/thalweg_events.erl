@@ -5,19 +5,25 @@
 %% Sockets that are handed over ({@link socket/3}) have their messages told by number, in the kinds of docs/loop.md; with a worker
 %% beside they are posted into its event loop instead. No stream has a hole: where a piece of one finds no room, its socket is closed and
 %% nothing more of it is told but that.
+%%
+%% Nothing is lost without a word. Its owner is sent `{thalweg_events, Process, {overloaded, Current, Max}}' when an event found no
+%% room, once until it asks {@link refused/1}, and `{thalweg_events, Process, {worker_down, Pool, Index}}' when the worker that
+%% events go to has ended.
 -module(thalweg_events).
 
 -export([start_link/0, start_link/1, stop/1]).
--export([timer/3, cancel/2, poll/2, post/4, refused/1, socket/3, to_worker/3]).
+-export([timer/3, cancel/2, poll/2, post/4, post_checked/4, refused/1, socket/3, to_worker/3]).
 -export([init/2]).
--export_type([event/0, callback_number/0]).
+-export_type([event/0, callback_number/0, news/0]).
 
 -type callback_number() :: non_neg_integer().
 %% By the kinds of docs/loop.md.
 -type event() :: {Kind :: 0..255, callback_number(), Payload :: term()}.
 -type timer() :: reference().
 %% An event as it waits.
--type kept() :: event() | {timer, timer(), callback_number()}.
+-type kept() :: event() | {timeout, timer(), callback_number()}.
+%% What the owner is sent, behind `thalweg_events' and the process.
+-type news() :: {overloaded, Current :: non_neg_integer(), Max :: pos_integer()} | {worker_down, Pool :: atom(), Index :: pos_integer()}.
 
 -define(TIMER, 3).
 -define(DATA, 30).
@@ -32,12 +38,16 @@
 -record(state, {
     capacity :: pos_integer(),
     refused = 0 :: non_neg_integer(),
+    %% The owner was told so, and has not asked since.
+    is_told = false :: boolean(),
     %% Whose end is the end of it all.
-    owner :: reference(),
+    owner :: {reference(), pid()},
     %% Who waits: its own reference, the process, its timer, and the monitor of it.
     poller = none :: none | {reference(), pid(), reference(), reference()},
     sockets = #{} :: #{port() => callback_number()},
-    worker = none :: none | thalweg_nif:connection()
+    worker = none :: none | thalweg_nif:connection(),
+    %% The monitor of that worker, and its place.
+    place = none :: none | {reference(), {Pool :: atom(), Index :: pos_integer()}}
 }).
 
 -spec start_link() -> {ok, pid()}.
@@ -55,7 +65,7 @@ stop(Process) -> ask(Process, stop).
 %% @doc Tells of a number after so many milliseconds, once.
 -spec timer(pid(), non_neg_integer(), callback_number()) -> timer().
 timer(Process, Milliseconds, Number) when is_integer(Number), Number >= 0, Number < 1 bsl 64 ->
-    erlang:start_timer(Milliseconds, Process, {tell, Number}).
+    erlang:start_timer(Milliseconds, Process, Number).
 
 %% @doc Takes a timer back. `true': it was not told of and will not be.
 -spec cancel(pid(), timer() | {timer(), callback_number()}) -> boolean().
@@ -79,7 +89,8 @@ poll(Process, Timeout) when Timeout =:= infinity; is_integer(Timeout), Timeout >
         {'DOWN', Monitor, process, _, Reason} -> exit(Reason)
     end.
 
-%% @doc Tells of an event. From any process; whether there is room for it is found out later ({@link refused/1}).
+%% @doc Tells of an event. From any process; whether there is room for it is found out later: the owner is told, and it is counted
+%% ({@link refused/1}).
 -spec post(pid(), 0..255, callback_number(), term()) -> ok.
 post(Process, Kind, Number, Payload) when
     is_integer(Kind), Kind >= 0, Kind =< 255, is_integer(Number), Number >= 0, Number < 1 bsl 64
@@ -87,7 +98,14 @@ post(Process, Kind, Number, Payload) when
     Process ! {Kind, Number, Payload},
     ok.
 
-%% @doc How many events there was no room for.
+%% @doc As {@link post/4}, and waits until there was room for it, or none.
+-spec post_checked(pid(), 0..255, callback_number(), term()) -> ok | {error, term()}.
+post_checked(Process, Kind, Number, Payload) when
+    is_integer(Kind), Kind >= 0, Kind =< 255, is_integer(Number), Number >= 0, Number < 1 bsl 64
+->
+    ask(Process, {post, {Kind, Number, Payload}}).
+
+%% @doc How many events there was no room for. The owner is told anew when there is none again.
 -spec refused(pid()) -> non_neg_integer().
 refused(Process) -> ask(Process, refused).
 
@@ -104,7 +122,7 @@ socket(Process, Socket, Number) ->
 -spec to_worker(pid(), atom(), pos_integer()) -> ok | {error, no_worker}.
 to_worker(Process, Pool, Index) ->
     case thalweg_directory:placed(Pool, Index) of
-        {ok, Connection} -> ask(Process, {worker, Connection});
+        {ok, Connection, Worker} -> ask(Process, {worker, Connection, Worker, {Pool, Index}});
         none -> {error, no_worker}
     end.
 
@@ -123,15 +141,15 @@ ask(Process, Request) ->
 
 -spec init(pid(), map()) -> no_return().
 init(Parent, Options) ->
-    loop([], 0, #state{owner = monitor(process, Parent), capacity = maps:get(capacity, Options, 1 bsl 20)}).
+    loop([], 0, #state{owner = {monitor(process, Parent), Parent}, capacity = maps:get(capacity, Options, 1 bsl 20)}).
 
-%% The latest event first. Of a timer the event is `{timer, Timer, Number}' until it is told of: it may be taken back.
+%% The latest event first. Of a timer the event is the message that it sent until it is told of: it may be taken back.
 -spec loop([kept()], non_neg_integer(), #state{}) -> ok.
 loop(Events, Count, State) ->
     receive
         {Kind, Number, _} = Event when is_integer(Kind), is_integer(Number) ->
             tell(Event, Events, Count, State);
-        {timeout, Timer, {tell, Number}} -> tell({timer, Timer, Number}, Events, Count, State);
+        {timeout, _, Number} = Due when is_integer(Number) -> tell(Due, Events, Count, State);
         {poll, Reference, From, Timeout} -> poll(Events, Count, begin_poll(State, Count, Reference, From, Timeout));
         {timeout, Timer, poll} -> loop(Events, Count, end_poll(State, Timer));
         {ask, Reference, From, stop} ->
@@ -147,11 +165,24 @@ loop(Events, Count, State) ->
                     From ! {Reference, false},
                     loop(Events, Count, State)
             end;
+        {ask, Reference, From, {post, Event}} ->
+            case no_room(Event, Count, State) of
+                false ->
+                    From ! {Reference, ok},
+                    told(Event, Events, Count, State);
+                Why ->
+                    From ! {Reference, {error, Why}},
+                    loop(Events, Count, refuse(Why, State))
+            end;
         {ask, Reference, From, Request} ->
             {Answer, Next} = answer(State, Request),
             From ! {Reference, Answer},
             loop(Events, Count, Next);
-        {'DOWN', Owner, process, _, _} when Owner =:= State#state.owner -> ok;
+        {'DOWN', Owner, process, _, _} when Owner =:= element(1, State#state.owner) -> ok;
+        {'DOWN', Watch, process, _, _} when element(1, State#state.place) =:= Watch ->
+            {Pool, Index} = element(2, State#state.place),
+            ok = tell_owner({worker_down, Pool, Index}, State),
+            loop(Events, Count, State#state{place = none});
         {'DOWN', Watch, process, _, _} -> loop(Events, Count, abandon(State, Watch));
         {end_of_socket, End} -> tell_end(End, Events, Count, State);
         Message ->
@@ -166,26 +197,36 @@ loop(Events, Count, State) ->
 -spec tell(kept(), [kept()], non_neg_integer(), #state{}) -> ok.
 tell(Event, Events, Count, #state{worker = none, poller = none, capacity = Capacity} = State) when Count < Capacity ->
     loop([Event | Events], Count + 1, State);
-tell(Event, Events, Count, #state{worker = none, capacity = Capacity} = State) when Count < Capacity ->
+tell(Event, Events, Count, State) ->
+    case no_room(Event, Count, State) of
+        false -> told(Event, Events, Count, State);
+        Why -> loop(Events, Count, refuse(Why, State))
+    end.
+
+%% Why an event finds no room. One for a worker that finds some is there.
+-spec no_room(kept(), non_neg_integer(), #state{}) -> false | term().
+no_room(_Event, Count, #state{worker = none, capacity = Capacity}) when Count < Capacity -> false;
+no_room(_Event, Count, #state{worker = none, capacity = Capacity}) -> {overloaded, Count, Capacity};
+no_room(Event, _Count, #state{worker = Connection}) ->
+    case post_to(Connection, Event) of
+        ok -> false;
+        {error, Why} -> Why
+    end.
+
+%% Goes on from an event that has room.
+-spec told(kept(), [kept()], non_neg_integer(), #state{}) -> ok.
+told(Event, Events, Count, #state{worker = none, poller = none} = State) -> loop([Event | Events], Count + 1, State);
+told(Event, Events, Count, #state{worker = none, capacity = Capacity} = State) ->
     %% Who polls is woken once for everything that is here.
     gather([Event | Events], min(Capacity - Count - 1, ?TOGETHER), State);
-tell(_Event, Events, Count, #state{worker = none} = State) -> loop(Events, Count, refuse(State));
-tell(Event, Events, Count, #state{worker = Connection} = State) ->
-    case post_to(Connection, Event) of
-        ok -> loop(Events, Count, State);
-        {error, _} -> loop(Events, Count, refuse(State))
-    end.
+told(_Event, Events, Count, State) -> loop(Events, Count, State).
 
 %% A piece of a stream that finds no room ends it: what comes behind it would not follow on what came before.
 -spec tell_piece(port(), event(), [kept()], non_neg_integer(), #state{}) -> ok.
-tell_piece(_Socket, Event, Events, Count, #state{worker = none, capacity = Capacity} = State) when Count < Capacity ->
-    tell(Event, Events, Count, State);
-tell_piece(Socket, {_, Number, _}, Events, Count, #state{worker = none} = State) ->
-    tell_end({?ERROR, Number, <<"overloaded">>}, Events, Count, cut(Socket, State));
-tell_piece(Socket, {_, Number, _} = Event, Events, Count, #state{worker = Connection} = State) ->
-    case post_to(Connection, Event) of
-        ok -> loop(Events, Count, State);
-        {error, _} -> tell_end({?ERROR, Number, <<"overloaded">>}, Events, Count, cut(Socket, State))
+tell_piece(Socket, {_, Number, _} = Event, Events, Count, State) ->
+    case no_room(Event, Count, State) of
+        false -> told(Event, Events, Count, State);
+        Why -> tell_end({?ERROR, Number, <<"overloaded">>}, Events, Count, cut(Socket, Why, State))
     end.
 
 %% The end of a socket finds room: there is one for each.
@@ -198,18 +239,27 @@ tell_end(End, Events, Count, #state{worker = Connection} = State) ->
         {error, {overloaded, _, _}} ->
             _ = erlang:send_after(?AGAIN, self(), {end_of_socket, End}),
             loop(Events, Count, State);
-        {error, _} -> loop(Events, Count, refuse(State))
+        {error, Why} -> loop(Events, Count, refuse(Why, State))
     end.
 
--spec refuse(#state{}) -> #state{}.
-refuse(#state{refused = Refused} = State) -> State#state{refused = Refused + 1}.
+%% Of a worker that has ended its owner was told already.
+-spec refuse(term(), #state{}) -> #state{}.
+refuse({overloaded, _, _} = Why, #state{refused = Refused, is_told = false} = State) ->
+    ok = tell_owner(Why, State),
+    State#state{refused = Refused + 1, is_told = true};
+refuse(_Why, #state{refused = Refused} = State) -> State#state{refused = Refused + 1}.
+
+-spec tell_owner(news(), #state{}) -> ok.
+tell_owner(News, #state{owner = {_, Owner}}) ->
+    Owner ! {?MODULE, self(), News},
+    ok.
 
 %% Closed at once: what may still wait to be written waits for nobody.
--spec cut(port(), #state{}) -> #state{}.
-cut(Socket, State) ->
+-spec cut(port(), term(), #state{}) -> #state{}.
+cut(Socket, Why, State) ->
     _ = inet:setopts(Socket, [{linger, {true, 0}}]),
     _ = gen_tcp:close(Socket),
-    refuse(without(Socket, State)).
+    refuse(Why, without(Socket, State)).
 
 -spec without(port(), #state{}) -> #state{}.
 without(Socket, #state{sockets = Sockets} = State) -> State#state{sockets = maps:remove(Socket, Sockets)}.
@@ -220,7 +270,7 @@ post_to(Connection, Event) ->
     thalweg_nif:post(Connection, Kind, Number, Payload).
 
 -spec as_told(kept()) -> event().
-as_told({timer, _Timer, Number}) -> {?TIMER, Number, none};
+as_told({timeout, _Timer, Number}) -> {?TIMER, Number, none};
 as_told(Event) -> Event.
 
 -spec gather([kept()], non_neg_integer(), #state{}) -> ok.
@@ -229,7 +279,7 @@ gather(Events, Room, State) ->
     receive
         {Kind, Number, _} = Event when is_integer(Kind), is_integer(Number) ->
             gather([Event | Events], Room - 1, State);
-        {timeout, Timer, {tell, Number}} -> gather([{timer, Timer, Number} | Events], Room - 1, State)
+        {timeout, _, Number} = Due when is_integer(Number) -> gather([Due | Events], Room - 1, State)
     after 0 -> deliver(Events, State)
     end.
 
@@ -298,10 +348,12 @@ end_poll(#state{poller = {Reference, From, Timer, _}} = State, Timer) ->
 end_poll(State, _Timer) -> State.
 
 -spec answer(#state{}, term()) -> {term(), #state{}}.
-answer(#state{refused = Refused} = State, refused) -> {Refused, State};
+answer(#state{refused = Refused} = State, refused) -> {Refused, State#state{is_told = false}};
 answer(#state{sockets = Sockets} = State, {socket, Socket, Number}) ->
     {ok, State#state{sockets = Sockets#{Socket => Number}}};
-answer(State, {worker, Connection}) -> {ok, State#state{worker = Connection}}.
+answer(#state{place = Before} = State, {worker, Connection, Worker, Place}) ->
+    _ = [demonitor(Watch, [flush]) || {Watch, _} <- [Before]],
+    {ok, State#state{worker = Connection, place = {monitor(process, Worker), Place}}}.
 
 %% What sockets say, in the kinds of the event loop.
 -spec of_socket(#state{}, term()) -> {piece | ended, port(), event()} | {datagram, event()} | none.

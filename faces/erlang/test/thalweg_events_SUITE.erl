@@ -5,8 +5,8 @@
 all() ->
     [
         posted, timers, never_early, cancelled, cancelled_among_equals, cancelled_while_polled, nothing_in_time, poll_takes_over,
-        who_polled_is_no_more, bounded, a_stream_without_room, streams_of_one_number, the_end_of_a_stream_without_room, wrong_arguments,
-        tcp, udp, udp_with_ancillary_data, into_a_worker, sockets_into_a_worker, ends_with_its_owner
+        who_polled_is_no_more, bounded, told_whether_there_is_room, a_stream_without_room, streams_of_one_number, the_end_of_a_stream_without_room, wrong_arguments,
+        tcp, udp, udp_with_ancillary_data, into_a_worker, sockets_into_a_worker, a_worker_without_room, a_worker_that_takes_nothing, a_worker_that_ended, ends_with_its_owner
     ].
 
 init_per_suite(Config) -> thalweg_test:start(Config, #{size => 1}).
@@ -121,8 +121,33 @@ bounded(_Config) ->
     {ok, Events} = thalweg_events:start_link(#{capacity => 10}),
     [ok = thalweg_events:post(Events, 1, N, none) || N <- lists:seq(1, 15)],
     thalweg_test:until(fun() -> element(2, process_info(Events, message_queue_len)) =:= 0 end),
+    %% Once, however many they are, until somebody asks.
+    [{overloaded, 10, 10}] = news(Events),
     10 = length(thalweg_events:poll(Events, 0)),
-    5 = thalweg_events:refused(Events).
+    5 = thalweg_events:refused(Events),
+    [ok = thalweg_events:post(Events, 1, N, none) || N <- lists:seq(1, 11)],
+    6 = thalweg_events:refused(Events),
+    [{overloaded, 10, 10}] = news(Events).
+
+%% What an owner was told so far.
+news(Events) ->
+    receive
+        {thalweg_events, Events, News} -> [News | news(Events)]
+    after 0 -> []
+    end.
+
+told_whether_there_is_room(_Config) ->
+    {ok, Events} = thalweg_events:start_link(#{capacity => 2}),
+    [ok = thalweg_events:post_checked(Events, 1, N, none) || N <- [1, 2]],
+    {error, {overloaded, 2, 2}} = thalweg_events:post_checked(Events, 1, 3, none),
+    1 = thalweg_events:refused(Events),
+    [{1, 1, none}, {1, 2, none}] = thalweg_events:poll(Events, 0),
+    Self = self(),
+    _ = spawn_link(fun() -> Self ! {polled, thalweg_events:poll(Events, infinity)} end),
+    ok = thalweg_events:post_checked(Events, 1, 4, none),
+    receive
+        {polled, [{1, 4, none}]} -> ok
+    end.
 
 %% What comes behind a piece that found no room is not told: it would be taken for what follows.
 a_stream_without_room(_Config) ->
@@ -270,6 +295,54 @@ sockets_into_a_worker(Config) ->
     ok = gen_udp:send(Sender, {127, 0, 0, 1}, ReceiverPort, <<"datagram">>),
     <<"datagram">> = told(30),
     ok = gen_udp:close(Sender).
+
+%% A mailbox that is full has what is posted wait, in order, until it has room.
+a_worker_without_room(Config) ->
+    Events = events(Config),
+    {ok, Number} = thalweg:call(sample, listen, [self()]),
+    ok = thalweg_events:to_worker(Events, default, 1),
+    {ok, Before} = thalweg:call(sample, capacity, [1]),
+    %% All of it is there when the loop goes on.
+    Busy = thalweg:spawn_call(time, sleep, [0.2]),
+    [ok = thalweg_events:post(Events, 30, Number, N) || N <- lists:seq(1, 200)],
+    {ok, none} = thalweg:await(Busy),
+    Expected = lists:seq(1, 200),
+    Expected = [told(30) || _ <- Expected],
+    {ok, 1} = thalweg:call(sample, capacity, [Before]),
+    0 = thalweg_events:refused(Events).
+
+%% One that has no room for long is overloaded, which the owner is told, and who asks.
+a_worker_that_takes_nothing(_Config) ->
+    {ok, _} = thalweg:start_pool(narrow, thalweg_test:pool(#{size => 1, in_flight_max => 4})),
+    {ok, Events} = thalweg_events:start_link(),
+    {ok, Number} = thalweg:call(sample, listen, [self()], #{pool => narrow}),
+    {ok, Before} = thalweg:call(sample, capacity, [0], #{pool => narrow}),
+    ok = thalweg_events:to_worker(Events, narrow, 1),
+    [ok = thalweg_events:post_checked(Events, 30, Number, N) || N <- lists:seq(1, 4)],
+    {error, {overloaded, 4, 4}} = thalweg_events:post_checked(Events, 30, Number, 5),
+    ok = thalweg_events:post(Events, 30, Number, 6),
+    2 = thalweg_events:refused(Events),
+    [{overloaded, 4, 4}] = news(Events),
+    ok = thalweg:stop_pool(narrow),
+    true = Before > 0.
+
+a_worker_that_ended(_Config) ->
+    {ok, _} = thalweg:start_pool(mortal, thalweg_test:pool(#{size => 1})),
+    {ok, Events} = thalweg_events:start_link(),
+    ok = thalweg_events:to_worker(Events, mortal, 1),
+    [Worker] = thalweg:workers(mortal),
+    _ = os:cmd("kill -KILL " ++ integer_to_list(Worker)),
+    receive
+        {thalweg_events, Events, News} -> {worker_down, mortal, 1} = News
+    after 10000 -> error(not_told)
+    end,
+    {error, {fault, _, _}} = thalweg_events:post_checked(Events, 30, 1, none),
+    1 = thalweg_events:refused(Events),
+    %% The next one is somebody else, whom nobody was sent to.
+    thalweg_test:until(fun() -> thalweg_events:to_worker(Events, mortal, 1) =:= ok end),
+    ok = thalweg_events:post_checked(Events, 30, 1 bsl 40, none),
+    [] = news(Events),
+    ok = thalweg:stop_pool(mortal).
 
 told(Kind) ->
     receive

@@ -1,15 +1,18 @@
 %% What the suites have in common.
 -module(thalweg_test).
 
--export([start/2, stop/1, path/0, until/1, collect/2]).
+-export([start/2, stop/1, pool/1, path/0, until/1, collect/2]).
 
 %% Starts the application and a pool that finds the tests' modules.
 start(Config, Options) ->
     _ = application:load(thalweg),
     ok = application:set_env(thalweg, pool, none),
     {ok, _} = application:ensure_all_started(thalweg),
-    {ok, _} = thalweg:start_pool(default, Options#{path => [path()], start_within => 60000}),
+    {ok, _} = thalweg:start_pool(default, pool(Options)),
     Config.
+
+%% The options of a pool that finds the tests' modules.
+pool(Options) -> Options#{path => [path()], start_within => 60000}.
 
 stop(_Config) -> application:stop(thalweg).
 

@@ -248,6 +248,11 @@ def log_for_ever():
             logging.getLogger("sample").warning("x" * 100)
 
 
+def log_many(lines):
+    for _ in range(lines):
+        logging.getLogger("sample").warning("x" * 100)
+
+
 def print_at_once(text):
     sys.stdout.write(text)
     sys.stdout.flush()
@@ -504,6 +509,13 @@ def listen(pid):
     """A number in the loop's mailbox, whose events go to a process."""
     mailbox = asyncio.get_event_loop().mailbox
     return mailbox.register(lambda kind, payload: erlang.send(pid, ("event", int(kind), payload)))
+
+
+def capacity(events):
+    """Bounds what may wait in the loop; what the bound was."""
+    mailbox = asyncio.get_event_loop().mailbox
+    before, mailbox.capacity = mailbox.capacity, events
+    return before
 
 
 def thread_name():

@@ -21,7 +21,7 @@ use super::generated::types::{
 };
 use super::job::Job;
 use super::modules::Modules;
-use super::state::{Running, State, wanted};
+use super::state::{Posting, Running, State, wanted};
 use super::task::{self, Tasks};
 use super::{decode, encode};
 use crate::forks::Process;
@@ -298,6 +298,7 @@ impl Desk {
     /// Answers what is there; whether there was anything.
     fn serve(&self, py: Python<'_>) -> PyResult<bool> {
         let mut worked = false;
+        self.post_waiting(py)?;
         while let Some(incoming) = self.next_of_all() {
             worked = true;
             self.deal_with(py, incoming)?;
@@ -420,13 +421,14 @@ impl Desk {
                 response_frame(&PythonForgetResponse {}, &mut frame);
                 self.hooks.call_method1(py, "forget", (&*request.scope,)).map(drop)
             }
-            Ok(PythonRequest::Post(request)) => {
-                response_frame(&PythonPostResponse {}, &mut frame);
-                let value = decode::value(py, &request.value);
-                let posted =
-                    |value| self.hooks.call_method1(py, "post", (request.kind, request.number, value));
-                value.and_then(posted).map(drop)
-            }
+            Ok(PythonRequest::Post(request)) => match decode::value(py, &request.value) {
+                Ok(value) => {
+                    let (kind, number, value) = (request.kind, request.number, value.unbind());
+                    self.state.lock().posts.push_back(Posting { kind, number, value, reply });
+                    return self.post_waiting(py);
+                }
+                Err(raised) => Err(raised),
+            },
             Err(wrong) => {
                 reply.fail(thalweg_wire::fault::Fault::BadFrame, &wrong.to_string());
                 return Ok(());
@@ -436,6 +438,31 @@ impl Desk {
             frame = flow::outcome(false, &self.described(py, raised)?)?;
         }
         reply.end(&frame);
+        Ok(())
+    }
+
+    /// Posts what waits for room in the loop's mailbox, the first of it first, as far as there is some.
+    fn post_waiting(&self, py: Python<'_>) -> PyResult<()> {
+        let next = || self.state.lock().posts.pop_front();
+        while let Some(posting) = next() {
+            let arguments = (posting.kind, posting.number, &posting.value);
+            let posted = self.hooks.call_method1(py, "post", arguments);
+            let frame = match posted.and_then(|posted| posted.extract(py)) {
+                Ok(true) => {
+                    let mut frame = Vec::new();
+                    response_frame(&PythonPostResponse {}, &mut frame);
+                    frame
+                }
+                Err(raised) if raised.is_instance_of::<PyException>(py) => {
+                    flow::outcome(false, &self.described(py, raised)?)?
+                }
+                still => {
+                    self.state.lock().posts.push_front(posting);
+                    return still.map(drop);
+                }
+            };
+            posting.reply.end(&frame);
+        }
         Ok(())
     }
 

@@ -15,6 +15,8 @@ pub(super) struct State {
     pub(super) later: VecDeque<Incoming>,
     /// What a thread took in that is none of its business.
     pub(super) taken: VecDeque<Incoming>,
+    /// Events that the loop's mailbox had no room for, in order.
+    pub(super) posts: VecDeque<Posting>,
     /// Callbacks that are waited for, the innermost last.
     pub(super) waiting: Vec<u64>,
     /// Answers that came, of those.
@@ -26,6 +28,14 @@ pub(super) struct State {
     pub(super) had_client: bool,
     /// The event loop was asked for a turn that it has not begun.
     pub(super) owes_turn: bool,
+}
+
+/// An event on its way to the loop's mailbox. As long as it waits it is in flight over there, where that is bounded.
+pub(super) struct Posting {
+    pub(super) kind: u32,
+    pub(super) number: u64,
+    pub(super) value: Py<PyAny>,
+    pub(super) reply: Reply,
 }
 
 /// Who waits for what runs: the first step of a coroutine, and everything that is no coroutine.
