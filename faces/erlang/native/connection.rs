@@ -14,6 +14,7 @@
 //! - nothing here waits.
 
 mod held;
+mod lines;
 
 use crate::atoms::atoms;
 use crate::encode::INLINE_BYTES_MAX;
@@ -22,6 +23,7 @@ use crate::generated::types::{PythonAttend, SCHEMA_HASH};
 use crate::term::{Env, Letter};
 use crate::waiter::{self, Expect, Told, Waiter};
 use held::Shelf;
+pub(crate) use lines::Lines;
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -115,6 +117,8 @@ pub(crate) struct State {
     is_tended: bool,
     /// Frames that are read apart.
     shelf: Shelf,
+    /// Of the worker's log.
+    pub(crate) lines: Lines,
     router: Pid,
     /// Where items of streams are written.
     scratch: Letter,
@@ -177,6 +181,7 @@ impl Connection {
             has_given_up: false,
             is_tended: false,
             shelf: Shelf::default(),
+            lines: Lines::default(),
             router,
             scratch: Letter::new().ok_or_else(|| Error::new(Fault::System, "out of memory"))?,
             buffer: Vec::new(),
@@ -315,7 +320,7 @@ impl State {
                 if is_item && waiter.expect == Expect::Events {
                     granted.push(event.call);
                 }
-                send(env, waiter, &mut self.scratch, &event.kind, event.frame)
+                send(env, waiter, (&mut self.scratch, &mut self.lines), &event.kind, event.frame)
             };
             if is_last && is_item {
                 // The rest would be told to nobody.
@@ -521,10 +526,16 @@ impl State {
 }
 
 /// Sends what came of a call to who waits for it. Whether it was the last.
-fn send(env: Env, waiter: &mut Waiter, scratch: &mut Letter, kind: &EventKind, frame: &[u8]) -> bool {
+fn send(
+    env: Env,
+    waiter: &mut Waiter,
+    (scratch, lines): (&mut Letter, &mut Lines),
+    kind: &EventKind,
+    frame: &[u8],
+) -> bool {
     match waiter.expect {
         Expect::Nothing | Expect::Notice => !matches!(kind, EventKind::Item),
-        Expect::Events => waiter::event(env, waiter, kind, frame),
+        Expect::Events => waiter::event(env, waiter, lines, kind, frame),
         expect if matches!(kind, EventKind::Item) => {
             // More will come: the reference stays where it is.
             let reference = scratch.copy(waiter.reference);

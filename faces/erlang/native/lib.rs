@@ -79,6 +79,7 @@ functions! {
     c"post", 4: post;
     c"forget", 2: forget;
     c"grant", 3: grant;
+    c"taken", 2: taken;
     c"cancel", 2: cancel;
     c"await", 2: wait;
     c"await_group", 2: wait_group;

@@ -423,6 +423,13 @@ pub(crate) fn grant(env: Env, arguments: &[RawTerm]) -> Answer {
     Some(atoms(env).ok)
 }
 
+/// `taken(Connection, Lines) -> Bytes`: so many lines of the worker's log were taken; what was left out since.
+pub(crate) fn taken(env: Env, arguments: &[RawTerm]) -> Answer {
+    let [connection, lines] = arguments else { return None };
+    let lines = u32::try_from(env.natural(*lines)?).ok()?;
+    Some(env.make_natural(handle::of(env, *connection)?.lock().lines.taken(lines)))
+}
+
 /// `cancel(Connection, Number)`: nothing is told of the call from here on.
 pub(crate) fn cancel(env: Env, arguments: &[RawTerm]) -> Answer {
     let [connection, number] = arguments else { return None };

@@ -4,9 +4,10 @@
 //! copy. Letters of those who were answered are used again.
 
 use crate::atoms::atoms;
+use crate::connection::Lines;
 use crate::decode;
 use crate::enif::{Pid, RawTerm};
-use crate::generated::types::{PythonAttendItem, PythonResponse};
+use crate::generated::types::{Kind, PythonAttendItem, PythonResponse};
 use crate::term::{Env, Letter};
 use thalweg_service::{Error, EventKind};
 use thalweg_wire::fault::Fault;
@@ -159,7 +160,13 @@ pub(crate) fn refusal(env: Env, error: &Error, in_flight: usize, in_flight_max: 
 }
 
 /// What a worker said by itself, for its keeper; what it sends to a process goes straight there.
-pub(crate) fn event(caller: Env, waiter: &mut Waiter, kind: &EventKind, frame: &[u8]) -> bool {
+pub(crate) fn event(
+    caller: Env,
+    waiter: &mut Waiter,
+    lines: &mut Lines,
+    kind: &EventKind,
+    frame: &[u8],
+) -> bool {
     let (pid, reference) = (waiter.pid, waiter.reference);
     let env = waiter.letter.env();
     let known = atoms(env);
@@ -172,11 +179,19 @@ pub(crate) fn event(caller: Env, waiter: &mut Waiter, kind: &EventKind, frame: &
         waiter.letter.send(caller, &pid, message);
         return true;
     };
+    if line_of(&item).is_some_and(|bytes| !lines.admit(bytes)) {
+        return false;
+    }
     let (to, message) = message_of(env, &item, pid);
     waiter.letter.send(caller, &to, message);
     // The letter was emptied, its reference with it: events are told apart by their kind.
     waiter.reference = known.undefined;
     false
+}
+
+/// The bytes of a line of a log, if it is one.
+pub(crate) fn line_of(item: &PythonAttendItem<'_>) -> Option<usize> {
+    (item.kind == Kind::Log).then_some(item.value.len())
 }
 
 /// The message that an item is, and whose.

@@ -3,7 +3,7 @@
 -module(thalweg_callbacks).
 -behaviour(gen_server).
 
--export([start_link/0, register/2, unregister/1, run/4, only_waits/1, died/3, send/1]).
+-export([start_link/0, register/2, unregister/1, run/4, only_waits/1, is_lifespan/1, lifespan/1, died/3, send/1]).
 -export([init/1, handle_call/3, handle_cast/2]).
 -export_type([callback/0]).
 
@@ -72,6 +72,15 @@ outcome(Name, Arguments) ->
             {false, {exception, atom_to_binary(Class), text(Reason), [text(Frame) || Frame <- Stack]}}
     end.
 
+%% @doc Whether a callback says that something in the worker wants to hear of its end beforehand.
+-spec is_lifespan(term()) -> boolean().
+is_lifespan({<<"thalweg:lifespan">>, _}) -> true;
+is_lifespan(_) -> false.
+
+%% @private Whose worker it is took notice when it was called.
+-spec lifespan([]) -> true.
+lifespan([]) -> true.
+
 %% @private Sends a process a message, and says whether there is such a process.
 -spec send([pid() | term()]) -> boolean().
 send([Pid, Message]) ->
@@ -95,7 +104,8 @@ init([]) ->
     Ours = [
         {<<"thalweg:channel">>, {thalweg_channel, from_python}},
         {<<"thalweg:shared">>, {thalweg_shared, from_python}},
-        {<<"thalweg:send">>, {?MODULE, send}}
+        {<<"thalweg:send">>, {?MODULE, send}},
+        {<<"thalweg:lifespan">>, {?MODULE, lifespan}}
     ],
     true = ets:insert(?MODULE, Ours),
     {ok, []}.

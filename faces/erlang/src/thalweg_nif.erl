@@ -4,7 +4,7 @@
 
 -export([
     open/3, turn/1, call/4, source/4, gather/3, stream/4, request/4, request_stream/4, attend/1, answer/4, post/4,
-    forget/2, cast/2, grant/3, cancel/2, cancel_group/2, await/2, await_group/2, load/1, tend/1, close/1, unpack/1, encode/1, decode/1
+    forget/2, cast/2, grant/3, taken/2, cancel/2, cancel_group/2, await/2, await_group/2, load/1, tend/1, close/1, unpack/1, encode/1, decode/1
 ]).
 -export_type([connection/0, connections/0, call/0, wishes/0]).
 
@@ -69,6 +69,9 @@ forget(_Connection, _Scope) -> erlang:nif_error(not_loaded).
 
 -spec grant(connection(), non_neg_integer(), non_neg_integer()) -> ok.
 grant(_Connection, _Number, _Items) -> erlang:nif_error(not_loaded).
+
+-spec taken(connection(), pos_integer()) -> non_neg_integer().
+taken(_Connection, _Lines) -> erlang:nif_error(not_loaded).
 
 -spec cancel(connection(), non_neg_integer()) -> ok.
 cancel(_Connection, _Number) -> erlang:nif_error(not_loaded).

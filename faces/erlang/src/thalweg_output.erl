@@ -5,13 +5,15 @@
 %% what waits there grows with what a worker says, and what a worker is told never waits behind it.
 -module(thalweg_output).
 
--export([start_link/3, ready/1, printed/1, log/4]).
+-export([start_link/3, ready/1, printed/1, log/4, logged/3]).
 -export([init/4]).
 
 %% Lines in a second, as many as Erlang's own handlers take; and the bytes of one: what is longer counts as several.
 -define(LINES_MAX, 500).
 -define(LINE_BYTES_MAX, 8192).
 -define(WINDOW, 1000).
+%% Lines of a worker's log are said to be taken so many at a time: a part of as many as may wait (`native/connection/lines.rs').
+-define(TAKEN, 64).
 %% What is kept of what a worker prints before it is ready, and the lines of it that are told.
 -define(KEPT_BYTES_MAX, 65536).
 -define(KEPT_LINES_MAX, 50).
@@ -27,6 +29,8 @@
     %% Lines that may be said before the window ends. It begins with the first of them.
     room = ?LINES_MAX :: non_neg_integer(),
     left_out_bytes = 0 :: non_neg_integer(),
+    %% Lines of the worker's log that are not said to be taken yet.
+    taken = 0 :: non_neg_integer(),
     %% The beginning of the line that comes next was left out, and so is its end.
     is_cut = false :: boolean()
 }).
@@ -59,6 +63,12 @@ log(Output, Level, Words, Meta) ->
     Output ! {log, Level, Words, Meta},
     ok.
 
+%% @doc Logs a line that came over a connection, and says there that it was taken.
+-spec logged(pid(), thalweg_nif:connection(), {logger:level(), binary(), map()}) -> ok.
+logged(Output, Connection, Line) ->
+    Output ! {logged, Connection, Line},
+    ok.
+
 -spec init(pid(), file:filename_all(), list(), map()) -> ok.
 init(Worker, Program, Wishes, Meta) ->
     _ = process_flag(trap_exit, true),
@@ -75,6 +85,7 @@ loop(#state{port = Port, worker = Worker, sayer = Sayer} = State) ->
     receive
         {Port, {data, Chunk}} -> loop(take(State, Chunk));
         {log, Level, Words, Meta} -> loop(say(State, Level, Words, Meta));
+        {logged, Connection, {Level, Words, Meta}} -> loop(taken(say(State, Level, Words, Meta), Connection));
         {Port, {exit_status, _}} = Ended ->
             %% Whoever is told so has everything behind it that was printed.
             Worker ! Ended,
@@ -123,6 +134,10 @@ say(#state{room = Room, sayer = Sayer} = State, Level, Words, Meta) ->
     _ = [erlang:send_after(?WINDOW, self(), window) || Room =:= ?LINES_MAX],
     Sayer ! {say, Level, Words, Meta},
     State#state{room = max(0, Room - 1 - byte_size(Words) div (?LINE_BYTES_MAX + 1))}.
+
+-spec taken(#state{}, thalweg_nif:connection()) -> #state{}.
+taken(#state{taken = Taken} = State, _Connection) when Taken + 1 < ?TAKEN -> State#state{taken = Taken + 1};
+taken(State, Connection) -> leave_out(State#state{taken = 0}, thalweg_nif:taken(Connection, ?TAKEN)).
 
 -spec leave_out(#state{}, non_neg_integer()) -> #state{}.
 leave_out(#state{left_out_bytes = Before} = State, Bytes) -> State#state{left_out_bytes = Before + Bytes}.

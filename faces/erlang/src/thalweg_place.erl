@@ -6,14 +6,15 @@
 -module(thalweg_place).
 -behaviour(gen_server).
 
--export([start_link/3]).
+-export([start_link/3, shut_down_within/1]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2, terminate/2]).
 
 %% Milliseconds: what the second one in a row waits, and what none waits longer than. Whoever lasted as long was sound.
 -define(PAUSE_FIRST, 50).
 -define(PAUSE_MAX, 10000).
-%% Milliseconds that a worker may take to end.
+%% Milliseconds that a worker may take to end, and before that what runs there.
 -define(END_WITHIN, 2000).
+-define(SHUT_DOWN_WITHIN, 5000).
 
 -record(state, {
     pool :: atom(),
@@ -33,6 +34,10 @@ start_link(Pool, Index, Options) ->
         {error, {shutdown, Reason}} -> {error, Reason};
         {error, Reason} -> {error, Reason}
     end.
+
+%% @doc Milliseconds that what runs in a worker may take to shut down.
+-spec shut_down_within(thalweg_pool:options()) -> non_neg_integer().
+shut_down_within(Options) -> maps:get(shut_down_within, Options, ?SHUT_DOWN_WITHIN).
 
 -spec init({atom(), pos_integer(), thalweg_pool:options()}) -> {ok, #state{}} | {stop, term()}.
 init({Pool, Index, Options}) ->
@@ -69,11 +74,11 @@ handle_info(_Message, State) -> {noreply, State}.
 %% Until it has ended the place is its own: the pool's next one would listen where it does.
 -spec terminate(term(), #state{}) -> ok.
 terminate(_Reason, #state{worker = none}) -> ok;
-terminate(_Reason, #state{worker = Worker}) ->
+terminate(_Reason, #state{worker = Worker, options = Options}) ->
     exit(Worker, shutdown),
     receive
         {'EXIT', Worker, _} -> ok
-    after ?END_WITHIN ->
+    after ?END_WITHIN + shut_down_within(Options) ->
         exit(Worker, kill),
         receive
             {'EXIT', Worker, _} -> ok

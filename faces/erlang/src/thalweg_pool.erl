@@ -20,7 +20,9 @@
     %% Calls that one worker may have in flight.
     in_flight_max => pos_integer(),
     %% Milliseconds that a worker may take to start.
-    start_within => pos_integer()
+    start_within => pos_integer(),
+    %% Milliseconds that applications in a worker may take to shut down.
+    shut_down_within => non_neg_integer()
 }.
 
 -spec start_link(atom(), options()) -> {ok, pid()} | {error, term()}.

@@ -8,6 +8,9 @@
 -export([start_link/3, keep/3]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2, terminate/2]).
 
+%% Milliseconds that a worker whose applications are late has to say which.
+-define(SAYS_SO_WITHIN, 500).
+
 -record(state, {
     pool :: atom(),
     index :: pos_integer(),
@@ -22,7 +25,10 @@
     %% The callbacks that run.
     running = #{} :: #{reference() => non_neg_integer()},
     %% Those of them that only wait for something to take along, and who runs each.
-    waiting = #{} :: #{non_neg_integer() => pid()}
+    waiting = #{} :: #{non_neg_integer() => pid()},
+    %% Milliseconds that what runs there may take to shut down, and whether anything does that wants to.
+    shut_down_within :: non_neg_integer(),
+    has_lifespan = false :: boolean()
 }).
 
 -spec start_link(atom(), pos_integer(), thalweg_pool:options()) -> {ok, pid()} | {error, term()}.
@@ -52,7 +58,7 @@ connect({Pool, Index, Options}, Endpoint, {Output, Port, OsPid}) ->
         {ok, Router, Connection} ->
             State = #state{
                 pool = Pool, index = Index, output = Output, port = Port, os_pid = OsPid, router = Router,
-                connection = Connection, endpoint = Endpoint
+                connection = Connection, endpoint = Endpoint, shut_down_within = thalweg_place:shut_down_within(Options)
             },
             ok = thalweg_nif:attend(Connection),
             thalweg_directory:publish(Pool, Index, self(), Connection),
@@ -98,7 +104,8 @@ handle_info({thalweg_event, callback, Number, Call}, #state{pool = Pool, connect
             true -> Waiting#{Number => Callback};
             false -> Waiting
         end,
-    {noreply, State#state{running = Running#{Monitor => Number}, waiting = Now}};
+    HasLifespan = State#state.has_lifespan orelse thalweg_callbacks:is_lifespan(Call),
+    {noreply, State#state{running = Running#{Monitor => Number}, waiting = Now, has_lifespan = HasLifespan}};
 handle_info({thalweg_event, unwanted, Number, _}, #state{waiting = Waiting} = State) ->
     %% Nobody waits for its outcome any more: a function of somebody's goes on, a reader takes nothing along.
     _ = [exit(Callback, kill) || #{Number := Callback} <- [Waiting]],
@@ -112,8 +119,8 @@ handle_info({thalweg_event, send, _, {To, Message}}, State) when is_pid(To) ->
     %% To another node; what goes to a process of this one went there.
     To ! Message,
     {noreply, State};
-handle_info({thalweg_event, log, Level, {Logger, Words}}, #state{output = Output} = State) ->
-    ok = thalweg_output:log(Output, level(Level), Words, #{python_logger => Logger}),
+handle_info({thalweg_event, log, Level, {Logger, Words}}, #state{output = Output, connection = Connection} = State) ->
+    ok = thalweg_output:logged(Output, Connection, {level(Level), Words, #{python_logger => Logger}}),
     {noreply, State};
 handle_info({thalweg_event, error, 0, Reason}, #state{output = Output} = State) ->
     %% A message to a process, which nobody waits for an answer to.
@@ -149,7 +156,43 @@ handle_info({'DOWN', Monitor, process, _, _}, #state{scopes = Scopes} = State) -
 handle_info(_Message, State) -> {noreply, State}.
 
 -spec terminate(term(), #state{}) -> ok.
+terminate(shutdown, #state{has_lifespan = true} = State) -> finish(shut_down(State));
 terminate(_Reason, State) -> finish(State).
+
+%% Applications end before their worker does, which goes on meanwhile: nobody new finds it. What went wrong is logged.
+-spec shut_down(#state{}) -> #state{}.
+shut_down(#state{connection = Connection, shut_down_within = Within} = State) ->
+    thalweg_directory:publish(State#state.pool, State#state.index, self(), none),
+    Reference = make_ref(),
+    Call = {<<"thalweg.asgi">>, <<"shut_down">>, [Within / 1000], #{}, none},
+    case thalweg_nif:call(Connection, Reference, Call, false) of
+        {pending, _, _} ->
+            %% It says itself who was late, where it can.
+            Timer = erlang:start_timer(Within + ?SAYS_SO_WITHIN, self(), shut_down),
+            until_shut_down(State, Reference, Timer);
+        Result -> have_shut_down(State, Result)
+    end.
+
+-spec until_shut_down(#state{}, reference(), reference()) -> #state{}.
+until_shut_down(#state{port = Port} = State, Reference, Timer) ->
+    receive
+        {thalweg, Reference, Result} -> have_shut_down(State, Result);
+        {timeout, Timer, shut_down} -> have_shut_down(State, {error, timeout});
+        {thalweg_event, _, down} -> have_shut_down(State, {error, down});
+        {Port, {exit_status, Status}} -> have_shut_down(State, {error, {exit_status, Status}});
+        Message when element(1, Message) =:= thalweg_event; element(1, Message) =:= 'DOWN' ->
+            {noreply, Next} = handle_info(Message, State),
+            until_shut_down(Next, Reference, Timer)
+    end.
+
+-spec have_shut_down(#state{}, thalweg:result()) -> #state{}.
+have_shut_down(State, {ok, Wrong}) when is_list(Wrong) ->
+    _ = [thalweg_output:log(State#state.output, warning, Words, #{}) || Words <- Wrong],
+    State;
+have_shut_down(#state{output = Output} = State, Result) ->
+    Words = io_lib:format("its applications did not shut down: ~tp", [Result], [{chars_limit, 4096}]),
+    ok = thalweg_output:log(Output, warning, unicode:characters_to_binary(Words), #{}),
+    State.
 
 %% The connection first, so that every caller is told; then the process, however busy it is.
 -spec finish(#state{}) -> ok.

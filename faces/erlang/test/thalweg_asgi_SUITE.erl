@@ -2,7 +2,7 @@
 -module(thalweg_asgi_SUITE).
 -compile([export_all, nowarn_export_all]).
 
-all() -> [asked, no_lifespan, failing, another_runner, over_http, older_clients, kept_alive, refusals, answers_that_are_none, chunks_are_ours, head, short_of_descriptors, ends_with_its_owner].
+all() -> [asked, no_lifespan, failing, another_runner, over_http, older_clients, kept_alive, refusals, answers_that_are_none, chunks_are_ours, head, short_of_descriptors, ends_with_its_owner, told_to_shut_down].
 
 init_per_suite(Config) -> thalweg_test:start(Config, #{size => 1}).
 end_per_suite(Config) -> thalweg_test:stop(Config).
@@ -20,6 +20,25 @@ asked(_Config) ->
     {ok, {201, _, <<"GET /   1">>}} = thalweg_asgi:run(<<"web:app">>, #{<<"path">> => <<"/">>}, <<>>),
     %% A body is bytes, whatever they are: what is no text fails where it is read as such.
     {error, {exception, <<"UnicodeDecodeError">>, _, _}} = thalweg_asgi:run(<<"web:app">>, #{}, <<255>>).
+
+%% What ends with its worker is told so beforehand, and may still call; what goes wrong with that is logged.
+told_to_shut_down(_Config) ->
+    {ok, _} = thalweg:start_pool(ending, thalweg_test:pool(#{size => 1, shut_down_within => 300})),
+    Self = self(),
+    ok = thalweg:register(left, fun([]) -> Self ! left, none end),
+    [
+        {ok, {200, [], <<>>}} = thalweg_asgi:run(App, #{}, <<>>, #{pool => ending})
+     || App <- [<<"web:leaves">>, <<"web:fails">>, <<"web:raises">>, <<"web:stays">>]
+    ],
+    thalweg_pool_SUITE:with_log(fun() ->
+        ok = thalweg:stop_pool(ending),
+        receive
+            left -> ok
+        after 0 -> error(not_told)
+        end,
+        Wrong = [<<"web:fails: not so soon">>, <<"web:raises: ValueError: badly">>, <<"web:stays has not shut down within 0.3 s">>],
+        [thalweg_pool_SUITE:heard(warning, Words) || Words <- Wrong]
+    end).
 
 no_lifespan(_Config) -> {ok, {204, [], <<>>}} = thalweg_asgi:run(<<"web:without_lifespan">>, #{}, <<>>).
 

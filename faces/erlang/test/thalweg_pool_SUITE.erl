@@ -6,7 +6,7 @@ all() ->
     [
         named_pools, killed_under_callers, killed_while_idle, affinity_outlives_a_neighbour, ends_by_itself, no_interpreter, no_venv, venv, broken_worker,
         cannot_start_again, flapping, failed_start_leaves_nothing, directory_comes_again, lost_message, logging_while_it_runs, logging_in_a_child,
-        standard_output, output_without_end, output_in_pieces, standard_input, logging, logging_what_is_no_line, ends_while_it_starts, environment, load_is_spread, streams_are_spread,
+        standard_output, output_without_end, lines_that_nobody_takes, stopped_in_time, output_in_pieces, standard_input, logging, logging_what_is_no_line, ends_while_it_starts, environment, load_is_spread, streams_are_spread,
         calls_pass_over_who_is_not_there_yet, not_heard_any_more, worker_ends_with_the_pool, native_half_stays,
         workers_end_with_the_virtual_machine
     ].
@@ -282,10 +282,33 @@ output_without_end(_Config) ->
             {ok, 1} = thalweg:call(sample, echo, [1], #{pool => loud})
         end)
      %% What is printed passes the worker by; what is logged comes to it as fast as it is given time, and is handed on.
-     || {Function, Most} <- [{print_for_ever, 1000}, {log_for_ever, 1 bsl 16}]
+     || {Function, Most} <- [{print_for_ever, 1000}, {log_for_ever, 5000}]
     ],
     [OsPid] = thalweg:workers(loud),
     ok = thalweg:stop_pool(loud).
+
+%% Lines of a log wait up to a bound, whatever the worker's credit. What was left out is said, all of it.
+lines_that_nobody_takes(_Config) ->
+    {ok, _} = thalweg:start_pool(unheard, thalweg_test:pool(#{size => 1})),
+    {_, {Worker}} = thalweg_directory:workers(unheard),
+    with_log(fun() ->
+        true = erlang:suspend_process(Worker),
+        {ok, none} = thalweg:call(sample, log_many, [6000], #{pool => unheard}),
+        {message_queue_len, Waiting} = process_info(Worker, message_queue_len),
+        true = Waiting =< 4100,
+        true = erlang:resume_process(Worker),
+        true = left_out() >= 5500 * 100
+    end),
+    ok = thalweg:stop_pool(unheard).
+
+%% A worker in the middle of something that started no application is not waited for.
+stopped_in_time(_Config) ->
+    {ok, _} = thalweg:start_pool(busy, thalweg_test:pool(#{size => 1})),
+    Request = thalweg:spawn_call(time, sleep, [60], #{pool => busy}),
+    Began = erlang:monotonic_time(millisecond),
+    ok = thalweg:stop_pool(busy),
+    true = erlang:monotonic_time(millisecond) - Began < 1000,
+    {error, {fault, _, _}} = thalweg:await(Request).
 
 %% So many lines and no more come before it is said that some do not.
 left_out() -> left_out(0).
@@ -294,8 +317,11 @@ left_out(Lines) ->
         {logged, warning, <<"xxx", _/binary>>} -> left_out(Lines + 1);
         {logged, notice, <<"xxx", _/binary>>} -> left_out(Lines + 1);
         {logged, warning, Words} ->
-            {match, _} = re:run(Words, "^[0-9]+ bytes that it printed or logged too fast were left out$"),
-            true = Lines =< 500
+            {match, [Bytes]} = re:run(
+                Words, "^([0-9]+) bytes that it printed or logged too fast were left out$", [{capture, all_but_first, list}]
+            ),
+            true = Lines =< 500,
+            list_to_integer(Bytes)
     end.
 
 %% A line is a line in however many pieces it comes; one that has no end in sight is several.

@@ -39,6 +39,37 @@ async def refuses(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "lifespan.startup.failed", "message": "not today"})
 
 
+async def lives(scope: Any, receive: Any, send: Any) -> None:
+    global started
+    if scope["type"] == "lifespan":
+        await receive()
+        started += 1
+        await send({"type": "lifespan.startup.complete"})
+        ended.append((await receive())["type"])
+        await send({"type": "lifespan.shutdown.complete"})
+        return
+    await app(scope, receive, send)
+
+
+async def gives_up(scope: Any, receive: Any, send: Any) -> None:
+    if scope["type"] == "lifespan":
+        await receive()
+        await send({"type": "lifespan.startup.complete"})
+        raise OSError("no way")
+    await app(scope, receive, send)
+
+
+async def stays(scope: Any, receive: Any, send: Any) -> None:
+    if scope["type"] == "lifespan":
+        await receive()
+        await send({"type": "lifespan.startup.complete"})
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("cancelled")
+    await app(scope, receive, send)
+
+
 def scope(path: str) -> dict[str, Any]:
     return {"type": "http", "method": "POST", "path": path, "headers": []}
 
@@ -56,6 +87,25 @@ class Asgi(unittest.TestCase):
     def setUp(self) -> None:
         ended.clear()
         asgi._started.clear()
+
+    def test_applications_shut_down(self) -> None:
+        async def main() -> None:
+            for name in ("lives", "gives_up", "stays", "app"):
+                await parts(f"test_asgi:{name}", scope("/"))
+            wrong = await asgi.shut_down(0.05)
+            self.assertEqual(
+                wrong, ["test_asgi:gives_up: OSError: no way", "test_asgi:stays has not shut down within 0.05 s"]
+            )
+            self.assertIn("lifespan.shutdown", ended)
+            await until_ended("cancelled")
+            # There is nobody left, and whoever is asked again starts again.
+            self.assertEqual(await asgi.shut_down(), [])
+            before = started
+            await parts("test_asgi:lives", scope("/"))
+            self.assertEqual(started, before + 1)
+            self.assertEqual(await asgi.shut_down(), [])
+
+        thalweg.run(main())
 
     def test_an_answer_is_had_whole(self) -> None:
         async def main() -> None:

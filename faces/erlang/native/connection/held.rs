@@ -44,6 +44,8 @@ struct Read {
     is_last: bool,
     /// Who is sent it, where that is not its waiter.
     to: Option<Pid>,
+    /// The bytes of a line of a log.
+    line: Option<usize>,
 }
 
 impl Shelf {
@@ -76,7 +78,7 @@ impl State {
             if let Expect::Part(group, at) = waiter.expect {
                 self.fill(env, group, at, |env| waiter::tell(env, Expect::Outcome, &closed, &[]).term);
             } else {
-                super::send(env, waiter, &mut self.scratch, &closed, &[]);
+                super::send(env, waiter, (&mut self.scratch, &mut self.lines), &closed, &[]);
             }
             self.retire(held.number);
         }
@@ -99,7 +101,9 @@ impl State {
             }
             self.filled(env, group);
         } else if expect == Expect::Events {
-            read.letter.send(env, &pid, read.term);
+            if read.line.is_none_or(|bytes| self.lines.admit(bytes)) {
+                read.letter.send(env, &pid, read.term);
+            }
             self.grant(CallId::from_number(number), 1);
         } else {
             let reference = read.letter.copy(waiter.reference);
@@ -139,10 +143,11 @@ fn read(held: &Held, keeper: Pid) -> Option<Read> {
     if held.expect == Expect::Events {
         let Ok(PythonResponse::AttendItem(item)) = PythonResponse::decode(&held.frame) else { return None };
         let (to, message) = waiter::message_of(env, &item, keeper);
-        return Some(Read { letter, term: message, is_last: false, to: Some(to) });
+        let line = waiter::line_of(&item);
+        return Some(Read { letter, term: message, is_last: false, to: Some(to), line });
     }
     let expect = if matches!(held.expect, Expect::Part(..)) { Expect::Outcome } else { held.expect };
     let kind = if held.is_item { EventKind::Item } else { EventKind::End };
     let told = waiter::tell(env, expect, &kind, &held.frame);
-    Some(Read { letter, term: told.term, is_last: told.is_last, to: None })
+    Some(Read { letter, term: told.term, is_last: told.is_last, to: None, line: None })
 }

@@ -1,5 +1,9 @@
 """ASGI applications that the tests serve."""
 
+import asyncio
+
+from thalweg import erlang
+
 started = 0
 
 
@@ -51,6 +55,42 @@ async def without_lifespan(scope, receive, send):
     assert scope["type"] == "http"
     await send({"type": "http.response.start", "status": 204, "headers": []})
     await send({"type": "http.response.body"})
+
+
+def _living(shut_down):
+    """An application that does something when it is to shut down."""
+
+    async def application(scope, receive, send):
+        if scope["type"] == "lifespan":
+            await receive()
+            await send({"type": "lifespan.startup.complete"})
+            assert (await receive())["type"] == "lifespan.shutdown"
+            await shut_down(send)
+            return
+        await send(_start())
+        await send({"type": "http.response.body"})
+
+    return application
+
+
+async def _leave(send):
+    await erlang.acall("left")
+    await send({"type": "lifespan.shutdown.complete"})
+
+
+async def _fail(send):
+    await send({"type": "lifespan.shutdown.failed", "message": "not so soon"})
+
+
+async def _raise(send):
+    raise ValueError("badly")
+
+
+async def _stay(send):
+    await asyncio.sleep(3600)
+
+
+leaves, fails, raises, stays = map(_living, (_leave, _fail, _raise, _stay))
 
 
 async def runner(name, scope, body):

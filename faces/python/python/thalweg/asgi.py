@@ -1,15 +1,17 @@
 """ASGI applications: served in a loop of ours, or asked one request at a time by whoever has it already, Erlang say.
 
 `serve` runs an application under a server, uvicorn unless another runner is given. `respond` is what `thalweg_asgi` in
-Erlang calls by default; another function of the same shape may stand in its place.
+Erlang calls by default; another function of the same shape may stand in its place. `shut_down` tells what it started that the
+process ends, as a worker of Erlang's does by itself.
 """
 
 import asyncio
-import contextlib
 import importlib
+import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from typing import Any, TypeAlias
 
+from . import erlang
 from .loop import run as run_in_loop
 
 Message: TypeAlias = MutableMapping[str, Any]
@@ -23,9 +25,9 @@ Runner: TypeAlias = Callable[..., Awaitable[None]]
 _AHEAD = 16
 """Messages that an application may be ahead of whoever reads them."""
 
-_started: dict[str, asyncio.Future[None]] = {}
+_started: dict[str, "_Life"] = {}
 _background: set[asyncio.Task[None]] = set()
-"""What goes on by itself: lifespans, and what applications do behind their answers."""
+"""What goes on by itself: what applications do behind their answers."""
 
 
 def serve(app: Application | str, *, runner: Runner | str = "thalweg.asgi:with_uvicorn", **options: Any) -> None:
@@ -145,34 +147,94 @@ async def _answer(app: Application, scope: Message, body: bytes) -> AsyncIterato
             task.cancel()
 
 
+async def shut_down(within: float | None = None) -> list[str]:
+    """Has the applications that `respond` started shut down, and waits so many seconds at most. What went wrong, in words.
+
+    One that is asked afterwards starts anew.
+    """
+    lives = dict(_started)
+    _started.clear()
+    for life in lives.values():
+        life.leave()
+    if lives:
+        await asyncio.wait([life.over for life in lives.values()], timeout=within)
+    wrong = []
+    for name, life in lives.items():
+        if not life.over.done():
+            life.task.cancel()
+            wrong.append(f"{name} has not shut down within {within} s")
+        elif words := life.over.result():
+            wrong.append(f"{name}: {words}")
+    return wrong
+
+
 async def _start(name: str, app: Application) -> None:
     """Has an application start up, once in this process. One that knows no lifespan goes without."""
     if name not in _started:
-        ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        _started[name] = ready
-        _background.add(asyncio.create_task(_live(app, ready)))
-    await asyncio.shield(_started[name])
+        _started[name] = _Life(app)
+        if erlang._worker is not None:
+            # So that it hears of the end of this process beforehand.
+            await erlang.acall("thalweg:lifespan")
+    await asyncio.shield(_started[name].ready)
 
 
-async def _live(app: Application, ready: asyncio.Future[None]) -> None:
-    begun = False
+class _Life:
+    """An application from its start to its end."""
 
-    async def receive() -> Message:
-        nonlocal begun
-        if not begun:
-            begun = True
+    def __init__(self, app: Application) -> None:
+        loop = asyncio.get_running_loop()
+        self.ready: asyncio.Future[None] = loop.create_future()
+        """It has started, or could not."""
+        self.over: asyncio.Future[str] = loop.create_future()
+        """It has shut down: what went wrong."""
+        self._leaving = asyncio.Event()
+        self._is_told = False
+        self.task = asyncio.create_task(self._live(app))
+
+    def leave(self) -> None:
+        """It is to shut down."""
+        self._leaving.set()
+
+    async def _live(self, app: Application) -> None:
+        words = ""
+        try:
+            await app(
+                {"type": "lifespan", "asgi": {"version": "3.0", "spec_version": "2.3"}}, self._receive, self._send
+            )
+        except Exception as raised:
+            # Before it has started that says that it knows no lifespan.
+            if self.ready.done() and not self.ready.exception():
+                words = "".join(traceback.format_exception_only(raised)).strip()
+        finally:
+            self._begin(None)
+            self._end(words)
+
+    async def _receive(self) -> Message:
+        if not self._is_told:
+            self._is_told = True
             return {"type": "lifespan.startup"}
-        return await asyncio.get_running_loop().create_future()  # type: ignore[no-any-return]
+        await self._leaving.wait()
+        return {"type": "lifespan.shutdown"}
 
-    async def send(message: Message) -> None:
-        if ready.done():
+    async def _send(self, message: Message) -> None:
+        match message["type"]:
+            case "lifespan.startup.failed":
+                self._begin(RuntimeError(message.get("message", "the application did not start")))
+            case "lifespan.shutdown.failed":
+                self._end(message.get("message") or "it could not shut down")
+            case "lifespan.shutdown.complete":
+                self._end("")
+            case _:
+                self._begin(None)
+
+    def _begin(self, wrong: Exception | None) -> None:
+        if self.ready.done():
             return
-        if message["type"] == "lifespan.startup.failed":
-            ready.set_exception(RuntimeError(message.get("message", "the application did not start")))
+        if wrong is None:
+            self.ready.set_result(None)
         else:
-            ready.set_result(None)
+            self.ready.set_exception(wrong)
 
-    with contextlib.suppress(Exception):
-        await app({"type": "lifespan", "asgi": {"version": "3.0", "spec_version": "2.3"}}, receive, send)
-    if not ready.done():
-        ready.set_result(None)
+    def _end(self, words: str) -> None:
+        if not self.over.done():
+            self.over.set_result(words)

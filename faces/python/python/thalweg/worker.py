@@ -29,7 +29,7 @@ from typing import Any, Final
 from . import erlang
 from ._native import Desk, Job
 from .erlang import Atom, ErlangError, Interrupted
-from .faults import Overloaded
+from .errors import Overloaded
 from .loop import Kind, new_event_loop
 
 _SAY_CALLBACK: Final = 1
@@ -198,12 +198,24 @@ class Worker:
         else:
             waiter.set_exception(ErlangError(value))
 
-    def post(self, kind: int, number: int, value: Any) -> None:
-        """An event for the loop's mailbox: one that nobody registered for, or that there is no room for, is dropped."""
-        with contextlib.suppress(Overloaded, ValueError):
+    def post(self, kind: int, number: int, value: Any) -> bool:
+        """An event for the loop's mailbox; one that nobody registered for is dropped. False: there is no room now, and another
+        turn is to ask again.
+        """
+        mailbox = self.loop.mailbox
+        with contextlib.suppress(ValueError):
             known = Kind(kind)
             payload = OSError(value) if known is Kind.SOCKET_ERROR else value
-            self.loop.mailbox.post(number, known, payload)
+            try:
+                mailbox.post(number, known, payload)
+            except Overloaded:
+                # What waits makes room when it is called. Where nothing does, room is somebody's wish.
+                if mailbox.waiting:
+                    self._owe_turn()
+                else:
+                    self.loop.call_later(_LOOK_FIRST, self._turn)
+                return False
+        return True
 
     # What `thalweg.erlang` calls.
 
@@ -398,16 +410,26 @@ class _Forward(logging.Handler):
     def __init__(self, worker: Worker) -> None:
         super().__init__()
         self._worker = worker
+        self._dropped = 0
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Hands one over; a line that there is no room for, ever or now, is dropped, and one that is no line is complained of."""
+        """Hands one over. A line that there is no room for, ever or now, is dropped, and how many were is said before the next;
+        one that is no line is complained of.
+        """
         try:
             words = _text(self.format(record))
         except Exception:
             self.handleError(record)
             return
-        with contextlib.suppress(RuntimeError, BlockingIOError, ValueError):
-            self._worker.desk.say(_SAY_LOG, record.levelno, (record.name, words))
+        with contextlib.suppress(RuntimeError):
+            try:
+                if self._dropped:
+                    lost = f"{self._dropped} lines of a log that found no room are lost"
+                    self._worker.desk.say(_SAY_LOG, logging.WARNING, (__name__, lost))
+                    self._dropped = 0
+                self._worker.desk.say(_SAY_LOG, record.levelno, (record.name, words))
+            except (BlockingIOError, ValueError):
+                self._dropped += 1
 
 
 def _text(words: str) -> str:
