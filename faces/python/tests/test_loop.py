@@ -7,6 +7,7 @@ import os
 import random
 import socket
 import subprocess
+import sys
 import threading
 import time
 import unittest
@@ -491,6 +492,12 @@ class Ways(unittest.TestCase):
     def test_a_runner(self) -> None:
         with asyncio.Runner(loop_factory=thalweg.new_event_loop) as runner:
             self.assertIsInstance(runner.run(self.which()), EventLoop)
+
+    def test_nobody_who_does_not_ask_for_a_policy_needs_one(self) -> None:
+        # Python 3.14 warns of them, and a later one has none.
+        program = "import asyncio; del asyncio.DefaultEventLoopPolicy; import thalweg; thalweg.new_event_loop().close()"
+        ended = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, check=False)
+        self.assertEqual((ended.returncode, ended.stderr), (0, ""))
 
     def test_a_policy(self) -> None:
         with warnings.catch_warnings():

@@ -11,10 +11,13 @@ not hot (name lookups, executors, TLS, signals) is asyncio's own. It is used lik
 
 import asyncio
 from collections.abc import Coroutine
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ._event_loop import EventLoop
 from ._mailbox import Kind, Mailbox
+
+if TYPE_CHECKING:
+    from ._policy import EventLoopPolicy
 
 __all__ = ["EventLoop", "EventLoopPolicy", "Kind", "Mailbox", "new_event_loop", "run"]
 
@@ -32,9 +35,10 @@ def run(main: Coroutine[Any, Any, _T], *, debug: bool | None = None) -> _T:
         return runner.run(main)
 
 
-class EventLoopPolicy(asyncio.DefaultEventLoopPolicy):
-    """Makes every loop that asyncio makes one of ours."""
+def __getattr__(name: str) -> Any:
+    """The policy, for whoever asks: from Python 3.14 on asyncio warns of policies, and one day has none."""
+    if name != "EventLoopPolicy":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from ._policy import EventLoopPolicy
 
-    def new_event_loop(self) -> asyncio.AbstractEventLoop:
-        """A new loop of ours."""
-        return EventLoop()
+    return EventLoopPolicy
