@@ -2,7 +2,7 @@
 //! environment, and `faces/python/tests/loop_cpython` runs one module after the other in a process each. Printed are how
 //! many tests ran, in how many of them our loop did, and why each of the others was skipped. Tests that make loops of
 //! their own which only pretend run too: they show that substituting ours disturbs nothing. With `--libraries`, popular
-//! libraries on our loop instead.
+//! libraries on our loop instead; with `--interpreter`, another CPython's tests than those of the tools' own.
 
 mod libraries;
 
@@ -50,7 +50,7 @@ pub(crate) fn run(options: &Options) -> Outcome {
     }
     let tools = cache().join("face-python");
     let scratch = Scratch::new("asyncio")?;
-    let python = python::installed(&tools, scratch.path())?;
+    let python = python::installed_as_asked(&tools, scratch.path(), options)?;
     let only: Vec<&str> = options.text("only", "").split(',').filter(|word| !word.is_empty()).collect();
     let mut tally = Tally::default();
     println!("{:<24}{:>8}{:>10}{:>10}{:>10}", "module", "ran", "our loop", "failed", "skipped");

@@ -6,12 +6,13 @@ use std::str::FromStr;
 
 const FLAGS: [&str; 9] =
     ["check", "libraries", "list", "peer", "readme", "record", "restart", "tiny", "without-peer"];
-const VALUES: [&str; 21] = [
+const VALUES: [&str; 22] = [
     "at-once",
     "bytes",
     "connections",
     "durability",
     "face",
+    "interpreter",
     "milliseconds",
     "minutes",
     "only",

@@ -1,6 +1,9 @@
 //! The Python face as a user gets it: the wheel is built, installed into an environment that has nothing else, and
 //! judged there: its tests (the README's examples among them), what type checkers see of it, and whether its stubs
 //! say what the module has. What builds and checks is installed by `.ci/tools` and pinned in `faces/python`.
+//!
+//! The wheel is one for all versions of CPython. `--interpreter` has it tested in another one than that of the tools: without
+//! NumPy, which they keep for their own, and without types, which do not depend on it.
 
 use crate::options::Options;
 use crate::server::{self, Scratch, cache, root, target};
@@ -10,6 +13,10 @@ use std::process::{Command, Output};
 
 /// Fewer tests than this means that some were not found.
 const TESTS_MIN: u64 = 200;
+const TESTS: &str = "faces/python/tests";
+
+/// The tests that need NumPy.
+const OF_NUMPY: &str = "test_scan";
 
 /// `cargo xtask python`.
 ///
@@ -18,13 +25,17 @@ const TESTS_MIN: u64 = 200;
 pub(crate) fn run(options: &Options) -> Outcome {
     let tools = cache().join("face-python");
     let scratch = Scratch::new("python")?;
-    let python = installed(&tools, scratch.path())?;
+    let python = installed_as_asked(&tools, scratch.path(), options)?;
     let mut tally = Tally::default();
+    if !options.text("interpreter", "").is_empty() {
+        tests(&python, &without_numpy(options)?, &mut tally)?;
+        return Ok(tally);
+    }
     let alone = "import thalweg, sys; sys.exit('numpy' in sys.modules)";
     let imported = output(Command::new(&python).args(["-c", alone]))?;
     tally.check(imported.status.success(), || format!("it needs NumPy to be imported: {}", said(&imported)));
     install(&tools, &python, Path::new("numpy"))?;
-    tests(&python, options, &mut tally)?;
+    tests(&python, &only(options), &mut tally)?;
     types(&tools, &python, &mut tally)?;
     twins(&tools, &python, scratch.path(), &mut tally)?;
     Ok(tally)
@@ -32,11 +43,23 @@ pub(crate) fn run(options: &Options) -> Outcome {
 
 /// Builds the wheel, installs it into an environment that has nothing else, and says where its interpreter is.
 pub(crate) fn installed(tools: &Path, scratch: &Path) -> Result<PathBuf, String> {
+    installed_for(tools, scratch, &tools.join("bin/python"))
+}
+
+/// The same for the interpreter that was asked for, where one was.
+pub(crate) fn installed_as_asked(tools: &Path, scratch: &Path, options: &Options) -> Result<PathBuf, String> {
+    match options.text("interpreter", "") {
+        "" => installed(tools, scratch),
+        other => installed_for(tools, scratch, Path::new(other)),
+    }
+}
+
+fn installed_for(tools: &Path, scratch: &Path, interpreter: &Path) -> Result<PathBuf, String> {
     if !tools.join("bin/maturin").exists() {
         return Err(format!("{} is missing: run `make tools`", tools.display()));
     }
     let wheel = build(tools, scratch)?;
-    let python = environment(tools, scratch)?;
+    let python = environment(interpreter, scratch)?;
     install(tools, &python, &wheel)?;
     Ok(python)
 }
@@ -63,10 +86,9 @@ fn build(tools: &Path, scratch: &Path) -> Result<PathBuf, String> {
 }
 
 /// Makes an environment with nothing in it, and says where its interpreter is.
-fn environment(tools: &Path, scratch: &Path) -> Result<PathBuf, String> {
+fn environment(interpreter: &Path, scratch: &Path) -> Result<PathBuf, String> {
     let clean = scratch.join("clean");
-    let python = tools.join("bin/python");
-    let made = output(Command::new(python).args(["-m", "venv", "--without-pip"]).arg(&clean))?;
+    let made = output(Command::new(interpreter).args(["-m", "venv", "--without-pip"]).arg(&clean))?;
     if made.status.success() { Ok(clean.join("bin/python")) } else { Err(said(&made)) }
 }
 
@@ -83,12 +105,28 @@ fn install(tools: &Path, python: &Path, what: &Path) -> Result<(), String> {
     if installed.status.success() { Ok(()) } else { Err(format!("{}: {}", what.display(), said(&installed))) }
 }
 
-fn tests(python: &Path, options: &Options, tally: &mut Tally) -> Result<(), String> {
+/// The tests that were asked for; none means all.
+fn only(options: &Options) -> Vec<String> {
+    options.text("only", "").split(',').filter(|test| !test.is_empty()).map(str::to_owned).collect()
+}
+
+/// The same where there is no NumPy: all of them are named.
+fn without_numpy(options: &Options) -> Result<Vec<String>, String> {
+    let only = only(options);
+    if !only.is_empty() {
+        return Ok(only);
+    }
+    let files = std::fs::read_dir(root().join(TESTS)).map_err(|e| format!("{TESTS}: {e}"))?;
+    let names = files.filter_map(|file| file.ok()?.file_name().into_string().ok());
+    let modules = names.filter_map(|name| Some(name.strip_suffix(".py")?.to_owned()));
+    Ok(modules.filter(|name| name.starts_with("test_") && name != OF_NUMPY).collect())
+}
+
+fn tests(python: &Path, only: &[String], tally: &mut Tally) -> Result<(), String> {
     let mut command = Command::new(python);
-    command.args(["-X", "dev", "-m", "unittest"]).current_dir(root().join("faces/python/tests"));
+    command.args(["-X", "dev", "-m", "unittest"]).current_dir(root().join(TESTS));
     command.env("THALWEG_PROGRAM", server::build("thalweg-server", "thalweg")?);
-    let only = options.text("only", "");
-    command.args(only.split(',').filter(|test| !test.is_empty()));
+    command.args(only);
     let ran = output(&mut command)?;
     let report = String::from_utf8_lossy(&ran.stderr);
     let (count, failed) = counted(&report);
