@@ -225,6 +225,42 @@ def events(loop: asyncio.AbstractEventLoop) -> Iterator[Round]:
     yield work
 
 
+def events_of_a_thread(loop: asyncio.AbstractEventLoop) -> Iterator[Round]:
+    """The same, posted by another thread while the loop tells of them: both need the interpreter's lock."""
+    from thalweg.loop import Kind
+
+    words: queue.SimpleQueue[int] = queue.SimpleQueue()
+    count = 0
+
+    def told(kind: int, payload: object) -> None:
+        nonlocal count
+        count += 1
+
+    mailbox = loop.mailbox  # type: ignore[attr-defined]
+    posted = [(mailbox.register(told), kind, object()) for kind in Kind]
+
+    def other() -> None:
+        post = mailbox.post
+        while (rounds := words.get()) > 0:
+            for _ in range(rounds):
+                for number, kind, payload in posted:
+                    post(number, kind, payload)
+            loop.call_soon_threadsafe(loop.stop)
+
+    thread = threading.Thread(target=other)
+    thread.start()
+
+    def work() -> int:
+        before = count
+        words.put(BATCH // len(posted))
+        loop.run_forever()
+        return count - before
+
+    yield work
+    words.put(0)
+    thread.join()
+
+
 def spawn(loop: asyncio.AbstractEventLoop) -> Iterator[Round]:
     """Processes that end at once, one after the other."""
 
@@ -258,6 +294,7 @@ WORKS: dict[str, Callable[[asyncio.AbstractEventLoop], Iterator[Round]]] = {
     "Unix echo, 1 connection": lambda loop: _echo(loop, True, 1),
     "Unix echo, 50 connections": lambda loop: _echo(loop, True, 50),
     "events, to a Python callback": events,
+    "events of another thread, to a Python callback": events_of_a_thread,
     "spawn": spawn,
 }
 
