@@ -63,7 +63,11 @@ const TOLD_PAIRS: usize = 2;
 /// Works that nobody else does: what each second is asked of them, and who posts. They are measured beside the bar itself.
 const ALONE: &[(&str, f64, &str)] = &[
     ("events, to a Python callback", 2e6, "the loop's own thread posts"),
-    ("events of another thread, to a Python callback", 2e6, "another thread posts, and both need the interpreter's lock"),
+    (
+        "events of another thread, to a Python callback",
+        2e6,
+        "another thread posts, and both need the interpreter's lock",
+    ),
     (TO_RUST, 10e6, "another thread posts"),
 ];
 const TO_RUST: &str = "events, to a Rust consumer";
