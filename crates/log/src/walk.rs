@@ -33,9 +33,10 @@ pub(crate) struct Wanted {
     lateness: Time,
     /// Nothing is taken before an entry of exactly `since`.
     exact: bool,
-    /// Times that need no second look: from the lowest one, so many more.
+    /// Times that need no second look, if any: from the lowest one, so many more.
     lowest: Time,
     window: Time,
+    has_plain: bool,
 }
 
 impl Default for Wanted {
@@ -60,9 +61,10 @@ impl Wanted {
     #[inline]
     fn taking(since: Time, until: Time, exact: bool, lateness: Time) -> Wanted {
         let sought = if exact { since.min(until) } else { until };
-        let plain = !exact && since <= until;
-        let (lowest, window) = if plain { (since, until - since) } else { (Time::MAX, 0) };
-        Wanted { since, until, stop: sought.saturating_add(lateness), lateness, exact, lowest, window }
+        let has_plain = !exact && since <= until;
+        let (lowest, window) = if has_plain { (since, until - since) } else { (Time::MAX, 0) };
+        let stop = sought.saturating_add(lateness);
+        Wanted { since, until, stop, lateness, exact, lowest, window, has_plain }
     }
 
     /// An entry of exactly the time was met: from there on entries of any time are taken.
@@ -292,6 +294,7 @@ impl Filter {
         let found = lone(bytes, *at, self.log)?;
         let end = found.offset.wrapping_add(u64::from(found.length));
         let inside = found.time.wrapping_sub(self.wanted.lowest) <= self.wanted.window
+            && self.wanted.has_plain
             && found.offset >= self.from
             && end <= self.cut;
         // An entry that none of this log has come before may begin anywhere.

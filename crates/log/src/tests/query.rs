@@ -1,7 +1,7 @@
 //! Random logs, forks among them, and random queries, forwards and backwards, beside a plain list.
 
 use super::store::{config, open, os, payload, small};
-use crate::{Attached, Commit, Cursor, Entry, Fork, Log, Options, Query, Reader, Start, Store};
+use crate::{Attached, Commit, Cursor, Entry, Fork, Log, Options, Query, Reader, Start, Store, Time};
 use proptest::prelude::*;
 use std::sync::Arc;
 use thalweg_sys::disk::Disk;
@@ -197,4 +197,40 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn the_last_time_there_is_is_taken_by_whoever_asks_for_it_and_nobody_else() {
+    let store = Store::memory(Options::default()).unwrap();
+    let log = store.log(b"a").unwrap();
+    for time in [Time::MAX, 5, Time::MAX, 7] {
+        store.append(&log, b"entry", time).unwrap();
+    }
+    // One at which a search leads right to an entry of that time, whatever lies in front of it.
+    for length in (8..1024).step_by(8) {
+        let store = Store::memory(Options::default()).unwrap();
+        let log = store.log(b"a").unwrap();
+        for (time, length) in [(1, length), (Time::MAX, 8), (2_000, 8)] {
+            store.append(&log, &vec![7; length], time).unwrap();
+        }
+        let mut reader = store.reader(&log);
+        let found = reader.entries(&Query::from(Start::Exact(2_000))).next().unwrap().unwrap().time;
+        assert_eq!(found, 2_000, "behind {length} bytes");
+    }
+    let mut reader = store.reader(&log);
+    let mut times = |query: &Query| -> Vec<Time> {
+        let read: Vec<Time> = reader.entries(query).map(|entry| entry.unwrap().time).collect();
+        let mut cursor = Cursor::new(store.reader(&log), query);
+        let followed =
+            std::iter::from_fn(|| cursor.next().unwrap().map(|entry| entry.time)).collect::<Vec<_>>();
+        assert_eq!(read, followed, "{query:?}");
+        read
+    };
+    assert_eq!(times(&Query::from(Start::Exact(5))), [5, Time::MAX, 7]);
+    assert_eq!(times(&Query::from(Start::Exact(6))), []);
+    assert_eq!(times(&Query::from(Start::Exact(Time::MAX))), [Time::MAX, 5, Time::MAX, 7]);
+    assert_eq!(times(&Query::from(Start::Time(6))), [Time::MAX, Time::MAX, 7]);
+    assert_eq!(times(&Query::between(0, Time::MAX)), [5, 7]);
+    assert_eq!(times(&Query::between(8, 2)), []);
+    assert_eq!(times(&Query { end: Some(0), ..Query::default() }), []);
 }
