@@ -593,6 +593,6 @@ fn checkpoint_name(start: Position) -> String {
 
 /// Bytes up to the last one that is not zero.
 fn used(bytes: &[u8], from: u32) -> u64 {
-    let rest = &bytes[from as usize..];
+    let rest = bytes.get(from as usize..).unwrap_or_default();
     rest.iter().rposition(|byte| *byte != 0).map_or(0, |last| last as u64 + 1)
 }
