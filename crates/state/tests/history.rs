@@ -28,6 +28,9 @@ const CLIENTS: usize = 16;
 const KEYS: u64 = 12;
 /// Forks that come and go, at once.
 const PASSING_MAX: usize = 6;
+/// And none is made behind so many operations: each has its parent's states in front of its own, and a long run's memory would
+/// not hold them all.
+const BRANCHING_MAX: u64 = 60_000;
 /// One that a client drops has served at least so many calls.
 const CALLS_MIN: u64 = 50;
 
@@ -296,7 +299,8 @@ impl Actor<'_> {
 
     /// Makes a fork, of what is there or of what this client wrote once.
     fn branch(&mut self, parent: &str) -> u64 {
-        if self.world.passing.lock().len() >= PASSING_MAX {
+        let is_late = self.world.done.load(Ordering::Relaxed) > BRANCHING_MAX;
+        if is_late || self.world.passing.lock().len() >= PASSING_MAX {
             return 0;
         }
         let wrote = self.wrote(parent);
