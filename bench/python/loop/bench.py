@@ -200,61 +200,58 @@ def _driven(loop: asyncio.AbstractEventLoop, address: str, connections: int) -> 
     yield work
 
 
+class Told:
+    """An event of every kind, posted by number, and how many were told."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        from thalweg.loop import Kind
+
+        self.count = 0
+        self.mailbox = loop.mailbox  # type: ignore[attr-defined]
+        self.posted = [(self.mailbox.register(self.told), kind, object()) for kind in Kind]
+
+    def told(self, kind: int, payload: object) -> None:
+        self.count += 1
+
+    def post(self, rounds: int) -> None:
+        post = self.mailbox.post
+        for _ in range(rounds):
+            for number, kind, payload in self.posted:
+                post(number, kind, payload)
+
+
 def events(loop: asyncio.AbstractEventLoop) -> Iterator[Round]:
     """Events of every kind, posted by number and told."""
-    from thalweg.loop import Kind
-
-    count = 0
-
-    def told(kind: int, payload: object) -> None:
-        nonlocal count
-        count += 1
-
-    mailbox = loop.mailbox  # type: ignore[attr-defined]
-    posted = [(mailbox.register(told), kind, object()) for kind in Kind]
+    told = Told(loop)
 
     def work() -> int:
-        before, post = count, mailbox.post
-        for _ in range(BATCH // len(posted)):
-            for number, kind, payload in posted:
-                post(number, kind, payload)
+        before = told.count
+        told.post(BATCH // len(told.posted))
         loop.call_soon(loop.stop)
         loop.run_forever()
-        return count - before
+        return told.count - before
 
     yield work
 
 
 def events_of_a_thread(loop: asyncio.AbstractEventLoop) -> Iterator[Round]:
     """The same, posted by another thread while the loop tells of them: both need the interpreter's lock."""
-    from thalweg.loop import Kind
-
     words: queue.SimpleQueue[int] = queue.SimpleQueue()
-    count = 0
-
-    def told(kind: int, payload: object) -> None:
-        nonlocal count
-        count += 1
-
-    mailbox = loop.mailbox  # type: ignore[attr-defined]
-    posted = [(mailbox.register(told), kind, object()) for kind in Kind]
+    told = Told(loop)
 
     def other() -> None:
-        post = mailbox.post
         while (rounds := words.get()) > 0:
-            for _ in range(rounds):
-                for number, kind, payload in posted:
-                    post(number, kind, payload)
+            told.post(rounds)
             loop.call_soon_threadsafe(loop.stop)
 
     thread = threading.Thread(target=other)
     thread.start()
 
     def work() -> int:
-        before = count
-        words.put(BATCH // len(posted))
+        before = told.count
+        words.put(BATCH // len(told.posted))
         loop.run_forever()
-        return count - before
+        return told.count - before
 
     yield work
     words.put(0)

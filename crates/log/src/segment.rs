@@ -2,8 +2,8 @@
 //!
 //! A segment's blocks are allocated before it is mapped and it never changes size; its mapped bytes are
 //! immutable once published. Of one that was written anew the places of its batches are not their bytes in the file
-//! ([`runs`](crate::runs)): ranges here are of bytes, and positions are made of places. A file whose header is still zero is a spare, prepared ahead. Checksums are
-//! verified once per process: what lies from `trusted_from` on was written or replayed by this process,
+//! ([`runs`](crate::runs)): ranges here are of bytes, and positions are made of places. A file whose header is still zero is a
+//! spare, prepared ahead. Checksums are verified once per process: what lies from `trusted_from` on was written or replayed by this process,
 //! `verified` says how far the rest has been looked at, `clean` how far nothing was wrong, and spans found
 //! damaged are remembered, so that they cost only the logs that lie in them. Whoever reads below `clean` or
 //! behind `trusted_from` takes no lock. The time index is made by whoever first searches the segment.
