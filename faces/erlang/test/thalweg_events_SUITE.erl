@@ -233,20 +233,14 @@ tcp(Config) ->
     ok = gen_tcp:close(Client),
     [{31, 7, none}] = take(Events, 1).
 
-udp(Config) ->
-    Events = events(Config),
-    {ok, Receiver} = gen_udp:open(0, [binary, {active, true}, {ip, {127, 0, 0, 1}}]),
-    {ok, Port} = inet:port(Receiver),
-    ok = thalweg_events:socket(Events, Receiver, 8),
-    {ok, Sender} = gen_udp:open(0, [binary]),
-    ok = gen_udp:send(Sender, {127, 0, 0, 1}, Port, <<"datagram">>),
-    [{30, 8, <<"datagram">>}] = take(Events, 1),
-    gen_udp:close(Sender).
+udp(Config) -> datagram(Config, []).
 
 %% What the system says about a datagram comes beside it.
-udp_with_ancillary_data(Config) ->
+udp_with_ancillary_data(Config) -> datagram(Config, [{recvtos, true}]).
+
+datagram(Config, Options) ->
     Events = events(Config),
-    {ok, Receiver} = gen_udp:open(0, [binary, {active, true}, {ip, {127, 0, 0, 1}}, {recvtos, true}]),
+    {ok, Receiver} = gen_udp:open(0, [binary, {active, true}, {ip, {127, 0, 0, 1}} | Options]),
     {ok, Port} = inet:port(Receiver),
     ok = thalweg_events:socket(Events, Receiver, 8),
     {ok, Sender} = gen_udp:open(0, [binary]),
