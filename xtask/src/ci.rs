@@ -31,6 +31,12 @@ const STEPS: &[Step] = &[
     step("format", "fmt --all --check"),
     step("clippy", "clippy --quiet --workspace --all-targets -- -D warnings"),
     step("tidy", "xtask tidy"),
+    Step {
+        name: "documents",
+        command: "doc --quiet --workspace --no-deps --document-private-items",
+        environment: &[("RUSTDOCFLAGS", "-D warnings")],
+        apart: None,
+    },
     step("tests", "test --workspace --no-fail-fast"),
     Step {
         name: "loom",
@@ -80,12 +86,6 @@ const STEPS: &[Step] = &[
     step("bench-loop", "xtask bench loop --tiny"),
     step("bench-state", "xtask bench state --tiny"),
     step("bench-erlang", "xtask bench erlang --tiny"),
-    Step {
-        name: "documents",
-        command: "doc --quiet --workspace --no-deps --document-private-items",
-        environment: &[("RUSTDOCFLAGS", "-D warnings")],
-        apart: None,
-    },
     step("serve", "build --quiet --release --bin thalweg"),
 ];
 

@@ -5,7 +5,7 @@
 //! lies scattered among what is not. When it is worth a look [`reclaim`](crate::reclaim) says. A compacted segment has the same
 //! number, and every batch that is needed has the place it always had, so that nobody who knows a place has to be told; but in the file
 //! they lie side by side, however small they are and whatever lay between them, and a table says where each run of them stood
-//! ([`runs`](crate::runs)).
+//! ([`runs`]).
 //!
 //! Invariants: only segments are compacted that no replay begins in or before, by either checkpoint that is kept, so that
 //! what a batch said about names and states is in both; a batch is left out only if no extent of any log, as it will be after a

@@ -20,7 +20,7 @@
 //! A segment can be walked flat, without knowing where batches end: its first word tells a batch header
 //! (the magic) from a frame (a payload length), because a segment, and so a payload, is smaller than the
 //! magic read as a number. What no batch took is zero. Behind the batches of a segment that was written anew stands
-//! the table of its runs ([`runs`](crate::runs)).
+//! the table of its runs ([`runs`]).
 
 mod payload;
 
