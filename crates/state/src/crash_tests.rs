@@ -94,7 +94,7 @@ impl World {
                     line.is_durable = true;
                 }
             }
-            6 => store.maintain(self.time).unwrap(),
+            6 => drop(store.maintain(self.time).unwrap()),
             _ => {
                 let line = self.lines.get_mut(&fork).unwrap();
                 let mut model = line.states.values().next_back().cloned().unwrap_or_default();

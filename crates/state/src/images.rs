@@ -34,6 +34,12 @@ impl Images {
         self.images.iter().any(|image| image.fork == fork && image.offset == offset)
     }
 
+    /// Whether these are the same.
+    pub(crate) fn are(&self, others: &Images) -> bool {
+        let ids = |images: &Images| images.images.iter().map(|image| image.log.id()).collect::<Vec<_>>();
+        ids(self) == ids(others)
+    }
+
     pub(crate) fn add(&mut self, image: Image) {
         self.images.push(image);
     }

@@ -374,9 +374,17 @@ impl State {
         // Asked first: what the log ends with may be nobody's to see yet.
         let Some(ticket) = found.ticket_of(offset) else { return Err(no_state) };
         let shared = &*self.shared;
-        // Nobody removes an image that is being read: its bytes stay for as long as somebody reads.
-        let images = shared.images.lock().clone();
-        let moment = replay::until(&shared.store, &found.log, &images, offset)?;
+        let moment = loop {
+            let images = shared.images.lock().clone();
+            match replay::until(&shared.store, &found.log, &images, offset) {
+                Ok(moment) => break moment,
+                Err(_) if found.log.staged().is_none() => return Err(Error::NoFork(fork)),
+                // An image was removed before it was read, and is nothing, or empty. Whoever removes one has others to begin with, and
+                // nobody else looks at them before that is done.
+                Err(_) if !shared.images.lock().are(&images) => {}
+                Err(error) => return Err(error),
+            }
+        };
         match moment.filter(|moment| moment.offset == offset) {
             Some(moment) => Ok((moment.map, ticket)),
             // One that was dropped meanwhile reads as if nothing had ever been in it.

@@ -459,6 +459,37 @@ fn an_image_without_its_root_is_done_without_or_named() {
 }
 
 #[test]
+fn what_was_is_found_while_images_come_and_go() {
+    let state = State::open(&memory(), "s", Options::default()).unwrap();
+    let main = state.main();
+    let passing = state.fork(main, 1).unwrap().0;
+    let is_over = std::sync::OnceLock::new();
+    let look = || {
+        while is_over.get().is_none() {
+            for fork in [main, passing] {
+                let newest = state.offset(fork, View::Pending).and_then(|end| state.at(fork, end));
+                match newest {
+                    Ok((map, _)) => assert!(map.len() <= 1),
+                    Err(Error::NoFork(gone)) => assert_eq!(gone, passing),
+                    Err(error) => panic!("{error}"),
+                }
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        (0..8).for_each(|_| drop(scope.spawn(look)));
+        for n in 0..3_000 {
+            for fork in [main, passing] {
+                state.write(fork, &put("k", &n.to_string()), 1).unwrap();
+                state.checkpoint(fork, 1).unwrap();
+            }
+        }
+        state.drop_fork(passing, 2).unwrap();
+        is_over.set(()).unwrap();
+    });
+}
+
+#[test]
 fn images_are_written_when_they_are_due_and_forks_keep_what_they_need() {
     let store = memory();
     let options = Options { history: History::Trimmed, image_bytes: 2_000, ..Options::default() };

@@ -12,7 +12,7 @@
 mod judging;
 mod serving;
 
-use judging::{Birth, Ending, Line, Model, Note, What, judge};
+use judging::{Birth, Course, Ending, Line, Model, Note, What, inherits, judge};
 use parking_lot::{Mutex, RwLock};
 use serving::{Served, WAYS, connect, store};
 use std::collections::{BTreeMap, HashMap};
@@ -21,16 +21,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use thalweg_log::{Durability, Store};
 use thalweg_service::Error;
 use thalweg_state::generated::types::*;
-use thalweg_state::{ServiceOptions, State, View as Which};
+use thalweg_state::{ForkId, Options, ServiceOptions, State, View as Which};
 use thalweg_wire::service::CallError;
 
 const CLIENTS: usize = 16;
 const KEYS: u64 = 12;
 /// Forks that come and go, at once.
 const PASSING_MAX: usize = 6;
-/// And none is made behind so many operations: each has its parent's states in front of its own, and a long run's memory would
-/// not hold them all.
-const BRANCHING_MAX: u64 = 60_000;
+/// So little of a log is replayed: images are written all along, and those that are needed no more go.
+const IMAGE_BYTES: u64 = 64 << 10;
 /// One that a client drops has served at least so many calls.
 const CALLS_MIN: u64 = 50;
 
@@ -40,6 +39,8 @@ type Changed = Vec<(String, Option<Vec<u8>>)>;
 /// A fork, as the clients share it.
 struct Fork {
     name: String,
+    /// Where its parent ended when it was made.
+    at: u64,
     /// Whether somebody is about to drop it. Whoever writes holds it meanwhile: so what was written is known before it goes,
     /// and only reads meet the drop.
     is_closed: RwLock<bool>,
@@ -47,8 +48,8 @@ struct Fork {
 }
 
 impl Fork {
-    fn new(name: &str) -> Arc<Self> {
-        Arc::new(Self { name: name.to_owned(), is_closed: RwLock::new(false), calls: AtomicU64::new(0) })
+    fn new(name: &str, at: u64) -> Arc<Self> {
+        Arc::new(Self { name: name.to_owned(), at, is_closed: RwLock::new(false), calls: AtomicU64::new(0) })
     }
 }
 
@@ -59,7 +60,8 @@ struct World {
     /// Those that stay.
     lasting: Vec<Arc<Fork>>,
     passing: Mutex<Vec<Arc<Fork>>>,
-    births: Mutex<HashMap<String, Birth>>,
+    /// Each behind its parent's.
+    births: Mutex<Vec<Birth>>,
     endings: Mutex<HashMap<String, Ending>>,
     state: State,
     store: Store,
@@ -70,11 +72,21 @@ impl World {
         self.clock.fetch_add(1, Ordering::SeqCst)
     }
 
-    /// The line of a fork that is there.
-    fn line(&self, fork: &str) -> Line {
-        let id = if fork == "main" { self.state.main() } else { fork.parse().unwrap() };
-        let line = self.state.lines().into_iter().find(|line| line.fork == id).unwrap();
-        Line::read(&self.store, &line.log)
+    fn id(&self, fork: &str) -> ForkId {
+        if fork == "main" { self.state.main() } else { fork.parse().unwrap() }
+    }
+
+    /// The log of a fork that is there.
+    fn log(&self, fork: &str) -> String {
+        let id = self.id(fork);
+        self.state.lines().into_iter().find(|line| line.fork == id).unwrap().log
+    }
+
+    /// Notes that a fork was made, whose parent nobody drops meanwhile.
+    fn bear(&self, fork: &str, parent: &str, at: u64) -> Arc<Fork> {
+        assert!(inherits(&self.store, &self.log(fork), &self.log(parent), at), "{fork} of {parent} at {at}");
+        self.births.lock().push(Birth { fork: fork.to_owned(), parent: parent.to_owned(), at });
+        Fork::new(fork, at)
     }
 }
 
@@ -104,6 +116,9 @@ struct Actor<'a> {
     chance: Chance,
     world: &'a World,
     notes: Vec<Note>,
+    /// Where each fork ended with what this client wrote last.
+    ends: HashMap<String, u64>,
+    /// How many values.
     written: u64,
 }
 
@@ -114,6 +129,9 @@ impl Actor<'_> {
 
     fn note(&mut self, fork: &str, asked: u64, what: What) {
         let answered = self.tick();
+        if let What::Wrote(_, end) = &what {
+            self.ends.insert(fork.to_owned(), *end);
+        }
         self.notes.push(Note { client: self.index, fork: fork.to_owned(), asked, answered, what });
     }
 
@@ -207,7 +225,7 @@ impl Actor<'_> {
                 let count = self.client.count(&count).map(|answer| answer.count);
                 count.map(|count| What::Counted(start, until, count))
             }
-            6 => match self.wrote(fork) {
+            6 => match self.ends.get(fork).copied() {
                 Some(offset) => self.long_ago(fork, offset, limit).map(|all| What::SawThen(offset, all)),
                 None => return 0,
             },
@@ -218,14 +236,6 @@ impl Actor<'_> {
         };
         self.note_read(fork, asked, read);
         1
-    }
-
-    /// Where a fork ended with something that this client wrote.
-    fn wrote(&self, fork: &str) -> Option<u64> {
-        self.notes.iter().rev().find_map(|note| match note.what {
-            What::Wrote(_, offset) if note.fork == fork => Some(offset),
-            _ => None,
-        })
     }
 
     /// Everything as it was when a fork ended there, page by page.
@@ -299,11 +309,10 @@ impl Actor<'_> {
 
     /// Makes a fork, of what is there or of what this client wrote once.
     fn branch(&mut self, parent: &str) -> u64 {
-        let is_late = self.world.done.load(Ordering::Relaxed) > BRANCHING_MAX;
-        if is_late || self.world.passing.lock().len() >= PASSING_MAX {
+        if self.world.passing.lock().len() >= PASSING_MAX {
             return 0;
         }
-        let wrote = self.wrote(parent);
+        let wrote = self.ends.get(parent).copied();
         let offset = wrote.filter(|_| self.chance.below(3) == 0);
         let asked = self.tick();
         let answer = self.client.fork(&StateFork { parent: parent.into(), offset }).unwrap();
@@ -312,8 +321,8 @@ impl Actor<'_> {
             None => self.note(parent, asked, What::Branched(at)),
             Some(offset) => assert_eq!(at, offset),
         }
-        self.world.births.lock().insert(name.clone(), Birth { parent: parent.to_owned(), at });
-        self.world.passing.lock().push(Fork::new(&name));
+        let fork = self.world.bear(&name, parent, at);
+        self.world.passing.lock().push(fork);
         1
     }
 
@@ -324,7 +333,7 @@ impl Actor<'_> {
         if std::mem::replace(&mut *fork.is_closed.write(), true) {
             return 0;
         }
-        let line = self.world.line(&fork.name);
+        let line = Line::read(&self.world.store, &self.world.log(&fork.name), fork.at);
         let asked = self.tick();
         self.client.drop(&StateDrop { fork: (&*fork.name).into() }).unwrap();
         let answered = self.tick();
@@ -427,25 +436,25 @@ fn every_fork_is_serial_while_answers_wait_for_the_disk() {
 fn run(durability: Durability, operations: u64) {
     let seed = number("THALWEG_SEED", 1);
     let directory = tempfile::tempdir().unwrap();
-    let served =
-        Served::start(directory.path(), store(directory.path(), durability), ServiceOptions::default());
+    let state = Options { image_bytes: IMAGE_BYTES, ..Options::default() };
+    let options = ServiceOptions { state, ..ServiceOptions::default() };
+    let served = Served::start(directory.path(), store(directory.path(), durability), options);
     let mut client = connect(directory.path(), WAYS[0]);
-    let (mut births, mut lasting) = (HashMap::new(), vec![Fork::new("main")]);
-    for _ in 0..2 {
-        let fork = client.fork(&StateFork { parent: "main".into(), offset: None }).unwrap();
-        births.insert(fork.fork.to_string(), Birth { parent: "main".to_owned(), at: fork.offset });
-        lasting.push(Fork::new(&fork.fork));
-    }
-    let world = World {
+    let mut world = World {
         clock: AtomicU64::new(0),
         done: AtomicU64::new(0),
-        lasting,
+        lasting: vec![Fork::new("main", 0)],
         passing: Mutex::default(),
-        births: Mutex::new(births),
+        births: Mutex::default(),
         endings: Mutex::default(),
         state: served.service.state().unwrap(),
         store: served.store.clone(),
     };
+    for _ in 0..2 {
+        let fork = client.fork(&StateFork { parent: "main".into(), offset: None }).unwrap();
+        let fork = world.bear(&fork.fork, "main", fork.offset);
+        world.lasting.push(fork);
+    }
     let notes: Vec<Note> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..CLIENTS)
             .map(|index| {
@@ -453,7 +462,15 @@ fn run(durability: Durability, operations: u64) {
                 scope.spawn(move || {
                     let client = connect(directory, WAYS[index % 2]);
                     let chance = Chance(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (index as u64 + 1) << 20);
-                    let mut actor = Actor { index, client, chance, world, notes: Vec::new(), written: 0 };
+                    let mut actor = Actor {
+                        index,
+                        client,
+                        chance,
+                        world,
+                        notes: Vec::new(),
+                        ends: HashMap::new(),
+                        written: 0,
+                    };
                     while world.done.load(Ordering::Relaxed) < operations {
                         let calls = actor.act();
                         world.done.fetch_add(calls, Ordering::Relaxed);
@@ -468,7 +485,7 @@ fn run(durability: Durability, operations: u64) {
     assert_eq!(served.service.sessions(), 0);
 }
 
-/// Judges all forks there were.
+/// Judges all forks there were, each before those that were made of it.
 fn check(world: &World, notes: Vec<Note>) {
     let mut by_fork: HashMap<String, Vec<Note>> = HashMap::new();
     for note in notes {
@@ -476,39 +493,26 @@ fn check(world: &World, notes: Vec<Note>) {
     }
     let (births, mut endings) = (world.births.lock(), world.endings.lock());
     assert!(endings.len() > 1, "hardly a fork was dropped");
-    let mut lines: HashMap<&str, Line> = HashMap::new();
-    let forks = || births.keys().map(String::as_str).chain(["main"]);
-    let mut dropped = HashMap::new();
-    for fork in forks() {
-        match endings.remove(fork) {
-            Some(ending) => {
-                dropped.insert(fork, (ending.asked, ending.answered));
-                lines.insert(fork, ending.line);
-            }
-            None => {
-                let line = world.line(fork);
-                let id = if fork == "main" { world.state.main() } else { fork.parse().unwrap() };
-                let map = world.state.map(id, Which::Committed).unwrap();
-                let held = map.scan(std::ops::Bound::Unbounded);
-                let held: Model = held.map(|(key, value)| (key.to_string(), value.to_vec())).collect();
-                assert_eq!(Some(&held), line.states.last());
-                lines.insert(fork, line);
-            }
-        }
+    let mut branches: HashMap<&str, Vec<&Birth>> = HashMap::new();
+    for birth in births.iter() {
+        branches.entry(&birth.parent).or_default().push(birth);
     }
-    for fork in forks() {
-        let line = &lines[fork];
-        let from = births.get(fork).map_or(0, |birth| {
-            let (from, parent) = (line.at(birth.at), &lines[&*birth.parent]);
-            assert_eq!(
-                line.states[..=from],
-                parent.states[..=parent.at(birth.at)],
-                "{fork} of {}",
-                birth.parent
-            );
-            from
-        });
-        let notes = by_fork.remove(fork).unwrap_or_default();
-        judge(line, &notes, from, dropped.get(fork).copied());
+    let mut begins = HashMap::from([("main", Model::new())]);
+    for (fork, at) in [("main", 0)].into_iter().chain(births.iter().map(|birth| (&*birth.fork, birth.at))) {
+        let (line, dropped) = match endings.remove(fork) {
+            Some(ending) => (ending.line, Some((ending.asked, ending.answered))),
+            None => (Line::read(&world.store, &world.log(fork), at), None),
+        };
+        let course = Course::new(line, at, begins.remove(fork).unwrap());
+        for branch in branches.remove(fork).unwrap_or_default() {
+            begins.insert(&branch.fork, course.states[course.at(branch.at)].clone());
+        }
+        if dropped.is_none() {
+            let map = world.state.map(world.id(fork), Which::Committed).unwrap();
+            let held = map.scan(std::ops::Bound::Unbounded);
+            let held: Model = held.map(|(key, value)| (key.to_string(), value.to_vec())).collect();
+            assert_eq!(Some(&held), course.states.last());
+        }
+        judge(&course, &by_fork.remove(fork).unwrap_or_default(), dropped);
     }
 }

@@ -20,7 +20,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
-use thalweg_log::{Query, Store};
+use thalweg_log::{Query, Start, Store};
 use thalweg_state::{Change, Changes, Digest, Map};
 
 pub type Model = BTreeMap<String, Vec<u8>>;
@@ -64,6 +64,7 @@ pub enum What {
 
 /// Where a fork came from.
 pub struct Birth {
+    pub fork: String,
     pub parent: String,
     pub at: u64,
 }
@@ -75,45 +76,92 @@ pub struct Ending {
     pub answered: u64,
 }
 
-/// A fork's line: what it was after each entry, and where that ended.
-pub struct Line {
-    pub states: Vec<Model>,
-    pub ends: Vec<u64>,
-    pub entries: HashMap<u64, (usize, Model)>,
+/// What a fork's log says of its own, behind what it inherited.
+pub struct Line(Vec<Entry>);
+
+struct Entry {
+    end: u64,
+    messages: Vec<Message>,
+}
+
+/// A key, what the log calls its change, and what it holds from then on.
+struct Message {
+    key: String,
+    operation: String,
+    value: Option<Vec<u8>>,
 }
 
 impl Line {
     /// Reads it from the log, with no code of the state's: the messages as anybody would.
-    pub fn read(log: &Store, name: &str) -> Self {
-        let found = log.find(name.as_bytes()).unwrap();
-        let mut reader = log.reader(&found);
-        let mut line = Self { states: vec![Model::new()], ends: vec![0], entries: HashMap::new() };
-        for entry in reader.entries(&Query::default()) {
+    pub fn read(store: &Store, log: &str, from: u64) -> Self {
+        let found = store.find(log.as_bytes()).unwrap();
+        let mut reader = store.reader(&found);
+        let entries = reader.entries(&Query::from(Start::Offset(from))).map(|entry| {
             let entry = entry.unwrap();
             let inner = entry.data.strip_suffix(b",").unwrap();
             let text = [b"[", inner, b"]"].concat();
             let messages: Vec<serde_json::Value> = serde_json::from_slice(&text).unwrap();
-            let (mut state, mut changes) = (line.states.last().unwrap().clone(), Model::new());
-            for message in messages {
-                let key = message["key"].as_str().unwrap().to_owned();
-                if message["headers"]["operation"] == "delete" {
-                    assert!(state.remove(&key).is_some(), "what is deleted was there");
-                    changes.insert(key, Vec::new());
-                } else {
-                    let text = message["value"].as_str().unwrap();
-                    let value = decode(text);
-                    let before = state.insert(key.clone(), value.clone());
-                    let operation = if before.is_some() { "update" } else { "insert" };
-                    assert_eq!(message["headers"]["operation"], operation);
-                    changes.insert(key, value);
-                }
-            }
             let end = entry.offset + entry.data.len() as u64;
-            line.entries.insert(end, (line.states.len(), changes));
-            line.states.push(state);
-            line.ends.push(end);
+            Entry { end, messages: messages.iter().map(Message::of).collect() }
+        });
+        Self(entries.collect())
+    }
+}
+
+impl Message {
+    fn of(message: &serde_json::Value) -> Self {
+        let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
+        let operation = text(&message["headers"]["operation"]);
+        let value = (operation != "delete").then(|| decode(message["value"].as_str().unwrap()));
+        Self { key: text(&message["key"]), operation, value }
+    }
+}
+
+/// Whether a fork's log begins with what its parent's said until it was made.
+pub fn inherits(store: &Store, fork: &str, parent: &str, at: u64) -> bool {
+    let reader = |log: &str| store.reader(&store.find(log.as_bytes()).unwrap());
+    let (mut fork, mut parent) = (reader(fork), reader(parent));
+    let said = |entry: Result<thalweg_log::Entry<'_>, _>| {
+        let entry = entry.unwrap_or_else(|error: thalweg_log::ReadError| panic!("{error}"));
+        (entry.offset, entry.data.to_vec())
+    };
+    let is_before = |(offset, _): &(u64, Vec<u8>)| *offset < at;
+    let fork = fork.entries(&Query::default()).map(said).take_while(is_before);
+    fork.eq(parent.entries(&Query::default()).map(said).take_while(is_before))
+}
+
+/// A line from where it began: what the fork was there and after each entry, and where that ended.
+pub struct Course {
+    pub states: Vec<Model>,
+    pub ends: Vec<u64>,
+    /// By its end: which state each entry led to, and what it changed.
+    entries: HashMap<u64, (usize, Model)>,
+}
+
+impl Course {
+    pub fn new(line: Line, from: u64, begin: Model) -> Self {
+        let mut course = Self { states: vec![begin], ends: vec![from], entries: HashMap::new() };
+        for Entry { end, messages } in line.0 {
+            let (mut state, mut changes) = (course.states[course.states.len() - 1].clone(), Model::new());
+            for Message { key, operation, value } in messages {
+                let before = match &value {
+                    Some(value) => state.insert(key.clone(), value.clone()),
+                    None => state.remove(&key),
+                };
+                let is_said = match (&before, &value) {
+                    (None, Some(_)) => "insert",
+                    (Some(_), Some(_)) => "update",
+                    (Some(_), None) => "delete",
+                    (None, None) => "nothing",
+                };
+                assert_eq!(operation, is_said, "of {key} at {end}");
+                changes.insert(key, value.unwrap_or_default());
+            }
+            course.entries.insert(end, (course.states.len(), changes));
+            course.states.push(state);
+            course.ends.push(end);
         }
-        line
+        course
     }
 
     /// The state's number by where it ends.
@@ -185,11 +233,11 @@ fn digest(state: &Model) -> [u8; 32] {
     Digest::of(&map).root()
 }
 
-/// Judges what was noted of one fork, which began at the state of that number, and was dropped between these times, if it was.
-pub fn judge(line: &Line, notes: &[Note], from: usize, dropped: Option<(u64, u64)>) {
-    let (mut answered, asked) = writes(line, notes, from);
+/// Judges what was noted of one fork, which was dropped between these times, if it was.
+pub fn judge(course: &Course, notes: &[Note], dropped: Option<(u64, u64)>) {
+    let (mut answered, asked) = writes(course, notes);
     answered.sort_unstable();
-    let mut newest = from;
+    let mut newest = 0;
     for (_, at) in &mut answered {
         newest = newest.max(*at);
         *at = newest;
@@ -198,13 +246,13 @@ pub fn judge(line: &Line, notes: &[Note], from: usize, dropped: Option<(u64, u64
         match &note.what {
             What::Wrote(..) => {}
             What::Spanned(base, end) => {
-                let between = line.at(*end) - line.at(*base);
+                let between = course.at(*end) - course.at(*base);
                 assert!(between <= 1, "a commit over {} entries of others", between - 1);
             }
             What::Refused(base) => {
-                assert!(line.at(*base) + 1 < line.states.len(), "refused, though nobody else committed");
+                assert!(course.at(*base) + 1 < course.states.len(), "refused, though nobody else committed");
             }
-            What::SawThen(end, all) => assert_eq!(line.states[line.at(*end)], *all, "at {end}"),
+            What::SawThen(end, all) => assert_eq!(course.states[course.at(*end)], *all, "at {end}"),
             What::Gone => assert!(
                 dropped.is_some_and(|(asked, _)| asked < note.answered),
                 "client {} was told that {} is gone, and nobody had dropped it",
@@ -213,13 +261,13 @@ pub fn judge(line: &Line, notes: &[Note], from: usize, dropped: Option<(u64, u64
             ),
             seen => {
                 let least = answered.partition_point(|(time, _)| *time < note.asked);
-                let least = least.checked_sub(1).map_or(from, |n| answered[n].1);
+                let least = least.checked_sub(1).map_or(0, |n| answered[n].1);
                 let is_early = |state: usize| asked.get(&state).is_none_or(|asked| *asked < note.answered);
                 let can_be =
-                    (least..line.states.len()).take_while(|state| *state == least || is_early(*state));
-                let fits = |state: &usize| fits(seen, &line.states[*state], line.ends[*state]);
+                    (least..course.states.len()).take_while(|state| *state == least || is_early(*state));
+                let fits = |state: &usize| fits(seen, &course.states[*state], course.ends[*state]);
                 if !can_be.clone().any(|state| fits(&state)) {
-                    let was = (0..line.states.len()).rfind(fits);
+                    let was = (0..course.states.len()).rfind(fits);
                     panic!(
                         "client {} saw of {} what was after {was:?}, neither {least} nor what came meanwhile, \
                          {}: {seen:?}",
@@ -240,15 +288,15 @@ pub fn judge(line: &Line, notes: &[Note], from: usize, dropped: Option<(u64, u64
 }
 
 /// Finds each write's entry; how far the line had come for certain at which time, and when each entry was asked for first.
-fn writes(line: &Line, notes: &[Note], from: usize) -> (Vec<(u64, usize)>, HashMap<usize, u64>) {
+fn writes(course: &Course, notes: &[Note]) -> (Vec<(u64, usize)>, HashMap<usize, u64>) {
     let mut claimed: HashMap<u64, usize> = HashMap::new();
     let mut answered: Vec<(u64, usize)> = Vec::new();
     let mut asked: HashMap<usize, u64> = HashMap::new();
     for note in notes {
         let What::Wrote(changes, offset) = &note.what else { continue };
-        let at = line.at(*offset);
+        let at = course.at(*offset);
         answered.push((note.answered, at));
-        let before = line.entries.get(offset).map(|(at, _)| &line.states[at - 1]);
+        let before = course.entries.get(offset).map(|(at, _)| &course.states[at - 1]);
         let effective: Model = before.map_or_else(Model::new, |before| {
             changes
                 .iter()
@@ -256,7 +304,7 @@ fn writes(line: &Line, notes: &[Note], from: usize) -> (Vec<(u64, usize)>, HashM
                 .map(|(key, value)| (key.clone(), value.clone().unwrap_or_default()))
                 .collect()
         });
-        if before.is_some() && !effective.is_empty() && line.entries[offset].1 == effective {
+        if before.is_some() && !effective.is_empty() && course.entries[offset].1 == effective {
             // Nobody can tell who deleted first; whatever else is written is one client's own.
             let again = claimed.insert(*offset, note.client).is_some();
             assert!(!again || changes.iter().all(|(_, value)| value.is_none()), "one entry, two commits");
@@ -264,11 +312,11 @@ fn writes(line: &Line, notes: &[Note], from: usize) -> (Vec<(u64, usize)>, HashM
             asked.insert(at, first);
         } else {
             // It changed nothing: then there it held already what it wrote.
-            let state = &line.states[at];
+            let state = &course.states[at];
             assert!(changes.iter().all(|(key, value)| state.get(key) == value.as_ref()), "a write was lost");
         }
     }
-    for (end, at) in line.ends.iter().zip(0..).skip(from + 1) {
+    for (end, at) in course.ends.iter().zip(0..).skip(1) {
         assert!(claimed.contains_key(end), "entry {at} at {end} is nobody's");
     }
     (answered, asked)
