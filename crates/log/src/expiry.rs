@@ -62,8 +62,15 @@ impl Store {
     /// Deletes logs whose time is over, at most a few thousand; answers how many. The rules above judge
     /// expiry on every access; this reclaims what nobody accesses.
     pub fn expire(&self, now: Time) -> usize {
-        let mut expired = 0;
-        for log in self.shared.expiry.take(now) {
+        self.sweep(now).0
+    }
+
+    /// The same; how many, and whether more may be due that can be deleted as well.
+    pub(crate) fn sweep(&self, now: Time) -> (usize, bool) {
+        let (mut expired, mut refused) = (0, 0);
+        let taken = self.shared.expiry.take(now);
+        let is_full = taken.len() == SWEEP_MAX;
+        for log in taken {
             // Its version before it is judged: what is appended in between renews it, and the delete comes too late.
             let Some(state) = log.staged() else { continue };
             #[cfg(test)]
@@ -78,9 +85,30 @@ impl Store {
             } {
                 Ok(_) if over => expired += 1,
                 Err(CommitError::Deleted | CommitError::Closed | CommitError::Failed(_)) => {}
-                _ => self.shared.expiry.enter(&log),
+                kept => {
+                    refused += usize::from(kept.is_err());
+                    self.shared.expiry.enter(&log);
+                }
             }
         }
-        expired
+        (expired, is_full && refused == 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Commit, Config, Options};
+
+    #[test]
+    fn more_than_one_sweep_takes_is_asked_for_until_nothing_is_left() {
+        let store = Store::memory(Options::default()).unwrap();
+        let config =
+            Config { content_type: "text/plain".into(), lifetime: Lifetime::Until { expires_us: 5 } };
+        for n in 0..2 * SWEEP_MAX + 7 {
+            store.create(format!("{n}").as_bytes(), &config, None, &Commit::default(), None).unwrap();
+        }
+        let rounds = (1..).find(|_| !store.maintain(6).unwrap());
+        assert_eq!((rounds, store.stats().logs), (Some(3), 0));
     }
 }

@@ -30,7 +30,7 @@ pub(crate) struct Hurry<'l>(&'l Leisure);
 
 impl Leisure {
     /// Rests after a step that took so long, so many times as long.
-    fn rest(&self, took: Duration, parts: u32) {
+    pub(crate) fn rest(&self, took: Duration, parts: u32) {
         let until = Instant::now() + took.saturating_mul(parts);
         let mut hurried = self.hurried.lock();
         while *hurried == 0 && !self.changed.wait_until(&mut hurried, until).timed_out() {}

@@ -178,25 +178,26 @@ impl Shared {
         writer.reserve.restore();
     }
 
-    /// Compacts if that may be of use: after a checkpoint, until nothing is left to do.
-    fn compact_if_of_use(&self) -> io::Result<()> {
+    /// Compacts if that may be of use: after a checkpoint, until nothing is left to do. `true`: there is.
+    fn compact_if_of_use(&self) -> io::Result<bool> {
         if !std::mem::take(&mut self.reclaim.lock().compacts) {
-            return Ok(());
+            return Ok(false);
         }
         let more = self.compact();
         // What the disk refused it may do later.
         self.reclaim.lock().compacts |= *more.as_ref().unwrap_or(&true);
-        more.map(drop)
+        more
     }
 }
 
 impl Store {
-    /// Writes a checkpoint if one is due, after so much of the log or for what it gives back, and compacts.
-    pub(crate) fn reclaim(&self, now: Time) -> io::Result<()> {
+    /// Writes a checkpoint if one is due, after so much of the log or for what it gives back, and compacts. `true`: there is more
+    /// to compact.
+    pub(crate) fn reclaim(&self, now: Time) -> io::Result<bool> {
         let shared = &self.shared;
         let reclaims = shared.reclaim_due(now);
         let taken = match if reclaims { shared.make_room() } else { Ok(()) } {
-            Err(CommitError::Closed) => return Ok(()),
+            Err(CommitError::Closed) => return Ok(false),
             Err(error) => Err(io::Error::other(error.to_string())),
             Ok(()) if reclaims || shared.checkpoint_due() => self.checkpoint_at_leisure(),
             Ok(()) => Ok(()),

@@ -109,15 +109,19 @@ impl Retention {
 }
 
 impl Store {
-    /// Trims the logs that may hold more than they are to, a bounded number of them.
-    pub(crate) fn retain_each(&self, now: Time) -> Result<(), CommitError> {
+    /// Trims the logs that may hold more than they are to, a bounded number of them. `true`: there may be more to do at once.
+    pub(crate) fn retain_each(&self, now: Time) -> Result<bool, CommitError> {
         let retention = &self.shared.retention;
         let mut taken = retention.take(now).into_iter();
+        let (is_full, mut is_of_use) = (taken.len() == LOOKS_MAX, false);
         while let Some(log) = taken.next() {
             match self.retain_one(&log, now) {
-                Ok(Some(due)) => retention.enter(&log, due),
+                Ok(Some(due)) => {
+                    is_of_use |= due > now;
+                    retention.enter(&log, due);
+                }
                 // What is damaged is left as it is.
-                Ok(None) | Err(CommitError::Deleted | CommitError::Damaged(_)) => {}
+                Ok(None) | Err(CommitError::Deleted | CommitError::Damaged(_)) => is_of_use = true,
                 Err(error) => {
                     // Nor are those forgotten that were to come behind it; and next time they come before it.
                     retention.enter(&log, now.saturating_add(AGAIN_US));
@@ -126,7 +130,7 @@ impl Store {
                 }
             }
         }
-        Ok(())
+        Ok(is_full && is_of_use)
     }
 
     /// Trims a log, and answers when it is to be looked at again.
@@ -280,6 +284,24 @@ mod tests {
         let state = log.visible().unwrap();
         assert!(state.tail - state.first < (1 << 20) + (200 << 10), "{state:?}");
         assert_eq!(other.visible().unwrap().first, 0);
+    }
+
+    #[test]
+    fn more_than_one_call_looks_at_is_asked_for_until_nothing_is_left() {
+        let store = Store::memory(Options::default()).unwrap();
+        let logs: Vec<_> = (0..3 * LOOKS_MAX - 7)
+            .map(|n| bounded(&store, format!("aged {n}").as_bytes(), 10 * SECOND, 0))
+            .inspect(|log| append(&store, log, b"entry", SECOND))
+            .collect();
+        let begun = std::time::Instant::now();
+        let rounds = (1..).find(|_| !store.maintain(12 * SECOND).unwrap());
+        let is_empty = |log: &Arc<Log>| log.visible().is_some_and(|state| state.first == state.tail);
+        assert!(logs.iter().all(is_empty));
+        assert_eq!(rounds, Some(3));
+        assert!(
+            begun.elapsed() < std::time::Duration::from_secs(60),
+            "it rests in proportion to what it does"
+        );
     }
 
     #[test]

@@ -22,6 +22,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Instant;
 use thalweg_sync::gate::Gate;
 use thalweg_sys::disk::{Disk, Lock};
 
@@ -358,14 +359,17 @@ impl Store {
 
     /// Housekeeping for whoever has a quiet thread: deletes logs whose time is over, writes a checkpoint
     /// when one is due, removes segments that no log needs, and writes those anew of which little is needed, a bounded
-    /// part of them in one call. May wait for the disk.
+    /// part of all that in one call. `true`: there is more to do, and who calls again at once takes no more than housekeeping's
+    /// share of the time ([`Options::rest_parts`](crate::Options)), because the calls rest themselves. May wait for the disk.
     ///
     /// # Errors
     /// What the disk said; nothing is lost by it.
-    pub fn maintain(&self, now: Time) -> io::Result<()> {
-        self.expire(now);
+    pub fn maintain(&self, now: Time) -> io::Result<bool> {
+        let begun = Instant::now();
+        let (_, more_expired) = self.sweep(now);
         // What one of them is refused another may make room for.
-        let steps = [self.shared.rotate_idle(now), self.shared.rotate_aged(now), self.retain_each(now)];
+        let rotated = [self.shared.rotate_idle(now), self.shared.rotate_aged(now)];
+        let trimmed = self.retain_each(now);
         let retired = self.retain(now);
         self.shared.catalogue.forget_content_types();
         match self.durability() {
@@ -374,12 +378,18 @@ impl Store {
             Durability::Sync if retired == Ok(true) => self.shared.commit_group()?,
             Durability::Sync | Durability::Os => {}
         }
+        let mut more = more_expired || trimmed == Ok(true);
+        if more {
+            self.shared.leisure.rest(begun.elapsed(), self.shared.options.rest_parts);
+        }
         // What a full disk refused it refuses until something was given back.
         let reclaimed = self.reclaim(now);
         self.shared.set_room_aside();
-        let kept = steps.into_iter().collect::<Result<(), _>>().and(retired.map(drop));
+        let kept =
+            rotated.into_iter().collect::<Result<(), _>>().and(trimmed.map(drop)).and(retired.map(drop));
         let kept = if kept == Err(CommitError::Closed) { Ok(()) } else { kept };
-        kept.map_err(|error| io::Error::other(error.to_string())).and(reclaimed)
+        more |= kept.map_err(|error| io::Error::other(error.to_string())).and(reclaimed)?;
+        Ok(more)
     }
 
     /// Lets go of what all but the newest `keep` segments take of this process's memory: their pages stay in the

@@ -210,13 +210,16 @@ impl Engine {
         }
     }
 
-    /// Writes a checkpoint when one is due, and frees what nobody needs. May wait for the disk.
-    pub(crate) fn keep_house(&self) {
+    /// Writes a checkpoint when one is due, and frees what nobody needs, a bounded part of it. Whether there is more to do. May wait
+    /// for the disk.
+    pub(crate) fn keep_house(&self) -> bool {
         let _span = tracing::debug_span!("keep_house").entered();
-        if let Err(error) = self.store.maintain(clock::wall_us()) {
-            tracing::warn!(%error, "the store's housekeeping failed; nothing is lost by it");
-        }
+        let maintained = self.store.maintain(clock::wall_us());
         self.state.keep_house();
+        maintained.unwrap_or_else(|error| {
+            tracing::warn!(%error, "the store's housekeeping failed; nothing is lost by it");
+            false
+        })
     }
 
     /// Has whoever keeps house rest no more.

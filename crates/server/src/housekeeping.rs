@@ -1,7 +1,9 @@
 //! The thread that keeps the store's house: expiry and retention, checkpoints, what is written anew.
 //!
-//! It rests for several times as long as it worked, however slow the disk, so it is nobody who has anything else to do. Owns its
-//! thread. Told to end, it rests no more and ends with what it is at. Checked by the tests of draining, and by what the log does.
+//! It rests for several times as long as it worked, however slow the disk, so it is nobody who has anything else to do. A round does
+//! a bounded part of what is due; while there is more the next one follows at once, so that what falls due all the time does
+//! not pile up. Owns its thread. Told to end, it rests no more and ends with what it is at. Checked by the tests of draining, and by
+//! what the log does.
 
 use crate::engine::Engine;
 use crate::serve::Failure;
@@ -9,7 +11,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Between two rounds.
+/// Between two rounds, when there is nothing left to do.
 const PERIOD: Duration = Duration::from_secs(5);
 const STACK_BYTES: usize = 256 * 1024;
 
@@ -28,8 +30,9 @@ impl Housekeeper {
         let (end, ending) = channel();
         let keeper = engine.clone();
         let run = move || {
-            while ending.recv_timeout(PERIOD) == Err(RecvTimeoutError::Timeout) {
-                keeper.keep_house();
+            let mut wait = PERIOD;
+            while ending.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
+                wait = if keeper.keep_house() { Duration::ZERO } else { PERIOD };
             }
         };
         let builder = std::thread::Builder::new().name("housekeeper".into()).stack_size(STACK_BYTES);

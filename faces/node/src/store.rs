@@ -419,7 +419,7 @@ impl Task for Maintaining {
     type JsValue = ();
 
     fn compute(&mut self) -> Result<()> {
-        self.in_use.finish(|store| store.maintain(now()).map_err(|error| failure("IO", error)))
+        self.in_use.finish(|store| store.maintain(now()).map(drop).map_err(|error| failure("IO", error)))
     }
 
     fn resolve(&mut self, _env: Env, (): ()) -> Result<()> {

@@ -189,7 +189,7 @@ impl Store {
     fn maintain(&self, py: Python<'_>) -> PyResult<()> {
         let maintained = self.quietly(py, |store| store.maintain(thalweg_log::now()))?;
         self.shared.send_idle_home();
-        maintained.map_err(|error| error::io("maintain the store", &error))
+        maintained.map(drop).map_err(|error| error::io("maintain the store", &error))
     }
 
     /// What the store holds.

@@ -533,7 +533,7 @@ impl World {
             Act::Destroy { .. } => {}
             Act::Rotate => self.store.rotate().unwrap(),
             Act::Settle if self.place.is_some() => settle(&self.store),
-            Act::Settle => self.store.maintain(0).unwrap(),
+            Act::Settle => drop(self.store.maintain(0).unwrap()),
             Act::Reopen => {
                 if let Some(path) = &self.place {
                     let gone = std::mem::replace(&mut self.store, Store::memory(small()).unwrap());
