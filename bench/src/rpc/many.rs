@@ -13,17 +13,21 @@ use thalweg_sys::socket;
 
 const RECEIVE_BYTES: usize = 4 * 1024;
 
-/// Calls over all of them: a turn takes what came, and asks again there.
+/// Calls over all of them: a turn takes what came, and asks again there, or over a new one in its place.
 ///
 /// # Errors
 /// What the system says, or another answer.
 pub(crate) fn call(address: SocketAddr, work: &Work, until: Until) -> Result<Measured, Failure> {
     let request = request(address);
     let epoll = Epoll::new()?;
+    let open = |number: u64| -> Result<OwnedFd, Failure> {
+        let connection = connect(address)?;
+        epoll.add(connection.as_fd(), number, Watch { readable: true, ..Watch::default() })?;
+        Ok(connection)
+    };
     let mut connections: Vec<(OwnedFd, Vec<u8>)> = Vec::new();
     for number in 0..work.connections {
-        let connection = connect(address)?;
-        epoll.add(connection.as_fd(), number as u64, Watch { readable: true, ..Watch::default() })?;
+        let connection = open(number as u64)?;
         socket::send(connection.as_fd(), &request)?;
         connections.push((connection, Vec::with_capacity(RECEIVE_BYTES)));
     }
@@ -39,6 +43,9 @@ pub(crate) fn call(address: SocketAddr, work: &Work, until: Until) -> Result<Mea
             if message::length(received).is_some() {
                 check(received)?;
                 received.clear();
+                if work.anew {
+                    *connection = open(event.token)?;
+                }
                 socket::send(connection.as_fd(), &request)?;
                 answered += 1;
             }

@@ -91,7 +91,8 @@ pub(crate) fn call(address: SocketAddr, work: &Work, until: Until) -> Result<Mea
 /// A call fails, or is answered wrong.
 pub(crate) fn call_many(address: SocketAddr, work: &Work, until: Until) -> Result<Measured, Failure> {
     let count = work.connections;
-    let options = ClientOptions { idle_max: count, connections_max: count, ..ClientOptions::default() };
+    let idle_max = if work.anew { 0 } else { count };
+    let options = ClientOptions { idle_max, connections_max: count, ..ClientOptions::default() };
     let mut client = Client::new(&format!("http://{address}{PATH}"), options)?;
     let ask = Ask::one("Add", "[40,2]");
     (0..count).try_for_each(|_| client.begin(&ask).map(drop))?;

@@ -62,6 +62,13 @@ const MANY: &[Side] = &[
     side("floor", Near::Many, FarEnd::Raw),
 ];
 
+/// The same with a connection for each call.
+const MANY_ANEW: &[Side] = &[
+    side("ours", Near::OursMany, FarEnd::Ours),
+    side("server", Near::Many, FarEnd::Ours),
+    side("floor", Near::Many, FarEnd::Raw),
+];
+
 const ONE: Work = Work {
     name: "one-core",
     far: 0,
@@ -72,14 +79,23 @@ const ONE: Work = Work {
     sides: &[OURS, SERVER, HYPER, JSONRPSEE, FLOOR],
 };
 
+const MANY_16: Work = Work { connections: 16, sides: MANY, ..ONE };
+const MANY_64: Work = Work { connections: 64, sides: MANY, ..ONE };
+
 /// All of them.
 pub(crate) const WORKS: &[Work] = &[
     ONE,
     Work { name: "two-cores", near: 1, sides: &[OURS, SERVER, HYPER, JSONRPSEE, FLOOR, SPIN], ..ONE },
     Work { name: "anew", anew: true, ..ONE },
     Work { name: "anew-two-cores", near: 1, anew: true, ..ONE },
-    Work { name: "connections-16", near: 1, connections: 16, sides: MANY, ..ONE },
-    Work { name: "connections-64", near: 1, connections: 64, sides: MANY, ..ONE },
+    Work { name: "connections-16", near: 1, ..MANY_16 },
+    Work { name: "connections-64", near: 1, ..MANY_64 },
+    Work { name: "connections-16-one-core", ..MANY_16 },
+    Work { name: "connections-64-one-core", ..MANY_64 },
+    Work { name: "anew-16", near: 1, anew: true, sides: MANY_ANEW, ..MANY_16 },
+    Work { name: "anew-64", near: 1, anew: true, sides: MANY_ANEW, ..MANY_64 },
+    Work { name: "anew-16-one-core", anew: true, sides: MANY_ANEW, ..MANY_16 },
+    Work { name: "anew-64-one-core", anew: true, sides: MANY_ANEW, ..MANY_64 },
     Work { name: "batch-64", near: 1, batch: 64, sides: &[OURS], ..ONE },
     Work { name: "batch-64-one-core", batch: 64, sides: &[OURS], ..ONE },
 ];

@@ -32,13 +32,69 @@ const LINES: &[Line] = &[
     line("connections-16", "server", "floor", Bar::None, "16 connections, two cores, the server alone"),
     line("connections-64", "ours", "floor", Bar::None, "64 connections, two cores"),
     line("connections-64", "server", "floor", Rate(100e3), "64 connections, two cores, the server alone"),
+    line("connections-16-one-core", "ours", "floor", Bar::None, "16 connections, one core"),
+    line(
+        "connections-16-one-core",
+        "server",
+        "floor",
+        Bar::None,
+        "16 connections, one core, the server alone",
+    ),
+    line("connections-64-one-core", "ours", "floor", Bar::None, "64 connections, one core"),
+    line(
+        "connections-64-one-core",
+        "server",
+        "floor",
+        Bar::None,
+        "64 connections, one core, the server alone",
+    ),
+    line("anew-16", "ours", "floor", Bar::None, "16 at once, a connection for each call, two cores"),
+    line(
+        "anew-16",
+        "server",
+        "floor",
+        Bar::None,
+        "16 at once, a connection for each call, two cores, the server alone",
+    ),
+    line("anew-64", "ours", "floor", Bar::None, "64 at once, a connection for each call, two cores"),
+    line(
+        "anew-64",
+        "server",
+        "floor",
+        Bar::None,
+        "64 at once, a connection for each call, two cores, the server alone",
+    ),
+    line("anew-16-one-core", "ours", "floor", Bar::None, "16 at once, a connection for each call, one core"),
+    line(
+        "anew-16-one-core",
+        "server",
+        "floor",
+        Bar::None,
+        "16 at once, a connection for each call, one core, the server alone",
+    ),
+    line("anew-64-one-core", "ours", "floor", Bar::None, "64 at once, a connection for each call, one core"),
+    line(
+        "anew-64-one-core",
+        "server",
+        "floor",
+        Bar::None,
+        "64 at once, a connection for each call, one core, the server alone",
+    ),
     line("batch-64", "ours", "", Rate(500e3), "batches of 64, two cores"),
     line("batch-64-one-core", "ours", "", Bar::None, "batches of 64, one core"),
 ];
 
 /// Other people's servers, in the rows of ours alone.
 const SERVERS: &[&str] = &["hyper", "jsonrpsee-server"];
-const SERVED: &[&str] = &["one-core", "two-cores", "anew", "connections-16", "connections-64"];
+const SERVED: &[&str] = &[
+    "one-core",
+    "two-cores",
+    "anew",
+    "connections-16",
+    "connections-64",
+    "connections-16-one-core",
+    "connections-64-one-core",
+];
 
 /// Somebody else's client and server: the work, and how that is said to their program.
 const PEERS: &[(&str, &[&str])] = &[
@@ -48,6 +104,8 @@ const PEERS: &[(&str, &[&str])] = &[
     ("anew-two-cores", &["--near", "1", "--anew", "true"]),
     ("connections-16", &["--near", "1", "--connections", "16"]),
     ("connections-64", &["--near", "1", "--connections", "64"]),
+    ("connections-16-one-core", &["--connections", "16"]),
+    ("connections-64-one-core", &["--connections", "64"]),
     ("batch-64", &["--near", "1", "--batch", "64"]),
     ("batch-64-one-core", &["--batch", "64"]),
 ];
