@@ -28,7 +28,8 @@ impl<S: Service> Http<S> {
         let Self { doors, service, date, meters, warnings, .. } = self;
         let Some((entry, descriptor)) = core.entry_and_descriptor(key) else { return 0 };
         let Some(door) = doors.get_mut(usize::from(entry.flavour)) else { return 0 };
-        let (identity, same_user_only) = (door.identity.clone(), door.same_user_only);
+        let (same_user_only, naming) = (door.same_user_only, door.known_hosts_only);
+        let identity = door.identity.clone();
         let mut taken = std::mem::take(&mut self.accepted);
         // A sealed peer would not understand.
         let mut shed = |connection: BorrowedFd<'_>| {
@@ -60,13 +61,19 @@ impl<S: Service> Http<S> {
                 }
                 continue;
             }
-            self.admit(core, connection, identity.as_ref());
+            self.admit(core, connection, identity.as_ref(), naming);
         }
         self.accepted = taken;
         count
     }
 
-    fn admit(&mut self, core: &mut HttpCore<S>, connection: OwnedFd, identity: Option<&Identity>) {
+    fn admit(
+        &mut self,
+        core: &mut HttpCore<S>,
+        connection: OwnedFd,
+        identity: Option<&Identity>,
+        naming: bool,
+    ) {
         let room = self.connections - self.guests < self.config.connections_max;
         if identity.is_some() && (!room || self.secure.handshakes() >= self.config.handshakes_max) {
             // To be told why would take the handshake that there is no room for.
@@ -78,6 +85,7 @@ impl<S: Service> Http<S> {
         }
         let mut entry = Connection::new(Role::Request);
         entry.flags.set(Flags::GUEST, !room);
+        entry.flags.set(Flags::NAMING, naming);
         let key = match core.insert(connection, entry, Interest::READ) {
             Ok(key) => key,
             Err(rejected) => return self.refuse_connection(core, rejected.descriptor.as_fd()),

@@ -58,6 +58,8 @@ impl Flags {
     pub(crate) const GUEST: u8 = 32;
     /// How much the kernel holds of what it is sent was bounded, or need not be: see `send`. For good, too.
     pub(crate) const BOUNDED: u8 = 64;
+    /// Its requests have to name this server. For good, too.
+    pub(crate) const NAMING: u8 = 128;
 
     pub(crate) fn has(self, flag: u8) -> bool {
         self.0 & flag != 0
@@ -69,7 +71,7 @@ impl Flags {
 
     /// Another live request begins.
     pub(crate) fn forget(&mut self) {
-        self.0 &= Self::JOINED | Self::GUEST | Self::BOUNDED;
+        self.0 &= Self::JOINED | Self::GUEST | Self::BOUNDED | Self::NAMING;
     }
 }
 
@@ -109,7 +111,8 @@ impl<T> Connection<T> {
     }
 
     pub(crate) fn peer(&self) -> Peer {
-        Peer { secure: self.secure, guest: self.flags.has(Flags::GUEST) }
+        let Self { secure, flags, .. } = *self;
+        Peer { secure, guest: flags.has(Flags::GUEST), naming: flags.has(Flags::NAMING) }
     }
 
     pub(crate) fn live(&self, offset: u64) -> Live {
@@ -126,6 +129,8 @@ pub(crate) struct Peer {
     pub(crate) secure: bool,
     /// It came when there was no room: see `guest`.
     pub(crate) guest: bool,
+    /// Its requests have to name this server.
+    pub(crate) naming: bool,
 }
 
 /// How far the present request's body is.

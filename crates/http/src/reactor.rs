@@ -118,6 +118,8 @@ pub struct Listening {
     pub identity: Option<Identity>,
     /// Peers of another user than this process's, but for the superuser, are turned away. Only of Unix sockets.
     pub same_user_only: bool,
+    /// A request whose `Host` names something else than this server is refused: see [`Http::with_hosts`].
+    pub known_hosts_only: bool,
 }
 
 /// A listener, as one reactor accepts from it.
@@ -128,6 +130,7 @@ pub(crate) struct Door {
     pub(crate) interest: Interest,
     pub(crate) identity: Option<Identity>,
     pub(crate) same_user_only: bool,
+    pub(crate) known_hosts_only: bool,
 }
 
 /// HTTP/1.1 for one service on one reactor.
@@ -137,6 +140,8 @@ pub struct Http<S: Service> {
     pub(crate) config: Config,
     /// One per listener, by the index in its entry.
     pub(crate) doors: Vec<Door>,
+    /// Names that it goes by, beside addresses and `localhost`.
+    pub(crate) hosts: Arc<[String]>,
     pub(crate) secure: Secure,
     pub(crate) accepted: Vec<OwnedFd>,
     pub(crate) warnings: Warnings,
@@ -197,19 +202,20 @@ impl<S: Service> Http<S> {
         let control = socket::duplicate(EventFd::new()?.as_fd())?;
         let control = insert(core, control, Connection::new(Role::Control), Interest::NONE)?;
         let mut doors = Vec::with_capacity(listeners.len());
-        for (index, Listening { descriptor, shared, identity, same_user_only }) in
-            listeners.into_iter().enumerate()
-        {
+        for (index, listening) in listeners.into_iter().enumerate() {
+            let Listening { descriptor, shared, identity, same_user_only, known_hosts_only } = listening;
             let mut entry = Connection::new(Role::Listener);
             entry.flavour = u8::try_from(index).map_err(|_| io::Error::other("more than 256 listeners"))?;
             let interest = if shared { Interest::SHARED_LISTENER } else { Interest::READ };
             insert(core, descriptor, entry, interest)?;
-            doors.push(Door { acceptor: Acceptor::new()?, interest, identity, same_user_only });
+            let acceptor = Acceptor::new()?;
+            doors.push(Door { acceptor, interest, identity, same_user_only, known_hosts_only });
         }
         Ok(Self {
             service,
             config,
             doors,
+            hosts: Arc::default(),
             secure: Secure::default(),
             accepted: Vec::new(),
             warnings: Warnings::default(),
@@ -246,6 +252,12 @@ impl<S: Service> Http<S> {
     #[must_use]
     pub fn with_pool(self, pool: Pool) -> Self {
         Self { pool: Some(pool), ..self }
+    }
+
+    /// Goes by these names where a listener is for [known hosts only](Listening::known_hosts_only), beside addresses and `localhost`.
+    #[must_use]
+    pub fn with_hosts(self, hosts: Arc<[String]>) -> Self {
+        Self { hosts, ..self }
     }
 
     /// Counts where others read it.

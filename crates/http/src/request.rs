@@ -6,6 +6,7 @@ use crate::reactor::{Http, HttpCore, Waiting};
 use crate::receive::let_room_go;
 use thalweg_reactor::{Key, Sequence};
 use thalweg_wire::exchange::{Answer, Method, Refusal, Request, Response, Service, Weight};
+use thalweg_wire::host;
 use thalweg_wire::http1::{BodyLength, ChunkedDecoder, Head, HeadParser, announced_path};
 
 /// What one attempt at a request came to.
@@ -156,7 +157,7 @@ impl<S: Service> Http<S> {
         }
         let asked = request(head, body, peer);
         let weight = self.service.weight(&asked);
-        if let Some(refusal) = self.overload(weight, peer) {
+        if let Some(refusal) = self.mistaken(&asked, peer).or_else(|| self.overload(weight, peer)) {
             let answer = Answer::Respond(self.service.refuse(refusal, Some(head.path), Self::now(core)));
             return Taken::Whole { answer, manner: manner(head), end };
         }
@@ -184,13 +185,20 @@ impl<S: Service> Http<S> {
         peer: Peer,
     ) -> Taken<S::Topic> {
         let asked = request(head, &[], peer);
-        if let Some(refusal) = self.overload(self.service.weight(&asked), peer) {
+        let weight = self.service.weight(&asked);
+        if let Some(refusal) = self.mistaken(&asked, peer).or_else(|| self.overload(weight, peer)) {
             return Taken::Refused(*refusal);
         }
         match self.service.admit(&asked, Self::now(core)) {
             Some(response) => Taken::Denied(response),
             None => Taken::Head(body, head.expects_continue),
         }
+    }
+
+    /// Why a request that is meant for somebody else is not answered. No browser leaves `Host` out, so no page can.
+    fn mistaken(&self, asked: &Request<'_>, peer: Peer) -> Option<&'static Refusal> {
+        let host = asked.field("Host").filter(|_| peer.naming)?;
+        (!host::is_ours(host, &self.hosts)).then_some(&HOST_UNKNOWN)
     }
 
     /// A chunked body: taken out of the input behind the head, which stays where it is until the end.
@@ -331,6 +339,13 @@ const BODY_TOO_LARGE: Refusal = Refusal {
     code: "body-too-large",
     field: "body",
     detail: "The request body is larger than this server takes; send it in several requests.",
+};
+
+const HOST_UNKNOWN: Refusal = Refusal {
+    status: 403,
+    code: "host-unknown",
+    field: "Host",
+    detail: "The host is neither an address nor a name that this server goes by; its operator can add names.",
 };
 
 pub(crate) const TOO_SLOW: Refusal = Refusal {

@@ -6,6 +6,7 @@
 
 use crate::gateway::Bounds;
 use thalweg_wire::exchange::{Method, Request, Response};
+use thalweg_wire::host::is_ours;
 use thalweg_wire::media;
 use thalweg_wire::problem::{PROBLEM_MEDIA, Problem};
 
@@ -48,51 +49,4 @@ pub(crate) fn admit(request: &Request<'_>, bounds: &Bounds) -> Result<(), Box<Re
         return refuse(415, "content-type", "Content-Type", detail, "");
     }
     Ok(())
-}
-
-/// Whether a host is an address, this machine, or one of the names that were given.
-fn is_ours(host: &[u8], names: &[String]) -> bool {
-    let Ok(host) = std::str::from_utf8(host) else { return false };
-    if let Some(rest) = host.strip_prefix('[') {
-        let Some((address, port)) = rest.split_once(']') else { return false };
-        return address.parse::<std::net::Ipv6Addr>().is_ok() && (port.is_empty() || is_port(port));
-    }
-    let name = match host.split_once(':') {
-        Some((_, port)) if !is_port(port) => return false,
-        Some((name, _)) => name,
-        None => host,
-    };
-    name.parse::<std::net::Ipv4Addr>().is_ok()
-        || name.eq_ignore_ascii_case("localhost")
-        || names.iter().any(|known| known.eq_ignore_ascii_case(name))
-}
-
-fn is_port(port: &str) -> bool {
-    port.strip_prefix(':').unwrap_or(port).parse::<u16>().is_ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_host_is_an_address_or_a_name_that_was_given() {
-        let names = ["engine.example".to_owned()];
-        for ours in
-            ["127.0.0.1", "127.0.0.1:80", "[::1]", "[::1]:80", "LOCALHOST:1", "Engine.example:9", "10.0.0.7"]
-        {
-            assert!(is_ours(ours.as_bytes(), &names), "{ours}");
-        }
-        for theirs in [
-            "",
-            "evil.example",
-            "localhost.evil.example",
-            "127.0.0.1.evil.example",
-            "[::1",
-            "localhost:x",
-            "[x]",
-        ] {
-            assert!(!is_ours(theirs.as_bytes(), &names), "{theirs}");
-        }
-    }
 }

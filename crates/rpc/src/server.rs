@@ -118,7 +118,14 @@ impl Server {
         };
         let reactor = Reactor::new(config, |core| {
             let gateway = Gateway::new(core.handle(), options.bounds);
-            let listening = Listening { descriptor, shared: false, identity: None, same_user_only: false };
+            let listening = Listening {
+                descriptor,
+                shared: false,
+                identity: None,
+                same_user_only: false,
+                // The gateway asks for more than that.
+                known_hosts_only: false,
+            };
             Http::new(core, gateway, options.http, vec![listening])
         })?;
         Ok(Self { reactor, address })

@@ -191,6 +191,10 @@ pub(crate) struct ServeOptions {
         default_value = "*"
     )]
     pub(crate) cors_origins: Vec<Origin>,
+    /// Names that this server goes by, beside addresses and localhost. JSON-RPC is refused under another, and without a token
+    /// file so is whatever is asked at a loopback address in the clear: a page's name may be made to lead there.
+    #[arg(long, env = "THALWEG_HOSTS", value_name = "NAME", value_delimiter = ',')]
+    pub(crate) hosts: Vec<String>,
     /// Whether webhooks of subscriptions may go to this very machine, as `http://localhost` and `http://127.0.0.x`.
     #[arg(long, env = "THALWEG_WEBHOOKS_LOOPBACK", value_enum, default_value_t = WebhooksLoopback::Auto)]
     pub(crate) webhooks_loopback: WebhooksLoopback,
@@ -262,9 +266,6 @@ pub(crate) struct ServeOptions {
     /// Where JSON-RPC has a listener of its own. Unless it is given, services are called where streams are.
     #[arg(long, env = "THALWEG_RPC_LISTEN", value_name = "ADDRESS", value_delimiter = ',')]
     pub(crate) rpc_listen: Vec<Listen>,
-    /// Names by which JSON-RPC may be reached, beside addresses and localhost: another Host is refused.
-    #[arg(long, env = "THALWEG_RPC_HOSTS", value_name = "NAME", value_delimiter = ',')]
-    pub(crate) rpc_hosts: Vec<String>,
     /// How long rpc.delay may have the next body wait, for tests of clients. Unless it is given, there is no such method.
     #[arg(long, env = "THALWEG_RPC_DELAY_MAX_MS", value_name = "MS", default_value_t = 0)]
     pub(crate) rpc_delay_max_ms: u32,

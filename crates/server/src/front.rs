@@ -31,6 +31,7 @@ pub(crate) struct Fronted {
 pub(crate) struct Front {
     keys: Option<Keys>,
     policy: Policy,
+    hosts: Arc<[String]>,
     board: Arc<Board>,
     rpc: Option<Rpc>,
     /// Services have a listener of their own.
@@ -47,6 +48,7 @@ impl Front {
         Ok(Self {
             keys,
             policy: Policy::of(&options.cors_origins).map_err(Failure::Origins)?,
+            hosts: options.hosts.clone().into(),
             board: Arc::default(),
             rpc: Rpc::of(options)?,
             rpc_apart: !options.rpc_listen.is_empty(),
@@ -56,6 +58,11 @@ impl Front {
     /// Whether not everybody may do everything.
     pub(crate) fn is_guarded(&self) -> bool {
         self.keys.is_some()
+    }
+
+    /// Names that the server goes by.
+    pub(crate) fn hosts(&self) -> Arc<[String]> {
+        self.hosts.clone()
     }
 
     /// What only some may read is for no cache that others read from.

@@ -61,6 +61,15 @@ impl Listen {
     }
 }
 
+/// How listeners are kept.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Keeping<'a> {
+    /// In whose name TLS is spoken at TCP addresses.
+    pub(crate) identity: Option<&'a Identity>,
+    /// Whoever asks there has to have a token.
+    pub(crate) guarded: bool,
+}
+
 /// Open listeners.
 pub(crate) struct Doors {
     /// For each reactor, its listeners.
@@ -71,6 +80,8 @@ pub(crate) struct Doors {
     pub(crate) paths: Vec<BoundPath>,
     /// In whose name TLS is spoken at TCP addresses.
     identity: Option<Identity>,
+    /// Whoever asks there has to have a token.
+    guarded: bool,
 }
 
 /// Opens every listener for every reactor.
@@ -80,13 +91,14 @@ pub(crate) struct Doors {
 pub(crate) fn open(
     listens: &[Listen],
     reactors: usize,
-    identity: Option<&Identity>,
+    keeping: Keeping<'_>,
 ) -> Result<Doors, (Listen, io::Error)> {
     let mut doors = Doors {
         per_reactor: (0..reactors).map(|_| Vec::new()).collect(),
         places: Vec::new(),
         paths: Vec::new(),
-        identity: identity.cloned(),
+        identity: keeping.identity.cloned(),
+        guarded: keeping.guarded,
     };
     for listen in listens {
         open_one(&mut doors, listen).map_err(|error| (listen.clone(), error))?;
@@ -99,23 +111,32 @@ fn open_one(doors: &mut Doors, listen: &Listen) -> io::Result<()> {
         Listen::Tcp(address) | Listen::Tls(address) => {
             let listeners = Listener::tcp(*address, doors.per_reactor.len())?;
             let address = listeners.first().map_or(Ok(*address), Listener::local_address)?;
+            let place = doors.spoken(Listen::Tcp(address));
+            let known_hosts_only = doors.is_for_known_hosts(&place);
             for (own, listener) in doors.per_reactor.iter_mut().zip(listeners) {
                 let identity = doors.identity.clone();
                 let descriptor = listener.into_parts().0;
-                own.push(Listening { descriptor, shared: false, identity, same_user_only: false });
+                let (shared, same_user_only) = (false, false);
+                own.push(Listening { descriptor, shared, identity, same_user_only, known_hosts_only });
             }
-            doors.places.push(doors.spoken(Listen::Tcp(address)));
+            doors.places.push(place);
         }
         Listen::Unix(path) => {
             let listener = Listener::unix(path)?;
             let shared = doors.per_reactor.len() > 1;
             let (last, others) = doors.per_reactor.split_last_mut().ok_or(io::ErrorKind::InvalidInput)?;
+            let at = |descriptor| Listening {
+                descriptor,
+                shared,
+                identity: None,
+                same_user_only: true,
+                known_hosts_only: false,
+            };
             for own in others {
-                let descriptor = listener.duplicate()?;
-                own.push(Listening { descriptor, shared, identity: None, same_user_only: true });
+                own.push(at(listener.duplicate()?));
             }
             let (descriptor, bound) = listener.into_parts();
-            last.push(Listening { descriptor, shared, identity: None, same_user_only: true });
+            last.push(at(descriptor));
             doors.paths.extend(bound);
             doors.places.push(listen.clone());
         }
@@ -150,13 +171,21 @@ impl Doors {
         let shared = self.per_reactor.len() > 1;
         let place = self.spoken(place);
         let identity = self.identity.as_ref().filter(|_| matches!(place, Listen::Tls(_)));
+        let known_hosts_only = self.is_for_known_hosts(&place);
         for own in &mut self.per_reactor {
-            let descriptor = socket::duplicate(descriptor.as_fd())?;
+            let (descriptor, identity) = (socket::duplicate(descriptor.as_fd())?, identity.cloned());
             // Whoever handed a Unix socket over decided who may connect to it.
-            own.push(Listening { descriptor, shared, identity: identity.cloned(), same_user_only: false });
+            let same_user_only = false;
+            own.push(Listening { descriptor, shared, identity, same_user_only, known_hosts_only });
         }
         self.places.push(place);
         Ok(())
+    }
+
+    /// Whether what is asked there has to name this server: where nothing else keeps a page away whose name was made to lead
+    /// to this machine. In a browser a certificate does, and what other machines reach goes by names that nobody told us.
+    fn is_for_known_hosts(&self, place: &Listen) -> bool {
+        !self.guarded && place.is_local() && matches!(place, Listen::Tcp(_))
     }
 
     /// The place, with what is spoken there.
@@ -189,11 +218,14 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("s.sock");
         let listens = [Listen::Tcp("127.0.0.1:0".parse().unwrap()), Listen::Unix(path.clone())];
-        let doors = open(&listens, 3, None).map_err(|(_, error)| error).unwrap();
+        let doors = open(&listens, 3, Keeping::default()).map_err(|(_, error)| error).unwrap();
         assert!(doors.per_reactor.iter().all(|own| own.len() == 2 && own[1].shared && !own[0].shared));
+        assert!(doors.per_reactor.iter().all(|own| own[0].known_hosts_only && !own[1].known_hosts_only));
         assert!(matches!(doors.places[0], Listen::Tcp(address) if address.port() != 0));
         assert!(path.exists());
-        let Err((at, error)) = open(&listens[1..], 1, None) else { panic!("a live server's path was taken") };
+        let Err((at, error)) = open(&listens[1..], 1, Keeping::default()) else {
+            panic!("a live server's path was taken")
+        };
         assert_eq!((at, error.kind()), (Listen::Unix(path.clone()), io::ErrorKind::AddrInUse));
         drop(doors);
         assert!(!path.exists());

@@ -120,7 +120,7 @@ impl Rpc {
             }
         }
         let delay_max = Duration::from_millis(options.rpc_delay_max_ms.into());
-        let bounds = Bounds { hosts: options.rpc_hosts.clone(), delay_max, ..Bounds::default() };
+        let bounds = Bounds { hosts: options.hosts.clone(), delay_max, ..Bounds::default() };
         Ok((!called.is_empty()).then_some(Self { called, bounds }))
     }
 

@@ -11,7 +11,7 @@ use crate::engine::{Engine, Retain};
 use crate::front::{Front, Fronted, Served};
 use crate::housekeeping::Housekeeper;
 use crate::limits::Limits;
-use crate::listen::{self, Doors, Listen};
+use crate::listen::{self, Doors, Keeping, Listen};
 use crate::logging::Logging;
 use crate::plan::Plan;
 use crate::rpc::Doing;
@@ -24,7 +24,6 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
-use thalweg_http::tls::Identity;
 use thalweg_http::{Config, Http, Listening, Message};
 use thalweg_reactor::{Handle, Pool, Reactor};
 use thalweg_service::Endpoint;
@@ -188,8 +187,9 @@ pub(crate) fn serve(configuration: Configuration, line: &[OsString]) -> Result<(
     let engine = open_engine(options, &plan, limits.streams)?;
     plan.warn();
     let Plan { front, reactors, certificate, .. } = plan;
-    let identity = certificate.as_ref().map(Certificate::identity);
-    let mut doors = open_doors(wanted, inherited, reactors, identity)?;
+    let keeping =
+        Keeping { identity: certificate.as_ref().map(Certificate::identity), guarded: front.is_guarded() };
+    let mut doors = open_doors(wanted, inherited, reactors, keeping)?;
     let config = shares.config(options);
     let pool = Pool::start(COLD_THREADS).map_err(|error| Failure::System("start a thread", error))?;
     // Before anything is answered: who hears from the server finds all of it.
@@ -197,7 +197,7 @@ pub(crate) fn serve(configuration: Configuration, line: &[OsString]) -> Result<(
     code::release();
     let spin = options.spin == Switch::On;
     let mut running = start_all(&engine, &front, &pool, config, spin, &mut doors)?;
-    let mut rpc_doors = listen::open(&options.rpc_listen, 1, identity)
+    let mut rpc_doors = listen::open(&options.rpc_listen, 1, keeping)
         .map_err(|(place, error)| Failure::Listen(place, error))?;
     if let Some(listening) = rpc_doors.per_reactor.pop().filter(|listening| !listening.is_empty()) {
         let whom = (reactors, Doing::Rpc);
@@ -258,10 +258,10 @@ fn open_doors(
     wanted: &[Listen],
     inherited: Vec<(Listen, OwnedFd)>,
     reactors: usize,
-    identity: Option<&Identity>,
+    keeping: Keeping<'_>,
 ) -> Result<Doors, Failure> {
     let mut doors =
-        listen::open(wanted, reactors, identity).map_err(|(place, error)| Failure::Listen(place, error))?;
+        listen::open(wanted, reactors, keeping).map_err(|(place, error)| Failure::Listen(place, error))?;
     for (place, descriptor) in inherited {
         let added = doors.add_inherited(place.clone(), descriptor);
         added.map_err(|error| Failure::Listen(place, error))?;
@@ -374,7 +374,7 @@ fn start(
         let built = Reactor::new(reactor_config, |core| {
             let Fronted { served, meters, attached } = front.before(&engine, &pool, core.handle(), doing)?;
             let http = Http::new(core, served, config, listening)?;
-            let mut http = http.with_pool(pool).with_meters(meters);
+            let mut http = http.with_pool(pool).with_meters(meters).with_hosts(front.hosts());
             attached.into_iter().try_for_each(|descriptor| http.attach(core, descriptor))?;
             Ok::<_, io::Error>(http)
         });

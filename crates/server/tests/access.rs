@@ -35,7 +35,7 @@ fn mint(file: &Path, arguments: &[&str]) -> String {
 fn ask(server: &Server, head: &str, length: usize, body: &str) -> (u16, String) {
     let mut peer = TcpStream::connect(server.address()).unwrap();
     peer.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    let head = format!("{head}Host: t\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n");
+    let head = format!("{head}Host: localhost\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n");
     peer.write_all((head + body).as_bytes()).unwrap();
     let mut answer = String::new();
     peer.read_to_string(&mut answer).unwrap();
@@ -212,7 +212,7 @@ fn what_a_token_guards_is_for_no_shared_cache() {
     says(&server.url, &["append", "a", "x", "--token", &token]);
     let mut peer = TcpStream::connect(server.address()).unwrap();
     let request = format!(
-        "GET /v1/stream/a HTTP/1.1\r\nHost: t\r\nConnection: close\r\nAuthorization: bearer {token}\r\n\r\n"
+        "GET /v1/stream/a HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: bearer {token}\r\n\r\n"
     );
     peer.write_all(request.as_bytes()).unwrap();
     let answer = std::io::read_to_string(peer).unwrap();

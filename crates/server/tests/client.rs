@@ -301,7 +301,9 @@ fn a_listing_goes_on_past_one_page() {
     let (_directory, server) = memory();
     let mut connection = std::net::TcpStream::connect(server.address()).unwrap();
     let requests: String = (0..1_300)
-        .map(|i| format!("PUT /v1/stream/many/{i:04} HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n"))
+        .map(|i| {
+            format!("PUT /v1/stream/many/{i:04} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n")
+        })
         .collect();
     let mut answers = BufReader::new(connection.try_clone().unwrap());
     let writer = std::thread::spawn(move || connection.write_all(requests.as_bytes()).unwrap());
@@ -464,7 +466,7 @@ fn a_copy_interrupted_within_what_a_fork_inherited_is_gone_on_with_there() {
         let id = copier(url, &fork, end.split('_').next().unwrap());
         let mut connection = std::net::TcpStream::connect(server.address()).unwrap();
         let request = format!(
-            "POST /v1/stream/{copy} HTTP/1.1\r\nHost: a\r\nContent-Type: {kind}\r\nProducer-Id: {id}\r\n\
+            "POST /v1/stream/{copy} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {kind}\r\nProducer-Id: {id}\r\n\
              Producer-Epoch: 0\r\nProducer-Seq: 0\r\nContent-Length: {}\r\n\r\n{begun}",
             begun.len()
         );

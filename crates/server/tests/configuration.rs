@@ -71,7 +71,7 @@ fn a_wrong_configuration_ends_it_before_anything_is_opened() {
 /// The status of a request that says how large its body is going to be.
 fn announced(address: &str, bytes: u32) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
-    let head = format!("POST /v1/stream/none HTTP/1.1\r\nHost: a\r\nContent-Length: {bytes}\r\n\r\n");
+    let head = format!("POST /v1/stream/none HTTP/1.1\r\nHost: localhost\r\nContent-Length: {bytes}\r\n\r\n");
     stream.write_all(head.as_bytes()).unwrap();
     stream.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
     let mut answer = [0; 12];

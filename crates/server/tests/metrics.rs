@@ -12,7 +12,7 @@ use std::net::TcpStream;
 /// Every sample of the page by its name and labels. A line that breaks the format ends the test.
 fn scrape(server: &Server) -> BTreeMap<String, f64> {
     let mut peer = TcpStream::connect(server.address()).unwrap();
-    peer.write_all(b"GET /metrics HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n").unwrap();
+    peer.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
     let mut answer = String::new();
     peer.read_to_string(&mut answer).unwrap();
     let (head, page) = answer.split_once("\r\n\r\n").unwrap();
@@ -145,7 +145,7 @@ fn memory_is_counted_for_what_it_goes_into() {
     }
     let _idle = TcpStream::connect(server.address()).unwrap();
     let mut tail = TcpStream::connect(server.address()).unwrap();
-    tail.write_all(b"GET /v1/stream/a?offset=-1&live=sse HTTP/1.1\r\nHost: t\r\n\r\n").unwrap();
+    tail.write_all(b"GET /v1/stream/a?offset=-1&live=sse HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     assert!(tail.read(&mut [0; 4_096]).unwrap() > 0);
     // What a reactor carries is written down at the end of its turn.
     let start = std::time::Instant::now();

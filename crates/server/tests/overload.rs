@@ -41,7 +41,7 @@ fn a_reader_that_never_reads_is_cut_and_goes_on_where_it_was() {
     let url = &server.url;
     says(url, &["create", "s", "--content-type", "application/json"]);
     let mut slow = TcpStream::connect(server.address()).unwrap();
-    slow.write_all(b"GET /v1/stream/s?offset=-1&live=sse HTTP/1.1\r\nHost: t\r\n\r\n").unwrap();
+    slow.write_all(b"GET /v1/stream/s?offset=-1&live=sse HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     // Far more than the kernel keeps for one connection.
     let padding = "p".repeat(400_000);
     for n in 0..MESSAGES {
@@ -79,7 +79,7 @@ fn whoever_finds_no_room_is_told_when_to_come_again() {
     let url = &server.url;
     says(url, &["create", "s"]);
     let mut first = TcpStream::connect(server.address()).unwrap();
-    first.write_all(b"GET /v1/stream/s?offset=-1&live=sse HTTP/1.1\r\nHost: t\r\n\r\n").unwrap();
+    first.write_all(b"GET /v1/stream/s?offset=-1&live=sse HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     // It is subscribed once its first event is there.
     let (mut head, mut chunk) = (String::new(), [0; 4_096]);
     while !head.contains("streamNextOffset") {
@@ -105,7 +105,7 @@ fn whoever_looks_after_a_server_with_too_much_unsent_can_see_it() {
         says(&server.url, &["create", name]);
         assert!(run(&server.url, &["append", name], &"x".repeat(bytes)).status.success());
     }
-    let read = |name: &str| format!("GET /v1/stream/{name}?offset=-1 HTTP/1.1\r\nHost: t\r\n\r\n");
+    let read = |name: &str| format!("GET /v1/stream/{name}?offset=-1 HTTP/1.1\r\nHost: localhost\r\n\r\n");
     let mut stuck = Vec::new();
     let refused = loop {
         assert!(stuck.len() < 200, "reads are taken without end");

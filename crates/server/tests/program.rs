@@ -184,7 +184,9 @@ fn a_second_signal_does_not_wait_for_whoever_holds_out() {
         &["--drain-grace-ms", "60000", "--durability", "memory"],
     );
     let mut holdout = TcpStream::connect(server.address()).unwrap();
-    holdout.write_all(b"PUT /v1/stream/x HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nhalf").unwrap();
+    holdout
+        .write_all(b"PUT /v1/stream/x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nhalf")
+        .unwrap();
     std::thread::sleep(Duration::from_millis(200));
     server.signal("INT");
     std::thread::sleep(Duration::from_millis(300));

@@ -12,7 +12,7 @@ use std::time::Duration;
 /// The answer to one request on a connection of its own.
 fn ask(server: &Server, head: &str) -> String {
     let mut peer = TcpStream::connect(server.address()).unwrap();
-    let request = format!("{head}\r\nHost: t\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+    let request = format!("{head}\r\nHost: localhost\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
     peer.write_all(request.as_bytes()).unwrap();
     let mut answer = Vec::new();
     peer.read_to_end(&mut answer).unwrap();

@@ -27,7 +27,7 @@ fn put(client: &mut StateClient<SyncClient>, key: &str, value: &str) {
 /// The messages of a stream, as server-sent events bring them.
 fn follow(server: &Server, stream: &str) -> impl Iterator<Item = serde_json::Value> + use<> {
     let mut connection = TcpStream::connect(server.address()).unwrap();
-    let head = format!("GET /v1/stream/{stream}?offset=-1&live=sse HTTP/1.1\r\nHost: x\r\n\r\n");
+    let head = format!("GET /v1/stream/{stream}?offset=-1&live=sse HTTP/1.1\r\nHost: localhost\r\n\r\n");
     connection.write_all(head.as_bytes()).unwrap();
     let lines = BufReader::new(connection).lines().map(Result::unwrap);
     let data = lines.filter_map(|line| Some(line.strip_prefix("data:")?.trim().to_owned()));

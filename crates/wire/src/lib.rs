@@ -9,6 +9,7 @@ pub mod etag;
 pub mod exchange;
 pub mod fault;
 pub mod frame;
+pub mod host;
 pub mod http1;
 pub mod json;
 pub mod jsonrpc;

@@ -261,6 +261,7 @@ impl Server {
                 shared: false,
                 identity,
                 same_user_only: false,
+                known_hosts_only: false,
             };
             let mut reactor = Reactor::new(reactor_config, |core| {
                 let http = Http::new(core, service, config, vec![listening])?;

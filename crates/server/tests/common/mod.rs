@@ -94,7 +94,7 @@ pub fn fails(url: &str, arguments: &[&str]) -> (i32, String) {
 /// The answer to one request on a connection of its own.
 pub fn ask(server: &Server, head: &str) -> String {
     let mut peer = TcpStream::connect(server.address()).unwrap();
-    peer.write_all(format!("{head}\r\nHost: t\r\nConnection: close\r\n\r\n").as_bytes()).unwrap();
+    peer.write_all(format!("{head}\r\nHost: localhost\r\nConnection: close\r\n\r\n").as_bytes()).unwrap();
     let mut answer = Vec::new();
     peer.read_to_end(&mut answer).unwrap();
     String::from_utf8_lossy(&answer).into_owned()

@@ -1,0 +1,53 @@
+//! Whom a request takes the server for: its `Host` (RFC 9110, 7.2).
+//!
+//! A page may have its name lead to this machine once a browser has loaded it, and is then of the same origin as what
+//! answers here. The browser still says the page's name, which is no address, and not `localhost`.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+/// Whether a host is an address, this machine, or one of the names that were given; whatever its port.
+pub fn is_ours(host: &[u8], names: &[String]) -> bool {
+    let Ok(host) = std::str::from_utf8(host) else { return false };
+    if let Some(rest) = host.strip_prefix('[') {
+        let Some((address, port)) = rest.split_once(']') else { return false };
+        return address.parse::<Ipv6Addr>().is_ok() && (port.is_empty() || is_port(port));
+    }
+    let name = match host.split_once(':') {
+        Some((_, port)) if !is_port(port) => return false,
+        Some((name, _)) => name,
+        None => host,
+    };
+    name.parse::<Ipv4Addr>().is_ok()
+        || name.eq_ignore_ascii_case("localhost")
+        || names.iter().any(|known| known.eq_ignore_ascii_case(name))
+}
+
+fn is_port(port: &str) -> bool {
+    port.strip_prefix(':').unwrap_or(port).parse::<u16>().is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_is_an_address_or_a_name_that_was_given() {
+        let names = ["engine.example".to_owned()];
+        for ours in
+            ["127.0.0.1", "127.0.0.1:80", "[::1]", "[::1]:80", "LOCALHOST:1", "Engine.example:9", "10.0.0.7"]
+        {
+            assert!(is_ours(ours.as_bytes(), &names), "{ours}");
+        }
+        for theirs in [
+            "",
+            "evil.example",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example",
+            "[::1",
+            "localhost:x",
+            "[x]",
+        ] {
+            assert!(!is_ours(theirs.as_bytes(), &names), "{theirs}");
+        }
+    }
+}
