@@ -108,9 +108,16 @@ fn a_body_is_not_waited_for_unless_a_token_came_with_its_head() {
         let (status, said) = ask(&server, &format!("{line} HTTP/1.1\r\n"), 16 << 20, "");
         assert!(status == 401 && said.contains("token-required"), "{line}: {status} {said}");
     }
-    let (status, said) =
-        ask(&server, "POST /v1/stream/__ds/subscriptions/s/ack HTTP/1.1\r\n", (64 << 10) + 1, "");
-    assert!(status == 413 && said.contains("acks-too-large"), "{status} {said}");
+    for verb in ["ack", "release", "callback"] {
+        let line = format!("POST /v1/stream/__ds/subscriptions/s/{verb} HTTP/1.1\r\n");
+        for length in [100, 64 << 10, (64 << 10) + 1] {
+            let (status, said) = ask(&server, &line, length, "");
+            assert!(status == 401 && said.contains("token-required"), "{verb} {length}: {status} {said}");
+        }
+        let line = format!("{line}Authorization: Bearer theirs\r\n");
+        let (status, said) = ask(&server, &line, (64 << 10) + 1, "");
+        assert!(status == 413 && said.contains("acks-too-large"), "{verb}: {status} {said}");
+    }
     assert_eq!(ask(&server, "GET /healthz HTTP/1.1\r\n", 0, "").0, 200);
     assert_eq!(ask(&server, "OPTIONS /v1/stream/a HTTP/1.1\r\n", 0, "").0, 204);
 }

@@ -1,6 +1,6 @@
 //! The guard: a service in front of a service. It reads the method, the path and the `Authorization` header (RFC 6750),
 //! and either hands the request on as it is or refuses it. A body that is still to come is announced memory, so it needs a
-//! good token even where the request does not.
+//! good token even where the request does not; a small one that goes with a token which only the service can judge, any token.
 
 use super::tokens::{Grant, Scope, Tokens, TokensError};
 use crate::layer::pass_on;
@@ -66,14 +66,18 @@ impl<S: Service> Guard<S> {
     /// The answer to a request that may not be, or whose body may not come.
     fn refusal(&mut self, request: &Request<'_>, body: Body, now: Now) -> Option<Response> {
         let keys = self.keys.as_ref()?;
-        let proof = proof(request);
+        let (proof, token) = (proof(request), bearer(request));
         match (proof, body) {
             (Proof::None | Proof::Theirs, Body::Here) => return None,
-            (Proof::Theirs, Body::ToCome) if announces_at_most(request, WORK_BYTES_MAX) => return None,
+            (Proof::Theirs, Body::ToCome)
+                if token.is_some() && announces_at_most(request, WORK_BYTES_MAX) =>
+            {
+                return None;
+            }
             _ => {}
         }
         let tokens = keys.0.read().clone();
-        let denied = match bearer(request).map(|token| tokens.grant(token)) {
+        let denied = match token.map(|token| tokens.grant(token)) {
             // Memory for a body is for whoever has a token, whatever it is good for.
             Some(Some(_)) if proof == Proof::None => return None,
             Some(Some(grant)) => match wanting(request, grant)? {
@@ -81,7 +85,7 @@ impl<S: Service> Guard<S> {
                 Scope::Append => &NO_APPEND,
                 Scope::Admin => &NO_ADMIN,
             },
-            _ if proof == Proof::Theirs => &WORK_TOO_LARGE,
+            Some(None) if proof == Proof::Theirs => &WORK_TOO_LARGE,
             None if request.field("Authorization").is_none() => &MISSING,
             _ => &UNKNOWN,
         };

@@ -132,6 +132,12 @@ fn no_body_is_waited_for_before_a_token_came_with_its_head() {
     assert_eq!(admitted(Method::Post, ack, &[theirs, ("Content-Length", "65536")]), 200);
     assert_eq!(admitted(Method::Post, ack, &[theirs, ("Content-Length", "65537")]), 413);
     assert_eq!(admitted(Method::Post, ack, &[theirs, ("Transfer-Encoding", "chunked")]), 413);
+    // Whoever says none has nothing waited for.
+    for framing in [("Content-Length", "100"), ("Content-Length", "65537"), ("Transfer-Encoding", "chunked")]
+    {
+        assert_eq!(admitted(Method::Post, ack, &[framing]), 401, "{framing:?}");
+        assert_eq!(admitted(Method::Post, ack, &[framing, ("Authorization", "Basic theirs")]), 401);
+    }
 }
 
 #[test]
