@@ -299,12 +299,19 @@ impl Control<'_> {
         }
     }
 
-    /// Reads the configuration again, and brings into force what can be. One that is wrong changes nothing.
+    /// Reads again what the configuration in force names, and then the configuration, and brings into force what can be. One that
+    /// is wrong changes nothing.
     fn reload(&mut self, running: &[Running]) {
+        // Neither waits for the other to be right: a token is withdrawn whatever else somebody is writing.
+        self.front.reload(&self.configuration.options);
+        self.reload_certificate();
         let read = match Configuration::load(self.line) {
             Ok(read) => read,
             Err(error) => {
-                tracing::error!(%error, "the configuration is not reloaded; the one in force stays");
+                tracing::error!(
+                    %error,
+                    "the configuration is not reloaded; the one in force stays. Its tokens and its certificate, where it has any, were read again"
+                );
                 return;
             }
         };
@@ -317,8 +324,6 @@ impl Control<'_> {
             }
         }
         self.configuration.take_over(read);
-        self.front.reload(&self.configuration.options);
-        self.reload_certificate();
         let options = &self.configuration.options;
         self.logging.set_level(options.log_level);
         let config = Arc::new(self.shares.config(options));

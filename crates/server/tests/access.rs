@@ -96,6 +96,26 @@ fn a_server_with_tokens_serves_whom_they_allow_and_takes_new_ones_without_a_rest
 }
 
 #[test]
+fn a_token_is_withdrawn_while_the_configuration_is_wrong() {
+    let directory = tempfile::tempdir().unwrap();
+    let [file, configuration] = ["tokens.toml", "thalweg.toml"].map(|name| directory.path().join(name));
+    let token = mint(&file, &["reader", "--scope", "read"]);
+    std::fs::write(&configuration, "log_level = 'error'\n").unwrap();
+    let flags = ["--config", configuration.to_str().unwrap(), "--tokens", file.to_str().unwrap()];
+    let server = Server::start(&directory.path().join("data"), "127.0.0.1:0", &flags);
+    assert_eq!(fails(&server.url, &["read", "a", "--token", &token]).0, 4);
+    std::fs::write(&configuration, "log_level = 'wrong'\n").unwrap();
+    std::fs::write(&file, "").unwrap();
+    server.signal("HUP");
+    let start = Instant::now();
+    while fails(&server.url, &["read", "a", "--token", &token]).0 != 1 {
+        assert!(start.elapsed() < Duration::from_secs(10), "the token is still good");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    server.end();
+}
+
+#[test]
 fn a_body_is_not_waited_for_unless_a_token_came_with_its_head() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("tokens.toml");

@@ -31,6 +31,9 @@ fn certify(directory: &Path, is_ca: IsCa) -> (PathBuf, PathBuf) {
     (certificate, key)
 }
 
+/// The file that a server is started with.
+const CONFIGURATION: &str = "thalweg.toml";
+
 fn start(directory: &Path) -> (Server, String, String) {
     start_with(directory, IsCa::NoCa)
 }
@@ -38,10 +41,12 @@ fn start(directory: &Path) -> (Server, String, String) {
 fn start_with(directory: &Path, is_ca: IsCa) -> (Server, String, String) {
     let (certificate, key) = certify(directory, is_ca);
     let files = [certificate.to_str().unwrap(), key.to_str().unwrap()];
-    let more = ["--tls-certificate", files[0], "--tls-key", files[1], "--log-level", "info"];
+    let configuration = directory.join(CONFIGURATION);
+    std::fs::write(&configuration, "log_level = 'info'").unwrap();
+    let more = ["--tls-certificate", files[0], "--tls-key", files[1], "--config"];
     let mut command = Command::new(PROGRAM);
     command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(directory.join("data"));
-    command.args(more).stderr(Stdio::null());
+    command.args(more).arg(configuration).stderr(Stdio::null());
     let server = Server::started(command);
     let greeted = server.greeting.split_whitespace().find(|word| word.starts_with("https://"));
     let url = greeted.unwrap().to_owned();
@@ -122,6 +127,8 @@ fn the_verbs_and_the_load_speak_tls_and_a_new_certificate_needs_no_restart() {
     // The file is another one, and so is whom clients have to trust.
     certify(directory.path(), IsCa::NoCa);
     assert_eq!(fails(&url, &["head", "notes", "--tls-ca", &ca]).0, 3);
+    // It need not wait for a configuration that is right.
+    std::fs::write(directory.path().join(CONFIGURATION), "log_level = 'wrong'").unwrap();
     server.signal("HUP");
     let start = Instant::now();
     while fails(&url, &["head", "notes", "--tls-ca", &ca]).0 != 0 {
