@@ -35,6 +35,7 @@ mod services;
 mod shares;
 mod stats;
 mod supervisor;
+mod threads;
 mod usage;
 mod webhooks;
 

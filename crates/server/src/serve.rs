@@ -17,15 +17,15 @@ use crate::plan::Plan;
 use crate::rpc::Doing;
 use crate::shares::Shares;
 use crate::supervisor::{self, Supervisor};
+use crate::threads::{ReactorThread, Threads};
 use crate::{EXIT_CONFIGURATION, EXIT_FAILED, services, webhooks};
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
-use std::thread::JoinHandle;
 use thalweg_http::{Config, Http, Listening, Message};
-use thalweg_reactor::{Handle, Pool, Reactor};
+use thalweg_reactor::{Pool, Reactor};
 use thalweg_service::Endpoint;
 use thalweg_sys::code;
 use thalweg_sys::epoll::wait_readable;
@@ -35,7 +35,7 @@ use thalweg_sys::signal::{Signal, Signals, ignore_broken_pipes};
 const ATTACHED_MAX: usize = 64;
 /// Between two looks at whether all threads are there.
 const WATCHING_MS: u32 = 5_000;
-/// Between two looks at reactors that are ending.
+/// Between two looks at threads that are ending.
 const ENDING_MS: u32 = 10;
 /// Threads that wait for the disk in place of the reactors.
 const COLD_THREADS: usize = 2;
@@ -74,7 +74,7 @@ pub(crate) enum Failure {
     Descriptors(TooFew),
     /// The system refused something else.
     System(&'static str, io::Error),
-    /// A reactor ended by itself.
+    /// A thread ended by itself.
     Reactor,
 }
 
@@ -121,7 +121,7 @@ impl std::fmt::Display for Failure {
                  raise the limit (ulimit -n, LimitNOFILE=), or have fewer --reactors"
             ),
             Self::System(action, error) => write!(out, "cannot {action}: {error}"),
-            Self::Reactor => write!(out, "a reactor ended unasked; see the log above"),
+            Self::Reactor => write!(out, "a thread ended unasked; see the log above"),
         }
     }
 }
@@ -145,12 +145,6 @@ impl Failure {
             | Self::Reactor => EXIT_FAILED,
         }
     }
-}
-
-/// A reactor on its thread.
-struct Running {
-    handle: Handle<Message>,
-    thread: JoinHandle<()>,
 }
 
 /// What can change while the server runs.
@@ -196,44 +190,41 @@ pub(crate) fn serve(configuration: Configuration, line: &[OsString]) -> Result<(
     let neighbours = services::Running::start(&engine, &pool, options, shares.connections())?;
     code::release();
     let spin = options.spin == Switch::On;
-    let mut running = start_all(&engine, &front, &pool, config, spin, &mut doors)?;
+    let mut reactor_threads = start_all(&engine, &front, &pool, config, spin, &mut doors)?;
     let mut rpc_doors = listen::open(&options.rpc_listen, 1, keeping)
         .map_err(|(place, error)| Failure::Listen(place, error))?;
     if let Some(listening) = rpc_doors.per_reactor.pop().filter(|listening| !listening.is_empty()) {
         let whom = (reactors, Doing::Rpc);
-        running.push(start(whom, &engine, &front, &pool, config, spin, listening)?);
+        reactor_threads.push(start(whom, &engine, &front, &pool, config, spin, listening)?);
         doors.paths.append(&mut rpc_doors.paths);
     }
-    let webhooks = webhooks::Running::start(&engine)?;
-    let housekeeper = Housekeeper::start(&engine)?;
+    let threads = Threads {
+        reactors: reactor_threads,
+        neighbours,
+        webhooks: webhooks::Running::start(&engine)?,
+        housekeeper: Housekeeper::start(&engine)?,
+    };
     shares.warn(options, &limits);
     tracing::info!(reactors, durability = ?options.durability, %limits, "serving");
     greet(
         &doors.places,
         &rpc_doors.places,
-        neighbours.iter().flat_map(services::Running::endpoints),
+        threads.neighbours.iter().flat_map(services::Running::endpoints),
         &limits,
     );
     let supervisor = Supervisor::from_environment();
     supervisor.ready();
     code::release();
     let mut control = Control { configuration, line, logging, front, certificate, shares };
-    watch(&signals, &housekeeper, &running, neighbours.as_ref(), &mut control)?;
+    watch(&signals, &threads, &mut control)?;
     let grace_ms = control.configuration.options.drain_grace_ms;
     tracing::info!(grace_ms, "ending: a second signal ends at once");
     supervisor.stopping();
     drop(doors.paths);
-    if let Some(neighbours) = &neighbours {
-        neighbours.stop();
-    }
-    let mut in_order = drain(&signals, running, grace_ms);
-    in_order &= neighbours.is_none_or(services::Running::end);
-    webhooks.end();
-    in_order &= housekeeper.end();
-    if in_order {
-        engine.close().map_err(Failure::Store)?;
-    }
-    Ok(())
+    // Who cannot hear of another signal does not wait for one.
+    let asked_again =
+        || matches!(wait(&signals, ENDING_MS), Ok(Some(Signal::Terminate | Signal::Interrupt)) | Err(_));
+    threads.end(&engine, grace_ms, asked_again)
 }
 
 /// Opens the store. Between any two steps of the start what the last one ran is let go, so that the most a start ever takes
@@ -276,7 +267,7 @@ fn start_all(
     config: Config,
     spin: bool,
     doors: &mut Doors,
-) -> Result<Vec<Running>, Failure> {
+) -> Result<Vec<ReactorThread>, Failure> {
     let listening = std::mem::take(&mut doors.per_reactor).into_iter().enumerate();
     listening
         .map(|(index, listening)| {
@@ -301,7 +292,7 @@ impl Control<'_> {
 
     /// Reads again what the configuration in force names, and then the configuration, and brings into force what can be. One that
     /// is wrong changes nothing.
-    fn reload(&mut self, running: &[Running]) {
+    fn reload(&mut self, reactors: &[ReactorThread]) {
         // Neither waits for the other to be right: a token is withdrawn whatever else somebody is writing.
         self.front.reload(&self.configuration.options);
         self.reload_certificate();
@@ -327,7 +318,7 @@ impl Control<'_> {
         let options = &self.configuration.options;
         self.logging.set_level(options.log_level);
         let config = Arc::new(self.shares.config(options));
-        for reactor in running {
+        for reactor in reactors {
             if reactor.handle.post(Message::Configure(config.clone())).is_err() {
                 tracing::error!("a reactor is too far behind to be told its new limits: send SIGHUP again");
             }
@@ -363,7 +354,7 @@ fn start(
     config: Config,
     spin: bool,
     listening: Vec<Listening>,
-) -> Result<Running, Failure> {
+) -> Result<ReactorThread, Failure> {
     let entries = config.connections_max + Http::<Served>::entries_beside(listening.len()) + ATTACHED_MAX;
     let reactor_config = thalweg_reactor::Config {
         entries_max: u32::try_from(entries).unwrap_or(u32::MAX),
@@ -397,7 +388,7 @@ fn start(
     let thread = builder.spawn(run).map_err(|error| Failure::System("start a thread", error))?;
     let handle = receiver.recv().map_err(|_| Failure::Reactor)?;
     let handle = handle.map_err(|error: io::Error| Failure::System("start a reactor", error))?;
-    Ok(Running { handle, thread })
+    Ok(ReactorThread { handle, thread })
 }
 
 /// Says where the server is and what to try. Standard output may be closed: then nobody wanted to know.
@@ -431,21 +422,14 @@ fn greet<'e>(
 }
 
 /// Waits for the signal to end.
-fn watch(
-    signals: &Signals,
-    housekeeper: &Housekeeper,
-    running: &[Running],
-    neighbours: Option<&services::Running>,
-    control: &mut Control<'_>,
-) -> Result<(), Failure> {
+fn watch(signals: &Signals, threads: &Threads, control: &mut Control<'_>) -> Result<(), Failure> {
     loop {
         match wait(signals, WATCHING_MS)? {
             Some(Signal::Terminate | Signal::Interrupt) => return Ok(()),
-            Some(Signal::HangUp) => control.reload(running),
+            Some(Signal::HangUp) => control.reload(&threads.reactors),
             None => {}
         }
-        let ended = running.iter().any(|reactor| reactor.thread.is_finished());
-        if ended || housekeeper.has_ended() || neighbours.is_some_and(services::Running::has_ended) {
+        if threads.has_ended() {
             return Err(Failure::Reactor);
         }
     }
@@ -458,29 +442,4 @@ fn wait(signals: &Signals, timeout_ms: u32) -> Result<Option<Signal>, Failure> {
         return Ok(None);
     }
     signals.next().map_err(failed)
-}
-
-/// Lets every reactor end in good order, or at once on another signal. Whether it was in good order.
-fn drain(signals: &Signals, running: Vec<Running>, grace_ms: u32) -> bool {
-    for reactor in &running {
-        if reactor.handle.post(Message::Drain { grace_ms }).is_err() {
-            reactor.handle.stop();
-        }
-    }
-    let mut in_order = true;
-    while running.iter().any(|reactor| !reactor.thread.is_finished()) {
-        if in_order
-            && matches!(wait(signals, ENDING_MS), Ok(Some(Signal::Terminate | Signal::Interrupt)) | Err(_))
-        {
-            tracing::warn!("ending at once");
-            in_order = false;
-            running.iter().for_each(|reactor| reactor.handle.stop());
-        } else if !in_order {
-            std::thread::sleep(std::time::Duration::from_millis(u64::from(ENDING_MS)));
-        }
-    }
-    for reactor in running {
-        in_order &= reactor.thread.join().is_ok();
-    }
-    in_order
 }

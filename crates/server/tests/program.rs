@@ -198,6 +198,44 @@ fn a_second_signal_does_not_wait_for_whoever_holds_out() {
 }
 
 #[test]
+fn a_second_signal_does_not_wait_for_whoever_holds_a_service_up() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    let log = directory.path().join("log");
+    let mut command = Command::new(PROGRAM);
+    command.args(["serve", "--listen", "127.0.0.1:0", "--drain-grace-ms", "60000", "--data"]).arg(&data);
+    let mut server = Server::started({
+        command.stderr(std::fs::File::create(&log).unwrap());
+        command
+    });
+    says(&server.url, &["create", "a"]);
+    says(&server.url, &["append", "a", "first\n"]);
+    let mut follower = Command::new(PROGRAM);
+    follower.args(["tail", "a", "--via", "sock", "--data"]).arg(&data).stdout(Stdio::piped());
+    let mut follower = follower.spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(follower.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    // Who sleeps takes neither its last answers nor the news that there are no more.
+    let stopped = Command::new("kill").args(["-s", "STOP", &follower.id().to_string()]).status().unwrap();
+    server.signal("TERM");
+    std::thread::sleep(Duration::from_millis(500));
+    let waits = server.child.try_wait().unwrap().is_none();
+    let start = Instant::now();
+    server.signal("TERM");
+    let status = server.child.wait().unwrap();
+    let took = start.elapsed();
+    follower.kill().unwrap();
+    follower.wait().unwrap();
+    assert!(stopped.success() && waits, "a client of a service is waited for");
+    assert!(took < Duration::from_secs(5) && status.success(), "{took:?} {status}");
+    assert!(std::fs::read_to_string(&log).unwrap().contains("ending at once"));
+    // The next start finds all of it.
+    let server = Server::start(&data, "127.0.0.1:0", &[]);
+    assert_eq!(says(&server.url, &["read", "a"]), "first\n");
+    server.end();
+}
+
+#[test]
 fn verify_finds_damage_and_says_where() {
     let directory = tempfile::tempdir().unwrap();
     let data = directory.path().to_str().unwrap();
