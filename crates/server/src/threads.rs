@@ -30,6 +30,7 @@ impl Threads {
     pub(crate) fn has_ended(&self) -> bool {
         self.reactors.iter().any(|reactor| reactor.thread.is_finished())
             || self.neighbours.as_ref().is_some_and(services::Running::has_ended)
+            || self.webhooks.has_ended()
             || self.housekeeper.has_ended()
     }
 

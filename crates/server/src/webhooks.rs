@@ -138,6 +138,11 @@ impl Running {
         Ok(Running { handle, thread })
     }
 
+    /// Whether it ended by itself.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.thread.is_finished()
+    }
+
     /// Ends it. Calls in flight are cut; their wakes are kept, and handed over again after the next start.
     pub(crate) fn end(self) {
         self.handle.stop();

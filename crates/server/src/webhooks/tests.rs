@@ -1,6 +1,8 @@
 use super::*;
 use crate::arguments::Durability;
 use crate::engine::{Retain, Service};
+use crate::housekeeping::Housekeeper;
+use crate::threads::Threads;
 use serde_json::{Value, json};
 use std::io::Read;
 use std::net::TcpListener;
@@ -36,6 +38,22 @@ fn localhost_is_asked_of_nobody_and_a_name_that_leads_inside_is_refused() {
     let why = permitted(&public, &[inside]).unwrap_err();
     assert_eq!(why.kind(), io::ErrorKind::PermissionDenied);
     assert_eq!(permitted(&public, &[inside, outside]).unwrap(), [SocketAddr::new(outside, 8443)]);
+}
+
+#[test]
+fn whoever_watches_a_servers_threads_sees_the_end_of_this_one() {
+    let state = StateOptions::default();
+    let engine = Engine::open(Path::new(""), Durability::Memory, Retain::default(), state).unwrap();
+    let (webhooks, housekeeper) = (Running::start(&engine).unwrap(), Housekeeper::start(&engine).unwrap());
+    let threads = Threads { reactors: Vec::new(), neighbours: None, webhooks, housekeeper };
+    assert!(!threads.has_ended());
+    threads.webhooks.handle.stop();
+    let start = Instant::now();
+    while !threads.has_ended() {
+        assert!(start.elapsed() < PATIENCE, "nobody sees that subscriptions are not driven any more");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    threads.end(&engine, 0, || false).unwrap();
 }
 
 /// Whoever asks the store through it hears nothing of what becomes durable: here everything is at once.
