@@ -34,7 +34,7 @@ pub(crate) enum Verb {
     Serve(Box<ServeOptions>),
     #[command(flatten)]
     Client(ClientVerb),
-    /// Check every batch of a store that no server has open, and say what is damaged.
+    /// Check every batch of a store or a backup, at rest or in use, and say what is damaged.
     Verify {
         /// Directory of the store.
         #[arg(long, value_name = "DIR", env = "THALWEG_DATA", default_value = "./data")]
