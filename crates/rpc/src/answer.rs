@@ -9,6 +9,10 @@ use thalweg_service::Error;
 use thalweg_wire::fault::Fault;
 use thalweg_wire::jsonrpc::{self, Id, Invalid, write};
 
+/// What is said of an answer that there is no room for beside all others that wait.
+pub(crate) const NO_ROOM: &str =
+    "the call was made, and there is no room for its answer: others that wait take all of it";
+
 /// The end of a call: a fault's code or 0, and the frame that came with it.
 pub(crate) fn ended(
     plan: &Plan,
@@ -27,6 +31,7 @@ pub(crate) fn ended(
                 Fault::Overrun,
                 "the stream has more items than one answer holds: call over a socket",
             ),
+            Broken::NoRoom => fault(out, id, Fault::Overrun, NO_ROOM),
             Broken::Unfit(why) => fault(out, id, Fault::BadAnswer, why),
         };
     }

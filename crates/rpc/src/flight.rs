@@ -17,6 +17,8 @@ pub(crate) struct Flight {
     output: Vec<u8>,
     /// Bytes of answers whose turn has not come.
     kept_bytes: usize,
+    /// What these take.
+    kept_room: usize,
     /// Calls that are awaited: of which service, and under which name.
     pub(crate) awaited: Vec<(usize, CallId)>,
 }
@@ -30,7 +32,7 @@ impl Flight {
         if is_batch {
             output.push(b'[');
         }
-        Self { is_batch, order: Ordered::new(), output, kept_bytes: 0, awaited: Vec::new() }
+        Self { is_batch, order: Ordered::new(), output, kept_bytes: 0, kept_room: 0, awaited: Vec::new() }
     }
 
     /// An answer that is there at once: written in place, unless others are before it.
@@ -43,8 +45,14 @@ impl Flight {
         let mut answer = Vec::new();
         write(&mut answer);
         answer.push(b',');
-        self.kept_bytes += answer.len();
+        answer.shrink_to_fit();
         let sequence = self.order.expect();
+        self.keep(sequence, answer);
+    }
+
+    fn keep(&mut self, sequence: Sequence, answer: Vec<u8>) {
+        self.kept_bytes += answer.len();
+        self.kept_room += room(&answer);
         self.order.complete(sequence, answer);
     }
 
@@ -64,10 +72,13 @@ impl Flight {
         let mut answer = Vec::new();
         write(&mut answer);
         answer.push(b',');
-        self.kept_bytes += answer.len();
-        self.order.complete(sequence, answer);
+        if !self.awaited.is_empty() {
+            answer.shrink_to_fit();
+        }
+        self.keep(sequence, answer);
         while let Some(answer) = self.order.pop() {
             self.kept_bytes -= answer.len();
+            self.kept_room -= room(&answer);
             self.output.extend_from_slice(&answer);
         }
     }
@@ -81,6 +92,12 @@ impl Flight {
         self.output.len() + self.kept_bytes
     }
 
+    /// What it takes beside the calls that are awaited.
+    #[inline]
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.output.capacity() + self.kept_room
+    }
+
     /// All of the answers; `None` if nothing was asked that has one.
     pub(crate) fn finish(mut self) -> Option<Vec<u8>> {
         match self.output.pop() {
@@ -91,6 +108,11 @@ impl Flight {
         }
         Some(self.output)
     }
+}
+
+/// What an answer takes until its turn comes.
+fn room(answer: &Vec<u8>) -> usize {
+    size_of_val(answer) + answer.capacity()
 }
 
 /// A call that is awaited.
@@ -106,6 +128,13 @@ pub(crate) struct Awaited {
     pub(crate) until: Option<Instant>,
 }
 
+impl Awaited {
+    /// What it takes.
+    pub(crate) fn held_bytes(&self) -> usize {
+        size_of_val(self) + self.id.len() + self.items.bytes.capacity()
+    }
+}
+
 /// The items of a stream, as far as they came.
 #[derive(Debug, Default)]
 pub(crate) struct Items {
@@ -116,11 +145,20 @@ pub(crate) struct Items {
     pub(crate) broken: Option<Broken>,
 }
 
+impl Items {
+    /// There is no answer in them, and there are no more of them.
+    pub(crate) fn break_off(&mut self, why: Broken) {
+        *self = Self { bytes: Vec::new(), count: self.count, broken: Some(why) };
+    }
+}
+
 /// Why what came of a stream is no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Broken {
     /// More than are collected.
     TooMany,
+    /// More than there is room for beside what else waits.
+    NoRoom,
     /// An item that does not fit the schema.
     Unfit(String),
 }

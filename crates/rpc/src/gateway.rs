@@ -8,10 +8,11 @@
 //! cancelled. Everything has a bound ([`Bounds`]). Checked by `tests/`.
 
 use crate::answer;
+use crate::budget::Budget;
 use crate::built_in;
 use crate::door::{self, PREFIX};
-use crate::flight::{Awaited, Flight, Items};
-use crate::held::Held;
+use crate::flight::{Awaited, Broken, Flight, Items};
+use crate::held::{Body, Held};
 use crate::mount::{Backend, Mount};
 use crate::plan::Plan;
 use crate::request;
@@ -37,6 +38,10 @@ pub struct Bounds {
     /// Bytes of answers to one batch; calls beyond are refused before they are made, and of what was made before, long answers
     /// are replaced by an error.
     pub batch_bytes_max: usize,
+    /// Bytes that answers may take which wait for others before them, and whatever else is kept of calls that are awaited:
+    /// in all, of one gateway. Calls beyond are refused before they are made, and of what was made before, long answers are
+    /// replaced by an error and streams ended with one.
+    pub answers_bytes_max: usize,
     /// Calls of one service whose handlers have not ended.
     pub in_flight_max: usize,
     /// How long an answer is waited for.
@@ -56,6 +61,7 @@ impl Default for Bounds {
         Self {
             batch_calls_max: 1_000,
             batch_bytes_max: 16 << 20,
+            answers_bytes_max: 64 << 20,
             in_flight_max: 4_096,
             patience: Duration::from_secs(60),
             stream_items_max: 1_000,
@@ -110,6 +116,8 @@ pub struct Gateway {
     served: Vec<Served>,
     flights: HashMap<u64, Flight>,
     held: Held,
+    /// Of flights, awaited calls and bodies that are held.
+    budget: Budget,
     last_flight: u64,
     alone: bool,
     /// The request that is being made.
@@ -133,6 +141,7 @@ impl Gateway {
     pub fn new(handle: Handle<Message>, bounds: Bounds) -> Self {
         let rouser = Rouser { permit: Mutex::new(handle.reserve()), handle };
         Self {
+            budget: Budget::new(bounds.answers_bytes_max),
             bounds,
             rouser: Arc::new(rouser),
             served: Vec::new(),
@@ -197,7 +206,12 @@ impl Gateway {
     fn body(&mut self, place: usize, body: &[u8]) -> Answer<()> {
         let name = self.last_flight + 1;
         if let Some(time) = self.served[place].delay.take() {
+            if self.budget.lacks(body.len()) {
+                return Answer::Respond(no_room_for_body());
+            }
+            let was = self.held.bytes();
             self.held.hold(name, place, body, time);
+            self.budget.replace(was, self.held.bytes());
         } else if let Some(response) = self.carry_out(place, body, name) {
             self.owe_look();
             return Answer::Respond(response);
@@ -227,6 +241,7 @@ impl Gateway {
             let nothing = || Response { status: 204, ..Response::default() };
             return Some(flight.finish().map_or_else(nothing, respond));
         }
+        self.budget.replace(0, flight.held_bytes());
         self.flights.insert(name, flight);
         None
     }
@@ -234,8 +249,12 @@ impl Gateway {
     /// Makes one call, and answers it if that can be done at once.
     #[inline]
     fn one(&mut self, place: usize, call: &Call<'_>, name: u64, flight: &mut Flight, last: bool) {
-        let Self { bounds, served, frame, alone, next_look, .. } = self;
+        let Self { bounds, served, frame, alone, next_look, budget, .. } = self;
         let Served { plan, description, backend, awaited, delay, .. } = &mut served[place];
+        let echoed = call.id.map_or("", Id::as_str);
+        if flight.bytes() > bounds.batch_bytes_max || budget.lacks(flight.held_bytes() + echoed.len()) {
+            return reply(flight, call, overloaded);
+        }
         let Some(index) = plan.find(&call.method) else {
             return match built_in::delay(call, bounds) {
                 None => reply(flight, call, |out, id| built_in::answer(plan, description, call, id, out)),
@@ -251,10 +270,8 @@ impl Gateway {
         if let Err(unfit) = request::encode(plan, method, call.params, frame) {
             return reply(flight, call, |out, id| answer::unfit(out, id, &unfit));
         }
-        if flight.bytes() > bounds.batch_bytes_max || backend.in_flight() >= bounds.in_flight_max {
-            return reply(flight, call, |out, id| {
-                answer::fault(out, id, Fault::Overloaded, Fault::Overloaded.says())
-            });
+        if backend.in_flight() >= bounds.in_flight_max {
+            return reply(flight, call, overloaded);
         }
         let mut items = Items::default();
         let asked = Asked { deadline: None, alone: *alone && last && backend.in_flight() == 0 };
@@ -282,11 +299,10 @@ impl Gateway {
                 if seat.is_some() {
                     flight.awaited.push((place, under));
                 }
-                let id = call.id.map_or("", Id::as_str).into();
-                awaited.insert(
-                    under,
-                    Awaited { seat, id, method: index, items, until: now.checked_add(bounds.patience) },
-                );
+                let until = now.checked_add(bounds.patience);
+                let call = Awaited { seat, id: echoed.into(), method: index, items, until };
+                budget.replace(0, call.held_bytes());
+                awaited.insert(under, call);
             }
         }
     }
@@ -299,22 +315,35 @@ impl Gateway {
         }
     }
 
+    /// The next body that was held for long enough.
+    fn take_held(&mut self, now: Instant) -> Option<Body> {
+        let was = self.held.bytes();
+        let body = self.held.take(now);
+        self.budget.replace(was, self.held.bytes());
+        body
+    }
+
     /// Takes what came of one service's calls.
     fn turn(&mut self, place: usize, over: &mut Vec<u64>) {
-        let Self { bounds, served, flights, .. } = self;
+        let Self { bounds, served, flights, budget, .. } = self;
         let Served { plan, backend, awaited, .. } = &mut served[place];
         let mut broken = Vec::new();
         backend.turn(|under, came, frame| match came {
             Came::Item => {
                 let Some(call) = awaited.get_mut(&under) else { return };
+                let was = call.held_bytes();
                 answer::item(plan, &plan.methods[call.method], &mut call.items, bounds.stream(), frame);
+                if budget.lacks(call.held_bytes().saturating_sub(was)) {
+                    call.items.break_off(Broken::NoRoom);
+                }
+                budget.replace(was, call.held_bytes());
                 if call.items.broken.is_some() {
                     broken.push(under);
                 }
             }
             Came::End(code) => {
                 let Some(call) = awaited.remove(&under) else { return };
-                settle(bounds, flights, over, (place, under), &call, |out, id| {
+                settle(bounds, budget, flights, over, (place, under), &call, |out, id| {
                     answer::ended(plan, &plan.methods[call.method], &call.items, id, code, frame, out);
                 });
             }
@@ -322,7 +351,7 @@ impl Gateway {
         for under in broken {
             backend.cancel(under);
             let Some(call) = awaited.remove(&under) else { continue };
-            settle(bounds, flights, over, (place, under), &call, |out, id| {
+            settle(bounds, budget, flights, over, (place, under), &call, |out, id| {
                 answer::ended(plan, &plan.methods[call.method], &call.items, id, 0, &[], out);
             });
         }
@@ -334,7 +363,7 @@ impl Gateway {
         if self.next_look.is_none_or(|at| at > now) {
             return;
         }
-        let Self { bounds, served, flights, .. } = self;
+        let Self { bounds, served, flights, budget, .. } = self;
         for (place, Served { backend, awaited, .. }) in served.iter_mut().enumerate() {
             let overdue: Vec<CallId> = awaited
                 .iter()
@@ -344,7 +373,7 @@ impl Gateway {
             for under in overdue {
                 backend.cancel(under);
                 let Some(call) = awaited.remove(&under) else { continue };
-                settle(bounds, flights, over, (place, under), &call, |out, id| {
+                settle(bounds, budget, flights, over, (place, under), &call, |out, id| {
                     answer::fault(out, id, Fault::DeadlineExceeded, Fault::DeadlineExceeded.says());
                 });
             }
@@ -374,28 +403,49 @@ fn reply(flight: &mut Flight, call: &Call<'_>, write: impl FnOnce(&mut Vec<u8>, 
     }
 }
 
-/// Answers a call that was awaited, within what a batch's answers may come to; notes bodies that are over.
+/// Answers a call that was awaited, within what a batch's answers may come to and what may wait in all; notes bodies that are
+/// over. An answer that nothing is awaited beside waits for nobody.
 fn settle(
     bounds: &Bounds,
+    budget: &mut Budget,
     flights: &mut HashMap<u64, Flight>,
     over: &mut Vec<u64>,
     named: (usize, CallId),
     call: &Awaited,
     write: impl FnOnce(&mut Vec<u8>, Id<'_>),
 ) {
+    budget.replace(call.held_bytes(), 0);
     let Some((name, sequence)) = call.seat else { return };
     let Some(flight) = flights.get_mut(&name) else { return };
+    let (was, waits) = (flight.held_bytes(), flight.awaited.len() > 1);
     let is_full = flight.bytes() > bounds.batch_bytes_max;
     flight.complete(sequence, named, |out| {
         write(out, Id::kept(&call.id));
-        if is_full && out.len() > SHORT_BYTES {
+        if out.len() <= SHORT_BYTES {
+            return;
+        }
+        let lacks_room = waits && budget.lacks(out.len());
+        if let Some(why) = is_full.then_some(TOO_MUCH).or(lacks_room.then_some(answer::NO_ROOM)) {
             *out = Vec::new();
-            answer::fault(out, Id::kept(&call.id), Fault::Overrun, TOO_MUCH);
+            answer::fault(out, Id::kept(&call.id), Fault::Overrun, why);
         }
     });
+    budget.replace(was, flight.held_bytes());
     if flight.is_over() {
         over.push(name);
     }
+}
+
+/// Says of a call that it is not made, for too much is under way or waits.
+fn overloaded(out: &mut Vec<u8>, id: Id<'_>) {
+    answer::fault(out, id, Fault::Overloaded, Fault::Overloaded.says());
+}
+
+/// The same of a body that nothing of was looked at.
+fn no_room_for_body() -> Response {
+    let mut out = Vec::new();
+    overloaded(&mut out, Id::NULL);
+    respond(out)
 }
 
 fn respond(body: Vec<u8>) -> Response {
@@ -433,13 +483,15 @@ impl Service for Gateway {
         (0..self.served.len()).for_each(|place| self.turn(place, &mut over));
         self.give_up(&mut over);
         let now = Instant::now();
-        while let Some(body) = self.held.take(now) {
+        while let Some(body) = self.take_held(now) {
             if let Some(response) = self.carry_out(body.place, &body.text, body.name) {
                 each(body.name, response);
             }
         }
         for name in over {
-            let output = self.flights.remove(&name).and_then(Flight::finish);
+            let flight = self.flights.remove(&name);
+            self.budget.replace(flight.as_ref().map_or(0, Flight::held_bytes), 0);
+            let output = flight.and_then(Flight::finish);
             each(name, respond(output.unwrap_or_default()));
         }
         self.owe_look();
@@ -448,11 +500,15 @@ impl Service for Gateway {
     }
 
     fn gone(&mut self, later: u64) {
+        let was = self.held.bytes();
         self.held.forget(later);
+        self.budget.replace(was, self.held.bytes());
         let Some(flight) = self.flights.remove(&later) else { return };
+        self.budget.replace(flight.held_bytes(), 0);
         for (place, under) in flight.awaited {
             let Served { backend, awaited, .. } = &mut self.served[place];
-            awaited.remove(&under);
+            let call = awaited.remove(&under);
+            self.budget.replace(call.as_ref().map_or(0, Awaited::held_bytes), 0);
             backend.cancel(under);
         }
         self.owe_look();

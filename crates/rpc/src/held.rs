@@ -30,6 +30,11 @@ impl Held {
         Some(self.bodies.remove(place))
     }
 
+    /// What they take.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bodies.iter().map(|body| size_of_val(body) + body.text.len()).sum()
+    }
+
     /// Nobody waits for this one any more.
     pub(crate) fn forget(&mut self, name: u64) {
         self.bodies.retain(|body| body.name != name);

@@ -9,6 +9,8 @@
 #[cfg(feature = "server")]
 mod answer;
 #[cfg(feature = "server")]
+mod budget;
+#[cfg(feature = "server")]
 mod built_in;
 pub mod client;
 #[cfg(feature = "server")]

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Running, numbered, until};
+use common::{Raw, Running, numbered, one, until};
 use serde_json::{Value, json};
 use std::time::Duration;
 use thalweg_rpc::{Bounds, ServerOptions};
@@ -23,6 +23,11 @@ fn call(method: &str, params: &Value, id: &Value) -> Value {
 
 fn result(result: &Value, id: &Value) -> Value {
     json!({ "jsonrpc": "2.0", "result": result, "id": id })
+}
+
+/// Is gone, and not merely at the end of what it sends.
+fn leave(client: Raw) {
+    thalweg_sys::socket::close_abruptly(std::os::fd::AsFd::as_fd(&client.stream)).unwrap();
 }
 
 /// An error's code, its field or fault, and its id.
@@ -225,6 +230,93 @@ fn long_answers_that_come_later_count() {
     }
 }
 
+/// So many bytes are kept for all clients of a gateway together.
+#[test]
+fn answers_that_wait_have_a_bound_in_all() {
+    let server = bounded(Bounds { answers_bytes_max: 12_000, ..Bounds::default() });
+    let (mut client, mut other) = (server.connect(), server.connect());
+    let later = |number: u64| call("Later", &json!([number]), &json!(number));
+    let long = call("Same", &json!([2, "x".repeat(6_000)]), &json!(2));
+    client.post(json!([later(1), long, long, long]).to_string());
+    let mut waiting = server.waiting(1);
+    assert_eq!(server.asked(), ["TrialLater 1", "TrialSame 2", "TrialSame 2"], "the third was not made");
+    let refused = other.ask(long.to_string());
+    assert_eq!(error(&refused), (-32007, "overloaded", &json!(2)), "nor is anybody else's");
+    let (number, reply) = waiting.remove(0);
+    reply.end(&numbered("TrialLaterResponse", number, None));
+    let answers = client.answer().json();
+    assert_eq!((&answers[2]["result"]["number"], error(&answers[3]).1), (&json!(2), "overloaded"));
+    // All of it is let go of, however often.
+    for n in 0..5 {
+        assert_eq!(other.ask(long.to_string())["result"]["number"], 2, "{n}");
+        client.post(json!([later(n), long]).to_string());
+        let (number, reply) = server.waiting(1).remove(0);
+        reply.end(&numbered("TrialLaterResponse", number, None));
+        assert_eq!(client.answer().json()[1]["result"]["number"], 2, "{n}");
+    }
+}
+
+/// What was made while there was room finds none any more; what nothing is awaited beside needs none.
+#[test]
+fn long_answers_that_there_is_no_room_for_are_replaced() {
+    let server = bounded(Bounds { answers_bytes_max: 12_000, ..Bounds::default() });
+    let (mut client, mut other) = (server.connect(), server.connect());
+    let calls: Vec<Value> = (0..4).map(|n| call("Later", &json!([n]), &json!(n))).collect();
+    client.post(serde_json::to_string(&calls).unwrap());
+    let mut waiting = server.waiting(4);
+    other.post(call("Later", &json!([9]), &json!(9)).to_string());
+    waiting.append(&mut server.waiting(1));
+    let text = "x".repeat(6_000);
+    let mut end = |place: usize, text: &str| {
+        let (number, reply) = waiting.remove(place);
+        reply.end(&numbered("TrialLaterResponse", number, Some(text)));
+    };
+    end(1, &text);
+    end(1, &text);
+    end(1, "short");
+    end(1, &text);
+    assert_eq!(other.answer().json()["result"]["text"], text);
+    end(0, &text);
+    let answers = client.answer().json();
+    assert_eq!((&answers[0]["result"]["text"], &answers[1]["result"]["text"]), (&json!(text), &json!(text)));
+    assert_eq!(error(&answers[2]), (-32009, "overrun", &json!(2)));
+    assert_eq!(answers[3]["result"]["text"], "short");
+}
+
+/// Answers nobody waits for any more take no room, nor do ids that were to be echoed.
+#[test]
+fn what_a_client_that_left_was_owed_takes_no_room() {
+    let server = bounded(Bounds { answers_bytes_max: 12_000, ..Bounds::default() });
+    let long = call("Same", &json!([2, "x".repeat(6_000)]), &json!(2));
+    let mut stays = server.connect();
+    for n in 0..5 {
+        let mut client = server.connect();
+        client.post(json!([call("Later", &json!([n]), &json!("i".repeat(2_000))), long]).to_string());
+        let waiting = server.waiting(1);
+        leave(client);
+        until("cancelled", || waiting[0].1.is_cancelled());
+        assert_eq!(stays.ask(long.to_string())["result"]["number"], 2, "{n}");
+    }
+    let id = "i".repeat(20_000);
+    assert_eq!(error(&stays.ask(call("Later", &json!([1]), &json!(id)).to_string())).1, "overloaded");
+}
+
+/// A stream that goes on elsewhere is ended where its items find no room.
+#[test]
+fn items_of_a_stream_count() {
+    let server = bounded(Bounds { answers_bytes_max: 12_000, ..Bounds::default() });
+    let mut client = server.connect();
+    client.post(call("Trickle", &json!([1]), &json!(1)).to_string());
+    let (_, mut reply) = server.waiting(1).remove(0);
+    let item = |number: u64| one("TrialTrickleItem", "number", number);
+    for number in 1..=1_000 {
+        reply.item(&item(number));
+    }
+    assert_eq!(error(&client.answer().json()), (-32009, "overrun", &json!(1)));
+    until("cancelled", || reply.is_cancelled());
+    assert_eq!(client.ask(call("Same", &json!([1]), &json!(1)).to_string())["result"]["number"], 1);
+}
+
 #[test]
 fn calls_under_way_have_a_bound() {
     let server = bounded(Bounds { in_flight_max: 2, ..Bounds::default() });
@@ -276,8 +368,7 @@ fn a_handler_hears_that_its_client_is_gone() {
     let mut client = server.connect();
     client.post(call("Later", &json!([1]), &json!(1)).to_string());
     let waiting = server.waiting(1);
-    thalweg_sys::socket::close_abruptly(std::os::fd::AsFd::as_fd(&client.stream)).unwrap();
-    drop(client);
+    leave(client);
     until("told", || waiting[0].1.is_cancelled());
 }
 
@@ -328,7 +419,10 @@ fn a_server_describes_itself() {
         .iter()
         .map(|method| method["name"].as_str().unwrap())
         .collect();
-    assert_eq!(names, ["Same", "Later", "Refuse", "Panic", "Lie", "Count", "rpc.discover", "rpc.version"]);
+    assert_eq!(
+        names,
+        ["Same", "Later", "Refuse", "Panic", "Lie", "Count", "Trickle", "rpc.discover", "rpc.version"]
+    );
     let same = &document["methods"][0];
     assert_eq!(same["params"][0]["schema"]["maximum"].as_u64(), Some(u64::MAX));
     assert_eq!(

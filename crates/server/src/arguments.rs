@@ -269,6 +269,10 @@ pub(crate) struct ServeOptions {
     /// How long rpc.delay may have the next body wait, for tests of clients. Unless it is given, there is no such method.
     #[arg(long, env = "THALWEG_RPC_DELAY_MAX_MS", value_name = "MS", default_value_t = 0)]
     pub(crate) rpc_delay_max_ms: u32,
+    /// Bytes of JSON-RPC answers that wait for others before them, and of what else is kept of calls that are awaited. Calls
+    /// beyond are answered "overloaded" before they are made.
+    #[arg(long, env = "THALWEG_RPC_ANSWERS_MAX_BYTES", value_name = "BYTES", default_value_t = 256 << 20, value_parser = clap::value_parser!(u64).range(1 << 20..=1 << 40))]
+    pub(crate) rpc_answers_max_bytes: u64,
     /// How many bytes of a fork's changes the next start may have to replay before an image of the state is written.
     #[arg(long, env = "THALWEG_STATE_IMAGE_BYTES", value_name = "BYTES", default_value_t = 33_554_432)]
     pub(crate) state_image_bytes: u64,

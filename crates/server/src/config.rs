@@ -36,7 +36,7 @@ const fn key(name: &'static str, kind: Kind, reloads: bool) -> Key {
 }
 
 /// Every key, in the order they are printed.
-pub(crate) const KEYS: [Key; 38] = [
+pub(crate) const KEYS: [Key; 39] = [
     key("listen", Kind::Texts, false),
     key("tokens", Kind::Text, false),
     key("tls_certificate", Kind::Text, false),
@@ -67,6 +67,7 @@ pub(crate) const KEYS: [Key; 38] = [
     key("rpc", Kind::Texts, false),
     key("rpc_listen", Kind::Texts, false),
     key("rpc_delay_max_ms", Kind::Integer, false),
+    key("rpc_answers_max_bytes", Kind::Integer, false),
     key("state_image_bytes", Kind::Integer, false),
     key("state_sessions_max_bytes", Kind::Integer, false),
     key("state_history", Kind::Text, false),

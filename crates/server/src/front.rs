@@ -70,6 +70,14 @@ impl Front {
         if self.is_guarded() { Sharing::Private } else { Sharing::Public }
     }
 
+    /// Has so many reactors share what all of them may take together.
+    pub(crate) fn share_out(&mut self, reactors: usize) {
+        let gateways = if self.rpc_apart { 1 } else { reactors };
+        if let Some(rpc) = &mut self.rpc {
+            rpc.share_out(gateways);
+        }
+    }
+
     /// What one reactor serves.
     ///
     /// # Errors

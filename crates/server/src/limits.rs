@@ -29,6 +29,12 @@ pub(crate) struct Limits {
     pub(crate) pipeline: u64,
     /// Of all connections together.
     pub(crate) unsent_bytes: u64,
+    /// Of JSON-RPC answers that wait, in all.
+    pub(crate) answers_bytes: u64,
+    /// Clients of services on this machine.
+    pub(crate) neighbours: u64,
+    /// Of each of these.
+    pub(crate) neighbour_bytes: u64,
     /// Of all sessions of the state together.
     pub(crate) sessions_bytes: u64,
     pub(crate) streams: u64,
@@ -57,6 +63,9 @@ impl Limits {
             cold_reads: config.cold_reads_max as u64 * reactors,
             pipeline: config.pipeline_max as u64,
             unsent_bytes: config.unsent_bytes_max.saturating_mul(reactors),
+            answers_bytes: 0,
+            neighbours: 0,
+            neighbour_bytes: 0,
             sessions_bytes: 0,
             streams: 0,
             reactors,
@@ -66,6 +75,18 @@ impl Limits {
     /// With how many streams there may be.
     pub(crate) const fn with_streams(mut self, streams: u64) -> Self {
         self.streams = streams;
+        self
+    }
+
+    /// With what answers by JSON-RPC may take that wait.
+    pub(crate) const fn with_answers(mut self, bytes: u64) -> Self {
+        self.answers_bytes = bytes;
+        self
+    }
+
+    /// With so many clients of services on this machine, and what each may leave unsent.
+    pub(crate) const fn with_neighbours(mut self, clients: u64, bytes: u64) -> Self {
+        (self.neighbours, self.neighbour_bytes) = (clients, bytes);
         self
     }
 
@@ -84,7 +105,8 @@ impl Limits {
     /// Bytes if every bound were reached at once: each connection in the middle of a request, and behind TLS of a record, as
     /// many handshakes as there may be, as much of bodies and of what
     /// is unsent as there is room for (a quarter more, until the slowest readers are cut), every write that may wait, all
-    /// that sessions may hold, and every stream.
+    /// that JSON-RPC answers may take and sessions may hold, and every stream. Not what this machine's own programs leave
+    /// unsent ([`Limits::neighbours_bytes`]).
     pub(crate) fn busy_bytes(&self) -> u64 {
         let bodies = self.connections.saturating_mul(self.body_bytes).min(self.bodies_bytes);
         let unsent = self.unsent_bytes.saturating_add(self.unsent_bytes / 4);
@@ -92,9 +114,17 @@ impl Limits {
         let each = ACTIVE_BYTES + BUFFER_BYTES.max(self.head_bytes) + record;
         let connections = self.idle_bytes().saturating_add(self.connections.saturating_mul(each));
         let handshakes = self.handshakes.unwrap_or(0).saturating_mul(HANDSHAKE_BYTES);
-        [bodies, unsent, handshakes, self.sessions_bytes, self.writes.saturating_mul(WRITE_BYTES)]
+        let writes = self.writes.saturating_mul(WRITE_BYTES);
+        [bodies, unsent, handshakes, self.answers_bytes, self.sessions_bytes, writes]
             .into_iter()
             .fold(connections, u64::saturating_add)
+    }
+
+    /// Bytes on top if there were as many clients of services on this machine as there may be, and none of them read. They
+    /// are of the same user, who has the memory either way, and so many that memory is never made for all of them: said, and
+    /// not held against what there is.
+    pub(crate) fn neighbours_bytes(&self) -> u64 {
+        self.neighbours.saturating_mul(self.neighbour_bytes)
     }
 }
 
@@ -103,7 +133,7 @@ impl fmt::Display for Limits {
         write!(
             out,
             "{}, {} of them subscribers{}; {} a head, {} a body, {} all bodies that arrive; {} ahead each, {} waiting, {} waiting \
-             for the disk, {} unsent in all, {} in sessions; {}; {} of memory while all are idle, {} if all used everything at once",
+             for the disk, {} unsent in all, {} in JSON-RPC answers, {} in sessions; {}; {} of memory while all are idle, {} if all used everything at once",
             Count(self.connections, "connection"),
             self.subscribers,
             self.handshakes.map(|count| format!(", {count} in TLS handshakes")).unwrap_or_default(),
@@ -114,11 +144,17 @@ impl fmt::Display for Limits {
             Count(self.writes, "write"),
             Count(self.cold_reads, "read"),
             Bytes(self.unsent_bytes),
+            Bytes(self.answers_bytes),
             Bytes(self.sessions_bytes),
             Count(self.streams, "stream"),
             Bytes(self.idle_bytes()),
             Bytes(self.busy_bytes())
         )?;
+        if self.neighbours > 0 {
+            let clients = Count(self.neighbours, "client");
+            let bytes = Bytes(self.neighbours_bytes());
+            write!(out, ", and {bytes} more if {clients} of services on this machine read nothing")?;
+        }
         if self.reactors > 1 {
             let each = Count(self.connections / self.reactors, "connection");
             write!(
@@ -170,21 +206,29 @@ mod tests {
             cold_reads_max: 8,
             ..Config::default()
         };
-        let limits = Limits::of(&config, 4, false).with_sessions(1 << 21);
+        let limits = Limits::of(&config, 4, false).with_answers(3 << 20).with_sessions(1 << 21);
         assert_eq!(limits.idle_bytes(), 400 * 128);
-        assert_eq!(limits.busy_bytes(), 400 * (128 + 512 + (16 << 10)) + (4 << 24) + (5 << 22) + (6 << 20));
+        assert_eq!(limits.busy_bytes(), 400 * (128 + 512 + (16 << 10)) + (4 << 24) + (5 << 22) + (9 << 20));
         let text = limits.to_string();
         assert!(
             text.starts_with(
                 "400 connections, 200 of them subscribers; 16 KiB a head, 1 MiB a body, 64 MiB all bodies that arrive; 64 requests \
-                 ahead each, 4096 writes waiting, 32 reads waiting for the disk, 16 MiB unsent in all, 2 MiB in sessions; "
+                 ahead each, 4096 writes waiting, 32 reads waiting for the disk, 16 MiB unsent in all, 3 MiB in JSON-RPC answers, \
+                 2 MiB in sessions; "
             ),
             "{text}"
         );
-        assert!(text.contains("50 KiB of memory while all are idle, 96.4 MiB if all"), "{text}");
+        assert!(text.contains("50 KiB of memory while all are idle, 99.4 MiB if all"), "{text}");
         assert!(text.contains("; shared out over 4 reactors, 100 connections each, so that"), "{text}");
 
-        let sealed = Limits::of(&config, 4, true).with_sessions(1 << 21);
+        assert!(!text.contains("on this machine"), "{text}");
+        let with = limits.with_neighbours(200, 4 << 20);
+        assert_eq!((with.busy_bytes(), with.neighbours_bytes()), (limits.busy_bytes(), 800 << 20));
+        let text = with.to_string();
+        let more = ", and 800 MiB more if 200 clients of services on this machine read nothing; shared out";
+        assert!(text.contains(more), "{text}");
+
+        let sealed = Limits::of(&config, 4, true).with_answers(3 << 20).with_sessions(1 << 21);
         assert_eq!(sealed.idle_bytes(), limits.idle_bytes() + 400 * (4 << 10));
         // No more handshakes than connections.
         let handshakes = 400 * (16 << 10);

@@ -37,9 +37,10 @@ impl Plan {
         options: &'a ServeOptions,
         places: impl Iterator<Item = &'a Listen> + Clone,
     ) -> Result<Self, Failure> {
-        let front = Front::of(options)?;
+        let mut front = Front::of(options)?;
         let most = (REACTORS_MAX - front.watchers_apart()) / front.watchers();
         let reactors = reactors(options.reactors, most)?;
+        front.share_out(reactors);
         let has_address = places.clone().next().is_some();
         if !has_address && options.rpc_listen.is_empty() && !services::are_wanted(options) {
             return Err(Failure::Nowhere);

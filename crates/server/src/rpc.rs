@@ -62,6 +62,12 @@ impl FromStr for Wish {
     }
 }
 
+/// What answers may take that wait, where there is anything to call.
+pub(crate) fn answers_bytes_max(options: &ServeOptions) -> u64 {
+    let is_off = options.rpc.iter().all(|wish| *wish == Wish::Off);
+    if is_off { 0 } else { options.rpc_answers_max_bytes }
+}
+
 /// A service to be called.
 #[derive(Clone)]
 struct Called {
@@ -120,8 +126,15 @@ impl Rpc {
             }
         }
         let delay_max = Duration::from_millis(options.rpc_delay_max_ms.into());
-        let bounds = Bounds { hosts: options.hosts.clone(), delay_max, ..Bounds::default() };
+        let answers_bytes_max = usize::try_from(options.rpc_answers_max_bytes).unwrap_or(usize::MAX);
+        let hosts = options.hosts.clone();
+        let bounds = Bounds { hosts, delay_max, answers_bytes_max, ..Bounds::default() };
         Ok((!called.is_empty()).then_some(Self { called, bounds }))
+    }
+
+    /// Shared out over so many gateways.
+    pub(crate) fn share_out(&mut self, gateways: usize) {
+        self.bounds.answers_bytes_max = self.bounds.answers_bytes_max.div_ceil(gateways);
     }
 
     /// Whether each reactor that serves it hears of every commit once more.

@@ -3,7 +3,7 @@
 use crate::arguments::{ServeOptions, Switch};
 use crate::descriptors::{Needs, Room, TooFew};
 use crate::limits::{Bytes, Limits, streams_max};
-use crate::memory;
+use crate::{memory, rpc, services};
 use thalweg_http::Config;
 use thalweg_sys::process::{descriptors_max, raise_descriptors_max};
 
@@ -74,6 +74,8 @@ impl Shares {
     /// The bounds of all of it.
     pub(crate) fn limits(&self, options: &ServeOptions) -> Limits {
         Limits::of(&self.config(options), self.reactors, self.sealed)
+            .with_answers(rpc::answers_bytes_max(options))
+            .with_neighbours(services::clients_max(options, self.connections()), services::unsent_bytes_max())
             .with_sessions(options.state_sessions_max_bytes)
             .with_streams(streams_max(options.streams_max, memory::available()))
     }
@@ -94,7 +96,8 @@ impl Shares {
                 sum = %Bytes(sum),
                 available = %Bytes(available),
                 "all limits at once come to more memory than this program may use: lower --connections-max, \
-                 --bodies-max-bytes, --unsent-max-bytes, --streams-max or --state-sessions-max-bytes, or give it more"
+                 --bodies-max-bytes, --unsent-max-bytes, --streams-max, --rpc-answers-max-bytes or \
+                 --state-sessions-max-bytes, or give it more"
             );
         }
     }

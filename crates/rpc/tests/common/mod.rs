@@ -27,6 +27,8 @@ pub const SCHEMA: &str = r#"{
         "Panic": { "request": {}, "response": {} },
         "Lie": { "request": {}, "response": { "number": "u64" } },
         "Count": { "request": { "to": "u64" }, "stream": { "number": "u64" }, "response": { "sum": "u64" } },
+        // Sends items when the test says so.
+        "Trickle": { "request": { "number": "u64" }, "stream": { "number": "u64" }, "response": {} },
     },
 }"#;
 
@@ -66,7 +68,7 @@ impl Handler for TestHandler {
         shared.alone.push(request.alone);
         match tag.as_str() {
             "TrialSame" => reply.end(&numbered("TrialSameResponse", number, text.as_deref())),
-            "TrialLater" => shared.later.push((number, reply)),
+            "TrialLater" | "TrialTrickle" => shared.later.push((number, reply)),
             "TrialRefuse" => {
                 reply.end(&thalweg_wire::service::error_frame("TrialErrorResponse", &text.unwrap()))
             }

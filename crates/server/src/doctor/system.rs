@@ -83,8 +83,8 @@ fn memory(limits: &Limits, available: Option<u64>) -> Finding {
         return poor(
             "memory",
             found,
-            "under full load it might be killed: lower connections_max, streams_max, bodies_max_bytes, unsent_max_bytes \
-             or state_sessions_max_bytes, or give it more (MemoryMax=)",
+            "under full load it might be killed: lower connections_max, streams_max, bodies_max_bytes, unsent_max_bytes, \
+             rpc_answers_max_bytes or state_sessions_max_bytes, or give it more (MemoryMax=)",
         );
     }
     good("memory", found)

@@ -31,6 +31,19 @@ pub(crate) fn are_wanted(wishes: &ServeOptions) -> bool {
     wishes.services == Switch::On && wishes.durability != Durability::Memory
 }
 
+/// Services there are: the log, and the state.
+const SERVICES: u64 = 2;
+
+/// Clients that all of them together have at once, where each may have so many.
+pub(crate) fn clients_max(wishes: &ServeOptions, each: usize) -> u64 {
+    if are_wanted(wishes) { SERVICES.saturating_mul(each as u64) } else { 0 }
+}
+
+/// Bytes that each of them may leave unsent.
+pub(crate) fn unsent_bytes_max() -> u64 {
+    ServerOptions::default().unsent_bytes_max as u64
+}
+
 /// Services that run, each on a thread of its own: what one of them has to do delays no other.
 pub(crate) struct Running {
     served: Vec<Served>,
