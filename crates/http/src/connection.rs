@@ -180,8 +180,8 @@ pub(crate) struct Manner {
     pub(crate) legacy: bool,
     /// The request may change something.
     pub(crate) writes: bool,
-    /// The request was POST.
-    pub(crate) posts: bool,
+    /// The service counts the request as one that appends.
+    pub(crate) appends: bool,
 }
 
 /// A live request that waits for the responses before it.

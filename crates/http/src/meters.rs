@@ -68,8 +68,9 @@ pub struct Traffic {
     pub handshakes_failed: u64,
     /// Subscribers served because their topic moved.
     pub deliveries: u64,
-    /// How long each request by POST that succeeded took, from the turn that read it whole to the moment its answer might leave,
-    /// microseconds: as fine as turns are. Not those that the service answered [later](thalweg_wire::exchange::Answer::Later).
+    /// How long each request took that succeeded and [appends](thalweg_wire::exchange::Service::appends), from the turn that read
+    /// it whole to the moment its answer might leave, microseconds: as fine as turns are. Not those that the service answered
+    /// [later](thalweg_wire::exchange::Answer::Later).
     pub post_us: Distribution,
     /// How long each walk over the subscribers of a topic that moved took, or each part of a long one, microseconds.
     pub fan_out_us: Distribution,

@@ -1,4 +1,4 @@
-//! How long requests by POST take, which is how what is to be kept comes in: from the turn that read one whole to the moment
+//! How long appends take, which are what the service says is one, by POST unless it says otherwise: from the turn that read one whole to the moment
 //! its answer may leave.
 //!
 //! No clock is read for any of them. The reactor reads one when a turn begins, and what a store reports complete is mostly the
@@ -46,7 +46,7 @@ impl Posts {
     }
 }
 
-/// Whether it answers a POST that was carried out.
+/// Whether it answers an append that was carried out.
 pub(crate) fn succeeded(reply: &Reply) -> bool {
-    reply.manner.posts && reply.response.status < 300
+    reply.manner.appends && reply.response.status < 300
 }

@@ -167,8 +167,9 @@ impl<S: Service> Http<S> {
         let alone = self.is_alone(core);
         self.service.alone(alone && is_last);
         let _span = span(head).entered();
+        let manner = Manner { appends: self.service.appends(&asked), ..manner(head) };
         let answer = self.service.call(&asked, Self::now(core));
-        Taken::Whole { answer, manner: manner(head), end }
+        Taken::Whole { answer, manner, end }
     }
 
     /// Whether nobody waits while a request is answered: for the rest of this turn, or for an answer that goes with others.
@@ -330,7 +331,7 @@ fn manner(head: &Head<'_>) -> Manner {
         head_only: head.method == Method::Head,
         legacy: head.minor_version == 0,
         writes: !matches!(head.method, Method::Get | Method::Head | Method::Options),
-        posts: head.method == Method::Post,
+        appends: false,
     }
 }
 

@@ -78,6 +78,9 @@ fn what_is_no_post_or_was_not_carried_out_is_not_timed() {
     server.until("it waits", |census| census.waiting == 1);
     server.post(Message::Failed);
     assert_eq!(client.answer().status, 500);
+    // Nor is what the service does not count.
+    post(&mut client, "/small");
+    assert_eq!(client.answer().status, 200);
     assert_eq!(timed(&server), (0, 0));
 }
 

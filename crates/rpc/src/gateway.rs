@@ -468,6 +468,10 @@ impl Service for Gateway {
         }
     }
 
+    fn appends(&self, _head: &Request<'_>) -> bool {
+        false
+    }
+
     fn admit(&mut self, head: &Request<'_>, _now: Now) -> Option<Response> {
         self.route(head).err().map(|refusal| *refusal)
     }

@@ -244,7 +244,7 @@ impl<S: Service> Service for Cors<S> {
         response
     }
 
-    pass_on! { weight alone look writes turn_ended gone watch unwatch acknowledge }
+    pass_on! { weight appends alone look writes turn_ended gone watch unwatch acknowledge }
 }
 
 const FOREIGN: Refusal = Refusal {

@@ -8,6 +8,11 @@ macro_rules! pass_on {
             self.inner.weight(head)
         }
     };
+    (@ appends) => {
+        fn appends(&self, head: &Request<'_>) -> bool {
+            self.inner.appends(head)
+        }
+    };
     (@ admit) => {
         fn admit(&mut self, head: &Request<'_>, now: Now) -> Option<Response> {
             self.inner.admit(head, now)

@@ -282,5 +282,5 @@ impl<S: Service> Service for Metrics<S> {
         Answer::Respond(if brief { stats::respond(&self.engine, &self.board) } else { self.page() })
     }
 
-    pass_on! { admit alone look writes turn_ended gone failed watch unwatch acknowledge advance deadline refuse }
+    pass_on! { appends admit alone look writes turn_ended gone failed watch unwatch acknowledge advance deadline refuse }
 }

@@ -228,6 +228,10 @@ impl<S: Service> Service for Beside<S> {
         if self.is_called(head.path) { Weight::of(head.method) } else { self.inner.weight(head) }
     }
 
+    fn appends(&self, head: &Request<'_>) -> bool {
+        !self.is_called(head.path) && self.inner.appends(head)
+    }
+
     fn admit(&mut self, head: &Request<'_>, now: Now) -> Option<Response> {
         match self.gateway(head.path) {
             Some(gateway) => gateway.admit(head, now),

@@ -84,6 +84,38 @@ fn counters_count_what_was_done() {
     server.end();
 }
 
+/// Calls answered at once and later, and what is asked of subscriptions, keep nothing of a stream.
+#[test]
+fn only_appends_are_counted_as_appends() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = Server::start(directory.path(), "127.0.0.1:0", &["--rpc", "on", "--reactors", "1"]);
+    let url = &server.url;
+    let body = r#"{"type":"pull-wake","pattern":"a","wake_stream":"wakes"}"#;
+    let subscription = "/v1/stream/__ds/subscriptions/s";
+    let json = "Content-Type: application/json";
+    let send = |method: &str, path: &str, body: &str| {
+        let head = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\n{json}\r\nConnection: close");
+        let mut stream = TcpStream::connect(server.address()).unwrap();
+        write!(stream, "{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 20"), "{answer}");
+    };
+    says(url, &["create", "wakes"]);
+    send("PUT", subscription, body);
+    says(url, &["create", "a"]);
+    says(url, &["append", "a", "record"]);
+    send("POST", &format!("{subscription}/claim"), r#"{"worker":"w"}"#);
+    for (service, method, params) in
+        [("log", "rpc.discover", "[]"), ("log", "Read", r#"["a"]"#), ("state", "Get", r#"["main","a"]"#)]
+    {
+        let call = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#);
+        send("POST", &format!("/rpc/{service}"), &call);
+    }
+    assert_eq!(sum(&scrape(&server), "thalweg_append_seconds_count"), 1.0);
+    server.end();
+}
+
 /// Names in the code marks of a table's first column, without their labels.
 fn documented() -> BTreeSet<String> {
     let document = include_str!("../../../docs/extensions.md");

@@ -32,6 +32,12 @@ impl<S: Store> Service for Streams<S> {
         }
     }
 
+    /// What is sent by POST to a stream, and not what is asked of subscriptions, whose claims and acknowledgements are no records.
+    fn appends(&self, head: &Request<'_>) -> bool {
+        let is_stream = |path: &str| !path.starts_with(CONTROL);
+        head.method == Method::Post && head.path.strip_prefix(STREAMS).is_some_and(is_stream)
+    }
+
     fn call(&mut self, request: &Request<'_>, now: Now) -> Answer<S::Stream> {
         if request.method == Method::Options {
             return Answer::Respond(preflight());

@@ -210,6 +210,11 @@ pub trait Service {
         Weight::of(head.method)
     }
 
+    /// Whether a request is counted as one that appends, once it was carried out: asked by its head alone, like its weight.
+    fn appends(&self, head: &Request<'_>) -> bool {
+        head.method == Method::Post
+    }
+
     /// The head of a request arrived, and more of its body than the head came with is still to come: the answer
     /// that spares it the way, if there is one. It is asked about once more, and decides for good, in
     /// [`Service::call`].

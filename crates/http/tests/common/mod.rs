@@ -14,7 +14,7 @@ use thalweg_http::{Census, Config, Http, Listening, Message, Meters};
 use thalweg_reactor::{Handle, Pool, Reactor};
 use thalweg_transport::Listener;
 use thalweg_wire::exchange::{
-    Advance, Answer, Live, Mode, Now, Refusal, Request, Response, Service, Weight, Work,
+    Advance, Answer, Live, Method, Mode, Now, Refusal, Request, Response, Service, Weight, Work,
 };
 use thalweg_wire::http1::{BodyLength, ChunkedDecoder, parse_response};
 use thalweg_wire::piece::Piece;
@@ -95,6 +95,10 @@ impl Service for TestService {
 
     fn weight(&self, head: &Request<'_>) -> Weight {
         if head.path == "/small" { Weight::Small } else { Weight::of(head.method) }
+    }
+
+    fn appends(&self, head: &Request<'_>) -> bool {
+        head.method == Method::Post && head.path != "/small"
     }
 
     fn call(&mut self, request: &Request<'_>, _now: Now) -> Answer<u64> {

@@ -109,7 +109,7 @@ impl<S: Service> Service for Guard<S> {
         self.refusal(head, Body::ToCome, now).or_else(|| self.inner.admit(head, now))
     }
 
-    pass_on! { weight alone look writes turn_ended gone failed watch unwatch acknowledge advance deadline refuse }
+    pass_on! { weight appends alone look writes turn_ended gone failed watch unwatch acknowledge advance deadline refuse }
 }
 
 /// Where the body of a request is.
