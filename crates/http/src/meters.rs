@@ -76,6 +76,13 @@ pub struct Traffic {
     pub fan_out_us: Distribution,
 }
 
+impl Traffic {
+    /// Connections there are. The two counts are not of one moment, and no order holds between them everywhere.
+    pub fn connections(&self) -> u64 {
+        self.opened.saturating_sub(self.closed)
+    }
+}
+
 /// Counters of one reactor; see [`Traffic`]. Written by it alone.
 #[derive(Debug, Default)]
 pub struct Meters {
@@ -89,8 +96,9 @@ impl Meters {
     pub fn traffic(&self) -> Traffic {
         Traffic {
             calls: self.calls(),
-            opened: self.counts.read(OPENED),
+            // Before those that were opened: each is opened before it is closed.
             closed: self.counts.read(CLOSED),
+            opened: self.counts.read(OPENED),
             subscribers: self.counts.read(SUBSCRIBERS),
             sealed: self.counts.read(SEALED),
             received_bytes: self.counts.read(RECEIVED),
@@ -187,5 +195,29 @@ impl Meters {
     pub(crate) fn fan_out(&self, deliveries: usize, took_us: u64) {
         self.counts.add(DELIVERIES, deliveries as u64);
         self.fan_out_us.note(took_us);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_connections_are_closed_than_were_opened() {
+        const EACH: u64 = 1_000_000;
+        let meters = Meters::default();
+        std::thread::scope(|scope| {
+            let counting = scope.spawn(|| {
+                for _ in 0..EACH {
+                    meters.open();
+                    meters.close();
+                }
+            });
+            while !counting.is_finished() {
+                let connections = meters.traffic().connections();
+                assert!(connections <= EACH, "{connections}");
+            }
+        });
+        assert_eq!(Traffic { opened: 1, closed: 2, ..meters.traffic() }.connections(), 0);
     }
 }

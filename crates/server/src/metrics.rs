@@ -93,7 +93,7 @@ impl<S> Metrics<S> {
     fn reactors(&self, page: &mut Page, reactors: &[Reactor]) -> fmt::Result {
         let each = |value| each(reactors, value);
         page.counter("connections_accepted_total", "Connections accepted.", each(|(_, t)| t.opened))?;
-        page.gauge("connections", "Connections there are.", each(|(_, t)| t.opened.wrapping_sub(t.closed)))?;
+        page.gauge("connections", "Connections there are.", each(|(_, t)| t.connections()))?;
         page.gauge("subscribers", "Connections that follow a stream.", each(|(_, t)| t.subscribers))?;
         page.counter("received_bytes_total", "Bytes that came.", each(|(_, t)| t.received_bytes))?;
         page.counter("sent_bytes_total", "Bytes that were taken.", each(|(_, t)| t.sent_bytes))?;

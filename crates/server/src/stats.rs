@@ -59,7 +59,7 @@ impl Stats {
             syncs: count(&groups.took_us),
             synced_commits: groups.batches.sum,
             sync_us: groups.took_us.sum,
-            connections: sum(|traffic| traffic.opened.wrapping_sub(traffic.closed)),
+            connections: sum(Traffic::connections),
             subscribers: sum(|traffic| traffic.subscribers),
             appends: sum(|traffic| count(&traffic.post_us)),
             append_us: sum(|traffic| traffic.post_us.sum),

@@ -49,7 +49,7 @@ pub(super) fn kinds<'r>(
     let Resident { bytes, files_bytes } = resident();
     let subscribers = sum(|t| t.subscribers);
     // Each is read for itself, so one may be ahead of another.
-    let connections = sum(|t| t.opened).saturating_sub(sum(|t| t.closed)).saturating_sub(subscribers);
+    let connections = sum(Traffic::connections).saturating_sub(subscribers);
     [
         ("resident", bytes),
         ("files", files_bytes),
