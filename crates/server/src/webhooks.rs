@@ -78,6 +78,13 @@ struct Call {
     deadline_ms: u64,
 }
 
+impl Call {
+    /// Milliseconds until its deadline, as a timer takes them.
+    fn left_ms(&self, now_ms: u64) -> u32 {
+        u32::try_from(self.deadline_ms.saturating_sub(now_ms)).unwrap_or(u32::MAX).max(1)
+    }
+}
+
 /// The driver and its calls.
 struct Webhooks {
     driver: Driver<Embedded>,
@@ -293,15 +300,17 @@ impl Webhooks {
         }
     }
 
-    /// Connects to the next address; with none left, `last` is why the call failed.
+    /// Connects to the next address, and waits for it no longer than is left for each of those that are left; with none,
+    /// `last` is why the call failed.
     fn try_next(&mut self, core: &mut Core<Self>, mut call: Box<Call>, last: &io::Error) {
         let mut why = io::Error::from(last.kind());
         while let Some(address) = call.addresses.pop_front() {
-            let left_ms = call.deadline_ms.saturating_sub(core.now_ms()).max(1);
+            let left_ms = call.left_ms(core.now_ms());
+            let share_ms = (left_ms / (call.addresses.len() as u32 + 1)).max(1);
             match socket::connect_tcp(address) {
                 Ok(descriptor) => match core.insert(descriptor, Some(call), Interest::BOTH) {
                     Ok(key) => {
-                        core.set_timer(key, u32::try_from(left_ms).unwrap_or(u32::MAX));
+                        core.set_timer(key, share_ms);
                         return;
                     }
                     Err(rejected) => {
@@ -343,15 +352,18 @@ impl Webhooks {
     }
 
     fn drive(&mut self, core: &mut Core<Self>, key: Key) {
+        let now_ms = core.now_ms();
         let Some((Some(call), descriptor)) = core.entry_and_descriptor(key) else { return };
-        if !call.connected {
-            if let Err(error) = socket::take_error(descriptor) {
-                return self.retry_elsewhere(core, key, &error);
-            }
-            call.connected = true;
+        let connects = !std::mem::replace(&mut call.connected, true);
+        if connects && let Err(error) = socket::take_error(descriptor) {
+            return self.retry_elsewhere(core, key, &error);
         }
+        let left_ms = call.left_ms(now_ms);
         match call.exchange.drive(descriptor) {
             Ok(Progress::Wait(interest)) => {
+                if connects {
+                    core.set_timer(key, left_ms);
+                }
                 if let Err(error) = core.set_interest(key, interest) {
                     self.give_up(core, key, &error);
                 }
@@ -379,7 +391,7 @@ impl Webhooks {
         let Some(mut call) = core.remove(key).and_then(|removed| removed.entry) else { return };
         match exchange(&call.attempt, call.trust.as_ref()) {
             Ok(fresh) => {
-                call.exchange = fresh;
+                (call.exchange, call.connected) = (fresh, false);
                 self.try_next(core, call, error);
             }
             Err(error) => self.call_failed(core, &call.attempt, &error),
@@ -415,8 +427,14 @@ impl Handler for Webhooks {
     fn timer(&mut self, core: &mut Core<Self>, key: Key) {
         if key == self.control {
             self.take_up(core);
+            return;
+        }
+        let Some((Some(call), _)) = core.entry_and_descriptor(key) else { return };
+        let (connected, late) = (call.connected, io::ErrorKind::TimedOut.into());
+        if connected {
+            self.give_up(core, key, &late);
         } else {
-            self.give_up(core, key, &io::ErrorKind::TimedOut.into());
+            self.retry_elsewhere(core, key, &late);
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::housekeeping::Housekeeper;
 use crate::threads::Threads;
 use serde_json::{Value, json};
 use std::io::Read;
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender};
@@ -120,7 +120,10 @@ impl World {
     }
 
     fn subscribe_to(&mut self, id: &str, pattern: &str, url: &str) {
-        let body = json!({ "type": "webhook", "pattern": pattern, "webhook": { "url": url } });
+        self.subscribe_as(id, json!({ "type": "webhook", "pattern": pattern, "webhook": { "url": url } }));
+    }
+
+    fn subscribe_as(&mut self, id: &str, body: Value) {
         let (status, body) = self.call(Method::Put, &format!("__ds/subscriptions/{id}"), &body);
         assert_eq!(status, 201, "{body}");
     }
@@ -232,5 +235,39 @@ fn a_fork_of_the_state_wakes_who_subscribed_to_forks() {
     std::thread::spawn(move || told.send(called(&hook)).unwrap());
     let request = calls.recv_timeout(PATIENCE).unwrap();
     assert!(request.contains(r#""path":"state/forks/0""#), "{request}");
+    world.end();
+}
+
+/// A port where one address of `localhost` takes no connection, and says nothing of it, and the other does.
+fn half_silent() -> (TcpListener, Vec<TcpStream>, TcpListener) {
+    for _ in 0..100 {
+        let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = silent.local_addr().unwrap();
+        let Ok(hook) = TcpListener::bind((Ipv6Addr::LOCALHOST, address.port())) else { continue };
+        let mut queued = Vec::new();
+        while let Ok(stream) = TcpStream::connect_timeout(&address, Duration::from_millis(200)) {
+            queued.push(stream);
+        }
+        return (silent, queued, hook);
+    }
+    panic!("no port is free at both addresses");
+}
+
+#[test]
+fn an_address_that_is_silent_leaves_time_for_the_next() {
+    let mut world = World::new(LOOK_UP_MS_MAX);
+    let (silent, queued, hook) = half_silent();
+    let url = format!("http://localhost:{}/hook", hook.local_addr().unwrap().port());
+    // The first call has all of its time, and is not the first of many.
+    world.subscribe_as(
+        "s",
+        json!({ "type": "webhook", "pattern": "events/*", "webhook": { "url": url }, "lease_ttl_ms": 2_000 }),
+    );
+    world.wake();
+    let (told, calls) = channel();
+    std::thread::spawn(move || told.send(called(&hook)).unwrap());
+    let request = calls.recv_timeout(PATIENCE).unwrap();
+    assert!(request.contains(r#""generation":1,"#), "{request}");
+    drop((silent, queued));
     world.end();
 }
