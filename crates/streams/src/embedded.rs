@@ -43,9 +43,18 @@ impl Embedded {
     }
 }
 
-/// Searches by time that were done elsewhere and are asked for again. Few at once; one that is forgotten is done anew.
+/// Searches by time that were done elsewhere and are asked for again, the oldest first. Those that nobody has asked for again
+/// yet are kept longest; one that is forgotten is done anew.
 #[derive(Default)]
-struct Searches(Mutex<VecDeque<(Question, Found)>>);
+struct Searches(Mutex<VecDeque<Search>>);
+
+/// One of them.
+struct Search {
+    question: Question,
+    found: Found,
+    /// Somebody was told.
+    told: bool,
+}
 
 /// A log, and the time that is sought.
 type Question = (log::LogId, u64);
@@ -61,29 +70,34 @@ enum Found {
 }
 
 impl Searches {
-    const MAX: usize = 64;
+    /// Twice as many as reads of a reactor may wait for the disk: each of these finds what was found for it, however many
+    /// there are at once.
+    const MAX: usize = 1_024;
 
     fn keep(&self, question: Question, found: Found) {
         let mut done = self.0.lock();
-        done.retain(|(known, _)| *known != question);
+        done.retain(|search| search.question != question);
         if done.len() == Self::MAX {
-            done.pop_front();
+            let place = done.iter().position(|search| search.told).unwrap_or(0);
+            done.remove(place);
         }
-        done.push_back((question, found));
+        done.push_back(Search { question, found, told: false });
     }
 
     /// What was found: a record that was the first of its time stays it, until it lies below `first` and is let go of.
     /// Anything else is told once.
     fn take(&self, question: Question, first: u64) -> Option<Found> {
         let mut done = self.0.lock();
-        done.retain(|((log, _), found)| {
-            *log != question.0 || !matches!(found, Found::First(offset) if *offset < first)
+        done.retain(|search| {
+            search.question.0 != question.0 || !matches!(search.found, Found::First(offset) if offset < first)
         });
-        let place = done.iter().position(|(known, _)| *known == question)?;
-        if let (_, found @ Found::First(_)) = &done[place] {
-            return Some(found.clone());
+        let place = done.iter().position(|search| search.question == question)?;
+        let search = &mut done[place];
+        if matches!(search.found, Found::First(_)) {
+            search.told = true;
+            return Some(search.found.clone());
         }
-        done.remove(place).map(|(_, found)| found)
+        done.remove(place).map(|search| search.found)
     }
 }
 

@@ -152,6 +152,23 @@ fn a_search_that_found_nothing_says_nothing_about_what_came_since() {
     assert_eq!(world.get(&format!("since={}", at(20))).body.concat(), b"twenty");
 }
 
+/// As many as may wait at once, after as many that were told.
+#[test]
+fn searches_that_are_done_at_once_are_each_told_of() {
+    let mut world = World::new();
+    for begin in [0, 2_000, 4_000] {
+        let all: Vec<String> = (begin..begin + 512).map(|time| format!("since={time}")).collect();
+        for work in all.iter().map(|since| world.answer(Method::Get, since, &[], b"")).collect::<Vec<_>>() {
+            let Answer::Cold(work) = work else { panic!("{work:?}") };
+            (work.0)();
+        }
+        for since in &all {
+            let answer = world.answer(Method::Get, since, &[], b"");
+            assert!(matches!(answer, Answer::Respond(_)), "{since}: {answer:?}");
+        }
+    }
+}
+
 #[test]
 fn a_stream_that_grows_all_the_time_is_searched_once() {
     let mut world = World::new();
