@@ -1,4 +1,5 @@
-//! Calls that read. Each takes a sight of its place in its turn; looking takes as long as it takes, without the turn.
+//! Calls that read. Each takes a sight of its place in its turn; looking takes as long as it takes, without the turn, and a
+//! session that it looks from is in use for as long.
 
 use super::Core;
 use super::answer::Answer;
@@ -13,7 +14,7 @@ use crate::generated::types::{
 };
 use crate::map::{Key as Name, Map, Value};
 use crate::sight::Sight;
-use std::ops::Bound;
+use std::ops::{Bound, Deref};
 use std::sync::Arc;
 use thalweg_log::{Offset, Position};
 
@@ -27,6 +28,20 @@ const ENTRY_COST: usize = 8;
 
 type Tried = Result<Outcome, Refusal>;
 
+/// What is seen from a place, for whoever looks: until this goes, no lease of the session that looks ends.
+struct Seen {
+    sight: Sight,
+    _beside: Option<Live>,
+}
+
+impl Deref for Seen {
+    type Target = Sight;
+
+    fn deref(&self) -> &Sight {
+        &self.sight
+    }
+}
+
 impl Core {
     /// Calls `look` with what is seen from a place.
     fn look(
@@ -34,11 +49,14 @@ impl Core {
         place: &str,
         view: Option<Wanted>,
         budget: Budget,
-        look: impl FnOnce(Sight, Budget) -> Outcome + Send + 'static,
+        look: impl FnOnce(Seen, Budget) -> Outcome + Send + 'static,
     ) -> Tried {
         match self.place(place)? {
             Place::Fork(fork) => match reading(fork, view) {
-                None => Ok(look(self.open()?.sight(fork, View::Committed)?, budget)),
+                None => {
+                    let sight = self.open()?.sight(fork, View::Committed)?;
+                    Ok(look(Seen { sight, _beside: None }, budget))
+                }
                 Some(key) => Ok(self.look_pending(key, fork, None, budget, look)),
             },
             Place::Session(_) if view.is_some() => Err(Refusal::View),
@@ -61,7 +79,7 @@ impl Core {
         live: Live,
         held: Held,
         budget: Budget,
-        look: impl FnOnce(Sight, Budget) -> Outcome + Send + 'static,
+        look: impl FnOnce(Seen, Budget) -> Outcome + Send + 'static,
     ) -> Tried {
         let session = live.lock()?;
         if !session.is_pending() {
@@ -71,8 +89,8 @@ impl Core {
         }
         let sight = session.sight();
         drop(session);
-        drop((held, live));
-        Ok(look(sight?, budget))
+        drop(held);
+        Ok(look(Seen { sight: sight?, _beside: Some(live) }, budget))
     }
 
     /// `beside` is the session that reads, if one does, and its turn: what it writes later comes behind this in the fork's line,
@@ -83,20 +101,17 @@ impl Core {
         fork: u64,
         beside: Option<(Held, Live)>,
         budget: Budget,
-        look: impl FnOnce(Sight, Budget) -> Outcome + Send + 'static,
+        look: impl FnOnce(Seen, Budget) -> Outcome + Send + 'static,
     ) -> Outcome {
-        let sight = move |core: &Arc<Self>| core.open()?.sight(fork, View::Pending).map_err(Refusal::from);
+        let see = move |core: &Arc<Self>, held: Held, budget: Budget| {
+            let sight = core.open().and_then(|state| Ok(state.sight(fork, View::Pending)?));
+            let (turn, beside) = beside.unzip();
+            drop((held, turn));
+            sight.map(|sight| look(Seen { sight, _beside: beside }, budget)).into()
+        };
         match self.turn(key, false) {
-            Some(held) => {
-                let sight = sight(self);
-                drop((held, beside));
-                sight.map(|sight| look(sight, budget)).into()
-            }
-            None => Outcome::in_turn(key, false, move |core, held, budget| {
-                let sight = sight(core);
-                drop((held, beside));
-                sight.map(|sight| look(sight, budget)).into()
-            }),
+            Some(held) => see(self, held, budget),
+            None => Outcome::in_turn(key, false, see),
         }
     }
 
@@ -166,7 +181,7 @@ impl Core {
         // The one turn is given back before the other is asked for: whoever holds one never waits for one.
         self.look(&now, of_now, 0, move |now, _| {
             Outcome::apart(move |core| {
-                let compare = move |before: Sight, _| {
+                let compare = move |before: Seen, _| {
                     Outcome::apart(move |core| {
                         Outcome::done(core.differences(before, now, start.as_deref(), limit(wanted)))
                     })
@@ -201,7 +216,7 @@ impl Core {
         Ok(state.at(fork, offset)?)
     }
 
-    fn differences(&self, before: Sight, now: Sight, start: Option<&str>, limit: usize) -> Answer {
+    fn differences(&self, before: Seen, now: Seen, start: Option<&str>, limit: usize) -> Answer {
         let window = self.kept.compare(&before, &now, start, limit);
         let (mut changes, mut bytes, mut next) = (Vec::new(), 0, window.next().cloned());
         for (key, value) in window.scan(from(start)) {
@@ -215,7 +230,7 @@ impl Core {
         let next_key = next.as_deref().map(Into::into);
         let answer = Answer::of(&StateDiffResponse { changes, next: next_key });
         if start.is_some() && next.is_some() {
-            self.kept.keep_compared(before, now, window);
+            self.kept.keep_compared(before.sight, now.sight, window);
         }
         answer
     }

@@ -124,6 +124,31 @@ fn no_lease_ends_while_a_call_waits() {
 }
 
 #[test]
+fn no_lease_ends_while_a_call_is_under_way() {
+    let service = served();
+    let core = &service.core;
+    let outlast = || std::thread::sleep(Duration::from_millis(500));
+    let root = |place: &str| StateRequest::Root(StateRoot { place: place.to_owned().into(), view: None });
+    for has_snapshot in [false, true] {
+        let (session, _) = session(core, 400);
+        if has_snapshot {
+            end(core, core.begin(snapshot(&session), BUSY)).unwrap();
+            end(core, core.begin(put(&session, "a"), BUSY)).unwrap();
+        }
+        // It waits for the thread that takes as long as the state is large.
+        let outcome = core.begin(root(&session), BUSY);
+        assert!(matches!(outcome, Outcome::Apart(_)));
+        outlast();
+        service.keep_house();
+        end(core, outcome).unwrap();
+        end(core, core.begin(commit(&session), BUSY)).expect("it was in use until now");
+        outlast();
+        service.keep_house();
+        assert_eq!(service.sessions(), 0);
+    }
+}
+
+#[test]
 fn a_read_of_a_session_stands_before_its_later_write() {
     let service = served();
     let core = &service.core;
