@@ -36,9 +36,20 @@ impl Core {
             Outcome::Done(receipt.ticket, Answer::of(&response))
         };
         if let Some(offset) = fork.offset {
-            return Ok(Outcome::apart(move |core| {
+            let make = move |core: &Arc<Self>| {
                 let forked = core.open().and_then(|state| Ok(state.fork_at(parent, offset, now())?));
                 forked.map(answer).into()
+            };
+            return Ok(Outcome::in_turn(Key::Fork(parent), false, move |_, held, _| {
+                Outcome::in_turn(Key::Past(parent), false, move |_, past, _| {
+                    // Who writes waits for no replay; who drops the fork does.
+                    drop(held);
+                    Outcome::apart(move |core| {
+                        let outcome = make(core);
+                        drop(past);
+                        outcome
+                    })
+                })
             }));
         }
         Ok(Outcome::in_turn(Key::Fork(parent), false, move |core, _held, _| {
@@ -46,11 +57,14 @@ impl Core {
         }))
     }
 
-    pub(super) fn drop_fork(self: &Arc<Self>, drop: &StateDrop<'_>) -> Result<Outcome, Refusal> {
-        let fork = self.fork(&drop.fork)?;
-        Ok(Outcome::in_turn(Key::Fork(fork), true, move |core, _held, _| {
-            let dropped = core.open().and_then(|state| Ok(state.drop_fork(fork, now())?));
-            dropped.map(|receipt| Outcome::Done(receipt.ticket, Answer::of(&StateDropResponse {}))).into()
+    pub(super) fn drop_fork(self: &Arc<Self>, asked: &StateDrop<'_>) -> Result<Outcome, Refusal> {
+        let fork = self.fork(&asked.fork)?;
+        Ok(Outcome::in_turn(Key::Fork(fork), true, move |_, held, _| {
+            Outcome::in_turn(Key::Past(fork), true, move |core, past, _| {
+                let dropped = core.open().and_then(|state| Ok(state.drop_fork(fork, now())?));
+                drop((past, held));
+                dropped.map(|receipt| Outcome::Done(receipt.ticket, Answer::of(&StateDropResponse {}))).into()
+            })
         }))
     }
 

@@ -11,6 +11,8 @@
 //! |---|---|
 //! | a committed read | beside everything |
 //! | a pending read | sees every write that came before it on its fork, and none that came later |
+//! | a read of two places | the same at either, as of when it came |
+//! | a fork of long ago | behind the writes that came before it; of what comes later only a drop waits for it |
 //! | a write | alone on its fork, in the order in which writes came; answered when it is durable |
 //! | calls of one session | one after the other |
 //!
@@ -41,7 +43,7 @@ use crate::generated::types::StateRequest;
 use crate::state::{Options, State};
 use answer::Answer;
 use kept::Kept;
-use order::{ALONE, BUSY, Lazy, Turns};
+use order::{ALONE, Asker, BUSY, Lazy, Turns};
 use parking_lot::Mutex;
 use refusal::Refusal;
 use sessions::Sessions;
@@ -181,7 +183,7 @@ impl Service {
         match StateRequest::decode(frame) {
             Ok(request) => {
                 let budget = if alone || self.core.pool.is_full() { ALONE } else { BUSY };
-                self.core.settle(self.core.begin(request, budget), budget, reply);
+                self.core.settle(self.core.begin(request, budget), budget, Asker::Alone(reply));
             }
             Err(error) => reply.fail(fault_of(&error), &error.to_string()),
         }

@@ -23,6 +23,9 @@ use thalweg_service::{Executor, Pool, Reply, Scheduler, Turn};
 pub(super) enum Key {
     Fork(ForkId),
     Session(u64),
+    /// What led to where a fork is: read by who makes a fork of long ago, which takes as long as that was, written by who drops
+    /// it. Nobody who has it waits for another turn.
+    Past(ForkId),
 }
 
 pub(super) type Turns = Scheduler<Key, Arc<Lazy>>;
@@ -101,6 +104,36 @@ pub(super) enum Outcome {
         write: bool,
         rest: Rest<(Held, Budget)>,
     },
+    /// It has two halves that wait for nothing of each other: whichever comes second goes on, and the first of them that is
+    /// refused is the call's answer.
+    Both(Box<Self>, Box<Self>),
+    /// The other half goes on.
+    Left,
+}
+
+/// Whom a call answers.
+pub(super) enum Asker {
+    Alone(Reply),
+    /// Two halves of a call, which is answered once.
+    Half(Arc<Mutex<Option<Reply>>>),
+}
+
+impl Asker {
+    fn halves(self) -> [Self; 2] {
+        let shared = match self {
+            Self::Alone(reply) => Arc::new(Mutex::new(Some(reply))),
+            Self::Half(shared) => shared,
+        };
+        [Self::Half(Arc::clone(&shared)), Self::Half(shared)]
+    }
+
+    /// `None` where the other half has answered.
+    fn take(self) -> Option<Reply> {
+        match self {
+            Self::Alone(reply) => Some(reply),
+            Self::Half(shared) => shared.lock().take(),
+        }
+    }
 }
 
 impl<E: Into<Refusal>> From<Result<Outcome, E>> for Outcome {
@@ -149,26 +182,36 @@ impl Core {
         if write { self.turns.schedule_write(key, job) } else { self.turns.schedule_read(key, false, job) }
     }
 
-    fn go_on(self: &Arc<Self>, threads: &Lazy, budget: Budget, rest: Rest<()>, reply: Reply) {
+    fn go_on(self: &Arc<Self>, threads: &Lazy, budget: Budget, rest: Rest<()>, asker: Asker) {
         let core = Arc::clone(self);
-        threads.execute(Box::new(move || core.settle(rest(&core, ()), budget, reply)));
+        threads.execute(Box::new(move || core.settle(rest(&core, ()), budget, asker)));
     }
 
     /// Sees a call to its answer.
-    pub(super) fn settle(self: &Arc<Self>, mut outcome: Outcome, budget: Budget, reply: Reply) {
+    pub(super) fn settle(self: &Arc<Self>, mut outcome: Outcome, budget: Budget, mut asker: Asker) {
         loop {
             match outcome {
-                Outcome::Done(ticket, answer) => return self.give(ticket, answer, reply),
-                Outcome::Refused(refusal) => return refuse(&refusal, reply),
+                Outcome::Done(ticket, answer) => {
+                    return asker.take().map_or((), |reply| self.give(ticket, answer, reply));
+                }
+                Outcome::Refused(refusal) => {
+                    return asker.take().map_or((), |reply| refuse(&refusal, reply));
+                }
+                Outcome::Left => return,
+                Outcome::Both(one, other) => {
+                    let [first, second] = asker.halves();
+                    self.settle(*one, budget, first);
+                    (outcome, asker) = (*other, second);
+                }
                 Outcome::Elsewhere(rest) if budget >= UNLIMITED => outcome = rest(self, ()),
                 Outcome::Apart(rest) if budget == ENDLESS => outcome = rest(self, ()),
-                Outcome::Elsewhere(rest) => return self.go_on(&self.pool, UNLIMITED, rest, reply),
-                Outcome::Apart(rest) => return self.go_on(&self.apart, ENDLESS, rest, reply),
+                Outcome::Elsewhere(rest) => return self.go_on(&self.pool, UNLIMITED, rest, asker),
+                Outcome::Apart(rest) => return self.go_on(&self.apart, ENDLESS, rest, asker),
                 Outcome::InTurn { key, write, rest } => match self.turn(key, write) {
                     Some(held) => outcome = rest(self, (held, budget)),
                     None => {
                         let rest = move |core: &Arc<Self>, held| {
-                            core.settle(rest(core, (held, UNLIMITED)), UNLIMITED, reply);
+                            core.settle(rest(core, (held, UNLIMITED)), UNLIMITED, asker);
                         };
                         return self.schedule(key, write, rest);
                     }

@@ -14,6 +14,7 @@ use crate::generated::types::{
 };
 use crate::map::{Key as Name, Map, Value};
 use crate::sight::Sight;
+use parking_lot::Mutex;
 use std::ops::{Bound, Deref};
 use std::sync::Arc;
 use thalweg_log::{Offset, Position};
@@ -178,17 +179,25 @@ impl Core {
             // The view is the fork's.
             (before, now) => (view.filter(|_| !before), view.filter(|_| !now)),
         };
-        // The one turn is given back before the other is asked for: whoever holds one never waits for one.
-        self.look(&now, of_now, 0, move |now, _| {
-            Outcome::apart(move |core| {
-                let compare = move |before: Seen, _| {
-                    Outcome::apart(move |core| {
-                        Outcome::done(core.differences(before, now, start.as_deref(), limit(wanted)))
-                    })
+        // Both are looked at from when the call came in, and neither waits for the other.
+        let first = Arc::new(Mutex::new(None::<Seen>));
+        let half = |is_now: bool| {
+            let (first, start) = (Arc::clone(&first), start.clone());
+            move |seen: Seen, _: Budget| {
+                let mut first = first.lock();
+                let Some(other) = first.take() else {
+                    *first = Some(seen);
+                    return Outcome::Left;
                 };
-                core.look(&before, of_before, 0, compare).into()
-            })
-        })
+                let (before, now) = if is_now { (other, seen) } else { (seen, other) };
+                Outcome::apart(move |core| {
+                    Outcome::done(core.differences(before, now, start.as_deref(), limit(wanted)))
+                })
+            }
+        };
+        let now = self.look(&now, of_now, 0, half(true))?;
+        let before = self.look(&before, of_before, 0, half(false))?;
+        Ok(Outcome::Both(Box::new(now), Box::new(before)))
     }
 
     pub(super) fn history(self: &Arc<Self>, history: StateHistory<'static>) -> Tried {

@@ -5,12 +5,14 @@ use super::calls::Place;
 use super::order::{BUSY, Key, Outcome, UNLIMITED};
 use super::sessions::Token;
 use super::*;
+use crate::generated::client::StateClient;
 use crate::generated::types::*;
 use crate::word::Word;
 use std::path::Path;
 use std::time::Duration;
 use thalweg_log::sim::SimDisk;
 use thalweg_log::{CommitError, Disk};
+use thalweg_service::{ClientOptions, Endpoint, Server, ServerOptions, SyncClient};
 
 fn served() -> Service {
     let store = Store::memory(thalweg_log::Options::default()).unwrap();
@@ -21,8 +23,14 @@ fn served() -> Service {
 
 /// Sees a call to its end, here.
 fn end(core: &Arc<Core>, mut outcome: Outcome) -> Result<Answer, Word> {
+    let mut half = None;
     loop {
         outcome = match outcome {
+            Outcome::Both(one, other) => {
+                half = Some(*other);
+                *one
+            }
+            Outcome::Left => half.take().expect("the other half goes on"),
             Outcome::Done(_, answer) => return Ok(answer),
             Outcome::Refused(refusal) => return Err(refusal.word()),
             Outcome::Elsewhere(rest) | Outcome::Apart(rest) => rest(core, ()),
@@ -30,6 +38,23 @@ fn end(core: &Arc<Core>, mut outcome: Outcome) -> Result<Answer, Word> {
                 rest(core, (core.turn(key, write).expect("nobody else has a turn"), UNLIMITED))
             }
         };
+    }
+}
+
+/// What becomes of a call where it comes in, as far as turns can be had.
+fn arrive(core: &Arc<Core>, mut outcome: Outcome) -> Outcome {
+    loop {
+        outcome = match outcome {
+            Outcome::Both(one, other) => {
+                let one = Box::new(arrive(core, *one));
+                return Outcome::Both(one, Box::new(arrive(core, *other)));
+            }
+            Outcome::InTurn { key, write, rest } => match core.turn(key, write) {
+                Some(held) => rest(core, (held, BUSY)),
+                None => return Outcome::InTurn { key, write, rest },
+            },
+            other => return other,
+        }
     }
 }
 
@@ -231,12 +256,19 @@ fn pages_of_long_ago_are_taken_from_what_the_first_was() {
     assert_eq!(end(core, core.begin(StateRequest::History(history), BUSY)).unwrap_err(), Word::NoFork);
 }
 
-/// A page of what differs between two places, and where it goes on.
-fn differ(core: &Arc<Core>, before: &str, now: &str, start: Option<&str>, view: Option<View>) -> Pages {
+fn diff(before: &str, now: &str, start: Option<&str>, view: Option<View>) -> StateRequest<'static> {
     let (before, now) = (before.to_owned().into(), now.to_owned().into());
     let start = start.map(|start| start.to_owned().into());
-    let diff = StateDiff { before, now, start, limit: Some(2), view };
-    let frame = match end(core, core.begin(StateRequest::Diff(diff), BUSY))? {
+    StateRequest::Diff(StateDiff { before, now, start, limit: Some(2), view })
+}
+
+/// A page of what differs between two places, and where it goes on.
+fn differ(core: &Arc<Core>, before: &str, now: &str, start: Option<&str>, view: Option<View>) -> Pages {
+    page_of(core, core.begin(diff(before, now, start, view), BUSY))
+}
+
+fn page_of(core: &Arc<Core>, outcome: Outcome) -> Pages {
+    let frame = match end(core, outcome)? {
         Answer::Frame(frame) => frame,
         other => panic!("{other:?}"),
     };
@@ -288,6 +320,98 @@ fn a_session_is_compared_with_a_pending_fork() {
     assert_eq!(changes(&session, "main", pending), Ok(vec![(b, false), (c, true)]));
     assert_eq!(changes(&session, &session, None), Ok(Vec::new()));
     assert_eq!(changes(&session, &session, pending), Err(Word::BadView), "there is no fork to view");
+}
+
+#[test]
+fn what_differs_is_as_of_when_it_was_asked_for() {
+    let service = served();
+    let core = &service.core;
+    let (session, token) = session(core, 30_000);
+    end(core, core.begin(snapshot(&session), BUSY)).unwrap();
+    end(core, core.begin(put(&session, "a"), BUSY)).unwrap();
+    let ask = || core.begin(diff(&session, "main", None, None), BUSY);
+    let first = arrive(core, ask());
+    end(core, core.begin(put(&session, "b"), BUSY)).unwrap();
+    let second = arrive(core, ask());
+    // While the session has something else to do it is in line.
+    let held = core.turn(Key::Session(token.name), true).unwrap();
+    let Outcome::Both(now, before) = arrive(core, ask()) else { panic!("it is of two places") };
+    assert!(matches!(*now, Outcome::Left));
+    assert!(matches!(*before, Outcome::InTurn { key: Key::Session(_), write: false, .. }));
+    drop(held);
+    end(core, core.begin(close(&session), BUSY)).unwrap();
+    let keys = |outcome| page_of(core, outcome).unwrap().0;
+    assert_eq!(keys(first), [("a".to_owned(), false)]);
+    assert_eq!(keys(second), [("a".to_owned(), false), ("b".to_owned(), false)]);
+}
+
+#[test]
+fn a_fork_of_long_ago_is_made_before_a_later_drop_and_keeps_no_writer_waiting() {
+    let service = served();
+    let core = &service.core;
+    let state = core.state().unwrap();
+    let fork = state.fork(state.main(), now()).unwrap().0.to_string();
+    let Answer::Offset(_, offset) = end(core, core.begin(put(&fork, "a"), BUSY)).unwrap() else { panic!() };
+    let made = StateFork { parent: fork.clone().into(), offset: Some(offset) };
+    let made = arrive(core, core.begin(StateRequest::Fork(made), BUSY));
+    assert!(matches!(made, Outcome::Apart(_)));
+    end(core, core.begin(put(&fork, "b"), BUSY)).unwrap();
+    let dropped = StateDrop { fork: fork.clone().into() };
+    let dropped = arrive(core, core.begin(StateRequest::Drop(dropped), BUSY));
+    end(core, made).unwrap();
+    end(core, dropped).unwrap();
+    assert_eq!(state.forks().len(), 2);
+    assert_eq!(end(core, core.begin(put(&fork, "c"), BUSY)).unwrap_err(), Word::NoFork);
+}
+
+/// As clients ask for it, with threads that go on with what waits.
+#[test]
+fn halves_that_wait_come_to_one_answer() {
+    let directory = tempfile::tempdir().unwrap();
+    let endpoint = Endpoint::Socket(directory.path().join("state.sock"));
+    let options =
+        ServerOptions { schema: crate::SCHEMA_HASH, error_tag: ERROR_TAG.into(), ..Default::default() };
+    let mut server = Server::bind(std::slice::from_ref(&endpoint), options).unwrap();
+    let (stopper, service) = (server.stopper(), served());
+    let handler = service.clone();
+    let serving = std::thread::spawn(move || server.run_reactor(handler).unwrap());
+    let core = &service.core;
+    let state = core.state().unwrap();
+    let fork = state.fork(state.main(), now()).unwrap().0;
+    let ask = |before: &str, now: &str| {
+        let options = ClientOptions { schema: crate::SCHEMA_HASH, ..ClientOptions::default() };
+        let mut client = StateClient::new(SyncClient::connect(&endpoint, options).unwrap());
+        let diff = StateDiff {
+            before: before.into(),
+            now: now.into(),
+            start: None,
+            limit: None,
+            view: Some(View::Pending),
+        };
+        client.diff(&diff).map(|page| page.changes.len()).map_err(|refused| refused.to_string())
+    };
+    let of_fork = fork.to_string();
+    let changes = std::iter::once(crate::Change::Put("a".into(), b"1"[..].into())).collect();
+    state.write(fork, &changes, now()).unwrap();
+    for kept in [vec![state.main()], vec![fork], vec![fork, state.main()]] {
+        let held: Vec<_> = kept.iter().map(|fork| core.turn(Key::Fork(*fork), true).unwrap()).collect();
+        std::thread::scope(|scope| {
+            let asked = scope.spawn(|| ask("main", &of_fork));
+            let waits = || core.turns.in_flight() == kept.len() * 2;
+            let patience = (0..10_000).find(|_| {
+                waits() || {
+                    std::thread::sleep(Duration::from_millis(1));
+                    false
+                }
+            });
+            assert!(patience.is_some(), "each half waits for its own turn");
+            assert!(ask("main", "77").unwrap_err().contains("no_fork"), "at once");
+            drop(held);
+            assert_eq!(asked.join().unwrap(), Ok(1));
+        });
+    }
+    stopper.stop();
+    serving.join().unwrap();
 }
 
 #[test]
