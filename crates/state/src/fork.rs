@@ -29,14 +29,18 @@ pub(crate) struct Moment {
     pub(crate) offset: Offset,
 }
 
+/// A state whose digest is known, shared with the forks that were made since: as large as a small fork is otherwise several times,
+/// so there is none before somebody asks for a root.
+pub(crate) type Rooted = Arc<(Map, Digest)>;
+
 /// A fork in memory.
 #[derive(Debug)]
 pub(crate) struct Fork {
     pub(crate) log: Arc<Log>,
     line: Mutex<()>,
     views: Mutex<Views>,
-    /// A state whose digest is known: the next is reckoned from there.
-    rooted: Mutex<(Map, Digest)>,
+    /// The next root is reckoned from there.
+    rooted: Mutex<Option<Rooted>>,
     /// Where its newest image is.
     imaged: Mutex<Offset>,
 }
@@ -56,7 +60,7 @@ impl Fork {
         log: Arc<Log>,
         born: Position,
         moment: Moment,
-        rooted: Option<(Map, Digest)>,
+        rooted: Option<Rooted>,
         imaged: Offset,
     ) -> Self {
         let (pending, begin) = (moment.clone(), (born, moment));
@@ -67,7 +71,7 @@ impl Fork {
             log,
             line: Mutex::new(()),
             views: Mutex::new(views),
-            rooted: Mutex::new(rooted.unwrap_or_default()),
+            rooted: Mutex::new(rooted),
             imaged: Mutex::new(imaged),
         }
     }
@@ -96,25 +100,35 @@ impl Fork {
         if is_durable { Some(0) } else { under_way().map(|(ticket, _)| *ticket) }
     }
 
-    /// The root of a state of this fork. Complexity: what changed since the last one that was asked for.
+    /// The root of a state of this fork, which is remembered. Complexity: what changed since the last one that was asked for.
     pub(crate) fn root(&self, map: &Map) -> Root {
-        self.digest(map).root()
+        self.digest(map).1.root()
     }
 
-    /// The same before it is made short.
-    pub(crate) fn digest(&self, map: &Map) -> Digest {
+    /// The same with `over` on top, of which nothing is remembered.
+    pub(crate) fn root_over(&self, map: &Map, over: &Changes) -> Root {
+        let mut digest = self.digest(map).1.clone();
+        digest.follow(map, over);
+        digest.root()
+    }
+
+    fn digest(&self, map: &Map) -> Rooted {
         // Reckoned on a copy, without the lock: roots that are asked for at once do not wait for each other.
-        let (before, mut digest) = self.rooted.lock().clone();
-        if before.is_same(map) {
-            return digest;
-        }
-        if before.is_empty() {
-            digest = Digest::of(map);
-        } else {
-            digest.follow(&before, &before.changes_to(map));
-        }
-        *self.rooted.lock() = (map.clone(), digest.clone());
-        digest
+        let before = self.rooted();
+        let digest = match before {
+            Some(before) if before.0.is_same(map) => return before,
+            Some(before) if !before.0.is_empty() => {
+                let mut digest = before.1.clone();
+                digest.follow(&before.0, &before.0.changes_to(map));
+                digest
+            }
+            _ => Digest::of(map),
+        };
+        let rooted = Arc::new((map.clone(), digest));
+        let before = self.rooted.lock().replace(rooted.clone());
+        // The last to hold a state may have much to let go of.
+        drop(before);
+        rooted
     }
 
     /// How many bytes of its log, and of what it inherits, opening would have to replay.
@@ -129,7 +143,7 @@ impl Fork {
     }
 
     /// What is needed to reckon roots from.
-    pub(crate) fn rooted(&self) -> (Map, Digest) {
+    pub(crate) fn rooted(&self) -> Option<Rooted> {
         self.rooted.lock().clone()
     }
 

@@ -47,7 +47,7 @@ pub(crate) fn all(store: &Store, mut logs: Vec<Arc<Log>>, images: &Images) -> Re
         let mut stops = branches.remove(&log.id()).unwrap_or_default();
         stops.sort_unstable();
         let imaged = begin.moment.offset;
-        let rooted = begin.digest.clone().map(|digest| (begin.moment.map.clone(), digest));
+        let rooted = begin.digest.map(|digest| Arc::new((begin.moment.map.clone(), digest)));
         let moment = replay(store, &log, begin.moment, |moment| {
             if stops.binary_search(&moment.offset).is_ok() {
                 let begin = Begin { moment: moment.clone(), digest: None };

@@ -71,10 +71,10 @@ impl Sight {
 
     /// A digest of everything. Complexity: what changed since the fork's last one.
     pub fn root(&self) -> Root {
-        let map = self.map();
-        match &self.fork {
-            Some(fork) => fork.root(&map),
-            None => Digest::of(&map).root(),
+        match (&self.fork, &self.over) {
+            (Some(fork), None) => fork.root(&self.moment.map),
+            (Some(fork), Some(over)) => fork.root_over(&self.moment.map, over),
+            (None, _) => Digest::of(&self.map()).root(),
         }
     }
 }

@@ -255,7 +255,7 @@ impl State {
                 Ok((log, receipt)) => {
                     shared.options.herald.tell(&log);
                     let id = log.id();
-                    let fork = Fork::new(log, receipt.ticket, moment, Some(parent.rooted()), at);
+                    let fork = Fork::new(log, receipt.ticket, moment, parent.rooted(), at);
                     let fork = Arc::new(fork);
                     shared.forks.write().insert(id, fork.clone());
                     if receipt.ticket > 0 {

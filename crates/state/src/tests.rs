@@ -318,6 +318,46 @@ fn a_snapshot_that_is_pending_is_committed_by_the_next() {
 }
 
 #[test]
+fn a_root_keeps_nothing_of_a_session_that_is_taken_back() {
+    let state = State::open(&memory(), "s", Options::default()).unwrap();
+    let main = state.main();
+    for held in ["", "1"] {
+        if !held.is_empty() {
+            state.write(main, &put("a", held), 1).unwrap();
+        }
+        let mut session = state.session(main).unwrap();
+        session.snapshot(1).unwrap();
+        let value: Value = b"2"[..].into();
+        let written = std::sync::Arc::downgrade(&value);
+        session.write([Change::Put("b".into(), value)].into_iter().collect(), 1).unwrap();
+        let mut map = state.map(main, View::Pending).unwrap();
+        map.apply(&put("b", "2"));
+        assert_eq!(session.root().unwrap(), Digest::of(&map).root());
+        let (fork, _) = state.fork(main, 1).unwrap();
+        session.rollback().unwrap();
+        assert!(written.upgrade().is_none(), "somebody holds on to what was taken back");
+        assert_eq!(state.root(fork, View::Pending).unwrap(), session.root().unwrap());
+    }
+}
+
+#[test]
+fn forks_share_what_roots_are_reckoned_from_and_have_none_before_somebody_asks() {
+    let state = State::open(&memory(), "s", Options::default()).unwrap();
+    let main = state.main();
+    state.write(main, &put("a", "1"), 1).unwrap();
+    let rooted = |fork| state.find(fork).unwrap().rooted();
+    let (first, _) = state.fork(main, 1).unwrap();
+    assert!(rooted(main).is_none() && rooted(first).is_none());
+    let root = state.root(main, View::Committed).unwrap();
+    let (second, _) = state.fork(main, 1).unwrap();
+    let shared = rooted(main).unwrap();
+    assert!(std::sync::Arc::ptr_eq(&shared, &rooted(second).unwrap()));
+    state.write(second, &put("b", "1"), 1).unwrap();
+    assert_ne!(state.root(second, View::Committed).unwrap(), root);
+    assert!(std::sync::Arc::ptr_eq(&shared, &rooted(main).unwrap()), "what a fork asks for is its own");
+}
+
+#[test]
 fn a_session_leaves_nothing_behind_and_writes_nothing_before_its_commit() {
     let store = memory();
     let state = State::open(&store, "s", Options::default()).unwrap();
