@@ -1,6 +1,7 @@
 //! What becomes durable when: commits on their way to the disk, and who waits for them.
 //!
-//! The store tells of a group once. Then, in this order: what is committed moves, fork by fork; whoever waits is called
+//! A commit is noted before anybody can learn its ticket but who made it: it is seen as being on its way from then on. The store
+//! tells of a group once. Then, in this order: what is committed moves, fork by fork; whoever waits is called
 //! back. Who asks finds a commit durable only once that has moved, and moves it where the teller has not come as far. So
 //! nobody hears that a commit is durable and then does not see it.
 
@@ -64,11 +65,22 @@ impl Durable {
         Ok(is_durable)
     }
 
-    /// A fork has a commit on its way.
-    pub(crate) fn note(&self, ticket: Position, fork: Arc<Fork>) {
-        self.under_way.lock().push_back((ticket, fork));
+    /// A fork has a commit on its way, from which on `show` lets it be seen.
+    pub(crate) fn note<R>(&self, ticket: Position, fork: Arc<Fork>, show: impl FnOnce() -> R) -> R {
+        let mut under_way = self.under_way.lock();
+        // Both under the lock: who sees it, and asks, finds it noted; who takes note of it finds it in the fork.
+        let shown = show();
+        under_way.push_back((ticket, fork));
+        drop(under_way);
         // It may have become durable before it was noted. That it never will be is for whoever waits for it to hear.
         let _ = self.is(ticket);
+        shown
+    }
+
+    /// For as long as this is held nothing is noted.
+    #[cfg(test)]
+    pub(crate) fn stand_still(&self) -> impl Drop {
+        self.under_way.lock()
     }
 
     /// Calls back once everything up to a ticket is durable.

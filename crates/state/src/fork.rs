@@ -5,13 +5,14 @@
 
 use crate::changes::Changes;
 use crate::digest::{Digest, Root};
+use crate::durable::Durable;
 use crate::error::Error;
 use crate::journal;
 use crate::map::Map;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use thalweg_log::{Commit, CommitError, Log, Offset, Position, Receipt, Store, Time, WatcherId};
+use thalweg_log::{Commit, CommitError, Log, Offset, Position, Receipt, Store, Time};
 
 /// Which of a fork's states is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,7 +153,7 @@ impl Fork {
     /// # Errors
     /// [`Error::Conflict`], and what the log says.
     pub(crate) fn commit(
-        &self,
+        self: &Arc<Self>,
         place: &Place<'_>,
         changes: &Changes,
         expected: Option<Offset>,
@@ -178,17 +179,22 @@ impl Fork {
             return Ok(Receipt { ticket, first: tail, next: tail });
         }
         let commit = Commit { payload: &payload, suffix: b",", time, ..Commit::default() };
-        let receipt = place.store.commit(&self.log, staged.version, &commit, place.watcher)?;
+        let receipt = place.store.commit(&self.log, staged.version, &commit, place.durable.watcher)?;
         map.apply(changes);
         let moment = Moment { map, offset: receipt.next };
-        let mut views = self.views.lock();
-        if receipt.ticket == 0 {
-            views.committed = Some(moment.clone());
-        } else {
-            views.under_way.push_back((receipt.ticket, moment.clone()));
-        }
-        let before = std::mem::replace(&mut views.pending, moment);
-        drop(views);
+        let show = || {
+            let mut views = self.views.lock();
+            if receipt.ticket == 0 {
+                views.committed = Some(moment.clone());
+            } else {
+                views.under_way.push_back((receipt.ticket, moment.clone()));
+            }
+            std::mem::replace(&mut views.pending, moment)
+        };
+        let before = match receipt.ticket {
+            0 => show(),
+            ticket => place.durable.note(ticket, self.clone(), show),
+        };
         // The last to hold a state may have much to let go of.
         drop(before);
         Ok(receipt)
@@ -222,7 +228,7 @@ impl Fork {
 /// What a fork commits with.
 pub(crate) struct Place<'s> {
     pub(crate) store: &'s Store,
-    pub(crate) watcher: Option<WatcherId>,
+    pub(crate) durable: &'s Durable,
     /// The `type` of its messages.
     pub(crate) kind: &'s str,
 }

@@ -257,9 +257,10 @@ impl State {
                     let id = log.id();
                     let fork = Fork::new(log, receipt.ticket, moment, parent.rooted(), at);
                     let fork = Arc::new(fork);
-                    shared.forks.write().insert(id, fork.clone());
-                    if receipt.ticket > 0 {
-                        shared.durable.note(receipt.ticket, fork);
+                    let show = || drop(shared.forks.write().insert(id, fork.clone()));
+                    match receipt.ticket {
+                        0 => show(),
+                        ticket => shared.durable.note(ticket, fork.clone(), show),
                     }
                     return Ok((id, Receipt { first: at, next: at, ..receipt }));
                 }
@@ -456,12 +457,7 @@ impl State {
         changes.iter().try_for_each(|(key, _)| check_key(key))?;
         let found = self.find(fork)?;
         let Shared { store, durable, options, .. } = &*self.shared;
-        let place = Place { store, watcher: durable.watcher, kind: &options.kind };
-        let receipt = found.commit(&place, changes, expected, time)?;
-        if receipt.ticket > 0 && receipt.next > receipt.first {
-            durable.note(receipt.ticket, found);
-        }
-        Ok(receipt)
+        found.commit(&Place { store, durable, kind: &options.kind }, changes, expected, time)
     }
 
     pub(crate) fn find(&self, fork: ForkId) -> Result<Arc<Fork>, Error> {

@@ -404,6 +404,32 @@ fn whoever_finds_a_write_durable_sees_it_committed() {
 }
 
 #[test]
+fn nobody_learns_of_a_commit_before_it_is_noted() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = on_disk(directory.path(), Durability::Sync);
+    let state = State::open(&store, "s", Options::default()).unwrap();
+    let main = state.main();
+    let log = state.find(main).unwrap().log.clone();
+    let is_there = |key: &str| state.get(main, View::Pending, key).unwrap().is_some();
+    let still = state.shared.durable.stand_still();
+    std::thread::scope(|scope| {
+        let (state, log) = (&state, &log);
+        let first = scope.spawn(move || state.write(main, &put("a", "1"), 1).unwrap());
+        while log.staged().unwrap().tail == 0 {
+            std::thread::yield_now();
+        }
+        // It changes nothing, and leans on the other's ticket.
+        let second = scope.spawn(move || state.write(main, &put("a", "1"), 1).unwrap());
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        let end = log.staged().unwrap().tail;
+        let is_known = is_there("a") || second.is_finished() || state.ticket_at(main, end).is_ok();
+        drop(still);
+        assert!(!is_known, "it is durable before long, and nobody would see it committed");
+        assert_eq!(first.join().unwrap().next, second.join().unwrap().next);
+    });
+}
+
+#[test]
 fn writers_on_many_threads_lose_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let store = on_disk(directory.path(), Durability::Sync);
