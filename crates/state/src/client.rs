@@ -128,7 +128,8 @@ impl<C: Call> Session<C> {
         Ok(self.state.snapshot(&StateSnapshot { session: (&*self.token).into() })?.offset)
     }
 
-    /// Commits what was written since the snapshot, all or nothing; without a snapshot does nothing. Where the fork ends.
+    /// Commits what was written since the snapshot, all or nothing. Where the fork ends with it; without a snapshot it does
+    /// nothing, and says where the fork ended when this session last committed, wrote, took a snapshot or began.
     ///
     /// # Errors
     /// [`Word::Conflict`]: others committed meanwhile, roll back and do it again. [`Word::SessionLost`],

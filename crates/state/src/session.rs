@@ -11,7 +11,7 @@ use crate::sight::Sight;
 use crate::state::{ForkId, State, check_key};
 use std::ops::Bound;
 use std::sync::Arc;
-use thalweg_log::{Receipt, Time};
+use thalweg_log::{Offset, Receipt, Time};
 
 /// What a session may hold beside its snapshot, reckoned as the most that the entry of its commit could take: about 120 bytes for
 /// each change, and its key and, in base64, its value. A store whose segments have room for less refuses such a commit.
@@ -30,7 +30,7 @@ pub struct Session {
     state: State,
     fork: ForkId,
     snapshot: Option<Snapshot>,
-    /// Of the last commit.
+    /// Where the fork ended when this session last had to do with that, and when what it committed is durable.
     last: Receipt,
 }
 
@@ -43,8 +43,9 @@ struct Snapshot {
 }
 
 impl Session {
-    pub(crate) fn new(state: State, fork: ForkId) -> Self {
-        Self { state, fork, snapshot: None, last: Receipt::default() }
+    /// One on a fork that ends there.
+    pub(crate) fn new(state: State, fork: ForkId, end: Offset) -> Self {
+        Self { state, fork, snapshot: None, last: Receipt { ticket: 0, first: end, next: end } }
     }
 
     /// The fork.
@@ -71,13 +72,15 @@ impl Session {
         let Receipt { ticket, first, .. } = self.commit(time)?;
         let base = self.state.moment(self.fork, View::Pending)?;
         let next = base.offset;
+        self.last.next = next;
         let held = self.state.shared.room.begin();
         self.snapshot = Some(Snapshot { base, changes: Arc::default(), held });
         Ok(Receipt { ticket, first, next })
     }
 
     /// Commits what was written since the snapshot, as one entry. Without a snapshot it does nothing, and says again what
-    /// the last commit said: who did not hear the answer may ask once more.
+    /// the last commit, write or snapshot said, or where the fork ended when the session began: who did not hear the answer may
+    /// ask once more.
     ///
     /// # Errors
     /// [`Error::Conflict`], [`Error::NoFork`], and what the log says; the snapshot stays, to be rolled back.
@@ -101,7 +104,11 @@ impl Session {
     /// # Errors
     /// [`Error::Key`], [`Error::TooMuch`], [`Error::NoRoom`]; without a snapshot those of [`State::write`].
     pub fn write(&mut self, changes: Changes, time: Time) -> Result<Receipt, Error> {
-        let Some(snapshot) = &mut self.snapshot else { return self.state.write(self.fork, &changes, time) };
+        let Some(snapshot) = &mut self.snapshot else {
+            let receipt = self.state.write(self.fork, &changes, time)?;
+            self.wrote(receipt);
+            return Ok(receipt);
+        };
         changes.iter().try_for_each(|(key, _)| check_key(key))?;
         // What is written over again counts again: the bound is there to be kept, not to be exact.
         let kind = &self.state.shared.options.kind;
@@ -121,6 +128,11 @@ impl Session {
         }
         let at = snapshot.base.offset;
         Ok(Receipt { ticket: 0, first: at, next: at })
+    }
+
+    /// This was written to the fork in its name, without a snapshot.
+    pub(crate) fn wrote(&mut self, receipt: Receipt) {
+        self.last = receipt;
     }
 
     /// The state as this session sees it, for as long as it is held. Complexity: constant.

@@ -421,8 +421,8 @@ impl State {
     /// # Errors
     /// [`Error::NoFork`].
     pub fn session(&self, fork: ForkId) -> Result<Session, Error> {
-        self.find(fork)?;
-        Ok(Session::new(self.clone(), fork))
+        let end = self.offset(fork, View::Pending)?;
+        Ok(Session::new(self.clone(), fork, end))
     }
 
     /// Calls back once everything up to a ticket is durable: at once if it is, else on the thread that makes it so.

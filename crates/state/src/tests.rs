@@ -358,6 +358,22 @@ fn forks_share_what_roots_are_reckoned_from_and_have_none_before_somebody_asks()
 }
 
 #[test]
+fn a_commit_without_a_snapshot_says_where_the_fork_ended() {
+    let state = State::open(&memory(), "s", Options::default()).unwrap();
+    let write = |value: &str| state.write(state.main(), &put("a", value), 1).unwrap().next;
+    let begun = write("1");
+    let mut session = state.session(state.main()).unwrap();
+    assert_eq!(session.commit(1).unwrap().next, begun, "where it was when the session began");
+    let written = session.write(put("a", "2"), 1).unwrap();
+    assert_eq!(session.commit(1).unwrap(), written, "what it wrote itself");
+    let others = write("3");
+    assert_eq!(session.commit(1).unwrap(), written, "again");
+    assert_eq!(session.snapshot(1).unwrap().next, others);
+    session.rollback().unwrap();
+    assert_eq!(session.commit(1).unwrap().next, others, "what the snapshot was of");
+}
+
+#[test]
 fn a_session_leaves_nothing_behind_and_writes_nothing_before_its_commit() {
     let store = memory();
     let state = State::open(&store, "s", Options::default()).unwrap();

@@ -118,6 +118,22 @@ fn a_scan_waits_for_nothing_that_takes_as_long_as_the_state_is_large() {
 }
 
 #[test]
+fn a_commit_without_a_snapshot_says_where_the_fork_ended() {
+    over_each_way(|client, _| {
+        let begun = client.set("main", "a", "1").unwrap();
+        let session = client.session("main");
+        assert_eq!(client.keep(&session).unwrap(), begun);
+        let written = client.set(&session, "a", "2").unwrap();
+        client.set("main", "a", "3").unwrap();
+        assert_eq!(client.keep(&session).unwrap(), written);
+        let seen = client.begin(&session).unwrap();
+        client.undo(&session).unwrap();
+        assert!(seen > written);
+        assert_eq!(client.keep(&session).unwrap(), seen);
+    });
+}
+
+#[test]
 fn what_was_there_at_an_offset_can_be_read_and_forked() {
     over_each_way(|client, _| {
         let first = client.set("main", "a", "1").unwrap();

@@ -161,10 +161,15 @@ impl Core {
         self.write_here(write, fork, (held, beside), budget)
     }
 
-    fn write_now(self: &Arc<Self>, write: &Write, fork: ForkId) -> Outcome {
+    /// `beside` is the session that writes, if one does, in its turn.
+    fn write_now(self: &Arc<Self>, write: &Write, fork: ForkId, beside: Option<&Live>) -> Outcome {
         let written = self.open().and_then(|state| write.on_fork(state, fork));
         let done = |receipt| {
             self.grown(receipt);
+            // One that was closed has nobody who would ask.
+            if let Some(mut session) = beside.and_then(|live| live.lock().ok()) {
+                session.wrote(receipt);
+            }
             write.done(receipt)
         };
         written.map(done).into()
@@ -178,10 +183,10 @@ impl Core {
         budget: Budget,
     ) -> Outcome {
         if write.fits(budget) {
-            return self.write_now(&write, fork);
+            return self.write_now(&write, fork, turns.1.as_ref().map(|(_, live)| live));
         }
         Outcome::elsewhere(move |core| {
-            let outcome = core.write_now(&write, fork);
+            let outcome = core.write_now(&write, fork, turns.1.as_ref().map(|(_, live)| live));
             drop(turns);
             outcome
         })

@@ -233,8 +233,9 @@ class SyncSession(Scope):
         return _offset(self._ask("Snapshot", {"session": self.token}))
 
     def commit(self) -> int:
-        """Commits what was written since the snapshot, all or nothing, and returns where the fork ends. Raises `Conflict` when
-        others committed meanwhile. Without a snapshot it does nothing, and says again what the last one said."""
+        """Commits what was written since the snapshot, all or nothing, and returns where the fork ends with it. Raises `Conflict`
+        when others committed meanwhile. Without a snapshot it does nothing, and returns where the fork ended when the session last
+        committed, wrote, took a snapshot or began."""
         return _offset(self._ask("Commit", {"session": self.token}))
 
     def rollback(self) -> None:
@@ -328,8 +329,9 @@ class Session(AsyncScope):
         return _offset(await self._ask("Snapshot", {"session": self.token}))
 
     async def commit(self) -> int:
-        """Commits what was written since the snapshot, all or nothing, and returns where the fork ends. Raises `Conflict` when
-        others committed meanwhile. Without a snapshot it does nothing, and says again what the last one said."""
+        """Commits what was written since the snapshot, all or nothing, and returns where the fork ends with it. Raises `Conflict`
+        when others committed meanwhile. Without a snapshot it does nothing, and returns where the fork ended when the session last
+        committed, wrote, took a snapshot or began."""
         return _offset(await self._ask("Commit", {"session": self.token}))
 
     async def rollback(self) -> None:
