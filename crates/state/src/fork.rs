@@ -113,6 +113,15 @@ impl Fork {
         digest.root()
     }
 
+    /// Whether a root of this fork takes no more than so many entries to be hashed.
+    pub(crate) fn is_near(&self, map: &Map, most: usize) -> bool {
+        match self.rooted() {
+            Some(before) if before.0.is_same(map) => true,
+            Some(before) if !before.0.is_empty() => before.0.differences(map).nth(most).is_none(),
+            _ => map.len() <= most,
+        }
+    }
+
     fn digest(&self, map: &Map) -> Rooted {
         // Reckoned on a copy, without the lock: roots that are asked for at once do not wait for each other.
         let before = self.rooted();

@@ -77,6 +77,17 @@ impl Sight {
             (None, _) => Digest::of(&self.map()).root(),
         }
     }
+
+    /// Whether the root takes no more than so many entries to be hashed.
+    pub(crate) fn is_near(&self, most: usize) -> bool {
+        let Some(left) = most.checked_sub(self.over.as_ref().map_or(0, |over| over.len())) else {
+            return false;
+        };
+        match &self.fork {
+            Some(fork) => fork.is_near(&self.moment.map, left),
+            None => self.moment.map.len() <= left,
+        }
+    }
 }
 
 /// Two runs in the order of their keys as one; where both have a key, what lies over counts.

@@ -415,6 +415,42 @@ fn halves_that_wait_come_to_one_answer() {
 }
 
 #[test]
+fn a_batch_on_a_root_that_takes_long_to_reckon_keeps_nobody_else_waiting() {
+    let service = served();
+    let core = &service.core;
+    let state = core.state().unwrap();
+    let key = |number: usize| crate::Change::Put(format!("{number:04}").into(), b"1"[..].into());
+    state.write(state.main(), &(0..4_000).map(key).collect(), now()).unwrap();
+    let fork = state.fork(state.main(), now()).unwrap().0.to_string();
+    let (session, _) = session(core, 30_000);
+    end(core, core.begin(snapshot(&session), BUSY)).unwrap();
+    for place in [session, fork] {
+        let batch = |key: &'static str| {
+            let mut map = state.map(state.main(), crate::View::Pending).unwrap();
+            if key == "b" {
+                map.apply(&std::iter::once(crate::Change::Put("a".into(), b"1"[..].into())).collect());
+            }
+            let changes = vec![Change { key: key.into(), value: Some(b"1"[..].into()) }];
+            // Reckoned so that nobody remembers it.
+            let if_root = Some(crate::Digest::of(&map).root());
+            let batch = StateBatch { place: place.clone().into(), changes, if_offset: None, if_root };
+            core.begin(StateRequest::Batch(batch), BUSY)
+        };
+        let Outcome::Elsewhere(rest) = arrive(core, batch("a")) else {
+            panic!("{place}: a budget is for less")
+        };
+        let Outcome::Apart(rest) = rest(core, ()) else { panic!("{place}: others wait for this thread") };
+        let behind = arrive(core, core.begin(put(&place, "c"), BUSY));
+        assert!(matches!(behind, Outcome::InTurn { .. }), "{place}: in the order in which they came");
+        assert!(matches!(rest(core, ()), Outcome::Done(..)));
+        // What changed since is little.
+        assert!(matches!(arrive(core, batch("b")), Outcome::Done(..)), "{place}");
+        end(core, behind).unwrap();
+        assert_eq!(end(core, batch("b")).unwrap_err(), Word::RootMismatch);
+    }
+}
+
+#[test]
 fn a_long_list_of_forks_is_made_elsewhere() {
     let service = served();
     let core = &service.core;

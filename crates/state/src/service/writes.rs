@@ -3,7 +3,7 @@
 use super::Core;
 use super::answer::{Answer, Wrote};
 use super::calls::Place;
-use super::order::{Budget, Held, Key, Outcome, UNLIMITED};
+use super::order::{Budget, ENDLESS, Held, Key, LONG, Outcome, UNLIMITED};
 use super::refusal::Refusal;
 use super::sessions::Live;
 use crate::changes::{Change, Changes};
@@ -18,6 +18,8 @@ use thalweg_log::{Offset, Receipt, now};
 
 /// A key takes as long to write as so many to pass.
 const WRITE_COST: usize = 4;
+/// And to be hashed for a root as so many.
+const HASH_COST: usize = 128;
 
 /// What is to be written.
 pub(super) struct Write {
@@ -49,9 +51,12 @@ impl Write {
         Self { wrote: Wrote::Batch, changes, if_offset: batch.if_offset, if_root: batch.if_root }
     }
 
-    /// Whether it can be done within a budget.
-    fn fits(&self, budget: Budget) -> bool {
-        budget >= UNLIMITED || self.if_root.is_none() && self.changes.len() * WRITE_COST <= budget
+    /// Whether it can be done within a budget, over what is seen there. Where others wait for what takes long a root is reckoned
+    /// only if little changed since the last one.
+    fn fits(&self, budget: Budget, sight: impl FnOnce() -> Option<Sight>) -> bool {
+        let is_near = || sight().is_none_or(|sight| sight.is_near(budget.min(LONG) / HASH_COST));
+        let is_short = budget >= UNLIMITED || self.changes.len() * WRITE_COST <= budget;
+        is_short && (self.if_root.is_none() || budget == ENDLESS || is_near())
     }
 
     fn is_conditional(&self) -> bool {
@@ -135,14 +140,12 @@ impl Core {
         if !is_pending {
             return Ok(self.write_fork(write, fork, Some((held, live)), budget));
         }
-        if write.fits(budget) {
-            return write.beside(&live);
-        }
-        Ok(Outcome::elsewhere(move |_| {
-            let outcome = write.beside(&live).into();
+        if write.fits(budget, || live.lock().ok()?.sight().ok()) {
+            let outcome = write.beside(&live);
             drop(held);
-            outcome
-        }))
+            return outcome;
+        }
+        Ok(longer(budget, move |core, budget| core.write_session(write, live, held, budget).into()))
     }
 
     /// `beside` is the session that writes, if one does, and its turn.
@@ -182,13 +185,21 @@ impl Core {
         turns: (Held, Option<(Held, Live)>),
         budget: Budget,
     ) -> Outcome {
-        if write.fits(budget) {
-            return self.write_now(&write, fork, turns.1.as_ref().map(|(_, live)| live));
-        }
-        Outcome::elsewhere(move |core| {
-            let outcome = core.write_now(&write, fork, turns.1.as_ref().map(|(_, live)| live));
+        let sight = || self.open().ok()?.sight(fork, View::Pending).ok();
+        if write.fits(budget, sight) {
+            let outcome = self.write_now(&write, fork, turns.1.as_ref().map(|(_, live)| live));
             drop(turns);
-            outcome
-        })
+            return outcome;
+        }
+        longer(budget, move |core, budget| core.write_here(write, fork, turns, budget))
     }
+}
+
+/// What does not fit into a budget goes on where there is a larger one, and keeps the turns that it has: what comes behind it
+/// takes effect behind it.
+fn longer(budget: Budget, rest: impl FnOnce(&Arc<Core>, Budget) -> Outcome + Send + 'static) -> Outcome {
+    if budget < UNLIMITED {
+        return Outcome::elsewhere(|core| rest(core, UNLIMITED));
+    }
+    Outcome::apart(|core| rest(core, ENDLESS))
 }
