@@ -3,16 +3,50 @@
 import unittest
 
 from served import Served
+from thalweg import faults, rpc
 from thalweg.state import (
     Conflict,
+    Foreign,
     NoFork,
     NoSnapshot,
+    NotTaken,
+    RootMismatch,
     Session,
     SessionExpired,
     SessionLost,
     StateRefused,
     SyncSession,
+    Unreadable,
 )
+
+
+class Refusing:
+    """A connection at whose other end everything is refused."""
+
+    def __init__(self, words: str) -> None:
+        self._words = words
+
+    def call(self, method: str, params: rpc.Params = None) -> None:
+        raise faults.Refused(self._words)
+
+    def close(self) -> None:
+        pass
+
+
+class Words(unittest.TestCase):
+    def test_what_rarely_happens_to_a_session_has_a_class_too(self) -> None:
+        classes = {"not_taken": NotTaken, "root_mismatch": RootMismatch, "foreign": Foreign, "unreadable": Unreadable}
+        for word, expected in classes.items():
+            session = SyncSession(Refusing(f"{word}: and why"), "token", "main", 30.0)
+            with self.subTest(word), self.assertRaises(expected) as caught:
+                session.commit()
+            self.assertEqual((caught.exception.word, str(caught.exception)), (word, f"{word}: and why"))
+
+    def test_a_word_without_a_class_is_said(self) -> None:
+        with self.assertRaises(StateRefused) as caught:
+            SyncSession(Refusing("no_state: and why"), "token", "main", 30.0).commit()
+        self.assertIs(type(caught.exception), StateRefused)
+        self.assertEqual(caught.exception.word, "no_state")
 
 
 class Waiting(Served):

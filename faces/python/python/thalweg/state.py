@@ -8,7 +8,7 @@
         session.rollback()
 
 The same over a Unix socket, shared memory and JSON-RPC. A session is its token's: `rejoin` goes on with it over another
-connection. What the state refuses is a `StateRefused` with a class per word.
+connection. What the state refuses is a `StateRefused`, of a class of its own for each word that a session can hear.
 """
 
 import base64
@@ -27,9 +27,12 @@ __all__ = [
     "BadLease",
     "BadPlace",
     "Conflict",
+    "Foreign",
     "NoFork",
     "NoSnapshot",
+    "NotTaken",
     "OutcomeUnknown",
+    "RootMismatch",
     "Session",
     "SessionExpired",
     "SessionLost",
@@ -37,6 +40,7 @@ __all__ = [
     "StateRefused",
     "SyncSession",
     "TooMuch",
+    "Unreadable",
 ]
 
 
@@ -105,6 +109,30 @@ class TooMuch(StateRefused):
     """More than a session may hold beside its snapshot."""
 
     word = "too_much"
+
+
+class NotTaken(StateRefused):
+    """The log does not take the commit."""
+
+    word = "not_taken"
+
+
+class RootMismatch(StateRefused):
+    """The image that the state would be rebuilt from is not what it was."""
+
+    word = "root_mismatch"
+
+
+class Foreign(StateRefused):
+    """A log of the state's names holds something else."""
+
+    word = "foreign"
+
+
+class Unreadable(StateRefused):
+    """The log cannot be read."""
+
+    word = "unreadable"
 
 
 class OutcomeUnknown(StateRefused):
