@@ -7,7 +7,7 @@
 
 -export([start_pool/1, start_pool/2, stop_pool/1, workers/1, load/1]).
 -export([call/2, call/3, call/4, cast/2, cast/3, cast/4]).
--export([spawn_call/2, spawn_call/3, spawn_call/4, await/1, await/2, cancel/1]).
+-export([spawn_call/2, spawn_call/3, spawn_call/4, await/1, await/2, cancel/1, reference/1]).
 -export([async_call/2, async_call/3, async_call/4, async_await/1, async_await/2, async_gather/1, async_gather/2]).
 -export([eval/1, eval/2, eval/3, exec/1, exec/2, exec/3]).
 -export([register/2, unregister/1]).
@@ -136,8 +136,8 @@ spawn_call(Module, Function) -> spawn_call(Module, Function, [], #{}).
 -spec spawn_call(name(), name(), list()) -> request().
 spawn_call(Module, Function, Arguments) -> spawn_call(Module, Function, Arguments, #{}).
 
-%% @doc Begins a call. Its result comes as `{thalweg, Reference, Result}', where the request is `{Reference, _}', or is
-%% waited for with {@link await/2}.
+%% @doc Begins a call. Its result comes as `{thalweg, Reference, Result}', by {@link reference/1}, or is waited for with
+%% {@link await/2}.
 -spec spawn_call(name(), name(), list(), options()) -> request().
 spawn_call(Module, Function, Arguments, Options) ->
     {_, Connections, Within} = route(Options),
@@ -180,6 +180,10 @@ cancel({Reference, pending}) -> flush(Reference);
 cancel({Reference, {Connection, Number}}) ->
     _ = give_up(Connection, Number, Reference),
     ok.
+
+%% @doc What the message with its result is told by.
+-spec reference(request()) -> reference().
+reference({Reference, _}) -> Reference.
 
 -spec async_call(name(), name()) -> request().
 async_call(Module, Function) -> spawn_call(Module, Function).

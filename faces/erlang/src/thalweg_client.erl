@@ -2,11 +2,15 @@
 %%
 %% A client belongs to the process that connects, and ends with it; any process may call. It is there at once: calls wait for
 %% the connection, and fail if it does not come about. An error is `{fault, Name, Words}', by the table of docs/faults.md.
+%%
+%% What comes of a request or a stream is a message `{thalweg, Reference, What}', `{frame, Frame}' for an item: {@link await/2} and
+%% {@link next/2} wait for it. Who receives by itself knows it by {@link reference/1}, and calls {@link grant/2} for each item that
+%% it took.
 -module(thalweg_client).
 
 -export([connect/1, connect/2, close/1, in_flight/1]).
 -export([call/2, call/3, send/2, send/3, await/2, cancel/1]).
--export([stream/2, stream/3, next/1, next/2]).
+-export([stream/2, stream/3, next/1, next/2, grant/2, reference/1]).
 -export([transport/1, transport/2, stream_transport/1, stream_transport/2]).
 -export_type([client/0, request/0, stream/0, options/0]).
 
@@ -130,6 +134,14 @@ next({Reference, Connection, Number} = Stream, Timeout) ->
         ok = cancel(Stream),
         {error, timeout}
     end.
+
+%% @doc Lets so many items more come.
+-spec grant(stream(), pos_integer()) -> ok.
+grant({_, Connection, Number}, Items) -> thalweg_nif:grant(Connection, Number, Items).
+
+%% @doc What its messages are told by.
+-spec reference(request() | stream()) -> reference().
+reference({Reference, _, _}) -> Reference.
 
 -spec transport(client()) -> fun((iodata()) -> {ok, binary()} | error()).
 transport(Client) -> transport(Client, #{}).

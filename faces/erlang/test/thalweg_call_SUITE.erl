@@ -334,9 +334,14 @@ given_up_before_much_else(_Config) ->
     none_left().
 
 results_as_messages(_Config) ->
-    {Reference, _} = thalweg:spawn_call(sample, double, [4]),
+    Reference = thalweg:reference(thalweg:spawn_call(sample, double, [4])),
     receive
         {thalweg, Reference, {ok, 8}} -> none_left()
+    end,
+    %% Of one that cannot even begin as well.
+    Never = thalweg:reference(thalweg:spawn_call(sample, double, [4], #{pool => nowhere})),
+    receive
+        {thalweg, Never, {error, no_worker}} -> none_left()
     end.
 
 %% What its calls come to is told to nobody, and nothing is held up.

@@ -72,13 +72,27 @@ followed(Config) ->
 %% No more pieces than there is credit for, and nothing is lost meanwhile.
 with_credit(Config) ->
     {Client, Name} = with(Config),
-    {ok, {Reference, _, _} = Tail} = thalweg_log:tail(Client, Name, <<"-1">>, 1),
+    {ok, Tail} = thalweg_log:tail(Client, Name, <<"-1">>, 1),
+    Reference = thalweg_client:reference(Tail),
     Appended = [integer_to_binary(N) || N <- lists:seq(1, 50)],
     [{ok, _} = thalweg_log:append(Client, Name, Data) || Data <- Appended],
     {messages, Messages} = process_info(self(), messages),
     true = length([Of || {thalweg, Of, _} <- Messages, Of =:= Reference]) =< 1,
     Whole = iolist_to_binary(Appended),
-    Whole = iolist_to_binary(gathered(Tail, byte_size(Whole))).
+    Whole = iolist_to_binary(received(Tail, Reference, byte_size(Whole))),
+    ok = thalweg_log:close(Tail),
+    {ok, Again} = thalweg_log:tail(Client, Name, <<"-1">>, 1),
+    Whole = iolist_to_binary(gathered(Again, byte_size(Whole))).
+
+%% Who receives by itself is sent a piece for each that it says it took.
+received(_Tail, _Reference, 0) -> [];
+received(Tail, Reference, Left) ->
+    receive
+        {thalweg, Reference, Message} ->
+            {data, Data, _} = thalweg_log:message(Message),
+            ok = thalweg_client:grant(Tail, 1),
+            [Data | received(Tail, Reference, Left - byte_size(Data))]
+    end.
 
 gathered(_Tail, 0) -> [];
 gathered(Tail, Left) ->
