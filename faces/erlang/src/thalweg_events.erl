@@ -4,11 +4,12 @@
 %% cancelled is not told of any more, whether it is due, on its way or polled for.
 %% Sockets that are handed over ({@link socket/3}) have their messages told by number, in the kinds of docs/loop.md; with a worker
 %% beside they are posted into its event loop instead. No stream has a hole: where a piece of one finds no room, its socket is closed and
-%% nothing more of it is told but that.
+%% nothing more of it is told but that. An error of a datagram is told among the datagrams, and ends nothing.
 %%
 %% Nothing is lost without a word. Its owner is sent `{thalweg_events, Process, {overloaded, Current, Max}}' when an event found no
 %% room, once until it asks {@link refused/1}, and `{thalweg_events, Process, {worker_down, Pool, Index}}' when the worker that
-%% events go to has ended.
+%% events go to has ended. Of a socket that was to tell of so many messages only, and has, it is sent `{passive, Socket, Number}':
+%% whoever wants more of it says so by `inet:setopts/2'.
 -module(thalweg_events).
 
 -export([start_link/0, start_link/1, stop/1]).
@@ -23,7 +24,10 @@
 %% An event as it waits.
 -type kept() :: event() | {timeout, timer(), callback_number()}.
 %% What the owner is sent, behind `thalweg_events' and the process.
--type news() :: {overloaded, Current :: non_neg_integer(), Max :: pos_integer()} | {worker_down, Pool :: atom(), Index :: pos_integer()}.
+-type news() ::
+    {overloaded, Current :: non_neg_integer(), Max :: pos_integer()}
+    | {worker_down, Pool :: atom(), Index :: pos_integer()}
+    | {passive, port(), callback_number()}.
 
 -define(TIMER, 3).
 -define(DATA, 30).
@@ -190,7 +194,10 @@ loop(Events, Count, State) ->
                 none -> loop(Events, Count, State);
                 {piece, Socket, Event} -> tell_piece(Socket, Event, Events, Count, State);
                 {datagram, Event} -> tell(Event, Events, Count, State);
-                {ended, Socket, End} -> tell_end(End, Events, Count, without(Socket, State))
+                {ended, Socket, End} -> tell_end(End, Events, Count, without(Socket, State));
+                {passive, Socket, Number} ->
+                    ok = tell_owner({passive, Socket, Number}, State),
+                    loop(Events, Count, State)
             end
     end.
 
@@ -356,7 +363,8 @@ answer(#state{place = Before} = State, {worker, Connection, Worker, Place}) ->
     {ok, State#state{worker = Connection, place = {monitor(process, Worker), Place}}}.
 
 %% What sockets say, in the kinds of the event loop.
--spec of_socket(#state{}, term()) -> {piece | ended, port(), event()} | {datagram, event()} | none.
+-spec of_socket(#state{}, term()) ->
+    {piece | ended, port(), event()} | {datagram, event()} | {passive, port(), callback_number()} | none.
 of_socket(#state{sockets = Sockets}, Message) when is_tuple(Message), is_map_key(element(2, Message), Sockets) ->
     Socket = element(2, Message),
     Number = map_get(Socket, Sockets),
@@ -367,7 +375,9 @@ of_socket(#state{sockets = Sockets}, Message) when is_tuple(Message), is_map_key
         {tcp_closed, _} -> {ended, Socket, {?CLOSED, Number, none}};
         {udp_closed, _} -> {ended, Socket, {?CLOSED, Number, none}};
         {tcp_error, _, Reason} -> {ended, Socket, {?ERROR, Number, atom_to_binary(Reason)}};
-        {udp_error, _, Reason} -> {ended, Socket, {?ERROR, Number, atom_to_binary(Reason)}};
+        %% Of a datagram that nobody took, say: the socket is as it was.
+        {udp_error, _, Reason} -> {datagram, {?ERROR, Number, atom_to_binary(Reason)}};
+        {Passive, _} when Passive =:= tcp_passive; Passive =:= udp_passive -> {passive, Socket, Number};
         _ -> none
     end;
 of_socket(_State, _Message) -> none.

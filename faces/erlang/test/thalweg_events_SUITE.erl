@@ -6,7 +6,7 @@ all() ->
     [
         posted, timers, never_early, cancelled, cancelled_among_equals, cancelled_while_polled, nothing_in_time, poll_takes_over,
         who_polled_is_no_more, bounded, told_whether_there_is_room, a_stream_without_room, streams_of_one_number, the_end_of_a_stream_without_room, wrong_arguments,
-        tcp, udp, udp_with_ancillary_data, into_a_worker, sockets_into_a_worker, a_worker_without_room, a_worker_that_takes_nothing, a_worker_that_ended, ends_with_its_owner
+        tcp, udp, udp_with_ancillary_data, an_error_of_a_datagram, so_many_messages_and_no_more, into_a_worker, sockets_into_a_worker, a_worker_without_room, a_worker_that_takes_nothing, a_worker_that_ended, ends_with_its_owner
     ].
 
 init_per_suite(Config) -> thalweg_test:start(Config, #{size => 1}).
@@ -247,6 +247,52 @@ datagram(Config, Options) ->
     ok = gen_udp:send(Sender, {127, 0, 0, 1}, Port, <<"datagram">>),
     [{30, 8, <<"datagram">>}] = take(Events, 1),
     gen_udp:close(Sender).
+
+%% A datagram that nobody took is told of, and what comes later is told.
+an_error_of_a_datagram(Config) ->
+    Events = events(Config),
+    Here = {127, 0, 0, 1},
+    {ok, Gone} = gen_udp:open(0, [{ip, Here}]),
+    {ok, Port} = inet:port(Gone),
+    ok = gen_udp:close(Gone),
+    {ok, Socket} = gen_udp:open(0, [binary, {active, true}, {ip, Here}]),
+    {ok, Own} = inet:port(Socket),
+    ok = gen_udp:connect(Socket, Here, Port),
+    ok = thalweg_events:socket(Events, Socket, 8),
+    ok = gen_udp:send(Socket, <<"to nobody">>),
+    [{32, 8, <<"econnrefused">>}] = take(Events, 1),
+    {ok, Later} = gen_udp:open(Port, [binary, {ip, Here}]),
+    ok = gen_udp:send(Later, Here, Own, <<"later">>),
+    [{30, 8, <<"later">>}] = take(Events, 1),
+    [ok = gen_udp:close(Open) || Open <- [Later, Socket]].
+
+%% A socket that has told as much as it was to is the owner's affair, whose it is to ask for more.
+so_many_messages_and_no_more(Config) ->
+    {Client, Stream} = connected(),
+    {ok, Datagrams} = gen_udp:open(0, [binary, {active, false}, {ip, {127, 0, 0, 1}}]),
+    {ok, Port} = inet:port(Datagrams),
+    {ok, Sender} = gen_udp:open(0, [binary]),
+    Events = events(Config),
+    [
+        begin
+            ok = thalweg_events:socket(Events, Socket, 9),
+            [
+                begin
+                    ok = inet:setopts(Socket, [{active, 1}]),
+                    ok = Send(Data),
+                    [{30, 9, Data}] = take(Events, 1),
+                    receive {thalweg_events, Events, News} -> {passive, Socket, 9} = News end
+                end
+             || Data <- [<<"first">>, <<"second">>]
+            ]
+        end
+     || {Socket, Send} <- [
+            {Stream, fun(Data) -> gen_tcp:send(Client, Data) end},
+            {Datagrams, fun(Data) -> gen_udp:send(Sender, {127, 0, 0, 1}, Port, Data) end}
+        ]
+    ],
+    [ok = gen_udp:close(Open) || Open <- [Sender, Datagrams]],
+    ok = gen_tcp:close(Client).
 
 %% A number in the worker's mailbox hears of timers and of sockets that are Erlang's.
 into_a_worker(Config) ->
