@@ -294,6 +294,7 @@ impl State {
         let mut found = None;
         let mut filled = Vec::new();
         let mut granted = Vec::new();
+        let mut has_forgotten = false;
         let mut read_bytes = 0;
         while let Some(event) = self.client.as_mut()?.next() {
             let number = event.call.number();
@@ -325,6 +326,7 @@ impl State {
             if is_last && is_item {
                 // The rest would be told to nobody.
                 self.forget(CallId::from_number(number));
+                has_forgotten = true;
             } else if is_last {
                 self.retire(number);
             }
@@ -332,6 +334,10 @@ impl State {
         }
         filled.into_iter().for_each(|group| self.filled(env, group));
         granted.into_iter().for_each(|call| self.grant(call, 1));
+        if has_forgotten && let Some(client) = &mut self.client {
+            // Perhaps nobody looks any more, and the peer waits for credit. What goes wrong here shows at the descriptor.
+            let _ = client.flush();
+        }
         self.have_held_read(env);
         found
     }

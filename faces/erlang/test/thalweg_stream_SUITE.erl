@@ -4,7 +4,7 @@
 
 all() ->
     [
-        generator, asynchronous, many, batches, not_a_generator, error_midway, error_at_once, no_erlang_value, values_come_as_they_are_made,
+        generator, asynchronous, many, batches, not_a_generator, error_midway, error_at_once, no_erlang_value, no_erlang_value_is_heard_of_at_once, values_come_as_they_are_made,
         closed, closed_while_it_runs, owner_ends, owner_ends_while_it_runs, owner_is_watched_once, credit_is_kept,
         coroutines_beside_credit, messages, pool_ends
     ].
@@ -85,6 +85,17 @@ no_erlang_value(_Config) ->
         {thalweg, _, _} = Stray -> ct:fail({stray, Stray})
     after 50 -> ok
     end.
+
+%% The generator hears of that though nothing else is said to its worker, be the value read apart for its length.
+no_erlang_value_is_heard_of_at_once(_Config) ->
+    [
+        begin
+            {ok, Stream} = thalweg_stream:open(sample, bring_the_unknown, [self(), Length], #{credit => 1}),
+            {error, {no_erlang_value, _}} = thalweg_stream:next(Stream, infinity),
+            receive closed -> ok end
+        end
+     || Length <- [0, 1 bsl 17]
+    ].
 
 %% What is there does not wait for what comes next.
 values_come_as_they_are_made(_Config) ->

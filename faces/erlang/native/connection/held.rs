@@ -133,6 +133,8 @@ impl Connection {
                 state.deliver(env, held.number, read);
             }
         }
+        // The router may sleep by now, and the peer wait for what was said here.
+        state.leave(env);
     }
 }
 

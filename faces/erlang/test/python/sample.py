@@ -344,6 +344,15 @@ def count_the_unknown(name):
         sys.modules["sample"].closed = name
 
 
+def bring_the_unknown(pid, length):
+    """The first value is no term in Erlang."""
+    try:
+        yield [Atom(f"an atom that nobody knows {time.time_ns()}"), bytes(length)]
+        yield from itertools.count()
+    finally:
+        erlang.send(pid, Atom("closed"))
+
+
 closed = None
 
 
