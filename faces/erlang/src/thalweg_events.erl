@@ -7,8 +7,9 @@
 %% nothing more of it is told but that. An error of a datagram is told among the datagrams, and ends nothing.
 %%
 %% Nothing is lost without a word. Its owner is sent `{thalweg_events, Process, {overloaded, Current, Max}}' when an event found no
-%% room, once until it asks {@link refused/1}, and `{thalweg_events, Process, {worker_down, Pool, Index}}' when the worker that
-%% events go to has ended. Of a socket that was to tell of so many messages only, and has, it is sent `{passive, Socket, Number}':
+%% room, or `{refused, Why}' when one for a worker has no value in Python or is longer than a frame, once until it asks
+%% {@link refused/1}, and `{thalweg_events, Process, {worker_down, Pool, Index}}' when the worker that events go to has ended. What
+%% shows only in the worker (a map whose key is a list there) is a warning in its log. Of a socket that was to tell of so many messages only, and has, it is sent `{passive, Socket, Number}':
 %% whoever wants more of it says so by `inet:setopts/2'.
 -module(thalweg_events).
 
@@ -26,6 +27,7 @@
 %% What the owner is sent, behind `thalweg_events' and the process.
 -type news() ::
     {overloaded, Current :: non_neg_integer(), Max :: pos_integer()}
+    | {refused, Why :: term()}
     | {worker_down, Pool :: atom(), Index :: pos_integer()}
     | {passive, port(), callback_number()}.
 
@@ -102,14 +104,14 @@ post(Process, Kind, Number, Payload) when
     Process ! {Kind, Number, Payload},
     ok.
 
-%% @doc As {@link post/4}, and waits until there was room for it, or none.
+%% @doc As {@link post/4}, and waits until there was room for it, or none. A worker's answer is not waited for.
 -spec post_checked(pid(), 0..255, callback_number(), term()) -> ok | {error, term()}.
 post_checked(Process, Kind, Number, Payload) when
     is_integer(Kind), Kind >= 0, Kind =< 255, is_integer(Number), Number >= 0, Number < 1 bsl 64
 ->
     ask(Process, {post, {Kind, Number, Payload}}).
 
-%% @doc How many events there was no room for. The owner is told anew when there is none again.
+%% @doc How many events were refused. The owner is told anew when another one is.
 -spec refused(pid()) -> non_neg_integer().
 refused(Process) -> ask(Process, refused).
 
@@ -249,12 +251,21 @@ tell_end(End, Events, Count, #state{worker = Connection} = State) ->
         {error, Why} -> loop(Events, Count, refuse(Why, State))
     end.
 
-%% Of a worker that has ended its owner was told already.
 -spec refuse(term(), #state{}) -> #state{}.
-refuse({overloaded, _, _} = Why, #state{refused = Refused, is_told = false} = State) ->
-    ok = tell_owner(Why, State),
-    State#state{refused = Refused + 1, is_told = true};
-refuse(_Why, #state{refused = Refused} = State) -> State#state{refused = Refused + 1}.
+refuse(Why, #state{refused = Refused, is_told = IsTold} = State) ->
+    case news_of(Why) of
+        {news, News} when not IsTold ->
+            ok = tell_owner(News, State),
+            State#state{refused = Refused + 1, is_told = true};
+        _ -> State#state{refused = Refused + 1}
+    end.
+
+%% Of a worker that has ended the owner is told by itself.
+-spec news_of(term()) -> {news, news()} | none.
+news_of({overloaded, _, _} = Why) -> {news, Why};
+news_of({no_python_value, _} = Why) -> {news, {refused, Why}};
+news_of({fault, frame_too_large, _} = Why) -> {news, {refused, Why}};
+news_of(_Why) -> none.
 
 -spec tell_owner(news(), #state{}) -> ok.
 tell_owner(News, #state{owner = {_, Owner}}) ->

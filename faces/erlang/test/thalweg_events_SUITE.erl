@@ -6,7 +6,7 @@ all() ->
     [
         posted, timers, never_early, cancelled, cancelled_among_equals, cancelled_while_polled, nothing_in_time, poll_takes_over,
         who_polled_is_no_more, bounded, told_whether_there_is_room, a_stream_without_room, streams_of_one_number, the_end_of_a_stream_without_room, wrong_arguments,
-        tcp, udp, udp_with_ancillary_data, an_error_of_a_datagram, so_many_messages_and_no_more, into_a_worker, sockets_into_a_worker, a_worker_without_room, a_worker_that_takes_nothing, a_worker_that_ended, ends_with_its_owner
+        tcp, udp, udp_with_ancillary_data, an_error_of_a_datagram, so_many_messages_and_no_more, into_a_worker, sockets_into_a_worker, a_worker_without_room, a_worker_that_takes_nothing, without_a_value_in_python, without_a_value_in_the_worker, a_worker_that_ended, ends_with_its_owner
     ].
 
 init_per_suite(Config) -> thalweg_test:start(Config, #{size => 1}).
@@ -365,6 +365,37 @@ a_worker_that_takes_nothing(_Config) ->
     [{overloaded, 4, 4}] = news(Events),
     ok = thalweg:stop_pool(narrow),
     true = Before > 0.
+
+%% What cannot even be said to a worker is refused, which the owner is told, once until it asks.
+without_a_value_in_python(Config) ->
+    Events = events(Config),
+    {ok, Number} = thalweg:call(sample, listen, [self()]),
+    ok = thalweg_events:to_worker(Events, default, 1),
+    [ok = thalweg_events:post(Events, 30, Number, fun() -> ok end) || _ <- [1, 2]],
+    2 = thalweg_events:refused(Events),
+    [{refused, {no_python_value, _}}] = news(Events),
+    TooLarge = binary:copy(<<"x">>, 17 bsl 20),
+    {error, {fault, frame_too_large, _}} = thalweg_events:post_checked(Events, 30, Number, TooLarge),
+    3 = thalweg_events:refused(Events),
+    [{refused, {fault, frame_too_large, _}}] = news(Events),
+    ok = thalweg_events:post(Events, 30, Number, <<"told">>),
+    <<"told">> = told(30).
+
+%% What only the worker finds to be no value is warned of there.
+without_a_value_in_the_worker(Config) ->
+    Events = events(Config),
+    {ok, Number} = thalweg:call(sample, listen, [self()]),
+    ok = thalweg_events:to_worker(Events, default, 1),
+    thalweg_pool_SUITE:with_log(fun() ->
+        ok = thalweg_events:post(Events, 30, Number, #{[1] => 1}),
+        Of = integer_to_binary(Number),
+        receive
+            {logged, warning, <<"an event (kind 30, number ", Rest/binary>>} ->
+                <<Of:(byte_size(Of))/binary, ") is lost: TypeError: ", _/binary>> = Rest
+        end
+    end),
+    ok = thalweg_events:post(Events, 30, Number, <<"told">>),
+    <<"told">> = told(30).
 
 a_worker_that_ended(_Config) ->
     {ok, _} = thalweg:start_pool(mortal, thalweg_test:pool(#{size => 1})),

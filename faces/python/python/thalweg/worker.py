@@ -217,6 +217,11 @@ class Worker:
                 return False
         return True
 
+    def lost(self, kind: int, number: int, raised: BaseException) -> None:
+        """An event was not posted: whoever sent it has gone on."""
+        words = traceback.format_exception_only(raised)[-1].strip()
+        logging.getLogger("thalweg.worker").warning("an event (kind %d, number %d) is lost: %s", kind, number, words)
+
     # What `thalweg.erlang` calls.
 
     def call_and_wait(self, name: str, arguments: tuple[Any, ...], timeout: float | None) -> Any:

@@ -427,7 +427,10 @@ impl Desk {
                     self.state.lock().posts.push_back(Posting { kind, number, value, reply });
                     return self.post_waiting(py);
                 }
-                Err(raised) => Err(raised),
+                Err(raised) => {
+                    frame = self.lost(py, (request.kind, request.number), raised)?;
+                    Ok(())
+                }
             },
             Err(wrong) => {
                 reply.fail(thalweg_wire::fault::Fault::BadFrame, &wrong.to_string());
@@ -454,7 +457,7 @@ impl Desk {
                     frame
                 }
                 Err(raised) if raised.is_instance_of::<PyException>(py) => {
-                    flow::outcome(false, &self.described(py, raised)?)?
+                    self.lost(py, (posting.kind, posting.number), raised)?
                 }
                 still => {
                     self.state.lock().posts.push_front(posting);
@@ -464,6 +467,12 @@ impl Desk {
             posting.reply.end(&frame);
         }
         Ok(())
+    }
+
+    /// The answer to an event that was not posted. Nobody reads it over there, so the log says it too.
+    fn lost(&self, py: Python<'_>, (kind, number): (u32, u64), raised: PyErr) -> PyResult<Vec<u8>> {
+        self.hooks.call_method1(py, "lost", (kind, number, raised.value(py)))?;
+        flow::outcome(false, &self.described(py, raised)?)
     }
 
     /// Has a generator made, and bring what it has with its first step.
