@@ -177,7 +177,7 @@ serve(Socket, Options) ->
 headers(Socket, Idle, Headers) ->
     case gen_tcp:recv(Socket, 0, Idle) of
         {ok, {http_header, _, Name, _, Value}} when length(Headers) < 100 ->
-            headers(Socket, Idle, [{string:lowercase(text(Name)), Value} | Headers]);
+            headers(Socket, Idle, [{lowered(text(Name)), Value} | Headers]);
         {ok, http_eoh} -> {ok, lists:reverse(Headers)};
         _ -> error
     end.
@@ -225,8 +225,7 @@ answer(Socket, Options, {Method, Target, Minor, Headers}, Body) ->
         <<"http_version">> => <<"1.", (integer_to_binary(Minor))/binary>>,
         <<"headers">> => [{{bytes, Name}, {bytes, Value}} || {Name, Value} <- Headers]
     },
-    Wanted = string:lowercase(proplists:get_value(<<"connection">>, Headers, <<>>)),
-    Stays = Minor =:= 1 andalso Wanted =/= <<"close">>,
+    Stays = Minor =:= 1 andalso not lists:any(fun is_close/1, Headers),
     case open(maps:get(app, Options), Scope, Body, Options) of
         {ok, Stream} ->
             case is_head(thalweg_stream:next(Stream, maps:get(timeout, Options, 30000))) of
@@ -239,12 +238,18 @@ answer(Socket, Options, {Method, Target, Minor, Headers}, Body) ->
         {error, _} -> refuse(Socket, 502)
     end.
 
+%% Whether a header asks for the end of the connection, among whatever else it asks for (RFC 9110, 7.6.1).
+-spec is_close({binary(), binary()}) -> boolean().
+is_close({<<"connection">>, Value}) ->
+    lists:member(<<"close">>, binary:split(lowered(Value), [<<",">>, <<" ">>, <<"\t">>], [global, trim_all]));
+is_close(_) -> false.
+
 %% Whether an answer begins so, and what it says: nothing that would be read as more than it is (RFC 9110, 5.5). How a body is
 %% divided is not the application's affair.
 -spec is_head(term()) -> {true, pos_integer(), [{binary(), binary()}]} | false.
 is_head({data, {Status, Told}}) when is_integer(Status), Status >= 100, Status =< 999, is_list(Told) ->
     case lists:all(fun is_line/1, Told) of
-        true -> {true, Status, [Line || {Name, _} = Line <- Told, string:lowercase(Name) =/= <<"transfer-encoding">>]};
+        true -> {true, Status, [Line || {Name, _} = Line <- Told, lowered(Name) =/= <<"transfer-encoding">>]};
         false -> false
     end;
 is_head(_) -> false.
@@ -258,7 +263,7 @@ is_line(_) -> false.
 %% In chunks, unless the application says how long it will be, or whoever asks knows of none: then it ends with the connection.
 -spec respond(gen_tcp:socket(), options(), thalweg_stream:stream(), tuple()) -> ok.
 respond(Socket, Options, Stream, {Status, Told, {Minor, Stays}, Method}) ->
-    Has = fun(Wanted) -> lists:any(fun({Name, _}) -> string:lowercase(Name) =:= Wanted end, Told) end,
+    Has = fun(Wanted) -> lists:any(fun({Name, _}) -> lowered(Name) =:= Wanted end, Told) end,
     HasBody = Method =/= <<"HEAD">> andalso Status >= 200 andalso Status =/= 204 andalso Status =/= 304,
     IsChunked = HasBody andalso Minor >= 1 andalso not Has(<<"content-length">>),
     Own =
@@ -307,6 +312,14 @@ refuse(Socket, Status) ->
 -spec text(atom() | binary()) -> binary().
 text(Name) when is_atom(Name) -> atom_to_binary(Name);
 text(Name) -> Name.
+
+%% Letters of ASCII alone: what else there is may be no text at all.
+-spec lowered(binary()) -> binary().
+lowered(Bytes) -> << <<(lower(Byte))>> || <<Byte>> <= Bytes >>.
+
+-spec lower(byte()) -> byte().
+lower(Byte) when Byte >= $A, Byte =< $Z -> Byte + ($a - $A);
+lower(Byte) -> Byte.
 
 -spec unquoted(binary()) -> binary().
 unquoted(Path) ->

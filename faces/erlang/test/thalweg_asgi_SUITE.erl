@@ -2,7 +2,11 @@
 -module(thalweg_asgi_SUITE).
 -compile([export_all, nowarn_export_all]).
 
-all() -> [asked, no_lifespan, failing, another_runner, over_http, older_clients, kept_alive, refusals, answers_that_are_none, chunks_are_ours, head, short_of_descriptors, ends_with_its_owner, told_to_shut_down].
+all() ->
+    [
+        asked, no_lifespan, failing, another_runner, over_http, older_clients, kept_alive, headers_that_are_no_text, asked_to_close, refusals,
+        answers_that_are_none, chunks_are_ours, head, short_of_descriptors, ends_with_its_owner, told_to_shut_down
+    ].
 
 init_per_suite(Config) -> thalweg_test:start(Config, #{size => 1}).
 end_per_suite(Config) -> thalweg_test:stop(Config).
@@ -69,6 +73,22 @@ kept_alive(Config) ->
     {Head, Rest} = http(Config, <<"GET /1 HTTP/1.1\r\n\r\nGET /2 HTTP/1.1\r\nconnection: close\r\n\r\n">>),
     <<"HTTP/1.1 201 ", _/binary>> = Head,
     {match, _} = re:run(Rest, "^GET /1 .*HTTP/1.1 201 .*GET /2 ", [dotall]).
+
+%% What they say is bytes, on either side.
+headers_that_are_no_text(Config) ->
+    Request = <<"GET /no-text HTTP/1.1\r\nconnection: \xff\r\nx-mine: \xff\r\n\r\nGET /2 HTTP/1.1\r\nconnection: close\r\n\r\n">>,
+    {<<"HTTP/1.1 200 ", _/binary>> = Head, <<"6\r\nbehind\r\n0\r\n\r\nHTTP/1.1 201 ", _/binary>>} = http(Config, Request),
+    {_, _} = binary:match(Head, <<"X-\xe9: \xe9\r\n">>).
+
+%% Among other wishes, in letters of any size, in the first such header or a later one.
+asked_to_close(Config) ->
+    [
+        {<<"HTTP/1.1 201 ", _/binary>>, <<"GET /1   1">>} =
+            http(Config, <<"GET /1 HTTP/1.1\r\n", Headers/binary, "\r\n\r\nGET /2 HTTP/1.1\r\n\r\n">>)
+     || Headers <- [<<"connection: Close">>, <<"connection: te,\tclose">>, <<"Connection: close , te">>, <<"connection: te\r\nconnection: close">>]
+    ],
+    {_, Rest} = http(Config, <<"GET /1 HTTP/1.1\r\nconnection: closed\r\n\r\nGET /2 HTTP/1.1\r\nconnection: close\r\n\r\n">>),
+    {match, _} = re:run(Rest, "HTTP/1.1 201 .*GET /2 ", [dotall]).
 
 refusals(Config) ->
     [

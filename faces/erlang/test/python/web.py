@@ -17,6 +17,7 @@ BADLY = {
     "/value": [_start((b"x-mine", b"a\r\nx-other: b"))],
     "/name": [_start((b"x-mine: a\nx-other", b"b"))],
     "/no-name": [_start((b"", b"b"))],
+    "/no-text": [_start((b"X-\xe9", b"\xe9"))],
     "/chunked": [_start((b"Transfer-Encoding", b"chunked"))],
 }
 """What applications say that they should not, by paths."""
