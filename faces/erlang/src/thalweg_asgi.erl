@@ -26,6 +26,9 @@
     idle_ms_max => pos_integer()
 }.
 
+%% How the body of an answer is divided: not at all, in chunks, by the end of the connection, by its length.
+-type body() :: none | chunks | until_closed | {left, non_neg_integer()}.
+
 %% Milliseconds until somebody is accepted again where nobody could be.
 -define(ACCEPT_PAUSE, 50).
 
@@ -229,7 +232,8 @@ answer(Socket, Options, {Method, Target, Minor, Headers}, Body) ->
     case open(maps:get(app, Options), Scope, Body, Options) of
         {ok, Stream} ->
             case is_head(thalweg_stream:next(Stream, maps:get(timeout, Options, 30000))) of
-                {true, Status, Told} -> respond(Socket, Options, Stream, {Status, Told, {Minor, Stays}, text(Method)});
+                {true, Status, Told, Length} ->
+                    respond(Socket, Options, Stream, {Status, Told, Length, {Minor, Stays}, text(Method)});
                 false ->
                     ok = thalweg_stream:close(Stream),
                     refuse(Socket, 500)
@@ -244,15 +248,19 @@ is_close({<<"connection">>, Value}) ->
     lists:member(<<"close">>, binary:split(lowered(Value), [<<",">>, <<" ">>, <<"\t">>], [global, trim_all]));
 is_close(_) -> false.
 
-%% Whether an answer begins so, and what it says: nothing that would be read as more than it is (RFC 9110, 5.5). How a body is
-%% divided is not the application's affair.
--spec is_head(term()) -> {true, pos_integer(), [{binary(), binary()}]} | false.
+%% Whether an answer begins so, what it says, and how long it says that its body is: nothing that would be read as more than it is
+%% (RFC 9110, 5.5), and one length (8.6). How a body is divided is not the application's affair.
+-spec is_head(term()) -> {true, pos_integer(), [{binary(), binary()}], non_neg_integer() | none} | false.
 is_head({data, {Status, Told}}) when is_integer(Status), Status >= 100, Status =< 999, is_list(Told) ->
-    case lists:all(fun is_line/1, Told) of
-        true -> {true, Status, [Line || {Name, _} = Line <- Told, lowered(Name) =/= <<"transfer-encoding">>]};
-        false -> false
+    case lists:all(fun is_line/1, Told) andalso [length_of(Value) || {Name, Value} <- Told, lowered(Name) =:= <<"content-length">>] of
+        [] -> {true, Status, without_encoding(Told), none};
+        [Length] when is_integer(Length) -> {true, Status, without_encoding(Told), Length};
+        _ -> false
     end;
 is_head(_) -> false.
+
+-spec without_encoding([{binary(), binary()}]) -> [{binary(), binary()}].
+without_encoding(Told) -> [Line || {Name, _} = Line <- Told, lowered(Name) =/= <<"transfer-encoding">>].
 
 -spec is_line(term()) -> boolean().
 is_line({<<_, _/binary>> = Name, Value}) when is_binary(Value) ->
@@ -262,43 +270,66 @@ is_line(_) -> false.
 
 %% In chunks, unless the application says how long it will be, or whoever asks knows of none: then it ends with the connection.
 -spec respond(gen_tcp:socket(), options(), thalweg_stream:stream(), tuple()) -> ok.
-respond(Socket, Options, Stream, {Status, Told, {Minor, Stays}, Method}) ->
-    Has = fun(Wanted) -> lists:any(fun({Name, _}) -> lowered(Name) =:= Wanted end, Told) end,
+respond(Socket, Options, Stream, {Status, Told, Length, {Minor, Stays}, Method}) ->
     HasBody = Method =/= <<"HEAD">> andalso Status >= 200 andalso Status =/= 204 andalso Status =/= 304,
-    IsChunked = HasBody andalso Minor >= 1 andalso not Has(<<"content-length">>),
+    Body =
+        case {HasBody, Length} of
+            {false, _} -> none;
+            {true, none} when Minor >= 1 -> chunks;
+            {true, none} -> until_closed;
+            {true, _} -> {left, Length}
+        end,
     Own =
-        [<<"transfer-encoding: chunked\r\n">> || IsChunked] ++
+        [<<"transfer-encoding: chunked\r\n">> || Body =:= chunks] ++
             [<<"connection: close\r\n">> || not Stays],
     Lines = [[Name, <<": ">>, Value, <<"\r\n">>] || {Name, Value} <- Told],
     Head = [<<"HTTP/1.1 ">>, integer_to_binary(Status), <<" \r\n">>, Lines, Own, <<"\r\n">>],
     ok = inet:setopts(Socket, [{packet, raw}]),
     _ = gen_tcp:send(Socket, Head),
-    Timeout = maps:get(timeout, Options, 30000),
-    case {parts(Socket, Stream, Timeout, HasBody, IsChunked), Stays} of
+    case {parts(Socket, Stream, maps:get(timeout, Options, 30000), Body), Stays} of
         {ok, true} -> serve(Socket, Options);
         _ -> gen_tcp:close(Socket)
     end.
 
--spec parts(gen_tcp:socket(), thalweg_stream:stream(), timeout(), boolean(), boolean()) -> ok | error.
-parts(Socket, Stream, Timeout, HasBody, IsChunked) ->
+%% Where it is cut off whoever reads it learns that by the end of the connection.
+-spec parts(gen_tcp:socket(), thalweg_stream:stream(), timeout(), body()) -> ok | error.
+parts(Socket, Stream, Timeout, Body) ->
     case thalweg_stream:next(Stream, Timeout) of
-        {data, Part} when not is_binary(Part) ->
-            %% Another status, behind the one that is on its way already.
-            thalweg_stream:close(Stream),
-            error;
-        {data, Part} when HasBody ->
-            Bytes = case IsChunked of true -> [integer_to_binary(byte_size(Part), 16), "\r\n", Part, "\r\n"]; false -> Part end,
-            case gen_tcp:send(Socket, Bytes) of
-                ok -> parts(Socket, Stream, Timeout, HasBody, IsChunked);
-                {error, _} ->
-                    thalweg_stream:close(Stream),
+        {data, Part} when is_binary(Part) ->
+            case part(Socket, Part, Body) of
+                {ok, Rest} -> parts(Socket, Stream, Timeout, Rest);
+                error ->
+                    ok = thalweg_stream:close(Stream),
                     error
             end;
-        {data, _} -> parts(Socket, Stream, Timeout, HasBody, IsChunked);
-        done ->
-            _ = [gen_tcp:send(Socket, <<"0\r\n\r\n">>) || IsChunked],
+        {data, _} ->
+            %% Another status, behind the one that is on its way already.
+            ok = thalweg_stream:close(Stream),
+            error;
+        done when Body =:= chunks ->
+            _ = gen_tcp:send(Socket, <<"0\r\n\r\n">>),
             ok;
-        %% It is cut off, which is how whoever reads it learns that.
+        %% Whatever came next would be taken for what is missing.
+        done when element(1, Body) =:= left, element(2, Body) > 0 -> error;
+        done -> ok;
+        {error, _} -> error
+    end.
+
+%% One part of a body, and what may follow it.
+-spec part(gen_tcp:socket(), binary(), body()) -> {ok, body()} | error.
+part(_Socket, _Part, none) -> {ok, none};
+part(_Socket, <<>>, Body) -> {ok, Body};
+%% What is beyond the length would be taken for the next answer.
+part(_Socket, Part, {left, Left}) when byte_size(Part) > Left -> error;
+part(Socket, Part, Body) ->
+    {Bytes, Rest} =
+        case Body of
+            chunks -> {[integer_to_binary(byte_size(Part), 16), "\r\n", Part, "\r\n"], chunks};
+            until_closed -> {Part, until_closed};
+            {left, Left} -> {Part, {left, Left - byte_size(Part)}}
+        end,
+    case gen_tcp:send(Socket, Bytes) of
+        ok -> {ok, Rest};
         {error, _} -> error
     end.
 

@@ -5,7 +5,7 @@
 all() ->
     [
         asked, no_lifespan, failing, another_runner, over_http, older_clients, kept_alive, headers_that_are_no_text, asked_to_close, refusals,
-        answers_that_are_none, chunks_are_ours, head, short_of_descriptors, ends_with_its_owner, told_to_shut_down
+        answers_that_are_none, as_long_as_it_says, chunks_are_ours, head, short_of_descriptors, ends_with_its_owner, told_to_shut_down
     ].
 
 init_per_suite(Config) -> thalweg_test:start(Config, #{size => 1}).
@@ -114,7 +114,7 @@ answers_that_are_none(Config) ->
     [
         {<<"HTTP/1.1 500 \r\ncontent-length: 0\r\nconnection: close">>, <<>>} =
             http(Config, <<"GET ", Path/binary, " HTTP/1.1\r\n\r\n">>)
-     || Path <- [<<"/body-first">>, <<"/value">>, <<"/name">>, <<"/no-name">>]
+     || Path <- [<<"/body-first">>, <<"/value">>, <<"/name">>, <<"/no-name">>, <<"/two-lengths">>, <<"/no-length">>]
     ],
     %% It is cut off where it began already.
     {<<"HTTP/1.1 200 ", _/binary>>, <<"5\r\nfirst\r\n">>} = http(Config, <<"GET /two-starts HTTP/1.1\r\n\r\n">>),
@@ -123,6 +123,18 @@ answers_that_are_none(Config) ->
      || Path <- [<<"/body-first">>, <<"/two-starts">>]
     ],
     {<<"HTTP/1.1 201 ", _/binary>>, _} = http(Config, <<"GET / HTTP/1.1\r\nconnection: close\r\n\r\n">>).
+
+%% A body that is longer, or shorter, than the application said is cut off, and with it the connection: nothing of it, and of what
+%% is asked next, is taken for the other.
+as_long_as_it_says(Config) ->
+    [
+        {<<"HTTP/1.1 200 ", _/binary>>, Told} =
+            http(Config, <<"GET ", Path/binary, " HTTP/1.1\r\n\r\nGET / HTTP/1.1\r\nconnection: close\r\n\r\n">>)
+     || {Path, Told} <- [{<<"/longer">>, <<"first">>}, {<<"/shorter">>, <<"behind">>}]
+    ],
+    %% What has no body has nothing to be counted.
+    {<<"HTTP/1.1 200 ", _/binary>>, <<"HTTP/1.1 201 ", _/binary>>} =
+        http(Config, <<"HEAD /shorter HTTP/1.1\r\n\r\nGET / HTTP/1.1\r\nconnection: close\r\n\r\n">>).
 
 %% How a body is divided is said once, whatever the application says of it.
 chunks_are_ours(Config) ->

@@ -18,6 +18,13 @@ BADLY = {
     "/name": [_start((b"x-mine: a\nx-other", b"b"))],
     "/no-name": [_start((b"", b"b"))],
     "/no-text": [_start((b"X-\xe9", b"\xe9"))],
+    "/longer": [
+        _start((b"Content-Length", b"5")),
+        {"type": "http.response.body", "body": b"first", "more_body": True},
+    ],
+    "/shorter": [_start((b"content-length", b"100"))],
+    "/two-lengths": [_start((b"content-length", b"6"), (b"content-length", b"7"))],
+    "/no-length": [_start((b"content-length", b"six"))],
     "/chunked": [_start((b"Transfer-Encoding", b"chunked"))],
 }
 """What applications say that they should not, by paths."""
