@@ -90,7 +90,7 @@ port(Server) ->
         {'DOWN', Reference, process, _, Reason} -> exit(Reason)
     end.
 
-%% @doc Ends it, and every connection.
+%% @doc Ends it, and every connection. From any process.
 -spec stop(pid()) -> ok.
 stop(Server) ->
     Reference = monitor(process, Server),
@@ -147,7 +147,10 @@ connections(Listener, Options, {Owner, Acceptor} = Both, Count) ->
             connections(Listener, Options, Both, Count);
         {'EXIT', Owner, Reason} -> end_all(Reason);
         {'EXIT', Acceptor, Reason} -> exit(Reason);
-        {'EXIT', _, shutdown} -> exit(shutdown);
+        {'EXIT', _, shutdown} ->
+            %% Of whoever stops it. Its owner did not ask for that, and goes on.
+            true = unlink(Owner),
+            exit(shutdown);
         {'EXIT', _, _} ->
             _ = [Acceptor ! go_on || Count =:= Most],
             connections(Listener, Options, Both, max(0, Count - 1))

@@ -5,7 +5,7 @@
 all() ->
     [
         asked, no_lifespan, failing, another_runner, over_http, older_clients, kept_alive, headers_that_are_no_text, asked_to_close, refusals,
-        answers_that_are_none, as_long_as_it_says, chunks_are_ours, head, short_of_descriptors, ends_with_its_owner, told_to_shut_down
+        answers_that_are_none, as_long_as_it_says, chunks_are_ours, head, short_of_descriptors, ends_with_its_owner, stopped_by_another, told_to_shut_down
     ].
 
 init_per_suite(Config) -> thalweg_test:start(Config, #{size => 1}).
@@ -189,14 +189,28 @@ ends_with_its_owner(_Config) ->
         {'DOWN', Monitor, process, Owner, {ok, Server}} -> thalweg_test:until(fun() -> not is_process_alive(Server) end)
     end.
 
-ends_as(Reason, Told) ->
+%% Whoever stops a server stops nothing else.
+stopped_by_another(_Config) ->
+    {Owner, Server} = owned(),
+    Monitor = monitor(process, Owner),
+    ok = thalweg_asgi:stop(Server),
+    receive
+        {'DOWN', Monitor, process, Owner, Reason} -> ct:fail({owner_ended, Reason})
+    after 50 -> Owner ! done
+    end.
+
+%% A server, and another process that it belongs to.
+owned() ->
     Self = self(),
     Owner = spawn(fun() ->
         {ok, Server} = thalweg_asgi:listen(#{app => <<"web:app">>}),
         Self ! {server, Server},
         receive done -> ok end
     end),
-    Server = receive {server, Begun} -> Begun end,
+    receive {server, Server} -> {Owner, Server} end.
+
+ends_as(Reason, Told) ->
+    {Owner, Server} = owned(),
     Port = thalweg_asgi:port(Server),
     {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}]),
     ok = gen_tcp:send(Socket, <<"HEAD / HTTP/1.1\r\n\r\n">>),
