@@ -359,4 +359,8 @@ flush(Reference) ->
 
 -spec text(name() | iodata()) -> binary().
 text(Name) when is_atom(Name) -> atom_to_binary(Name);
-text(Name) -> unicode:characters_to_binary(Name).
+text(Name) ->
+    case unicode:characters_to_binary(Name) of
+        Text when is_binary(Text) -> Text;
+        _ -> error(badarg)
+    end.

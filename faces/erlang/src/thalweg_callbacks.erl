@@ -1,23 +1,37 @@
 %% @private The functions that Python may call, by name. They run in processes of their own, so that one that waits or fails
-%% holds nobody up.
+%% holds nobody up. Which there are is kept as long as the application runs, whatever else of it begins anew.
 -module(thalweg_callbacks).
--behaviour(gen_server).
 
--export([start_link/0, register/2, unregister/1, run/4, only_waits/1, is_lifespan/1, lifespan/1, died/3, send/1]).
--export([init/1, handle_call/3, handle_cast/2]).
+-export([create/0, register/2, unregister/1, run/4, only_waits/1, is_lifespan/1, lifespan/1, died/3, send/1]).
 -export_type([callback/0]).
+
+-define(TABLE, ?MODULE).
 
 %% Called with the list of arguments.
 -type callback() :: fun((list()) -> term()) | {module(), atom()}.
 
--spec start_link() -> {ok, pid()} | {error, term()}.
-start_link() -> gen_server:start_link({local, ?MODULE}, ?MODULE, [], []).
+%% @doc The table belongs to whoever calls this.
+-spec create() -> ok.
+create() ->
+    _ = ets:new(?TABLE, [named_table, public, {read_concurrency, true}]),
+    Ours = [
+        {<<"thalweg:channel">>, {thalweg_channel, from_python}},
+        {<<"thalweg:shared">>, {thalweg_shared, from_python}},
+        {<<"thalweg:send">>, {?MODULE, send}},
+        {<<"thalweg:lifespan">>, {?MODULE, lifespan}}
+    ],
+    true = ets:insert(?TABLE, Ours),
+    ok.
 
 -spec register(binary(), callback()) -> ok.
-register(Name, Callback) -> gen_server:call(?MODULE, {register, Name, Callback}).
+register(Name, Callback) ->
+    true = ets:insert(?TABLE, {Name, Callback}),
+    ok.
 
 -spec unregister(binary()) -> ok.
-unregister(Name) -> gen_server:call(?MODULE, {unregister, Name}).
+unregister(Name) ->
+    true = ets:delete(?TABLE, Name),
+    ok.
 
 %% @doc Runs a callback and gives its outcome to the worker that waits for it. Calls that are made in its course run in that
 %% very worker, while the function that called back waits. Whoever runs it hears when it is over, and says so where it ended
@@ -61,7 +75,7 @@ answer(Connection, Number, IsOk, Value) ->
 -spec outcome(binary(), list()) -> {boolean(), term()}.
 outcome(Name, Arguments) ->
     try
-        case ets:lookup(?MODULE, Name) of
+        case ets:lookup(?TABLE, Name) of
             [{_, {Module, Function}}] -> {true, Module:Function(Arguments)};
             [{_, Function}] -> {true, Function(Arguments)};
             [] -> {false, {no_function, Name}}
@@ -97,26 +111,3 @@ is_there(Pid) ->
 %% In so many letters: what failed may quote what failed within it, and that again.
 -spec text(term()) -> binary().
 text(Term) -> unicode:characters_to_binary(io_lib:format("~tp", [Term], [{chars_limit, 4096}])).
-
--spec init([]) -> {ok, []}.
-init([]) ->
-    _ = ets:new(?MODULE, [named_table, protected, {read_concurrency, true}]),
-    Ours = [
-        {<<"thalweg:channel">>, {thalweg_channel, from_python}},
-        {<<"thalweg:shared">>, {thalweg_shared, from_python}},
-        {<<"thalweg:send">>, {?MODULE, send}},
-        {<<"thalweg:lifespan">>, {?MODULE, lifespan}}
-    ],
-    true = ets:insert(?MODULE, Ours),
-    {ok, []}.
-
--spec handle_call(term(), gen_server:from(), []) -> {reply, ok, []}.
-handle_call({register, Name, Callback}, _From, State) ->
-    true = ets:insert(?MODULE, {Name, Callback}),
-    {reply, ok, State};
-handle_call({unregister, Name}, _From, State) ->
-    true = ets:delete(?MODULE, Name),
-    {reply, ok, State}.
-
--spec handle_cast(term(), []) -> {noreply, []}.
-handle_cast(_Message, State) -> {noreply, State}.

@@ -1,4 +1,4 @@
-%% @private The directory and the callbacks first, then pools: one supervisor each. What all share is kept as long as this.
+%% @private The directory first, then pools: one supervisor each. What all share, and the callbacks, are kept as long as this.
 -module(thalweg_sup).
 -behaviour(supervisor).
 
@@ -10,6 +10,6 @@ start_link() -> supervisor:start_link({local, ?MODULE}, ?MODULE, []).
 -spec init([]) -> {ok, {supervisor:sup_flags(), [supervisor:child_spec()]}}.
 init([]) ->
     ok = thalweg_shared:create(),
-    Child = fun(Module) -> #{id => Module, start => {Module, start_link, []}} end,
+    ok = thalweg_callbacks:create(),
     Flags = #{strategy => one_for_one, intensity => 10, period => 10},
-    {ok, {Flags, [Child(thalweg_directory), Child(thalweg_callbacks)]}}.
+    {ok, {Flags, [#{id => thalweg_directory, start => {thalweg_directory, start_link, []}}]}}.

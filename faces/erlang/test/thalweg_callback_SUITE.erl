@@ -5,8 +5,8 @@
 all() ->
     [
         callback, from_a_coroutine, from_a_thread, from_threads_that_are_waited_for, beside_a_thread_that_takes_in, errors, no_python_value, nested, too_deep, beside_others, while_one_waits, given_up_while_one_waits,
-        given_up_below_another, too_large_to_be_said, in_time, module_and_function,
-        unregistered_while_it_runs, sent, sent_while_it_runs, sent_beyond_what_is_read, sent_to_the_dead, shared_values, counters, channels_to_erlang,
+        given_up_below_another, too_large_to_be_said, in_time, module_and_function, names_that_are_none,
+        outlive_what_begins_anew, unregistered_while_it_runs, sent, sent_while_it_runs, sent_beyond_what_is_read, sent_to_the_dead, shared_values, counters, channels_to_erlang,
         channels_to_python, channels_between, channels_of_bytes, channels_close, channels_pass_over_the_dead,
         channels_pass_over_those_who_gave_up, callbacks_that_die,
         channels_in_no_time, channels_outlive_wrong_arguments, channels_are_forgotten, nothing_awaited_within, nothing_streamed_within
@@ -181,6 +181,35 @@ module_and_function(_Config) ->
     {ok, [2, 1]} = thalweg:call(sample, call_back, [<<"reverse">>, 1, 2]),
     ok = thalweg:unregister(reverse),
     {error, {no_function, <<"reverse">>}} = thalweg:call(sample, call_back, [<<"reverse">>]).
+
+%% What Python could never call by has no callback.
+names_that_are_none(_Config) ->
+    [
+        {'EXIT', {badarg, _}} = (catch Act())
+     || Name <- [<<255>>, [<<"half ">>, <<16#c3>>], [16#d800], 5, {a}, <<"thalweg:send">>],
+        Act <- [
+            fun() -> thalweg:register(Name, {lists, reverse}) end,
+            fun() -> thalweg:unregister(Name) end
+        ]
+    ],
+    ok = thalweg:register("ž", {lists, reverse}),
+    {ok, [2, 1]} = thalweg:call(sample, call_back, [<<"ž"/utf8>>, 1, 2]),
+    ok = thalweg:unregister(<<"ž"/utf8>>).
+
+%% A callback is there as long as the application, whatever of it ends.
+outlive_what_begins_anew(_Config) ->
+    Servers = [{Id, Server} || {Id, Server, worker, _} <- supervisor:which_children(thalweg_sup)],
+    [
+        begin
+            exit(Server, kill),
+            thalweg_test:until(fun() ->
+                {Id, Now, _, _} = lists:keyfind(Id, 1, supervisor:which_children(thalweg_sup)),
+                is_pid(Now) andalso Now =/= Server
+            end)
+        end
+     || {Id, Server} <- Servers
+    ],
+    {ok, 3} = thalweg:call(sample, call_back, [<<"add">>, 1, 2]).
 
 %% Who was called goes on and is answered for; whoever calls from then on finds nobody, or who came in its place.
 unregistered_while_it_runs(_Config) ->
