@@ -50,29 +50,13 @@ start_pool(Options) -> start_pool(default, Options).
 -spec start_pool(atom(), thalweg_pool:options()) -> {ok, pid()} | {error, term()}.
 start_pool(Name, Options) ->
     case thalweg_python:check(Options) of
-        ok ->
-            Start = {thalweg_pool, start_link, [Name, Options]},
-            %% Temporary: however it ends, what else the application has goes on.
-            Child = #{id => {pool, Name}, start => Start, restart => temporary, type => supervisor, shutdown => infinity},
-            case supervisor:start_child(thalweg_sup, Child) of
-                {ok, Pool} when is_pid(Pool) -> {ok, Pool};
-                {error, {already_started, _}} -> {error, {already_started, Name}};
-                {error, already_present} -> {error, {already_started, Name}};
-                {error, {{shutdown, {failed_to_start_child, _, Reason}}, _}} -> {error, Reason};
-                {error, Reason} -> {error, Reason}
-            end;
+        ok -> thalweg_pool:start(Name, Options);
         {error, Reason} -> {error, Reason}
     end.
 
 %% @doc Ends a pool: calls that are under way are told that it ended.
 -spec stop_pool(atom()) -> ok | {error, not_found}.
-stop_pool(Name) ->
-    %% First: afterwards the name may be another pool's.
-    ok = thalweg_directory:forget(Name),
-    case supervisor:terminate_child(thalweg_sup, {pool, Name}) of
-        ok -> ok;
-        {error, _} -> {error, not_found}
-    end.
+stop_pool(Name) -> thalweg_pool:stop(Name).
 
 %% @doc The numbers that the operating system knows a pool's workers by.
 -spec workers(atom()) -> [non_neg_integer()].

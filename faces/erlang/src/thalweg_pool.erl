@@ -1,9 +1,12 @@
 %% @private A pool: the supervisor of the places of its workers. They are told apart by their index; `thalweg_directory' says
 %% which workers there are.
+%%
+%% The supervisor of all pools never waits for one: a pool is there at once, whoever starts it waits for its workers, and it ends by
+%% itself before that supervisor is told so.
 -module(thalweg_pool).
 -behaviour(supervisor).
 
--export([start_link/2, init/1]).
+-export([start/2, stop/1, start_link/2, init/1]).
 -export_type([options/0]).
 
 -type options() :: #{
@@ -24,6 +27,74 @@
     %% Milliseconds that applications in a worker may take to shut down.
     shut_down_within => non_neg_integer()
 }.
+
+%% @doc Starts a pool, and returns when all of its workers are ready, or when it is gone because one of them could not be. That is
+%% seen to by another process: whoever asked for it may be gone before.
+-spec start(atom(), options()) -> {ok, pid()} | {error, term()}.
+start(Name, Options) ->
+    {Self, Tag} = {self(), make_ref()},
+    {_, Monitor} = spawn_monitor(fun() -> Self ! {Tag, begin_whole(Name, Options)} end),
+    receive
+        {Tag, Outcome} ->
+            demonitor(Monitor, [flush]),
+            Outcome;
+        %% Somebody ended the pool, or the application, meanwhile.
+        {'DOWN', Monitor, process, _, Reason} -> {error, Reason}
+    end.
+
+-spec begin_whole(atom(), options()) -> {ok, pid()} | {error, term()}.
+begin_whole(Name, Options) ->
+    %% Temporary: however it ends, what else the application has goes on.
+    Child = #{
+        id => {pool, Name}, start => {?MODULE, start_link, [Name, Options]}, restart => temporary, type => supervisor, shutdown => infinity
+    },
+    case supervisor:start_child(thalweg_sup, Child) of
+        {ok, Pool} when is_pid(Pool) ->
+            Places = [Place || {_, Place, _, _} <- lists:sort(supervisor:which_children(Pool)), is_pid(Place)],
+            case all_ready(Places) of
+                ok -> {ok, Pool};
+                {error, Reason} ->
+                    _ = stop(Name),
+                    {error, Reason}
+            end;
+        {error, {already_started, _}} -> {error, {already_started, Name}};
+        {error, already_present} -> {error, {already_started, Name}};
+        {error, Reason} -> {error, Reason}
+    end.
+
+-spec all_ready([pid()]) -> ok | {error, term()}.
+all_ready([]) -> ok;
+all_ready([Place | Others]) ->
+    case thalweg_place:ready(Place) of
+        ok -> all_ready(Others);
+        {error, Reason} -> {error, Reason}
+    end.
+
+%% @doc Ends a pool, and returns when its name may be another's.
+-spec stop(atom()) -> ok | {error, not_found}.
+stop(Name) ->
+    %% First: afterwards the name may be another pool's.
+    ok = thalweg_directory:forget(Name),
+    case named(Name) of
+        none -> {error, not_found};
+        Pool ->
+            _ = try gen_server:stop(Pool, shutdown, infinity) catch exit:_ -> ok end,
+            until_forgotten(Name, Pool)
+    end.
+
+-spec until_forgotten(atom(), pid()) -> ok.
+until_forgotten(Name, Pool) ->
+    case named(Name) of
+        Pool -> until_forgotten(Name, Pool);
+        _ -> ok
+    end.
+
+-spec named(atom()) -> pid() | none.
+named(Name) ->
+    case lists:keyfind({pool, Name}, 1, supervisor:which_children(thalweg_sup)) of
+        {_, Pool, _, _} when is_pid(Pool) -> Pool;
+        _ -> none
+    end.
 
 -spec start_link(atom(), options()) -> {ok, pid()} | {error, term()}.
 start_link(Name, Options) -> supervisor:start_link(?MODULE, {Name, Options}).

@@ -6,7 +6,7 @@
 -behaviour(gen_server).
 
 -export([start_link/3, keep/3]).
--export([init/1, handle_call/3, handle_cast/2, handle_info/2, terminate/2]).
+-export([init/1, handle_continue/2, handle_call/3, handle_cast/2, handle_info/2, terminate/2]).
 
 %% Milliseconds that a worker whose applications are late has to say which.
 -define(SAYS_SO_WITHIN, 500).
@@ -31,27 +31,40 @@
     has_lifespan = false :: boolean()
 }).
 
+%% One that starts: its place in its pool, and who keeps it there.
+-type start() :: {pid(), atom(), pos_integer(), thalweg_pool:options()}.
+
+%% @doc Begins to start a worker. Who calls this is sent `{ready, Worker}' when it is, or hears why it ended instead.
 -spec start_link(atom(), pos_integer(), thalweg_pool:options()) -> {ok, pid()} | {error, term()}.
-start_link(Pool, Index, Options) -> gen_server:start_link(?MODULE, {Pool, Index, Options}, []).
+start_link(Pool, Index, Options) -> gen_server:start_link(?MODULE, {self(), Pool, Index, Options}, []).
 
 %% @doc Has a namespace go when a process does.
 -spec keep(pid(), pid(), binary()) -> ok.
 keep(Worker, Owner, Scope) -> gen_server:cast(Worker, {keep, Owner, Scope}).
 
--spec init({atom(), pos_integer(), thalweg_pool:options()}) -> {ok, #state{}} | {stop, term()}.
-init({Pool, Index, Options}) ->
+-spec init(start()) -> {ok, start(), {continue, start}}.
+init(Start) ->
     process_flag(trap_exit, true),
     process_flag(message_queue_data, off_heap),
+    {ok, Start, {continue, start}}.
+
+-spec handle_continue(start, start()) -> {noreply, #state{}} | {stop, term(), start()}.
+handle_continue(start, {Place, Pool, Index, Options} = Start) ->
     Endpoint = endpoint(Pool, Index),
     Interpreter = thalweg_python:interpreter(Options),
-    case thalweg_output:start_link(Interpreter, port_options(Endpoint, Options), #{pool => Pool, worker => Index}) of
-        {ok, Output, Port, OsPid} -> connect({Pool, Index, Options}, Endpoint, {Output, Port, OsPid});
-        {error, Reason} -> {stop, Reason}
+    Output = thalweg_output:start_link(Interpreter, port_options(Endpoint, Options), #{pool => Pool, worker => Index}),
+    case connected(Start, Endpoint, Output) of
+        {ok, State} ->
+            Place ! {ready, self()},
+            {noreply, State};
+        %% Its place says so.
+        {error, Reason} -> {stop, {shutdown, Reason}, Start}
     end.
 
--spec connect({atom(), pos_integer(), thalweg_pool:options()}, file:filename_all(), {pid(), port(), non_neg_integer()}) ->
-    {ok, #state{}} | {stop, term()}.
-connect({Pool, Index, Options}, Endpoint, {Output, Port, OsPid}) ->
+-spec connected(start(), file:filename_all(), {ok, pid(), port(), non_neg_integer()} | {error, term()}) ->
+    {ok, #state{}} | {error, term()}.
+connected(_Start, _Endpoint, {error, Reason}) -> {error, Reason};
+connected({Place, Pool, Index, Options}, Endpoint, {ok, Output, Port, OsPid}) ->
     Within = maps:get(start_within, Options, 10000),
     Wishes = {none, maps:get(in_flight_max, Options, 1024), Within, false, false},
     case thalweg_router:start_link(Endpoint, Wishes) of
@@ -62,29 +75,32 @@ connect({Pool, Index, Options}, Endpoint, {Output, Port, OsPid}) ->
             },
             ok = thalweg_nif:attend(Connection),
             thalweg_directory:publish(Pool, Index, self(), Connection),
-            until_ready(State, Within);
+            until_ready(State, Place, Within);
         {error, Reason} ->
             %% Its input ends, and so does it.
             port_close(Port),
-            {stop, Reason}
+            {error, Reason}
     end.
 
 %% What a worker says before it is ready is why it does not become so.
--spec until_ready(#state{}, timeout()) -> {ok, #state{}} | {stop, term()}.
-until_ready(#state{output = Output, port = Port, router = Router} = State, Within) ->
+-spec until_ready(#state{}, pid(), timeout()) -> {ok, #state{}} | {error, term()}.
+until_ready(#state{output = Output, port = Port, router = Router} = State, Place, Within) ->
     receive
         {thalweg_event, ready, _, _} ->
             ok = thalweg_output:ready(Output),
             {ok, State};
         {Port, {exit_status, Status}} -> failed(State, {exit_status, Status});
-        {'EXIT', Bound, Reason} when Bound =:= Router; Bound =:= Output -> failed(State, Reason)
+        {'EXIT', Bound, Reason} when Bound =:= Router; Bound =:= Output -> failed(State, Reason);
+        {'EXIT', Place, Reason} ->
+            finish(State),
+            {error, Reason}
     after Within -> failed(State, timeout)
     end.
 
--spec failed(#state{}, term()) -> {stop, term()}.
+-spec failed(#state{}, term()) -> {error, term()}.
 failed(#state{output = Output} = State, Reason) ->
     finish(State),
-    {stop, {worker_failed, Reason, thalweg_output:printed(Output)}}.
+    {error, {worker_failed, Reason, thalweg_output:printed(Output)}}.
 
 -spec handle_call(term(), gen_server:from(), #state{}) -> {reply, term(), #state{}}.
 handle_call(os_pid, _From, State) -> {reply, State#state.os_pid, State};
@@ -155,7 +171,8 @@ handle_info({'DOWN', Monitor, process, _, _}, #state{scopes = Scopes} = State) -
     end;
 handle_info(_Message, State) -> {noreply, State}.
 
--spec terminate(term(), #state{}) -> ok.
+-spec terminate(term(), #state{} | start()) -> ok.
+terminate(_Reason, {_Place, _Pool, _Index, _Options}) -> ok;
 terminate(shutdown, #state{has_lifespan = true} = State) -> finish(shut_down(State));
 terminate(_Reason, State) -> finish(State).
 

@@ -4,7 +4,7 @@
 
 all() ->
     [
-        named_pools, killed_under_callers, killed_while_idle, affinity_outlives_a_neighbour, ends_by_itself, no_interpreter, no_venv, venv, broken_worker,
+        named_pools, starting_holds_nobody_up, ending_holds_nobody_up, killed_under_callers, killed_while_idle, affinity_outlives_a_neighbour, ends_by_itself, no_interpreter, no_venv, venv, broken_worker,
         cannot_start_again, flapping, failed_start_leaves_nothing, directory_comes_again, lost_message, logging_while_it_runs, logging_in_a_child,
         standard_output, output_without_end, lines_that_nobody_takes, stopped_in_time, output_in_pieces, standard_input, logging, logging_what_is_no_line, ends_while_it_starts, environment, load_is_spread, streams_are_spread,
         calls_pass_over_who_is_not_there_yet, not_heard_any_more, worker_ends_with_the_pool, native_half_stays,
@@ -23,6 +23,48 @@ named_pools(_Config) ->
     ok = thalweg:stop_pool(other),
     {error, not_found} = thalweg:stop_pool(other),
     {error, no_worker} = thalweg:call(os, getpid, [], #{pool => other}).
+
+%% A pool whose worker is not ready, for the first time or again, is in no other's way, and can be ended.
+starting_holds_nobody_up(Config) ->
+    Gate = filename:join(proplists:get_value(priv_dir, Config), "slow"),
+    Slow = script(Config, "slow-python", ["[ -e ", Gate, " ] && exec ", interpreter(), " \"$@\"; exec sleep 3600"]),
+    Options = #{size => 1, python => Slow, path => [thalweg_test:path()], start_within => 3600000},
+    {_, Monitor} = spawn_monitor(fun() -> exit(thalweg:start_pool(slow, Options)) end),
+    thalweg_test:until(fun() -> lists:keymember({pool, slow}, 1, supervisor:which_children(thalweg_sup)) end),
+    {error, {already_started, slow}} = thalweg:start_pool(slow, Options),
+    started_and_stopped(quick),
+    ok = thalweg:stop_pool(slow),
+    receive
+        {'DOWN', Monitor, process, _, Told} -> {error, _} = Told
+    end,
+    ok = file:write_file(Gate, <<>>),
+    {ok, _} = thalweg:start_pool(slow, Options),
+    ok = file:delete(Gate),
+    {error, {fault, _, _}} = thalweg:call(sample, die, [3], #{pool => slow}),
+    %% The next one is on its way.
+    thalweg_test:until(fun() -> length(thalweg:load(slow)) =:= 1 end),
+    started_and_stopped(quick),
+    ok = thalweg:stop_pool(slow),
+    {error, not_found} = thalweg:stop_pool(slow).
+
+%% Nor is one whose applications take their time to shut down.
+ending_holds_nobody_up(_Config) ->
+    {ok, _} = thalweg:start_pool(lasting, thalweg_test:pool(#{size => 1, shut_down_within => 3600000})),
+    {ok, {200, [], <<>>}} = thalweg_asgi:run(<<"web:stays">>, #{}, <<>>, #{pool => lasting}),
+    [Worker] = thalweg:workers(lasting),
+    {_, Monitor} = spawn_monitor(fun() -> exit(thalweg:stop_pool(lasting)) end),
+    thalweg_test:until(fun() -> thalweg:workers(lasting) =:= [] end),
+    started_and_stopped(quick),
+    {error, {already_started, lasting}} = thalweg:start_pool(lasting, #{size => 1}),
+    [] = os:cmd("kill -KILL " ++ integer_to_list(Worker)),
+    receive
+        {'DOWN', Monitor, process, _, Told} -> ok = Told
+    end.
+
+started_and_stopped(Name) ->
+    {ok, _} = thalweg:start_pool(Name, thalweg_test:pool(#{size => 1})),
+    {ok, 1} = thalweg:call(sample, echo, [1], #{pool => Name}),
+    ok = thalweg:stop_pool(Name).
 
 %% Every caller has its answer or an error, the pool is whole again, and the virtual machine went on all the while.
 killed_under_callers(_Config) ->
