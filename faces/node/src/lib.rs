@@ -17,6 +17,7 @@ mod lend;
 mod log;
 mod offline;
 mod recovery;
+mod remove;
 mod rpc;
 mod segment;
 mod service;

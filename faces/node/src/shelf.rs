@@ -7,6 +7,7 @@
 
 use crate::bell::Ring;
 use crate::error::{Result, closed, failure, open as open_failure};
+use crate::remove::remove;
 use parking_lot::{Condvar, Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -332,19 +333,29 @@ pub(crate) struct Closing {
 impl Closing {
     /// Waits for whatever is under way, makes everything durable, seals the store and lets go of it.
     pub(crate) fn finish(&mut self) -> Result<()> {
-        let Some(open) = self.open.take() else { return Ok(()) };
+        self.open.take().map_or(Ok(()), |open| self.end(open, |closed| closed))
+    }
+
+    /// The same, and removes its files while the store is still held: nobody else has one there until they are gone.
+    pub(crate) fn destroy(&mut self) -> Result<()> {
+        let open = self.open.take().ok_or_else(closed)?;
+        let directory = self.shelf.path().map(Path::to_owned);
+        self.end(open, |_| directory.as_deref().map_or(Ok(()), remove))
+    }
+
+    fn end(&self, open: Open, then: impl FnOnce(Result<()>) -> Result<()>) -> Result<()> {
         let mut in_use = self.shelf.in_use.lock();
         while *in_use > 0 {
             self.shelf.left.wait(&mut in_use);
         }
         drop(in_use);
-        let closed = match &open.held {
+        let ended = then(match &open.held {
             Held::Store(store) => store.close().map_err(|error| failure("IO", error)),
             Held::Attached(_) => Ok(()),
-        };
+        });
         drop(open);
         self.forget();
-        closed
+        ended
     }
 
     fn forget(&self) {

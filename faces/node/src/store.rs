@@ -15,7 +15,7 @@ use napi_derive::napi;
 use parking_lot::Mutex;
 use std::path::Path;
 use std::sync::Arc;
-use thalweg_log::{Disk, Durability, Mapped, Options, Purge, Purged, now};
+use thalweg_log::{Durability, Mapped, Options, Purge, Purged, now};
 
 #[napi]
 pub struct Opening {
@@ -313,7 +313,7 @@ impl Opening {
     #[napi]
     pub fn close(&self) -> AsyncTask<Ending> {
         let left = std::mem::replace(&mut *self.left.lock(), true);
-        AsyncTask::new(Ending { closing: if left { None } else { self.shelf.leave() }, remove: None })
+        AsyncTask::new(Ending { closing: if left { None } else { self.shelf.leave() }, destroys: false })
     }
 
     /// Closes the store for everybody and removes its files.
@@ -323,8 +323,7 @@ impl Opening {
             return Err(failure("READ_ONLY", "the store was opened to be read only"));
         }
         *self.left.lock() = true;
-        let remove = self.shelf.path().map(|path| path.to_string_lossy().into_owned());
-        Ok(AsyncTask::new(Ending { closing: Some(self.shelf.shut()), remove }))
+        Ok(AsyncTask::new(Ending { closing: Some(self.shelf.shut()), destroys: true }))
     }
 }
 
@@ -371,8 +370,9 @@ impl Drop for Opening {
 }
 
 pub struct Ending {
+    /// What there is to end; nothing for one who is not the last.
     closing: Option<Closing>,
-    remove: Option<String>,
+    destroys: bool,
 }
 
 impl Task for Ending {
@@ -380,34 +380,16 @@ impl Task for Ending {
     type JsValue = ();
 
     fn compute(&mut self) -> Result<()> {
-        if let Some(closing) = &mut self.closing {
-            let closed = closing.finish();
-            if self.remove.is_none() {
-                closed?;
-            }
+        match &mut self.closing {
+            Some(closing) if self.destroys => closing.destroy(),
+            Some(closing) => closing.finish(),
+            None => Ok(()),
         }
-        self.remove.as_deref().map_or(Ok(()), remove_files)
     }
 
     fn resolve(&mut self, _env: Env, (): ()) -> Result<()> {
         Ok(())
     }
-}
-
-/// Removes the files that make up a store and nothing else; the control file last, so that what a crash leaves is
-/// still known for a store.
-fn remove_files(path: &str) -> Result<()> {
-    let (disk, directory) = (Disk::Real, Path::new(path));
-    let failed = |error: std::io::Error| failure("IO", format!("cannot remove {path}: {error}"));
-    let ours = |name: &str| {
-        ["segment-", "spare-", "checkpoint-"].iter().any(|prefix| name.starts_with(prefix))
-            || ["lock", "reserve", "signal"].contains(&name)
-    };
-    for name in disk.names(directory).map_err(failed)?.iter().filter(|name| ours(name)) {
-        disk.unlink(&directory.join(name)).map_err(failed)?;
-    }
-    disk.unlink(&directory.join("control")).map_err(failed)?;
-    disk.sync_directory(directory).map_err(failed)
 }
 
 pub struct Maintaining {

@@ -127,6 +127,28 @@ test("destroy() closes it for everybody, removes its files and leaves those of o
   assert.equal(existsSync(alone), false)
 })
 
+test("destroy() removes nothing of a store that is opened while it is under way", async (context) => {
+  const path = folder(context)
+  const opened = open(path, { durability: "os", segmentBytesMin: 4096, segmentBytesMax: 8192 })
+  for (let n = 0; n < 500; n++) opened.log("old").appendSync(Buffer.alloc(4000))
+  const destroyed = opened.destroy()
+  let again
+  // The event loop hears of nothing meanwhile: whoever gets in is the first who can.
+  while (again === undefined) {
+    try {
+      again = open(path, { durability: "os" })
+    } catch (error) {
+      assert.equal(error.code, "CLOSED")
+    }
+  }
+  again.log("new").appendSync("stays")
+  await destroyed
+  await again.close()
+  const third = store(context, { path, durability: "os" })
+  assert.deepEqual(third.logs(), ["new"])
+  assert.equal(text(third.log("new").query().next().value.data), "stays")
+})
+
 test("a store in memory lives under its name for as long as somebody has it open", async (context) => {
   const [first, second] = [store(context, { path: "shared" }), store(context, { path: "shared" })]
   first.log("a").appendSync("x")

@@ -1,6 +1,7 @@
 //! The kernel's files.
 
 use super::{Allocation, Map, parent_of};
+use crate::machine::identity;
 use rustix::fs::{self, Mode, OFlags};
 use rustix::io::retry_on_intr;
 use std::io;
@@ -107,6 +108,12 @@ impl RealFile {
         Ok(())
     }
 
+    /// Whether it is this file that is at a path now.
+    fn is_at(&self, path: &Path) -> io::Result<bool> {
+        let own = fs::fstat(&self.descriptor)?;
+        Ok(identity(path) == Some((own.st_dev, own.st_ino)))
+    }
+
     /// Releases the lock, also for processes that have a copy of the descriptor.
     pub(super) fn unlock(&self) {
         let _ = fs::flock(&self.descriptor, fs::FlockOperation::Unlock);
@@ -178,19 +185,23 @@ pub(super) fn sync_directory(directory: &Path) -> io::Result<()> {
 
 pub(super) fn lock(path: &Path, holder: &str) -> io::Result<RealFile> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
-    let file = RealFile::of(fs::open(path, flags, Mode::RUSR | Mode::WUSR)?);
-    match fs::flock(&file.descriptor, fs::FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => {
-            file.empty()?;
-            // Who it is helps somebody else, and on a full disk there is no room for it.
-            let _ = file.write_at(holder.as_bytes(), 0);
-            Ok(file)
+    loop {
+        let file = RealFile::of(fs::open(path, flags, Mode::RUSR | Mode::WUSR)?);
+        match fs::flock(&file.descriptor, fs::FlockOperation::NonBlockingLockExclusive) {
+            // Who held it may have removed the file meanwhile: somebody else locks another one there.
+            Ok(()) if !file.is_at(path)? => {}
+            Ok(()) => {
+                file.empty()?;
+                // Who it is helps somebody else, and on a full disk there is no room for it.
+                let _ = file.write_at(holder.as_bytes(), 0);
+                return Ok(file);
+            }
+            Err(rustix::io::Errno::WOULDBLOCK) => {
+                let held_by = std::fs::read_to_string(path).unwrap_or_default();
+                return Err(io::Error::new(io::ErrorKind::WouldBlock, held_by));
+            }
+            Err(error) => return Err(error.into()),
         }
-        Err(rustix::io::Errno::WOULDBLOCK) => {
-            let held_by = std::fs::read_to_string(path).unwrap_or_default();
-            Err(io::Error::new(io::ErrorKind::WouldBlock, held_by))
-        }
-        Err(error) => Err(error.into()),
     }
 }
 
@@ -233,6 +244,41 @@ mod tests {
         assert_eq!((held.kind(), held.to_string()), (std::io::ErrorKind::WouldBlock, String::new()));
         drop(lock);
         drop(Disk::Real.lock(Path::new(&path), "somebody else").unwrap());
+    }
+
+    /// Whoever removes a locked file lets go of it then, and one who had opened it before gets a lock that holds nobody off.
+    #[test]
+    fn a_lock_that_was_removed_before_it_was_had_is_none() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("lock");
+        let file = super::lock(&path, "somebody").unwrap();
+        assert!(file.is_at(&path).unwrap());
+        std::fs::remove_file(&path).unwrap();
+        assert!(!file.is_at(&path).unwrap());
+        let other = super::lock(&path, "somebody else").unwrap();
+        assert!(!file.is_at(&path).unwrap() && other.is_at(&path).unwrap());
+    }
+
+    /// The same with threads that take the lock, remove its file and let go: never do two have it.
+    #[test]
+    fn a_lock_whose_file_is_removed_is_had_by_one_at_a_time() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("lock");
+        let held = std::sync::Mutex::new(());
+        std::thread::scope(|threads| {
+            for _ in 0..4 {
+                threads.spawn(|| {
+                    for _ in 0..2_000 {
+                        let Ok(file) = super::lock(&path, "somebody") else { continue };
+                        let alone = held.try_lock().expect("two have it");
+                        std::thread::yield_now();
+                        drop(alone);
+                        std::fs::remove_file(&path).unwrap();
+                        drop(file);
+                    }
+                });
+            }
+        });
     }
 
     #[test]

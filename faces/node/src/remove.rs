@@ -1,0 +1,29 @@
+//! The end of a store's files.
+//!
+//! Whoever removes them holds the store's lock meanwhile, and what says that there is a store goes last: `control`, so that
+//! what a crash leaves is still known for one, and `lock` behind it, so that nobody begins another one among files that are
+//! about to go.
+
+use crate::error::{Result, failure};
+use std::io;
+use std::path::Path;
+use thalweg_log::Disk;
+
+/// Removes the files that make up a store and nothing else.
+pub(crate) fn remove(directory: &Path) -> Result<()> {
+    let what = directory.display();
+    removed(&Disk::Real, directory).map_err(|error| failure("IO", format!("cannot remove {what}: {error}")))
+}
+
+fn removed(disk: &Disk, directory: &Path) -> io::Result<()> {
+    let ours = |name: &str| {
+        ["segment-", "spare-", "checkpoint-"].iter().any(|prefix| name.starts_with(prefix))
+            || ["reserve", "signal"].contains(&name)
+    };
+    for name in disk.names(directory)?.iter().filter(|name| ours(name)) {
+        disk.unlink(&directory.join(name))?;
+    }
+    disk.unlink(&directory.join("control"))?;
+    disk.unlink(&directory.join("lock"))?;
+    disk.sync_directory(directory)
+}
