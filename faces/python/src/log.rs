@@ -70,8 +70,9 @@ impl Log {
     fn begin(&self, query: &Query, follows: bool) -> PyResult<Walk> {
         self.shared.with(|open| {
             let cursor = thalweg_log::Cursor::new(open.backing.reader(&self.log), query);
-            let until = if query.uncommitted { open.maps.written() } else { open.maps.visible() };
-            Walk::new(cursor, if follows { Position::MAX } else { until })
+            // Nothing behind what it sees now is looked for: that may be in maps that have not come yet.
+            let until = if follows { Position::MAX } else { cursor.limit() };
+            Walk::new(cursor, until)
         })
     }
 }

@@ -26,9 +26,9 @@ impl Pin {
         self.0.start().as_ptr().cast_const()
     }
 
-    /// Whether it reaches that far.
-    pub(crate) fn holds(&self, end: u32) -> bool {
-        end as usize <= self.0.length()
+    /// Whether it is the same map.
+    pub(crate) fn is_of(&self, mapped: &Mapped) -> bool {
+        self.0.start() == mapped.start()
     }
 
     /// Where in the map bytes begin that a reader gave out; `None` when they lie elsewhere.

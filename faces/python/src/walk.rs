@@ -83,8 +83,12 @@ impl Walk {
         if gathered.count == 0 {
             return Ok(None);
         }
-        // A map of an earlier time has what a later one has, and more.
-        let pin = self.enter(gathered.position, |pin| pin.holds(gathered.end).then(|| pin.clone()))?;
+        // Of a segment that was written anew meanwhile the one at hand has other bytes there.
+        let mapped = self.cursor.reader().mapped(gathered.position);
+        let pin = self.enter(gathered.position, |pin| {
+            let same = mapped.as_ref().is_some_and(|mapped| pin.is_of(mapped));
+            same.then(|| pin.clone())
+        })?;
         Ok(Some((gathered, pin)))
     }
 }
