@@ -183,7 +183,7 @@ class Store {
   }
 
   /** Housekeeping: a checkpoint when one is due, segments that no log needs. Done by itself as the store grows. */
-  maintain() {
+  async maintain() {
     return settled(native(() => this.opening.maintain()))
   }
 
@@ -229,8 +229,8 @@ class Store {
     this.unmaintained += bytes
     if (this.unmaintained > MAINTAINED_BYTES) {
       this.unmaintained = 0
-      // What fails here fails again where somebody asks.
-      this.opening.maintain().catch(() => {})
+      // What was appended is written; what fails here fails again where somebody asks.
+      this.maintain().catch(() => {})
     }
   }
 }
