@@ -5,7 +5,7 @@
 
 use napi::{Error, Status};
 use serde_json::{Value, json};
-use thalweg_log::{BackupError, CommitError, Damage, OpenError, ReadError};
+use thalweg_log::{BackupError, CommitError, Damage, OpenError};
 
 pub(crate) type Result<T> = std::result::Result<T, Error>;
 
@@ -19,6 +19,10 @@ fn detailed(details: Value) -> Error {
 
 pub(crate) fn closed() -> Error {
     failure("CLOSED", "the store is closed")
+}
+
+pub(crate) fn deleted() -> Error {
+    failure("DELETED", "the log is deleted")
 }
 
 pub(crate) fn open(error: &OpenError) -> Error {
@@ -42,7 +46,7 @@ pub(crate) fn commit(error: &CommitError) -> Error {
         CommitError::Damaged(damage) => return damaged(damage),
         CommitError::NoLog { .. } => "NO_LOG",
         CommitError::Deleted | CommitError::ParentDeleted => "DELETED",
-        CommitError::TooLarge { .. } => "TOO_LARGE",
+        CommitError::TooLarge { .. } | CommitError::TooManyLogs { .. } => "TOO_LARGE",
         CommitError::Full(_) => "FULL",
         CommitError::Io(_) => "IO",
         CommitError::Failed(_) => "FAILED",
@@ -51,19 +55,13 @@ pub(crate) fn commit(error: &CommitError) -> Error {
         CommitError::EmptyEntry => "EMPTY_ENTRY",
         CommitError::BadName { .. } => "BAD_NAME",
         CommitError::Pending { .. } => "PENDING",
-        _ => "CONFLICT",
+        // Of versions, and of forks and the offsets they are made at: JavaScript asks for none of these.
+        CommitError::Conflict { .. }
+        | CommitError::Exists
+        | CommitError::PastEnd { .. }
+        | CommitError::Purged { .. } => "CONFLICT",
     };
     failure(code, error)
-}
-
-pub(crate) fn read(error: &ReadError) -> Error {
-    match error {
-        ReadError::Damaged(damage) => damaged(damage),
-        ReadError::Deleted => failure("DELETED", error),
-        ReadError::Io { .. } => failure("IO", error),
-        ReadError::Purged { .. } => failure("PURGED", error),
-        _ => failure("PAST_END", error),
-    }
 }
 
 /// Why there is no backup, or nothing was put back. Where more than one span is damaged, the message names them all.

@@ -1,13 +1,13 @@
 //! One log, as JavaScript holds it: where its entries begin and go on, and the way in.
 
 use crate::append;
-use crate::error::{Result, read};
+use crate::error::{Result, deleted};
 use crate::shelf::Shelf;
 use napi::bindgen_prelude::Uint8ArraySlice;
 use napi_derive::napi;
 use parking_lot::Mutex;
 use std::sync::Arc;
-use thalweg_log::{Ended, Hold, Log, Position, ReadError, Unsure};
+use thalweg_log::{Ended, Hold, Log, Position, Unsure};
 
 #[napi]
 pub struct NativeLog {
@@ -45,7 +45,7 @@ impl NativeLog {
     #[napi]
     pub fn lineage(&self) -> Result<Vec<Stretch>> {
         if self.log.staged().is_none() {
-            return Err(read(&ReadError::Deleted));
+            return Err(deleted());
         }
         let stretch = |(_, held): (Arc<Log>, thalweg_log::Held)| Stretch {
             id_low: held.log as u32,

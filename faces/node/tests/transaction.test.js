@@ -68,6 +68,14 @@ test("an empty one is nothing, one too large is refused whole, a foreign log is 
   assert.deepEqual(texts(log), [])
 })
 
+test("one over more logs than a commit may be to is refused as too large", async (context) => {
+  const opened = store(context, { segmentBytesMax: 16 << 20 })
+  const transaction = opened.transaction()
+  for (let n = 0; n < 65_536; n++) transaction.append(opened.log(`log ${n}`), "x")
+  await assert.rejects(transaction.commit(), { code: "TOO_LARGE", message: /65536 logs/ })
+  assert.deepEqual(texts(opened.log("log 0")), [])
+})
+
 test("what was appended in the same turn comes before what is committed in it", async (context) => {
   const opened = store(context)
   const log = opened.log("a")

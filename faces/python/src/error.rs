@@ -43,8 +43,7 @@ pub(crate) fn commit(error: &CommitError, log: Option<&str>) -> PyErr {
         CommitError::NoLog { .. } => "NO_LOG",
         CommitError::Deleted | CommitError::ParentDeleted => "DELETED",
         CommitError::Pending { .. } => "PENDING",
-        CommitError::Purged { .. } => "PURGED",
-        CommitError::TooLarge { .. } => "TOO_LARGE",
+        CommitError::TooLarge { .. } | CommitError::TooManyLogs { .. } => "TOO_LARGE",
         CommitError::Full(_) => "FULL",
         CommitError::Io(_) => "IO",
         CommitError::Failed(_) => "FAILED",
@@ -52,7 +51,11 @@ pub(crate) fn commit(error: &CommitError, log: Option<&str>) -> PyErr {
         CommitError::LogClosed => "LOG_CLOSED",
         CommitError::EmptyEntry => "EMPTY_ENTRY",
         CommitError::BadName { .. } => "BAD_NAME",
-        _ => "CONFLICT",
+        // Of versions, and of forks and the offsets they are made at: Python asks for none of these.
+        CommitError::Conflict { .. }
+        | CommitError::Exists
+        | CommitError::PastEnd { .. }
+        | CommitError::Purged { .. } => "CONFLICT",
     };
     failure(code, error)
 }
@@ -62,8 +65,8 @@ pub(crate) fn read(error: &ReadError, log: Option<&str>) -> PyErr {
         ReadError::Damaged(damage) => damaged(damage, log),
         ReadError::Deleted => failure("DELETED", error),
         ReadError::Io { .. } => failure("IO", error),
-        ReadError::Purged { .. } => failure("PURGED", error),
-        _ => failure("PAST_END", error),
+        // Of who wants what is at one offset. A query goes on with what is left, or waits at the end.
+        ReadError::Purged { .. } | ReadError::PastEnd { .. } => failure("CONFLICT", error),
     }
 }
 

@@ -73,6 +73,14 @@ class Refused(StoreCase):
         self.log.append(b"behind")
         self.assertEqual(payloads(self.log), [b"before", b"behind"])
 
+    def test_a_transaction_over_more_logs_than_a_commit_may_be_to_is_refused_whole(self):
+        with thalweg.open(durability="memory") as store:
+            logs = [store.log(f"log {number}") for number in range(65_536)]
+            with self.assertRaisesRegex(thalweg.TooLarge, "65536 logs"), store.transaction() as transaction:
+                for log in logs:
+                    transaction.append(log, b"x")
+            self.assertEqual(payloads(logs[0]), [])
+
     def test_no_log_is_destroyed_under_a_transaction_that_is_pending_on_it(self):
         transaction = self.store.transaction()
         transaction.append(self.log, b"x")

@@ -124,12 +124,6 @@ class Pending(Error):
     code = "PENDING"
 
 
-class OffsetPurged(Error):
-    """The offset was purged."""
-
-    code = "PURGED"
-
-
 class EmptyEntry(Error, ValueError):
     """An entry holds at least one byte."""
 
@@ -140,12 +134,6 @@ class TooLarge(Error, ValueError):
     """More than one commit may hold; nothing was applied."""
 
     code = "TOO_LARGE"
-
-
-class PastEnd(Error):
-    """The offset lies where the log has nothing."""
-
-    code = "PAST_END"
 
 
 class Damaged(Error):
