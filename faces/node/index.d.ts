@@ -64,11 +64,17 @@ export interface OpenOptions {
   segmentBytesMin?: number
   /** Size of the largest segment file, 64 MiB unless said otherwise: a multiple of 4096 from 8192 to 1 GiB. One commit holds a little less. */
   segmentBytesMax?: number
-  /** Housekeeping lets go of entries older than so many microseconds. A whole number, as all that count here. */
+  /**
+   * Housekeeping lets go of entries older than so many microseconds: of all once the newest is, before that whole segments at a time. A
+   * whole number, as all that count here.
+   */
   retainUs?: number
-  /** Housekeeping lets go of the oldest entries while there are more payload bytes than this. */
+  /**
+   * Housekeeping lets go of the oldest entries, whole segments at a time, while segment files take more bytes than this, the one that is
+   * written to included, which stays. Segments grow to a sixteenth of it, 1 MiB at least.
+   */
   retainBytes?: number
-  /** Housekeeping begins a new segment when the newest has not been written for so many microseconds. */
+  /** Housekeeping begins a new segment when the first entry of the newest is older than so many microseconds by its own time, idle or not. */
   rotateAfterUs?: number
 }
 
@@ -262,7 +268,7 @@ export interface Stats {
   readonly purges: number
   /** Payload bytes let go since then. */
   readonly purgedBytes: number
-  /** Payload bytes that some log still needs, as they are let go of: up to 64 KiB of a log at a time. */
+  /** Payload bytes that some log still needs, as they are let go of: up to 256 KiB of a log at a time. */
   readonly liveBytes: number
   /** Bytes of segment files removed since the store was opened. */
   readonly freedBytes: number

@@ -32,7 +32,7 @@ pub(crate) struct Stats {
     purges: u64,
     /// Payload bytes let go since then.
     purged_bytes: u64,
-    /// Payload bytes that some log still needs, as they are let go of: up to 64 KiB of a log at a time.
+    /// Payload bytes that some log still needs, as they are let go of: up to 256 KiB of a log at a time.
     live_bytes: u64,
     /// Bytes of segments removed since the store was opened.
     freed_bytes: u64,

@@ -28,8 +28,9 @@ pub(crate) fn now() -> u64 {
 ///
 /// A segment is a file of at most `segment_bytes_max`, a multiple of 4096 from 8192 to 1 GiB.
 ///
-/// `Store.maintain` lets go of whole segments of entries that are older than `retain_us` microseconds, or lie beyond
-/// `retain_bytes` of them, and seals a segment that is older than `rotate_after_us`. Nothing does so by itself.
+/// `Store.maintain` lets go of whole segments of entries that are older than `retain_us` microseconds, and of the oldest
+/// ones while segment files take more than `retain_bytes`, the one that is written to included, which stays. It seals that one
+/// when its first entry is older than `rotate_after_us`, idle or not. Nothing does so by itself.
 #[pyfunction]
 #[pyo3(signature = (path=None, *, durability="sync", read_only=false, segment_bytes_max=67_108_864, retain_us=None, retain_bytes=None, rotate_after_us=None))]
 #[allow(clippy::too_many_arguments, reason = "keywords")]
