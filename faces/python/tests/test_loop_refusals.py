@@ -236,6 +236,42 @@ class Running(LoopCase):
         thread.join()
         self.assertIn("call_soon_threadsafe", str(refused[0]))
 
+    def test_a_number_that_another_thread_may_not_let_go_of_stays_whole(self) -> None:
+        mailbox, told = self.loop.mailbox, []
+
+        def tell(kind: int, payload: object) -> None:
+            told.append(kind)
+            self.loop.stop()
+
+        for begin in (mailbox.watch, mailbox.socket):
+            ours, theirs = socket.socketpair()
+            with self.subTest(begin=begin.__name__), ours, theirs:
+                ours.setblocking(False)
+                number = begin(ours, tell)
+                refused: list[str] = []
+
+                def meddle() -> None:
+                    for call in (partial(mailbox.unregister, number), partial(begin, theirs, tell)):
+                        try:
+                            call()
+                        except RuntimeError as error:
+                            refused.append(str(error))
+                    self.loop.call_soon_threadsafe(self.loop.stop)
+
+                thread = threading.Timer(0.05, meddle)
+                thread.start()
+                self.loop.run_forever()
+                thread.join()
+                self.assertEqual(len(refused), 2)
+                self.assertTrue(all("call_soon_threadsafe" in words for words in refused))
+                self.assertEqual((len(mailbox), told), (1, []))
+                theirs.send(b"x")
+                self.loop.run_forever()
+                self.assertEqual(len(told), 1)
+                self.assertTrue(mailbox.unregister(number))
+                self.assertEqual((len(mailbox), self.loop._watched(ours.fileno())), (0, None))
+            del told[:]
+
     def test_closing_twice_is_closing_once(self) -> None:
         self.loop.close()
         self.loop.close()

@@ -171,6 +171,13 @@ impl Mailbox {
         self.owner.bind(py).call_method1(intern!(py, "_ensure_fd_no_transport"), (fd,)).map(drop)
     }
 
+    /// A number for what is told of a descriptor. None where nothing can be watched, as from another thread while the loop
+    /// sleeps: it could not be let go of there.
+    fn insert_watch(&self, callback: Bound<'_, PyAny>, source: Source) -> PyResult<CallbackId> {
+        self.owner.get().ensure_may_watch(callback.py())?;
+        self.insert_call(callback, source)
+    }
+
     fn watch_or_remove(
         &self,
         py: Python<'_>,
@@ -228,7 +235,7 @@ impl Mailbox {
     ) -> PyResult<u64> {
         let (py, number) = (fd.py(), descriptor_of(fd)?);
         self.refuse_transports(py, number)?;
-        let id = self.insert_call(callback, Source::Descriptor(number))?;
+        let id = self.insert_watch(callback, Source::Descriptor(number))?;
         for (_, side) in [(read, Side::Read), (write, Side::Write)].into_iter().filter(|(asked, _)| *asked) {
             self.watch_or_remove(py, id, number, side, Target::Events(id))?;
         }
@@ -239,7 +246,7 @@ impl Mailbox {
     fn socket(&self, sock: &Bound<'_, PyAny>, callback: Bound<'_, PyAny>) -> PyResult<u64> {
         let number = descriptor_of(sock)?;
         self.refuse_transports(sock.py(), number)?;
-        let id = self.insert_call(callback, Source::Socket(number, sock.clone().unbind()))?;
+        let id = self.insert_watch(callback, Source::Socket(number, sock.clone().unbind()))?;
         self.watch_or_remove(sock.py(), id, number, Side::Read, Target::Socket(id))?;
         Ok(id.number())
     }
@@ -267,16 +274,21 @@ impl Mailbox {
         delivered
     }
 
-    /// Nothing is told any more; whether there was such a number. Events that wait are dropped.
+    /// Nothing is told any more; whether there was such a number. Events that wait are dropped. One of `watch` or `socket`
+    /// in the loop's thread only: while the loop sleeps another's is refused, and the number stays. Any other from any thread.
     fn unregister(&self, py: Python<'_>, id: u64) -> PyResult<bool> {
         let state = self.owner.get();
         let id = CallbackId::of(id);
-        let told = state.callbacks.with(py, |callbacks| callbacks.remove(id))?;
-        match &told {
+        let watched = state.callbacks.with(py, |callbacks| match callbacks.find(id) {
+            Some(Told::Call { source: Source::Descriptor(fd) | Source::Socket(fd, _), .. }) => Some(*fd),
+            _ => None,
+        })?;
+        // First, for it may be refused: a watch whose number is gone nobody could take off.
+        if let Some(fd) = watched {
+            unwatch(py, state, fd, id)?;
+        }
+        match state.callbacks.with(py, |callbacks| callbacks.remove(id))? {
             None => return Ok(false),
-            Some(Told::Call { source: Source::Descriptor(fd) | Source::Socket(fd, _), .. }) => {
-                unwatch(py, state, *fd, id)?;
-            }
             Some(Told::Call { source: Source::Timer(timer), .. }) => TimerHandle::cancel(timer.bind(py))?,
             Some(_) => {}
         }
