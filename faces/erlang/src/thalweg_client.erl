@@ -59,7 +59,7 @@ close({Router, _}) ->
         {'DOWN', Monitor, process, _, _} -> ok
     end.
 
-%% @doc Calls, streams apart, that have not ended.
+%% @doc Calls and streams that have not ended.
 -spec in_flight(client()) -> non_neg_integer().
 in_flight({_, Connection}) -> thalweg_nif:load(Connection).
 
