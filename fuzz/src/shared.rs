@@ -98,7 +98,7 @@ pub fn attached(data: &[u8]) {
     let directory = store::copied(store::sample());
     let control = Disk::Real.open(&directory.path().join("control")).expect("a control file");
     let words = Words::new(control.map(4096, true).expect("a map"));
-    let mut attached = None;
+    let (mut attached, mut logs) = (None, Vec::new());
     for ([which, value @ ..], _) in data.chunks_exact(9).filter_map(|edit| edit.split_first_chunk::<9>()) {
         let (place, value) = (usize::from(which & 0x7f) % 64, u64::from_le_bytes(*value));
         words.store(place, if which & 0x80 == 0 { value } else { words.load(place).wrapping_add(value) });
@@ -106,13 +106,16 @@ pub fn attached(data: &[u8]) {
             attached = Attached::open(&Disk::Real, directory.path()).ok();
         }
         let Some(attached) = &attached else { continue };
-        let mut logs = Vec::new();
-        attached.visit(|log| logs.push(log.clone()));
-        logs.extend(attached.find(b"a"));
-        for log in logs {
-            let mut reader = attached.reader(&log);
+        let mut found = Vec::new();
+        if attached.visit(|log| found.push(log.clone())).is_ok() {
+            found.extend(attached.find(b"a").ok().flatten());
+            logs = found;
+        }
+        // Where nobody can say which there are, those that were known are read all the same.
+        for log in &logs {
+            let mut reader = attached.reader(log);
             reader.entries(&Query::default()).take(1_000).for_each(drop);
-            let mut back = attached.reader(&log);
+            let mut back = attached.reader(log);
             back.entries_back(&Query::default()).take(100).for_each(drop);
         }
     }

@@ -80,7 +80,7 @@ impl Neighbour {
     /// Whatever the store says.
     pub(crate) fn attach(directory: &Path) -> Result<Neighbour, Failure> {
         let attached = Attached::open(&Disk::Real, directory)?;
-        let log = attached.find(NAME).ok_or("the store has no such log")?;
+        let log = attached.find(NAME)?.ok_or("the store has no such log")?;
         Ok(Neighbour { attached, log })
     }
 }

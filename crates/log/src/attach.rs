@@ -11,17 +11,17 @@
 //! process too; what the writer's process vouches for counts for nothing here.
 
 use crate::control::{self, Control};
-use crate::error::{Damage, OpenError};
+use crate::error::{Damage, OpenError, ReadError};
 use crate::follower::Follower;
 use crate::format::SEGMENT_HEADER_BYTES;
 use crate::log::Log;
 use crate::reader::Reader;
 use crate::recover::{Recovery, missing_segment};
 use crate::segment::{self, Segment};
-use crate::source::{Home, Sight};
-use crate::view::Segments;
+use crate::source::{Home, Sight, unlisted};
+use crate::view::{Segments, View};
 use crate::{Position, Time, position, segment_of, signal};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -123,13 +123,20 @@ impl Attached {
     }
 
     /// The log of that name, as of now. Complexity: what was committed since the last call is replayed.
-    pub fn find(&self, name: &[u8]) -> Option<Arc<Log>> {
-        self.neighbour.catch_up().recovery.catalogue().find(name)
+    ///
+    /// # Errors
+    /// [`ReadError::Io`]: it cannot be told what was committed since.
+    pub fn find(&self, name: &[u8]) -> Result<Option<Arc<Log>>, ReadError> {
+        Ok(self.neighbour.catch_up().map_err(unlisted)?.recovery.catalogue().find(name))
     }
 
     /// Visits every log there is by now, in no order. The visitor must not call the store.
-    pub fn visit(&self, visitor: impl FnMut(&Arc<Log>)) {
-        self.neighbour.catch_up().recovery.catalogue().visit(visitor);
+    ///
+    /// # Errors
+    /// [`ReadError::Io`]: it cannot be told what was committed since; none was visited.
+    pub fn visit(&self, visitor: impl FnMut(&Arc<Log>)) -> Result<(), ReadError> {
+        self.neighbour.catch_up().map_err(unlisted)?.recovery.catalogue().visit(visitor);
+        Ok(())
     }
 
     /// A reader of one of the store's logs.
@@ -155,22 +162,28 @@ impl Attached {
 
 impl Neighbour {
     /// The catalogue, with everything that is visible by now.
-    fn catch_up(&self) -> parking_lot::MutexGuard<'_, Followed> {
+    fn catch_up(&self) -> io::Result<MutexGuard<'_, Followed>> {
         let mut followed = self.catalogue.lock();
-        if let Err(error) = self.go_on(&mut followed) {
-            tracing::warn!(%error, "cannot look for new segments; trying again with the next query");
+        let mut attempt = 1;
+        loop {
+            match self.go_on(&mut followed) {
+                // A segment or a checkpoint was removed between listing and reading it.
+                Err(error) if error.kind() == io::ErrorKind::NotFound && attempt < ATTEMPTS => attempt += 1,
+                outcome => return outcome.map(|()| followed),
+            }
         }
-        followed
     }
 
-    /// Brings the list of segments up to date, and the catalogue up to what is visible in them.
+    /// Brings the list of segments up to date, and the catalogue up to what is visible in them. Nothing of either is
+    /// changed when it fails, so that readers have a list with the beginnings of logs that go with it.
     fn go_on(&self, followed: &mut Followed) -> io::Result<()> {
         let version = self.control.segments_version();
         let moved = self.seen.bytes() != version as u32;
-        if moved {
-            self.read_directory()?;
-        }
-        let view = self.segments.latest();
+        let segments = if moved { Some(self.read_directory()?) } else { None };
+        let view = match &segments {
+            Some(segments) => Arc::new(View::of(segments.clone())),
+            None => self.segments.latest(),
+        };
         // After the list, because whatever took a segment off it was visible before. What is not listed yet
         // waits for the version to move.
         let listed = view.all().last().map_or(0, |segment| segment.header.number);
@@ -187,9 +200,9 @@ impl Neighbour {
             }
             followed.up_to = limit;
         }
-        if moved {
-            // Whoever took the new list has to look where logs begin now; whoever did not waits until here.
-            self.segments.touch();
+        if let Some(segments) = segments {
+            // Whoever takes the new list looks where logs begin now.
+            self.segments.set(segments);
             self.seen.publish(version as u32);
         }
         Ok(())
@@ -201,7 +214,7 @@ impl Neighbour {
     }
 
     /// Reads which segments there are from the directory; those that are known stay mapped.
-    fn read_directory(&self) -> io::Result<()> {
+    fn read_directory(&self) -> io::Result<Vec<Arc<Segment>>> {
         // One behind that may be half made. Once it is made it is listed, though nothing is in it yet: the version
         // need not move again before something is.
         let newest = segment_of(self.control.written());
@@ -230,8 +243,7 @@ impl Neighbour {
             }
         }
         Segment::stand_in(&mut segments, &lost, Time::MAX)?;
-        self.segments.set(segments);
-        Ok(())
+        Ok(segments)
     }
 }
 
@@ -251,27 +263,15 @@ impl Home for Neighbour {
         true
     }
 
-    fn look(&self) {
-        if !self.is_listed() {
-            drop(self.catch_up());
-        }
-    }
-
     fn list(&self) -> io::Result<()> {
-        let mut attempt = 1;
         while !self.is_listed() {
-            match self.go_on(&mut self.catalogue.lock()) {
-                // A segment was removed between listing and reading it.
-                Err(error) if error.kind() == io::ErrorKind::NotFound && attempt < ATTEMPTS => attempt += 1,
-                Err(error) => return Err(error),
-                Ok(()) => {}
-            }
+            drop(self.catch_up()?);
         }
         Ok(())
     }
 
-    fn learn(&self) {
-        drop(self.catch_up());
+    fn learn(&self) -> io::Result<()> {
+        self.catch_up().map(drop)
     }
 
     fn known(&self) -> Position {
@@ -287,7 +287,6 @@ impl Home for Neighbour {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::ReadError;
     use crate::{Durability, Options, Query, Store};
     use thalweg_sync::words::Words;
 
@@ -301,7 +300,7 @@ mod tests {
             store.append(&log, &[7; 100], time).unwrap();
         }
         let attached = Attached::open(&Disk::Real, directory.path()).unwrap();
-        let log = attached.find(b"a").unwrap();
+        let log = attached.find(b"a").unwrap().unwrap();
         assert_eq!(attached.reader(&log).entries(&Query::default()).count(), 3);
         let file = Disk::Real.open(&directory.path().join(control::FILE_NAME)).unwrap();
         let words = Words::new(file.map(4096, true).unwrap());

@@ -58,7 +58,8 @@ impl Reader {
     ///
     /// # Errors
     /// Each entry is a `Result`: in front of a segment with damage in it there is [`ReadError::Damaged`], and
-    /// nothing more until [`EntriesBack::resume`]. So it is at once when the search for an exact start came by damage.
+    /// nothing more until [`EntriesBack::resume`]. So it is at once when the search for an exact start came by damage. In a
+    /// process that is attached it is [`ReadError::Io`] and nothing else when it cannot be told what there is.
     ///
     /// ```
     /// use thalweg_log::{Options, Query, Store};
@@ -77,13 +78,13 @@ impl Reader {
         };
         let nothing = matches!(query.start, Start::Exact(_)) && exact.is_none();
         let query = exact.map_or(*query, |offset| Query { start: Start::Offset(offset), ..*query });
-        self.progress.begin(&mut self.source, &query);
+        let begun = self.progress.begin(&mut self.source, &query);
         let (walk, mut filter, first) =
             (self.progress.walk, self.progress.filter.clone(), self.progress.stretch);
         filter.never_over();
         let source = &self.source;
         let stretch = source.select(source.count() - 1, &mut filter);
-        let state = if nothing { State::Done } else { State::Going };
+        let state = if nothing || begun.is_err() { State::Done } else { State::Going };
         let (bytes, block): (&[u8], _) = (&[], SmallVec::new());
         let mut back = EntriesBack {
             source,
@@ -100,7 +101,7 @@ impl Reader {
             bytes,
             segment: None,
             state,
-            error,
+            error: error.or(begun.err()),
         };
         back.stand(walk.limit);
         back

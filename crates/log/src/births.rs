@@ -6,6 +6,7 @@
 //! given out in vain, so it remembers which ones it told of.
 
 use crate::attach::Attached;
+use crate::error::ReadError;
 use crate::log::Log;
 use crate::source::Sight;
 use crate::store::Store;
@@ -50,10 +51,10 @@ impl Store {
     /// use thalweg_log::{Options, Store};
     /// let store = Store::memory(Options::default())?;
     /// let mut births = store.births(false);
-    /// assert!(births.next().is_none());
+    /// assert!(births.next()?.is_none());
     /// store.log(b"orders")?;
-    /// assert_eq!(births.next().map(|log| log.name().to_vec()), Some(b"orders".to_vec()));
-    /// assert!(births.next().is_none());
+    /// assert_eq!(births.next()?.map(|log| log.name().to_vec()), Some(b"orders".to_vec()));
+    /// assert!(births.next()?.is_none());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn births(&self, existing: bool) -> Births {
@@ -68,14 +69,17 @@ impl Store {
 
 impl Attached {
     /// Hears of every log of the other process's store, or if `existing` is not asked for, of those to come.
-    pub fn births(&self, existing: bool) -> Births {
+    ///
+    /// # Errors
+    /// [`ReadError::Io`]: it cannot be told which there are.
+    pub fn births(&self, existing: bool) -> Result<Births, ReadError> {
         let register = Register::Neighbour { attached: self.clone(), told: BTreeSet::new() };
         let mut births = Births::new(self.sight.clone(), register);
         if !existing {
-            births.look();
+            births.look()?;
             births.ready.clear();
         }
-        births
+        Ok(births)
     }
 }
 
@@ -85,12 +89,15 @@ impl Births {
     }
 
     /// The next log; `None` when none has come yet.
+    ///
+    /// # Errors
+    /// [`ReadError::Io`] in a process that is attached: it cannot be told which there are by now. The next call tries again.
     #[allow(clippy::should_implement_trait, reason = "it goes on after None")]
-    pub fn next(&mut self) -> Option<Arc<Log>> {
+    pub fn next(&mut self) -> Result<Option<Arc<Log>>, ReadError> {
         if self.ready.is_empty() {
-            self.look();
+            self.look()?;
         }
-        self.ready.pop_front()
+        Ok(self.ready.pop_front())
     }
 
     /// Sleeps until something was committed since the last look, or the time is over; whether something was. It
@@ -113,12 +120,12 @@ impl Births {
         !self.ready.is_empty() || self.sight.control.visible() != self.seen
     }
 
-    fn look(&mut self) {
+    fn look(&mut self) -> Result<(), ReadError> {
         // In this order: what becomes visible later is seen by the next look.
-        let before = std::mem::replace(&mut self.seen, self.sight.control.visible());
+        let visible = self.sight.control.visible();
         match &mut self.register {
             Register::Own(own) => own.look(&mut self.ready),
-            Register::Neighbour { .. } if before == self.seen => {}
+            Register::Neighbour { .. } if visible == self.seen => {}
             Register::Neighbour { attached, told } => {
                 let (mut born, mut known) = (Vec::new(), BTreeSet::new());
                 attached.visit(|log| {
@@ -129,13 +136,15 @@ impl Births {
                     if !is_told && log.visible().is_some() {
                         born.push(log.clone());
                     }
-                });
+                })?;
                 // Without those that are gone: an id never comes again.
                 *told = known;
                 born.sort_by_key(|log| log.id());
                 self.ready.extend(born);
             }
         }
+        self.seen = visible;
+        Ok(())
     }
 }
 
@@ -200,11 +209,12 @@ mod tests {
         store.flush().unwrap();
         create(b"on its way");
         let mut births = store.births(false);
-        assert!(births.next().is_none());
+        assert!(births.next().unwrap().is_none());
         create(b"to come");
-        assert!(births.next().is_none());
+        assert!(births.next().unwrap().is_none());
         store.flush().unwrap();
-        let told: Vec<_> = std::iter::from_fn(|| births.next()).map(|log| log.name().to_vec()).collect();
+        let told: Vec<_> =
+            std::iter::from_fn(|| births.next().unwrap()).map(|log| log.name().to_vec()).collect();
         assert_eq!(told, [&b"on its way"[..], b"to come"]);
     }
 
@@ -223,14 +233,14 @@ mod tests {
             .collect();
         let mut told = Vec::new();
         while told.len() < COUNT as usize {
-            match births.next() {
+            match births.next().unwrap() {
                 Some(log) => told.push(log.id()),
                 None => assert!(births.wait(Some(Duration::from_secs(10))), "{} were told of", told.len()),
             }
         }
         makers.into_iter().for_each(|maker| maker.join().unwrap());
         assert!(told.is_sorted_by(|a, b| a < b), "each once, in the order of their creation");
-        assert!(births.next().is_none());
+        assert!(births.next().unwrap().is_none());
     }
 
     #[test]

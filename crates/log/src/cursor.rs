@@ -20,6 +20,8 @@ use std::time::Duration;
 pub struct Cursor {
     pub(crate) reader: Reader,
     uncommitted: bool,
+    /// It could not begin with this query when it was asked to.
+    unbegun: Option<Query>,
     /// The last call found nothing.
     pub(crate) drained: bool,
 }
@@ -27,7 +29,7 @@ pub struct Cursor {
 impl Cursor {
     /// Stands where the query begins.
     pub fn new(reader: Reader, query: &Query) -> Cursor {
-        let mut cursor = Cursor { reader, uncommitted: false, drained: false };
+        let mut cursor = Cursor { reader, uncommitted: false, unbegun: None, drained: false };
         cursor.seek(query);
         cursor
     }
@@ -35,7 +37,8 @@ impl Cursor {
     /// Stands where another query begins. Costs a search and no allocation.
     #[inline]
     pub fn seek(&mut self, query: &Query) {
-        self.reader.progress.begin(&mut self.reader.source, query);
+        // The next call tries again, and says why if it has to.
+        self.unbegun = self.reader.progress.begin(&mut self.reader.source, query).err().map(|_| *query);
         (self.uncommitted, self.drained) = (query.uncommitted, false);
     }
 
@@ -44,7 +47,8 @@ impl Cursor {
     ///
     /// # Errors
     /// [`ReadError::Damaged`] in front of damage, [`ReadError::Deleted`] where the log ends; the cursor has
-    /// [ended](Cursor::ended) then.
+    /// [ended](Cursor::ended) then. [`ReadError::Io`] in a process that is attached, when it cannot be told what there is by
+    /// now: the next call tries again.
     #[inline(always)]
     #[allow(clippy::should_implement_trait, reason = "an iterator cannot lend what it borrows from itself")]
     pub fn next(&mut self) -> Result<Option<Entry<'_>>, ReadError> {
@@ -61,6 +65,11 @@ impl Cursor {
 
     #[inline(never)]
     pub(crate) fn look(&mut self) -> Result<Option<Found>, ReadError> {
+        if let Some(query) = self.unbegun {
+            let Reader { source, progress } = &mut self.reader;
+            progress.begin_below(source, &query, progress.walk.limit)?;
+            self.unbegun = None;
+        }
         let mut moved = false;
         loop {
             if self.is_at_limit() {
@@ -68,10 +77,10 @@ impl Cursor {
             }
             match self.step()? {
                 Next::Found(found) => return Ok(Some(found)),
-                Next::Nothing if self.catch_up() => moved = true,
+                Next::Nothing if self.catch_up()? => moved = true,
                 Next::Over if self.is_late() => {}
                 // What came since was looked at, too: whoever waits waits for more than that.
-                Next::Over if self.catch_up() => moved = true,
+                Next::Over if self.catch_up()? => moved = true,
                 Next::Nothing => return self.make_sure(),
                 // Who only looks once, at what was there, does not pay for what those want to know who follow the log.
                 Next::Over if moved || self.drained => return self.make_sure_behind(),
@@ -125,19 +134,20 @@ impl Cursor {
     }
 
     /// Moves the limit up to what is visible by now; `false` when nothing is new.
-    fn catch_up(&mut self) -> bool {
+    fn catch_up(&mut self) -> Result<bool, ReadError> {
         let Reader { source, progress } = &mut self.reader;
         let limit = source.limit(self.uncommitted);
         if limit == progress.walk.limit || progress.ended.is_some() {
-            return false;
+            return Ok(false);
         }
+        let moved = source.refresh()?;
         progress.walk.limit = limit;
         progress.filter.relax(source.sight.control.lateness());
-        if source.refresh() {
+        if moved {
             source.settle(&mut progress.stretch, &mut progress.filter, &mut progress.walk);
             progress.leapt = true;
         }
-        true
+        Ok(true)
     }
 
     /// Whether times go further back by now than they did when the query was found to be over.

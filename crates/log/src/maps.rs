@@ -228,8 +228,12 @@ impl Maps {
     /// How a log ended, for whoever came to a position without having met all that lies in front of it.
     ///
     /// # Errors
-    /// It cannot be said yet: something of the log lies behind.
+    /// It cannot be said yet: something of the log lies behind, or what does cannot be looked at.
     pub fn ended(&self, log: &Log, position: Position) -> Result<Option<Ended>, Unsure> {
+        self.sight.learn(position).map_err(|error| {
+            tracing::warn!(%error, "cannot say whether a log is over; trying again when asked again");
+            Unsure
+        })?;
         self.sight.ended(log, position)
     }
 

@@ -51,7 +51,7 @@ impl Reader {
     #[inline]
     pub fn at(&mut self, place: Place) -> Result<Option<Entry<'_>>, ReadError> {
         let limit = self.source.limit(false);
-        self.source.refresh();
+        self.source.refresh()?;
         match self.stands(place, limit) {
             Some((found, at)) => {
                 let segment = &self.source.view().all()[at];

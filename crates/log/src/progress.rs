@@ -41,24 +41,55 @@ pub(crate) struct Progress {
 impl Progress {
     /// Begins a query. In the steady state: two loads, a search of an index and a walk over what is older in
     /// one of its blocks.
+    ///
+    /// # Errors
+    /// Nobody knows what there is to be read. Then it stands nowhere, and takes nothing.
     #[inline]
-    pub(crate) fn begin(&mut self, source: &mut Source, query: &Query) {
-        let limit = source.limit(query.uncommitted);
-        source.refresh();
+    pub(crate) fn begin(&mut self, source: &mut Source, query: &Query) -> Result<(), ReadError> {
+        self.begin_below(source, query, source.limit(query.uncommitted))
+    }
+
+    /// The same up to what could be read at some time.
+    #[inline]
+    pub(crate) fn begin_below(
+        &mut self,
+        source: &mut Source,
+        query: &Query,
+        limit: Position,
+    ) -> Result<(), ReadError> {
+        let refreshed = source.refresh();
         (self.skipped, self.ended, self.leapt) = (0, None, true);
+        if let Err(error) = refreshed {
+            self.stand_nowhere(source, limit);
+            return Err(error);
+        }
         let (since, exact) = match query.start {
             Start::Time(time) => (time, false),
             // There is no time behind the last one.
-            Start::After(Time::MAX) => return self.begin_with_nothing(source, limit),
+            Start::After(Time::MAX) => {
+                self.begin_with_nothing(source, limit);
+                return Ok(());
+            }
             Start::After(time) => (time + 1, false),
             Start::Exact(time) => (time, true),
-            _ => return self.begin_elsewhere(source, query, limit),
+            _ => {
+                self.begin_elsewhere(source, query, limit);
+                return Ok(());
+            }
         };
         let wanted = Wanted::of(since, query.end, exact, source.sight.control.lateness());
         self.filter = source.filter(wanted, self.filter.pace);
         self.walk = source.walk_from_time(since, query.end, limit);
         self.stretch = source.stretch_at(self.walk.position(), &mut self.filter);
         self.filter.skip_older(self.walk.bytes(source.view()), &mut self.walk.at);
+        Ok(())
+    }
+
+    /// Has no run of bytes at hand, and a limit to begin below.
+    #[cold]
+    fn stand_nowhere(&mut self, source: &Source, limit: Position) {
+        self.filter = source.filter(Wanted::default(), self.filter.pace);
+        (self.walk, self.stretch) = (Walk { limit, ..Walk::default() }, 0);
     }
 
     /// A query that no entry is taken by, whatever comes.
@@ -169,6 +200,7 @@ impl Progress {
         if self.ended.is_some() {
             return Ok(None);
         }
+        source.sight.learn(position)?;
         let Ok(ended) = source.ended(position) else { return Ok(None) };
         (self.leapt, self.ended) = (false, ended);
         match ended {

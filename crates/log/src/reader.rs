@@ -51,12 +51,13 @@ impl Reader {
     ///
     /// # Errors
     /// Each entry is a `Result`: after [`ReadError::Damaged`] there is nothing more until
-    /// [`Entries::resume`].
+    /// [`Entries::resume`]. In a process that is attached it is [`ReadError::Io`] and nothing else when it cannot be told
+    /// what there is.
     #[inline]
     pub fn entries(&mut self, query: &Query) -> Entries<'_> {
-        self.progress.begin(&mut self.source, query);
+        let refused = self.progress.begin(&mut self.source, query).err().map(Box::new);
         let bytes = self.progress.walk.bytes(self.source.view());
-        Entries { bytes, source: &self.source, progress: &mut self.progress, done: false }
+        Entries { bytes, source: &self.source, progress: &mut self.progress, refused, done: false }
     }
 }
 
@@ -66,6 +67,8 @@ pub struct Entries<'r> {
     bytes: &'r [u8],
     source: &'r Source,
     progress: &'r mut Progress,
+    /// Why it could not begin, until that is said.
+    refused: Option<Box<ReadError>>,
     done: bool,
 }
 
@@ -99,6 +102,10 @@ impl<'r> Entries<'r> {
     fn step(&mut self) -> Option<Result<Entry<'r>, ReadError>> {
         if self.done {
             return None;
+        }
+        if let Some(error) = self.refused.take() {
+            self.done = true;
+            return Some(Err(*error));
         }
         let next = self.progress.step(self.source);
         let walk = &self.progress.walk;

@@ -5,6 +5,7 @@
 //! list of segments changed, to find where a log begins, or goes on among others, and whether it ended where a reader has not looked.
 
 use crate::control::Control;
+use crate::error::ReadError;
 use crate::extents::Extent;
 use crate::fork::{Stretch, stretches};
 use crate::format::SEGMENT_HEADER_BYTES;
@@ -31,16 +32,27 @@ pub(crate) struct Sight {
 }
 
 impl Sight {
-    /// How a log ended, for whoever came to a position without having met all that lies in front of it.
-    pub(crate) fn ended(&self, log: &Log, position: Position) -> Result<Option<Ended>, Unsure> {
-        if self.home.known() < position {
-            self.home.learn();
+    /// Has the logs known up to a position, as far as that is visible.
+    pub(crate) fn learn(&self, position: Position) -> Result<(), ReadError> {
+        match self.home.known() < position {
+            true => self.home.learn().map_err(unlisted),
+            false => Ok(()),
         }
+    }
+
+    /// How a log ended, for whoever came to a position without having met all that lies in front of it, and had the logs
+    /// known up to there.
+    pub(crate) fn ended(&self, log: &Log, position: Position) -> Result<Option<Ended>, Unsure> {
         if self.home.known() < position {
             return Err(Unsure);
         }
         log.lock().ended_by(position)
     }
+}
+
+/// Nobody knows which segments there are by now, or what became of the logs in them.
+pub(crate) fn unlisted(error: io::Error) -> ReadError {
+    ReadError::Io { file: "the list of segments".into(), why: error.to_string() }
 }
 
 /// What readers ask the store about, seldom.
@@ -50,13 +62,13 @@ pub(crate) trait Home: Send + Sync + std::fmt::Debug {
         false
     }
     /// Brings the list of segments up to date, in a process that does not keep it.
-    fn look(&self) {}
-    /// The same for whoever must know when it is not.
     fn list(&self) -> io::Result<()> {
         Ok(())
     }
     /// Brings what is known of the logs up to date, in a process that does not keep it.
-    fn learn(&self) {}
+    fn learn(&self) -> io::Result<()> {
+        Ok(())
+    }
     /// A task of this process is going to wait.
     fn task_waits(&self) {}
     /// No extent of any log is missing below this position.
@@ -97,17 +109,18 @@ impl Source {
     }
 
     /// Takes notice of segments that came and went and of what was purged; whether there was any such thing.
+    /// When it fails everything is as it was, and may end in front of what is visible by now.
     #[inline]
-    pub(crate) fn refresh(&mut self) -> bool {
+    pub(crate) fn refresh(&mut self) -> Result<bool, ReadError> {
         if self.follows {
-            self.sight.home.look();
+            self.sight.home.list().map_err(unlisted)?;
         }
         let changed = self.sight.segments.refresh(&mut self.cached);
         if changed {
             self.stretches = stretches(&self.log);
             self.lines.clear();
         }
-        changed
+        Ok(changed)
     }
 
     #[inline]

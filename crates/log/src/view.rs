@@ -19,7 +19,7 @@ pub(crate) struct View {
 }
 
 impl View {
-    fn of(segments: Vec<Arc<Segment>>) -> View {
+    pub(crate) fn of(segments: Vec<Arc<Segment>>) -> View {
         let latest = segments.iter().map(|segment| segment.header.latest).collect();
         View { segments, latest }
     }

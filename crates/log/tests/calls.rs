@@ -25,7 +25,8 @@ fn work(directory: &Path, what: &str) {
     let log = store.log(b"a").unwrap();
     let attached = Attached::open(&Disk::Real, directory).unwrap();
     let mut own = Cursor::new(store.reader(&log), &Query::default());
-    let mut neighbours = Cursor::new(attached.reader(&attached.find(b"a").unwrap()), &Query::default());
+    let mut neighbours =
+        Cursor::new(attached.reader(&attached.find(b"a").unwrap().unwrap()), &Query::default());
     let mut read = 0;
     let mut append = |time| {
         store.append(&log, &[7; BYTES], time).unwrap();

@@ -97,7 +97,7 @@ struct Follower {
 
 impl Follower {
     fn new(attached: &Attached) -> Follower {
-        let cursor = Cursor::new(attached.reader(&attached.find(NAME).unwrap()), &Query::default());
+        let cursor = Cursor::new(attached.reader(&attached.find(NAME).unwrap().unwrap()), &Query::default());
         Follower { cursor, next: 0, skipped: 0, whole: true }
     }
 
@@ -133,7 +133,7 @@ impl Follower {
 
 /// Short queries of a neighbour while all that goes on.
 fn query(attached: &Attached, about: u64) {
-    let mut reader = attached.reader(&attached.find(NAME).unwrap());
+    let mut reader = attached.reader(&attached.find(NAME).unwrap().unwrap());
     let from = about.saturating_sub(500);
     let mut next = None;
     for entry in reader.entries(&Query::from(Start::Time(from))).take(1_000) {

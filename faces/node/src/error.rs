@@ -5,7 +5,7 @@
 
 use napi::{Error, Status};
 use serde_json::{Value, json};
-use thalweg_log::{BackupError, CommitError, Damage, OpenError};
+use thalweg_log::{BackupError, CommitError, Damage, OpenError, ReadError};
 
 pub(crate) type Result<T> = std::result::Result<T, Error>;
 
@@ -62,6 +62,16 @@ pub(crate) fn commit(error: &CommitError) -> Error {
         | CommitError::Purged { .. } => "CONFLICT",
     };
     failure(code, error)
+}
+
+/// Why a neighbour's store cannot be looked into.
+pub(crate) fn read(error: &ReadError) -> Error {
+    match error {
+        ReadError::Damaged(damage) => damaged(damage),
+        ReadError::Deleted => deleted(),
+        // No offset is asked for here.
+        ReadError::Io { .. } | ReadError::Purged { .. } | ReadError::PastEnd { .. } => failure("IO", error),
+    }
 }
 
 /// Why there is no backup, or nothing was put back. Where more than one span is damaged, the message names them all.

@@ -6,7 +6,7 @@
 //! readers that make no calls. Whatever is under way with the store itself then is waited for, off the event loop.
 
 use crate::bell::Ring;
-use crate::error::{Result, closed, failure, open as open_failure};
+use crate::error::{Result, closed, failure, open as open_failure, read};
 use crate::remove::remove;
 use parking_lot::{Condvar, Mutex, RwLock};
 use std::collections::BTreeMap;
@@ -233,16 +233,16 @@ impl Shelf {
     }
 
     pub(crate) fn find(&self, name: &[u8]) -> Result<Option<Arc<Log>>> {
-        Ok(match &self.open.read().as_ref().ok_or_else(closed)?.held {
-            Held::Store(store) => store.find(name),
-            Held::Attached(attached) => attached.find(name),
-        })
+        match &self.open.read().as_ref().ok_or_else(closed)?.held {
+            Held::Store(store) => Ok(store.find(name)),
+            Held::Attached(attached) => attached.find(name).map_err(|error| read(&error)),
+        }
     }
 
     pub(crate) fn visit(&self, visitor: impl FnMut(&Arc<Log>)) -> Result<()> {
         match &self.open.read().as_ref().ok_or_else(closed)?.held {
             Held::Store(store) => store.visit(visitor),
-            Held::Attached(attached) => attached.visit(visitor),
+            Held::Attached(attached) => attached.visit(visitor).map_err(|error| read(&error))?,
         }
         Ok(())
     }
@@ -253,7 +253,7 @@ impl Shelf {
         let open = open.as_ref().ok_or_else(closed)?;
         let births = match &open.held {
             Held::Store(store) => store.births(existing),
-            Held::Attached(attached) => attached.births(existing),
+            Held::Attached(attached) => attached.births(existing).map_err(|error| read(&error))?,
         };
         let mut listeners = open.listeners.lock();
         listeners.given += 1;
@@ -266,7 +266,8 @@ impl Shelf {
     pub(crate) fn birth(&self, listener: u32) -> Result<Option<Arc<Log>>> {
         let open = self.open.read();
         let mut listeners = open.as_ref().ok_or_else(closed)?.listeners.lock();
-        Ok(listeners.births.get_mut(&listener).and_then(Births::next))
+        let next = listeners.births.get_mut(&listener).map_or(Ok(None), Births::next);
+        next.map_err(|error| read(&error))
     }
 
     /// Listens no longer.

@@ -1,6 +1,7 @@
 //! Which logs are new: polled, waited for, or watched by an event loop.
 
 use crate::bell::Bell;
+use crate::error;
 use crate::following;
 use crate::shared::{Seat, Shared, Sits};
 use pyo3::prelude::*;
@@ -42,7 +43,8 @@ impl Births {
 
     /// The name of the next log; `None` when none has come yet.
     fn next(&self) -> PyResult<Option<String>> {
-        let log = self.seat.with(|listener| listener.0.next())?;
+        let next = self.seat.with(|listener| listener.0.next())?;
+        let log = next.map_err(|error| error::read(&error, None))?;
         Ok(log.map(|log| String::from_utf8_lossy(log.name()).into_owned()))
     }
 

@@ -101,11 +101,15 @@ impl Store {
     fn log(&self, py: Python<'_>, name: &str) -> PyResult<Log> {
         let in_use = self.shared.enter()?;
         let found = py.detach(move || match &in_use.backing {
-            Some(Backing::Own(store)) => store.log(name.as_bytes()).map(Some),
-            Some(Backing::Attached(attached)) => Ok(attached.find(name.as_bytes())),
+            Some(Backing::Own(store)) => {
+                store.log(name.as_bytes()).map(Some).map_err(|error| error::commit(&error, Some(name)))
+            }
+            Some(Backing::Attached(attached)) => {
+                attached.find(name.as_bytes()).map_err(|error| error::read(&error, Some(name)))
+            }
             None => Ok(None),
         });
-        match found.map_err(|error| error::commit(&error, Some(name)))? {
+        match found? {
             Some(log) => Ok(Log::new(self.shared.clone(), log)),
             None => Err(error::failure("NO_LOG", format!("the store has no log {name:?}"))),
         }
@@ -114,7 +118,7 @@ impl Store {
     /// Names of the logs there are, in order.
     fn logs(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         let in_use = self.shared.enter()?;
-        Ok(py.detach(move || {
+        py.detach(move || {
             let mut names = Vec::new();
             let mut note = |log: &Arc<thalweg_log::Log>| {
                 if log.visible().is_some() {
@@ -123,12 +127,14 @@ impl Store {
             };
             match &in_use.backing {
                 Some(Backing::Own(store)) => store.visit(&mut note),
-                Some(Backing::Attached(attached)) => attached.visit(&mut note),
+                Some(Backing::Attached(attached)) => {
+                    attached.visit(&mut note).map_err(|error| error::read(&error, None))?;
+                }
                 None => {}
             }
             names.sort_unstable();
-            names
-        }))
+            Ok(names)
+        })
     }
 
     /// Hears of logs as they become visible: of those to come, and with `existing=True` of those there are as well.
@@ -137,9 +143,10 @@ impl Store {
         let in_use = self.shared.enter()?;
         let backing = in_use.backing()?.clone();
         let births = py.detach(move || match &backing {
-            Backing::Own(store) => store.births(existing),
+            Backing::Own(store) => Ok(store.births(existing)),
             Backing::Attached(attached) => attached.births(existing),
         });
+        let births = births.map_err(|error| error::read(&error, None))?;
         Ok(Births::new(&self.shared, births))
     }
 

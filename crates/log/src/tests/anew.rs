@@ -113,7 +113,7 @@ fn check(directory: &Path, steps: &[Step], goes: &[bool], before: u64, stood: us
     let mut cursors: Vec<(Cursor, Cursor, usize)> = Vec::new();
     for (log, held) in logs.iter().zip(&held) {
         let mut own = Cursor::new(store.reader(log), &Query::default());
-        let found = neighbour.find(log.name()).unwrap();
+        let found = neighbour.find(log.name()).unwrap().unwrap();
         let mut others = Cursor::new(neighbour.reader(&found), &Query::default());
         let stood = stood.min(held.len());
         (0..stood).for_each(|_| assert!(own.next().unwrap().is_some() && others.next().unwrap().is_some()));
@@ -159,7 +159,7 @@ fn check(directory: &Path, steps: &[Step], goes: &[bool], before: u64, stood: us
         let Some(log) = store.find(name).filter(is_left) else { continue };
         let now = left(held, &log);
         reads(&store, &log, &now);
-        let found = anew.find(name).unwrap();
+        let found = anew.find(name).unwrap().unwrap();
         assert_eq!(rows(&mut anew.reader(&found), &Query::default()), now);
     }
 }

@@ -130,7 +130,7 @@ fn what_is_needed_reads_as_ever_and_the_rest_gives_its_room_back() {
     let store = open(directory.path());
     let (log, goes) = fill(&store);
     let neighbour = Attached::open(&Disk::Real, directory.path()).unwrap();
-    let attached = neighbour.find(b"stays").unwrap();
+    let attached = neighbour.find(b"stays").unwrap().unwrap();
     let mut half = Cursor::new(neighbour.reader(&attached), &Query::default());
     let read: Vec<u64> = (0..ROUNDS / 2).map(|_| half.next().unwrap().unwrap().time).collect();
     let before = disk_bytes(directory.path());
@@ -144,7 +144,7 @@ fn what_is_needed_reads_as_ever_and_the_rest_gives_its_room_back() {
     let rest: Vec<u64> = std::iter::from_fn(|| half.next().unwrap().map(|entry| entry.time)).collect();
     assert_eq!([read, rest].concat(), (1_000..1_000 + ROUNDS).collect::<Vec<_>>());
     let anew = Attached::open(&Disk::Real, directory.path()).unwrap();
-    let found = anew.find(b"stays").unwrap();
+    let found = anew.find(b"stays").unwrap().unwrap();
     assert_eq!(anew.reader(&found).entries(&Query::default()).count() as u64, ROUNDS);
     drop((neighbour, anew));
     store.close().unwrap();

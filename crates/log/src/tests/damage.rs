@@ -197,7 +197,7 @@ fn a_place_in_a_segment_that_is_missing_is_said_to_be_damaged() {
         drop((store, reader));
         fs::remove_file(segment(directory.path(), 2)).unwrap();
         let attached = Attached::open(&Disk::Real, directory.path()).unwrap();
-        let theirs = attached.reader(&attached.find(b"busy").unwrap());
+        let theirs = attached.reader(&attached.find(b"busy").unwrap().unwrap());
         let store = open(directory.path()).0;
         let own = store.reader(&store.find(b"busy").unwrap());
         let mut missing = 0;

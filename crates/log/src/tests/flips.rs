@@ -210,7 +210,7 @@ fn judge(sim: &SimDisk, file: &str, good: &BTreeMap<Vec<u8>, Held>, what: &str) 
     match Attached::open(&disk, Path::new(DIRECTORY)) {
         Ok(attached) => {
             for (name, known) in good {
-                let Some(log) = attached.find(name) else {
+                let Some(log) = attached.find(name).unwrap() else {
                     assert!(named(attached.damage()), "{what}: attached, {name:?} is gone");
                     continue;
                 };

@@ -163,7 +163,7 @@ impl Door {
     fn reader(&self, log: usize) -> Reader {
         match self {
             Door::Own(store) => store.reader(&store.find(LOGS[log]).unwrap()),
-            Door::Neighbour(attached) => attached.reader(&attached.find(LOGS[log]).unwrap()),
+            Door::Neighbour(attached) => attached.reader(&attached.find(LOGS[log]).unwrap().unwrap()),
         }
     }
 }

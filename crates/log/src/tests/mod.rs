@@ -21,3 +21,4 @@ mod spare;
 mod store;
 mod tip;
 mod trim;
+mod unlisted;

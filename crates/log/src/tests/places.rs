@@ -102,7 +102,7 @@ fn whoever_replays_comes_to_the_same() {
     let store = open(directory.path(), os());
     fill(&store, 0..300);
     let early = Attached::open(&Disk::Real, directory.path()).unwrap();
-    let followed = early.find(b"b").unwrap();
+    let followed = early.find(b"b").unwrap().unwrap();
     fill(&store, 300..700);
     let live: Vec<_> = NAMES.map(|name| extents(&store.find(name).unwrap())).into();
     assert!(live.iter().flatten().filter(|extent| extent.is_folded()).count() > 60);
@@ -110,7 +110,7 @@ fn whoever_replays_comes_to_the_same() {
     assert_eq!(early.reader(&followed).entries(&Query::default()).count(), 700);
     assert_eq!(extents(&followed), live[1]);
     let late = Attached::open(&Disk::Real, directory.path()).unwrap();
-    assert_eq!(extents(&late.find(b"b").unwrap()), live[1]);
+    assert_eq!(extents(&late.find(b"b").unwrap().unwrap()), live[1]);
     drop((early, late, followed, store));
     // Killed: from the first batch, then from a checkpoint, then from a checkpoint and what came behind it.
     for (round, more) in [(0, 700..700), (1, 700..900), (2, 900..900)] {

@@ -216,7 +216,7 @@ fn who_reads_elsewhere_while_a_purge_becomes_durable_begins_behind_it_afterwards
     filled(&store, b"a", 10);
     store.flush().unwrap();
     let attached = Attached::open(&Disk::Real, directory.path()).unwrap();
-    let mut reader = attached.reader(&attached.find(b"a").unwrap());
+    let mut reader = attached.reader(&attached.find(b"a").unwrap().unwrap());
     let mut early = reader.clone();
     let first =
         |reader: &mut Reader| reader.entries(&Query::default()).next().map(|entry| entry.unwrap().time);
@@ -378,16 +378,16 @@ fn every_log_is_heard_of_once_when_it_is_visible() {
     let store = open(directory.path(), Options { committer_thread: false, ..small() });
     store.log(b"first").unwrap();
     let mut births = store.births(true);
-    assert!(births.next().is_none(), "not durable yet");
+    assert!(births.next().unwrap().is_none(), "not durable yet");
     store.flush().unwrap();
     let name = |log: std::sync::Arc<crate::Log>| String::from_utf8_lossy(log.name()).into_owned();
-    assert_eq!(births.next().map(name).as_deref(), Some("first"));
+    assert_eq!(births.next().unwrap().map(name).as_deref(), Some("first"));
     store.log(b"second").unwrap();
     store.log(b"third").unwrap();
-    assert!(births.next().is_none());
+    assert!(births.next().unwrap().is_none());
     store.flush().unwrap();
     assert!(births.wait(Some(std::time::Duration::ZERO)));
-    let rest: Vec<String> = std::iter::from_fn(|| births.next().map(name)).collect();
+    let rest: Vec<String> = std::iter::from_fn(|| births.next().unwrap().map(name)).collect();
     assert_eq!(rest, ["second", "third"]);
     assert!(!births.wait(Some(std::time::Duration::from_millis(1))));
 }
@@ -398,9 +398,9 @@ fn a_neighbour_hears_of_every_log_too_also_of_one_that_takes_an_old_name() {
     let store = open(directory.path(), os());
     let first = store.log(b"first").unwrap();
     let attached = Attached::open(&Disk::Real, directory.path()).unwrap();
-    let (mut all, mut new) = (attached.births(true), attached.births(false));
+    let (mut all, mut new) = (attached.births(true).unwrap(), attached.births(false).unwrap());
     let told = |births: &mut Births| -> Vec<u64> {
-        std::iter::from_fn(|| births.next()).map(|log| log.id()).collect()
+        std::iter::from_fn(|| births.next().unwrap()).map(|log| log.id()).collect()
     };
     assert_eq!((told(&mut all), told(&mut new)), (vec![first.id()], vec![]));
     assert!(!new.wait(Some(Duration::ZERO)), "nothing was committed since");
@@ -426,7 +426,7 @@ fn logs_made_by_many_at_once_are_heard_of_once_each_by_whoever_listens() {
         let mut heard = Vec::new();
         while heard.len() < 120 {
             births.wait(Some(Duration::from_secs(60)));
-            heard.extend(std::iter::from_fn(|| births.next()).map(|log| log.name().to_vec()));
+            heard.extend(std::iter::from_fn(|| births.next().unwrap()).map(|log| log.name().to_vec()));
         }
         heard.sort_unstable();
         heard
@@ -439,8 +439,8 @@ fn logs_made_by_many_at_once_are_heard_of_once_each_by_whoever_listens() {
     };
     let made: Vec<Vec<u8>> = (0..120).map(|number| format!("log {number:03}").into_bytes()).collect();
     std::thread::scope(|scope| {
-        let heard =
-            [store.births(false), attached.births(false)].map(|births| scope.spawn(move || hear(births)));
+        let heard = [store.births(false), attached.births(false).unwrap()]
+            .map(|births| scope.spawn(move || hear(births)));
         (0..3).for_each(|from| drop(scope.spawn(move || make(from))));
         heard.into_iter().for_each(|heard| assert_eq!(heard.join().unwrap(), made));
     });

@@ -154,7 +154,7 @@ proptest! {
                 for query in &queries {
                     check(world.store.reader(log), model, query);
                     if let Some(attached) = &attached {
-                        check(attached.reader(&attached.find(log.name()).unwrap()), model, query);
+                        check(attached.reader(&attached.find(log.name()).unwrap().unwrap()), model, query);
                     }
                 }
             }

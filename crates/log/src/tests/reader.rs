@@ -188,7 +188,7 @@ fn a_cursor_whose_query_is_over_sleeps_like_any_other_and_sees_what_comes_late()
         let (log, other) = (store.log(b"a").unwrap(), store.log(b"b").unwrap());
         store.append(&log, b"x", 10).unwrap();
         let attached = Attached::open(&Disk::Real, directory.path()).unwrap();
-        let readers = [store.reader(&log), attached.reader(&attached.find(b"a").unwrap())];
+        let readers = [store.reader(&log), attached.reader(&attached.find(b"a").unwrap().unwrap())];
         let mut cursors = readers.map(|reader| Cursor::new(reader, &query));
         for (log, time) in [(&log, 200), (&other, 200), (&log, 300), (&other, 10)] {
             store.append(log, b"x", time).unwrap();
@@ -391,7 +391,7 @@ fn an_attached_cursor_hears_that_its_log_ended_behind_it() {
     let log = store.log(b"a").unwrap();
     store.append(&log, b"x", 1).unwrap();
     let attached = Attached::open(&Disk::Real, directory.path()).unwrap();
-    let theirs = attached.find(b"a").unwrap();
+    let theirs = attached.find(b"a").unwrap().unwrap();
     let version = log.staged().unwrap().version;
     store.commit(&log, version, &crate::Commit { close: true, ..crate::Commit::default() }, None).unwrap();
     let mut cursor = Cursor::new(attached.reader(&theirs), &Query { start: Start::Tail, ..Query::default() });
@@ -405,7 +405,7 @@ fn a_cursor_that_is_to_go_on_behind_damage_does_not_sleep_in_front_of_what_is_th
     let store = open(directory.path(), os());
     let log = store.log(b"a").unwrap();
     let attached = Attached::open(&Disk::Real, directory.path()).unwrap();
-    let mut cursor = Cursor::new(attached.reader(&attached.find(b"a").unwrap()), &Query::default());
+    let mut cursor = Cursor::new(attached.reader(&attached.find(b"a").unwrap().unwrap()), &Query::default());
     assert_eq!(cursor.next(), Ok(None));
     [b"lost", b"left"].iter().for_each(|payload| assert!(store.append(&log, *payload, 1).is_ok()));
     let mut reader = store.reader(&log);
@@ -427,7 +427,7 @@ fn an_attached_store_reads_what_another_handle_writes() {
     let log = store.log(b"a").unwrap();
     store.append(&log, b"before", 1).unwrap();
     let attached = Attached::open(&Disk::Real, directory.path()).unwrap();
-    let mut cursor = Cursor::new(attached.reader(&attached.find(b"a").unwrap()), &Query::default());
+    let mut cursor = Cursor::new(attached.reader(&attached.find(b"a").unwrap().unwrap()), &Query::default());
     assert_eq!(cursor.next().unwrap().map(|entry| entry.data.to_vec()), Some(b"before".to_vec()));
     for index in 2..3000u64 {
         store.append(&log, &index.to_le_bytes(), index).unwrap();
@@ -437,7 +437,7 @@ fn an_attached_store_reads_what_another_handle_writes() {
     assert!(store.stats().segments > 2);
     let late = store.log(b"late").unwrap();
     store.append(&late, b"x", 5).unwrap();
-    let late = attached.find(b"late").unwrap();
+    let late = attached.find(b"late").unwrap().unwrap();
     let mut reader = attached.reader(&late);
     assert_eq!(reader.entries(&Query::default()).count(), 1);
     cursor.seek(&Query::between(1000, 1010));
@@ -467,7 +467,7 @@ fn a_task_is_woken_in_the_process_that_writes_and_in_one_that_is_attached() {
     let store = open(directory.path(), os());
     let log = store.log(b"a").unwrap();
     let attached = Attached::open(&Disk::Real, directory.path()).unwrap();
-    for reader in [store.reader(&log), attached.reader(&attached.find(b"a").unwrap())] {
+    for reader in [store.reader(&log), attached.reader(&attached.find(b"a").unwrap().unwrap())] {
         let mut cursor = Cursor::new(reader, &Query::from(Start::Tail));
         assert_eq!(cursor.next(), Ok(None));
         let waiter = std::thread::spawn(move || {
@@ -544,7 +544,8 @@ fn who_may_not_write_the_signal_reads_and_waits_all_the_same() {
         std::fs::remove_file(&signal).unwrap();
         spoil(&signal);
         let attached = Attached::open(&Disk::Real, directory.path()).unwrap();
-        let mut cursor = Cursor::new(attached.reader(&attached.find(b"a").unwrap()), &Query::default());
+        let mut cursor =
+            Cursor::new(attached.reader(&attached.find(b"a").unwrap().unwrap()), &Query::default());
         assert_eq!(cursor.next().unwrap().unwrap().data, b"there");
         assert_eq!(cursor.next(), Ok(None));
         assert!(!cursor.wait(Some(Duration::from_millis(20))));

@@ -293,7 +293,7 @@ fn a_mark_is_passed_over_by_whoever_reads_follows_and_recovers() {
         let log = fill(&store, b"a", 3, 100);
         let attached = Attached::open(&Disk::Real, directory.path()).unwrap();
         let own = Cursor::new(store.reader(&log), &Query::default());
-        let theirs = Cursor::new(attached.reader(&attached.find(b"a").unwrap()), &Query::default());
+        let theirs = Cursor::new(attached.reader(&attached.find(b"a").unwrap().unwrap()), &Query::default());
         let mut cursors = [own, theirs];
         for round in 0..4 {
             for cursor in &mut cursors {
@@ -314,7 +314,7 @@ fn a_mark_is_passed_over_by_whoever_reads_follows_and_recovers() {
             }
         }
         let late = Attached::open(&Disk::Real, directory.path()).unwrap();
-        assert_eq!(late.reader(&late.find(b"a").unwrap()).entries(&Query::default()).count(), 7);
+        assert_eq!(late.reader(&late.find(b"a").unwrap().unwrap()).entries(&Query::default()).count(), 7);
         drop((attached, late, cursors, log, store));
         let report = verify(&Disk::Real, directory.path()).unwrap();
         assert_eq!(report.damage, []);

@@ -219,7 +219,7 @@ fn it_is_no_part_of_a_store_that_is_read_or_backed_up() {
     assert!(!directory.path().join("there/reserve").exists());
     std::fs::write(here.join("reserve"), b"whatever lies here, however much it is").unwrap();
     let attached = Attached::open(&Disk::Real, &here).unwrap();
-    assert!(attached.find(b"log").is_some());
+    assert!(attached.find(b"log").unwrap().is_some());
     store.close().unwrap();
     let verified = crate::verify(&Disk::Real, &here).unwrap();
     assert_eq!(verified.damage, []);

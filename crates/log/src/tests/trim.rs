@@ -226,7 +226,7 @@ fn a_neighbour_sees_what_was_purged_and_takes_it_for_no_damage() {
     let log = store.log(b"a").unwrap();
     append(&store, &log, 0..500);
     let attached = Attached::open(&Disk::Real, directory.path()).unwrap();
-    let known = attached.find(b"a").unwrap();
+    let known = attached.find(b"a").unwrap().unwrap();
     let mut reader = attached.reader(&known);
     let mut cursor = Cursor::new(reader.clone(), &Query::default());
     assert_eq!(cursor.next().unwrap().map(|entry| entry.time), Some(0));
@@ -248,7 +248,7 @@ fn a_neighbour_sees_what_was_purged_and_takes_it_for_no_damage() {
     assert_eq!(last, 999);
     let late = Attached::open(&Disk::Real, directory.path()).unwrap();
     assert_eq!(late.damage(), []);
-    assert_eq!(late.reader(&late.find(b"a").unwrap()).entries(&Query::default()).count(), 100);
+    assert_eq!(late.reader(&late.find(b"a").unwrap().unwrap()).entries(&Query::default()).count(), 100);
 }
 
 #[test]
@@ -558,7 +558,7 @@ impl World {
             for query in queries {
                 check(self.store.reader(&log), &model.kept, query);
                 if let Some(attached) = attached {
-                    check(attached.reader(&attached.find(log.name()).unwrap()), &model.kept, query);
+                    check(attached.reader(&attached.find(log.name()).unwrap().unwrap()), &model.kept, query);
                 }
             }
         }
@@ -610,7 +610,8 @@ fn a_neighbour_that_slept_through_checkpoints_catches_up() {
     append(&store, &a, 0..10);
     append(&store, &gone, 0..10);
     let attached = Attached::open(&Disk::Real, directory.path()).unwrap();
-    let (known, known_gone) = (attached.find(b"a").unwrap(), attached.find(b"gone").unwrap());
+    let (known, known_gone) =
+        (attached.find(b"a").unwrap().unwrap(), attached.find(b"gone").unwrap().unwrap());
     let mut cursor = Cursor::new(attached.reader(&known), &Query::default());
     assert_eq!(cursor.next().unwrap().map(|entry| entry.time), Some(0));
     let first = segment_files(directory.path()).first().cloned();
@@ -628,10 +629,10 @@ fn a_neighbour_that_slept_through_checkpoints_catches_up() {
     store.delete(&store.find(b"fork").unwrap(), 1, 0, None).unwrap();
     settle(&store);
     assert!(!segment_files(directory.path()).contains(&first.unwrap()));
-    assert!(Arc::ptr_eq(&attached.find(b"a").unwrap(), &known));
+    assert!(Arc::ptr_eq(&attached.find(b"a").unwrap().unwrap(), &known));
     assert_eq!(known.visible().unwrap().first, 39_000);
-    assert_eq!(attached.find(b"empty").unwrap().id(), empty);
-    assert!(attached.find(b"gone").is_none() && attached.find(b"fork").is_none());
+    assert_eq!(attached.find(b"empty").unwrap().unwrap().id(), empty);
+    assert!(attached.find(b"gone").unwrap().is_none() && attached.find(b"fork").unwrap().is_none());
     assert!(known_gone.visible().is_none());
     let mut times = Vec::new();
     while let Some(entry) = cursor.next().unwrap() {
@@ -666,7 +667,7 @@ fn cold_segments_give_their_memory_back_and_are_read_again() {
     append(&store, &log, 0..3000);
     let first = directory.path().join(crate::segment::file_name(3));
     let attached = Attached::open(&Disk::Real, directory.path()).unwrap();
-    let known = attached.find(b"a").unwrap();
+    let known = attached.find(b"a").unwrap().unwrap();
     let readers = [store.reader(&log), attached.reader(&known)];
     for mut reader in readers {
         let read = |reader: &mut crate::Reader| -> Vec<u64> {
