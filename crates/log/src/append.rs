@@ -157,10 +157,15 @@ impl Store {
     /// `memory` mode there is nothing to wait for.
     ///
     /// # Errors
-    /// [`CommitError::Failed`] when a sync failed: whether the commit lasts is unknown then.
+    /// [`CommitError::Failed`] when a sync failed: whether the commit lasts is unknown then. [`CommitError::NoTicket`] when nothing
+    /// reaches as far: the ticket is another store's, or what a crash took.
     pub fn persist(&self, ticket: Position) -> Result<(), CommitError> {
         if self.durability() != Durability::Sync {
             return Ok(());
+        }
+        let last = self.shared.control.taken();
+        if ticket > last {
+            return Err(CommitError::NoTicket { ticket, last });
         }
         while self.shared.control.durable() < ticket {
             self.shared.lead(ticket).map_err(|error| CommitError::Failed(error.to_string()))?;

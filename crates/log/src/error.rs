@@ -171,6 +171,14 @@ pub enum CommitError {
     /// An entry without a byte has no offset of its own.
     #[error("an entry holds at least one byte")]
     EmptyEntry,
+    /// No commit of this store has that ticket.
+    #[error("no commit has the ticket {ticket}: the last one's is {last}")]
+    NoTicket {
+        /// What was to be waited for.
+        ticket: Position,
+        /// End of the last commit.
+        last: Position,
+    },
     /// No log can have that name.
     #[error("{name:?} cannot be the name of a log: {why}")]
     BadName {

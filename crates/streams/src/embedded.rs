@@ -170,12 +170,13 @@ fn not_applied(error: log::CommitError) -> StoreError {
         log::CommitError::TooLarge { size, limit } => StoreError::TooLarge { size, limit },
         log::CommitError::Full(why) => StoreError::Full(why),
         log::CommitError::Io(why) => StoreError::Io(why),
-        // The last five are for whoever appends entries: commits by version may be empty and are to one log, names are
-        // the rules', nothing is purged by name, and nothing is destroyed with a transaction under way.
+        // The last six are for whoever appends entries: commits by version may be empty and are to one log, tickets are the
+        // store's own, names are the rules', nothing is purged by name, and nothing is destroyed with a transaction under way.
         error @ (log::CommitError::Failed(_)
         | log::CommitError::Closed
         | log::CommitError::EmptyEntry
         | log::CommitError::BadName { .. }
+        | log::CommitError::NoTicket { .. }
         | log::CommitError::NoLog { .. }
         | log::CommitError::TooManyLogs { .. }
         | log::CommitError::Pending { .. }) => StoreError::Poisoned(error.to_string()),

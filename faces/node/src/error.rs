@@ -54,6 +54,7 @@ pub(crate) fn commit(error: &CommitError) -> Error {
         CommitError::LogClosed => "LOG_CLOSED",
         CommitError::EmptyEntry => "EMPTY_ENTRY",
         CommitError::BadName { .. } => "BAD_NAME",
+        CommitError::NoTicket { .. } => "BAD_ARGUMENT",
         CommitError::Pending { .. } => "PENDING",
         // Of versions, and of forks and the offsets they are made at: JavaScript asks for none of these.
         CommitError::Conflict { .. }

@@ -51,6 +51,7 @@ pub(crate) fn commit(error: &CommitError, log: Option<&str>) -> PyErr {
         CommitError::LogClosed => "LOG_CLOSED",
         CommitError::EmptyEntry => "EMPTY_ENTRY",
         CommitError::BadName { .. } => "BAD_NAME",
+        CommitError::NoTicket { .. } => return PyValueError::new_err(error.to_string()),
         // Of versions, and of forks and the offsets they are made at: Python asks for none of these.
         CommitError::Conflict { .. }
         | CommitError::Exists

@@ -44,6 +44,33 @@ fn a_transaction_whose_sync_fails_is_not_seen_and_the_store_takes_nothing_more_u
 }
 
 #[test]
+fn nobody_waits_for_a_ticket_that_no_commit_has() {
+    let sim = SimDisk::new(1, 8 << 20);
+    let store = simulated(&sim, Durability::Sync);
+    let log = store.log(b"a").unwrap();
+    let last = store.append(&log, b"x", 1).unwrap().ticket;
+    for persisted in [false, true] {
+        if persisted {
+            store.persist(last).unwrap();
+        }
+        for ticket in [last + 1, last + (1 << 32), u64::MAX] {
+            assert_eq!(store.persist(ticket), Err(CommitError::NoTicket { ticket, last }));
+        }
+    }
+    let lost = store.append(&log, &[7; 3000], 2).unwrap().ticket;
+    drop(store);
+    // As it is left by a power cut before anything of the last one was written.
+    let sim =
+        (0..).map(|_| sim.crash()).find(|sim| simulated(sim, Durability::Sync).written() < lost).unwrap();
+    let store = simulated(&sim, Durability::Sync);
+    let last = store.written();
+    assert_eq!(store.persist(lost), Err(CommitError::NoTicket { ticket: lost, last }));
+    // What is there from before needs no commit of this process.
+    let kept = store.append_all(&store.log(b"a").unwrap(), &[], 3).unwrap();
+    assert!(kept.ticket <= last && store.persist(kept.ticket).is_ok());
+}
+
+#[test]
 fn a_segment_that_cannot_be_made_for_another_reason_is_no_full_disk_and_the_store_goes_on_after_it() {
     let directory = tempfile::tempdir().unwrap();
     let (here, away) = (directory.path().join("store"), directory.path().join("away"));
