@@ -149,6 +149,12 @@ impl Attached {
         self.sight.segments.release(keep);
     }
 
+    /// So many threads are not to be had for tasks that wait.
+    #[cfg(test)]
+    pub(crate) fn refuse_threads(&self) -> &Mutex<u32> {
+        &self.neighbour.follower.refusals
+    }
+
     /// End of what is visible.
     pub fn visible(&self) -> Position {
         self.sight.control.visible()
@@ -255,8 +261,8 @@ fn io_error(error: OpenError) -> io::Error {
 }
 
 impl Home for Neighbour {
-    fn task_waits(&self) {
-        self.follower.start();
+    fn task_waits(&self) -> io::Result<()> {
+        self.follower.start()
     }
 
     fn follows(&self) -> bool {

@@ -13,6 +13,7 @@ use crate::store::Store;
 use crate::{LogId, Position};
 use std::collections::{BTreeSet, VecDeque};
 use std::future::poll_fn;
+use std::io;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -107,13 +108,17 @@ impl Births {
     }
 
     /// The same for a task.
-    pub async fn changed(&self) {
-        self.sight.home.task_waits();
+    ///
+    /// # Errors
+    /// In a process that is attached: there is no thread that would wake it. The next call tries again.
+    pub async fn changed(&self) -> io::Result<()> {
+        self.sight.home.task_waits()?;
         poll_fn(|context| match self.sight.gate.register(context.waker(), || self.is_news()) {
             true => Poll::Ready(()),
             false => Poll::Pending,
         })
         .await;
+        Ok(())
     }
 
     fn is_news(&self) -> bool {

@@ -12,6 +12,7 @@ use crate::query::{Entry, Query};
 use crate::reader::Reader;
 use crate::walk::Found;
 use std::future::poll_fn;
+use std::io;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -197,12 +198,16 @@ impl Cursor {
     }
 
     /// The same for a task, in whichever process.
-    pub async fn changed(&self) {
-        self.reader.source.sight.home.task_waits();
+    ///
+    /// # Errors
+    /// In a process that is attached: there is no thread that would wake it. The next call tries again.
+    pub async fn changed(&self) -> io::Result<()> {
+        self.reader.source.sight.home.task_waits()?;
         poll_fn(|context| match self.reader.source.sight.gate.register(context.waker(), || self.is_news()) {
             true => Poll::Ready(()),
             false => Poll::Pending,
         })
         .await;
+        Ok(())
     }
 }

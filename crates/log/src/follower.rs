@@ -2,12 +2,14 @@
 //!
 //! Where the writer is another process, nobody here publishes anything, so nobody would wake a task: a thread
 //! sleeps at the gate in their place and wakes them all when something moved. It is started when the first
-//! task waits, never by readers that block or poll, and ends with the attached store.
+//! task waits, never by readers that block or poll, and ends with the attached store. Where no thread is to be had, whoever
+//! was going to wait is told so instead, and the next one tries again.
 
 use crate::Position;
 use crate::control::Control;
+use parking_lot::Mutex;
+use std::io;
 use std::sync::Arc;
-use std::sync::OnceLock;
 use thalweg_sync::gate::Gate;
 use thalweg_sync::region::Published;
 
@@ -18,26 +20,50 @@ const STACK_BYTES: usize = 64 << 10;
 pub(crate) struct Follower {
     control: Arc<Control>,
     gate: Arc<Gate>,
-    started: OnceLock<bool>,
+    started: Mutex<bool>,
+    /// So many threads are not to be had.
+    #[cfg(test)]
+    pub(crate) refusals: Mutex<u32>,
     /// 1 once the thread has to end.
     ended: Arc<Published>,
 }
 
 impl Follower {
     pub(crate) fn new(control: Arc<Control>, gate: Arc<Gate>) -> Follower {
-        Follower { control, gate, started: OnceLock::new(), ended: Arc::new(Published::new(0)) }
+        Follower {
+            control,
+            gate,
+            started: Mutex::new(false),
+            #[cfg(test)]
+            refusals: Mutex::new(0),
+            ended: Arc::new(Published::new(0)),
+        }
     }
 
     /// Sees to it that tasks are woken from now on.
-    pub(crate) fn start(&self) {
-        self.started.get_or_init(|| {
-            let (control, gate, ended) = (self.control.clone(), self.gate.clone(), self.ended.clone());
-            // Looked at before whoever waits has looked: what moves while the thread starts is not missed.
-            let seen = (control.visible(), control.written());
-            let builder = std::thread::Builder::new().name("follower".into()).stack_size(STACK_BYTES);
-            let started = builder.spawn(move || run(&control, &gate, &ended, seen));
-            started.inspect_err(|error| tracing::error!(%error, "no thread to wake waiting tasks")).is_ok()
-        });
+    ///
+    /// # Errors
+    /// There is no thread to wake them.
+    pub(crate) fn start(&self) -> io::Result<()> {
+        let mut started = self.started.lock();
+        if !*started {
+            self.spawn()?;
+            *started = true;
+        }
+        Ok(())
+    }
+
+    fn spawn(&self) -> io::Result<()> {
+        #[cfg(test)]
+        if *self.refusals.lock() > 0 {
+            *self.refusals.lock() -= 1;
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let (control, gate, ended) = (self.control.clone(), self.gate.clone(), self.ended.clone());
+        // Looked at before whoever waits has looked: what moves while the thread starts is not missed.
+        let seen = (control.visible(), control.written());
+        let builder = std::thread::Builder::new().name("follower".into()).stack_size(STACK_BYTES);
+        builder.spawn(move || run(&control, &gate, &ended, seen)).map(drop)
     }
 }
 
@@ -52,7 +78,7 @@ fn run(control: &Control, gate: &Gate, ended: &Published, mut seen: (Position, P
 
 impl Drop for Follower {
     fn drop(&mut self) {
-        if self.started.get().is_some() {
+        if *self.started.get_mut() {
             self.ended.publish(1);
             self.gate.wake_all();
         }

@@ -283,9 +283,12 @@ impl Maps {
 
     /// Has a task woken by the next move of any of these words, in whichever process. `true`: `there` has found what
     /// it looks for, and there is nothing to wait for.
-    pub fn register(&self, waker: &Waker, there: impl FnOnce() -> bool) -> bool {
-        self.sight.home.task_waits();
-        self.sight.gate.register(waker, there)
+    ///
+    /// # Errors
+    /// In a process that is attached: there is no thread that would wake it. The next call tries again.
+    pub fn register(&self, waker: &Waker, there: impl FnOnce() -> bool) -> io::Result<bool> {
+        self.sight.home.task_waits()?;
+        Ok(self.sight.gate.register(waker, there))
     }
 
     /// Blocks until `there` finds what it looks for, or the time is over: in any process.

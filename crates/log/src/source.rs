@@ -70,7 +70,10 @@ pub(crate) trait Home: Send + Sync + std::fmt::Debug {
         Ok(())
     }
     /// A task of this process is going to wait.
-    fn task_waits(&self) {}
+    /// Fails when nobody would wake it.
+    fn task_waits(&self) -> io::Result<()> {
+        Ok(())
+    }
     /// No extent of any log is missing below this position.
     fn known(&self) -> Position;
     /// Where the newest checkpoint begins.

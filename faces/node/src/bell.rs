@@ -4,7 +4,7 @@
 //! of `sync::gate`). It rings once per arming, on the loop's own thread, and keeps the process alive only while
 //! it is held. No thread of ours waits for it: the gate of the log wakes it.
 
-use crate::error::Result;
+use crate::error::{Result, failure};
 use crate::shelf::Shelf;
 use napi::bindgen_prelude::{Env, Function};
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
@@ -60,8 +60,8 @@ impl Bell {
     #[napi]
     pub fn arm(&self) -> Result<()> {
         self.shelf.maps(|maps| {
-            maps.register(&self.waker, || false);
-            Ok(())
+            let armed = maps.register(&self.waker, || false);
+            armed.map(drop).map_err(|error| failure("IO", format!("cannot start a thread: {error}")))
         })
     }
 

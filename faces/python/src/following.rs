@@ -9,8 +9,9 @@ use crate::shared::{Backing, Seat};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::future::Future;
+use std::io;
 use std::pin::pin;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 use thalweg_log::{Births, Cursor};
 use thalweg_sys::socket::SLEEP_MAX;
@@ -23,8 +24,9 @@ pub(crate) trait Following: Clone + Send {
     fn is_news_or_wakes(&self, waker: &Waker) -> bool;
 }
 
-fn is_ready(changed: impl Future<Output = ()>, waker: &Waker) -> bool {
-    pin!(changed).poll(&mut Context::from_waker(waker)) == Poll::Ready(())
+/// Of this process's own store, whose commits wake who waits without a thread of ours.
+fn is_ready(changed: impl Future<Output = io::Result<()>>, waker: &Waker) -> bool {
+    pin!(changed).poll(&mut Context::from_waker(waker)).is_ready()
 }
 
 impl Following for Cursor {

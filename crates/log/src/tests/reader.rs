@@ -453,12 +453,35 @@ impl std::task::Wake for Unpark {
     }
 }
 
-fn block_on(future: impl Future<Output = ()>) {
+fn block_on<T>(future: impl Future<Output = T>) -> T {
     let waker = std::sync::Arc::new(Unpark(std::thread::current())).into();
     let mut future = std::pin::pin!(future);
-    while future.as_mut().poll(&mut std::task::Context::from_waker(&waker)).is_pending() {
-        std::thread::park();
+    loop {
+        match future.as_mut().poll(&mut std::task::Context::from_waker(&waker)) {
+            std::task::Poll::Ready(done) => return done,
+            std::task::Poll::Pending => std::thread::park(),
+        }
     }
+}
+
+#[test]
+fn a_task_that_no_thread_would_wake_is_told_and_the_next_one_is_woken() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path(), os());
+    let log = store.log(b"a").unwrap();
+    let attached = Attached::open(&Disk::Real, directory.path()).unwrap();
+    *attached.refuse_threads().lock() = 3;
+    let mut cursor = Cursor::new(attached.reader(&attached.find(b"a").unwrap().unwrap()), &Query::default());
+    let mut births = attached.births(false).unwrap();
+    assert!(cursor.next() == Ok(None) && births.next().unwrap().is_none());
+    assert!(block_on(cursor.changed()).is_err() && block_on(births.changed()).is_err());
+    assert!(attached.maps().register(std::task::Waker::noop(), || false).is_err());
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| block_on(cursor.changed()));
+        store.append(&log, b"comes", 1).unwrap();
+        waits.join().unwrap().unwrap();
+    });
+    assert_eq!(cursor.next().unwrap().map(|entry| entry.data), Some(&b"comes"[..]));
 }
 
 #[test]
@@ -472,7 +495,7 @@ fn a_task_is_woken_in_the_process_that_writes_and_in_one_that_is_attached() {
         assert_eq!(cursor.next(), Ok(None));
         let waiter = std::thread::spawn(move || {
             for _ in 0..100 {
-                block_on(cursor.changed());
+                block_on(cursor.changed()).unwrap();
                 while cursor.next().unwrap().is_some() {}
             }
         });
@@ -549,9 +572,10 @@ fn who_may_not_write_the_signal_reads_and_waits_all_the_same() {
         assert_eq!(cursor.next().unwrap().unwrap().data, b"there");
         assert_eq!(cursor.next(), Ok(None));
         assert!(!cursor.wait(Some(Duration::from_millis(20))));
-        for wait in
-            [|cursor: &Cursor| assert!(cursor.wait(None)), |cursor: &Cursor| block_on(cursor.changed())]
-        {
+        for wait in [
+            |cursor: &Cursor| assert!(cursor.wait(None)),
+            |cursor: &Cursor| block_on(cursor.changed()).unwrap(),
+        ] {
             std::thread::scope(|scope| {
                 let waits = scope.spawn(|| wait(&cursor));
                 store.append(&log, b"comes", 2).unwrap();
