@@ -123,6 +123,7 @@ pub(crate) enum Fault {
     AcknowledgeBeforeSync,
     PublishBeforeCopy,
     CheckpointBeforeSync,
+    PassFailedCall,
 }
 
 /// Lets a test go on with its own between two steps of a walk, in lockstep: it is asked, and answers.

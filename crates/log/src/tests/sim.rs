@@ -5,7 +5,8 @@
 //! its visible state is exactly the acknowledged prefix. In the oracle a fork is a copy of its source's bytes, and
 //! a deleted source stays, marked, as long as it has forks. Checkpoints are taken while commits go on, in
 //! lockstep: between two shards of the walk the simulation goes on with its own. Every other commit is a carrying watcher's,
-//! who leads some of the groups and is told of no more than is durable. What purges and retention, of single logs and of the
+//! who leads some of the groups and is told of no more than is durable. Some writes take some of their bytes and fail: whatever
+//! wrote them goes without, or says that nothing was applied. What purges and retention, of single logs and of the
 //! whole store, let go of is read off the logs when they return, and is from then on a commit like all others. `THALWEG_SEEDS=2000`
 //! runs more seeds, and `THALWEG_SEED=n` one.
 
@@ -165,6 +166,8 @@ struct Simulation {
     told: Arc<Told>,
     /// Groups that were led at the end of a turn.
     carried: u32,
+    /// Commits and groups that met a write that failed.
+    torn: u32,
     crashes: u32,
     commits: u32,
     /// Segments that were written anew without what nobody needs.
@@ -187,6 +190,7 @@ impl Simulation {
             watcher: None,
             told: Arc::default(),
             carried: 0,
+            torn: 0,
             crashes: 0,
             commits: 0,
             compacted: 0,
@@ -404,11 +408,20 @@ impl Simulation {
         }
     }
 
+    /// Does something that writes, and takes note if a write that it did was doomed.
+    fn writing<T>(&mut self, act: impl FnOnce() -> T) -> T {
+        let doomed = self.sim.fails_a_write();
+        let done = act();
+        self.torn += u32::from(doomed && !self.sim.fails_a_write());
+        done
+    }
+
     /// The end of a turn, on a disk that is said to be quick.
     fn carry(&mut self, store: &Store) {
         store.shared.writer.lock().lead.sync_ns = 0;
         let before = store.durable();
-        store.carry(self.watcher.unwrap());
+        let watcher = self.watcher.unwrap();
+        self.writing(|| store.carry(watcher));
         self.carried += u32::from(store.durable() > before);
         self.acknowledge(store);
         let lead = &store.shared.writer.lock().lead;
@@ -422,6 +435,7 @@ impl Simulation {
         let time = u64::from(self.commits);
         let config = Config { content_type: "text/plain".into(), lifetime: Lifetime::Sliding { ttl_s: 60 } };
         let watcher = self.watcher.filter(|_| self.commits.is_multiple_of(2));
+        let doomed = self.sim.fails_a_write();
         let result = match &op {
             Op::Create { name, payload, close } => {
                 let commit = Commit { payload, close: *close, time, ..Commit::default() };
@@ -456,6 +470,7 @@ impl Simulation {
                 store.delete(&log, log.staged().unwrap().version, time, watcher)
             }
         };
+        self.torn += u32::from(doomed && result.is_ok() && !self.sim.fails_a_write());
         match result {
             Ok(receipt) => {
                 apply(&mut self.staged, &op);
@@ -470,7 +485,12 @@ impl Simulation {
                 let (Op::Create { name, .. } | Op::Fork { name, .. }) = &op else { panic!("{op:?} exists") };
                 assert!(store.find(name).unwrap().retained());
             }
-            Err(CommitError::Full(_) | CommitError::TooLarge { .. } | CommitError::Failed(_)) => {}
+            Err(
+                CommitError::Full(_)
+                | CommitError::Io(_)
+                | CommitError::TooLarge { .. }
+                | CommitError::Failed(_),
+            ) => {}
             Err(other) => panic!("{op:?}: {other}"),
         }
     }
@@ -533,7 +553,7 @@ impl Simulation {
         let before: Vec<_> =
             store.logs().into_iter().filter_map(|log| Some((log.staged()?.first, log))).collect();
         match act(store).map(drop) {
-            Ok(()) | Err(CommitError::Full(_) | CommitError::Failed(_)) => {}
+            Ok(()) | Err(CommitError::Full(_) | CommitError::Io(_) | CommitError::Failed(_)) => {}
             // The one that was named.
             Err(CommitError::NoLog { .. } | CommitError::Deleted) if way == 0 => {}
             Err(other) => panic!("{other}"),
@@ -564,11 +584,12 @@ impl Simulation {
                 0..=25 => self.commit(&store),
                 26..=33 if self.commits.is_multiple_of(3) => self.carry(&store),
                 26..=33 => {
-                    let flushed = store.flush();
+                    let flushed = self.writing(|| store.flush());
                     self.acknowledge(&store);
                     assert!(flushed.is_err() || self.waiting.is_empty());
                 }
-                34..=36 => self.sim.write_back(),
+                34..=35 => self.sim.write_back(),
+                36 => self.sim.fail_write_after(u32::try_from(self.random.below(4)).unwrap()),
                 37 => self.checkpoint(&store),
                 38 if self.random.once_in(4) => {
                     self.sim.fail_sync_after(u32::try_from(self.random.below(6)).unwrap())
@@ -631,7 +652,7 @@ fn acknowledged_commits_survive_and_others_are_whole_or_absent() {
         run(seed, options());
         return;
     }
-    let (mut crashes, mut commits, mut compacted, mut carried) = (0, 0, 0, 0);
+    let (mut crashes, mut commits, mut compacted, mut carried, mut torn) = (0, 0, 0, 0, 0);
     let (mut made_room, mut let_go) = ([0; 2], [0; 3]);
     let seeds = environment("THALWEG_SEEDS").unwrap_or(100);
     let first = environment("THALWEG_SEED_FIRST").unwrap_or(0);
@@ -643,16 +664,18 @@ fn acknowledged_commits_survive_and_others_are_whole_or_absent() {
         commits += simulation.commits;
         compacted += simulation.compacted;
         carried += simulation.carried;
+        torn += simulation.torn;
         made_room = [0, 1].map(|way| made_room[way] + simulation.made_room[way]);
         let_go = [0, 1, 2].map(|way| let_go[way] + simulation.let_go[way]);
     }
     println!(
-        "crash simulation: {seeds} seeds from {first} clean, {crashes} crashes, {commits} commits, {carried} groups at a turn's end, {compacted} segments compacted, {made_room:?} marked and begun anew, logs let go of by purges and retention: {let_go:?}"
+        "crash simulation: {seeds} seeds from {first} clean, {crashes} crashes, {commits} commits, {carried} groups at a turn's end, {torn} writes torn, {compacted} segments compacted, {made_room:?} marked and begun anew, logs let go of by purges and retention: {let_go:?}"
     );
     let [marked, begun] = made_room.map(u64::from);
     assert!(marked > seeds && begun > seeds / 20, "too little was reclaimed: {made_room:?}");
     assert!(let_go.map(u64::from).iter().all(|logs| *logs > seeds), "too little was let go of: {let_go:?}");
     assert!(u64::from(carried) > seeds, "too few groups were led at the end of a turn: {carried}");
+    assert!(u64::from(torn) > seeds, "too few writes of commits were torn: {torn}");
     assert!(u64::from(compacted) > seeds, "too few segments were compacted: {compacted}");
     assert!(u64::from(crashes) > seeds && u64::from(commits) > seeds * 50, "the simulation did too little");
 }
@@ -678,6 +701,11 @@ fn acknowledging_before_the_sync_is_caught() {
 #[test]
 fn publishing_before_the_copy_is_caught() {
     assert_eq!(passing(crate::store::Fault::PublishBeforeCopy), 0);
+}
+
+#[test]
+fn taking_a_call_that_failed_for_done_is_caught() {
+    assert!(passing(crate::store::Fault::PassFailedCall) < 30);
 }
 
 #[test]

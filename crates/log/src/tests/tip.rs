@@ -2,7 +2,10 @@
 
 use super::store::{append, config, content, open, payload, small};
 use crate::{Commit, Options, Query, Store, Watch, WatcherId};
+use std::path::Path;
 use std::sync::Arc;
+use thalweg_sys::disk::Disk;
+use thalweg_sys::disk::sim::SimDisk;
 
 struct Deaf;
 
@@ -13,8 +16,11 @@ impl Watch for Deaf {
 }
 
 /// A store whose syncs are said to be quick, and who commits to it in turns.
-fn turns(path: &std::path::Path) -> (Store, WatcherId) {
-    let store = open(path, Options { committer_thread: false, ..small() });
+fn turns(path: &Path) -> (Store, WatcherId) {
+    begun(open(path, Options { committer_thread: false, ..small() }))
+}
+
+fn begun(store: Store) -> (Store, WatcherId) {
     store.create(b"a", &config(), None, &payload(b"0"), None).unwrap();
     store.flush().unwrap();
     store.shared.writer.lock().lead.sync_ns = 0;
@@ -80,6 +86,32 @@ fn what_is_committed_otherwise_goes_behind_what_is_staged() {
     drop(store);
     // Whoever died had not been told of it.
     assert_eq!(content(&open(directory.path(), small()), b"a"), wanted[..wanted.len() - 1]);
+}
+
+/// The call of a turn's end, and that of a batch of its own.
+#[test]
+fn a_call_that_takes_some_and_fails_loses_nothing_and_the_next_goes_on_behind_it() {
+    for seed in 0..64 {
+        let sim = SimDisk::new(seed, 8 << 20);
+        let options = Options { committer_thread: false, ..small() };
+        let open = |sim: &SimDisk| {
+            Store::open(&Disk::Sim(sim.clone()), Path::new("/store"), options.clone()).unwrap().0
+        };
+        let (store, watcher) = begun(open(&sim));
+        b"123".iter().for_each(|byte| stage(&store, &[*byte], watcher));
+        sim.fail_write_after(0);
+        store.carry(watcher);
+        assert!(!sim.fails_a_write(), "no call was made");
+        assert_eq!((content(&store, b"a"), uncommitted(&store)), (b"0123".to_vec(), b"0123".to_vec()));
+        sim.fail_write_after(0);
+        append(&store, b"a", &[b'x'; 300]);
+        assert!(!sim.fails_a_write(), "no call was made");
+        stage(&store, b"4", watcher);
+        store.flush().unwrap();
+        let wanted = [&b"0123"[..], &[b'x'; 300], b"4"].concat();
+        assert_eq!((&content(&store, b"a"), &uncommitted(&store)), (&wanted, &wanted));
+        assert_eq!(content(&open(&sim.crash()), b"a"), wanted, "seed {seed}");
+    }
 }
 
 #[test]

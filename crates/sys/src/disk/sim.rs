@@ -8,6 +8,9 @@
 //! sync carries over an arbitrary subset and marks the rest clean, as Linux does, so that asking again
 //! reports a success that means nothing.
 //!
+//! A write that fails may have taken some of the bytes, from the first one on: a call that takes fewer than it was given is
+//! made again for the rest, and that one may be refused.
+//!
 //! Space is bounded: allocation past it answers `StorageFull`, as do writes that extend a file.
 
 use super::Map;
@@ -63,6 +66,7 @@ struct World {
     name_changes: Vec<NameChange>,
     space_bytes: u64,
     syncs_until_failure: Option<u32>,
+    writes_until_failure: Option<u32>,
     syncs: u64,
     boot: u64,
 }
@@ -109,6 +113,7 @@ impl SimDisk {
             name_changes: Vec::new(),
             space_bytes,
             syncs_until_failure: None,
+            writes_until_failure: None,
             syncs: 0,
             boot: 1,
         };
@@ -120,9 +125,20 @@ impl SimDisk {
         held(&self.world).syncs_until_failure = Some(count);
     }
 
-    /// No sync is going to fail.
+    /// The write after `count` more takes some of its bytes, or none, and fails.
+    pub fn fail_write_after(&self, count: u32) {
+        held(&self.world).writes_until_failure = Some(count);
+    }
+
+    /// Whether a write is going to fail.
+    pub fn fails_a_write(&self) -> bool {
+        held(&self.world).writes_until_failure.is_some()
+    }
+
+    /// No sync and no write is going to fail.
     pub fn mend(&self) {
-        held(&self.world).syncs_until_failure = None;
+        let mut world = held(&self.world);
+        (world.syncs_until_failure, world.writes_until_failure) = (None, None);
     }
 
     /// Changes the room on the disk.
@@ -188,6 +204,7 @@ impl SimDisk {
             name_changes: Vec::new(),
             space_bytes: world.space_bytes,
             syncs_until_failure: None,
+            writes_until_failure: None,
             syncs: 0,
             boot: world.boot + 1,
         };
@@ -308,17 +325,30 @@ impl World {
 
     fn count_sync(&mut self) -> io::Result<()> {
         self.syncs += 1;
-        match &mut self.syncs_until_failure {
-            Some(0) => {
-                self.syncs_until_failure = None;
-                Err(io::Error::other("simulated sync failure"))
-            }
-            Some(left) => {
-                *left -= 1;
-                Ok(())
-            }
-            None => Ok(()),
+        match count_down(&mut self.syncs_until_failure) {
+            true => Err(io::Error::other("simulated sync failure")),
+            false => Ok(()),
         }
+    }
+
+    /// How many of so many bytes a write takes.
+    fn count_write(&mut self, bytes: usize) -> usize {
+        match count_down(&mut self.writes_until_failure) {
+            true => usize::try_from(self.random.below(bytes.max(1) as u64)).unwrap_or(0),
+            false => bytes,
+        }
+    }
+}
+
+/// Whether it is this one's turn, which comes once.
+fn count_down(left: &mut Option<u32>) -> bool {
+    match left.take() {
+        Some(0) => true,
+        Some(count) => {
+            *left = Some(count - 1);
+            false
+        }
+        None => false,
     }
 }
 
@@ -391,9 +421,13 @@ impl SimFile {
     pub(super) fn write_at(&self, from: &[u8], position: u64) -> io::Result<()> {
         self.extend(position + from.len() as u64)?;
         let start = usize::try_from(position).map_err(io::Error::other)?;
-        held(&self.inode.bytes).visible[start..start + from.len()].copy_from_slice(from);
-        self.mark(start, from.len());
-        Ok(())
+        let taken = held(&self.world).count_write(from.len());
+        held(&self.inode.bytes).visible[start..start + taken].copy_from_slice(&from[..taken]);
+        self.mark(start, taken);
+        match taken == from.len() {
+            true => Ok(()),
+            false => Err(io::Error::other("simulated write failure")),
+        }
     }
 
     pub(super) fn write_zeros(&self, length: u64, position: u64) -> io::Result<()> {
@@ -500,6 +534,24 @@ mod tests {
             lost += usize::from(content(&sim.crash()) != Some(vec![1; 8192]));
         }
         assert!(lost > 40, "{lost}");
+    }
+
+    #[test]
+    fn a_write_that_fails_takes_bytes_from_the_first_one_on_and_later_ones_take_all() {
+        let mut taken = std::collections::BTreeSet::new();
+        for seed in 0..200 {
+            let (sim, file) = disk_with(&[1; 8], seed);
+            sim.fail_write_after(1);
+            file.write_at(&[2; 8], 0).unwrap();
+            assert!(sim.fails_a_write() && file.write_at(&[3; 8], 0).is_err() && !sim.fails_a_write());
+            let bytes = content(&sim).unwrap();
+            let count = bytes.iter().take_while(|byte| **byte == 3).count();
+            assert!(bytes[count..].iter().all(|byte| *byte == 2));
+            taken.insert(count);
+            file.write_at(&[4; 8], 0).unwrap();
+            assert_eq!(content(&sim), Some(vec![4; 8]));
+        }
+        assert_eq!(taken, (0..8).collect());
     }
 
     #[test]
