@@ -1,8 +1,9 @@
 //! Offline verification: every bit of every file, without opening the store for writing.
 //!
 //! In a store that was closed cleanly a bit that flipped anywhere is found: segments and checkpoints carry
-//! checksums, what no batch took is zero, and the control file adds up. Two files hold nothing that could be lost
-//! and only have a size: `signal`, and `lock`, which is empty when nobody holds the store. Checked by the flips test.
+//! checksums, what no batch took is zero, and the control file adds up. Three files hold nothing that could be lost, and no
+//! bit of them is judged: `signal`, which has a size, `lock`, which is empty when nobody holds the store, and `reserve`, which
+//! is only room. Checked by the flips test.
 
 use crate::checkpoint::{self, Checkpoint};
 use crate::control::{self, Control};
