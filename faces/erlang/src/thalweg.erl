@@ -31,9 +31,7 @@
     %% Of a stream: how many values may be on their way.
     credit => pos_integer(),
     %% And how many come together, in a list.
-    batch => pos_integer(),
-    %% Variables.
-    variables => #{name() => term()}
+    batch => pos_integer()
 }.
 %% A call that has begun.
 -opaque request() :: {reference(), pending | {thalweg_nif:connection(), non_neg_integer()}}.
