@@ -22,8 +22,10 @@ init_per_suite(Config) ->
     ok = thalweg:register(unhashable, fun(_) -> #{[1] => 1} end),
     ok = thalweg:register(wait, fun(_) -> timer:sleep(infinity) end),
     ok = thalweg:register(factorial, fun([N]) ->
-        {ok, Factorial} = thalweg:call(sample, factorial, [N]),
-        Factorial
+        case thalweg:call(sample, factorial, [N]) of
+            {ok, Factorial} -> Factorial;
+            {error, Reason} -> throw(Reason)
+        end
     end),
     ok = thalweg:register(double, fun([N]) -> thalweg:call(sample, double, [N]) end),
     ok = thalweg:register(reverse, {lists, reverse}),
@@ -92,7 +94,8 @@ caught(Arguments) -> thalweg:call(sample, caught, Arguments).
 nested(_Config) -> {ok, 479001600} = thalweg:call(sample, factorial, [12]).
 
 too_deep(_Config) ->
-    {error, _} = thalweg:call(sample, factorial, [200], #{timeout => 20000}),
+    {error, {exception, <<"RecursionError">>, <<"callbacks are nested too deep">>, _}} =
+        thalweg:call(sample, factorial, [200], #{timeout => 20000}),
     {ok, 6} = thalweg:call(sample, factorial, [3]).
 
 %% While functions wait for callbacks, others' calls are not mixed up with theirs.
