@@ -14,7 +14,9 @@ end_per_suite(Config) -> thalweg_test:stop(Config).
 init_per_testcase(_Case, Config) ->
     {ok, Server} = thalweg_asgi:listen(#{app => <<"web:app">>, body_bytes_max => 100}),
     [{server, Server} | Config].
-end_per_testcase(_Case, Config) -> exit(proplists:get_value(server, Config), shutdown).
+end_per_testcase(_Case, Config) ->
+    ok = thalweg_asgi:stop(proplists:get_value(server, Config)),
+    thalweg_test:none_left().
 
 asked(_Config) ->
     Scope = #{<<"path">> => <<"/there">>, <<"method">> => <<"POST">>, <<"headers">> => [{<<"X-Mine">>, <<"yes">>}]},

@@ -16,13 +16,10 @@ end_per_suite(Config) -> thalweg_test:stop(Config).
 
 end_per_testcase(_Case, _Config) ->
     %% Nothing is left behind, whatever the test did.
-    thalweg_test:until(fun() -> thalweg:load(default) =:= [0] end).
+    thalweg_test:until(fun() -> thalweg:load(default) =:= [0] end),
+    thalweg_test:none_left().
 
-none_left() ->
-    receive
-        {thalweg, _, _} = Stray -> ct:fail({stray, Stray})
-    after 50 -> ok
-    end.
+none_left() -> ok = thalweg_test:none_left().
 
 call(_Config) ->
     {ok, 2.0} = thalweg:call(math, sqrt, [4]),

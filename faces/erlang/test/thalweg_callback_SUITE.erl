@@ -32,6 +32,8 @@ init_per_suite(Config) ->
     Started.
 end_per_suite(Config) -> thalweg_test:stop(Config).
 
+end_per_testcase(_Case, _Config) -> thalweg_test:none_left().
+
 callback(_Config) -> {ok, 3} = thalweg:call(sample, call_back, [<<"add">>, 1, 2]).
 
 from_a_coroutine(_Config) ->

@@ -15,7 +15,7 @@ end_per_suite(Config) -> thalweg_test:stop(Config).
 init_per_testcase(_Case, Config) ->
     {ok, Events} = thalweg_events:start_link(),
     [{events, Events} | Config].
-end_per_testcase(_Case, _Config) -> ok.
+end_per_testcase(_Case, _Config) -> thalweg_test:none_left().
 
 events(Config) -> proplists:get_value(events, Config).
 

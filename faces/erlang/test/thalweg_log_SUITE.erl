@@ -39,7 +39,7 @@ init_per_testcase(Case, Config) ->
     created(Client, Name),
     thalweg_client:close(Client),
     [{name, Name} | Config].
-end_per_testcase(_Case, _Config) -> ok.
+end_per_testcase(_Case, _Config) -> thalweg_test:none_left().
 
 created(Client, Name) ->
     Request = #{name => Name, content_type => undefined, lifetime => undefined, data => undefined, closed => false},
@@ -128,6 +128,7 @@ reconnected(_Config) ->
     {ok, Behind} = thalweg_log:tail(Client, <<"lasting">>, First),
     {data, <<"two">>, Second} = thalweg_log:next(Behind),
     ok = thalweg_client:close(Client),
+    {error, {fault, _, _}} = thalweg_log:next(Behind),
     struck("TERM", Again),
     ok = file:del_dir_r(Store).
 

@@ -14,6 +14,8 @@ all() ->
 init_per_suite(Config) -> thalweg_test:start(Config, #{size => 2}).
 end_per_suite(Config) -> thalweg_test:stop(Config).
 
+end_per_testcase(_Case, _Config) -> thalweg_test:none_left().
+
 named_pools(_Config) ->
     {ok, _} = thalweg:start_pool(other, #{size => 1, path => [thalweg_test:path()]}),
     {error, {already_started, other}} = thalweg:start_pool(other, #{size => 1}),

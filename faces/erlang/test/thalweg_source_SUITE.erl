@@ -7,6 +7,8 @@ all() -> [eval, exec, namespaces_of_processes, named_namespaces, namespaces_end,
 init_per_suite(Config) -> thalweg_test:start(Config, #{size => 2}).
 end_per_suite(Config) -> thalweg_test:stop(Config).
 
+end_per_testcase(_Case, _Config) -> thalweg_test:none_left().
+
 eval(_Config) ->
     {ok, 3} = thalweg:eval("1 + 2"),
     {ok, 5} = thalweg:eval(<<"a + b">>, #{a => 2, <<"b">> => 3}),

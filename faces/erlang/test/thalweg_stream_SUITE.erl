@@ -12,6 +12,8 @@ all() ->
 init_per_suite(Config) -> thalweg_test:start(Config, #{size => 1}).
 end_per_suite(Config) -> thalweg_test:stop(Config).
 
+end_per_testcase(_Case, _Config) -> thalweg_test:none_left().
+
 generator(_Config) ->
     {ok, Stream} = thalweg_stream:open(sample, count, [1, 5]),
     {[1, 2, 3, 4, 5], done} = thalweg_test:collect(Stream, []),
@@ -81,10 +83,7 @@ no_erlang_value(_Config) ->
         end
      || {Name, Known, Options} <- [{<<"unknown">>, [1], #{}}, {<<"unknown together">>, [], #{batch => 2}}]
     ],
-    receive
-        {thalweg, _, _} = Stray -> ct:fail({stray, Stray})
-    after 50 -> ok
-    end.
+    ok = thalweg_test:none_left().
 
 %% The generator hears of that though nothing else is said to its worker, be the value read apart for its length.
 no_erlang_value_is_heard_of_at_once(_Config) ->
@@ -109,10 +108,7 @@ closed(_Config) ->
     {data, 1} = thalweg_stream:next(Stream),
     ok = thalweg_stream:close(Stream),
     is_closed(<<"closed">>),
-    receive
-        {thalweg, _, _} = Stray -> ct:fail({stray, Stray})
-    after 50 -> ok
-    end.
+    ok = thalweg_test:none_left().
 
 %% However busy a generator is, or what is to become one.
 closed_while_it_runs(_Config) ->

@@ -11,6 +11,8 @@ all() ->
 init_per_suite(Config) -> thalweg_test:start(Config, #{size => 1}).
 end_per_suite(Config) -> thalweg_test:stop(Config).
 
+end_per_testcase(_Case, _Config) -> thalweg_test:none_left().
+
 echo(Term) -> thalweg:call(sample, echo, [Term]).
 
 %% The table of the documentation, row by row.

@@ -1,7 +1,7 @@
 %% What the suites have in common.
 -module(thalweg_test).
 
--export([start/2, stop/1, pool/1, path/0, until/1, collect/2]).
+-export([start/2, stop/1, pool/1, path/0, until/1, collect/2, none_left/0]).
 
 %% Starts the application and a pool that finds the tests' modules.
 start(Config, Options) ->
@@ -32,4 +32,11 @@ collect(Stream, Values) ->
     case thalweg_stream:next(Stream, infinity) of
         {data, Value} -> collect(Stream, [Value | Values]);
         End -> {lists:reverse(Values), End}
+    end.
+
+%% What a test leaves in its mailbox that nobody waits for any more fails it: every suite ends its tests by this.
+none_left() ->
+    receive
+        {thalweg, _, _} = Stray -> {fail, {stray, Stray}}
+    after 50 -> ok
     end.
